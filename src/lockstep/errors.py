@@ -1,0 +1,78 @@
+"""Every error that Lockstep raises on purpose.
+
+    LockstepError
+    ├── BadInput            what was given is not allowed; exit code 2
+    │   └── UnknownName     a name that is not in a catalog or schema; suggests close ones
+    └── Infeasible          the question is well posed and the answer is "no"; exit code 1
+
+A message says what was given, what is allowed and what to try. Anything else that escapes is a bug in Lockstep.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+
+class LockstepError(Exception):
+    """Base of every deliberate error."""
+
+
+class BadInput(LockstepError, ValueError):
+    """The input is not allowed. `where` locates it: a flag, `file:line`, or a dotted key."""
+
+    exit_code = 2
+
+    def __init__(self, message: str, where: str | None = None) -> None:
+        self.message = message
+        self.where = where
+        super().__init__(f"{where}: {message}" if where else message)
+
+
+class UnknownName(BadInput):
+    """A name that nobody registered; the message lists the closest names, or all when they are few."""
+
+    def __init__(self, what: str, given: str, allowed: Iterable[str], where: str | None = None) -> None:
+        self.given = given
+        self.allowed = tuple(allowed)
+        super().__init__(f"unknown {what} {given!r}; {suggestion(given, self.allowed)}", where)
+
+
+def suggestion(given: str, allowed: Sequence[str]) -> str:
+    """`did you mean ...?` when something is close, else the list of what is allowed."""
+    lowered = {name.lower(): name for name in allowed}
+    close = difflib.get_close_matches(given.lower(), list(lowered), n=3, cutoff=0.6)
+    if close:
+        return "did you mean " + " or ".join(lowered[name] for name in close) + "?"
+    shown = ", ".join(allowed[:20]) + (", ..." if len(allowed) > 20 else "")
+    return f"try one of: {shown}"
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """One violated constraint. `excess` and `limit` are in the same unit; margin = excess / limit."""
+
+    why: str
+    excess: float
+    limit: float
+
+    @property
+    def margin_frac(self) -> float:
+        """How far over the limit, as a fraction of the limit."""
+        return self.excess / self.limit if self.limit else float("inf")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON form."""
+        return {"why": self.why, "excess": self.excess, "limit": self.limit}
+
+
+class Infeasible(LockstepError):
+    """Nothing satisfies the constraints. Carries every violated constraint with its margin."""
+
+    exit_code = 1
+
+    def __init__(self, message: str, violations: Sequence[Violation] = ()) -> None:
+        self.violations = tuple(violations)
+        super().__init__(message)
