@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
+from decimal import Decimal
 
 from lockstep.errors import BadInput
 
@@ -27,9 +28,7 @@ NUMBER = re.compile(r"\s*([+-]?(?:\d[\d_]*\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*([^\
 def _scaled(bases: Mapping[str, float], binary: bool = True) -> dict[str, float]:
     """Every prefix times every base unit."""
     prefixes = {**DECIMAL, **BINARY} if binary else DECIMAL
-    return {
-        prefix + base: factor * unit for base, unit in bases.items() for prefix, factor in prefixes.items()
-    }
+    return {prefix + base: factor * unit for base, unit in bases.items() for prefix, factor in prefixes.items()}
 
 
 BYTES = _scaled({"B": 1.0, "byte": 1.0, "bytes": 1.0, "b": 0.125, "bit": 0.125, "bits": 0.125})
@@ -58,10 +57,10 @@ def _parse(value: object, units: Mapping[str, float], kind: str, example: str, w
         match = NUMBER.fullmatch(value)
         if match is None:
             raise BadInput(f"{_shown(value)} is not a {kind}; write it like {example}", where)
-        number, unit = float(match[1].replace("_", "")), (match[2] or "").strip()
+        digits, unit = match[1].replace("_", ""), (match[2] or "").strip()
         if unit not in units:
             raise BadInput(f"{_shown(unit)} is not a unit of {kind}; write it like {example}", where)
-        result = number * units[unit]
+        result = _exact_product(digits, units[unit])
     else:
         try:
             result = float(value)
@@ -70,6 +69,14 @@ def _parse(value: object, units: Mapping[str, float], kind: str, example: str, w
     if not math.isfinite(result):
         raise BadInput(f"a {kind} must be finite, got {_shown(value)}", where)
     return result
+
+
+def _exact_product(digits: str, factor: float) -> float:
+    """`digits` times `factor`, rounded once: `10 us` is the float 1e-5, not 9.999999999999999e-06."""
+    number = float(digits)
+    if not math.isfinite(number) or number == 0:
+        return number
+    return float(Decimal(digits) * Decimal(repr(factor)))
 
 
 def _shown(value: object) -> str:
@@ -84,7 +91,7 @@ def _non_negative(number: float, kind: str, where: str | None) -> float:
     return number
 
 
-def parse_size_B(value: object, where: str | None = None) -> float:  # noqa: N802
+def parse_size_B(value: object, where: str | None = None) -> float:
     """Bytes from `80 GB`, `1GiB`, `512 Mbit` or a plain number of bytes."""
     return _non_negative(_parse(value, SIZE, "size", "100MB or 1GiB", where), "size", where)
 
@@ -94,11 +101,9 @@ def parse_time_s(value: object, where: str | None = None) -> float:
     return _non_negative(_parse(value, TIME, "time", "10us or 2h", where), "time", where)
 
 
-def parse_bandwidth_Bps(value: object, where: str | None = None) -> float:  # noqa: N802
+def parse_bandwidth_Bps(value: object, where: str | None = None) -> float:
     """Bytes per second from `25GB/s`, `400 Gbit/s`, `100Gbps` or a plain number of bytes per second."""
-    return _non_negative(
-        _parse(value, BANDWIDTH, "bandwidth", "25GB/s or 400Gbit/s", where), "bandwidth", where
-    )
+    return _non_negative(_parse(value, BANDWIDTH, "bandwidth", "25GB/s or 400Gbit/s", where), "bandwidth", where)
 
 
 def parse_count(value: object, where: str | None = None) -> float:
@@ -123,7 +128,7 @@ def parse_flops(value: object, where: str | None = None) -> float:
     return _non_negative(_parse(value, FLOPS, "FLOP rate", "312 TFLOP/s", where), "FLOP rate", where)
 
 
-def parse_power_W(value: object, where: str | None = None) -> float:  # noqa: N802
+def parse_power_W(value: object, where: str | None = None) -> float:
     """Watts from `700 W`, `10 MW` or a plain number."""
     return _non_negative(_parse(value, POWER, "power", "700 W", where), "power", where)
 
@@ -166,7 +171,7 @@ _TIME_STEPS = (
 _TIME_SCALE = {"d": 86400.0, "h": 3600.0, "min": 60.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
 
 
-def format_size(size_B: float, digits: int = 3) -> str:  # noqa: N803
+def format_size(size_B: float, digits: int = 3) -> str:
     """`75.3 GiB`: bytes in binary prefixes."""
     return _format(size_B, _BINARY_STEPS, digits)
 
@@ -179,7 +184,7 @@ def format_time(time_s: float, digits: int = 3) -> str:
     return _format(time_s, ((_TIME_SCALE[name], name),), digits)
 
 
-def format_bandwidth(bandwidth_Bps: float, digits: int = 3) -> str:  # noqa: N803
+def format_bandwidth(bandwidth_Bps: float, digits: int = 3) -> str:
     """`25 GB/s`: bytes per second in decimal prefixes."""
     return _format(bandwidth_Bps, tuple((f, p + "B/s") for f, p in _DECIMAL_STEPS), digits)
 
