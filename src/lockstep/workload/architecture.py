@@ -1,0 +1,342 @@
+"""What a model is: `Transformer` and `ConvNet`, frozen descriptions that check themselves.
+
+Nothing is counted here. `parameters.py` lists the weights that follow from a description, `flops.py` the arithmetic,
+`activations.py` the tensors kept for the backward pass. A description that breaks a rule raises `BadInput` naming
+the field, what it holds and what would be allowed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from lockstep.errors import BadInput, UnknownName
+
+POSITIONS = ("rotary", "learned", "alibi", "none")
+NORMS = ("rmsnorm", "layernorm", "layernorm-no-bias", "nonparametric")
+NORM_PLACEMENTS = ("pre", "post", "sandwich", "output")
+QK_NORMS = ("none", "head", "per-head", "full")
+ACTIVATIONS = ("silu", "gelu", "relu", "relu2")
+
+# Largest value of a field; beyond it a number is taken for a mistake, and products stay below 2**63.
+LIMITS = {
+    "layers": 10_000, "hidden": 1_000_000, "vocab": 100_000_000, "heads": 100_000, "kv_heads": 100_000,
+    "head_dim": 100_000, "ffn": 10_000_000, "experts": 100_000, "top_k": 100_000, "positions": 1_000_000_000,
+}  # fmt: skip
+
+
+def whole(owner: str, name: str, value: object, limit: int, minimum: int = 1) -> None:
+    """Raises BadInput unless `value` is a whole number from `minimum` to `limit`."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise BadInput(f"{name} must be a whole number, got {_short(value)}", owner)
+    if not minimum <= value <= limit:
+        raise BadInput(f"{name} must be from {minimum} to {limit:,}, got {_short(value)}", owner)
+
+
+def one_of(owner: str, name: str, value: object, allowed: tuple[str, ...]) -> None:
+    """Raises UnknownName unless `value` is one of the words `allowed`."""
+    if value not in allowed:
+        raise UnknownName(name, str(value), allowed, owner)
+
+
+def flags(owner: str, record: object, *names: str) -> None:
+    """Raises BadInput unless every named field is true or false."""
+    for name in names:
+        value = getattr(record, name)
+        if not isinstance(value, bool):
+            raise BadInput(f"{name} must be true or false, got {_short(value)}", owner)
+
+
+def _short(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 40 else text[:37] + "..."
+
+
+def divisors_near(number: int, wanted: int, count: int = 3) -> list[int]:
+    """The divisors of `number` closest to `wanted`, ascending, for messages that say what to try."""
+    small = [divisor for divisor in range(1, min(number, 100_000) + 1) if number % divisor == 0]
+    return sorted(sorted(small, key=lambda divisor: abs(divisor - wanted))[:count])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LatentAttention:
+    """Multi-head latent attention: queries, keys and values through low-rank projections (DeepSeek-V2, 2.1)."""
+
+    q_rank: int | None
+    """Width of the query bottleneck; None projects queries directly (DeepSeek-V2-Lite)."""
+    kv_rank: int
+    """Width of the shared key-value bottleneck."""
+    nope_dim: int
+    """Part of each query and key head without positions."""
+    rope_dim: int
+    """Rotary part of each head; its key is shared by all heads."""
+    value_dim: int
+    """Width of each value head."""
+
+    def __post_init__(self) -> None:
+        for name in ("kv_rank", "nope_dim", "rope_dim", "value_dim"):
+            whole("attention.latent", name, getattr(self, name), LIMITS["hidden"])
+        if self.q_rank is not None:
+            whole("attention.latent", "q_rank", self.q_rank, LIMITS["hidden"])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attention:
+    """Multi-head (kv_heads = heads), grouped-query, multi-query (kv_heads = 1) or latent attention."""
+
+    heads: int
+    kv_heads: int
+    head_dim: int
+    """Width of one query or key head; with latent attention, nope_dim + rope_dim."""
+    latent: LatentAttention | None = None
+    qkv_bias: bool = False
+    out_bias: bool = False
+    qk_norm: str = "none"
+    """Norm on queries and keys: one weight of head_dim ("head"), one per head, or over the full width."""
+    causal: bool = True
+    window: int | None = None
+    """Keys that a query of a local layer sees; None means that every layer is global."""
+    global_every: int = 0
+    """With a window: layers n-1, 2n-1, ... are global all the same (0: none is)."""
+    first_local: int = 0
+    """With a window: layers before this one are global."""
+
+    def __post_init__(self) -> None:
+        for name in ("heads", "kv_heads", "head_dim"):
+            whole("attention", name, getattr(self, name), LIMITS[name])
+        if self.heads % self.kv_heads:
+            tries = " or ".join(str(number) for number in divisors_near(self.heads, self.kv_heads))
+            raise BadInput(f"kv_heads={self.kv_heads} does not divide {self.heads} heads; try {tries}", "attention")
+        one_of("attention", "qk_norm", self.qk_norm, QK_NORMS)
+        flags("attention", self, "qkv_bias", "out_bias", "causal")
+        if self.window is not None:
+            whole("attention", "window", self.window, LIMITS["positions"])
+        whole("attention", "global_every", self.global_every, LIMITS["layers"], 0)
+        whole("attention", "first_local", self.first_local, LIMITS["layers"], 0)
+        latent = self.latent
+        if latent is not None and self.head_dim != latent.nope_dim + latent.rope_dim:
+            wanted = latent.nope_dim + latent.rope_dim
+            raise BadInput(f"head_dim={self.head_dim}, but nope_dim + rope_dim = {wanted}; use {wanted}", "attention")
+        if latent is not None and self.kv_heads != self.heads:
+            raise BadInput(f"latent attention has a key per head; set kv_heads to {self.heads}", "attention")
+
+    @property
+    def value_dim(self) -> int:
+        """Width of one value head."""
+        return self.latent.value_dim if self.latent else self.head_dim
+
+    @property
+    def query_width(self) -> int:
+        """Width of all query heads together."""
+        return self.heads * self.head_dim
+
+    @property
+    def out_width(self) -> int:
+        """Width of all value heads that enter the output projection."""
+        return self.heads * self.value_dim
+
+    def window_of(self, layer: int) -> int | None:
+        """The window of layer number `layer` (from 0), None where it is global."""
+        is_global = self.global_every > 0 and (layer + 1) % self.global_every == 0
+        return None if is_global or layer < self.first_local else self.window
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mlp:
+    """Feed-forward block: down(act(up(x))), or down(act(gate(x)) * up(x)) when gated."""
+
+    ffn: int
+    gated: bool = True
+    activation: str = "silu"
+    in_bias: bool = False
+    out_bias: bool = False
+
+    def __post_init__(self) -> None:
+        whole("mlp", "ffn", self.ffn, LIMITS["ffn"])
+        one_of("mlp", "activation", self.activation, ACTIVATIONS)
+        flags("mlp", self, "gated", "in_bias", "out_bias")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Experts:
+    """Mixture of experts in place of the feed-forward block of some or all layers."""
+
+    experts: int
+    """Routed experts per layer."""
+    top_k: int
+    """Routed experts that each token visits."""
+    ffn: int
+    """Inner width of one routed expert."""
+    gated: bool = True
+    activation: str = "silu"
+    shared_ffn: int = 0
+    """Inner width of all shared experts together; 0 means none."""
+    shared_gate: bool = False
+    """A sigmoid gate on the shared expert (Qwen2-MoE)."""
+    router_bias: bool = False
+    """A bias in the router's linear layer."""
+    correction_bias: bool = False
+    """A per-expert balancing bias that is stored but gets no gradient (DeepSeek-V3, 2.1.2)."""
+    first_dense: int = 0
+    """The first so many layers keep the dense block."""
+    every: int = 1
+    """Of the later layers, each n-th has experts."""
+    dense_layers: tuple[int, ...] = ()
+    """Further layers, numbered from 0, that keep the dense block."""
+
+    def __post_init__(self) -> None:
+        whole("experts", "experts", self.experts, LIMITS["experts"])
+        whole("experts", "top_k", self.top_k, LIMITS["experts"])
+        if self.top_k > self.experts:
+            raise BadInput(f"top_k={self.top_k} is more than the {self.experts} experts there are", "experts")
+        whole("experts", "ffn", self.ffn, LIMITS["ffn"])
+        whole("experts", "shared_ffn", self.shared_ffn, LIMITS["ffn"], 0)
+        whole("experts", "first_dense", self.first_dense, LIMITS["layers"], 0)
+        whole("experts", "every", self.every, LIMITS["layers"])
+        one_of("experts", "activation", self.activation, ACTIVATIONS)
+        flags("experts", self, "gated", "shared_gate", "router_bias", "correction_bias")
+        for layer in self.dense_layers:
+            whole("experts", "dense_layers", layer, LIMITS["layers"], 0)
+        if self.shared_gate and not self.shared_ffn:
+            raise BadInput("shared_gate needs shared experts; set shared_ffn, or shared_gate to false", "experts")
+
+    def in_layer(self, layer: int) -> bool:
+        """Whether layer number `layer` (from 0) has experts."""
+        beyond = layer - self.first_dense
+        return beyond >= 0 and (beyond + 1) % self.every == 0 and layer not in self.dense_layers
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Transformer:
+    """A decoder (causal attention) or encoder transformer."""
+
+    name: str
+    layers: int
+    hidden: int
+    vocab: int
+    attention: Attention
+    mlp: Mlp | None = None
+    """The dense feed-forward block; may be None when every layer has experts."""
+    experts: Experts | None = None
+    positions: str = "rotary"
+    max_positions: int
+    """Longest sequence that the model was made for; with learned positions, rows of their table."""
+    extra_positions: int = 0
+    """Rows of a learned table beyond max_positions (OPT and RoBERTa keep 2)."""
+    norm: str = "rmsnorm"
+    norm_placement: str = "pre"
+    """pre; post (after the residual sum, BERT); sandwich (pre, and on each block's output, Gemma 2); output (OLMo 2)."""
+    final_norm: bool = True
+    embedding_norm: bool = False
+    """A norm on the embeddings (BLOOM, BERT)."""
+    parallel_block: bool = False
+    """Attention and feed-forward read the same input and add to it together (GPT-J, Falcon, PaLM)."""
+    parallel_norms: int = 1
+    """Norms at the head of a parallel block: shared, or 2, one each (GPT-NeoX, Falcon-40B)."""
+    tied_embeddings: bool = False
+    head_bias: bool = False
+    token_types: int = 0
+    """Rows of the segment embedding (BERT: 2)."""
+    pooler: bool = False
+    """A dense layer on the first token (BERT)."""
+    mlm_head: bool = False
+    """BERT's masked-language head: dense, norm, tied projection with bias. Without it an encoder has no head."""
+    mtp_layers: int = 0
+    """Multi-token-prediction modules (DeepSeek-V3, 2.2), counted apart from the main model."""
+    source: str = field(default="", compare=False)
+    date: str = field(default="", compare=False)
+
+    def __post_init__(self) -> None:
+        for name in ("layers", "hidden", "vocab"):
+            whole("model", name, getattr(self, name), LIMITS[name])
+        whole("model", "max_positions", self.max_positions, LIMITS["positions"])
+        for name in ("extra_positions", "token_types", "mtp_layers"):
+            whole("model", name, getattr(self, name), 1_000, 0)
+        whole("model", "parallel_norms", self.parallel_norms, 2)
+        one_of("model", "positions", self.positions, POSITIONS)
+        one_of("model", "norm", self.norm, NORMS)
+        one_of("model", "norm_placement", self.norm_placement, NORM_PLACEMENTS)
+        switches = ("final_norm", "embedding_norm", "parallel_block", "tied_embeddings", "head_bias", "pooler", "mlm_head")
+        flags("model", self, *switches)
+        self._check_together()
+
+    def _check_together(self) -> None:
+        """Rules that join several fields."""
+        if self.parallel_block and self.norm_placement != "pre":
+            raise BadInput(f"a parallel block needs norm_placement pre, got {self.norm_placement!r}", "model")
+        if self.mlm_head and self.attention.causal:
+            raise BadInput("mlm_head belongs to an encoder; set attention.causal to false", "model")
+        if self.mlp is None and self.num_dense_layers:
+            raise BadInput(f"mlp is missing, and {self.num_dense_layers} layers have no experts", "model")
+        if self.experts and not self.num_expert_layers:
+            raise BadInput(f"experts are given, but none of the {self.layers} layers has them", "model")
+
+    @property
+    def expert_layers(self) -> tuple[bool, ...]:
+        """For each layer, whether it has experts."""
+        experts = self.experts
+        return tuple(experts is not None and experts.in_layer(layer) for layer in range(self.layers))
+
+    @property
+    def num_expert_layers(self) -> int:
+        """Layers with experts."""
+        return sum(self.expert_layers)
+
+    @property
+    def num_dense_layers(self) -> int:
+        """Layers with the dense feed-forward block."""
+        return self.layers - self.num_expert_layers
+
+    @property
+    def windows(self) -> tuple[int | None, ...]:
+        """For each layer, its attention window, None where it is global."""
+        return tuple(self.attention.window_of(layer) for layer in range(self.layers))
+
+    @property
+    def has_head(self) -> bool:
+        """Whether hidden states are projected onto the vocabulary."""
+        return self.attention.causal or self.mlm_head
+
+    @property
+    def norms_per_layer(self) -> int:
+        """Norms of hidden width in one layer."""
+        if self.parallel_block:
+            return self.parallel_norms
+        return 4 if self.norm_placement == "sandwich" else 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConvNet:
+    """A residual network of the ResNet family on square images (He et al. 2015, stride in the 3x3 convolution)."""
+
+    name: str
+    blocks: tuple[int, ...]
+    """Residual blocks in each stage."""
+    bottleneck: bool = True
+    width: int = 64
+    """Channels of the stem and of the first stage; each later stage doubles them."""
+    image: int = 224
+    """Side of the image in pixels."""
+    channels: int = 3
+    classes: int = 1000
+    source: str = field(default="", compare=False)
+    date: str = field(default="", compare=False)
+
+    def __post_init__(self) -> None:
+        if not 1 <= len(self.blocks) <= 8:
+            raise BadInput(f"blocks must list 1 to 8 stages, got {len(self.blocks)}", "model")
+        for count in self.blocks:
+            whole("model", "blocks", count, 1_000)
+        for name, limit in (("width", 10_000), ("image", 100_000), ("channels", 1_000), ("classes", 10_000_000)):
+            whole("model", name, getattr(self, name), limit)
+        flags("model", self, "bottleneck")
+
+
+Model = Transformer | ConvNet
+
+
+def to_dict(model: Model) -> dict[str, Any]:
+    """The description as plain JSON, every field."""
+    from dataclasses import asdict
+
+    return {"kind": type(model).__name__, **asdict(model)}

@@ -1,0 +1,97 @@
+"""ResNets: weights, forward FLOPs and kept activations, from one list of their convolutions.
+
+Source: He et al. 2015 (arXiv 1512.03385), table 1; stride in the 3x3 convolution of a bottleneck and the projection
+shortcut as in torchvision ("v1.5"). ResNet-50 has 25,557,032 parameters and 4.09 GMAC per 224 x 224 image.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from lockstep.workload.architecture import ConvNet
+from lockstep.workload.weights import Weight
+
+
+@dataclass(frozen=True, slots=True)
+class Convolution:
+    """One convolution, its batch norm behind it; `side` is the side of its square output."""
+
+    name: str
+    inputs: int
+    outputs: int
+    kernel: int
+    side: int
+    relu: bool
+
+    @property
+    def macs(self) -> int:
+        """Multiply-accumulates per image: k^2 * c_in * c_out per output pixel."""
+        return self.kernel**2 * self.inputs * self.outputs * self.side**2
+
+
+def convolutions(model: ConvNet) -> Iterator[Convolution]:
+    """Every convolution in order: the stem (7x7, then max pooling), then the residual blocks."""
+    side = -(-model.image // 2)
+    yield Convolution("stem", model.channels, model.width, 7, side, True)
+    side, inputs = -(-side // 2), model.width
+    for stage, blocks in enumerate(model.blocks):
+        inner = model.width * 2**stage
+        outputs = inner * (4 if model.bottleneck else 1)
+        for block in range(blocks):
+            stride = 2 if stage and not block else 1
+            yield from _block(f"stage {stage + 1} block {block + 1}", model.bottleneck, inputs, inner, side, stride)
+            side, inputs = -(-side // stride), outputs
+
+
+def _block(name: str, bottleneck: bool, inputs: int, inner: int, side: int, stride: int) -> Iterator[Convolution]:
+    """The convolutions of one residual block; the shortcut is projected where its shape changes."""
+    after = -(-side // stride)
+    outputs = inner * (4 if bottleneck else 1)
+    if bottleneck:
+        yield Convolution(f"{name} reduce", inputs, inner, 1, side, True)
+        yield Convolution(f"{name} spatial", inner, inner, 3, after, True)
+        yield Convolution(f"{name} expand", inner, outputs, 1, after, False)
+    else:
+        yield Convolution(f"{name} first", inputs, inner, 3, after, True)
+        yield Convolution(f"{name} second", inner, outputs, 3, after, False)
+    if stride > 1 or inputs != outputs:
+        yield Convolution(f"{name} shortcut", inputs, outputs, 1, after, False)
+
+
+def features(model: ConvNet) -> int:
+    """Channels that enter the classifier."""
+    return int(model.width * 2 ** (len(model.blocks) - 1) * (4 if model.bottleneck else 1))
+
+
+def convnet_weights(model: ConvNet) -> tuple[Weight, ...]:
+    """Kernels, scale and bias of every batch norm, and the classifier."""
+    found = []
+    for conv in convolutions(model):
+        found.append(Weight(conv.name, "mlp", (conv.outputs, conv.inputs, conv.kernel, conv.kernel)))
+        found.append(Weight(f"{conv.name} norm", "norms", (conv.outputs,)))
+        found.append(Weight(f"{conv.name} norm bias", "norms", (conv.outputs,)))
+    found.append(Weight("classifier", "head", (features(model), model.classes)))
+    found.append(Weight("classifier bias", "head", (model.classes,)))
+    return tuple(found)
+
+
+def convnet_forward_flops(model: ConvNet) -> int:
+    """FLOPs of one image, forward: two per multiply-accumulate of convolutions and classifier."""
+    macs = sum(conv.macs for conv in convolutions(model))
+    return 2 * (macs + features(model) * model.classes)
+
+
+def convnet_activation_B(model: ConvNet, images: Any, element_B: float = 2.0) -> Any:
+    """Bytes kept for the backward pass of `images` images.
+
+    Each convolution keeps its input, each batch norm its input (the convolution's output). ReLU runs in place and is
+    undone from its output, which is the next convolution's input. Max pooling keeps 8-byte indices.
+    """
+    kept, previous = 0, model.channels * model.image**2
+    for conv in convolutions(model):
+        output = conv.outputs * conv.side**2
+        kept += output + (previous if conv.name == "stem" else output)
+    pooled = model.width * (-(-(-(-model.image // 2)) // 2)) ** 2
+    return images * (kept * element_B + pooled * (8 + element_B) + features(model) * element_B)

@@ -1,0 +1,219 @@
+"""Every weight tensor of a model, listed once: name, shape, copies, and how tensor and expert parallelism cut it.
+
+Parameter counts (`parameters.py`) and matmul FLOPs (`flops.py`) are sums over these lists, so a number can always be
+traced to the tensors behind it. Shapes are (inputs, outputs) for matrices. A fused projection (qkv, gate and up) is
+listed as its parts.
+
+Sources: Megatron-LM (Shoeybi et al. 2019, section 3) for what is cut: attention by heads, the feed-forward block by
+its inner width, embedding and head by vocabulary. Norms, the router, biases of row-parallel layers and the low-rank
+projections of latent attention are replicated over tp. Keys and values are cut at most kv_heads ways.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from lockstep.workload.architecture import Attention, Experts, Mlp, Transformer
+
+Category = Literal[
+    "embedding", "positions", "attention", "mlp", "router", "routed_experts", "shared_experts", "norms", "head"
+]
+CATEGORIES: tuple[Category, ...] = (
+    "embedding", "positions", "attention", "mlp", "router", "routed_experts", "shared_experts", "norms", "head",
+)  # fmt: skip
+Cut = Literal["tensor", "kv", "vocab", "expert", "none"]
+
+
+@dataclass(frozen=True, slots=True)
+class Weight:
+    """One kind of weight tensor. `copies` tensors of `shape`; each token uses `used` of the copies."""
+
+    name: str
+    category: Category
+    shape: tuple[int, ...]
+    cut: Cut = "none"
+    copies: int = 1
+    used: int = 1
+    kv_heads: int = 1
+    """For cut "kv": the most ways in which it can be cut."""
+    trained: bool = True
+    """False for values that are stored but get no gradient."""
+
+    @property
+    def elems(self) -> int:
+        """Elements in all copies."""
+        return self.copies * math.prod(self.shape)
+
+    @property
+    def active_elems(self) -> int:
+        """Elements in the copies that one token uses."""
+        return self.used * math.prod(self.shape)
+
+    @property
+    def is_matrix(self) -> bool:
+        """Whether it takes part in a matrix product with every token (embedding tables are looked up instead)."""
+        return len(self.shape) == 2 and self.category not in ("embedding", "positions")
+
+    def per_rank_elems(self, tp: Any = 1, ep: Any = 1, expert_tp: Any = None) -> Any:
+        """Elements on one rank of a tp x ep layout. `expert_tp` cuts inside an expert; None means like tp."""
+        if self.cut == "none":
+            return self.elems * np.ones_like(tp) if np.ndim(tp) else self.elems
+        if self.cut == "vocab":
+            rows = -(-self.shape[0] // np.asarray(tp))
+            return rows * (self.elems // self.shape[0])
+        if self.cut == "expert":
+            return self.elems / (np.asarray(ep) * np.asarray(tp if expert_tp is None else expert_tp))
+        ways = np.minimum(tp, self.kv_heads) if self.cut == "kv" else np.asarray(tp)
+        return self.elems / ways
+
+
+def layer_weights(model: Transformer, experts: bool) -> tuple[Weight, ...]:
+    """The weights of one layer, with experts or with the dense feed-forward block."""
+    attention = _latent(model) if model.attention.latent else _attention(model)
+    if experts:
+        if model.experts is None:
+            raise ValueError(f"{model.name} has no experts")
+        block = _experts(model.hidden, model.experts)
+    else:
+        if model.mlp is None:
+            raise ValueError(f"{model.name} has no dense feed-forward block")
+        block = _mlp(model.hidden, model.mlp)
+    names = [f"norm {number + 1}" for number in range(model.norms_per_layer)]
+    norms = (weight for name in names for weight in _norm(model, name))
+    return (*attention, *block, *norms)
+
+
+def embedding_weights(model: Transformer) -> tuple[Weight, ...]:
+    """Token, position and segment tables, and the norm on them."""
+    found = [Weight("token embedding", "embedding", (model.vocab, model.hidden), "vocab")]
+    if model.positions == "learned":
+        rows = model.max_positions + model.extra_positions
+        found.append(Weight("position embedding", "positions", (rows, model.hidden)))
+    if model.token_types:
+        found.append(Weight("segment embedding", "embedding", (model.token_types, model.hidden)))
+    if model.embedding_norm:
+        found.extend(_norm(model, "embedding norm"))
+    return tuple(found)
+
+
+def head_weights(model: Transformer) -> tuple[Weight, ...]:
+    """What follows the last layer: final norm, projection onto the vocabulary unless tied, pooler, MLM head."""
+    hidden = model.hidden
+    found = list(_norm(model, "final norm")) if model.final_norm else []
+    if model.mlm_head:
+        found.append(Weight("mlm dense", "head", (hidden, hidden)))
+        found.append(Weight("mlm dense bias", "head", (hidden,)))
+        found.extend(_norm(model, "mlm norm"))
+    if model.has_head and not model.tied_embeddings:
+        found.append(Weight("head", "head", (model.vocab, hidden), "vocab"))
+    if model.head_bias:
+        found.append(Weight("head bias", "head", (model.vocab,), "vocab"))
+    if model.pooler:
+        found.append(Weight("pooler", "head", (hidden, hidden)))
+        found.append(Weight("pooler bias", "head", (hidden,)))
+    return tuple(found)
+
+
+def mtp_weights(model: Transformer) -> tuple[Weight, ...]:
+    """One multi-token-prediction module; embedding and head are those of the main model (DeepSeek-V3, 2.2)."""
+    names = ("mtp embedding norm", "mtp hidden norm", "mtp final norm")
+    norms = (weight for name in names for weight in _norm(model, name))
+    joint = Weight("mtp projection", "mlp", (2 * model.hidden, model.hidden))
+    return (joint, *norms, *layer_weights(model, model.expert_layers[-1]))
+
+
+def _norm(model: Transformer, name: str, width: int | None = None, cut: Cut = "none") -> Iterator[Weight]:
+    """Scale, and bias for a plain LayerNorm; nothing when nonparametric."""
+    shape = (width or model.hidden,)
+    if model.norm != "nonparametric":
+        yield Weight(name, "norms", shape, cut)
+    if model.norm == "layernorm":
+        yield Weight(f"{name} bias", "norms", shape, cut)
+
+
+def _attention(model: Transformer) -> Iterator[Weight]:
+    """Query, key, value and output projections of ordinary attention."""
+    attention, hidden = model.attention, model.hidden
+    kv_width = attention.kv_heads * attention.head_dim
+    kv = attention.kv_heads
+    yield Weight("query", "attention", (hidden, attention.query_width), "tensor")
+    yield Weight("key", "attention", (hidden, kv_width), "kv", kv_heads=kv)
+    yield Weight("value", "attention", (hidden, kv_width), "kv", kv_heads=kv)
+    yield Weight("attention out", "attention", (attention.out_width, hidden), "tensor")
+    if attention.qkv_bias:
+        yield Weight("query bias", "attention", (attention.query_width,), "tensor")
+        yield Weight("key bias", "attention", (kv_width,), "kv", kv_heads=kv)
+        yield Weight("value bias", "attention", (kv_width,), "kv", kv_heads=kv)
+    if attention.out_bias:
+        yield Weight("attention out bias", "attention", (hidden,))
+    yield from _qk_norms(attention, kv_width)
+
+
+def _qk_norms(attention: Attention, kv_width: int) -> Iterator[Weight]:
+    """Scales of the norms on queries and keys; these have no bias in any supported architecture."""
+    if attention.qk_norm == "head":
+        yield Weight("query norm", "norms", (attention.head_dim,))
+        yield Weight("key norm", "norms", (attention.head_dim,))
+    elif attention.qk_norm in ("per-head", "full"):
+        yield Weight("query norm", "norms", (attention.query_width,), "tensor")
+        yield Weight("key norm", "norms", (kv_width,), "kv", kv_heads=attention.kv_heads)
+
+
+def _latent(model: Transformer) -> Iterator[Weight]:
+    """Low-rank projections of latent attention (DeepSeek-V2 eq. 9 to 19); `down` parts are replicated over tp."""
+    attention, hidden, latent = model.attention, model.hidden, model.attention.latent
+    if latent is None:
+        return
+    if latent.q_rank is None:
+        yield Weight("query", "attention", (hidden, attention.query_width), "tensor")
+    else:
+        yield Weight("query down", "attention", (hidden, latent.q_rank))
+        yield from _norm(model, "query latent norm", latent.q_rank)
+        yield Weight("query up", "attention", (latent.q_rank, attention.query_width), "tensor")
+    yield Weight("key-value down", "attention", (hidden, latent.kv_rank + latent.rope_dim))
+    yield from _norm(model, "key-value latent norm", latent.kv_rank)
+    up = attention.heads * (latent.nope_dim + latent.value_dim)
+    yield Weight("key-value up", "attention", (latent.kv_rank, up), "tensor")
+    yield Weight("attention out", "attention", (attention.out_width, hidden), "tensor")
+    if attention.qkv_bias and latent.q_rank is not None:
+        yield Weight("query down bias", "attention", (latent.q_rank,))
+    if attention.qkv_bias:
+        yield Weight("key-value down bias", "attention", (latent.kv_rank + latent.rope_dim,))
+    if attention.out_bias:
+        yield Weight("attention out bias", "attention", (hidden,))
+
+
+def _mlp(hidden: int, mlp: Mlp) -> Iterator[Weight]:
+    """Up (and gate) and down projections of the dense block."""
+    for name in ("gate", "up") if mlp.gated else ("up",):
+        yield Weight(name, "mlp", (hidden, mlp.ffn), "tensor")
+        if mlp.in_bias:
+            yield Weight(f"{name} bias", "mlp", (mlp.ffn,), "tensor")
+    yield Weight("down", "mlp", (mlp.ffn, hidden), "tensor")
+    if mlp.out_bias:
+        yield Weight("down bias", "mlp", (hidden,))
+
+
+def _experts(hidden: int, experts: Experts) -> Iterator[Weight]:
+    """Router, routed experts (cut by ep, then inside by expert tp) and shared experts (cut by tp)."""
+    count = experts.experts
+    yield Weight("router", "router", (hidden, count))
+    if experts.router_bias:
+        yield Weight("router bias", "router", (count,))
+    if experts.correction_bias:
+        yield Weight("router correction bias", "router", (count,), trained=False)
+    inward = ("gate", "up") if experts.gated else ("up",)
+    for name in inward:
+        yield Weight(f"expert {name}", "routed_experts", (hidden, experts.ffn), "expert", count, experts.top_k)
+    yield Weight("expert down", "routed_experts", (experts.ffn, hidden), "expert", count, experts.top_k)
+    if experts.shared_ffn:
+        for name in inward:
+            yield Weight(f"shared {name}", "shared_experts", (hidden, experts.shared_ffn), "tensor")
+        yield Weight("shared down", "shared_experts", (experts.shared_ffn, hidden), "tensor")
+    if experts.shared_gate:
+        yield Weight("shared gate", "router", (hidden, 1))
