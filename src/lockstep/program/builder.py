@@ -27,7 +27,9 @@ MOVES_DATA = (Kind.SEND, Kind.RECV, Kind.REDUCE, Kind.COPY)
 
 
 class ProgramBuilder:
-    """Collects operations; every method returns the id (or ids) of what it added. Semantics: `lockstep.program.program`."""
+    """Collects operations; every method returns the id (or ids) of what it added. Semantics:
+    `lockstep.program.program`.
+    """
 
     def __init__(self, ranks: int, streams: Sequence[str] = DEFAULT_STREAMS) -> None:
         if ranks < 1:
@@ -82,7 +84,7 @@ class ProgramBuilder:
         )  # fmt: skip
 
     def send(self, rank: int, peer: int, size_B: float, **options: Any) -> int:
-        """Message to `peer`. Options: chunk, buffer="data", tag, after, stream, duration_s, label, memory_start_B, memory_B."""
+        """Message to `peer`. Options: chunk, buffer="data", tag, after, stream, duration_s, label, memory_B."""
         return self._transfer(Kind.SEND, rank, size_B, peer=peer, **options)
 
     def recv(self, rank: int, peer: int, size_B: float, **options: Any) -> int:
@@ -112,7 +114,9 @@ class ProgramBuilder:
         return send, recv
 
     def reduce(self, rank: int, size_B: float, *, source: str = "inbox", **options: Any) -> int:
-        """buffer[chunk] += source[chunk]. Options: chunk, buffer="data", source_start (default chunk start), after, stream, ..."""
+        """buffer[chunk] += source[chunk]. Options: chunk, buffer="data", source_start (default chunk start), after,
+        stream, ...
+        """
         return self._transfer(Kind.REDUCE, rank, size_B, source=source, **options)
 
     def copy(self, rank: int, size_B: float, *, source: str = "inbox", **options: Any) -> int:
@@ -137,7 +141,9 @@ class ProgramBuilder:
         stream: str | None = None,
         label: str = "",
     ) -> tuple[int, ...]:
-        """A whole collective among `ranks` as one operation each; priced by the simulator unless duration_s is given."""
+        """A whole collective among `ranks` as one operation each; priced by the simulator unless duration_s is
+        given.
+        """
         return self._group(
             Kind.COLLECTIVE, ranks, stream, after, label=label, op=self.name(op), algorithm=self.name(algorithm),
             size_B=size_B, duration_s=duration_s,

@@ -34,7 +34,7 @@ def check_columns(columns: Mapping[str, Array], ranks: int, streams: tuple[str, 
         ((length < 0) | (columns["chunk_start"] < 0), length, "a chunk is (start, stop) with 0 <= start <= stop"),
         (columns["source_start"] < 0, columns["source_start"], "source_start must not be negative"),
         (~np.isfinite(memory_B), memory_B, "memory changes must be finite"),
-        (together != (columns["group"] >= 0), columns["group"], "barriers and collectives, and only they, have a group"),
+        (together != (columns["group"] >= 0), columns["group"], "only barriers and collectives have a group"),
     )
     for wrong, value, allowed in rules:
         if wrong.any():
@@ -53,7 +53,7 @@ def _check_groups(columns: Mapping[str, Array]) -> None:
     same = group[1:] == group[:-1]
     if (twice := same & (rank[1:] == rank[:-1])).any():
         i = int(np.flatnonzero(twice)[0])
-        raise BadInput(f"rank {rank[i]} is twice in one barrier or collective (operations {members[i]}, {members[i + 1]})")
+        raise BadInput(f"rank {rank[i]} is twice in one collective (operations {members[i]}, {members[i + 1]})")
     for name in ("kind", "op", "algorithm", "size_B", "duration_s"):
         value = columns[name][members]
         differs = same & (value[1:] != value[:-1]) & ~((value[1:] != value[1:]) & (value[:-1] != value[:-1]))

@@ -1,12 +1,13 @@
 """Runs a program in process on numpy buffers: what it computes, not how long it takes.
 
-A buffer is a list with one array per rank; its first axis is the element axis, further axes ride along. With integer arrays
-of one column per rank as elements (`contributions`) the same run is a symbolic proof: after an all-reduce every entry must
-be exactly one. `tokens` gives every element of every rank its own number, for collectives that only move data.
+A buffer is a list with one array per rank; its first axis is the element axis, further axes ride along. With integer
+arrays of one column per rank as elements (`contributions`) the same run is a symbolic proof: after an all-reduce every
+entry must be exactly one. `tokens` gives every element of every rank its own number, for collectives that only move
+data.
 
-Scratch buffers that are not given are made as large as the program uses them and filled with poison, so that reading what
-was never written shows. `order_seed` runs the operations in another order that the dependencies allow: a program whose
-result depends on the order has a race.
+Scratch buffers that are not given are made as large as the program uses them and filled with poison, so that reading
+what was never written shows. `order_seed` runs the operations in another order that the dependencies allow: a program
+whose result depends on the order has a race.
 """
 
 from __future__ import annotations

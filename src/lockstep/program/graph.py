@@ -1,8 +1,8 @@
 """The task graph behind a program: nodes in topological order, each with at most four predecessors.
 
-A message (send and receive), a barrier and a collective are one node each, because their members start and end together.
-Node 0 is the start of time. Nodes with more predecessors than FAN_IN get helper nodes of no duration (a balanced tree),
-so that one step of the longest-path pass is a fixed number of gathers whatever the program looks like.
+A message (send and receive), a barrier and a collective are one node each, because their members start and end
+together. Node 0 is the start of time. Nodes with more predecessors than FAN_IN get helper nodes of no duration (a
+balanced tree), so that one step of the longest-path pass is a fixed number of gathers whatever the program looks like.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 Array = npt.NDArray[Any]
 FAN_IN = 4
-# Below this many nodes per level the vectorised frontier loses to a loop over Python lists (measured, benchmarks/engine.py).
+# Below this many nodes per level, frontiers in numpy lose to a loop over Python lists (measured).
 WIDE = 24
 
 
@@ -35,17 +35,51 @@ class TaskGraph:
     """Node of each operation."""
     before: tuple[Array, ...]
     """`before[k][v]`: the k-th predecessor of node v (0, the start of time, when it has fewer)."""
+    longest_lane: int
+    """Operations on the longest lane: a lower bound of the depth."""
 
     @cached_property
     def level(self) -> Array:
         """Depth of each node: the number of nodes on the longest path to it."""
         return np.rint(longest_path(self.before, np.ones(self.num_nodes))).astype(np.int64) - 1
 
+    def is_wide(self, nodes_per_level: float) -> bool:
+        """Whether levels hold at least that many nodes on average; avoids computing levels for surely thin graphs."""
+        return self.num_nodes >= nodes_per_level * self.longest_lane and self.num_nodes >= nodes_per_level * self.depth
+
     @cached_property
-    def wavefront(self) -> tuple[Array, Array]:
-        """(nodes sorted by level, start of each level in that order)."""
-        order = np.argsort(self.level, kind="stable")
-        return order, np.concatenate(([0], np.cumsum(np.bincount(self.level))))
+    def depth(self) -> int:
+        """Number of levels."""
+        return int(self.level.max()) + 1
+
+    @cached_property
+    def wavefront(self) -> Wavefront:
+        """The nodes level by level, for passes that take a level at a time."""
+        num_before = np.zeros(self.num_nodes, dtype=np.int8)
+        for column in self.before:
+            num_before += column > 0
+        order = np.lexsort((-num_before, self.level))
+        position = np.empty(self.num_nodes, dtype=np.int32)
+        position[order] = np.arange(self.num_nodes, dtype=np.int32)
+        starts = np.concatenate(([0], np.cumsum(np.bincount(self.level))))
+        counts = tuple(
+            np.bincount(self.level[num_before > k], minlength=self.depth).tolist() for k in range(1, len(self.before))
+        )
+        return Wavefront(order, starts.tolist(), tuple(position[column[order]] for column in self.before), counts)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Wavefront:
+    """Nodes sorted by level, those with most predecessors first."""
+
+    order: Array
+    """Nodes of the graph in this order."""
+    start: list[int]
+    """Level l is order[start[l]:start[l + 1]]."""
+    before: tuple[Array, ...]
+    """Predecessors in the numbering of this order."""
+    counts: tuple[list[int], ...]
+    """counts[k - 1][l]: how many nodes of level l (the first ones) have a k-th predecessor, k = 1, 2, ..."""
 
 
 def task_graph(program: Program) -> TaskGraph:
@@ -64,7 +98,8 @@ def task_graph(program: Program) -> TaskGraph:
     position = np.empty(len(key), dtype=np.int32)
     position[order] = np.arange(len(key), dtype=np.int32)
     before = _predecessors(position[tail], position[head], len(key))
-    return TaskGraph(len(key), position[node], before)
+    longest = int(np.bincount(program.lane).max(initial=0))
+    return TaskGraph(len(key), position[node], before, longest)
 
 
 def _fused(program: Program) -> Array:
@@ -107,7 +142,9 @@ def _place(head: Array) -> Array:
 
 
 def _bounded_fan_in(tail: Array, head: Array, num_nodes: int) -> tuple[Array, Array, Array]:
-    """(tail, head, key): at most FAN_IN predecessors per node, by helper nodes; `key` orders helpers before their node."""
+    """(tail, head, key): at most FAN_IN predecessors per node, by helper nodes; `key` orders helpers before their
+    node.
+    """
     key = np.arange(num_nodes, dtype=np.float64)
     level = 2
     while (crowded := np.bincount(head, minlength=len(key))[head] > FAN_IN).any():
@@ -183,7 +220,7 @@ def _circle(program: Program, node: Array, tail: Array, head: Array, done: Array
     text = "\n  ".join(shown[:6] + (["..."] if len(shown) > 6 else []))
     return BadInput(
         f"{len(shown)} operations wait for one another in a circle, so none can start:\n  {text}\n"
-        "a send and its receive start together: put sends and receives of a rank on different streams, or change their order"
+        "a send and its receive start together: put sends and receives on different streams, or change their order"
     )
 
 

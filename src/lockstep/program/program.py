@@ -1,20 +1,22 @@
-"""`Program`: a parallel program as frozen arrays, one entry per operation. The object that is priced, simulated, run, drawn.
+"""`Program`: a parallel program as frozen arrays, one entry per operation. The object that is priced, simulated, run,
+drawn.
 
 Lanes.         A lane is one (rank, stream). Operations on one lane run one after another in the order they were added.
                `after` adds dependencies on earlier operations of any lane or rank. Different lanes overlap freely.
 compute        occupies its lane for `duration_s`.
-send, recv     one message: the k-th send i -> j with tag t meets the k-th receive at j from i with tag t, counted in the
-               order added. Postal model with rendezvous: both start at max(send ready, receive ready) and both end
-               `latency_s + size_B / bandwidth_Bps` later (or `duration_s` later when given). Each lane is one port: sends
-               and receives of a rank overlap because they sit on different lanes (`send`, `recv`) by default.
+send, recv     one message: the k-th send i -> j with tag t meets the k-th receive at j from i with tag t, counted in
+               the order added. Postal model with rendezvous: both start at max(send ready, receive ready) and both end
+               `latency_s + size_B / bandwidth_Bps` later (or `duration_s` later when given). Each lane is one port:
+               sends and receives of a rank overlap because they sit on different lanes (`send`, `recv`) by default.
 reduce         buffer[chunk] += source[source_start : ...]; takes `reduce_s_per_B * size_B` (or `duration_s`).
 copy           buffer[chunk] = source[source_start : ...]; takes no time unless `duration_s` is given.
 barrier        one operation per member rank; all start and end together when the last member is ready.
 collective     a whole collective as one operation per member rank: all members start together when the last one is
                ready and end together after the price of (op, algorithm, ranks, size_B), or after `duration_s`.
 memory         `memory_start_B` is added to the rank's memory when an operation starts, `memory_end_B` when it ends.
-buffers        Data has names: `data` (input and result) and scratch such as `inbox`. A chunk is a half-open element range
-               [start, stop) of the named buffer on the operation's own rank. No chunk means: no data, only time and bytes.
+buffers        Data has names: `data` (input and result) and scratch such as `inbox`. A chunk is a half-open element
+               range [start, stop) of the named buffer on the operation's own rank. No chunk means: no data, only time
+               and bytes.
 
 `duration_s` is NaN where the time is not given but priced by whoever simulates. Text lives once in `names`; the columns
 label, buffer, source, op and algorithm hold indices into it, -1 for none. A column with one value for all operations is

@@ -1,0 +1,336 @@
+"""Laws of random times: drawn, with exact mean, quantiles and expected order statistics.
+
+Text form, as on the command line: `constant:value=1s`, `normal:mean=50ms,cv=0.2` (or std=10ms),
+`lognormal:mean=50ms,cv=0.2`, `exponential:mean=50ms`, `uniform:low=40ms,high=60ms`, `pareto:mean=50ms,shape=2.5` (or
+minimum=30ms), and `trace:times.csv` (one time in seconds per line, or the column `time_s`; drawn with replacement).
+
+The k-th smallest of n independent times, in expectation (k = n is the slowest of n: the cost of a barrier):
+
+    exponential   mean * (H_n - H_{n-k})
+    uniform       low + (high - low) k / (n + 1)
+    pareto        minimum * G(n+1) G(n-k+1-1/shape) / (G(n-k+1) G(n+1-1/shape)),  infinite when (n-k+1) shape <= 1
+    trace         exact sum over the sorted trace
+    others        integral of q(z) k C(n,k) F(z)^(k-1) (1-F(z))^(n-k) f(z) over the standard normal z, to about 1e-12
+
+Source: H. A. David and H. N. Nagaraja, Order Statistics, 3rd ed. 2003, sections 2.1, 3.1, 4.6.
+"""
+
+from __future__ import annotations
+
+import csv
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from statistics import NormalDist
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from lockstep.errors import BadInput, UnknownName
+from lockstep.units import parse_count, parse_time_s
+
+Array = npt.NDArray[Any]
+
+
+class Law(ABC):
+    """A distribution of times in seconds (or of factors, when used as such)."""
+
+    if TYPE_CHECKING:  # at run time it would be a default of the dataclass field of the same name
+
+        @property
+        def mean_s(self) -> float:
+            """Mean; infinite when the law has none."""
+
+    @abstractmethod
+    def quantile_s(self, fraction: float) -> float:
+        """Time below which that fraction lies."""
+
+    @abstractmethod
+    def draw(self, generator: np.random.Generator, number: int) -> Array:
+        """`number` independent times."""
+
+    @abstractmethod
+    def expected_order_s(self, k: int, n: int) -> float:
+        """Expected k-th smallest of n independent times."""
+
+    def expected_max_s(self, n: int) -> float:
+        """Expected slowest of n independent times."""
+        return self.expected_order_s(n, n)
+
+
+@dataclass(frozen=True, slots=True)
+class Constant(Law):
+    """Always the same time."""
+
+    value_s: float
+
+    @property
+    def mean_s(self) -> float:
+        return self.value_s
+
+    def quantile_s(self, fraction: float) -> float:
+        return self.value_s
+
+    def draw(self, generator: np.random.Generator, number: int) -> Array:
+        return np.full(number, self.value_s)
+
+    def expected_order_s(self, k: int, n: int) -> float:
+        return self.value_s
+
+
+@dataclass(frozen=True, slots=True)
+class Normal(Law):
+    """Normal law; its lower tail may be negative, which whoever uses it as a time cuts at 0."""
+
+    mean_s: float
+    std_s: float
+
+    def quantile_s(self, fraction: float) -> float:
+        return self.mean_s + self.std_s * NormalDist().inv_cdf(fraction)
+
+    def draw(self, generator: np.random.Generator, number: int) -> Array:
+        return generator.normal(self.mean_s, self.std_s, number)
+
+    def expected_order_s(self, k: int, n: int) -> float:
+        return self.mean_s + self.std_s * _normal_order(k, n, 0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class LogNormal(Law):
+    """exp of a normal; parameters are the mean and the coefficient of variation of the time itself."""
+
+    mean_s: float
+    cv: float
+
+    @property
+    def _sigma(self) -> float:
+        return math.sqrt(math.log1p(self.cv**2))
+
+    @property
+    def _median_s(self) -> float:
+        return self.mean_s / math.sqrt(1 + self.cv**2)
+
+    def quantile_s(self, fraction: float) -> float:
+        return self._median_s * math.exp(self._sigma * NormalDist().inv_cdf(fraction))
+
+    def draw(self, generator: np.random.Generator, number: int) -> Array:
+        return self._median_s * np.exp(self._sigma * generator.standard_normal(number))
+
+    def expected_order_s(self, k: int, n: int) -> float:
+        return self._median_s * (_normal_order(k, n, self._sigma) if self.cv else 1.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Exponential(Law):
+    """Memoryless."""
+
+    mean_s: float
+
+    def quantile_s(self, fraction: float) -> float:
+        return -self.mean_s * math.log1p(-fraction)
+
+    def draw(self, generator: np.random.Generator, number: int) -> Array:
+        return generator.exponential(self.mean_s, number)
+
+    def expected_order_s(self, k: int, n: int) -> float:
+        return self.mean_s * math.fsum(1.0 / j for j in range(n - k + 1, n + 1))
+
+
+@dataclass(frozen=True, slots=True)
+class Uniform(Law):
+    """Every time between low and high alike."""
+
+    low_s: float
+    high_s: float
+
+    @property
+    def mean_s(self) -> float:
+        return (self.low_s + self.high_s) / 2
+
+    def quantile_s(self, fraction: float) -> float:
+        return self.low_s + (self.high_s - self.low_s) * fraction
+
+    def draw(self, generator: np.random.Generator, number: int) -> Array:
+        return generator.uniform(self.low_s, self.high_s, number)
+
+    def expected_order_s(self, k: int, n: int) -> float:
+        return self.low_s + (self.high_s - self.low_s) * k / (n + 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Pareto(Law):
+    """Heavy tail: P(time > t) = (minimum / t)^shape for t >= minimum. No mean for shape <= 1, no variance for <= 2."""
+
+    minimum_s: float
+    shape: float
+
+    @property
+    def mean_s(self) -> float:
+        return self.minimum_s * self.shape / (self.shape - 1) if self.shape > 1 else math.inf
+
+    def quantile_s(self, fraction: float) -> float:
+        return float(self.minimum_s * (1 - fraction) ** (-1 / self.shape))
+
+    def draw(self, generator: np.random.Generator, number: int) -> Array:
+        return self.minimum_s * (1 + generator.pareto(self.shape, number))
+
+    def expected_order_s(self, k: int, n: int) -> float:
+        power = 1 / self.shape
+        if n - k + 1 <= power:
+            return math.inf
+        logarithm = (
+            math.lgamma(n + 1) + math.lgamma(n - k + 1 - power) - math.lgamma(n - k + 1) - math.lgamma(n + 1 - power)
+        )
+        return self.minimum_s * math.exp(logarithm)
+
+
+@dataclass(frozen=True, slots=True)
+class Trace(Law):
+    """Measured times, drawn with replacement."""
+
+    times_s: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "times_s", tuple(sorted(self.times_s)))
+
+    @property
+    def mean_s(self) -> float:
+        return math.fsum(self.times_s) / len(self.times_s)
+
+    def quantile_s(self, fraction: float) -> float:
+        return self.times_s[min(len(self.times_s) - 1, max(0, math.ceil(fraction * len(self.times_s)) - 1))]
+
+    def draw(self, generator: np.random.Generator, number: int) -> Array:
+        return np.array(self.times_s)[generator.integers(0, len(self.times_s), number)]
+
+    def expected_order_s(self, k: int, n: int) -> float:
+        # P(k-th smallest of n <= i-th of the trace) = P(at least k of n fall into the first i of m).
+        m = len(self.times_s)
+        below = np.array([_at_least(k, n, i / m) for i in range(m + 1)])
+        return math.fsum(np.diff(below) * np.array(self.times_s))
+
+    @staticmethod
+    def read(path: str | Path) -> Trace:
+        """Trace from a CSV file: the column `time_s`, or the first column; times may carry units."""
+        try:
+            with open(path, newline="", encoding="utf-8") as file:
+                rows = [row for row in csv.reader(file) if row and row[0].strip()]
+        except (OSError, UnicodeDecodeError) as error:
+            raise BadInput(f"cannot read a trace of times: {error}", str(path)) from None
+        column = 0
+        if rows and not _is_number(rows[0][0]):
+            header = [name.strip() for name in rows[0]]
+            column, rows = header.index("time_s") if "time_s" in header else 0, rows[1:]
+        if not rows:
+            raise BadInput("a trace of times needs at least one time", str(path))
+        return Trace(
+            tuple(
+                parse_time_s(row[column] if column < len(row) else "", f"{path}: row {i}")
+                for i, row in enumerate(rows, 1)
+            )
+        )
+
+
+def _is_number(text: str) -> bool:
+    try:
+        parse_time_s(text)
+    except BadInput:
+        return False
+    return True
+
+
+def _at_least(k: int, n: int, probability: float) -> float:
+    """P(at least k of n independent trials succeed)."""
+    if probability <= 0 or probability >= 1:
+        return float(probability >= 1)
+    logs = (
+        math.lgamma(n + 1) - math.lgamma(j + 1) - math.lgamma(n - j + 1)
+        + j * math.log(probability) + (n - j) * math.log1p(-probability)
+        for j in range(k, n + 1)
+    )  # fmt: skip
+    return min(1.0, math.fsum(math.exp(value) for value in logs))
+
+
+@lru_cache(maxsize=4096)
+def _normal_order(k: int, n: int, sigma: float) -> float:
+    """E of the k-th smallest of n standard normals z (sigma = 0), or of exp(sigma z): the trapezoid rule on 4,001
+    points.
+    """
+    z = np.linspace(-14.0 - sigma, 14.0 + sigma, 4001)
+    log_below = np.array([_log_normal_cdf(value) for value in z])
+    log_above = log_below[::-1]
+    constant = math.lgamma(n + 1) - math.lgamma(k) - math.lgamma(n - k + 1) - 0.5 * math.log(2 * math.pi)
+    log_density = constant - z**2 / 2 + (k - 1) * log_below + (n - k) * log_above
+    value = np.exp(log_density + sigma * z) if sigma else z * np.exp(log_density)
+    return math.fsum(value) * float(z[1] - z[0])
+
+
+def _log_normal_cdf(z: float) -> float:
+    """log P(standard normal <= z), accurate in both tails."""
+    if z > 5:
+        return math.log1p(-0.5 * math.erfc(z / math.sqrt(2)))
+    return math.log(0.5 * math.erfc(-z / math.sqrt(2)))
+
+
+# name -> (required keys, one key of which exactly one is required, maker)
+Maker = Callable[[dict[str, float]], Law]
+LAWS: dict[str, tuple[tuple[str, ...], tuple[str, ...], Maker]] = {
+    "constant": (("value",), (), lambda p: Constant(p["value"])),
+    "normal": (
+        ("mean",),
+        ("cv", "std"),
+        lambda p: Normal(p["mean"], p["std"] if "std" in p else p["cv"] * p["mean"]),
+    ),
+    "lognormal": (
+        ("mean",),
+        ("cv", "std"),
+        lambda p: LogNormal(p["mean"], p["cv"] if "cv" in p else p["std"] / p["mean"]),
+    ),
+    "exponential": (("mean",), (), lambda p: Exponential(p["mean"])),
+    "uniform": (("low", "high"), (), lambda p: Uniform(p["low"], p["high"])),
+    "pareto": (("shape",), ("mean", "minimum"), lambda p: Pareto(_pareto_minimum(p), p["shape"])),
+}
+PURE_NUMBERS = ("cv", "shape")
+
+
+def parse_law(text: str, where: str | None = None) -> Law:
+    """The law behind text such as `lognormal:mean=50ms,cv=0.2`; a law passes through unchanged."""
+    name, _, rest = text.partition(":")
+    name = name.strip().lower()
+    if name == "trace":
+        return Trace.read(rest.strip())
+    if name not in LAWS:
+        raise UnknownName("law", name, (*LAWS, "trace"), where)
+    required, either, make = LAWS[name]
+    example = f"{name}:" + ",".join(f"{key}=..." for key in (*required, *either[:1]))
+    given: dict[str, float] = {}
+    for part in filter(None, (piece.strip() for piece in rest.split(","))):
+        key, equals, value = (piece.strip() for piece in part.partition("="))
+        if not equals or key not in (*required, *either) or key in given:
+            raise BadInput(f"{part!r} does not belong into the law {name}; write {example}", where)
+        given[key] = parse_count(value, where) if key in PURE_NUMBERS else parse_time_s(value, where)
+    if any(key not in given for key in required) or (either and sum(key in given for key in either) != 1):
+        one_of = f" and one of {', '.join(either)}" if either else ""
+        raise BadInput(
+            f"the law {name} needs {', '.join(required)}{one_of}, got {rest.strip()!r}; write {example}", where
+        )
+    _check_parameters(name, given, where)
+    return make(given)
+
+
+def _check_parameters(name: str, given: dict[str, float], where: str | None) -> None:
+    if name == "uniform" and given["low"] > given["high"]:
+        raise BadInput(f"uniform needs low <= high, got {given['low']} > {given['high']}", where)
+    for key in ("mean", "minimum", "shape"):
+        if key in given and not given[key] > 0:
+            raise BadInput(f"the law {name} needs {key} > 0, got {given[key]}", where)
+    if name == "pareto" and "mean" in given and given["shape"] <= 1:
+        raise BadInput(f"a Pareto law with shape {given['shape']} <= 1 has no mean; give minimum instead", where)
+
+
+def _pareto_minimum(given: dict[str, float]) -> float:
+    return given["minimum"] if "minimum" in given else given["mean"] * (given["shape"] - 1) / given["shape"]
