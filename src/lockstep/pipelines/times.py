@@ -1,0 +1,81 @@
+"""`Times`: what one micro-batch costs on the stages of a pipeline, in seconds; every field broadcasts.
+
+A device is a stage, or several chunks of layers (virtual stages). The middle device needs `forward_s` and `backward_s`
+per micro-batch for all its chunks together. The first device may need more (the embedding, in its first chunk) and the
+last device too (head and loss, in its last chunk). The backward pass splits into input gradients, `backward_s -
+weight_s`, and weight gradients, `weight_s`; the extras split in the same proportion.
+
+A message between neighbours takes `transfer_s`. Two models:
+  blocking     every forward and every backward pass holds its device `transfer_s` longer, at every stage: the ranks
+               exchange together and wait, as in Megatron-LM's 1F1B without overlap.
+  overlapped   messages travel while devices compute: a pass starts at the earliest `transfer_s` after its input was
+               made on another device (the model of Qi et al. 2024, T_comm).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Value = Any  # a float or an array of floats; formulas take and return either
+Array = npt.NDArray[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Times:
+    """Seconds per micro-batch. `weight_s=None` means half of the backward pass, as for matrix products."""
+
+    forward_s: Value
+    backward_s: Value
+    weight_s: Value = None
+    transfer_s: Value = 0.0
+    blocking: bool = True
+    first_forward_s: Value = 0.0
+    first_backward_s: Value = 0.0
+    last_forward_s: Value = 0.0
+    last_backward_s: Value = 0.0
+
+    @property
+    def weight_frac(self) -> Value:
+        """Share of the backward pass spent on weight gradients."""
+        if self.weight_s is None:
+            return 0.5
+        backward_s = np.asarray(self.backward_s, dtype=float)
+        return np.divide(self.weight_s, backward_s, out=np.zeros_like(backward_s + self.weight_s), where=backward_s > 0)
+
+    @property
+    def weight_part_s(self) -> Value:
+        """Weight-gradient time of a middle device."""
+        return self.backward_s * 0.5 if self.weight_s is None else self.weight_s
+
+    def held(self, stages: Value, chunks: Value = 1) -> tuple[Value, Value]:
+        """(forward, backward) seconds of a middle device with the time its messages hold it."""
+        hold_s = np.where(np.greater(stages, 1), self.transfer_s, 0.0) * chunks if self.blocking else 0.0
+        return self.forward_s + hold_s, self.backward_s + hold_s
+
+    def delay_s(self, stages: Value) -> Value:
+        """Seconds a message is under way while devices compute."""
+        return 0.0 if self.blocking else np.where(np.greater(stages, 1), self.transfer_s, 0.0)
+
+    @property
+    def first_s(self) -> Value:
+        """Extra seconds of the first device."""
+        return self.first_forward_s + self.first_backward_s
+
+    @property
+    def last_s(self) -> Value:
+        """Extra seconds of the last device."""
+        return self.last_forward_s + self.last_backward_s
+
+    def ideal_s(self, stages: Value, microbatches: Value) -> Value:
+        """Mean computing time of the devices: the step time if work were balanced and nobody ever waited."""
+        extra_s = (self.first_s + self.last_s) / stages
+        return microbatches * (self.forward_s + self.backward_s + extra_s)
+
+    def only(self, mask: Array) -> Times:
+        """The entries where `mask` holds; scalars stay scalars."""
+        picked = {f.name: getattr(self, f.name) for f in fields(self)}
+        return Times(**{name: value[mask] if np.ndim(value) else value for name, value in picked.items()})
