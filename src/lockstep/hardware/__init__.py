@@ -1,0 +1,33 @@
+"""Devices, links and clusters: what the machines can do, with a source for every number."""
+
+from lockstep.hardware.catalog import cluster as cluster
+from lockstep.hardware.catalog import clusters as clusters
+from lockstep.hardware.catalog import device as device
+from lockstep.hardware.catalog import devices as devices
+from lockstep.hardware.catalog import link as link
+from lockstep.hardware.catalog import links as links
+from lockstep.hardware.cluster import Cluster as Cluster
+from lockstep.hardware.cluster import Level as Level
+from lockstep.hardware.device import DTYPES as DTYPES
+from lockstep.hardware.device import Device as Device
+from lockstep.hardware.efficiency import Efficiency as Efficiency
+from lockstep.hardware.efficiency import efficiency as efficiency
+from lockstep.hardware.link import Link as Link
+from lockstep.hardware.source import Source as Source
+
+__all__ = [
+    "DTYPES",
+    "Cluster",
+    "Device",
+    "Efficiency",
+    "Level",
+    "Link",
+    "Source",
+    "cluster",
+    "clusters",
+    "device",
+    "devices",
+    "efficiency",
+    "link",
+    "links",
+]

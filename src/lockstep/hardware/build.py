@@ -1,0 +1,168 @@
+"""Turns validated entries of the schema into devices, links and clusters, each number with its source."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+from lockstep.errors import BadInput, UnknownName
+from lockstep.hardware.cluster import Cluster, Level
+from lockstep.hardware.device import Device
+from lockstep.hardware.efficiency import efficiency
+from lockstep.hardware.link import Link
+from lockstep.hardware.schema import ClusterEntry, DeviceEntry, HardwareFile, LevelEntry, LinkEntry, NodeEntry
+from lockstep.hardware.shelf import Node, Shelf
+from lockstep.hardware.source import Source
+
+Path = tuple[str | int, ...]
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Builder:
+    """Builds on top of a shelf of known things. `source_of(path)` says where the number at a path comes from."""
+
+    shelf: Shelf
+    source_of: Callable[[Path, str | None], Source]
+    where: Callable[..., str]
+
+    def file(self, entries: HardwareFile) -> None:
+        """Puts everything that a file defines on the shelf; its own names hide those of the shelf."""
+        for name, device in entries.devices.items():
+            self.shelf.devices[name] = self.device(name, device, ("devices", name))
+        for name, link in entries.links.items():
+            self.shelf.links[name] = self.link(name, link, ("links", name))
+        for name, node in entries.nodes.items():
+            self.shelf.nodes[name] = self.node(node, ("nodes", name))
+        for name, cluster in entries.clusters.items():
+            self.shelf.clusters[name] = self.cluster(name, cluster, ("clusters", name))
+
+    def device(self, name: str, entry: DeviceEntry, path: Path) -> Device:
+        """A device from its entry."""
+        numbers = {
+            "memory_B": ("memory", entry.memory),
+            "memory_bandwidth_Bps": ("memory_bandwidth", entry.memory_bandwidth),
+            "tdp_W": ("tdp", entry.tdp),
+            "price_per_hour_usd": ("price_per_hour", entry.price_per_hour),
+            "mtbf_s": ("mtbf", entry.mtbf),
+        }
+        sources = self._sources(numbers, path, entry.source)
+        for dtype in entry.peak_flops:
+            sources[f"peak_flops.{dtype}"] = self.source_of((*path, "peak_flops", dtype), entry.source)
+        try:
+            curve = efficiency(entry.efficiency)
+        except UnknownName as error:
+            raise UnknownName("efficiency curve", error.given, error.allowed, self.where(*path, "efficiency")) from None
+        return Device(
+            name=name,
+            vendor=entry.vendor,
+            peak_flops={str(dtype): rate for dtype, rate in entry.peak_flops.items()},
+            efficiency=curve,
+            provenance=sources,
+            memory_B=entry.memory,
+            memory_bandwidth_Bps=entry.memory_bandwidth,
+            tdp_W=entry.tdp,
+            price_per_hour_usd=entry.price_per_hour,
+            mtbf_s=entry.mtbf,
+        )
+
+    def link(self, name: str, entry: LinkEntry, path: Path) -> Link:
+        """A link from its entry."""
+        given = entry.model_fields_set
+        numbers = {
+            "latency_s": ("latency", entry.latency),
+            "bandwidth_Bps": ("bandwidth", entry.bandwidth),
+            "achieved_frac": ("achieved", entry.achieved if "achieved" in given else None),
+            "reduce_s_per_B": ("reduce_bandwidth", entry.reduce_bandwidth),
+        }
+        sources = self._sources(numbers, path, entry.source)
+        if "achieved" not in given:
+            sources["achieved_frac"] = Source("assumed", "not given, so the full wire rate is taken", "")
+        return Link(
+            name=name,
+            latency_s=entry.latency,
+            bandwidth_Bps=entry.bandwidth,
+            achieved_frac=entry.achieved,
+            reduce_s_per_B=1.0 / entry.reduce_bandwidth if entry.reduce_bandwidth else 0.0,
+            provenance=sources,
+        )
+
+    def node(self, entry: NodeEntry, path: Path) -> Node:
+        """A node from its entry."""
+        levels, sources = self._levels(entry.levels, path)
+        return Node(self._device_of(entry.device, path), levels, sources)
+
+    def cluster(self, name: str, entry: ClusterEntry, path: Path) -> Cluster:
+        """A cluster from its entry; prices and failure rates that it does not give are those of its device."""
+        levels, level_sources = self._levels(entry.levels, path)
+        if entry.node is not None:
+            node = self._find("node", entry.node, self.shelf.nodes, (*path, "node"))
+            device, levels, sources = node.device, node.levels + levels, {**node.sources, **level_sources}
+        else:
+            device, sources = self._device_of(entry.device, path), level_sources
+        numbers = {
+            "price_per_hour_usd": ("price_per_hour", entry.price_per_hour),
+            "mtbf_s": ("mtbf", entry.mtbf),
+            "storage_write_Bps": ("storage_write", entry.storage_write),
+        }
+        inherited = {
+            key: device.provenance[key] for key in ("price_per_hour_usd", "mtbf_s") if key in device.provenance
+        }
+        sources = {**inherited, **sources, **self._sources(numbers, path, entry.source)}
+        return self._located(
+            path,
+            lambda: Cluster(
+                name=name,
+                device=device,
+                levels=levels,
+                price_per_hour_usd=entry.price_per_hour or device.price_per_hour_usd,
+                mtbf_s=entry.mtbf or device.mtbf_s,
+                storage_write_Bps=entry.storage_write,
+                provenance=sources,
+            ),
+        )
+
+    def _levels(self, entries: list[LevelEntry], path: Path) -> tuple[tuple[Level, ...], dict[str, Source]]:
+        """Levels with the sources of their sizes and link counts."""
+        levels, sources = [], {}
+        for index, entry in enumerate(entries):
+            here: Path = (*path, "levels", index)
+            levels.append(Level(entry.name, entry.size, self._link_of(entry, here), entry.links))
+            sources[f"levels.{entry.name}.size"] = self.source_of((*here, "size"), None)
+            if "links" in entry.model_fields_set:
+                sources[f"levels.{entry.name}.links_per_child"] = self.source_of((*here, "links"), None)
+        return tuple(levels), sources
+
+    def _device_of(self, reference: str | DeviceEntry | None, path: Path) -> Device:
+        """A device by name or given in place."""
+        here = (*path, "device")
+        if isinstance(reference, DeviceEntry):
+            return self.device(str(path[-1]) + "-device", reference, here)
+        return self._find("device", str(reference), self.shelf.devices, here)
+
+    def _link_of(self, level: LevelEntry, path: Path) -> Link:
+        """A link by name or given in place."""
+        here = (*path, "link")
+        if isinstance(level.link, LinkEntry):
+            return self.link(f"{level.name}-link", level.link, here)
+        return self._find("link", level.link, self.shelf.links, here)
+
+    def _find(self, what: str, name: str, known: dict[str, T], path: Path) -> T:
+        """The thing called `name`. Raises a located UnknownName."""
+        if name not in known:
+            raise UnknownName(what, name, list(known), self.where(*path))
+        return known[name]
+
+    def _sources(self, numbers: dict[str, tuple[str, float | None]], path: Path, text: str | None) -> dict[str, Source]:
+        """The source of every number that is given, by the name of the core's field."""
+        return {
+            target: self.source_of((*path, key), text) for target, (key, value) in numbers.items() if value is not None
+        }
+
+    def _located(self, path: Path, make: Callable[[], Cluster]) -> Cluster:
+        """What `make` returns; a BadInput without a place gets this one."""
+        try:
+            return make()
+        except BadInput as error:
+            raise BadInput(error.message, error.where or self.where(*path)) from None

@@ -1,0 +1,175 @@
+"""`Cluster`: devices in a hierarchy of levels, innermost first, and how the devices share the links of each level.
+
+Level i joins `size` children; a child of level 0 is a device, a child of level i is a whole unit of level i-1. Each
+child has `links_per_child` links, shared by its devices_per_child(i) devices, so when all of them talk at once
+
+    bandwidth_per_device_Bps(i) = links_per_child * rate / devices_per_child(i)
+
+A DGX H100 node has 8 GPUs and 8 NICs of 50 GB/s: 50 GB/s per GPU; with 4 NICs it would be 25 GB/s; with the 32 NICs of
+12.5 GB/s of an AWS p5 it is 50 GB/s again.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from lockstep.errors import BadInput
+from lockstep.hardware.device import Device
+from lockstep.hardware.link import Link
+from lockstep.hardware.source import Provenance, Source, check_positive, provenance_dict
+from lockstep.units import format_bandwidth, format_flops, format_size
+
+MAX_DEVICES = 10_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """One level of the hierarchy: `size` children joined by `links_per_child` links each."""
+
+    name: str
+    size: int
+    link: Link
+    links_per_child: int = 1
+
+    def __post_init__(self) -> None:
+        for name, number in (("size", self.size), ("links_per_child", self.links_per_child)):
+            if isinstance(number, bool) or not isinstance(number, int) or number < 1:
+                raise BadInput(f"level {self.name}: {name} must be a whole number of at least 1, got {number!r}")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON form."""
+        return {
+            "name": self.name,
+            "size": self.size,
+            "link": self.link.to_dict(),
+            "links_per_child": self.links_per_child,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """Equal devices in a hierarchy of levels, innermost first. Optional numbers are None where unknown."""
+
+    name: str
+    device: Device
+    levels: tuple[Level, ...]
+    price_per_hour_usd: float | None = None
+    """Per device and hour."""
+    mtbf_s: float | None = None
+    """Mean time between failures that interrupt a job, per device, its share of node and network included."""
+    storage_write_Bps: float | None = None
+    """Rate at which the whole cluster can write a checkpoint to shared storage."""
+    provenance: Provenance = field(default_factory=dict, hash=False)
+
+    def __post_init__(self) -> None:
+        owner = f"cluster {self.name}"
+        if not self.levels:
+            raise BadInput(f"{owner}: needs at least one level")
+        names = [level.name for level in self.levels]
+        if len(set(names)) != len(names):
+            raise BadInput(f"{owner}: two levels have the same name in {', '.join(names)}")
+        check_positive(owner, price_per_hour_usd=self.price_per_hour_usd, mtbf_s=self.mtbf_s)
+        check_positive(owner, storage_write_Bps=self.storage_write_Bps)
+        if self.num_devices > MAX_DEVICES:
+            raise BadInput(f"{owner}: {self.num_devices} devices are more than the {MAX_DEVICES} allowed")
+
+    @property
+    def num_devices(self) -> int:
+        """Devices in the whole cluster."""
+        return math.prod(level.size for level in self.levels)
+
+    def devices_per_child(self, level: int) -> int:
+        """Devices inside one child of `level`: 1 for the innermost."""
+        return math.prod(inner.size for inner in self.levels[: self._index(level)])
+
+    def devices_per_unit(self, level: int) -> int:
+        """Devices inside one whole unit of `level`: a node's GPUs for the node level."""
+        return self.devices_per_child(level) * self.levels[level].size
+
+    def bandwidth_per_device_Bps(self, level: int) -> float:
+        """Achieved bytes per second and direction of one device at `level` when all devices of a child talk at once."""
+        here = self.levels[self._index(level)]
+        share = here.links_per_child / self.devices_per_child(level)
+        return here.link.rate_Bps * share
+
+    def link_per_device(self, level: int) -> Link:
+        """The link that one device sees at `level`, its share of the links already taken: ready for cost formulas."""
+        return replace(
+            self.levels[self._index(level)].link.effective(), bandwidth_Bps=self.bandwidth_per_device_Bps(level)
+        )
+
+    def level_spanned(self, extent_devices: ArrayLike) -> NDArray[np.intp]:
+        """Index of the innermost level whose unit holds `extent_devices` consecutive devices. Broadcasts.
+
+        A group of g ranks, each `stride` ranks from the next, has extent g * stride.
+        """
+        units = [self.devices_per_unit(level) for level in range(len(self.levels))]
+        return np.minimum(np.searchsorted(units, extent_devices), len(units) - 1)
+
+    def resized(self, num_devices: int) -> Cluster:
+        """The same cluster with `num_devices` devices: inner levels as full as they are here, the outermost as needed.
+
+        Fewer devices than one unit make one smaller unit: 4 of a node of 8 are one node of 4.
+        Raises BadInput when the devices do not fill whole units of every inner level.
+        """
+        if isinstance(num_devices, bool) or not isinstance(num_devices, int) or num_devices < 1:
+            raise BadInput(f"cluster {self.name}: number of devices must be at least 1, got {num_devices!r}")
+        sizes, left = [], num_devices
+        for level in self.levels[:-1]:
+            size = min(level.size, left)
+            if left % size:
+                raise BadInput(self._partial(level, left, num_devices))
+            sizes.append(size)
+            left //= size
+        sizes.append(left)
+        levels = tuple(replace(level, size=size) for level, size in zip(self.levels, sizes, strict=True))
+        asked = Source("user", f"follows from {num_devices} devices asked for", "")
+        changed = {f"levels.{new.name}.size": asked for old, new in zip(self.levels, levels, strict=True) if old != new}
+        return replace(self, levels=levels, provenance={**self.provenance, **changed})
+
+    def describe(self) -> str:
+        """One line: devices, their memory and rate, and what joins them at each level."""
+        device = self.device
+        best = "bf16" if "bf16" in device.peak_flops else max(device.peak_flops, key=lambda k: device.peak_flops[k])
+        parts = [
+            f"{self.num_devices} x {device.name} ({format_size(device.memory_B)},"
+            f" {format_flops(device.peak(best))} {best})"
+        ]
+        for index, level in enumerate(self.levels):
+            rate = format_bandwidth(self.bandwidth_per_device_Bps(index))
+            shared = f" ({level.links_per_child} per {self.levels[index - 1].name})" if index else ""
+            parts.append(f"{level.name} of {level.size}: {level.link.name}{shared}, {rate} per device")
+        return "; ".join(parts)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON form."""
+        return {
+            "name": self.name,
+            "num_devices": self.num_devices,
+            "device": self.device.to_dict(),
+            "levels": [level.to_dict() for level in self.levels],
+            "price_per_hour_usd": self.price_per_hour_usd,
+            "mtbf_s": self.mtbf_s,
+            "storage_write_Bps": self.storage_write_Bps,
+            "provenance": provenance_dict(self.provenance),
+        }
+
+    def _index(self, level: int) -> int:
+        """`level`, checked: negative indices would silently mean something else."""
+        if not 0 <= level < len(self.levels):
+            raise BadInput(f"cluster {self.name} has levels 0 to {len(self.levels) - 1}, not {level}")
+        return level
+
+    def _partial(self, level: Level, units: int, num_devices: int) -> str:
+        """What to say when `units` children do not fill whole units of `level`."""
+        unit = self.devices_per_unit(self.levels.index(level))
+        below, above = num_devices // unit * unit, -(-num_devices // unit) * unit
+        return (
+            f"{num_devices} devices do not fill whole units of level {level.name!r} ({unit} devices each) of"
+            f" {self.name}; try {below} or {above}"
+        )

@@ -1,0 +1,57 @@
+"""`Link`: a latency-bandwidth (alpha-beta) link between two endpoints.
+
+A message of S bytes takes latency_s + S / (bandwidth_Bps * achieved_frac), the postal model of Hockney (1994).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from lockstep.errors import BadInput
+from lockstep.hardware.source import Provenance, check_positive, provenance_dict
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """A full-duplex link; every number is per direction and per endpoint (a GPU's whole NVLink, one NIC port)."""
+
+    name: str
+    latency_s: float
+    """Alpha: seconds per message, software included."""
+    bandwidth_Bps: float
+    """Wire rate of the datasheet."""
+    achieved_frac: float = 1.0
+    """Fraction of the wire rate that large messages reach."""
+    reduce_s_per_B: float = 0.0
+    """Gamma: seconds to reduce one received byte that do not hide behind the transfer; 0 when they do."""
+    provenance: Provenance = field(default_factory=dict, hash=False)
+
+    def __post_init__(self) -> None:
+        owner = f"link {self.name}"
+        check_positive(owner, bandwidth_Bps=self.bandwidth_Bps, achieved_frac=self.achieved_frac)
+        if self.achieved_frac > 1:
+            raise BadInput(f"{owner}: achieved_frac must be at most 1, got {self.achieved_frac:g}")
+        for name, number in (("latency_s", self.latency_s), ("reduce_s_per_B", self.reduce_s_per_B)):
+            if number != 0:
+                check_positive(owner, **{name: number})
+
+    @property
+    def rate_Bps(self) -> float:
+        """Bytes per second that large messages reach."""
+        return self.bandwidth_Bps * self.achieved_frac
+
+    def effective(self) -> Link:
+        """The same link with its achieved rate as its bandwidth: what the cost formulas take."""
+        return replace(self, bandwidth_Bps=self.rate_Bps, achieved_frac=1.0)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON form."""
+        return {
+            "name": self.name,
+            "latency_s": self.latency_s,
+            "bandwidth_Bps": self.bandwidth_Bps,
+            "achieved_frac": self.achieved_frac,
+            "reduce_s_per_B": self.reduce_s_per_B,
+            "provenance": provenance_dict(self.provenance),
+        }

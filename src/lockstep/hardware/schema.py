@@ -1,0 +1,160 @@
+"""The one schema of hardware descriptions: what the catalog's TOML and a user's YAML may say.
+
+A file holds any of `devices`, `links`, `nodes` (named things that the rest of the file may use) and `cluster`:
+
+    links:
+      my-roce: {latency: 8 us, bandwidth: 200 Gbit/s, achieved: 85%}
+    nodes:
+      my-node:
+        device: h100-sxm                       # a catalog name, a name of this file, or the device itself
+        levels: [{name: node, size: 8, link: nvlink4}]
+    cluster:
+      name: my-cluster
+      node: my-node                            # a catalog or own node; or `device` and all levels
+      levels: [{name: fabric, size: 16, link: my-roce, links: 4}]    # 4 NICs per node
+      price_per_hour: 2.20                     # dollars per device and hour
+      storage_write: 40 GB/s
+
+Quantities are text with a unit, or plain SI numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+
+from lockstep import units
+from lockstep.errors import BadInput
+
+
+def _above_zero(parse: Callable[[object], float]) -> Callable[[object], float]:
+    """`parse`, refusing zero."""
+
+    def positive(value: object) -> float:
+        number = parse(value)
+        if number <= 0:
+            raise BadInput(f"must be above zero, got {value!r}")
+        return number
+
+    return positive
+
+
+def _fraction(value: object) -> float:
+    """A fraction above 0 and at most 1."""
+    number = _above_zero(units.parse_frac)(value)
+    if number > 1:
+        raise BadInput(f"a fraction is at most 1 (or 100%), got {value!r}")
+    return number
+
+
+def _name(value: object) -> object:
+    """Names are text even when they look like numbers or booleans."""
+    return str(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else value
+
+
+def _single_or_inline(value: object) -> object:
+    """A reference is a name or a mapping; anything else would make pydantic explain both alternatives."""
+    if not isinstance(value, (str, dict, BaseModel)):
+        raise BadInput(f"expected a name or a mapping, got {value!r}")
+    return value
+
+
+Name = Annotated[str, BeforeValidator(_name), Field(min_length=1, max_length=80)]
+Size = Annotated[float, BeforeValidator(_above_zero(units.parse_size_B))]
+Bandwidth = Annotated[float, BeforeValidator(_above_zero(units.parse_bandwidth_Bps))]
+Time = Annotated[float, BeforeValidator(_above_zero(units.parse_time_s))]
+Latency = Annotated[float, BeforeValidator(units.parse_time_s)]
+Flops = Annotated[float, BeforeValidator(_above_zero(units.parse_flops))]
+Power = Annotated[float, BeforeValidator(_above_zero(units.parse_power_W))]
+Price = Annotated[float, BeforeValidator(_above_zero(units.parse_money_usd))]
+Fraction = Annotated[float, BeforeValidator(_fraction)]
+Count = Annotated[int, BeforeValidator(units.parse_integer)]
+Dtype = Literal["fp64", "fp32", "tf32", "fp16", "bf16", "fp8", "int8", "fp4"]
+
+
+class Strict(BaseModel):
+    """Unknown keys are errors."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class DeviceEntry(Strict):
+    """An accelerator."""
+
+    vendor: Name = "unknown"
+    memory: Size
+    memory_bandwidth: Bandwidth
+    peak_flops: Annotated[dict[Dtype, Flops], Field(min_length=1)]
+    efficiency: Name
+    tdp: Power | None = None
+    price_per_hour: Price | None = None
+    mtbf: Time | None = None
+    source: str | None = None
+
+
+class LinkEntry(Strict):
+    """A link; rates per direction and endpoint. `reduce_bandwidth` is absent when reductions hide behind transfers."""
+
+    latency: Latency
+    bandwidth: Bandwidth
+    achieved: Fraction = 1.0
+    reduce_bandwidth: Bandwidth | None = None
+    source: str | None = None
+
+
+DeviceReference = Annotated[Annotated[str, Field(min_length=1)] | DeviceEntry, BeforeValidator(_single_or_inline)]
+LinkReference = Annotated[Annotated[str, Field(min_length=1)] | LinkEntry, BeforeValidator(_single_or_inline)]
+
+
+class LevelEntry(Strict):
+    """A level: `size` children, each with `links` links."""
+
+    name: Name
+    size: Count
+    link: LinkReference
+    links: Count = 1
+
+
+class NodeEntry(Strict):
+    """A kind of node: its device and the levels inside it."""
+
+    device: DeviceReference
+    levels: Annotated[list[LevelEntry], Field(min_length=1, max_length=8)]
+
+
+class ClusterEntry(Strict):
+    """A cluster: a node and the levels above it, or a device and all levels."""
+
+    name: Name | None = None
+    node: Name | None = None
+    device: DeviceReference | None = None
+    levels: Annotated[list[LevelEntry], Field(max_length=8)] = []
+    price_per_hour: Price | None = None
+    mtbf: Time | None = None
+    storage_write: Bandwidth | None = None
+    source: str | None = None
+
+    @model_validator(mode="after")
+    def _node_or_device(self) -> ClusterEntry:
+        if (self.node is None) == (self.device is None):
+            raise BadInput("give either `node` (and the levels above it) or `device` (and all levels)")
+        if self.device is not None and not self.levels:
+            raise BadInput("give `levels`, innermost first")
+        return self
+
+
+class HardwareFile(Strict):
+    """A user's file, and, without `cluster`, each file of the catalog."""
+
+    devices: dict[str, DeviceEntry] = {}
+    links: dict[str, LinkEntry] = {}
+    nodes: dict[str, NodeEntry] = {}
+    clusters: dict[str, ClusterEntry] = {}
+    cluster: ClusterEntry | None = None
+
+
+def json_schema() -> dict[str, Any]:
+    """The schema as JSON Schema, for documentation and editors."""
+    return HardwareFile.model_json_schema()
