@@ -1,0 +1,103 @@
+"""Ranks, their grid coordinates and their process groups, and how many members of a group share a node.
+
+A rank's coordinates are the mixed-radix digits of its number, innermost axis first. The group of an axis is the set
+of ranks that differ in that axis only, so its members are `degree` ranks, `stride` apart, where the stride is the
+product of the degrees further in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lockstep.errors import UnknownName
+from lockstep.layout.layout import Layout, LayoutGrid, Whole
+
+GROUPS = ("tp", "cp", "ep", "dp", "pp", "data", "expert_data", "shard")
+
+
+def _radices(layout: Layout) -> list[tuple[str, int]]:
+    """(axis, degree) innermost first, where dp is split into ep (inner) and the rest."""
+    degrees = {"tp": layout.tp, "cp": layout.cp, "ep": layout.ep, "dp": layout.dp // layout.ep, "pp": layout.pp}
+    return [(axis, degrees[axis]) for axis in layout.order]
+
+
+def coordinates(layout: Layout) -> dict[str, NDArray[np.int64]]:
+    """Coordinate of every rank along each axis; `dp` is the rest of the data-parallel axis outside `ep`."""
+    rest = np.arange(layout.world)
+    digits = {}
+    for axis, degree in _radices(layout):
+        rest, digits[axis] = np.divmod(rest, degree)
+    return digits
+
+
+def process_groups(layout: Layout, group: str) -> list[list[int]]:
+    """All process groups of one kind, each as the sorted ranks in it, in order of their first rank.
+
+    `data` holds the ranks that share dense parameters (dp and cp together), `expert_data` those that share an
+    expert, `dp` the whole data-parallel axis, `shard` the sharing ranks of HSDP. Raises UnknownName otherwise.
+    """
+    if group not in GROUPS:
+        raise UnknownName("process group", group, GROUPS)
+    within = {"dp": ("ep", "dp"), "data": ("cp", "ep", "dp"), "expert_data": ("cp", "dp"), "shard": ("cp", "ep", "dp")}
+    digits = coordinates(layout)
+    outside = [digits[axis] for axis in layout.order if axis not in within.get(group, (group,))]
+    keys = np.stack([*outside, np.zeros(layout.world, dtype=np.int64)], axis=1)
+    members: dict[tuple[int, ...], list[int]] = {}
+    for rank, key in enumerate(keys.tolist()):
+        members.setdefault(tuple(key), []).append(rank)
+    groups = list(members.values())
+    if group == "shard" and layout.shard:
+        groups = [g[i : i + layout.shard] for g in groups for i in range(0, len(g), layout.shard)]
+    return sorted(groups)
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Where a group lies: its degree, and its members within one unit of each level of the cluster."""
+
+    degree: Whole
+    members: tuple[Whole, ...]
+    """members[i]: ranks of the group inside one child of level i, starting with 1 (a device is level 0's child)."""
+
+    def children(self, level: int) -> Whole:
+        """How many children of `level` the group spans inside one unit of that level."""
+        above = self.members[level + 1] if level + 1 < len(self.members) else self.degree
+        return np.maximum(above // self.members[level], 1)
+
+
+def span(grid: LayoutGrid, axes: Sequence[str], units: Sequence[int]) -> Span:
+    """The span of the group over `axes` on units of `units[i]` ranks each, innermost unit (1) first.
+
+    Axes that are neighbours in the grid's order form one run with degree d and stride s; of a run, gcd(unit, s*d)/s
+    members share a unit when s divides it, else 1. That is exact when the run's block is aligned with the unit, and
+    never more than the true number when it is not. Runs multiply.
+    """
+    members = [np.asarray(1, dtype=np.int64) for _ in units]
+    degree = np.asarray(1, dtype=np.int64)
+    for stride, run in _runs(grid, axes):
+        degree = degree * run
+        for i, unit in enumerate(units):
+            common = np.gcd(unit, stride * run)
+            members[i] = members[i] * np.where(common % stride == 0, np.maximum(common // stride, 1), 1)
+    return Span(degree, tuple(members))
+
+
+def _runs(grid: LayoutGrid, axes: Sequence[str]) -> list[tuple[Whole, Whole]]:
+    """(stride, degree) of each run of neighbouring axes in the rank grid."""
+    degrees = {"tp": grid.tp, "cp": grid.cp, "ep": grid.ep, "dp": grid.dp // grid.ep, "pp": grid.pp}
+    stride = np.asarray(1, dtype=np.int64)
+    runs: list[tuple[Whole, Whole]] = []
+    previous_inside = False
+    for axis in grid.order:
+        inside = axis in axes
+        if inside and previous_inside:
+            runs[-1] = (runs[-1][0], runs[-1][1] * degrees[axis])
+        elif inside:
+            runs.append((stride, degrees[axis]))
+        previous_inside = inside
+        stride = stride * degrees[axis]
+    return runs

@@ -1,0 +1,80 @@
+"""`Job`: what a layout must fit (model, recipe, number of devices), and how its layers fall onto pipeline stages."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from functools import cached_property
+
+from lockstep.layout.recipe import Recipe
+from lockstep.workload import Model, Transformer
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class LayerKind:
+    """What tells one layer of a model from another: experts or not, and its attention window (0 for none)."""
+
+    experts: bool
+    window: int
+
+
+@dataclass(frozen=True)
+class Job:
+    """A model to train with a recipe on `devices` devices."""
+
+    model: Model
+    recipe: Recipe
+    devices: int
+
+    @property
+    def transformer(self) -> Transformer | None:
+        """The model if tensor, pipeline, context and expert parallelism apply to it, else None."""
+        return self.model if isinstance(self.model, Transformer) else None
+
+    @property
+    def layers(self) -> int:
+        """Layers that pipeline stages can share out."""
+        return self.transformer.layers if self.transformer else 1
+
+    @property
+    def heads(self) -> int:
+        """Attention heads, which tensor parallelism shares out."""
+        return self.transformer.attention.heads if self.transformer else 1
+
+    @property
+    def kv_heads(self) -> int:
+        """Key and value heads; replicated where tensor parallelism has more ranks."""
+        return self.transformer.attention.kv_heads if self.transformer else 1
+
+    @property
+    def num_experts(self) -> int:
+        """Routed experts per layer, 0 for a dense model."""
+        return self.transformer.experts.experts if self.transformer and self.transformer.experts else 0
+
+    @cached_property
+    def kinds(self) -> tuple[LayerKind, ...]:
+        """The kind of every layer, in order."""
+        if self.transformer is None:
+            return ()
+        pairs = zip(self.transformer.expert_layers, self.transformer.windows, strict=True)
+        return tuple(LayerKind(experts, window or 0) for experts, window in pairs)
+
+    def stage_layers(self, stages: int, chunks: int = 1) -> list[Counter[LayerKind]]:
+        """For each pipeline stage, how many layers of each kind it holds.
+
+        Chunk c of stage s is the virtual stage c*stages + s. Layers are shared out evenly; where they do not divide,
+        the stages after the first get one more each, as the first holds the embedding and the last the head.
+        """
+        sizes = _sizes(self.layers, stages * chunks)
+        held: list[Counter[LayerKind]] = [Counter() for _ in range(stages)]
+        start = 0
+        for virtual, size in enumerate(sizes):
+            held[virtual % stages].update(self.kinds[start : start + size])
+            start += size
+        return held
+
+
+def _sizes(layers: int, parts: int) -> list[int]:
+    """Layers per part: equal, or one more in the parts that follow the first."""
+    base, extra = divmod(layers, parts)
+    return [base + (1 <= part <= extra) for part in range(parts)]

@@ -1,0 +1,161 @@
+"""`Layout`, one parallel layout in the field's words, and `LayoutGrid`, many of them as broadcastable arrays.
+
+Every formula of the package reads a `LayoutGrid`. A single layout is a grid of shape (); the planner's space is a
+grid in which each choice lies along an axis of its own, so that a formula that depends on three choices costs the
+product of three axes, not of all of them.
+
+World size: dp * tp * pp * cp. Expert parallelism splits the data-parallel axis (ep divides dp) for expert layers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lockstep.errors import BadInput, UnknownName
+from lockstep.pipelines import code_of, name_of
+
+Whole = NDArray[np.int64]
+
+RECOMPUTE = ("none", "selective", "full")
+NONE, SELECTIVE, FULL = range(3)
+
+OFFLOAD = ("none", "optimizer", "parameters")
+KEEP, OFFLOAD_OPTIMIZER, OFFLOAD_PARAMETERS = range(3)
+
+AXES = ("tp", "cp", "ep", "dp", "pp")
+"""The rank grid's axes, innermost first: the axis that talks most gets the fastest links."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layout:
+    """How a training run is spread over devices. Degrees are counts of ranks."""
+
+    dp: int = 1
+    tp: int = 1
+    pp: int = 1
+    cp: int = 1
+    ep: int = 1
+    vpp: int = 1
+    """Model chunks per pipeline stage (virtual stages)."""
+    micro_batch: int = 1
+    """Sequences per micro-batch and data-parallel replica."""
+    zero: int = 0
+    """0 replicate, 1 shard optimizer states, 2 also gradients, 3 also parameters (FSDP)."""
+    recompute: str = "none"
+    """none, selective (the attention core) or full (each layer from its input)."""
+    sequence_parallel: bool = False
+    """Shard norms, dropout and residual over the tensor-parallel group."""
+    schedule: str = "1f1b"
+    shard: int = 0
+    """Data-parallel ranks that share one sharded copy (HSDP); 0 means all of them."""
+    offload: str = "none"
+    """none, optimizer (states live in host memory) or parameters (sharded parameters too)."""
+    order: tuple[str, ...] = AXES
+    """Axes of the rank grid, innermost first; ep, if named, is the inner part of dp."""
+
+    def __post_init__(self) -> None:
+        for name in ("dp", "tp", "pp", "cp", "ep", "vpp", "micro_batch"):
+            value = getattr(self, name)
+            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+                raise BadInput(f"{name} must be a whole number of at least 1, got {value!r}", f"--{name.replace('_', '-')}")
+        if self.zero not in (0, 1, 2, 3):
+            raise BadInput(f"zero must be 0, 1, 2 or 3, got {self.zero!r}", "--zero")
+        for name, allowed in (("recompute", RECOMPUTE), ("offload", OFFLOAD)):
+            if getattr(self, name) not in allowed:
+                raise UnknownName(name, str(getattr(self, name)), allowed, f"--{name}")
+        if self.shard < 0:
+            raise BadInput(f"shard must be 0 (all) or a count of ranks, got {self.shard}", "--shard")
+        if sorted(self.order) != sorted(AXES):
+            raise BadInput(f"order must name each of {'-'.join(AXES)} once, got {'-'.join(self.order)}", "--order")
+        code_of(self.schedule)
+
+    @property
+    def world(self) -> int:
+        """Ranks in all."""
+        return self.dp * self.tp * self.pp * self.cp
+
+    def grid(self) -> LayoutGrid:
+        """This layout as a grid of shape ()."""
+        words = {
+            "recompute": RECOMPUTE.index(self.recompute),
+            "offload": OFFLOAD.index(self.offload),
+            "schedule": code_of(self.schedule),
+        }
+        arrays = {name: np.asarray(words.get(name, getattr(self, name)), dtype=np.int64) for name in GRID_FIELDS}
+        return LayoutGrid(order=self.order, **arrays)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON form in the words of the command line."""
+        return {field.name: getattr(self, field.name) for field in fields(self) if field.name != "order"} | {
+            "order": "-".join(self.order)
+        }
+
+    def __str__(self) -> str:
+        degrees = [f"{name}{getattr(self, name)}" for name in ("tp", "cp", "ep", "pp", "dp") if getattr(self, name) > 1]
+        words = [*degrees, f"mb{self.micro_batch}", f"zero{self.zero}"]
+        if self.pp > 1:
+            words.append(self.schedule + (f"x{self.vpp}" if self.vpp > 1 else ""))
+        if self.recompute != "none":
+            words.append(f"recompute-{self.recompute}")
+        if self.sequence_parallel:
+            words.append("sp")
+        if self.shard:
+            words.append(f"shard{self.shard}")
+        return " ".join(words)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LayoutGrid:
+    """Layouts as integer arrays that broadcast against each other; words are held as codes."""
+
+    dp: Whole
+    tp: Whole
+    pp: Whole
+    cp: Whole
+    ep: Whole
+    vpp: Whole
+    micro_batch: Whole
+    zero: Whole
+    recompute: Whole
+    sequence_parallel: Whole
+    schedule: Whole
+    shard: Whole
+    offload: Whole
+    order: tuple[str, ...] = AXES
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape to which all fields broadcast."""
+        return np.broadcast_shapes(*(getattr(self, name).shape for name in GRID_FIELDS))
+
+    @property
+    def data_ranks(self) -> Whole:
+        """Ranks over which gradients of dense parameters are reduced: dp * cp."""
+        return self.dp * self.cp
+
+    @property
+    def shard_ranks(self) -> Whole:
+        """Ranks that share one sharded copy of the training state."""
+        return np.where(self.shard > 0, self.shard, self.data_ranks)
+
+    def microbatches(self, batch: int) -> Whole:
+        """Micro-batches per step and replica, for a global batch of `batch` sequences."""
+        return batch // (self.dp * self.micro_batch)
+
+    def at(self, index: tuple[int, ...]) -> Layout:
+        """The layout at `index` of the broadcast shape."""
+        one = {name: int(np.broadcast_to(getattr(self, name), self.shape)[index]) for name in GRID_FIELDS}
+        one |= {
+            "recompute": RECOMPUTE[one["recompute"]],
+            "offload": OFFLOAD[one["offload"]],
+            "schedule": name_of(one["schedule"]),
+            "sequence_parallel": bool(one["sequence_parallel"]),
+        }
+        return Layout(order=self.order, **one)
+
+
+GRID_FIELDS = tuple(field.name for field in fields(LayoutGrid) if field.name != "order")

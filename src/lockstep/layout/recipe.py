@@ -1,0 +1,121 @@
+"""`Recipe`: what is trained with, apart from where: sequence length, batch, number formats, optimizer, kernels."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from lockstep.errors import BadInput, UnknownName
+
+
+@dataclass(frozen=True, slots=True)
+class Optimizer:
+    """Bytes of state per parameter, beside the working parameter and its gradient.
+
+    Matrix parameters and the rest (embeddings, norms, biases) may differ, as in Muon. `master_B` is the fp32 copy of
+    a half-precision parameter that the update is applied to.
+    """
+
+    name: str
+    master_B: float
+    matrix_states_B: float
+    other_states_B: float
+    matmul_flops_factor: float = 0.0
+    """Extra FLOPs per matrix parameter and unit of its smaller dimension (Muon's orthogonalisation)."""
+    source: str = ""
+
+    @property
+    def matrix_B(self) -> float:
+        """State bytes per matrix parameter, the master copy included."""
+        return self.master_B + self.matrix_states_B
+
+    @property
+    def other_B(self) -> float:
+        """State bytes per embedding, norm or bias parameter, the master copy included."""
+        return self.master_B + self.other_states_B
+
+
+_ADAM = "Kingma and Ba 2015: two fp32 moments; ZeRO (arXiv 1910.02054) section 3.1: 4 B master + 8 B moments"
+OPTIMIZERS = {
+    optimizer.name: optimizer
+    for optimizer in (
+        Optimizer("adam", 4.0, 8.0, 8.0, source=_ADAM),
+        Optimizer("adamw", 4.0, 8.0, 8.0, source=_ADAM),
+        Optimizer("adamw-no-master", 0.0, 8.0, 8.0, source="fp32 moments, half-precision parameters updated in place"),
+        Optimizer("adamw-bf16", 0.0, 4.0, 4.0, source="moments and parameters in bf16, no master copy"),
+        Optimizer("adamw-8bit", 4.0, 2.0, 2.0, source="arXiv 2110.02861: both moments in one byte each; block scales left out"),
+        Optimizer("sgd", 4.0, 0.0, 0.0, source="fp32 master only"),
+        Optimizer("sgd-momentum", 4.0, 4.0, 4.0, source="fp32 master and fp32 momentum"),
+        Optimizer("lion", 4.0, 4.0, 4.0, source="arXiv 2302.06675: one fp32 momentum"),
+        Optimizer("adafactor", 4.0, 0.0, 0.0, source="arXiv 1804.04235: row and column sums, below 0.01 B per parameter"),
+        Optimizer("muon", 4.0, 4.0, 8.0, 30.0, "Muon: momentum for matrices, Adam for the rest; 5 Newton-Schulz steps"),
+    )
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recipe:
+    """How the model is trained, whatever the layout."""
+
+    seq: int
+    """Tokens per sequence."""
+    batch: int
+    """Sequences per optimizer step over all replicas."""
+    dtype: str = "bf16"
+    """Number format of the matrix products, a key of Device.peak_flops."""
+    optimizer: str = "adamw"
+    parameter_B: float = 2.0
+    """Bytes of a working parameter."""
+    gradient_B: float = 4.0
+    """Bytes of an accumulated gradient: 4 in Megatron (fp32 main gradients), 2 in plain bf16 FSDP or DeepSpeed."""
+    reduce_B: float | None = None
+    """Bytes per gradient on the wire; None means as accumulated."""
+    flash_attention: bool = True
+    """Attention in one kernel that keeps no sequence x sequence matrix; False keeps scores and dropout mask."""
+    dropout: bool = False
+    """Dropout on attention and residuals: masks cost memory and traffic (2019 to 2022 models)."""
+    fused_elementwise: bool = True
+    """Neighbouring elementwise operations run as one kernel (Megatron's fused kernels, torch.compile)."""
+    overlap_dp: bool = True
+    """Data-parallel traffic runs beside the backward pass (and FSDP's gathers beside both passes)."""
+    overlap_tp: bool = False
+    """Tensor-parallel traffic runs beside the matrix products it feeds (Transformer Engine's userbuffers)."""
+    overlap_pp: bool = False
+    """Pipeline sends run beside compute."""
+
+    def __post_init__(self) -> None:
+        for name in ("seq", "batch"):
+            value = getattr(self, name)
+            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+                raise BadInput(f"{name} must be a whole number of at least 1, got {value!r}", f"--{name}")
+        if self.optimizer not in OPTIMIZERS:
+            raise UnknownName("optimizer", self.optimizer, OPTIMIZERS, "--optimizer")
+
+    @property
+    def states(self) -> Optimizer:
+        """The optimizer's bytes per parameter."""
+        return OPTIMIZERS[self.optimizer]
+
+    @property
+    def wire_B(self) -> float:
+        """Bytes per gradient element when gradients are reduced."""
+        return self.gradient_B if self.reduce_B is None else self.reduce_B
+
+    @property
+    def batch_tokens(self) -> int:
+        """Tokens per optimizer step."""
+        return self.batch * self.seq
+
+    @property
+    def bytes_per_parameter(self) -> float:
+        """Parameter, gradient and optimizer bytes of a matrix parameter when nothing is sharded.
+
+        16 = 2 + 2 + 12: half-precision parameter and gradient, fp32 master and two Adam moments (ZeRO paper).
+        18 = 2 + 4 + 12: gradients accumulate in fp32 (Megatron's main gradients).
+        20 = 2 + 2 + 4 + 12: a half-precision gradient is kept beside the fp32 one.
+        """
+        return self.parameter_B + self.gradient_B + self.states.matrix_B
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON form."""
+        return asdict(self)

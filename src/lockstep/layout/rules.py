@@ -1,0 +1,163 @@
+"""The rules that a layout must satisfy before anything is computed: divisibility, and what goes with what.
+
+Each rule is one line of the table `RULES`: its key (as counted in `rejected`), a test that broadcasts over a grid and
+is true where the rule is broken, and a sentence for one broken layout: given, allowed, what to try.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lockstep.errors import Infeasible, Violation
+from lockstep.layout.job import Job
+from lockstep.layout.layout import FULL, Layout, LayoutGrid
+from lockstep.pipelines import valid
+
+Mask = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One rule. `broken` is true where a layout breaks it; `teach` says so in words."""
+
+    key: str
+    broken: Callable[[LayoutGrid, Job], Any]
+    teach: Callable[[Layout, Job], str]
+
+
+def divisors(number: int, limit: int | None = None) -> list[int]:
+    """All divisors of `number` in ascending order, none above `limit`."""
+    small = [d for d in range(1, int(number**0.5) + 1) if number % d == 0]
+    found = sorted({*small, *(number // d for d in small)})
+    return [d for d in found if limit is None or d <= limit]
+
+
+def nearest(number: int, given: int) -> str:
+    """Divisors of `number` beside `given`, for a message: `4 or 8`."""
+    found = divisors(number)
+    below = [d for d in found if d < given][-1:]
+    above = [d for d in found if d > given][:1]
+    return " or ".join(str(d) for d in [*below, *above])
+
+
+def _world(layout: Layout, job: Job) -> str:
+    return (
+        f"dp*tp*pp*cp = {layout.dp}*{layout.tp}*{layout.pp}*{layout.cp} = {layout.world} ranks, but there are "
+        f"{job.devices} devices; try dp={max(1, job.devices // (layout.tp * layout.pp * layout.cp))}"
+    )
+
+
+def _batch(layout: Layout, job: Job) -> str:
+    unit = layout.dp * layout.micro_batch
+    return (
+        f"dp*micro_batch = {layout.dp}*{layout.micro_batch} = {unit} does not divide the batch of {job.recipe.batch} "
+        f"sequences; try a batch of {max(1, round(job.recipe.batch / unit)) * unit}"
+    )
+
+
+def _heads(layout: Layout, job: Job) -> str:
+    return f"tp={layout.tp} does not divide {job.heads} attention heads; try {nearest(job.heads, layout.tp)}"
+
+
+def _key_value_heads(grid: LayoutGrid, job: Job) -> Any:
+    """Key and value heads must split evenly, or be replicated evenly when there are fewer than ranks."""
+    heads = job.kv_heads
+    return (heads % grid.tp != 0) & (grid.tp % heads != 0)
+
+
+def _stages(layout: Layout, job: Job) -> str:
+    layers = job.layers
+    if layout.vpp == 1:
+        return f"pp={layout.pp} stages need at least as many layers, the model has {layers}; try {nearest(layers, layers)}"
+    return (
+        f"pp*vpp = {layout.pp}*{layout.vpp} = {layout.pp * layout.vpp} chunks do not divide {layers} layers evenly; "
+        f"try pp*vpp = {nearest(layers, layout.pp * layout.vpp)}"
+    )
+
+
+def _schedule(layout: Layout, job: Job) -> str:
+    microbatches = job.recipe.batch // (layout.dp * layout.micro_batch)
+    return (
+        f"schedule {layout.schedule} does not run with {layout.pp} stages, {microbatches} micro-batches and "
+        f"{layout.vpp} chunks per stage; interleaved needs vpp >= 2 and micro-batches in multiples of pp, others vpp = 1"
+    )
+
+
+def _split_sequence(grid: LayoutGrid, job: Job) -> Any:
+    """Context parallelism gives each rank two slices (an early and a late one, to balance a causal mask)."""
+    return (grid.cp > 1) & (job.recipe.seq % (2 * grid.cp) != 0)
+
+
+RULES = (
+    Rule("world size", lambda g, j: g.dp * g.tp * g.pp * g.cp != j.devices, _world),
+    Rule("batch not divisible", lambda g, j: j.recipe.batch % (g.dp * g.micro_batch) != 0, _batch),
+    Rule("tp divides heads", lambda g, j: j.heads % g.tp != 0, _heads),
+    Rule(
+        "tp divides key-value heads",
+        _key_value_heads,
+        lambda x, j: f"tp={x.tp} neither divides nor is a multiple of {j.kv_heads} key-value heads",
+    ),
+    Rule("layers per stage", lambda g, j: _uneven(g, j.layers), _stages),
+    Rule("schedule", lambda g, j: ~valid(g.schedule, g.pp, g.microbatches(j.recipe.batch), g.vpp), _schedule),
+    Rule(
+        "cp splits the sequence",
+        _split_sequence,
+        lambda x, j: f"2*cp = {2 * x.cp} does not divide the sequence of {j.recipe.seq} tokens",
+    ),
+    Rule(
+        "cp needs flash attention",
+        lambda g, j: (g.cp > 1) & (not j.recipe.flash_attention),
+        lambda x, j: f"cp={x.cp} needs fused attention; drop --no-flash or use cp=1",
+    ),
+    Rule(
+        "ep divides experts",
+        lambda g, j: j.num_experts % g.ep != 0 if j.num_experts else g.ep > 1,
+        lambda x, j: f"ep={x.ep} does not divide {j.num_experts} experts"
+        + (f"; try {nearest(j.num_experts, x.ep)}" if j.num_experts else "; a dense model has ep=1"),
+    ),
+    Rule("ep divides dp", lambda g, j: g.dp % g.ep != 0, lambda x, j: f"ep={x.ep} does not divide dp={x.dp}"),
+    Rule(
+        "sequence parallel",
+        lambda g, j: (g.sequence_parallel > 0) & ((g.tp == 1) | (j.recipe.seq % (g.cp * g.tp) != 0)),
+        lambda x, j: f"sequence parallelism needs tp > 1 and tp*cp = {x.tp * x.cp} dividing {j.recipe.seq} tokens",
+    ),
+    Rule(
+        "experts with tp need sequence parallel",
+        lambda g, j: (g.tp > 1) & (g.sequence_parallel == 0) & (j.num_experts > 0),
+        lambda x, j: f"experts with tp={x.tp} need --sequence-parallel, so that tokens are not routed {x.tp} times",
+    ),
+    Rule(
+        "shard divides the data ranks",
+        lambda g, j: (g.dp * g.cp) % np.maximum(g.shard, 1) != 0,
+        lambda x, j: f"shard={x.shard} does not divide dp*cp = {x.dp * x.cp}",
+    ),
+    Rule(
+        "model cannot be split",
+        lambda g, j: (j.transformer is None) & ((g.tp > 1) | (g.pp > 1) | (g.cp > 1) | (g.recompute == FULL)),
+        lambda x, j: f"{j.model.name} is planned with data parallelism only; use tp=pp=cp=1 and no full recomputation",
+    ),
+)
+
+
+def _uneven(grid: LayoutGrid, layers: int) -> Any:
+    """One chunk per stage may hold one layer more than another; several chunks must be equal."""
+    chunks = grid.pp * grid.vpp
+    return (grid.pp > layers) | ((grid.vpp > 1) & (layers % chunks != 0))
+
+
+def broken_rules(grid: LayoutGrid, job: Job) -> dict[str, Mask]:
+    """For each rule, where it is broken (arrays of their own, smaller, shapes)."""
+    return {rule.key: np.asarray(rule.broken(grid, job), dtype=bool) for rule in RULES}
+
+
+def check(layout: Layout, job: Job) -> None:
+    """Raises Infeasible with a sentence for every rule that `layout` breaks."""
+    grid = layout.grid()
+    sentences = [rule.teach(layout, job) for rule in RULES if bool(np.any(rule.broken(grid, job)))]
+    if sentences:
+        raise Infeasible("; ".join(sentences), [Violation(why, 1.0, 1.0) for why in sentences])

@@ -1,0 +1,107 @@
+"""`Clock`, what kernels cost on one device, and `Work`, an addable account of kernel time.
+
+A layer's device time is the sum of its kernels; its time is the larger of that and what the host needs to launch
+them (small shards are launch-bound). Formulas and symbols: `hardware/efficiency.py`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lockstep.errors import UnknownName
+from lockstep.hardware import Device
+
+Real = NDArray[np.float64]
+
+ATTENTION_DTYPES = {"fp8": "bf16", "fp4": "bf16", "int8": "bf16"}
+"""Attention and elementwise kernels stay in half precision where matrix products run in a narrower format."""
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """Seconds of device time by kind, FLOPs executed, and kernels launched. Adds up; scales by a count."""
+
+    matmul_s: Any = 0.0
+    attention_s: Any = 0.0
+    stream_s: Any = 0.0
+    flops: Any = 0.0
+    kernels: Any = 0.0
+
+    def __add__(self, other: Work) -> Work:
+        return Work(
+            self.matmul_s + other.matmul_s,
+            self.attention_s + other.attention_s,
+            self.stream_s + other.stream_s,
+            self.flops + other.flops,
+            self.kernels + other.kernels,
+        )
+
+    def __mul__(self, count: Any) -> Work:
+        return Work(
+            self.matmul_s * count,
+            self.attention_s * count,
+            self.stream_s * count,
+            self.flops * count,
+            self.kernels * count,
+        )
+
+    __rmul__ = __mul__
+
+    @property
+    def device_s(self) -> Any:
+        """Seconds if the host never falls behind."""
+        return self.matmul_s + self.attention_s + self.stream_s
+
+    def seconds(self, launch_s: float) -> Any:
+        """Seconds with the host launching one kernel every `launch_s`."""
+        return np.maximum(self.device_s, self.kernels * launch_s)
+
+
+@dataclass(frozen=True, slots=True)
+class Clock:
+    """Prices kernels on a device for matrix products in `dtype`, with `element_B` bytes per activation element."""
+
+    device: Device
+    dtype: str
+    element_B: float = 2.0
+
+    def peak(self, dtype: str) -> float:
+        """Dense peak FLOP/s of the device in `dtype`. Raises UnknownName when the device does not have it."""
+        found = self.device.peak_flops.get(dtype)
+        if found is None:
+            raise UnknownName(f"number format for {self.device.name}", dtype, self.device.peak_flops, "--dtype")
+        return found
+
+    @property
+    def matmul_peak_flops(self) -> float:
+        """Peak of the format that matrix products run in."""
+        return self.peak(self.dtype)
+
+    def matmul(self, m: Any, n: Any, k: Any, count: Any = 1) -> Work:
+        """`count` products of m x k by k x n: t = 2mnk/(peak e) + c * bytes/bandwidth each."""
+        curve = self.device.efficiency
+        flops = 2.0 * m * n * k * count
+        operand_B = self.element_B * (m * k + k * n + m * n) * count
+        seconds = flops / (self.matmul_peak_flops * curve.matmul_max_frac)
+        seconds = seconds + curve.matmul_bytes_factor * operand_B / self.device.memory_bandwidth_Bps
+        return Work(matmul_s=seconds, flops=flops, kernels=count)
+
+    def matmul_backward(self, m: Any, n: Any, k: Any, count: Any = 1) -> Work:
+        """The two products that give the gradients of both operands."""
+        return self.matmul(m, k, n, count) + self.matmul(k, n, m, count)
+
+    def fused_attention(self, flops: Any, backward: bool = False) -> Work:
+        """One attention kernel that executes `flops` and keeps its scores on chip."""
+        curve = self.device.efficiency
+        frac = curve.attention_backward_frac if backward else curve.attention_forward_frac
+        peak = self.peak(ATTENTION_DTYPES.get(self.dtype, self.dtype))
+        return Work(attention_s=flops / (peak * frac), flops=flops, kernels=1)
+
+    def stream(self, size_B: Any, kernels: Any = 1) -> Work:
+        """Elementwise kernels that move `size_B` bytes in all."""
+        rate_Bps = self.device.memory_bandwidth_Bps * self.device.efficiency.stream_frac
+        return Work(stream_s=size_B / rate_Bps, kernels=kernels)

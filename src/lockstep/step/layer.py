@@ -1,0 +1,208 @@
+"""Kernel work of one transformer layer on one rank, forward and backward, for one micro-batch.
+
+Symbols: b sequences per micro-batch, s tokens per sequence, T = b*s/cp tokens on the rank, h hidden, a heads, g key
+and value heads, d head size, f feed-forward size, t tensor-parallel degree, w bytes per element. A product is written
+(m, n, k) for m x k by k x n. Everything broadcasts over the layout grid.
+
+Sources: Megatron-LM (arXiv 1909.08053, 2104.04473) for how products are split; Korthikanti et al. (arXiv 2205.05198)
+for sequence parallelism and selective recomputation; FlashAttention-2 (arXiv 2307.08691) section 3 for the FLOPs of a
+fused kernel: forward 2 products over the scores, backward 5.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from lockstep.layout import LayoutGrid, Recipe
+from lockstep.step.kernels import Clock, Work
+from lockstep.workload import Transformer
+
+
+@dataclass(frozen=True, slots=True)
+class Passes:
+    """Forward and backward work of a part of the model; adds up."""
+
+    forward: Work
+    backward: Work
+
+    def __add__(self, other: Passes) -> Passes:
+        return Passes(self.forward + other.forward, self.backward + other.backward)
+
+
+@dataclass(frozen=True, slots=True)
+class Shard:
+    """What one rank holds of a micro-batch."""
+
+    model: Transformer
+    grid: LayoutGrid
+    recipe: Recipe
+    clock: Clock
+
+    @property
+    def tokens(self) -> Any:
+        """T: tokens of a micro-batch on one rank of the context-parallel group."""
+        return self.grid.micro_batch * self.recipe.seq / self.grid.cp
+
+    @property
+    def loose_tokens(self) -> Any:
+        """Tokens in the parts that tensor parallelism leaves whole, unless sequence parallelism shards them."""
+        return self.tokens / np.where(self.grid.sequence_parallel > 0, self.grid.tp, 1)
+
+    @property
+    def kv_heads(self) -> Any:
+        """Key and value heads on a rank; at least one, replicated when there are fewer than ranks."""
+        return np.maximum(self.model.attention.kv_heads / self.grid.tp, 1.0)
+
+    def product(self, m: Any, n: Any, k: Any, count: Any = 1) -> Passes:
+        """A matrix product with its two gradient products."""
+        return Passes(self.clock.matmul(m, n, k, count), self.clock.matmul_backward(m, n, k, count))
+
+    def elementwise(self, elements: Any, forward_passes: float, backward_passes: float, kernels: int = 1) -> Passes:
+        """A kernel that reads and writes `elements` so many times in either direction."""
+        size_B = elements * self.clock.element_B
+        stream = self.clock.stream
+        return Passes(stream(size_B * forward_passes, kernels), stream(size_B * backward_passes, kernels))
+
+
+def projections(shard: Shard) -> Passes:
+    """The products around the attention core, and rotary embedding."""
+    attention, t, tokens, h = shard.model.attention, shard.grid.tp, shard.tokens, shard.model.hidden
+    heads = attention.heads / t
+    if attention.mla is not None:
+        return _latent_projections(shard, heads)
+    width = heads * attention.head_dim
+    kv_width = shard.kv_heads * attention.head_dim
+    parts = shard.product(tokens, width + 2 * kv_width, h) + shard.product(tokens, h, width)
+    if shard.model.positions == "rotary":
+        parts += shard.elementwise(tokens * (width + kv_width), 2.0, 2.0, kernels=2)
+    return parts
+
+
+def _latent_projections(shard: Shard, heads: Any) -> Passes:
+    """Multi-head latent attention: low-rank down-projections on every rank, up-projections split by heads."""
+    mla, tokens, h = shard.model.attention.mla, shard.tokens, shard.model.hidden
+    query = heads * (mla.nope_head_dim + mla.rope_head_dim)
+    if mla.q_rank:
+        parts = shard.product(tokens, mla.q_rank, h) + shard.product(tokens, query, mla.q_rank)
+    else:
+        parts = shard.product(tokens, query, h)
+    parts += shard.product(tokens, mla.kv_rank + mla.rope_head_dim, h)
+    parts += shard.product(tokens, heads * (mla.nope_head_dim + mla.v_head_dim), mla.kv_rank)
+    parts += shard.product(tokens, h, heads * mla.v_head_dim)
+    return parts + shard.elementwise(tokens * heads * mla.rope_head_dim, 4.0, 4.0, kernels=4)
+
+
+def attention_core(shard: Shard) -> Passes:
+    """Scores, softmax and the weighted sum of values.
+
+    A fused kernel executes 2 products forward and 5 backward over the scores that a causal mask leaves (half of
+    them); the unfused one computes all scores and moves them through memory for scaling, softmax and dropout.
+    """
+    attention, recipe, grid = shard.model.attention, shard.recipe, shard.grid
+    heads, per_head = attention.heads / grid.tp, grid.micro_batch * recipe.seq / grid.cp
+    query_dim, value_dim = attention.query_head_dim, attention.value_head_dim
+    if recipe.flash_attention:
+        scores = per_head * _visible(shard) * heads
+        flops = 2.0 * scores * (query_dim + value_dim)
+        executed_backward = 2.0 * scores * (3 * query_dim + 2 * value_dim)
+        return Passes(
+            shard.clock.fused_attention(flops), shard.clock.fused_attention(executed_backward, backward=True)
+        )
+    count, rows = grid.micro_batch * heads, recipe.seq / grid.cp
+    products = shard.product(rows, recipe.seq, query_dim, count) + shard.product(rows, value_dim, recipe.seq, count)
+    batched = Passes(_one_kernel(products.forward, 2), _one_kernel(products.backward, 4))
+    dropout = 2.5 if recipe.dropout else 0.0
+    return batched + shard.elementwise(count * rows * recipe.seq, 2.0 + dropout, 3.0 + dropout, 1 + recipe.dropout)
+
+
+def _visible(shard: Shard) -> float:
+    """Mean number of keys that a query attends to: half of the sequence under a causal mask, or the window."""
+    seq, attention = shard.recipe.seq, shard.model.attention
+    mean = (seq + 1) / 2 if attention.causal else float(seq)
+    window = getattr(attention, "window", None)
+    return mean if not window or window >= seq else min(mean, float(window))
+
+
+def _one_kernel(work: Work, kernels: int) -> Work:
+    """Batched products are one launch, however many matrices."""
+    return Work(work.matmul_s, work.attention_s, work.stream_s, work.flops, kernels)
+
+
+def feed_forward(shard: Shard, ffn: Any, tokens: Any, count: Any = 1, gated: bool | None = None) -> Passes:
+    """`count` feed-forward blocks of size `ffn` over `tokens` tokens each, split over the tensor-parallel group."""
+    gated = shard.model.mlp.gated if gated is None else gated
+    h, width = shard.model.hidden, ffn / shard.grid.tp
+    parts = shard.product(tokens, width * (2 if gated else 1), h, count) + shard.product(tokens, h, width, count)
+    return parts + shard.elementwise(tokens * width * count, 3.0 if gated else 2.0, 5.0 if gated else 3.0)
+
+
+def experts(shard: Shard) -> Passes:
+    """Router, permutation, routed experts (balanced load, E/ep on a rank, each with T*k*ep/E tokens) and shared ones."""
+    moe, ep, h = shard.model.experts, shard.grid.ep, shard.model.hidden
+    local = moe.num_experts / ep
+    routed = shard.tokens * moe.top_k / local
+    parts = shard.product(shard.loose_tokens, moe.num_experts, h) + feed_forward(shard, moe.ffn, routed, local)
+    parts += shard.elementwise(shard.loose_tokens * moe.top_k * h, 4.0, 4.0, kernels=4)
+    if moe.shared_ffn:
+        parts += feed_forward(shard, moe.shared_ffn, shard.tokens)
+    return parts
+
+
+def residual_and_norms(shard: Shard) -> Passes:
+    """Two norms and two residual additions, with dropout and separate bias kernels where the recipe has them."""
+    recipe, elements = shard.recipe, shard.loose_tokens * shard.model.hidden
+    parts = shard.elementwise(elements, 4.0, 6.0, kernels=2) + shard.elementwise(elements, 6.0, 2.0, kernels=2)
+    if recipe.dropout:
+        parts += shard.elementwise(elements, 1.0, 4.0, kernels=0 if recipe.fused_elementwise else 2)
+    if not recipe.fused_elementwise:
+        parts += shard.elementwise(elements, 4.0, 2.0, kernels=4)
+    return parts
+
+
+@dataclass(frozen=True, slots=True)
+class LayerWork:
+    """Work of one layer: all of it, and the attention core that selective recomputation repeats."""
+
+    passes: Passes
+    core: Passes
+
+    @property
+    def forward(self) -> Work:
+        """One forward pass."""
+        return self.passes.forward + self.core.forward
+
+    @property
+    def backward(self) -> Work:
+        """One backward pass without recomputation."""
+        return self.passes.backward + self.core.backward
+
+
+def layer_work(shard: Shard, moe: bool) -> LayerWork:
+    """Work of one layer, dense or mixture-of-experts."""
+    mlp = experts(shard) if moe else feed_forward(shard, shard.model.mlp.ffn, shard.tokens)
+    return LayerWork(projections(shard) + mlp + residual_and_norms(shard), attention_core(shard))
+
+
+def embedding_work(shard: Shard) -> Passes:
+    """Token lookup: one write forward, one scattered read-modify-write backward."""
+    return shard.elementwise(shard.loose_tokens * shard.model.hidden, 2.0, 4.0, kernels=2)
+
+
+def head_work(shard: Shard) -> Passes:
+    """Final norm, vocabulary product and fp32 cross-entropy over the vocabulary shard.
+
+    The loss reads the half-precision logits, holds them in fp32 and takes max, exponential and sum; backward writes
+    the gradient: 5 and 4 passes in units of half-precision elements.
+    """
+    tokens, vocabulary = shard.tokens, shard.model.vocab / shard.grid.tp
+    parts = shard.product(tokens, vocabulary, shard.model.hidden)
+    parts += shard.elementwise(tokens * vocabulary, 5.0, 4.0, kernels=5)
+    return parts + shard.elementwise(shard.loose_tokens * shard.model.hidden, 2.0, 3.0)
+
+
+def accumulation_work(shard: Shard, parameters: Any) -> Work:
+    """Adding a micro-batch's weight gradients to the accumulated ones: one read and one write of each."""
+    return shard.clock.stream(2.0 * shard.recipe.gradient_B * parameters)
