@@ -3,25 +3,122 @@
     from lockstep import workload
     llama = workload.model("llama3-8b")          # or a Hugging Face config.json, or a YAML file
     workload.parameters(llama).total             # 8_030_261_248
+
+Read `architecture.py` first, then `weights.py`; counts, FLOPs and activations are sums over lists.
 """
 
-from lockstep.workload.architecture import Attention as Attention
-from lockstep.workload.architecture import ConvNet as ConvNet
-from lockstep.workload.architecture import Experts as Experts
-from lockstep.workload.architecture import LatentAttention as LatentAttention
-from lockstep.workload.architecture import Mlp as Mlp
-from lockstep.workload.architecture import Model as Model
-from lockstep.workload.architecture import Transformer as Transformer
-from lockstep.workload.catalog import entries as entries
-from lockstep.workload.catalog import model as model
-from lockstep.workload.catalog import models as models
-from lockstep.workload.catalog import names as names
-from lockstep.workload.parameters import ParameterCount as ParameterCount
-from lockstep.workload.parameters import RankParameters as RankParameters
-from lockstep.workload.parameters import parameters as parameters
-from lockstep.workload.parameters import rank_parameters as rank_parameters
-from lockstep.workload.weights import Weight as Weight
-from lockstep.workload.weights import embedding_weights as embedding_weights
-from lockstep.workload.weights import head_weights as head_weights
-from lockstep.workload.weights import layer_weights as layer_weights
-from lockstep.workload.weights import mtp_weights as mtp_weights
+from lockstep.workload.activations import (
+    KeptTensor,
+    Piece,
+    embedding_activation_B,
+    embedding_kept_tensors,
+    head_activation_B,
+    head_kept_tensors,
+    kept_tensors,
+    layer_activation_B,
+)
+from lockstep.workload.architecture import (
+    Attention,
+    ConvNet,
+    Experts,
+    LatentAttention,
+    Mlp,
+    Model,
+    Transformer,
+)
+from lockstep.workload.catalog import (
+    entries,
+    model,
+    models,
+    names,
+)
+from lockstep.workload.conventions import (
+    CONVENTIONS,
+    Convention,
+    convention,
+    narayanan_parameters,
+)
+from lockstep.workload.convnet import (
+    convnet_activation_B,
+    convnet_forward_flops,
+)
+from lockstep.workload.flops import (
+    Flops,
+    TrainingFlops,
+    forward_flops,
+    head_forward_flops,
+    keys_per_query,
+    layer_forward_flops,
+    training_flops,
+)
+from lockstep.workload.parameters import (
+    ParameterCount,
+    RankParameters,
+    all_weights,
+    parameters,
+    rank_parameters,
+)
+from lockstep.workload.recompute import (
+    FULL,
+    NONE,
+    RECOMPUTE,
+    SELECTIVE,
+    recompute_code,
+)
+from lockstep.workload.weights import (
+    Weight,
+    embedding_weights,
+    head_weights,
+    layer_weights,
+    mtp_weights,
+)
+
+__all__ = [
+    "CONVENTIONS",
+    "FULL",
+    "NONE",
+    "RECOMPUTE",
+    "SELECTIVE",
+    "Attention",
+    "ConvNet",
+    "Convention",
+    "Experts",
+    "Flops",
+    "KeptTensor",
+    "LatentAttention",
+    "Mlp",
+    "Model",
+    "ParameterCount",
+    "Piece",
+    "RankParameters",
+    "TrainingFlops",
+    "Transformer",
+    "Weight",
+    "all_weights",
+    "convention",
+    "convnet_activation_B",
+    "convnet_forward_flops",
+    "embedding_activation_B",
+    "embedding_kept_tensors",
+    "embedding_weights",
+    "entries",
+    "forward_flops",
+    "head_activation_B",
+    "head_forward_flops",
+    "head_kept_tensors",
+    "head_weights",
+    "kept_tensors",
+    "keys_per_query",
+    "layer_activation_B",
+    "layer_forward_flops",
+    "layer_weights",
+    "model",
+    "models",
+    "mtp_weights",
+    "names",
+    "narayanan_parameters",
+    "parameters",
+    "rank_parameters",
+    "recompute_code",
+    "training_flops",
+]

@@ -225,7 +225,7 @@ class Transformer:
     """Rows of a learned table beyond max_positions (OPT and RoBERTa keep 2)."""
     norm: str = "rmsnorm"
     norm_placement: str = "pre"
-    """pre; post (after the residual sum, BERT); sandwich (pre, and on each block's output, Gemma 2); output (OLMo 2)."""
+    """pre; post (after the residual sum, BERT); sandwich (pre, and on block outputs, Gemma 2); output (OLMo 2)."""
     final_norm: bool = True
     embedding_norm: bool = False
     """A norm on the embeddings (BLOOM, BERT)."""
@@ -256,8 +256,8 @@ class Transformer:
         one_of("model", "positions", self.positions, POSITIONS)
         one_of("model", "norm", self.norm, NORMS)
         one_of("model", "norm_placement", self.norm_placement, NORM_PLACEMENTS)
-        switches = ("final_norm", "embedding_norm", "parallel_block", "tied_embeddings", "head_bias", "pooler", "mlm_head")
-        flags("model", self, *switches)
+        flags("model", self, "final_norm", "embedding_norm", "parallel_block", "tied_embeddings", "head_bias")
+        flags("model", self, "pooler", "mlm_head")
         self._check_together()
 
     def _check_together(self) -> None:

@@ -41,7 +41,8 @@ class Entry:
     def to_dict(self) -> dict[str, Any]:
         """One row of a listing."""
         counted = parameters(self.model)
-        row: dict[str, Any] = {"name": self.model.name, "parameters": counted.total, "active_parameters": counted.active}
+        row: dict[str, Any] = {"name": self.model.name, "parameters": counted.total}
+        row["active_parameters"] = counted.active
         if isinstance(self.model, Transformer):
             row |= {name: getattr(self.model, name) for name in ("layers", "hidden", "vocab", "max_positions")}
         row |= {"source": self.model.source, "date": self.model.date}

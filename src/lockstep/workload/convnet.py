@@ -23,7 +23,6 @@ class Convolution:
     outputs: int
     kernel: int
     side: int
-    relu: bool
 
     @property
     def macs(self) -> int:
@@ -33,31 +32,36 @@ class Convolution:
 
 def convolutions(model: ConvNet) -> Iterator[Convolution]:
     """Every convolution in order: the stem (7x7, then max pooling), then the residual blocks."""
-    side = -(-model.image // 2)
-    yield Convolution("stem", model.channels, model.width, 7, side, True)
-    side, inputs = -(-side // 2), model.width
+    side = _strided(model.image, 2)
+    yield Convolution("stem", model.channels, model.width, 7, side)
+    side, inputs = _strided(side, 2), model.width
     for stage, blocks in enumerate(model.blocks):
         inner = model.width * 2**stage
         outputs = inner * (4 if model.bottleneck else 1)
         for block in range(blocks):
             stride = 2 if stage and not block else 1
             yield from _block(f"stage {stage + 1} block {block + 1}", model.bottleneck, inputs, inner, side, stride)
-            side, inputs = -(-side // stride), outputs
+            side, inputs = _strided(side, stride), outputs
 
 
 def _block(name: str, bottleneck: bool, inputs: int, inner: int, side: int, stride: int) -> Iterator[Convolution]:
     """The convolutions of one residual block; the shortcut is projected where its shape changes."""
-    after = -(-side // stride)
+    after = _strided(side, stride)
     outputs = inner * (4 if bottleneck else 1)
     if bottleneck:
-        yield Convolution(f"{name} reduce", inputs, inner, 1, side, True)
-        yield Convolution(f"{name} spatial", inner, inner, 3, after, True)
-        yield Convolution(f"{name} expand", inner, outputs, 1, after, False)
+        yield Convolution(f"{name} reduce", inputs, inner, 1, side)
+        yield Convolution(f"{name} spatial", inner, inner, 3, after)
+        yield Convolution(f"{name} expand", inner, outputs, 1, after)
     else:
-        yield Convolution(f"{name} first", inputs, inner, 3, after, True)
-        yield Convolution(f"{name} second", inner, outputs, 3, after, False)
+        yield Convolution(f"{name} first", inputs, inner, 3, after)
+        yield Convolution(f"{name} second", inner, outputs, 3, after)
     if stride > 1 or inputs != outputs:
-        yield Convolution(f"{name} shortcut", inputs, outputs, 1, after, False)
+        yield Convolution(f"{name} shortcut", inputs, outputs, 1, after)
+
+
+def _strided(side: int, stride: int) -> int:
+    """Side of a padded convolution's or pooling's output: ceil(side / stride)."""
+    return -(-side // stride)
 
 
 def features(model: ConvNet) -> int:
@@ -93,5 +97,5 @@ def convnet_activation_B(model: ConvNet, images: Any, element_B: float = 2.0) ->
     for conv in convolutions(model):
         output = conv.outputs * conv.side**2
         kept += output + (previous if conv.name == "stem" else output)
-    pooled = model.width * (-(-(-(-model.image // 2)) // 2)) ** 2
+    pooled = model.width * _strided(model.image, 4) ** 2
     return images * (kept * element_B + pooled * (8 + element_B) + features(model) * element_B)

@@ -62,14 +62,12 @@ class Weight:
     def per_rank_elems(self, tp: Any = 1, ep: Any = 1, expert_tp: Any = None) -> Any:
         """Elements on one rank of a tp x ep layout. `expert_tp` cuts inside an expert; None means like tp."""
         if self.cut == "none":
-            return self.elems * np.ones_like(tp) if np.ndim(tp) else self.elems
+            return self.elems
         if self.cut == "vocab":
-            rows = -(-self.shape[0] // np.asarray(tp))
-            return rows * (self.elems // self.shape[0])
+            return -(-self.shape[0] // tp) * (self.elems // self.shape[0])
         if self.cut == "expert":
-            return self.elems / (np.asarray(ep) * np.asarray(tp if expert_tp is None else expert_tp))
-        ways = np.minimum(tp, self.kv_heads) if self.cut == "kv" else np.asarray(tp)
-        return self.elems / ways
+            return self.elems / (ep * (tp if expert_tp is None else expert_tp))
+        return self.elems / (np.minimum(tp, self.kv_heads) if self.cut == "kv" else tp)
 
 
 def layer_weights(model: Transformer, experts: bool) -> tuple[Weight, ...]:

@@ -1,0 +1,176 @@
+"""Forward, backward and recomputed FLOPs per token, by component: two per multiply-accumulate of every product.
+
+    forward_flops(model, seq)                      a token's share of one forward pass
+    training_flops(model, seq, recompute="full")   forward, backward = 2 x forward, recomputed
+
+Projections: 2 x the elements of every matrix that the token uses (`weights.py`). Attention core: 2 keys (d_qk + d_v)
+per head, where keys is the mean number of keys per query:
+
+    counting "full":    min(s, w)            every query against every key, as most published tables count
+    counting "causal":  w - w^2 / (2s)       with w = min(window, s); s/2 without a window
+
+Symbols: s tokens per sequence, w attention window. Norms, softmax, rotary embedding and activation functions are not
+counted, by the convention of the field. An encoder's attention is never halved.
+Source: Narayanan et al. 2021 (arXiv 2104.04473), appendix; Korthikanti et al. 2022 (arXiv 2205.05198), appendix A.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+
+from lockstep.workload.architecture import Transformer, one_of
+from lockstep.workload.recompute import FULL, SELECTIVE, recompute_code
+from lockstep.workload.weights import Category, Weight, head_weights, layer_weights
+
+COUNTINGS = ("full", "causal")
+
+
+@dataclass(frozen=True, slots=True)
+class Flops:
+    """FLOPs of one token by component. Adds up; scales by a count."""
+
+    attention_projections: Any = 0
+    attention_core: Any = 0
+    mlp: Any = 0
+    router: Any = 0
+    routed_experts: Any = 0
+    shared_experts: Any = 0
+    head: Any = 0
+    mtp: Any = 0
+    """Multi-token-prediction modules, their heads included."""
+
+    def __add__(self, other: Flops) -> Flops:
+        return Flops(*(getattr(self, each.name) + getattr(other, each.name) for each in fields(self)))
+
+    def __mul__(self, times: Any) -> Flops:
+        return Flops(*(getattr(self, each.name) * times for each in fields(self)))
+
+    __rmul__ = __mul__
+
+    @property
+    def total(self) -> Any:
+        """All components."""
+        return sum(getattr(self, each.name) for each in fields(self))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON form."""
+        return {**{each.name: getattr(self, each.name) for each in fields(self)}, "total": self.total}
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingFlops:
+    """FLOPs per token of one training step."""
+
+    forward: Flops
+    recomputed: Flops
+    """Parts of the forward pass that run again during the backward pass."""
+
+    @property
+    def backward(self) -> Flops:
+        """Gradients of inputs and of weights: twice the forward pass."""
+        return self.forward * 2
+
+    @property
+    def model(self) -> Any:
+        """What the model needs, whatever the implementation: the numerator of MFU."""
+        return 3 * self.forward.total
+
+    @property
+    def hardware(self) -> Any:
+        """What is executed, recomputation included: the numerator of HFU."""
+        return self.model + self.recomputed.total
+
+
+def keys_per_query(seq: Any, window: int | None, causal: bool, counting: str = "full") -> Any:
+    """Mean number of keys that a query meets, by the `counting` of the module's head."""
+    one_of("flops", "counting", counting, COUNTINGS)
+    reach = seq if window is None else np.minimum(window, seq)
+    if counting == "full" or not causal:
+        return reach
+    return reach - reach * reach / (2 * seq)
+
+
+def layer_forward_flops(
+    model: Transformer, seq: Any, experts: bool = False, window: int | None = None, counting: str = "full"
+) -> Flops:
+    """FLOPs per token of one layer, forward."""
+    weights = layer_weights(model, experts)
+    return Flops(
+        attention_projections=_matmul(weights, "attention"),
+        attention_core=_core(model, seq, window, counting),
+        mlp=_matmul(weights, "mlp"),
+        router=_matmul(weights, "router"),
+        routed_experts=_matmul(weights, "routed_experts"),
+        shared_experts=_matmul(weights, "shared_experts"),
+    )
+
+
+def head_forward_flops(model: Transformer, seq: Any) -> Flops:
+    """FLOPs per token of the projection onto the vocabulary (also when tied), MLM head and pooler."""
+    flops: Any = 2 * model.hidden * model.vocab if model.has_head else 0
+    for weight in head_weights(model):
+        if weight.is_matrix and weight.name != "head":
+            per_sequence = weight.name == "pooler"
+            flops = flops + 2 * weight.elems / (seq if per_sequence else 1)
+    return Flops(head=flops)
+
+
+def forward_flops(model: Transformer, seq: Any, counting: str = "full") -> Flops:
+    """FLOPs per token of one forward pass; `seq` may be an array."""
+    return _layers(model, seq, counting) + head_forward_flops(model, seq) + _mtp(model, seq, counting)
+
+
+def training_flops(model: Transformer, seq: Any, counting: str = "full", recompute: Any = "none") -> TrainingFlops:
+    """FLOPs per token of forward, backward and recomputation; `seq` and `recompute` may be arrays.
+
+    Selective recomputation runs the attention core again, full recomputation every layer but not the head.
+    """
+    code = recompute_code(recompute)
+    layers = _layers(model, seq, counting)
+    if model.mtp_layers:
+        layers = layers + _mtp_layers(model, seq, counting)
+    core = Flops(attention_core=layers.attention_core)
+    again = core * (code == SELECTIVE) + layers * (code == FULL)
+    return TrainingFlops(forward_flops(model, seq, counting), again)
+
+
+def _matmul(weights: Iterable[Weight], category: Category) -> int:
+    """2 per element of every matrix of `category` that a token uses."""
+    return sum(2 * weight.active_elems for weight in weights if weight.category == category and weight.is_matrix)
+
+
+def _core(model: Transformer, seq: Any, window: int | None, counting: str) -> Any:
+    """Scores and weighted values: 2 keys (d_qk + d_v) per head."""
+    attention = model.attention
+    keys = keys_per_query(seq, window, attention.causal, counting)
+    return 2 * keys * (attention.query_width + attention.out_width)
+
+
+def _layers(model: Transformer, seq: Any, counting: str) -> Flops:
+    """All layers of the main model; layers of one kind are counted once and multiplied."""
+    kinds: dict[tuple[bool, int | None], int] = {}
+    for kind in zip(model.expert_layers, model.windows, strict=True):
+        kinds[kind] = kinds.get(kind, 0) + 1
+    total = Flops()
+    for (experts, window), times in kinds.items():
+        total = total + layer_forward_flops(model, seq, experts, window, counting) * times
+    return total
+
+
+def _mtp_layers(model: Transformer, seq: Any, counting: str) -> Flops:
+    """The transformer layers of the multi-token-prediction modules."""
+    layer = layer_forward_flops(model, seq, model.expert_layers[-1], model.windows[-1], counting)
+    return layer * model.mtp_layers
+
+
+def _mtp(model: Transformer, seq: Any, counting: str) -> Flops:
+    """Multi-token-prediction modules whole: joint projection (2h x h), layer, head."""
+    if not model.mtp_layers:
+        return Flops()
+    joint = 2 * 2 * model.hidden**2 * model.mtp_layers
+    heads = head_forward_flops(model, seq).total * model.mtp_layers
+    return Flops(mtp=joint + heads + _mtp_layers(model, seq, counting).total)
