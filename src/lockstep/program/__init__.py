@@ -1,10 +1,13 @@
 """Parallel programs as data: `Program`, how to build it, and how to run it in process. Semantics: `program.program`."""
 
 from lockstep.program.builder import DEFAULT_STREAMS, ProgramBuilder
+from lockstep.program.draw import draw
 from lockstep.program.executor import contributions, execute, execution_order, tokens
+from lockstep.program.expand import expand
 from lockstep.program.graph import TaskGraph, longest_path
 from lockstep.program.program import COLUMNS, Kind, Operation, Program
 from lockstep.program.timeline import Timeline, TimelineDiff, diff, merge
+from lockstep.program.trace import read_trace, trace_events, write_trace
 
 __all__ = [
     "COLUMNS",
@@ -18,9 +21,14 @@ __all__ = [
     "TimelineDiff",
     "contributions",
     "diff",
+    "draw",
     "execute",
     "execution_order",
+    "expand",
     "longest_path",
     "merge",
+    "read_trace",
     "tokens",
+    "trace_events",
+    "write_trace",
 ]

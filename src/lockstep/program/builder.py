@@ -23,6 +23,8 @@ HOME = {
     Kind.SEND: ("send", "comm"), Kind.RECV: ("recv", "comm"),
     Kind.BARRIER: ("comm",), Kind.COLLECTIVE: ("comm",),
 }  # fmt: skip
+PLACE = {name: i for i, name in enumerate(COLUMNS)}
+DEFAULT_ROW: list[Any] = [default for _, default in COLUMNS.values()]
 MOVES_DATA = (Kind.SEND, Kind.RECV, Kind.REDUCE, Kind.COPY)
 
 
@@ -43,7 +45,7 @@ class ProgramBuilder:
         self._names: dict[str, int] = {}
         self._size = 0
         self._groups = 0
-        self._rows: list[tuple[Any, ...]] = []
+        self._rows: list[list[Any]] = []
         self._segments: list[dict[str, Array]] = []
         self._heads: list[Array] = []
         self._tails: list[Array] = []
@@ -137,16 +139,21 @@ class ProgramBuilder:
         *,
         algorithm: str = "",
         duration_s: float = float("nan"),
+        chunk: Chunk | None = None,
+        buffer: str = "data",
         after: After = (),
         stream: str | None = None,
         label: str = "",
     ) -> tuple[int, ...]:
-        """A whole collective among `ranks` as one operation each; priced by the simulator unless duration_s is
-        given.
+        """A whole collective among `ranks` as one operation each, priced by the simulator unless duration_s is given.
+
+        `buffer[chunk]` is what the collective's own program works on when `expand` puts it in.
         """
+        start, stop = chunk or (0, 0)
         return self._group(
             Kind.COLLECTIVE, ranks, stream, after, label=label, op=self.name(op), algorithm=self.name(algorithm),
-            size_B=size_B, duration_s=duration_s,
+            size_B=size_B, duration_s=duration_s, chunk_start=start, chunk_stop=stop,
+            buffer=self.name(buffer) if chunk else -1,
         )  # fmt: skip
 
     def depend(self, operation: Array | Sequence[int] | int, on: Array | Sequence[int] | int) -> None:
@@ -236,10 +243,13 @@ class ProgramBuilder:
         if "label" in columns:
             columns["label"] = self.name(columns["label"])
         number = self._home[kind] if stream is None else self.stream(stream)
-        values = {"kind": kind, "rank": rank, "stream": number, **columns}
-        if not values.keys() <= COLUMNS.keys():
-            raise UnknownName("option", next(name for name in values if name not in COLUMNS), tuple(COLUMNS))
-        self._rows.append(tuple(values.get(name, default) for name, (_, default) in COLUMNS.items()))
+        row = DEFAULT_ROW.copy()
+        row[:3] = kind, rank, number
+        for name, value in columns.items():
+            if name not in PLACE:
+                raise UnknownName("option", name, tuple(COLUMNS))
+            row[PLACE[name]] = value
+        self._rows.append(row)
         for other in (after,) if isinstance(after, (int, np.integer)) else after:
             self._edges.append((index, int(other)))
         self._size += 1

@@ -1,0 +1,143 @@
+"""`expand`: replaces collectives that are one operation by their own programs, to look inside.
+
+Every member keeps two barriers in place of the collective, at its start and at its end, so that the expanded program
+says the same: all members start together and end together. In between, the collective's program runs on streams of its
+own, named `<stream>:<inner stream>`, with its rank i on the i-th member; its `data` is the collective's chunk (without
+one: the `data` buffer from element 0), its scratch buffers are named like its streams.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from lockstep.errors import BadInput
+from lockstep.program.builder import ProgramBuilder
+from lockstep.program.executor import execution_order
+from lockstep.program.program import COLUMNS, Kind, Program
+
+Array = npt.NDArray[Any]
+Programs = Callable[[str, str, tuple[int, ...], float], Program | None]
+Key = tuple[str, str, tuple[int, ...], float]
+TEXT_COLUMNS = ("label", "buffer", "source", "op", "algorithm")
+
+
+def expand(program: Program, programs: Programs) -> Program:
+    """The program with each collective (op, algorithm, ranks, size_B) replaced by `programs(...)`; None keeps it."""
+    inner = _inner_programs(program, programs)
+    streams = dict.fromkeys(program.streams)
+    for first, part in inner.items():
+        outer = program.streams[int(program.stream[first])]
+        streams.update(dict.fromkeys(f"{outer}:{name}" for name in part.streams))
+    builder = ProgramBuilder(program.ranks, tuple(streams))
+    for text in program.names:
+        builder.name(text)
+    # In execution order, lanes keep their order and the members of a collective come together.
+    order = np.asarray(execution_order(program), dtype=np.int64)
+    start_of, end_of = np.zeros(len(program), dtype=np.int64), np.zeros(len(program), dtype=np.int64)
+    group_start, members = program.groups
+    replaced = {int(m): first for first in inner for m in _members(program, group_start, members, first)}
+    position = 0
+    while position < len(order):
+        first = replaced.get(int(order[position]), -1)
+        if first < 0:
+            stop = position + 1
+            while stop < len(order) and int(order[stop]) not in replaced:
+                stop += 1
+            ids = order[position:stop]
+            start_of[ids] = end_of[ids] = _copy_operations(builder, program, ids)
+        else:
+            ids = _members(program, group_start, members, first)
+            stop = position + len(ids)
+            start_of[ids], end_of[ids] = _insert(builder, program, ids, inner[first])
+        position = stop
+    heads = np.repeat(np.arange(len(program)), np.diff(program.after_start))
+    builder.depend(start_of[heads], end_of[program.after])
+    return builder.build()
+
+
+def _members(program: Program, group_start: Array, members: Array, first: int) -> Array:
+    group = int(program.group[first])
+    return members[group_start[group] : group_start[group + 1]]
+
+
+def _inner_programs(program: Program, programs: Programs) -> dict[int, Program]:
+    """First member of each collective to replace -> its program; equal collectives ask once."""
+    known: dict[Key, Program | None] = {}
+    result = {}
+    start, members = program.groups
+    for low, high in zip(start[:-1].tolist(), start[1:].tolist(), strict=True):
+        first = int(members[low])
+        if program.kind[first] != Kind.COLLECTIVE:
+            continue
+        ranks = tuple(program.rank[members[low:high]].tolist())
+        names = program.name(int(program.op[first])), program.name(int(program.algorithm[first]))
+        key = (*names, ranks, float(program.size_B[first]))
+        if key not in known:
+            known[key] = programs(*key)
+        part = known[key]
+        if part is not None:
+            if part.ranks != len(ranks):
+                raise BadInput(f"{names[0]} among {len(ranks)} ranks got a program for {part.ranks} ranks")
+            result[first] = part
+    return result
+
+
+def _copy_operations(builder: ProgramBuilder, program: Program, ids: Array) -> Array:
+    """Adds operations unchanged, in the order of `ids`."""
+    columns = {name: program.columns[name][ids] for name in COLUMNS}
+    columns["group"] = _renumbered(columns["group"])
+    return builder.extend(**columns)
+
+
+def _renumbered(group: Array) -> Array:
+    """Groups counted from 0 without gaps, -1 kept."""
+    used = np.unique(group[group >= 0])
+    return np.where(group >= 0, np.searchsorted(used, group), -1)
+
+
+def _insert(builder: ProgramBuilder, program: Program, ids: Array, part: Program) -> tuple[Array, Array]:
+    """Adds barrier, inner program, barrier for the members `ids`; returns the ids of both barriers."""
+    ranks, first = program.rank[ids], int(ids[0])
+    barrier = {
+        "kind": Kind.BARRIER,
+        "rank": ranks,
+        "stream": program.stream[ids],
+        "label": program.label[ids],
+        "group": 0,
+    }
+    begin = builder.extend(**barrier, memory_start_B=program.memory_start_B[ids])
+    columns = {name: part.columns[name] for name in COLUMNS}
+    outer = program.streams[int(program.stream[first])]
+    for name in TEXT_COLUMNS:
+        # Scratch becomes the stream's own, so that collectives on different streams do not meet in one inbox.
+        own = f"{outer}:" if name in ("buffer", "source") else ""
+        table = [builder.name(text if text == "data" else own + text) for text in part.names] + [-1]
+        columns[name] = np.array(table)[columns[name]]
+    if program.buffer[first] >= 0:
+        _move_data(columns, builder.name("data"), int(program.buffer[first]), int(program.chunk_start[first]))
+    stream = np.array([builder.stream(f"{outer}:{name}") for name in part.streams])
+    columns["rank"], columns["stream"] = ranks[part.rank], stream[part.stream]
+    columns["peer"] = np.where(part.peer >= 0, ranks[part.peer], -1)
+    added = builder.extend(**columns)
+    builder.depend(added[np.repeat(np.arange(len(part)), np.diff(part.after_start))], added[part.after])
+    end = builder.extend(**barrier, memory_end_B=program.memory_end_B[ids])
+    by_lane = np.argsort(part.lane, kind="stable")
+    changes = part.lane[by_lane[1:]] != part.lane[by_lane[:-1]]
+    edge = np.ones(1 if len(part) else 0, dtype=bool)
+    opening, closing = by_lane[np.concatenate((edge, changes))], by_lane[np.concatenate((changes, edge))]
+    builder.depend(added[opening], begin[part.rank[opening]])
+    builder.depend(end[part.rank[closing]], added[closing])
+    return begin, end
+
+
+def _move_data(columns: dict[str, Array], inner: int, outer: int, offset: int) -> None:
+    """Lets the inner program's `data` be the outer buffer from element `offset` on."""
+    for name, starts in (("buffer", ("chunk_start", "chunk_stop")), ("source", ("source_start",))):
+        here = columns[name] == inner
+        columns[name] = np.where(here, outer, columns[name])
+        for start in starts:
+            columns[start] = np.where(here, columns[start] + offset, columns[start])

@@ -1,0 +1,162 @@
+"""Chrome / Perfetto traces of a timeline: written as `.json.gz`, read back to the same timeline.
+
+One process per rank, one thread per lane, named `rank 3 / comm`. A span is a complete event (`ph: X`) with its bytes,
+chunk, collective and algorithm as args; a message is a flow arrow from its send to its receive. The args also carry the
+exact seconds and every column of the program, so that `read_trace(write_trace(timeline))` loses nothing. Traces of
+other tools are read as computations with labels; nested slices of a track become lanes of their own (`track`,
+`track/1`).
+
+Source: Trace Event Format, Google (2016); the Perfetto UI and chrome://tracing open it.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import math
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from lockstep.errors import BadInput
+from lockstep.program.builder import ProgramBuilder
+from lockstep.program.program import COLUMNS, Kind, Program
+from lockstep.program.timeline import Timeline
+
+TEXT_COLUMNS = ("label", "buffer", "source", "op", "algorithm")
+FORMAT = "lockstep-timeline-1"
+
+
+def write_trace(timeline: Timeline, path: str | Path) -> None:
+    """Writes the trace; gzip when the name ends in .gz. The same timeline gives the same bytes."""
+    program = timeline.program
+    head = {"format": FORMAT, "ranks": program.ranks, "streams": list(program.streams), "source": timeline.source}
+    with open(path, "wb") as raw:
+        file = gzip.GzipFile("", "wb", mtime=0, fileobj=raw) if str(path).endswith(".gz") else raw
+        file.write(('{"displayTimeUnit":"ms","otherData":' + json.dumps(head) + ',"traceEvents":[\n').encode())
+        for i, event in enumerate(trace_events(timeline)):
+            file.write((",\n" if i else "").encode() + json.dumps(event, separators=(",", ":")).encode())
+        file.write(b"\n]}\n")
+        if file is not raw:
+            file.close()
+
+
+def trace_events(timeline: Timeline) -> Iterator[dict[str, Any]]:
+    """Events of the trace: names of tracks, then one span per operation with the flow ends of messages."""
+    program = timeline.program
+    for rank in sorted({rank for rank, _ in timeline.lanes}):
+        yield {"ph": "M", "name": "process_name", "pid": rank, "args": {"name": f"rank {rank}"}}
+        yield {"ph": "M", "name": "process_sort_index", "pid": rank, "args": {"sort_index": rank}}
+    for rank, stream in timeline.lanes:
+        tid = program.streams.index(stream)
+        name = f"rank {rank} / {stream}"
+        yield {"ph": "M", "name": "thread_name", "pid": rank, "tid": tid, "args": {"name": name}}
+        yield {"ph": "M", "name": "thread_sort_index", "pid": rank, "tid": tid, "args": {"sort_index": tid}}
+    columns = {name: program.columns[name].tolist() for name in COLUMNS}
+    start, end = timeline.start_s.tolist(), timeline.end_s.tolist()
+    for i in range(len(program)):
+        kind, match = Kind(columns["kind"][i]), int(program.match[i])
+        track = {"pid": columns["rank"][i], "tid": columns["stream"][i], "ts": start[i] * 1e6}
+        args = _args(program, columns, i) | {"start_s": start[i], "end_s": end[i]}
+        yield {"ph": "X", "name": _title(args, kind, match), "cat": kind.name.lower(), **track,
+               "dur": (end[i] - start[i]) * 1e6, "args": args}  # fmt: skip
+        if kind == Kind.SEND:
+            yield {"ph": "s", "name": "message", "cat": "message", "id": i, **track}
+        elif kind == Kind.RECV:
+            yield {"ph": "f", "name": "message", "cat": "message", "id": match, "bp": "e", **track}
+
+
+def _args(program: Program, columns: dict[str, list[Any]], i: int) -> dict[str, Any]:
+    """What the trace tells about operation i: every column that differs from its default, text as text."""
+    args: dict[str, Any] = {"id": i}
+    for name, (_, default) in COLUMNS.items():
+        value = columns[name][i]
+        if name in ("kind", "rank", "stream") or value == default or value != value:
+            continue
+        args[name] = program.name(value) if name in TEXT_COLUMNS else value
+    after = program.after[program.after_start[i] : program.after_start[i + 1]].tolist()
+    return args | ({"after": after} if after else {})
+
+
+def _title(args: dict[str, Any], kind: Kind, match: int) -> str:
+    name = args.get("label") or args.get("op") or kind.name.lower()
+    arrow = {Kind.SEND: " to ", Kind.RECV: " from "}.get(kind)
+    return f"{name}{arrow}{args['peer']}" if arrow and match >= 0 else str(name)
+
+
+def read_trace(path: str | Path) -> Timeline:
+    """The timeline in a trace file of Lockstep or, as labelled computations, of another tool."""
+    try:
+        raw = Path(path).read_bytes()
+        data = json.loads(gzip.decompress(raw) if raw[:2] == b"\x1f\x8b" else raw)
+    except (OSError, EOFError, ValueError, RecursionError) as error:
+        raise BadInput(f"not a trace: {error}; give a Chrome trace (.json or .json.gz)", str(path)) from None
+    events = data.get("traceEvents") if isinstance(data, dict) else data
+    if not isinstance(events, list) or not all(isinstance(event, dict) for event in events):
+        raise BadInput("not a trace: no list of traceEvents", str(path))
+    spans = [event for event in events if event.get("ph") == "X"]
+    head = data.get("otherData", {}) if isinstance(data, dict) else {}
+    try:
+        if isinstance(head, dict) and head.get("format") == FORMAT:
+            return _own(head, spans)
+        return _foreign(events, spans)
+    except (KeyError, TypeError, AttributeError, IndexError, OverflowError) as error:
+        raise BadInput(f"the trace is damaged: {type(error).__name__} {error}", str(path)) from None
+
+
+def _own(head: dict[str, Any], spans: list[dict[str, Any]]) -> Timeline:
+    """Timeline of a trace that `write_trace` wrote."""
+    spans = sorted(spans, key=lambda span: int(span["args"]["id"]))
+    args = [span["args"] for span in spans]
+    builder = ProgramBuilder(int(head["ranks"]), head["streams"])
+    columns: dict[str, Any] = {
+        "kind": [Kind[span["cat"].upper()] for span in spans],
+        "rank": [span["pid"] for span in spans],
+        "stream": [span["tid"] for span in spans],
+    }
+    for name, (_, default) in COLUMNS.items():
+        if name in TEXT_COLUMNS:
+            columns[name] = [builder.name(arg.get(name, "")) for arg in args]
+        elif name not in columns:
+            columns[name] = [arg.get(name, default) for arg in args]
+    if spans:
+        builder.extend(**columns)
+    for i, arg in enumerate(args):
+        for other in arg.get("after", ()):
+            builder.depend(i, other)
+    start, end = [float(arg["start_s"]) for arg in args], [float(arg["end_s"]) for arg in args]
+    return Timeline(builder.build(), np.array(start), np.array(end), source=str(head.get("source", "measured")))
+
+
+def _foreign(events: list[dict[str, Any]], spans: list[dict[str, Any]]) -> Timeline:
+    """Timeline of another tool's trace: processes become ranks in order of their ids, tracks become streams."""
+    spans = [span for span in spans if math.isfinite(float(span["ts"])) and float(span.get("dur", 0)) >= 0]
+    if not spans:
+        raise BadInput("the trace has no complete events (ph = X), so nothing to show")
+    titles = {
+        (str(e.get("pid")), str(e.get("tid"))): str(e["args"]["name"]) for e in events if e.get("name") == "thread_name"
+    }
+    processes = sorted({str(span.get("pid", 0)) for span in spans}, key=lambda name: (len(name), name))
+    zero = min(float(span["ts"]) for span in spans)
+    spans.sort(key=lambda s: (str(s.get("pid", 0)), str(s.get("tid", 0)), float(s["ts"]), -float(s.get("dur", 0))))
+    rows: list[tuple[int, str, str, float, float]] = []
+    open_until: list[float] = []
+    track = None
+    for span in spans:
+        key = str(span.get("pid", 0)), str(span.get("tid", 0))
+        if key != track:
+            track, open_until = key, []
+        start = (float(span["ts"]) - zero) / 1e6
+        end = start + float(span.get("dur", 0)) / 1e6
+        depth = next((d for d, until in enumerate(open_until) if until <= start * (1 + 1e-12)), len(open_until))
+        open_until[depth:] = [end]
+        stream = titles.get(key, key[1]) + (f"/{depth}" if depth else "")
+        rows.append((processes.index(key[0]), stream, str(span.get("name", "")), start, end))
+    streams = tuple(dict.fromkeys(row[1] for row in rows))
+    builder = ProgramBuilder(len(processes), streams)
+    for rank, stream, name, start, end in rows:
+        builder.compute(rank, end - start, label=name, stream=stream)
+    start_s, end_s = (np.array([row[i] for row in rows]) for i in (3, 4))
+    return Timeline(builder.build(), start_s, end_s, source="measured")
