@@ -209,6 +209,7 @@ class _Builder:
         self.open: list[dict[str, Any] | list[Any]] = []
         self.path: list[Key] = []
         self.key: str | None = None
+        self.key_line = 0
 
     def add(self, kind: str, value: Scalar, line: int) -> None:
         """Takes the next event."""
@@ -232,7 +233,7 @@ class _Builder:
         known = self.lines.get((*self.path, name))
         if known is not None:
             raise BadInput(f"key {_short(name)} is given twice (first on line {known})", f"{self.file}:{line}")
-        self.key = name
+        self.key, self.key_line = name, line
 
     def _take_value(self, kind: str, value: Scalar, line: int) -> None:
         where = f"{self.file}:{line}"
@@ -249,7 +250,8 @@ class _Builder:
             name, self.key = str(self.key), None
             step = [name]
             parent[name] = made
-        self.lines[(*self.path, *step)] = line
+        # A block under a key starts on the next line; people look for the key.
+        self.lines[(*self.path, *step)] = self.key_line if step and isinstance(step[0], str) else line
         if len(self.lines) > MAX_ITEMS:
             raise BadInput(f"holds more than the {MAX_ITEMS} values allowed", where)
         if kind != "scalar":

@@ -1,0 +1,252 @@
+"""The catalog: every number has a source, rates are dense, and the numbers agree with what they are derived from."""
+
+import json
+import math
+import pickle
+import re
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from dataclasses import fields, replace
+from importlib import resources
+
+import pytest
+
+from lockstep import hardware, units
+from lockstep.errors import BadInput, UnknownName
+from lockstep.hardware import catalog
+from lockstep.hardware.shelf import Shelf
+
+DEVICES = {device.name: device for device in hardware.devices()}
+LINKS = {link.name: link for link in hardware.links()}
+CLUSTERS = {cluster.name: cluster for cluster in hardware.clusters()}
+
+REQUIRED_DEVICES = (
+    "v100-sxm-16gb", "v100-sxm-32gb", "a100-sxm-40gb", "a100-sxm-80gb", "a100-pcie-40gb", "a100-pcie-80gb",
+    "h100-sxm", "h100-pcie", "h200", "h800", "b200", "gb200", "mi300x", "tpu-v4", "tpu-v5e", "tpu-v5p",
+)  # fmt: skip
+REQUIRED_LINKS = (
+    "nvlink2", "nvlink3", "nvlink4", "nvlink5", "infinity-fabric-mi300x", "pcie3", "pcie4", "pcie5", "hdr",
+    "ndr", "xdr", "roce-100", "roce-200", "roce-400", "efa-p4d", "efa-p5", "ethernet-10", "ethernet-25",
+    "ethernet-100", "ethernet-200", "ethernet-400", "wan", "ici-v4", "ici-v5e", "ici-v5p",
+)  # fmt: skip
+REQUIRED_CLUSTERS = (
+    "dgx-v100", "dgx-2", "dgx-a100-40gb", "dgx-a100-80gb", "dgx-h100", "dgx-h200", "hgx-h800", "dgx-b200",
+    "gb200-nvl72", "mi300x-8", "aws-p4d", "aws-p5", "a100-pcie", "h100-pcie", "oci-a100-80gb", "cloud-h100",
+    "tpu-v4", "tpu-v5e", "tpu-v5p", "ethernet-25-v100", "workstation-4090",
+)  # fmt: skip
+
+
+def catalog_text(name: str) -> str:
+    return resources.files("lockstep.hardware").joinpath(f"catalog/{name}").read_text(encoding="utf-8")
+
+
+def test_the_promised_names_are_there() -> None:
+    assert set(REQUIRED_DEVICES) <= set(DEVICES)
+    assert set(REQUIRED_LINKS) <= set(LINKS)
+    assert set(REQUIRED_CLUSTERS) <= set(CLUSTERS)
+
+
+@pytest.mark.parametrize("thing", [*DEVICES.values(), *LINKS.values(), *CLUSTERS.values()], ids=lambda x: x.name)
+def test_every_number_has_a_source(thing: hardware.Device | hardware.Link | hardware.Cluster) -> None:
+    expected = {
+        field.name
+        for field in fields(thing)
+        if isinstance(getattr(thing, field.name), float) and getattr(thing, field.name)
+    }
+    if isinstance(thing, hardware.Device):
+        expected |= {f"peak_flops.{dtype}" for dtype in thing.peak_flops}
+    if isinstance(thing, hardware.Cluster):
+        expected |= {f"levels.{level.name}.{key}" for level in thing.levels for key in ("size", "links_per_child")}
+    assert expected == set(thing.provenance)
+    for source in thing.provenance.values():
+        assert source.kind in ("datasheet", "measured", "fitted", "assumed")
+        assert len(source.text) > 10
+        assert re.fullmatch(r"20\d\d(-\d\d){0,2}", source.date)
+
+
+def test_prices_are_assumptions_and_failure_rates_are_measured() -> None:
+    for thing in (*DEVICES.values(), *CLUSTERS.values()):
+        if thing.price_per_hour_usd is not None:
+            assert thing.provenance["price_per_hour_usd"].kind == "assumed"
+        if thing.mtbf_s is not None:
+            assert thing.provenance["mtbf_s"].kind == "measured"
+
+
+@pytest.mark.parametrize("name", catalog.FILES)
+def test_every_source_is_used_and_every_quantity_is_written_with_its_unit(name: str) -> None:
+    document = tomllib.loads(catalog_text(name))
+    named = document.pop("sources")
+    pairs = list(_pairs(document))
+    assert {source for _, source in pairs} == set(named)
+    for quantity, _ in pairs:
+        assert isinstance(quantity, int) or (isinstance(quantity, float) and quantity <= 1) or " " in quantity
+
+
+def _pairs(value: object) -> Iterator[tuple[object, str]]:
+    if isinstance(value, dict):
+        for inner in value.values():
+            yield from _pairs(inner)
+    elif isinstance(value, list) and value and isinstance(value[0], dict):
+        for inner in value:
+            yield from _pairs(inner)
+    elif isinstance(value, list):
+        yield value[0], value[1]
+
+
+SOURCES = '[sources]\nhere = {kind = "measured", text = "a stopwatch", date = "2026"}\n'
+BAD_CATALOG = {
+    "number without source": ("latency = '1 us'\nbandwidth = ['1 GB/s', 'here']", "needs a source"),
+    "bare number": ("latency = ['1 us', 'here']\nbandwidth = 5e9", "needs a source"),
+    "unknown source": ("latency = ['1 us', 'there']\nbandwidth = ['1 GB/s', 'here']", "unknown source 'there'"),
+    "wrong unit": ("latency = ['1 GB', 'here']\nbandwidth = ['1 GB/s', 'here']", "not a unit of time"),
+    "unknown key": ("latencyy = ['1 us', 'here']\nbandwidth = ['1 GB/s', 'here']", "did you mean latency"),
+}
+
+
+@pytest.mark.parametrize(("entry", "message"), BAD_CATALOG.values(), ids=BAD_CATALOG.keys())
+def test_the_loader_refuses_an_entry(entry: str, message: str) -> None:
+    with pytest.raises(BadInput, match=message):
+        catalog.load(f"{SOURCES}[links.x]\n{entry}\n", "x.toml", Shelf())
+
+
+def test_an_unknown_kind_of_source_is_refused() -> None:
+    with pytest.raises(UnknownName, match="did you mean measured"):
+        hardware.Source("mesured", "a stopwatch", "2026")
+
+
+# Dense rates double each time the number format halves, except where the vendor built it otherwise.
+HALVING = (("tf32", "bf16"), ("bf16", "fp8"), ("bf16", "int8"), ("fp8", "fp4"))
+NOT_HALVING = {("tpu-v4", "int8"), ("tpu-v5p", "fp8"), ("rtx-4090", "int8")}
+
+
+@pytest.mark.parametrize("device", DEVICES.values(), ids=lambda device: device.name)
+def test_rates_are_dense_and_consistent_between_formats(device: hardware.Device) -> None:
+    rates = device.peak_flops
+    for wide, narrow in HALVING:
+        if wide in rates and narrow in rates and (device.name, narrow) not in NOT_HALVING:
+            assert rates[narrow] / rates[wide] == pytest.approx(2, rel=0.03)
+    if "fp16" in rates and "bf16" in rates:
+        assert rates["fp16"] == rates["bf16"]
+    assert rates.get("fp64", 0) <= rates.get("fp32", math.inf)
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype", "cores", "flop_per_core_and_clock", "clock_Hz"),
+    [
+        ("v100-sxm-16gb", "fp16", 640, 128, 1.530e9),
+        ("a100-sxm-80gb", "bf16", 432, 512, 1.410e9),
+        ("h100-sxm", "bf16", 528, 1024, 1.830e9),
+        ("h100-pcie", "bf16", 456, 1024, 1.620e9),
+        ("mi300x", "bf16", 304, 2048, 2.100e9),
+        ("rtx-4090", "bf16", 512, 128, 2.520e9),
+    ],
+)
+def test_peak_rates_follow_from_cores_and_clocks(
+    name: str, dtype: str, cores: int, flop_per_core_and_clock: int, clock_Hz: float
+) -> None:
+    """An oracle that no brochure with sparsity passes: cores x dense FLOP per clock x boost clock."""
+    assert DEVICES[name].peak(dtype) == pytest.approx(cores * flop_per_core_and_clock * clock_Hz, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("name", "label_GB"),
+    [("v100-sxm-16gb", 16), ("v100-sxm-32gb", 32), ("a100-sxm-40gb", 40), ("a100-sxm-80gb", 80), ("h100-sxm", 80),
+     ("h200", 141), ("b200", 180), ("gb200", 186), ("mi300x", 192), ("tpu-v4", 32), ("tpu-v5e", 16), ("tpu-v5p", 95)],
+)  # fmt: skip
+def test_memory_is_what_a_program_sees(name: str, label_GB: float) -> None:
+    """Labels mix GB and GiB; what is visible is close to both and was measured."""
+    device = DEVICES[name]
+    assert 0.95 * label_GB * 1e9 < device.memory_B < 1.01 * label_GB * 2**30
+    assert device.provenance["memory_B"].kind == "measured"
+
+
+def test_h100_failure_rate_is_that_of_llama_3() -> None:
+    assert DEVICES["h100-sxm"].mtbf_s == pytest.approx(16384 * 54 * 86400 / 419, rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("name", "lanes", "rate_Bps"),
+    [("nvlink2", 6, 25e9), ("nvlink3", 12, 25e9), ("nvlink4", 18, 25e9), ("nvlink5", 18, 50e9),
+     ("infinity-fabric-mi300x", 7, 64e9), ("ici-v4", 6, 50e9), ("ici-v5e", 4, 50e9), ("ici-v5p", 6, 100e9),
+     ("pcie3", 16, 8e9 / 8 * 128 / 130), ("pcie4", 16, 16e9 / 8 * 128 / 130), ("pcie5", 16, 32e9 / 8 * 128 / 130),
+     ("hdr", 4, 50e9 / 8), ("ndr", 4, 100e9 / 8), ("xdr", 4, 200e9 / 8)],
+)  # fmt: skip
+def test_wire_rates_follow_from_lanes(name: str, lanes: int, rate_Bps: float) -> None:
+    assert LINKS[name].bandwidth_Bps == pytest.approx(lanes * rate_Bps, rel=1e-4)
+
+
+# Measured times of large collectives: (cluster, ranks, passes over the ring, bytes, seconds, tolerance).
+# Every row was either left out of the fit of its link or is its largest message.
+MEASURED = {
+    "V100 x 4, Jean Zay": ("dgx-v100", 4, 2, 4e9, 48353.0e-6, 0.02),
+    "A100 x 8, ml-engineering": ("dgx-a100-80gb", 8, 2, 17179869184, 127997e-6, 0.05),
+    "H200 x 8 ring, ml-engineering": ("dgx-h200", 8, 2, 17179869184, 81875.7e-6, 0.05),
+    "H100 x 8 all-gather, SimuMax": ("dgx-h100", 8, 1, 8589934592, 21025e-6, 0.05),
+    "B200 x 4 ring, ml-engineering": ("dgx-b200", 4, 2, 8589934592, 19139.8e-6, 0.02),
+    "A100 x 32, deepops": ("dgx-a100-80gb:4", 32, 2, 4294967296, 4294967296 / 98.61e9, 0.10),
+    "A100 x 16, EFA, aws-efa-eks": ("aws-p4d:2", 16, 2, 4294967296, 4294967296 / 23.36e9, 0.15),
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "ranks", "passes", "size_B", "measured_s", "tolerance"), MEASURED.values(), ids=MEASURED
+)
+def test_large_collectives_are_close_to_measurements(
+    name: str, ranks: int, passes: int, size_B: float, measured_s: float, tolerance: float
+) -> None:
+    """A flat ring over one node, or over nodes whose boundary it crosses once per network port."""
+    cluster = hardware.cluster(name)
+    level = int(cluster.level_spanned(ranks))
+    rate_Bps = cluster.bandwidth_per_device_Bps(level) * cluster.devices_per_child(level)
+    latency_s = cluster.levels[level].link.latency_s
+    assert passes * (ranks - 1) * (latency_s + size_B / ranks / rate_Bps) == pytest.approx(measured_s, rel=tolerance)
+
+
+def test_newer_generations_are_not_slower() -> None:
+    for family in (("nvlink2", "nvlink3", "nvlink4", "nvlink5"), ("pcie3", "pcie4", "pcie5"), ("hdr", "ndr", "xdr"),
+                   ("ethernet-10", "ethernet-25", "ethernet-100", "ethernet-200", "ethernet-400")):  # fmt: skip
+        rates = [LINKS[name].rate_Bps for name in family]
+        assert rates == sorted(rates)
+
+
+def test_effective_links_carry_their_achieved_rate_once() -> None:
+    for link in LINKS.values():
+        assert 0 < link.rate_Bps <= link.bandwidth_Bps
+        assert link.effective().bandwidth_Bps == link.rate_Bps
+        assert link.effective().effective() == link.effective()
+
+
+def test_units_read_back_what_they_write() -> None:
+    for device in DEVICES.values():
+        assert units.parse_size_B(units.format_size(device.memory_B, 6)) == pytest.approx(device.memory_B, rel=1e-5)
+        for rate in device.peak_flops.values():
+            assert units.parse_flops(units.format_flops(rate, 6)) == pytest.approx(rate, rel=1e-5)
+
+
+def test_everything_is_plain_json_picklable_and_hashable() -> None:
+    for thing in (*DEVICES.values(), *LINKS.values(), *CLUSTERS.values()):
+        assert json.loads(json.dumps(thing.to_dict(), allow_nan=False))["name"] == thing.name
+        assert pickle.loads(pickle.dumps(thing)) == thing
+        assert hash(replace(thing)) == hash(thing)
+
+
+def test_unknown_names_suggest() -> None:
+    for look_up, name, close in ((hardware.device, "h100-sxn", "h100-sxm"), (hardware.link, "nvlinc4", "nvlink4")):
+        with pytest.raises(UnknownName, match=close):
+            look_up(name)
+
+
+def test_a_device_says_which_formats_it_has() -> None:
+    with pytest.raises(BadInput, match="no peak rate for 'bf16'; it has fp64, fp32, fp16"):
+        DEVICES["v100-sxm-16gb"].peak("bf16")
+
+
+def test_importing_is_light() -> None:
+    """Pydantic and PyYAML come with the first look-up, not with the import."""
+    code = (
+        "import sys, lockstep.hardware; print([m for m in ('pydantic', 'yaml', 'torch', 'scipy') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

@@ -1,0 +1,162 @@
+"""Clusters: sizes, sharing of links against hand-computed fractions, and resizing."""
+
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lockstep import hardware
+from lockstep.errors import BadInput
+from lockstep.hardware import Cluster, Level, Link
+
+LINK = Link("wire", 1e-6, 8e9)
+
+
+def made(*shape: tuple[int, int]) -> Cluster:
+    """A cluster of levels (size, links per child) on an H100."""
+    levels = tuple(Level(f"l{i}", size, LINK, links) for i, (size, links) in enumerate(shape))
+    return Cluster("made", hardware.device("h100-sxm"), levels)
+
+
+# Wire rate per device when all share, as Gbit/s written out by hand: ports x Gbit/s / GPUs.
+SHARES = {
+    "dgx-v100": Fraction(4 * 100, 8),
+    "dgx-2": Fraction(8 * 100, 16),
+    "dgx-a100-80gb": Fraction(8 * 200, 8),
+    "a100-80gb-4xhdr": Fraction(4 * 200, 8),
+    "dgx-h100": Fraction(8 * 400, 8),
+    "gb200-nvl72": Fraction(72 * 400, 72),
+    "aws-p4d": Fraction(4 * 100, 8),
+    "aws-p5": Fraction(32 * 100, 8),
+    "oci-a100-80gb": Fraction(1600, 8),
+    "a100-pcie": Fraction(4 * 200, 8),
+    "ethernet-25-v100": Fraction(25, 8),
+    "tpu-v4": Fraction(6 * 50 * 8),
+}
+
+
+@pytest.mark.parametrize(("name", "Gbit_per_s"), SHARES.items())
+def test_network_share_of_a_device(name: str, Gbit_per_s: Fraction) -> None:
+    cluster = hardware.cluster(f"{name}:4")
+    outermost = len(cluster.levels) - 1
+    achieved = cluster.levels[outermost].link.achieved_frac
+    assert cluster.bandwidth_per_device_Bps(outermost) == pytest.approx(float(Gbit_per_s * 10**9 / 8) * achieved)
+    assert cluster.bandwidth_per_device_Bps(0) == cluster.levels[0].link.rate_Bps
+    assert cluster.link_per_device(outermost).effective().bandwidth_Bps == cluster.bandwidth_per_device_Bps(outermost)
+
+
+@settings(max_examples=50, derandomize=True, deadline=None)
+@given(st.lists(st.tuples(st.integers(1, 9), st.integers(1, 9)), min_size=1, max_size=4))
+def test_sizes_multiply_and_shares_add_up(shape: list[tuple[int, int]]) -> None:
+    cluster = made(*shape)
+    inside = 1
+    for index, (size, links) in enumerate(shape):
+        assert cluster.devices_per_child(index) == inside
+        assert cluster.bandwidth_per_device_Bps(index) * inside == pytest.approx(links * LINK.rate_Bps)
+        inside *= size
+        assert cluster.devices_per_unit(index) == inside
+    assert cluster.num_devices == inside
+
+
+@settings(max_examples=50, derandomize=True, deadline=None)
+@given(st.lists(st.integers(1, 6), min_size=1, max_size=3), st.integers(1, 400))
+def test_resizing_keeps_inner_levels_or_makes_one_smaller_unit(sizes: list[int], num_devices: int) -> None:
+    cluster = made(*((size, 1) for size in sizes))
+    try:
+        resized = cluster.resized(num_devices)
+    except BadInput:
+        units = [cluster.devices_per_unit(level) for level in range(len(sizes) - 1)]
+        assert any(num_devices > unit and num_devices % unit for unit in units)
+        return
+    assert resized.num_devices == num_devices
+    assert [level.link for level in resized.levels] == [level.link for level in cluster.levels]
+    filled = [level.size == old.size for level, old in zip(resized.levels, cluster.levels, strict=True)][:-1]
+    partial = filled.index(False) if False in filled else len(filled)
+    assert all(level.size == 1 for level in resized.levels[partial + 1 :])
+
+
+def test_names_carry_the_number_of_nodes_and_gpus_override_it() -> None:
+    assert [level.size for level in hardware.cluster("dgx-h100:64").levels] == [8, 64]
+    assert hardware.cluster("dgx-h100").num_devices == 8
+    assert [level.size for level in hardware.cluster("dgx-h100:64", gpus=16).levels] == [8, 2]
+    assert [level.size for level in hardware.cluster("dgx-h100", gpus=4).levels] == [4, 1]
+    assert hardware.cluster("gb200-nvl72:2").num_devices == 144
+
+
+BAD_NAMES = {
+    "partial node": (
+        "dgx-h100",
+        12,
+        "do not fill whole units of level 'node' .8 devices each. of dgx-h100; try 8 or 16",
+    ),
+    "no gpus": ("dgx-h100", 0, "at least 1"),
+    "negative": ("dgx-h100", -8, "at least 1"),
+    "too many": ("dgx-h100", 8 * 10**9, "more than the 10000000 allowed"),
+    "zero nodes": ("dgx-h100:0", None, "at least 1"),
+    "negative nodes": ("dgx-h100:-1", None, "negative"),
+    "part of a node": ("dgx-h100:1.5", None, "whole number"),
+    "no number": ("dgx-h100:", None, "number of nodes"),
+    "two colons": ("dgx-h100:4:4", None, "number of nodes"),
+    "huge": ("dgx-h100:1e30", None, "too large"),
+    "a unit": ("dgx-h100:4GB", None, "not a unit"),
+    "typo": ("dgx-h10:4", None, "did you mean dgx-h100"),
+    "no file": ("none.yaml", None, "no such file"),
+    "empty": ("", None, "unknown cluster"),
+}
+
+
+@pytest.mark.parametrize(("name", "gpus", "message"), BAD_NAMES.values(), ids=BAD_NAMES.keys())
+def test_bad_names_and_sizes(name: str, gpus: int | None, message: str) -> None:
+    with pytest.raises(BadInput, match=message):
+        hardware.cluster(name, gpus)
+
+
+def test_a_resized_level_says_that_it_was_asked_for() -> None:
+    resized = hardware.cluster("dgx-h100:64")
+    assert resized.provenance["levels.fabric.size"].kind == "user"
+    assert resized.provenance["levels.node.size"].kind == "datasheet"
+
+
+def test_level_spanned_is_the_smallest_unit_that_holds_the_group() -> None:
+    cluster = made((8, 1), (4, 8), (3, 1))
+    assert cluster.level_spanned([1, 2, 8, 9, 32, 33, 96]).tolist() == [0, 0, 0, 1, 1, 2, 2]
+    assert cluster.level_spanned(np.array([[8], [16]])).shape == (2, 1)
+    extents = np.arange(1, 97)
+    brute = [next(i for i in range(3) if extent <= cluster.devices_per_unit(i)) for extent in extents]
+    assert cluster.level_spanned(extents).tolist() == brute
+
+
+def test_description_names_devices_links_and_shares() -> None:
+    text = hardware.cluster("aws-p5:2").describe()
+    assert "16 x h100-sxm" in text
+    assert "efa-p5 (32 per node)" in text
+
+
+@pytest.mark.parametrize("number", [0.0, -1.0, float("nan"), float("inf")])
+def test_numbers_of_the_core_are_positive_and_finite(number: float) -> None:
+    device, cluster = hardware.device("h100-sxm"), made((8, 1))
+    for thing, name in ((device, "memory_B"), (device, "tdp_W"), (LINK, "bandwidth_Bps"), (LINK, "achieved_frac"),
+                        (cluster, "mtbf_s"), (cluster, "storage_write_Bps")):  # fmt: skip
+        with pytest.raises(BadInput, match=name):
+            replace(thing, **{name: number})
+    with pytest.raises(BadInput, match="fp8"):
+        replace(device, peak_flops={"fp8": number})
+
+
+def test_other_impossible_things() -> None:
+    device, level = hardware.device("h100-sxm"), Level("l", 2, LINK)
+    for make, message in (
+        (lambda: Level("l", 0, LINK), "size must be a whole number"),
+        (lambda: Level("l", 2, LINK, 0), "links_per_child"),
+        (lambda: Cluster("c", device, ()), "at least one level"),
+        (lambda: Cluster("c", device, (level, level)), "same name"),
+        (lambda: replace(LINK, achieved_frac=1.5), "at most 1"),
+        (lambda: replace(device, peak_flops={}), "empty"),
+        (lambda: replace(device, peak_flops={"fp9": 1.0}), "did you mean"),
+        (lambda: made((2, 1)).devices_per_child(-1), "levels 0 to 0"),
+    ):
+        with pytest.raises(BadInput, match=message):
+            make()
