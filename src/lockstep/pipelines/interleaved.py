@@ -2,7 +2,7 @@
 
     makespan = m (f + b + x) + (p - 1)(f + b) / v        x: extra of the last device (head and loss)
     bubble share = (p - 1) / (v m + p - 1) for equal stages: v times less bubble than 1F1B, v times the messages
-    peak live micro-batches = min(m v, 2 (p - s - 1) + (v - 1) p + 1) / v, and m when m = p: more than 1F1B
+    peak live micro-batches = min(m v, 2 (p - s - 1) + (v - 1) p + 1) / v: p + (p - 1) / v on device 0 for m > p
 
 p devices, m micro-batches (a multiple of p), v chunks, f and b seconds of a device for all its chunks. Exact for equal
 chunks and a last device that is heavier by any x. A heavier first device is priced like the last: an upper bound, at
@@ -32,9 +32,7 @@ def makespan_s(stages: Value, microbatches: Value, chunks: Value, times: Times) 
 
 def peak_live(stages: Value, microbatches: Value, chunks: Value, stage: Value) -> Value:
     """Micro-batches held at most by device `stage` (a fraction: chunks count 1 / v)."""
-    warmup = 2 * (stages - stage - 1) + (chunks - 1) * stages + 1
-    passes = microbatches * chunks
-    return np.where(np.equal(microbatches, stages), passes, np.minimum(passes, warmup)) / chunks
+    return np.minimum(microbatches * chunks, _warmup(stages, chunks, stage) + 1) / chunks
 
 
 def order(stages: int, microbatches: int, chunks: int) -> Order:
@@ -46,9 +44,14 @@ def _lane(stages: int, microbatches: int, chunks: int, stage: int) -> list[Pass]
     passes = microbatches * chunks
     forward = [("F", *_turn(k, stages, chunks)) for k in range(passes)]
     backward = [("B", i, chunks - 1 - c) for i, c in (_turn(k, stages, chunks) for k in range(passes))]
-    warmup = passes if microbatches == stages else min(passes, 2 * (stages - stage - 1) + (chunks - 1) * stages)
+    warmup = min(passes, _warmup(stages, chunks, stage))
     steady = [step for pair in zip(forward[warmup:], backward, strict=False) for step in pair]
     return forward[:warmup] + steady + backward[passes - warmup :]
+
+
+def _warmup(stages: Value, chunks: Value, stage: Value) -> Value:
+    """Forward passes before the first backward pass starts its turns."""
+    return 2 * (stages - stage - 1) + (chunks - 1) * stages
 
 
 def _turn(index: int, stages: int, chunks: int) -> tuple[int, int]:

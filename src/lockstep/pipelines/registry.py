@@ -10,6 +10,11 @@ from typing import Any
 import numpy as np
 
 from lockstep.errors import BadInput, UnknownName
+from lockstep.pipelines.breadth_first import BREADTH_FIRST
+from lockstep.pipelines.chimera import CHIMERA
+from lockstep.pipelines.dualpipe import DUALPIPE
+from lockstep.pipelines.dualpipe_v import DUALPIPE_V
+from lockstep.pipelines.eager_one_f_one_b import EAGER_ONE_F_ONE_B
 from lockstep.pipelines.gpipe import GPIPE
 from lockstep.pipelines.interleaved import INTERLEAVED
 from lockstep.pipelines.naive import NAIVE
@@ -28,6 +33,11 @@ SCHEDULES: tuple[Schedule, ...] = (
     ZERO_BUBBLE_H1,
     ZERO_BUBBLE_H2,
     ZERO_BUBBLE_V,
+    EAGER_ONE_F_ONE_B,
+    CHIMERA,
+    DUALPIPE,
+    DUALPIPE_V,
+    BREADTH_FIRST,
 )
 CODES: dict[str, int] = {schedule.name: code for code, schedule in enumerate(SCHEDULES)}
 
