@@ -62,7 +62,7 @@ def divisors_near(number: int, wanted: int, count: int = 3) -> list[int]:
 class LatentAttention:
     """Multi-head latent attention: queries, keys and values through low-rank projections (DeepSeek-V2, 2.1)."""
 
-    q_rank: int | None
+    q_rank: int | None = None
     """Width of the query bottleneck; None projects queries directly (DeepSeek-V2-Lite)."""
     kv_rank: int
     """Width of the shared key-value bottleneck."""
