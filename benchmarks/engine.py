@@ -2,10 +2,10 @@
 
     python benchmarks/engine.py [--large]
 
-Columns: `build` makes and checks the program (sends matched, no circle) and its task graph, once per program; `first` is the
-first simulation, levels computed where it pays; `again` is the median of the next ones; `64 draws` counts operations x draws
-with random times (drawing them included). SimPy runs the same fused task graph, one process per node, on the smaller cases
-only. --large adds 10^7 operations and prints the peak memory of the process.
+Columns: `build` makes and checks the program (sends matched, no circle) and its task graph, once per program; `first`
+is the first simulation, levels computed where it pays; `again` is the median of the next ones; `64 draws` counts
+operations x draws with random times (drawing them included). SimPy runs the same fused task graph, one process per
+node, on the smaller cases only. --large adds 10^7 operations and prints the peak memory of the process.
 """
 
 from __future__ import annotations

@@ -58,7 +58,7 @@ class TaskGraph:
         num_before = np.zeros(self.num_nodes, dtype=np.int8)
         for column in self.before:
             num_before += column > 0
-        order = np.lexsort((-num_before, self.level))
+        order = np.argsort(self.level * (FAN_IN + 1) - num_before, kind="stable")
         position = np.empty(self.num_nodes, dtype=np.int32)
         position[order] = np.arange(self.num_nodes, dtype=np.int32)
         starts = np.concatenate(([0], np.cumsum(np.bincount(self.level))))

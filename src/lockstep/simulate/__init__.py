@@ -1,6 +1,8 @@
 """When a program's operations run: exact postal model, noise, contention, queues."""
 
+from lockstep.simulate.contention import simulate_contended
 from lockstep.simulate.engine import makespans_s, simulate
+from lockstep.simulate.fairness import max_min_rates
 from lockstep.simulate.law import (
     Constant,
     Exponential,
@@ -13,8 +15,10 @@ from lockstep.simulate.law import (
     parse_law,
 )
 from lockstep.simulate.links import links_between
+from lockstep.simulate.network import Network, ring_network, star_network, tree_network
 from lockstep.simulate.noise import Noise
 from lockstep.simulate.prices import Price, durations_s
+from lockstep.simulate.queues import QueueRun, closed_loop, queue, restarting
 from lockstep.simulate.sample import Sample
 
 __all__ = [
@@ -22,16 +26,26 @@ __all__ = [
     "Exponential",
     "Law",
     "LogNormal",
+    "Network",
     "Noise",
     "Normal",
     "Pareto",
     "Price",
+    "QueueRun",
     "Sample",
     "Trace",
     "Uniform",
+    "closed_loop",
     "durations_s",
     "links_between",
     "makespans_s",
+    "max_min_rates",
     "parse_law",
+    "queue",
+    "restarting",
+    "ring_network",
     "simulate",
+    "simulate_contended",
+    "star_network",
+    "tree_network",
 ]
