@@ -1,0 +1,125 @@
+"""`ConfigReader`: typed, located reading of one table of a Hugging Face config.json.
+
+Every getter takes the names under which a value may stand (model types differ), says what is wrong at "file:line", and
+treats null as absent. Keys that nobody asks for are ignored: such files hold many that do not shape the model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from lockstep.documents import Locate
+from lockstep.errors import BadInput, UnknownName
+from lockstep.workload.architecture import LIMITS, divisors_near
+
+ACTIVATION_NAMES = {
+    "silu": "silu", "swish": "silu", "swiglu": "silu",
+    "gelu": "gelu", "gelu_new": "gelu", "gelu_fast": "gelu", "gelu_pytorch_tanh": "gelu", "gelu_10": "gelu",
+    "gelu_python": "gelu", "quick_gelu": "gelu", "gelu_pytorch": "gelu",
+    "relu": "relu", "relu2": "relu2",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigReader:
+    """One table of the file, and where it stands."""
+
+    data: Mapping[str, Any]
+    locate: Locate
+    path: tuple[str, ...] = ()
+
+    def where(self, *names: str) -> str:
+        """ "file:line" of the first of `names` that is there."""
+        found = self._find(names)
+        return self.locate(*self.path, found) if found else self.locate(*self.path)
+
+    def has(self, *names: str) -> bool:
+        """Whether one of `names` is there and not null."""
+        return self._find(names) is not None
+
+    def _find(self, names: tuple[str, ...]) -> str | None:
+        return next((name for name in names if self.data.get(name) is not None), None)
+
+    def size(self, *names: str, limit: str, default: int | None = None, minimum: int = 1) -> int:
+        """A whole number up to LIMITS[limit]; missing without a default is an error."""
+        found = self._find(names)
+        if found is None:
+            if default is None:
+                also = f" (or {', '.join(names[1:])})" if len(names) > 1 else ""
+                raise BadInput(f"key {names[0]}{also} is missing; it must be a whole number", self.where())
+            return default
+        value = self.data[found]
+        if isinstance(value, float) and value.is_integer():
+            value = int(value)
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise BadInput(f"{found} must be a whole number, got {_short(value)}", self.where(found))
+        if not minimum <= value <= LIMITS[limit]:
+            allowed = f"{minimum} to {LIMITS[limit]:,}"
+            raise BadInput(f"{found} must be from {allowed}, got {_short(value)}", self.where(found))
+        return value
+
+    def flag(self, *names: str, default: bool = False) -> bool:
+        """True or false."""
+        found = self._find(names)
+        if found is None:
+            return default
+        value = self.data[found]
+        if not isinstance(value, bool):
+            raise BadInput(f"{found} must be true or false, got {_short(value)}", self.where(found))
+        return value
+
+    def words(self, name: str) -> list[Any]:
+        """A list, empty when absent."""
+        value = self.data.get(name)
+        if value is None:
+            return []
+        if not isinstance(value, list):
+            raise BadInput(f"{name} must be a list, got {_short(value)}", self.where(name))
+        return value
+
+    def activation(self, *names: str, default: str = "") -> str:
+        """The activation function, as one of the words of `Mlp`."""
+        found = self._find(names)
+        if found is None:
+            if not default:
+                raise BadInput(f"key {names[0]} is missing; it names the activation function", self.where())
+            return default
+        value = self.data[found]
+        if not isinstance(value, str) or value not in ACTIVATION_NAMES:
+            given = value if isinstance(value, str) else _short(value)
+            raise UnknownName(f"activation in {found}", given, ACTIVATION_NAMES, self.where(found))
+        return ACTIVATION_NAMES[value]
+
+    def table(self, *names: str) -> ConfigReader:
+        """A nested table, empty when absent."""
+        found = self._find(names)
+        if found is None:
+            return ConfigReader({}, self.locate, self.path)
+        value = self.data[found]
+        if not isinstance(value, dict):
+            raise BadInput(f"{found} must be a table, got {_short(value)}", self.where(found))
+        return ConfigReader(value, self.locate, (*self.path, found))
+
+    def head_dim(self, hidden: int, heads: int, default: int | None = None) -> int:
+        """Width of a head: given, or `default`, or hidden / heads, which must then divide."""
+        if default is None and not self.has("head_dim"):
+            if hidden % heads:
+                tries = " or ".join(str(number) for number in divisors_near(hidden, heads))
+                message = (
+                    f"{heads} attention heads do not divide the hidden size {hidden}; try {tries}, or give head_dim"
+                )
+                raise BadInput(message, self.where("num_attention_heads", "n_head", "n_heads"))
+            default = hidden // heads
+        return self.size("head_dim", limit="head_dim", default=default)
+
+    def refuse(self, name: str, why: str) -> None:
+        """Raises BadInput at `name`: the model has a part that is not described."""
+        raise BadInput(f"{name}={_short(self.data.get(name))} is not supported: {why}", self.where(name))
+
+
+def _short(value: object) -> str:
+    """`value` for a message, cut to a readable length."""
+    text = repr(value)
+    return text if len(text) <= 40 else text[:37] + "..."

@@ -1,0 +1,134 @@
+"""Families of Hugging Face configs with experts, and DeepSeek's latent attention."""
+
+from __future__ import annotations
+
+from lockstep.errors import BadInput
+from lockstep.workload.architecture import LIMITS, Attention, Experts, LatentAttention, Transformer
+from lockstep.workload.config_reader import ConfigReader
+from lockstep.workload.huggingface_decoders import HEADS, attention, both_biases, gated, sizes, window
+
+
+def mixtral(config: ConfigReader) -> Transformer:
+    """Mixtral: experts in every layer."""
+    experts = Experts(
+        experts=config.size("num_local_experts", limit="experts"),
+        top_k=top_k(config, "num_local_experts"),
+        ffn=config.size("intermediate_size", limit="ffn"),
+        activation=config.activation("hidden_act", default="silu"),
+    )
+    return Transformer(**sizes(config, 131072), attention=attention(config, window=window(config)), experts=experts)
+
+
+def qwen2_moe(config: ConfigReader) -> Transformer:
+    """Qwen1.5-MoE and Qwen2-MoE: a shared expert behind a gate."""
+    shared = config.size("shared_expert_intermediate_size", limit="ffn")
+    heads = attention(config, qkv_bias=config.flag("qkv_bias", default=True))
+    return _qwen(config, heads, shared)
+
+
+def qwen3_moe(config: ConfigReader) -> Transformer:
+    """Qwen3-MoE: no shared expert, norms on queries and keys."""
+    return _qwen(config, attention(config, qk_norm="head", **both_biases(config)), 0)
+
+
+def _qwen(config: ConfigReader, heads: Attention, shared: int) -> Transformer:
+    """Experts in every decoder_sparse_step-th layer but those of mlp_only_layers."""
+    shape = sizes(config, 32768)
+    experts = Experts(
+        experts=config.size("num_experts", "num_local_experts", limit="experts"),
+        top_k=top_k(config, "num_experts", "num_local_experts"),
+        ffn=config.size("moe_intermediate_size", limit="ffn"),
+        activation=config.activation("hidden_act", default="silu"),
+        shared_ffn=shared,
+        shared_gate=shared > 0,
+        every=config.size("decoder_sparse_step", limit="layers", default=1),
+        dense_layers=_layer_numbers(config, "mlp_only_layers"),
+    )
+    all_sparse = all(experts.in_layer(layer) for layer in range(shape["layers"]))
+    return Transformer(**shape, attention=heads, mlp=None if all_sparse else gated(config), experts=experts)
+
+
+def dbrx(config: ConfigReader) -> Transformer:
+    """DBRX: sixteen experts, norms without biases."""
+    inner, blocks = config.table("attn_config"), config.table("ffn_config")
+    kv_heads = inner.size("kv_n_heads", limit="kv_heads", default=config.size(*HEADS, limit="heads"))
+    experts = Experts(
+        experts=blocks.size("moe_num_experts", limit="experts"),
+        top_k=top_k(blocks, "moe_num_experts"),
+        ffn=blocks.size("ffn_hidden_size", limit="ffn"),
+        activation=blocks.table("ffn_act_fn").activation("name", default="silu"),
+    )
+    heads = attention(config, kv_heads=kv_heads)
+    return Transformer(**sizes(config, 2048), attention=heads, experts=experts, norm="layernorm-no-bias")
+
+
+def deepseek(config: ConfigReader) -> Transformer:
+    """DeepSeek-V2 and V3: latent attention, shared experts of moe_intermediate_size each, first layers dense."""
+    shape = sizes(config, 4096)
+    third = config.data.get("model_type") == "deepseek_v3"
+    mtp = config.size("num_nextn_predict_layers", limit="layers", default=0, minimum=0)
+    if mtp > 100:
+        raise BadInput(f"num_nextn_predict_layers={mtp} is too many", config.where("num_nextn_predict_layers"))
+    experts = _deepseek_experts(config, shape["layers"], third) if config.has("n_routed_experts") else None
+    all_sparse = experts is not None and all(experts.in_layer(layer) for layer in range(shape["layers"]))
+    return Transformer(
+        **shape,
+        attention=_latent(config),
+        mlp=None if all_sparse else gated(config),
+        experts=experts,
+        mtp_layers=mtp,
+    )
+
+
+def _latent(config: ConfigReader) -> Attention:
+    """Heads behind low-rank projections; a null q_lora_rank projects queries directly."""
+    latent = LatentAttention(
+        q_rank=config.size("q_lora_rank", limit="hidden") if config.has("q_lora_rank") else None,
+        kv_rank=config.size("kv_lora_rank", limit="hidden"),
+        nope_dim=config.size("qk_nope_head_dim", limit="head_dim"),
+        rope_dim=config.size("qk_rope_head_dim", limit="head_dim"),
+        value_dim=config.size("v_head_dim", limit="head_dim"),
+    )
+    heads = config.size("num_attention_heads", limit="heads")
+    width = latent.nope_dim + latent.rope_dim
+    biased = config.flag("attention_bias")
+    return Attention(heads=heads, kv_heads=heads, head_dim=width, latent=latent, qkv_bias=biased, out_bias=biased)
+
+
+def _deepseek_experts(config: ConfigReader, layers: int, correction_bias: bool) -> Experts:
+    """Routed and shared experts; beyond the first dense layers, those whose number is a multiple of moe_layer_freq."""
+    first = config.size("first_k_dense_replace", limit="layers", default=0, minimum=0)
+    every = config.size("moe_layer_freq", limit="layers", default=1)
+    ffn = config.size("moe_intermediate_size", limit="ffn")
+    shared = config.size("n_shared_experts", limit="experts", default=0, minimum=0) * ffn
+    if shared > LIMITS["ffn"]:
+        raise BadInput(f"n_shared_experts times {ffn} is too wide", config.where("n_shared_experts"))
+    return Experts(
+        experts=config.size("n_routed_experts", limit="experts"),
+        top_k=top_k(config, "n_routed_experts"),
+        ffn=ffn,
+        activation=config.activation("hidden_act", default="silu"),
+        shared_ffn=shared,
+        correction_bias=correction_bias,
+        first_dense=first,
+        dense_layers=tuple(layer for layer in range(first, layers) if layer % every),
+    )
+
+
+def top_k(config: ConfigReader, *experts: str) -> int:
+    """Experts per token, at most as many as there are."""
+    chosen = config.size("num_experts_per_tok", "moe_top_k", limit="top_k")
+    there = config.size(*experts, limit="experts")
+    if chosen > there:
+        where = config.where("num_experts_per_tok", "moe_top_k")
+        raise BadInput(f"a token cannot visit {chosen} of {there} experts", where)
+    return chosen
+
+
+def _layer_numbers(config: ConfigReader, name: str) -> tuple[int, ...]:
+    """A list of layer numbers."""
+    found = config.words(name)
+    for value in found:
+        if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= LIMITS["layers"]:
+            raise BadInput(f"{name} must list layer numbers from 0, got {str(value)[:40]!r}", config.where(name))
+    return tuple(found)
