@@ -1,0 +1,1 @@
+"""Algorithms of all-gather, one file each."""

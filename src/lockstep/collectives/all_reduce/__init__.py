@@ -1,0 +1,1 @@
+"""Algorithms of all-reduce, one file each."""

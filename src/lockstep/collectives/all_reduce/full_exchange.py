@@ -1,0 +1,57 @@
+"""All-reduce by full exchange ("all-to-all" of whole buffers): every rank sends all it has to every other and adds what comes.
+
+    time = (n - 1) (alpha + S (beta + gamma));   n (n - 1) messages of S bytes
+The first of the three paradigms: n (n - 1) messages of p, against 2 n of p (parameter server) and 2 n (n - 1) of p/n (ring).
+
+Source: definition; bytes against the optimum in P. Patarasuk, X. Yuan, JPDC 69 (2009), section 2.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from lockstep.collectives.cost import Counts, LinkLike, Number, Terms
+from lockstep.collectives.registry import Algorithm, register
+from lockstep.collectives.rounds import Array, Rounds, cut
+from lockstep.collectives.shares import Split
+
+
+def terms(ranks: Number, size_B: Number, link: LinkLike, split: Split) -> Terms:
+    """n - 1 rounds of the whole buffer."""
+    carried_B = (ranks - 1) * size_B
+    return Terms(ranks - 1, carried_B, carried_B)
+
+
+def counts(ranks: Number, size_B: Number, link: LinkLike, split: Split) -> Counts:
+    """n (n - 1) messages of the whole buffer."""
+    total_B = ranks * (ranks - 1) * size_B
+    return Counts(ranks * (ranks - 1), total_B, total_B)
+
+
+def write(rounds: Rounds, members: Array, start: Any, stop: Any) -> None:
+    """Keep a copy of the own buffer to send; round t: member i sends it to member i + t."""
+    ranks = members.shape[1]
+    whole = cut(start, stop, 1)
+    first, last = whole[:, :1], whole[:, 1:]
+    if ranks > 1:
+        rounds.copies(members, first, last, "data", first, "own")
+    index = np.arange(ranks)
+    for turn in range(1, ranks):
+        receiver = members[:, (index + turn) % ranks]
+        rounds.messages(members, receiver, first, last, reduce=True, buffer="own", to_buffer="data")
+
+
+FULL_EXCHANGE = register(
+    Algorithm(
+        op="all-reduce",
+        name="full-exchange",
+        terms=terms,
+        counts=counts,
+        formula="(n-1)(alpha + S (beta + gamma))",
+        source="definition",
+        pieces=lambda ranks, **choices: 1,
+        write=write,
+    )
+)

@@ -1,0 +1,151 @@
+"""All-reduce in levels: reduce-scatter inside, all-reduce of one share across, all-gather inside; two or more levels.
+
+    time = RS(g_0, S) + RS(g_1, S_1) + ... + AR(g_top, S_top) + ... + AG(g_1, S_1) + AG(g_0, S),   S_{l+1} = largest share S_l / g_l
+g_0 ranks per node, g_1 nodes per group, ...; every algorithm of every level may be chosen:
+    levels  sizes innermost first except the top, (8,) or (8, 4); default the largest divisor of n up to sqrt n
+    inner   reduce-scatter and all-gather: "ring", "direct", "bruck" or "recursive" (halving and doubling)
+    outer   any one-port all-reduce
+Here every level has the same link; different links per level: `collectives.levels`. Member 0 of every group holds the largest
+share and is the last to finish each phase, so the times add up exactly.
+
+Source: X. Jia et al., arXiv 1807.11205 (2018), section 4; M. Cho et al., "BlueConnect", MLSys 2019.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from lockstep.collectives.cost import Counts, LinkLike, Number, Terms
+from lockstep.collectives.registry import Algorithm, get, register
+from lockstep.collectives.rounds import Array, Rounds, cut
+from lockstep.collectives.shares import FLUID, Split, power_of_two_core, square_divisor, whole_nodes
+from lockstep.errors import BadInput, UnknownName
+
+INNER = {
+    "ring": ("ring", "ring"),
+    "direct": ("direct", "direct"),
+    "bruck": ("bruck", "bruck"),
+    "recursive": ("recursive-halving", "recursive-doubling"),
+}
+
+
+def settle(
+    ranks: Number,
+    size_B: Number,
+    link: LinkLike,
+    split: Split,
+    levels: Sequence[Number] | None = None,
+    inner: str = "ring",
+    outer: str = "ring",
+) -> dict[str, Any]:
+    """Level sizes, checked to divide."""
+    if inner not in INNER:
+        raise UnknownName("inner algorithm", inner, INNER)
+    sizes = (square_divisor(ranks),) if levels is None else tuple(levels)
+    left = ranks
+    for size in sizes:
+        left = left / whole_nodes(left, size)
+        if inner == "recursive" and np.any(power_of_two_core(size)[1]):
+            raise BadInput(f"inner = recursive needs levels of 2^k ranks, got {size}; try bruck or ring", "inner")
+    share_B = size_B
+    for size in sizes:
+        share_B = split.largest_B(share_B, size)
+    outer_choices = get("all-reduce", outer).settle(left, share_B, link, split)
+    return {"levels": sizes, "inner": inner, "outer": outer, "outer_choices": outer_choices}
+
+
+def phases(
+    ranks: Number,
+    size_B: Number,
+    split: Split,
+    levels: Sequence[Number],
+    inner: str,
+    outer: str,
+    outer_choices: dict[str, Any],
+) -> Iterator[tuple[Algorithm, Number, Number, Number]]:
+    """(algorithm, ranks of a group, bytes of its largest share, how many whole buffers all groups hold) in order."""
+    scatter, gather = (get(op, name) for op, name in zip(("reduce-scatter", "all-gather"), INNER[inner], strict=True))
+    inside = []
+    left, share_B = ranks, size_B
+    for size in levels:
+        left = left / size
+        inside.append((size, share_B, left))
+        share_B = split.largest_B(share_B, size)
+    yield from ((scatter, size, part_B, buffers) for size, part_B, buffers in inside)
+    yield get("all-reduce", outer), left, share_B, 1.0
+    yield from ((gather, size, part_B, buffers) for size, part_B, buffers in reversed(inside))
+
+
+def terms(ranks: Number, size_B: Number, link: LinkLike, split: Split, **choices: Any) -> Terms:
+    """Sum over the phases, each on its largest share."""
+    total = Terms(0.0, 0.0, 0.0)
+    settled = settle(ranks, size_B, link, split, **choices)
+    for algorithm, size, part_B, _ in phases(ranks, size_B, split, **settled):
+        total = total + algorithm.terms(size, part_B, link, split)
+    return total
+
+
+def counts(ranks: Number, size_B: Number, link: LinkLike, split: Split, **choices: Any) -> Counts:
+    """n / g groups per phase; their shares together make `buffers` whole buffers, and bytes are linear in the buffer."""
+    total = Counts(0.0, 0.0, 0.0)
+    settled = settle(ranks, size_B, link, split, **choices)
+    for algorithm, size, part_B, buffers in phases(ranks, size_B, split, **settled):
+        messages = algorithm.counts(size, part_B, link, split).messages * (ranks / size)
+        whole = algorithm.counts(size, size_B, link, FLUID)
+        total = total + Counts(messages, whole.total_B * buffers, whole.total_reduced_B * buffers)
+    return total
+
+
+def write(
+    rounds: Rounds,
+    members: Array,
+    start: Any,
+    stop: Any,
+    levels: Sequence[int],
+    inner: str,
+    outer: str,
+    outer_choices: dict[str, Any],
+) -> None:
+    """Members are numbered innermost level fastest. Reduce-scatter inside, the rest across on each share, all-gather inside."""
+    if not levels:
+        get("all-reduce", outer).write(rounds, members, start, stop, **outer_choices)
+        return
+    groups, ranks = members.shape
+    size = int(levels[0])
+    nodes = ranks // size
+    inside = members.reshape(groups * nodes, size)
+    across = members.reshape(groups, nodes, size).transpose(0, 2, 1).reshape(groups * size, nodes)
+    first, last = np.repeat(start, nodes), np.repeat(stop, nodes)
+    edges = cut(start, stop, size)
+    scatter, gather = INNER[inner]
+    get("reduce-scatter", scatter).write(rounds, inside, first, last)
+    write(
+        rounds, across, edges[:, :-1].ravel(), edges[:, 1:].ravel(),
+        levels=levels[1:], inner=inner, outer=outer, outer_choices=outer_choices,
+    )  # fmt: skip
+    get("all-gather", gather).write(rounds, inside, first, last)
+
+
+def pieces(ranks: int, levels: Sequence[int], inner: str, outer: str, outer_choices: dict[str, Any]) -> int:
+    """Shares of shares, each as the outer algorithm cuts it."""
+    inside = int(np.prod([int(size) for size in levels]))
+    return inside * get("all-reduce", outer).pieces(int(ranks) // inside, **outer_choices)
+
+
+HIERARCHICAL = register(
+    Algorithm(
+        op="all-reduce",
+        name="hierarchical",
+        terms=terms,
+        counts=counts,
+        formula="RS(g, S) + AR(n/g, S/g) + AG(g, S); rings: 2(g-1+n/g-1) alpha + 2(n-1)/n S beta + (n-1)/n S gamma",
+        source="Jia et al. 2018; Cho et al. 2019",
+        choices=("levels", "inner", "outer"),
+        settle=settle,
+        pieces=pieces,
+        write=write,
+    )
+)

@@ -1,0 +1,1 @@
+"""Algorithms of all-to-all, one file each."""

@@ -1,0 +1,56 @@
+"""The cheapest algorithm, elementwise over arrays of ranks, sizes and links."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from lockstep.collectives.cost import Cost, LinkLike, Number
+from lockstep.collectives.registry import Algorithm, algorithms, get
+
+
+@cache
+def contenders(op: str) -> tuple[Algorithm, ...]:
+    """One-port algorithms of `op` that no other one-port algorithm always beats, in order of registration."""
+    every = [get(op, name) for name in algorithms(op)]
+    return tuple(a for a in every if a.ports == 1 and not a.dominated_by)
+
+
+def best_time_s(
+    op: str, ranks: Number, size_B: Number, link: LinkLike, algorithms: Sequence[str] | None = None
+) -> Number:
+    """Seconds of the fastest algorithm, elementwise; `algorithms` restricts the choice. The cheap path for search."""
+    chosen = contenders(op) if algorithms is None else tuple(get(op, name) for name in algorithms)
+    time_s = chosen[0].price_time_s(ranks, size_B, link)
+    for algorithm in chosen[1:]:
+        time_s = np.minimum(time_s, algorithm.price_time_s(ranks, size_B, link))
+    return time_s
+
+
+def best(
+    op: str,
+    ranks: Number,
+    size_B: Number,
+    link: LinkLike,
+    algorithms: Sequence[str] | None = None,
+    element_B: float = 0.0,
+) -> Cost:
+    """Cost of the fastest algorithm, elementwise; `Cost.algorithm` names it (an array of names for arrays).
+
+    Ties go to the algorithm registered first. Raises UnknownName, BadInput.
+    """
+    names = [a.name for a in contenders(op)] if algorithms is None else list(algorithms)
+    costs = [get(op, name).price(ranks, size_B, link, element_B) for name in names]
+    times = np.stack(np.broadcast_arrays(*(cost.time_s for cost in costs)))
+    fastest = np.argmin(times, axis=0)
+    if fastest.ndim == 0:
+        return costs[int(fastest)]
+    fields = [f for f in Cost.__dataclass_fields__ if f != "algorithm"]
+    picked: dict[str, Any] = {}
+    for field in fields:
+        stack = np.stack([np.broadcast_to(getattr(cost, field), fastest.shape) for cost in costs])
+        picked[field] = np.take_along_axis(stack, fastest[np.newaxis], axis=0)[0]
+    return Cost(**picked, algorithm=np.array(names)[fastest])

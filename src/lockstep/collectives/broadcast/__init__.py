@@ -1,0 +1,1 @@
+"""Algorithms of broadcast, one file each."""

@@ -1,0 +1,129 @@
+"""What a collective costs: the terms on its critical path, the bytes it moves, the seconds it takes.
+
+The machine (Hockney's model with reductions, one port, full duplex):
+    message    S bytes take  alpha + S * beta   seconds on the sender's send port and on the receiver's receive port
+    reduction  S bytes take  S * gamma          seconds, on the receive port of the rank that reduces
+    ports      one send port and one receive port per rank, which overlap; an algorithm that needs more says so (`ports`)
+Every closed form here is  time = steps * alpha + critical_B * beta + reduced_B * gamma,  and equals the event simulation
+of the algorithm's program exactly.
+
+Source: R. Hockney, "The communication challenge for MPP", Parallel Computing 20 (1994); R. Thakur, R. Rabenseifner,
+W. Gropp, "Optimization of collective communication operations in MPICH", IJHPCA 19 (2005), section 3.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Any, Protocol, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+Number: TypeAlias = Any
+"""A float or an array of floats: every formula broadcasts."""
+
+
+class LinkLike(Protocol):
+    """Anything with a latency and a rate; `reduce_s_per_B` (seconds per reduced byte) is 0 when it has none."""
+
+    @property
+    def latency_s(self) -> Number: ...
+
+    @property
+    def bandwidth_Bps(self) -> Number: ...
+
+
+@dataclass(frozen=True, slots=True)
+class PlainLink:
+    """alpha, 1/beta and gamma as numbers or arrays: `latency_s`, `bandwidth_Bps`, `reduce_s_per_B`."""
+
+    latency_s: Number
+    bandwidth_Bps: Number
+    reduce_s_per_B: Number = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """Critical path of one collective: `steps` latencies, `critical_B` bytes in series, `reduced_B` bytes reduced in series."""
+
+    steps: Number
+    critical_B: Number
+    reduced_B: Number = 0.0
+
+    def __add__(self, other: Terms) -> Terms:
+        return Terms(self.steps + other.steps, self.critical_B + other.critical_B, self.reduced_B + other.reduced_B)
+
+    def time_s(self, link: LinkLike) -> Number:
+        """Seconds: steps * alpha + critical_B * beta + reduced_B * gamma."""
+        time_s = self.steps * link.latency_s + self.critical_B / link.bandwidth_Bps
+        gamma = getattr(link, "reduce_s_per_B", 0.0)
+        return time_s if isinstance(gamma, float) and gamma == 0.0 else time_s + self.reduced_B * gamma
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """What all ranks together do: `messages`, `total_B` bytes sent, `total_reduced_B` bytes reduced."""
+
+    messages: Number
+    total_B: Number
+    total_reduced_B: Number = 0.0
+
+    def __add__(self, other: Counts) -> Counts:
+        return Counts(
+            self.messages + other.messages,
+            self.total_B + other.total_B,
+            self.total_reduced_B + other.total_reduced_B,
+        )
+
+    def times(self, groups: Number) -> Counts:
+        """The same collective in `groups` groups at once."""
+        return Counts(self.messages * groups, self.total_B * groups, self.total_reduced_B * groups)
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """Price of one collective, or of several one after another (`+`). Fields are numbers or arrays.
+
+    `latency_steps`, `critical_B` and `critical_reduced_B` lie on the critical path; `messages`, `total_B` and
+    `total_reduced_B` count all ranks; `bytes_sent_per_rank_B` is the mean over ranks, `lower_bound_s` no algorithm beats.
+    """
+
+    time_s: Number = 0.0
+    latency_steps: Number = 0.0
+    critical_B: Number = 0.0
+    critical_reduced_B: Number = 0.0
+    messages: Number = 0.0
+    total_B: Number = 0.0
+    total_reduced_B: Number = 0.0
+    bytes_sent_per_rank_B: Number = 0.0
+    lower_bound_s: Number = 0.0
+    algorithm: Any = ""
+
+    def __add__(self, other: Cost) -> Cost:
+        sums = {f.name: getattr(self, f.name) + getattr(other, f.name) for f in fields(self) if f.name != "algorithm"}
+        return Cost(**sums, algorithm=_joined(self.algorithm, other.algorithm))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON form; arrays become lists."""
+        return {f.name: plain(getattr(self, f.name)) for f in fields(self)}
+
+
+def _joined(one: Any, other: Any) -> Any:
+    if isinstance(one, str) and isinstance(other, str):
+        return " + ".join(name for name in (one, other) if name)
+    return np.char.add(np.char.add(np.asarray(one), " + "), np.asarray(other))
+
+
+def plain(value: Any) -> Any:
+    """A number, text or array as plain Python: lists, floats, and integers where they are whole counts."""
+    if isinstance(value, np.ndarray):
+        return value.tolist()
+    if isinstance(value, np.generic):
+        return value.item()
+    return value
+
+
+def as_float(value: Number) -> npt.NDArray[np.float64] | float:
+    """A scalar as float, anything else as a float array."""
+    array = np.asarray(value, dtype=np.float64)
+    return float(array) if array.ndim == 0 else array

@@ -1,0 +1,1 @@
+"""Algorithms of gather, one file each."""

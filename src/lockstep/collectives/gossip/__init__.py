@@ -1,0 +1,1 @@
+"""Algorithms of gossip, one file each."""

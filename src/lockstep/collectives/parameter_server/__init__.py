@@ -1,0 +1,1 @@
+"""Algorithms of parameter-server, one file each."""

@@ -1,0 +1,1 @@
+"""Algorithms of reduce, one file each."""

@@ -1,0 +1,1 @@
+"""Algorithms of reduce-scatter, one file each."""

@@ -1,0 +1,157 @@
+"""The table of algorithms: `register` one per file, look up with `get(op, algorithm)` and `algorithms(op)`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from lockstep.collectives.bounds import lower_bound_s
+from lockstep.collectives.cost import Cost, Counts, LinkLike, Number, PlainLink, Terms, as_float
+from lockstep.collectives.rounds import Rounds, everyone
+from lockstep.collectives.shares import Split
+from lockstep.errors import BadInput, UnknownName
+
+if TYPE_CHECKING:
+    from lockstep.program import Program
+
+
+@dataclass(frozen=True, slots=True)
+class Algorithm:
+    """One algorithm of one collective: closed form, counts and program.
+
+    `terms(ranks, size_B, link, split, **choices)` and `counts(...)` are the closed forms, `write(...)` the program.
+    """
+
+    op: str
+    name: str
+    terms: Callable[..., Terms]
+    counts: Callable[..., Counts]
+    formula: str
+    source: str
+    ports: int = 1
+    """Send and receive ports used at once; the link's rate is per port."""
+    dominated_by: str = ""
+    """An algorithm never slower, so that `best` may skip this one; empty when there is none."""
+    choices: tuple[str, ...] = ()
+    """Names of the extra keyword arguments, such as `segments`."""
+    write: Callable[..., None] = field(repr=False, kw_only=True)
+    """`write(rounds, members, start, stop, **choices)` adds the rounds for groups `members` on elements [start, stop)."""
+    pieces: Callable[..., int] = field(default=lambda ranks, **choices: ranks, repr=False, kw_only=True)
+    """Number of equal pieces a fluid buffer is cut into by the program."""
+    settle: Callable[..., dict[str, Any]] = field(default=lambda *given, **choices: {}, repr=False, kw_only=True)
+    """Choices that depend on ranks, size, link and split, such as the best number of segments."""
+    helpers: Callable[..., int] = field(default=lambda ranks, **choices: 0, repr=False, kw_only=True)
+    """Ranks beside the group, such as parameter servers; numbered after it."""
+
+    def price_time_s(
+        self, ranks: Number, size_B: Number, link: LinkLike, element_B: float = 0.0, **choices: Any
+    ) -> Number:
+        """Seconds, without the rest of `price`: the same closed form, little memory, for search."""
+        return self.terms(ranks, size_B, link, Split(element_B), **choices).time_s(link)
+
+    def price(self, ranks: Number, size_B: Number, link: LinkLike, element_B: float = 0.0, **choices: Any) -> Cost:
+        """Cost of the collective; broadcasts over ranks, size and link.
+
+        Args: `ranks` in the group; `size_B` as in nccl-tests; `element_B` > 0 for shares of whole elements.
+        Raises: BadInput for ranks < 1, negative or non-finite sizes, unknown choices.
+        """
+        check_arguments(ranks, size_B, link)
+        self.check_choices(choices)
+        ranks, size_B = as_float(ranks), as_float(size_B)
+        split = Split(element_B)
+        terms = self.terms(ranks, size_B, link, split, **choices)
+        counts = self.counts(ranks, size_B, link, split, **choices)
+        return Cost(
+            time_s=terms.time_s(link),
+            latency_steps=terms.steps,
+            critical_B=terms.critical_B,
+            critical_reduced_B=terms.reduced_B,
+            messages=counts.messages,
+            total_B=counts.total_B,
+            total_reduced_B=counts.total_reduced_B,
+            bytes_sent_per_rank_B=counts.total_B / ranks,
+            lower_bound_s=lower_bound_s(self.op, ranks, size_B, link, ports=self.ports, element_B=element_B),
+            algorithm=self.name,
+        )
+
+    def program(
+        self,
+        ranks: int,
+        size_B: float,
+        link: LinkLike | None = None,
+        element_B: float = 0.0,
+        order: Sequence[int] | None = None,
+        **choices: Any,
+    ) -> Program:
+        """The program whose simulation `price` equals, on buffers of whole elements.
+
+        Without `element_B` the buffer has as many elements as the algorithm cuts pieces, so that all are equal. `order`
+        relabels: order[i] is the rank that plays member i. `link` settles choices that depend on it, as in `price`.
+        """
+        check_arguments(ranks, size_B, link or PlainLink(0.0, 1.0))
+        self.check_choices(choices)
+        settled = {**choices, **self.settle(ranks, size_B, link or PlainLink(0.0, 1.0), Split(element_B), **choices)}
+        pieces = self.pieces(ranks, **settled)
+        num_elems = int(Split(element_B).elements(size_B)) if element_B else pieces
+        rounds = Rounds(ranks + self.helpers(ranks, **settled), element_B or size_B / pieces)
+        members = everyone(ranks) if order is None else np.asarray(order)[np.newaxis, :]
+        self.write(rounds, members, np.zeros(1, np.int64), np.full(1, num_elems), **settled)
+        return rounds.build()
+
+    def check_choices(self, choices: dict[str, Any]) -> None:
+        """Raise UnknownName for a choice this algorithm does not have."""
+        for name in choices:
+            if name not in self.choices:
+                raise UnknownName(f"choice of {self.op} {self.name}", name, self.choices or ("(none)",))
+
+
+_TABLE: dict[tuple[str, str], Algorithm] = {}
+
+
+def register(algorithm: Algorithm) -> Algorithm:
+    """Add an algorithm to the table and return it."""
+    key = (algorithm.op, algorithm.name)
+    if key in _TABLE:
+        raise ValueError(f"internal: {algorithm.op} {algorithm.name} is registered twice")
+    _TABLE[key] = algorithm
+    return algorithm
+
+
+def ops() -> tuple[str, ...]:
+    """Names of the collectives that have algorithms, in order of registration."""
+    return tuple(dict.fromkeys(op for op, _ in _TABLE))
+
+
+def algorithms(op: str) -> tuple[str, ...]:
+    """Names of the algorithms of one collective, in order of registration; raises UnknownName."""
+    if op not in ops():
+        raise UnknownName("collective", op, ops())
+    return tuple(name for known, name in _TABLE if known == op)
+
+
+def get(op: str, algorithm: str) -> Algorithm:
+    """The algorithm; raises UnknownName with close names."""
+    known = algorithms(op)
+    if algorithm not in known:
+        raise UnknownName(f"algorithm of {op}", algorithm, known)
+    return _TABLE[op, algorithm]
+
+
+def check_arguments(ranks: Number, size_B: Number, link: LinkLike) -> None:
+    """Raise BadInput unless ranks are whole and >= 1, sizes and latencies >= 0, bandwidths > 0, all finite."""
+    ranks = np.asarray(ranks)
+    if np.any(ranks < 1) or np.any(ranks != np.floor(ranks)):
+        raise BadInput(f"ranks = {ranks.min()}: a group has a whole number of ranks, at least 1", "ranks")
+    for name, value, smallest in (
+        ("size_B", size_B, 0.0),
+        ("latency_s", link.latency_s, 0.0),
+        ("bandwidth_Bps", link.bandwidth_Bps, np.nextafter(0.0, 1.0)),
+        ("reduce_s_per_B", getattr(link, "reduce_s_per_B", 0.0), 0.0),
+    ):
+        value = np.asarray(value)
+        if not np.all(np.isfinite(value)) or np.any(value < smallest):
+            allowed = "above 0" if name == "bandwidth_Bps" else "at least 0"
+            raise BadInput(f"{name} = {value.min()}: it must be finite and {allowed}", name)

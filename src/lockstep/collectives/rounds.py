@@ -1,0 +1,147 @@
+"""`Rounds`: writes a collective's program round by round, for many equal groups of ranks at once.
+
+In a round every rank sends at most one message and receives at most one; its next round starts when both are done, as
+with MPI_Sendrecv. A received message that must be added goes to `inbox` first and is reduced on the receive port.
+Groups are a matrix `members[group, index] -> rank`; chunks are in elements.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from lockstep.program import Kind, Program, ProgramBuilder
+
+Array = npt.NDArray[Any]
+PORTS = (("send", "recv"), ("send2", "recv2"))
+
+
+def cut(start: Any, stop: Any, parts: int) -> Array:
+    """Boundaries [..., parts + 1] of the balanced shares of [start, stop): the first ones are larger by one element."""
+    start, stop = np.asarray(start, dtype=np.int64), np.asarray(stop, dtype=np.int64)
+    each, larger = np.divmod(stop - start, parts)
+    index = np.arange(parts + 1)
+    offset = index * each[..., np.newaxis] + np.minimum(index, larger[..., np.newaxis])
+    return np.asarray(start[..., np.newaxis] + offset)
+
+
+def everyone(ranks: int) -> Array:
+    """Members of the one group of all ranks."""
+    return np.arange(ranks)[np.newaxis, :]
+
+
+def fold(ranks: int) -> tuple[Array, Array, Array]:
+    """(core, absorbed, absorber): members that stay for a power of two, the extra ones, and who takes each in.
+
+    Member 2j + 1 is absorbed by member 2j for the first ranks - 2^k pairs.
+    """
+    extra = ranks - (1 << ranks.bit_length() - 1)
+    absorbed = 2 * np.arange(extra) + 1
+    return np.delete(np.arange(ranks), absorbed), absorbed, absorbed - 1
+
+
+class Rounds:
+    """A program under construction: `ranks`, bytes per element, and the last operations of every rank."""
+
+    def __init__(self, ranks: int, element_B: float, builder: ProgramBuilder | None = None, port: int = 0) -> None:
+        streams = [name for pair in PORTS for name in pair]
+        self.ranks = ranks
+        self.element_B = element_B
+        self.builder = ProgramBuilder(ranks, streams) if builder is None else builder
+        self.send_stream, self.recv_stream = PORTS[port]
+        self.last = np.full((ranks, 2), -1, dtype=np.int64)
+
+    def second_port(self) -> Rounds:
+        """The same program through every rank's second send and receive port, starting now."""
+        other = Rounds(self.ranks, self.element_B, self.builder, port=1)
+        other.last = self.last.copy()
+        return other
+
+    def join(self, other: Rounds) -> None:
+        """Whatever comes next waits for the other port too."""
+        self.last = np.concatenate((self.last, other.last), axis=1)
+
+    def messages(
+        self,
+        source: Any,
+        destination: Any,
+        start: Any,
+        stop: Any,
+        *,
+        reduce: bool = False,
+        buffer: str = "data",
+        to_buffer: str | None = None,
+        to_start: Any = None,
+        after: Any = None,
+    ) -> Array:
+        """One round: message k takes elements [start, stop) of `buffer` from source[k] to destination[k].
+
+        They land at `to_start` (default: the same place) of `to_buffer`, or are added there when `reduce`. Both sides wait
+        for their last round; with `after` only the send waits, for after[k], and the rest is the order on the ports.
+        Returns the operation that completes each message at its destination.
+        """
+        shape = np.broadcast(source, destination, start, stop).shape
+        source, destination, start, stop = (
+            np.ascontiguousarray(np.broadcast_to(a, shape)).ravel() for a in (source, destination, start, stop)
+        )
+        if not source.size:
+            return np.zeros(0, dtype=np.int64)
+        to_buffer = buffer if to_buffer is None else to_buffer
+        to_start = start if to_start is None else np.broadcast_to(to_start, shape).ravel()
+        to_stop = to_start + stop - start
+        size_B = (stop - start) * self.element_B
+        sends = self.builder.extend(
+            Kind.SEND, source, peer=destination, size_B=size_B, stream=self.send_stream, buffer=buffer,
+            chunk_start=start, chunk_stop=stop, after=self.last[source] if after is None else np.ravel(after),
+        )  # fmt: skip
+        done = self.builder.extend(
+            Kind.RECV, destination, peer=source, size_B=size_B, stream=self.recv_stream,
+            buffer="inbox" if reduce else to_buffer, chunk_start=to_start, chunk_stop=to_stop,
+            after=self.last[destination] if after is None else None,
+        )  # fmt: skip
+        if reduce:
+            done = self.builder.extend(
+                Kind.REDUCE, destination, size_B=size_B, stream=self.recv_stream, buffer=to_buffer, source="inbox",
+                chunk_start=to_start, chunk_stop=to_stop, after=done,
+            )  # fmt: skip
+        self.last[source, 0] = sends
+        self.last[destination, 1] = done
+        return done.reshape(shape)
+
+    def copies(self, rank: Any, start: Any, stop: Any, source: str, source_start: Any, buffer: str) -> None:
+        """Local copies buffer[start:stop) = source[source_start:...), free of time, after all the rank did so far."""
+        shape = np.broadcast(rank, start, stop, source_start).shape
+        rank, start, stop, source_start = (
+            np.ascontiguousarray(np.broadcast_to(a, shape)).ravel() for a in (rank, start, stop, source_start)
+        )
+        if not rank.size:
+            return
+        done = self.builder.extend(
+            Kind.COPY, rank, size_B=(stop - start) * self.element_B, stream=self.recv_stream, buffer=buffer,
+            source=source, chunk_start=start, chunk_stop=stop, source_start=source_start, after=self.last[rank],
+        )  # fmt: skip
+        self.last[rank, 1] = done
+
+    def rotate(self, members: Array, edges: Array, back: bool = False) -> Array:
+        """Copies `data` to `rotated` so that member i's own share comes first and runs never wrap; `back` undoes it.
+
+        Returns positions[group, member, k]: where the share k places after the member's own begins in `rotated`.
+        """
+        ranks = members.shape[1]
+        start, stop, own = edges[:, :1], edges[:, -1:], edges[:, :-1]
+        pieces = ((own, stop, start), (start, own, start + stop - own))
+        for first, last, moved in pieces:
+            if back:
+                self.copies(members, first, last, "rotated", moved, "data")
+            else:
+                self.copies(members, moved, moved + last - first, "data", first, "rotated")
+        index = np.arange(ranks)[:, np.newaxis] + np.arange(ranks + 1)
+        turns, share = np.divmod(index, ranks)
+        offset = edges[:, share] - own[:, :, np.newaxis] + turns * (stop - start)[:, :, np.newaxis]
+        return np.asarray(start[:, :, np.newaxis] + offset)
+
+    def build(self) -> Program:
+        """The checked program."""
+        return self.builder.build()

@@ -1,0 +1,1 @@
+"""Algorithms of scatter, one file each."""
