@@ -1,5 +1,7 @@
 """Pipeline schedules: one file each with closed form, peak memory and order; registry, programs, trade-offs."""
 
+from lockstep.pipelines.construct import program, program_of
+from lockstep.pipelines.partition import Partition, partition
 from lockstep.pipelines.registry import (
     CODES,
     SCHEDULES,
@@ -10,22 +12,34 @@ from lockstep.pipelines.registry import (
     schedules,
     valid,
 )
+from lockstep.pipelines.result import Pipeline, pipeline
 from lockstep.pipelines.schedule import Order, Pass, PipelineCost, Placement, Schedule
 from lockstep.pipelines.times import Times
+from lockstep.pipelines.tradeoff import Point, pareto, points, smallest_microbatches
 
 __all__ = [
     "CODES",
     "SCHEDULES",
     "Order",
+    "Partition",
     "Pass",
+    "Pipeline",
     "PipelineCost",
     "Placement",
+    "Point",
     "Schedule",
     "Times",
     "code",
     "get",
+    "pareto",
+    "partition",
     "peak_live_by_code",
+    "pipeline",
+    "points",
     "price_by_code",
+    "program",
+    "program_of",
     "schedules",
+    "smallest_microbatches",
     "valid",
 ]

@@ -1,12 +1,12 @@
 """DualPipe: micro-batches enter at both ends of two copies of the model; split backward passes fill the gaps that stay.
 
-    makespan = m (f + b) + (p / 2 - 1)(f + b - 2 w)        = m (f + b) + (p / 2 - 1)(f + i - w)
+    makespan = m (f + b) + (p / 2 - 1)(f + max(0, i - w) + max(0, f - b))
     peak live micro-batches = p + 1, both directions together
 
 p devices (even), m micro-batches (even, at least 2p; even ones down, odd ones up); f, b = i + w seconds of a stage,
-w the weight-gradient part of b. Exact for equal stages with w <= f and w <= i. DeepSeek's table has F&B + B - 3 W in
-place of F + B - 2 W: see `dualpipe_v`. Every device holds two stages' weights. Overlapped messages and heavier ends:
-estimates (first and last device both carry half of both extras).
+w the weight-gradient part of b. Exact for equal stages with i <= f, and for f = i = w; else an estimate. DeepSeek's
+table has F&B + B - 3 W where we find F + B - 2 W: see `dualpipe_v`. Every device holds two stages' weights. Overlapped
+messages and heavier ends: estimates (first and last device both carry half of both extras).
 
 Source: DeepSeek-AI 2024, DeepSeek-V3 technical report (arXiv 2412.19437), section 3.2.1, figure 5 and table 2.
 """
@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from lockstep.pipelines.dualpipe_v import dual_lane
+from lockstep.pipelines.dualpipe_v import dual_lane, waiting_s
 from lockstep.pipelines.schedule import Order, Placement, Schedule
 from lockstep.pipelines.times import Times, Value
 from lockstep.pipelines.zero_bubble_h1 import split_s
@@ -25,7 +25,7 @@ def makespan_s(stages: Value, microbatches: Value, chunks: Value, times: Times) 
     """Seconds of a step."""
     forward_s, input_s, weight_s = split_s(stages, times)
     work_s = forward_s + input_s + weight_s + (times.first_s + times.last_s) / 2
-    wait_s = (stages / 2 - 1) * (forward_s + input_s - weight_s)
+    wait_s = (stages / 2 - 1) * waiting_s(forward_s, input_s, weight_s)
     return microbatches * work_s + wait_s + 2 * (stages - 1) * times.delay_s(stages)
 
 
@@ -54,8 +54,8 @@ def allowed(stages: Value, microbatches: Value, chunks: Value) -> Value:
 DUALPIPE = Schedule(
     name="dualpipe",
     source="DeepSeek-AI 2024 (arXiv 2412.19437), section 3.2.1",
-    formula="m (f + b) + (p / 2 - 1)(f + b - 2 w)",
-    exact="equal stages, w <= f and w <= i",
+    formula="m (f + b) + (p / 2 - 1)(f + b - 2 w) for w <= i and f <= b",
+    exact="equal stages, i <= f",
     makespan=makespan_s,
     peak_live=peak_live,
     order=order,

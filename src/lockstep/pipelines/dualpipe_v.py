@@ -1,12 +1,13 @@
 """DualPipe-V ("cut in half" DualPipe): a V of two chunks per device, split backward passes only where they fill a gap.
 
-    makespan = m (f + b) + (p - 1)(f + b - 2 w) / 2        = m (f + b) + (p - 1)(f + i - w) / 2
+    makespan = m (f + b) + (p - 1)(f + max(0, i - w) + max(0, f - b)) / 2
     peak live micro-batches = p + 1/2
 
 p devices, m micro-batches (at least 2p); f, b = i + w seconds of a whole device (two chunks), w its weight-gradient
-part. Exact for equal chunks with w <= f and w <= i. DeepSeek's table has F&B + B - 3 W in place of F + B - 2 W: there
-a forward and a backward pass run as one cell that waits for both inputs, so that the messages of one hide behind the
-work of the other; here they run one after the other. Overlapped messages and heavier ends: estimates.
+part. Exact for equal chunks with i <= f, and for f = i = w; else an estimate. DeepSeek's table has F&B + B - 3 W where
+we find F + B - 2 W (w <= i, f <= b): there a forward and a backward pass run as one cell that waits for both inputs, so
+that the messages of one hide behind the work of the other; here they run one after the other. Overlapped messages
+and heavier ends: estimates.
 
 Source: DeepSeek-AI 2024, DeepSeek-V3 technical report (arXiv 2412.19437), section 3.2.1; order as in
 torch.distributed.pipelining.ScheduleDualPipeV, with each overlapped pair as F then B.
@@ -27,8 +28,13 @@ def makespan_s(stages: Value, microbatches: Value, chunks: Value, times: Times) 
     """Seconds of a step."""
     forward_s, input_s, weight_s = split_s(stages, times, 2)
     work_s = forward_s + input_s + weight_s + times.first_s + times.last_s
-    wait_s = (forward_s + input_s - weight_s) / 2 + 2 * times.delay_s(stages)
+    wait_s = waiting_s(forward_s, input_s, weight_s) / 2 + 2 * times.delay_s(stages)
     return microbatches * work_s + (stages - 1) * wait_s
+
+
+def waiting_s(forward_s: Value, input_s: Value, weight_s: Value) -> Value:
+    """Seconds that each further device of the V adds to the makespan."""
+    return forward_s + np.maximum(0, input_s - weight_s) + np.maximum(0, forward_s - input_s - weight_s)
 
 
 def peak_live(stages: Value, microbatches: Value, chunks: Value, stage: Value) -> Value:
@@ -79,8 +85,8 @@ def allowed(stages: Value, microbatches: Value, chunks: Value) -> Value:
 DUALPIPE_V = Schedule(
     name="dualpipe-v",
     source="DeepSeek-AI 2024 (arXiv 2412.19437), section 3.2.1",
-    formula="m (f + b) + (p - 1)(f + b - 2 w) / 2",
-    exact="equal chunks, w <= f and w <= i",
+    formula="m (f + b) + (p - 1)(f + b - 2 w) / 2 for w <= i and f <= b",
+    exact="equal chunks, i <= f",
     makespan=makespan_s,
     peak_live=peak_live,
     order=order,

@@ -14,11 +14,13 @@ A message between neighbours takes `transfer_s`. Two models:
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+
+from lockstep.errors import BadInput
 
 Value = Any  # a float or an array of floats; formulas take and return either
 Array = npt.NDArray[Any]
@@ -74,6 +76,17 @@ class Times:
         """Mean computing time of the devices: the step time if work were balanced and nobody ever waited."""
         extra_s = (self.first_s + self.last_s) / stages
         return microbatches * (self.forward_s + self.backward_s + extra_s)
+
+    def recomputing(self, share_frac: float = 1.0) -> Times:
+        """Times with activation recomputation: `share_frac` of the forward pass runs again before the backward pass.
+
+        The weight gradients take what they took. The embedding, the head and the loss are not recomputed. Memory: what
+        stays alive per micro-batch is then the input of the recomputed part, not all activations.
+        """
+        if not 0 <= share_frac <= 1:
+            raise BadInput(f"the recomputed share of the forward pass is between 0 and 1, got {share_frac}")
+        backward_s = self.backward_s + share_frac * self.forward_s
+        return replace(self, backward_s=backward_s, weight_s=self.weight_part_s)
 
     def only(self, mask: Array) -> Times:
         """The entries where `mask` holds; scalars stay scalars."""

@@ -1,12 +1,12 @@
 """Zero-bubble V: two chunks per device laid out as a V, the loss back on the first device; memory of 1F1B.
 
-    stage_s  = m (f + i + w) + (p - 1) max(0, max(f, i) - w)
-    makespan = m (f + i + w) + (p - 1) max(f / 2, max(f, i) - w)
+    stage_s  = longest of m (f + i + w) + (p - 1) max(0, max(f, i) - w)      and (m + p - 1)(f + i) + w
+    makespan = longest of m (f + i + w) + (p - 1) max(f / 2, max(f, i) - w)  and (m + p - 1)(f + i) + w
     peak live micro-batches = p on every stage for m >= 2p - 1 (activations held until W)
 
 p devices, m micro-batches; f forward, i input-gradient and w weight-gradient part of the backward pass of a whole
-device (two chunks), in seconds. Exact for equal chunks with f = i = w and m >= 2p - 1; else an estimate, also for
-messages. The first device holds the first and the last layers, so it carries both extras.
+device (two chunks), in seconds. Exact for equal chunks with f = i = w; stage_s also for w <= f <= i and m >= 2p - 1;
+else an estimate, also for messages. The first device holds the first and the last layers: it carries both extras.
 
 Source: Qi et al. 2024, "Zero Bubble Pipeline Parallelism" (arXiv 2401.10241), section 6; order as in
 torch.distributed.pipelining.ScheduleZBVZeroBubble.
@@ -37,8 +37,10 @@ def stage_s(stages: Value, microbatches: Value, chunks: Value, times: Times) -> 
 
 def _with_ends_s(stages: Value, microbatches: Value, wait_s: Value, times: Times) -> Value:
     forward_s, input_s, weight_s = split_s(stages, times, 2)
-    work_s = forward_s + input_s + weight_s + times.first_s + times.last_s
-    return microbatches * work_s + (stages - 1) * (wait_s + 2 * times.delay_s(stages))
+    work_s = microbatches * (forward_s + input_s + weight_s) + (stages - 1) * wait_s
+    few_s = (microbatches + stages - 1) * (forward_s + input_s) + weight_s
+    ends_s = microbatches * (times.first_s + times.last_s)
+    return np.maximum(work_s, few_s) + ends_s + 2 * (stages - 1) * times.delay_s(stages)
 
 
 def peak_live(stages: Value, microbatches: Value, chunks: Value, stage: Value) -> Value:
@@ -79,7 +81,7 @@ ZERO_BUBBLE_V = Schedule(
     name="zb-v",
     source="Qi et al. 2024 (arXiv 2401.10241), section 6",
     formula="stage: m (f + i + w) + (p - 1)(max(f, i) - w); makespan: at least m (f + i + w) + (p - 1) f / 2",
-    exact="equal chunks, f = i = w, m >= 2p - 1",
+    exact="equal chunks, f = i = w",
     makespan=makespan_s,
     stage=stage_s,
     peak_live=peak_live,

@@ -1,0 +1,129 @@
+"""`pipeline(...)`: one schedule answered in full, priced by its closed form and replayed from its program."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from lockstep.errors import BadInput
+from lockstep.pipelines.construct import check, program
+from lockstep.pipelines.registry import get
+from lockstep.pipelines.times import Times
+from lockstep.program import Kind, Program, longest_path
+
+
+@dataclass(frozen=True, slots=True)
+class Pipeline:
+    """One step of a pipeline. `makespan_s` is replayed from the program, `formula_s` is the closed form."""
+
+    schedule: str
+    stages: int
+    microbatches: int
+    chunks: int
+    makespan_s: float
+    formula_s: float
+    stage_s: float
+    bubble_frac: float
+    utilization_frac: float
+    stage_bubble_frac: float
+    peak_live_microbatches: tuple[float, ...]
+    sent_B: tuple[float, ...]
+    formula: str
+    exact: str
+    source: str
+    program: Program
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON form, without the program."""
+        shown = {name: getattr(self, name) for name in self.__slots__ if name != "program"}
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in shown.items()}
+
+
+def pipeline(
+    schedule: str,
+    stages: int,
+    microbatches: int,
+    *,
+    chunks: int | None = None,
+    forward_s: Any = 1.0,
+    backward_s: Any = 2.0,
+    message_B: float = 0.0,
+    recompute_frac: float = 0.0,
+    **times: Any,
+) -> Pipeline:
+    """One step of `schedule`: makespan, bubble, peak live micro-batches per stage, bytes sent per stage.
+
+    forward_s, backward_s, and `times` are the fields of `Times`: seconds per micro-batch on a whole device, one value
+    or one per stage. `recompute_frac` of the forward pass runs again in the backward pass. Raises BadInput.
+    """
+    chosen = get(schedule)
+    _refuse_numbers(stages, microbatches, forward_s=forward_s, backward_s=backward_s, message_B=message_B, **times)
+    v = check(chosen, stages, microbatches, chunks)
+    given = Times(forward_s, backward_s, **times)
+    if recompute_frac:
+        given = given.recomputing(recompute_frac)
+    built = program(chosen, stages, microbatches, chunks=v, message_B=message_B, times=given)
+    makespan_s, stage_s = replay_s(built)
+    work_s = float(np.sum(built.duration_s[_passes(built)])) / stages
+    uneven = np.ndim(forward_s) or np.ndim(backward_s)
+    # A closed form knows one middle stage: with a time per stage the slowest one bounds it from above.
+    bounding = Times(np.max(given.forward_s), np.max(given.backward_s), *_rest(given)) if uneven else given
+    return Pipeline(
+        schedule=chosen.name,
+        stages=stages,
+        microbatches=microbatches,
+        chunks=v,
+        makespan_s=makespan_s,
+        formula_s=float(chosen.cost(stages, microbatches, v, bounding).makespan_s),
+        stage_s=stage_s,
+        bubble_frac=1.0 - work_s / makespan_s if makespan_s else 0.0,
+        utilization_frac=work_s / makespan_s if makespan_s else 1.0,
+        stage_bubble_frac=1.0 - work_s / stage_s if stage_s else 0.0,
+        peak_live_microbatches=tuple(float(chosen.peak_live(stages, microbatches, v, s)) for s in range(stages)),
+        sent_B=tuple(float(x) for x in built.pair_B().sum(axis=1)),
+        formula=chosen.formula,
+        exact="no: one value per stage, the slowest one bounds it" if uneven else chosen.exact,
+        source=chosen.source,
+        program=built,
+    )
+
+
+def replay_s(program: Program) -> tuple[float, float]:
+    """(makespan, longest time of one device from its first start to its last end) of a program that needs no links."""
+    graph = program.graph
+    duration_s = np.zeros(graph.num_nodes)
+    np.maximum.at(duration_s, graph.node, program.duration_s)
+    end_s = longest_path(graph.before, duration_s)[graph.node]
+    computing = program.kind == Kind.COMPUTE
+    rank, start_s = program.rank[computing], (end_s - program.duration_s)[computing]
+    first_s = np.full(program.ranks, np.inf)
+    last_s = np.zeros(program.ranks)
+    np.minimum.at(first_s, rank, start_s)
+    np.maximum.at(last_s, rank, end_s[computing])
+    return float(end_s.max()), float((last_s - first_s).max())
+
+
+def _passes(program: Program) -> Any:
+    """Which operations are passes: computing, and not the exchanges that hold a device."""
+    exchange = program.names.index("exchange") if "exchange" in program.names else -2
+    return (program.kind == Kind.COMPUTE) & (program.label != exchange)
+
+
+def _rest(times: Times) -> tuple[Any, ...]:
+    return tuple(getattr(times, name) for name in Times.__slots__[2:])
+
+
+def _refuse_numbers(stages: int, microbatches: int, **values: Any) -> None:
+    """BadInput for counts below one and for times that are negative or not finite."""
+    for name, number in (("stages", stages), ("microbatches", microbatches)):
+        if number < 1:
+            raise BadInput(f"{name} must be at least 1, got {number}")
+    for name, value in values.items():
+        if value is None or isinstance(value, bool):
+            continue
+        if not (np.isfinite(value).all() and np.greater_equal(value, 0).all()):
+            raise BadInput(f"{name} must be finite and not negative, got {value}")
+        if np.ndim(value) and np.shape(value) != (stages,):
+            raise BadInput(f"{name} has {np.size(value)} values for {stages} stages; give one, or one per stage")
