@@ -12,7 +12,7 @@ import typer
 if TYPE_CHECKING:
     from lockstep.hardware import Cluster
     from lockstep.layout import Layout, Recipe
-    from lockstep.workload import Workload
+    from lockstep.workload import Model
 
 LAYOUT = "Layout"
 RECIPE = "Recipe"
@@ -97,7 +97,7 @@ def read_cluster(cluster: str, gpus: str | None) -> Cluster:
 
 
 def read_recipe(
-    model: Workload,
+    model: Model,
     *,
     batch: str | None,
     batch_tokens: str | None,
@@ -111,10 +111,10 @@ def read_recipe(
 ) -> Recipe:
     """The recipe behind the flags; exactly one of `--batch` and `--batch-tokens` must be given."""
     from lockstep.errors import BadInput
-    from lockstep.layout import Recipe, default_dtype
+    from lockstep.layout import Recipe
     from lockstep.units import parse_count, parse_integer
 
-    tokens = model.seq if seq is None else parse_integer(seq, "--seq")
+    tokens = _default_seq(model) if seq is None else parse_integer(seq, "--seq")
     if (batch is None) == (batch_tokens is None):
         raise BadInput("give either --batch (sequences) or --batch-tokens (as 4M)", "--batch")
     if batch is not None:
@@ -126,12 +126,22 @@ def read_recipe(
     return Recipe(
         seq=tokens,
         batch=sequences,
-        dtype=dtype or default_dtype(cluster.device),
+        dtype=dtype or default_dtype(cluster),
         optimizer=optimizer,
         gradient_B=parse_count(gradient_bytes, "--gradient-bytes"),
         flash_attention=flash,
         overlap_dp=overlap,
     )
+
+
+def default_dtype(cluster: Cluster) -> str:
+    """bf16 where the device has it, else fp16 (V100)."""
+    return "bf16" if "bf16" in cluster.device.peak_flops else "fp16"
+
+
+def _default_seq(model: Model) -> int:
+    """The longest sequence that the model was made for; an image counts as one sequence of one token."""
+    return getattr(model, "max_positions", 1)
 
 
 def read_layout(

@@ -66,7 +66,8 @@ class Span:
     def children(self, level: int) -> Whole:
         """How many children of `level` the group spans inside one unit of that level."""
         above = self.members[level + 1] if level + 1 < len(self.members) else self.degree
-        return np.maximum(above // self.members[level], 1)
+        children: Whole = np.maximum(above // self.members[level], 1)
+        return children
 
 
 def span(grid: LayoutGrid, axes: Sequence[str], units: Sequence[int]) -> Span:

@@ -16,12 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lockstep.errors import BadInput, UnknownName
-from lockstep.pipelines import code_of, name_of
+from lockstep.pipelines import SCHEDULES, code
+from lockstep.workload import RECOMPUTE
 
 Whole = NDArray[np.int64]
-
-RECOMPUTE = ("none", "selective", "full")
-NONE, SELECTIVE, FULL = range(3)
 
 OFFLOAD = ("none", "optimizer", "parameters")
 KEEP, OFFLOAD_OPTIMIZER, OFFLOAD_PARAMETERS = range(3)
@@ -71,7 +69,7 @@ class Layout:
             raise BadInput(f"shard must be 0 (all) or a count of ranks, got {self.shard}", "--shard")
         if sorted(self.order) != sorted(AXES):
             raise BadInput(f"order must name each of {'-'.join(AXES)} once, got {'-'.join(self.order)}", "--order")
-        code_of(self.schedule)
+        code(self.schedule, "--schedule")
 
     @property
     def world(self) -> int:
@@ -83,7 +81,7 @@ class Layout:
         words = {
             "recompute": RECOMPUTE.index(self.recompute),
             "offload": OFFLOAD.index(self.offload),
-            "schedule": code_of(self.schedule),
+            "schedule": code(self.schedule),
         }
         arrays = {name: np.asarray(words.get(name, getattr(self, name)), dtype=np.int64) for name in GRID_FIELDS}
         return LayoutGrid(order=self.order, **arrays)
@@ -152,7 +150,7 @@ class LayoutGrid:
         one |= {
             "recompute": RECOMPUTE[one["recompute"]],
             "offload": OFFLOAD[one["offload"]],
-            "schedule": name_of(one["schedule"]),
+            "schedule": SCHEDULES[one["schedule"]].name,
             "sequence_parallel": bool(one["sequence_parallel"]),
         }
         return Layout(order=self.order, **one)

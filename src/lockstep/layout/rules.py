@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 
 from lockstep.errors import Infeasible, Violation
 from lockstep.layout.job import Job
-from lockstep.layout.layout import FULL, Layout, LayoutGrid
+from lockstep.layout.layout import Layout, LayoutGrid
 from lockstep.pipelines import valid
+from lockstep.workload import FULL
 
 Mask = NDArray[np.bool_]
 

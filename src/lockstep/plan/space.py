@@ -14,8 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from lockstep.layout import AXES, FULL, NONE, SELECTIVE, Job, LayoutGrid, divisors
-from lockstep.pipelines import code_of
+from lockstep.layout import AXES, Job, LayoutGrid, divisors
+from lockstep.pipelines import code
+from lockstep.workload import FULL, NONE, SELECTIVE
 
 SHARDING = ((0, False), (1, False), (2, False), (3, False), (3, True))
 """(zero, HSDP): HSDP keeps one sharded copy per innermost unit that holds several data-parallel ranks."""
@@ -76,7 +77,7 @@ class Space:
             shard=np.where(hsdp > 0, inner, 0),
             recompute=_axis(self.recompute, 3),
             sequence_parallel=_axis(self.sequence_parallel, 4),
-            schedule=_axis([code_of(name) for name, _ in self.schedule], 5),
+            schedule=_axis([code(name) for name, _ in self.schedule], 5),
             vpp=_axis([chunks for _, chunks in self.schedule], 5),
             offload=_axis([self.offload], 0),
             order=self.order,

@@ -16,9 +16,9 @@ from typing import Any
 
 import numpy as np
 
-from lockstep.layout import LayoutGrid, Recipe
+from lockstep.layout import LayerKind, LayoutGrid, Recipe
 from lockstep.step.kernels import Clock, Work
-from lockstep.workload import Transformer
+from lockstep.workload import Experts, LatentAttention, Transformer, keys_per_query
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,10 +69,10 @@ class Shard:
 
 def projections(shard: Shard) -> Passes:
     """The products around the attention core, and rotary embedding."""
-    attention, t, tokens, h = shard.model.attention, shard.grid.tp, shard.tokens, shard.model.hidden
-    heads = attention.heads / t
-    if attention.mla is not None:
-        return _latent_projections(shard, heads)
+    attention, tokens, h = shard.model.attention, shard.tokens, shard.model.hidden
+    heads = attention.heads / shard.grid.tp
+    if attention.latent is not None:
+        return _latent_projections(shard, attention.latent, heads)
     width = heads * attention.head_dim
     kv_width = shard.kv_heads * attention.head_dim
     parts = shard.product(tokens, width + 2 * kv_width, h) + shard.product(tokens, h, width)
@@ -81,21 +81,21 @@ def projections(shard: Shard) -> Passes:
     return parts
 
 
-def _latent_projections(shard: Shard, heads: Any) -> Passes:
+def _latent_projections(shard: Shard, latent: LatentAttention, heads: Any) -> Passes:
     """Multi-head latent attention: low-rank down-projections on every rank, up-projections split by heads."""
-    mla, tokens, h = shard.model.attention.mla, shard.tokens, shard.model.hidden
-    query = heads * (mla.nope_head_dim + mla.rope_head_dim)
-    if mla.q_rank:
-        parts = shard.product(tokens, mla.q_rank, h) + shard.product(tokens, query, mla.q_rank)
+    tokens, h = shard.tokens, shard.model.hidden
+    query = heads * (latent.nope_dim + latent.rope_dim)
+    if latent.q_rank:
+        parts = shard.product(tokens, latent.q_rank, h) + shard.product(tokens, query, latent.q_rank)
     else:
         parts = shard.product(tokens, query, h)
-    parts += shard.product(tokens, mla.kv_rank + mla.rope_head_dim, h)
-    parts += shard.product(tokens, heads * (mla.nope_head_dim + mla.v_head_dim), mla.kv_rank)
-    parts += shard.product(tokens, h, heads * mla.v_head_dim)
-    return parts + shard.elementwise(tokens * heads * mla.rope_head_dim, 4.0, 4.0, kernels=4)
+    parts += shard.product(tokens, latent.kv_rank + latent.rope_dim, h)
+    parts += shard.product(tokens, heads * (latent.nope_dim + latent.value_dim), latent.kv_rank)
+    parts += shard.product(tokens, h, heads * latent.value_dim)
+    return parts + shard.elementwise(tokens * heads * latent.rope_dim, 4.0, 4.0, kernels=4)
 
 
-def attention_core(shard: Shard) -> Passes:
+def attention_core(shard: Shard, window: int) -> Passes:
     """Scores, softmax and the weighted sum of values.
 
     A fused kernel executes 2 products forward and 5 backward over the scores that a causal mask leaves (half of
@@ -103,9 +103,9 @@ def attention_core(shard: Shard) -> Passes:
     """
     attention, recipe, grid = shard.model.attention, shard.recipe, shard.grid
     heads, per_head = attention.heads / grid.tp, grid.micro_batch * recipe.seq / grid.cp
-    query_dim, value_dim = attention.query_head_dim, attention.value_head_dim
+    query_dim, value_dim = attention.head_dim, attention.value_dim
     if recipe.flash_attention:
-        scores = per_head * _visible(shard) * heads
+        scores = per_head * keys_per_query(recipe.seq, window or None, attention.causal, "causal") * heads
         flops = 2.0 * scores * (query_dim + value_dim)
         executed_backward = 2.0 * scores * (3 * query_dim + 2 * value_dim)
         return Passes(
@@ -118,36 +118,27 @@ def attention_core(shard: Shard) -> Passes:
     return batched + shard.elementwise(count * rows * recipe.seq, 2.0 + dropout, 3.0 + dropout, 1 + recipe.dropout)
 
 
-def _visible(shard: Shard) -> float:
-    """Mean number of keys that a query attends to: half of the sequence under a causal mask, or the window."""
-    seq, attention = shard.recipe.seq, shard.model.attention
-    mean = (seq + 1) / 2 if attention.causal else float(seq)
-    window = getattr(attention, "window", None)
-    return mean if not window or window >= seq else min(mean, float(window))
-
-
 def _one_kernel(work: Work, kernels: int) -> Work:
     """Batched products are one launch, however many matrices."""
     return Work(work.matmul_s, work.attention_s, work.stream_s, work.flops, kernels)
 
 
-def feed_forward(shard: Shard, ffn: Any, tokens: Any, count: Any = 1, gated: bool | None = None) -> Passes:
+def feed_forward(shard: Shard, ffn: Any, tokens: Any, count: Any, gated: bool) -> Passes:
     """`count` feed-forward blocks of size `ffn` over `tokens` tokens each, split over the tensor-parallel group."""
-    gated = shard.model.mlp.gated if gated is None else gated
     h, width = shard.model.hidden, ffn / shard.grid.tp
     parts = shard.product(tokens, width * (2 if gated else 1), h, count) + shard.product(tokens, h, width, count)
     return parts + shard.elementwise(tokens * width * count, 3.0 if gated else 2.0, 5.0 if gated else 3.0)
 
 
-def experts(shard: Shard) -> Passes:
+def experts(shard: Shard, moe: Experts) -> Passes:
     """Router, permutation, routed experts (balanced load, E/ep on a rank, each with T*k*ep/E tokens) and shared ones."""
-    moe, ep, h = shard.model.experts, shard.grid.ep, shard.model.hidden
-    local = moe.num_experts / ep
+    h = shard.model.hidden
+    local = moe.experts / shard.grid.ep
     routed = shard.tokens * moe.top_k / local
-    parts = shard.product(shard.loose_tokens, moe.num_experts, h) + feed_forward(shard, moe.ffn, routed, local)
+    parts = shard.product(shard.loose_tokens, moe.experts, h) + feed_forward(shard, moe.ffn, routed, local, moe.gated)
     parts += shard.elementwise(shard.loose_tokens * moe.top_k * h, 4.0, 4.0, kernels=4)
     if moe.shared_ffn:
-        parts += feed_forward(shard, moe.shared_ffn, shard.tokens)
+        parts += feed_forward(shard, moe.shared_ffn, shard.tokens, 1, moe.gated)
     return parts
 
 
@@ -180,10 +171,14 @@ class LayerWork:
         return self.passes.backward + self.core.backward
 
 
-def layer_work(shard: Shard, moe: bool) -> LayerWork:
-    """Work of one layer, dense or mixture-of-experts."""
-    mlp = experts(shard) if moe else feed_forward(shard, shard.model.mlp.ffn, shard.tokens)
-    return LayerWork(projections(shard) + mlp + residual_and_norms(shard), attention_core(shard))
+def layer_work(shard: Shard, kind: LayerKind) -> LayerWork:
+    """Work of one layer of the given kind."""
+    around = projections(shard) + residual_and_norms(shard)
+    if kind.experts and shard.model.experts:
+        around += experts(shard, shard.model.experts)
+    elif shard.model.mlp:
+        around += feed_forward(shard, shard.model.mlp.ffn, shard.tokens, 1, shard.model.mlp.gated)
+    return LayerWork(around, attention_core(shard, kind.window))
 
 
 def embedding_work(shard: Shard) -> Passes:
@@ -201,6 +196,11 @@ def head_work(shard: Shard) -> Passes:
     parts = shard.product(tokens, vocabulary, shard.model.hidden)
     parts += shard.elementwise(tokens * vocabulary, 5.0, 4.0, kernels=5)
     return parts + shard.elementwise(shard.loose_tokens * shard.model.hidden, 2.0, 3.0)
+
+
+def prediction_module_work(shard: Shard) -> Passes:
+    """A multi-token-prediction module beside its layer: joint projection of two hidden states, and its own head."""
+    return shard.product(shard.tokens, shard.model.hidden, 2 * shard.model.hidden) + head_work(shard)
 
 
 def accumulation_work(shard: Shard, parameters: Any) -> Work:

@@ -1,0 +1,219 @@
+"""Bytes on one rank of a pipeline stage, by category, for a layout or a grid of layouts that share their stage count.
+
+    parameters   p bytes each (2), divided by the shard group with zero 3
+    gradients    g bytes each (4 or 2), divided from zero 2 on
+    optimizer    k bytes each (12 for Adam: fp32 master and two moments), divided from zero 1 on
+    activations  peak live micro-batches x what a stage's layers keep, and while a recomputed layer runs backward,
+                 what it alone would keep
+    buffers      parameters gathered by zero 3, one layer's whole gradients, fp32 logits and their gradient,
+                 and the assumed share of the framework
+
+With p + g + k = 2 + 2 + 12 the rule "16 bytes per parameter" is ZeRO's (arXiv 1910.02054, section 3.1); see
+`Recipe.bytes_per_parameter` for 18 and 20. Experts are replicated over dp*cp/ep ranks, everything else over dp*cp.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+
+from lockstep.hardware import Cluster
+from lockstep.layout.job import Job, LayerKind
+from lockstep.layout.layout import KEEP, OFFLOAD_PARAMETERS, LayoutGrid
+from lockstep.layout.recipe import Recipe
+from lockstep.pipelines import peak_live_by_code
+from lockstep.workload import (
+    FULL,
+    NONE,
+    SELECTIVE,
+    Piece,
+    RankParameters,
+    Transformer,
+    all_weights,
+    convnet_activation_B,
+    embedding_activation_B,
+    embedding_weights,
+    head_activation_B,
+    head_weights,
+    layer_activation_B,
+    layer_weights,
+    mtp_weights,
+    rank_parameters,
+)
+
+FRAMEWORK_B = 1.5e9
+"""CUDA context, communicator buffers and workspaces of one rank: assumed, typical of NCCL jobs (1 to 2 GB)."""
+SLACK_FRAC = 0.03
+"""Share of activations and buffers lost to allocator rounding and fragmentation: assumed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """Bytes on one rank by category; arrays when the layout is a grid."""
+
+    parameters_B: Any
+    gradients_B: Any
+    optimizer_B: Any
+    activations_B: Any
+    buffers_B: Any
+    capacity_B: float
+
+    @property
+    def total_B(self) -> Any:
+        """All categories together."""
+        return self.parameters_B + self.gradients_B + self.optimizer_B + self.activations_B + self.buffers_B
+
+    @property
+    def fits(self) -> Any:
+        """Whether the total is within the device's memory."""
+        return self.total_B <= self.capacity_B
+
+    @property
+    def used_frac(self) -> Any:
+        """Total over capacity."""
+        return self.total_B / self.capacity_B
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON form of one layout."""
+        parts = {field.name: float(getattr(self, field.name)) for field in fields(self)}
+        capacity_B = parts.pop("capacity_B")
+        return {**parts, "total_B": float(self.total_B), "capacity_B": capacity_B, "fits": bool(self.fits)}
+
+
+def stage_parameters(job: Job, grid: LayoutGrid, stages: int, stage: int, held: Counter[LayerKind]) -> RankParameters:
+    """Parameters on one rank of a stage that holds the layers `held`, before any ZeRO sharding."""
+    model = job.transformer
+    if model is None:
+        return rank_parameters(all_weights(job.model))
+    tp, ep = grid.tp, grid.ep
+    found = RankParameters(0.0, 0.0, 0.0)
+    for experts, count in _by_experts(held).items():
+        found = found + rank_parameters(layer_weights(model, experts), tp, ep) * count
+    if stage == 0 or (model.tied_embeddings and stage == stages - 1):
+        found = found + rank_parameters(embedding_weights(model), tp, ep)
+    if stage == stages - 1:
+        found = found + rank_parameters(head_weights(model), tp, ep)
+        if model.mtp_layers:
+            found = found + rank_parameters(mtp_weights(model), tp, ep) * model.mtp_layers
+    return found
+
+
+def layer_parameters(job: Job, grid: LayoutGrid) -> dict[bool, Any]:
+    """Trained parameters of one layer on one rank, by whether it has experts."""
+    model = job.transformer
+    if model is None:
+        return {}
+    kinds = sorted({kind.experts for kind in job.kinds})
+    return {experts: rank_parameters(layer_weights(model, experts), grid.tp, grid.ep).total_elems for experts in kinds}
+
+
+def stage_memory(job: Job, cluster: Cluster, grid: LayoutGrid, stages: int, stage: int) -> Memory:
+    """Memory of one rank of pipeline stage `stage` of `stages`, for every layout of `grid`."""
+    held = job.stage_layers(stages)[stage]
+    parameters = stage_parameters(job, grid, stages, stage, held)
+    recipe, zero = job.recipe, grid.zero
+    dense, expert = parameters.matrix_elems + parameters.other_elems, parameters.expert_elems
+    shard, expert_shard = grid.shard_ranks, np.maximum(1, grid.data_ranks // grid.ep)
+
+    def sharded(dense_B: Any, expert_B: Any, from_stage: int) -> Any:
+        whole = zero < from_stage
+        return dense_B / np.where(whole, 1, shard) + expert_B / np.where(whole, 1, expert_shard)
+
+    states = recipe.states
+    optimizer_B = sharded(
+        parameters.matrix_elems * states.matrix_B + parameters.other_elems * states.other_B, expert * states.matrix_B, 1
+    )
+    weights_B = sharded(dense * recipe.parameter_B, expert * recipe.parameter_B, 3)
+    activations_B, loose_B = _activations(job, grid, stages, stage, held)
+    loose_B = loose_B + _gathered(recipe, grid, parameters, max(1, sum(held.values())))
+    return Memory(
+        parameters_B=np.where(grid.offload == OFFLOAD_PARAMETERS, 0.0, weights_B),
+        gradients_B=sharded(dense * recipe.gradient_B, expert * recipe.gradient_B, 2),
+        optimizer_B=np.where(grid.offload == KEEP, optimizer_B, 0.0),
+        activations_B=activations_B,
+        buffers_B=loose_B + SLACK_FRAC * (activations_B + loose_B) + FRAMEWORK_B,
+        capacity_B=cluster.device.memory_B,
+    )
+
+
+def memory(job: Job, cluster: Cluster, grid: LayoutGrid, stages: int) -> Memory:
+    """Memory of the fullest stage, for every layout of `grid`, with the categories of that stage."""
+    found = [stage_memory(job, cluster, grid, stages, stage) for stage in telling_stages(job, stages)]
+    fullest = np.argmax(np.stack(np.broadcast_arrays(*(one.total_B for one in found))), axis=0)
+    parts = {
+        name: np.choose(fullest, [getattr(one, name) for one in found])
+        for name in (field.name for field in fields(Memory) if field.name != "capacity_B")
+    }
+    return Memory(**parts, capacity_B=cluster.device.memory_B)
+
+
+def telling_stages(job: Job, stages: int) -> list[int]:
+    """Stages among which the fullest one is: the first of every composition (it has most in flight) and the last.
+
+    The last also holds the head; stage 0 the embedding, so the stage after it is told apart as well.
+    """
+    seen: dict[tuple[bool, frozenset[tuple[LayerKind, int]]], int] = {}
+    for stage, held in enumerate(job.stage_layers(stages)):
+        seen.setdefault((stage == 0, frozenset(held.items())), stage)
+    return sorted({*seen.values(), stages - 1})
+
+
+def _by_experts(held: Counter[LayerKind]) -> Counter[bool]:
+    """Layers with and without experts: attention windows change neither parameters nor kept bytes."""
+    found: Counter[bool] = Counter()
+    for kind, count in held.items():
+        found[kind.experts] += count
+    return found
+
+
+def piece(recipe: Recipe, grid: LayoutGrid) -> Piece:
+    """What one rank pushes through a layer at a time."""
+    return Piece(
+        micro_batch=grid.micro_batch,
+        seq=recipe.seq,
+        tp=grid.tp,
+        cp=grid.cp,
+        sequence_parallel=grid.sequence_parallel > 0,
+        flash_attention=recipe.flash_attention,
+        dropout=recipe.dropout,
+        fused_elementwise=recipe.fused_elementwise,
+    )
+
+
+def _activations(job: Job, grid: LayoutGrid, stages: int, stage: int, held: Counter[LayerKind]) -> tuple[Any, Any]:
+    """(kept activations, passing buffers) of a stage in bytes."""
+    model = job.transformer
+    if model is None:
+        return convnet_activation_B(job.model, grid.micro_batch), 0.0
+    one = piece(job.recipe, grid)
+    kept: Any = 0.0
+    passing: Any = 0.0
+    for experts, count in sorted(_by_experts(held).items()):
+        modes = [layer_activation_B(model, one, experts, mode) for mode in (NONE, SELECTIVE, FULL)]
+        mode_B = np.choose(grid.recompute, modes)
+        kept = kept + (count + _extra_layers(model, experts, stage == stages - 1)) * mode_B
+        passing = np.maximum(passing, modes[NONE] - mode_B)
+    microbatches = grid.microbatches(job.recipe.batch)
+    live = peak_live_by_code(grid.schedule, stages, microbatches, chunks=grid.vpp, stage=stage)
+    if stage == 0:
+        kept = kept + embedding_activation_B(model, one)
+    if stage == stages - 1:
+        # Logits in half precision, and in fp32 both they and, in the same place, their gradient.
+        heads = 1 + model.mtp_layers
+        passing = np.maximum(passing, heads * head_activation_B(model, one, logit_B=2.0 + 4.0))
+    return kept * live, passing
+
+
+def _extra_layers(model: Transformer, experts: bool, last: bool) -> int:
+    """Layers of the multi-token-prediction modules, which sit on the last stage and are like the last layer."""
+    return model.mtp_layers if last and experts == model.expert_layers[-1] else 0
+
+
+def _gathered(recipe: Recipe, grid: LayoutGrid, parameters: RankParameters, layers: int) -> Any:
+    """Whole parameters of two layers (this and the prefetched one) and one layer's gradients, from zero 2 or 3 on."""
+    layer = (parameters.matrix_elems + parameters.expert_elems) / layers
+    gradients_B = np.where(grid.zero >= 2, layer * max(recipe.wire_B, recipe.parameter_B), 0.0)
+    return gradients_B + np.where(grid.zero >= 3, 2.0 * layer * recipe.parameter_B, 0.0)

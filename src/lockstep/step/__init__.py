@@ -1,0 +1,11 @@
+"""One training step: kernels on a device, traffic of its groups, and what a pipeline makes of them."""
+
+from lockstep.step.communication import Network as Network
+from lockstep.step.kernels import Clock as Clock
+from lockstep.step.kernels import Work as Work
+from lockstep.step.step import PARTS as PARTS
+from lockstep.step.step import Composition as Composition
+from lockstep.step.step import Step as Step
+from lockstep.step.step import compose as compose
+from lockstep.step.step import price_step as price_step
+from lockstep.step.step import priced as priced

@@ -1,0 +1,90 @@
+"""Seconds that a step waits for data-parallel traffic: gradients reduced, sharded parameters gathered.
+
+    zero 0   all-reduce of the gradients, once per step
+    zero 1   reduce-scatter of the gradients and all-gather of the updated parameters, once per step
+    zero 2   reduce-scatter after every micro-batch (gradients are never whole), all-gather once per step
+    zero 3   all-gather before every forward and backward pass, reduce-scatter after every backward pass (FSDP)
+    HSDP     zero 3 inside a shard group, and an all-reduce of the shards across groups once per step
+
+Overlap: traffic of a layer runs beside the compute of its neighbours, so of a total C in L layers beside W seconds of
+compute max(C/L, C - W (L-1)/L) is exposed: the first or last layer's share has nothing to hide behind.
+
+Sources: ZeRO (arXiv 1910.02054) section 7; PyTorch FSDP (arXiv 2304.11277) section 3.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from lockstep.layout import LayoutGrid, Recipe
+from lockstep.step.communication import Levels, Network, collective
+from lockstep.workload import RankParameters
+
+
+@dataclass(frozen=True, slots=True)
+class Traffic:
+    """Seconds of data-parallel traffic of one stage, as if alone on the network."""
+
+    gather_s: Any
+    """One all-gather of all parameters of the stage."""
+    scatter_s: Any
+    """One reduce-scatter of all gradients of the stage."""
+    reduce_s: Any
+    """One all-reduce of all gradients of the stage."""
+    replicas_s: Any
+    """One all-reduce of the shards across HSDP groups; 0 without."""
+
+
+def traffic(network: Network, recipe: Recipe, parameters: RankParameters) -> Traffic:
+    """The traffic of a stage that holds `parameters`: dense ones over the data ranks, experts over their own."""
+    dense, expert = parameters.matrix_elems + parameters.other_elems, parameters.expert_elems
+    experts = network.levels(("cp", "dp"))
+    shard = network.shard_levels()
+
+    def both(op: str, dense_levels: Levels, bytes_each: float) -> Any:
+        seconds = collective(op, dense_levels, dense * bytes_each)
+        return seconds + collective(op, experts, expert * bytes_each) if np.any(expert) else seconds
+
+    return Traffic(
+        gather_s=both("all-gather", shard, recipe.parameter_B),
+        scatter_s=both("reduce-scatter", shard, recipe.wire_B),
+        reduce_s=both("all-reduce", network.levels(("cp", "ep", "dp")), recipe.wire_B),
+        replicas_s=collective("all-reduce", network.replica_levels(), dense * recipe.wire_B / network.grid.shard_ranks),
+    )
+
+
+def exposed(total_s: Any, beside_s: Any, layers: Any, overlap: bool) -> Any:
+    """Seconds of `total_s` left over beside `beside_s` of compute, when both come in `layers` pieces."""
+    if not overlap:
+        return total_s
+    return np.maximum(total_s / layers, total_s - beside_s * (layers - 1) / layers)
+
+
+@dataclass(frozen=True, slots=True)
+class Exposed:
+    """Seconds that a stage waits: in every forward and backward pass, and once per step."""
+
+    forward_s: Any
+    backward_s: Any
+    once_s: Any
+
+
+def waits(
+    grid: LayoutGrid, recipe: Recipe, moved: Traffic, forward_s: Any, backward_s: Any, layers: Any
+) -> Exposed:
+    """Exposed traffic of a stage of `layers` layers whose passes take `forward_s` and `backward_s` per micro-batch."""
+    overlap, zero = recipe.overlap_dp, grid.zero
+    gather_s = exposed(moved.gather_s, forward_s, layers, overlap)
+    scatter_s = exposed(moved.scatter_s, backward_s, layers, overlap)
+    each_forward_s = np.where(zero == 3, gather_s, 0.0)
+    both_s = exposed(moved.gather_s + moved.scatter_s, backward_s, layers, overlap)
+    each_backward_s = np.where(zero == 3, both_s, np.where(zero == 2, scatter_s, 0.0))
+    reduce_s = exposed(moved.reduce_s, backward_s, layers, overlap)
+    replicas_s = exposed(moved.replicas_s, backward_s, layers, overlap)
+    once_s = np.select(
+        [zero == 0, zero == 1, zero == 2], [reduce_s, scatter_s + gather_s, gather_s], default=replicas_s
+    )
+    return Exposed(each_forward_s, each_backward_s, once_s)

@@ -1,0 +1,231 @@
+"""`Step`: one optimizer step of a job on a cluster, for a layout or a whole grid of layouts with one stage count.
+
+    step = pipeline makespan + exposed data-parallel traffic + optimizer + fixed host time
+
+A stage's pass takes its kernels (`layer.py`), the tensor, context and expert traffic that they wait for
+(`traffic.py`) and the parameters gathered just before them (`data_parallel.py`). The pipeline's closed form turns
+stage times into a makespan; `program.py` builds the same step as a Program, and the simulation gives the same time.
+Stages are priced as if each held as much as the heaviest one, which is exact when layers divide evenly.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+
+from lockstep.errors import BadInput
+from lockstep.hardware import Cluster
+from lockstep.layout import Job, LayoutGrid, layer_parameters, stage_parameters, telling_stages
+from lockstep.pipelines import SCHEDULES, Times
+from lockstep.step.communication import Network, collective
+from lockstep.step.convolution import convolution_times
+from lockstep.step.data_parallel import traffic, waits
+from lockstep.step.kernels import Clock
+from lockstep.step.layer import Shard, accumulation_work, embedding_work, head_work, prediction_module_work
+from lockstep.step.optimizer import optimizer_s
+from lockstep.step.stage import StageTimes, layer_times, part_times
+from lockstep.workload import RankParameters
+
+PARTS = ("compute", "tp_comm", "pp_comm", "dp_comm", "ep_comm", "cp_comm", "bubble", "optimizer", "other")
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """Seconds of a step by part (arrays when the layout is a grid). Parts add up to `step_time_s`."""
+
+    compute_s: Any
+    tp_comm_s: Any
+    pp_comm_s: Any
+    dp_comm_s: Any
+    ep_comm_s: Any
+    cp_comm_s: Any
+    bubble_s: Any
+    optimizer_s: Any
+    other_s: Any
+
+    @property
+    def step_time_s(self) -> Any:
+        """The whole step."""
+        return sum(getattr(self, field.name) for field in fields(self))
+
+    def breakdown_s(self) -> dict[str, float]:
+        """Seconds by part, of one layout."""
+        return {part: float(getattr(self, f"{part}_s")) for part in PARTS}
+
+    @property
+    def bound_by(self) -> str:
+        """The largest part, of one layout."""
+        parts = self.breakdown_s()
+        return max(PARTS, key=lambda part: parts[part])
+
+
+@dataclass(frozen=True, slots=True)
+class Composition:
+    """What a step is made of, before the pipeline puts it in order: the input of the closed form and of the Program."""
+
+    stages: int
+    microbatches: Any
+    body: StageTimes
+    """One micro-batch on the heaviest stage's layers."""
+    first: StageTimes
+    """What the first stage takes more than the body."""
+    last: StageTimes
+    """What the last stage takes more than the body."""
+    gather_forward_s: Any
+    """Data-parallel traffic that each forward pass waits for."""
+    gather_backward_s: Any
+    """Data-parallel traffic that each backward pass waits for."""
+    transfer_s: Any
+    once_s: Any
+    """Data-parallel traffic that the step waits for once."""
+    update_s: Any
+    fixed_s: float
+    blocking: bool
+
+    def times(self) -> Times:
+        """Stage times as the pipeline formulas take them."""
+        return Times(
+            forward_s=self.body.forward_s + self.gather_forward_s,
+            backward_s=self.body.backward_s + self.gather_backward_s,
+            weight_s=self.body.weight_s,
+            transfer_s=self.transfer_s,
+            blocking=self.blocking,
+            first_forward_s=self.first.forward_s,
+            first_backward_s=self.first.backward_s,
+            last_forward_s=self.last.forward_s,
+            last_backward_s=self.last.backward_s,
+        )
+
+    @property
+    def extra(self) -> StageTimes:
+        """What the most loaded device takes more than the body."""
+        if self.stages == 1:
+            return self.first + self.last
+        return self.first.where(self.first.total_s >= self.last.total_s, self.last)
+
+
+def compose(job: Job, cluster: Cluster, grid: LayoutGrid) -> Composition:
+    """The parts of a step for every layout of `grid`, which must share one number of stages. Raises BadInput if not."""
+    stages = int(grid.pp.flat[0])
+    if np.any(grid.pp != stages):
+        raise BadInput("layouts of one grid must have the same number of pipeline stages")
+    clock, network = Clock(cluster.device, job.recipe.dtype), Network(cluster, grid)
+    parameters = _fullest(job, grid, stages)
+    layers = max(1, -(-job.layers // stages))
+    body, first, last = _stage_times(job, grid, clock, network, stages)
+    moved = traffic(network, job.recipe, parameters)
+    waiting = waits(grid, job.recipe, moved, body.forward_s, body.backward_s, layers)
+    return Composition(
+        stages=stages,
+        microbatches=grid.microbatches(job.recipe.batch),
+        body=body,
+        first=first,
+        last=last,
+        gather_forward_s=waiting.forward_s,
+        gather_backward_s=waiting.backward_s,
+        transfer_s=_transfer(job.transformer.hidden, job, grid, clock, network) if job.transformer and stages > 1 else 0.0,
+        once_s=waiting.once_s,
+        update_s=optimizer_s(clock, grid, job.recipe, parameters),
+        fixed_s=cluster.device.efficiency.step_s,
+        blocking=not job.recipe.overlap_pp,
+    )
+
+
+def _fullest(job: Job, grid: LayoutGrid, stages: int) -> RankParameters:
+    """Parameters of the stage that holds most of each group: the one that the others wait for."""
+    held = job.stage_layers(stages)
+    found = [stage_parameters(job, grid, stages, stage, held[stage]) for stage in telling_stages(job, stages)]
+    most = [
+        np.max(np.stack(np.broadcast_arrays(*(getattr(one, field.name) for one in found))), axis=0)
+        for field in fields(RankParameters)
+    ]
+    return RankParameters(*most)
+
+
+def _stage_times(
+    job: Job, grid: LayoutGrid, clock: Clock, network: Network, stages: int
+) -> tuple[StageTimes, StageTimes, StageTimes]:
+    """(heaviest body, extra of the first stage, extra of the last stage)."""
+    model = job.transformer
+    if model is None:
+        return convolution_times(job, grid, clock), StageTimes(), StageTimes()
+    shard = Shard(model, grid, job.recipe, clock)
+    held = job.stage_layers(stages)
+    whole = layer_parameters(job, grid)
+    kinds = {
+        kind: layer_times(shard, network, kind, accumulation_work(shard, whole[kind.experts]))
+        for kind in sorted(set(job.kinds))
+    }
+    bodies = [sum((kinds[kind] * count for kind, count in one.items()), StageTimes()) for one in held]
+    body = bodies[0]
+    for other in bodies[1:]:
+        body = body.where(body.total_s >= other.total_s, other)
+    first = bodies[0] + part_times(shard, embedding_work(shard))
+    last = bodies[-1] + part_times(shard, head_work(shard))
+    if model.mtp_layers:
+        module = kinds[job.kinds[-1]] + part_times(shard, prediction_module_work(shard))
+        last = last + module * model.mtp_layers
+    return body, _beyond(first, body), _beyond(last, body)
+
+
+def _beyond(stage: StageTimes, body: StageTimes) -> StageTimes:
+    """What `stage` takes more than `body`, nothing where it takes less."""
+    return StageTimes(*(np.maximum(0.0, getattr(stage, f.name) - getattr(body, f.name)) for f in fields(StageTimes)))
+
+
+def _transfer(hidden: int, job: Job, grid: LayoutGrid, clock: Clock, network: Network) -> Any:
+    """Seconds to hand a micro-batch's activations to the next stage.
+
+    Each tensor-parallel rank sends its 1/tp of the tokens; without sequence parallelism the receivers gather them
+    again (the scatter-gather optimisation of arXiv 2104.04473, section 4.1).
+    """
+    size_B = grid.micro_batch * job.recipe.seq / grid.cp * hidden * clock.element_B
+    gather_s = collective("all-gather", network.levels(("tp",)), size_B)
+    return network.send("pp", size_B / grid.tp) + np.where(grid.sequence_parallel > 0, 0.0, gather_s)
+
+
+def price_step(job: Job, cluster: Cluster, grid: LayoutGrid) -> Step:
+    """Seconds of a step by part, for every layout of `grid` (all with the same number of pipeline stages)."""
+    return priced(compose(job, cluster, grid), grid)
+
+
+def priced(parts: Composition, grid: LayoutGrid) -> Step:
+    """The closed form of a composition: the pipeline's makespan, told apart by what the most loaded device does."""
+    m, extra, body = parts.microbatches, parts.extra, parts.body
+    chunks = grid.vpp
+    hold_s = 2.0 * parts.transfer_s * chunks if parts.blocking and parts.stages > 1 else 0.0
+    each_s = parts.gather_forward_s + parts.gather_backward_s
+    busy = body + extra
+    makespan_s = _makespan_s(grid, parts)
+    used_s = m * (busy.total_s + each_s + hold_s)
+    return Step(
+        compute_s=m * (busy.compute_forward_s + busy.compute_backward_s),
+        tp_comm_s=m * (busy.tp_forward_s + busy.tp_backward_s),
+        pp_comm_s=m * hold_s,
+        dp_comm_s=m * each_s + parts.once_s,
+        ep_comm_s=m * (busy.ep_forward_s + busy.ep_backward_s),
+        cp_comm_s=m * (busy.cp_forward_s + busy.cp_backward_s),
+        bubble_s=np.maximum(0.0, makespan_s - used_s),
+        optimizer_s=parts.update_s,
+        other_s=parts.fixed_s,
+    )
+
+
+def _makespan_s(grid: LayoutGrid, parts: Composition) -> Any:
+    """Makespan of the pipeline; each run of equal schedules along the last axis is one call of its closed form."""
+    times, m, stages = parts.times(), parts.microbatches, parts.stages
+    codes = np.unique(grid.schedule)
+    if codes.size == 1:
+        return SCHEDULES[int(codes[0])].cost(stages, m, grid.vpp, times).makespan_s
+    runs = []
+    line = grid.schedule.reshape(-1)
+    for code in dict.fromkeys(line.tolist()):
+        here = np.flatnonzero(line == code)
+        runs.append((here, SCHEDULES[code].cost(stages, m, grid.vpp[..., here], times).makespan_s))
+    shape = np.broadcast_shapes(*(run.shape[:-1] for _, run in runs))
+    makespan_s = np.empty((*shape, line.size))
+    for here, run in runs:
+        makespan_s[..., here] = run
+    return makespan_s

@@ -1,0 +1,68 @@
+"""MosaicML's llm-foundry benchmark tables (April 2024): step times of MPT models under FSDP on A100 and H100.
+
+Models: MPT with learned positions as long as the sequence, no biases, tied embeddings (the printed parameter counts
+follow). Mixed precision DEFAULT reduces gradients in fp32, PURE in bf16. Elementwise kernels are PyTorch's own, one by one.
+"""
+
+from __future__ import annotations
+
+from lockstep.hardware import cluster
+from lockstep.layout import Job, Layout, Recipe
+from lockstep.validation.case import Case, Table, read_rows
+from lockstep.validation.predict import step_time_s
+from lockstep.workload import Attention, Mlp, Transformer
+
+SOURCE = "mosaicml/llm-foundry@495218376, scripts/train/benchmarking/README.md (2024-04-22); half of its rows"
+CLUSTERS = {"h100_80gb": "cloud-h100", "a100_80gb": "oci-a100-80gb", "a100_40gb": "oci-a100-40gb"}
+
+
+def mpt(row: dict[str, str]) -> Transformer:
+    """The MPT model of a row."""
+    hidden, heads = int(row["hidden"]), int(row["heads"])
+    return Transformer(
+        name=row["model"],
+        layers=int(row["layers"]),
+        hidden=hidden,
+        vocab=int(row["vocab"]),
+        attention=Attention(heads=heads, kv_heads=heads, head_dim=hidden // heads),
+        mlp=Mlp(ffn=int(row["ffn_mult"]) * hidden, gated=False, activation="gelu"),
+        positions="learned",
+        max_positions=int(row["seq_len"]),
+        norm="layernorm-no-bias",
+        tied_embeddings=True,
+    )
+
+
+def _case(row: dict[str, str]) -> Case:
+    devices = int(row["n_gpus"])
+    recipe = Recipe(
+        seq=int(row["seq_len"]),
+        batch=int(row["global_batch_seqs"]),
+        dtype="fp8" if row["precision"] == "amp_fp8" else "bf16",
+        gradient_B=4.0,
+        reduce_B=2.0 if row["fsdp_mixed_precision"] == "PURE" else 4.0,
+        fused_elementwise=False,
+    )
+    layout = Layout(
+        dp=devices,
+        micro_batch=int(row["micro_batch_per_gpu_seqs"]),
+        zero=3 if row["fsdp_sharding"] == "FULL_SHARD" else 2,
+        recompute="full" if row["activation_ckpt"] == "True" else "none",
+    )
+    return Case(
+        row=f"{row['row_id']} {row['model']} seq {row['seq_len']} x{devices} {row['gpu_type']}",
+        quantity="step_time_s",
+        measured=float(row["step_time_s_derived"]),
+        job=Job(mpt(row), recipe, devices),
+        cluster=cluster(CLUSTERS[row["gpu_type"]], gpus=devices),
+        layout=layout,
+        predict=step_time_s,
+    )
+
+
+def cases() -> tuple[Case, ...]:
+    """One case per row."""
+    return tuple(_case(row) for row in read_rows("llm_foundry_mpt.csv"))
+
+
+TABLE = Table("llm_foundry_mpt", "step_time_s", SOURCE, 0.10, cases)
