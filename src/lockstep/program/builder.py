@@ -180,6 +180,8 @@ class ProgramBuilder:
             given["stream"] = self.stream(given["stream"])
         arrays = {name: np.asarray(value, dtype=COLUMNS[name][0]) for name, value in given.items()}
         num = int(np.broadcast_shapes(*(a.shape for a in arrays.values()), (1,))[0])
+        if arrays["kind"].size and int(arrays["kind"].max()) > max(Kind):
+            raise BadInput(f"kind must be 0 .. {max(Kind):d} (see Kind), got {int(arrays['kind'].max())}")
         if "stream" not in arrays:
             home = np.array([self._home[k] for k in Kind], dtype=COLUMNS["stream"][0])
             arrays["stream"] = home[arrays["kind"]]
@@ -295,12 +297,12 @@ class ProgramBuilder:
         fill = np.asarray(default, dtype=dtype)
         parts = []
         for segment in self._segments:
-            length = len(segment["kind"])
-            parts.append(segment.get(name, np.broadcast_to(fill, (length,))))
+            if length := len(segment["kind"]):
+                parts.append(segment.get(name, np.broadcast_to(fill, (length,))))
         if not parts:
             return np.zeros(0, dtype=dtype)
-        if all(part.size == 0 or _constant(part) for part in parts):
-            values = np.array([part[0] for part in parts if part.size], dtype=dtype)
+        if all(_constant(part) for part in parts):
+            values = np.array([part[0] for part in parts], dtype=dtype)
             if _constant(values):
                 return np.array(np.broadcast_to(values[0], (self._size,)), copy=None)
         return np.concatenate(parts)

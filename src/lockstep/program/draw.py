@@ -37,7 +37,7 @@ def draw(
     lanes = [lane for lane in timeline.lanes if streams is None or lane[1] in streams]
     shown = lanes[:max_lanes]
     names = [f"rank {rank} {stream}" for rank, stream in shown]
-    margin = min(max((len(name) for name in names), default=0), max(0, width - 22))
+    margin = min(max((len(name) for name in names), default=0), max(0, width - 12))
     columns = max(10, width - margin - 2)
     bar, corner, rule = FILLS[style][3:]
     lines = [

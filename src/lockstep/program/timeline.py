@@ -8,6 +8,7 @@ reduce or copy span): that time is what overlap could still hide.
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -108,12 +109,11 @@ class Timeline:
         ids = np.flatnonzero(mask & (self.end_s > self.start_s))
         ids = ids[np.lexsort((self.start_s[ids], self.program.rank[ids]))]
         rank, start, end = self.program.rank[ids], self.start_s[ids], self.end_s[ids]
-        # Latest end so far on the same rank: shift every rank onto its own stretch of the time axis.
-        begins = np.flatnonzero(np.concatenate(([True], rank[1:] != rank[:-1]))) if len(ids) else np.zeros(0, int)
-        reached = np.empty_like(end)
-        for low, high in zip(begins, np.append(begins[1:], len(ids)), strict=True):
-            reached[low] = 0.0
-            reached[low + 1 : high] = np.maximum.accumulate(end[low : high - 1])
+        reached = np.zeros_like(end)
+        edges = [0, *(np.flatnonzero(rank[1:] != rank[:-1]) + 1).tolist(), len(ids)]
+        for low, high in itertools.pairwise(edges):
+            # Latest end of the earlier spans of the same rank.
+            reached[low + 1 : high] = np.maximum.accumulate(end[low : max(low, high - 1)])
         gain = np.maximum(end - np.maximum(start, reached), 0.0)
         return np.bincount(rank, weights=gain, minlength=self.program.ranks)
 

@@ -102,7 +102,9 @@ def read_trace(path: str | Path) -> Timeline:
         if isinstance(head, dict) and head.get("format") == FORMAT:
             return _own(head, spans)
         return _foreign(events, spans)
-    except (KeyError, TypeError, AttributeError, IndexError, OverflowError) as error:
+    except BadInput as error:
+        raise BadInput(error.message, str(path)) from None
+    except (KeyError, TypeError, AttributeError, IndexError, OverflowError, ValueError) as error:
         raise BadInput(f"the trace is damaged: {type(error).__name__} {error}", str(path)) from None
 
 

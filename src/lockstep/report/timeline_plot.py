@@ -63,6 +63,9 @@ def draw_timeline(timeline: Timeline, axes: Axes, lanes: Sequence[tuple[int, str
         raise BadInput(f"{len(ids)} spans are too many for a picture (at most {MAX_SPANS}); write a trace instead")
     families = [_family(timeline, i) for i in ids.tolist()]
     colours = _colours(timeline, ids.tolist(), families)
+    for row, (rank, _) in enumerate(lanes):
+        if rank % 2:
+            axes.axhspan(row - 0.5, row + 0.5, color="#F4F4F4", linewidth=0, zorder=0)
     by_style: dict[tuple[int, str], list[tuple[float, float]]] = {}
     for i, family in zip(ids.tolist(), families, strict=True):
         start, end = float(timeline.start_s[i]) / factor, float(timeline.end_s[i]) / factor
@@ -111,7 +114,8 @@ def _colours(timeline: Timeline, ids: list[int], families: list[str]) -> dict[st
             computations += 1
         else:
             colours[family] = COMMUNICATION[kind]
-    return colours
+    # The legend lists computations first.
+    return dict(sorted(colours.items(), key=lambda item: item[1] not in PALETTE))
 
 
 def _write_labels(

@@ -1,0 +1,63 @@
+"""An expanded collective takes the time it was priced at and computes what it should."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from lockstep.errors import BadInput
+from lockstep.program import Program, ProgramBuilder, contributions, execute, expand
+from lockstep.simulate import simulate
+from program.random_programs import Link
+from program.test_executor import ring_all_reduce
+
+
+def inner(op: str, algorithm: str, ranks: tuple[int, ...], size_B: float) -> Program:
+    return ring_all_reduce(len(ranks), int(size_B) // 4)
+
+
+def inner_price(op: str, algorithm: str, ranks: tuple[int, ...], size_B: float) -> float:
+    return simulate(inner(op, algorithm, ranks, size_B), Link()).makespan_s
+
+
+def step() -> Program:
+    builder = ProgramBuilder(4)
+    forward = [builder.compute(rank, 1e-4 * (1 + rank)) for rank in range(4)]
+    first = builder.collective(range(4), "all-reduce", 48.0, algorithm="ring", chunk=(0, 12), after=forward)
+    # Written before its turn on other ranks: groups that share rank 0 and 2 but end in another order by id.
+    builder.collective((2, 0), "all-reduce", 32.0, algorithm="ring", chunk=(12, 20))
+    builder.collective((1, 3), "all-reduce", 16.0, algorithm="ring", chunk=(12, 16))
+    for rank in range(4):
+        builder.compute(rank, 1e-4, after=first)
+    return builder.build()
+
+
+def test_same_time() -> None:
+    whole = simulate(step(), Link(), price=inner_price)
+    opened = simulate(expand(step(), inner), Link())
+    assert opened.makespan_s == pytest.approx(whole.makespan_s, rel=1e-12)
+
+
+@pytest.mark.parametrize("seed", [None, 0, 1, 2])
+def test_same_data(seed: int | None) -> None:
+    data = execute(expand(step(), inner), {"data": contributions(4, 20)}, order_seed=seed)["data"]
+    for rank in range(4):
+        assert (data[rank][:12] == 1).all()
+    assert (data[0][12:20] == [1, 0, 1, 0]).all()
+    assert (data[2][12:20] == [1, 0, 1, 0]).all()
+    assert (data[1][12:16] == [0, 1, 0, 1]).all()
+    assert (data[1][16:] == [0, 1, 0, 0]).all()
+
+
+def test_none_keeps_the_collective() -> None:
+    program = step()
+    kept = expand(program, lambda *_: None)
+    assert len(kept) == len(program)
+    one, two = (simulate(p, Link(), price=inner_price) for p in (program, kept))
+    assert one.makespan_s == two.makespan_s
+    assert np.array_equal(np.sort(one.end_s), np.sort(two.end_s))
+
+
+def test_program_for_another_number_of_ranks() -> None:
+    with pytest.raises(BadInput, match="among 4 ranks got a program for 3 ranks"):
+        expand(step(), lambda *_: ring_all_reduce(3, 6))
