@@ -23,6 +23,7 @@ all_to_all.direct all_to_all.pairwise all_to_all.bruck all_to_all.hierarchical
 broadcast.binomial broadcast.scatter_all_gather broadcast.linear
 reduce.binomial reduce.reduce_scatter_gather reduce.linear
 scatter.binomial scatter.linear gather.binomial gather.linear
+parameter_server.synchronous parameter_server.asynchronous parameter_server.replicated gossip.ring
 """
 for _name in _ALGORITHMS.split():
     _import_module(f"{__name__}.{_name}")

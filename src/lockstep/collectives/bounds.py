@@ -24,6 +24,8 @@ _REDUCING = ("reduce", "reduce-scatter", "all-reduce")
 def lower_bound_terms(op: str, ranks: Number, size_B: Number, ports: int = 1, element_B: float = 0.0) -> Terms:
     """Latency steps, bytes in series and reduced bytes in series that every algorithm of `op` needs."""
     steps = ceil_log2(ranks) if ports == 1 else _ceil_log(ranks, 1 + ports)
+    if op == "gossip":
+        steps = np.minimum(2.0, np.asarray(ranks) - 1.0)
     return Terms(
         steps, _wire_B(op, ranks, size_B, element_B) / ports, _reduced_B(op, ranks, size_B) if ports == 1 else 0.0
     )
@@ -70,7 +72,8 @@ def _wire_B(op: str, ranks: Number, size_B: Number, element_B: float) -> Number:
         return size_B * ((ranks - 1) / ranks)
     if op == "all-reduce":
         return 2.0 * size_B * ((ranks - 1) / ranks)
-    return np.asarray(ranks) * 0.0
+    # Parameter server: a worker sends and receives its whole buffer. Gossip: one round needs a whole buffer per neighbour.
+    return size_B * np.minimum(2.0, np.asarray(ranks) - 1.0) if op == "gossip" else size_B + 0.0 * np.asarray(ranks)
 
 
 def _reduced_B(op: str, ranks: Number, size_B: Number) -> Number:

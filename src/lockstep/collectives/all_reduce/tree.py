@@ -25,7 +25,7 @@ def terms(ranks: Number, size_B: Number, link: LinkLike, split: Split) -> Terms:
 
 def counts(ranks: Number, size_B: Number, link: LinkLike, split: Split) -> Counts:
     """2 (n - 1) messages of the whole buffer."""
-    return reduce.counts(ranks, size_B, link, split) + broadcast.counts(ranks, size_B, link, split)
+    return Counts(2 * (ranks - 1), 2 * (ranks - 1) * size_B, (ranks - 1) * size_B)
 
 
 def write(rounds: Rounds, members: Array, start: Any, stop: Any) -> None:

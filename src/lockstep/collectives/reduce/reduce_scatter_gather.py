@@ -15,19 +15,20 @@ from lockstep.collectives.cost import Counts, LinkLike, Number, Terms
 from lockstep.collectives.gather import binomial as gather
 from lockstep.collectives.registry import Algorithm, get, register
 from lockstep.collectives.rounds import Array, Rounds
+from lockstep.collectives.scatter import binomial as scatter
 from lockstep.collectives.shares import Split
 
 
 def terms(ranks: Number, size_B: Number, link: LinkLike, split: Split, reduce_scatter: str = "bruck") -> Terms:
     """Reduce-scatter + gather."""
     first = get("reduce-scatter", reduce_scatter).terms(ranks, size_B, link, split)
-    return first + gather.terms(ranks, size_B, link, split)
+    return first + scatter.terms(ranks, size_B, link, split)
 
 
 def counts(ranks: Number, size_B: Number, link: LinkLike, split: Split, reduce_scatter: str = "bruck") -> Counts:
     """Reduce-scatter + gather."""
     first = get("reduce-scatter", reduce_scatter).counts(ranks, size_B, link, split)
-    return first + gather.counts(ranks, size_B, link, split)
+    return first + scatter.counts(ranks, size_B, link, split)
 
 
 def write(rounds: Rounds, members: Array, start: Any, stop: Any, reduce_scatter: str = "bruck") -> None:

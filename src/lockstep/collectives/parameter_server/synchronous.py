@@ -1,0 +1,70 @@
+"""Parameter server, synchronous: every worker pushes its gradient, the server adds them all, every worker pulls the sum.
+
+    time = 2 n (alpha + c beta) + n c gamma,   c = largest shard = S/s
+n workers, s = `shards` servers beside them (default 1, at most n), S bytes of parameters. One server: 2 n messages of p, its port
+carries n S each way. Shards divide that by s; with s = n on the workers themselves it is `all-reduce direct`.
+Round t: server j talks to worker t + j, so that no port is asked twice at once; push and pull do not overlap.
+
+Source: M. Li et al., "Scaling distributed machine learning with the parameter server", OSDI 2014.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from lockstep.collectives.cost import Counts, LinkLike, Number, Terms
+from lockstep.collectives.registry import Algorithm, register
+from lockstep.collectives.rounds import Array, Rounds, cut
+from lockstep.collectives.shares import Split
+from lockstep.errors import BadInput
+
+
+def settle(ranks: Number, size_B: Number, link: LinkLike, split: Split, shards: Number = 1) -> dict[str, Any]:
+    """Number of shards, checked."""
+    if np.any(np.asarray(shards) < 1) or np.any(np.asarray(shards) > ranks):
+        raise BadInput(f"shards = {shards}: from 1 to the number of workers, more gain nothing", "shards")
+    return {"shards": shards}
+
+
+def terms(ranks: Number, size_B: Number, link: LinkLike, split: Split, shards: Number = 1) -> Terms:
+    """The server with the largest shard: n pushes added, then n pulls."""
+    carried_B = ranks * split.largest_B(size_B, shards)
+    return Terms(2 * ranks, 2 * carried_B, carried_B)
+
+
+def counts(ranks: Number, size_B: Number, link: LinkLike, split: Split, shards: Number = 1) -> Counts:
+    """2 n s messages; every worker sends and receives the whole buffer once."""
+    return Counts(2 * ranks * shards, 2 * ranks * size_B, ranks * size_B)
+
+
+def write(rounds: Rounds, members: Array, start: Any, stop: Any, shards: int = 1) -> None:
+    """Servers are the ranks after the workers; their buffers begin as zeros."""
+    workers = members.shape[1]
+    server = np.arange(int(shards))
+    edges = cut(start, stop, int(shards))
+    first, last = edges[0, :-1], edges[0, 1:]
+    for turn in range(workers):
+        worker = members[0, (turn + server) % workers]
+        rounds.messages(worker, workers + server, first, last, reduce=True)
+    for turn in range(workers):
+        worker = members[0, (turn + server) % workers]
+        rounds.messages(workers + server, worker, first, last)
+
+
+SYNCHRONOUS = register(
+    Algorithm(
+        op="parameter-server",
+        name="synchronous",
+        terms=terms,
+        counts=counts,
+        formula="2n(alpha + S/s beta) + n S/s gamma",
+        source="Li et al. 2014",
+        choices=("shards",),
+        settle=settle,
+        pieces=lambda ranks, shards=1, **choices: int(shards),
+        helpers=lambda ranks, shards=1, **choices: int(shards),
+        write=write,
+    )
+)
