@@ -28,15 +28,15 @@ LIMITS = {
 def whole(owner: str, name: str, value: object, limit: int, minimum: int = 1) -> None:
     """Raises BadInput unless `value` is a whole number from `minimum` to `limit`."""
     if isinstance(value, bool) or not isinstance(value, int):
-        raise BadInput(f"{name} must be a whole number, got {_short(value)}", owner)
+        raise BadInput(f"{name} must be a whole number, got {_short(value)}", _key(owner, name))
     if not minimum <= value <= limit:
-        raise BadInput(f"{name} must be from {minimum} to {limit:,}, got {_short(value)}", owner)
+        raise BadInput(f"{name} must be from {minimum} to {limit:,}, got {_short(value)}", _key(owner, name))
 
 
 def one_of(owner: str, name: str, value: object, allowed: tuple[str, ...]) -> None:
     """Raises UnknownName unless `value` is one of the words `allowed`."""
     if value not in allowed:
-        raise UnknownName(name, str(value), allowed, owner)
+        raise UnknownName(name, str(value), allowed, _key(owner, name))
 
 
 def flags(owner: str, record: object, *names: str) -> None:
@@ -44,7 +44,12 @@ def flags(owner: str, record: object, *names: str) -> None:
     for name in names:
         value = getattr(record, name)
         if not isinstance(value, bool):
-            raise BadInput(f"{name} must be true or false, got {_short(value)}", owner)
+            raise BadInput(f"{name} must be true or false, got {_short(value)}", _key(owner, name))
+
+
+def _key(owner: str, name: str) -> str:
+    """The dotted key of a field, as it stands in a file: `layers`, `attention.heads`."""
+    return f"{owner}.{name}" if owner != "model" else name
 
 
 def _short(value: object) -> str:

@@ -23,6 +23,7 @@ class Convolution:
     outputs: int
     kernel: int
     side: int
+    is_shortcut: bool = False
 
     @property
     def macs(self) -> int:
@@ -56,7 +57,7 @@ def _block(name: str, bottleneck: bool, inputs: int, inner: int, side: int, stri
         yield Convolution(f"{name} first", inputs, inner, 3, after)
         yield Convolution(f"{name} second", inner, outputs, 3, after)
     if stride > 1 or inputs != outputs:
-        yield Convolution(f"{name} shortcut", inputs, outputs, 1, after)
+        yield Convolution(f"{name} shortcut", inputs, outputs, 1, after, True)
 
 
 def _strided(side: int, stride: int) -> int:
@@ -90,12 +91,11 @@ def convnet_forward_flops(model: ConvNet) -> int:
 def convnet_activation_B(model: ConvNet, images: Any, element_B: float = 2.0) -> Any:
     """Bytes kept for the backward pass of `images` images.
 
-    Each convolution keeps its input, each batch norm its input (the convolution's output). ReLU runs in place and is
-    undone from its output, which is the next convolution's input. Max pooling keeps 8-byte indices.
+    Each batch norm keeps its input; each ReLU, in place, its output, which the next convolution or pooling reads. A
+    projected shortcut has no ReLU of its own. Max pooling keeps 8-byte indices. Batch statistics are left out.
     """
-    kept, previous = 0, model.channels * model.image**2
+    kept = model.channels * model.image**2 + features(model)
     for conv in convolutions(model):
-        output = conv.outputs * conv.side**2
-        kept += output + (previous if conv.name == "stem" else output)
+        kept += conv.outputs * conv.side**2 * (1 if conv.is_shortcut else 2)
     pooled = model.width * _strided(model.image, 4) ** 2
-    return images * (kept * element_B + pooled * (8 + element_B) + features(model) * element_B)
+    return images * (kept * element_B + pooled * (8 + element_B))

@@ -40,8 +40,7 @@ def read_model_file(path: str | Path) -> Model:
     try:
         return build({"name": Path(path).stem, **given})
     except BadInput as error:
-        part = [key for key in str(error.where).split(".") if key in data or key == "latent"]
-        raise BadInput(error.message, locate(*part)) from None
+        raise BadInput(error.message, locate(*str(error.where).split("."))) from None
 
 
 @cache

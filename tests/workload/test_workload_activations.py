@@ -1,0 +1,215 @@
+"""Kept activations: Korthikanti's closed forms exactly, its figures, monotone laws, broadcasting."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from workload_strategies import transformers
+
+from lockstep import workload
+from lockstep.workload import (
+    RECOMPUTE,
+    Piece,
+    convnet_activation_B,
+    head_kept_tensors,
+    kept_tensors,
+    layer_activation_B,
+)
+
+SETTINGS = settings(max_examples=50, derandomize=True, deadline=None)
+GPTS = {
+    "22B": ("megatron-22b", 4),
+    "175B": ("megatron-175b", 1),
+    "530B": ("megatron-530b", 1),
+    "1T": ("megatron-1t", 1),
+}
+
+
+def paper_piece(micro_batch, tp=8, sequence_parallel=False):
+    """The paper's setting: half precision, dropout, unfused attention, 2048 tokens."""
+    return Piece(
+        micro_batch=micro_batch,
+        seq=2048,
+        tp=tp,
+        sequence_parallel=sequence_parallel,
+        dropout=True,
+        flash_attention=False,
+    )
+
+
+def sbh_as_h(model, piece):
+    return piece.seq * piece.micro_batch * model.hidden, model.attention.heads * piece.seq / model.hidden
+
+
+@pytest.mark.parametrize("name", GPTS)
+@pytest.mark.parametrize("tp", [1, 2, 8])
+def test_closed_forms_of_korthikanti(name, tp):
+    """Equations 1, 2, 4, 6 and the two forms of full recomputation, exactly."""
+    model, micro_batch = workload.model(GPTS[name][0]), GPTS[name][1]
+    plain, split = paper_piece(micro_batch, tp), paper_piece(micro_batch, tp, True)
+    sbh, ratio = sbh_as_h(model, plain)
+    assert layer_activation_B(model, plain) == pytest.approx(sbh * (10 + 24 / tp + 5 * ratio / tp), rel=1e-14)
+    assert layer_activation_B(model, split) == pytest.approx(sbh / tp * (34 + 5 * ratio), rel=1e-14)
+    assert layer_activation_B(model, plain, recompute="selective") == pytest.approx(sbh * (10 + 24 / tp), rel=1e-14)
+    assert layer_activation_B(model, split, recompute="selective") == pytest.approx(34 * sbh / tp, rel=1e-14)
+    assert layer_activation_B(model, plain, recompute="full") == 2 * sbh
+    assert layer_activation_B(model, split, recompute="full") == 2 * sbh / tp
+
+
+# Figure 7, percent of the tensor-parallel baseline, as transcribed by github.com/calculon-ai/calculon
+# (calculon/llm/validation.py): sequence parallel, selective, both, full recomputation.
+FIGURE_7 = {
+    "22B": (66.84, 49.42, 16.18, 7.64),
+    "175B": (62.04, 56.53, 18.49, 8.71),
+    "530B": (58.31, 62.04, 20.27, 9.42),
+    "1T": (58.31, 62.04, 20.27, 9.42),
+}
+
+
+@pytest.mark.parametrize("name", FIGURE_7)
+def test_figure_7(name):
+    model, micro_batch = workload.model(GPTS[name][0]), GPTS[name][1]
+    plain, split = paper_piece(micro_batch), paper_piece(micro_batch, sequence_parallel=True)
+    base = layer_activation_B(model, plain)
+    cases = ((split, "none"), (plain, "selective"), (split, "selective"), (plain, "full"))
+    found = [100 * layer_activation_B(model, piece, recompute=mode) / base for piece, mode in cases]
+    assert found == pytest.approx(FIGURE_7[name], abs=0.15)
+
+
+# Figure 1, GiB of activations on a rank of the first stage, from the same transcription: without and with sequence
+# parallelism and selective recomputation. Stages p, chunks v: L/p layers times min(p, m) micro-batches in flight,
+# times 1 + (p-1)/(pv) when interleaved (Korthikanti et al. 2022, section 4.3).
+FIGURE_1 = {
+    "22B": (1, 1, 59.25, 9.5625),
+    "175B": (8, 3, 66.84375, 12.3515625),
+    "530B": (35, 3, 114.0234375, 23.076171875),
+    "1T": (64, 1, 131.25, 26.5625),
+}
+
+
+@pytest.mark.parametrize("name", FIGURE_1)
+def test_figure_1(name):
+    stages, chunks, none_GiB, selective_GiB = FIGURE_1[name]
+    model, micro_batch = workload.model(GPTS[name][0]), GPTS[name][1]
+    in_flight = model.layers * (1 + (stages - 1) / (stages * chunks) if chunks > 1 else 1)
+    plain = layer_activation_B(model, paper_piece(micro_batch))
+    split = layer_activation_B(model, paper_piece(micro_batch, sequence_parallel=True), recompute="selective")
+    assert plain * in_flight / 2**30 == pytest.approx(none_GiB, rel=1e-6)
+    assert split * in_flight / 2**30 == pytest.approx(selective_GiB, rel=1e-6)
+
+
+pieces = st.builds(
+    Piece,
+    micro_batch=st.integers(1, 4),
+    seq=st.sampled_from([8, 16, 64]),
+    tp=st.sampled_from([1, 2, 4]),
+    cp=st.sampled_from([1, 2, 4]),
+    sequence_parallel=st.booleans(),
+    element_B=st.sampled_from([2.0, 4.0]),
+    flash_attention=st.booleans(),
+    dropout=st.booleans(),
+    fused_elementwise=st.booleans(),
+    expert_tp=st.sampled_from([None, 1]),
+)
+
+
+@SETTINGS
+@given(transformers(), pieces)
+def test_listed_tensors_make_the_total_and_recomputation_only_lowers_it(model, piece):
+    experts = model.experts is not None
+    listed = kept_tensors(model, piece, experts)
+    none, selective, full = (layer_activation_B(model, piece, experts, mode) for mode in RECOMPUTE)
+    assert none == pytest.approx(sum(tensor.size_B for tensor in listed), rel=1e-12)
+    assert 0 < full <= selective < none
+    assert full == piece.tokens * model.hidden * piece.element_B / piece.split
+    assert len({tensor.name for tensor in listed}) == len(listed)
+
+
+@SETTINGS
+@given(transformers(), pieces)
+def test_more_ranks_never_keep_more(model, piece):
+    experts = model.experts is not None
+    size_B = layer_activation_B(model, piece, experts)
+    for degree in ("tp", "cp"):
+        wider = replace(piece, **{degree: 2 * getattr(piece, degree)})
+        assert layer_activation_B(model, wider, experts) <= size_B
+    assert layer_activation_B(model, replace(piece, sequence_parallel=True), experts) <= size_B
+    assert layer_activation_B(model, replace(piece, cp=2 * piece.cp), experts) == pytest.approx(size_B / 2)
+    assert layer_activation_B(model, replace(piece, micro_batch=3 * piece.micro_batch), experts) == pytest.approx(
+        3 * size_B
+    )
+
+
+@SETTINGS
+@given(transformers(), pieces)
+def test_fused_attention_is_linear_in_the_sequence(model, piece):
+    experts = model.experts is not None
+    short, long = (replace(piece, flash_attention=True, seq=seq) for seq in (64, 128))
+    assert layer_activation_B(model, long, experts) == pytest.approx(2 * layer_activation_B(model, short, experts))
+
+
+@SETTINGS
+@given(transformers(), st.lists(st.tuples(pieces, st.integers(0, 2)), min_size=2, max_size=5))
+def test_arrays_price_like_scalars(model, rows):
+    experts = model.experts is not None
+    first = rows[0][0]
+    given_rows = [(replace(first, micro_batch=p.micro_batch, seq=p.seq, tp=p.tp, cp=p.cp,
+                           sequence_parallel=p.sequence_parallel), code) for p, code in rows]  # fmt: skip
+    columns = ("micro_batch", "seq", "tp", "cp", "sequence_parallel")
+    many = replace(first, **{name: np.array([getattr(p, name) for p, _ in given_rows]) for name in columns})
+    codes = np.array([code for _, code in given_rows])
+    found = layer_activation_B(model, many, experts, codes)
+    expected = [layer_activation_B(model, piece, experts, int(code)) for piece, code in given_rows]
+    assert list(found) == pytest.approx(expected, rel=1e-14)
+    heads = workload.head_activation_B(model, many)
+    assert list(heads) == pytest.approx([workload.head_activation_B(model, piece) for piece, _ in given_rows])
+
+
+def test_llama_layer_by_hand():
+    """Llama 3 8B, 8192 tokens, bf16, fused kernels: 4 h + 2 x 4096 + 2 x 1024 + 3 x 14336 elements, and 32 fp32."""
+    piece = Piece(micro_batch=1, seq=8192)
+    per_token = 2 * (4 * 4096 + 4096 + 2 * 1024 + 4096 + 3 * 14336) + 4 * 32
+    assert layer_activation_B(workload.model("llama3-8b"), piece) == 8192 * per_token
+
+
+def test_mixtral_layer_by_hand():
+    """Two rows per token enter the experts, each with three inner tensors; 8 router probabilities."""
+    piece = Piece(micro_batch=1, seq=100)
+    per_token = 2 * (4 * 4096 + 4096 + 2 * 1024 + 4096 + 2 * (4096 + 3 * 14336)) + 4 * 32 + 4 * 8
+    assert layer_activation_B(workload.model("mixtral-8x7b"), piece, experts=True) == 100 * per_token
+
+
+def test_whole_experts_keep_split_rows():
+    """With sequence parallelism, expert_tp = 1 runs tokens/tp rows through whole experts: inner bytes are equal."""
+    model = workload.model("mixtral-8x7b")
+    cut = Piece(micro_batch=1, seq=64, tp=4, sequence_parallel=True)
+    whole = replace(cut, expert_tp=1)
+    by_name = [{t.name: t.size_B for t in kept_tensors(model, piece, True)} for piece in (cut, whole)]
+    assert by_name[0]["expert gate"] == by_name[1]["expert gate"]
+    assert by_name[0]["expert input"] == 4 * by_name[1]["expert input"]
+
+
+def test_keys_stop_shrinking_beyond_their_heads():
+    model = workload.model("llama3-70b")
+    sizes = [{t.name: t.size_B for t in kept_tensors(model, Piece(micro_batch=1, seq=8, tp=tp))} for tp in (8, 16)]
+    assert sizes[0]["key"] == sizes[1]["key"]
+    assert sizes[0]["query"] == 2 * sizes[1]["query"]
+
+
+def test_head_keeps_fp32_logits():
+    """Korthikanti et al. 2022, section 4.3: 2sbh for the norm, 2sbh for the head's input, 4sbv for the logits."""
+    model = workload.model("megatron-175b")
+    piece = paper_piece(1, 8, True)
+    sbh = 2048 * 12288
+    expected = {"final norm input": 2 * sbh / 8, "head input": 2 * sbh / 8, "logits": 4 * 2048 * 51200 / 8}
+    assert {tensor.name: tensor.size_B for tensor in head_kept_tensors(model, piece)} == expected
+    assert workload.embedding_activation_B(model, piece) == sbh / 8
+
+
+def test_resnet_scales_with_images():
+    model = workload.model("resnet50")
+    one = convnet_activation_B(model, 1)
+    assert list(convnet_activation_B(model, np.array([1, 32]))) == [one, 32 * one]
+    assert convnet_activation_B(replace(model, image=448), 1) == pytest.approx(4 * one, rel=0.001)

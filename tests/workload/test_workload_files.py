@@ -1,0 +1,193 @@
+"""Files from outside: mutated Hugging Face configs and own YAML give a model or one located message."""
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lockstep import workload
+from lockstep.errors import BadInput
+from lockstep.workload.huggingface import FAMILIES
+
+CONFIGS = sorted(Path(__file__).parent.joinpath("configs").glob("*.json"))
+LLAMA = json.loads(Path(__file__).parent.joinpath("configs/llama3-8b.json").read_text())
+SETTINGS = settings(max_examples=150, derandomize=True, deadline=None)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("models")
+
+
+def read(folder, data, name="config.json"):
+    path = folder / name
+    path.write_text(data if isinstance(data, str) else json.dumps(data, indent=2))
+    return workload.model(path)
+
+
+def test_every_supported_type_has_a_real_file():
+    """gemma3 wraps a gemma3_text, and gpt_bigcode is tested below; the rest stand in configs/."""
+    there = {json.loads(path.read_text())["model_type"] for path in CONFIGS}
+    assert set(FAMILIES) - there == {"gemma3", "gpt_bigcode"}
+
+
+# Changes to Llama 3 8B's config.json, the line of the file that the message names, and what it says.
+REFUSED = [
+    ({"hidden_size": None}, None, "key hidden_size .* is missing"),
+    ({"num_hidden_layers": -32}, "num_hidden_layers", "num_hidden_layers must be from 1"),
+    ({"num_hidden_layers": 0}, "num_hidden_layers", "num_hidden_layers must be from 1"),
+    ({"hidden_size": "4096"}, "hidden_size", "must be a whole number, got '4096'"),
+    ({"hidden_size": 4096.5}, "hidden_size", "must be a whole number"),
+    ({"hidden_size": [4096]}, "hidden_size", "must be a whole number"),
+    ({"hidden_size": 10**40}, "hidden_size", "must be from 1 to 1,000,000"),
+    ({"hidden_size": 4097}, "num_attention_heads", "32 attention heads do not divide the hidden size 4097; try"),
+    ({"num_key_value_heads": 7}, "num_key_value_heads", "7 key-value heads do not divide 32"),
+    ({"vocab_size": True}, "vocab_size", "must be a whole number"),
+    ({"tie_word_embeddings": "false"}, "tie_word_embeddings", "must be true or false"),
+    ({"hidden_act": "sillu"}, "hidden_act", "did you mean silu"),
+    ({"hidden_act": 7}, "hidden_act", "unknown activation"),
+    ({"model_type": "lama"}, "model_type", "did you mean llama"),
+    ({"model_type": "whisper"}, "model_type", "try one of: bert"),
+    ({"model_type": None}, None, "model_type is missing"),
+    ({"model_type": ["llama"]}, None, "model_type must be text"),
+]
+
+
+@pytest.mark.parametrize(("change", "key", "message"), REFUSED)
+def test_mistakes_are_located(folder, change, key, message):
+    data = {**LLAMA, **change}
+    lines = json.dumps(data, indent=2).splitlines()
+    line = 1 if key is None else 1 + next(at for at, text in enumerate(lines) if text.startswith(f'  "{key}"'))
+    with pytest.raises(BadInput, match=rf"config\.json:{line}: .*{message}"):
+        read(folder, data)
+
+
+@pytest.mark.parametrize(
+    ("source", "change", "message"),
+    [
+        ("mixtral-8x7b", {"num_experts_per_tok": 9}, "cannot visit 9 of 8 experts"),
+        ("qwen3-235b-a22b", {"mlp_only_layers": ["0"]}, "must list layer numbers"),
+        ("qwen3-235b-a22b", {"mlp_only_layers": 3}, "must be a list"),
+        ("qwen3-235b-a22b", {"decoder_sparse_step": 95}, "none of the 94 layers"),
+        ("deepseek-v3", {"n_shared_experts": 99999}, "too wide"),
+        ("deepseek-v3", {"num_nextn_predict_layers": 101}, "too many"),
+        ("dbrx", {"ffn_config": 4}, "must be a table"),
+        ("opt-6b7", {"word_embed_proj_dim": 512}, "not supported"),
+        ("opt-6b7", {"do_layer_norm_before": False}, "not supported"),
+        ("phi-2", {"qk_layernorm": True}, "not supported"),
+        ("mpt-7b-released", {"attn_config": {"qk_ln": True}}, "not supported"),
+        ("bert-large", {"is_decoder": True}, "not supported"),
+        ("roberta-large", {"pad_token_id": 900}, "leaves no positions"),
+        ("falcon-40b", {"num_ln_in_parallel_attn": 5}, "parallel_norms"),
+    ],
+)
+def test_mistakes_of_families(folder, source, change, message):
+    data = json.loads(Path(__file__).parent.joinpath(f"configs/{source}.json").read_text())
+    with pytest.raises(BadInput, match=rf"config\.json.*{message}"):
+        read(folder, {**data, **change})
+
+
+def test_text_that_is_not_a_config(folder):
+    for text in ("", "[]", "{", "null", "\x00", '{"a": NaN}', '{"a": 1, "a": 2}', "[" * 5000):
+        with pytest.raises(BadInput, match=r"config\.json"):
+            read(folder, text)
+    with pytest.raises(BadInput, match="no such file"):
+        workload.model(folder / "absent.json")
+
+
+values = (
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8) | st.lists(st.integers(), max_size=2)
+)
+odd_numbers = st.sampled_from([0, -1, 1, 2, 3, 7, 2**31, 2**53 + 1, 2**63, 10**25, 1e308, 0.5])
+
+
+@SETTINGS
+@given(st.sampled_from(CONFIGS), st.data())
+def test_mutations_give_a_model_or_a_located_message(folder, path, data):
+    config = json.loads(path.read_text())
+    for _ in range(data.draw(st.integers(1, 3))):
+        key = data.draw(st.sampled_from(sorted(config)))
+        if data.draw(st.booleans()):
+            config.pop(key)
+            config = config or {"model_type": "llama"}
+        else:
+            config[key] = data.draw(odd_numbers | values)
+    model, message = None, ""
+    try:
+        model = read(folder, config)
+    except BadInput as error:
+        message = str(error)
+    if model is None:
+        assert message.startswith(str(folder / "config.json"))
+    else:
+        counted = workload.parameters(model)
+        assert 0 < counted.active <= counted.total
+        assert workload.forward_flops(model, 128).total > 0
+
+
+def test_gemma3_reads_its_text_part_with_the_librarys_defaults(folder):
+    """google/gemma-3-4b-pt: vocabulary, heads and head width are left to the defaults of the library."""
+    text = {"hidden_size": 2560, "intermediate_size": 10240, "num_hidden_layers": 34, "sliding_window": 1024}
+    model = read(folder, {"model_type": "gemma3", "text_config": {"model_type": "gemma3_text", **text}})
+    assert (model.vocab, model.attention.heads, model.attention.kv_heads) == (262208, 8, 4)
+    # Without the 64 rows that pad the vocabulary of 262,144.
+    assert workload.parameters(model).total - 64 * 2560 == 3_880_099_328
+
+
+def test_starcoder_has_one_key_value_head(folder):
+    """bigcode/starcoder config.json; safetensors total 15,517,456,384."""
+    data = {"model_type": "gpt_bigcode", "n_embd": 6144, "n_head": 48, "n_layer": 40, "n_positions": 8192}
+    data |= {"n_inner": 24576, "vocab_size": 49152, "multi_query": True, "activation_function": "gelu_pytorch_tanh"}
+    model = read(folder, data)
+    assert model.attention.kv_heads == 1
+    assert workload.parameters(model).total == 15_517_456_384
+
+
+OWN = """\
+layers: 32
+hidden: 4096
+vocab: 128256
+max_positions: 8192
+attention: {heads: 32, kv_heads: 8, head_dim: 128}
+mlp: {ffn: 14336}
+"""
+
+
+def test_own_file_with_the_fields_of_the_dataclass(folder):
+    model = read(folder, OWN, "mine.yaml")
+    assert model.name == "mine"
+    assert workload.parameters(model).total == 8_030_261_248
+    mixture = OWN + "experts: {experts: 8, top_k: 2, ffn: 512, dense_layers: [0, 1]}\nname: other\n"
+    assert read(folder, mixture, "mine.yaml").num_expert_layers == 30
+    net = read(folder, "kind: convnet\nblocks: [3, 4, 6, 3]\n", "net.yml")
+    assert workload.parameters(net).total == 25_557_032
+    latent = OWN.replace(
+        "kv_heads: 8, head_dim: 128", "head_dim: 48, latent: {kv_rank: 64, nope_dim: 32, rope_dim: 16, value_dim: 32}"
+    )
+    assert read(folder, latent, "mine.yaml").attention.kv_heads == 32
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "line", "message"),
+    [
+        ("kv_heads: 8", "kv_heads: 7", 5, "does not divide 32 heads; try"),
+        ("ffn: 14336", "ffn: -1", 6, "ffn must be from 1"),
+        ("layers: 32", "layers: many", 1, "valid integer"),
+        ("hidden: 4096", "hidden: 4096.5", 2, "valid integer"),
+        ("hidden: 4096", "hidden: '4096'", 2, "valid integer"),
+        ("mlp:", "mpl:", 6, "did you mean mlp"),
+        ("head_dim: 128", "head_dims: 128", 5, "did you mean head_dim"),
+        ("vocab: 128256\n", "", 1, "'vocab' is missing"),
+        ("attention: {heads: 32, kv_heads: 8, head_dim: 128}", "attention: 32", 5, "attention"),
+        ("layers: 32", "kind: convent\nlayers: 32", 1, "did you mean convnet"),
+        ("layers: 32", "layers: 32\nnorm: rms", 2, "did you mean rmsnorm"),
+        ("mlp: {ffn: 14336}", "", 1, "mlp is missing"),
+        ("layers: 32", "layers: 32\npositions: null", 2, "positions"),
+    ],
+)
+def test_mistakes_in_an_own_file_are_located(folder, old, new, line, message):
+    with pytest.raises(BadInput, match=rf"mine\.yaml:\d+: .*{message}") as caught:
+        read(folder, OWN.replace(old, new), "mine.yaml")
+    assert f"mine.yaml:{line}:" in str(caught.value)
