@@ -1,15 +1,18 @@
-"""Collectives: closed forms, programs, lower bounds, choice of algorithm. One file per algorithm; conventions in `cost`.
+"""Collectives: closed forms, programs, lower bounds, the best choice. One file per algorithm; conventions in `cost`.
 
-`size_B` follows nccl-tests: the buffer (all-reduce, broadcast, reduce), the gathered output (all-gather, gather), the input
-(reduce-scatter, scatter), the send buffer of one rank (all-to-all).
+`size_B` follows nccl-tests: the buffer (all-reduce, broadcast, reduce), the gathered output (all-gather, gather), the
+input (reduce-scatter, scatter), the send buffer of one rank (all-to-all).
 """
 
 from importlib import import_module as _import_module
 
 from lockstep.collectives.best import best, best_time_s, contenders
 from lockstep.collectives.bounds import bus_bandwidth_Bps, bus_factor, lower_bound_s, lower_bound_terms
+from lockstep.collectives.compare import Comparison, Row, compare, cross_node_B
 from lockstep.collectives.cost import Cost, Counts, LinkLike, PlainLink, Terms
+from lockstep.collectives.crossover import BestMap, Crossover, Region, best_map, crossover, n_star_B
 from lockstep.collectives.levels import LevelsBest, best_on_levels, best_on_levels_time_s, times_on_levels
+from lockstep.collectives.messages import MessageRow, Messages, message_programs, messages
 from lockstep.collectives.registry import Algorithm, algorithms, get, ops
 
 # One line per algorithm, in the order of the registry: ties in `best` go to the one registered first.
@@ -30,23 +33,37 @@ for _name in _ALGORITHMS.split():
 
 __all__ = [
     "Algorithm",
+    "BestMap",
+    "Comparison",
     "Cost",
     "Counts",
+    "Crossover",
     "LevelsBest",
     "LinkLike",
+    "MessageRow",
+    "Messages",
     "PlainLink",
+    "Region",
+    "Row",
     "Terms",
     "algorithms",
     "best",
+    "best_map",
     "best_on_levels",
     "best_on_levels_time_s",
     "best_time_s",
     "bus_bandwidth_Bps",
     "bus_factor",
+    "compare",
     "contenders",
+    "cross_node_B",
+    "crossover",
     "get",
     "lower_bound_s",
     "lower_bound_terms",
+    "message_programs",
+    "messages",
+    "n_star_B",
     "ops",
     "times_on_levels",
 ]

@@ -7,8 +7,9 @@ The bound is the largest of the three (their sum is not a bound for every collec
 Per-rank bytes, S as in nccl-tests: broadcast, reduce: S; scatter, gather, all-gather, reduce-scatter, all-to-all:
 (n - 1)/n S; all-reduce: 2 (n - 1)/n S (no in-network reduction).
 
-Source: P. Patarasuk, X. Yuan, "Bandwidth optimal all-reduce algorithms", JPDC 69 (2009), section 3; E. Chan, M. Heimlich,
-A. Purkayastha, R. van de Geijn, "Collective communication: theory, practice, and experience", CCPE 19 (2007), table 1.
+Source: P. Patarasuk, X. Yuan, "Bandwidth optimal all-reduce algorithms", JPDC 69 (2009), section 3; E. Chan, M.
+Heimlich, A. Purkayastha, R. van de Geijn, "Collective communication: theory, practice, and experience", CCPE 19
+(2007), table 1.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ def lower_bound_s(
 
 
 def bus_factor(op: str, ranks: Number) -> Number:
-    """busbw / algbw in nccl-tests: 2(n-1)/n all-reduce; (n-1)/n all-gather, reduce-scatter, all-to-all, scatter, gather; else 1.
+    """busbw / algbw in nccl-tests: 2(n-1)/n all-reduce; (n-1)/n where a rank keeps its own share; 1 otherwise.
 
     Source: github.com/NVIDIA/nccl-tests, doc/PERFORMANCE.md.
     """
@@ -72,7 +73,7 @@ def _wire_B(op: str, ranks: Number, size_B: Number, element_B: float) -> Number:
         return size_B * ((ranks - 1) / ranks)
     if op == "all-reduce":
         return 2.0 * size_B * ((ranks - 1) / ranks)
-    # Parameter server: a worker sends and receives its whole buffer. Gossip: one round needs a whole buffer per neighbour.
+    # Parameter server: a worker sends its whole buffer. Gossip: one round needs a whole buffer per neighbour.
     return size_B * np.minimum(2.0, np.asarray(ranks) - 1.0) if op == "gossip" else size_B + 0.0 * np.asarray(ranks)
 
 

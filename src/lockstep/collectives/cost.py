@@ -3,9 +3,9 @@
 The machine (Hockney's model with reductions, one port, full duplex):
     message    S bytes take  alpha + S * beta   seconds on the sender's send port and on the receiver's receive port
     reduction  S bytes take  S * gamma          seconds, on the receive port of the rank that reduces
-    ports      one send port and one receive port per rank, which overlap; an algorithm that needs more says so (`ports`)
-Every closed form here is  time = steps * alpha + critical_B * beta + reduced_B * gamma,  and equals the event simulation
-of the algorithm's program exactly.
+    ports      one send and one receive port per rank, which overlap; `ports` tells when an algorithm needs more
+Every closed form here is  time = steps * alpha + critical_B * beta + reduced_B * gamma,  and equals the event
+simulation of the algorithm's program exactly.
 
 Source: R. Hockney, "The communication challenge for MPP", Parallel Computing 20 (1994); R. Thakur, R. Rabenseifner,
 W. Gropp, "Optimization of collective communication operations in MPICH", IJHPCA 19 (2005), section 3.
@@ -44,7 +44,7 @@ class PlainLink:
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """Critical path of one collective: `steps` latencies, `critical_B` bytes in series, `reduced_B` bytes reduced in series."""
+    """Critical path of one collective: `steps` latencies, `critical_B` bytes and `reduced_B` reduced bytes in series."""
 
     steps: Number
     critical_B: Number
@@ -85,7 +85,8 @@ class Cost:
     """Price of one collective, or of several one after another (`+`). Fields are numbers or arrays.
 
     `latency_steps`, `critical_B` and `critical_reduced_B` lie on the critical path; `messages`, `total_B` and
-    `total_reduced_B` count all ranks; `bytes_sent_per_rank_B` is the mean over ranks, `lower_bound_s` no algorithm beats.
+    `total_reduced_B` count all ranks; `bytes_sent_per_rank_B` is the mean over ranks, `lower_bound_s` no algorithm
+    beats.
     """
 
     time_s: Number = 0.0

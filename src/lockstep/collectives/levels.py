@@ -1,17 +1,18 @@
-"""Collectives of a group that spans levels of a hierarchy: NVLink inside a node, InfiniBand between nodes, a WAN on top.
+"""Collectives of a group that spans levels of a hierarchy: NVLink in a node, InfiniBand between nodes, a WAN on top.
 
-`levels` lists (ranks, latency_s, bandwidth_Bps) or (ranks, latency_s, bandwidth_Bps, reduce_s_per_B), innermost first; numbers
-or arrays. `ranks`: how many units of the level below make one unit here; their product is the size of the group.
-`bandwidth_Bps`: the rate of ONE RANK of the group at that level, its own link or its fair share of the node's adapters, so a
-node with g ranks in the group leaves through g * bandwidth_Bps.
+`levels` lists (ranks, latency_s, bandwidth_Bps) or (ranks, latency_s, bandwidth_Bps, reduce_s_per_B), innermost first;
+numbers or arrays. `ranks`: how many units of the level below make one unit here; their product is the size of the
+group. `bandwidth_Bps`: the rate of ONE RANK of the group at that level, its own link or its fair share of the node's
+adapters, so a node with g ranks in the group leaves through g * bandwidth_Bps.
 
     hierarchical  phase after phase, nothing overlaps: time is the sum over levels. Collectives run among ranks of equal
-                  position, each on its own share. This is the program `all-reduce hierarchical`; it equals the simulation.
-    ring          one flat ring visits the nodes one after another, in many channels so that every adapter works, in slices so
-                  small that all hops work at once: time = latencies along the way + bytes over the slowest level. It leaves a
-                  node once per turn. (NCCL's ring)
-    tree          chains inside the innermost level, a double binary tree over the units above, in slices likewise (NCCL's tree).
-    direct        all-to-all with every peer; levels have different ports and work at the same time: the slowest level.
+                  position, each on its own share. It is the program `all-reduce hierarchical`, simulation included.
+    ring          one flat ring visits the nodes one after another, in many channels so that every adapter works, in
+                  slices so small that all hops work at once: time = latencies along the way + bytes over the slowest
+                  level. It leaves a node once per turn. (NCCL's ring)
+    tree          chains inside the innermost level, a double binary tree over the units above, in slices likewise.
+                  (NCCL's tree)
+    direct        all-to-all with every peer; levels have different ports and work at once: the slowest level.
 `ring`, `tree` and `direct` are limits of ever finer slices: lower envelopes, without a program of their own.
 
 Source: NCCL `src/graph/tuning.cc` (latency of ring and tree, bytes of both); M. Cho et al., "BlueConnect", MLSys 2019;
@@ -84,7 +85,7 @@ def times_on_levels(
 
 
 def ring_over_levels(op: str, ranks: Sequence[Number], links: Sequence[LinkLike], size_B: Number) -> Number:
-    """turns * (sum_l hops_l alpha_l + (n-1)/n S max_l 1/(b_l inner_l)) + (n-1)/n S gamma; hops_l = (r_l - 1) * units above."""
+    """turns (sum hops_l alpha_l + (n-1)/n S max 1/(b_l inner_l)) + (n-1)/n S gamma; hops_l = (r_l - 1) units above."""
     turns, inner, total = RING_TURNS[op], _below(ranks), _product(ranks)
     latency_s: Number = 0.0
     for size, below, link in zip(ranks, inner, links, strict=True):
@@ -104,7 +105,7 @@ def tree_over_levels(op: str, ranks: Sequence[Number], links: Sequence[LinkLike]
 
 
 def hierarchical(op: str, ranks: Sequence[Number], links: Sequence[LinkLike], size_B: Number) -> Number:
-    """Sum over levels: all-reduce = reduce-scatters inwards, all-reduce at the top, all-gathers back; others likewise."""
+    """Sum over levels: all-reduce = reduce-scatters outwards, all-reduce on top, all-gathers back; others likewise."""
     total_s: Number = 0.0
     share_B = size_B
     for level, (size, link) in enumerate(zip(ranks, links, strict=True)):

@@ -38,7 +38,7 @@ class Algorithm:
     choices: tuple[str, ...] = ()
     """Names of the extra keyword arguments, such as `segments`."""
     write: Callable[..., None] = field(repr=False, kw_only=True)
-    """`write(rounds, members, start, stop, **choices)` adds the rounds for groups `members` on elements [start, stop)."""
+    """`write(rounds, members, start, stop, **choices)` adds the rounds of groups `members` on [start, stop)."""
     pieces: Callable[..., int] = field(default=lambda ranks, **choices: ranks, repr=False, kw_only=True)
     """Number of equal pieces a fluid buffer is cut into by the program."""
     settle: Callable[..., dict[str, Any]] = field(default=lambda *given, **choices: {}, repr=False, kw_only=True)

@@ -78,9 +78,9 @@ class Rounds:
     ) -> Array:
         """One round: message k takes elements [start, stop) of `buffer` from source[k] to destination[k].
 
-        They land at `to_start` (default: the same place) of `to_buffer`, or are added there when `reduce`. Both sides wait
-        for their last round; with `after` only the send waits, for after[k], and the rest is the order on the ports.
-        Returns the operation that completes each message at its destination.
+        They land at `to_start` (default: the same place) of `to_buffer`, or are added there when `reduce`. Both sides
+        wait for their last round; with `after` only the send waits, for after[k], and the rest is the order on the
+        ports. Returns the operation that completes each message at its destination.
         """
         shape = np.broadcast(source, destination, start, stop).shape
         source, destination, start, stop = (

@@ -1,7 +1,7 @@
 """How a buffer is cut into shares, and whole-number logarithms of the number of ranks. All functions broadcast.
 
-A buffer of N elements cut in n shares gives the first N mod n shares one element more than the rest. With `element_B = 0`
-(the default everywhere) the buffer is a fluid: every share is exactly size_B / n, the textbook formula. With
+A buffer of N elements cut in n shares gives the first N mod n shares one element more than the rest. With `element_B =
+0` (the default everywhere) the buffer is a fluid: every share is exactly size_B / n, the textbook formula. With
 `element_B = 4` shares are whole 4-byte elements and the largest one, ceil(N / n), sets the pace.
 """
 

@@ -1,17 +1,17 @@
 """Pipelined binary trees on one port: shape, time and rounds of one heap-shaped tree, or of two complementary ones.
 
 Heap shape: place 0 is the root, place p has children 2p + 1 (left) and 2p + 2 (right); height H = floor(log2 n).
-Reducing m segments up the tree, a parent receives the left child's segment in one slot and the right child's in the next.
+Reducing m segments up the tree, a parent receives the left child's segment in one slot, the right child's in the next.
     first segment at the root after  D = 2H slots  (2H - 1 when n = 2^H: the lowest parent has one child)
     then one more every  w = min(2, n - 1)  slots, which is the work of the root's receive port
     time = D u_0 + w (u_1 + ... + u_{m-1}),   u_k = alpha + s_k (beta + gamma),  s_0 the largest segment
 Broadcasting is the same backwards in time, with gamma = 0.
 
-Two trees: every rank is inner in at most one, and is a left child in one and a right child in the other, so that the slots
-never collide and both trees run at full speed.
+Two trees: every rank is inner in at most one, and is a left child in one and a right child in the other, so that the
+slots never collide and both trees run at full speed.
 
-Source: P. Sanders, J. Speck, J. L. Traff, "Two-tree algorithms for full bandwidth broadcast, reduction and scan", Parallel
-Computing 35 (2009). The pairing of places below is ours.
+Source: P. Sanders, J. Speck, J. L. Traff, "Two-tree algorithms for full bandwidth broadcast, reduction and scan",
+Parallel Computing 35 (2009). The pairing of places below is ours.
 """
 
 from __future__ import annotations
@@ -47,17 +47,16 @@ def reduce_and_broadcast(ranks: Number, size_B: Number, segments: Number, split:
 def best_segments(ranks: Number, size_B: Number, link: LinkLike, split: Split) -> Number:
     """The whole number of segments with the least time, at most MAX_SEGMENTS and one per element.
 
-    time(m) = const + 2 w alpha m + (D - w)(2 beta + gamma) S/m, convex: the better of the two whole numbers at its minimum.
+    time(m) = const + 2 w alpha m + (D - w)(2 beta + gamma) S/m, convex: the better of the two whole numbers at its
+    minimum.
     """
     first, later = slots(ranks)
     per_B = 2 / np.asarray(link.bandwidth_Bps, dtype=np.float64) + getattr(link, "reduce_s_per_B", 0.0)
     gain_s = np.maximum(first - later, 0.0) * per_B * size_B
     price_s = 2 * later * np.asarray(link.latency_s, dtype=np.float64)
     most = MAX_SEGMENTS if split.element_B == 0.0 else np.clip(split.elements(size_B), 1, MAX_SEGMENTS)
-    free = price_s * float(MAX_SEGMENTS) ** 2 <= gain_s
-    ideal = np.where(
-        gain_s > 0, np.where(free, MAX_SEGMENTS, np.sqrt(gain_s / np.where(free, 1.0, price_s + (gain_s <= 0)))), 1
-    )
+    # Where latency is (almost) free the minimum lies beyond the cap, and the cap it is.
+    ideal = np.sqrt(gain_s / np.maximum(price_s, gain_s / MAX_SEGMENTS**2 + np.finfo(np.float64).tiny))
     best = np.ones_like(ideal)
     for candidate in (np.floor(ideal), np.ceil(ideal)):
         candidate = np.clip(candidate, 1, most)
@@ -72,7 +71,7 @@ def _time_s(ranks: Number, size_B: Number, segments: Number, link: LinkLike, spl
 
 @dataclass(frozen=True, slots=True)
 class Tree:
-    """One tree: `member[place]` is the group member at each heap place; it carries elements [start, stop) of each group."""
+    """One tree: `member[place]` is the group member at each heap place; it carries elements [start, stop)."""
 
     member: Array
     start: Any
@@ -82,8 +81,8 @@ class Tree:
 def complementary_places(ranks: int) -> Array:
     """Member at each place of the second tree, whose first tree has member p at place p.
 
-    n even: the mirror image n - 1 - p. n odd: n - p, except that an odd leaf r of the first tree next to the middle becomes
-    the root and member 0 takes its place n - r. Parities differ, so left children become right children.
+    n even: the mirror image n - 1 - p. n odd: n - p, except that an odd leaf r of the first tree next to the middle
+    becomes the root and member 0 takes its place n - r. Parities differ, so left children become right children.
     """
     place = np.arange(ranks)
     if ranks % 2 == 0:
@@ -104,9 +103,7 @@ def write_reduce_and_broadcast(rounds: Rounds, members: Array, trees: Sequence[T
     pieces = [cut(tree.start, tree.stop, segments) for tree in trees]
     for upwards in (True, False):
         # arrived[tree][group, place]: what completed the segment that this place passes on next.
-        arrived = [
-            np.repeat(rounds.last[members[:, tree.member], 1][..., np.newaxis], 1, axis=2)[..., 0] for tree in trees
-        ]
+        arrived = [rounds.last[members[:, tree.member], 1] for tree in trees]
         for macro in schedule if upwards else reversed(schedule):
             known = [array.copy() for array in arrived]
             for child, segment in macro if upwards else reversed(macro):

@@ -1,8 +1,8 @@
 """All-gather by recursive doubling: partners at distance 1, 2, 4 ... swap all they hold; other n are folded in.
 
     n = 2^k:    time = log2 n alpha + beta sum_s B(2^s) = log2 n alpha + (n - 1)/n S beta
-    otherwise:  x = n - 2^k extra ranks first hand their share to a partner (alpha + c beta) and at the end receive the whole
-                buffer (alpha + S beta); in between k rounds among 2^k ranks, of which x hold two shares.
+    otherwise:  x = n - 2^k extra ranks first hand their share to a partner (alpha + c beta) and at the end receive
+                the whole buffer (alpha + S beta); in between k rounds among 2^k ranks, of which x hold two shares.
 B(m) = bytes of the first m shares. Member 2j + 1 is folded into member 2j for j < x, so that held shares stay runs.
 
 Source: R. Thakur, R. Rabenseifner, W. Gropp, IJHPCA 19 (2005), sections 4.1 and 4.5 (the fold).
@@ -22,7 +22,7 @@ from lockstep.collectives.shares import Split, floor_log2, power_of_two_core, su
 
 def terms(ranks: Number, size_B: Number, link: LinkLike, split: Split) -> Terms:
     """The way of member 0: it is folded into first, always sends the largest run, and hands the whole back."""
-    core, extra = power_of_two_core(ranks)
+    _core, extra = power_of_two_core(ranks)
     folded = np.minimum(extra, 1)
     fold_B = folded * (split.leading_B(size_B, ranks, np.minimum(2, ranks)) - split.largest_B(size_B, ranks))
     steps = floor_log2(ranks) + 2 * folded

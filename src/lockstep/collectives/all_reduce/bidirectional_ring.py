@@ -1,8 +1,8 @@
 """All-reduce on two opposite rings, each with half of the buffer, through two ports per rank.
 
     time = 2 (n - 1) (alpha + c beta) + (n - 1) c gamma,   c = largest share of the larger half = S/(2n)
-Every rank has a link to each neighbour and both run at the link's rate, so the bandwidth term is half of the ring's; on one
-port there would be nothing to gain. Both ports reduce at the same time.
+Every rank has a link to each neighbour and both run at the link's rate, so the bandwidth term is half of the ring's;
+on one port there would be nothing to gain. Both ports reduce at the same time.
 
 Source: N. P. Jouppi et al., "TPU v4", ISCA 2023 (bidirectional rings of a torus dimension).
 """

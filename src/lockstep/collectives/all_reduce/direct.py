@@ -1,9 +1,11 @@
-"""All-reduce by direct exchange: direct reduce-scatter, then direct all-gather; also a parameter server sharded over its workers.
+"""All-reduce by direct exchange: direct reduce-scatter, then direct all-gather.
 
     time = 2 (n - 1) (alpha + c beta) + (n - 1) c gamma,   c = largest share = S/n
-Same messages, bytes and price as the ring on one port; the network must carry all pairs.
+Same messages, bytes and price as the ring on one port; the network must carry all pairs. This is also the parameter
+server with one shard on every worker.
 
-Source: E. Chan et al., CCPE 19 (2007); M. Li et al., "Scaling distributed machine learning with the parameter server", OSDI 2014.
+Source: E. Chan et al., CCPE 19 (2007); M. Li et al., "Scaling distributed machine learning with the parameter server",
+OSDI 2014.
 """
 
 from __future__ import annotations

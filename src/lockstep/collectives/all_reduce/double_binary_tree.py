@@ -1,9 +1,9 @@
-"""All-reduce on two complementary binary trees, half of the buffer each: tree latency at full bandwidth (NCCL's "tree").
+"""All-reduce on two complementary binary trees, half of the buffer each: tree latency, full bandwidth (NCCL's "tree").
 
     time = 2 (D + w (m - 1)) alpha + (D s + w (S/2 - s)) (2 beta + gamma),   s = S/(2m),  w = min(2, n - 1)
     D = 2 floor(log2 n), one less when n is a power of two;  about 4 log2 n alpha + 2 S beta for large S
-m segments per half; without `segments` the best whole number is taken. Every rank is inner in at most one of the trees and
-uses its port in alternate slots for the two, so neither slows the other.
+m segments per half; without `segments` the best whole number is taken. Every rank is inner in at most one of the trees
+and uses its port in alternate slots for the two, so neither slows the other.
 
 Source: P. Sanders, J. Speck, J. L. Traff, Parallel Computing 35 (2009); derivation in `collectives.trees`.
 """

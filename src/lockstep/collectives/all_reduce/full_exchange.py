@@ -1,7 +1,8 @@
-"""All-reduce by full exchange ("all-to-all" of whole buffers): every rank sends all it has to every other and adds what comes.
+"""All-reduce by full exchange ("all-to-all"): every rank sends its whole buffer to every other and adds what comes.
 
     time = (n - 1) (alpha + S (beta + gamma));   n (n - 1) messages of S bytes
-The first of the three paradigms: n (n - 1) messages of p, against 2 n of p (parameter server) and 2 n (n - 1) of p/n (ring).
+The first of the three paradigms: n (n - 1) messages of p, against 2 n of p (parameter server) and 2 n (n - 1) of p/n
+(ring).
 
 Source: definition; bytes against the optimum in P. Patarasuk, X. Yuan, JPDC 69 (2009), section 2.
 """

@@ -1,12 +1,13 @@
 """All-reduce in levels: reduce-scatter inside, all-reduce of one share across, all-gather inside; two or more levels.
 
-    time = RS(g_0, S) + RS(g_1, S_1) + ... + AR(g_top, S_top) + ... + AG(g_1, S_1) + AG(g_0, S),   S_{l+1} = largest share S_l / g_l
+    time = RS(g_0, S) + RS(g_1, S_1) + ... + AR(g_top, S_top) + ... + AG(g_1, S_1) + AG(g_0, S)
+    S_{l+1} = largest share of S_l among g_l ranks
 g_0 ranks per node, g_1 nodes per group, ...; every algorithm of every level may be chosen:
     levels  sizes innermost first except the top, (8,) or (8, 4); default the largest divisor of n up to sqrt n
     inner   reduce-scatter and all-gather: "ring", "direct", "bruck" or "recursive" (halving and doubling)
     outer   any one-port all-reduce
-Here every level has the same link; different links per level: `collectives.levels`. Member 0 of every group holds the largest
-share and is the last to finish each phase, so the times add up exactly.
+Here every level has the same link; different links per level: `collectives.levels`. Member 0 of every group holds the
+largest share and is the last to finish each phase, so the times add up exactly.
 
 Source: X. Jia et al., arXiv 1807.11205 (2018), section 4; M. Cho et al., "BlueConnect", MLSys 2019.
 """
@@ -89,7 +90,7 @@ def terms(ranks: Number, size_B: Number, link: LinkLike, split: Split, **choices
 
 
 def counts(ranks: Number, size_B: Number, link: LinkLike, split: Split, **choices: Any) -> Counts:
-    """n / g groups per phase; their shares together make `buffers` whole buffers, and bytes are linear in the buffer."""
+    """n / g groups per phase; their shares make `buffers` whole buffers, and bytes are linear in the buffer."""
     total = Counts(0.0, 0.0, 0.0)
     settled = settle(ranks, size_B, link, split, **choices)
     for algorithm, size, part_B, buffers in phases(ranks, size_B, split, **settled):
@@ -109,7 +110,7 @@ def write(
     outer: str,
     outer_choices: dict[str, Any],
 ) -> None:
-    """Members are numbered innermost level fastest. Reduce-scatter inside, the rest across on each share, all-gather inside."""
+    """Reduce-scatter inside, the other levels across on each share, all-gather inside; innermost level fastest."""
     if not levels:
         get("all-reduce", outer).write(rounds, members, start, stop, **outer_choices)
         return

@@ -2,8 +2,8 @@
 
     time = 2 (D + w (m - 1)) alpha + (D s + w (S - s)) (2 beta + gamma),   s = S/m,  w = min(2, n - 1)
     D = 2 floor(log2 n), one less when n is a power of two
-m segments; without `segments` the best whole number is taken. m = 1 is the unpipelined binary tree. On one port a parent
-receives from two children, so a single tree reaches half of the bandwidth of two (see double-binary-tree).
+m segments; without `segments` the best whole number is taken. m = 1 is the unpipelined binary tree. On one port a
+parent receives from two children, so a single tree reaches half of the bandwidth of two (see double-binary-tree).
 
 Source: P. Sanders, J. Speck, J. L. Traff, Parallel Computing 35 (2009), section 2; derivation in `collectives.trees`.
 """

@@ -1,11 +1,12 @@
 """All-reduce by recursive halving and doubling (Rabenseifner): latency of a tree, bandwidth of a ring.
 
     n = 2^k:    time = 2 log2 n alpha + 2 (n - 1)/n S beta + (n - 1)/n S gamma
-    otherwise:  x = n - 2^k extra ranks first give their buffer to a partner (alpha + S (beta + gamma)) and receive the result at
-                the end (alpha + S beta); the formula above holds among the 2^k.
+    otherwise:  x = n - 2^k extra ranks first give their buffer to a partner (alpha + S (beta + gamma)) and receive the
+                result at the end (alpha + S beta); the formula above holds among the 2^k.
 With whole elements (n - 1)/n S becomes the sum of the first 2^s of 2^k shares, s = 0 .. k - 1.
 
-Source: R. Rabenseifner, "Optimization of collective reduction operations", ICCS 2004; Thakur et al., IJHPCA 19 (2005), 4.5.
+Source: R. Rabenseifner, "Optimization of collective reduction operations", ICCS 2004; Thakur et al., IJHPCA 19 (2005),
+4.5.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""All-reduce by recursive doubling: partners at distance 1, 2, 4 ... swap whole buffers and add; best for tiny messages.
+"""All-reduce by recursive doubling: partners at distance 1, 2, 4 ... swap whole buffers and add; for tiny messages.
 
     n = 2^k:    time = log2 n (alpha + S (beta + gamma)),   the fewest latencies possible
-    otherwise:  the x = n - 2^k extra ranks are folded in: plus alpha + S (beta + gamma) before and alpha + S beta after.
+    otherwise:  the x = n - 2^k extra ranks are folded in: plus alpha + S (beta + gamma) before,
+                alpha + S beta after.
 
 Source: R. Thakur, R. Rabenseifner, W. Gropp, IJHPCA 19 (2005), section 4.5.
 """

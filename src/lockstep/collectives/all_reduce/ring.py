@@ -1,8 +1,8 @@
 """All-reduce around a ring: reduce-scatter, then all-gather; 2 (n - 1) rounds of one share.
 
     time = 2 (n - 1) (alpha + c beta) + (n - 1) c gamma,   c = largest share = S/n (whole elements: ceil)
-n ranks, S bytes of buffer. Any n. Sends exactly 2 (n - 1)/n S per rank on average, the bandwidth lower bound; latency grows
-with n, so it is bandwidth-bound only where S beta / n >> alpha. A ring runs at its slowest link.
+n ranks, S bytes of buffer. Any n. Sends exactly 2 (n - 1)/n S per rank on average, the bandwidth lower bound; latency
+grows with n, so it is bandwidth-bound only where S beta / n >> alpha. A ring runs at its slowest link.
 
 Source: P. Patarasuk, X. Yuan, "Bandwidth optimal all-reduce algorithms for clusters of workstations", JPDC 69 (2009).
 """

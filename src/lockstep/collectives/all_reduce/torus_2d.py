@@ -1,8 +1,8 @@
 """All-reduce on a two-dimensional torus: rings along the rows, then along the columns, then back.
 
     time = 2 (r - 1 + n/r - 1) alpha + (2 beta + gamma) (n - 1)/n S,   r ranks per row (whole elements: ceil shares)
-r = `row_ranks`, default the largest divisor of n up to sqrt n. Rows and columns take turns, so one port suffices. With r = 1 it is
-the ring: a prime number of ranks has no torus.
+r = `row_ranks`, default the largest divisor of n up to sqrt n. Rows and columns take turns, so one port suffices. With
+r = 1 it is the ring: a prime number of ranks has no torus.
 
 Source: H. Mikami et al., "Massively distributed SGD: ImageNet/ResNet-50 training in a flash", arXiv 1811.05233 (2018);
 C. Ying et al., "Image classification at supercomputer scale", arXiv 1811.06992 (2018).

@@ -1,9 +1,9 @@
 """All-to-all by Bruck: ceil(log2 n) rounds of about half the buffer; for small messages.
 
-    time = sum_s (alpha + m_s c beta),   m_s = how many of 0 .. n - 1 have bit s set,  c = block = S/n (whole elements: ceil)
+    time = sum_s (alpha + m_s c beta),   m_s = how many of 0 .. n - 1 have bit s set,  c = block = S/n (or ceil)
     n = 2^k: log2 n (alpha + S/2 beta)
-Blocks travel store-and-forward by the bits of their distance. They are packed with equal size, so a buffer that does not divide
-is padded to whole blocks (counted in the bytes). Packing itself is taken as free.
+Blocks travel store-and-forward by the bits of their distance. They are packed with equal size, so a buffer that does
+not divide is padded to whole blocks (counted in the bytes). Packing itself is taken as free.
 
 Source: J. Bruck et al., IEEE TPDS 8 (1997), section 3; R. Thakur et al., IJHPCA 19 (2005), section 3.
 """

@@ -1,8 +1,8 @@
 """All-to-all by direct exchange: every rank sends each other rank its share, one peer per round.
 
     time = (n - 1) (alpha + c beta),   c = largest share = S/n
-n ranks (any), S bytes of send buffer per rank, its own share included. Every byte crosses the network once: the bandwidth
-lower bound. Round t: to member i + t, from member i - t, so that no receive port is asked twice at once.
+n ranks (any), S bytes of send buffer per rank, its own share included. Every byte crosses the network once: the
+bandwidth lower bound. Round t: to member i + t, from member i - t, so that no receive port is asked twice at once.
 
 Source: R. Thakur, R. Rabenseifner, W. Gropp, IJHPCA 19 (2005), section 3 (long messages, n not a power of two).
 """
@@ -55,7 +55,7 @@ def exchange(rounds: Rounds, members: Array, edges: Array, sender: Array, receiv
 
 
 def block_start(edges: Array, sender: Array, receiver: Array) -> Array:
-    """Where the block from `sender` begins in `output` of `receiver`: blocks there all have the receiver's share size."""
+    """Where the block from `sender` begins in `output` of `receiver`, where all blocks have one size."""
     return np.asarray(edges[:, :1] + sender * (edges[:, receiver + 1] - edges[:, receiver]))
 
 

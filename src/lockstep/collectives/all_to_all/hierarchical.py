@@ -1,8 +1,9 @@
 """All-to-all in two levels: inside each node by destination index, then between nodes; few long messages.
 
-    time = (g - 1) (alpha + M c beta) + (M - 1) (alpha + g c beta),   M = n/g nodes,  c = block = S/n (whole elements: ceil)
-g = `node_ranks` (default: the largest divisor of n up to sqrt n). Blocks are packed with equal size, so a buffer that does not
-divide is padded (counted in the bytes); packing is taken as free. Different links inside and between: `collectives.levels`.
+    time = (g - 1) (alpha + M c beta) + (M - 1) (alpha + g c beta),   M = n/g nodes,  c = block = S/n (or ceil)
+g = `node_ranks` (default: the largest divisor of n up to sqrt n). Blocks are packed with equal size, so a buffer that
+does not divide is padded (counted in the bytes); packing is taken as free. Different links inside and between:
+`collectives.levels`.
 
 Source: S. Rajbhandari et al., "DeepSpeed-MoE", ICML 2022, section 5.3 (hierarchical all-to-all).
 """
@@ -48,7 +49,7 @@ def counts(ranks: Number, size_B: Number, link: LinkLike, split: Split, node_ran
 
 
 def write(rounds: Rounds, members: Array, start: Any, stop: Any, node_ranks: int = 1) -> None:
-    """Slots of `blocks` by (index in node, node) of the destination; of `gathered` by (node, index in node) of the origin."""
+    """Slots of `blocks` by (index in node, node) of the destination; of `gathered` by the rank of the origin."""
     ranks, local = members.shape[1], int(node_ranks)
     nodes = ranks // local
     edges = cut(start, stop, ranks)

@@ -1,8 +1,8 @@
 """All-to-all by pairwise exchange: in round t ranks i and i xor t swap their shares.
 
     time = (n - 1) (alpha + c beta),   c = largest share = S/n
-n a power of two; other n use the rounds of `direct` (to i + t, from i - t), as MPICH does. A pair uses one link both ways,
-which suits networks where that is cheaper; in the one-port model the price is that of `direct`.
+n a power of two; other n use the rounds of `direct` (to i + t, from i - t), as MPICH does. A pair uses one link both
+ways, which suits networks where that is cheaper; in the one-port model the price is that of `direct`.
 
 Source: R. Thakur, R. Rabenseifner, W. Gropp, IJHPCA 19 (2005), section 3.
 """

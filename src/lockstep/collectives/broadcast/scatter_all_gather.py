@@ -1,10 +1,11 @@
 """Broadcast as scatter, then all-gather (van de Geijn): about 2 S beta however many ranks.
 
     time = ceil(log2 n) alpha + (S - c) beta   binomial scatter,   c = largest share = S/n
-         + all-gather of S: ceil(log2 n) alpha + (n - 1)/n S beta by Bruck (`all_gather="ring"`: (n - 1)(alpha + c beta))
+         + all-gather of S: ceil(log2 n) alpha + (n - 1)/n S beta by Bruck; `all_gather="ring"`: the ring's
 The root is the last to finish the scatter and holds the largest share, so the two times add up exactly.
 
-Source: M. Barnett et al., "Interprocessor collective communication library (InterCom)", SHPCC 1994; Thakur et al. 2005, 4.3.
+Source: M. Barnett et al., "Interprocessor collective communication library (InterCom)", SHPCC 1994; Thakur et al.
+2005, 4.3.
 """
 
 from __future__ import annotations

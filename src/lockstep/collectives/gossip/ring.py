@@ -1,12 +1,12 @@
 """Gossip averaging on a ring: in each round every rank averages its buffer with those of its two neighbours.
 
     time = k w (alpha + S (beta + gamma)),   w = min(2, n - 1) neighbours,  k = `rounds` (default 1)
-Weights are 1/(w + 1) each. The distance to the average shrinks per round by the second largest absolute eigenvalue of the weight
-matrix, max over j of |1 + 2 cos(2 pi j / n)| / 3 = 1 - O(1/n^2): no rank ever waits for the whole, but agreement is slow.
-The program adds; the division by (w + 1)^k is one scaling of the result.
+Weights are 1/(w + 1) each. The distance to the average shrinks per round by the second largest absolute eigenvalue of
+the weight matrix, max over j of |1 + 2 cos(2 pi j / n)| / 3 = 1 - O(1/n^2): no rank ever waits for the whole, but
+agreement is slow. The program adds; the division by (w + 1)^k is one scaling of the result.
 
-Source: S. Boyd, A. Ghosh, B. Prabhakar, D. Shah, "Randomized gossip algorithms", IEEE TIT 52 (2006); X. Lian et al., "Can
-decentralized algorithms outperform centralized algorithms?", NIPS 2017.
+Source: S. Boyd, A. Ghosh, B. Prabhakar, D. Shah, "Randomized gossip algorithms", IEEE TIT 52 (2006); X. Lian et al.,
+"Can decentralized algorithms outperform centralized algorithms?", NIPS 2017.
 """
 
 from __future__ import annotations

@@ -1,11 +1,12 @@
 """Parameter server, asynchronous: each push is added and answered at once, nobody waits for the other workers.
 
     time of one update from every worker = n (alpha + c (beta + gamma)) + alpha + c beta,   c = largest shard = S/s
-n workers, s = `shards` servers beside them. Answers overlap with the next push, so the server's receive port is the bottleneck: at
-most 1 / (alpha + c (beta + gamma)) updates per second however many workers. A worker's gradient is n - 1 updates old on average.
+n workers, s = `shards` servers beside them. Answers overlap with the next push, so the server's receive port is the
+bottleneck: at most 1 / (alpha + c (beta + gamma)) updates per second however many workers. A worker's gradient is n -
+1 updates old on average.
 
-Source: J. Dean et al., "Large scale distributed deep networks", NIPS 2012; Q. Ho et al., "More effective distributed ML via
-a stale synchronous parallel parameter server", NIPS 2013.
+Source: J. Dean et al., "Large scale distributed deep networks", NIPS 2012; Q. Ho et al., "More effective distributed
+ML via a stale synchronous parallel parameter server", NIPS 2013.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from lockstep.collectives.cost import Counts, LinkLike, Number, Terms
+from lockstep.collectives.cost import LinkLike, Number, Terms
 from lockstep.collectives.parameter_server.synchronous import counts, settle
 from lockstep.collectives.registry import Algorithm, register
 from lockstep.collectives.rounds import Array, Rounds, cut

@@ -1,8 +1,8 @@
 """Parameter server, replicated: each of R servers adds the pushes of n/R workers, the servers all-reduce, workers pull.
 
     time = 2 (n/R) (alpha + S beta) + (n/R) S gamma + ring all-reduce of S among R servers
-n workers, R = `replicas` servers beside them, R dividing n (default: the largest divisor up to sqrt n). Every server holds all the
-parameters, so any of them can fail; the price is the all-reduce among them.
+n workers, R = `replicas` servers beside them, R dividing n (default: the largest divisor up to sqrt n). Every server
+holds all the parameters, so any of them can fail; the price is the all-reduce among them.
 
 Source: M. Li et al., OSDI 2014, section 4.3 (replication after aggregation).
 """

@@ -1,9 +1,9 @@
-"""Parameter server, synchronous: every worker pushes its gradient, the server adds them all, every worker pulls the sum.
+"""Parameter server, synchronous: all workers push their gradient, the server adds them, all workers pull the sum.
 
     time = 2 n (alpha + c beta) + n c gamma,   c = largest shard = S/s
-n workers, s = `shards` servers beside them (default 1, at most n), S bytes of parameters. One server: 2 n messages of p, its port
-carries n S each way. Shards divide that by s; with s = n on the workers themselves it is `all-reduce direct`.
-Round t: server j talks to worker t + j, so that no port is asked twice at once; push and pull do not overlap.
+n workers, s = `shards` servers beside them (default 1, at most n), S bytes of parameters. One server: 2 n messages of
+p, its port carries n S each way. Shards divide that by s; with s = n on the workers themselves it is `all-reduce
+direct`. Round t: server j talks to worker t + j, so that no port is asked twice at once; push and pull do not overlap.
 
 Source: M. Li et al., "Scaling distributed machine learning with the parameter server", OSDI 2014.
 """

@@ -1,6 +1,6 @@
 """Reduce as reduce-scatter, then gather (Rabenseifner): about 2 S beta + S gamma however many ranks.
 
-    time = reduce-scatter of S: ceil(log2 n) alpha + (n - 1)/n S (beta + gamma) by Bruck (`reduce_scatter="ring"`: the ring's)
+    time = reduce-scatter of S: ceil(log2 n) alpha + (n - 1)/n S (beta + gamma) by Bruck; "ring": the ring's
          + ceil(log2 n) alpha + (S - c) beta   binomial gather,   c = largest share = S/n
 The root is the last to finish its share, so the two times add up exactly.
 

@@ -1,10 +1,11 @@
 """Reduce-scatter as Bruck's all-gather played backwards: ceil(log2 n) rounds for any n.
 
-    time = ceil(log2 n) alpha + (beta + gamma) sum_s B(m_s),   m_s = min(2^s, n - 2^s);  the sum is (n - 1)/n S when equal
+    time = ceil(log2 n) alpha + (beta + gamma) sum_s B(m_s),   m_s = min(2^s, n - 2^s)
+    the sum is (n - 1)/n S when shares are equal
 Turning every message of an all-gather round and adding what arrives turns each share's broadcast into its reduction.
 
-Source: J. Bruck et al., IEEE TPDS 8 (1997); J. L. Traff, "Optimal, non-pipelined reduce-scatter and allreduce algorithms",
-arXiv 2410.14234 (2024).
+Source: J. Bruck et al., IEEE TPDS 8 (1997); J. L. Traff, "Optimal, non-pipelined reduce-scatter and allreduce
+algorithms", arXiv 2410.14234 (2024).
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ def counts(ranks: Number, size_B: Number, link: LinkLike, split: Split) -> Count
 
 
 def write(rounds: Rounds, members: Array, start: Any, stop: Any) -> None:
-    """Rounds of the all-gather backwards: member i sends its last m_s live shares to member i + 2^s, which adds them."""
+    """The all-gather backwards: member i sends its last m_s live shares to member i + 2^s, which adds them."""
     ranks = members.shape[1]
     place = rounds.rotate(members, cut(start, stop, ranks))
     index = np.arange(ranks)

@@ -1,8 +1,8 @@
-"""Reduce-scatter by recursive halving: partners at distance n/2, n/4 ... 1 swap the half the other keeps; other n are folded in.
+"""Reduce-scatter by recursive halving: partners at distance n/2, n/4 ... 1 swap what the other keeps; other n fold.
 
     n = 2^k:    time = log2 n alpha + (beta + gamma) sum_s B(2^s) = log2 n alpha + (n - 1)/n S (beta + gamma)
-    otherwise:  x = n - 2^k extra ranks first hand their whole buffer to a partner (alpha + S (beta + gamma)) and at the end
-                receive their share (alpha + c beta); in between k rounds among 2^k ranks, of which x own two shares.
+    otherwise:  x = n - 2^k extra ranks first hand their whole buffer to a partner (alpha + S (beta + gamma)) and at
+                the end receive their share (alpha + c beta); in between k rounds among 2^k ranks, of which x own two shares.
 The mirror image of the all-gather by recursive doubling.
 
 Source: R. Thakur, R. Rabenseifner, W. Gropp, IJHPCA 19 (2005), section 4.2.
@@ -22,8 +22,8 @@ from lockstep.collectives.shares import Split, floor_log2, power_of_two_core
 
 
 def terms(ranks: Number, size_B: Number, link: LinkLike, split: Split) -> Terms:
-    """The way of member 0: it absorbs a whole buffer, then always receives the largest run, then hands one share back."""
-    core, extra = power_of_two_core(ranks)
+    """The way of member 0: it absorbs a whole buffer, always receives the largest run, then hands one share back."""
+    _core, extra = power_of_two_core(ranks)
     folded = np.minimum(extra, 1)
     back_B = folded * (split.leading_B(size_B, ranks, np.minimum(2, ranks)) - split.largest_B(size_B, ranks))
     reduced_B = folded * size_B + doubling_B(size_B, ranks, split)

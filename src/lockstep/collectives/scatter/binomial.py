@@ -1,8 +1,8 @@
 """Scatter along a binomial tree: whoever holds a run of shares hands its upper half on, until every rank holds its own.
 
     time = ceil(log2 n) alpha + (S - c) beta,   c = the root's own share = S/n
-n ranks (any), S bytes at the root. The holder keeps the larger half, so the root sends in every round, everything but its
-own share, and is the last to finish.
+n ranks (any), S bytes at the root. The holder keeps the larger half, so the root sends in every round, everything but
+its own share, and is the last to finish.
 
 Source: R. Thakur, R. Rabenseifner, W. Gropp, IJHPCA 19 (2005), section 4.3; E. Chan et al., CCPE 19 (2007), section 4.
 """
@@ -39,7 +39,10 @@ def hops_B(size_B: Number, ranks: Number, split: Split) -> Number:
 
 
 def hops(ranks: Number) -> Number:
-    """Edges crossed by all n shares: h(n) = floor(n/2) + h(floor(n/2)) + h(ceil(n/2)) = ones in binary 0 .. n - 1 (OEIS A000788)."""
+    """Edges crossed by all n shares: h(n) = floor(n/2) + h(floor(n/2)) + h(ceil(n/2)).
+
+    It is the number of ones in binary 0 .. n - 1 (OEIS A000788), counted bit by bit here.
+    """
     ranks = np.asarray(ranks, dtype=np.float64)
     total = 0.0 * ranks
     for bit in range(int(np.max(ceil_log2(ranks), initial=0))):

@@ -1,0 +1,128 @@
+"""One collective, all its algorithms side by side: the rows of the command `collective`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from lockstep.collectives.bounds import bus_bandwidth_Bps
+from lockstep.collectives.cost import LinkLike
+from lockstep.collectives.registry import algorithms as names_of
+from lockstep.collectives.registry import check_arguments, get
+from lockstep.collectives.shares import whole_nodes
+from lockstep.program import Program
+
+Simulate = Callable[[Program, LinkLike], float]
+# Programs with more messages than this are priced but not built: a minute of Python.
+MOST_MESSAGES = 500_000
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One algorithm: closed form, simulation (None when not asked for, or too large) and what was counted."""
+
+    algorithm: str
+    time_s: float
+    simulated_s: float | None
+    latency_steps: int
+    messages: int
+    bytes_sent_per_rank: float
+    total_B: float
+    algorithm_bandwidth_Bps: float
+    bus_bandwidth_Bps: float
+    lower_bound_s: float
+    cross_node_B: float | None
+    formula: str
+    ports: int
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Rows in order of the registry and the name of the fastest algorithm."""
+
+    op: str
+    ranks: int
+    size_B: float
+    rows: tuple[Row, ...]
+
+    @property
+    def best(self) -> str:
+        """Fastest one-port algorithm of the rows (of any, when all need more ports); ties go to the first."""
+        one_port = [row for row in self.rows if row.ports == 1] or list(self.rows)
+        return min(one_port, key=lambda row: row.time_s).algorithm
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON form in the words of the command line."""
+        return {
+            "op": self.op,
+            "ranks": self.ranks,
+            "size_B": self.size_B,
+            "rows": [asdict(row) for row in self.rows],
+            "best": self.best,
+        }
+
+
+def compare(
+    op: str,
+    ranks: int,
+    size_B: float,
+    link: LinkLike,
+    algorithms: Sequence[str] | None = None,
+    simulate: Simulate | None = None,
+    element_B: float = 0.0,
+    node_ranks: int | None = None,
+) -> Comparison:
+    """Price of every algorithm (or of `algorithms`), and its simulation when a `simulate(program, link)` is given.
+
+    `node_ranks`: ranks per node, numbered node by node; then bytes that cross nodes are counted from the program.
+    Raises BadInput, UnknownName.
+    """
+    check_arguments(ranks, size_B, link)
+    if node_ranks is not None:
+        whole_nodes(ranks, node_ranks)
+    chosen = names_of(op) if algorithms is None else tuple(algorithms)
+    rows = tuple(_row(op, name, int(ranks), size_B, link, simulate, element_B, node_ranks) for name in chosen)
+    return Comparison(op, int(ranks), float(size_B), rows)
+
+
+def _row(
+    op: str,
+    name: str,
+    ranks: int,
+    size_B: float,
+    link: LinkLike,
+    simulate: Simulate | None,
+    element_B: float,
+    node_ranks: int | None,
+) -> Row:
+    algorithm = get(op, name)
+    cost = algorithm.price(ranks, size_B, link, element_B)
+    time_s, messages = float(cost.time_s), round(float(cost.messages))
+    program = None
+    if messages <= MOST_MESSAGES and (simulate is not None or node_ranks is not None):
+        program = algorithm.program(ranks, size_B, link, element_B)
+    return Row(
+        algorithm=name,
+        time_s=time_s,
+        simulated_s=None if program is None or simulate is None else float(simulate(program, link)),
+        latency_steps=round(float(cost.latency_steps)),
+        messages=messages,
+        bytes_sent_per_rank=float(cost.bytes_sent_per_rank_B),
+        total_B=float(cost.total_B),
+        algorithm_bandwidth_Bps=size_B / time_s if time_s > 0 else 0.0,
+        bus_bandwidth_Bps=float(bus_bandwidth_Bps(op, ranks, size_B, time_s)),
+        lower_bound_s=float(cost.lower_bound_s),
+        cross_node_B=None if program is None or node_ranks is None else cross_node_B(program, node_ranks),
+        formula=algorithm.formula,
+        ports=algorithm.ports,
+    )
+
+
+def cross_node_B(program: Program, node_ranks: int) -> float:
+    """Bytes of all messages whose ends are on different nodes of `node_ranks` consecutive ranks."""
+    crossing = (program.peer >= 0) & (program.rank // node_ranks != program.peer // node_ranks)
+    # A message is two operations, so half of what both ends see.
+    return float(np.sum(program.size_B[crossing])) / 2

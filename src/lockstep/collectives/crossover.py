@@ -1,0 +1,172 @@
+"""Which algorithm is fastest for which size, solved exactly: every price is a minimum of straight lines in the size.
+
+An algorithm without segments is one line  steps alpha + (bytes beta + reduced gamma) S;  one with segments is the
+minimum of one line per number of segments. The lower envelope of all lines gives every boundary by intersecting two
+lines: no folklore formula, no search. Equal shares (`element_B = 0`); whole elements shift a boundary by less than one
+element per rank. n* = alpha / beta is the size whose bandwidth time equals one latency.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from lockstep.collectives.best import best, contenders
+from lockstep.collectives.cost import LinkLike, Number, PlainLink
+from lockstep.collectives.registry import check_arguments, get
+from lockstep.collectives.shares import FLUID
+from lockstep.collectives.trees import MAX_SEGMENTS
+from lockstep.errors import BadInput
+
+# Lines closer than this (relative) are one line: the same formula, rounded differently.
+SAME = 1e-12
+
+
+@dataclass(frozen=True, slots=True)
+class Region:
+    """Sizes `from_B` .. `to_B` (None: without end) where `best` is the fastest."""
+
+    from_B: float
+    to_B: float | None
+    best: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON form."""
+        return {"from_B": self.from_B, "to_B": self.to_B, "best": self.best}
+
+
+@dataclass(frozen=True, slots=True)
+class Crossover:
+    """Regions of the fastest algorithm over size, their boundaries, and n* = alpha/beta in bytes."""
+
+    op: str
+    ranks: int
+    regions: tuple[Region, ...]
+    n_star_B: float
+
+    @property
+    def crossovers_B(self) -> tuple[float, ...]:
+        """All sizes where the fastest algorithm changes."""
+        return tuple(region.from_B for region in self.regions[1:])
+
+    @property
+    def crossover_B(self) -> float | None:
+        """The smallest size where the fastest algorithm changes; None when one is fastest for every size."""
+        return self.crossovers_B[0] if len(self.regions) > 1 else None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON form in the words of the command line."""
+        return {
+            "op": self.op,
+            "ranks": self.ranks,
+            "crossover_B": self.crossover_B,
+            "crossovers_B": list(self.crossovers_B),
+            "n_star_B": self.n_star_B,
+            "regions": [region.to_dict() for region in self.regions],
+        }
+
+
+def n_star_B(link: LinkLike) -> Number:
+    """alpha / beta in bytes: where one message's bandwidth time equals its latency."""
+    return link.latency_s * link.bandwidth_Bps
+
+
+def crossover(op: str, ranks: int, link: LinkLike, between: Sequence[str] | None = None) -> Crossover:
+    """Exact regions of the fastest algorithm over all sizes, among `between` (default: all one-port contenders).
+
+    Raises BadInput, UnknownName.
+    """
+    check_arguments(ranks, 0.0, link)
+    names = [a.name for a in contenders(op)] if between is None else list(between)
+    if len(set(names)) < 2 and between is not None:
+        raise BadInput(f"between = {', '.join(names)}: name at least two different algorithms", "between")
+    lines = [(name, *_lines(op, name, ranks, link)) for name in names]
+    owner = np.concatenate([np.full(len(start), i) for i, (_, start, _) in enumerate(lines)])
+    start = np.concatenate([line[1] for line in lines])
+    slope = np.concatenate([line[2] for line in lines])
+    regions: list[Region] = []
+    for index, from_B in _envelope(start, slope):
+        name = names[int(owner[index])]
+        if not regions or regions[-1].best != name:
+            if regions:
+                regions[-1] = Region(regions[-1].from_B, from_B, regions[-1].best)
+            regions.append(Region(from_B, None, name))
+    return Crossover(op, int(ranks), tuple(regions), float(n_star_B(link)))
+
+
+def _lines(op: str, name: str, ranks: int, link: LinkLike) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    """(seconds at size 0, seconds per byte) of every line of an algorithm."""
+    algorithm = get(op, name)
+    choices = {"segments": np.arange(1.0, MAX_SEGMENTS + 1)} if "segments" in algorithm.choices else {}
+    terms = algorithm.terms(float(ranks), 1.0, link, FLUID, **choices)
+    gamma = getattr(link, "reduce_s_per_B", 0.0)
+    start, slope = np.broadcast_arrays(
+        np.asarray(terms.steps * link.latency_s, dtype=np.float64),
+        np.asarray(terms.critical_B / link.bandwidth_Bps + terms.reduced_B * gamma, dtype=np.float64),
+    )
+    return np.atleast_1d(start), np.atleast_1d(slope)
+
+
+def _envelope(start: npt.NDArray[np.float64], slope: npt.NDArray[np.float64]) -> list[tuple[int, float]]:
+    """(line, size from which it is the lowest) of the lower envelope of start + slope * size over size >= 0.
+
+    Among equal lines the first one counts. From the lowest line at size 0, walk to the nearest intersection with a
+    flatter one.
+    """
+    scale = max(float(np.max(np.abs(start))), 1e-300)
+    lowest = np.flatnonzero(start <= start.min() + SAME * scale)
+    flattest = lowest[slope[lowest] <= slope[lowest].min() * (1 + SAME)]
+    current, at_B = int(flattest[0]), 0.0
+    walk = [(current, at_B)]
+    while True:
+        flatter = np.flatnonzero(slope < slope[current] * (1 - SAME))
+        if not len(flatter):
+            return walk
+        meet_B = (start[flatter] - start[current]) / (slope[current] - slope[flatter])
+        nearest = flatter[meet_B <= meet_B.min() * (1 + SAME)]
+        best_slope = slope[nearest].min()
+        current = int(nearest[slope[nearest] <= best_slope * (1 + SAME)][0])
+        at_B = max(at_B, float(meet_B.min()))
+        walk.append((current, at_B))
+
+
+@dataclass(frozen=True, slots=True)
+class BestMap:
+    """Fastest algorithm and its time over a grid: `algorithm[i, j]` for ranks[i] and sizes_B[j]."""
+
+    op: str
+    ranks: tuple[int, ...]
+    sizes_B: tuple[float, ...]
+    algorithm: npt.NDArray[Any]
+    time_s: npt.NDArray[np.float64]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON form."""
+        return {
+            "op": self.op,
+            "ranks": list(self.ranks),
+            "sizes_B": list(self.sizes_B),
+            "best": self.algorithm.tolist(),
+            "time_s": self.time_s.tolist(),
+        }
+
+
+def best_map(
+    op: str,
+    ranks: Sequence[int],
+    sizes_B: Sequence[float],
+    link: LinkLike,
+    algorithms: Sequence[str] | None = None,
+) -> BestMap:
+    """Fastest algorithm over (ranks, size)."""
+    rows, columns = (
+        np.asarray(ranks, dtype=np.float64)[:, np.newaxis],
+        np.asarray(sizes_B, dtype=np.float64)[np.newaxis, :],
+    )
+    plain = PlainLink(link.latency_s, link.bandwidth_Bps, getattr(link, "reduce_s_per_B", 0.0))
+    cost = best(op, rows, columns, plain, algorithms)
+    return BestMap(op, tuple(int(n) for n in ranks), tuple(float(s) for s in sizes_B), cost.algorithm, cost.time_s)
