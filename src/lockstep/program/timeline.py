@@ -121,8 +121,8 @@ class Timeline:
     def critical_path(self) -> tuple[int, ...]:
         """Operation ids from the start to the end of the makespan, each starting when the one before it ends.
 
-        A message, barrier or collective appears once, by the member that was waited for. Measured timelines follow the
-        latest predecessor. Ties: the smallest id.
+        A message, barrier or collective appears once, by its member with the smallest id. Measured timelines follow the
+        predecessor that ended last. Ties: the first in topological order.
         """
         if not len(self.program):
             return ()

@@ -5,16 +5,16 @@ from lockstep.simulate.engine import makespans_s, simulate
 from lockstep.simulate.fairness import max_min_rates
 from lockstep.simulate.law import (
     Constant,
+    Empirical,
     Exponential,
     Law,
     LogNormal,
     Normal,
     Pareto,
-    Trace,
     Uniform,
     parse_law,
 )
-from lockstep.simulate.links import links_between
+from lockstep.simulate.links import links_between, sent_per_level_B
 from lockstep.simulate.network import Network, ring_network, star_network, tree_network
 from lockstep.simulate.noise import Noise
 from lockstep.simulate.prices import Price, durations_s
@@ -23,6 +23,7 @@ from lockstep.simulate.sample import Sample
 
 __all__ = [
     "Constant",
+    "Empirical",
     "Exponential",
     "Law",
     "LogNormal",
@@ -33,7 +34,6 @@ __all__ = [
     "Price",
     "QueueRun",
     "Sample",
-    "Trace",
     "Uniform",
     "closed_loop",
     "durations_s",
@@ -44,6 +44,7 @@ __all__ = [
     "queue",
     "restarting",
     "ring_network",
+    "sent_per_level_B",
     "simulate",
     "simulate_contended",
     "star_network",

@@ -20,6 +20,7 @@ from lockstep.simulate.prices import Price, durations_s
 from lockstep.simulate.sample import Sample
 
 Array = npt.NDArray[Any]
+ASSUMPTION = "a message takes latency + size / bandwidth; messages on different lanes do not slow one another down"
 # Numbers (nodes x draws) held at a time: 2^23 float64 are 64 MiB per array.
 BATCH_NUMBERS = 1 << 23
 
@@ -46,7 +47,11 @@ def simulate(
     end = node_end(graph, _node_duration(program, time_s))
     start = node_start(graph, end)
     sample = None if draws == 1 else Sample(makespans_s(program, base_s, noise, draws, seed))
-    return Timeline(program, start[graph.node], end[graph.node], sample=sample)
+    return Timeline(program, start[graph.node], end[graph.node], sample=sample, assumptions=_assumptions(program))
+
+
+def _assumptions(program: Program) -> tuple[str, ...]:
+    return (ASSUMPTION,) if program.num_messages else ()
 
 
 def makespans_s(program: Program, base_s: Array, noise: Noise | None, draws: int, seed: int) -> Array:

@@ -189,7 +189,7 @@ class Pareto(Law):
 
 
 @dataclass(frozen=True, slots=True)
-class Trace(Law):
+class Empirical(Law):
     """Measured times, drawn with replacement."""
 
     times_s: tuple[float, ...]
@@ -214,8 +214,8 @@ class Trace(Law):
         return math.fsum(np.diff(below) * np.array(self.times_s))
 
     @staticmethod
-    def read(path: str | Path) -> Trace:
-        """Trace from a CSV file: the column `time_s`, or the first column; times may carry units."""
+    def read(path: str | Path) -> Empirical:
+        """Empirical from a CSV file: the column `time_s`, or the first column; times may carry units."""
         try:
             with open(path, newline="", encoding="utf-8") as file:
                 rows = [row for row in csv.reader(file) if row and row[0].strip()]
@@ -227,7 +227,7 @@ class Trace(Law):
             column, rows = header.index("time_s") if "time_s" in header else 0, rows[1:]
         if not rows:
             raise BadInput("a trace of times needs at least one time", str(path))
-        return Trace(
+        return Empirical(
             tuple(
                 parse_time_s(row[column] if column < len(row) else "", f"{path}: row {i}")
                 for i, row in enumerate(rows, 1)
@@ -302,7 +302,7 @@ def parse_law(text: str, where: str | None = None) -> Law:
     name, _, rest = text.partition(":")
     name = name.strip().lower()
     if name == "trace":
-        return Trace.read(rest.strip())
+        return Empirical.read(rest.strip())
     if name not in LAWS:
         raise UnknownName("law", name, (*LAWS, "trace"), where)
     required, either, make = LAWS[name]

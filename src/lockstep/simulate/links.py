@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lockstep.errors import BadInput
+from lockstep.program import Kind, Program
 
 Array = npt.NDArray[Any]
 
@@ -53,3 +54,10 @@ def _of_cluster(cluster: Any, first: Array, second: Array) -> PairLinks:
     latency_s = np.array([link.latency_s for link in links], dtype=np.float64)
     bandwidth_Bps = np.array([link.bandwidth_Bps for link in links], dtype=np.float64)
     return PairLinks(latency_s[level], bandwidth_Bps[level])
+
+
+def sent_per_level_B(program: Program, cluster: Any) -> Array:
+    """Bytes of point-to-point messages by the level of the cluster at which sender and receiver meet."""
+    sends = program.kind == Kind.SEND
+    level = meeting_level(cluster, program.rank[sends], program.peer[sends])
+    return np.bincount(level, weights=program.size_B[sends], minlength=len(cluster.levels))
