@@ -9,7 +9,6 @@ Read `architecture.py` first, then `weights.py`; counts, FLOPs and activations a
 
 from lockstep.workload.activations import (
     KeptTensor,
-    Piece,
     embedding_activation_B,
     embedding_kept_tensors,
     head_activation_B,
@@ -58,6 +57,7 @@ from lockstep.workload.parameters import (
     parameters,
     rank_parameters,
 )
+from lockstep.workload.piece import Piece
 from lockstep.workload.recompute import (
     FULL,
     NONE,

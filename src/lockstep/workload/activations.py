@@ -20,68 +20,16 @@ top_k times its own tokens through experts whatever ep is.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
-import numpy as np
-
-from lockstep.workload.architecture import Attention, Experts, Mlp, Transformer
+from lockstep.workload.architecture import Attention, Experts, LatentAttention, Mlp, Transformer
+from lockstep.workload.piece import Piece, Spread
 from lockstep.workload.recompute import FULL, NONE, SELECTIVE, recompute_code
 
 MASK_B = 1.0
 FP32_B = 4.0
-Spread = Literal["tp", "sequence", "kv", "none"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Piece:
-    """What one rank pushes through a layer at a time, and with which kernels. Numbers may be arrays."""
-
-    micro_batch: Any
-    """Sequences (b)."""
-    seq: Any
-    """Tokens per whole sequence (s); each of cp ranks holds s / cp."""
-    tp: Any = 1
-    cp: Any = 1
-    sequence_parallel: Any = False
-    """Between the parallel blocks, the tp ranks split the tokens (Korthikanti et al. 2022, section 4.2.2)."""
-    expert_tp: Any = None
-    """Ways in which the inside of an expert is cut; None means like tp (Megatron's default)."""
-    capacity_factor: Any = 1.0
-    """Rows given to experts, over top_k times the tokens."""
-    element_B: float = 2.0
-    """Bytes of an activation element."""
-    flash_attention: bool = True
-    dropout: bool = False
-    fused_elementwise: bool = True
-    """A gated block keeps gate, up and their product (3 ffn) rather than also act(gate) (4 ffn), and routing weights
-    multiply inside it, so that expert outputs are not kept."""
-
-    @property
-    def tokens(self) -> Any:
-        """Tokens on one context-parallel rank."""
-        return self.micro_batch * self.seq / self.cp
-
-    @property
-    def split(self) -> Any:
-        """Ways in which sequence parallelism splits the tokens: tp, or 1 where it is off."""
-        if np.ndim(self.sequence_parallel):
-            return np.where(self.sequence_parallel, self.tp, 1)
-        return self.tp if self.sequence_parallel else 1
-
-    @property
-    def expert_ways(self) -> Any:
-        """Ways in which the inside of an expert is cut."""
-        return self.tp if self.expert_tp is None else self.expert_tp
-
-    @property
-    def rows_per_token(self) -> Any:
-        """Rows on this rank per routed token: the ranks that split the tokens gather them for a cut expert."""
-        gathered = self.expert_ways / self.tp
-        if np.ndim(self.sequence_parallel):
-            return np.where(self.sequence_parallel, gathered, 1.0)
-        return gathered if self.sequence_parallel else 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,199 +38,223 @@ class KeptTensor:
 
     name: str
     size_B: Any
+    """Bytes on one rank."""
     spread: Spread
-    """What divides it: tp, sequence parallelism, the cut of key-value heads, or nothing; cp divides all."""
+    """How the layout cuts it (`piece.py`)."""
     kept_up_to: int
     """The strongest recompute mode (a code of recompute.py) that still keeps it."""
 
 
+@dataclass(frozen=True, slots=True)
+class Row:
+    """The same before it is cut: `token_B` bytes per token."""
+
+    name: str
+    token_B: float
+    spread: Spread
+    kept_up_to: int = SELECTIVE
+
+
 def kept_tensors(model: Transformer, piece: Piece, experts: bool = False) -> tuple[KeptTensor, ...]:
     """Every tensor that one layer keeps on one rank when nothing is recomputed, with its bytes."""
-    return tuple(_layer(model, piece, experts))
-
-
-def layer_activation_B(model: Transformer, piece: Piece, experts: bool = False, recompute: Any = "none") -> Any:
-    """Bytes that one layer keeps on one rank; `recompute` is a word, a code or an array of codes."""
-    code = recompute_code(recompute)
-    total: Any = 0.0
-    for tensor in _layer(model, piece, experts):
-        total = total + tensor.size_B * (code <= tensor.kept_up_to)
-    return total
+    return _cut(_layer(model, piece, experts), model, piece)
 
 
 def embedding_kept_tensors(model: Transformer, piece: Piece) -> tuple[KeptTensor, ...]:
     """What the embedding keeps beside the first layer's input, which that layer counts."""
-    found = []
-    if model.embedding_norm:
-        found.append(_full_width("embedding norm input", model, piece, FULL))
-    if piece.dropout:
-        found.append(_mask("embedding dropout mask", model, piece, FULL))
-    return tuple(found)
+    return _cut(_embedding(model, piece), model, piece)
 
 
 def head_kept_tensors(model: Transformer, piece: Piece, logit_B: float = FP32_B) -> tuple[KeptTensor, ...]:
     """What follows the last layer: final norm, head input, and logits of `logit_B` bytes (fp32: section 4.3)."""
-    found = [_full_width("final norm input", model, piece, FULL)] if model.final_norm else []
-    if model.mlm_head:
-        names = ("mlm dense input", "mlm activation input", "mlm norm input")
-        found.extend(_full_width(name, model, piece, FULL) for name in names)
-    if model.has_head:
-        found.append(_full_width("head input", model, piece, FULL))
-        columns = -(-model.vocab // piece.tp)
-        found.append(KeptTensor("logits", piece.tokens * columns * logit_B, "tp", FULL))
-    return tuple(found)
+    return (*_cut(_head(model, piece), model, piece), *_logits(model, piece, logit_B))
+
+
+def layer_activation_B(model: Transformer, piece: Piece, experts: bool = False, recompute: Any = "none") -> Any:
+    """Bytes that one layer keeps on one rank; `recompute` is a word, a code or an array of codes."""
+    return _total(_layer(model, piece, experts), model, piece, recompute_code(recompute))
 
 
 def embedding_activation_B(model: Transformer, piece: Piece) -> Any:
     """Bytes that the embedding keeps on one rank of the first stage."""
-    return sum((tensor.size_B for tensor in embedding_kept_tensors(model, piece)), 0.0)
+    return _total(_embedding(model, piece), model, piece, NONE)
 
 
 def head_activation_B(model: Transformer, piece: Piece, logit_B: float = FP32_B) -> Any:
     """Bytes that the head keeps on one rank of the last stage, logits included."""
-    return sum((tensor.size_B for tensor in head_kept_tensors(model, piece, logit_B)), 0.0)
+    logits = sum(tensor.size_B for tensor in _logits(model, piece, logit_B))
+    return _total(_head(model, piece), model, piece, NONE) + logits
+
+
+def _cut(rows: Iterable[Row], model: Transformer, piece: Piece) -> tuple[KeptTensor, ...]:
+    """`rows` with their bytes on one rank."""
+    kv_heads = model.attention.kv_heads
+    return tuple(
+        KeptTensor(row.name, piece.tokens * row.token_B * piece.share(row.spread, kv_heads), row.spread, row.kept_up_to)
+        for row in rows
+    )
+
+
+def _total(rows: Iterable[Row], model: Transformer, piece: Piece, code: Any) -> Any:
+    """Bytes of the `rows` that recompute mode `code` keeps; rows cut alike are added up before arrays come in."""
+    token_B: dict[Spread, dict[int, float]] = {}
+    for row in rows:
+        levels = token_B.setdefault(row.spread, {})
+        levels[row.kept_up_to] = levels.get(row.kept_up_to, 0.0) + row.token_B
+    total: Any = 0.0
+    for spread, levels in token_B.items():
+        kept: Any = 0.0
+        for level, size_B in levels.items():
+            kept = kept + size_B * (code <= level)
+        total = total + kept * piece.share(spread, model.attention.kv_heads)
+    return total * piece.tokens
+
+
+# --- before the first and after the last layer ---------------------------------------------------------------
+
+
+def _embedding(model: Transformer, piece: Piece) -> Iterator[Row]:
+    """Input of a norm on the embeddings, and the dropout mask."""
+    if model.embedding_norm:
+        yield _hidden("embedding norm input", model, piece, FULL)
+    if piece.dropout:
+        yield _mask("embedding dropout mask", model, FULL)
+
+
+def _head(model: Transformer, piece: Piece) -> Iterator[Row]:
+    """Tensors of hidden width after the last layer."""
+    names = ["final norm input"] if model.final_norm else []
+    names += ["mlm dense input", "mlm activation input", "mlm norm input"] if model.mlm_head else []
+    names += ["head input"] if model.has_head else []
+    for name in names:
+        yield _hidden(name, model, piece, FULL)
+
+
+def _logits(model: Transformer, piece: Piece, logit_B: float) -> Iterator[KeptTensor]:
+    """Logits, cut by vocabulary; the last rank's share is rounded up."""
+    if model.has_head:
+        columns = -(-model.vocab // piece.tp)
+        yield KeptTensor("logits", piece.tokens * columns * logit_B, "tp", FULL)
 
 
 # --- one layer -----------------------------------------------------------------------------------------------
 
 
-def _layer(model: Transformer, piece: Piece, experts: bool) -> Iterator[KeptTensor]:
+def _layer(model: Transformer, piece: Piece, experts: bool) -> Iterator[Row]:
     """Residual stream and norms, then attention, then the feed-forward block."""
     yield from _stream(model, piece)
     if model.attention.latent:
-        yield from _latent(model, piece)
+        yield from _latent(model.attention, model.attention.latent, piece)
     else:
-        yield from _projections(model, piece)
-    yield from _core(model, piece)
+        yield from _projections(model.attention, piece)
+    yield from _core(model.attention, piece)
     if piece.dropout:
-        yield _mask("attention residual dropout mask", model, piece, SELECTIVE)
-        yield _mask("mlp residual dropout mask", model, piece, SELECTIVE)
+        yield _mask("attention residual dropout mask", model, SELECTIVE)
+        yield _mask("mlp residual dropout mask", model, SELECTIVE)
     if experts and model.experts:
         yield from _experts(model, model.experts, piece)
     elif model.mlp:
         yield from _mlp(model.mlp, piece)
 
 
-def _stream(model: Transformer, piece: Piece) -> Iterator[KeptTensor]:
+STREAM = {
+    "pre": ("attention input", "norm 2 input", "mlp input"),
+    "post": ("norm 1 input", "mlp input", "norm 2 input"),
+    "output": ("attention output norm input", "mlp input", "mlp output norm input"),
+    "sandwich": (
+        "attention input",
+        "attention output norm input",
+        "norm 2 input",
+        "mlp input",
+        "mlp output norm input",
+    ),
+}
+
+
+def _stream(model: Transformer, piece: Piece) -> Iterator[Row]:
     """Tensors of hidden width: the layer's input, inputs of norms, inputs of the two blocks.
 
     The layer's input is all that full recomputation keeps. Without a norm in front it is the attention input too.
     """
-    yield _full_width("layer input", model, piece, FULL)
+    yield _hidden("layer input", model, piece, FULL)
+    names = STREAM[model.norm_placement]
     if model.parallel_block:
-        names = ["attention input"] if model.parallel_norms == 1 else ["attention input", "mlp input"]
-    else:
-        names = {
-            "pre": ["attention input", "norm 2 input", "mlp input"],
-            "post": ["norm 1 input", "mlp input", "norm 2 input"],
-            "output": ["attention output norm input", "mlp input", "mlp output norm input"],
-            "sandwich": [
-                "attention input",
-                "attention output norm input",
-                "norm 2 input",
-                "mlp input",
-                "mlp output norm input",
-            ],
-        }[model.norm_placement]
+        names = ("attention input", "mlp input")[: model.parallel_norms]
     for name in names:
-        yield _full_width(name, model, piece, SELECTIVE)
+        yield _hidden(name, model, piece)
 
 
-def _projections(model: Transformer, piece: Piece) -> Iterator[KeptTensor]:
+def _projections(attention: Attention, piece: Piece) -> Iterator[Row]:
     """Queries, keys and values as the attention core reads them; rotary embedding needs no copy of its input."""
-    attention = model.attention
-    kv_width = attention.kv_heads * attention.head_dim
-    for name in ("query", "key", "value"):
-        yield _heads(name, attention, kv_width, piece)
+    query_B = attention.query_width * piece.element_B
+    kv_B = attention.kv_heads * attention.head_dim * piece.element_B
+    yield Row("query", query_B, "tp")
+    yield Row("key", kv_B, "kv")
+    yield Row("value", kv_B, "kv")
     if attention.qk_norm != "none":
-        yield _heads("query norm input", attention, kv_width, piece)
-        yield _heads("key norm input", attention, kv_width, piece)
+        yield Row("query norm input", query_B, "tp")
+        yield Row("key norm input", kv_B, "kv")
 
 
-def _heads(name: str, attention: Attention, kv_width: int, piece: Piece) -> KeptTensor:
-    """A tensor of all query heads, cut by tp, or of all key-value heads, cut at most kv_heads ways."""
-    unit_B = piece.tokens * piece.element_B
-    if name.startswith("query"):
-        return KeptTensor(name, unit_B * attention.query_width / piece.tp, "tp", SELECTIVE)
-    ways = np.minimum(piece.tp, attention.kv_heads)
-    return KeptTensor(name, unit_B * kv_width / ways, "kv", SELECTIVE)
-
-
-def _latent(model: Transformer, piece: Piece) -> Iterator[KeptTensor]:
+def _latent(attention: Attention, latent: LatentAttention, piece: Piece) -> Iterator[Row]:
     """Latent attention: both bottlenecks before and after their norm, split like the stream; then heads, cut by tp."""
-    attention, latent = model.attention, model.attention.latent
-    if latent is None:
-        return
-    token_B = piece.tokens * piece.element_B
+    element_B = piece.element_B
     if latent.q_rank is not None:
-        for name in ("query latent", "query latent normed"):
-            yield KeptTensor(name, token_B * latent.q_rank / piece.split, "sequence", SELECTIVE)
-    joint = latent.kv_rank + latent.rope_dim
-    yield KeptTensor("key-value latent", token_B * joint / piece.split, "sequence", SELECTIVE)
-    yield KeptTensor("key-value latent normed", token_B * latent.kv_rank / piece.split, "sequence", SELECTIVE)
-    widths = {"query": attention.query_width, "key": attention.query_width, "value": attention.out_width}
-    for name, width in widths.items():
-        yield KeptTensor(name, token_B * width / piece.tp, "tp", SELECTIVE)
+        yield Row("query latent", latent.q_rank * element_B, "sequence")
+        yield Row("query latent normed", latent.q_rank * element_B, "sequence")
+    yield Row("key-value latent", (latent.kv_rank + latent.rope_dim) * element_B, "sequence")
+    yield Row("key-value latent normed", latent.kv_rank * element_B, "sequence")
+    yield Row("query", attention.query_width * element_B, "tp")
+    yield Row("key", attention.query_width * element_B, "tp")
+    yield Row("value", attention.out_width * element_B, "tp")
 
 
-def _core(model: Transformer, piece: Piece) -> Iterator[KeptTensor]:
+def _core(attention: Attention, piece: Piece) -> Iterator[Row]:
     """Scores, or the log-sum-exp of fused attention, which selective recomputation drops; the output stays."""
-    attention = model.attention
-    output_B = piece.tokens * attention.out_width * piece.element_B / piece.tp
-    yield KeptTensor("attention output", output_B, "tp", SELECTIVE)
+    yield Row("attention output", attention.out_width * piece.element_B, "tp")
     if piece.flash_attention:
-        size_B = piece.tokens * attention.heads * FP32_B / piece.tp
-        yield KeptTensor("attention log-sum-exp", size_B, "tp", NONE)
+        yield Row("attention log-sum-exp", attention.heads * FP32_B, "tp", NONE)
         return
-    scores = piece.tokens * piece.seq * attention.heads / piece.tp
-    yield KeptTensor("attention probabilities", scores * piece.element_B, "tp", NONE)
+    yield Row("attention probabilities", attention.heads * piece.element_B, "scores", NONE)
     if piece.dropout:
-        yield KeptTensor("attention dropout mask", scores * MASK_B, "tp", NONE)
-        yield KeptTensor("attention probabilities after dropout", scores * piece.element_B, "tp", NONE)
+        yield Row("attention dropout mask", attention.heads * MASK_B, "scores", NONE)
+        yield Row("attention probabilities after dropout", attention.heads * piece.element_B, "scores", NONE)
 
 
-def _inner_widths(gated: bool, activation: str, fused: bool) -> tuple[str, ...]:
+def _inner(gated: bool, activation: str, fused: bool) -> tuple[str, ...]:
     """Names of the inner tensors of a feed-forward block; ReLU is undone from its output, which down reads."""
     if gated:
         return ("gate", "up", "down input") if fused else ("gate", "up", "activated gate", "down input")
     return ("down input",) if activation == "relu" else ("activation input", "down input")
 
 
-def _mlp(mlp: Mlp, piece: Piece, prefix: str = "mlp") -> Iterator[KeptTensor]:
+def _mlp(mlp: Mlp, piece: Piece, prefix: str = "mlp") -> Iterator[Row]:
     """Inner tensors of the dense block or of shared experts, cut by tp."""
-    size_B = piece.tokens * mlp.ffn * piece.element_B / piece.tp
-    for name in _inner_widths(mlp.gated, mlp.activation, piece.fused_elementwise):
-        yield KeptTensor(f"{prefix} {name}", size_B, "tp", SELECTIVE)
+    for name in _inner(mlp.gated, mlp.activation, piece.fused_elementwise):
+        yield Row(f"{prefix} {name}", mlp.ffn * piece.element_B, "tp")
 
 
-def _experts(model: Transformer, experts: Experts, piece: Piece) -> Iterator[KeptTensor]:
-    """Router probabilities (fp32), the rows sent to experts, their inner tensors, and shared experts.
-
-    Rows on one rank: top_k * capacity_factor * tokens, times expert_tp / tp where sequence parallelism has split the
-    tokens, since an expert cut expert_tp ways gathers them again.
-    """
-    rows = experts.top_k * piece.capacity_factor * piece.tokens * piece.rows_per_token
-    probabilities_B = piece.tokens * experts.experts * FP32_B / piece.split
-    yield KeptTensor("router probabilities", probabilities_B, "sequence", SELECTIVE)
-    row_B = rows * model.hidden * piece.element_B
-    yield KeptTensor("expert input", row_B, "sequence", SELECTIVE)
-    inner_B = rows * experts.ffn * piece.element_B / piece.expert_ways
-    for name in _inner_widths(experts.gated, experts.activation, piece.fused_elementwise):
-        yield KeptTensor(f"expert {name}", inner_B, "tp", SELECTIVE)
+def _experts(model: Transformer, experts: Experts, piece: Piece) -> Iterator[Row]:
+    """Router probabilities (fp32), the rows sent to experts, their inner tensors, and shared experts."""
+    row_B = experts.top_k * piece.element_B
+    yield Row("router probabilities", experts.experts * FP32_B, "sequence")
+    yield Row("expert input", row_B * model.hidden, "rows")
+    for name in _inner(experts.gated, experts.activation, piece.fused_elementwise):
+        yield Row(f"expert {name}", row_B * experts.ffn, "inner")
     if not piece.fused_elementwise:
-        yield KeptTensor("expert output", row_B, "sequence", SELECTIVE)
+        yield Row("expert output", row_B * model.hidden, "rows")
     if experts.shared_ffn:
         shared = Mlp(ffn=experts.shared_ffn, gated=experts.gated, activation=experts.activation)
         yield from _mlp(shared, piece, "shared expert")
     if experts.shared_gate:
-        yield _full_width("shared expert output", model, piece, SELECTIVE)
+        yield _hidden("shared expert output", model, piece)
 
 
-def _full_width(name: str, model: Transformer, piece: Piece, kept_up_to: int) -> KeptTensor:
+def _hidden(name: str, model: Transformer, piece: Piece, kept_up_to: int = SELECTIVE) -> Row:
     """A tensor of hidden width between the parallel blocks."""
-    return KeptTensor(name, piece.tokens * model.hidden * piece.element_B / piece.split, "sequence", kept_up_to)
+    return Row(name, model.hidden * piece.element_B, "sequence", kept_up_to)
 
 
-def _mask(name: str, model: Transformer, piece: Piece, kept_up_to: int) -> KeptTensor:
+def _mask(name: str, model: Transformer, kept_up_to: int) -> Row:
     """A dropout mask of hidden width, one byte per element."""
-    return KeptTensor(name, piece.tokens * model.hidden * MASK_B / piece.split, "sequence", kept_up_to)
+    return Row(name, model.hidden * MASK_B, "sequence", kept_up_to)

@@ -1,0 +1,86 @@
+"""`Piece`: the micro-batch, layout and kernels of one rank, and how they cut a tensor that waits for the backward pass.
+
+A kept tensor holds `token_B` bytes per token before it is cut; one rank holds
+
+    size_B = b s / cp * token_B * share(spread)
+
+    spread      share                 tensors
+    sequence    1 / tp with sequence parallelism, else 1      between the parallel blocks
+    tp          1 / tp                                        heads, inner width of the feed-forward block, logits
+    kv          1 / min(tp, kv_heads)                         keys and values
+    scores      s / tp                                        attention probabilities (token_B is per key)
+    rows        capacity_factor * rows_per_token              rows sent to experts (token_B holds top_k)
+    inner       rows / expert_tp                              inside of experts
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+Spread = Literal["sequence", "tp", "kv", "scores", "rows", "inner"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Piece:
+    """What one rank pushes through a layer at a time, and with which kernels. Numbers may be arrays."""
+
+    micro_batch: Any
+    """Sequences (b)."""
+    seq: Any
+    """Tokens per whole sequence (s); each of cp ranks holds s / cp."""
+    tp: Any = 1
+    cp: Any = 1
+    sequence_parallel: Any = False
+    """Between the parallel blocks, the tp ranks split the tokens (Korthikanti et al. 2022, section 4.2.2)."""
+    expert_tp: Any = None
+    """Ways in which the inside of an expert is cut; None means like tp (Megatron's default)."""
+    capacity_factor: Any = 1.0
+    """Rows given to experts, over top_k times the tokens."""
+    element_B: float = 2.0
+    """Bytes of an activation element."""
+    flash_attention: bool = True
+    dropout: bool = False
+    fused_elementwise: bool = True
+    """A gated block keeps gate, up and their product (3 ffn) rather than also act(gate) (4 ffn), and routing weights
+    multiply inside it, so that expert outputs are not kept."""
+
+    @property
+    def tokens(self) -> Any:
+        """Tokens on one context-parallel rank."""
+        return self.micro_batch * self.seq / self.cp
+
+    @property
+    def split(self) -> Any:
+        """Ways in which sequence parallelism splits the tokens: tp, or 1 where it is off."""
+        if np.ndim(self.sequence_parallel):
+            return np.where(self.sequence_parallel, self.tp, 1)
+        return self.tp if self.sequence_parallel else 1
+
+    @property
+    def expert_ways(self) -> Any:
+        """Ways in which the inside of an expert is cut."""
+        return self.tp if self.expert_tp is None else self.expert_tp
+
+    @property
+    def rows_per_token(self) -> Any:
+        """Rows on this rank per routed token: the ranks that split the tokens gather them for a cut expert."""
+        gathered = self.expert_ways / self.tp
+        if np.ndim(self.sequence_parallel):
+            return np.where(self.sequence_parallel, gathered, 1.0)
+        return gathered if self.sequence_parallel else 1.0
+
+    def share(self, spread: Spread, kv_heads: int) -> Any:
+        """What one rank holds of a tensor of this spread, per byte and token (see the head of the module)."""
+        if spread == "sequence":
+            return 1 / self.split
+        if spread == "tp":
+            return 1 / self.tp
+        if spread == "kv":
+            return 1 / np.minimum(self.tp, kv_heads)
+        if spread == "scores":
+            return self.seq / self.tp
+        rows = self.capacity_factor * self.rows_per_token
+        return rows if spread == "rows" else rows / self.expert_ways
