@@ -4,8 +4,8 @@ Every pass is a compute operation on lane `compute` of its device. F waits for F
 for F of the same virtual stage and the backward pass of the one behind, W for its I. Between devices the dependency
 is a message, on a lane of its own per kind of pass and chunk, so that messages of one kind and pair of devices
 follow one another and nothing else queues. Overlapped messages take `transfer_s`; blocking ones take no time on
-their lanes, and every F, B and I is followed by an exchange that holds the device `transfer_s`. Without a
-`transfer_s`, messages that have a size are left for the link given to `simulate` to price.
+their lanes, and every F, B and I is followed by an exchange that holds the device `transfer_s`. With
+`priced_by_link` messages have no time of their own: the link given to `simulate` prices their bytes.
 
 Memory: F adds `activation_B / v` when it starts, B or W frees it when it ends; with `activation_B = 1` the peak is the
 number of live micro-batches.
@@ -62,6 +62,7 @@ def program(
     chunks: int | None = None,
     message_B: float = 0.0,
     activation_B: float = 1.0,
+    priced_by_link: bool = False,
 ) -> Program:
     """One step of a pipeline as a program; forward_s, backward_s and weight_s may have one value per device.
 
@@ -69,7 +70,8 @@ def program(
     """
     chunks = check(schedule, stages, microbatches, chunks)
     order = schedule.order(stages, microbatches, chunks)
-    return program_of(schedule, order, chunks, times, message_B=message_B, activation_B=activation_B)
+    sizes = {"message_B": message_B, "activation_B": activation_B}
+    return program_of(schedule, order, chunks, times, **sizes, priced_by_link=priced_by_link)
 
 
 def check(schedule: Schedule, stages: int, microbatches: int, chunks: int | None) -> int:
@@ -82,13 +84,20 @@ def check(schedule: Schedule, stages: int, microbatches: int, chunks: int | None
 
 
 def program_of(
-    schedule: Schedule, order: Order, chunks: int, times: Times, *, message_B: float = 0.0, activation_B: float = 1.0
+    schedule: Schedule,
+    order: Order,
+    chunks: int,
+    times: Times,
+    *,
+    message_B: float = 0.0,
+    activation_B: float = 1.0,
+    priced_by_link: bool = False,
 ) -> Program:
     """The program of any order with the placement of `schedule`."""
     stages = len(order)
     work = _Work(schedule, stages, chunks, order)
     seconds = pass_seconds(schedule, stages, chunks, times)
-    hold_s = float(times.transfer_s) if times.blocking and stages > 1 else 0.0
+    hold_s = float(times.transfer_s) if times.blocking and stages > 1 and not priced_by_link else 0.0
     builder = ProgramBuilder(stages, ("compute", *_message_lanes(chunks)))
     held = activation_B / (1 if schedule.placement is Placement.BOTH_WAYS else chunks)
     for device, lane in enumerate(order):
@@ -97,8 +106,8 @@ def program_of(
             if hold_s and step != "W":
                 last = builder.compute(device, hold_s, label="exchange")
             work.ready[work.key(device, step, i, chunk)] = last
-    options: dict[str, Any] = {"duration_s": 0.0 if times.blocking else float(times.transfer_s)}
-    work.connect(builder, message_B, {} if message_B and not times.transfer_s else options)
+    transfer_s = 0.0 if times.blocking else float(times.transfer_s)
+    work.connect(builder, message_B, {} if priced_by_link else {"duration_s": transfer_s})
     return builder.build()
 
 

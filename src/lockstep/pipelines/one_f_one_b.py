@@ -10,7 +10,8 @@ With heavier ends (c_0 first, c_l last, c middle stage, f + b each; S = p c + ex
     S + (m - q - 1) c_0 + q max(f_0, b_0) q = min(m, p) - 1: warm-up or cool-down spent on the first stage
     (m - 1) c_0 + c_0 + ... + c_e         e = max(0, p - m): the first stage never waits
 
-exact for equal middle stages and ends not lighter than they are; S + (m - 1) max c bounds it from above always.
+exact for equal middle stages and ends not lighter than they are. For any stages the makespan of GPipe bounds it from
+above, with equality when the last stage is the slowest of both passes.
 Overlapped messages of d seconds: (m + p - 1)(f + b) + 2 d (m + p - 2 - ceil((m - 1) / p)), exact for equal stages:
 every p micro-batches a chain of dependencies goes once round the whole pipeline, so delays are paid again and
 again, unlike in GPipe.

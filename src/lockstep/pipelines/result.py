@@ -62,6 +62,8 @@ def pipeline(
     _refuse_numbers(stages, microbatches, forward_s=forward_s, backward_s=backward_s, message_B=message_B, **times)
     v = check(chosen, stages, microbatches, chunks)
     given = Times(forward_s, backward_s, **times)
+    if times.get("weight_s") is not None and not np.less_equal(times["weight_s"], backward_s).all():
+        raise BadInput(f"weight_s is part of backward_s={backward_s}, so it cannot be {times['weight_s']}")
     if recompute_frac:
         given = given.recomputing(recompute_frac)
     built = program(chosen, stages, microbatches, chunks=v, message_B=message_B, times=given)

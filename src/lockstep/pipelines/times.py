@@ -9,7 +9,8 @@ A message between neighbours takes `transfer_s`. Two models:
   blocking     every forward and every backward pass holds its device `transfer_s` longer, at every stage: the ranks
                exchange together and wait, as in Megatron-LM's 1F1B without overlap.
   overlapped   messages travel while devices compute: a pass starts at the earliest `transfer_s` after its input was
-               made on another device (the model of Qi et al. 2024, T_comm).
+               made on another device (the model of Qi et al. 2024, T_comm). Closed forms expect messages shorter than
+               passes: longer ones queue on their link, which the program shows and the forms do not.
 """
 
 from __future__ import annotations

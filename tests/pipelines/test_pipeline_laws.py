@@ -1,0 +1,184 @@
+"""Laws between schedules, golden values, and the traps around them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pipeline_oracle import replay
+
+from lockstep import pipelines
+from lockstep.errors import BadInput, UnknownName
+from lockstep.pipelines import Times
+from lockstep.simulate import simulate
+
+examples = settings(max_examples=50, derandomize=True, deadline=None)
+count = st.integers(1, 8)
+time = st.integers(1, 40)
+
+
+def bubble(name: str, stages: int, microbatches: int, chunks: int = 1, **times: Any) -> float:
+    given = {"forward_s": 1.0, "backward_s": 2.0} | times
+    return float(pipelines.get(name).price(stages, microbatches, chunks=chunks, **given).bubble_frac)
+
+
+@pytest.mark.parametrize(
+    ("stages", "microbatches", "utilization"),
+    [(4, 4, 4 / 7), (4, 32, 32 / 35), (8, 4, 4 / 11), (8, 32, 32 / 39), (8, 64, 64 / 71), (8, 63, 0.9)],
+)
+def test_gpipe_and_1f1b_have_the_same_bubble(stages: int, microbatches: int, utilization: float) -> None:
+    for name in ("gpipe", "1f1b", "eager-1f1b"):
+        assert 1 - bubble(name, stages, microbatches) == pytest.approx(utilization, rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("stages", "microbatches", "chunks", "utilization"),
+    [(4, 4, 2, 8 / 11), (8, 16, 2, 32 / 39), (8, 32, 4, 128 / 135), (16, 32, 2, 64 / 79), (64, 128, 4, 512 / 575)],
+)
+def test_interleaving_golden_values(stages: int, microbatches: int, chunks: int, utilization: float) -> None:
+    assert 1 - bubble("interleaved", stages, microbatches, chunks) == pytest.approx(utilization, rel=1e-12)
+
+
+@examples
+@given(count, st.integers(1, 6), st.integers(2, 5), time, time)
+def test_interleaving_divides_the_bubble_time(p: int, groups: int, v: int, f: int, b: int) -> None:
+    plain = pipelines.get("1f1b").price(p, p * groups, forward_s=f, backward_s=b)
+    looped = pipelines.get("interleaved").price(p, p * groups, chunks=v, forward_s=f, backward_s=b)
+    assert float(looped.bubble_s) == pytest.approx(float(plain.bubble_s) / v, rel=1e-9, abs=1e-9)
+
+
+def test_peak_activations_in_device_micro_batches() -> None:
+    """p=4, m=8: 8, 4, 5.5, 4.75. Interleaving holds 1 + (p - 1)/(p v) times 1F1B, not v times."""
+    peaks = [("gpipe", 1), ("1f1b", 1), ("interleaved", 2), ("interleaved", 4)]
+    assert [float(pipelines.get(name).peak_live(4, 8, v, 0)) for name, v in peaks] == [8, 4, 5.5, 4.75]
+    assert [float(x) for x in pipelines.get("1f1b").peak_live(4, 8, 1, np.arange(4))] == [4, 3, 2, 1]
+
+
+@examples
+@given(count, st.integers(1, 24), st.lists(st.tuples(time, time), min_size=8, max_size=8))
+def test_unequal_stages(p: int, m: int, stage_times: list[tuple[int, int]]) -> None:
+    """Any times per stage: GPipe is two flow shops, exactly; 1F1B lies between its slowest stage and GPipe."""
+    f, b = zip(*stage_times[:p], strict=True)
+    seconds = lambda step, s, c: f[s] if step == "F" else b[s]  # noqa: E731
+    each = [x + y for x, y in zip(f, b, strict=True)]
+    gpipe, _ = replay(pipelines.get("gpipe").order(p, m, 1), "looped", 1, seconds)
+    assert gpipe == sum(each) + (m - 1) * (max(f) + max(b))
+    one, _ = replay(pipelines.get("1f1b").order(p, m, 1), "looped", 1, seconds)
+    assert max(sum(each), m * max(each)) <= one <= gpipe
+    if f[-1] == max(f) and b[-1] == max(b):
+        assert one == gpipe
+    answer = pipelines.pipeline("1f1b", p, m, forward_s=np.array(f), backward_s=np.array(b))
+    assert answer.makespan_s == pytest.approx(one, rel=1e-12)
+    assert answer.formula_s >= one * (1 - 1e-12)
+
+
+@examples
+@given(count, st.integers(1, 30), st.integers(2, 20), st.integers(2, 20), st.sampled_from([1, 2]))
+def test_1f1b_pays_delays_again_and_again_and_eager_once(p: int, m: int, f: int, b: int, d: int) -> None:
+    times = {"forward_s": f, "backward_s": b, "transfer_s": d, "blocking": False}
+    rounds = -(-(m - 1) // p)
+    cost = {name: float(pipelines.get(name).price(p, m, **times).makespan_s) for name in ("1f1b", "eager-1f1b")}
+    work = (m + p - 1) * (f + b)
+    assert cost["1f1b"] == work + 2 * d * (m + p - 2 - rounds) * (p > 1)
+    assert cost["eager-1f1b"] == work + 2 * d * (p - 1)
+    for name, price in cost.items():
+        built = pipelines.program(pipelines.get(name), p, m, times=Times(**times))
+        assert simulate(built).makespan_s == pytest.approx(price, rel=1e-12)
+
+
+@examples
+@given(count, st.integers(1, 4), st.integers(2, 4), st.integers(8, 20), st.integers(8, 20))
+def test_interleaved_delays(p: int, groups: int, v: int, f: int, b: int) -> None:
+    times = {"forward_s": f * v, "backward_s": b * v, "transfer_s": 1, "blocking": False}
+    price = pipelines.get("interleaved").price(p, p * groups, chunks=v, **times).makespan_s
+    built = pipelines.program(pipelines.get("interleaved"), p, p * groups, chunks=v, times=Times(**times))
+    assert simulate(built).makespan_s == pytest.approx(float(price), rel=1e-12)
+
+
+@examples
+@given(count, st.integers(1, 24), time, time, time)
+def test_zero_bubble_is_never_slower_than_1f1b(p: int, m: int, f: int, i: int, w: int) -> None:
+    w = min(f, i, w)
+    times = {"forward_s": f, "backward_s": i + w, "weight_s": w}
+    plain = pipelines.pipeline("1f1b", p, m, **times)
+    assert pipelines.pipeline("zb-h1", p, m, **times).makespan_s <= plain.makespan_s * (1 + 1e-12)
+    assert pipelines.pipeline("zb-h2", p, m, **times).stage_s <= plain.stage_s * (1 + 1e-12)
+
+
+@examples
+@given(st.sampled_from(pipelines.schedules()), st.integers(0, 1000), st.integers(1, 30))
+def test_a_longer_pass_never_shortens_a_fixed_order(name: str, which: int, more: int) -> None:
+    """Monotone for a fixed order. (List scheduling that re-decides the order may get faster: Graham's anomaly.)"""
+    schedule = pipelines.get(name)
+    p, m, v = 4, 8, schedule.num_chunks or 2
+    order = schedule.order(p, m, v)
+    passes = [(s, step) for s, lane in enumerate(order) for step in lane]
+    slow_device, (slow_step, _, slow_chunk) = passes[which % len(passes)]
+
+    def seconds(extra: int) -> Any:
+        return lambda step, s, c: 10 + extra * ((s, step, c) == (slow_device, slow_step, slow_chunk))
+
+    before, _ = replay(order, schedule.placement.value, v, seconds(0))
+    after, _ = replay(order, schedule.placement.value, v, seconds(more))
+    assert after >= before
+
+
+def test_full_recomputation_costs_a_third_when_backward_is_twice_forward() -> None:
+    plain = pipelines.pipeline("1f1b", 4, 8, forward_s=1.0, backward_s=2.0)
+    again = pipelines.pipeline("1f1b", 4, 8, forward_s=1.0, backward_s=2.0, recompute_frac=1.0)
+    assert again.makespan_s / plain.makespan_s == pytest.approx(4 / 3, rel=1e-12)
+    assert Times(1.0, 2.0).recomputing(1.0).weight_part_s == 1.0
+    with pytest.raises(BadInput, match="between 0 and 1"):
+        Times(1.0, 2.0).recomputing(1.5)
+
+
+@pytest.mark.parametrize(("p", "m"), [(4, 8), (8, 64), (16, 64)])
+def test_chimera_halves_the_bubble_of_1f1b_with_two_copies(p: int, m: int) -> None:
+    cost = pipelines.get("chimera").price(p, m, forward_s=1.0, backward_s=1.0)
+    assert float(cost.bubble_frac) == pytest.approx((p - 2) / (2 * m + p - 2), rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("name", "p", "m", "chunks"),
+    [
+        ("interleaved", 4, 6, 2), ("interleaved", 4, 8, 1), ("chimera", 3, 6, 2), ("dualpipe", 4, 7, 2),
+        ("dualpipe-v", 4, 7, 2), ("zb-v", 4, 8, 3), ("gpipe", 4, 8, 2),
+    ],
+)  # fmt: skip
+def test_impossible_sizes_are_refused_with_the_rule(name: str, p: int, m: int, chunks: int) -> None:
+    with pytest.raises(BadInput, match=f"{name} cannot run with stages={p}"):
+        pipelines.pipeline(name, p, m, chunks=chunks)
+    assert not pipelines.valid(pipelines.code(name), p, m, chunks)
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        {"forward_s": -1.0}, {"backward_s": float("nan")}, {"forward_s": float("inf")}, {"transfer_s": -1e-9},
+        {"forward_s": np.ones(3)}, {"stages": 0}, {"microbatches": 0}, {"schedule": "1f2b"}, {"recompute_frac": 2.0},
+        {"weight_s": 3.0}, {"chunks": -1},
+    ],
+)  # fmt: skip
+def test_bad_numbers_are_refused(bad: dict[str, Any]) -> None:
+    arguments: dict[str, Any] = {"schedule": "1f1b", "stages": 4, "microbatches": 8} | bad
+    with pytest.raises(BadInput):
+        pipelines.pipeline(**arguments)
+
+
+def test_unknown_names_and_codes() -> None:
+    with pytest.raises(UnknownName, match="did you mean gpipe"):
+        pipelines.get("gpip")
+    with pytest.raises(BadInput, match="codes are 0 to"):
+        pipelines.price_by_code(np.array([0, 99]), 4, 8, forward_s=1.0, backward_s=2.0)
+
+
+def test_result_is_plain_and_bytes_are_counted() -> None:
+    """p = 4, m = 8: ends send m messages, middle stages 2 m; v chunks send v times as much around the loop."""
+    answer = pipelines.pipeline("1f1b", 4, 8, message_B=10.0)
+    assert answer.to_dict()["sent_B"] == [80.0, 160.0, 160.0, 80.0]
+    assert answer.bubble_frac == pytest.approx(3 / 11, rel=1e-12)
+    looped = pipelines.pipeline("interleaved", 4, 8, chunks=2, message_B=10.0)
+    assert sum(looped.sent_B) == 2 * 8 * (4 * 2 - 1) * 10.0
