@@ -7,7 +7,6 @@ balanced tree), so that one step of the longest-path pass is a fixed number of g
 
 from __future__ import annotations
 
-from array import array
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -226,30 +225,29 @@ def _circle(program: Program, node: Array, tail: Array, head: Array, done: Array
 
 def longest_path(before: tuple[Array, ...], duration: Array) -> Array:
     """End of each node: the longest path to it, itself included, in one pass over Python lists (block by block)."""
-    end = array("d", [float(duration[0])])
+    end = [float(duration[0])]
     append = end.append
-    block = 1 << 18
+    block = 1 << 16
     for low in range(1, len(duration), block):
         part = slice(low, low + block)
-        columns = [column[part].tolist() for column in before]
         weights = duration[part].tolist()
-        if len(columns) == 1:
-            for a, weight in zip(columns[0], weights, strict=True):
-                append(end[a] + weight)
-        elif len(columns) == 2:
+        columns = [column[part].tolist() for column in before]
+        # Columns that a graph does not have point to the start of time, which is never later than anything.
+        columns += [[0] * len(weights)] * ((2 if len(columns) <= 2 else FAN_IN) - len(columns))
+        if len(columns) == 2:
             for a, b, weight in zip(*columns, weights, strict=True):
                 x, y = end[a], end[b]
                 append((x if x > y else y) + weight)
-        else:
-            columns += [[0] * len(weights)] * (4 - len(columns))
-            for a, b, c, d, weight in zip(*columns, weights, strict=True):
-                x, y = end[a], end[b]
-                if y > x:
-                    x = y
-                if c:
-                    if (y := end[c]) > x:
-                        x = y
-                    if d and (y := end[d]) > x:
-                        x = y
-                append(x + weight)
-    return np.frombuffer(end, dtype=np.float64)
+            continue
+        for a, b, c, d, weight in zip(*columns, weights, strict=True):
+            x, y = end[a], end[b]
+            if y > x:
+                x = y
+            y = end[c]
+            if y > x:
+                x = y
+            y = end[d]
+            if y > x:
+                x = y
+            append(x + weight)
+    return np.array(end)

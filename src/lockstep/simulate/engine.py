@@ -21,8 +21,8 @@ from lockstep.simulate.sample import Sample
 
 Array = npt.NDArray[Any]
 ASSUMPTION = "a message takes latency + size / bandwidth; messages on different lanes do not slow one another down"
-# Numbers (nodes x draws) held at a time: 2^23 float64 are 64 MiB per array.
-BATCH_NUMBERS = 1 << 23
+# Numbers (nodes x draws) held at a time: 2^22 float64 are 32 MiB per array; 2^20 and 2^23 are both slower (measured).
+BATCH_NUMBERS = 1 << 22
 
 
 def simulate(

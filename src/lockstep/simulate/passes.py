@@ -16,15 +16,18 @@ import numpy.typing as npt
 from lockstep.program import TaskGraph, longest_path
 
 Array = npt.NDArray[Any]
-# Mean nodes per level above which numpy levels beat Python lists for one draw (measured by benchmarks/engine.py).
+# Mean nodes x draws per level above which numpy levels beat Python lists (measured by benchmarks/engine.py).
 WIDE = 48
 
 
 def node_end(graph: TaskGraph, duration: Array) -> Array:
     """End of each node; `duration` has shape (nodes,) or (nodes, draws)."""
-    if duration.ndim == 1 and not graph.is_wide(WIDE):
+    draws = duration.shape[1] if duration.ndim == 2 else 1
+    if graph.is_wide(WIDE / max(1, draws)):
+        return wavefront_end(graph, duration)
+    if duration.ndim == 1:
         return longest_path(graph.before, duration)
-    return wavefront_end(graph, duration)
+    return np.stack([longest_path(graph.before, duration[:, draw]) for draw in range(draws)], axis=1)
 
 
 def wavefront_end(graph: TaskGraph, duration: Array) -> Array:
