@@ -26,7 +26,8 @@ ClusterOption = Annotated[
 GpusOption = Annotated[str | None, typer.Option("--gpus", metavar="N", help="Number of devices, instead of nodes.")]
 BatchOption = Annotated[str | None, typer.Option("--batch", metavar="N", help="Sequences per optimizer step.")]
 BatchTokensOption = Annotated[
-    str | None, typer.Option("--batch-tokens", metavar="N", help="Tokens per optimizer step, as 4M; instead of --batch.")
+    str | None,
+    typer.Option("--batch-tokens", metavar="N", help="Tokens per optimizer step, as 4M; instead of --batch."),
 ]
 SeqOption = Annotated[
     str | None, typer.Option("--seq", metavar="S", help="Tokens per sequence.  [default: the model's own]")
@@ -69,9 +70,7 @@ ZeroOption = Annotated[
     str, _degree("--zero", "0 replicate, 1 shard optimizer, 2 gradients too, 3 parameters too (FSDP).")
 ]
 ShardOption = Annotated[str, _degree("--shard", "HSDP: ranks that share one sharded copy; 0 = all.")]
-RecomputeOption = Annotated[
-    str, typer.Option("--recompute", help="none, selective or full.", rich_help_panel=LAYOUT)
-]
+RecomputeOption = Annotated[str, typer.Option("--recompute", help="none, selective or full.", rich_help_panel=LAYOUT)]
 SequenceParallelOption = Annotated[
     bool, typer.Option("--sequence-parallel", help="Shard norms and residual over tp.", rich_help_panel=LAYOUT)
 ]

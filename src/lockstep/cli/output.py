@@ -35,7 +35,11 @@ def print_infeasible(error: Infeasible, as_json: bool) -> None:
     """A "no" with its reasons: JSON on stdout when asked for, else one line each on stderr."""
     if as_json:
         print_json(
-            {"feasible": False, "why": str(error), "violations": [violation.to_dict() for violation in error.violations]}
+            {
+                "feasible": False,
+                "why": str(error),
+                "violations": [violation.to_dict() for violation in error.violations],
+            }
         )
     else:
         sys.stderr.write(f"no: {error}\n")

@@ -13,12 +13,14 @@ from lockstep.layout.layout import OFFLOAD_OPTIMIZER as OFFLOAD_OPTIMIZER
 from lockstep.layout.layout import OFFLOAD_PARAMETERS as OFFLOAD_PARAMETERS
 from lockstep.layout.layout import Layout as Layout
 from lockstep.layout.layout import LayoutGrid as LayoutGrid
+from lockstep.layout.memory import FRAMEWORK_B as FRAMEWORK_B
+from lockstep.layout.memory import SLACK_FRAC as SLACK_FRAC
 from lockstep.layout.memory import Memory as Memory
 from lockstep.layout.memory import layer_parameters as layer_parameters
 from lockstep.layout.memory import memory as memory
+from lockstep.layout.memory import peak_B as peak_B
 from lockstep.layout.memory import stage_memory as stage_memory
 from lockstep.layout.memory import stage_parameters as stage_parameters
-from lockstep.layout.memory import telling_stages as telling_stages
 from lockstep.layout.recipe import OPTIMIZERS as OPTIMIZERS
 from lockstep.layout.recipe import Optimizer as Optimizer
 from lockstep.layout.recipe import Recipe as Recipe

@@ -89,7 +89,7 @@ def span(grid: LayoutGrid, axes: Sequence[str], units: Sequence[int]) -> Span:
 
 def _runs(grid: LayoutGrid, axes: Sequence[str]) -> list[tuple[Whole, Whole]]:
     """(stride, degree) of each run of neighbouring axes in the rank grid."""
-    degrees = {"tp": grid.tp, "cp": grid.cp, "ep": grid.ep, "dp": grid.dp // grid.ep, "pp": grid.pp}
+    degrees = {"tp": grid.tp, "cp": grid.cp, "ep": grid.ep, "dp": np.maximum(1, grid.dp // grid.ep), "pp": grid.pp}
     stride = np.asarray(1, dtype=np.int64)
     runs: list[tuple[Whole, Whole]] = []
     previous_inside = False

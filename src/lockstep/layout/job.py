@@ -73,6 +73,24 @@ class Job:
             start += size
         return held
 
+    @cached_property
+    def _compositions(self) -> dict[int, list[tuple[int, Counter[LayerKind]]]]:
+        return {}
+
+    def telling_stages(self, stages: int) -> list[tuple[int, Counter[LayerKind]]]:
+        """(stage, its layers) of every stage that differs from the ones before it, and of the last.
+
+        Stages with the same layers differ in nothing that costs time; the first of them holds most in flight. The
+        first stage has the embedding too and the last the head, so they stand for themselves.
+        """
+        if stages not in self._compositions:
+            held = self.stage_layers(stages)
+            seen: dict[tuple[bool, frozenset[tuple[LayerKind, int]]], int] = {}
+            for stage, layers in enumerate(held):
+                seen.setdefault((stage == 0, frozenset(layers.items())), stage)
+            self._compositions[stages] = [(stage, held[stage]) for stage in sorted({*seen.values(), stages - 1})]
+        return self._compositions[stages]
+
 
 def _sizes(layers: int, parts: int) -> list[int]:
     """Layers per part: equal, or one more in the parts that follow the first."""

@@ -59,7 +59,9 @@ class Layout:
         for name in ("dp", "tp", "pp", "cp", "ep", "vpp", "micro_batch"):
             value = getattr(self, name)
             if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-                raise BadInput(f"{name} must be a whole number of at least 1, got {value!r}", f"--{name.replace('_', '-')}")
+                raise BadInput(
+                    f"{name} must be a whole number of at least 1, got {value!r}", f"--{name.replace('_', '-')}"
+                )
         if self.zero not in (0, 1, 2, 3):
             raise BadInput(f"zero must be 0, 1, 2 or 3, got {self.zero!r}", "--zero")
         for name, allowed in (("recompute", RECOMPUTE), ("offload", OFFLOAD)):

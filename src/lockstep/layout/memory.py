@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, fields
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -92,9 +93,12 @@ def stage_parameters(job: Job, grid: LayoutGrid, stages: int, stage: int, held: 
     found = RankParameters(0.0, 0.0, 0.0)
     for experts, count in _by_experts(held).items():
         found = found + rank_parameters(layer_weights(model, experts), tp, ep) * count
-    if stage == 0 or (model.tied_embeddings and stage == stages - 1):
+    if stage == 0:
         found = found + rank_parameters(embedding_weights(model), tp, ep)
     if stage == stages - 1:
+        if model.tied_embeddings and stages > 1:
+            # The last stage keeps a copy of the table that the first one looks tokens up in.
+            found = found + rank_parameters(embedding_weights(model)[:1], tp, ep)
         found = found + rank_parameters(head_weights(model), tp, ep)
         if model.mtp_layers:
             found = found + rank_parameters(mtp_weights(model), tp, ep) * model.mtp_layers
@@ -112,7 +116,7 @@ def layer_parameters(job: Job, grid: LayoutGrid) -> dict[bool, Any]:
 
 def stage_memory(job: Job, cluster: Cluster, grid: LayoutGrid, stages: int, stage: int) -> Memory:
     """Memory of one rank of pipeline stage `stage` of `stages`, for every layout of `grid`."""
-    held = job.stage_layers(stages)[stage]
+    held = dict(job.telling_stages(stages)).get(stage) or job.stage_layers(stages)[stage]
     parameters = stage_parameters(job, grid, stages, stage, held)
     recipe, zero = job.recipe, grid.zero
     dense, expert = parameters.matrix_elems + parameters.other_elems, parameters.expert_elems
@@ -141,7 +145,7 @@ def stage_memory(job: Job, cluster: Cluster, grid: LayoutGrid, stages: int, stag
 
 def memory(job: Job, cluster: Cluster, grid: LayoutGrid, stages: int) -> Memory:
     """Memory of the fullest stage, for every layout of `grid`, with the categories of that stage."""
-    found = [stage_memory(job, cluster, grid, stages, stage) for stage in telling_stages(job, stages)]
+    found = [stage_memory(job, cluster, grid, stages, stage) for stage, _ in job.telling_stages(stages)]
     fullest = np.argmax(np.stack(np.broadcast_arrays(*(one.total_B for one in found))), axis=0)
     parts = {
         name: np.choose(fullest, [getattr(one, name) for one in found])
@@ -150,15 +154,10 @@ def memory(job: Job, cluster: Cluster, grid: LayoutGrid, stages: int) -> Memory:
     return Memory(**parts, capacity_B=cluster.device.memory_B)
 
 
-def telling_stages(job: Job, stages: int) -> list[int]:
-    """Stages among which the fullest one is: the first of every composition (it has most in flight) and the last.
-
-    The last also holds the head; stage 0 the embedding, so the stage after it is told apart as well.
-    """
-    seen: dict[tuple[bool, frozenset[tuple[LayerKind, int]]], int] = {}
-    for stage, held in enumerate(job.stage_layers(stages)):
-        seen.setdefault((stage == 0, frozenset(held.items())), stage)
-    return sorted({*seen.values(), stages - 1})
+def peak_B(job: Job, cluster: Cluster, grid: LayoutGrid, stages: int) -> Any:
+    """Total bytes on the fullest stage, for every layout of `grid`: what a search needs of `memory`."""
+    totals = [stage_memory(job, cluster, grid, stages, stage).total_B for stage, _ in job.telling_stages(stages)]
+    return reduce(np.maximum, totals)
 
 
 def _by_experts(held: Counter[LayerKind]) -> Counter[bool]:

@@ -43,11 +43,15 @@ OPTIMIZERS = {
         Optimizer("adamw", 4.0, 8.0, 8.0, source=_ADAM),
         Optimizer("adamw-no-master", 0.0, 8.0, 8.0, source="fp32 moments, half-precision parameters updated in place"),
         Optimizer("adamw-bf16", 0.0, 4.0, 4.0, source="moments and parameters in bf16, no master copy"),
-        Optimizer("adamw-8bit", 4.0, 2.0, 2.0, source="arXiv 2110.02861: both moments in one byte each; block scales left out"),
+        Optimizer(
+            "adamw-8bit", 4.0, 2.0, 2.0, source="arXiv 2110.02861: both moments in one byte each; block scales left out"
+        ),
         Optimizer("sgd", 4.0, 0.0, 0.0, source="fp32 master only"),
         Optimizer("sgd-momentum", 4.0, 4.0, 4.0, source="fp32 master and fp32 momentum"),
         Optimizer("lion", 4.0, 4.0, 4.0, source="arXiv 2302.06675: one fp32 momentum"),
-        Optimizer("adafactor", 4.0, 0.0, 0.0, source="arXiv 1804.04235: row and column sums, below 0.01 B per parameter"),
+        Optimizer(
+            "adafactor", 4.0, 0.0, 0.0, source="arXiv 1804.04235: row and column sums, below 0.01 B per parameter"
+        ),
         Optimizer("muon", 4.0, 4.0, 8.0, 30.0, "Muon: momentum for matrices, Adam for the rest; 5 Newton-Schulz steps"),
     )
 }

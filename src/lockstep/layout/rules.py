@@ -74,7 +74,9 @@ def _key_value_heads(grid: LayoutGrid, job: Job) -> Any:
 def _stages(layout: Layout, job: Job) -> str:
     layers = job.layers
     if layout.vpp == 1:
-        return f"pp={layout.pp} stages need at least as many layers, the model has {layers}; try {nearest(layers, layers)}"
+        return (
+            f"pp={layout.pp} stages need at least as many layers, the model has {layers}; try {nearest(layers, layers)}"
+        )
     return (
         f"pp*vpp = {layout.pp}*{layout.vpp} = {layout.pp * layout.vpp} chunks do not divide {layers} layers evenly; "
         f"try pp*vpp = {nearest(layers, layout.pp * layout.vpp)}"
@@ -118,8 +120,10 @@ RULES = (
     Rule(
         "ep divides experts",
         lambda g, j: j.num_experts % g.ep != 0 if j.num_experts else g.ep > 1,
-        lambda x, j: f"ep={x.ep} does not divide {j.num_experts} experts"
-        + (f"; try {nearest(j.num_experts, x.ep)}" if j.num_experts else "; a dense model has ep=1"),
+        lambda x, j: (
+            f"ep={x.ep} does not divide {j.num_experts} experts"
+            + (f"; try {nearest(j.num_experts, x.ep)}" if j.num_experts else "; a dense model has ep=1")
+        ),
     ),
     Rule("ep divides dp", lambda g, j: g.dp % g.ep != 0, lambda x, j: f"ep={x.ep} does not divide dp={x.dp}"),
     Rule(

@@ -1,15 +1,15 @@
 """`Space`: the declared set of layouts that the planner searches, every combination of its axes.
 
-tp, cp, ep and pp are the divisors that the model and the device count allow, dp is what is left of the devices, and
-micro-batch, sharding, recomputation, sequence parallelism and (schedule, chunks) are listed. The grid gives each axis
-its own dimension; combinations that break a rule of `layout/rules.py` are counted as rejected, never skipped silently.
+tp, cp, ep and pp are the divisors that the model and the device count allow, dp is what is left of the devices; micro-batch,
+sharding, recomputation and sequence parallelism are listed; the schedules go with the stages: one stage needs none,
+and interleaving takes the chunk counts that divide a stage's layers. Each axis has a dimension of its own in a grid of
+layouts, one grid per stage count. Combinations that break a rule of `layout/rules.py` are counted, never skipped.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
-from itertools import product
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -19,13 +19,12 @@ from lockstep.pipelines import code
 from lockstep.workload import FULL, NONE, SELECTIVE
 
 SHARDING = ((0, False), (1, False), (2, False), (3, False), (3, True))
-"""(zero, HSDP): HSDP keeps one sharded copy per innermost unit that holds several data-parallel ranks."""
-
+"""(zero, HSDP): HSDP keeps one sharded copy per innermost unit (a node) that holds several data-parallel ranks."""
 MAX_TP = 64
 MAX_CP = 64
 MICRO_BATCHES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128)
-SCHEDULES = ("1f1b", "interleaved", "zb-h1", "gpipe")
-FOLDED = ("micro_batch", "sharding", "recompute", "sequence_parallel", "schedule")
+SCHEDULES = ("1f1b", "zb-h1", "gpipe")
+DIMENSIONS = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,56 +36,61 @@ class Space:
     ep: tuple[int, ...]
     pp: tuple[int, ...]
     micro_batch: tuple[int, ...]
-    schedule: tuple[tuple[str, int], ...]
-    """(schedule, chunks per stage)."""
+    layers: int
+    """Layers that stages share out, which decides the chunk counts of the interleaved schedule."""
+    unit: int
+    """Devices of the innermost unit of the cluster, inside which HSDP keeps a copy."""
     sharding: tuple[tuple[int, bool], ...] = SHARDING
     recompute: tuple[int, ...] = (NONE, SELECTIVE, FULL)
     sequence_parallel: tuple[int, ...] = (0, 1)
+    schedules: tuple[str, ...] = (*SCHEDULES, "interleaved")
     offload: int = 0
     order: tuple[str, ...] = AXES
-    unit: int = field(default=1)
-    """Devices of the innermost unit (a node), inside which HSDP keeps a copy."""
+
+    def schedules_of(self, stages: int) -> list[tuple[str, int]]:
+        """(schedule, chunks per stage) for a number of stages; they are all the same for a single one."""
+        if stages == 1:
+            return [("1f1b", 1)]
+        plain = [(name, 1) for name in self.schedules if name != "interleaved"]
+        if "interleaved" not in self.schedules or self.layers % stages:
+            return plain
+        return plain + [("interleaved", chunks) for chunks in divisors(self.layers // stages) if chunks > 1]
 
     @property
     def size(self) -> int:
         """Combinations in the whole space."""
-        axes = (self.tp, self.cp, self.ep, self.pp, *(getattr(self, name) for name in FOLDED))
-        return int(np.prod([len(axis) for axis in axes], dtype=np.int64))
+        axes = (self.tp, self.cp, self.ep, self.micro_batch, self.sharding, self.recompute, self.sequence_parallel)
+        per_schedule = int(np.prod([len(axis) for axis in axes], dtype=np.int64))
+        return per_schedule * sum(len(self.schedules_of(stages)) for stages in self.pp)
 
-    def blocks(self, devices: int) -> Iterator[LayoutGrid]:
-        """Grids that make up the space, one for each (tp, cp, pp) whose product divides the devices.
-
-        Each has axes (ep, micro-batch, sharding, recompute, sequence-parallel, schedule), in this order.
-        """
-        for tp, cp, pp in product(self.tp, self.cp, self.pp):
-            if devices % (tp * cp * pp) == 0:
-                yield self.block(tp, cp, pp, devices // (tp * cp * pp))
-
-    def block(self, tp: int, cp: int, pp: int, dp: int) -> LayoutGrid:
-        """The grid of all layouts with these degrees."""
-        zero, hsdp = (_axis([pair[i] for pair in self.sharding], 2) for i in (0, 1))
-        inner = np.gcd(max(1, self.unit // tp), dp * cp)
+    def grid(self, stages: int, devices: int) -> LayoutGrid:
+        """All layouts with `stages` stages; axes tp, cp, ep, micro-batch, sharding, recompute, sp, schedule."""
+        tp, cp, ep = _axis(self.tp, 0), _axis(self.cp, 1), _axis(self.ep, 2)
+        dp = np.maximum(1, devices // (tp * cp * stages))
+        zero, hsdp = (_axis([pair[i] for pair in self.sharding], 4) for i in (0, 1))
+        inner = np.gcd(np.maximum(1, self.unit // tp), dp * cp)
+        pairs = self.schedules_of(stages)
         return LayoutGrid(
-            tp=_axis([tp], 0),
-            cp=_axis([cp], 0),
-            pp=_axis([pp], 0),
-            dp=_axis([dp], 0),
-            ep=_axis(self.ep, 0),
-            micro_batch=_axis(self.micro_batch, 1),
+            tp=tp,
+            cp=cp,
+            pp=_axis([stages], 0),
+            dp=dp,
+            ep=ep,
+            micro_batch=_axis(self.micro_batch, 3),
             zero=zero,
             shard=np.where(hsdp > 0, inner, 0),
-            recompute=_axis(self.recompute, 3),
-            sequence_parallel=_axis(self.sequence_parallel, 4),
-            schedule=_axis([code(name) for name, _ in self.schedule], 5),
-            vpp=_axis([chunks for _, chunks in self.schedule], 5),
+            recompute=_axis(self.recompute, 5),
+            sequence_parallel=_axis(self.sequence_parallel, 6),
+            schedule=_axis([code(name) for name, _ in pairs], 7),
+            vpp=_axis([chunks for _, chunks in pairs], 7),
             offload=_axis([self.offload], 0),
             order=self.order,
         )
 
 
-def _axis(values: Sequence[int], dimension: int, dimensions: int = 6) -> Any:
+def _axis(values: Sequence[int], dimension: int) -> Any:
     """`values` along one dimension of a grid."""
-    shape = [1] * dimensions
+    shape = [1] * DIMENSIONS
     shape[dimension] = len(values)
     return np.asarray(values, dtype=np.int64).reshape(shape)
 
@@ -96,25 +100,17 @@ def default_space(job: Job, unit: int) -> Space:
 
     `unit` is the number of devices in the innermost unit of the cluster (a node).
     """
+    micro_batch = tuple(size for size in MICRO_BATCHES if job.recipe.batch % size == 0)
     devices = job.devices
     if job.transformer is None:
-        return Space((1,), (1,), (1,), (1,), _micro_batches(job), (("1f1b", 1),), recompute=(NONE,),
-                     sequence_parallel=(0,), unit=unit)  # fmt: skip
-    pp = tuple(d for d in divisors(devices) if d <= job.layers)
-    chunks = sorted({layers // stages for stages in pp if stages > 1 for layers in [job.layers] if layers % stages == 0})
-    vpp = tuple(v for v in divisors(job.layers) if v > 1 and any(c % v == 0 for c in chunks))
-    schedules = [(name, v) for name in SCHEDULES for v in ((1,) if name != "interleaved" else vpp)]
+        one = (1,)
+        return Space(one, one, one, one, micro_batch, 1, unit, recompute=(NONE,), sequence_parallel=(0,))
     return Space(
         tp=tuple(d for d in divisors(devices, MAX_TP) if job.heads % d == 0),
         cp=tuple(d for d in divisors(devices, MAX_CP) if d == 1 or job.recipe.seq % (2 * d) == 0),
-        ep=tuple(d for d in divisors(job.num_experts or 1) if devices % d == 0),
-        pp=pp,
-        micro_batch=_micro_batches(job),
-        schedule=tuple(schedules),
+        ep=tuple(d for d in divisors(max(job.num_experts, 1)) if devices % d == 0),
+        pp=tuple(d for d in divisors(devices) if d <= job.layers),
+        micro_batch=micro_batch,
+        layers=job.layers,
         unit=unit,
     )
-
-
-def _micro_batches(job: Job) -> tuple[int, ...]:
-    """Micro-batch sizes that divide the batch."""
-    return tuple(size for size in MICRO_BATCHES if job.recipe.batch % size == 0) or (1,)

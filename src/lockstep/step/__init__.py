@@ -9,3 +9,4 @@ from lockstep.step.step import Step as Step
 from lockstep.step.step import compose as compose
 from lockstep.step.step import price_step as price_step
 from lockstep.step.step import priced as priced
+from lockstep.step.step import step_time_s as step_time_s

@@ -6,6 +6,8 @@
     zero 3   all-gather before every forward and backward pass, reduce-scatter after every backward pass (FSDP)
     HSDP     zero 3 inside a shard group, and an all-reduce of the shards across groups once per step
 
+Traffic moves layer by layer, so latency is paid once per layer; without overlap, zero 0 to 2 move all of it at once.
+
 Overlap: traffic of a layer runs beside the compute of its neighbours, so of a total C in L layers beside W seconds of
 compute max(C/L, C - W (L-1)/L) is exposed: the first or last layer's share has nothing to hide behind.
 
@@ -38,20 +40,22 @@ class Traffic:
     """One all-reduce of the shards across HSDP groups; 0 without."""
 
 
-def traffic(network: Network, recipe: Recipe, parameters: RankParameters) -> Traffic:
-    """The traffic of a stage that holds `parameters`: dense ones over the data ranks, experts over their own."""
+def traffic(network: Network, recipe: Recipe, parameters: RankParameters, layers: int) -> Traffic:
+    """The traffic of a stage that holds `parameters` in `layers` layers: dense ones over the data ranks, experts over theirs."""
     dense, expert = parameters.matrix_elems + parameters.other_elems, parameters.expert_elems
-    experts = network.levels(("cp", "dp"))
-    shard = network.shard_levels()
+    shard, experts = network.shard_levels(), network.levels(("cp", "dp"))
+    pieces = np.where(network.grid.zero == 3, layers, layers if recipe.overlap_dp else 1)
 
-    def both(op: str, dense_levels: Levels, bytes_each: float) -> Any:
-        seconds = collective(op, dense_levels, dense * bytes_each)
-        return seconds + collective(op, experts, expert * bytes_each) if np.any(expert) else seconds
+    def whole(op: str, dense_levels: Levels, bytes_each: float) -> Any:
+        seconds = pieces * collective(op, dense_levels, dense * bytes_each / pieces)
+        if np.any(expert):
+            seconds = seconds + pieces * collective(op, experts, expert * bytes_each / pieces)
+        return seconds
 
     return Traffic(
-        gather_s=both("all-gather", shard, recipe.parameter_B),
-        scatter_s=both("reduce-scatter", shard, recipe.wire_B),
-        reduce_s=both("all-reduce", network.levels(("cp", "ep", "dp")), recipe.wire_B),
+        gather_s=whole("all-gather", shard, recipe.parameter_B),
+        scatter_s=whole("reduce-scatter", shard, recipe.wire_B),
+        reduce_s=whole("all-reduce", network.levels(("cp", "ep", "dp")), recipe.wire_B),
         replicas_s=collective("all-reduce", network.replica_levels(), dense * recipe.wire_B / network.grid.shard_ranks),
     )
 
@@ -72,9 +76,7 @@ class Exposed:
     once_s: Any
 
 
-def waits(
-    grid: LayoutGrid, recipe: Recipe, moved: Traffic, forward_s: Any, backward_s: Any, layers: Any
-) -> Exposed:
+def waits(grid: LayoutGrid, recipe: Recipe, moved: Traffic, forward_s: Any, backward_s: Any, layers: Any) -> Exposed:
     """Exposed traffic of a stage of `layers` layers whose passes take `forward_s` and `backward_s` per micro-batch."""
     overlap, zero = recipe.overlap_dp, grid.zero
     gather_s = exposed(moved.gather_s, forward_s, layers, overlap)

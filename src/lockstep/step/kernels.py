@@ -51,6 +51,10 @@ class Work:
 
     __rmul__ = __mul__
 
+    def when(self, mask: Any) -> Work:
+        """This work where `mask` holds, nothing elsewhere."""
+        return self * np.where(mask, 1.0, 0.0)
+
     @property
     def device_s(self) -> Any:
         """Seconds if the host never falls behind."""

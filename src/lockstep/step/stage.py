@@ -62,24 +62,25 @@ def layer_times(shard: Shard, network: Network, kind: LayerKind, gradient_work: 
     """Seconds of one layer. `gradient_work` is what accumulating its weight gradients costs per micro-batch.
 
     Full recomputation repeats the forward pass and its traffic before the backward pass, selective the attention core.
+    A pass takes at least what the host needs to launch its kernels; the wait for the host counts as compute.
     """
-    work, launch_s = layer_work(shard, kind), shard.clock.device.efficiency.launch_s
+    work, curve, mode = layer_work(shard, kind), shard.clock.device.efficiency, shard.grid.recompute
     traffic = layer_waits(shard, network, work, kind.experts)
-    mode = shard.grid.recompute
-    forward_s = work.forward.seconds(launch_s)
-    again_s = np.where(mode == FULL, forward_s, np.where(mode == SELECTIVE, work.core.forward.device_s, 0.0))
-    backward_s = (work.backward + gradient_work).seconds(launch_s)
-    full = mode == FULL
+    again = work.forward.when(mode == FULL) + work.core.forward.when(mode == SELECTIVE)
+    backward = work.backward + gradient_work + again
+    repeated = np.where(mode == FULL, 1.0, 0.0)
+    waits_backward_s = traffic.backward_s + repeated * traffic.forward_s
+    host_s = backward.kernels * curve.launch_s + repeated * curve.recompute_host_s
     return StageTimes(
-        compute_forward_s=forward_s,
-        compute_backward_s=backward_s + again_s,
+        compute_forward_s=np.maximum(work.forward.device_s, work.forward.kernels * curve.launch_s - traffic.forward_s),
+        compute_backward_s=np.maximum(backward.device_s, host_s - waits_backward_s),
         weight_s=work.passes.backward.matmul_s / 2.0 + gradient_work.device_s,
         tp_forward_s=traffic.tp_forward_s,
-        tp_backward_s=traffic.tp_backward_s + np.where(full, traffic.tp_forward_s, 0.0),
+        tp_backward_s=traffic.tp_backward_s + repeated * traffic.tp_forward_s,
         cp_forward_s=traffic.cp_forward_s,
-        cp_backward_s=traffic.cp_backward_s + np.where(full, traffic.cp_forward_s, 0.0),
+        cp_backward_s=traffic.cp_backward_s + repeated * traffic.cp_forward_s,
         ep_forward_s=traffic.ep_forward_s,
-        ep_backward_s=traffic.ep_backward_s + np.where(full, traffic.ep_forward_s, 0.0),
+        ep_backward_s=traffic.ep_backward_s + repeated * traffic.ep_forward_s,
     )
 
 

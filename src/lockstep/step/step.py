@@ -17,7 +17,7 @@ import numpy as np
 
 from lockstep.errors import BadInput
 from lockstep.hardware import Cluster
-from lockstep.layout import Job, LayoutGrid, layer_parameters, stage_parameters, telling_stages
+from lockstep.layout import Job, LayoutGrid, layer_parameters, stage_parameters
 from lockstep.pipelines import SCHEDULES, Times
 from lockstep.step.communication import Network, collective
 from lockstep.step.convolution import convolution_times
@@ -115,7 +115,7 @@ def compose(job: Job, cluster: Cluster, grid: LayoutGrid) -> Composition:
     parameters = _fullest(job, grid, stages)
     layers = max(1, -(-job.layers // stages))
     body, first, last = _stage_times(job, grid, clock, network, stages)
-    moved = traffic(network, job.recipe, parameters)
+    moved = traffic(network, job.recipe, parameters, layers)
     waiting = waits(grid, job.recipe, moved, body.forward_s, body.backward_s, layers)
     return Composition(
         stages=stages,
@@ -125,7 +125,9 @@ def compose(job: Job, cluster: Cluster, grid: LayoutGrid) -> Composition:
         last=last,
         gather_forward_s=waiting.forward_s,
         gather_backward_s=waiting.backward_s,
-        transfer_s=_transfer(job.transformer.hidden, job, grid, clock, network) if job.transformer and stages > 1 else 0.0,
+        transfer_s=_transfer(job.transformer.hidden, job, grid, clock, network)
+        if job.transformer and stages > 1
+        else 0.0,
         once_s=waiting.once_s,
         update_s=optimizer_s(clock, grid, job.recipe, parameters),
         fixed_s=cluster.device.efficiency.step_s,
@@ -135,8 +137,7 @@ def compose(job: Job, cluster: Cluster, grid: LayoutGrid) -> Composition:
 
 def _fullest(job: Job, grid: LayoutGrid, stages: int) -> RankParameters:
     """Parameters of the stage that holds most of each group: the one that the others wait for."""
-    held = job.stage_layers(stages)
-    found = [stage_parameters(job, grid, stages, stage, held[stage]) for stage in telling_stages(job, stages)]
+    found = [stage_parameters(job, grid, stages, stage, held) for stage, held in job.telling_stages(stages)]
     most = [
         np.max(np.stack(np.broadcast_arrays(*(getattr(one, field.name) for one in found))), axis=0)
         for field in fields(RankParameters)
@@ -152,13 +153,15 @@ def _stage_times(
     if model is None:
         return convolution_times(job, grid, clock), StageTimes(), StageTimes()
     shard = Shard(model, grid, job.recipe, clock)
-    held = job.stage_layers(stages)
     whole = layer_parameters(job, grid)
     kinds = {
         kind: layer_times(shard, network, kind, accumulation_work(shard, whole[kind.experts]))
         for kind in sorted(set(job.kinds))
     }
-    bodies = [sum((kinds[kind] * count for kind, count in one.items()), StageTimes()) for one in held]
+    bodies = [
+        sum((kinds[kind] * count for kind, count in sorted(held.items())), StageTimes())
+        for _, held in job.telling_stages(stages)
+    ]
     body = bodies[0]
     for other in bodies[1:]:
         body = body.where(body.total_s >= other.total_s, other)
@@ -191,15 +194,16 @@ def price_step(job: Job, cluster: Cluster, grid: LayoutGrid) -> Step:
     return priced(compose(job, cluster, grid), grid)
 
 
+def step_time_s(parts: Composition, grid: LayoutGrid) -> Any:
+    """Seconds of a whole step: pipeline makespan, exposed data-parallel traffic, update and fixed host time."""
+    return _makespan_s(grid, parts) + (parts.once_s + parts.update_s + parts.fixed_s)
+
+
 def priced(parts: Composition, grid: LayoutGrid) -> Step:
-    """The closed form of a composition: the pipeline's makespan, told apart by what the most loaded device does."""
-    m, extra, body = parts.microbatches, parts.extra, parts.body
-    chunks = grid.vpp
-    hold_s = 2.0 * parts.transfer_s * chunks if parts.blocking and parts.stages > 1 else 0.0
+    """The same seconds, told apart by what the most loaded device does; waiting for other stages is the bubble."""
+    m, busy = parts.microbatches, parts.body + parts.extra
+    hold_s = 2.0 * parts.transfer_s * grid.vpp if parts.blocking and parts.stages > 1 else 0.0
     each_s = parts.gather_forward_s + parts.gather_backward_s
-    busy = body + extra
-    makespan_s = _makespan_s(grid, parts)
-    used_s = m * (busy.total_s + each_s + hold_s)
     return Step(
         compute_s=m * (busy.compute_forward_s + busy.compute_backward_s),
         tp_comm_s=m * (busy.tp_forward_s + busy.tp_backward_s),
@@ -207,7 +211,7 @@ def priced(parts: Composition, grid: LayoutGrid) -> Step:
         dp_comm_s=m * each_s + parts.once_s,
         ep_comm_s=m * (busy.ep_forward_s + busy.ep_backward_s),
         cp_comm_s=m * (busy.cp_forward_s + busy.cp_backward_s),
-        bubble_s=np.maximum(0.0, makespan_s - used_s),
+        bubble_s=np.maximum(0.0, _makespan_s(grid, parts) - m * (busy.total_s + each_s + hold_s)),
         optimizer_s=parts.update_s,
         other_s=parts.fixed_s,
     )

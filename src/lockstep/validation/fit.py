@@ -20,14 +20,14 @@ from lockstep.validation.case import Case
 
 NAMES = (
     "matmul_max_frac", "matmul_bytes_factor", "stream_frac", "attention_forward_frac", "attention_backward_frac",
-    "launch_s", "step_s",
+    "launch_s", "recompute_host_s", "step_s",
 )  # fmt: skip
 START = {
-    "a100": (0.80, 1.0, 0.85, 0.60, 0.45, 15e-6, 0.02),
-    "h100": (0.70, 1.0, 0.85, 0.40, 0.30, 10e-6, 0.02),
+    "a100": (0.80, 1.0, 0.85, 0.60, 0.45, 15e-6, 1e-3, 0.02),
+    "h100": (0.70, 1.0, 0.85, 0.40, 0.30, 10e-6, 1e-3, 0.02),
 }
-LOWEST = (0.40, 0.0, 0.70, 0.15, 0.10, 2e-6, 0.0)
-HIGHEST = (0.95, 3.0, 0.95, 0.80, 0.70, 50e-6, 0.1)
+LOWEST = (0.40, 0.0, 0.70, 0.15, 0.10, 2e-6, 1e-5, 0.001)
+HIGHEST = (0.95, 3.0, 0.95, 0.80, 0.70, 50e-6, 5e-3, 0.1)
 PULL = 0.02
 """Weight of the starting point: a change by a factor e costs as much as an error of this size in a whole table."""
 SCALE = 0.05

@@ -59,4 +59,6 @@ def memory_cases() -> tuple[Case, ...]:
 
 
 TIME = Table("korthikanti_2022", "step_time_s", f"{SOURCE}, table 5 and section 6.3", 0.10, time_cases)
-MEMORY = Table("korthikanti_2022_memory", "memory_B", f"{SOURCE}, figure 1 as transcribed by Calculon", 0.10, memory_cases)
+MEMORY = Table(
+    "korthikanti_2022_memory", "memory_B", f"{SOURCE}, figure 1 as transcribed by Calculon", 0.10, memory_cases
+)

@@ -1,7 +1,7 @@
 """MosaicML's llm-foundry benchmark tables (April 2024): step times of MPT models under FSDP on A100 and H100.
 
-Models: MPT with learned positions as long as the sequence, no biases, tied embeddings (the printed parameter counts
-follow). Mixed precision DEFAULT reduces gradients in fp32, PURE in bf16. Elementwise kernels are PyTorch's own, one by one.
+Models: MPT with learned positions as long as the sequence, biases and tied embeddings (the printed parameter counts
+follow exactly). Mixed precision DEFAULT reduces gradients in fp32, PURE in bf16. Elementwise kernels are PyTorch's own.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ def mpt(row: dict[str, str]) -> Transformer:
         layers=int(row["layers"]),
         hidden=hidden,
         vocab=int(row["vocab"]),
-        attention=Attention(heads=heads, kv_heads=heads, head_dim=hidden // heads),
-        mlp=Mlp(ffn=int(row["ffn_mult"]) * hidden, gated=False, activation="gelu"),
+        attention=Attention(heads=heads, kv_heads=heads, head_dim=hidden // heads, qkv_bias=True, out_bias=True),
+        mlp=Mlp(ffn=int(row["ffn_mult"]) * hidden, gated=False, activation="gelu", in_bias=True, out_bias=True),
         positions="learned",
         max_positions=int(row["seq_len"]),
-        norm="layernorm-no-bias",
+        norm="layernorm",
         tied_embeddings=True,
     )
 

@@ -1,0 +1,40 @@
+"""What an answer takes for granted, in words: every assumed constant that it rests on, the one that matters most first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from lockstep.hardware import Cluster
+from lockstep.layout import FRAMEWORK_B, SLACK_FRAC, Job
+from lockstep.units import format_frac, format_size
+
+
+def assumptions(job: Job, cluster: Cluster) -> tuple[str, ...]:
+    """Sentences, the most important first."""
+    return tuple(_all(job, cluster))
+
+
+def _all(job: Job, cluster: Cluster) -> Iterator[str]:
+    curve, recipe = cluster.device.efficiency, job.recipe
+    how = "uncalibrated" if curve.kind == "assumed" else curve.kind
+    error = format_frac(curve.typical_error_frac, 2)
+    yield f"kernel efficiency of {cluster.device.name}: curve {curve.name!r}, {how} ({curve.source}), typical error {error}"
+    for level in cluster.levels:
+        found = level.link.provenance.get("achieved_frac")
+        if level.size > 1 and found is not None and found.kind == "assumed":
+            yield f"{level.link.name} reaches {format_frac(level.link.achieved_frac)} of its wire rate (assumed)"
+    yield "model FLOPs count attention in full (no causal halving), as most published MFU figures do"
+    if recipe.overlap_dp:
+        yield "data-parallel traffic runs beside compute without slowing it"
+    if job.num_experts:
+        yield "experts are equally loaded and no token is dropped"
+    if job.transformer and job.transformer.mtp_layers:
+        yield f"{job.transformer.mtp_layers} multi-token-prediction module(s) are trained too"
+    yield f"framework and communicators take {format_size(FRAMEWORK_B)}, fragmentation {format_frac(SLACK_FRAC)} (assumed)"
+    yield (
+        f"{recipe.bytes_per_parameter:g} B of state per matrix parameter before sharding: {recipe.parameter_B:g} parameter + "
+        f"{recipe.gradient_B:g} gradient + {recipe.states.matrix_B:g} {recipe.optimizer}"
+    )
+    price = cluster.provenance.get("price_per_hour_usd") or cluster.device.provenance.get("price_per_hour_usd")
+    if price is not None:
+        yield f"price per device and hour: {price.kind}, {price.text} ({price.date})"

@@ -1,0 +1,144 @@
+"""`estimate`: one layout of a job on a cluster, with time, memory, throughput, utilisation, cost and assumptions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from lockstep.errors import Infeasible, Violation
+from lockstep.hardware import Cluster
+from lockstep.layout import Job, Layout, Memory, check, memory, stage_memory
+from lockstep.plan.assumptions import assumptions
+from lockstep.step import Step, price_step
+from lockstep.units import format_flops, format_frac, format_size, format_time
+from lockstep.workload import ConvNet, convnet_forward_flops, training_flops
+
+SECONDS_PER_HOUR = 3600.0
+SECONDS_PER_DAY = 86400.0
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """What Lockstep predicts for one layout."""
+
+    job: Job
+    cluster: Cluster
+    layout: Layout
+    step: Step
+    memory: Memory
+
+    @property
+    def step_time_s(self) -> float:
+        """Seconds of an optimizer step."""
+        return float(self.step.step_time_s)
+
+    @property
+    def tokens_per_s(self) -> float:
+        """Tokens of all replicas per second (images for a convolutional network)."""
+        return self.job.recipe.batch_tokens / self.step_time_s
+
+    @property
+    def tokens_per_s_per_gpu(self) -> float:
+        """Tokens per second and device."""
+        return self.tokens_per_s / self.job.devices
+
+    @property
+    def model_flops_per_gpu_per_s(self) -> float:
+        """FLOPs that the model needs, attention counted in full, per second and device."""
+        return model_flops(self.job) / (self.step_time_s * self.job.devices)
+
+    @property
+    def mfu_frac(self) -> float:
+        """Model FLOPs utilisation: of the dense peak in the recipe's format."""
+        return self.model_flops_per_gpu_per_s / self.cluster.device.peak(self.job.recipe.dtype)
+
+    @property
+    def hfu_frac(self) -> float:
+        """Hardware FLOPs utilisation: recomputed FLOPs count too."""
+        return self.mfu_frac * executed_flops(self.job, self.layout.recompute) / model_flops(self.job)
+
+    @property
+    def uncertainty_frac(self) -> float:
+        """Typical relative error of the step time, from the fit of the device's efficiency curve or as assumed there."""
+        return self.cluster.device.efficiency.typical_error_frac
+
+    @property
+    def cost_per_token(self) -> float | None:
+        """Dollars per token, None where no price is known."""
+        price = hourly_price_usd(self.cluster)
+        return None if price is None else price * self.job.devices / SECONDS_PER_HOUR / self.tokens_per_s
+
+    def campaign(self, tokens: float) -> tuple[float, float | None]:
+        """(days, dollars or None) to train on `tokens` tokens without interruptions."""
+        days = tokens / self.tokens_per_s / SECONDS_PER_DAY
+        return days, None if self.cost_per_token is None else self.cost_per_token * tokens
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON form in the words of the command line."""
+        return {
+            "layout": self.layout.to_dict(),
+            "step_time_s": self.step_time_s,
+            "tokens_per_s": self.tokens_per_s,
+            "tokens_per_s_per_gpu": self.tokens_per_s_per_gpu,
+            "mfu_frac": self.mfu_frac,
+            "hfu_frac": self.hfu_frac,
+            "uncertainty_frac": self.uncertainty_frac,
+            "model_flops_per_gpu_per_s": self.model_flops_per_gpu_per_s,
+            "breakdown_s": self.step.breakdown_s(),
+            "memory": self.memory.to_dict(),
+            "bound_by": self.step.bound_by,
+            "cost_per_token": self.cost_per_token,
+            "assumptions": list(assumptions(self.job, self.cluster)),
+        }
+
+    def __str__(self) -> str:
+        fits = "fits" if self.memory.fits else "does not fit"
+        return (
+            f"{self.layout}: {format_time(self.step_time_s)} per step, "
+            f"{format_frac(self.mfu_frac)} MFU ± {format_frac(self.mfu_frac * self.uncertainty_frac, 2)} "
+            f"({format_flops(self.model_flops_per_gpu_per_s)} per device), "
+            f"{format_size(float(self.memory.total_B))} per device ({fits}), bound by {self.step.bound_by}"
+        )
+
+
+def estimate(job: Job, cluster: Cluster, layout: Layout) -> Estimate:
+    """The estimate of one layout. Raises Infeasible when it breaks a rule; too much memory is reported, not raised."""
+    check(layout, job)
+    grid = layout.grid()
+    return Estimate(job, cluster, layout, price_step(job, cluster, grid), memory(job, cluster, grid, layout.pp))
+
+
+def stage_memories(job: Job, cluster: Cluster, layout: Layout) -> list[Memory]:
+    """Memory of one rank of every pipeline stage."""
+    check(layout, job)
+    grid = layout.grid()
+    return [stage_memory(job, cluster, grid, layout.pp, stage) for stage in range(layout.pp)]
+
+
+def require_fit(found: Estimate) -> None:
+    """Raises Infeasible with the margin when the layout does not fit in memory."""
+    total_B, capacity_B = float(found.memory.total_B), found.memory.capacity_B
+    if total_B > capacity_B:
+        raise Infeasible(
+            f"needs {format_size(total_B)} per device, {found.cluster.device.name} has {format_size(capacity_B)}",
+            [Violation("memory", total_B - capacity_B, capacity_B)],
+        )
+
+
+def model_flops(job: Job) -> float:
+    """FLOPs of one optimizer step that the model needs: three forward passes, attention counted in full."""
+    if isinstance(job.model, ConvNet):
+        return 3.0 * convnet_forward_flops(job.model) * job.recipe.batch
+    return float(training_flops(job.model, job.recipe.seq).model) * job.recipe.batch_tokens
+
+
+def executed_flops(job: Job, recompute: str) -> float:
+    """FLOPs of one optimizer step with recomputation."""
+    if isinstance(job.model, ConvNet):
+        return model_flops(job)
+    return float(training_flops(job.model, job.recipe.seq, recompute=recompute).hardware) * job.recipe.batch_tokens
+
+
+def hourly_price_usd(cluster: Cluster) -> float | None:
+    """Dollars per device and hour: the cluster's own price, else its device's, else None."""
+    return cluster.device.price_per_hour_usd if cluster.price_per_hour_usd is None else cluster.price_per_hour_usd

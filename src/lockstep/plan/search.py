@@ -1,0 +1,185 @@
+"""The search: every layout of a space scored with the formulas of `estimate`, all of a stage count at once.
+
+Exact: the best layouts, the Pareto front and the counts are those of scoring one layout after another. Two things
+are skipped, both provably without effect on the answer:
+    a grid in which no layout that keeps the rules fits in memory is not timed (it holds nothing to choose from);
+    a number of devices whose perfect-compute bound misses the deadline is not searched (no layout is faster).
+Ties in step time go to less memory, then to the layout that comes first in the space.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lockstep.hardware import Cluster
+from lockstep.layout import Job, Layout, LayoutGrid, broken_rules, peak_B
+from lockstep.plan.space import Space
+from lockstep.step import compose, step_time_s
+
+Mask = NDArray[np.bool_]
+Floats = NDArray[np.float64]
+MAX_GRID = 400_000
+"""Layouts scored at once, which bounds memory."""
+MEMORY = "memory"
+DUPLICATE = "same as another layout"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Scored:
+    """One layout's score; orders by time, then memory, then place in the space."""
+
+    step_time_s: float
+    memory_B: float
+    place: tuple[int, int]
+    layout: Layout = field(compare=False)
+
+
+@dataclass(slots=True)
+class Findings:
+    """What a search has found so far."""
+
+    best: list[Scored] = field(default_factory=list)
+    front: list[Scored] = field(default_factory=list)
+    """Feasible layouts that no other beats in both step time and memory, fastest first."""
+    evaluated: int = 0
+    """Layouts that keep the rules, all of them scored for memory."""
+    feasible: int = 0
+    rejected: dict[str, int] = field(default_factory=dict)
+    nearest_miss: Scored | None = None
+    """The layout that exceeds the memory by least; its step time is not known (NaN)."""
+    complete: bool = True
+
+
+def search(
+    job: Job,
+    cluster: Cluster,
+    space: Space,
+    *,
+    top: int = 5,
+    prune: bool = True,
+    progress: Callable[[int, int], None] | None = None,
+) -> Findings:
+    """Scores every layout of `space`. `progress(done, total)` is called after each grid; Ctrl-C keeps what is known."""
+    found, total = Findings(), len(space.pp)
+    try:
+        for done, stages in enumerate(space.pp):
+            for part, grid in enumerate(_grids(space, stages, job.devices)):
+                _score(found, job, cluster, grid, stages, (done, part), top, prune)
+            if progress is not None:
+                progress(done + 1, total)
+    except KeyboardInterrupt:
+        found.complete = False
+    return found
+
+
+def _grids(space: Space, stages: int, devices: int) -> Iterator[LayoutGrid]:
+    """The layouts of one stage count, cut along tp where they are too many to hold at once."""
+    if space.size <= MAX_GRID * len(space.pp):
+        yield space.grid(stages, devices)
+        return
+    for tp in space.tp:
+        yield replace(space, tp=(tp,)).grid(stages, devices)
+
+
+def _score(
+    found: Findings,
+    job: Job,
+    cluster: Cluster,
+    grid: LayoutGrid,
+    stages: int,
+    place: tuple[int, int],
+    top: int,
+    prune: bool,
+) -> None:
+    """Adds the layouts of one grid to `found`."""
+    valid = _valid(found, job, grid)
+    found.evaluated += int(np.count_nonzero(valid))
+    memory_B = np.broadcast_to(peak_B(job, cluster, grid, stages), grid.shape)
+    fits = valid & (memory_B <= cluster.device.memory_B)
+    feasible = int(np.count_nonzero(fits))
+    found.feasible += feasible
+    misses = int(np.count_nonzero(valid)) - feasible
+    if misses:
+        found.rejected[MEMORY] = found.rejected.get(MEMORY, 0) + misses
+        _note_miss(found, grid, valid & ~fits, memory_B, place)
+    if not feasible and prune:
+        return
+    seconds = np.broadcast_to(step_time_s(compose(job, cluster, grid), grid), grid.shape)
+    chosen = np.flatnonzero(fits)
+    _keep(found, grid, chosen, seconds.reshape(-1)[chosen], memory_B.reshape(-1)[chosen], place, top)
+
+
+def _valid(found: Findings, job: Job, grid: LayoutGrid) -> Mask:
+    """Layouts that keep every rule and are not the same as another; what each rule rejects first is counted."""
+    shape = grid.shape
+    valid = np.ones(shape, dtype=bool)
+    left = valid.size
+    for key, broken in {**broken_rules(grid, job), DUPLICATE: duplicates(grid)}.items():
+        if not broken.any():
+            continue
+        valid &= ~broken
+        now = int(np.count_nonzero(valid))
+        if now < left:
+            found.rejected[key] = found.rejected.get(key, 0) + left - now
+        left = now
+    return valid
+
+
+def duplicates(grid: LayoutGrid) -> Mask:
+    """Layouts that differ from another in name only: ZeRO without replicas, HSDP in which one side has a single rank."""
+    replicas = grid.data_ranks
+    alone = (grid.zero > 0) & (replicas == 1)
+    mask: Mask = alone | ((grid.shard > 0) & ((grid.shard == 1) | (grid.shard == replicas)))
+    return mask
+
+
+def _note_miss(found: Findings, grid: LayoutGrid, missed: Mask, memory_B: Floats, place: tuple[int, int]) -> None:
+    """Keeps the layout that exceeds the memory by least."""
+    over = np.where(missed, memory_B, np.inf)
+    flat = int(np.argmin(over))
+    least_B = float(over.reshape(-1)[flat])
+    if found.nearest_miss is None or least_B < found.nearest_miss.memory_B:
+        layout = grid.at(tuple(int(i) for i in np.unravel_index(flat, grid.shape)))
+        found.nearest_miss = Scored(float("nan"), least_B, (place[0], flat), layout)
+
+
+def _keep(
+    found: Findings,
+    grid: LayoutGrid,
+    flat: NDArray[np.intp],
+    seconds: Floats,
+    memory_B: Floats,
+    place: tuple[int, int],
+    top: int,
+) -> None:
+    """Merges the feasible layouts at `flat` into the best and into the front."""
+    order = np.lexsort((memory_B, seconds))
+    front = order[_improves(memory_B[order])]
+
+    def scored(picked: NDArray[np.intp]) -> list[Scored]:
+        return [
+            Scored(
+                float(seconds[i]),
+                float(memory_B[i]),
+                (place[0], place[1] * MAX_GRID + int(flat[i])),
+                grid.at(tuple(int(k) for k in np.unravel_index(flat[i], grid.shape))),
+            )
+            for i in picked.tolist()
+        ]
+
+    found.best = sorted(found.best + scored(order[:top]))[:top]
+    merged = sorted(found.front + scored(front))
+    found.front = [merged[i] for i in np.flatnonzero(_improves(np.array([one.memory_B for one in merged])))]
+
+
+def _improves(memory_B: Floats) -> Mask:
+    """Where a layout needs less memory than every faster one."""
+    if memory_B.size == 0:
+        return np.zeros(0, dtype=bool)
+    before = np.concatenate([[np.inf], np.minimum.accumulate(memory_B)[:-1]])
+    mask: Mask = memory_B < before
+    return mask
