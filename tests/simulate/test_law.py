@@ -118,6 +118,8 @@ def test_text(text: str, law: Law) -> None:
         "uniform:low=2,high=1",
         "pareto:mean=1,shape=1", "pareto:minimum=0,shape=2", "exponential:mean", "exponential:mean=nan",
         "trace:/does/not/exist.csv",
+        "lognormal:mean=1,cv=1e300",
+        "lognormal:mean=1us,std=1e9",
     ],
 )  # fmt: skip
 def test_bad_text(text: str) -> None:

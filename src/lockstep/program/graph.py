@@ -52,6 +52,11 @@ class TaskGraph:
         return int(self.level.max()) + 1
 
     @cached_property
+    def passed_before(self) -> bool:
+        """Present in `vars(graph)` once a pass was made: finding levels pays from the second pass on."""
+        return True
+
+    @cached_property
     def wavefront(self) -> Wavefront:
         """The nodes level by level, for passes that take a level at a time."""
         num_before = np.zeros(self.num_nodes, dtype=np.int8)

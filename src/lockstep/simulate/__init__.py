@@ -12,8 +12,8 @@ from lockstep.simulate.law import (
     Normal,
     Pareto,
     Uniform,
-    parse_law,
 )
+from lockstep.simulate.law_text import parse_law
 from lockstep.simulate.links import links_between, sent_per_level_B
 from lockstep.simulate.network import Network, ring_network, star_network, tree_network
 from lockstep.simulate.noise import Noise

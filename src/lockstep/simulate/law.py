@@ -1,9 +1,5 @@
 """Laws of random times: drawn, with exact mean, quantiles and expected order statistics.
 
-Text form, as on the command line: `constant:value=1s`, `normal:mean=50ms,cv=0.2` (or std=10ms),
-`lognormal:mean=50ms,cv=0.2`, `exponential:mean=50ms`, `uniform:low=40ms,high=60ms`, `pareto:mean=50ms,shape=2.5` (or
-minimum=30ms), and `trace:times.csv` (one time in seconds per line, or the column `time_s`; drawn with replacement).
-
 The k-th smallest of n independent times, in expectation (k = n is the slowest of n: the cost of a barrier):
 
     exponential   mean * (H_n - H_{n-k})
@@ -20,7 +16,6 @@ from __future__ import annotations
 import csv
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -30,8 +25,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from lockstep.errors import BadInput, UnknownName
-from lockstep.units import parse_count, parse_time_s
+from lockstep.errors import BadInput
+from lockstep.units import parse_time_s
 
 Array = npt.NDArray[Any]
 
@@ -274,63 +269,3 @@ def _log_normal_cdf(z: float) -> float:
     if z > 5:
         return math.log1p(-0.5 * math.erfc(z / math.sqrt(2)))
     return math.log(0.5 * math.erfc(-z / math.sqrt(2)))
-
-
-# name -> (required keys, one key of which exactly one is required, maker)
-Maker = Callable[[dict[str, float]], Law]
-LAWS: dict[str, tuple[tuple[str, ...], tuple[str, ...], Maker]] = {
-    "constant": (("value",), (), lambda p: Constant(p["value"])),
-    "normal": (
-        ("mean",),
-        ("cv", "std"),
-        lambda p: Normal(p["mean"], p["std"] if "std" in p else p["cv"] * p["mean"]),
-    ),
-    "lognormal": (
-        ("mean",),
-        ("cv", "std"),
-        lambda p: LogNormal(p["mean"], p["cv"] if "cv" in p else p["std"] / p["mean"]),
-    ),
-    "exponential": (("mean",), (), lambda p: Exponential(p["mean"])),
-    "uniform": (("low", "high"), (), lambda p: Uniform(p["low"], p["high"])),
-    "pareto": (("shape",), ("mean", "minimum"), lambda p: Pareto(_pareto_minimum(p), p["shape"])),
-}
-PURE_NUMBERS = ("cv", "shape")
-
-
-def parse_law(text: str, where: str | None = None) -> Law:
-    """The law behind text such as `lognormal:mean=50ms,cv=0.2`; a law passes through unchanged."""
-    name, _, rest = text.partition(":")
-    name = name.strip().lower()
-    if name == "trace":
-        return Empirical.read(rest.strip())
-    if name not in LAWS:
-        raise UnknownName("law", name, (*LAWS, "trace"), where)
-    required, either, make = LAWS[name]
-    example = f"{name}:" + ",".join(f"{key}=..." for key in (*required, *either[:1]))
-    given: dict[str, float] = {}
-    for part in filter(None, (piece.strip() for piece in rest.split(","))):
-        key, equals, value = (piece.strip() for piece in part.partition("="))
-        if not equals or key not in (*required, *either) or key in given:
-            raise BadInput(f"{part!r} does not belong into the law {name}; write {example}", where)
-        given[key] = parse_count(value, where) if key in PURE_NUMBERS else parse_time_s(value, where)
-    if any(key not in given for key in required) or (either and sum(key in given for key in either) != 1):
-        one_of = f" and one of {', '.join(either)}" if either else ""
-        raise BadInput(
-            f"the law {name} needs {', '.join(required)}{one_of}, got {rest.strip()!r}; write {example}", where
-        )
-    _check_parameters(name, given, where)
-    return make(given)
-
-
-def _check_parameters(name: str, given: dict[str, float], where: str | None) -> None:
-    if name == "uniform" and given["low"] > given["high"]:
-        raise BadInput(f"uniform needs low <= high, got {given['low']} > {given['high']}", where)
-    for key in ("mean", "minimum", "shape"):
-        if key in given and not given[key] > 0:
-            raise BadInput(f"the law {name} needs {key} > 0, got {given[key]}", where)
-    if name == "pareto" and "mean" in given and given["shape"] <= 1:
-        raise BadInput(f"a Pareto law with shape {given['shape']} <= 1 has no mean; give minimum instead", where)
-
-
-def _pareto_minimum(given: dict[str, float]) -> float:
-    return given["minimum"] if "minimum" in given else given["mean"] * (given["shape"] - 1) / given["shape"]

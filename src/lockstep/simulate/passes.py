@@ -23,8 +23,11 @@ WIDE = 48
 def node_end(graph: TaskGraph, duration: Array) -> Array:
     """End of each node; `duration` has shape (nodes,) or (nodes, draws)."""
     draws = duration.shape[1] if duration.ndim == 2 else 1
-    if graph.is_wide(WIDE / max(1, draws)):
+    # Finding levels costs about one pass over lists, so a program that is simulated once never needs them.
+    again = "passed_before" in vars(graph)
+    if (draws > 1 or again) and graph.is_wide(WIDE / max(1, draws)):
         return wavefront_end(graph, duration)
+    _ = graph.passed_before
     if duration.ndim == 1:
         return longest_path(graph.before, duration)
     return np.stack([longest_path(graph.before, duration[:, draw]) for draw in range(draws)], axis=1)
