@@ -44,7 +44,7 @@ class PlainLink:
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """Critical path of one collective: `steps` latencies, `critical_B` bytes and `reduced_B` reduced bytes in series."""
+    """Critical path of a collective: `steps` latencies, `critical_B` bytes and `reduced_B` reduced bytes in series."""
 
     steps: Number
     critical_B: Number

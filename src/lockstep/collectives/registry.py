@@ -41,7 +41,7 @@ class Algorithm:
     """`write(rounds, members, start, stop, **choices)` adds the rounds of groups `members` on [start, stop)."""
     pieces: Callable[..., int] = field(default=lambda ranks, **choices: ranks, repr=False, kw_only=True)
     """Number of equal pieces a fluid buffer is cut into by the program."""
-    settle: Callable[..., dict[str, Any]] = field(default=lambda *given, **choices: {}, repr=False, kw_only=True)
+    settle: Callable[..., dict[str, Any]] = field(default=lambda *given, **choices: choices, repr=False, kw_only=True)
     """Choices that depend on ranks, size, link and split, such as the best number of segments."""
     helpers: Callable[..., int] = field(default=lambda ranks, **choices: 0, repr=False, kw_only=True)
     """Ranks beside the group, such as parameter servers; numbered after it."""
@@ -93,7 +93,7 @@ class Algorithm:
         """
         check_arguments(ranks, size_B, link or PlainLink(0.0, 1.0))
         self.check_choices(choices)
-        settled = {**choices, **self.settle(ranks, size_B, link or PlainLink(0.0, 1.0), Split(element_B), **choices)}
+        settled = self.settle(ranks, size_B, link or PlainLink(0.0, 1.0), Split(element_B), **choices)
         pieces = self.pieces(ranks, **settled)
         num_elems = int(Split(element_B).elements(size_B)) if element_B else pieces
         rounds = Rounds(ranks + self.helpers(ranks, **settled), element_B or size_B / pieces)

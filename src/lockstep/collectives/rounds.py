@@ -101,12 +101,14 @@ class Rounds:
             buffer="inbox" if reduce else to_buffer, chunk_start=to_start, chunk_stop=to_stop,
             after=self.last[destination] if after is None else None,
         )  # fmt: skip
+        self.last[source, 0] = sends
         if reduce:
+            # A rank that swaps the same elements must not add before it has sent them.
+            ready = done if after is not None else np.stack((done, self.last[destination, 0]), axis=1)
             done = self.builder.extend(
                 Kind.REDUCE, destination, size_B=size_B, stream=self.recv_stream, buffer=to_buffer, source="inbox",
-                chunk_start=to_start, chunk_stop=to_stop, after=done,
+                chunk_start=to_start, chunk_stop=to_stop, after=ready,
             )  # fmt: skip
-        self.last[source, 0] = sends
         self.last[destination, 1] = done
         return done.reshape(shape)
 

@@ -87,6 +87,13 @@ def square_divisor(ranks: Number) -> Number:
     return best[place].reshape(np.shape(ranks)) if np.ndim(ranks) else float(best[0])
 
 
+def whole_choice(name: str, value: Number) -> Number:
+    """`value`, checked to be whole and at least 1; raises BadInput that names the choice."""
+    if np.any(np.asarray(value) < 1) or np.any(np.asarray(value) != np.floor(value)):
+        raise BadInput(f"{name} = {value}: it must be a whole number, at least 1", name)
+    return value
+
+
 def whole_nodes(ranks: Number, node_ranks: Number) -> Number:
     """`node_ranks`, checked to divide the ranks; raises BadInput with what would."""
     bad = (np.asarray(node_ranks) < 1) | (np.asarray(ranks) % np.maximum(node_ranks, 1) != 0)

@@ -17,7 +17,7 @@ import numpy as np
 from lockstep.collectives.cost import Counts, LinkLike, Number, Terms
 from lockstep.collectives.registry import Algorithm, register
 from lockstep.collectives.rounds import Array, Rounds, cut
-from lockstep.collectives.shares import Split
+from lockstep.collectives.shares import Split, whole_choice
 from lockstep.collectives.trees import (
     Tree,
     best_segments,
@@ -32,7 +32,11 @@ def settle(
 ) -> dict[str, Any]:
     """The given number of segments per half, or the best."""
     half_B = split.largest_B(size_B, 2)
-    return {"segments": best_segments(ranks, half_B, link, split) if segments is None else segments}
+    return {
+        "segments": best_segments(ranks, half_B, link, split)
+        if segments is None
+        else whole_choice("segments", segments)
+    }
 
 
 def terms(ranks: Number, size_B: Number, link: LinkLike, split: Split, segments: Number | None = None) -> Terms:

@@ -17,7 +17,7 @@ import numpy as np
 from lockstep.collectives.cost import Counts, LinkLike, Number, Terms
 from lockstep.collectives.registry import Algorithm, register
 from lockstep.collectives.rounds import Array, Rounds
-from lockstep.collectives.shares import Split
+from lockstep.collectives.shares import Split, whole_choice
 from lockstep.collectives.trees import Tree, best_segments, reduce_and_broadcast, write_reduce_and_broadcast
 
 
@@ -25,7 +25,11 @@ def settle(
     ranks: Number, size_B: Number, link: LinkLike, split: Split, segments: Number | None = None
 ) -> dict[str, Any]:
     """The given number of segments, or the best."""
-    return {"segments": best_segments(ranks, size_B, link, split) if segments is None else segments}
+    return {
+        "segments": best_segments(ranks, size_B, link, split)
+        if segments is None
+        else whole_choice("segments", segments)
+    }
 
 
 def terms(ranks: Number, size_B: Number, link: LinkLike, split: Split, segments: Number | None = None) -> Terms:

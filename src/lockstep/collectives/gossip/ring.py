@@ -18,12 +18,17 @@ import numpy as np
 from lockstep.collectives.cost import Counts, LinkLike, Number, Terms
 from lockstep.collectives.registry import Algorithm, register
 from lockstep.collectives.rounds import Array, Rounds, cut
-from lockstep.collectives.shares import Split
+from lockstep.collectives.shares import Split, whole_choice
+
+
+def settle(ranks: Number, size_B: Number, link: LinkLike, split: Split, rounds: Number = 1) -> dict[str, Any]:
+    """The number of rounds, checked."""
+    return {"rounds": whole_choice("rounds", rounds)}
 
 
 def terms(ranks: Number, size_B: Number, link: LinkLike, split: Split, rounds: Number = 1) -> Terms:
     """One whole buffer from each neighbour per round, added."""
-    steps = rounds * np.minimum(2.0, np.asarray(ranks) - 1.0)
+    steps = whole_choice("rounds", rounds) * np.minimum(2.0, np.asarray(ranks) - 1.0)
     return Terms(steps, steps * size_B, steps * size_B)
 
 
@@ -71,6 +76,7 @@ RING = register(
         formula="k min(2, n-1) (alpha + S (beta + gamma))",
         source="Boyd et al. 2006; Lian et al. 2017",
         choices=("rounds",),
+        settle=settle,
         pieces=lambda ranks, **choices: 1,
         write=write,
     )

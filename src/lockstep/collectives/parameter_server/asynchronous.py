@@ -24,7 +24,7 @@ from lockstep.collectives.shares import Split
 
 def terms(ranks: Number, size_B: Number, link: LinkLike, split: Split, shards: Number = 1) -> Terms:
     """n pushes added one after another, and the last answer."""
-    shard_B = split.largest_B(size_B, shards)
+    shard_B = split.largest_B(size_B, settle(ranks, size_B, link, split, shards)["shards"])
     return Terms(ranks + 1, (ranks + 1) * shard_B, ranks * shard_B)
 
 
@@ -36,13 +36,14 @@ def write(rounds: Rounds, members: Array, start: Any, stop: Any, shards: int = 1
     first, last = edges[0, :-1], edges[0, 1:]
     for turn in range(workers):
         worker = members[0, (turn + server) % workers]
-        added = rounds.messages(worker, workers + server, first, last, reduce=True, after=rounds.last[worker, 1])
+        # A worker pushes its shards without waiting for the answers to the ones before.
+        rounds.messages(worker, workers + server, first, last, reduce=True, after=np.full(len(server), -1))
         answer = (1 + turn) * edges[0, -1]
         rounds.copies(workers + server, answer + first, answer + last, "data", first, "answers")
-        ready = np.maximum(added, rounds.last[workers + server, 1])
         rounds.messages(
             workers + server, worker, answer + first, answer + last,
-            buffer="answers", to_buffer="data", to_start=first, after=ready,
+            buffer="answers", to_buffer="data", to_start=first,
+            after=rounds.last[workers + server, 1],
         )  # fmt: skip
 
 

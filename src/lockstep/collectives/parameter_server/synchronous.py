@@ -17,20 +17,21 @@ import numpy as np
 from lockstep.collectives.cost import Counts, LinkLike, Number, Terms
 from lockstep.collectives.registry import Algorithm, register
 from lockstep.collectives.rounds import Array, Rounds, cut
-from lockstep.collectives.shares import Split
+from lockstep.collectives.shares import Split, whole_choice
 from lockstep.errors import BadInput
 
 
 def settle(ranks: Number, size_B: Number, link: LinkLike, split: Split, shards: Number = 1) -> dict[str, Any]:
     """Number of shards, checked."""
-    if np.any(np.asarray(shards) < 1) or np.any(np.asarray(shards) > ranks):
-        raise BadInput(f"shards = {shards}: from 1 to the number of workers, more gain nothing", "shards")
+    whole_choice("shards", shards)
+    if np.any(np.asarray(shards) > ranks):
+        raise BadInput(f"shards = {shards} for {ranks} workers: at most one per worker, more gain nothing", "shards")
     return {"shards": shards}
 
 
 def terms(ranks: Number, size_B: Number, link: LinkLike, split: Split, shards: Number = 1) -> Terms:
     """The server with the largest shard: n pushes added, then n pulls."""
-    carried_B = ranks * split.largest_B(size_B, shards)
+    carried_B = ranks * split.largest_B(size_B, settle(ranks, size_B, link, split, shards)["shards"])
     return Terms(2 * ranks, 2 * carried_B, carried_B)
 
 

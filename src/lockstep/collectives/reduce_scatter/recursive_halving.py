@@ -1,8 +1,8 @@
 """Reduce-scatter by recursive halving: partners at distance n/2, n/4 ... 1 swap what the other keeps; other n fold.
 
     n = 2^k:    time = log2 n alpha + (beta + gamma) sum_s B(2^s) = log2 n alpha + (n - 1)/n S (beta + gamma)
-    otherwise:  x = n - 2^k extra ranks first hand their whole buffer to a partner (alpha + S (beta + gamma)) and at
-                the end receive their share (alpha + c beta); in between k rounds among 2^k ranks, of which x own two shares.
+    otherwise:  x = n - 2^k extra ranks first hand all to a partner (alpha + S (beta + gamma)) and at the end
+                receive their share (alpha + c beta); in between k rounds among 2^k ranks, of which x own two shares.
 The mirror image of the all-gather by recursive doubling.
 
 Source: R. Thakur, R. Rabenseifner, W. Gropp, IJHPCA 19 (2005), section 4.2.

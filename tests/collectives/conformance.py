@@ -1,0 +1,155 @@
+"""The conformance table: every registered algorithm, with the choices worth testing; registering is joining.
+
+`promised` says what the buffers hold after each op. Symbolic data: element e of rank r is the unit vector of r where the
+op adds (so the result counts who contributed how often), a number of its own where the op only moves data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from hypothesis import settings
+from hypothesis import strategies as st
+
+from lockstep import collectives
+from lockstep.collectives import PlainLink
+from lockstep.collectives.registry import Algorithm
+from lockstep.collectives.rounds import cut
+from lockstep.program import Program, contributions, tokens
+from lockstep.simulate import simulate
+
+ELEMENT_B = 4.0
+quick = settings(max_examples=20, derandomize=True, deadline=None)
+
+# Choices beside the defaults, for ranks they fit: (condition on ranks, choices).
+VARIANTS: dict[tuple[str, str], list[tuple[Callable[[int], bool], dict[str, Any]]]] = {
+    ("all-reduce", "pipelined-tree"): [(lambda n: True, {"segments": m}) for m in (1, 2, 5)],
+    ("all-reduce", "double-binary-tree"): [(lambda n: True, {"segments": m}) for m in (1, 2, 5)],
+    ("all-reduce", "torus-2d"): [(lambda n: n % 3 == 0, {"row_ranks": 3})],
+    ("all-reduce", "hierarchical"): [
+        (lambda n: n % 4 == 0, {"levels": (4,), "inner": "recursive", "outer": "rabenseifner"}),
+        (lambda n: n % 3 == 0, {"levels": (3,), "inner": "bruck", "outer": "double-binary-tree"}),
+        (lambda n: n % 4 == 0, {"levels": (2, 2), "inner": "direct", "outer": "recursive-doubling"}),
+        (lambda n: n % 6 == 0, {"levels": (3, 2), "inner": "ring", "outer": "tree"}),
+        (lambda n: n % 2 == 0, {"levels": (2,), "outer": "full-exchange"}),
+    ],
+    ("all-to-all", "hierarchical"): [(lambda n: n % 4 == 0, {"node_ranks": 4})],
+    ("broadcast", "scatter-all-gather"): [(lambda n: True, {"all_gather": "ring"})],
+    ("reduce", "reduce-scatter-gather"): [(lambda n: True, {"reduce_scatter": "ring"})],
+    ("parameter-server", "synchronous"): [(lambda n: n >= 3, {"shards": 3})],
+    ("parameter-server", "asynchronous"): [(lambda n: n >= 3, {"shards": 3})],
+    ("parameter-server", "replicated"): [(lambda n: n % 2 == 0, {"replicas": 2})],
+    ("gossip", "ring"): [(lambda n: True, {"rounds": 3})],
+}
+
+
+@dataclass(frozen=True)
+class Case:
+    """An algorithm with choices that fit some numbers of ranks."""
+
+    algorithm: Algorithm
+    choices: dict[str, Any] = field(default_factory=dict)
+    fits: Callable[[int], bool] = lambda ranks: True
+
+    def __str__(self) -> str:
+        words = "-".join(f"{key}={value}" for key, value in self.choices.items())
+        return f"{self.algorithm.op}:{self.algorithm.name}" + (f":{words}" if words else "")
+
+    def fitting(self, ranks: int) -> int:
+        """The next number of ranks that the choices fit."""
+        return next(n for n in range(ranks, ranks + 13) if self.fits(n))
+
+    def program(self, ranks: int, elems: int, link: PlainLink | None = None, **options: Any) -> Program:
+        return self.algorithm.program(ranks, elems * ELEMENT_B, link, ELEMENT_B, **options, **self.choices)
+
+
+CASES = [
+    case
+    for op in collectives.ops()
+    for name in collectives.algorithms(op)
+    for case in [
+        Case(collectives.get(op, name)),
+        *(Case(collectives.get(op, name), choices, fits) for fits, choices in VARIANTS.get((op, name), [])),
+    ]
+]
+
+links = st.builds(
+    PlainLink,
+    latency_s=st.floats(1e-6, 1e-4),
+    bandwidth_Bps=st.floats(1e9, 1e11),
+    reduce_s_per_B=st.one_of(st.just(0.0), st.floats(1e-12, 1e-9)),
+)
+ranks_up_to_64 = st.one_of(st.integers(1, 16), st.integers(1, 64))
+elements = st.one_of(st.integers(1, 64), st.integers(1, 20_000))
+
+
+def simulated_s(program: Program, link: Any) -> float:
+    return simulate(program, link).makespan_s
+
+
+def symbolic(op: str, ranks: int, helpers: int, elems: int) -> list[np.ndarray]:
+    """`data` of every rank before the collective; parameter servers begin with zeros."""
+    if op in ("reduce", "all-reduce", "reduce-scatter", "parameter-server", "gossip"):
+        return contributions(ranks, elems) + [np.zeros((elems, ranks), dtype=np.int32) for _ in range(helpers)]
+    return tokens(ranks, elems)
+
+
+def promised(case: Case, before: list[np.ndarray], ranks: int, elems: int) -> list[tuple[str, int, slice, np.ndarray]]:
+    """(buffer, rank, elements, value) that must hold afterwards, by definition of the op."""
+    shares = [slice(*pair) for pair in zip(*(lambda e: (e[:-1], e[1:]))(cut(0, elems, ranks)), strict=True)]
+    whole, everyone = slice(0, elems), range(ranks)
+    total = sum(before[:ranks]) if case.algorithm.op != "all-to-all" else None
+    match case.algorithm.op:
+        case "all-reduce":
+            return [("data", r, whole, total) for r in everyone]
+        case "reduce":
+            return [("data", 0, whole, total)]
+        case "reduce-scatter":
+            return [("data", r, shares[r], total[shares[r]]) for r in everyone]
+        case "broadcast":
+            return [("data", r, whole, before[0]) for r in everyone]
+        case "scatter":
+            return [("data", r, shares[r], before[0][shares[r]]) for r in everyone]
+        case "gather":
+            return [("data", 0, shares[r], before[r][shares[r]]) for r in everyone]
+        case "all-gather":
+            return [("data", r, shares[s], before[s][shares[s]]) for r in everyone for s in everyone]
+        case "all-to-all":
+            size = [share.stop - share.start for share in shares]
+            return [
+                ("output", r, slice(s * size[r], (s + 1) * size[r]), before[s][shares[r]])
+                for r in everyone
+                for s in everyone
+            ]
+        case "parameter-server":
+            return _served(case, before, ranks, elems, total)
+        case "gossip":
+            return [("data", r, whole, value) for r, value in enumerate(_mixed(case, before, ranks))]
+    raise AssertionError(f"no promise for {case.algorithm.op}")
+
+
+def _served(case: Case, before: list[np.ndarray], ranks: int, elems: int, total: np.ndarray) -> list[Any]:
+    if case.algorithm.name != "asynchronous":
+        return [("data", r, slice(0, elems), total) for r in range(ranks)]
+    # Server j answers worker t + j in turn t with the pushes of workers j .. j + t.
+    shards = case.choices.get("shards", 1)
+    edges = cut(0, elems, shards)
+    rows = []
+    for j in range(shards):
+        part = slice(edges[j], edges[j + 1])
+        for turn in range(ranks):
+            pushed = sum(before[(j + k) % ranks][part] for k in range(turn + 1))
+            rows.append(("data", (turn + j) % ranks, part, pushed))
+    return rows
+
+
+def _mixed(case: Case, before: list[np.ndarray], ranks: int) -> list[np.ndarray]:
+    step = np.eye(ranks, dtype=int)
+    for r in range(ranks):
+        for neighbour in {(r + 1) % ranks, (r - 1) % ranks} - {r}:
+            step[r, neighbour] = 1
+    weights = np.linalg.matrix_power(step, case.choices.get("rounds", 1))
+    return [sum(weights[r, s] * before[s] for s in range(ranks)) for r in range(ranks)]

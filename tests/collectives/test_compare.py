@@ -1,0 +1,108 @@
+"""Rows of `collective` and `messages`: counted integers, cross-node bytes, simulation beside the price."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from lockstep.collectives import PlainLink, algorithms, compare, get, message_programs, messages
+from lockstep.collectives.compare import cross_node_B
+from lockstep.errors import BadInput, UnknownName
+from lockstep.simulate import simulate
+
+LINK = PlainLink(2e-6, 1e10, 1e-11)
+
+
+def row(workers: int, params: int, program: str) -> tuple[int, int]:
+    found = messages(workers, params, program).rows[0]
+    assert found.counted
+    assert found.message_elems * found.messages == pytest.approx(found.total_elems)
+    return found.messages, found.total_elems
+
+
+@pytest.mark.parametrize("workers", [1, 2, 3, 8, 13])
+def test_three_paradigms(workers: int) -> None:
+    params, n = 5 * 7 * workers, workers
+    assert row(n, params, "all-to-all") == (n * (n - 1), n * (n - 1) * params)
+    assert row(n, params, "parameter-server") == (2 * n, 2 * n * params)
+    assert row(n, params, "ring") == (2 * n * (n - 1), 2 * (n - 1) * params)
+    assert [r.program for r in messages(n, params).rows] == ["all-to-all", "parameter-server", "ring"]
+    if n > 1:
+        assert messages(n, params, "ring").rows[0].message_elems == params // n
+
+
+def test_integers_counted_over_real_sockets_by_hand() -> None:
+    p = 4_194_304
+    assert row(8, p, "all-to-all") == (56, 234_881_024)
+    assert row(8, p, "naive") == (14, 58_720_256)
+    assert row(8, p, "ring") == (112, 14 * p)
+    assert row(8, p, "rabenseifner") == (48, 14 * p)
+    assert row(8, p, "recursive-doubling") == (24, 24 * p)
+    assert row(8, p, "tree") == (14, 14 * p)
+    assert row(8, p, "direct") == (112, 14 * p)
+
+
+def test_every_all_reduce_has_a_message_row() -> None:
+    named = set(message_programs()) - {"parameter-server", "all-to-all"} | {"full-exchange"}
+    assert named == set(algorithms("all-reduce"))
+    for found in messages(5, 17, "all").rows:
+        assert found.formula
+        assert found.total_elems >= 2 * 4 * 17
+
+
+def test_large_programs_are_counted_by_the_closed_form() -> None:
+    found = messages(4096, 10**9, "ring").rows[0]
+    assert not found.counted
+    assert found.messages == 2 * 4096 * 4095
+    assert found.total_elems == 2 * 4095 * 10**9
+
+
+def test_rows_carry_price_simulation_and_bound() -> None:
+    found = compare("all-reduce", 12, 1.2e6, LINK, simulate=lambda program, link: simulate(program, link).makespan_s)
+    assert [r.algorithm for r in found.rows] == list(algorithms("all-reduce"))
+    for r in found.rows:
+        assert r.simulated_s == pytest.approx(r.time_s, rel=1e-12)
+        assert r.lower_bound_s <= r.time_s
+        assert r.bus_bandwidth_Bps <= r.ports * LINK.bandwidth_Bps
+    one_port = [r for r in found.rows if r.ports == 1]
+    assert found.best == min(one_port, key=lambda r: r.time_s).algorithm
+    json.dumps(found.to_dict(), allow_nan=False)
+
+
+def test_one_rank_takes_no_time_and_stays_finite() -> None:
+    for op in ("all-reduce", "all-gather", "all-to-all", "broadcast"):
+        for r in compare(op, 1, 100.0, LINK).rows:
+            assert (r.time_s, r.messages, r.bus_bandwidth_Bps) == (0.0, 0, 0.0)
+
+
+@pytest.mark.parametrize(("ranks", "node_ranks"), [(64, 8), (12, 3), (16, 4), (9, 3), (8, 8), (8, 1)])
+def test_bytes_that_cross_nodes(ranks: int, node_ranks: int) -> None:
+    nodes, size_B = ranks // node_ranks, 64.0 * 9
+    flat = compare("all-reduce", ranks, size_B, LINK, ["ring"], node_ranks=node_ranks).rows[0].cross_node_B
+    crossing_edges = nodes if nodes > 1 else 0
+    assert flat == pytest.approx(crossing_edges * 2 * (ranks - 1) / ranks * size_B)
+    levels = get("all-reduce", "hierarchical").program(ranks, size_B, levels=(node_ranks,))
+    assert cross_node_B(levels, node_ranks) == pytest.approx(2 * (nodes - 1) * size_B)
+    assert levels.sent_B().sum() == pytest.approx(2 * (ranks - 1) * size_B)
+    if nodes > 1 and node_ranks > 1:
+        per_node = (flat / nodes) / (2 * (nodes - 1) / nodes * size_B)
+        assert per_node == pytest.approx((ranks - 1) / (ranks - node_ranks))
+
+
+def test_scattered_numbering_crosses_nodes_g_times_as_often() -> None:
+    ranks, node_ranks = 64, 8
+    order = [node * 8 + local for local in range(8) for node in range(8)]
+    ring = get("all-reduce", "ring").program(ranks, 6400.0, order=order)
+    assert cross_node_B(ring, node_ranks) == pytest.approx(ring.sent_B().sum())
+
+
+def test_bad_input_is_located() -> None:
+    with pytest.raises(BadInput, match="workers"):
+        messages(0, 10)
+    with pytest.raises(BadInput, match="params"):
+        messages(3, 0)
+    with pytest.raises(UnknownName, match="did you mean ring"):
+        messages(3, 10, "rings")
+    with pytest.raises(BadInput, match="node_ranks"):
+        compare("all-reduce", 8, 1.0, LINK, node_ranks=3)
