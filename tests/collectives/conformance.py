@@ -1,6 +1,6 @@
 """The conformance table: every registered algorithm, with the choices worth testing; registering is joining.
 
-`promised` says what the buffers hold after each op. Symbolic data: element e of rank r is the unit vector of r where the
+`promised` says what buffers hold after each op. Symbolic data: element e of rank r is the unit vector of r where the
 op adds (so the result counts who contributed how often), a number of its own where the op only moves data.
 """
 

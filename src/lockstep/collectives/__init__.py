@@ -13,6 +13,7 @@ from lockstep.collectives.cost import Cost, Counts, LinkLike, PlainLink, Terms
 from lockstep.collectives.crossover import BestMap, Crossover, Region, best_map, crossover, n_star_B
 from lockstep.collectives.levels import LevelsBest, best_on_levels, best_on_levels_time_s, times_on_levels
 from lockstep.collectives.messages import MessageRow, Messages, message_programs, messages
+from lockstep.collectives.operation import expander, pricer
 from lockstep.collectives.registry import Algorithm, algorithms, get, ops
 
 # One line per algorithm, in the order of the registry: ties in `best` go to the one registered first.
@@ -58,6 +59,7 @@ __all__ = [
     "contenders",
     "cross_node_B",
     "crossover",
+    "expander",
     "get",
     "lower_bound_s",
     "lower_bound_terms",
@@ -65,5 +67,6 @@ __all__ = [
     "messages",
     "n_star_B",
     "ops",
+    "pricer",
     "times_on_levels",
 ]
