@@ -13,6 +13,7 @@ from pipeline_oracle import replay
 from lockstep import pipelines
 from lockstep.errors import BadInput, UnknownName
 from lockstep.pipelines import Times
+from lockstep.program import ProgramBuilder
 from lockstep.simulate import simulate
 
 examples = settings(max_examples=50, derandomize=True, deadline=None)
@@ -182,3 +183,25 @@ def test_result_is_plain_and_bytes_are_counted() -> None:
     assert answer.bubble_frac == pytest.approx(3 / 11, rel=1e-12)
     looped = pipelines.pipeline("interleaved", 4, 8, chunks=2, message_B=10.0)
     assert sum(looped.sent_B) == 2 * 8 * (4 * 2 - 1) * 10.0
+
+
+@pytest.mark.parametrize("name", pipelines.schedules())
+@pytest.mark.parametrize("blocking", [False, True])
+def test_a_pipeline_can_be_written_into_a_larger_program(name: str, blocking: bool) -> None:
+    """The operations that `write` returns are the last ones of their devices, wherever the builder was."""
+    schedule = pipelines.get(name)
+    v = schedule.num_chunks or 2
+    times = Times(2.0, 4.0, 2.0, transfer_s=0.5, blocking=blocking)
+    alone = simulate(pipelines.program(schedule, 4, 8, chunks=v, times=times)).makespan_s
+    builder = ProgramBuilder(4, (*pipelines.lanes(v), "before"))
+    starts = [builder.compute(s, 7.0, stream="before") for s in range(4)]
+    last = pipelines.write(builder, schedule, schedule.order(4, 8, v), v, times)
+    after = [builder.compute(s, 1.0, after=last[s], stream="before") for s in range(4)]
+    timeline = simulate(builder.build())
+    assert starts == [0, 1, 2, 3]
+    compute = timeline.program.stream == 0
+    for s in range(4):
+        lane = compute & (timeline.program.rank == s)
+        assert timeline.end_s[last[s]] == timeline.end_s[lane].max()
+    assert timeline.makespan_s == pytest.approx(alone + 1.0, rel=1e-12)
+    assert timeline.end_s[after].max() == timeline.makespan_s

@@ -1,6 +1,7 @@
 """Pipeline schedules: one file each with closed form, peak memory and order; registry, programs, trade-offs."""
 
-from lockstep.pipelines.construct import program, program_of
+from lockstep.pipelines.automatic import automatic_order
+from lockstep.pipelines.construct import lanes, program, program_of, write
 from lockstep.pipelines.partition import Partition, partition
 from lockstep.pipelines.registry import (
     CODES,
@@ -29,8 +30,10 @@ __all__ = [
     "Point",
     "Schedule",
     "Times",
+    "automatic_order",
     "code",
     "get",
+    "lanes",
     "pareto",
     "partition",
     "peak_live_by_code",
@@ -42,4 +45,5 @@ __all__ = [
     "schedules",
     "smallest_microbatches",
     "valid",
+    "write",
 ]

@@ -13,19 +13,16 @@ number of live micro-batches.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
-
 import numpy as np
 
 from lockstep.errors import BadInput
-from lockstep.pipelines.schedule import Order, Pass, Placement, Schedule
+from lockstep.pipelines.schedule import Order, Placement, Schedule
 from lockstep.pipelines.times import Array, Times
-from lockstep.program import Program, ProgramBuilder
+from lockstep.program import Kind, Program, ProgramBuilder
 
 Where = tuple[int, int]  # (device, chunk)
-BACKWARDS = ("B", "I")
+Key = tuple[str, int, Where]  # (kind of pass, micro-batch, where)
+Message = tuple[int, int, str, int, int]  # rank, peer, kind of pass, chunk of the sender, operation before or behind it
 
 
 def routes(placement: Placement, stages: int, chunks: int) -> tuple[tuple[Where, ...], ...]:
@@ -94,97 +91,123 @@ def program_of(
     priced_by_link: bool = False,
 ) -> Program:
     """The program of any order with the placement of `schedule`."""
-    stages = len(order)
-    work = _Work(schedule, stages, chunks, order)
-    seconds = pass_seconds(schedule, stages, chunks, times)
-    hold_s = float(times.transfer_s) if times.blocking and stages > 1 and not priced_by_link else 0.0
-    builder = ProgramBuilder(stages, ("compute", *_message_lanes(chunks)))
-    held = activation_B / (1 if schedule.placement is Placement.BOTH_WAYS else chunks)
-    for device, lane in enumerate(order):
-        for step, i, chunk in lane:
-            last = work.add(builder, device, (step, i, chunk), seconds[step][device, chunk], held)
-            if hold_s and step != "W":
-                last = builder.compute(device, hold_s, label="exchange")
-            work.ready[work.key(device, step, i, chunk)] = last
-    transfer_s = 0.0 if times.blocking else float(times.transfer_s)
-    work.connect(builder, message_B, {} if priced_by_link else {"duration_s": transfer_s})
+    builder = ProgramBuilder(len(order), lanes(chunks))
+    sizes = {"message_B": message_B, "activation_B": activation_B}
+    write(builder, schedule, order, chunks, times, **sizes, priced_by_link=priced_by_link)
     return builder.build()
 
 
-def _message_lanes(chunks: int) -> list[str]:
-    return [f"{way} {step}{c}" for c in range(chunks) for step in "FB" for way in ("send", "recv")]
+def lanes(chunks: int) -> tuple[str, ...]:
+    """The streams that `write` needs: one for passes, four for the messages of each chunk."""
+    return ("compute", *(f"{way} {kind}{c}" for c in range(chunks) for kind in "FB" for way in ("send", "recv")))
 
 
-@dataclass(slots=True)
-class _Work:
-    """Where every pass is in the program and on its route."""
+def write(
+    builder: ProgramBuilder,
+    schedule: Schedule,
+    order: Order,
+    chunks: int,
+    times: Times,
+    *,
+    message_B: float = 0.0,
+    activation_B: float = 1.0,
+    priced_by_link: bool = False,
+) -> list[int]:
+    """Adds passes and messages to a builder with the streams `lanes(chunks)`; returns each device's last operation."""
+    stages = len(order)
+    seconds = pass_seconds(schedule, stages, chunks, times)
+    hold_s = float(times.transfer_s) if times.blocking and stages > 1 and not priced_by_link else 0.0
+    held_B = activation_B / (1 if schedule.placement is Placement.BOTH_WAYS else chunks)
+    transfer_s = 0.0 if times.blocking else float(times.transfer_s)
+    start, ready = _add_passes(builder, order, seconds, hold_s, held_B)
+    sends, recvs = _add_dependencies(builder, order, _neighbours(schedule, stages, chunks), start, ready)
+    columns = {"size_B": message_B} | ({} if priced_by_link else {"duration_s": transfer_s})
+    _add_messages(builder, sends, recvs, columns)
+    return [ready[_kind(lane[-1][0]), lane[-1][1], (device, lane[-1][2])] for device, lane in enumerate(order)]
 
-    schedule: Schedule
-    stages: int
-    chunks: int
-    order: Order
-    start: dict[tuple[str, int, Where], int] = field(default_factory=dict)
-    ready: dict[tuple[str, int, Where], int] = field(default_factory=dict)
-    neighbour: Mapping[Where, tuple[Where | None, Where | None]] = field(init=False)
 
-    def __post_init__(self) -> None:
-        self.neighbour = {
-            where: (route[k - 1] if k else None, route[k + 1] if k + 1 < len(route) else None)
-            for route in routes(self.schedule.placement, self.stages, self.chunks)
-            for k, where in enumerate(route)
-        }
+def _neighbours(schedule: Schedule, stages: int, chunks: int) -> dict[Where, tuple[Where | None, Where | None]]:
+    """What comes before and behind each chunk of each device on its route."""
+    return {
+        where: (route[k - 1] if k else None, route[k + 1] if k + 1 < len(route) else None)
+        for route in routes(schedule.placement, stages, chunks)
+        for k, where in enumerate(route)
+    }
 
-    @staticmethod
-    def key(device: int, step: str, microbatch: int, chunk: int) -> tuple[str, int, Where]:
-        """Name of a pass; a whole backward and its input part stand in for one another."""
-        return ("B" if step in BACKWARDS else step, microbatch, (device, chunk))
 
-    def add(self, builder: ProgramBuilder, device: int, what: Pass, time_s: float, held_B: float) -> int:
-        """Adds one pass with its memory."""
-        step, i, chunk = what
-        label = f"{step}{i}" if self.chunks == 1 else f"{step}{i}.{chunk}"
-        grows, frees = held_B if step == "F" else 0.0, -held_B if step in ("B", "W") else 0.0
-        number = builder.compute(device, float(time_s), label=label, memory_start_B=grows, memory_B=frees)
-        self.start[self.key(device, step, i, chunk)] = number
-        return number
+def _kind(step: str) -> str:
+    """F, B or W: a whole backward pass and its input part stand in for one another."""
+    return "B" if step == "I" else step
 
-    def connect(self, builder: ProgramBuilder, message_B: float, options: dict[str, Any]) -> None:
-        """Adds messages, in the order in which either side makes or needs them, and all dependencies."""
-        sent, received = {}, {}
-        for device, lane in enumerate(self.order):
-            for step, i, chunk in lane:
-                if step == "W":
-                    builder.depend(self.start[self.key(device, "W", i, chunk)], self.ready["B", i, (device, chunk)])
-                    continue
-                kind, _, here = key = self.key(device, step, i, chunk)
-                before, behind = self.neighbour[here][:: 1 if kind == "F" else -1]
-                if kind == "B":
-                    builder.depend(self.start[key], self.ready["F", i, here])
-                if before is not None and before[0] == device:
-                    builder.depend(self.start[key], self.ready[kind, i, before])
-                elif before is not None:
-                    received[kind, i, here] = (before, key)
-                if behind is not None and behind[0] != device:
-                    sent[kind, i, here] = behind
-        self._messages(builder, sent, received, message_B, options)
 
-    def _messages(
-        self,
-        builder: ProgramBuilder,
-        sent: dict[tuple[str, int, Where], Where],
-        received: dict[tuple[str, int, Where], tuple[Where, tuple[str, int, Where]]],
-        message_B: float,
-        options: dict[str, Any],
-    ) -> None:
-        """Sends in the order they are made, receives in the order they are needed; one tag per kind and chunk."""
-        for (kind, i, here), there in sent.items():
-            builder.send(
-                here[0], there[0], message_B, tag=2 * here[1] + (kind == "B"), stream=f"send {kind}{here[1]}",
-                after=self.ready[kind, i, here], label=f"{kind}{i}", **options,
-            )  # fmt: skip
-        for (kind, i, here), (before, key) in received.items():
-            number = builder.recv(
-                here[0], before[0], message_B, tag=2 * before[1] + (kind == "B"), stream=f"recv {kind}{before[1]}",
-                label=f"{kind}{i}", **options,
-            )  # fmt: skip
-            builder.depend(self.start[key], number)
+def _add_passes(
+    builder: ProgramBuilder, order: Order, seconds: dict[str, Array], hold_s: float, held_B: float
+) -> tuple[dict[Key, int], dict[Key, int]]:
+    """Adds passes and exchanges; returns the operation that starts each pass and the one that ends it."""
+    start: dict[Key, int] = {}
+    ready: dict[Key, int] = {}
+    rows: list[tuple[int, float, int, float, float]] = []
+    time_s = {step: values.tolist() for step, values in seconds.items()}
+    exchange, first = builder.name("exchange"), len(builder)
+    for device, lane in enumerate(order):
+        for step, i, chunk in lane:
+            key = (_kind(step), i, (device, chunk))
+            start[key] = first + len(rows)
+            label = builder.name(f"{step}{i}.{chunk}" if len(time_s["F"][0]) > 1 else f"{step}{i}")
+            frees_B = -held_B if step in "BW" else 0.0
+            rows.append((device, time_s[step][device][chunk], label, held_B if step == "F" else 0.0, frees_B))
+            if hold_s and step != "W":
+                rows.append((device, hold_s, exchange, 0.0, 0.0))
+            ready[key] = first + len(rows) - 1
+    names = ("rank", "duration_s", "label", "memory_start_B", "memory_end_B")
+    builder.extend(Kind.COMPUTE, **dict(zip(names, map(np.array, zip(*rows, strict=True)), strict=True)))
+    return start, ready
+
+
+def _add_dependencies(
+    builder: ProgramBuilder,
+    order: Order,
+    neighbours: dict[Where, tuple[Where | None, Where | None]],
+    start: dict[Key, int],
+    ready: dict[Key, int],
+) -> tuple[list[Message], list[Message]]:
+    """Adds what passes wait for on their own device; returns (sends, receives) in the order they are made or needed."""
+    waits: list[tuple[int, int]] = []
+    sends: list[Message] = []
+    recvs: list[Message] = []
+    for device, lane in enumerate(order):
+        for step, i, chunk in lane:
+            here = (device, chunk)
+            key = (_kind(step), i, here)
+            if step == "W":
+                waits.append((start[key], ready["B", i, here]))
+                continue
+            before, behind = neighbours[here][:: 1 if step == "F" else -1]
+            if step != "F":
+                waits.append((start[key], ready["F", i, here]))
+            if before is not None and before[0] == device:
+                waits.append((start[key], ready[key[0], i, before]))
+            elif before is not None:
+                recvs.append((device, before[0], key[0], before[1], start[key]))
+            if behind is not None and behind[0] != device:
+                sends.append((device, behind[0], key[0], chunk, ready[key]))
+    if waits:
+        builder.depend(*np.array(waits).T)
+    return sends, recvs
+
+
+def _add_messages(
+    builder: ProgramBuilder, sends: list[Message], recvs: list[Message], columns: dict[str, float]
+) -> None:
+    """Messages of one kind of pass and one chunk of the sender have a lane and a tag of their own."""
+    if not sends:
+        return
+    for kind, way, messages in ((Kind.SEND, "send", sends), (Kind.RECV, "recv", recvs)):
+        rank, peer, what, chunk, other = zip(*messages, strict=True)
+        streams = [builder.stream(f"{way} {step}{c}") for step, c in zip(what, chunk, strict=True)]
+        tags = [2 * c + (step == "B") for step, c in zip(what, chunk, strict=True)]
+        after = np.array(other) if way == "send" else None
+        arrays = {"peer": np.array(peer), "stream": np.array(streams), "tag": np.array(tags)}
+        ids = builder.extend(kind, np.array(rank), after=after, **arrays, **columns)
+        if way == "recv":
+            builder.depend(np.array(other), ids)
