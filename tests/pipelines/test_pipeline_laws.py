@@ -71,7 +71,8 @@ def test_unequal_stages(p: int, m: int, stage_times: list[tuple[int, int]]) -> N
     assert max(sum(each), m * max(each)) <= one <= gpipe
     if f[-1] == max(f) and b[-1] == max(b):
         assert one == gpipe
-    answer = pipelines.pipeline("1f1b", p, m, forward_s=np.array(f), backward_s=np.array(b))
+    times = {"forward_s": np.array(f), "backward_s": np.array(b), "weight_s": np.array(b) / 2}
+    answer = pipelines.pipeline("1f1b", p, m, **times)
     assert answer.makespan_s == pytest.approx(one, rel=1e-12)
     assert answer.formula_s >= one * (1 - 1e-12)
 
@@ -174,6 +175,16 @@ def test_unknown_names_and_codes() -> None:
         pipelines.get("gpip")
     with pytest.raises(BadInput, match="codes are 0 to"):
         pipelines.price_by_code(np.array([0, 99]), 4, 8, forward_s=1.0, backward_s=2.0)
+
+
+def test_exchanges_are_exposed_communication_not_work() -> None:
+    """p = 4, m = 8, every pass held for 0.5: the share computing is m (f + b) over (m + p - 1)(f + b + 1)."""
+    built = pipelines.program(pipelines.get("1f1b"), 4, 8, times=Times(1.0, 2.0, transfer_s=0.5))
+    timeline = simulate(built)
+    assert timeline.utilization_frac == pytest.approx(8 * 3 / (11 * 4), rel=1e-12)
+    assert timeline.exposed_s == pytest.approx([8.0] * 4, rel=1e-12)
+    answer = pipelines.pipeline("1f1b", 4, 8, forward_s=1.0, backward_s=2.0, transfer_s=0.5)
+    assert answer.utilization_frac == pytest.approx(timeline.utilization_frac, rel=1e-12)
 
 
 def test_result_is_plain_and_bytes_are_counted() -> None:

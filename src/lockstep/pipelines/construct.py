@@ -4,7 +4,8 @@ Every pass is a compute operation on lane `compute` of its device. F waits for F
 for F of the same virtual stage and the backward pass of the one behind, W for its I. Between devices the dependency
 is a message, on a lane of its own per kind of pass and chunk, so that messages of one kind and pair of devices
 follow one another and nothing else queues. Overlapped messages take `transfer_s`; blocking ones take no time on
-their lanes, and every F, B and I is followed by an exchange that holds the device `transfer_s`. With
+their lanes, and every F, B and I is followed by an exchange, a collective of one, that holds the device `transfer_s`
+and counts as exposed communication. With
 `priced_by_link` messages have no time of their own: the link given to `simulate` prices their bytes.
 
 Memory: F adds `activation_B / v` when it starts, B or W frees it when it ends; with `activation_B = 1` the peak is the
@@ -146,21 +147,23 @@ def _add_passes(
     """Adds passes and exchanges; returns the operation that starts each pass and the one that ends it."""
     start: dict[Key, int] = {}
     ready: dict[Key, int] = {}
-    rows: list[tuple[int, float, int, float, float]] = []
+    rows: list[tuple[int, int, float, int, float, float, int]] = []
     time_s = {step: values.tolist() for step, values in seconds.items()}
-    exchange, first = builder.name("exchange"), len(builder)
+    exchange, first, exchanges = builder.name("exchange"), len(builder), 0
     for device, lane in enumerate(order):
         for step, i, chunk in lane:
             key = (_kind(step), i, (device, chunk))
             start[key] = first + len(rows)
             label = builder.name(f"{step}{i}.{chunk}" if len(time_s["F"][0]) > 1 else f"{step}{i}")
-            frees_B = -held_B if step in "BW" else 0.0
-            rows.append((device, time_s[step][device][chunk], label, held_B if step == "F" else 0.0, frees_B))
+            grows_B, frees_B = held_B if step == "F" else 0.0, -held_B if step in "BW" else 0.0
+            rows.append((Kind.COMPUTE, device, time_s[step][device][chunk], label, grows_B, frees_B, -1))
             if hold_s and step != "W":
-                rows.append((device, hold_s, exchange, 0.0, 0.0))
+                rows.append((Kind.COLLECTIVE, device, hold_s, exchange, 0.0, 0.0, exchanges))
+                exchanges += 1
             ready[key] = first + len(rows) - 1
-    names = ("rank", "duration_s", "label", "memory_start_B", "memory_end_B")
-    builder.extend(Kind.COMPUTE, **dict(zip(names, map(np.array, zip(*rows, strict=True)), strict=True)))
+    names = ("kind", "rank", "duration_s", "label", "memory_start_B", "memory_end_B", "group")
+    columns = dict(zip(names, map(np.array, zip(*rows, strict=True)), strict=True))
+    builder.extend(**columns, stream="compute", op=np.where(columns["group"] >= 0, exchange, -1))
     return start, ready
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -68,10 +68,10 @@ def pipeline(
         given = given.recomputing(recompute_frac)
     built = program(chosen, stages, microbatches, chunks=v, message_B=message_B, times=given)
     makespan_s, stage_s = replay_s(built)
-    work_s = float(np.sum(built.duration_s[_passes(built)])) / stages
+    work_s = float(np.sum(built.duration_s[built.kind == Kind.COMPUTE])) / stages
     uneven = np.ndim(forward_s) or np.ndim(backward_s)
     # A closed form knows one middle stage: with a time per stage the slowest one bounds it from above.
-    bounding = Times(np.max(given.forward_s), np.max(given.backward_s), *_rest(given)) if uneven else given
+    bounding = _slowest(given) if uneven else given
     return Pipeline(
         schedule=chosen.name,
         stages=stages,
@@ -98,23 +98,21 @@ def replay_s(program: Program) -> tuple[float, float]:
     duration_s = np.zeros(graph.num_nodes)
     np.maximum.at(duration_s, graph.node, program.duration_s)
     end_s = longest_path(graph.before, duration_s)[graph.node]
-    computing = program.kind == Kind.COMPUTE
-    rank, start_s = program.rank[computing], (end_s - program.duration_s)[computing]
+    on_lane = program.stream == program.streams.index("compute")
+    rank, start_s = program.rank[on_lane], (end_s - program.duration_s)[on_lane]
     first_s = np.full(program.ranks, np.inf)
     last_s = np.zeros(program.ranks)
     np.minimum.at(first_s, rank, start_s)
-    np.maximum.at(last_s, rank, end_s[computing])
+    np.maximum.at(last_s, rank, end_s[on_lane])
     return float(end_s.max()), float((last_s - first_s).max())
 
 
-def _passes(program: Program) -> Any:
-    """Which operations are passes: computing, and not the exchanges that hold a device."""
-    exchange = program.names.index("exchange") if "exchange" in program.names else -2
-    return (program.kind == Kind.COMPUTE) & (program.label != exchange)
-
-
-def _rest(times: Times) -> tuple[Any, ...]:
-    return tuple(getattr(times, name) for name in Times.__slots__[2:])
+def _slowest(times: Times) -> Times:
+    """One stage for all: the slowest in each kind of pass."""
+    weight_s = None if times.weight_s is None else np.max(times.weight_s)
+    return replace(
+        times, forward_s=np.max(times.forward_s), backward_s=np.max(times.backward_s), weight_s=weight_s
+    )  # fmt: skip
 
 
 def _refuse_numbers(stages: int, microbatches: int, **values: Any) -> None:
