@@ -47,7 +47,7 @@ class Efficiency:
     source: str
     date: str
     typical_error_frac: float
-    """Median absolute error in step time on the rows that the curve was fitted to."""
+    """Typical relative error in step time to expect from the curve; `source` says where it comes from."""
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON form."""

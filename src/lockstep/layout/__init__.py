@@ -9,6 +9,7 @@ from lockstep.layout.job import Job as Job
 from lockstep.layout.job import LayerKind as LayerKind
 from lockstep.layout.layout import AXES as AXES
 from lockstep.layout.layout import KEEP as KEEP
+from lockstep.layout.layout import OFFLOAD as OFFLOAD
 from lockstep.layout.layout import OFFLOAD_OPTIMIZER as OFFLOAD_OPTIMIZER
 from lockstep.layout.layout import OFFLOAD_PARAMETERS as OFFLOAD_PARAMETERS
 from lockstep.layout.layout import Layout as Layout

@@ -149,13 +149,13 @@ class LayoutGrid:
     def at(self, index: tuple[int, ...]) -> Layout:
         """The layout at `index` of the broadcast shape."""
         one = {name: int(np.broadcast_to(getattr(self, name), self.shape)[index]) for name in GRID_FIELDS}
-        one |= {
+        words: dict[str, Any] = {
             "recompute": RECOMPUTE[one["recompute"]],
             "offload": OFFLOAD[one["offload"]],
             "schedule": SCHEDULES[one["schedule"]].name,
             "sequence_parallel": bool(one["sequence_parallel"]),
         }
-        return Layout(order=self.order, **one)
+        return Layout(order=self.order, **{**one, **words})
 
 
 GRID_FIELDS = tuple(field.name for field in fields(LayoutGrid) if field.name != "order")

@@ -30,6 +30,7 @@ from lockstep.workload import (
     FULL,
     NONE,
     SELECTIVE,
+    ConvNet,
     Piece,
     RankParameters,
     Transformer,
@@ -184,9 +185,9 @@ def piece(recipe: Recipe, grid: LayoutGrid) -> Piece:
 
 def _activations(job: Job, grid: LayoutGrid, stages: int, stage: int, held: Counter[LayerKind]) -> tuple[Any, Any]:
     """(kept activations, passing buffers) of a stage in bytes."""
-    model = job.transformer
-    if model is None:
-        return convnet_activation_B(job.model, grid.micro_batch), 0.0
+    model = job.model
+    if isinstance(model, ConvNet):
+        return convnet_activation_B(model, grid.micro_batch), 0.0
     one = piece(job.recipe, grid)
     kept: Any = 0.0
     passing: Any = 0.0

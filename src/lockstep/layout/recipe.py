@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from lockstep.errors import BadInput, UnknownName
@@ -86,6 +86,8 @@ class Recipe:
     """Tensor-parallel traffic runs beside the matrix products it feeds (Transformer Engine's userbuffers)."""
     overlap_pp: bool = False
     """Pipeline sends run beside compute."""
+    notes: tuple[str, ...] = field(default=(), compare=False)
+    """What was chosen on the user's behalf, in words; part of the assumptions."""
 
     def __post_init__(self) -> None:
         for name in ("seq", "batch"):

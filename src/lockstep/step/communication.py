@@ -36,17 +36,18 @@ class Network:
 
     def shard_levels(self) -> Levels:
         """As `levels`, of the ranks that share one sharded copy: the inner part of the data ranks."""
-        left, found = self.grid.shard_ranks, []
-        for ranks, *link in self.levels(("cp", "ep", "dp")):
+        left: Any = self.grid.shard_ranks
+        found: Levels = []
+        for ranks, latency_s, bandwidth_Bps in self.levels(("cp", "ep", "dp")):
             here = np.gcd(left, ranks)
-            found.append((here, *link))
+            found.append((here, latency_s, bandwidth_Bps))
             left = left // here
         return found
 
     def replica_levels(self) -> Levels:
         """As `levels`, of the ranks that hold the same shard in different copies (HSDP); single ranks when there is one."""
         whole, inner = self.levels(("cp", "ep", "dp")), self.shard_levels()
-        return [(ranks // held[0], *link) for (ranks, *link), held in zip(whole, inner, strict=True)]
+        return [(one[0] // held[0], one[1], one[2]) for one, held in zip(whole, inner, strict=True)]
 
     def send(self, axis: str, size_B: Any) -> Any:
         """Seconds of one message of `size_B` to the next rank of the group over `axis`, at the outermost level it spans."""

@@ -18,7 +18,7 @@ import numpy as np
 from lockstep.errors import BadInput
 from lockstep.hardware import Cluster
 from lockstep.layout import Job, LayoutGrid, layer_parameters, stage_parameters
-from lockstep.pipelines import SCHEDULES, Times
+from lockstep.pipelines import SCHEDULES, Times, price_by_code
 from lockstep.step.communication import Network, collective
 from lockstep.step.convolution import convolution_times
 from lockstep.step.data_parallel import traffic, waits
@@ -218,16 +218,24 @@ def priced(parts: Composition, grid: LayoutGrid) -> Step:
 
 
 def _makespan_s(grid: LayoutGrid, parts: Composition) -> Any:
-    """Makespan of the pipeline; each run of equal schedules along the last axis is one call of its closed form."""
-    times, m, stages = parts.times(), parts.microbatches, parts.stages
-    codes = np.unique(grid.schedule)
+    """Makespan of the pipeline by the closed form of each layout's schedule.
+
+    Where the schedule has the last axis to itself, as in the planner's grids, each form is called once on the rest.
+    """
+    times, m, codes = parts.times(), parts.microbatches, np.unique(grid.schedule)
     if codes.size == 1:
-        return SCHEDULES[int(codes[0])].cost(stages, m, grid.vpp, times).makespan_s
-    runs = []
-    line = grid.schedule.reshape(-1)
+        return SCHEDULES[int(codes[0])].cost(parts.stages, m, grid.vpp, times).makespan_s
+    varying = [getattr(times, f.name) for f in fields(Times)] + [m]
+    alone = grid.schedule.size == grid.schedule.shape[-1] and all(
+        np.shape(value)[-1:] in ((), (1,)) for value in varying
+    )
+    if not alone:
+        given = {f.name: getattr(times, f.name) for f in fields(Times)}
+        return price_by_code(grid.schedule, parts.stages, m, chunks=grid.vpp, **given).makespan_s
+    line, runs = grid.schedule.reshape(-1), []
     for code in dict.fromkeys(line.tolist()):
         here = np.flatnonzero(line == code)
-        runs.append((here, SCHEDULES[code].cost(stages, m, grid.vpp[..., here], times).makespan_s))
+        runs.append((here, SCHEDULES[code].cost(parts.stages, m, grid.vpp[..., here], times).makespan_s))
     shape = np.broadcast_shapes(*(run.shape[:-1] for _, run in runs))
     makespan_s = np.empty((*shape, line.size))
     for here, run in runs:

@@ -8,8 +8,9 @@ about stays where physics would put it. Prints the curve in the form of `hardwar
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -64,15 +65,19 @@ def fit(device: str) -> Efficiency:
     blank = replace(groups[0][0].cluster.device.efficiency, name=device)
 
     def residuals(logs: NDArray[np.float64]) -> NDArray[np.float64]:
-        curve = replace(blank, **dict(zip(NAMES, np.exp(logs).tolist(), strict=True)))
+        curve = _curve(blank, np.exp(logs))
         parts = [log_errors(cases, curve) / np.sqrt(len(cases)) for cases in groups]
         return np.concatenate([*parts, PULL * (logs - np.log(start))])
 
     bounds = (np.log(np.maximum(LOWEST, 1e-9)), np.log(HIGHEST))
     found = least_squares(residuals, np.log(start), bounds=bounds, loss="soft_l1", f_scale=SCALE, max_nfev=30)
-    curve = replace(blank, **{name: float(f"{np.exp(value):.3g}") for name, value in zip(NAMES, found.x, strict=True)})
-    error = np.median(np.abs(np.expm1(np.concatenate([log_errors(cases, curve) for cases in groups]))))
-    return replace(curve, typical_error_frac=float(f"{error:.2g}"))
+    return _curve(blank, [float(f"{value:.3g}") for value in np.exp(found.x)])
+
+
+def _curve(blank: Efficiency, values: Iterable[float]) -> Efficiency:
+    """The curve with these constants, in the order of NAMES."""
+    constants: dict[str, Any] = {name: float(value) for name, value in zip(NAMES, values, strict=True)}
+    return replace(blank, **constants)
 
 
 def main() -> None:
@@ -80,7 +85,7 @@ def main() -> None:
     for device in sys.argv[1:] or START:
         curve = fit(device)
         print(f"[{device}]")
-        for name in (*NAMES, "typical_error_frac"):
+        for name in NAMES:
             print(f"{name} = {getattr(curve, name):g}")
         for cases in calibration(device):
             errors = np.expm1(log_errors(cases, curve))

@@ -1,0 +1,9 @@
+"""Published measurements against predictions; the fit of the efficiency curves is in `fit.py`."""
+
+from lockstep.validation.case import Case as Case
+from lockstep.validation.case import Table as Table
+from lockstep.validation.report import TABLES as TABLES
+from lockstep.validation.report import Error as Error
+from lockstep.validation.report import Report as Report
+from lockstep.validation.report import TableReport as TableReport
+from lockstep.validation.report import validate as validate

@@ -1,0 +1,139 @@
+"""`validate`: published measurements against predictions, signed errors, worst rows first, and a pass or fail.
+
+Beside each table of step times stands what a single constant efficiency does: predicted = FLOPs / (devices x peak x e)
+with e the median of the same table, so the constant has seen the answers. Twice: a constant MFU (FLOPs of the model, as
+planners usually assume) and a constant HFU (recomputed FLOPs too, which must know the recomputation of each row).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lockstep.errors import UnknownName
+from lockstep.validation import korthikanti, llm_foundry, narayanan, vtrain
+from lockstep.validation.case import Case, Table
+from lockstep.validation.predict import constant_efficiency_s
+
+TABLES: dict[str, Table] = {
+    table.name: table
+    for table in (narayanan.TABLE, korthikanti.TIME, korthikanti.MEMORY, llm_foundry.TABLE, vtrain.SINGLE, vtrain.MULTI)
+}
+WORST = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Error:
+    """One prediction beside its measurement."""
+
+    row: str
+    quantity: str
+    measured: float
+    predicted: float
+    note: str
+
+    @property
+    def error_frac(self) -> float:
+        """Signed: positive when the prediction is larger (slower, more memory) than what was measured."""
+        return self.predicted / self.measured - 1.0
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON form."""
+        return {
+            "row": self.row,
+            "quantity": self.quantity,
+            "measured": self.measured,
+            "predicted": self.predicted,
+            "error_frac": self.error_frac,
+            "note": self.note,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class TableReport:
+    """All errors of one table, and its verdict."""
+
+    table: Table
+    errors: tuple[Error, ...]
+    """Worst first; ties in the order of the table."""
+    constant_mfu_frac: float | None
+    """Median absolute error of one constant MFU; None for tables that hold no step times."""
+    constant_hfu_frac: float | None
+    """Median absolute error of one constant HFU."""
+
+    @property
+    def fracs(self) -> NDArray[np.float64]:
+        """Signed errors."""
+        return np.array([error.error_frac for error in self.errors])
+
+    @property
+    def median_abs_frac(self) -> float:
+        """Median absolute error: what the tolerance is about."""
+        return float(np.median(np.abs(self.fracs)))
+
+    @property
+    def ok(self) -> bool:
+        """Whether the median is within the table's tolerance."""
+        return self.median_abs_frac <= self.table.tolerance_frac
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON form in the words of the command line."""
+        return {
+            "name": self.table.name,
+            "quantity": self.table.quantity,
+            "source": self.table.source,
+            "rows": len(self.errors),
+            "mean_signed_frac": float(np.mean(self.fracs)),
+            "median_abs_frac": self.median_abs_frac,
+            "max_abs_frac": float(np.max(np.abs(self.fracs))),
+            "mean_abs_frac": float(np.mean(np.abs(self.fracs))),
+            "constant_mfu_median_abs_frac": self.constant_mfu_frac,
+            "constant_hfu_median_abs_frac": self.constant_hfu_frac,
+            "tolerance_frac": self.table.tolerance_frac,
+            "ok": self.ok,
+            "worst": [error.to_dict() for error in self.errors[:WORST]],
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """The tables that were validated."""
+
+    tables: tuple[TableReport, ...]
+
+    @property
+    def ok(self) -> bool:
+        """Whether every table is within its tolerance."""
+        return all(table.ok for table in self.tables)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON form."""
+        return {"tables": [table.to_dict() for table in self.tables], "ok": self.ok}
+
+
+def validate(names: Iterable[str] | None = None) -> Report:
+    """Predicts every row of the named tables (all when None). Raises UnknownName."""
+    chosen = list(TABLES) if names is None else list(names)
+    for name in chosen:
+        if name not in TABLES:
+            raise UnknownName("table", name, TABLES)
+    return Report(tuple(_report(TABLES[name]) for name in chosen))
+
+
+def _report(table: Table) -> TableReport:
+    cases = table.cases()
+    found = [Error(case.row, case.quantity, case.measured, case.predict(case), case.note) for case in cases]
+    worst = sorted(range(len(found)), key=lambda i: (-abs(found[i].error_frac), i))
+    timed = table.quantity == "step_time_s"
+    mfu, hfu = (_constant(cases, executed) if timed else None for executed in (False, True))
+    return TableReport(table, tuple(found[i] for i in worst), mfu, hfu)
+
+
+def _constant(cases: Sequence[Case], executed: bool) -> float:
+    """Median absolute error of one constant efficiency, the median of the same cases."""
+    share = np.array([constant_efficiency_s(case, executed) / case.measured for case in cases])
+    return float(np.median(np.abs(share / np.median(share) - 1.0)))

@@ -1,0 +1,150 @@
+"""Memory laws: what shards shrinks, parts add up to the whole model, and the published ZeRO arithmetic."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lockstep.hardware import cluster
+from lockstep.layout import OPTIMIZERS, Job, Layout, Memory, Recipe, memory, peak_B, stage_memory
+from lockstep.layout.memory import stage_parameters
+from lockstep.workload import Attention, Mlp, Transformer, model, parameters
+
+CLUSTER = cluster("dgx-h100:8")
+LLAMA = Job(model("llama3-8b"), Recipe(seq=4096, batch=512), 64)
+
+
+def fullest(job: Job, layout: Layout) -> Memory:
+    return memory(job, CLUSTER, layout.grid(), layout.pp)
+
+
+@given(st.sampled_from([1, 2, 4]), st.sampled_from([1, 2, 4]), st.sampled_from(["none", "selective", "full"]))
+def test_zero_stages_never_need_more_state(tp: int, pp: int, recompute: str) -> None:
+    states = []
+    for zero in range(4):
+        found = fullest(LLAMA, Layout(tp=tp, pp=pp, dp=64 // (tp * pp), zero=zero, recompute=recompute))
+        states.append(float(found.parameters_B + found.gradients_B + found.optimizer_B))
+    assert states == sorted(states, reverse=True)
+
+
+def test_zero_changes_no_state_without_replicas() -> None:
+    for zero in range(4):
+        layout = Layout(tp=8, pp=8, zero=zero)
+        found, plain = fullest(LLAMA, layout), fullest(LLAMA, replace(layout, zero=0))
+        assert float(found.parameters_B + found.gradients_B + found.optimizer_B) == pytest.approx(
+            float(plain.parameters_B + plain.gradients_B + plain.optimizer_B), rel=1e-12
+        )
+
+
+@pytest.mark.parametrize("name", ["llama3-8b", "gpt3-175b", "mixtral-8x7b", "deepseek-v2"])
+@pytest.mark.parametrize(("tp", "pp", "ep"), [(1, 1, 1), (2, 1, 1), (1, 4, 1), (4, 2, 1), (1, 2, 4)])
+def test_shards_add_up_to_the_model(name: str, tp: int, pp: int, ep: int) -> None:
+    described = model(name)
+    if ep > 1 and not described.experts:
+        return
+    job = Job(described, Recipe(seq=2048, batch=64), tp * pp * ep)
+    grid = Layout(tp=tp, pp=pp, ep=ep, dp=ep, sequence_parallel=tp > 1).grid()
+    held = job.stage_layers(pp)
+    total = expert = 0.0
+    for stage in range(pp):
+        found = stage_parameters(job, grid, pp, stage, held[stage])
+        total += float(found.matrix_elems + found.other_elems) * tp
+        expert += float(found.expert_elems) * tp * ep
+    replicated = parameters(described).total - parameters(described).untrained
+    copies = described.vocab * described.hidden if described.tied_embeddings and pp > 1 else 0
+    # Norms, biases of row-parallel layers and routers are whole on every tp rank: more than the model, by little.
+    assert replicated + copies <= total + expert + 1
+    assert total + expert <= (replicated + copies) * (1.0 + 0.03 * (tp > 1)) + 1
+
+
+@given(st.sampled_from(["llama3-8b", "mixtral-8x7b", "deepseek-v2"]), st.booleans(), st.sampled_from([1, 2]))
+def test_recomputation_keeps_less(name: str, flash: bool, micro_batch: int) -> None:
+    job = Job(model(name), Recipe(seq=2048, batch=64, flash_attention=flash), 8)
+    kept = [
+        float(fullest(job, Layout(dp=8, micro_batch=micro_batch, recompute=mode)).activations_B)
+        for mode in ("full", "selective", "none")
+    ]
+    assert kept == sorted(kept)
+
+
+@given(st.sampled_from([1, 2, 4, 8]), st.sampled_from([1, 2, 4, 8]))
+def test_more_tensor_or_pipeline_ranks_never_hold_more_parameters(tp: int, pp: int) -> None:
+    held = float(fullest(LLAMA, Layout(tp=tp, pp=pp, dp=64 // (tp * pp))).parameters_B)
+    if tp < 8 and 2 * tp * pp <= 64:
+        assert float(fullest(LLAMA, Layout(tp=2 * tp, pp=pp, dp=32 // (tp * pp))).parameters_B) <= held
+    if pp < 8 and 2 * tp * pp <= 64:
+        assert float(fullest(LLAMA, Layout(tp=tp, pp=2 * pp, dp=32 // (tp * pp))).parameters_B) <= held
+
+
+@given(st.sampled_from([1, 2, 4, 8]), st.sampled_from(["gpipe", "1f1b", "interleaved", "zb-h1"]), st.integers(0, 3))
+def test_the_search_sees_the_fullest_stage(pp: int, schedule: str, zero: int) -> None:
+    chunks = 2 if schedule == "interleaved" else 1
+    layout = Layout(
+        pp=pp, dp=64 // pp, schedule="1f1b" if pp == 1 else schedule, vpp=chunks if pp > 1 else 1, zero=zero
+    )
+    grid = layout.grid()
+    every = [float(stage_memory(LLAMA, CLUSTER, grid, pp, stage).total_B) for stage in range(pp)]
+    assert float(peak_B(LLAMA, CLUSTER, grid, pp)) == max(every)
+    assert float(fullest(LLAMA, layout).total_B) == max(every)
+
+
+def plain_model(billions: float) -> Transformer:
+    """A decoder whose matrices hold almost exactly so many parameters: 12 layers x 12 h^2."""
+    hidden = 128 * round((billions * 1e9 / 144) ** 0.5 / 128)
+    return Transformer(
+        name="plain", layers=12, hidden=hidden, vocab=128, max_positions=128, norm="nonparametric", tied_embeddings=True,
+        attention=Attention(heads=hidden // 128, kv_heads=hidden // 128, head_dim=128),
+        mlp=Mlp(ffn=4 * hidden, gated=False),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(("zero", "bytes_per_parameter"), [(0, 16.0), (1, 4 + 12 / 64), (2, 2 + 14 / 64), (3, 16 / 64)])
+def test_zero_arithmetic_of_the_paper(zero: int, bytes_per_parameter: float) -> None:
+    """ZeRO (arXiv 1910.02054), figure 1: 7.5B parameters on 64 ranks take 120, 31.4, 16.6 and 1.9 GB."""
+    described = plain_model(7.5)
+    job = Job(described, Recipe(seq=128, batch=64, gradient_B=2.0), 64)
+    found = fullest(job, Layout(dp=64, zero=zero))
+    state_B = float(found.parameters_B + found.gradients_B + found.optimizer_B)
+    assert state_B == pytest.approx(bytes_per_parameter * parameters(described).total, rel=1e-9)
+    assert state_B / 1e9 == pytest.approx({0: 120, 1: 31.4, 2: 16.6, 3: 1.88}[zero], rel=0.02)
+
+
+def test_bytes_per_parameter_are_16_18_and_20() -> None:
+    assert Recipe(seq=1, batch=1, gradient_B=2.0).bytes_per_parameter == 16
+    assert Recipe(seq=1, batch=1, gradient_B=4.0).bytes_per_parameter == 18
+    assert Recipe(seq=1, batch=1, gradient_B=6.0).bytes_per_parameter == 20
+
+
+@pytest.mark.parametrize("name", sorted(OPTIMIZERS))
+def test_every_optimizer_says_where_its_bytes_come_from(name: str) -> None:
+    found = OPTIMIZERS[name]
+    assert found.source
+    assert 0 <= found.matrix_B <= 12
+    assert fullest(replace(LLAMA, recipe=replace(LLAMA.recipe, optimizer=name)), Layout(dp=64)).optimizer_B >= 0
+
+
+def test_offload_moves_states_off_the_device() -> None:
+    kept, states, weights = (
+        fullest(LLAMA, Layout(dp=64, zero=3, offload=offload)) for offload in ("none", "optimizer", "parameters")
+    )
+    assert float(kept.optimizer_B) > 0
+    assert float(states.optimizer_B) == 0
+    assert float(weights.parameters_B) == 0
+    assert float(kept.total_B) > float(states.total_B) > float(weights.total_B)
+
+
+def test_categories_add_up() -> None:
+    found = fullest(LLAMA, Layout(tp=2, pp=2, dp=16))
+    parts = found.to_dict()
+    total = sum(parts[f"{name}_B"] for name in ("parameters", "gradients", "optimizer", "activations", "buffers"))
+    assert parts["total_B"] == pytest.approx(total, rel=1e-12)
+    assert parts["fits"] == (parts["total_B"] <= parts["capacity_B"])
+
+
+def test_earlier_stages_hold_more_micro_batches() -> None:
+    grid = Layout(pp=8, dp=8).grid()
+    kept = [float(stage_memory(LLAMA, CLUSTER, grid, 8, stage).activations_B) for stage in range(8)]
+    assert np.allclose(np.diff(kept[:-1]), kept[1] - kept[0])
+    assert kept[0] / kept[-1] == pytest.approx(8.0, rel=1e-9)

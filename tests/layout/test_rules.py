@@ -1,0 +1,80 @@
+"""Rules: each says what was given, what is allowed and what to try, and grids agree with single layouts."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lockstep.errors import BadInput, Infeasible
+from lockstep.layout import RULES, Job, Layout, LayoutGrid, Recipe, broken_rules, check, divisors
+from lockstep.workload import model
+
+LLAMA = Job(model("llama3-8b"), Recipe(seq=4096, batch=64), 8)
+MIXTRAL = Job(model("mixtral-8x7b"), Recipe(seq=4096, batch=64), 8)
+
+
+@pytest.mark.parametrize(
+    ("job", "layout", "sentence"),
+    [
+        (LLAMA, Layout(tp=6), "tp=6 does not divide 32 attention heads; try 4 or 8"),
+        (LLAMA, Layout(tp=8, dp=2), "dp*tp*pp*cp = 2*8*1*1 = 16 ranks, but there are 8 devices; try dp=1"),
+        (LLAMA, Layout(dp=8, micro_batch=3), "dp*micro_batch = 8*3 = 24 does not divide the batch of 64"),
+        (LLAMA, Layout(pp=8, vpp=3, schedule="interleaved"), "pp*vpp = 8*3 = 24 chunks do not divide 32 layers"),
+        (LLAMA, Layout(pp=8, vpp=1, schedule="interleaved"), "interleaved needs vpp >= 2"),
+        (LLAMA, Layout(dp=8, ep=2), "ep=2 does not divide 0 experts; a dense model has ep=1"),
+        (LLAMA, Layout(dp=8, sequence_parallel=True), "sequence parallelism needs tp > 1"),
+        (LLAMA, Layout(dp=8, zero=3, shard=3), "shard=3 does not divide dp*cp = 8"),
+        (MIXTRAL, Layout(dp=8, ep=5), "ep=5 does not divide 8 experts; try 4 or 8"),
+        (MIXTRAL, Layout(tp=8), "experts with tp=8 need --sequence-parallel"),
+        (Job(model("resnet50"), Recipe(seq=1, batch=64), 8), Layout(tp=8), "planned with data parallelism only"),
+        (replace(LLAMA, recipe=Recipe(seq=4100, batch=64)), Layout(cp=8), "2*cp = 16 does not divide the sequence"),
+    ],
+)
+def test_a_broken_rule_teaches(job: Job, layout: Layout, sentence: str) -> None:
+    with pytest.raises(Infeasible) as caught:
+        check(layout, job)
+    assert sentence in str(caught.value)
+
+
+def test_every_violation_is_named_at_once() -> None:
+    with pytest.raises(Infeasible) as caught:
+        check(Layout(tp=6, dp=5, micro_batch=7), LLAMA)
+    assert len(caught.value.violations) >= 3
+
+
+@given(
+    st.sampled_from([1, 2, 3, 4, 8]), st.sampled_from([1, 2, 4]), st.sampled_from([1, 2, 8, 32, 33]),
+    st.sampled_from([1, 2, 3, 4]), st.sampled_from([(1, "1f1b"), (2, "interleaved"), (1, "zb-h1")]), st.booleans(),
+)  # fmt: skip
+def test_a_grid_breaks_the_rules_that_its_layouts_break(
+    tp: int, cp: int, pp: int, micro_batch: int, schedule: tuple[int, str], sp: bool
+) -> None:
+    job = replace(LLAMA, devices=tp * cp * pp * 2)
+    one = Layout(
+        tp=tp, cp=cp, pp=pp, dp=2, micro_batch=micro_batch, vpp=schedule[0], schedule=schedule[1], sequence_parallel=sp
+    )
+    other = Layout(dp=job.devices)
+    stacked = {
+        name: np.array([getattr(one.grid(), name), getattr(other.grid(), name)])
+        for name in LayoutGrid.__dataclass_fields__
+        if name != "order"
+    }
+    both = broken_rules(LayoutGrid(order=one.order, **stacked), job)
+    for rule in RULES:
+        alone = [bool(np.any(rule.broken(layout.grid(), job))) for layout in (one, other)]
+        assert np.broadcast_to(both[rule.key], (2,)).tolist() == alone
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"tp": 0}, {"dp": -1}, {"pp": 1.5}, {"zero": 4}, {"recompute": "ful"}, {"schedule": "1f1"}, {"shard": -1}]
+)
+def test_a_layout_refuses_what_makes_no_sense(wrong: dict[str, object]) -> None:
+    with pytest.raises(BadInput):
+        Layout(**wrong)  # type: ignore[arg-type]
+
+
+@given(st.integers(1, 5000))
+def test_divisors_are_all_and_only_divisors(number: int) -> None:
+    assert divisors(number) == [d for d in range(1, number + 1) if number % d == 0]

@@ -1,0 +1,88 @@
+"""Kernel work: the products of a layer are the model's FLOPs, curves are smooth, launches bound small shards."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lockstep.errors import UnknownName
+from lockstep.hardware import device
+from lockstep.layout import Layout, LayerKind, Recipe
+from lockstep.step import Clock
+from lockstep.step.layer import Shard, attention_core, head_work, layer_work
+from lockstep.workload import head_forward_flops, layer_forward_flops, model
+
+H100 = device("h100-sxm")
+
+
+def shard_of(name: str, *, seq: int = 2048, flash: bool = False, micro_batch: int = 1) -> Shard:
+    recipe = Recipe(seq=seq, batch=8, flash_attention=flash)
+    return Shard(model(name), Layout(micro_batch=micro_batch).grid(), recipe, Clock(H100, "bf16"))
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["llama3-8b", "gpt3-175b", "falcon-40b", "mixtral-8x7b", "deepseek-v2", "deepseek-v3", "bert-large", "mpt-7b"],
+)
+def test_products_of_a_layer_are_the_flops_of_the_model(name: str) -> None:
+    """The list of kernel shapes and the list of weights are two derivations; unfused attention computes all scores."""
+    shard = shard_of(name)
+    for experts in sorted(set(shard.model.expert_layers)):
+        work = layer_work(shard, LayerKind(experts, 0))
+        expected = layer_forward_flops(shard.model, 2048, experts).total * 2048
+        assert float(work.forward.flops) == pytest.approx(expected, rel=1e-12)
+        assert float(work.backward.flops) == pytest.approx(2 * expected, rel=1e-12)
+
+
+@pytest.mark.parametrize("name", ["llama3-8b", "gpt3-175b", "deepseek-v2"])
+def test_products_of_the_head_are_the_flops_of_the_head(name: str) -> None:
+    shard = shard_of(name)
+    assert float(head_work(shard).forward.flops) == pytest.approx(
+        head_forward_flops(shard.model, 2048).total * 2048, rel=1e-12
+    )
+
+
+@given(st.sampled_from([128, 1000, 4096]), st.sampled_from([0, 64, 512]))
+def test_fused_attention_executes_what_a_causal_mask_leaves(seq: int, window: int) -> None:
+    shard = shard_of("llama3-8b", seq=seq, flash=True)
+    core = attention_core(shard, window)
+    visible = sum(min(q + 1, window or seq) for q in range(seq)) / seq
+    executed = float(core.forward.flops) / (4 * seq * shard.model.attention.heads * shard.model.attention.head_dim)
+    assert executed == pytest.approx(visible, rel=2.0 / min(window or seq, seq))
+    assert float(core.backward.flops) == pytest.approx(2.5 * float(core.forward.flops), rel=1e-12)
+
+
+@given(*(st.integers(1, 65536) for _ in range(3)))
+def test_a_product_never_beats_the_roofline(m: int, n: int, k: int) -> None:
+    seconds = float(Clock(H100, "bf16").matmul(m, n, k).matmul_s)
+    assert seconds >= 2.0 * m * n * k / H100.peak("bf16")
+
+
+@given(st.integers(1, 4096), st.integers(1, 4096), st.integers(1, 4096))
+def test_larger_products_run_at_a_higher_rate(m: int, n: int, k: int) -> None:
+    clock = Clock(H100, "bf16")
+    rates = [2.0 * m * n * k * s**3 / float(clock.matmul(m * s, n * s, k * s).matmul_s) for s in (1, 2, 4)]
+    assert rates == sorted(rates)
+
+
+def test_tensor_parallel_ranks_share_the_products_evenly() -> None:
+    recipe = Recipe(seq=2048, batch=8, flash_attention=False)
+    described = model("gpt3-175b")
+    whole, eighth = (
+        layer_work(Shard(described, Layout(tp=tp).grid(), recipe, Clock(H100, "bf16")), LayerKind(False, 0)).forward
+        for tp in (1, 8)
+    )
+    assert float(whole.flops) == pytest.approx(8 * float(eighth.flops), rel=1e-12)
+    assert float(eighth.device_s) > float(whole.device_s) / 8
+
+
+def test_work_adds_scales_and_waits_for_the_host() -> None:
+    work = Clock(H100, "bf16").stream(1e9, kernels=3)
+    assert float((work + work).device_s) == pytest.approx(2 * float(work.device_s))
+    assert float((work * 3).kernels) == 9
+    assert np.asarray(work.seconds(1.0)) == 3.0
+
+
+def test_a_format_that_the_device_lacks_is_named() -> None:
+    with pytest.raises(UnknownName, match="bf16"):
+        Clock(device("v100-sxm-32gb"), "bf16").matmul(1, 1, 1)
