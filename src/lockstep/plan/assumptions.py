@@ -18,6 +18,7 @@ def _all(job: Job, cluster: Cluster) -> Iterator[str]:
     curve, recipe = cluster.device.efficiency, job.recipe
     how = "uncalibrated" if curve.kind == "assumed" else curve.kind
     error = format_frac(curve.typical_error_frac, 2)
+    yield from recipe.notes
     yield f"kernel efficiency of {cluster.device.name}: curve {curve.name!r}, {how} ({curve.source}), typical error {error}"
     for level in cluster.levels:
         found = level.link.provenance.get("achieved_frac")

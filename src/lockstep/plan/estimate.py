@@ -55,7 +55,8 @@ class Estimate:
     @property
     def hfu_frac(self) -> float:
         """Hardware FLOPs utilisation: recomputed FLOPs count too."""
-        return self.mfu_frac * executed_flops(self.job, self.layout.recompute) / model_flops(self.job)
+        executed = executed_flops(self.job, self.layout.recompute) / (self.step_time_s * self.job.devices)
+        return executed / self.cluster.device.peak(self.job.recipe.dtype)
 
     @property
     def uncertainty_frac(self) -> float:

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from lockstep.errors import BadInput, Infeasible, Violation
+from lockstep.errors import BadInput, Infeasible, UnknownName, Violation
 from lockstep.hardware import Cluster
-from lockstep.layout import Job, Recipe
+from lockstep.layout import OFFLOAD, Job, Recipe
 from lockstep.plan.assumptions import assumptions
 from lockstep.plan.estimate import SECONDS_PER_DAY, Estimate, estimate, hourly_price_usd, model_flops
 from lockstep.plan.search import MEMORY, Findings, Scored, search
@@ -120,6 +120,7 @@ def plan(
     deadline_s: float | None = None,
     objective: str = "time",
     top: int = 5,
+    offload: str = "none",
     space: Space | None = None,
     prune: bool = True,
     progress: Progress | None = None,
@@ -128,11 +129,14 @@ def plan(
 
     Args: `tokens` to train on, for days and dollars; `deadline_s` with `tokens` finds the fewest devices, up to the
     cluster's, that finish in time; `objective` "time" uses the whole cluster, "cost" also looks at parts of it and
-    takes the cheapest per token; `top` layouts are returned; `space` replaces the default one.
+    takes the cheapest per token; `top` layouts are returned; `offload` holds for all layouts (none, optimizer,
+    parameters); `space` replaces the default one. Ctrl-C gives the best of what has been searched.
     Raises BadInput, and Infeasible with every violated constraint when no layout is possible.
     """
     if objective not in OBJECTIVES:
         raise BadInput(f"objective must be one of {', '.join(OBJECTIVES)}, got {objective!r}", "--objective")
+    if offload not in OFFLOAD:
+        raise UnknownName("offload", offload, OFFLOAD, "--offload")
     if objective == "cost" and hourly_price_usd(cluster) is None:
         raise BadInput(f"no price is known for {cluster.name}; give price_per_hour in a YAML cluster", "--objective")
     if deadline_s is not None and tokens is None:
@@ -154,7 +158,8 @@ def plan(
         part = cluster.resized(devices)
         job = Job(model, recipe, devices)
         try:
-            found = _plan_on(job, part, objective, tokens, top, space, prune, progress)
+            chosen_space = space or default_space(job, part.devices_per_unit(0), OFFLOAD.index(offload))
+            found = _plan_on(job, part, objective, tokens, top, chosen_space, prune, progress)
         except Infeasible as error:
             misses.append(error)
             continue
@@ -210,13 +215,14 @@ def _plan_on(
     objective: str,
     tokens: float | None,
     top: int,
-    space: Space | None,
+    space: Space,
     prune: bool,
     progress: Progress | None,
 ) -> Plan:
     """The plan on all devices of `cluster`."""
-    chosen = space or default_space(job, cluster.devices_per_unit(0))
-    found = search(job, cluster, chosen, top=top, prune=prune, progress=progress)
+    found = search(job, cluster, space, top=top, prune=prune, progress=progress)
+    if not found.best and not found.complete:
+        raise KeyboardInterrupt
     if not found.best:
         raise _nothing_fits(job, cluster, found)
     plans, front = (tuple(_as_estimate(job, cluster, one) for one in some) for some in (found.best, found.front))

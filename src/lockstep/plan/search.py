@@ -38,6 +38,14 @@ class Scored:
     layout: Layout = field(compare=False)
 
 
+@dataclass(frozen=True, slots=True)
+class Miss:
+    """A layout that keeps the rules and does not fit."""
+
+    memory_B: float
+    layout: Layout
+
+
 @dataclass(slots=True)
 class Findings:
     """What a search has found so far."""
@@ -49,8 +57,8 @@ class Findings:
     """Layouts that keep the rules, all of them scored for memory."""
     feasible: int = 0
     rejected: dict[str, int] = field(default_factory=dict)
-    nearest_miss: Scored | None = None
-    """The layout that exceeds the memory by least; its step time is not known (NaN)."""
+    nearest_miss: Miss | None = None
+    """The layout that exceeds the memory by least."""
     complete: bool = True
 
 
@@ -105,7 +113,7 @@ def _score(
     misses = int(np.count_nonzero(valid)) - feasible
     if misses:
         found.rejected[MEMORY] = found.rejected.get(MEMORY, 0) + misses
-        _note_miss(found, grid, valid & ~fits, memory_B, place)
+        _note_miss(found, grid, valid & ~fits, memory_B)
     if not feasible and prune:
         return
     seconds = np.broadcast_to(step_time_s(compose(job, cluster, grid), grid), grid.shape)
@@ -137,14 +145,13 @@ def duplicates(grid: LayoutGrid) -> Mask:
     return mask
 
 
-def _note_miss(found: Findings, grid: LayoutGrid, missed: Mask, memory_B: Floats, place: tuple[int, int]) -> None:
+def _note_miss(found: Findings, grid: LayoutGrid, missed: Mask, memory_B: Floats) -> None:
     """Keeps the layout that exceeds the memory by least."""
     over = np.where(missed, memory_B, np.inf)
     flat = int(np.argmin(over))
     least_B = float(over.reshape(-1)[flat])
     if found.nearest_miss is None or least_B < found.nearest_miss.memory_B:
-        layout = grid.at(tuple(int(i) for i in np.unravel_index(flat, grid.shape)))
-        found.nearest_miss = Scored(float("nan"), least_B, (place[0], flat), layout)
+        found.nearest_miss = Miss(least_B, grid.at(tuple(int(i) for i in np.unravel_index(flat, grid.shape))))
 
 
 def _keep(

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from lockstep.layout import AXES, Job, LayoutGrid, divisors
+from lockstep.layout import AXES, KEEP, Job, LayoutGrid, divisors
 from lockstep.pipelines import code
 from lockstep.workload import FULL, NONE, SELECTIVE
 
@@ -44,7 +44,7 @@ class Space:
     recompute: tuple[int, ...] = (NONE, SELECTIVE, FULL)
     sequence_parallel: tuple[int, ...] = (0, 1)
     schedules: tuple[str, ...] = (*SCHEDULES, "interleaved")
-    offload: int = 0
+    offload: int = KEEP
     order: tuple[str, ...] = AXES
 
     def schedules_of(self, stages: int) -> list[tuple[str, int]]:
@@ -95,7 +95,7 @@ def _axis(values: Sequence[int], dimension: int) -> Any:
     return np.asarray(values, dtype=np.int64).reshape(shape)
 
 
-def default_space(job: Job, unit: int) -> Space:
+def default_space(job: Job, unit: int, offload: int = KEEP) -> Space:
     """Every factorisation that `job` allows, times micro-batch, sharding, recomputation and schedule.
 
     `unit` is the number of devices in the innermost unit of the cluster (a node).
@@ -104,7 +104,9 @@ def default_space(job: Job, unit: int) -> Space:
     devices = job.devices
     if job.transformer is None:
         one = (1,)
-        return Space(one, one, one, one, micro_batch, 1, unit, recompute=(NONE,), sequence_parallel=(0,))
+        return Space(
+            one, one, one, one, micro_batch, 1, unit, recompute=(NONE,), sequence_parallel=(0,), offload=offload
+        )
     return Space(
         tp=tuple(d for d in divisors(devices, MAX_TP) if job.heads % d == 0),
         cp=tuple(d for d in divisors(devices, MAX_CP) if d == 1 or job.recipe.seq % (2 * d) == 0),
@@ -113,4 +115,5 @@ def default_space(job: Job, unit: int) -> Space:
         micro_batch=micro_batch,
         layers=job.layers,
         unit=unit,
+        offload=offload,
     )

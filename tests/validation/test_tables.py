@@ -1,0 +1,76 @@
+"""Published tables within their tolerance, better than a constant efficiency, and a report that can say no."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from lockstep.errors import UnknownName
+from lockstep.layout import check
+from lockstep.validation import TABLES, Report, validate
+from lockstep.validation.case import read_rows
+from lockstep.workload import parameters
+
+REPORT = validate()
+
+
+@pytest.mark.parametrize("name", list(TABLES))
+def test_a_table_is_within_its_tolerance(name: str) -> None:
+    found = next(table for table in REPORT.tables if table.table.name == name)
+    assert found.ok, found.to_dict()
+
+
+@pytest.mark.parametrize("name", ["narayanan_sc21", "korthikanti_2022", "llm_foundry_mpt", "korthikanti_2022_memory"])
+def test_the_bar_of_ten_percent(name: str) -> None:
+    found = next(table for table in REPORT.tables if table.table.name == name)
+    assert found.table.tolerance_frac <= 0.10
+    assert found.median_abs_frac <= 0.10
+
+
+@pytest.mark.parametrize("name", [name for name, table in TABLES.items() if table.quantity == "step_time_s"])
+def test_the_model_beats_one_constant_mfu(name: str) -> None:
+    found = next(table for table in REPORT.tables if table.table.name == name)
+    assert found.constant_mfu_frac is not None
+    assert found.median_abs_frac < 0.6 * found.constant_mfu_frac
+
+
+@pytest.mark.parametrize("name", list(TABLES))
+def test_every_case_is_a_layout_that_keeps_the_rules(name: str) -> None:
+    for case in TABLES[name].cases():
+        check(case.layout, case.job)
+        assert case.measured > 0
+        assert case.cluster.num_devices == case.job.devices
+
+
+def test_worst_rows_come_first_and_errors_are_signed() -> None:
+    for table in REPORT.tables:
+        sizes = [abs(error.error_frac) for error in table.errors]
+        assert sizes == sorted(sizes, reverse=True)
+        for error in table.errors:
+            assert error.error_frac == pytest.approx((error.predicted - error.measured) / error.measured)
+
+
+def test_a_table_out_of_tolerance_fails_the_report() -> None:
+    strict = replace(REPORT.tables[0], table=replace(REPORT.tables[0].table, tolerance_frac=1e-6))
+    assert not strict.ok
+    assert not Report((strict, *REPORT.tables[1:])).ok
+
+
+def test_unknown_table_is_named() -> None:
+    with pytest.raises(UnknownName, match="narayanan_sc21"):
+        validate(["narayanan"])
+
+
+def test_the_mpt_models_have_the_printed_parameters() -> None:
+    rows = {row["row_id"]: row for row in read_rows("llm_foundry_mpt.csv")}
+    for case in TABLES["llm_foundry_mpt"].cases():
+        assert parameters(case.job.model).total == int(rows[case.row.split()[0]]["n_params"])
+
+
+def test_held_out_rows_are_predicted_as_well_as_fitted_ones() -> None:
+    """Every second vTrain row was kept from the fit."""
+    errors = {error.row: abs(error.error_frac) for table in REPORT.tables for error in table.errors}
+    cases = TABLES["vtrain_a100_single"].cases()
+    fitted, held_out = (float(np.median([errors[case.row] for case in cases[start::2]])) for start in (0, 1))
+    assert held_out < 1.3 * fitted
+    assert held_out < 0.10
