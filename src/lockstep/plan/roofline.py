@@ -9,18 +9,19 @@ so a level binds when its traffic, alone and perfectly overlapped, takes longer 
 own memory is the first level. FLOPs are the mean of the devices and those that a causal mask leaves where the attention
 kernel is fused; bytes and seconds are of the busiest pipeline stage, its bubble left out.
 
-No byte is counted here: traffic is what the step model asks of a cluster whose only slow part is that level (no latency,
-no bound elsewhere), times the level's rate. So it is the least over the algorithms that the step model may choose.
+No byte is counted here: traffic is what the step model asks of a cluster whose only slow part is that level (no
+latency, no bound elsewhere), times the level's rate. So it is the least over the algorithms that the step model may
+choose.
 
-Critical batch: the smallest global batch at which data-parallel traffic takes no longer than computing. With D bytes per
-step and d per micro-batch over a level of rate W, and c seconds of kernels per micro-batch, m micro-batches satisfy
+Critical batch: the smallest global batch at which data-parallel traffic takes no longer than computing. With D bytes
+per step and d per micro-batch over a level of rate W, and c seconds of kernels per micro-batch, m micro-batches satisfy
 
     (D + m d) / W <= m c     so    m* = ceil(D / (c W - d)),    batch* = m* * dp * micro_batch * seq   tokens.
 
 ZeRO 0 and 1 have d = 0; ZeRO 3 has D = 0, so its ratio does not depend on the batch and there is no critical one.
 
-Source: S. Williams, A. Waterman, D. Patterson, "Roofline", CACM 52 (2009); the critical batch is the condition of "How to
-Scale Your Model" (Austin et al. 2025), "Training", with this package's traffic.
+Source: S. Williams, A. Waterman, D. Patterson, "Roofline", CACM 52 (2009); the critical batch is the condition of "How
+to Scale Your Model" (Austin et al. 2025), "Training", with this package's traffic.
 """
 
 from __future__ import annotations
@@ -150,7 +151,8 @@ class Roofline:
         kernels = "; kernels wait for device memory more than for arithmetic" if memory else ""
         if not tightest.bytes_B:
             return f"no communication{kernels}"
-        detail = f"{tightest.name} traffic, mostly {tightest.mostly}, takes {format_frac(tightest.share)} of the kernels' time"
+        share = format_frac(tightest.share)
+        detail = f"{tightest.name} traffic, mostly {tightest.mostly}, takes {share} of the kernels' time"
         if self.binding:
             return f"communication bound at {' and '.join(level.name for level in self.binding)}: {detail}{kernels}"
         return f"compute bound at every level of the network: {detail}{kernels}"
@@ -262,7 +264,7 @@ def _whole(size_B: float) -> float:
 
 
 def critical_batch(once_B: float, each_B: float, room_B: float, layout: Layout, seq: int) -> tuple[int | None, str]:
-    """(tokens or None, why) from bytes once per step and with each micro-batch; `room_B` could move while one computes."""
+    """(tokens or None, why), from bytes once per step, with each micro-batch, and movable while one is computed."""
     if not once_B and not each_B:
         return None, "no data-parallel traffic at this level"
     share = each_B / room_B

@@ -2,15 +2,15 @@
 
     e(x) = d ln T / d ln x  ~  (ln T(x (1+h)) - ln T(x / (1+h))) / (2 ln(1+h)),    h = 1 %
 
-T is the step model itself, called with changed hardware. Rates have elasticities of at most 0, times of at least 0, and as
-T doubles when every time doubles and every rate halves (Euler, homogeneous of degree one)
+T is the step model itself, called with changed hardware. Rates have elasticities of at most 0, times of at least 0,
+and as T doubles when every time doubles and every rate halves (Euler, homogeneous of degree one)
 
     sum over TIMES e - sum over RATES e = 1        to the accuracy of the differences.
 
-Numbers that cannot move by a per cent move by their smallest step: the batch by one micro-batch per replica (one round of
-micro-batches where the schedule is interleaved), the sequence by what the layout divides, micro-batch and degrees to half
-and double, with dp filling up the devices for tp, pp and cp. None where neither neighbour keeps the rules; whether the
-neighbour fits in memory is not asked. Overheads of offloading over the host link belong to no number here.
+Numbers that cannot move by a per cent move by their smallest step: the batch by one micro-batch per replica (one round
+of micro-batches where the schedule is interleaved), the sequence by what the layout divides, micro-batch and degrees to
+half and double, with dp filling up the devices for tp, pp and cp. None where neither neighbour keeps the rules; whether
+the neighbour fits in memory is not asked. The host link of an offloaded optimizer belongs to no number here.
 
 More memory changes nothing for a given layout, so `memory_B` compares plans: the best layout of the default space with
 10 % more memory against the best with what there is; 0 when it stays the same.
@@ -145,7 +145,8 @@ def _recipe_elasticity(job: Job, cluster: Cluster, layout: Layout, name: str, st
 
 
 def _with(job: Job, name: str, value: int) -> Job:
-    return Job(job.model, replace(job.recipe, **{name: value}), job.devices)
+    changes: dict[str, Any] = {name: value}
+    return Job(job.model, replace(job.recipe, **changes), job.devices)
 
 
 def degree_elasticity(job: Job, cluster: Cluster, layout: Layout, name: str) -> float | None:
@@ -174,8 +175,8 @@ def double(job: Job, layout: Layout, name: str) -> Layout | None:
     return _if_allowed(job, layout, changes)
 
 
-def _if_allowed(job: Job, layout: Layout, changes: dict[str, int]) -> Layout | None:
-    changed = replace(layout, **changes)  # type: ignore[arg-type]
+def _if_allowed(job: Job, layout: Layout, changes: dict[str, Any]) -> Layout | None:
+    changed = replace(layout, **changes)
     return changed if _allowed(job, changed) else None
 
 
