@@ -60,7 +60,7 @@ class Noise:
                 factor = factor * self.per_operation.draw(generator, len(computing))
             time_s[computing, column] *= np.maximum(factor, 0.0)
             if self.message_extra_s is not None:
-                self._delay_messages(program, time_s[:, column], generator)
+                _delay_messages(self.message_extra_s, program, time_s[:, column], generator)
         return time_s
 
     def _rank_factor(self, ranks: int, generator: np.random.Generator) -> Array:
@@ -73,13 +73,13 @@ class Noise:
             factor = factor * np.maximum(self.per_rank.draw(generator, ranks), 0.0)
         return factor
 
-    def _delay_messages(self, program: Program, time_s: Array, generator: np.random.Generator) -> None:
-        """One delay per message or collective, the same at all its members."""
-        assert self.message_extra_s is not None
-        kind = program.kind
-        first = np.flatnonzero((kind == Kind.SEND) | (kind == Kind.COLLECTIVE))
-        nodes = program.graph.node
-        delay = np.zeros(program.graph.num_nodes)
-        unique = np.unique(nodes[first])
-        delay[unique] = np.maximum(self.message_extra_s.draw(generator, len(unique)), 0.0)
-        time_s += delay[nodes]
+
+def _delay_messages(law: Law, program: Program, time_s: Array, generator: np.random.Generator) -> None:
+    """One delay per message or collective, the same at all its members."""
+    kind = program.kind
+    first = np.flatnonzero((kind == Kind.SEND) | (kind == Kind.COLLECTIVE))
+    nodes = program.graph.node
+    delay = np.zeros(program.graph.num_nodes)
+    unique = np.unique(nodes[first])
+    delay[unique] = np.maximum(law.draw(generator, len(unique)), 0.0)
+    time_s += delay[nodes]

@@ -1,0 +1,66 @@
+"""Ratchets of the house: what an import loads, how long files and functions are, what the sources may say."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import lockstep
+
+ROOT = Path(lockstep.__file__).parent
+FILES = sorted(ROOT.rglob("*.py"))
+MAX_FILE_LINES, MAX_FUNCTION_LINES = 420, 80
+HEAVY = ("torch", "scipy", "matplotlib", "networkx", "simpy", "numpy", "pydantic", "yaml", "rich", "typer")
+
+
+def names(files: list[Path]) -> list[str]:
+    return [str(file.relative_to(ROOT)) for file in files]
+
+
+def test_importing_lockstep_loads_nothing_heavy() -> None:
+    code = f"import sys, lockstep; print([name for name in {HEAVY} if name in sys.modules])"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == "[]"
+
+
+def test_planning_loads_no_optional_library() -> None:
+    code = (
+        "import sys, lockstep; lockstep.plan('gpt2', 'dgx-a100-40gb:1', batch=64);"
+        f"print([name for name in {HEAVY[:5]} if name in sys.modules])"
+    )
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("file", FILES, ids=names(FILES))
+def test_files_and_functions_stay_small(file: Path) -> None:
+    text = file.read_text(encoding="utf-8")
+    assert len(text.splitlines()) <= MAX_FILE_LINES
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.FunctionDef):
+            length = (node.end_lineno or node.lineno) - node.lineno + 1
+            assert length <= MAX_FUNCTION_LINES, f"{node.name} has {length} lines"
+
+
+@pytest.mark.parametrize("file", FILES, ids=names(FILES))
+def test_sources_explain_themselves_and_assert_nothing_of_users(file: Path) -> None:
+    tree = ast.parse(file.read_text(encoding="utf-8"))
+    assert ast.get_docstring(tree), "a module says what it is for"
+    for node in ast.walk(tree):
+        assert not isinstance(node, ast.Assert), f"line {node.lineno}: raise BadInput instead of assert"
+        public = isinstance(node, ast.FunctionDef | ast.ClassDef) and not node.name.startswith("_")
+        if public and isinstance(node, ast.ClassDef):
+            assert ast.get_docstring(node), f"{node.name} has no docstring"
+    for word in ("TODO", "FIXME", "XXX"):
+        assert word not in file.read_text(encoding="utf-8")
+
+
+def test_public_names_are_pinned() -> None:
+    """Edit this list on purpose when a verb joins."""
+    assert set(lockstep.__all__) >= {
+        "__version__", "catalog", "cite", "estimate", "export", "memory", "plan", "roofline", "sensitivity", "validate",
+    }  # fmt: skip
+    for name in lockstep.__all__:
+        assert callable(getattr(lockstep, name)) or name == "__version__"
