@@ -205,7 +205,7 @@ class Empirical(Law):
     def expected_order_s(self, k: int, n: int) -> float:
         # P(k-th smallest of n <= i-th of the trace) = P(at least k of n fall into the first i of m).
         m = len(self.times_s)
-        below = np.array([_at_least(k, n, i / m) for i in range(m + 1)])
+        below = np.array([at_least(k, n, i / m) for i in range(m + 1)])
         return math.fsum(np.diff(below) * np.array(self.times_s))
 
     @staticmethod
@@ -238,7 +238,7 @@ def _is_number(text: str) -> bool:
     return True
 
 
-def _at_least(k: int, n: int, probability: float) -> float:
+def at_least(k: int, n: int, probability: float) -> float:
     """P(at least k of n independent trials succeed)."""
     if probability <= 0 or probability >= 1:
         return float(probability >= 1)

@@ -1,0 +1,32 @@
+"""Slow workers: what waiting costs, what helps and at which price, and how to split work over unequal workers."""
+
+from lockstep.stragglers import bounded
+from lockstep.stragglers.asynchronous import Asynchronous, asynchronous
+from lockstep.stragglers.balance import Balance, balance, gradient_variance
+from lockstep.stragglers.bounded import Bounded
+from lockstep.stragglers.cost import MITIGATIONS, StragglerCost, parse_mitigation, stragglers
+from lockstep.stragglers.local import Local
+from lockstep.stragglers.mitigation import Mitigation, Paid
+from lockstep.stragglers.order import order_quantile_s
+from lockstep.stragglers.waiting import Backup, Barrier, Drop
+
+__all__ = [
+    "MITIGATIONS",
+    "Asynchronous",
+    "Backup",
+    "Balance",
+    "Barrier",
+    "Bounded",
+    "Drop",
+    "Local",
+    "Mitigation",
+    "Paid",
+    "StragglerCost",
+    "asynchronous",
+    "balance",
+    "bounded",
+    "gradient_variance",
+    "order_quantile_s",
+    "parse_mitigation",
+    "stragglers",
+]
