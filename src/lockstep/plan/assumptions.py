@@ -31,7 +31,7 @@ def _all(job: Job, cluster: Cluster) -> Iterator[str]:
         yield "experts are equally loaded and no token is dropped"
     if job.transformer and job.transformer.mtp_layers:
         yield f"{job.transformer.mtp_layers} multi-token-prediction module(s) are trained too"
-    yield f"framework and communicators take {format_size(FRAMEWORK_B)}, fragmentation {format_frac(SLACK_FRAC)} (assumed)"
+    yield f"framework and communicators take {format_size(FRAMEWORK_B)}, the allocator {format_frac(SLACK_FRAC)} of what is used (assumed)"
     yield (
         f"{recipe.bytes_per_parameter:g} B of state per matrix parameter before sharding: {recipe.parameter_B:g} parameter + "
         f"{recipe.gradient_B:g} gradient + {recipe.states.matrix_B:g} {recipe.optimizer}"

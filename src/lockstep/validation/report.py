@@ -15,13 +15,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lockstep.errors import UnknownName
-from lockstep.validation import korthikanti, llm_foundry, narayanan, vtrain
+from lockstep.validation import bigscience, korthikanti, llm_foundry, narayanan, vtrain
 from lockstep.validation.case import Case, Table
 from lockstep.validation.predict import constant_efficiency_s
 
 TABLES: dict[str, Table] = {
     table.name: table
-    for table in (narayanan.TABLE, korthikanti.TIME, korthikanti.MEMORY, llm_foundry.TABLE, vtrain.SINGLE, vtrain.MULTI)
+    for table in (
+        narayanan.TABLE,
+        korthikanti.TIME,
+        korthikanti.MEMORY,
+        llm_foundry.TABLE,
+        vtrain.SINGLE,
+        vtrain.MULTI,
+        bigscience.STATES,
+    )
 }
 WORST = 5
 
