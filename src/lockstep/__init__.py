@@ -1,3 +1,65 @@
-"""Lockstep plans, prices, simulates and measures distributed training."""
+"""Lockstep plans, prices, simulates and measures distributed training.
+
+    import lockstep
+    plan = lockstep.plan("llama3-70b", "dgx-h100:64", batch_tokens="4M", tokens="15T")
+    print(plan.verdict())
+
+Every verb of the command line is a function here with the same name and words (`lockstep.api`); results have
+`to_dict()`, which is what `--json` prints. Nothing is loaded before it is used, so that the import costs nothing.
+"""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from lockstep.api import catalog as catalog
+    from lockstep.api import cite as cite
+    from lockstep.api import estimate as estimate
+    from lockstep.api import export as export
+    from lockstep.api import memory as memory
+    from lockstep.api import plan as plan
+    from lockstep.api import roofline as roofline
+    from lockstep.api import sensitivity as sensitivity
+    from lockstep.api import validate as validate
 
 __version__ = "0.1.0"
+
+VERBS = ("plan", "estimate", "memory", "roofline", "sensitivity", "catalog", "validate", "export", "cite")
+PACKAGES = ("collectives", "hardware", "layout", "pipelines", "program", "simulate", "step", "validation", "workload")
+
+__all__ = ["__version__", *VERBS]
+
+
+class _Verb(ModuleType):
+    """A package that shares its name with a verb, such as `lockstep.plan`: importable and callable."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return getattr(import_module("lockstep.api"), self.__name__.rpartition(".")[2])(*args, **kwargs)
+
+
+class _Lockstep(ModuleType):
+    """This package: the import system sets a subpackage as an attribute here, which must not hide the verb."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in VERBS and isinstance(value, ModuleType):
+            value.__class__ = _Verb
+        super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Lockstep
+
+
+def __getattr__(name: str) -> Any:
+    if name in PACKAGES:
+        return import_module(f"lockstep.{name}")
+    if name not in VERBS:
+        raise AttributeError(f"module 'lockstep' has no attribute {name!r}")
+    return getattr(import_module("lockstep.api"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *VERBS, *PACKAGES})

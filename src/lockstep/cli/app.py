@@ -1,11 +1,15 @@
 """The `lockstep` command: registers the verbs and turns deliberate errors into exit codes.
 
-0 answered, 1 answered "no" (infeasible, out of tolerance, refuted), 2 bad input with one located message.
+0 answered, 1 answered "no" (infeasible, out of tolerance, refuted), 2 bad input with one located message,
+130 stopped by Ctrl-C before anything was known. A verb is a file of this folder with `register(app)`, listed in VERBS.
 """
 
 from __future__ import annotations
 
+import difflib
+import os
 import sys
+from collections.abc import Sequence
 from importlib import import_module
 from typing import Annotated
 
@@ -17,15 +21,7 @@ from lockstep.errors import BadInput, Infeasible
 
 VERBS = ("plan", "estimate", "memory", "roofline", "sensitivity", "catalog", "validate", "export", "cite")
 
-app = typer.Typer(
-    name="lockstep",
-    help="Plan, price, simulate and measure distributed training.",
-    epilog="Example: lockstep plan llama3-70b --cluster dgx-h100:64 --batch-tokens 4M --tokens 15T",
-    no_args_is_help=True,
-    rich_markup_mode="rich",
-    context_settings={"help_option_names": ["-h", "--help"]},
-    pretty_exceptions_enable=False,
-)
+STOPPED = 130
 
 
 def _version(wanted: bool) -> None:
@@ -34,7 +30,6 @@ def _version(wanted: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
 def root(
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
@@ -43,31 +38,71 @@ def root(
     """Plan, price, simulate and measure distributed training."""
 
 
-for verb in VERBS:
-    import_module(f"lockstep.cli.{verb}").register(app)
+def build(verbs: Sequence[str] = VERBS) -> typer.Typer:
+    """The command with the given verbs; one that is run alone is loaded alone."""
+    app = typer.Typer(
+        name="lockstep",
+        epilog="[bold]Example[/bold]\n\nlockstep plan llama3-70b --cluster dgx-h100:64 --batch-tokens 4M --tokens 15T",
+        no_args_is_help=True,
+        rich_markup_mode="rich",
+        context_settings={"help_option_names": ["-h", "--help"]},
+        pretty_exceptions_enable=False,
+    )
+    app.callback()(root)
+    for verb in verbs:
+        import_module(f"lockstep.cli.{verb}").register(app)
+    return app
 
 
 def main(arguments: list[str] | None = None) -> None:
     """Runs the command line and exits with its code."""
     given = sys.argv[1:] if arguments is None else arguments
+    for stream in (sys.stdout, sys.stderr):
+        # A terminal that cannot show a letter gets another one, not an exception.
+        getattr(stream, "reconfigure", lambda **_: None)(errors="replace")
     try:
-        code = app(given, standalone_mode=False)
+        code = _run(given)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # The reader (head, less) has seen enough; Python's own flush at exit must not complain.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = 0
+    sys.exit(code)
+
+
+def _run(given: list[str]) -> int:
+    """Runs a verb, prints what is deliberate about its failure, and returns the exit code."""
+    if given and not given[0].startswith("-") and given[0] not in VERBS:
+        return _refuse(_unknown_verb(given[0]))
+    verbs = given[:1] if given and given[0] in VERBS else VERBS
+    try:
+        return build(verbs)(given, prog_name="lockstep", standalone_mode=False) or 0
     except Infeasible as error:
         print_infeasible(error, "--json" in given)
-        code = Infeasible.exit_code
+        return Infeasible.exit_code
     except BadInput as error:
-        sys.stderr.write(f"error: {error}\n")
-        code = BadInput.exit_code
-    except typer.Abort:
-        sys.stderr.write("stopped\n")
-        code = 130
+        return _refuse(str(error))
+    except (typer.Abort, KeyboardInterrupt):
+        sys.stderr.write("stopped before anything was known\n")
+        return STOPPED
     except Exception as error:
         message = _usage_message(error)
         if message is None:
             raise
-        sys.stderr.write(f"error: {message}\n")
-        code = BadInput.exit_code
-    sys.exit(code or 0)
+        return _refuse(message)
+
+
+def _refuse(message: str) -> int:
+    """Bad input: one line on stderr."""
+    sys.stderr.write(f"error: {' '.join(message.split())}\n")
+    return BadInput.exit_code
+
+
+def _unknown_verb(given: str) -> str:
+    """A verb that does not exist, with the one that was meant or the list."""
+    close = difflib.get_close_matches(given, VERBS, n=1)
+    hint = f"did you mean {close[0]}?" if close else f"try one of: {', '.join(VERBS)}"
+    return f"unknown command {given[:60]!r}; {hint}"
 
 
 def _usage_message(error: Exception) -> str | None:

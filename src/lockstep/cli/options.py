@@ -1,183 +1,115 @@
-"""Arguments and flags that several verbs share, in the field's words, and what turns them into library objects.
+"""Arguments and flags that several verbs share, in the field's words, as groups that a verb takes by `takes`.
 
-Quantities stay text here and are parsed once, with the flag's name as the place of an error.
+    @takes(MODEL, CLUSTER, RECIPE, LAYOUT)
+    def estimate(as_json: bool, **words: Any) -> None: ...
+
+Quantities stay text here: the library parses them once, with the flag's name as the place of an error.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any
 
 import typer
 
-if TYPE_CHECKING:
-    from lockstep.hardware import Cluster
-    from lockstep.layout import Layout, Recipe
-    from lockstep.workload import Model
-
-LAYOUT = "Layout"
-RECIPE = "Recipe"
-
-ModelArgument = Annotated[
-    str, typer.Argument(metavar="MODEL", help="Catalog name, or a path to a Hugging Face config.json or a YAML file.")
-]
-ClusterOption = Annotated[
-    str, typer.Option("--cluster", "-c", metavar="C", help="Catalog name with nodes, as dgx-h100:64, or a YAML file.")
-]
-GpusOption = Annotated[str | None, typer.Option("--gpus", metavar="N", help="Number of devices, instead of nodes.")]
-BatchOption = Annotated[str | None, typer.Option("--batch", metavar="N", help="Sequences per optimizer step.")]
-BatchTokensOption = Annotated[
-    str | None,
-    typer.Option("--batch-tokens", metavar="N", help="Tokens per optimizer step, as 4M; instead of --batch."),
-]
-SeqOption = Annotated[
-    str | None, typer.Option("--seq", metavar="S", help="Tokens per sequence.  [default: the model's own]")
-]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object, SI units.")]
-
-DtypeOption = Annotated[
-    str | None,
-    typer.Option("--dtype", help="Format of the matrix products: bf16, fp16, fp8.", rich_help_panel=RECIPE),
-]
-OptimizerOption = Annotated[
-    str,
-    typer.Option("--optimizer", help="adamw, adamw-8bit, adafactor, sgd, lion, muon, ...", rich_help_panel=RECIPE),
-]
-GradientOption = Annotated[
-    str,
-    typer.Option("--gradient-bytes", help="Bytes per accumulated gradient: 4 (Megatron) or 2.", rich_help_panel=RECIPE),
-]
-FlashOption = Annotated[
-    bool, typer.Option("--flash/--no-flash", help="Fused attention that keeps no scores.", rich_help_panel=RECIPE)
-]
-OverlapOption = Annotated[
-    bool,
-    typer.Option("--overlap/--no-overlap", help="Data-parallel traffic beside compute.", rich_help_panel=RECIPE),
-]
+Options = Mapping[str, tuple[Any, Any]]
+"""Keyword of the library -> (annotated type, default)."""
 
 
-def _degree(flag: str, text: str) -> Any:
-    return typer.Option(flag, metavar="N", help=text, rich_help_panel=LAYOUT)
+def text(flags: str | tuple[str, ...], metavar: str | None, words: str, default: Any = None, panel: str = "") -> Any:
+    """A flag that takes text; None when it is not given, so that the library's own default holds."""
+    names = (flags,) if isinstance(flags, str) else flags
+    shown = typer.Option(*names, metavar=metavar, help=words, rich_help_panel=panel or None, show_default=False)
+    return Annotated[str | None if default is None else str, shown], default
 
 
-TpOption = Annotated[str, _degree("--tp", "Tensor-parallel ranks.")]
-PpOption = Annotated[str, _degree("--pp", "Pipeline stages.")]
-DpOption = Annotated[str | None, _degree("--dp", "Data-parallel replicas.  [default: what is left]")]
-CpOption = Annotated[str, _degree("--cp", "Context-parallel ranks.")]
-EpOption = Annotated[str, _degree("--ep", "Expert-parallel ranks, inside dp.")]
-VppOption = Annotated[str, _degree("--vpp", "Model chunks per pipeline stage.")]
-MicroBatchOption = Annotated[str, _degree("--micro-batch", "Sequences per micro-batch.")]
-ZeroOption = Annotated[
-    str, _degree("--zero", "0 replicate, 1 shard optimizer, 2 gradients too, 3 parameters too (FSDP).")
-]
-ShardOption = Annotated[str, _degree("--shard", "HSDP: ranks that share one sharded copy; 0 = all.")]
-RecomputeOption = Annotated[str, typer.Option("--recompute", help="none, selective or full.", rich_help_panel=LAYOUT)]
-SequenceParallelOption = Annotated[
-    bool, typer.Option("--sequence-parallel", help="Shard norms and residual over tp.", rich_help_panel=LAYOUT)
-]
-ScheduleOption = Annotated[
-    str | None,
-    typer.Option("--schedule", help="gpipe, 1f1b, interleaved, zb-h1, ...  [default: 1f1b, or interleaved with --vpp]",
-                 rich_help_panel=LAYOUT),
-]  # fmt: skip
-OffloadOption = Annotated[
-    str, typer.Option("--offload", help="none, optimizer or parameters (to host memory).", rich_help_panel=LAYOUT)
-]
-OrderOption = Annotated[
-    str, typer.Option("--order", help="Axes of the rank grid, innermost first.", rich_help_panel=LAYOUT)
-]
+def required(flags: tuple[str, ...], metavar: str, words: str) -> Any:
+    """A flag that must be given."""
+    return Annotated[str, typer.Option(*flags, metavar=metavar, help=words)], inspect.Parameter.empty
 
 
-def read_cluster(cluster: str, gpus: str | None) -> Cluster:
-    """The cluster behind `--cluster` and `--gpus`."""
-    from lockstep.hardware import cluster as lookup
-    from lockstep.units import parse_integer
-
-    return lookup(cluster, gpus=None if gpus is None else parse_integer(gpus, "--gpus"))
+def switch(flags: str, words: str, default: bool, panel: str = "") -> Any:
+    """A flag that is on or off."""
+    return Annotated[bool, typer.Option(flags, help=words, rich_help_panel=panel or None)], default
 
 
-def read_recipe(
-    model: Model,
-    *,
-    batch: str | None,
-    batch_tokens: str | None,
-    seq: str | None,
-    cluster: Cluster,
-    dtype: str | None = None,
-    optimizer: str = "adamw",
-    gradient_bytes: str = "4",
-    flash: bool = True,
-    overlap: bool = True,
-) -> Recipe:
-    """The recipe behind the flags; exactly one of `--batch` and `--batch-tokens` must be given."""
-    from lockstep.errors import BadInput
-    from lockstep.layout import Recipe
-    from lockstep.units import parse_count, parse_integer
-
-    tokens = _default_seq(model) if seq is None else parse_integer(seq, "--seq")
-    if (batch is None) == (batch_tokens is None):
-        raise BadInput("give either --batch (sequences) or --batch-tokens (as 4M)", "--batch")
-    if batch is not None:
-        sequences = parse_integer(batch, "--batch")
-    else:
-        sequences = round(parse_integer(batch_tokens, "--batch-tokens") / tokens)
-        if sequences < 1:
-            raise BadInput(f"{batch_tokens} tokens are less than one sequence of {tokens}", "--batch-tokens")
-    return Recipe(
-        seq=tokens,
-        batch=sequences,
-        dtype=dtype or default_dtype(cluster),
-        optimizer=optimizer,
-        gradient_B=parse_count(gradient_bytes, "--gradient-bytes"),
-        flash_attention=flash,
-        overlap_dp=overlap,
-    )
+def argument(metavar: str, words: str, default: Any = inspect.Parameter.empty) -> Any:
+    """A positional argument; optional when it has a default."""
+    kind = str if default is inspect.Parameter.empty else str | None
+    return Annotated[kind, typer.Argument(metavar=metavar, help=words, show_default=False)], default
 
 
-def default_dtype(cluster: Cluster) -> str:
-    """bf16 where the device has it, else fp16 (V100)."""
-    return "bf16" if "bf16" in cluster.device.peak_flops else "fp16"
+_MODEL_HELP = "Catalog name, or a path to a Hugging Face config.json or a YAML file."
+_CLUSTER_HELP = "Catalog name with nodes, as dgx-h100:64, or a YAML file."
+
+MODEL: Options = {"model": argument("MODEL", _MODEL_HELP)}
+MODEL_IF_ANY: Options = {"model": argument("[MODEL]", _MODEL_HELP, None)}
+CLUSTER: Options = {
+    "cluster": required(("--cluster", "-c"), "C", _CLUSTER_HELP),
+    "gpus": text("--gpus", "N", "Number of devices, instead of the nodes of --cluster."),
+}
+CLUSTER_IF_ANY: Options = {**CLUSTER, "cluster": text(("--cluster", "-c"), "C", _CLUSTER_HELP)}
+BATCH: Options = {
+    "batch": text("--batch", "N", "Sequences per optimizer step."),
+    "batch_tokens": text("--batch-tokens", "N", "Tokens per optimizer step, as 4M; instead of --batch."),
+    "seq": text("--seq", "S", "Tokens per sequence. (default: the model's longest, at most 8192)"),
+}
+_RECIPE = "Recipe"
+RECIPE: Options = {
+    "dtype": text("--dtype", "T", "Matrix products in bf16, fp16 or fp8. (default: bf16)", panel=_RECIPE),
+    "optimizer": text(
+        "--optimizer", "O", "adamw, adamw-8bit, adafactor, sgd, lion, muon ... (default: adamw)", "adamw", _RECIPE
+    ),
+    "gradient_bytes": text(
+        "--gradient-bytes", "B", "Per accumulated gradient: 4 (Megatron) or 2. (default: 4)", "4", _RECIPE
+    ),
+    "flash": switch("--flash/--no-flash", "Fused attention that keeps no scores.", True, _RECIPE),
+    "overlap": switch("--overlap/--no-overlap", "Data-parallel traffic beside compute.", True, _RECIPE),
+}
+_LAYOUT = "Layout"
+OFFLOAD: Options = {
+    "offload": text("--offload", "W", "To host memory: none, optimizer or parameters. (default: none)", panel=_LAYOUT)
+}
+LAYOUT: Options = {
+    "tp": text("--tp", "N", "Tensor-parallel ranks. (default: 1)", panel=_LAYOUT),
+    "pp": text("--pp", "N", "Pipeline stages. (default: 1)", panel=_LAYOUT),
+    "dp": text("--dp", "N", "Data-parallel replicas. (default: what is left)", panel=_LAYOUT),
+    "cp": text("--cp", "N", "Context-parallel ranks. (default: 1)", panel=_LAYOUT),
+    "ep": text("--ep", "N", "Expert-parallel ranks, inside dp. (default: 1)", panel=_LAYOUT),
+    "vpp": text("--vpp", "N", "Model chunks per pipeline stage. (default: 1)", panel=_LAYOUT),
+    "micro_batch": text("--micro-batch", "N", "Sequences per micro-batch. (default: 1)", panel=_LAYOUT),
+    "zero": text(
+        "--zero", "Z", "0 replicate, 1 shard optimizer, 2 gradients too, 3 parameters too. (default: 0)", panel=_LAYOUT
+    ),
+    "shard": text("--shard", "N", "HSDP: ranks that share one sharded copy. (default: 0, all)", panel=_LAYOUT),
+    "recompute": text("--recompute", "R", "none, selective or full. (default: none)", panel=_LAYOUT),
+    "sequence_parallel": switch("--sequence-parallel", "Shard norms and residual over tp.", False, _LAYOUT),
+    "schedule": text(
+        "--schedule", "S", "gpipe, 1f1b, interleaved, zb-h1 ... (default: 1f1b, interleaved with --vpp)", panel=_LAYOUT
+    ),
+    **OFFLOAD,
+    "order": text("--order", "A", "Rank grid, innermost first. (default: tp-cp-ep-dp-pp)", panel=_LAYOUT),
+}
+JSON: Options = {"as_json": (Annotated[bool, typer.Option("--json", help="Print one JSON object, SI units.")], False)}
 
 
-def _default_seq(model: Model) -> int:
-    """The longest sequence that the model was made for; an image counts as one sequence of one token."""
-    return getattr(model, "max_positions", 1)
+def takes(*groups: Options) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Gives a command function the flags of `groups` and `--json`; it receives them as keywords."""
+    options = {name: pair for group in (*groups, JSON) for name, pair in group.items()}
 
+    def with_options(command: Callable[..., None]) -> Callable[..., None]:
+        def run(**words: Any) -> None:
+            command(**words)
 
-def read_layout(
-    devices: int,
-    *,
-    tp: str,
-    pp: str,
-    dp: str | None,
-    cp: str,
-    ep: str,
-    vpp: str,
-    micro_batch: str,
-    zero: str,
-    shard: str,
-    recompute: str,
-    sequence_parallel: bool,
-    schedule: str | None,
-    offload: str,
-    order: str,
-) -> Layout:
-    """The layout behind the flags; `dp` and `schedule` have defaults that follow from the others."""
-    from lockstep.layout import Layout
-    from lockstep.units import parse_integer
+        parameters = [
+            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
+            for name, (kind, default) in options.items()
+        ]
+        run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        run.__annotations__ = {name: kind for name, (kind, _) in options.items()}
+        run.__name__, run.__doc__ = command.__name__, command.__doc__
+        return run
 
-    degrees = {
-        name: parse_integer(text, f"--{name.replace('_', '-')}")
-        for name, text in {"tp": tp, "pp": pp, "cp": cp, "ep": ep, "vpp": vpp, "micro_batch": micro_batch}.items()
-    }
-    left = max(1, devices // (degrees["tp"] * degrees["pp"] * degrees["cp"]))
-    return Layout(
-        dp=left if dp is None else parse_integer(dp, "--dp"),
-        zero=parse_integer(zero, "--zero", minimum=0),
-        shard=parse_integer(shard, "--shard", minimum=0),
-        recompute=recompute,
-        sequence_parallel=sequence_parallel,
-        schedule=schedule or ("interleaved" if degrees["vpp"] > 1 else "1f1b"),
-        offload=offload,
-        order=tuple(order.split("-")),
-        **degrees,
-    )
+    return with_options

@@ -6,9 +6,33 @@ import json
 import math
 import sys
 from collections.abc import Mapping, Sequence
-from typing import Any
+from importlib import import_module
+from typing import Any, Protocol
+
+import typer
 
 from lockstep.errors import Infeasible
+
+EXAMPLES = "[bold]Examples[/bold]\n\n"
+"""Opens the epilog of a verb; the commands follow, one paragraph each."""
+
+
+class Answer(Protocol):
+    """What every library call returns."""
+
+    def to_dict(self) -> dict[str, Any]: ...
+
+
+def show(answer: Answer, as_json: bool, table: str, *, ok: bool = True) -> None:
+    """Prints the answer as JSON, or through `lockstep.report.<table>_table`; exits with 1 when it is a "no"."""
+    if as_json:
+        print_json(answer.to_dict())
+    else:
+        from lockstep.report.terminal import console
+
+        import_module(f"lockstep.report.{table}_table").render(answer, console())
+    if not ok:
+        raise typer.Exit(Infeasible.exit_code)
 
 
 def plain(value: Any) -> Any:
@@ -32,14 +56,9 @@ def print_json(answer: Mapping[str, Any]) -> None:
 
 
 def print_infeasible(error: Infeasible, as_json: bool) -> None:
-    """A "no" with its reasons: JSON on stdout when asked for, else one line each on stderr."""
+    """A "no" with its reasons: JSON on stdout when asked for, else one message on stderr."""
     if as_json:
-        print_json(
-            {
-                "feasible": False,
-                "why": str(error),
-                "violations": [violation.to_dict() for violation in error.violations],
-            }
-        )
+        violations = [violation.to_dict() for violation in error.violations]
+        print_json({"feasible": False, "why": str(error), "violations": violations})
     else:
         sys.stderr.write(f"no: {error}\n")

@@ -1,0 +1,45 @@
+"""The verbs as functions: names, paths, objects and quantities with units in; results with `to_dict()` out.
+
+    lockstep.estimate("llama3-8b", "dgx-h100:4", batch=256, tp=2, zero=1).step_time_s
+
+Every quantity takes a number in SI units or text with a unit (`"4M"`, `"30d"`). Words and defaults are those of the
+command line, which calls these functions; errors name its flags.
+"""
+
+from lockstep.api.advice import Advice as Advice
+from lockstep.api.question import Question as Question
+from lockstep.api.question import read_question as read_question
+from lockstep.api.shelves import SHELVES as SHELVES
+from lockstep.api.shelves import Catalog as Catalog
+from lockstep.api.shelves import catalog as catalog
+from lockstep.api.shelves import validate as validate
+from lockstep.api.stage_memories import StageMemories as StageMemories
+from lockstep.api.verbs import Export as Export
+from lockstep.api.verbs import References as References
+from lockstep.api.verbs import cite as cite
+from lockstep.api.verbs import estimate as estimate
+from lockstep.api.verbs import export as export
+from lockstep.api.verbs import memory as memory
+from lockstep.api.verbs import plan as plan
+from lockstep.api.verbs import roofline as roofline
+from lockstep.api.verbs import sensitivity as sensitivity
+
+__all__ = [
+    "SHELVES",
+    "Advice",
+    "Catalog",
+    "Export",
+    "Question",
+    "References",
+    "StageMemories",
+    "catalog",
+    "cite",
+    "estimate",
+    "export",
+    "memory",
+    "plan",
+    "read_question",
+    "roofline",
+    "sensitivity",
+    "validate",
+]

@@ -1,0 +1,33 @@
+"""`Advice`: what the step time of a layout follows, and which upgrades would shorten it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from lockstep.plan import Estimate
+
+if TYPE_CHECKING:
+    from lockstep.plan.sensitivity import Sensitivity
+    from lockstep.plan.upgrades import Upgrades
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """Sensitivity and upgrades of one layout."""
+
+    estimate: Estimate
+    sensitivity: Sensitivity
+    upgrades: Upgrades
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON form in the words of the command line."""
+        return self.upgrades.to_dict() | self.sensitivity.to_dict()
+
+
+def advise(found: Estimate) -> Advice:
+    """The advice for an estimated layout."""
+    from lockstep.plan.sensitivity import sensitivity
+    from lockstep.plan.upgrades import upgrades
+
+    return Advice(found, sensitivity(found.job, found.cluster, found.layout), upgrades(found))

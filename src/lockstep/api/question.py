@@ -1,0 +1,188 @@
+"""`Question`: model, cluster and recipe as objects, from names, paths and quantities with units.
+
+What is chosen on the user's behalf (a sequence length, a batch rounded to whole sequences) is written into
+`Recipe.notes`, from where it reaches the assumptions of every answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from lockstep.errors import BadInput
+from lockstep.hardware import Cluster
+from lockstep.hardware import cluster as find_cluster
+from lockstep.layout import Job, Layout, Recipe
+from lockstep.units import format_count, parse_count, parse_integer
+from lockstep.workload import Model, Transformer
+from lockstep.workload import model as find_model
+
+Quantity = str | int | float
+
+USUAL_SEQ = 8192
+"""Longest sequence assumed when none is given: models stretched to 128k tokens were trained on this one."""
+LIMITS = {"--seq": 10**8, "--batch": 10**9, "--gpus": 10**7}
+"""Beyond these a number is taken for a mistake; their products stay below 2**63."""
+DEGREES = ("tp", "pp", "cp", "ep", "vpp", "micro_batch")
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What is to be trained, how, and on what."""
+
+    model: Model
+    cluster: Cluster
+    recipe: Recipe
+
+    @property
+    def job(self) -> Job:
+        """The question apart from the machine."""
+        return Job(self.model, self.recipe, self.cluster.num_devices)
+
+
+def read_question(
+    model: str | Model,
+    cluster: str | Cluster,
+    *,
+    gpus: Quantity | None = None,
+    batch: Quantity | None = None,
+    batch_tokens: Quantity | None = None,
+    seq: Quantity | None = None,
+    dtype: str | None = None,
+    optimizer: str = "adamw",
+    gradient_bytes: Quantity = 4,
+    flash: bool = True,
+    overlap: bool = True,
+) -> Question:
+    """The question in words as objects. Exactly one of `batch` and `batch_tokens` must be given."""
+    with located("MODEL"):
+        wanted = find_model(model) if isinstance(model, str) else model
+    machine = read_cluster(cluster, gpus)
+    tokens, notes = _sequence(wanted, seq)
+    sequences, rounded = _sequences(batch, batch_tokens, tokens, machine.num_devices)
+    recipe = Recipe(
+        seq=tokens,
+        batch=sequences,
+        dtype=_dtype(machine, dtype),
+        optimizer=optimizer,
+        gradient_B=_gradient_B(gradient_bytes),
+        flash_attention=flash,
+        overlap_dp=overlap,
+        notes=(*rounded, *notes),
+    )
+    return Question(wanted, machine, recipe)
+
+
+@contextmanager
+def located(where: str) -> Iterator[None]:
+    """Gives a BadInput from within a place when it has none, so that every message says which word was wrong."""
+    try:
+        yield
+    except BadInput as error:
+        if error.where is not None:
+            raise
+        raise BadInput(error.message, where) from None
+
+
+def read_cluster(cluster: str | Cluster, gpus: Quantity | None = None) -> Cluster:
+    """The cluster of that name or path, with `gpus` devices instead of its own number if given."""
+    devices = None if gpus is None else whole(gpus, "--gpus")
+    if isinstance(cluster, str):
+        with located("--cluster"):
+            cluster = find_cluster(cluster)
+    if devices is None:
+        return cluster
+    with located("--gpus"):
+        return cluster.resized(devices)
+
+
+def whole(value: Quantity, where: str, minimum: int = 1) -> int:
+    """A whole number, below the limit for its flag."""
+    number = parse_integer(value, where, minimum=minimum)
+    limit = LIMITS.get(where, 10**9)
+    if number > limit:
+        raise BadInput(f"must be at most {limit:,}, got {number:,}", where)
+    return number
+
+
+def _sequence(model: Model, seq: Quantity | None) -> tuple[int, tuple[str, ...]]:
+    """Tokens per sequence, and a note when they were not given. An image counts as one sequence of one token."""
+    if not isinstance(model, Transformer):
+        if seq is not None:
+            raise BadInput(f"{model.name} reads images, not sequences; leave --seq out", "--seq")
+        return 1, ()
+    if seq is not None:
+        return whole(seq, "--seq"), ()
+    chosen = min(model.max_positions, USUAL_SEQ)
+    longest = "its longest" if chosen == model.max_positions else f"it takes up to {model.max_positions:,}"
+    return chosen, (f"sequences of {chosen:,} tokens, as --seq was not given ({longest})",)
+
+
+def _sequences(
+    batch: Quantity | None, batch_tokens: Quantity | None, seq: int, devices: int
+) -> tuple[int, tuple[str, ...]]:
+    """Sequences per step, and a note when a number of tokens had to be rounded to whole sequences."""
+    if batch is not None and batch_tokens is not None:
+        raise BadInput("give either --batch or --batch-tokens, not both", "--batch")
+    if batch is not None:
+        return whole(batch, "--batch"), ()
+    if batch_tokens is None:
+        raise BadInput("give --batch (sequences, as 512) or --batch-tokens (as 4M)", "--batch")
+    tokens = parse_count(batch_tokens, "--batch-tokens")
+    if tokens < seq:
+        raise BadInput(f"{batch_tokens} tokens are less than one sequence of {seq} tokens", "--batch-tokens")
+    if tokens > seq * LIMITS["--batch"]:
+        raise BadInput(f"{batch_tokens} tokens are too many for one step", "--batch-tokens")
+    if tokens % seq == 0:
+        return int(tokens) // seq, ()
+    sequences = even_batch(tokens / seq, devices)
+    note = f"batch of {sequences:,} sequences = {format_count(sequences * seq)} tokens, the nearest to "
+    return sequences, (note + f"{format_count(tokens)} that splits evenly",)
+
+
+def even_batch(wanted: float, devices: int) -> int:
+    """Whole sequences near `wanted` that many layouts can share out.
+
+    The nearest multiple of the largest power of two that divides the devices and is at most a quarter of `wanted`;
+    so it is at most an eighth off, and exact halves go up.
+    """
+    unit = devices & -devices
+    while unit > 1 and unit > wanted / 4:
+        unit //= 2
+    return max(1, int(wanted / unit + 0.5)) * unit
+
+
+def _dtype(cluster: Cluster, dtype: str | None) -> str:
+    """The format asked for if the device computes in it; bf16 where there is bf16, else fp16 (V100)."""
+    if dtype is None:
+        return "bf16" if "bf16" in cluster.device.peak_flops else "fp16"
+    with located("--dtype"):
+        cluster.device.peak(dtype)
+    return dtype
+
+
+def _gradient_B(value: Quantity) -> float:
+    """Bytes per accumulated gradient."""
+    size_B = parse_count(value, "--gradient-bytes")
+    if size_B not in (2.0, 4.0):
+        raise BadInput(f"gradients are kept in 4 bytes (Megatron) or 2, got {value}", "--gradient-bytes")
+    return size_B
+
+
+def read_layout(devices: int, words: Mapping[str, Any]) -> Layout:
+    """The layout that `words` describe. `dp` defaults to what is left of the devices, the schedule follows `vpp`."""
+    given = {name: value for name, value in words.items() if value is not None}
+    degrees: dict[str, Any] = {name: whole(given.pop(name, 1), f"--{name.replace('_', '-')}") for name in DEGREES}
+    taken = degrees["tp"] * degrees["pp"] * degrees["cp"]
+    if isinstance(given.get("order"), str):
+        given["order"] = tuple(given["order"].split("-"))
+    return Layout(
+        dp=whole(given.pop("dp", max(1, devices // taken)), "--dp"),
+        zero=whole(given.pop("zero", 0), "--zero", minimum=0),
+        shard=whole(given.pop("shard", 0), "--shard", minimum=0),
+        schedule=given.pop("schedule", "interleaved" if degrees["vpp"] > 1 else "1f1b"),
+        **degrees,
+        **given,
+    )

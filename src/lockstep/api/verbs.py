@@ -1,0 +1,179 @@
+"""The verbs about a training run: names, paths and quantities are read, and the library is asked."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Unpack
+
+from lockstep.api.advice import Advice, advise
+from lockstep.api.question import Quantity, Question, read_layout, read_question, whole
+from lockstep.api.stage_memories import StageMemories
+from lockstep.api.words import LAYOUT_WORDS, LayoutWords, QuestionWords
+from lockstep.errors import BadInput
+from lockstep.hardware import Cluster
+from lockstep.layout import Layout
+from lockstep.plan import Estimate, Plan, stage_memories
+from lockstep.plan import estimate as estimate_layout
+from lockstep.plan import plan as find_plan
+from lockstep.plan.plan import Progress
+from lockstep.units import parse_count, parse_time_s
+from lockstep.workload import Model
+
+if TYPE_CHECKING:
+    from lockstep.plan.citations import Citation
+    from lockstep.plan.roofline import Roofline
+
+MAX_TOP = 1000
+
+
+def plan(
+    model: str | Model,
+    cluster: str | Cluster,
+    *,
+    tokens: Quantity | None = None,
+    objective: str = "time",
+    deadline: Quantity | None = None,
+    top: Quantity = 5,
+    offload: str = "none",
+    progress: Progress | None = None,
+    **words: Unpack[QuestionWords],
+) -> Plan:
+    """The best layouts, the Pareto front and why the others were not chosen. Raises Infeasible when nothing fits."""
+    asked = read_question(model, cluster, **words)
+    listed = whole(top, "--top")
+    if listed > MAX_TOP:
+        raise BadInput(f"must be at most {MAX_TOP}, got {listed}", "--top")
+    return find_plan(
+        asked.model,
+        asked.cluster,
+        asked.recipe,
+        tokens=None if tokens is None else _positive(parse_count(tokens, "--tokens"), "--tokens"),
+        deadline_s=None if deadline is None else _positive(parse_time_s(deadline, "--deadline"), "--deadline"),
+        objective=objective,
+        top=listed,
+        offload=offload,
+        progress=progress,
+    )
+
+
+def estimate(
+    model: str | Model, cluster: str | Cluster, layout: Layout | None = None, **words: Unpack[LayoutWords]
+) -> Estimate:
+    """Step time, memory and their parts for one layout. Raises Infeasible when it breaks a rule."""
+    asked, chosen = _asked(model, cluster, layout, dict(words))
+    return estimate_layout(asked.job, asked.cluster, chosen)
+
+
+def memory(
+    model: str | Model, cluster: str | Cluster, layout: Layout | None = None, **words: Unpack[LayoutWords]
+) -> StageMemories:
+    """Bytes on one rank of every pipeline stage, by category."""
+    asked, chosen = _asked(model, cluster, layout, dict(words))
+    stages = stage_memories(asked.job, asked.cluster, chosen)
+    return StageMemories(asked.job, asked.cluster, chosen, tuple(stages))
+
+
+def roofline(
+    model: str | Model, cluster: str | Cluster, layout: Layout | None = None, **words: Unpack[LayoutWords]
+) -> Roofline:
+    """Communication roofline: one per level of the cluster that the layout talks over."""
+    from lockstep.plan.roofline import roofline as find_roofline
+
+    asked, chosen = _asked(model, cluster, layout, dict(words))
+    return find_roofline(asked.job, asked.cluster, chosen)
+
+
+def sensitivity(
+    model: str | Model, cluster: str | Cluster, layout: Layout | None = None, **words: Unpack[LayoutWords]
+) -> Advice:
+    """How the step time follows each number of hardware and layout, and which upgrades save most."""
+    return advise(estimate(model, cluster, layout, **words))
+
+
+@dataclass(frozen=True, slots=True)
+class Export:
+    """Launch flags or a configuration file of another tool for one layout."""
+
+    estimate: Estimate
+    to: str
+    text: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON form."""
+        answer = self.estimate.to_dict()
+        kept = ("layout", "step_time_s", "mfu_frac", "assumptions")
+        return {"to": self.to, "text": self.text} | {key: answer[key] for key in kept}
+
+
+def export(
+    model: str | Model | Plan | Estimate,
+    cluster: str | Cluster | None = None,
+    layout: Layout | None = None,
+    *,
+    to: str,
+    **words: Unpack[LayoutWords],
+) -> Export:
+    """What `to` (megatron, deepspeed, torchtitan) is launched with: for a result, the given layout, or the best one."""
+    from lockstep.plan.export import export as write
+
+    found = _result(model, cluster, layout, words)
+    return Export(found, to, write(found, to))
+
+
+@dataclass(frozen=True, slots=True)
+class References:
+    """The papers and sources that an answer rests on."""
+
+    citations: tuple[Citation, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON form."""
+        return {"citations": [{"key": one.key, "text": one.text, "bibtex": one.bibtex} for one in self.citations]}
+
+
+def cite(
+    model: str | Model | Plan | Estimate | None = None,
+    cluster: str | Cluster | None = None,
+    layout: Layout | None = None,
+    **words: Unpack[LayoutWords],
+) -> References:
+    """Papers and sources behind an answer; without one, all that Lockstep rests on."""
+    from lockstep.plan.citations import citations
+
+    return References(citations(None if model is None else _result(model, cluster, layout, words)))
+
+
+def _asked(
+    model: str | Model, cluster: str | Cluster, layout: Layout | None, words: dict[str, Any]
+) -> tuple[Question, Layout]:
+    """The question and the layout in `words`, or the one given as an object."""
+    described = {name: words.pop(name) for name in LAYOUT_WORDS if name in words}
+    asked = read_question(model, cluster, **words)
+    if layout is None:
+        return asked, read_layout(asked.cluster.num_devices, described)
+    if any(value is not None for value in described.values()):
+        raise BadInput(f"give either a Layout or its words ({', '.join(sorted(described))}), not both", "layout")
+    return asked, layout
+
+
+def _result(
+    model: str | Model | Plan | Estimate, cluster: str | Cluster | None, layout: Layout | None, words: LayoutWords
+) -> Estimate:
+    """An estimate as it is, the best of a plan, the one of the layout given, or the best layout of a search."""
+    if isinstance(model, Estimate):
+        return model
+    if isinstance(model, Plan):
+        return model.best
+    if cluster is None:
+        raise BadInput("give the cluster to train on, as dgx-h100:64", "--cluster")
+    if layout is not None or any(words.get(name) is not None for name in LAYOUT_WORDS if name != "offload"):
+        return estimate(model, cluster, layout, **words)
+    searched: Any = {name: value for name, value in words.items() if name not in LAYOUT_WORDS}
+    return plan(model, cluster, top=1, offload=words.get("offload") or "none", **searched).best
+
+
+def _positive(number: float, where: str) -> float:
+    """`number`, which must not be zero."""
+    if number <= 0:
+        raise BadInput(f"must be more than zero, got {number:g}", where)
+    return number

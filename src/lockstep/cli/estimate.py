@@ -1,0 +1,31 @@
+"""`lockstep estimate`: step time and memory of one layout."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import typer
+
+from lockstep.cli.options import BATCH, CLUSTER, LAYOUT, MODEL, RECIPE, takes
+from lockstep.cli.output import EXAMPLES, show
+
+
+def register(app: typer.Typer) -> None:
+    """Adds the verb."""
+    app.command(
+        epilog=EXAMPLES
+        + "lockstep estimate gpt3-175b -c dgx-a100-80gb --gpus 1024 --batch 1536 --tp 8 --pp 16 --zero 1 --seq 2048\n\n"
+        + "lockstep estimate llama3-8b -c dgx-h100:4 --batch 256 --zero 3 --recompute selective --json"
+    )(estimate)
+
+
+@takes(MODEL, CLUSTER, BATCH, LAYOUT, RECIPE)
+def estimate(as_json: bool, **words: Any) -> None:
+    """Estimate step time, MFU and memory of one layout.
+
+    The exit code is 1 when it does not fit in memory.
+    """
+    from lockstep import api
+
+    answer = api.estimate(**words)
+    show(answer, as_json, "estimate", ok=bool(answer.memory.fits))

@@ -1,0 +1,37 @@
+"""`lockstep plan`: the best layouts, the Pareto front, and why not the others."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import typer
+
+from lockstep.cli.options import BATCH, CLUSTER, MODEL, OFFLOAD, RECIPE, takes, text
+from lockstep.cli.output import EXAMPLES, show
+
+SEARCH = {
+    "tokens": text("--tokens", "T", "Tokens to train on, as 15T: adds days and cost."),
+    "objective": text("--objective", "O", "time, or cost: the cheapest size up to the cluster's.", "time"),
+    "deadline": text("--deadline", "D", "As 30d, with --tokens: the fewest devices that finish in time."),
+    "top": text("--top", "K", "Layouts to list. (default: 5)", "5"),
+}
+
+
+def register(app: typer.Typer) -> None:
+    """Adds the verb."""
+    app.command(
+        epilog=EXAMPLES
+        + "lockstep plan llama3-70b --cluster dgx-h100:64 --batch-tokens 4M --tokens 15T\n\n"
+        + "lockstep plan ./config.json --cluster dgx-a100-80gb:16 --batch 512 --objective cost --json"
+    )(plan)
+
+
+@takes(MODEL, CLUSTER, BATCH, SEARCH, RECIPE, OFFLOAD)
+def plan(as_json: bool, offload: str | None, **words: Any) -> None:
+    """Find the best parallel layouts for training MODEL on a cluster."""
+    from lockstep import api
+    from lockstep.report.progress import progress
+
+    with progress("searching layouts") as report:
+        answer = api.plan(offload=offload or "none", progress=report, **words)
+    show(answer, as_json, "plan")

@@ -1,0 +1,74 @@
+"""An estimate for a person: verdict, where the time goes, what fills the memory, what is assumed."""
+
+from __future__ import annotations
+
+from rich.console import Console
+from rich.text import Text
+
+from lockstep.plan import Estimate, assumptions
+from lockstep.report.layout_columns import layout_words
+from lockstep.report.memory_table import categories
+from lockstep.report.terminal import bar, heading, indented, small_print, table
+from lockstep.units import format_count, format_flops, format_frac, format_size, format_time
+
+PART_WORDS = {
+    "compute": "compute",
+    "tp_comm": "tensor-parallel traffic",
+    "pp_comm": "pipeline sends",
+    "dp_comm": "data-parallel traffic",
+    "ep_comm": "expert traffic",
+    "cp_comm": "context-parallel traffic",
+    "bubble": "pipeline bubble",
+    "optimizer": "optimizer",
+    "other": "other",
+}
+ASSUMPTIONS = 5
+
+
+def render(found: Estimate, out: Console) -> None:
+    """Prints the estimate."""
+    _verdict(found, out)
+    heading(out, "Where the time goes", "exposed seconds of one step")
+    _breakdown(found, out)
+    heading(out, "What fills the memory", "fullest device")
+    categories(found.memory, out)
+    small_print(out, "Assumptions", assumptions(found.job, found.cluster), ASSUMPTIONS)
+
+
+def _verdict(found: Estimate, out: Console) -> None:
+    """How fast, and whether it fits."""
+    job, memory = found.job, found.memory
+    fits = bool(memory.fits)
+    title = f"{job.model.name} on {job.devices} x {found.cluster.device.name}: {layout_words(found.layout)}"
+    out.print(Text(title, style="bold green" if fits else "bold red"))
+    spread = format_frac(found.mfu_frac * found.uncertainty_frac, 2)
+    out.print(
+        f"{format_time(found.step_time_s)} per step of {format_count(job.recipe.batch_tokens)} tokens, "
+        f"{format_count(found.tokens_per_s)} tokens/s ({format_count(found.tokens_per_s_per_gpu)} per device), "
+        f"{format_frac(found.mfu_frac)} MFU ± {spread} ({format_flops(found.model_flops_per_gpu_per_s)} per device), "
+        f"{format_frac(found.hfu_frac)} HFU; bound by {PART_WORDS[found.step.bound_by]}."
+    )
+    total, capacity = format_size(float(memory.total_B)), format_size(memory.capacity_B)
+    if fits:
+        out.print(f"It fits: {total} of {capacity} per device.")
+    else:
+        out.print(Text(f"It does not fit: {total} per device, the {found.cluster.device.name} has {capacity}."))
+
+
+def _breakdown(found: Estimate, out: Console) -> None:
+    """Parts of the step that take time, largest first."""
+    parts = sorted(found.step.breakdown_s().items(), key=lambda part: -part[1])
+    rows = [
+        (PART_WORDS[name], format_time(seconds), format_frac(share, 2), bar(share))
+        for name, seconds in parts
+        if (share := seconds / found.step_time_s) > 0
+    ]
+    indented(out, table([("part", "left"), ("time", "right"), ("share", "right"), ("", "left")], rows))
+
+
+def time_line(found: Estimate, out: Console) -> None:
+    """Parts of the step of at least one per cent in one line."""
+    parts = sorted(found.step.breakdown_s().items(), key=lambda part: -part[1])
+    shares = [(name, seconds / found.step_time_s) for name, seconds in parts]
+    words = [f"{PART_WORDS[name]} {format_frac(share, 2)}" for name, share in shares if share >= 0.01]
+    out.print(Text("Time: " + ", ".join(words), style="dim"))

@@ -1,0 +1,62 @@
+"""Memory for a person: whether it fits, a line per pipeline stage, what fills the fullest."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.console import Console
+from rich.text import Text
+
+from lockstep.api import StageMemories
+from lockstep.layout import Memory
+from lockstep.plan import assumptions
+from lockstep.report.layout_columns import layout_words
+from lockstep.report.terminal import bar, heading, indented, small_print, table
+from lockstep.units import format_frac, format_size
+
+CATEGORIES = ("parameters", "gradients", "optimizer", "activations", "buffers")
+STAGE_ROWS = 12
+ASSUMPTIONS = 10
+
+
+def render(found: StageMemories, out: Console) -> None:
+    """Prints memory by stage and category."""
+    memory, device = found.memory, found.cluster.device
+    fits = bool(memory.fits)
+    title = f"{found.job.model.name} on {found.job.devices} x {device.name}: {layout_words(found.layout)}"
+    out.print(Text(title, style="bold green" if fits else "bold red"))
+    total, capacity = format_size(float(memory.total_B)), format_size(memory.capacity_B)
+    say = "It fits" if fits else "It does not fit"
+    out.print(f"{say}: stage {found.fullest} is the fullest with {total} of {capacity} per device.")
+    heading(out, "What fills the memory", f"stage {found.fullest}")
+    categories(memory, out)
+    if len(found.stages) > 1:
+        heading(out, "Stages", _left_out(found.stages))
+        _stages(found.stages, out)
+    small_print(out, "Assumptions", assumptions(found.job, found.cluster), ASSUMPTIONS)
+
+
+def categories(memory: Memory, out: Console) -> None:
+    """A line per category, with its share of the device's memory."""
+    rows = []
+    for name in CATEGORIES:
+        size_B = float(getattr(memory, f"{name}_B"))
+        share = size_B / memory.capacity_B
+        rows.append((name, format_size(size_B), format_frac(share, 2), bar(share)))
+    share = float(memory.used_frac)
+    rows.append(("total", format_size(float(memory.total_B)), format_frac(share, 3), bar(share)))
+    indented(out, table([("category", "left"), ("size", "right"), ("of device", "right"), ("", "left")], rows))
+
+
+def _left_out(stages: Sequence[Memory]) -> str:
+    return f"first {STAGE_ROWS} of {len(stages)}" if len(stages) > STAGE_ROWS else ""
+
+
+def _stages(stages: Sequence[Memory], out: Console) -> None:
+    """A line per stage."""
+    titles = [("stage", "right"), *((name, "right") for name in (*CATEGORIES, "total"))]
+    rows = (
+        [str(number)] + [format_size(float(getattr(one, f"{name}_B"))) for name in (*CATEGORIES, "total")]
+        for number, one in enumerate(stages[:STAGE_ROWS])
+    )
+    indented(out, table(titles, rows))

@@ -1,0 +1,46 @@
+"""A communication roofline for a person: the regime in words, a line per level, what the critical batch means."""
+
+from __future__ import annotations
+
+from rich.console import Console
+from rich.text import Text
+
+from lockstep.plan.roofline import Roofline, RooflineLevel
+from lockstep.report.layout_columns import layout_words
+from lockstep.report.terminal import bar, heading, indented, table
+from lockstep.units import format_bandwidth, format_count, format_frac, format_size
+
+_TITLES = [("level", "left"), ("moves", "right"), ("mostly", "left"), ("at", "right"), ("intensity", "right")]
+_TITLES += [("ridge", "right"), ("bound by", "left"), ("traffic/compute", "right"), ("", "left")]
+
+
+def render(found: Roofline, out: Console) -> None:
+    """Prints the roofline."""
+    job = found.job
+    out.print(Text(found.regime().capitalize(), style="bold"))
+    out.print(f"{job.model.name} on {job.devices} x {found.cluster.device.name}: {layout_words(found.layout)}")
+    heading(out, "Levels", "one device, one step; FLOP/B")
+    indented(out, table(_TITLES, (_row(level) for level in found.levels)))
+    now = _tokens(job.recipe.batch_tokens)
+    heading(out, "Critical batch", f"tokens at which data-parallel traffic hides; now {now}")
+    rows = ((level.name, _tokens(level.critical_batch), level.critical_why) for level in found.levels[1:])
+    indented(out, table([("level", "left"), ("tokens", "right"), ("", "text")], rows))
+
+
+def _row(level: RooflineLevel) -> list[str | Text]:
+    intensity = level.intensity_flop_per_B
+    return [
+        level.name,
+        format_size(level.bytes_B),
+        level.mostly if level.bytes_B else "",
+        format_bandwidth(level.achieved_Bps),
+        "" if intensity is None else format_count(intensity),
+        format_count(level.ridge_flop_per_B),
+        Text(level.bound, style="green" if level.bound == "compute" else "red"),
+        format_frac(level.share),
+        bar(level.share, 8),
+    ]
+
+
+def _tokens(number: int | None) -> str:
+    return "-" if number is None else format_count(number)
