@@ -25,6 +25,7 @@ Floats = NDArray[np.float64]
 MAX_GRID = 400_000
 """Layouts scored at once, which bounds memory."""
 MEMORY = "memory"
+WORLD = "world size"
 DUPLICATE = "same as another layout"
 
 
@@ -122,11 +123,14 @@ def _score(
 
 
 def _valid(found: Findings, job: Job, grid: LayoutGrid) -> Mask:
-    """Layouts that keep every rule and are not the same as another; what each rule rejects first is counted."""
-    shape = grid.shape
-    valid = np.ones(shape, dtype=bool)
-    left = valid.size
-    for key, broken in {**broken_rules(grid, job), DUPLICATE: duplicates(grid)}.items():
+    """Layouts that keep every rule and are not the same as another; what each rule rejects first is counted.
+
+    Degrees that do not multiply to the number of devices are no layouts of this cluster, and not counted.
+    """
+    rules = broken_rules(grid, job)
+    valid = np.broadcast_to(~rules.pop(WORLD), grid.shape).copy()
+    left = int(np.count_nonzero(valid))
+    for key, broken in {**rules, DUPLICATE: duplicates(grid)}.items():
         if not broken.any():
             continue
         valid &= ~broken

@@ -116,6 +116,13 @@ def attention_core(shard: Shard, window: int) -> Passes:
     return batched + shard.elementwise(count * rows * recipe.seq, 2.0 + dropout, 3.0 + dropout, 1 + recipe.dropout)
 
 
+def _merging(shard: Shard, width: Any) -> Passes:
+    """Ring attention adds the partial outputs of its cp steps: two reads and a write of the output for each but the first."""
+    more = shard.grid.cp - 1
+    size_B = 3.0 * more * shard.tokens * width * shard.clock.element_B
+    return Passes(shard.clock.stream(size_B, more), shard.clock.stream(size_B, more))
+
+
 def _one_kernel(work: Work, kernels: int) -> Work:
     """Batched products are one launch, however many matrices."""
     return Work(work.matmul_s, work.attention_s, work.stream_s, work.flops, kernels)
