@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Unpack
 
 from lockstep.api.advice import Advice, advise
-from lockstep.api.question import Quantity, Question, read_layout, read_question, whole
+from lockstep.api.question import Quantity, Question, check_layout, read_layout, read_question, whole
 from lockstep.api.stage_memories import StageMemories
 from lockstep.api.words import LAYOUT_WORDS, LayoutWords, QuestionWords
 from lockstep.errors import BadInput
@@ -137,10 +137,12 @@ def cite(
     layout: Layout | None = None,
     **words: Unpack[LayoutWords],
 ) -> References:
-    """Papers and sources behind an answer; without one, all that Lockstep rests on."""
-    from lockstep.plan.citations import citations
+    """Papers and sources behind an answer; without one, every paper that an answer can rest on."""
+    from lockstep.plan.citations import citations, papers
 
-    return References(citations(None if model is None else _result(model, cluster, layout, words)))
+    if model is None:
+        return References(tuple(paper.citation(key) for key, paper in papers().items()))
+    return References(citations(_result(model, cluster, layout, words)))
 
 
 def _asked(
@@ -150,9 +152,10 @@ def _asked(
     described = {name: words.pop(name) for name in LAYOUT_WORDS if name in words}
     asked = read_question(model, cluster, **words)
     if layout is None:
-        return asked, read_layout(asked.cluster.num_devices, described)
+        return asked, read_layout(asked.job, described)
     if any(value is not None for value in described.values()):
         raise BadInput(f"give either a Layout or its words ({', '.join(sorted(described))}), not both", "layout")
+    check_layout(layout, asked.job)
     return asked, layout
 
 

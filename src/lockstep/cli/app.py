@@ -106,6 +106,16 @@ def _unknown_verb(given: str) -> str:
 
 
 def _usage_message(error: Exception) -> str | None:
-    """The one-line message of a command-line usage error, or None when `error` is not one."""
+    """The message of a command-line usage error, the flag first; None when `error` is not one."""
     describe = getattr(error, "format_message", None)
-    return str(describe()) if callable(describe) else None
+    if not callable(describe):
+        return None
+    match type(error).__name__, getattr(error, "param", None):
+        case "MissingParameter", param if param is not None:
+            name = param.opts[0] if param.opts[0].startswith("-") else param.human_readable_name
+            return f"{name}: must be given; see lockstep COMMAND --help"
+        case "NoSuchOption", _:
+            given, close = getattr(error, "option_name", ""), getattr(error, "possibilities", None) or ()
+            hint = f"did you mean {' or '.join(close)}?" if close else "see lockstep COMMAND --help"
+            return f"{given[:60]}: no such flag; {hint}"
+    return str(describe())

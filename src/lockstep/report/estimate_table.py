@@ -5,6 +5,7 @@ from __future__ import annotations
 from rich.console import Console
 from rich.text import Text
 
+from lockstep.layout import Job
 from lockstep.plan import Estimate, assumptions
 from lockstep.report.layout_columns import layout_words
 from lockstep.report.memory_table import categories
@@ -42,9 +43,10 @@ def _verdict(found: Estimate, out: Console) -> None:
     title = f"{job.model.name} on {job.devices} x {found.cluster.device.name}: {layout_words(found.layout)}"
     out.print(Text(title, style="bold green" if fits else "bold red"))
     spread = format_frac(found.mfu_frac * found.uncertainty_frac, 2)
+    pieces = unit(job)
     out.print(
-        f"{format_time(found.step_time_s)} per step of {format_count(job.recipe.batch_tokens)} tokens, "
-        f"{format_count(found.tokens_per_s)} tokens/s ({format_count(found.tokens_per_s_per_gpu)} per device), "
+        f"{format_time(found.step_time_s)} per step of {format_count(job.recipe.batch_tokens)} {pieces}, "
+        f"{format_count(found.tokens_per_s)} {pieces}/s ({format_count(found.tokens_per_s_per_gpu)} per device), "
         f"{format_frac(found.mfu_frac)} MFU ± {spread} ({format_flops(found.model_flops_per_gpu_per_s)} per device), "
         f"{format_frac(found.hfu_frac)} HFU; bound by {PART_WORDS[found.step.bound_by]}."
     )
@@ -53,6 +55,11 @@ def _verdict(found: Estimate, out: Console) -> None:
         out.print(f"It fits: {total} of {capacity} per device.")
     else:
         out.print(Text(f"It does not fit: {total} per device, the {found.cluster.device.name} has {capacity}."))
+
+
+def unit(job: Job) -> str:
+    """What a batch is counted in: an image is one sequence of one token."""
+    return "tokens" if job.transformer else "images"
 
 
 def _breakdown(found: Estimate, out: Console) -> None:

@@ -9,7 +9,7 @@ from rich.text import Text
 
 from lockstep.plan import Estimate, Plan, assumptions
 from lockstep.plan.estimate import SECONDS_PER_DAY
-from lockstep.report.estimate_table import PART_WORDS, time_line
+from lockstep.report.estimate_table import PART_WORDS, time_line, unit
 from lockstep.report.layout_columns import Column, layout_columns, layout_words
 from lockstep.report.terminal import heading, indented, small_print, table
 from lockstep.units import format_count, format_frac, format_money, format_size, format_time
@@ -39,8 +39,8 @@ def _verdict(plan: Plan, out: Console) -> None:
     out.print(Text(title, style="bold green"))
     spread = format_frac(best.mfu_frac * best.uncertainty_frac, 2)
     out.print(
-        f"{format_time(best.step_time_s)} per step of {format_count(job.recipe.batch_tokens)} tokens, "
-        f"{format_count(best.tokens_per_s)} tokens/s, {format_frac(best.mfu_frac)} MFU ± {spread}; "
+        f"{format_time(best.step_time_s)} per step of {format_count(job.recipe.batch_tokens)} {unit(job)}, "
+        f"{format_count(best.tokens_per_s)} {unit(job)}/s, {format_frac(best.mfu_frac)} MFU ± {spread}; "
         f"{_memory(best)} of {format_size(best.memory.capacity_B)} per device; "
         f"bound by {PART_WORDS[best.step.bound_by]}."
     )
@@ -48,7 +48,7 @@ def _verdict(plan: Plan, out: Console) -> None:
         days, dollars = best.campaign(plan.tokens)
         cost = "an unknown price" if dollars is None else format_money(dollars)
         lasts = format_time(days * SECONDS_PER_DAY)
-        out.print(f"{format_count(plan.tokens)} tokens take {lasts} without interruptions and cost {cost}.")
+        out.print(f"{format_count(plan.tokens)} {unit(job)} take {lasts} without interruptions and cost {cost}.")
     if not plan.findings.complete:
         out.print(Text("Stopped early: the best of what was searched, perhaps not the best of all.", style="yellow"))
     time_line(best, out)
