@@ -1,6 +1,7 @@
 """Published tables within their tolerance, better than a constant efficiency, and a report that can say no."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ from lockstep.errors import UnknownName
 from lockstep.layout import check
 from lockstep.validation import TABLES, Report, validate
 from lockstep.validation.case import read_rows
+from lockstep.validation.document import page
 from lockstep.workload import parameters
 
 REPORT = validate()
@@ -74,3 +76,9 @@ def test_held_out_rows_are_predicted_as_well_as_fitted_ones() -> None:
     fitted, held_out = (float(np.median([errors[case.row] for case in cases[start::2]])) for start in (0, 1))
     assert held_out < 1.3 * fitted
     assert held_out < 0.10
+
+
+def test_the_page_shows_the_errors_of_today() -> None:
+    """After a change that moves an error: python -m lockstep.validation.document > docs/validation.md."""
+    written = (Path(__file__).parents[2] / "docs" / "validation.md").read_text(encoding="utf-8")
+    assert written.strip() == page(REPORT).strip()

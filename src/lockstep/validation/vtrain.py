@@ -43,5 +43,5 @@ def _case(number: int, row: dict[str, str]) -> Case:
     )
 
 
-SINGLE = Table("vtrain_a100_single", "step_time_s", SOURCE, 0.20, partial(cases, "vtrain_a100_single.csv"))
-MULTI = Table("vtrain_a100_multi", "step_time_s", SOURCE, 0.15, partial(cases, "vtrain_a100_multi.csv"))
+SINGLE = Table("vtrain_a100_single", "step_time_s", SOURCE, 0.10, partial(cases, "vtrain_a100_single.csv"))
+MULTI = Table("vtrain_a100_multi", "step_time_s", SOURCE, 0.10, partial(cases, "vtrain_a100_multi.csv"))

@@ -1,0 +1,83 @@
+"""Writes `docs/validation.md` from the tables: `python -m lockstep.validation.document > docs/validation.md`.
+
+A test compares the page with what this prints, so the page changes in the commit that changes a prediction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from lockstep.units import format_size, format_time
+from lockstep.validation.report import Error, Report, TableReport, validate
+
+HEAD = """# Predicted against published
+
+Every row of every table is predicted from datasheet rates and one efficiency curve per device type; none has a constant of its own. An error
+is predicted / measured - 1: positive means that Lockstep says slower (or more memory) than was measured. `lockstep validate` prints this
+and fails when a table's median absolute error exceeds its tolerance.
+
+A constant efficiency, chosen as the table's own median, is what a spreadsheet can do at best: *MFU* assumes one model FLOPs
+utilisation, *HFU* one hardware FLOPs utilisation and knows each row's recomputation.
+
+| table | rows | median abs error | mean abs error | mean signed | constant MFU, median | constant HFU, median | tolerance |
+|---|---|---|---|---|---|---|---|
+"""
+
+NOTES = """
+## How to read it
+
+- **Fitted or not.** The A100 curve was fitted to narayanan (April rows and table 2), korthikanti, the A100 rows of llm_foundry and
+  every second vTrain row; the H100 curve to llm_foundry's H100 bf16 rows. The other vTrain rows were not used: the error
+  there is the same. Memory tables are not fitted at all.
+- **Where a constant does better.** Korthikanti's nine runs are showcases at nearly one hardware utilisation; a constant HFU
+  that has seen the answers errs by less there. It knows nothing else: on the other tables its median error is 7 to 45 %.
+- **The worst rows.** Narayanan's ZeRO-3 rows ran DeepSpeed of 2021 ([errata](errata.md)). vTrain's rows with many replicas and many
+  micro-batches look as if gradients were reduced after every micro-batch. llm_foundry's are 8-GPU runs of 13B to 30B models and
+  40 GB GPUs with little room for activations; what slowed them is not known.
+"""
+
+
+def page(report: Report) -> str:
+    """The whole page as Markdown."""
+    rows = "\n".join(_summary(table) for table in report.tables)
+    return HEAD + rows + "\n" + NOTES + "\n" + "\n".join(_section(table) for table in report.tables)
+
+
+def _percent(value: float | None) -> str:
+    return "" if value is None else f"{100 * value:.1f} %"
+
+
+def _summary(found: TableReport) -> str:
+    answer = found.to_dict()
+    cells = [
+        f"[{found.table.name}](#{found.table.name})",
+        str(answer["rows"]),
+        f"**{_percent(answer['median_abs_frac'])}**",
+        _percent(answer["mean_abs_frac"]),
+        f"{100 * answer['mean_signed_frac']:+.1f} %",
+        _percent(found.constant_mfu_frac),
+        _percent(found.constant_hfu_frac),
+        _percent(answer["tolerance_frac"]),
+    ]
+    return "| " + " | ".join(cells) + " |"
+
+
+def _section(found: TableReport) -> str:
+    lines = [f"## {found.table.name}", "", found.table.source + ".", "", "Worst rows:", ""]
+    lines += ["| row | measured | predicted | error |", "|---|---|---|---|", *(_row(error) for error in found.errors[:5]), ""]
+    return "\n".join(lines)
+
+
+def _row(error: Error) -> str:
+    show = format_size if error.quantity.endswith("_B") else format_time
+    cells = [error.row, show(error.measured), show(error.predicted), f"{100 * error.error_frac:+.0f} %"]
+    return "| " + " | ".join(cells) + " |"
+
+
+def lines() -> Iterator[str]:
+    """The lines of the page, freshly computed."""
+    yield from page(validate()).splitlines()
+
+
+if __name__ == "__main__":
+    print("\n".join(lines()))
