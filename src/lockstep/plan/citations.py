@@ -1,8 +1,8 @@
 """`citations`: every paper, datasheet and curve behind an answer, as text and as BibTeX.
 
 Papers are listed in `citations.toml`; `RULES`, `SCHEDULES` and `OPTIMIZERS` say when each is used. The model, the
-numbers of the hardware and the efficiency curve bring their own sources along and are cited from there; numbers that the
-user gave have none.
+numbers of the hardware and the efficiency curve bring their own sources along and are cited from there; numbers that
+the user gave have none.
 """
 
 from __future__ import annotations
@@ -167,11 +167,11 @@ def _data(found: Estimate | Roofline) -> Iterator[Citation]:
     owners = [(cluster.device.name, cluster.device.provenance)]
     owners += [(level.link.name, level.link.provenance) for level in cluster.levels if level.size > 1]
     owners.append((cluster.name, cluster.provenance))
-    seen: set[tuple[str, str]] = set()
+    seen: set[str] = set()
     for owner, provenance in owners:
         for number, source in provenance.items():
-            if _counts(number, found.job.recipe.dtype) and source.kind != "user" and (source.text, owner) not in seen:
-                seen.add((source.text, owner))
+            if _counts(number, found.job.recipe.dtype) and source.kind != "user" and source.text not in seen:
+                seen.add(source.text)
                 yield _source(f"{owner}-{number}", f"{owner}, {number}", source.kind, source.text, source.date)
 
 

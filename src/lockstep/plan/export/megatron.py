@@ -70,9 +70,9 @@ def _parallel(layout: Layout, job: Job) -> Flags:
 
 
 def _stages(layout: Layout, job: Job) -> Flags:
-    """Flags of chunks and of uneven stages."""
+    """Flags of chunks and of uneven stages; a single stage has neither."""
     flags: Flags = {}
-    if layout.vpp > 1:
+    if layout.vpp > 1 and layout.pp > 1:
         flags["num-layers-per-virtual-pipeline-stage"] = job.layers // (layout.pp * layout.vpp)
         if not job.recipe.overlap_pp:
             flags["no-overlap-p2p-communication"] = True

@@ -1,0 +1,215 @@
+"""Exports: read back, the degrees are those of the layout; what a framework cannot say is refused with every reason."""
+
+import json
+import shlex
+import tomllib
+from dataclasses import replace
+
+import pytest
+from advice_samples import CASES, DENSE, EXPERTS, NODES
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lockstep.errors import Infeasible, UnknownName
+from lockstep.hardware import cluster
+from lockstep.layout import Job, Layout, Recipe
+from lockstep.plan import TARGETS, Estimate, estimate, export
+from lockstep.plan.export.torchtitan import SCHEDULES
+from lockstep.workload import model
+
+ZERO = {"no_shard": 1, "optim_grads": 2, "optim_grads_params": 3}
+
+
+def found(job: Job, layout: Layout) -> Estimate:
+    return estimate(job, NODES, layout)
+
+
+def flags_of(text: str) -> dict[str, str]:
+    """Megatron's flags: each line is a flag and at most one value."""
+    words = [shlex.split(line) for line in text.splitlines()]
+    assert all(1 <= len(word) <= 2 and word[0].startswith("--") for word in words)
+    assert len({word[0] for word in words}) == len(words), "a flag is given once"
+    return {word[0][2:]: word[1] if len(word) == 2 else "true" for word in words}
+
+
+def from_megatron(text: str, job: Job) -> Layout:
+    """The layout that the flags describe, by Megatron's own arithmetic."""
+    flags = flags_of(text)
+    tp, pp, cp = (int(flags[f"{axis}-parallel-size"]) for axis in ("tensor-model", "pipeline-model", "context"))
+    per_chunk = int(flags.get("num-layers-per-virtual-pipeline-stage", 0))
+    dp = job.devices // (tp * pp * cp)
+    instances = int(flags.get("num-distributed-optimizer-instances", 1))
+    zero = ZERO[flags.get("data-parallel-sharding-strategy", "no_shard")] if "use-distributed-optimizer" in flags else 0
+    return Layout(
+        tp=tp, pp=pp, cp=cp, ep=int(flags["expert-model-parallel-size"]), dp=dp,
+        vpp=int(flags["num-layers"]) // pp // per_chunk if per_chunk else 1,
+        schedule="interleaved" if per_chunk else "1f1b",
+        micro_batch=int(flags["micro-batch-size"]), zero=zero,
+        shard=dp * cp // instances if "num-distributed-optimizer-instances" in flags else 0,
+        recompute=flags.get("recompute-granularity", "none"),
+        sequence_parallel="sequence-parallel" in flags,
+    )  # fmt: skip
+
+
+def from_torchtitan(text: str, job: Job) -> Layout:
+    """The layout that the tables describe, by torchtitan's own arithmetic."""
+    document = tomllib.loads(text)
+    axes, training = document["parallelism"], document["training"]
+    pp, cp = axes["pipeline_parallel_degree"], axes["context_parallel_degree"]
+    replicate, shard = axes["data_parallel_replicate_degree"], axes["data_parallel_shard_degree"]
+    names = {word: name for name, word in SCHEDULES.items()}
+    per_stage = axes.get("pipeline_parallel_layers_per_stage", job.layers // pp)
+    sharded = shard > 1 or cp > 1
+    return Layout(
+        tp=axes["tensor_parallel_degree"], pp=pp, cp=cp, ep=axes["expert_parallel_degree"], dp=replicate * shard,
+        vpp=job.layers // (pp * per_stage),
+        schedule=names[axes.get("pipeline_parallel_schedule", "1F1B")],
+        micro_batch=axes.get("pipeline_parallel_microbatch_size", training["local_batch_size"]),
+        zero={"always": 3, "never": 2}[axes["fsdp_reshard_after_forward"]] if sharded else 0,
+        shard=shard * cp if replicate > 1 and sharded else 0,
+        recompute=document["activation_checkpoint"]["mode"],
+        sequence_parallel=axes["tensor_parallel_degree"] > 1,
+    )  # fmt: skip
+
+
+def from_deepspeed(text: str, job: Job) -> Layout:
+    """The layout that the JSON describes, by DeepSpeed's own arithmetic."""
+    document = json.loads(text)
+    micro_batch = document["train_micro_batch_size_per_gpu"]
+    pipeline = document.get("pipeline", {"stages": 1, "activation_checkpoint_interval": 0})
+    return Layout(
+        tp=document.get("tensor_parallel", {"autotp_size": 1})["autotp_size"],
+        pp=pipeline["stages"],
+        dp=document["train_batch_size"] // (micro_batch * document["gradient_accumulation_steps"]),
+        micro_batch=micro_batch,
+        zero=document["zero_optimization"]["stage"],
+        recompute="full" if pipeline["activation_checkpoint_interval"] else "none",
+    )
+
+
+READERS = {"megatron": from_megatron, "deepspeed": from_deepspeed, "torchtitan": from_torchtitan}
+
+
+def normal(layout: Layout) -> Layout:
+    """The layout with differences in name only taken away: one stage has no schedule, one replica no sharding."""
+    alone = layout.dp * layout.cp == 1
+    whole = layout.shard in (0, layout.dp * layout.cp) or layout.zero == 0
+    schedule = layout.schedule if layout.pp > 1 else "1f1b"
+    return replace(
+        layout,
+        schedule=schedule,
+        vpp=layout.vpp if layout.pp > 1 else 1,
+        zero=0 if alone else layout.zero,
+        shard=0 if alone or whole else layout.shard,
+    )
+
+
+@given(st.sampled_from(CASES), st.sampled_from(list(TARGETS)))
+def test_read_back_an_export_is_the_layout_or_it_is_refused(case: tuple[Job, Layout], target: str) -> None:
+    job, layout = case
+    try:
+        text = export(found(job, layout), target)
+    except Infeasible:
+        return
+    assert normal(READERS[target](text, job)) == normal(layout)
+
+
+def test_every_target_accepts_a_good_part_of_the_layouts() -> None:
+    """Else the round trip above would prove nothing."""
+    for target, least in (("megatron", 30), ("deepspeed", 2), ("torchtitan", 10)):
+        accepted = 0
+        for job, layout in CASES[::23]:
+            try:
+                export(found(job, layout), target)
+                accepted += 1
+            except Infeasible:
+                continue
+        assert accepted >= least, target
+
+
+REFUSED = [
+    ("megatron", {"pp": 4, "dp": 8, "schedule": "zb-h1"}, {}, "schedule zb-h1"),
+    ("megatron", {"pp": 4, "dp": 8, "zero": 3}, {}, "pipeline stages"),
+    ("megatron", {"dp": 32, "zero": 3, "offload": "parameters"}, {}, "offloaded parameters"),
+    ("megatron", {"dp": 32, "order": ("dp", "tp", "cp", "ep", "pp")}, {}, "rank order"),
+    ("megatron", {"dp": 32}, {"optimizer": "adafactor"}, "optimizer adafactor"),
+    ("megatron", {"dp": 32}, {"gradient_B": 4.0, "reduce_B": 2.0}, "another format"),
+    ("megatron", {"pp": 4, "dp": 8}, {"overlap_pp": True}, "overlapped pipeline sends"),
+    ("deepspeed", {"tp": 8, "dp": 4, "sequence_parallel": True}, {}, "sequence parallelism"),
+    ("deepspeed", {"cp": 2, "dp": 16}, {}, "cp=2"),
+    ("deepspeed", {"pp": 4, "dp": 8, "zero": 2}, {}, "ZeRO 0 or 1"),
+    ("deepspeed", {"dp": 32, "recompute": "full"}, {}, "checkpointing"),
+    ("deepspeed", {"dp": 32, "zero": 3, "shard": 8}, {}, "shard=8"),
+    ("deepspeed", {"tp": 8, "dp": 4, "zero": 3}, {}, "AutoTP"),
+    ("torchtitan", {"dp": 32, "zero": 1}, {}, "zero 1"),
+    ("torchtitan", {"tp": 8, "dp": 4, "zero": 3}, {}, "without sequence parallelism"),
+    ("torchtitan", {"dp": 32, "zero": 3, "recompute": "selective"}, {}, "selective"),
+    ("torchtitan", {"pp": 4, "dp": 8, "zero": 3, "schedule": "zb-h1"}, {}, "schedule zb-h1"),
+    ("torchtitan", {"tp": 2, "dp": 16, "sequence_parallel": True}, {}, "DDP"),
+    ("torchtitan", {"dp": 32, "zero": 3}, {"gradient_B": 2.0}, "fp32"),
+    ("torchtitan", {"dp": 32, "zero": 3, "offload": "optimizer"}, {}, "offload optimizer"),
+]
+
+
+@pytest.mark.parametrize(("target", "changes", "recipe", "word"), REFUSED)
+def test_what_a_target_cannot_say_is_refused(
+    target: str, changes: dict[str, object], recipe: dict[str, object], word: str
+) -> None:
+    job = Job(DENSE.model, replace(DENSE.recipe, **recipe), DENSE.devices)
+    with pytest.raises(Infeasible, match=word):
+        export(found(job, Layout(**changes)), target)
+
+
+def test_all_reasons_are_given_at_once() -> None:
+    with pytest.raises(Infeasible) as caught:
+        export(found(DENSE, Layout(cp=2, dp=16, zero=3, shard=4, recompute="full")), "deepspeed")
+    assert len(caught.value.violations) == 3
+
+
+def test_an_unknown_target_suggests_one() -> None:
+    with pytest.raises(UnknownName, match="megatron"):
+        export(found(DENSE, Layout(dp=32)), "megatorn")
+
+
+@pytest.mark.parametrize("target", ["megatron", "torchtitan"])
+def test_a_convolutional_network_is_no_transformer(target: str) -> None:
+    job = Job(model("resnet50"), Recipe(seq=1, batch=256), 8)
+    with pytest.raises(Infeasible, match="not a transformer"):
+        export(estimate(job, cluster("dgx-a100-80gb"), Layout(dp=8)), target)
+
+
+def test_megatron_flags_of_shapes() -> None:
+    llama = flags_of(export(found(DENSE, Layout(dp=32, zero=1)), "megatron"))
+    assert llama["num-query-groups"] == "8"
+    assert llama["ffn-hidden-size"] == "14336"
+    for flag in ("swiglu", "disable-bias-linear", "untie-embeddings-and-output-weights", "group-query-attention"):
+        assert llama[flag] == "true"
+    assert llama["normalization"] == "RMSNorm"
+    assert llama["position-embedding-type"] == "rope"
+    moe = flags_of(export(found(EXPERTS, Layout(dp=32, ep=8, zero=1)), "megatron"))
+    assert (moe["num-experts"], moe["moe-router-topk"], moe["expert-model-parallel-size"]) == ("8", "2", "8")
+    gpt = Job(model("gpt3-175b"), Recipe(seq=2048, batch=32), 32)
+    plain = flags_of(export(found(gpt, Layout(tp=8, pp=4, sequence_parallel=True)), "megatron"))
+    assert "swiglu" not in plain
+    assert "disable-bias-linear" not in plain
+    assert plain["position-embedding-type"] == "learned_absolute"
+
+
+def test_uneven_stages_are_written_out() -> None:
+    job = Job(model("deepseek-v3"), Recipe(seq=4096, batch=64), 32)
+    layout = Layout(pp=8, dp=4, ep=4, zero=1)
+    flags = flags_of(export(found(job, layout), "megatron"))
+    stages = flags["pipeline-model-parallel-layout"].split("|")
+    assert [stage.count("t") for stage in stages] == [sum(held.values()) for held in job.stage_layers(8)]
+    assert stages[0].startswith("E")
+    assert stages[-1].endswith("mL")
+    assert "".join(stages).count("E") == "".join(stages).count("L") == 1
+    pattern = flags["moe-layer-freq"].strip("()[]").split(",")
+    assert [one == "1" for one in pattern] == list(job.model.expert_layers)
+
+
+@pytest.mark.parametrize("name", ["falcon-40b", "bert-large", "gptj-6b"])
+def test_shapes_that_megatron_has_no_flags_for_are_refused(name: str) -> None:
+    job = Job(model(name), Recipe(seq=512, batch=32), 32)
+    with pytest.raises(Infeasible, match="Megatron-LM cannot express"):
+        export(found(job, Layout(dp=32)), "megatron")

@@ -1,0 +1,108 @@
+"""Upgrades: better hardware never plans worse, rankings are what they say, every device knows its successor."""
+
+import json
+from dataclasses import replace
+
+import pytest
+from advice_samples import DENSE, NODES
+
+from lockstep import hardware
+from lockstep.hardware import cluster
+from lockstep.layout import Job, Layout, Recipe
+from lockstep.plan import Space, Upgrades, default_space, estimate, plan, search, upgrades
+from lockstep.plan.estimate import hourly_price_usd
+from lockstep.plan.upgrades import NEXT_GENERATION, SAME
+from lockstep.workload import model
+
+JOB = Job(model("gpt2-large"), Recipe(seq=1024, batch=64), 16)
+PAIR = cluster("dgx-a100-40gb:2")
+SMALL = Space(tp=(1, 4), cp=(1,), ep=(1,), pp=(1, 2), micro_batch=(1, 4), layers=36, unit=8)
+POOR = estimate(JOB, PAIR, Layout(tp=4, dp=4, zero=1, recompute="full"))
+
+
+@pytest.fixture(scope="module")
+def found() -> Upgrades:
+    return upgrades(POOR)
+
+
+def test_every_hardware_contains_what_planning_again_saves(found: Upgrades) -> None:
+    """Faster parts never give a slower plan, so each saving is at least that of the same hardware."""
+    names = {one.what: one for one in found.found}
+    free = names[SAME]
+    assert 0.0 < free.saving_frac < 1.0
+    assert free.cost == 0.0
+    for what in ("twice the node bandwidth", "twice the fabric bandwidth", "half the latency of every link",
+                 "twice the memory", "twice the devices"):  # fmt: skip
+        assert names[what].saving_frac >= free.saving_frac - 1e-12, what
+
+
+def test_savings_are_those_of_the_estimates(found: Upgrades) -> None:
+    for one in found.found:
+        assert one.saving_frac == pytest.approx(1.0 - one.after.step_time_s / POOR.step_time_s)
+        again = estimate(one.after.job, one.after.cluster, one.after.layout)
+        assert again.step_time_s == one.step_time_s
+        assert one.after.memory.fits or "of memory per device" in one.what
+
+
+def test_rankings(found: Upgrades) -> None:
+    savings = [one.saving_frac for one in found.by_saving]
+    assert savings == sorted(savings, reverse=True)
+    assert sorted(one.what for one in found.by_value) == sorted(one.what for one in found.found)
+    values = [one.saving_per_cost for one in found.by_value if one.saving_per_cost is not None and one.saving_frac > 0]
+    assert values == sorted(values, reverse=True)
+    assert found.by_value[0].cost == 0.0
+
+
+def test_costs_are_known_where_prices_are(found: Upgrades) -> None:
+    names = {one.what: one for one in found.found}
+    price = hourly_price_usd(PAIR)
+    assert price is not None
+    assert names["twice the devices"].cost == pytest.approx(16 * price)
+    assert names["twice the memory"].cost is None
+    assert names["twice the memory"].to_dict()["cost_per_token"] is None
+
+
+def test_less_recomputation_is_offered_with_the_memory_that_it_needs(found: Upgrades) -> None:
+    offered = [one for one in found.found if one.what.startswith("recompute selective instead of full")]
+    assert len(offered) == 1
+    assert offered[0].after.layout == replace(POOR.layout, recompute="selective")
+    tight = Job(model("gpt2-large"), Recipe(seq=1024, batch=1024), 16)
+    full = estimate(tight, PAIR, Layout(dp=16, zero=1, micro_batch=64, recompute="full"))
+    needed = [one for one in upgrades(full, space=SMALL).found if one.what.startswith("recompute")]
+    assert "of memory per device" in needed[0].what
+    assert needed[0].cost is None
+    assert not needed[0].after.memory.fits
+
+
+def test_the_best_plan_has_nothing_to_gain_from_planning_again() -> None:
+    best = plan(JOB.model, PAIR, JOB.recipe, space=SMALL)
+    assert SAME not in [one.what for one in upgrades(best, space=SMALL).found]
+
+
+def test_leaving_gpipe_out_of_the_space_loses_nothing() -> None:
+    whole = default_space(DENSE, 8)
+    without = replace(whole, schedules=tuple(name for name in whole.schedules if name != "gpipe"))
+    one, other = (search(DENSE, NODES, space, top=1).best[0] for space in (whole, without))
+    assert (one.step_time_s, one.memory_B) == (other.step_time_s, other.memory_B)
+
+
+def test_what_is_not_possible_is_named_with_its_reason() -> None:
+    """80 devices fill no whole racks of 72."""
+    job = Job(JOB.model, replace(JOB.recipe, batch=80), 80)
+    now = estimate(job, cluster("dgx-b200:10"), Layout(dp=80, zero=1))
+    skipped = dict(upgrades(now, space=SMALL).skipped)
+    assert "80" in skipped["gb200-nvl72 with as many devices"]
+
+
+def test_same_answer_twice(found: Upgrades) -> None:
+    assert json.dumps(upgrades(POOR).to_dict(), allow_nan=False) == json.dumps(found.to_dict(), allow_nan=False)
+
+
+def test_every_device_of_the_catalog_knows_what_follows_it() -> None:
+    assert set(NEXT_GENERATION) == {device.name for device in hardware.devices()}
+    for device, names in NEXT_GENERATION.items():
+        for name in names:
+            follower = cluster(name).device
+            now = hardware.device(device)
+            faster = max(follower.peak_flops.values()) > max(now.peak_flops.values())
+            assert faster or follower.memory_B > now.memory_B, f"{name} after {device}"
