@@ -86,13 +86,13 @@ class Clock:
         return self.peak(self.dtype)
 
     def matmul(self, m: Any, n: Any, k: Any, count: Any = 1) -> Work:
-        """`count` products of m x k by k x n: t = 2mnk/(peak e) + c * bytes/bandwidth each."""
+        """`count` products of m x k by k x n in one kernel: t = 2mnk/(peak e) + c * bytes/bandwidth each."""
         curve = self.device.efficiency
         flops = 2.0 * m * n * k * count
         operand_B = self.element_B * (m * k + k * n + m * n) * count
         seconds = flops / (self.matmul_peak_flops * curve.matmul_max_frac)
         seconds = seconds + curve.matmul_bytes_factor * operand_B / self.device.memory_bandwidth_Bps
-        return Work(matmul_s=seconds, flops=flops, kernels=count)
+        return Work(matmul_s=seconds, flops=flops, kernels=1)
 
     def matmul_backward(self, m: Any, n: Any, k: Any, count: Any = 1) -> Work:
         """The two products that give the gradients of both operands."""

@@ -111,9 +111,8 @@ def attention_core(shard: Shard, window: int) -> Passes:
         return Passes(shard.clock.fused_attention(flops), shard.clock.fused_attention(executed_backward, backward=True))
     count, rows = grid.micro_batch * heads, recipe.seq / grid.cp
     products = shard.product(rows, recipe.seq, query_dim, count) + shard.product(rows, value_dim, recipe.seq, count)
-    batched = Passes(_one_kernel(products.forward, 2), _one_kernel(products.backward, 4))
     dropout = 2.5 if recipe.dropout else 0.0
-    return batched + shard.elementwise(count * rows * recipe.seq, 2.0 + dropout, 3.0 + dropout, 1 + recipe.dropout)
+    return products + shard.elementwise(count * rows * recipe.seq, 2.0 + dropout, 3.0 + dropout, 1 + recipe.dropout)
 
 
 def _merging(shard: Shard, width: Any) -> Passes:
@@ -121,11 +120,6 @@ def _merging(shard: Shard, width: Any) -> Passes:
     more = shard.grid.cp - 1
     size_B = 3.0 * more * shard.tokens * width * shard.clock.element_B
     return Passes(shard.clock.stream(size_B, more), shard.clock.stream(size_B, more))
-
-
-def _one_kernel(work: Work, kernels: int) -> Work:
-    """Batched products are one launch, however many matrices."""
-    return Work(work.matmul_s, work.attention_s, work.stream_s, work.flops, kernels)
 
 
 def feed_forward(shard: Shard, ffn: Any, tokens: Any, count: Any, gated: bool) -> Passes:
