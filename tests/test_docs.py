@@ -1,7 +1,11 @@
 """The documentation is true: every example in it runs and prints what it says, every link leads somewhere."""
 
 import doctest
+import os
 import re
+import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -22,3 +26,25 @@ def test_links_lead_somewhere(page: Path) -> None:
     for target in re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text(encoding="utf-8")):
         if not target.startswith("http"):
             assert (page.parent / target).exists(), target
+
+
+SESSIONS = [
+    pytest.param(command, output, id=command)
+    for command, output in re.findall(
+        r"```console\n\$ lockstep (.*?)\n(.*?)\n```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL
+    )
+]
+
+
+@pytest.mark.parametrize(("command", "output"), SESSIONS)
+def test_the_readme_shows_what_the_command_prints(command: str, output: str) -> None:
+    """110 columns, spaces at line ends dropped."""
+    environment = {**os.environ, "COLUMNS": "110", "NO_COLOR": "1"}
+    found = subprocess.run(
+        [sys.executable, "-m", "lockstep", *shlex.split(command)],
+        capture_output=True,
+        text=True,
+        env=environment,
+        check=True,
+    )
+    assert "\n".join(line.rstrip() for line in found.stdout.rstrip().splitlines()) == output

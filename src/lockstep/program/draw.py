@@ -33,8 +33,8 @@ def draw(
     max_lanes: int = 32,
     style: str = "unicode",
 ) -> str:
-    """Text of at most `width` columns; lanes of `streams` only when given."""
-    lanes = [lane for lane in timeline.lanes if streams is None or lane[1] in streams]
+    """Text of at most `width` columns; lanes of `streams` when given, else all on which something takes time."""
+    lanes = [lane for lane in timeline.lanes if lane[1] in streams] if streams is not None else _busy(timeline)
     shown = lanes[:max_lanes]
     names = [f"rank {rank} {stream}" for rank, stream in shown]
     margin = min(max((len(name) for name in names), default=0), max(0, width - 12))
@@ -48,6 +48,14 @@ def draw(
         lines.append(f"{'':<{margin}} {bar}... {len(lanes) - len(shown)} more lanes")
     lines.append(f"{'':<{margin}} {corner}{_axis(timeline.makespan_s, columns, rule)}")
     return "\n".join(lines)
+
+
+def _busy(timeline: Timeline) -> list[tuple[int, str]]:
+    """Lanes on which something takes time; all of them when nothing does."""
+    program = timeline.program
+    numbers = np.unique(program.lane[timeline.end_s > timeline.start_s]).tolist()
+    busy = {(number // len(program.streams), program.streams[number % len(program.streams)]) for number in numbers}
+    return [lane for lane in timeline.lanes if lane in busy] or list(timeline.lanes)
 
 
 def _axis(makespan_s: float, columns: int, rule: str) -> str:
