@@ -76,15 +76,16 @@ def _run(given: list[str]) -> int:
         return _refuse(_unknown_verb(given[0]))
     verbs = given[:1] if given and given[0] in VERBS else VERBS
     try:
-        return build(verbs)(given, prog_name="lockstep", standalone_mode=False) or 0
+        code = build(verbs)(given, prog_name="lockstep", standalone_mode=False) or 0
+        # Typer turns Ctrl-C into this code, without a word.
+        return _stopped() if code == STOPPED else code
     except Infeasible as error:
         print_infeasible(error, "--json" in given)
         return Infeasible.exit_code
     except BadInput as error:
         return _refuse(str(error))
     except (typer.Abort, KeyboardInterrupt):
-        sys.stderr.write("stopped before anything was known\n")
-        return STOPPED
+        return _stopped()
     except Exception as error:
         message = _usage_message(error)
         if message is None:
@@ -96,6 +97,12 @@ def _refuse(message: str) -> int:
     """Bad input: one line on stderr."""
     sys.stderr.write(f"error: {' '.join(message.split())}\n")
     return BadInput.exit_code
+
+
+def _stopped() -> int:
+    """Ctrl-C before there was an answer."""
+    sys.stderr.write("stopped before anything was known\n")
+    return STOPPED
 
 
 def _unknown_verb(given: str) -> str:
@@ -112,7 +119,7 @@ def _usage_message(error: Exception) -> str | None:
         return None
     match type(error).__name__, getattr(error, "param", None):
         case "MissingParameter", param if param is not None:
-            name = param.opts[0] if param.opts[0].startswith("-") else param.human_readable_name
+            name = param.opts[0] if param.opts[0].startswith("-") else param.metavar or param.name.upper()
             return f"{name}: must be given; see lockstep COMMAND --help"
         case "NoSuchOption", _:
             given, close = getattr(error, "option_name", ""), getattr(error, "possibilities", None) or ()

@@ -1,0 +1,137 @@
+"""The verbs as functions: the same answers as the command line, from names, objects and quantities."""
+
+import json
+from typing import Any
+
+import pytest
+from test_cli_contract import COMMANDS
+
+import lockstep
+from cli_runner import run, shell
+from lockstep import hardware, workload
+from lockstep.cli.output import plain
+from lockstep.errors import BadInput
+from lockstep.layout import Layout
+
+WORDS: dict[str, Any] = {"batch": 64}
+QUESTION = ("llama3-8b", "dgx-h100:2")
+CALLS = {
+    "plan": lambda: lockstep.plan(*QUESTION, tokens="1T", **WORDS),
+    "estimate": lambda: lockstep.estimate(
+        *QUESTION, tp=2, zero=1, sequence_parallel=True, recompute="selective", **WORDS
+    ),
+    "memory": lambda: lockstep.memory(*QUESTION, tp=2, pp=2, zero=1, **WORDS),
+    "roofline": lambda: lockstep.roofline(*QUESTION, tp=2, zero=1, **WORDS),
+    "sensitivity": lambda: lockstep.sensitivity("gpt2", "dgx-h100", batch=64),
+    "catalog": lambda: lockstep.catalog(),
+    "validate": lambda: lockstep.validate("korthikanti_2022"),
+    "export": lambda: lockstep.export(*QUESTION, to="megatron", tp=2, zero=1, **WORDS),
+    "cite": lambda: lockstep.cite(*QUESTION, tp=2, zero=1, **WORDS),
+}
+
+
+@pytest.mark.parametrize("verb", CALLS)
+def test_python_and_the_command_line_agree(verb: str) -> None:
+    from_python = json.loads(json.dumps(plain(CALLS[verb]().to_dict())))
+    from_shell = run(*COMMANDS[verb], "--json").json()
+    for answer in (from_python, from_shell):
+        answer.pop("elapsed_s", None)
+    assert from_python == from_shell
+
+
+def test_objects_do_as_well_as_names() -> None:
+    by_name = lockstep.estimate(*QUESTION, tp=2, zero=1, batch="64")
+    model, cluster = workload.model("llama3-8b"), hardware.cluster("dgx-h100:2")
+    by_object = lockstep.estimate(model, cluster, Layout(tp=2, dp=8, zero=1), batch=64)
+    assert by_name.to_dict() == by_object.to_dict()
+    assert (
+        lockstep.export(by_object, to="megatron").text
+        == lockstep.export(*QUESTION, to="megatron", tp=2, zero=1, batch=64).text
+    )
+    with pytest.raises(BadInput, match="not both"):
+        lockstep.estimate(model, cluster, Layout(tp=2, dp=8), tp=2, batch=64)
+
+
+def test_a_plan_can_be_cited_and_exported() -> None:
+    plan = lockstep.plan(*QUESTION, **WORDS)
+    assert lockstep.cite(plan).citations == lockstep.cite(plan.best).citations
+    assert lockstep.export(plan, to="torchtitan").text == lockstep.export(*QUESTION, to="torchtitan", **WORDS).text
+
+
+def test_a_package_that_is_a_verb_is_both() -> None:
+    import lockstep.plan as package
+
+    assert lockstep.plan is package
+    assert callable(package)
+    assert package.Plan.__name__ == "Plan"
+
+
+def test_unknown_attributes_are_refused() -> None:
+    with pytest.raises(AttributeError, match="no attribute 'plam'"):
+        lockstep.plam  # type: ignore[attr-defined]  # noqa: B018
+    assert set(lockstep.VERBS) <= set(dir(lockstep))
+
+
+@pytest.mark.parametrize(
+    ("tokens", "devices", "sequences"),
+    [
+        (4_000_000, 512, 512),
+        (4_194_304, 512, 512),
+        (2_000_000, 64, 256),
+        (16_384, 512, 2),
+        (100_000, 8, 12),
+        (8_192 * 7, 8, 7),
+        (10_000, 8, 1),
+    ],
+)
+def test_a_batch_of_tokens_becomes_whole_sequences(tokens: int, devices: int, sequences: int) -> None:
+    found = lockstep.api.read_question("llama3-8b", "dgx-h100", gpus=devices, batch_tokens=tokens)  # type: ignore[attr-defined]
+    assert found.recipe.batch == sequences
+    said = any("that splits evenly" in note for note in found.recipe.notes)
+    assert said == (tokens % 8192 != 0)
+
+
+def test_a_rounded_batch_is_near_and_divides() -> None:
+    from lockstep.api.question import even_batch
+
+    for devices in (1, 6, 8, 24, 64, 4096):
+        for wanted in (1.0, 3.4, 17.9, 250.0, 488.28, 1999.0):
+            found = even_batch(wanted, devices)
+            assert found >= 1
+            assert abs(found - wanted) <= max(0.5, wanted / 8)
+            assert found == even_batch(wanted, devices * 3)
+
+
+def test_long_models_are_trained_on_usual_sequences() -> None:
+    answer = run(
+        "estimate", "deepseek-v2-lite", "-c", "dgx-h100:8", "--batch", "64", "--ep", "8", "--zero", "3", "--json"
+    ).json()
+    assert "sequences of 8,192 tokens" in answer["assumptions"][0]
+    assert "163,840" in answer["assumptions"][0]
+
+
+def test_the_same_bytes_whatever_the_hash_seed() -> None:
+    outs = []
+    for seed in ("0", "1", "31415"):
+        answer = shell(*COMMANDS["plan"], "--json", env={"PYTHONHASHSEED": seed}).json()
+        answer.pop("elapsed_s")
+        outs.append(json.dumps(answer))
+    assert len(set(outs)) == 1
+
+
+@pytest.mark.parametrize("verb", ["estimate", "sensitivity", "cite"])
+def test_other_verbs_print_the_same_bytes_too(verb: str) -> None:
+    first, second = (shell(*COMMANDS[verb], "--json", env={"PYTHONHASHSEED": seed}) for seed in ("1", "2"))
+    assert first.out == second.out
+    assert first.code == second.code == 0
+
+
+def test_a_reader_who_leaves_early_is_no_error() -> None:
+    import subprocess
+    import sys
+
+    lockstep_command = f"{sys.executable} -c 'from lockstep.cli import main; main()'"
+    command = f"set -o pipefail; {lockstep_command} catalog models | head -1"
+    made = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
+    assert made.returncode == 0
+    assert made.stderr == ""

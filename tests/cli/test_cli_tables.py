@@ -1,0 +1,92 @@
+"""Tables for a person: verdict first, inside the width, no colour where none is wanted."""
+
+from importlib import import_module
+
+import pytest
+from rich.cells import cell_len
+from test_cli_contract import COMMANDS
+
+from cli_runner import LLAMA, run, shell
+
+SCREEN = 50
+"""Lines that a table may take at 80 columns."""
+
+
+@pytest.mark.parametrize("width", [80, 100, 120])
+@pytest.mark.parametrize("verb", [verb for verb in COMMANDS if verb not in ("export",)])
+def test_tables_stay_inside_the_width(verb: str, width: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", str(width))
+    session = run(*COMMANDS[verb])
+    assert session.code == 0
+    lines = session.out.splitlines()
+    assert max(cell_len(line) for line in lines) <= width
+    assert "\x1b" not in session.out
+    if verb not in ("catalog", "cite"):
+        assert len(lines) <= SCREEN
+
+
+def test_the_plan_says_everything_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "100")
+    session = run("plan", "llama3-70b", "--cluster", "dgx-h100:64", "--batch-tokens", "4M", "--tokens", "15T")
+    parts = ["llama3-70b on 512 x h100-sxm", "MFU ±", "15T tokens take", "Best layouts", "Pareto front"]
+    places = [
+        session.out.find(part) for part in [*parts, "Why not the others", "nearest:", "Assumptions", "512 sequences"]
+    ]
+    assert -1 not in places
+    assert places == sorted(places)
+
+
+def test_images_are_not_called_tokens() -> None:
+    assert "images/s" in run("plan", "resnet50", "--cluster", "dgx-a100-80gb", "--batch", "256").out
+
+
+def test_a_stopped_search_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = import_module("lockstep.plan.search")
+
+    real, calls = module._score, []
+
+    def interrupted(*arguments: object) -> None:
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        calls.append(None)
+        real(*arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(module, "_score", interrupted)
+    session = run("plan", *LLAMA)
+    assert session.code == 0
+    assert "Stopped early" in session.out
+    calls.clear()
+    assert run("plan", *LLAMA, "--json").json()["complete"] is False
+
+
+def test_stopped_before_anything_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = import_module("lockstep.plan.search")
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(module, "_score", interrupted)
+    session = run("plan", *LLAMA)
+    assert (session.code, session.out) == (130, "")
+    assert "stopped" in session.err
+    assert "Traceback" not in session.err
+
+
+def test_a_terminal_without_unicode_gets_other_letters() -> None:
+    session = shell("estimate", *LLAMA, "--zero", "3", env={"PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"})
+    assert session.code == 0
+    assert session.out.isascii()
+
+
+def test_progress_is_for_people_who_wait(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    from lockstep.report import progress as module
+
+    with module.progress("searching") as report:
+        report(1, 10)
+    assert capsys.readouterr().err == ""
+    monkeypatch.setattr(module, "PATIENCE_S", -1.0)
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
+    with module.progress("searching") as report:
+        report(1, 10)
+        report(10, 10)
+    assert "searching" in capsys.readouterr().err
