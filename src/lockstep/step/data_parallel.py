@@ -9,7 +9,8 @@
 Traffic moves layer by layer, so latency is paid once per layer; without overlap, zero 0 to 2 move all of it at once.
 
 Overlap: traffic of a layer runs beside the compute of its neighbours, so of a total C in L layers beside W seconds of
-compute max(C/L, C - W (L-1)/L) is exposed: the first or last layer's share has nothing to hide behind.
+compute max(C/L, C - W (L-1)/L) is exposed: the first or last layer's share has nothing to hide behind. Only kernels
+hide traffic, not the tensor, context or expert traffic of a pass, which may need the same links.
 
 Sources: ZeRO (arXiv 1910.02054) section 7; PyTorch FSDP (arXiv 2304.11277) section 3.
 """
@@ -77,7 +78,7 @@ class Exposed:
 
 
 def waits(grid: LayoutGrid, recipe: Recipe, moved: Traffic, forward_s: Any, backward_s: Any, layers: Any) -> Exposed:
-    """Exposed traffic of a stage of `layers` layers whose passes take `forward_s` and `backward_s` per micro-batch."""
+    """Exposed traffic of a stage of `layers` layers that computes `forward_s` and `backward_s` per micro-batch."""
     overlap, zero = recipe.overlap_dp, grid.zero
     gather_s = exposed(moved.gather_s, forward_s, layers, overlap)
     scatter_s = exposed(moved.scatter_s, backward_s, layers, overlap)

@@ -116,7 +116,7 @@ def compose(job: Job, cluster: Cluster, grid: LayoutGrid) -> Composition:
     layers = max(1, -(-job.layers // stages))
     body, first, last = _stage_times(job, grid, clock, network, stages)
     moved = traffic(network, job.recipe, parameters, layers)
-    waiting = waits(grid, job.recipe, moved, body.forward_s, body.backward_s, layers)
+    waiting = waits(grid, job.recipe, moved, body.compute_forward_s, body.compute_backward_s, layers)
     return Composition(
         stages=stages,
         microbatches=grid.microbatches(job.recipe.batch),
