@@ -7,6 +7,7 @@ from rich.cells import cell_len
 from test_cli_contract import COMMANDS
 
 from cli_runner import LLAMA, run, shell
+from lockstep.layout import Job
 
 SCREEN = 50
 """Lines that a table may take at 80 columns."""
@@ -90,3 +91,19 @@ def test_progress_is_for_people_who_wait(monkeypatch: pytest.MonkeyPatch, capsys
         report(1, 10)
         report(10, 10)
     assert "searching" in capsys.readouterr().err
+
+
+def test_a_search_over_sizes_that_is_stopped_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = import_module("lockstep.plan.search")
+    real, sizes = module._score, []
+
+    def interrupted(found: object, job: Job, *rest: object) -> None:
+        sizes.append(job.devices)
+        if len(set(sizes)) == 4:
+            raise KeyboardInterrupt
+        real(found, job, *rest)
+
+    monkeypatch.setattr(module, "_score", interrupted)
+    answer = run("plan", *LLAMA, "--objective", "cost", "--json").json()
+    assert answer["complete"] is False
+    assert answer["gpus"] < sizes[-1]

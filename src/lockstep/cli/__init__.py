@@ -1,5 +1,16 @@
 """The command line: parse, call the library, render. One file per verb; no arithmetic here."""
 
-from lockstep.cli.app import main
+import sys
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Runs the command line and exits with its code."""
+    try:
+        from lockstep.cli.app import main as run
+
+        run(arguments)
+    except KeyboardInterrupt:
+        sys.exit(130)
+
 
 __all__ = ["main"]

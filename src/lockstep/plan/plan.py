@@ -148,6 +148,7 @@ def plan(
         sizes = device_counts(cluster)
     chosen: Plan | None = None
     misses: list[Infeasible] = []
+    complete = True
     for devices in sizes:
         if (
             deadline_s is not None
@@ -163,21 +164,28 @@ def plan(
         except Infeasible as error:
             misses.append(error)
             continue
+        except KeyboardInterrupt:
+            complete = False
+            break
+        complete = found.findings.complete
         if deadline_s is not None and tokens is not None:
             if found.best.campaign(tokens)[0] * SECONDS_PER_DAY <= deadline_s:
                 chosen = found
                 break
         elif chosen is None or (found.best.cost_per_token or 0.0) < (chosen.best.cost_per_token or 0.0):
             chosen = found
-        if not found.findings.complete:
+        if not complete:
             break
+    if chosen is None and not complete:
+        raise KeyboardInterrupt
     if chosen is None:
         raise misses[-1] if misses else _late(cluster, deadline_s or 0.0)
+    chosen.findings.complete = complete
     return _timed(chosen, time.perf_counter() - started)
 
 
 def device_counts(cluster: Cluster) -> list[int]:
-    """Device counts to consider when fewer than all may do: 1, 2, 3, 4, 6, 8, ... whole nodes, and parts of one, ascending."""
+    """Device counts to try when fewer than all may do, ascending: parts of a node, then 1, 2, 3, 4, 6, 8, ... nodes."""
     whole = cluster.num_devices
     node = min(cluster.devices_per_unit(0), whole)
     nodes = sorted({factor * 2**power for factor in (1, 3) for power in range(whole.bit_length())})
@@ -204,7 +212,7 @@ def _too_few(model: Model, cluster: Cluster, recipe: Recipe, tokens: float, dead
 
 def _late(cluster: Cluster, deadline_s: float) -> Infeasible:
     return Infeasible(
-        f"no layout on up to {cluster.num_devices} devices finishes within {format_time(deadline_s)}; try a larger cluster",
+        f"no layout on up to {cluster.num_devices} devices finishes within {format_time(deadline_s)}; try more devices",
         [Violation("deadline", 1.0, deadline_s)],
     )
 
@@ -255,8 +263,9 @@ def _nothing_fits(job: Job, cluster: Cluster, found: Findings) -> Infeasible:
         *(v for v in violations if v.why != MEMORY),
     ]
     return Infeasible(
-        f"{job.model.name} does not fit on {job.devices} x {cluster.device.name}: the smallest layout ({miss.layout}) needs "
-        f"{format_size(miss.memory_B)} of {format_size(capacity_B)}, {format_frac(violations[0].margin_frac)} too much; "
+        f"{job.model.name} does not fit on {job.devices} x {cluster.device.name}: the smallest layout ({miss.layout}) "
+        f"needs {format_size(miss.memory_B)} of {format_size(capacity_B)}, "
+        f"{format_frac(violations[0].margin_frac)} too much; "
         "try more devices, a device with more memory, or --offload optimizer",
         violations,
     )
