@@ -19,10 +19,10 @@ import time
 for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ[variable] = "1"
 
-from lockstep.hardware import cluster
-from lockstep.layout import Job, Recipe
-from lockstep.plan import default_space, search
-from lockstep.workload import model
+from lockstep.hardware import cluster  # noqa: E402  (numpy reads the variables above when it is imported)
+from lockstep.layout import Job, Recipe  # noqa: E402
+from lockstep.plan import default_space, search  # noqa: E402
+from lockstep.workload import model  # noqa: E402
 
 JOBS = (
     ("gpt3-175b", "dgx-a100-80gb:512", Recipe(seq=2048, batch=3072)),

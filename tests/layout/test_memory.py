@@ -94,7 +94,8 @@ def plain_model(billions: float) -> Transformer:
     """A decoder whose matrices hold almost exactly so many parameters: 12 layers x 12 h^2."""
     hidden = 128 * round((billions * 1e9 / 144) ** 0.5 / 128)
     return Transformer(
-        name="plain", layers=12, hidden=hidden, vocab=128, max_positions=128, norm="nonparametric", tied_embeddings=True,
+        name="plain", layers=12, hidden=hidden, vocab=128, max_positions=128, norm="nonparametric",
+        tied_embeddings=True,
         attention=Attention(heads=hidden // 128, kv_heads=hidden // 128, head_dim=128),
         mlp=Mlp(ffn=4 * hidden, gated=False),
     )  # fmt: skip

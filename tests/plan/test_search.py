@@ -15,8 +15,8 @@ from lockstep.layout import Job, Layout, Recipe, broken_rules
 from lockstep.plan import Space, default_space, estimate, plan, search
 from lockstep.plan.plan import device_counts
 from lockstep.plan.search import DUPLICATE, Findings, duplicates
-from lockstep.step.program import step_program
 from lockstep.simulate import simulate
+from lockstep.step.program import step_program
 from lockstep.workload import RECOMPUTE, model
 
 NODES = cluster("dgx-a100-40gb:2")

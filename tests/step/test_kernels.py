@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from lockstep.errors import UnknownName
 from lockstep.hardware import device
-from lockstep.layout import Layout, LayerKind, Recipe
+from lockstep.layout import LayerKind, Layout, Recipe
 from lockstep.step import Clock
 from lockstep.step.layer import Shard, attention_core, head_work, layer_work
 from lockstep.workload import head_forward_flops, layer_forward_flops, model

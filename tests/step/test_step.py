@@ -33,7 +33,8 @@ def layouts(draw: st.DrawFn, stages: tuple[int, ...] = (1, 2, 4, 8)) -> Layout:
     if schedule == "interleaved" and (256 // (dp * micro_batch)) % pp:
         schedule = "1f1b"
     return Layout(
-        tp=tp, pp=pp, cp=cp, dp=dp, micro_batch=micro_batch, schedule=schedule, vpp=2 if schedule == "interleaved" else 1,
+        tp=tp, pp=pp, cp=cp, dp=dp, micro_batch=micro_batch, schedule=schedule,
+        vpp=2 if schedule == "interleaved" else 1,
         zero=draw(st.integers(0, 3)), recompute=draw(st.sampled_from(["none", "selective", "full"])),
         sequence_parallel=tp > 1 and draw(st.booleans()),
     )  # fmt: skip

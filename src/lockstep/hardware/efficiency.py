@@ -39,7 +39,7 @@ class Efficiency:
     launch_s: float
     """Host time per kernel launch, framework included."""
     recompute_host_s: float
-    """Host time that recomputing one layer adds to its kernels' launches: leaving and re-entering autograd, random states."""
+    """Host time of recomputing a layer beside its launches: leaving and re-entering autograd, random states."""
     step_s: float
     """Host time per optimizer step that nothing hides: data loading, clipping, logging."""
     kind: str

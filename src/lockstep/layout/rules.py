@@ -87,7 +87,7 @@ def _schedule(layout: Layout, job: Job) -> str:
     microbatches = job.recipe.batch // (layout.dp * layout.micro_batch)
     return (
         f"schedule {layout.schedule} does not run with {layout.pp} stages, {microbatches} micro-batches and "
-        f"{layout.vpp} chunks per stage; interleaved needs vpp >= 2 and micro-batches in multiples of pp, others vpp = 1"
+        f"{layout.vpp} chunks per stage; interleaved needs vpp >= 2 and a multiple of pp micro-batches, others vpp = 1"
     )
 
 

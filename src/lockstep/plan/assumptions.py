@@ -1,4 +1,4 @@
-"""What an answer takes for granted, in words: every assumed constant that it rests on, the one that matters most first."""
+"""What an answer takes for granted, in words: every assumed constant it rests on, the one that matters most first."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def _all(job: Job, cluster: Cluster) -> Iterator[str]:
     how = "uncalibrated" if curve.kind == "assumed" else curve.kind
     error = format_frac(curve.typical_error_frac, 2)
     yield from recipe.notes
-    yield f"kernel efficiency of {cluster.device.name}: curve {curve.name!r}, {how} ({curve.source}), typical error {error}"
+    yield f"kernel efficiency of {cluster.device.name}: curve {curve.name!r}, {how} ({curve.source}), error {error}"
     for level in cluster.levels:
         found = level.link.provenance.get("achieved_frac")
         if level.size > 1 and found is not None and found.kind == "assumed":
@@ -31,11 +31,11 @@ def _all(job: Job, cluster: Cluster) -> Iterator[str]:
         yield "experts are equally loaded and no token is dropped"
     if job.transformer and job.transformer.mtp_layers:
         yield f"{job.transformer.mtp_layers} multi-token-prediction module(s) are trained too"
-    yield f"framework and communicators take {format_size(FRAMEWORK_B)}, the allocator {format_frac(SLACK_FRAC)} of what is used (assumed)"
-    yield (
-        f"{recipe.bytes_per_parameter:g} B of state per matrix parameter before sharding: {recipe.parameter_B:g} parameter + "
-        f"{recipe.gradient_B:g} gradient + {recipe.states.matrix_B:g} {recipe.optimizer}"
-    )
+    framework, slack = format_size(FRAMEWORK_B), format_frac(SLACK_FRAC)
+    yield f"framework and communicators take {framework}, the allocator {slack} of what is used (assumed)"
+    states = f"{recipe.parameter_B:g} parameter + {recipe.gradient_B:g} gradient"
+    states += f" + {recipe.states.matrix_B:g} {recipe.optimizer}"
+    yield f"{recipe.bytes_per_parameter:g} B of state per matrix parameter before sharding: {states}"
     price = cluster.provenance.get("price_per_hour_usd") or cluster.device.provenance.get("price_per_hour_usd")
     if price is not None:
         yield f"price per device and hour: {price.kind}, {price.text} ({price.date})"

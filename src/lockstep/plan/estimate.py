@@ -60,7 +60,7 @@ class Estimate:
 
     @property
     def uncertainty_frac(self) -> float:
-        """Typical relative error of the step time, from the fit of the device's efficiency curve or as assumed there."""
+        """Typical relative error of the step time: that of the device's efficiency curve, fitted or assumed."""
         return self.cluster.device.efficiency.typical_error_frac
 
     @property

@@ -142,7 +142,7 @@ def _valid(found: Findings, job: Job, grid: LayoutGrid) -> Mask:
 
 
 def duplicates(grid: LayoutGrid) -> Mask:
-    """Layouts that differ from another in name only: ZeRO without replicas, HSDP in which one side has a single rank."""
+    """Layouts that differ from another in name only: ZeRO without replicas, HSDP with a single rank on one side."""
     replicas = grid.data_ranks
     alone = (grid.zero > 0) & (replicas == 1)
     mask: Mask = alone | ((grid.shard > 0) & ((grid.shard == 1) | (grid.shard == replicas)))

@@ -1,9 +1,10 @@
 """`Space`: the declared set of layouts that the planner searches, every combination of its axes.
 
-tp, cp, ep and pp are the divisors that the model and the device count allow, dp is what is left of the devices; micro-batch,
-sharding, recomputation and sequence parallelism are listed; the schedules go with the stages: one stage needs none,
-and interleaving takes the chunk counts that divide a stage's layers. Each axis has a dimension of its own in a grid of
-layouts, one grid per stage count. Combinations that break a rule of `layout/rules.py` are counted, never skipped.
+tp, cp, ep and pp are the divisors that the model and the device count allow, dp is what is left of the devices;
+micro-batch, sharding, recomputation and sequence parallelism are listed; the schedules go with the stages: one stage
+needs none, and interleaving takes the chunk counts that divide a stage's layers. Each axis has a dimension of its own
+in a grid of layouts, one grid per stage count. Combinations that break a rule of `layout/rules.py` are counted, never
+skipped.
 """
 
 from __future__ import annotations

@@ -45,12 +45,12 @@ class Network:
         return found
 
     def replica_levels(self) -> Levels:
-        """As `levels`, of the ranks that hold the same shard in different copies (HSDP); single ranks when there is one."""
+        """As `levels`, of the ranks that hold the same shard in different copies (HSDP); one rank without copies."""
         whole, inner = self.levels(("cp", "ep", "dp")), self.shard_levels()
         return [(one[0] // held[0], one[1], one[2]) for one, held in zip(whole, inner, strict=True)]
 
     def send(self, axis: str, size_B: Any) -> Any:
-        """Seconds of one message of `size_B` to the next rank of the group over `axis`, at the outermost level it spans."""
+        """Seconds of a message to the next rank along `axis`, at the outermost level that its group spans."""
         seconds: Any = 0.0
         for ranks, latency_s, bandwidth_Bps in self.levels((axis,)):
             seconds = np.where(ranks > 1, latency_s + size_B / bandwidth_Bps, seconds)

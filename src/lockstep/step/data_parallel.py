@@ -42,7 +42,7 @@ class Traffic:
 
 
 def traffic(network: Network, recipe: Recipe, parameters: RankParameters, layers: int) -> Traffic:
-    """The traffic of a stage that holds `parameters` in `layers` layers: dense ones over the data ranks, experts over theirs."""
+    """The traffic of a stage that holds `parameters` in `layers` layers; experts have fewer replicas than the rest."""
     dense, expert = parameters.matrix_elems + parameters.other_elems, parameters.expert_elems
     shard, experts = network.shard_levels(), network.levels(("cp", "dp"))
     pieces = np.where(network.grid.zero == 3, layers, layers if recipe.overlap_dp else 1)

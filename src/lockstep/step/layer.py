@@ -116,7 +116,7 @@ def attention_core(shard: Shard, window: int) -> Passes:
 
 
 def _merging(shard: Shard, width: Any) -> Passes:
-    """Ring attention adds the partial outputs of its cp steps: two reads and a write of the output for each but the first."""
+    """Ring attention adds the partial outputs of its cp steps: two reads and a write for each but the first."""
     more = shard.grid.cp - 1
     size_B = 3.0 * more * shard.tokens * width * shard.clock.element_B
     return Passes(shard.clock.stream(size_B, more), shard.clock.stream(size_B, more))
@@ -130,7 +130,7 @@ def feed_forward(shard: Shard, ffn: Any, tokens: Any, count: Any, gated: bool) -
 
 
 def experts(shard: Shard, moe: Experts) -> Passes:
-    """Router, permutation, routed experts (balanced load, E/ep on a rank, each with T*k*ep/E tokens) and shared ones."""
+    """Router, permutation, routed experts (balanced: E/ep on a rank, each with T*k*ep/E tokens) and shared ones."""
     h = shard.model.hidden
     local = moe.experts / shard.grid.ep
     routed = shard.tokens * moe.top_k / local

@@ -1,6 +1,6 @@
 """BigScience's Megatron-LM logs on V100: bytes allocated on every rank of 3D-parallel runs before the first step.
 
-What is allocated then is training state, so the rows test parameters per pipeline stage and the bytes per parameter: 20,
+What is allocated then is training state, so the rows test parameters per pipeline stage and bytes per parameter: 20,
 as this Megatron kept a half-precision gradient beside the fp32 one (2 + 2 + 4 + 12). The vocabulary is not printed; the
 padded GPT-2 one (51,200 with tensor parallelism 4) is taken. DeepSpeed's logs count differently and are left out.
 """

@@ -12,28 +12,29 @@ from lockstep.validation.report import Error, Report, TableReport, validate
 
 HEAD = """# Predicted against published
 
-Every row of every table is predicted from datasheet rates and one efficiency curve per device type; none has a constant of its own. An error
-is predicted / measured - 1: positive means that Lockstep says slower (or more memory) than was measured. `lockstep validate` prints this
-and fails when a table's median absolute error exceeds its tolerance.
+Every row of every table is predicted from datasheet rates and one efficiency curve per device type; none has a constant
+of its own. An error is predicted / measured - 1: positive means that Lockstep says slower (or more memory) than was
+measured. `lockstep validate` prints this and fails when a table's median absolute error exceeds its tolerance.
 
-A constant efficiency, chosen as the table's own median, is what a spreadsheet can do at best: *MFU* assumes one model FLOPs
-utilisation, *HFU* one hardware FLOPs utilisation and knows each row's recomputation.
+A constant efficiency, chosen as the table's own median, is what a spreadsheet can do at best: *MFU* assumes one model
+FLOPs utilisation, *HFU* one hardware FLOPs utilisation and knows each row's recomputation.
 
-| table | rows | median abs error | mean abs error | mean signed | constant MFU, median | constant HFU, median | tolerance |
+| table | rows | median error | mean error | mean signed | constant MFU | constant HFU | tolerance |
 |---|---|---|---|---|---|---|---|
 """
 
 NOTES = """
 ## How to read it
 
-- **Fitted or not.** The A100 curve was fitted to narayanan (April rows and table 2), korthikanti, the A100 rows of llm_foundry and
-  every second vTrain row; the H100 curve to llm_foundry's H100 bf16 rows. The other vTrain rows were not used: the error
-  there is the same. Memory tables are not fitted at all.
-- **Where a constant does better.** Korthikanti's nine runs are showcases at nearly one hardware utilisation; a constant HFU
-  that has seen the answers errs by less there. It knows nothing else: on the other tables its median error is 7 to 45 %.
-- **The worst rows.** Narayanan's ZeRO-3 rows ran DeepSpeed of 2021 ([errata](errata.md)). vTrain's rows with many replicas and many
-  micro-batches look as if gradients were reduced after every micro-batch. llm_foundry's are 8-GPU runs of 13B to 30B models and
-  40 GB GPUs with little room for activations; what slowed them is not known.
+- **Errors.** Median and mean are of absolute errors; the constants' columns are median absolute errors too.
+- **Fitted or not.** The A100 curve was fitted to narayanan (April rows and table 2), korthikanti, the A100 rows of
+  llm_foundry and every second vTrain row; the H100 curve to llm_foundry's H100 bf16 rows. The other vTrain rows were
+  not used: the error there is the same. Memory tables are not fitted at all.
+- **Where a constant does better.** Korthikanti's nine runs are showcases at nearly one hardware utilisation; a constant
+  HFU that has seen the answers errs by less there. On the other tables its median error is 7 to 45 %.
+- **The worst rows.** Narayanan's ZeRO-3 rows ran DeepSpeed of 2021 ([errata](errata.md)). vTrain's rows with many
+  replicas and many micro-batches look as if gradients were reduced after every micro-batch. llm_foundry's are 8-GPU
+  runs of 13B to 30B models and 40 GB GPUs with little room for activations; what slowed them is not known.
 """
 
 
@@ -64,7 +65,8 @@ def _summary(found: TableReport) -> str:
 
 def _section(found: TableReport) -> str:
     lines = [f"## {found.table.name}", "", found.table.source + ".", "", "Worst rows:", ""]
-    lines += ["| row | measured | predicted | error |", "|---|---|---|---|", *(_row(error) for error in found.errors[:5]), ""]
+    lines += ["| row | measured | predicted | error |", "|---|---|---|---|"]
+    lines += [*(_row(error) for error in found.errors[:5]), ""]
     return "\n".join(lines)
 
 

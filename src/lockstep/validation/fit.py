@@ -1,8 +1,8 @@
-"""Fits one efficiency curve per device type to the calibration tables, all rows at once: `python -m lockstep.validation.fit`.
+"""`python -m lockstep.validation.fit`: one efficiency curve per device type, fitted to all calibration rows at once.
 
 Minimises a soft-L1 norm of log(predicted / measured) over the cases of a device type, each table weighing the same
 however many rows it has, plus a weak pull towards the starting point so that a constant that the rows say nothing
-about stays where physics would put it. Prints the curve in the form of `hardware/catalog/efficiency.toml`, and the errors.
+about stays where physics would put it. Prints the curve as in `hardware/catalog/efficiency.toml`, and the errors.
 """
 
 from __future__ import annotations
