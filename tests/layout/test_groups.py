@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lockstep.errors import UnknownName
-from lockstep.layout import AXES, Layout, coordinates, process_groups, span
+from lockstep.hardware import cluster
+from lockstep.layout import AXES, Layout, coordinates, group_summary, process_groups, span
 
 degrees = st.sampled_from([1, 2, 3, 4])
 
@@ -85,3 +86,18 @@ def test_hsdp_shards_are_consecutive_data_ranks() -> None:
 def test_unknown_group_is_named() -> None:
     with pytest.raises(UnknownName, match="did you mean"):
         process_groups(Layout(), "dpp")
+
+
+def test_the_summary_names_the_level_that_each_group_crosses() -> None:
+    found = group_summary(Layout(tp=4, cp=2, dp=4, ep=2, pp=2, zero=3, shard=2), cluster("dgx-h100:8"))
+    assert {kind: (one["ranks"], one["groups"], one["level"]) for kind, one in found.items()} == {
+        "tp": (4, 16, "node"),
+        "cp": (2, 32, "node"),
+        "ep": (2, 32, "fabric"),
+        "dp": (4, 16, "fabric"),
+        "pp": (2, 32, "fabric"),
+        "data": (8, 8, "fabric"),
+        "expert_data": (4, 16, "fabric"),
+        "shard": (2, 32, "node"),
+    }
+    assert found["cp"]["first"] == [0, 4]

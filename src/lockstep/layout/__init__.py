@@ -3,6 +3,7 @@
 from lockstep.layout.groups import GROUPS as GROUPS
 from lockstep.layout.groups import Span as Span
 from lockstep.layout.groups import coordinates as coordinates
+from lockstep.layout.groups import group_summary as group_summary
 from lockstep.layout.groups import process_groups as process_groups
 from lockstep.layout.groups import span as span
 from lockstep.layout.job import Job as Job

@@ -9,13 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lockstep.errors import UnknownName
+from lockstep.hardware import Cluster
 from lockstep.layout.layout import Layout, LayoutGrid, Whole
 
+WITHIN = {"dp": ("ep", "dp"), "data": ("cp", "ep", "dp"), "expert_data": ("cp", "dp"), "shard": ("cp", "ep", "dp")}
+"""Axes that the groups named after more than one axis cover."""
+MAX_LISTED = 16
 GROUPS = ("tp", "cp", "ep", "dp", "pp", "data", "expert_data", "shard")
 
 
@@ -42,17 +47,43 @@ def process_groups(layout: Layout, group: str) -> list[list[int]]:
     """
     if group not in GROUPS:
         raise UnknownName("process group", group, GROUPS)
-    within = {"dp": ("ep", "dp"), "data": ("cp", "ep", "dp"), "expert_data": ("cp", "dp"), "shard": ("cp", "ep", "dp")}
+    return _groups(layout, group).tolist()
+
+
+def _groups(layout: Layout, group: str) -> Whole:
+    """The groups of one kind as the rows of an array."""
     digits = coordinates(layout)
-    outside = [digits[axis] for axis in layout.order if axis not in within.get(group, (group,))]
-    keys = np.stack([*outside, np.zeros(layout.world, dtype=np.int64)], axis=1)
-    members: dict[tuple[int, ...], list[int]] = {}
-    for rank, key in enumerate(keys.tolist()):
-        members.setdefault(tuple(key), []).append(rank)
-    groups = list(members.values())
+    inside = WITHIN.get(group, (group,))
+    number = np.zeros(layout.world, dtype=np.int64)
+    for axis in layout.order:
+        if axis not in inside:
+            number = number * (int(digits[axis].max()) + 1) + digits[axis]
+    size = layout.world // len(np.unique(number))
+    rows = np.argsort(number, kind="stable").reshape(-1, size)
     if group == "shard" and layout.shard:
-        groups = [g[i : i + layout.shard] for g in groups for i in range(0, len(g), layout.shard)]
-    return sorted(groups)
+        rows = rows.reshape(-1, layout.shard)
+    return rows[np.argsort(rows[:, 0])]
+
+
+def group_summary(layout: Layout, cluster: Cluster) -> dict[str, dict[str, Any]]:
+    """For each kind of process group with several ranks: its size, how many there are, the first one, its level.
+
+    `level` is the outermost level of the cluster that the group crosses; `first` lists at most MAX_LISTED ranks.
+    """
+    units = [cluster.devices_per_child(i) for i in range(len(cluster.levels))]
+    found = {}
+    for group in GROUPS:
+        ranks = _groups(layout, group)
+        if ranks.shape[1] == 1 or (group == "shard" and not layout.shard):
+            continue
+        crossed = [i for i, unit in enumerate(units) if np.any(ranks // unit != ranks[:, :1] // unit)]
+        found[group] = {
+            "ranks": ranks.shape[1],
+            "groups": ranks.shape[0],
+            "level": cluster.levels[crossed[-1]].name,
+            "first": ranks[0, :MAX_LISTED].tolist(),
+        }
+    return found
 
 
 @dataclass(frozen=True, slots=True)

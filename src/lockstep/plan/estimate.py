@@ -7,7 +7,7 @@ from typing import Any
 
 from lockstep.errors import Infeasible, Violation
 from lockstep.hardware import Cluster
-from lockstep.layout import Job, Layout, Memory, check, memory, stage_memory
+from lockstep.layout import Job, Layout, Memory, check, group_summary, memory, stage_memory
 from lockstep.plan.assumptions import assumptions
 from lockstep.step import Step, price_step
 from lockstep.units import format_flops, format_frac, format_size, format_time
@@ -89,6 +89,7 @@ class Estimate:
             "memory": self.memory.to_dict(),
             "bound_by": self.step.bound_by,
             "cost_per_token": self.cost_per_token,
+            "groups": group_summary(self.layout, self.cluster),
             "assumptions": list(assumptions(self.job, self.cluster)),
         }
 
