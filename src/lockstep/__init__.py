@@ -16,22 +16,37 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from lockstep.api import balance as balance
     from lockstep.api import catalog as catalog
     from lockstep.api import cite as cite
+    from lockstep.api import collective as collective
+    from lockstep.api import crossover as crossover
     from lockstep.api import estimate as estimate
+    from lockstep.api import experts as experts
     from lockstep.api import export as export
     from lockstep.api import memory as memory
+    from lockstep.api import messages as messages
+    from lockstep.api import overlap as overlap
+    from lockstep.api import pipeline as pipeline
     from lockstep.api import plan as plan
     from lockstep.api import roofline as roofline
     from lockstep.api import sensitivity as sensitivity
+    from lockstep.api import stragglers as stragglers
+    from lockstep.api import trace as trace
     from lockstep.api import validate as validate
 
 __version__ = "0.1.0"
 
-VERBS = ("plan", "estimate", "memory", "roofline", "sensitivity", "catalog", "validate", "export", "cite")
-PACKAGES = ("collectives", "hardware", "layout", "pipelines", "program", "simulate", "step", "validation", "workload")
+VERBS = (
+    "plan", "estimate", "memory", "roofline", "sensitivity",
+    "messages", "collective", "crossover", "pipeline", "overlap", "stragglers", "balance", "experts", "trace",
+    "catalog", "validate", "export", "cite",
+)  # fmt: skip
+PACKAGES = (
+    "collectives", "hardware", "layout", "pipelines", "program", "simulate", "step", "tensor", "validation", "workload",
+)  # fmt: skip
 
-__all__ = ["__version__", *VERBS]
+__all__ = ["__version__", *VERBS]  # noqa: PLE0604 - the verbs are text
 
 
 class _Verb(ModuleType):

@@ -1,4 +1,4 @@
-"""Tensor parallelism: the cut layer is the dense layer, gradients included; bytes as the formula, price as simulated."""
+"""Tensor parallelism: the cut layer is the dense layer, with gradients; bytes as the formula, price as simulated."""
 
 from __future__ import annotations
 

@@ -7,13 +7,26 @@ command line, which calls these functions; errors name its flags.
 """
 
 from lockstep.api.advice import Advice as Advice
+from lockstep.api.exchanges import Collective as Collective
+from lockstep.api.exchanges import best_algorithms as best_algorithms
+from lockstep.api.exchanges import collective as collective
+from lockstep.api.exchanges import crossover as crossover
+from lockstep.api.exchanges import messages as messages
+from lockstep.api.network import Network as Network
+from lockstep.api.network import read_network as read_network
 from lockstep.api.question import Question as Question
 from lockstep.api.question import read_question as read_question
+from lockstep.api.schedules import Overlap as Overlap
+from lockstep.api.schedules import PipelineRun as PipelineRun
+from lockstep.api.schedules import overlap as overlap
+from lockstep.api.schedules import pipeline as pipeline
 from lockstep.api.shelves import SHELVES as SHELVES
 from lockstep.api.shelves import Catalog as Catalog
 from lockstep.api.shelves import catalog as catalog
 from lockstep.api.shelves import validate as validate
 from lockstep.api.stage_memories import StageMemories as StageMemories
+from lockstep.api.tracing import Trace as Trace
+from lockstep.api.tracing import trace as trace
 from lockstep.api.verbs import Export as Export
 from lockstep.api.verbs import References as References
 from lockstep.api.verbs import cite as cite
@@ -23,23 +36,42 @@ from lockstep.api.verbs import memory as memory
 from lockstep.api.verbs import plan as plan
 from lockstep.api.verbs import roofline as roofline
 from lockstep.api.verbs import sensitivity as sensitivity
+from lockstep.api.workers import balance as balance
+from lockstep.api.workers import experts as experts
+from lockstep.api.workers import stragglers as stragglers
 
 __all__ = [
     "SHELVES",
     "Advice",
     "Catalog",
+    "Collective",
     "Export",
+    "Network",
+    "Overlap",
+    "PipelineRun",
     "Question",
     "References",
     "StageMemories",
+    "Trace",
+    "balance",
+    "best_algorithms",
     "catalog",
     "cite",
+    "collective",
+    "crossover",
     "estimate",
+    "experts",
     "export",
     "memory",
+    "messages",
+    "overlap",
+    "pipeline",
     "plan",
+    "read_network",
     "read_question",
     "roofline",
     "sensitivity",
+    "stragglers",
+    "trace",
     "validate",
 ]

@@ -19,7 +19,11 @@ from lockstep import __version__
 from lockstep.cli.output import print_infeasible
 from lockstep.errors import BadInput, Infeasible
 
-VERBS = ("plan", "estimate", "memory", "roofline", "sensitivity", "catalog", "validate", "export", "cite")
+VERBS = (
+    "plan", "estimate", "memory", "roofline", "sensitivity",
+    "messages", "collective", "crossover", "pipeline", "overlap", "stragglers", "balance", "experts", "trace",
+    "catalog", "validate", "export", "cite",
+)  # fmt: skip
 
 STOPPED = 130
 

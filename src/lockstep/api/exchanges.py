@@ -1,0 +1,139 @@
+"""The verbs about collectives: `messages`, `collective`, `crossover`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Unpack
+
+from lockstep.api.network import LinkWords, Network, flags, read_network
+from lockstep.api.question import Quantity, whole
+from lockstep.errors import BadInput
+from lockstep.units import parse_size_B
+
+if TYPE_CHECKING:
+    from lockstep.collectives import BestMap, Comparison, Crossover, Messages, PlainLink
+    from lockstep.program import Program
+
+MOST_RANKS = 1_000_000
+
+
+def messages(workers: Quantity, params: Quantity, *, program: str | None = None) -> Messages:
+    """Messages and elements of one synchronisation of `params` parameters, counted from the programs."""
+    from lockstep.collectives import messages as count
+
+    with flags("--program"):
+        return count(whole(workers, "--workers"), whole(params, "--params"), program)
+
+
+@dataclass(frozen=True, slots=True)
+class Collective:
+    """All algorithms of one collective; on a cluster also what its levels make of it."""
+
+    comparison: Comparison
+    network: Network
+    over_levels_s: dict[str, float] | None
+    assumptions: tuple[str, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON form."""
+        return {
+            **self.comparison.to_dict(),
+            **self.network.words(),
+            "over_levels_s": self.over_levels_s,
+            "assumptions": list(self.assumptions),
+        }
+
+
+def collective(
+    op: str,
+    *,
+    ranks: Quantity,
+    size: Quantity,
+    algorithm: str | None = None,
+    simulate: bool = False,
+    **link: Unpack[LinkWords],
+) -> Collective:
+    """Price (and simulate) the algorithms of `op`: one, several between commas, or all."""
+    from lockstep.collectives import compare
+
+    network, size_B = _group(ranks, link), parse_size_B(size, "--size")
+    names = _names(op, algorithm, "--algorithm")
+    with flags("--ranks"):
+        comparison = compare(
+            op, network.ranks, size_B, network.link, names, _simulator(network) if simulate else None,
+            node_ranks=network.node_ranks,
+        )  # fmt: skip
+    return Collective(comparison, network, _over_levels(op, network, size_B), tuple(_said(network, simulate)))
+
+
+def crossover(op: str, *, ranks: Quantity, between: str | None = None, **link: Unpack[LinkWords]) -> Crossover:
+    """Sizes at which the fastest algorithm changes, exactly; `between` names the ones to compare."""
+    from lockstep.collectives import crossover as find
+
+    network = _group(ranks, link)
+    names = _names(op, between, "--between")
+    with flags("--between"):
+        return find(op, network.ranks, network.link, names)
+
+
+def best_algorithms(op: str, *, ranks: Quantity, between: str | None = None, **link: Unpack[LinkWords]) -> BestMap:
+    """The fastest algorithm over group sizes up to `ranks` (powers of two) and sizes from 1 KiB to 4 GiB."""
+    from lockstep.collectives import best_map
+
+    network = _group(ranks, link)
+    groups = [2**i for i in range(1, network.ranks.bit_length())] or [1]
+    return best_map(op, groups, [2.0**i for i in range(10, 33)], network.link, _names(op, between, "--between"))
+
+
+def _group(ranks: Quantity, link: LinkWords) -> Network:
+    number = whole(ranks, "--ranks")
+    if number > MOST_RANKS:
+        raise BadInput(f"must be at most {MOST_RANKS:,}, got {number:,}", "--ranks")
+    return read_network(number, **link)
+
+
+def _names(op: str, given: str | None, where: str) -> Sequence[str] | None:
+    """Names between commas, all known; None for `all`. A collective that does not exist is refused first."""
+    from lockstep.collectives import algorithms, get
+
+    with flags("OP"):
+        try:
+            algorithms(op)
+        except BadInput as error:
+            raise BadInput(error.message, "OP") from None
+    if given is None or given == "all":
+        return None
+    names = [name.strip() for name in given.split(",")]
+    with flags(where):
+        for name in names:
+            get(op, name)
+    return names
+
+
+def _simulator(network: Network) -> Any:
+    """Makespan of a program on the link, or on the cluster's own levels."""
+    from lockstep.simulate import simulate
+
+    def run(program: Program, link: PlainLink) -> float:
+        return simulate(program, network.cluster if network.node_ranks else link).makespan_s
+
+    return run
+
+
+def _over_levels(op: str, network: Network, size_B: float) -> dict[str, float] | None:
+    from lockstep.collectives import times_on_levels
+    from lockstep.collectives.levels import WAYS
+
+    if network.node_ranks is None or op not in WAYS:
+        return None
+    return {name: float(time_s) for name, time_s in times_on_levels(op, network.levels, size_B).items()}
+
+
+def _said(network: Network, simulate: bool) -> list[str]:
+    said = ["a message takes latency + size / bandwidth; one send and one receive port per rank"]
+    if network.node_ranks:
+        said.append("time_s: every message over the widest level spanned, at one device's share of it")
+        if simulate:
+            said.append("simulated_s: every message over the level at which its two ranks meet")
+    return said

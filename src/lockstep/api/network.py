@@ -1,0 +1,131 @@
+"""`Network`: the link that a group of ranks talks over, given by latency and bandwidth or by a cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, TypedDict
+
+import numpy as np
+
+from lockstep.api.question import Quantity, located, read_cluster
+from lockstep.collectives import PlainLink
+from lockstep.errors import BadInput
+from lockstep.hardware import Cluster
+from lockstep.units import parse_bandwidth_Bps, parse_time_s
+
+
+class LinkWords(TypedDict, total=False):
+    """Keywords that say what the ranks talk over."""
+
+    latency: Quantity | None
+    """Seconds per message."""
+    bandwidth: Quantity | None
+    """Bytes per second, each way."""
+    cluster: str | Cluster | None
+    """Instead of the two."""
+
+
+FLAGS = {
+    "size_B": "--size",
+    "bucket_B": "--bucket-size",
+    "latency_s": "--latency",
+    "bandwidth_Bps": "--bandwidth",
+    "node-ranks": "--cluster",
+}
+"""Names of the library that are not those of flags."""
+
+
+@dataclass(frozen=True, slots=True)
+class Network:
+    """`link` joins all ranks; with a cluster it is the share of one device of the widest level they span."""
+
+    ranks: int
+    link: PlainLink
+    inner: PlainLink
+    """Inside a node; the same as `link` where there is one level."""
+    node_ranks: int | None = None
+    """Ranks per node when they span several."""
+    cluster: Cluster | None = None
+
+    @property
+    def levels(self) -> list[tuple[Any, ...]]:
+        """(ranks, latency_s, bandwidth_Bps, reduce_s_per_B) of every level that the ranks span, innermost first."""
+        assert self.cluster is not None
+        found, below = [], 1
+        for index in range(len(self.cluster.levels)):
+            unit = min(self.cluster.devices_per_unit(index), self.ranks)
+            link = self.cluster.link_per_device(index)
+            found.append((unit // below, link.latency_s, link.bandwidth_Bps, link.reduce_s_per_B))
+            below = unit
+        return [level for level in found if level[0] > 1]
+
+    def words(self) -> dict[str, Any]:
+        """What is assumed of the network, for answers."""
+        return {
+            "latency_s": self.link.latency_s,
+            "bandwidth_Bps": self.link.bandwidth_Bps,
+            "node_ranks": self.node_ranks,
+            "cluster": None if self.cluster is None else self.cluster.name,
+        }
+
+
+def read_network(
+    ranks: int,
+    latency: Quantity | None = None,
+    bandwidth: Quantity | None = None,
+    cluster: str | Cluster | None = None,
+) -> Network:
+    """The network of `ranks` consecutive ranks. Raises BadInput."""
+    if cluster is None:
+        if latency is None or bandwidth is None:
+            where = "--bandwidth" if bandwidth is None else "--latency"
+            raise BadInput("must be given: both --latency and --bandwidth, or --cluster", where)
+        rate_Bps = parse_bandwidth_Bps(bandwidth, "--bandwidth")
+        if rate_Bps == 0:
+            raise BadInput("a bandwidth must be above 0", "--bandwidth")
+        link = PlainLink(parse_time_s(latency, "--latency"), rate_Bps)
+        return Network(ranks, link, link)
+    if latency is not None or bandwidth is not None:
+        raise BadInput("give either --latency and --bandwidth, or --cluster, not both", "--cluster")
+    return _of_cluster(ranks, read_cluster(cluster))
+
+
+def _of_cluster(ranks: int, cluster: Cluster) -> Network:
+    if ranks > cluster.num_devices:
+        raise BadInput(
+            f"{ranks} ranks on the {cluster.num_devices} devices of {cluster.name}; take more nodes", "--ranks"
+        )
+    node = cluster.devices_per_unit(0)
+    if ranks > node and ranks % node:
+        raise BadInput(f"{ranks} ranks do not fill whole nodes of {node}; try {ranks - ranks % node}", "--ranks")
+    level = int(np.asarray(cluster.level_spanned(ranks)))
+    return Network(
+        ranks,
+        _plain(cluster, level),
+        _plain(cluster, 0),
+        node if ranks > node else None,
+        cluster,
+    )
+
+
+def _plain(cluster: Cluster, level: int) -> PlainLink:
+    link = cluster.link_per_device(level)
+    return PlainLink(link.latency_s, link.bandwidth_Bps, link.reduce_s_per_B)
+
+
+@contextmanager
+def flags(otherwise: str) -> Iterator[None]:
+    """Names the flag behind every BadInput from within; `otherwise` where the library names nothing."""
+    try:
+        with located(otherwise):
+            yield
+    except BadInput as error:
+        where = error.where or otherwise
+        named = (
+            where
+            if where.startswith("--") or where.isupper() or "/" in where or ":" in where
+            else f"--{where.replace('_', '-')}"
+        )
+        raise BadInput(error.message, FLAGS.get(where, named)) from None

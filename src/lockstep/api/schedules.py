@@ -1,0 +1,181 @@
+"""The verbs about what runs when: `pipeline`, `overlap`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Unpack
+
+import numpy as np
+
+from lockstep.api.network import LinkWords, flags, read_network
+from lockstep.api.question import Quantity, whole
+from lockstep.errors import BadInput
+from lockstep.units import parse_frac, parse_size_B, parse_time_s
+
+if TYPE_CHECKING:
+    from lockstep.overlap import BucketSweep, Layers
+    from lockstep.pipelines import Pipeline
+    from lockstep.program import Timeline
+
+MOST_PASSES = 1_000_000
+MOST_LAYERS = 4096
+MOST_ROWS = 128
+
+
+@dataclass(frozen=True, slots=True)
+class PipelineRun:
+    """A pipeline step and when everything in it happens."""
+
+    pipeline: Pipeline
+    timeline: Timeline
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON form."""
+        return self.pipeline.to_dict()
+
+
+def pipeline(
+    *,
+    stages: Quantity,
+    microbatches: Quantity,
+    schedule: str = "1f1b",
+    chunks: Quantity | None = None,
+    forward_s: Quantity = 1.0,
+    backward_s: Quantity = 2.0,
+    weight_s: Quantity | None = None,
+    transfer_s: Quantity = 0.0,
+    recompute: Quantity = 0.0,
+) -> PipelineRun:
+    """One step of a schedule. Times per micro-batch: one value, or one per stage between commas."""
+    from lockstep.pipelines import pipeline as find
+    from lockstep.simulate import simulate
+
+    p, m = whole(stages, "--stages"), whole(microbatches, "--microbatches")
+    v = None if chunks is None else whole(chunks, "--chunks")
+    if p * m * (v or 1) > MOST_PASSES:
+        raise BadInput(f"{p} stages x {m} micro-batches are more than {MOST_PASSES:,} passes", "--microbatches")
+    times: dict[str, Any] = {} if weight_s is None else {"weight_s": parse_time_s(weight_s, "--weight-s")}
+    with flags("--schedule"):
+        found = find(
+            schedule, p, m, chunks=v, forward_s=_per_stage(forward_s, p, "--forward-s"),
+            backward_s=_per_stage(backward_s, p, "--backward-s"), transfer_s=parse_time_s(transfer_s, "--transfer-s"),
+            recompute_frac=parse_frac(recompute, "--recompute"), **times,
+        )  # fmt: skip
+    if found.makespan_s == 0:
+        raise BadInput("all times are 0, so there is no pipeline to schedule", "--forward-s")
+    return PipelineRun(found, simulate(found.program))
+
+
+def _per_stage(value: Quantity, stages: int, where: str) -> Any:
+    """One time, or one per stage between commas."""
+    parts = value.split(",") if isinstance(value, str) else [value]
+    times = [parse_time_s(part, where) for part in parts]
+    if len(times) == 1:
+        return times[0]
+    if len(times) != stages:
+        raise BadInput(f"{len(times)} times for {stages} stages; give one, or one per stage", where)
+    return np.array(times)
+
+
+@dataclass(frozen=True, slots=True)
+class Overlap:
+    """Steps of data parallelism by bucket size."""
+
+    ranks: int
+    algorithm: str
+    efficiency: float
+    layers: Layers
+    sweep: BucketSweep
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON form."""
+        return {
+            **self.sweep.to_dict(),
+            "ranks": self.ranks,
+            "layers": len(self.layers.backward_s),
+            "algorithm": self.algorithm,
+            "efficiency": self.efficiency,
+            "assumptions": [
+                f"{self.ranks} ranks; all collectives one after another on one stream, {self.algorithm} all-reduce",
+                "gradients become ready layer by layer, last layer first; a layer is never cut",
+            ],
+        }
+
+
+def overlap(
+    *,
+    layers: Quantity,
+    backward: Quantity | None = None,
+    gradients: Quantity | None = None,
+    forward: Quantity = 0.0,
+    bucket_size: Quantity = 25e6,
+    sweep: bool = False,
+    ranks: Quantity = 8,
+    algorithm: str = "ring",
+    efficiency: Quantity = 1.0,
+    **link: Unpack[LinkWords],
+) -> Overlap:
+    """Bucketed all-reduce beside the backward pass, for one bucket size or (`sweep`) for all that differ.
+
+    `layers`: a number of equal layers, that together take `backward` and hold `gradients`; or their list in forward
+    order, as `96x5ms:7.3MB,1x9ms:120MB` (count x backward time : gradient bytes).
+    """
+    from lockstep.collectives import get
+    from lockstep.overlap import Traffic
+    from lockstep.overlap import sweep as find
+
+    read = _layers(layers, backward, gradients, parse_time_s(forward, "--forward"))
+    number, share = whole(ranks, "--ranks"), parse_frac(efficiency, "--efficiency")
+    network = read_network(number, **link)
+    sizes = _sizes(read) if sweep else [parse_size_B(bucket_size, "--bucket-size")]
+    with flags("--algorithm"):
+        get("all-reduce", algorithm)
+    with flags("--bucket-size"):
+        if not sizes[0] > 0:
+            raise BadInput("a bucket must be larger than 0", "bucket_B")
+        found = find(read, Traffic(number, network.link, algorithm), sizes, efficiency=share)
+    return Overlap(number, algorithm, share, read, found)
+
+
+def _layers(layers: Quantity, backward: Quantity | None, gradients: Quantity | None, forward_s: float) -> Layers:
+    from lockstep.overlap import Layers
+
+    text = str(layers)
+    if "x" not in text and ":" not in text:
+        if backward is None or gradients is None:
+            where = "--backward" if backward is None else "--gradients"
+            raise BadInput("must be given with a number of layers: seconds and bytes of all of them together", where)
+        number = _few(whole(layers, "--layers"))
+        with flags("--layers"):
+            return Layers.equal(
+                number, parse_time_s(backward, "--backward"), parse_size_B(gradients, "--gradients"), forward_s
+            )
+    if backward is not None or gradients is not None:
+        raise BadInput("the list of --layers already says it", "--backward" if backward is not None else "--gradients")
+    backward_s: list[float] = []
+    gradient_B: list[float] = []
+    for part in text.split(","):
+        count, cross, rest = part.partition("x")
+        time, colon, size = rest.partition(":")
+        if not cross or not colon:
+            raise BadInput(f"{part!r} is no group of layers; write it like 96x5ms:7.3MB", "--layers")
+        number = _few(whole(count, "--layers") + len(backward_s)) - len(backward_s)
+        backward_s += [parse_time_s(time, "--layers")] * number
+        gradient_B += [parse_size_B(size, "--layers")] * number
+    with flags("--layers"):
+        return Layers(tuple(backward_s), tuple(gradient_B), forward_s)
+
+
+def _few(number: int) -> int:
+    if number > MOST_LAYERS:
+        raise BadInput(f"{number} layers; at most {MOST_LAYERS} are swept, so put several into one", "--layers")
+    return number
+
+
+def _sizes(layers: Layers) -> list[float]:
+    """Sizes that close the first bucket after another layer; of very many, some that grow evenly."""
+    sizes = sorted({size for size in np.cumsum(layers.gradient_B[::-1]).tolist() if size > 0})
+    if not sizes:
+        raise BadInput("the layers have no gradients, so there is nothing to put into buckets", "--layers")
+    chosen = np.unique(np.geomspace(1, len(sizes), MOST_ROWS).round().astype(int)) - 1
+    return sizes if len(sizes) <= MOST_ROWS else [sizes[i] for i in chosen.tolist()]

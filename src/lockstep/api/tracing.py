@@ -1,0 +1,99 @@
+"""The verb `trace`: a collective or a pipeline as a file for Perfetto or chrome://tracing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from lockstep.api.network import flags, read_network
+from lockstep.api.question import Quantity, whole
+from lockstep.api.schedules import pipeline
+from lockstep.errors import BadInput
+from lockstep.units import parse_size_B
+
+if TYPE_CHECKING:
+    from lockstep.program import Timeline
+
+MOST_OPERATIONS = 1_000_000
+PIPELINE_WORDS = (
+    "stages", "microbatches", "schedule", "chunks", "forward_s", "backward_s", "weight_s", "transfer_s",
+)  # fmt: skip
+COLLECTIVE_WORDS = ("ranks", "size", "algorithm", "latency", "bandwidth", "cluster")
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """The file that was written and what is in it."""
+
+    path: str
+    what: str
+    timeline: Timeline
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON form."""
+        line = self.timeline
+        return {
+            "file": self.path,
+            "what": self.what,
+            "ranks": line.program.ranks,
+            "operations": len(line.program),
+            "makespan_s": line.makespan_s,
+            "utilization_frac": line.utilization_frac,
+            "critical_s": line.critical_s_by_kind(),
+        }
+
+
+def trace(what: str, *, out: str | Path, **words: Any) -> Trace:
+    """Simulates `what`, `pipeline` or the name of a collective, and writes the trace; nothing on bad input.
+
+    `words`: those of `pipeline`, or ranks, size, algorithm and the link as in `collective`.
+    """
+    from lockstep.program import write_trace
+
+    path = Path(out)
+    if not path.name.endswith((".json", ".json.gz")):
+        raise BadInput(f"{path.name!r} must end in .json.gz or .json", "--out")
+    given = {name: value for name, value in words.items() if value is not None}
+    timeline = _pipeline(given) if what == "pipeline" else _collective(what, **_only(given, COLLECTIVE_WORDS, what))
+    try:
+        write_trace(timeline, path)
+    except OSError as error:
+        raise BadInput(f"cannot write {path}: {error.strerror}", "--out") from None
+    return Trace(str(path), what, timeline)
+
+
+def _pipeline(given: dict[str, Any]) -> Timeline:
+    for name in ("stages", "microbatches"):
+        if name not in given:
+            raise BadInput("must be given for a pipeline", f"--{name}")
+    return pipeline(**_only(given, PIPELINE_WORDS, "a pipeline")).timeline
+
+
+def _only(given: dict[str, Any], known: tuple[str, ...], what: str) -> dict[str, Any]:
+    for name in given:
+        if name not in known:
+            raise BadInput(f"does not belong to {what}", f"--{name.replace('_', '-')}")
+    return given
+
+
+def _collective(
+    op: str, *, ranks: Quantity | None = None, size: Quantity | None = None, algorithm: str | None = None, **link: Any
+) -> Timeline:
+    from lockstep.collectives import best, get, ops
+    from lockstep.errors import UnknownName
+    from lockstep.simulate import simulate
+
+    if op not in ops():
+        raise UnknownName("program", op, ("pipeline", *ops()), "WHAT")
+    if ranks is None or size is None:
+        raise BadInput("must be given for a collective", "--ranks" if ranks is None else "--size")
+    network, size_B = read_network(whole(ranks, "--ranks"), **link), parse_size_B(size, "--size")
+    with flags("--algorithm"):
+        name = algorithm or str(best(op, network.ranks, size_B, network.link).algorithm)
+        chosen = get(op, name)
+        count = 3 * float(chosen.price(network.ranks, size_B, network.link).messages)
+        if count > MOST_OPERATIONS:
+            raise BadInput(f"a trace of {count:.3g} operations is too large; take fewer ranks", "ranks")
+        program = chosen.program(network.ranks, size_B, network.link)
+    return simulate(program, network.cluster if network.node_ranks else network.link)

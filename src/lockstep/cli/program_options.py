@@ -1,0 +1,67 @@
+"""Flags of the verbs about programs: the link, the picture, and what a pipeline or a collective is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from lockstep.cli.options import Options, argument, required, switch, text
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_LINK = "Link: latency and bandwidth, or a cluster"
+LINK: Options = {
+    "latency": text("--latency", "T", "Per message, as 5us.", panel=_LINK),
+    "bandwidth": text("--bandwidth", "R", "Each way, as 25GB/s or 400Gbit/s.", panel=_LINK),
+    "cluster": text(("--cluster", "-c"), "C", "Catalog name with nodes, as dgx-h100:4, or a YAML file.", panel=_LINK),
+}
+PLOT: Options = {"plot": text("--plot", "FILE", "Also draw a picture: .png, .svg or .pdf.")}
+RANKS: Options = {"ranks": required(("--ranks",), "N", "Ranks in the group.")}
+RANKS_IF_ANY: Options = {"ranks": text("--ranks", "N", "Ranks in the group.")}
+SIZE: Options = {"size": required(("--size",), "S", "Bytes as nccl-tests counts them, as 100MB.")}
+SIZE_IF_ANY: Options = {"size": text("--size", "S", "Bytes as nccl-tests counts them, as 100MB.")}
+OP: Options = {
+    "op": argument("OP", "all-reduce, all-gather, reduce-scatter, all-to-all, broadcast, reduce, scatter or gather.")
+}
+ALGORITHM: Options = {"algorithm": text("--algorithm", "A", "One, several between commas, or all. (default: all)")}
+_PASSES = "Times per micro-batch; one, or one per stage between commas"
+PASSES: Options = {
+    "chunks": text("--chunks", "V", "Model chunks per stage, where the schedule has a choice."),
+    "forward_s": text("--forward-s", "T", "Forward pass of a stage. (default: 1 s)", panel=_PASSES),
+    "backward_s": text("--backward-s", "T", "Whole backward pass of a stage. (default: 2 s)", panel=_PASSES),
+    "weight_s": text("--weight-s", "T", "Weight gradients, part of --backward-s. (default: half of it)", panel=_PASSES),
+    "transfer_s": text("--transfer-s", "T", "Message between neighbours. (default: 0)", panel=_PASSES),
+}
+PIPELINE: Options = {
+    "stages": required(("--stages",), "P", "Pipeline stages."),
+    "microbatches": required(("--microbatches",), "M", "Micro-batches per step."),
+    "schedule": text("--schedule", "S", "gpipe, 1f1b, interleaved, zb-h1, zb-h2, zb-v ... (default: 1f1b)", "1f1b"),
+    **PASSES,
+}
+SEED: Options = {"seed": text("--seed", "N", "Of the random numbers. (default: 0)", "0")}
+SWEEP: Options = {"sweep": switch("--sweep", "All bucket sizes that differ.", False)}
+
+
+def given(words: dict[str, object]) -> dict[str, object]:
+    """The words without those that were not given, so that the library's own defaults hold."""
+    return {name: value for name, value in words.items() if value is not None}
+
+
+def draw(plot: str | None, picture: Callable[[Path], None]) -> None:
+    """Writes the picture when one is asked for; a wrong name or place is bad input at `--plot`."""
+    if plot is None:
+        return
+    from lockstep.errors import BadInput
+
+    path = Path(plot)
+    if path.suffix not in (".png", ".svg", ".pdf"):
+        raise BadInput(f"{path.name!r} must end in .png, .svg or .pdf", "--plot")
+    if not path.parent.is_dir():
+        raise BadInput(f"the folder {str(path.parent)!r} does not exist", "--plot")
+    try:
+        picture(path)
+    except ImportError:
+        raise BadInput("pictures need matplotlib: pip install 'lockstep[plot]'", "--plot") from None
+    except OSError as error:
+        raise BadInput(f"cannot write {path}: {error.strerror}", "--plot") from None

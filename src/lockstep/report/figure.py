@@ -1,0 +1,30 @@
+"""The house style of pictures: one figure, quiet axes, the same file for the same answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+
+def write_figure(path: Path, title: str, draw: Callable[[Axes], None], size: tuple[float, float] = (8.0, 5.0)) -> None:
+    """Draws into one pair of axes and writes the picture; the ending of `path` chooses the format."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    # No dates or random ids inside: the same answer gives the same file.
+    matplotlib.rcParams["svg.hashsalt"] = "lockstep"
+    metadata: dict[str, Any] = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}.get(path.suffix, {})
+    figure, axes = pyplot.subplots(figsize=size, layout="constrained")
+    try:
+        draw(axes)
+        axes.set_title(title, loc="left", fontsize=10)
+        axes.spines[["top", "right"]].set_visible(False)
+        figure.savefig(path, dpi=150, metadata=metadata)
+    finally:
+        pyplot.close(figure)

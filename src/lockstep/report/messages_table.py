@@ -1,0 +1,25 @@
+"""Messages for a person: one line per program."""
+
+from __future__ import annotations
+
+from rich.console import Console
+from rich.text import Text
+
+from lockstep.collectives import Messages
+from lockstep.report.terminal import heading, indented, table
+from lockstep.units import format_count
+
+_TITLES = [("program", "left"), ("messages", "right"), ("of", "right"), ("in all", "right"), ("law", "text")]
+
+
+def render(found: Messages, out: Console) -> None:
+    """Prints the rows."""
+    fewest = min(found.rows, key=lambda row: row.total_elems)
+    title = f"{fewest.program} moves the fewest elements: {format_count(fewest.total_elems)}"
+    out.print(Text(title, style="bold"))
+    heading(out, "Messages", f"to sum {format_count(found.params)} parameters over {found.workers} workers")
+    rows = [
+        [row.program, f"{row.messages:,}", format_count(row.message_elems), format_count(row.total_elems), row.formula]
+        for row in found.rows
+    ]
+    indented(out, table(_TITLES, rows))

@@ -1,0 +1,46 @@
+"""Stragglers for a person: what is lost to waiting, and what the mitigation pays."""
+
+from __future__ import annotations
+
+from rich.console import Console
+from rich.text import Text
+
+from lockstep.report.terminal import heading, indented, small_print, table
+from lockstep.stragglers import StragglerCost
+from lockstep.units import format_frac, format_time
+
+
+def render(found: StragglerCost, out: Console) -> None:
+    """Prints the cost."""
+    lost = format_frac(1 - found.efficiency_frac)
+    out.print(Text(f"{lost} of the workers' time does not reach the model", style="bold"))
+    how = "exactly" if found.exact else "simulated"
+    out.print(
+        f"A step takes {format_time(found.mean_step_s, 4)} ({how}), "
+        f"{found.amplification:.3g} times one worker's mean of {format_time(found.mean_worker_s)} before communication."
+    )
+    heading(out, "Step time")
+    low, high = found.ci95
+    rows = [
+        ("mean", format_time(found.mean_step_s, 4), how),
+        (
+            "simulated",
+            format_time(found.simulated_mean_s, 4),
+            f"{format_time(low, 4)} to {format_time(high, 4)} (95 %)",
+        ),
+        ("median", format_time(found.p50_s, 4), ""),
+        ("95 %", format_time(found.p95_s, 4), "of all steps are shorter"),
+        ("99 %", format_time(found.p99_s, 4), "of all steps are shorter"),
+    ]
+    indented(out, table([("", "left"), ("time", "right"), ("", "text")], rows))
+    paid = found.paid
+    heading(out, "Paid for it")
+    costs = [
+        ("workers", f"{found.used} of {found.launched} gradients count"),
+        ("duplicated work", format_frac(paid.duplicated_frac)),
+        ("lost gradients", format_frac(paid.lost_frac)),
+        ("staleness", f"up to {paid.stale_steps:g} steps"),
+        ("steps between averages", str(paid.steps_between_averages)),
+    ]
+    indented(out, table([("", "left"), ("", "text")], costs))
+    small_print(out, "Assumptions", found.assumptions, len(found.assumptions))
