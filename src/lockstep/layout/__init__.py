@@ -8,6 +8,7 @@ from lockstep.layout.groups import process_groups as process_groups
 from lockstep.layout.groups import span as span
 from lockstep.layout.job import Job as Job
 from lockstep.layout.job import LayerKind as LayerKind
+from lockstep.layout.job import splits_evenly as splits_evenly
 from lockstep.layout.layout import AXES as AXES
 from lockstep.layout.layout import KEEP as KEEP
 from lockstep.layout.layout import OFFLOAD as OFFLOAD

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 from lockstep.layout.recipe import Recipe
 from lockstep.workload import Model, Transformer
@@ -96,3 +97,8 @@ def _sizes(layers: int, parts: int) -> list[int]:
     """Layers per part: equal, or one more in the parts that follow the first."""
     base, extra = divmod(layers, parts)
     return [base + (1 <= part <= extra) for part in range(parts)]
+
+
+def splits_evenly(layers: int, parts: Any) -> Any:
+    """Whether every part gets the same, or would if embedding and head each counted as a layer (Llama 3 405B's split)."""
+    return (layers % parts == 0) | ((layers + 2) % parts == 0)

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lockstep.errors import Infeasible, Violation
-from lockstep.layout.job import Job
+from lockstep.layout.job import Job, splits_evenly
 from lockstep.layout.layout import Layout, LayoutGrid
 from lockstep.pipelines import valid
 from lockstep.workload import FULL
@@ -150,9 +150,9 @@ RULES = (
 
 
 def _uneven(grid: LayoutGrid, layers: int) -> Any:
-    """One chunk per stage may hold one layer more than another; several chunks must be equal."""
+    """One chunk per stage may hold one layer more than another; several chunks must be equal but for the outermost."""
     chunks = grid.pp * grid.vpp
-    return (grid.pp > layers) | ((grid.vpp > 1) & (layers % chunks != 0))
+    return (grid.pp > layers) | ((grid.vpp > 1) & ~splits_evenly(layers, chunks))
 
 
 def broken_rules(grid: LayoutGrid, job: Job) -> dict[str, Mask]:

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from lockstep.layout import AXES, KEEP, Job, LayoutGrid, divisors
+from lockstep.layout import AXES, KEEP, Job, LayoutGrid, divisors, splits_evenly
 from lockstep.pipelines import code
 from lockstep.workload import FULL, NONE, SELECTIVE
 
@@ -53,9 +53,11 @@ class Space:
         if stages == 1:
             return [("1f1b", 1)]
         plain = [(name, 1) for name in self.schedules if name != "interleaved"]
-        if "interleaved" not in self.schedules or self.layers % stages:
+        if "interleaved" not in self.schedules:
             return plain
-        return plain + [("interleaved", chunks) for chunks in divisors(self.layers // stages) if chunks > 1]
+        most = -(-self.layers // stages)
+        chunks = [count for count in range(2, most + 1) if splits_evenly(self.layers, stages * count)]
+        return plain + [("interleaved", count) for count in chunks]
 
     @property
     def size(self) -> int:

@@ -20,6 +20,9 @@ Real = NDArray[np.float64]
 ATTENTION_DTYPES = {"fp8": "bf16", "fp4": "bf16", "int8": "bf16"}
 """Attention and elementwise kernels stay in half precision where matrix products run in a narrower format."""
 
+INPUT_B = {"fp4": 0.5, "fp8": 1.0, "int8": 1.0}
+"""Bytes per element of a product's inputs where they are narrower than activations."""
+
 
 @dataclass(frozen=True, slots=True)
 class Work:
@@ -89,7 +92,7 @@ class Clock:
         """`count` products of m x k by k x n in one kernel: t = 2mnk/(peak e) + c * bytes/bandwidth each."""
         curve = self.device.efficiency
         flops = 2.0 * m * n * k * count
-        operand_B = self.element_B * (m * k + k * n + m * n) * count
+        operand_B = (INPUT_B.get(self.dtype, self.element_B) * (m * k + k * n) + self.element_B * m * n) * count
         seconds = flops / (self.matmul_peak_flops * curve.matmul_max_frac)
         seconds = seconds + curve.matmul_bytes_factor * operand_B / self.device.memory_bandwidth_Bps
         return Work(matmul_s=seconds, flops=flops, kernels=1)

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lockstep.hardware import Efficiency
-from lockstep.validation import korthikanti, llm_foundry, narayanan, vtrain
+from lockstep.validation import korthikanti, llm_foundry, narayanan, nemo, vtrain
 from lockstep.validation.case import Case
 
 NAMES = (
@@ -26,6 +26,7 @@ NAMES = (
 START = {
     "a100": (0.80, 1.0, 0.85, 0.60, 0.45, 15e-6, 1e-3, 0.02),
     "h100": (0.70, 1.0, 0.85, 0.40, 0.30, 10e-6, 1e-3, 0.02),
+    "b200": (0.70, 1.0, 0.85, 0.40, 0.30, 10e-6, 1e-3, 0.02),
 }
 LOWEST = (0.40, 0.0, 0.70, 0.15, 0.10, 2e-6, 1e-5, 0.001)
 HIGHEST = (0.95, 3.0, 0.95, 0.80, 0.70, 50e-6, 5e-3, 0.1)
@@ -38,8 +39,14 @@ SCALE = 0.05
 def calibration(device: str) -> list[Sequence[Case]]:
     """The groups of cases that a device type's curve is fitted to; every second vTrain row is kept for judging."""
     foundry = llm_foundry.cases()
+    tuned_fp8 = nemo.cases()
+    if device == "b200":
+        return [[case for case in tuned_fp8 if "h100" not in case.cluster.device.name]]
     if device == "h100":
-        return [[case for case in foundry if "h100" in case.row and case.job.recipe.dtype == "bf16"]]
+        return [
+            [case for case in foundry if "h100" in case.row],
+            [case for case in tuned_fp8 if "h100" in case.cluster.device.name],
+        ]
     tuned = [case for case in narayanan.cases() if case.row.startswith(("sc21", "t2-ptd", "readme"))]
     single, multi = vtrain.SINGLE.cases()[::2], vtrain.MULTI.cases()[::2]
     return [[case for case in foundry if "a100" in case.row], tuned, korthikanti.time_cases(), single, multi]

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lockstep.errors import UnknownName
-from lockstep.validation import bigscience, korthikanti, llm_foundry, narayanan, vtrain
+from lockstep.validation import bigscience, korthikanti, llm_foundry, narayanan, nemo, vtrain
 from lockstep.validation.case import Case, Table
 from lockstep.validation.predict import constant_efficiency_s
 
@@ -28,6 +28,7 @@ TABLES: dict[str, Table] = {
         llm_foundry.TABLE,
         vtrain.SINGLE,
         vtrain.MULTI,
+        nemo.TABLE,
         bigscience.STATES,
     )
 }
