@@ -47,7 +47,8 @@ def process_groups(layout: Layout, group: str) -> list[list[int]]:
     """
     if group not in GROUPS:
         raise UnknownName("process group", group, GROUPS)
-    return _groups(layout, group).tolist()
+    groups: list[list[int]] = _groups(layout, group).tolist()
+    return groups
 
 
 def _groups(layout: Layout, group: str) -> Whole:

@@ -100,5 +100,5 @@ def _sizes(layers: int, parts: int) -> list[int]:
 
 
 def splits_evenly(layers: int, parts: Any) -> Any:
-    """Whether every part gets the same, or would if embedding and head each counted as a layer (Llama 3 405B's split)."""
+    """Whether every part gets the same, or would if embedding and head each counted as a layer (as in Llama 3 405B)."""
     return (layers % parts == 0) | ((layers + 2) % parts == 0)

@@ -28,8 +28,8 @@ NOTES = """
 
 - **Errors.** Median and mean are of absolute errors; the constants' columns are median absolute errors too.
 - **Fitted or not.** The A100 curve was fitted to narayanan (April rows and table 2), korthikanti, the A100 rows of
-  llm_foundry and every second vTrain row; the H100 curve to the H100 rows of llm_foundry and nvidia_nemo, the B200 curve
-  to nvidia_nemo's. The other vTrain rows were not used: the error there is the same. Memory is not fitted at all.
+  llm_foundry and every second vTrain row; the H100 curve to the H100 rows of llm_foundry and nvidia_nemo, the B200
+  curve to nvidia_nemo's. The other vTrain rows were not used: the error there is the same. Memory is not fitted at all.
 - **Where a constant does better.** Korthikanti's nine runs and nvidia_nemo's are showcases at nearly one utilisation; a
   constant that has seen the answers errs by less there. On the other tables its median error is 7 to 45 %.
 - **The worst rows.** Narayanan's ZeRO-3 rows ran DeepSpeed of 2021 ([errata](errata.md)). vTrain's rows with many
