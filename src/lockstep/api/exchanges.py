@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Unpack
 
 from lockstep.api.network import LinkWords, Network, flags, read_network
@@ -64,6 +64,8 @@ def collective(
             op, network.ranks, size_B, network.link, names, _simulator(network) if simulate else None,
             node_ranks=network.node_ranks,
         )  # fmt: skip
+    if network.node_ranks:
+        comparison = _bounded(comparison, network)
     return Collective(comparison, network, _over_levels(op, network, size_B), tuple(_said(network, simulate)))
 
 
@@ -128,6 +130,27 @@ def _over_levels(op: str, network: Network, size_B: float) -> dict[str, float] |
     if network.node_ranks is None or op not in WAYS:
         return None
     return {name: float(time_s) for name, time_s in times_on_levels(op, network.levels, size_B).items()}
+
+
+def _bounded(comparison: Comparison, network: Network) -> Comparison:
+    """The comparison with the bound of a cluster: whole units as ranks with the ports of all their devices.
+
+    Nothing leaves a unit faster than through all its ports, and no rank is faster than its fastest port.
+    """
+    from lockstep.collectives import PlainLink, lower_bound_s
+
+    latency_s = min(level[1] for level in network.levels)
+    fastest_Bps = max(level[2] for level in network.levels)
+    bound_s, below = 0.0, 1
+    for size, _, rate_Bps, _ in network.levels:
+        # The send buffer of an all-to-all belongs to one rank; all other sizes are those of the group.
+        size_B = comparison.size_B * (below if comparison.op == "all-to-all" else 1)
+        ports = PlainLink(latency_s, fastest_Bps if below == 1 else below * rate_Bps)
+        units = network.ranks // below
+        bound_s = max(bound_s, float(lower_bound_s(comparison.op, units, size_B, ports)))
+        below *= size
+    rows = tuple(replace(row, lower_bound_s=bound_s / row.ports) for row in comparison.rows)
+    return replace(comparison, rows=rows)
 
 
 def _said(network: Network, simulate: bool) -> list[str]:

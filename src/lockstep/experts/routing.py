@@ -21,6 +21,8 @@ from lockstep.errors import BadInput
 
 Array = npt.NDArray[Any]
 TOKENS_AT_ONCE = 4096
+MOST_SCORES = 300_000_000
+"""Tokens x experts: some ten seconds of drawing."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -81,9 +83,9 @@ def _check(experts: int, top_k: int, tokens: int, skew: float, temperature: floa
         raise BadInput(f"the number of experts must be 1 to 100,000, got {experts}", "experts")
     if not 1 <= top_k <= experts:
         raise BadInput(f"top-k = {top_k} of {experts} experts; k must be 1 to {experts}", "top-k")
-    if tokens < 1 or tokens * experts > 10**10:
-        most = 10**10 // experts
-        raise BadInput(f"{tokens} tokens; it must be 1 to {most} for {experts} experts", "tokens")
+    if tokens < 1 or tokens * experts > MOST_SCORES:
+        most = MOST_SCORES // experts
+        raise BadInput(f"{tokens} tokens; it must be 1 to {most:,} for {experts} experts", "tokens")
     for name, value, least in (("skew", skew, 0.0), ("noise", noise, 0.0)):
         if not least <= value < np.inf:
             raise BadInput(f"{name} must be finite and at least {least:g}, got {value}", name)

@@ -1,0 +1,199 @@
+"""The verbs about programs: keys of the contract, numbers that agree, tables that fit, the same verbs in Python."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import lockstep
+from cli_programs.questions import COMMANDS, LINK
+from cli_runner import Session, run, shell
+from lockstep.cli.app import VERBS
+from lockstep.cli.output import plain
+from lockstep.program import read_trace
+
+KEYS = {
+    "messages": ("rows",),
+    "collective": ("rows", "best", "assumptions"),
+    "crossover": ("crossover_B", "n_star_B", "regions"),
+    "pipeline": ("makespan_s", "bubble_frac", "utilization_frac", "peak_live_microbatches", "formula"),
+    "overlap": ("rows", "best_bucket_B", "assumptions"),
+    "stragglers": ("mean_step_s", "p50_s", "p95_s", "p99_s", "efficiency_frac", "amplification", "ci95"),
+    "balance": ("static_s", "balanced_s", "shares", "speedup", "weights"),
+    "experts": ("load", "dropped_frac", "all_to_all_s", "imbalance_slowdown"),
+}
+ROWS = {
+    "messages": ("program", "messages", "message_elems", "total_elems", "formula"),
+    "collective": (
+        "algorithm", "time_s", "simulated_s", "latency_steps", "messages", "bytes_sent_per_rank", "bus_bandwidth_Bps",
+        "lower_bound_s", "cross_node_B",
+    ),
+    "overlap": ("bucket_B", "step_s", "exposed_comm_s", "overlap_frac"),
+}  # fmt: skip
+WORDS: dict[str, Any] = {"latency": 5e-6, "bandwidth": 25e9}
+CALLS: dict[str, Callable[[], Any]] = {
+    "messages": lambda: lockstep.messages(8, "25M"),
+    "collective": lambda: lockstep.collective("all-reduce", ranks=12, size=10e6, simulate=True, **WORDS),
+    "crossover": lambda: lockstep.crossover("all-reduce", ranks=8, between="ring,tree", **WORDS),
+    "pipeline": lambda: lockstep.pipeline(stages=4, microbatches=8, schedule="zb-h1"),
+    "overlap": lambda: lockstep.overlap(layers=24, backward=0.12, gradients="700MB", ranks=64, sweep=True, **WORDS),
+    "stragglers": lambda: lockstep.stragglers(workers=16, law="lognormal:mean=50ms,cv=0.2", mitigation="backup:2"),
+    "balance": lambda: lockstep.balance(speeds=[310] * 4 + [125] * 4, batch=1024),
+    "experts": lambda: lockstep.experts(
+        experts=16, top_k=2, tokens=4096, skew=0.6, capacity_factor=1.25, ranks=8, **WORDS
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def answers() -> dict[str, Session]:
+    return {verb: run(*arguments, "--json") for verb, arguments in COMMANDS.items()}
+
+
+def test_every_verb_has_a_question() -> None:
+    assert set(COMMANDS) == set(KEYS) == set(CALLS)
+    assert {*COMMANDS, "trace"} <= set(VERBS)
+
+
+@pytest.mark.parametrize("verb", COMMANDS)
+def test_keys_of_the_contract(verb: str, answers: dict[str, Session]) -> None:
+    assert answers[verb].code == 0, answers[verb].err
+    assert answers[verb].err == ""
+    answer = answers[verb].json()
+    assert [key for key in KEYS[verb] if key not in answer] == []
+    for row in answer["rows"] if verb in ROWS else ():
+        assert [key for key in ROWS[verb] if key not in row] == []
+
+
+@pytest.mark.parametrize("verb", COMMANDS)
+def test_python_says_the_same(verb: str, answers: dict[str, Session]) -> None:
+    assert json.loads(json.dumps(plain(CALLS[verb]().to_dict()))) == answers[verb].json()
+
+
+@pytest.mark.parametrize("verb", COMMANDS)
+@pytest.mark.parametrize("width", [80, 120])
+def test_tables_stay_inside_the_width(verb: str, width: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", str(width))
+    session = run(*COMMANDS[verb])
+    assert session.code == 0, session.err
+    assert session.out.strip()
+    assert max(map(len, session.out.splitlines())) <= width
+
+
+def test_price_is_simulation_in_every_row(answers: dict[str, Session]) -> None:
+    for row in answers["collective"].json()["rows"]:
+        assert row["simulated_s"] == pytest.approx(row["time_s"], rel=1e-12)
+        assert row["time_s"] >= row["lower_bound_s"] * (1 - 1e-12)
+
+
+@pytest.mark.parametrize("op", ["all-reduce", "all-gather", "reduce-scatter", "all-to-all", "broadcast", "scatter"])
+def test_nothing_on_a_cluster_beats_its_bound(op: str) -> None:
+    answer = run(
+        "collective", op, "--ranks", "16", "--size", "10MB", "--cluster", "dgx-h100:2", "--simulate", "--json"
+    ).json()
+    assert answer["node_ranks"] == 8
+    bound_s = min(row["lower_bound_s"] for row in answer["rows"] if "2" not in row["algorithm"])
+    assert all(row["simulated_s"] >= row["lower_bound_s"] for row in answer["rows"])
+    assert all(row["cross_node_B"] > 0 for row in answer["rows"])
+    assert all(time_s >= bound_s * (1 - 1e-12) for time_s in (answer["over_levels_s"] or {}).values())
+
+
+def test_three_paradigms_of_messages(answers: dict[str, Session]) -> None:
+    rows = {row["program"]: row for row in answers["messages"].json()["rows"]}
+    n, p = 8, 25_000_000
+    assert (rows["all-to-all"]["messages"], rows["all-to-all"]["message_elems"]) == (n * (n - 1), p)
+    assert (rows["parameter-server"]["messages"], rows["parameter-server"]["message_elems"]) == (2 * n, p)
+    assert (rows["ring"]["messages"], rows["ring"]["message_elems"]) == (2 * n * (n - 1), p / n)
+
+
+def test_golden_crossover() -> None:
+    """Ring and tree of 8 ranks at 1 us and 12.5 GB/s: 23,529 bytes."""
+    answer = run(
+        "crossover", "all-reduce", "--ranks", "8", "--between", "ring,tree", "--latency", "1us", "--bandwidth",
+        "12.5GB/s", "--json",
+    ).json()  # fmt: skip
+    assert answer["crossover_B"] == pytest.approx(23_529.4, abs=0.1)
+    assert answer["n_star_B"] == pytest.approx(12_500.0)
+
+
+def test_pipeline_with_times_per_stage() -> None:
+    """Forward times of four stages; the slowest one sets the pace."""
+    even = run("pipeline", "--stages", "4", "--microbatches", "16", "--json").json()
+    uneven = run(
+        "pipeline", "--stages", "4", "--microbatches", "16", "--forward-s", "1,1,1,2", "--backward-s", "2,2,2,4",
+        "--json",
+    ).json()  # fmt: skip
+    assert even["bubble_frac"] == pytest.approx(3 / 19)
+    assert uneven["makespan_s"] >= 16 * 6
+
+
+def test_a_list_of_layers_is_the_number_when_all_are_equal() -> None:
+    words = ("--ranks", "8", *LINK, "--bucket-size", "50MB", "--json")
+    listed = run("overlap", "--layers", "10x5ms:20MB", *words).json()
+    counted = run("overlap", "--layers", "10", "--backward", "50ms", "--gradients", "200MB", *words).json()
+    assert listed["rows"][0]["step_s"] == pytest.approx(counted["rows"][0]["step_s"], rel=1e-12)
+    assert listed["best_bucket_B"] == 50e6
+
+
+def test_two_levels_of_experts() -> None:
+    answer = run(
+        "experts", "--experts", "32", "--tokens", "4096", "--ranks", "16", "--cluster", "dgx-h100:2", "--json"
+    ).json()
+    assert answer["hierarchical_s"] > 0
+    assert answer["cross_node_B"] > 0
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("all-reduce", "--ranks", "4", "--size", "1MB", *LINK, "--algorithm", "ring"),
+        ("all-to-all", "--ranks", "16", "--size", "1MB", "--cluster", "dgx-h100:2"),
+        ("pipeline", "--stages", "3", "--microbatches", "5", "--schedule", "gpipe"),
+    ],
+)
+def test_a_trace_reads_back(words: tuple[str, ...], tmp_path: Path) -> None:
+    path = tmp_path / "run.json.gz"
+    answer = run("trace", *words, "-o", str(path), "--json").json()
+    timeline = read_trace(path)
+    assert timeline.makespan_s == answer["makespan_s"]
+    assert len(timeline.program) == answer["operations"]
+    assert run("trace", *words, "-o", str(path)).code == 0
+
+
+@pytest.mark.parametrize("verb", ["collective", "crossover", "pipeline", "overlap"])
+def test_pictures_are_the_same_every_time(verb: str, tmp_path: Path) -> None:
+    from xml.etree import ElementTree
+
+    pytest.importorskip("matplotlib")
+    paths = [tmp_path / name for name in ("one.svg", "two.svg", "one.png")]
+    for path in paths:
+        assert run(*COMMANDS[verb], "--plot", str(path), "--json").code == 0
+    one, two, png = (path.read_bytes() for path in paths)
+    assert one == two
+    assert ElementTree.fromstring(one).tag.endswith("svg")
+    assert png.startswith(b"\x89PNG")
+    assert len(png) > 5_000
+
+
+@pytest.mark.parametrize("verb", ["stragglers", "experts", "overlap"])
+def test_the_same_bytes_in_other_processes(verb: str) -> None:
+    sessions = [shell(*COMMANDS[verb], "--json", env={"PYTHONHASHSEED": seed}) for seed in ("1", "2")]
+    assert sessions[0].out == sessions[1].out
+    assert sessions[0].code == 0
+
+
+def test_a_batch_that_does_not_fit_is_answered_with_one() -> None:
+    session = run("balance", "--speeds", "1,2", "--batch", "10", "--memory", "2", "--json")
+    assert session.code == 1
+    assert session.json()["violations"]
+
+
+def test_packages_that_are_verbs_are_both() -> None:
+    from lockstep.overlap import Layers
+
+    assert Layers.equal(1, 1.0, 1.0).forward_s == 0
+    assert lockstep.overlap(layers="2x5ms:1MB", **WORDS).ranks == 8
