@@ -250,3 +250,9 @@ def test_importing_is_light() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_a_borrowed_efficiency_curve_counts_as_assumed() -> None:
+    kinds = {device.name: device.to_dict()["efficiency"]["kind"] for device in hardware.devices()}
+    assert kinds["h100-sxm"] == kinds["a100-sxm-80gb"] == kinds["gb200"] == "fitted"
+    assert kinds["h200"] == kinds["rtx-4090"] == kinds["tpu-v4"] == "assumed"

@@ -58,7 +58,7 @@ class Device:
             "memory_B": self.memory_B,
             "memory_bandwidth_Bps": self.memory_bandwidth_Bps,
             "peak_flops": dict(self.peak_flops),
-            "efficiency": self.efficiency.to_dict(),
+            "efficiency": {**self.efficiency.to_dict(), "kind": self.efficiency.kind_on(self.name)},
             "tdp_W": self.tdp_W,
             "price_per_hour_usd": self.price_per_hour_usd,
             "mtbf_s": self.mtbf_s,

@@ -21,6 +21,10 @@ from typing import Any
 from lockstep.errors import UnknownName
 
 
+BORROWED_ERROR_FRAC = 0.20
+"""Assumed error of a curve on a device that it was not fitted to."""
+
+
 @dataclass(frozen=True, slots=True)
 class Efficiency:
     """Achieved fractions of datasheet rates, and host overheads."""
@@ -44,10 +48,20 @@ class Efficiency:
     """Host time per optimizer step that nothing hides: data loading, clipping, logging."""
     kind: str
     """fitted, measured or assumed."""
+    devices: tuple[str, ...]
+    """Devices whose runs the curve was fitted to; on any other it is borrowed, and counts as assumed."""
     source: str
     date: str
     typical_error_frac: float
     """Typical relative error in step time to expect from the curve; `source` says where it comes from."""
+
+    def kind_on(self, device: str) -> str:
+        """The curve's kind for a device: assumed where it is borrowed from another one."""
+        return self.kind if device in self.devices else "assumed"
+
+    def error_frac_on(self, device: str) -> float:
+        """Relative error in step time to expect on a device; at least BORROWED_ERROR_FRAC where the curve is borrowed."""
+        return self.typical_error_frac if device in self.devices else max(self.typical_error_frac, BORROWED_ERROR_FRAC)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON form."""
@@ -58,7 +72,8 @@ class Efficiency:
 def curves() -> dict[str, Efficiency]:
     """Every efficiency curve of the catalog by name."""
     text = resources.files("lockstep.hardware").joinpath("catalog/efficiency.toml").read_text(encoding="utf-8")
-    return {name: Efficiency(name=name, **entry) for name, entry in tomllib.loads(text).items()}
+    entries = tomllib.loads(text).items()
+    return {name: Efficiency(name=name, **{**entry, "devices": tuple(entry["devices"])}) for name, entry in entries}
 
 
 def efficiency(name: str) -> Efficiency:

@@ -16,8 +16,9 @@ def assumptions(job: Job, cluster: Cluster) -> tuple[str, ...]:
 
 def _all(job: Job, cluster: Cluster) -> Iterator[str]:
     curve, recipe = cluster.device.efficiency, job.recipe
-    how = "uncalibrated" if curve.kind == "assumed" else curve.kind
-    error = format_frac(curve.typical_error_frac, 2)
+    how = curve.kind_on(cluster.device.name)
+    how = f"{how}, so times are uncalibrated" if how == "assumed" else how
+    error = format_frac(curve.error_frac_on(cluster.device.name), 2)
     yield from recipe.notes
     yield f"kernel efficiency of {cluster.device.name}: curve {curve.name!r}, {how} ({curve.source}), error {error}"
     for level in cluster.levels:

@@ -61,7 +61,8 @@ class Estimate:
     @property
     def uncertainty_frac(self) -> float:
         """Typical relative error of the step time: that of the device's efficiency curve, fitted or assumed."""
-        return self.cluster.device.efficiency.typical_error_frac
+        device = self.cluster.device
+        return device.efficiency.error_frac_on(device.name)
 
     @property
     def cost_per_token(self) -> float | None:
