@@ -20,7 +20,6 @@ from typing import Any
 
 from lockstep.errors import UnknownName
 
-
 BORROWED_ERROR_FRAC = 0.20
 """Assumed error of a curve on a device that it was not fitted to."""
 
@@ -60,7 +59,7 @@ class Efficiency:
         return self.kind if device in self.devices else "assumed"
 
     def error_frac_on(self, device: str) -> float:
-        """Relative error in step time to expect on a device; at least BORROWED_ERROR_FRAC where the curve is borrowed."""
+        """Relative error in step time to expect on a device: at least BORROWED_ERROR_FRAC with a borrowed curve."""
         return self.typical_error_frac if device in self.devices else max(self.typical_error_frac, BORROWED_ERROR_FRAC)
 
     def to_dict(self) -> dict[str, Any]:
