@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
+from importlib import import_module
+from pkgutil import iter_modules
 from typing import Any
 
 import numpy as np
@@ -70,6 +73,28 @@ def check(step: Overlapped, timeline: Timeline) -> None:
     assert float(step.step_s) >= float(step.bound_s) * (1 - 1e-12)
     assert float(step.bound_s) >= max(float(step.compute_s), float(step.comm_s)) * (1 - 1e-12)
     assert 0 <= step.overlap_frac <= 1
+
+
+POLICIES = (buckets, chunked, sharded)
+
+
+def test_every_policy_is_held_to_its_simulation() -> None:
+    """A module of the package with a price and a program is one of those below."""
+    package = import_module("lockstep.overlap")
+    modules = [import_module(f"lockstep.overlap.{found.name}") for found in iter_modules(package.__path__)]
+    assert [m for m in modules if hasattr(m, "price") and hasattr(m, "program")] == list(POLICIES)
+
+
+@EXAMPLES
+@given(layer_lists(), traffics, efficiencies, st.floats(1e-3, 1e3))
+def test_times_scale_with_the_unit_of_time(layers: Layers, traffic: Traffic, efficiency: float, unit: float) -> None:
+    """Everything that is a time times `unit`, rates divided by it: the step times `unit`."""
+    link = PlainLink(traffic.link.latency_s * unit, traffic.link.bandwidth_Bps / unit)
+    longer = Layers(tuple(t * unit for t in layers.backward_s), layers.gradient_B, layers.forward_s * unit)
+    counts = layers.buckets(3e7)
+    one = buckets.price(layers, traffic, counts, efficiency=efficiency)
+    two = buckets.price(longer, Traffic(traffic.ranks, link), counts, efficiency=efficiency)
+    assert float(two.step_s) == pytest.approx(float(one.step_s) * unit, rel=1e-12)
 
 
 @EXAMPLES
@@ -198,11 +223,12 @@ def test_prices_broadcast_over_links() -> None:
     latencies = np.array([0.0, 1e-5, 1e-3])
     layers, units = Layers.equal(8, 0.1, 1e8, 0.05), Units((0.01,) * 4, (0.02,) * 4, (1e8,) * 4)
     product = Product(1e-2, 1e8)
-    for priced in (
+    policies: list[Callable[[Traffic], Overlapped]] = [
         lambda t: buckets.price(layers, t, (2, 2, 4)),
         lambda t: sharded.price(units, t, prefetch=1),
         lambda t: chunked.price(product, t, 4),
-    ):
+    ]
+    for priced in policies:
         whole = priced(Traffic(8, PlainLink(latencies, 25e9)))
         for i, latency_s in enumerate(latencies.tolist()):
             assert whole.step_s[i] == pytest.approx(float(priced(Traffic(8, PlainLink(latency_s, 25e9))).step_s))

@@ -14,7 +14,15 @@ from hypothesis import strategies as st
 from lockstep.errors import BadInput
 from lockstep.program import ProgramBuilder
 from lockstep.simulate import Constant, Empirical, Exponential, Law, LogNormal, Noise, Normal, Pareto, Uniform, simulate
-from lockstep.stragglers import Bounded, asynchronous, bounded, order_quantile_s, parse_mitigation, stragglers
+from lockstep.stragglers import (
+    MITIGATIONS,
+    Bounded,
+    asynchronous,
+    bounded,
+    order_quantile_s,
+    parse_mitigation,
+    stragglers,
+)
 
 EXAMPLES = settings(max_examples=50, derandomize=True, deadline=None)
 LAWS: tuple[Law, ...] = (
@@ -49,8 +57,15 @@ def test_heavy_tail() -> None:
     assert any("no variance" in text for text in found.assumptions)
 
 
+EXACT = ("none", "backup:2", "drop:2", "bounded:0", "local:1")
+
+
+def test_every_mitigation_is_held_to_a_closed_form() -> None:
+    assert [text.partition(":")[0] for text in EXACT] == list(MITIGATIONS)
+
+
 @pytest.mark.parametrize("law", LAWS, ids=lambda law: type(law).__name__)
-@pytest.mark.parametrize("mitigation", ["none", "backup:2", "drop:2", "bounded:0", "local:1"])
+@pytest.mark.parametrize("mitigation", EXACT)
 def test_simulation_finds_the_closed_form(law: Law, mitigation: str) -> None:
     """Within five standard errors of the mean."""
     found = stragglers(8, law, mitigation, comm_s=0.01, numbers=200_000)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, get_type_hints
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lockstep import tensor
 from lockstep.collectives import PlainLink, expander, get, pricer
 from lockstep.errors import BadInput
 from lockstep.program import expand
@@ -114,6 +115,12 @@ LAYERS: dict[str, tuple[Maker, Callable[[Array, Mapping[str, Array]], Array], tu
         (1,),
     ),
 }
+
+
+def test_every_layer_is_held_to_the_dense_one() -> None:
+    """A function of the package that makes a layer is used by one of LAYERS, directly or inside another."""
+    makers = {name for name in tensor.__all__ if get_type_hints(getattr(tensor, name)).get("return") is Layer}
+    assert makers == {"attention", "block", "column", "mlp", "residual", "row", "vocabulary_loss"}
 
 
 def inputs(layer: Layer, shape: tuple[int, ...]) -> tuple[dict[str, Array], Array, Array]:

@@ -49,17 +49,8 @@ class Network:
     """Ranks per node when they span several."""
     cluster: Cluster | None = None
 
-    @property
-    def levels(self) -> list[tuple[Any, ...]]:
-        """(ranks, latency_s, bandwidth_Bps, reduce_s_per_B) of every level that the ranks span, innermost first."""
-        assert self.cluster is not None
-        found, below = [], 1
-        for index in range(len(self.cluster.levels)):
-            unit = min(self.cluster.devices_per_unit(index), self.ranks)
-            link = self.cluster.link_per_device(index)
-            found.append((unit // below, link.latency_s, link.bandwidth_Bps, link.reduce_s_per_B))
-            below = unit
-        return [level for level in found if level[0] > 1]
+    levels: tuple[tuple[Any, ...], ...] = ()
+    """(ranks, latency_s, bandwidth_Bps, reduce_s_per_B) of the cluster's levels that they span, innermost first."""
 
     def words(self) -> dict[str, Any]:
         """What is assumed of the network, for answers."""
@@ -107,7 +98,19 @@ def _of_cluster(ranks: int, cluster: Cluster) -> Network:
         _plain(cluster, 0),
         node if ranks > node else None,
         cluster,
+        tuple(_levels(ranks, cluster)),
     )
+
+
+def _levels(ranks: int, cluster: Cluster) -> Iterator[tuple[Any, ...]]:
+    """Levels that `ranks` consecutive ranks span, as `collectives.levels` takes them."""
+    below = 1
+    for index in range(len(cluster.levels)):
+        unit = min(cluster.devices_per_unit(index), ranks)
+        if unit > below:
+            link = _plain(cluster, index)
+            yield unit // below, link.latency_s, link.bandwidth_Bps, link.reduce_s_per_B
+        below = unit
 
 
 def _plain(cluster: Cluster, level: int) -> PlainLink:

@@ -26,6 +26,8 @@ from lockstep.experts.loss import balance_loss
 from lockstep.experts.placement import place
 from lockstep.experts.routing import Array, route
 
+SHOWN_RANKS = 64
+
 
 @dataclass(frozen=True, slots=True)
 class Load:
@@ -74,9 +76,10 @@ class MoeLayer:
     """Bytes from rank to rank, the diagonal without link."""
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain JSON form in the words of the command line, without the matrix."""
+        """Plain JSON form in the words of the command line; the matrix of bytes for few ranks only."""
         shown = {name: getattr(self, name) for name in self.__slots__ if name != "size_B"}
-        return {**shown, "load": asdict(self.load), "rank_load": asdict(self.rank_load)}
+        pair_B = self.size_B.tolist() if self.ranks <= SHOWN_RANKS else None
+        return {**shown, "load": asdict(self.load), "rank_load": asdict(self.rank_load), "pair_B": pair_B}
 
 
 def experts(
