@@ -187,11 +187,6 @@ def test_help_names_every_verb_and_each_has_examples() -> None:
         assert f"lockstep {verb}" in one.out, verb
 
 
-def test_every_rule_of_a_layout_is_located() -> None:
-    from lockstep.api.question import RULE_FLAGS
-
-    assert list(RULE_FLAGS) == [rule.key for rule in RULES]
-
 
 def test_version() -> None:
     import lockstep

@@ -14,8 +14,8 @@ from typing import Any
 from lockstep.errors import BadInput
 from lockstep.hardware import Cluster
 from lockstep.hardware import cluster as find_cluster
-from lockstep.layout import RULES, Job, Layout, Recipe, broken_rules
-from lockstep.layout.rules import Rule, nearest
+from lockstep.layout import Job, Layout, Recipe, broken_by, check, refuse
+from lockstep.layout.rules import BATCH, SCHEDULE, WORLD, nearest
 from lockstep.units import format_count, parse_count, parse_integer
 from lockstep.workload import Model, Transformer
 from lockstep.workload import model as find_model
@@ -26,26 +26,6 @@ USUAL_SEQ = 8192
 """Longest sequence assumed when none is given: models stretched to 128k tokens were trained on this one."""
 LIMITS = {"--seq": 10**8, "--batch": 10**9, "--gpus": 10**7}
 """Beyond these a number is taken for a mistake; their products stay below 2**63."""
-WORLD = "world size"
-BATCH = "batch not divisible"
-SCHEDULE = "schedule"
-RULE_FLAGS = {
-    WORLD: "--dp",
-    BATCH: "--micro-batch",
-    "tp divides heads": "--tp",
-    "tp divides key-value heads": "--tp",
-    "layers per stage": "--pp",
-    SCHEDULE: "--schedule",
-    "cp splits the sequence": "--cp",
-    "cp needs flash attention": "--cp",
-    "ep divides experts": "--ep",
-    "ep divides dp": "--ep",
-    "sequence parallel": "--sequence-parallel",
-    "experts with tp need sequence parallel": "--sequence-parallel",
-    "shard divides the data ranks": "--shard",
-    "model cannot be split": "--tp",
-}
-"""For each rule of a layout, the flag to mend."""
 DP_RULES = (WORLD, BATCH, SCHEDULE, "ep divides dp", "shard divides the data ranks")
 """Rules that depend on the number of data-parallel replicas."""
 DEGREES = ("tp", "pp", "cp", "ep", "vpp", "micro_batch")
@@ -199,13 +179,13 @@ def read_layout(job: Job, words: Mapping[str, Any]) -> Layout:
     layout = _layout(job.devices, words)
     if words.get("dp") is None and layout.world != job.devices:
         _check_degrees(layout, job)
-    check_layout(layout, job)
+    check(layout, job)
     return layout
 
 
 def _check_degrees(layout: Layout, job: Job) -> None:
     """Says which degree does not fit, when `dp` is left to follow; the model's own rules come first."""
-    _refuse([rule for rule in _broken(layout, job) if rule.key not in DP_RULES], layout, job)
+    refuse([rule for rule in broken_by(layout, job) if rule.key not in DP_RULES], layout, job)
     taken = layout.tp * layout.pp * layout.cp
     flag = next((f"--{name}" for name in ("tp", "pp", "cp") if job.devices % getattr(layout, name)), "--pp")
     raise BadInput(
@@ -213,24 +193,6 @@ def _check_degrees(layout: Layout, job: Job) -> None:
         f"try {nearest(job.devices, taken)} in all",
         flag,
     )
-
-
-def check_layout(layout: Layout, job: Job) -> None:
-    """Raises BadInput, at the flag to mend, for a layout that breaks a rule: what does not divide is bad input."""
-    # A wrong number of ranks is often the consequence of another mistake, so it comes last.
-    _refuse(sorted(_broken(layout, job), key=lambda rule: rule.key == WORLD), layout, job)
-
-
-def _broken(layout: Layout, job: Job) -> list[Rule]:
-    """The rules that a layout breaks. Without whole micro-batches there are no schedules to speak of."""
-    keys = {key for key, mask in broken_rules(layout.grid(), job).items() if mask.any()}
-    return [rule for rule in RULES if rule.key in keys and not (rule.key == SCHEDULE and BATCH in keys)]
-
-
-def _refuse(rules: list[Rule], layout: Layout, job: Job) -> None:
-    """Raises BadInput with what each rule teaches, at the flag of the first."""
-    if rules:
-        raise BadInput("; ".join(rule.teach(layout, job) for rule in rules), RULE_FLAGS[rules[0].key])
 
 
 def _layout(devices: int, words: Mapping[str, Any]) -> Layout:

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Unpack
 
 from lockstep.api.advice import Advice, advise
-from lockstep.api.question import Quantity, Question, check_layout, read_layout, read_question, whole
+from lockstep.api.question import Quantity, Question, read_layout, read_question, whole
 from lockstep.api.stage_memories import StageMemories
 from lockstep.api.words import LAYOUT_WORDS, LayoutWords, QuestionWords
 from lockstep.errors import BadInput
 from lockstep.hardware import Cluster
-from lockstep.layout import Layout
+from lockstep.layout import Layout, check
 from lockstep.plan import Estimate, Plan, stage_memories
 from lockstep.plan import estimate as estimate_layout
 from lockstep.plan import plan as find_plan
@@ -59,7 +59,7 @@ def plan(
 def estimate(
     model: str | Model, cluster: str | Cluster, layout: Layout | None = None, **words: Unpack[LayoutWords]
 ) -> Estimate:
-    """Step time, memory and their parts for one layout. Raises Infeasible when it breaks a rule."""
+    """Step time, memory and their parts for one layout. Raises BadInput when it breaks a rule."""
     asked, chosen = _asked(model, cluster, layout, dict(words))
     return estimate_layout(asked.job, asked.cluster, chosen)
 
@@ -155,7 +155,7 @@ def _asked(
         return asked, read_layout(asked.job, described)
     if any(value is not None for value in described.values()):
         raise BadInput(f"give either a Layout or its words ({', '.join(sorted(described))}), not both", "layout")
-    check_layout(layout, asked.job)
+    check(layout, asked.job)
     return asked, layout
 
 

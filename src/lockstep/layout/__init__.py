@@ -28,6 +28,8 @@ from lockstep.layout.recipe import OPTIMIZERS as OPTIMIZERS
 from lockstep.layout.recipe import Optimizer as Optimizer
 from lockstep.layout.recipe import Recipe as Recipe
 from lockstep.layout.rules import RULES as RULES
+from lockstep.layout.rules import broken_by as broken_by
 from lockstep.layout.rules import broken_rules as broken_rules
 from lockstep.layout.rules import check as check
 from lockstep.layout.rules import divisors as divisors
+from lockstep.layout.rules import refuse as refuse

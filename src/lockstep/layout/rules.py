@@ -1,32 +1,35 @@
 """The rules that a layout must satisfy before anything is computed: divisibility, and what goes with what.
 
-Each rule is one line of the table `RULES`: its key (as counted in `rejected`), a test that broadcasts over a grid and
-is true where the rule is broken, and a sentence for one broken layout: given, allowed, what to try.
+Each rule is one line of the table `RULES`: its key (as counted in `rejected`), the flag to mend, a test that broadcasts
+over a grid and is true where the rule is broken, and a sentence for one broken layout: given, allowed, what to try.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from lockstep.errors import Infeasible, Violation
+from lockstep.errors import BadInput
 from lockstep.layout.job import Job, splits_evenly
 from lockstep.layout.layout import Layout, LayoutGrid
-from lockstep.pipelines import valid
+from lockstep.pipelines import SCHEDULES, Placement, valid
 from lockstep.workload import FULL
 
 Mask = NDArray[np.bool_]
+PLANNED = [code for code, each in enumerate(SCHEDULES) if each.placement is Placement.LOOPED and each.copies == 1]
+"""Codes of the schedules in which stage s holds the s-th part of the layers."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One rule. `broken` is true where a layout breaks it; `teach` says so in words."""
+    """One rule. `broken` is true where a layout breaks it; `teach` says so in words; `flag` is the word to change."""
 
     key: str
+    flag: str
     broken: Callable[[LayoutGrid, Job], Any]
     teach: Callable[[Layout, Job], str]
 
@@ -96,53 +99,73 @@ def _split_sequence(grid: LayoutGrid, job: Job) -> Any:
     return (grid.cp > 1) & (job.recipe.seq % (2 * grid.cp) != 0)
 
 
+WORLD, BATCH, SCHEDULE = "world size", "batch not divisible", "schedule"
 RULES = (
-    Rule("world size", lambda g, j: g.dp * g.tp * g.pp * g.cp != j.devices, _world),
-    Rule("batch not divisible", lambda g, j: j.recipe.batch % (g.dp * g.micro_batch) != 0, _batch),
-    Rule("tp divides heads", lambda g, j: j.heads % g.tp != 0, _heads),
+    Rule(WORLD, "--dp", lambda g, j: g.dp * g.tp * g.pp * g.cp != j.devices, _world),
+    Rule(BATCH, "--micro-batch", lambda g, j: j.recipe.batch % (g.dp * g.micro_batch) != 0, _batch),
+    Rule("tp divides heads", "--tp", lambda g, j: j.heads % g.tp != 0, _heads),
     Rule(
         "tp divides key-value heads",
+        "--tp",
         _key_value_heads,
         lambda x, j: f"tp={x.tp} neither divides nor is a multiple of {j.kv_heads} key-value heads",
     ),
-    Rule("layers per stage", lambda g, j: _uneven(g, j.layers), _stages),
-    Rule("schedule", lambda g, j: ~valid(g.schedule, g.pp, g.microbatches(j.recipe.batch), g.vpp), _schedule),
+    Rule("layers per stage", "--pp", lambda g, j: _uneven(g, j.layers), _stages),
+    Rule(
+        SCHEDULE, "--schedule", lambda g, j: ~valid(g.schedule, g.pp, g.microbatches(j.recipe.batch), g.vpp), _schedule
+    ),
+    Rule(
+        "schedule moves layers",
+        "--schedule",
+        lambda g, j: ~np.isin(g.schedule, PLANNED),
+        lambda x, j: (
+            f"{x.schedule} places layers on stages in its own way; look at it with lockstep pipeline, and train with "
+            + ", ".join(SCHEDULES[code].name for code in PLANNED)
+        ),
+    ),
     Rule(
         "cp splits the sequence",
+        "--cp",
         _split_sequence,
         lambda x, j: f"2*cp = {2 * x.cp} does not divide the sequence of {j.recipe.seq} tokens",
     ),
     Rule(
         "cp needs flash attention",
+        "--cp",
         lambda g, j: (g.cp > 1) & (not j.recipe.flash_attention),
         lambda x, j: f"cp={x.cp} needs fused attention; drop --no-flash or use cp=1",
     ),
     Rule(
         "ep divides experts",
+        "--ep",
         lambda g, j: j.num_experts % g.ep != 0 if j.num_experts else g.ep > 1,
         lambda x, j: (
             f"ep={x.ep} does not divide {j.num_experts} experts"
             + (f"; try {nearest(j.num_experts, x.ep)}" if j.num_experts else "; a dense model has ep=1")
         ),
     ),
-    Rule("ep divides dp", lambda g, j: g.dp % g.ep != 0, lambda x, j: f"ep={x.ep} does not divide dp={x.dp}"),
+    Rule("ep divides dp", "--ep", lambda g, j: g.dp % g.ep != 0, lambda x, j: f"ep={x.ep} does not divide dp={x.dp}"),
     Rule(
         "sequence parallel",
+        "--sequence-parallel",
         lambda g, j: (g.sequence_parallel > 0) & ((g.tp == 1) | (j.recipe.seq % (g.cp * g.tp) != 0)),
         lambda x, j: f"sequence parallelism needs tp > 1 and tp*cp = {x.tp * x.cp} dividing {j.recipe.seq} tokens",
     ),
     Rule(
         "experts with tp need sequence parallel",
+        "--sequence-parallel",
         lambda g, j: (g.tp > 1) & (g.sequence_parallel == 0) & (j.num_experts > 0),
         lambda x, j: f"experts with tp={x.tp} need --sequence-parallel, so that tokens are not routed {x.tp} times",
     ),
     Rule(
         "shard divides the data ranks",
+        "--shard",
         lambda g, j: (g.dp * g.cp) % np.maximum(g.shard, 1) != 0,
         lambda x, j: f"shard={x.shard} does not divide dp*cp = {x.dp * x.cp}",
     ),
     Rule(
         "model cannot be split",
+        "--tp",
         lambda g, j: (j.transformer is None) & ((g.tp > 1) | (g.pp > 1) | (g.cp > 1) | (g.recompute == FULL)),
         lambda x, j: f"{j.model.name} is planned with data parallelism only; use tp=pp=cp=1 and no full recomputation",
     ),
@@ -160,9 +183,21 @@ def broken_rules(grid: LayoutGrid, job: Job) -> dict[str, Mask]:
     return {rule.key: np.asarray(rule.broken(grid, job), dtype=bool) for rule in RULES}
 
 
+def broken_by(layout: Layout, job: Job) -> list[Rule]:
+    """The rules that one layout breaks. Without whole micro-batches there are no schedules to speak of."""
+    keys = {key for key, mask in broken_rules(layout.grid(), job).items() if mask.any()}
+    return [rule for rule in RULES if rule.key in keys and not (rule.key == SCHEDULE and BATCH in keys)]
+
+
 def check(layout: Layout, job: Job) -> None:
-    """Raises Infeasible with a sentence for every rule that `layout` breaks."""
-    grid = layout.grid()
-    sentences = [rule.teach(layout, job) for rule in RULES if bool(np.any(rule.broken(grid, job)))]
-    if sentences:
-        raise Infeasible("; ".join(sentences), [Violation(why, 1.0, 1.0) for why in sentences])
+    """Raises BadInput with a sentence for every rule that `layout` breaks, at the flag of the first.
+
+    A wrong number of ranks is often the consequence of another mistake, so it comes last.
+    """
+    refuse(sorted(broken_by(layout, job), key=lambda rule: rule.key == WORLD), layout, job)
+
+
+def refuse(rules: Sequence[Rule], layout: Layout, job: Job) -> None:
+    """Raises BadInput with what each of `rules` teaches; nothing when there are none."""
+    if rules:
+        raise BadInput("; ".join(rule.teach(layout, job) for rule in rules), rules[0].flag)

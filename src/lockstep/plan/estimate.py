@@ -105,7 +105,7 @@ class Estimate:
 
 
 def estimate(job: Job, cluster: Cluster, layout: Layout) -> Estimate:
-    """The estimate of one layout. Raises Infeasible when it breaks a rule; too much memory is reported, not raised."""
+    """The estimate of one layout. Raises BadInput when it breaks a rule; too much memory is reported, not raised."""
     check(layout, job)
     grid = layout.grid()
     return Estimate(job, cluster, layout, price_step(job, cluster, grid), memory(job, cluster, grid, layout.pp))
