@@ -9,7 +9,6 @@ import pytest
 from cli_runner import LLAMA, Session, run
 from lockstep.cli.app import VERBS
 from lockstep.cli.output import plain
-from lockstep.layout import RULES
 
 LAYOUT = ("dp", "tp", "pp", "cp", "ep", "vpp", "zero", "micro_batch", "recompute", "sequence_parallel", "schedule")
 ESTIMATE = (
@@ -185,7 +184,6 @@ def test_help_names_every_verb_and_each_has_examples() -> None:
         assert one.code == 0
         assert "Example" in one.out, verb
         assert f"lockstep {verb}" in one.out, verb
-
 
 
 def test_version() -> None:
