@@ -5,8 +5,10 @@ Overlapped messages are never longer than a pass: longer ones queue on their lin
 
 from __future__ import annotations
 
+import pkgutil
 from collections import Counter
 from fractions import Fraction
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -41,6 +43,14 @@ examples = settings(max_examples=25, derandomize=True, deadline=None)
 
 
 def test_every_schedule_is_in_the_table() -> None:
+    """A file that defines a schedule must register it, and the table must have its line."""
+    defined = {
+        value.name
+        for module in pkgutil.iter_modules(pipelines.__path__)
+        for value in vars(import_module(f"{pipelines.__name__}.{module.name}")).values()
+        if isinstance(value, pipelines.Schedule)
+    }
+    assert defined == set(pipelines.schedules())
     assert tuple(NAMES) == pipelines.schedules()
     assert [pipelines.code(name) for name in NAMES] == list(range(len(NAMES)))
 

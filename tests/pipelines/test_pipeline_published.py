@@ -13,7 +13,8 @@ from pipeline_oracle import replay
 
 from lockstep import pipelines
 from lockstep.errors import BadInput
-from lockstep.pipelines import Times, automatic_order
+from lockstep.pipelines import Times, automatic_order, automatic_v_order
+from lockstep.simulate import simulate
 
 HAND_MADE = {"1F1B": "1f1b", "1F1B-I": "interleaved", "ZB-H1": "zb-h1", "ZB-H2": "zb-h2"}
 TABLE = Path(__file__).parent / "data" / "zero_bubble_2024.csv"
@@ -32,11 +33,13 @@ def times_of(row: dict[str, str]) -> Times:
     return Times(forward_s=f, backward_s=i + w, weight_s=w, transfer_s=d, blocking=False)
 
 
-def rate_of_order(order: pipelines.Order, times: Times) -> float:
-    """Bubble rate of an order with one chunk per stage, by the independent replay."""
+def rate_of_order(order: pipelines.Order, times: Times, chunks: int = 1) -> float:
+    """Bubble rate of an order with one chunk per stage, or two in a V, by the independent replay."""
     w = float(times.weight_s)
     seconds = {"F": float(times.forward_s), "I": float(times.backward_s) - w, "W": w}
-    _, stage_s = replay(order, "looped", 1, lambda step, s, c: seconds[step], float(times.transfer_s))
+    seconds = {step: value / chunks for step, value in seconds.items()}
+    placement = "looped" if chunks == 1 else "vee"
+    _, stage_s = replay(order, placement, chunks, lambda step, s, c: seconds[step], float(times.transfer_s))
     return 1 - len(order[0]) / 3 * sum(seconds.values()) / stage_s
 
 
@@ -70,11 +73,12 @@ def test_equal_passes_without_messages(p: int, m: int, percent: float) -> None:
 def test_unequal_passes_with_messages() -> None:
     """F/B/W 1000/1200/800, messages of 50, p = 8, m = 24: printed 13.5 (one 1F1B memory), 1.5 (two), 5.9 % (ZB-V).
 
-    The hand-made ZB-V order gives 6.25: the paper's number is of its automatic one.
+    The hand-made ZB-V order gives 6.25: the printed number is of an automatic one, and ours is 0.12 points better.
     """
     times = {"forward_s": 1000.0, "backward_s": 2000.0, "weight_s": 800.0, "transfer_s": 50.0, "blocking": False}
     assert 100 * pipelines.pipeline("zb-h1", 8, 24, **times).stage_bubble_frac == pytest.approx(13.5, abs=0.05)
-    assert 100 * pipelines.pipeline("zb-v", 8, 24, **times).stage_bubble_frac == pytest.approx(5.9, abs=0.4)
+    vee = automatic_v_order(8, 24, Times(**times))
+    assert 5.9 - 0.2 <= 100 * rate_of_order(vee, Times(**times), chunks=2) <= 5.9
     order = automatic_order(8, 24, Times(**times), memory=16, kept_frac=0.4)
     assert 100 * rate_of_order(order, Times(**times)) == pytest.approx(1.5, abs=0.05)
 
@@ -107,6 +111,27 @@ def test_automatic_orders_are_complete_and_within_memory(p: int, m: int, data: s
     for name in ("zb-h1", "zb-h2"):
         if pipelines.get(name).peak_live(p, m, 1, 0) <= memory:
             assert rate_of_order(order, times) <= rate_of_order(pipelines.get(name).order(p, m, 1), times) + 1e-12
+
+
+@settings(max_examples=40, derandomize=True, deadline=None)
+@given(st.integers(1, 6), st.integers(1, 16), st.data())
+def test_automatic_v_orders_are_complete_within_memory_and_never_worse_than_by_hand(
+    p: int, m: int, data: st.DataObject
+) -> None:
+    f, i, w, d = (data.draw(st.integers(low, 20)) for low in (1, 1, 1, 0))
+    times = Times(2 * f, 2 * (i + w), 2 * w, min(d, f, i), False)
+    order, by_hand = automatic_v_order(p, m, times), pipelines.get("zb-v").order(p, m, 2)
+    for lane in order:
+        assert Counter(lane) == Counter((step, k, c) for step in "FIW" for k in range(m) for c in (0, 1))
+        live = peak = 0
+        for step, _, _ in lane:
+            live += {"F": 1, "I": 0, "W": -1}[step]
+            peak = max(peak, live)
+        assert peak <= 2 * p
+    assert 0 <= rate_of_order(order, times, chunks=2) <= rate_of_order(by_hand, times, chunks=2) + 1e-12
+    timeline = simulate(pipelines.program_of(pipelines.get("zb-v"), order, 2, times))
+    makespan_s, _ = replay(order, "vee", 2, lambda step, s, c: {"F": f, "I": i, "W": w}[step], times.transfer_s)
+    assert timeline.makespan_s == pytest.approx(makespan_s, rel=1e-12)
 
 
 def test_automatic_order_refuses_what_it_cannot_schedule() -> None:

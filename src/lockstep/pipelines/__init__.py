@@ -1,6 +1,7 @@
 """Pipeline schedules: one file each with closed form, peak memory and order; registry, programs, trade-offs."""
 
 from lockstep.pipelines.automatic import automatic_order
+from lockstep.pipelines.automatic_v import automatic_v_order
 from lockstep.pipelines.construct import lanes, program, program_of, write
 from lockstep.pipelines.partition import Partition, partition
 from lockstep.pipelines.registry import (
@@ -31,6 +32,7 @@ __all__ = [
     "Schedule",
     "Times",
     "automatic_order",
+    "automatic_v_order",
     "code",
     "get",
     "lanes",

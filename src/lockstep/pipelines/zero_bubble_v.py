@@ -7,6 +7,7 @@
 p devices, m micro-batches; f forward, i input-gradient and w weight-gradient part of the backward pass of a whole
 device (two chunks), in seconds. Exact for equal chunks with f = i = w; stage_s also for w <= f <= i and m >= 2p - 1;
 else an estimate, also for messages. The first device holds the first and the last layers: it carries both extras.
+For unequal passes `automatic_v` finds better places for the weight gradients.
 
 Source: Qi et al. 2024, "Zero Bubble Pipeline Parallelism" (arXiv 2401.10241), section 6; order as in
 torch.distributed.pipelining.ScheduleZBVZeroBubble.
