@@ -57,6 +57,12 @@ REFUSED: list[tuple[str, tuple[str, ...]]] = [
     ("--mitigation", ("stragglers", "--workers", "4", "--law", "constant:value=1s", "--mitigation", "backup")),
     ("--mitigation", ("stragglers", "--workers", "4", "--law", "constant:value=1s", "--mitigation", "backup:9e9")),
     ("--mitigation", ("stragglers", "--workers", "4", "--law", "constant:value=1s", "--mitigation", "wait:1")),
+    (
+        "--mitigation",
+        ("stragglers", "--workers", "4", "--law", "constant:value=1s", "--mitigation", "bounded:99999999"),
+    ),
+    ("--mitigation", ("stragglers", "--workers", "1e5", "--law", "constant:value=1s", "--mitigation", "bounded:9999")),
+    ("--mitigation", ("stragglers", "--workers", "1e5", "--law", "constant:value=1s", "--mitigation", "local:9999")),
     ("--workers", ("stragglers", "--workers", "1e9", "--law", "constant:value=1s")),
     ("--slow", ("stragglers", "--workers", "4", "--law", "constant:value=1s", "--slow", "5")),
     ("--slow-factor", ("stragglers", "--workers", "4", "--law", "constant:value=1s", "--slow-factor", "0")),

@@ -35,6 +35,8 @@ FLAGS = {
     "node-ranks": "--cluster",
 }
 """Names of the library that are not those of flags."""
+SLOWEST_BPS, FASTEST_BPS, LONGEST_S = 1e-3, 1e18, 1e6
+"""Beyond these a link is taken for a mistake."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,9 +76,13 @@ def read_network(
             where = "--bandwidth" if bandwidth is None else "--latency"
             raise BadInput("must be given: both --latency and --bandwidth, or --cluster", where)
         rate_Bps = parse_bandwidth_Bps(bandwidth, "--bandwidth")
-        if rate_Bps == 0:
-            raise BadInput("a bandwidth must be above 0", "--bandwidth")
-        link = PlainLink(parse_time_s(latency, "--latency"), rate_Bps)
+        if not SLOWEST_BPS <= rate_Bps <= FASTEST_BPS:
+            room = f"must be {SLOWEST_BPS:g} to {FASTEST_BPS:g} B/s, got {rate_Bps:g}"
+            raise BadInput(f"a bandwidth {room}", "--bandwidth")
+        latency_s = parse_time_s(latency, "--latency")
+        if latency_s > LONGEST_S:
+            raise BadInput(f"a latency must be at most {LONGEST_S:g} s, got {latency_s:g}", "--latency")
+        link = PlainLink(latency_s, rate_Bps)
         return Network(ranks, link, link)
     if latency is not None or bandwidth is not None:
         raise BadInput("give either --latency and --bandwidth, or --cluster, not both", "--cluster")

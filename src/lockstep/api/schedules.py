@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from lockstep.pipelines import Pipeline
     from lockstep.program import Timeline
 
-MOST_PASSES = 1_000_000
+MOST_PASSES = 200_000
 MOST_LAYERS = 4096
 MOST_ROWS = 128
 

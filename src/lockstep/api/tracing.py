@@ -15,7 +15,7 @@ from lockstep.units import parse_size_B
 if TYPE_CHECKING:
     from lockstep.program import Timeline
 
-MOST_OPERATIONS = 1_000_000
+MOST_OPERATIONS = 300_000
 PIPELINE_WORDS = (
     "stages", "microbatches", "schedule", "chunks", "forward_s", "backward_s", "weight_s", "transfer_s",
 )  # fmt: skip

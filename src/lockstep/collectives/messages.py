@@ -32,6 +32,7 @@ FORMULAS: Mapping[str, str] = {
 }
 # Larger programs are counted by the closed form, which equals the count (tests/collectives).
 MOST_COUNTED = 300_000
+MOST_WORKERS_COUNTED = 2_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +99,7 @@ def _row(name: str, workers: int, params: int) -> MessageRow:
     link = PlainLink(0.0, 1.0)
     cost = algorithm.price(workers, params, link, element_B=1.0, **choices)
     count, total = round(float(cost.messages)), round(float(cost.total_B))
-    counted = count <= MOST_COUNTED
+    counted = count <= MOST_COUNTED and workers <= MOST_WORKERS_COUNTED
     if counted:
         built = algorithm.program(workers, params, link, element_B=1.0, **choices)
         count, total = built.num_messages, int(built.sent_elems().sum())

@@ -15,12 +15,16 @@ from typing import Any
 
 import numpy as np
 
+from lockstep.errors import BadInput
 from lockstep.program import Program, ProgramBuilder
 from lockstep.simulate import Law
 from lockstep.stragglers.mitigation import Array, Mitigation, Paid, check_count, draw
 
 REPLICATIONS = 32
 SETTLING_STEPS = 50
+MOST_BOUND = 10_000
+MOST_NUMBERS = 20_000_000
+"""Times of one run that are held at once."""
 
 
 def finish_s(times_s: Array, bound: int) -> Array:
@@ -60,8 +64,16 @@ class Bounded(Mitigation):
     bound: int
 
     def check(self, workers: int) -> None:
-        """Any bound from 0 on."""
-        check_count("bounded", self.bound, 0)
+        """A bound of 0 to MOST_BOUND whose simulation fits in memory."""
+        check_count("bounded", self.bound, 0, MOST_BOUND + 1)
+        if self._steps() * workers > MOST_NUMBERS:
+            raise BadInput(
+                f"bounded:{self.bound} on {workers} workers is too much to simulate; take fewer", "mitigation"
+            )
+
+    def _steps(self) -> int:
+        """Fewest steps of a run: enough to settle, and as many again as at no bound."""
+        return 2 * SETTLING_STEPS + 4 * self.bound
 
     def paid(self, workers: int) -> Paid:
         """Gradients on parameters that miss up to `bound` steps of the others."""
@@ -74,7 +86,7 @@ class Bounded(Mitigation):
     def steps_s(self, law: Law, factor: Array, comm_s: float, numbers: int, generator: Any) -> tuple[Array, Array]:
         """Mean over the later steps of independent runs; single steps of all runs."""
         settling = SETTLING_STEPS + 4 * self.bound
-        steps = max(settling + 50, numbers // (REPLICATIONS * len(factor)))
+        steps = max(self._steps(), numbers // (REPLICATIONS * len(factor)))
         means, singles = [], []
         for _ in range(REPLICATIONS):
             times_s = draw(law, factor, generator, steps) + comm_s

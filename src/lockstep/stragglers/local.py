@@ -15,8 +15,14 @@ from typing import Any
 
 import numpy as np
 
+from lockstep.errors import BadInput
 from lockstep.simulate import Constant, Law, Normal
 from lockstep.stragglers.mitigation import Array, Mitigation, Paid, check_count, draw
+
+MOST_STEPS = 100_000
+FEWEST_ROUNDS = 100
+MOST_NUMBERS = 500_000_000
+"""Random times drawn: some seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,8 +32,10 @@ class Local(Mitigation):
     steps: int
 
     def check(self, workers: int) -> None:
-        """At least one step."""
-        check_count("local", self.steps, 1)
+        """At least one step, and no more than can be simulated."""
+        check_count("local", self.steps, 1, MOST_STEPS + 1)
+        if self.steps * workers * FEWEST_ROUNDS > MOST_NUMBERS:
+            raise BadInput(f"local:{self.steps} on {workers} workers is too much to simulate; take fewer", "mitigation")
 
     def comm_share(self) -> float:
         """One synchronisation per round."""
@@ -48,7 +56,7 @@ class Local(Mitigation):
 
     def steps_s(self, law: Law, factor: Array, comm_s: float, numbers: int, generator: Any) -> tuple[Array, Array]:
         """Independent rounds, per step."""
-        rounds = max(100, numbers // (self.steps * len(factor)))
+        rounds = max(FEWEST_ROUNDS, numbers // (self.steps * len(factor)))
         total_s = np.zeros((rounds, len(factor)))
         for _ in range(self.steps):
             total_s += draw(law, factor, generator, rounds)
