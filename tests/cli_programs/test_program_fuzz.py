@@ -12,8 +12,8 @@ from cli_runner import run
 TEXTS = (
     "", "0", "-1", "1", "2", "3", "7", "0.5", "1e-300", "1e-9", "1e9", "1e300", "1e400", "nan", "inf", "-inf", "0x10",
     "1GB", "1 KiB", "5us", "1e-300s", "1e300s", "25GB/s", "50%", "all", "ring", "1f1b", "dualpipe", "none",
-    "drop:1", "local:1000000", "bounded:999999999", "normal:mean=1s,cv=3", "pareto:minimum=1s,shape=1.01", "2x5ms:1MB", "2x",
-    "x", ",", "1,2", "1:2", "дорого", "\x00", "🙂",
+    "drop:1", "local:1000000", "bounded:999999999", "normal:mean=1s,cv=3", "pareto:minimum=1s,shape=1.01", "2x5ms:1MB",
+    "2x", "x", ",", "1,2", "1:2", "дорого", "\x00", "🙂",
 )  # fmt: skip
 
 
