@@ -13,6 +13,7 @@ from lockstep.errors import BadInput, Infeasible
 from lockstep.hardware import Cluster, cluster
 from lockstep.layout import Job, Layout, Recipe, broken_rules
 from lockstep.plan import Space, default_space, estimate, plan, search
+from lockstep.plan.estimate import estimates
 from lockstep.plan.plan import device_counts
 from lockstep.plan.search import DUPLICATE, Findings, duplicates
 from lockstep.simulate import simulate
@@ -229,3 +230,13 @@ def test_the_default_space_holds_every_factorisation() -> None:
     assert space.tp == (1,)  # 25 heads
     assert space.pp == (1, 2, 3, 4, 6, 8, 12, 24)
     assert default_space(replace(MOE, devices=16), 8).ep == (1, 2, 4, 8)
+
+
+def test_estimates_together_are_estimates_alone(both: tuple) -> None:  # type: ignore[type-arg]
+    job, _, found, _ = both
+    layouts = [one.layout for one in (*found.best, *found.front)]
+    for layout, together in zip(layouts, estimates(job, NODES, layouts), strict=True):
+        alone = estimate(job, NODES, layout)
+        assert together.layout == layout
+        assert together.step.breakdown_s() == pytest.approx(alone.step.breakdown_s(), rel=1e-12, abs=1e-15)
+        assert together.memory.to_dict() == pytest.approx(alone.memory.to_dict(), rel=1e-12)

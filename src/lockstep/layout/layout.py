@@ -9,6 +9,7 @@ World size: dp * tp * pp * cp. Expert parallelism splits the data-parallel axis 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -148,7 +149,7 @@ class LayoutGrid:
 
     def at(self, index: tuple[int, ...]) -> Layout:
         """The layout at `index` of the broadcast shape."""
-        one = {name: int(np.broadcast_to(getattr(self, name), self.shape)[index]) for name in GRID_FIELDS}
+        one = {name: _entry(getattr(self, name), index) for name in GRID_FIELDS}
         words: dict[str, Any] = {
             "recompute": RECOMPUTE[one["recompute"]],
             "offload": OFFLOAD[one["offload"]],
@@ -156,6 +157,19 @@ class LayoutGrid:
             "sequence_parallel": bool(one["sequence_parallel"]),
         }
         return Layout(order=self.order, **{**one, **words})
+
+
+def _entry(array: Whole, index: tuple[int, ...]) -> int:
+    """The entry at `index` of the shape to which `array` broadcasts."""
+    own = index[len(index) - array.ndim :]
+    return int(array[tuple(0 if size == 1 else place for size, place in zip(array.shape, own, strict=True))])
+
+
+def stack(layouts: Sequence[Layout]) -> LayoutGrid:
+    """Layouts with the same order of axes along one dimension."""
+    grids = [layout.grid() for layout in layouts]
+    arrays = {name: np.array([getattr(grid, name) for grid in grids]) for name in GRID_FIELDS}
+    return LayoutGrid(order=layouts[0].order, **arrays)
 
 
 GRID_FIELDS = tuple(field.name for field in fields(LayoutGrid) if field.name != "order")

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any, TypeVar
+
+import numpy as np
 
 from lockstep.errors import Infeasible, Violation
 from lockstep.hardware import Cluster
-from lockstep.layout import Job, Layout, Memory, check, group_summary, memory, stage_memory
+from lockstep.layout import Job, Layout, Memory, check, group_summary, memory, stack, stage_memory
 from lockstep.plan.assumptions import assumptions
 from lockstep.step import Step, price_step
 from lockstep.units import format_flops, format_frac, format_size, format_time
@@ -109,6 +112,27 @@ def estimate(job: Job, cluster: Cluster, layout: Layout) -> Estimate:
     check(layout, job)
     grid = layout.grid()
     return Estimate(job, cluster, layout, price_step(job, cluster, grid), memory(job, cluster, grid, layout.pp))
+
+
+def estimates(job: Job, cluster: Cluster, layouts: Sequence[Layout]) -> list[Estimate]:
+    """The estimates of several layouts that keep the rules, in order; those with as many stages share one pass."""
+    found: dict[Layout, Estimate] = {}
+    for stages in sorted({layout.pp for layout in layouts}):
+        some = [layout for layout in layouts if layout.pp == stages]
+        grid = stack(some)
+        step, held = price_step(job, cluster, grid), memory(job, cluster, grid, stages)
+        for place, layout in enumerate(some):
+            found[layout] = Estimate(job, cluster, layout, _at(step, place, len(some)), _at(held, place, len(some)))
+    return [found[layout] for layout in layouts]
+
+
+Result = TypeVar("Result", Step, Memory)
+
+
+def _at(several: Result, place: int, count: int) -> Result:
+    """One entry of a result that holds arrays of `count` entries, or numbers that are the same for all."""
+    values = {f.name: getattr(several, f.name) for f in fields(several)}
+    return replace(several, **{name: np.broadcast_to(value, (count,))[place] for name, value in values.items()})
 
 
 def stage_memories(job: Job, cluster: Cluster, layout: Layout) -> list[Memory]:

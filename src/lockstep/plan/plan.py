@@ -11,8 +11,8 @@ from lockstep.errors import BadInput, Infeasible, UnknownName, Violation
 from lockstep.hardware import Cluster
 from lockstep.layout import OFFLOAD, Job, Recipe
 from lockstep.plan.assumptions import assumptions
-from lockstep.plan.estimate import SECONDS_PER_DAY, Estimate, estimate, hourly_price_usd, model_flops
-from lockstep.plan.search import MEMORY, Findings, Scored, search
+from lockstep.plan.estimate import SECONDS_PER_DAY, Estimate, estimates, hourly_price_usd, model_flops
+from lockstep.plan.search import MEMORY, Findings, search
 from lockstep.plan.space import Space, default_space
 from lockstep.units import format_count, format_frac, format_money, format_size, format_time
 from lockstep.workload import Model
@@ -233,12 +233,10 @@ def _plan_on(
         raise KeyboardInterrupt
     if not found.best:
         raise _nothing_fits(job, cluster, found)
-    plans, front = (tuple(_as_estimate(job, cluster, one) for one in some) for some in (found.best, found.front))
+    scored = [*found.best, *found.front]
+    every = estimates(job, cluster, [one.layout for one in scored])
+    plans, front = tuple(every[: len(found.best)]), tuple(every[len(found.best) :])
     return Plan(job, cluster, objective, plans, front, found, 0.0, tokens)
-
-
-def _as_estimate(job: Job, cluster: Cluster, one: Scored) -> Estimate:
-    return estimate(job, cluster, one.layout)
 
 
 def _timed(found: Plan, elapsed_s: float) -> Plan:
