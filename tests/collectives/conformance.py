@@ -31,6 +31,7 @@ VARIANTS: dict[tuple[str, str], list[tuple[Callable[[int], bool], dict[str, Any]
     ("all-reduce", "torus-2d"): [(lambda n: n % 3 == 0, {"row_ranks": 3})],
     ("all-reduce", "hierarchical"): [
         (lambda n: n % 4 == 0, {"levels": (4,), "inner": "recursive", "outer": "rabenseifner"}),
+        (lambda n: n % 6 == 0, {"levels": (3, 2), "inner": "recursive", "outer": "recursive-doubling"}),
         (lambda n: n % 3 == 0, {"levels": (3,), "inner": "bruck", "outer": "double-binary-tree"}),
         (lambda n: n % 4 == 0, {"levels": (2, 2), "inner": "direct", "outer": "recursive-doubling"}),
         (lambda n: n % 6 == 0, {"levels": (3, 2), "inner": "ring", "outer": "tree"}),

@@ -10,13 +10,15 @@ import pytest
 from hypothesis import given
 
 from lockstep import collectives
-from lockstep.collectives import Cost, PlainLink, Terms, best, best_time_s, get
+from lockstep.collectives import Cost, PlainLink, Terms, algorithms, best, best_time_s, get
+from lockstep.collectives.all_reduce.hierarchical import INNER
 from lockstep.collectives.bounds import lower_bound_terms
 from lockstep.collectives.gossip.ring import contraction, rounds_to_agree
 from lockstep.collectives.shares import ceil_log2, floor_log2, square_divisor, sum_min_powers
 from lockstep.errors import BadInput, UnknownName
+from lockstep.program import contributions, execute
 
-from .conformance import ELEMENT_B, elements, links, quick, ranks_up_to_64
+from .conformance import ELEMENT_B, elements, links, quick, ranks_up_to_64, simulated_s
 
 NANOSECOND_FREE = PlainLink(0.0, 12.5e9)
 
@@ -92,6 +94,24 @@ def test_hierarchy_of_one_node_is_flat(ranks: int, elems: int, link: PlainLink) 
     for node_ranks in (1, ranks):
         one = get("all-to-all", "hierarchical").price_time_s(ranks, size_B, link, ELEMENT_B, node_ranks=node_ranks)
         assert one == pytest.approx(flat, rel=1e-12)
+
+
+@pytest.mark.parametrize("inner", INNER)
+@pytest.mark.parametrize("outer", [name for name in algorithms("all-reduce") if get("all-reduce", name).ports == 1])
+@pytest.mark.parametrize(("ranks", "levels"), [(12, (4,)), (15, (5,)), (18, (3, 2)), (24, (2, 3))])
+def test_every_inner_and_outer_choice_of_two_and_three_levels(
+    inner: str, outer: str, ranks: int, levels: tuple[int, ...]
+) -> None:
+    hierarchical, link = get("all-reduce", "hierarchical"), PlainLink(2e-6, 1e10, 3e-11)
+    choices = {"levels": levels, "inner": inner, "outer": outer}
+    for elems in (1, 7, 101):
+        price = hierarchical.price(ranks, 4.0 * elems, link, 4.0, **choices)
+        program = hierarchical.program(ranks, 4.0 * elems, link, 4.0, **choices)
+        assert simulated_s(program, link) == pytest.approx(price.time_s, rel=1e-12)
+        assert program.num_messages == price.messages
+        assert program.sent_B().sum() == pytest.approx(price.total_B, rel=1e-12)
+        for result in execute(program, {"data": contributions(ranks, elems)})["data"]:
+            assert (result == 1).all()
 
 
 @quick
@@ -240,8 +260,10 @@ def test_bad_choices_teach() -> None:
         get("all-reduce", "ring").price(4, 1.0, link, segments=3)
     with pytest.raises(BadInput, match="try one of 1, 2, 3, 4, 6, 12"):
         get("all-reduce", "hierarchical").price(12, 1.0, link, levels=(5,))
-    with pytest.raises(BadInput, match="bruck"):
-        get("all-reduce", "hierarchical").price(12, 1.0, link, levels=(3,), inner="recursive")
+    with pytest.raises(UnknownName, match="inner algorithm"):
+        get("all-reduce", "hierarchical").price(12, 1.0, link, levels=(3,), inner="tree")
+    with pytest.raises(BadInput, match="two ports"):
+        get("all-reduce", "hierarchical").price(12, 1.0, link, levels=(3,), outer="bidirectional-ring")
     with pytest.raises(BadInput, match="whole number of"):
         get("all-reduce", "ring").program(4, 10.0, element_B=4.0)
     with pytest.raises(BadInput, match="shards"):

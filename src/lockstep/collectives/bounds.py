@@ -7,9 +7,9 @@ The bound is the largest of the three (their sum is not a bound for every collec
 Per-rank bytes, S as in nccl-tests: broadcast, reduce: S; scatter, gather, all-gather, reduce-scatter, all-to-all:
 (n - 1)/n S; all-reduce: 2 (n - 1)/n S (no in-network reduction).
 
-Source: P. Patarasuk, X. Yuan, "Bandwidth optimal all-reduce algorithms", JPDC 69 (2009), section 3; E. Chan, M.
-Heimlich, A. Purkayastha, R. van de Geijn, "Collective communication: theory, practice, and experience", CCPE 19
-(2007), table 1.
+Source: P. Patarasuk, X. Yuan, "Bandwidth optimal all-reduce algorithms for clusters of workstations", JPDC 69 (2009),
+section 3; E. Chan, M. Heimlich, A. Purkayastha, R. van de Geijn, "Collective communication: theory, practice, and
+experience", CCPE 19 (2007), table 1.
 """
 
 from __future__ import annotations

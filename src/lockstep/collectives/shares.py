@@ -57,6 +57,14 @@ class Split:
             return size_B / parts
         return np.ceil(self.elements(size_B) / parts) * self.element_B
 
+    def deal(self, size_B: Number, parts: Number) -> tuple[Number, Number]:
+        """(bytes of a smaller share, how many of the `parts` shares have one element more)."""
+        if self.element_B == 0.0:
+            return size_B / parts, 0.0 * parts
+        num_elems = self.elements(size_B)
+        each = np.floor(num_elems / parts)
+        return each * self.element_B, num_elems - each * parts
+
     def leading_B(self, size_B: Number, parts: Number, count: Number) -> Number:
         """Bytes of the first `count` of `parts` shares together."""
         if self.element_B == 0.0:

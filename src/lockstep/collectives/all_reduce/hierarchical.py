@@ -22,7 +22,7 @@ import numpy as np
 from lockstep.collectives.cost import Counts, LinkLike, Number, Terms
 from lockstep.collectives.registry import Algorithm, get, register
 from lockstep.collectives.rounds import Array, Rounds, cut
-from lockstep.collectives.shares import FLUID, Split, power_of_two_core, square_divisor, whole_nodes
+from lockstep.collectives.shares import Split, square_divisor, whole_nodes
 from lockstep.errors import BadInput, UnknownName
 
 INNER = {
@@ -42,15 +42,15 @@ def settle(
     inner: str = "ring",
     outer: str = "ring",
 ) -> dict[str, Any]:
-    """Level sizes, checked to divide."""
+    """Level sizes, checked to divide, and the choices of the outer algorithm."""
     if inner not in INNER:
         raise UnknownName("inner algorithm", inner, INNER)
+    if get("all-reduce", outer).ports > 1:
+        raise BadInput(f"outer = {outer} needs two ports and the levels have one; try ring", "outer")
     sizes = (square_divisor(ranks),) if levels is None else tuple(levels)
     left = ranks
     for size in sizes:
         left = left / whole_nodes(left, size)
-        if inner == "recursive" and np.any(power_of_two_core(size)[1]):
-            raise BadInput(f"inner = recursive needs levels of 2^k ranks, got {size}; try bruck or ring", "inner")
     share_B = size_B
     for size in sizes:
         share_B = split.largest_B(share_B, size)
@@ -90,13 +90,20 @@ def terms(ranks: Number, size_B: Number, link: LinkLike, split: Split, **choices
 
 
 def counts(ranks: Number, size_B: Number, link: LinkLike, split: Split, **choices: Any) -> Counts:
-    """n / g groups per phase; their shares make `buffers` whole buffers, and bytes are linear in the buffer."""
+    """n / g groups per phase, whose buffers make `buffers` whole ones and differ by one element at most."""
     total = Counts(0.0, 0.0, 0.0)
     settled = settle(ranks, size_B, link, split, **choices)
     for algorithm, size, part_B, buffers in phases(ranks, size_B, split, **settled):
-        messages = algorithm.counts(size, part_B, link, split).messages * (ranks / size)
-        whole = algorithm.counts(size, size_B, link, FLUID)
-        total = total + Counts(messages, whole.total_B * buffers, whole.total_reduced_B * buffers)
+        groups = ranks / size
+        smaller_B, larger = split.deal(size_B * buffers, groups)
+        of_smaller = algorithm.counts(size, smaller_B, link, split)
+        of_larger = algorithm.counts(size, smaller_B + split.element_B, link, split)
+        messages = algorithm.counts(size, part_B, link, split).messages * groups
+        sent_B, reduced_B = (
+            (groups - larger) * getattr(of_smaller, name) + larger * getattr(of_larger, name)
+            for name in ("total_B", "total_reduced_B")
+        )
+        total = total + Counts(messages, sent_B, reduced_B)
     return total
 
 
