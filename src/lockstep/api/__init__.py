@@ -4,41 +4,107 @@
 
 Every quantity takes a number in SI units or text with a unit (`"4M"`, `"30d"`). Words and defaults are those of the
 command line, which calls these functions; errors name its flags.
+
+A verb's module is loaded when the verb is first asked for, so that each costs only its own imports.
 """
 
-from lockstep.api.advice import Advice as Advice
-from lockstep.api.exchanges import Collective as Collective
-from lockstep.api.exchanges import best_algorithms as best_algorithms
-from lockstep.api.exchanges import collective as collective
-from lockstep.api.exchanges import crossover as crossover
-from lockstep.api.exchanges import messages as messages
-from lockstep.api.network import Network as Network
-from lockstep.api.network import read_network as read_network
-from lockstep.api.question import Question as Question
-from lockstep.api.question import read_question as read_question
-from lockstep.api.schedules import Overlap as Overlap
-from lockstep.api.schedules import PipelineRun as PipelineRun
-from lockstep.api.schedules import overlap as overlap
-from lockstep.api.schedules import pipeline as pipeline
-from lockstep.api.shelves import SHELVES as SHELVES
-from lockstep.api.shelves import Catalog as Catalog
-from lockstep.api.shelves import catalog as catalog
-from lockstep.api.shelves import validate as validate
-from lockstep.api.stage_memories import StageMemories as StageMemories
-from lockstep.api.tracing import Trace as Trace
-from lockstep.api.tracing import trace as trace
-from lockstep.api.verbs import Export as Export
-from lockstep.api.verbs import References as References
-from lockstep.api.verbs import cite as cite
-from lockstep.api.verbs import estimate as estimate
-from lockstep.api.verbs import export as export
-from lockstep.api.verbs import memory as memory
-from lockstep.api.verbs import plan as plan
-from lockstep.api.verbs import roofline as roofline
-from lockstep.api.verbs import sensitivity as sensitivity
-from lockstep.api.workers import balance as balance
-from lockstep.api.workers import experts as experts
-from lockstep.api.workers import stragglers as stragglers
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from lockstep.api.advice import Advice as Advice
+    from lockstep.api.exchanges import Collective as Collective
+    from lockstep.api.exchanges import best_algorithms as best_algorithms
+    from lockstep.api.exchanges import collective as collective
+    from lockstep.api.exchanges import crossover as crossover
+    from lockstep.api.exchanges import messages as messages
+    from lockstep.api.network import Network as Network
+    from lockstep.api.network import read_network as read_network
+    from lockstep.api.question import Question as Question
+    from lockstep.api.question import read_question as read_question
+    from lockstep.api.schedules import Overlap as Overlap
+    from lockstep.api.schedules import PipelineRun as PipelineRun
+    from lockstep.api.schedules import overlap as overlap
+    from lockstep.api.schedules import pipeline as pipeline
+    from lockstep.api.shelves import SHELVES as SHELVES
+    from lockstep.api.shelves import Catalog as Catalog
+    from lockstep.api.shelves import catalog as catalog
+    from lockstep.api.shelves import validate as validate
+    from lockstep.api.stage_memories import StageMemories as StageMemories
+    from lockstep.api.tracing import Trace as Trace
+    from lockstep.api.tracing import trace as trace
+    from lockstep.api.verbs import Export as Export
+    from lockstep.api.verbs import References as References
+    from lockstep.api.verbs import cite as cite
+    from lockstep.api.verbs import estimate as estimate
+    from lockstep.api.verbs import export as export
+    from lockstep.api.verbs import memory as memory
+    from lockstep.api.verbs import plan as plan
+    from lockstep.api.verbs import roofline as roofline
+    from lockstep.api.verbs import sensitivity as sensitivity
+    from lockstep.api.workers import balance as balance
+    from lockstep.api.workers import experts as experts
+    from lockstep.api.workers import stragglers as stragglers
+
+_HOMES = {
+    "advice": ("Advice",),
+    "exchanges": (
+        "Collective",
+        "best_algorithms",
+        "collective",
+        "crossover",
+        "messages",
+    ),
+    "network": (
+        "Network",
+        "read_network",
+    ),
+    "question": (
+        "Question",
+        "read_question",
+    ),
+    "schedules": (
+        "Overlap",
+        "PipelineRun",
+        "overlap",
+        "pipeline",
+    ),
+    "shelves": (
+        "SHELVES",
+        "Catalog",
+        "catalog",
+        "validate",
+    ),
+    "stage_memories": ("StageMemories",),
+    "tracing": (
+        "Trace",
+        "trace",
+    ),
+    "verbs": (
+        "Export",
+        "References",
+        "cite",
+        "estimate",
+        "export",
+        "memory",
+        "plan",
+        "roofline",
+        "sensitivity",
+    ),
+    "workers": (
+        "balance",
+        "experts",
+        "stragglers",
+    ),
+}
+
+
+def __getattr__(name: str) -> Any:
+    for module, names in _HOMES.items():
+        if name in names:
+            return getattr(import_module(f"lockstep.api.{module}"), name)
+    raise AttributeError(f"module 'lockstep.api' has no attribute {name!r}")
+
 
 __all__ = [
     "SHELVES",
