@@ -5,7 +5,7 @@ B(m) = bytes of the first m shares = m S/n when shares are equal, so the sum is 
 optimal at once. Every rank works on a copy that begins with its own share (free of time here), so that runs never wrap.
 
 Source: J. Bruck et al., "Efficient algorithms for all-to-all communications in multiport message-passing systems",
-IEEE TPDS 8 (1997); R. Thakur et al., IJHPCA 19 (2005), section 4.1.
+IEEE TPDS 8 (1997); R. Thakur et al., IJHPCA 19 (2005), on all-gather.
 """
 
 from __future__ import annotations

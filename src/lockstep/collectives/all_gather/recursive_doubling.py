@@ -5,7 +5,7 @@
                 the whole buffer (alpha + S beta); in between k rounds among 2^k ranks, of which x hold two shares.
 B(m) = bytes of the first m shares. Member 2j + 1 is folded into member 2j for j < x, so that held shares stay runs.
 
-Source: R. Thakur, R. Rabenseifner, W. Gropp, IJHPCA 19 (2005), sections 4.1 and 4.5 (the fold).
+Source: R. Thakur, R. Rabenseifner, W. Gropp, IJHPCA 19 (2005), on all-gather.
 """
 
 from __future__ import annotations

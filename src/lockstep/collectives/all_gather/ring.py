@@ -3,7 +3,7 @@
     time = (n - 1) (alpha + c beta),   c = largest share = S/n (whole elements: ceil)
 n ranks, S bytes of gathered output. Any n. One port, full duplex.
 
-Source: R. Thakur, R. Rabenseifner, W. Gropp, IJHPCA 19 (2005), section 4.1.
+Source: R. Thakur, R. Rabenseifner, W. Gropp, IJHPCA 19 (2005), on all-gather.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@
 With whole elements (n - 1)/n S becomes the sum of the first 2^s of 2^k shares, s = 0 .. k - 1.
 
 Source: R. Rabenseifner, "Optimization of collective reduction operations", ICCS 2004; Thakur et al., IJHPCA 19 (2005),
-4.5.
+on all-reduce.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@
     otherwise:  the x = n - 2^k extra ranks are folded in: plus alpha + S (beta + gamma) before,
                 alpha + S beta after.
 
-Source: R. Thakur, R. Rabenseifner, W. Gropp, IJHPCA 19 (2005), section 4.5.
+Source: R. Thakur, R. Rabenseifner, W. Gropp, IJHPCA 19 (2005), on all-reduce.
 """
 
 from __future__ import annotations

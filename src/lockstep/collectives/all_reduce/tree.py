@@ -3,7 +3,7 @@
     time = 2 ceil(log2 n) (alpha + S beta) + ceil(log2 n) S gamma
 n ranks (any), S bytes. Never better than recursive doubling when n is a power of two; needs no fold when it is not.
 
-Source: R. Thakur, R. Rabenseifner, W. Gropp, IJHPCA 19 (2005), section 4.5 (the original MPICH all-reduce).
+Source: R. Thakur, R. Rabenseifner, W. Gropp, IJHPCA 19 (2005), on all-reduce (the original MPICH all-reduce).
 """
 
 from __future__ import annotations

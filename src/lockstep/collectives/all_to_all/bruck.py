@@ -5,7 +5,7 @@
 Blocks travel store-and-forward by the bits of their distance. They are packed with equal size, so a buffer that does
 not divide is padded to whole blocks (counted in the bytes). Packing itself is taken as free.
 
-Source: J. Bruck et al., IEEE TPDS 8 (1997), section 3; R. Thakur et al., IJHPCA 19 (2005), section 3.
+Source: J. Bruck et al., IEEE TPDS 8 (1997), section 3; R. Thakur et al., IJHPCA 19 (2005), on all-to-all.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@
 n ranks (any), S bytes of send buffer per rank, its own share included. Every byte crosses the network once: the
 bandwidth lower bound. Round t: to member i + t, from member i - t, so that no receive port is asked twice at once.
 
-Source: R. Thakur, R. Rabenseifner, W. Gropp, IJHPCA 19 (2005), section 3 (long messages, n not a power of two).
+Source: R. Thakur, R. Rabenseifner, W. Gropp, IJHPCA 19 (2005), on all-to-all (long messages, n not a power of two).
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ g = `node_ranks` (default: the largest divisor of n up to sqrt n). Blocks are pa
 does not divide is padded (counted in the bytes); packing is taken as free. Different links inside and between:
 `collectives.levels`.
 
-Source: S. Rajbhandari et al., "DeepSpeed-MoE", ICML 2022, section 5.3 (hierarchical all-to-all).
+Source: S. Rajbhandari et al., "DeepSpeed-MoE", ICML 2022 (hierarchical all-to-all).
 """
 
 from __future__ import annotations

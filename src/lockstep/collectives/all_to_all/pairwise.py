@@ -4,7 +4,7 @@
 n a power of two; other n use the rounds of `direct` (to i + t, from i - t), as MPICH does. A pair uses one link both
 ways, which suits networks where that is cheaper; in the one-port model the price is that of `direct`.
 
-Source: R. Thakur, R. Rabenseifner, W. Gropp, IJHPCA 19 (2005), section 3.
+Source: R. Thakur, R. Rabenseifner, W. Gropp, IJHPCA 19 (2005), on all-to-all.
 """
 
 from __future__ import annotations

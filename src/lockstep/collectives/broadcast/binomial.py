@@ -3,7 +3,7 @@
     time = ceil(log2 n) (alpha + S beta)
 n ranks (any), S bytes. The fewest latencies possible.
 
-Source: R. Thakur, R. Rabenseifner, W. Gropp, IJHPCA 19 (2005), section 4.3.
+Source: R. Thakur, R. Rabenseifner, W. Gropp, IJHPCA 19 (2005), on broadcast.
 """
 
 from __future__ import annotations

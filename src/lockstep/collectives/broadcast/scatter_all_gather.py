@@ -4,8 +4,8 @@
          + all-gather of S: ceil(log2 n) alpha + (n - 1)/n S beta by Bruck; `all_gather="ring"`: the ring's
 The root is the last to finish the scatter and holds the largest share, so the two times add up exactly.
 
-Source: M. Barnett et al., "Interprocessor collective communication library (InterCom)", SHPCC 1994; Thakur et al.
-2005, 4.3.
+Source: M. Barnett et al., "Interprocessor collective communication library (InterCom)", SHPCC 1994; Thakur et
+al., IJHPCA 19 (2005), on broadcast.
 """
 
 from __future__ import annotations

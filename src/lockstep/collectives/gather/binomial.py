@@ -3,7 +3,7 @@
     time = ceil(log2 n) alpha + (S - c) beta,   c = the root's own share = S/n
 n ranks (any), S bytes gathered.
 
-Source: R. Thakur, R. Rabenseifner, W. Gropp, IJHPCA 19 (2005), section 4.4; E. Chan et al., CCPE 19 (2007), section 4.
+Source: R. Thakur, R. Rabenseifner, W. Gropp, IJHPCA 19 (2005), on broadcast; E. Chan et al., CCPE 19 (2007), section 4.
 """
 
 from __future__ import annotations

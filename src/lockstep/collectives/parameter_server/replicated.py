@@ -4,7 +4,7 @@
 n workers, R = `replicas` servers beside them, R dividing n (default: the largest divisor up to sqrt n). Every server
 holds all the parameters, so any of them can fail; the price is the all-reduce among them.
 
-Source: M. Li et al., OSDI 2014, section 4.3 (replication after aggregation).
+Source: M. Li et al., OSDI 2014 (replication after aggregation).
 """
 
 from __future__ import annotations

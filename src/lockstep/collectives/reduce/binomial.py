@@ -3,7 +3,7 @@
     time = ceil(log2 n) (alpha + S (beta + gamma))
 n ranks (any), S bytes.
 
-Source: R. Thakur, R. Rabenseifner, W. Gropp, IJHPCA 19 (2005), section 4.4.
+Source: R. Thakur, R. Rabenseifner, W. Gropp, IJHPCA 19 (2005), on reduce.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@
          + ceil(log2 n) alpha + (S - c) beta   binomial gather,   c = largest share = S/n
 The root is the last to finish its share, so the two times add up exactly.
 
-Source: R. Rabenseifner, ICCS 2004; R. Thakur et al., IJHPCA 19 (2005), section 4.4.
+Source: R. Rabenseifner, ICCS 2004; R. Thakur et al., IJHPCA 19 (2005), on reduce.
 """
 
 from __future__ import annotations

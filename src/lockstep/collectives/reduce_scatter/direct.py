@@ -3,7 +3,7 @@
     time = (n - 1) (alpha + c beta + c gamma),   c = largest share = S/n
 Same price as the ring on one port, but each message crosses the network once and no rank waits for a chain of others.
 
-Source: R. Thakur et al., IJHPCA 19 (2005), section 4.2 (pairwise exchange).
+Source: R. Thakur et al., IJHPCA 19 (2005), on reduce-scatter (pairwise exchange).
 """
 
 from __future__ import annotations

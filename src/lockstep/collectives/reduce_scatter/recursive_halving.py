@@ -5,7 +5,7 @@
                 receive their share (alpha + c beta); in between k rounds among 2^k ranks, of which x own two shares.
 The mirror image of the all-gather by recursive doubling.
 
-Source: R. Thakur, R. Rabenseifner, W. Gropp, IJHPCA 19 (2005), section 4.2.
+Source: R. Thakur, R. Rabenseifner, W. Gropp, IJHPCA 19 (2005), on reduce-scatter.
 """
 
 from __future__ import annotations

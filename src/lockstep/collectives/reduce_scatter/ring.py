@@ -3,7 +3,7 @@
     time = (n - 1) (alpha + c beta + c gamma),   c = largest share = S/n (whole elements: ceil)
 n ranks, S bytes of input per rank. Any n. Each rank sends and receives one share per round (one port, full duplex).
 
-Source: P. Patarasuk, X. Yuan, JPDC 69 (2009), section 4; R. Thakur et al., IJHPCA 19 (2005), section 4.2.
+Source: P. Patarasuk, X. Yuan, JPDC 69 (2009), section 4; R. Thakur et al., IJHPCA 19 (2005), on reduce-scatter.
 """
 
 from __future__ import annotations

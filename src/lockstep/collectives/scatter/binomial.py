@@ -4,7 +4,7 @@
 n ranks (any), S bytes at the root. The holder keeps the larger half, so the root sends in every round, everything but
 its own share, and is the last to finish.
 
-Source: R. Thakur, R. Rabenseifner, W. Gropp, IJHPCA 19 (2005), section 4.3; E. Chan et al., CCPE 19 (2007), section 4.
+Source: R. Thakur, R. Rabenseifner, W. Gropp, IJHPCA 19 (2005), on broadcast; E. Chan et al., CCPE 19 (2007), section 4.
 """
 
 from __future__ import annotations
