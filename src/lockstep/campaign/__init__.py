@@ -1,9 +1,16 @@
 """The whole run: what fails, how often to save, and what is left of the time."""
 
+from lockstep.campaign.daly import daly_s
+from lockstep.campaign.exact import exact_s, interval_time_s, overhead_frac
+from lockstep.campaign.expected import cycle_time_s, pattern_overhead_frac, run_time_s
 from lockstep.campaign.failures import KINDS, Cause, Failures, composed, finish_probability_frac, of_cluster
 from lockstep.campaign.interruptions import Interruption, Observed, llama3
 from lockstep.campaign.laws import GapLaw, Weibull, parse_gap_law
+from lockstep.campaign.optimum import Optimum, best_cycle, optimum, overhead_curve
+from lockstep.campaign.pattern import Pattern, incremental, single, two_level
 from lockstep.campaign.peer_copies import copy_time_s, recoverable_frac, survival_frac
+from lockstep.campaign.storage import write_time_s
+from lockstep.campaign.young import first_order_overhead_frac, young_s
 
 __all__ = [
     "KINDS",
@@ -12,13 +19,31 @@ __all__ = [
     "GapLaw",
     "Interruption",
     "Observed",
+    "Optimum",
+    "Pattern",
     "Weibull",
+    "best_cycle",
     "composed",
     "copy_time_s",
+    "cycle_time_s",
+    "daly_s",
+    "exact_s",
     "finish_probability_frac",
+    "first_order_overhead_frac",
+    "incremental",
+    "interval_time_s",
     "llama3",
     "of_cluster",
+    "optimum",
+    "overhead_curve",
+    "overhead_frac",
     "parse_gap_law",
+    "pattern_overhead_frac",
     "recoverable_frac",
+    "run_time_s",
+    "single",
     "survival_frac",
+    "two_level",
+    "write_time_s",
+    "young_s",
 ]
