@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import tracemalloc
 from types import SimpleNamespace
 
 import numpy as np
@@ -12,6 +13,7 @@ import simpy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lockstep.collectives import get
 from lockstep.errors import BadInput
 from lockstep.program import Kind, Program, ProgramBuilder, longest_path
 from lockstep.simulate import durations_s, sent_per_level_B, simulate
@@ -268,6 +270,17 @@ def test_same_seed_same_bytes_in_every_process() -> None:
     }  # fmt: skip
     assert len(outputs) == 1
     assert len(outputs.pop()) > 10_000
+
+
+def test_memory_per_operation_is_bounded() -> None:
+    """At most 400 bytes per operation built and simulated, whatever the number: 10^7 operations fit in 4 GB."""
+    for ranks in (64, 192):
+        tracemalloc.start()
+        program = get("all-reduce", "ring").program(ranks, 4.0 * ranks, element_B=4.0)
+        simulate(program, Link())
+        peak_B = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert peak_B < 400 * len(program)
 
 
 def test_importing_the_package_stays_light() -> None:
