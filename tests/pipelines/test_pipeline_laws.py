@@ -137,6 +137,18 @@ def test_full_recomputation_costs_a_third_when_backward_is_twice_forward() -> No
         Times(1.0, 2.0).recomputing(1.5)
 
 
+def test_plain_lists_are_stage_times_too() -> None:
+    lists = {"forward_s": [1, 2, 1, 1], "backward_s": [2, 4, 2, 3], "weight_s": [1, 2, 1, 1]}
+    arrays = {name: np.array(value, dtype=float) for name, value in lists.items()}
+    for name in ("1f1b", "zb-h1", "zb-v"):
+        for recompute_frac in (0.0, 0.5):
+            one, two = (
+                pipelines.pipeline(name, 4, 8, recompute_frac=recompute_frac, **times).to_dict()
+                for times in (lists, arrays)
+            )
+            assert one == two
+
+
 @pytest.mark.parametrize(("p", "m"), [(4, 8), (8, 64), (16, 64)])
 def test_chimera_halves_the_bubble_of_1f1b_with_two_copies(p: int, m: int) -> None:
     cost = pipelines.get("chimera").price(p, m, forward_s=1.0, backward_s=1.0)

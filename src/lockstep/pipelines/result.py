@@ -61,9 +61,13 @@ def pipeline(
     chosen = get(schedule)
     _refuse_numbers(stages, microbatches, forward_s=forward_s, backward_s=backward_s, message_B=message_B, **times)
     v = check(chosen, stages, microbatches, chunks)
-    given = Times(forward_s, backward_s, **times)
-    if times.get("weight_s") is not None and not np.less_equal(times["weight_s"], backward_s).all():
-        raise BadInput(f"weight_s is part of backward_s={backward_s}, so it cannot be {times['weight_s']}")
+    forward_s, backward_s, weight_s = (
+        np.asarray(value, dtype=float) if np.ndim(value) else value
+        for value in (forward_s, backward_s, times.pop("weight_s", None))
+    )
+    given = Times(forward_s, backward_s, weight_s, **times)
+    if weight_s is not None and not np.less_equal(weight_s, backward_s).all():
+        raise BadInput(f"weight_s is part of backward_s={backward_s}, so it cannot be {weight_s}")
     if recompute_frac:
         given = given.recomputing(recompute_frac)
     built = program(chosen, stages, microbatches, chunks=v, message_B=message_B, times=given)
