@@ -14,7 +14,7 @@ from lockstep.hardware import Cluster, cluster
 from lockstep.layout import Job, Layout, Recipe, broken_rules
 from lockstep.plan import Space, default_space, estimate, plan, search
 from lockstep.plan.estimate import estimates
-from lockstep.plan.plan import device_counts
+from lockstep.plan.goal import device_counts
 from lockstep.plan.search import DUPLICATE, Findings, duplicates
 from lockstep.simulate import simulate
 from lockstep.step.program import step_program

@@ -15,7 +15,7 @@ from lockstep.layout import Layout, check
 from lockstep.plan import Estimate, Plan, stage_memories
 from lockstep.plan import estimate as estimate_layout
 from lockstep.plan import plan as find_plan
-from lockstep.plan.plan import Progress
+from lockstep.plan.search import Progress
 from lockstep.units import parse_count, parse_time_s
 from lockstep.workload import Model
 

@@ -10,9 +10,9 @@ from lockstep.plan.estimate import require_fit as require_fit
 from lockstep.plan.estimate import stage_memories as stage_memories
 from lockstep.plan.export import TARGETS as TARGETS
 from lockstep.plan.export import export as export
-from lockstep.plan.plan import OBJECTIVES as OBJECTIVES
-from lockstep.plan.plan import Plan as Plan
+from lockstep.plan.goal import OBJECTIVES as OBJECTIVES
 from lockstep.plan.plan import plan as plan
+from lockstep.plan.result import Plan as Plan
 from lockstep.plan.roofline import Roofline as Roofline
 from lockstep.plan.roofline import roofline as roofline
 from lockstep.plan.search import Findings as Findings

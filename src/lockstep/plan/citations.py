@@ -16,7 +16,7 @@ from importlib import resources
 
 from lockstep.layout import Job, Layout
 from lockstep.plan.estimate import Estimate
-from lockstep.plan.plan import Plan
+from lockstep.plan.result import Plan
 from lockstep.plan.roofline import Roofline
 
 Answer = Estimate | Plan | Roofline

@@ -22,6 +22,8 @@ from lockstep.step import compose, step_time_s
 
 Mask = NDArray[np.bool_]
 Floats = NDArray[np.float64]
+Progress = Callable[[int, int], None]
+"""Called with (done, total)."""
 MAX_GRID = 400_000
 """Layouts scored at once, which bounds memory."""
 MEMORY = "memory"
@@ -70,7 +72,7 @@ def search(
     *,
     top: int = 5,
     prune: bool = True,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress | None = None,
 ) -> Findings:
     """Scores every layout of `space`. `progress(done, total)` is called after each grid; Ctrl-C keeps what is known."""
     found, total = Findings(), len(space.pp)

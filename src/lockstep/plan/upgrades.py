@@ -23,7 +23,7 @@ from lockstep.errors import BadInput, Infeasible
 from lockstep.hardware import Cluster
 from lockstep.layout import Job, Layout
 from lockstep.plan.estimate import Estimate, estimate, hourly_price_usd
-from lockstep.plan.plan import Plan
+from lockstep.plan.result import Plan
 from lockstep.plan.search import search
 from lockstep.plan.space import Space, default_space
 from lockstep.plan.whatif import scaled

@@ -1,0 +1,94 @@
+"""`Goal`: what makes one plan better than another, which numbers of devices to look at, and when to stop looking.
+
+time        the whole cluster, fastest layout
+cost        parts of the cluster too, cheapest per token
+deadline    the fewest devices on which the tokens are done in time
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from lockstep.errors import BadInput, Infeasible, UnknownName, Violation
+from lockstep.hardware import Cluster
+from lockstep.layout import Job
+from lockstep.plan.estimate import SECONDS_PER_DAY, hourly_price_usd, model_flops
+from lockstep.plan.result import Plan
+from lockstep.units import format_time
+
+OBJECTIVES = ("time", "cost")
+
+
+@dataclass(frozen=True, slots=True)
+class Goal:
+    """What is wanted. `tokens` to train on; `deadline_s` needs them."""
+
+    objective: str = "time"
+    tokens: float | None = None
+    deadline_s: float | None = None
+
+    def check(self, cluster: Cluster) -> None:
+        """Raises BadInput when the goal cannot be judged on `cluster`."""
+        if self.objective not in OBJECTIVES:
+            raise UnknownName("objective", self.objective, OBJECTIVES, "--objective")
+        if self.objective == "cost" and hourly_price_usd(cluster) is None:
+            raise BadInput(f"no price is known for {cluster.name}; give price_per_hour in YAML", "--objective")
+        if self.deadline_s is not None and self.tokens is None:
+            raise BadInput("a deadline needs --tokens", "--deadline")
+
+    def sizes(self, cluster: Cluster) -> list[int]:
+        """Numbers of devices to plan for, ascending."""
+        alone = self.objective == "time" and self.deadline_s is None
+        return [cluster.num_devices] if alone else device_counts(cluster)
+
+    def hopeless(self, job: Job, cluster: Cluster) -> bool:
+        """Whether even the full peak rate misses the deadline: no layout is faster, so none need be searched.
+
+        A causal mask leaves at least half of the attention that `model_flops` counts, and nothing else is left out.
+        """
+        if self.deadline_s is None or self.tokens is None:
+            return False
+        flops = 0.5 * model_flops(job) * self.tokens / job.recipe.batch_tokens
+        return flops / (job.devices * max(cluster.device.peak_flops.values())) > self.deadline_s
+
+    def prefers(self, found: Plan, chosen: Plan | None) -> bool:
+        """Whether `found` should replace what was chosen so far."""
+        if self.deadline_s is not None:
+            return chosen is None and self.reached(found)
+        if chosen is None:
+            return True
+        new, old = found.best.cost_per_token, chosen.best.cost_per_token
+        return new is not None and old is not None and new < old
+
+    def reached(self, found: Plan) -> bool:
+        """Whether nothing better can follow: the first size that makes the deadline is the smallest."""
+        if self.deadline_s is None or self.tokens is None:
+            return False
+        return found.best.campaign(self.tokens)[0] * SECONDS_PER_DAY <= self.deadline_s
+
+    def missed(self, cluster: Cluster) -> Infeasible:
+        """What to say when no size makes the deadline."""
+        within = format_time(self.deadline_s or 0.0)
+        return Infeasible(
+            f"no layout on up to {cluster.num_devices} devices finishes within {within}; try more devices",
+            [Violation("deadline", 1.0, self.deadline_s or 0.0)],
+        )
+
+
+def device_counts(cluster: Cluster) -> list[int]:
+    """Device counts to try when fewer than all may do, ascending: parts of a node, then 1, 2, 3, 4, 6, 8, ... nodes."""
+    whole = cluster.num_devices
+    node = min(cluster.devices_per_unit(0), whole)
+    nodes = sorted({factor * 2**power for factor in (1, 3) for power in range(whole.bit_length())})
+    inside = [d for d in (1, 2, 4) if d < node and node % d == 0]
+    outside = [n * node for n in nodes if n * node < whole and whole % node == 0]
+    return [*inside, *(d for d in outside if _fills(cluster, d)), whole]
+
+
+def _fills(cluster: Cluster, devices: int) -> bool:
+    """Whether so many devices fill whole units of every level."""
+    try:
+        cluster.resized(devices)
+    except BadInput:
+        return False
+    return True
