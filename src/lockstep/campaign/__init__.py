@@ -9,11 +9,14 @@ from lockstep.campaign.laws import GapLaw, Weibull, parse_gap_law
 from lockstep.campaign.optimum import Optimum, best_cycle, optimum, overhead_curve
 from lockstep.campaign.pattern import Pattern, incremental, single, two_level
 from lockstep.campaign.peer_copies import copy_time_s, recoverable_frac, survival_frac
+from lockstep.campaign.simulation import LOSSES, Campaigns, intervals_of, simulate_campaigns
 from lockstep.campaign.storage import write_time_s
 from lockstep.campaign.young import first_order_overhead_frac, young_s
 
 __all__ = [
     "KINDS",
+    "LOSSES",
+    "Campaigns",
     "Cause",
     "Failures",
     "GapLaw",
@@ -32,6 +35,7 @@ __all__ = [
     "first_order_overhead_frac",
     "incremental",
     "interval_time_s",
+    "intervals_of",
     "llama3",
     "of_cluster",
     "optimum",
@@ -41,6 +45,7 @@ __all__ = [
     "pattern_overhead_frac",
     "recoverable_frac",
     "run_time_s",
+    "simulate_campaigns",
     "single",
     "survival_frac",
     "two_level",
