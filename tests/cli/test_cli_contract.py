@@ -1,7 +1,9 @@
 """What every verb promises: keys, exit codes, one JSON object on stdout, nothing there on bad input."""
 
+import json
 import numbers
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,6 +11,7 @@ import pytest
 from cli_runner import LLAMA, Session, run
 from lockstep.cli.app import VERBS
 from lockstep.cli.output import plain
+from lockstep.program import read_trace
 
 LAYOUT = ("dp", "tp", "pp", "cp", "ep", "vpp", "zero", "micro_batch", "recompute", "sequence_parallel", "schedule")
 ESTIMATE = (
@@ -190,3 +193,31 @@ def test_version() -> None:
     import lockstep
 
     assert run("--version").out == f"lockstep {lockstep.__version__}\n"
+
+
+def test_a_step_is_drawn_and_traced(tmp_path: Path) -> None:
+    words = [
+        "estimate",
+        "llama3-8b",
+        "-c",
+        "dgx-h100:4",
+        "--batch",
+        "64",
+        "--tp",
+        "2",
+        "--pp",
+        "4",
+        "--sequence-parallel",
+        "--json",
+    ]
+    picture, trace = tmp_path / "step.png", tmp_path / "step.json.gz"
+    found = run(*words, "--plot", str(picture), "--trace", str(trace))
+    assert found.code == 0
+    assert picture.stat().st_size > 1000
+    spans = read_trace(trace)
+    assert spans.makespan_s == pytest.approx(json.loads(found.out)["step_time_s"], rel=1e-6)
+    for flag, wrong in (("--trace", "step.txt"), ("--plot", "step.txt")):
+        refused = run(*words, flag, str(tmp_path / wrong))
+        assert refused.code == 2
+        assert refused.err.startswith(f"error: {flag}")
+        assert refused.out == ""

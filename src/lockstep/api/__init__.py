@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from lockstep.api.stage_memories import StageMemories as StageMemories
     from lockstep.api.tracing import Trace as Trace
     from lockstep.api.tracing import trace as trace
+    from lockstep.api.tracing import trace_step as trace_step
     from lockstep.api.verbs import Export as Export
     from lockstep.api.verbs import References as References
     from lockstep.api.verbs import cite as cite
@@ -76,10 +77,7 @@ _HOMES = {
         "validate",
     ),
     "stage_memories": ("StageMemories",),
-    "tracing": (
-        "Trace",
-        "trace",
-    ),
+    "tracing": ("Trace", "trace", "trace_step"),
     "verbs": (
         "Export",
         "References",
@@ -139,5 +137,6 @@ __all__ = [
     "sensitivity",
     "stragglers",
     "trace",
+    "trace_step",
     "validate",
 ]

@@ -13,6 +13,7 @@ from lockstep.errors import BadInput
 from lockstep.units import parse_size_B
 
 if TYPE_CHECKING:
+    from lockstep.plan import Estimate
     from lockstep.program import Timeline
 
 MOST_OPERATIONS = 300_000
@@ -49,17 +50,32 @@ def trace(what: str, *, out: str | Path, **words: Any) -> Trace:
 
     `words`: those of `pipeline`, or ranks, size, algorithm and the link as in `collective`.
     """
-    from lockstep.program import write_trace
-
-    path = Path(out)
-    if not path.name.endswith((".json", ".json.gz")):
-        raise BadInput(f"{path.name!r} must end in .json.gz or .json", "--out")
+    path = _path(out, "--out")
     given = {name: value for name, value in words.items() if value is not None}
     timeline = _pipeline(given) if what == "pipeline" else _collective(what, **_only(given, COLLECTIVE_WORDS, what))
+    return _written(timeline, path, what, "--out")
+
+
+def trace_step(estimate: Estimate, out: str | Path) -> Trace:
+    """Simulates the step of an estimate, one rank per pipeline stage, and writes the trace."""
+    path = _path(out, "--trace")
+    return _written(estimate.timeline(), path, f"step of {estimate.job.model.name}", "--trace")
+
+
+def _path(out: str | Path, where: str) -> Path:
+    path = Path(out)
+    if not path.name.endswith((".json", ".json.gz")):
+        raise BadInput(f"{path.name!r} must end in .json.gz or .json", where)
+    return path
+
+
+def _written(timeline: Timeline, path: Path, what: str, where: str) -> Trace:
+    from lockstep.program import write_trace
+
     try:
         write_trace(timeline, path)
     except OSError as error:
-        raise BadInput(f"cannot write {path}: {error.strerror}", "--out") from None
+        raise BadInput(f"cannot write {path}: {error.strerror}", where) from None
     return Trace(str(path), what, timeline)
 
 

@@ -6,8 +6,11 @@ from typing import Any
 
 import typer
 
-from lockstep.cli.options import BATCH, CLUSTER, LAYOUT, MODEL, RECIPE, takes
+from lockstep.cli.options import BATCH, CLUSTER, LAYOUT, MODEL, RECIPE, takes, text
 from lockstep.cli.output import EXAMPLES, show
+from lockstep.cli.program_options import PLOT, draw
+
+TRACE = {"trace": text("--trace", "FILE", "Also write the step as a Perfetto trace: .json.gz or .json.")}
 
 
 def register(app: typer.Typer) -> None:
@@ -15,12 +18,13 @@ def register(app: typer.Typer) -> None:
     app.command(
         epilog=EXAMPLES
         + "lockstep estimate gpt3-175b -c dgx-a100-80gb --gpus 1024 --batch 1536 --tp 8 --pp 16 --zero 1 --seq 2048\n\n"
-        + "lockstep estimate llama3-8b -c dgx-h100:4 --batch 256 --zero 3 --recompute selective --json"
+        + "lockstep estimate llama3-8b -c dgx-h100:4 --batch 256 --zero 3 --recompute selective --json\n\n"
+        + "lockstep estimate llama3-8b -c dgx-h100:4 --batch 256 --pp 4 --plot step.png --trace step.json.gz"
     )(estimate)
 
 
-@takes(MODEL, CLUSTER, BATCH, LAYOUT, RECIPE)
-def estimate(as_json: bool, **words: Any) -> None:
+@takes(MODEL, CLUSTER, BATCH, LAYOUT, RECIPE, PLOT, TRACE)
+def estimate(as_json: bool, plot: str | None, trace: str | None, **words: Any) -> None:
     """Estimate step time, MFU and memory of one layout.
 
     The exit code is 1 when it does not fit in memory.
@@ -28,4 +32,13 @@ def estimate(as_json: bool, **words: Any) -> None:
     from lockstep import api
 
     answer = api.estimate(**words)
+
+    def picture(path: Any) -> None:
+        from lockstep.report.timeline_plot import plot_timeline
+
+        plot_timeline(answer.timeline(), path, streams=["compute"])
+
+    draw(plot, picture)
+    if trace is not None:
+        api.trace_step(answer, trace)
     show(answer, as_json, "estimate", ok=bool(answer.memory.fits))

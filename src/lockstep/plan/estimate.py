@@ -12,7 +12,9 @@ from lockstep.errors import Infeasible, Violation
 from lockstep.hardware import Cluster
 from lockstep.layout import Job, Layout, Memory, check, group_summary, memory, stack, stage_memory
 from lockstep.plan.assumptions import assumptions
-from lockstep.step import Step, price_step
+from lockstep.program import Timeline
+from lockstep.simulate import simulate
+from lockstep.step import Step, price_step, step_program
 from lockstep.units import format_flops, format_frac, format_size, format_time
 from lockstep.workload import ConvNet, convnet_forward_flops, training_flops
 
@@ -77,6 +79,10 @@ class Estimate:
         """(days, dollars or None) to train on `tokens` tokens without interruptions."""
         days = tokens / self.tokens_per_s / SECONDS_PER_DAY
         return days, None if self.cost_per_token is None else self.cost_per_token * tokens
+
+    def timeline(self) -> Timeline:
+        """The step simulated: one rank per pipeline stage, standing for all that do the same."""
+        return simulate(step_program(self.job, self.cluster, self.layout))
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON form in the words of the command line."""

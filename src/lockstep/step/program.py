@@ -1,8 +1,8 @@
 """The step as a `Program`: one rank per pipeline stage, standing for the dp*tp*cp ranks that do the same.
 
 Every pass of the schedule is a compute operation that lasts as long as its kernels and the traffic it waits for. Then
-comes what data parallelism leaves exposed, as one collective, and the optimizer step. Simulated, it takes what
-`step_time_s` says: exactly where the schedule's closed form is exact (see its docstring), no longer elsewhere.
+comes what data parallelism leaves exposed, as one collective, the optimizer step and the host's own time. Simulated, it
+takes what `step_time_s` says: exactly where the schedule's closed form is exact (see its docstring), no longer elsewhere.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ def step_program(job: Job, cluster: Cluster, layout: Layout) -> Program:
     parts = compose(job, cluster, layout.grid())
     schedule, stages = get(layout.schedule), range(layout.pp)
     order = schedule.order(layout.pp, int(parts.microbatches), layout.vpp)
-    builder = ProgramBuilder(layout.pp, (*lanes(layout.vpp), "gradients"))
+    builder = ProgramBuilder(layout.pp, lanes(layout.vpp))
     last = write(builder, schedule, order, layout.vpp, parts.times())
     reduced = builder.collective(
-        stages, "all-reduce", 0.0, duration_s=float(np.asarray(parts.once_s)), stream="gradients", label="gradients"
+        stages, "all-reduce", 0.0, duration_s=float(np.asarray(parts.once_s)), label="gradients", stream="compute"
     )
     builder.depend(list(reduced), last)
     for stage in stages:
-        update_s = float(np.asarray(parts.update_s)) + parts.fixed_s
-        builder.compute(stage, update_s, label="optimizer", after=reduced[stage])
+        builder.compute(stage, float(np.asarray(parts.update_s)), label="optimizer", after=reduced[stage])
+        builder.compute(stage, parts.fixed_s, label="host")
     return builder.build()
