@@ -2,7 +2,7 @@
 
 Every pass of the schedule is a compute operation that lasts as long as its kernels and the traffic it waits for. Then
 comes what data parallelism leaves exposed, as one collective, the optimizer step and the host's own time. Simulated, it
-takes what `step_time_s` says: exactly where the schedule's closed form is exact (see its docstring), no longer elsewhere.
+takes what `step_time_s` says: exactly where the schedule's closed form is exact (see there), no longer elsewhere.
 """
 
 from __future__ import annotations
