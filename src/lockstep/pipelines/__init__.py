@@ -14,7 +14,7 @@ from lockstep.pipelines.registry import (
     schedules,
     valid,
 )
-from lockstep.pipelines.result import Pipeline, pipeline
+from lockstep.pipelines.result import Pipeline, pipeline, replay_s
 from lockstep.pipelines.schedule import Order, Pass, PipelineCost, Placement, Schedule
 from lockstep.pipelines.times import Times
 from lockstep.pipelines.tradeoff import Point, pareto, points, smallest_microbatches
@@ -44,6 +44,7 @@ __all__ = [
     "price_by_code",
     "program",
     "program_of",
+    "replay_s",
     "schedules",
     "smallest_microbatches",
     "valid",
