@@ -201,6 +201,20 @@ def test_gossip_contraction_is_the_second_eigenvalue(ranks: int) -> None:
     assert rounds <= 1 or second ** (rounds - 1) > 1e-3
 
 
+@pytest.mark.parametrize("ranks", [2, 3, 8, 1000])
+def test_bus_bandwidth_is_that_of_nccl_tests(ranks: int) -> None:
+    """doc/PERFORMANCE.md of nccl-tests: factors 2(n-1)/n, (n-1)/n and 1; a full ring then shows the link's rate."""
+    own_share = ("all-gather", "reduce-scatter", "all-to-all", "scatter", "gather")
+    factors = {"all-reduce": 2 * (ranks - 1) / ranks, "broadcast": 1.0, "reduce": 1.0}
+    factors |= dict.fromkeys(own_share, (ranks - 1) / ranks)
+    for op, factor in factors.items():
+        assert collectives.bus_bandwidth_Bps(op, ranks, 8e9, 2.0) == pytest.approx(4e9 * factor, rel=1e-12)
+    for op in ("all-reduce", "all-gather", "reduce-scatter"):
+        time_s = get(op, "ring").price_time_s(ranks, 1e9, NANOSECOND_FREE)
+        rate = collectives.bus_bandwidth_Bps(op, ranks, 1e9, time_s)
+        assert rate == pytest.approx(NANOSECOND_FREE.bandwidth_Bps, rel=1e-12)
+
+
 def test_whole_number_logarithms() -> None:
     counts = np.arange(1, 5000)
     np.testing.assert_array_equal(floor_log2(counts), [n.bit_length() - 1 for n in counts.tolist()])

@@ -197,6 +197,25 @@ def test_contention_never_moves_more_than_the_capacity(program: Program, share: 
     assert (timeline.end_s[sends] - timeline.start_s[sends] >= alone_s * (1 - 1e-9) - 1e-15).all()
 
 
+@settings(derandomize=True, max_examples=20, deadline=None)
+@given(programs, st.sampled_from([0.5, 4.0]))
+def test_units_scale_exactly(program: Program, factor: float) -> None:
+    # Half the latency, twice every rate and half of every given time: half of every span.
+    link = Link()
+    columns = dict(program.columns) | {"duration_s": program.duration_s * factor}
+    scaled = Program(
+        program.ranks, program.streams, program.names, columns, program.match, program.after_start, program.after
+    )
+    one, two = (
+        simulate_contended(
+            given, star_network(program.ranks, link.bandwidth_Bps / by, link.latency_s * by, link.reduce_s_per_B * by),
+            price=lambda *key, by=by: price(*key) * by,
+        )
+        for given, by in ((program, 1.0), (scaled, factor))
+    )  # fmt: skip
+    np.testing.assert_allclose(two.end_s, one.end_s * factor, rtol=1e-12)
+
+
 @pytest.mark.parametrize("ranks", [2, 3, 5, 8])
 def test_a_ring_all_reduce_fits_a_ring_and_a_star(ranks: int) -> None:
     program, link = ring_all_reduce(ranks, 8 * ranks), Link()
