@@ -15,4 +15,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
         "experts", "--experts", "16", "--top-k", "2", "--tokens", "4096", "--skew", "0.6", "--capacity-factor", "1.25",
         "--ranks", "8", *LINK,
     ),
+    "checkpoint": (
+        "checkpoint", "--mtbf", "6h", "--write", "5min", "--restart", "10min", "--async", "20%", "--simulate",
+    ),
 }  # fmt: skip

@@ -25,6 +25,7 @@ KEYS = {
     "stragglers": ("mean_step_s", "p50_s", "p95_s", "p99_s", "efficiency_frac", "amplification", "ci95"),
     "balance": ("static_s", "balanced_s", "shares", "speedup", "weights"),
     "experts": ("load", "dropped_frac", "all_to_all_s", "imbalance_slowdown"),
+    "checkpoint": ("young_s", "daly_s", "exact_s", "overhead_frac", "simulated"),
 }
 ROWS = {
     "messages": ("program", "messages", "message_elems", "total_elems", "formula"),
@@ -46,6 +47,7 @@ CALLS: dict[str, Callable[[], Any]] = {
     "experts": lambda: lockstep.experts(
         experts=16, top_k=2, tokens=4096, skew=0.6, capacity_factor=1.25, ranks=8, **WORDS
     ),
+    "checkpoint": lambda: lockstep.checkpoint(mtbf=21_600, write="5min", restart=600.0, async_frac=0.2, simulate=True),
 }
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from lockstep.api.advice import Advice as Advice
+    from lockstep.api.checkpointing import checkpoint as checkpoint
     from lockstep.api.exchanges import Collective as Collective
     from lockstep.api.exchanges import best_algorithms as best_algorithms
     from lockstep.api.exchanges import collective as collective
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "advice": ("Advice",),
+    "checkpointing": ("checkpoint",),
     "exchanges": (
         "Collective",
         "best_algorithms",
@@ -120,6 +122,7 @@ __all__ = [
     "balance",
     "best_algorithms",
     "catalog",
+    "checkpoint",
     "cite",
     "collective",
     "crossover",

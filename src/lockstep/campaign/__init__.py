@@ -1,5 +1,6 @@
 """The whole run: what fails, how often to save, and what is left of the time."""
 
+from lockstep.campaign.checkpoint import Checkpoint, checkpoint
 from lockstep.campaign.daly import daly_s
 from lockstep.campaign.exact import exact_s, interval_time_s, overhead_frac
 from lockstep.campaign.expected import cycle_time_s, pattern_overhead_frac, run_time_s
@@ -18,6 +19,7 @@ __all__ = [
     "LOSSES",
     "Campaigns",
     "Cause",
+    "Checkpoint",
     "Failures",
     "GapLaw",
     "Interruption",
@@ -26,6 +28,7 @@ __all__ = [
     "Pattern",
     "Weibull",
     "best_cycle",
+    "checkpoint",
     "composed",
     "copy_time_s",
     "cycle_time_s",

@@ -88,8 +88,10 @@ def intervals_of(work_s: float, interval_s: float, pattern: Pattern) -> int:
 
     Fewer where a write would not end before the next one begins.
     """
-    if not (0 < work_s < math.inf and interval_s > 0):
-        raise BadInput("the work and the interval must be above 0, the work finite", "interval")
+    if not 0 < work_s < math.inf:
+        raise BadInput(f"must be above 0 and finite, got {work_s:g} s", "work")
+    if not interval_s > 0:
+        raise BadInput(f"must be above 0, got {interval_s:g} s", "interval")
     number = max(1.0, work_s / interval_s)
     if number > MOST_INTERVALS:
         raise BadInput(f"{number:.3g} intervals in one run are too many; give a longer interval", "interval")

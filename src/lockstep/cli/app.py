@@ -22,6 +22,7 @@ from lockstep.errors import BadInput, Infeasible
 VERBS = (
     "plan", "estimate", "memory", "roofline", "sensitivity",
     "messages", "collective", "crossover", "pipeline", "overlap", "stragglers", "balance", "experts", "trace",
+    "checkpoint",
     "catalog", "validate", "export", "cite",
 )  # fmt: skip
 

@@ -1,0 +1,141 @@
+"""`checkpoint(...)`: how often to save and what a run loses to failures, by formula and by simulation."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from lockstep.campaign.daly import daly_s
+from lockstep.campaign.exact import exact_s
+from lockstep.campaign.expected import pattern_overhead_frac, run_time_s
+from lockstep.campaign.failures import finish_probability_frac
+from lockstep.campaign.laws import GapLaw
+from lockstep.campaign.optimum import optimum, overhead_curve
+from lockstep.campaign.pattern import Pattern
+from lockstep.campaign.simulation import Campaigns, intervals_of, simulate_campaigns
+from lockstep.campaign.young import young_s
+from lockstep.errors import BadInput, Infeasible
+from lockstep.simulate import Exponential
+from lockstep.units import format_time
+
+MOST_FAILURES = 5e8
+"""In all simulated campaigns together: half a minute on one core."""
+RUN_S = 60 * 86_400.0
+LEAST_INTERVALS = 200
+NO_PROGRESS = 1e6
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Checkpoint:
+    """When to save and what is lost. Intervals are seconds of useful work between checkpoints."""
+
+    pattern: Pattern
+    mtbf_s: float
+    interval_s: float
+    """The best one for the pattern, or the one that was asked for."""
+    overhead_frac: float
+    """Expected time over useful work, minus 1, of a long run with that interval. Exact for exponential failures."""
+    young_s: float
+    daly_s: float
+    exact_s: float
+    """These three for the last (strongest) checkpoint of a cycle alone, its blocking part."""
+    curve: tuple[tuple[float, float], ...]
+    """(interval_s, overhead_frac) around interval_s."""
+    work_s: float
+    """Useful work of the run that the following numbers, and the simulation, are about."""
+    expected_wall_s: float
+    no_failure_frac: float
+    simulated: Campaigns | None
+    assumptions: tuple[str, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON form in the words of the command line."""
+        pattern = self.pattern
+        return {
+            "young_s": self.young_s,
+            "daly_s": self.daly_s,
+            "exact_s": self.exact_s,
+            "interval_s": self.interval_s,
+            "overhead_frac": self.overhead_frac,
+            "goodput_frac": 1 / (1 + self.overhead_frac),
+            "simulated": None if self.simulated is None else self.simulated.to_dict(),
+            "mtbf_s": self.mtbf_s,
+            "write_s": pattern.costs_s[-1],
+            "every": pattern.every,
+            "restart_s": pattern.hard_restart_s if pattern.hard_frac else pattern.restarts_s[0],
+            "detection_s": pattern.detection_s,
+            "async_frac": pattern.hidden_frac,
+            "run": {
+                "work_s": self.work_s,
+                "intervals": intervals_of(self.work_s, self.interval_s, pattern),
+                "expected_wall_s": self.expected_wall_s,
+                "no_failure_frac": self.no_failure_frac,
+            },
+            "curve": [{"interval_s": work_s, "overhead_frac": overhead} for work_s, overhead in self.curve],
+            "assumptions": list(self.assumptions),
+        }
+
+
+def checkpoint(
+    pattern: Pattern,
+    mtbf_s: float,
+    *,
+    interval_s: float | None = None,
+    work_s: float | None = None,
+    simulate: bool = False,
+    law: GapLaw | None = None,
+    campaigns: int = 1000,
+    seed: int = 0,
+) -> Checkpoint:
+    """The best interval for failures every `mtbf_s`, its cost, and a run of `work_s` of useful work.
+
+    `law` replaces exponential gaps in the simulation. Raises BadInput, and Infeasible where no run gets anywhere.
+    """
+    best_s = optimum(pattern, mtbf_s).work_s if interval_s is None else interval_s
+    if not best_s > 0 or best_s < pattern.shortest_work_s * (1 - 1e-12):
+        raise BadInput(f"must be above 0 and as long as the hidden writing, got {best_s:g} s", "interval")
+    overhead = float(pattern_overhead_frac(pattern, best_s, mtbf_s))
+    if not overhead < NO_PROGRESS:
+        raise Infeasible(
+            f"failures every {format_time(mtbf_s)} leave no time to get from one checkpoint to the next: a write takes"
+            f" {format_time(pattern.costs_s[-1])}; write faster, restart faster, or use fewer devices"
+        )
+    length_s = max(RUN_S, LEAST_INTERVALS * best_s) if work_s is None else work_s
+    number = intervals_of(length_s, best_s, pattern)
+    wall_s = run_time_s(pattern, length_s / number, number, mtbf_s)
+    gaps = Exponential(mtbf_s) if law is None else law
+    campaigns_run = None
+    if simulate:
+        if campaigns * (wall_s / mtbf_s) > MOST_FAILURES:
+            raise BadInput(f"{campaigns:,} runs would see more than {MOST_FAILURES:.0e} failures", "campaigns")
+        campaigns_run = simulate_campaigns(pattern, length_s, best_s, gaps, campaigns=campaigns, seed=seed)
+    blocking_s = (1 - pattern.hidden_frac) * pattern.costs_s[-1]
+    work, overheads = overhead_curve(pattern, best_s, mtbf_s)
+    return Checkpoint(
+        pattern=pattern,
+        mtbf_s=mtbf_s,
+        interval_s=best_s,
+        overhead_frac=overhead,
+        young_s=float(young_s(blocking_s, mtbf_s)),
+        daly_s=float(daly_s(blocking_s, mtbf_s)),
+        exact_s=float(exact_s(pattern.costs_s[-1], mtbf_s, pattern.hidden_frac)),
+        curve=tuple(pair for pair in zip(work.tolist(), overheads.tolist(), strict=True) if math.isfinite(pair[1])),
+        work_s=length_s,
+        expected_wall_s=wall_s,
+        no_failure_frac=finish_probability_frac(run_time_s(pattern, length_s / number, number, math.inf), mtbf_s),
+        simulated=campaigns_run,
+        assumptions=tuple(_assumptions(pattern, isinstance(gaps, Exponential))),
+    )
+
+
+def _assumptions(pattern: Pattern, memoryless: bool) -> list[str]:
+    said = ["failures strike work, checkpoints and restarts alike, at a constant rate (exponential gaps)"]
+    if not memoryless:
+        said.append("formulas take exponential gaps of the same mean; only the simulation follows the law given")
+    said.append("a failed device is replaced within the restart time; the job never shrinks")
+    if pattern.hidden_frac:
+        said.append("work beside a write runs at full quality and is not in that checkpoint")
+    if pattern.hard_frac:
+        said.append("every failure falls back to the last local or the last remote checkpoint, by a fixed share")
+    return said

@@ -1,0 +1,68 @@
+"""`lockstep checkpoint`: how often to save, and what failures cost."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import typer
+
+from lockstep.cli.options import switch, takes, text
+from lockstep.cli.output import EXAMPLES, show
+from lockstep.cli.program_options import PLOT, SEED, draw, given
+
+_FAILURES = "Failures: one of these"
+_SHARDS = "A sharded checkpoint, instead of --write"
+_BETWEEN = "Lighter checkpoints between the full ones"
+_RUN = "The run"
+WORDS = {
+    "mtbf": text("--mtbf", "T", "Mean time between failures of the job.", panel=_FAILURES),
+    "nodes": text("--nodes", "N", "Nodes of the job, with --node-mtbf.", panel=_FAILURES),
+    "node_mtbf": text("--node-mtbf", "T", "Mean time between failures of one node.", panel=_FAILURES),
+    "cluster": text(("--cluster", "-c"), "C", "Catalog name with nodes, as dgx-h100:64.", panel=_FAILURES),
+    "law": text("--law", "LAW", "exponential:mean=3h, weibull:mean=3h,shape=0.7, trace:gaps.csv.", panel=_FAILURES),
+    "write": text("--write", "T", "One checkpoint."),
+    "restart": text("--restart", "T", "From a noticed failure to work going on. (default: 0)"),
+    "detection": text("--detection", "T", "Until a failure is noticed. (default: 0)"),
+    "async_frac": text("--async", "FRAC", "Share of a write hidden behind work. (default: 0)"),
+    "interval": text("--interval", "T", "Work between checkpoints. (default: the best)"),
+    "size": text("--size", "S", "Bytes of the whole checkpoint.", panel=_SHARDS),
+    "ranks": text("--ranks", "N", "Ranks that write at once. (default: 1)", panel=_SHARDS),
+    "rank_bandwidth": text("--rank-bandwidth", "R", "Of one rank.", panel=_SHARDS),
+    "storage_bandwidth": text("--storage-bandwidth", "R", "Of the storage, for all.", panel=_SHARDS),
+    "local_write": text("--local-write", "T", "One local checkpoint: memory, disk, a peer.", panel=_BETWEEN),
+    "local_restart": text("--local-restart", "T", "Restart from it. (default: 0)", panel=_BETWEEN),
+    "local_frac": text("--local-frac", "FRAC", "Share of the failures it serves.", panel=_BETWEEN),
+    "delta_write": text("--delta-write", "T", "One incremental checkpoint.", panel=_BETWEEN),
+    "every": text("--every", "K", "One full in K checkpoints. (default: the best)", panel=_BETWEEN),
+    "work": text("--work", "T", "Useful work. (default: 60 d, or 200 intervals if longer)", panel=_RUN),
+    "simulate": switch("--simulate", "Monte Carlo with a 95 % interval.", False, _RUN),
+    "campaigns": text("--campaigns", "N", "Simulated runs. (default: 1000)", panel=_RUN),
+}
+
+
+def register(app: typer.Typer) -> None:
+    """Adds the verb."""
+    app.command(
+        epilog=EXAMPLES
+        + "lockstep checkpoint --mtbf 6h --write 5min --restart 10min --simulate --plot overhead.png\n\n"
+        + "lockstep checkpoint --cluster dgx-h100:2048 --size 5.7TB --storage-bandwidth 2TB/s --restart 10min "
+        + "--async 90%\n\n"
+        + "lockstep checkpoint --mtbf 3h --write 60s --restart 10min --local-write 2s --local-restart 1min "
+        + "--local-frac 90%"
+    )(checkpoint)
+
+
+@takes(WORDS, SEED, PLOT)
+def checkpoint(as_json: bool, plot: str | None, **words: Any) -> None:
+    """Find how often to save: Young, Daly, exact; what checkpoints and failures cost, simulated too."""
+    from lockstep import api
+
+    answer = api.checkpoint(**given(words))  # type: ignore[arg-type]
+
+    def picture(path: Any) -> None:
+        from lockstep.report.checkpoint_plot import plot_overhead
+
+        plot_overhead(answer, path)
+
+    draw(plot, picture)
+    show(answer, as_json, "checkpoint")

@@ -1,0 +1,135 @@
+"""`checkpoint`: keys of the contract, ways to say the same, refusals that name the flag, formulas in the interval."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import pytest
+
+import lockstep
+from cli_runner import run
+from lockstep.campaign import exact_s, llama3, overhead_frac
+from lockstep.units import format_time
+
+QUESTION = ("checkpoint", "--mtbf", "6h", "--write", "5min", "--restart", "10min")
+
+
+def test_keys_of_the_contract() -> None:
+    answer = run(*QUESTION, "--simulate", "--json").json()
+    assert {"young_s", "daly_s", "exact_s", "overhead_frac", "simulated"} <= set(answer)
+    assert {"overhead_frac", "ci95", "goodput_frac", "losses_frac"} <= set(answer["simulated"])
+    assert answer["young_s"] == pytest.approx(3600.0)
+    assert answer["daly_s"] == pytest.approx(56.7 * 60, abs=3)
+    assert answer["exact_s"] == answer["interval_s"] == float(exact_s(300.0, 21_600.0))
+    want = overhead_frac(answer["exact_s"], 300.0, 21_600.0, restart_s=600.0)
+    assert answer["overhead_frac"] == pytest.approx(float(want), rel=1e-12)
+    low, high = answer["simulated"]["ci95"]
+    assert low <= answer["overhead_frac"] <= high
+    assert answer["simulated"]["goodput_frac"] + sum(answer["simulated"]["losses_frac"].values()) == pytest.approx(1.0)
+    assert run(*QUESTION, "--json").json()["simulated"] is None
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("--async", "90%"), ("--detection", "10min"), ("--interval", "20min"),
+     ("--local-write", "5s", "--local-restart", "1min", "--local-frac", "80%"),
+     ("--delta-write", "20s"), ("--delta-write", "20s", "--every", "4"), ("--async", "1")],
+)  # fmt: skip
+def test_formula_and_simulation_agree(words: tuple[str, ...]) -> None:
+    """At one fixed seed; 20,000 runs, and the interval 1.7 times as wide as 95 % (1 in 1,000)."""
+    answer = run(*QUESTION, *words, "--simulate", "--campaigns", "20000", "--json").json()
+    low, high = answer["simulated"]["ci95"]
+    expected = answer["run"]["expected_wall_s"] / answer["run"]["work_s"] - 1
+    assert abs(expected - (low + high) / 2) < 1.7 * (high - low) / 2
+    assert answer["overhead_frac"] == pytest.approx(expected, rel=0.01)
+
+
+def test_ways_to_say_the_same_failures() -> None:
+    whole = lockstep.checkpoint(mtbf="6h", write=300)
+    assert lockstep.checkpoint(nodes=100, node_mtbf="600h", write="5min").to_dict() == whole.to_dict()
+    assert lockstep.checkpoint(law="exponential:mean=6h", write="5min").to_dict() == whole.to_dict()
+    cluster = lockstep.checkpoint(cluster="dgx-h100:2048", write="1min")
+    assert cluster.mtbf_s == pytest.approx(llama3().mtbf_s, rel=1e-3)
+
+
+def test_ways_to_say_the_same_write() -> None:
+    """2.3 TB to a storage of 57.5 GB/s take 40 s, from any number of ranks that can fill it."""
+    for words in ({"ranks": 384, "rank_bandwidth": "1GB/s"}, {}):
+        found = lockstep.checkpoint(mtbf="1d", size="2.3TB", storage_bandwidth="57.5GB/s", **words)
+        assert found.pattern.costs_s == pytest.approx((40.0,))
+
+
+def test_bunched_failures_are_simulated_and_said() -> None:
+    found = lockstep.checkpoint(law="weibull:mean=6h,shape=0.7", write="5min", simulate=True, campaigns=200)
+    assert found.simulated is not None
+    assert found.simulated.overhead.interval_s()[1] < found.overhead_frac
+    assert any("only the simulation" in text for text in found.assumptions)
+
+
+def test_a_trace_from_a_file(tmp_path: Path) -> None:
+    (tmp_path / "gaps.csv").write_text("time_s\n5h\n7h\n")
+    assert lockstep.checkpoint(law=f"trace:{tmp_path / 'gaps.csv'}", write="5min").mtbf_s == 6 * 3600
+
+
+@pytest.mark.parametrize("words", [(), ("--simulate",), ("--delta-write", "20s"), ("--async", "1")])
+def test_the_table_says_it_in_words(words: tuple[str, ...]) -> None:
+    answer = run(*QUESTION, *words, "--json").json()
+    shown = run(*QUESTION, *words).out
+    assert shown.startswith(f"Save every {format_time(answer['interval_s'], 4)} of work")
+    assert ("Simulated" in shown) == ("--simulate" in words)
+    assert "nan" not in shown.lower().replace("detection", "")
+
+
+@pytest.mark.parametrize(
+    ("words", "flag"),
+    [
+        (("--mtbf", "6h"), "--write"),
+        (("--write", "5min"), "--mtbf"),
+        (("--mtbf", "6h", "--cluster", "dgx-h100:2", "--write", "1s"), "--mtbf"),
+        (("--mtbf", "0", "--write", "1s"), "--mtbf"),
+        (("--mtbf", "6GB", "--write", "1s"), "--mtbf"),
+        (("--nodes", "4", "--write", "1s"), "--node-mtbf"),
+        (("--law", "gauss:mean=1h", "--write", "1s"), "--law"),
+        (("--mtbf", "6h", "--write", "0"), "--write"),
+        (("--mtbf", "6h", "--write", "1s", "--async", "1.5"), "--async"),
+        (("--mtbf", "6h", "--write", "1s", "--every", "4"), "--every"),
+        (("--mtbf", "6h", "--write", "1s", "--every", "1G", "--delta-write", "1s"), "--every"),
+        (("--mtbf", "6h", "--write", "1s", "--local-write", "1s"), "--local-write"),
+        (("--mtbf", "6h", "--write", "1s", "--local-write", "1s", "--local-frac", "2"), "--local-frac"),
+        (("--mtbf", "6h", "--write", "9s", "--local-write", "1s", "--local-frac", "1", "--delta-write", "1s"),
+         "--delta-write"),
+        (("--mtbf", "6h", "--write", "5min", "--async", "1", "--interval", "1min"), "--interval"),
+        (("--mtbf", "6h", "--write", "5min", "--interval", "0"), "--interval"),
+        (("--mtbf", "6h", "--write", "5min", "--work", "0"), "--work"),
+        (("--mtbf", "6h", "--write", "5min", "--campaigns", "1"), "--campaigns"),
+        (("--mtbf", "1s", "--write", "1ms", "--campaigns", "100k", "--simulate"), "--campaigns"),
+        (("--mtbf", "6h", "--size", "1TB"), "--size"),
+        (("--mtbf", "6h", "--size", "1TB", "--storage-bandwidth", "0"), "--storage-bandwidth"),
+        (("--mtbf", "6h", "--write", "1s", "--storage-bandwidth", "1GB/s"), "--write"),
+        (("--mtbf", "6h", "--write", "1e300"), "--write"),
+    ],
+)  # fmt: skip
+def test_bad_input_names_its_flag(words: tuple[str, ...], flag: str) -> None:
+    assert run("checkpoint", *words).refusal().startswith(f"{flag}: ")
+
+
+def test_no_progress_is_a_no() -> None:
+    session = run("checkpoint", "--mtbf", "1min", "--write", "1h", "--json")
+    assert session.code == 1
+    assert "leave no time" in session.json()["why"]
+
+
+def test_the_curve_holds_the_interval() -> None:
+    found = lockstep.checkpoint(mtbf="6h", write="5min")
+    assert min(overhead for _, overhead in found.curve) == pytest.approx(found.overhead_frac)
+    assert found.no_failure_frac == pytest.approx(
+        math.exp(-found.to_dict()["run"]["expected_wall_s"] / 21_600), abs=1e-9
+    )
+
+
+def test_the_picture_is_drawn(tmp_path: Path) -> None:
+    for words in ((), ("--simulate",), ("--delta-write", "9s")):
+        picture = tmp_path / "overhead.svg"
+        assert run(*QUESTION, *words, "--plot", str(picture), "--json").code == 0
+        assert picture.read_text().lstrip().startswith("<?xml")
