@@ -25,3 +25,9 @@ def test_summary() -> None:
     interval = scipy.stats.t.interval(0.95, 100, 51.0, sample.std_s / np.sqrt(101))
     assert summary["ci95_s"] == pytest.approx(interval, rel=1e-6)
     assert Sample(np.ones(1)).interval_s() == (1.0, 1.0)
+
+
+def test_printed_on_one_line() -> None:
+    printed = repr(Sample(np.array([1e-3, 3e-3])))
+    assert printed.startswith("Sample: 2 draws, mean 2 ms (95 % interval ")
+    assert "\n" not in printed

@@ -10,10 +10,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from lockstep.units import format_time
+
 Array = npt.NDArray[Any]
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@dataclass(frozen=True, eq=False, slots=True, repr=False)
 class Sample:
     """Independent outcomes in seconds, in the order they were drawn."""
 
@@ -21,6 +23,13 @@ class Sample:
 
     def __len__(self) -> int:
         return len(self.values_s)
+
+    def __str__(self) -> str:
+        low, high = (format_time(end) for end in self.interval_s())
+        mean, tail = format_time(self.mean_s), format_time(self.quantile_s(0.99))
+        return f"Sample: {len(self)} draws, mean {mean} (95 % interval {low} to {high}), 99th percentile {tail}"
+
+    __repr__ = __str__
 
     @property
     def mean_s(self) -> float:
@@ -39,8 +48,8 @@ class Sample:
     def interval_s(self, confidence: float = 0.95) -> tuple[float, float]:
         """Confidence interval of the mean: mean +- t * std / sqrt(n), Student t with n - 1 degrees of freedom.
 
-        One value says nothing about its error: then both ends are that value only when nothing is random; callers
-        should draw at least two. Source of t: Hill's expansion in 1 / (n - 1), error below 1e-3 from n = 6.
+        Of one value both ends are that value, which is right only when nothing is random: draw at least two. Source of
+        t: Hill's expansion in 1 / (n - 1), error below 1e-3 from n = 6.
         """
         n = len(self.values_s)
         half = student_t(0.5 + confidence / 2, n - 1) * self.std_s / math.sqrt(n) if n > 1 else 0.0
