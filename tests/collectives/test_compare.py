@@ -106,3 +106,11 @@ def test_bad_input_is_located() -> None:
         messages(3, 10, "rings")
     with pytest.raises(BadInput, match="node_ranks"):
         compare("all-reduce", 8, 1.0, LINK, node_ranks=3)
+
+
+def test_an_asynchronous_server_is_not_called_the_best() -> None:
+    """It is cheaper because a worker does not wait for the others' gradients: another result, not a faster one."""
+    found = compare("parameter-server", 3, 1e6, PlainLink(1e-6, 1e9), ("synchronous", "asynchronous"))
+    times = {row.algorithm: row.time_s for row in found.rows}
+    assert times["asynchronous"] < times["synchronous"]
+    assert found.best == "synchronous"

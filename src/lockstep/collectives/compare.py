@@ -37,6 +37,7 @@ class Row:
     cross_node_B: float | None
     formula: str
     ports: int
+    stale: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,9 +51,12 @@ class Comparison:
 
     @property
     def best(self) -> str:
-        """Fastest one-port algorithm of the rows (of any, when all need more ports); ties go to the first."""
-        one_port = [row for row in self.rows if row.ports == 1] or list(self.rows)
-        return min(one_port, key=lambda row: row.time_s).algorithm
+        """Fastest one-port algorithm of the rows that gives everyone the full result; ties go to the first.
+
+        When there is none of these, the fastest of all.
+        """
+        equal = [row for row in self.rows if row.ports == 1 and not row.stale] or list(self.rows)
+        return min(equal, key=lambda row: row.time_s).algorithm
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON form in the words of the command line."""
@@ -118,6 +122,7 @@ def _row(
         cross_node_B=None if program is None or node_ranks is None else cross_node_B(program, node_ranks),
         formula=algorithm.formula,
         ports=algorithm.ports,
+        stale=algorithm.stale,
     )
 
 

@@ -35,6 +35,8 @@ class Algorithm:
     """Send and receive ports used at once; the link's rate is per port."""
     dominated_by: str = ""
     """An algorithm never slower, so that `best` may skip this one; empty when there is none."""
+    stale: bool = False
+    """Whether a rank may get a result in which others' newest contributions are missing: cheaper, and not the same."""
     choices: tuple[str, ...] = ()
     """Names of the extra keyword arguments, such as `segments`."""
     write: Callable[..., None] = field(repr=False, kw_only=True)

@@ -55,6 +55,7 @@ ASYNCHRONOUS = register(
         counts=counts,
         formula="n(alpha + S/s (beta + gamma)) + alpha + S/s beta",
         source="Dean et al. 2012",
+        stale=True,
         choices=("shards",),
         settle=settle,
         pieces=lambda ranks, shards=1, **choices: int(shards),
