@@ -97,9 +97,11 @@ def checkpoint(
         raise BadInput(f"must be above 0 and as long as the hidden writing, got {best_s:g} s", "interval")
     overhead = float(pattern_overhead_frac(pattern, best_s, mtbf_s))
     if not overhead < NO_PROGRESS:
+        restart_s = max(*pattern.restarts_s, pattern.hard_restart_s)
         raise Infeasible(
             f"failures every {format_time(mtbf_s)} leave no time to get from one checkpoint to the next: a write takes"
-            f" {format_time(pattern.costs_s[-1])}; write faster, restart faster, or use fewer devices"
+            f" {format_time(max(pattern.costs_s))}, a restart {format_time(restart_s)}; make them faster, or use fewer"
+            " devices"
         )
     length_s = max(RUN_S, LEAST_INTERVALS * best_s) if work_s is None else work_s
     number = intervals_of(length_s, best_s, pattern)

@@ -36,7 +36,8 @@ def cycle_time_s(pattern: Pattern, work_s: ArrayLike, mtbf_s: float) -> Array:
 def pattern_overhead_frac(pattern: Pattern, work_s: ArrayLike, mtbf_s: float) -> Array:
     """Expected time over useful work, minus 1, of a long run. Broadcasts."""
     work = np.asarray(work_s, dtype=np.float64)
-    return np.asarray(cycle_time_s(pattern, work, mtbf_s) / (pattern.every * work) - 1)
+    with np.errstate(over="ignore"):
+        return np.asarray(cycle_time_s(pattern, work, mtbf_s) / (pattern.every * work) - 1)
 
 
 def run_time_s(pattern: Pattern, work_s: float, intervals: int, mtbf_s: float) -> float:
@@ -74,7 +75,7 @@ def _cycle(pattern: Pattern, costs_s: tuple[float, ...], work: Array, mtbf_s: fl
 
 def _attempt(pattern: Pattern, position: int, long_s: Array, following: Affine, mtbf_s: float) -> tuple[Affine, Affine]:
     """(V_j, F_j) for an attempt of `long_s` that leads to U_(j+1) = `following`."""
-    soft, broken = 1 - pattern.hard_frac, -math.expm1(-pattern.restarts_s[position] / mtbf_s)
+    soft, broken = 1 - pattern.hard_frac, -np.expm1(np.float64(-pattern.restarts_s[position] / mtbf_s))
     success, failure = np.exp(-long_s / mtbf_s), -np.expm1(-long_s / mtbf_s)
     # F = f0 + f1 V + f2 V_0, after X is put into F.
     scale = 1 - soft * broken
