@@ -225,6 +225,25 @@ def test_shards_write_together_until_the_storage_is_full() -> None:
     assert write_time_s(1e9, rank_Bps=1e9, latency_s=2.0) == 3.0
 
 
+@EXAMPLES
+@given(
+    st.sampled_from([0.0, 1e-300, 1e-6, 1.0, 1e6, 1e11]), st.sampled_from([0.0, 1e-300, 1.0, 1e11]),
+    st.sampled_from([1e-300, 1e-6, 1.0, 1e11]), st.sampled_from([0.0, 0.5, 1.0]), st.integers(1, 3),
+)  # fmt: skip
+def test_overheads_are_numbers_or_infinite_at_any_scale(
+    write: float, restart: float, work: float, frac: float, every: int
+) -> None:
+    for pattern in (
+        two_level(
+            write / 3, write, every, frac, local_restart_s=restart, remote_restart_s=restart, detection_s=restart
+        ),
+        incremental(write, write / 3, every, restart_s=restart, hidden_frac=frac),
+    ):
+        found = pattern_overhead_frac(pattern, pattern.shortest_work_s + work, 1.0)
+        assert found >= -1e-9
+        assert run_time_s(pattern, pattern.shortest_work_s + work, 4, 1.0) >= 0
+
+
 @pytest.mark.parametrize(
     "wrong",
     [lambda: optimum(single(0.0), 1.0), lambda: optimum(single(1.0), math.inf), lambda: optimum(single(1.0), 0.0),

@@ -49,7 +49,8 @@ def run_time_s(pattern: Pattern, work_s: float, intervals: int, mtbf_s: float) -
     if cycles == 1:
         return float(from_start)
     usual, first = _cycle(pattern, pattern.costs_s, work, mtbf_s)
-    return float(first + (cycles - 2) * usual + ending)
+    between_s = (cycles - 2) * usual if cycles > 2 else 0.0
+    return float(first + between_s + ending)
 
 
 def _cycle(pattern: Pattern, costs_s: tuple[float, ...], work: Array, mtbf_s: float) -> tuple[Array, Array]:
