@@ -82,6 +82,9 @@ def test_composition_equals_simulated_parts() -> None:
 def test_a_rack_is_one_event_that_loses_many_nodes() -> None:
     found = composed(64, devices_per_node=8, nodes_per_rack=4, rack_mtbf_s=1e6, power_mtbf_s=1e7)
     assert [(cause.kind, cause.units, cause.nodes_lost) for cause in found.causes] == [("rack", 2, 4), ("power", 1, 8)]
+    shown = found.to_dict()
+    assert [row["mtbf_s"] for row in shown["causes"]] == [5e5, 1e7]
+    assert 1 / shown["mtbf_s"] == pytest.approx(1 / 5e5 + 1 / 1e7)
 
 
 def test_nothing_fails() -> None:

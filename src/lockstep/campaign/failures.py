@@ -63,10 +63,6 @@ class Failures:
         """Mean time between interruptions; infinite when nothing fails."""
         return 1 / self.rate_per_s if self.rate_per_s else math.inf
 
-    def expected(self, time_s: float) -> float:
-        """Expected interruptions in `time_s`."""
-        return self.rate_per_s * time_s
-
     def share_frac(self, kind: str) -> float:
         """Share of the interruptions that are of this kind."""
         if kind not in KINDS:
