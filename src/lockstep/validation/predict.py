@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from lockstep.layout import memory
+from lockstep.plan.estimate import executed_flops, model_flops
 from lockstep.step import price_step
 from lockstep.validation.case import Case
-from lockstep.workload import convnet_forward_flops, training_flops
 
 
 def step_time_s(case: Case) -> float:
@@ -31,10 +29,5 @@ def constant_efficiency_s(case: Case, executed: bool) -> float:
 
     What a predictor that knows only one efficiency divides by it. Attention is counted in full.
     """
-    recipe, model = case.job.recipe, case.job.transformer
-    if model is None:
-        flops = 3.0 * convnet_forward_flops(case.job.model) * recipe.batch  # type: ignore[arg-type]
-    else:
-        per_token = training_flops(model, recipe.seq, recompute=case.layout.recompute)
-        flops = float(np.asarray(per_token.hardware if executed else per_token.model)) * recipe.batch_tokens
-    return float(flops) / (case.job.devices * case.cluster.device.peak(recipe.dtype))
+    flops = executed_flops(case.job, case.layout.recompute) if executed else model_flops(case.job)
+    return flops / (case.job.devices * case.cluster.device.peak(case.job.recipe.dtype))
