@@ -195,3 +195,16 @@ def test_multi_token_prediction_costs_time() -> None:
     plain = replace(job, model=replace(described, mtp_layers=0))  # type: ignore[type-var]
     layout = Layout(dp=64, ep=64, zero=3)
     assert seconds(job, CLUSTER, layout) > seconds(plain, CLUSTER, layout)
+
+
+def test_muon_pays_for_its_products() -> None:
+    """30 h FLOPs per matrix parameter at most: 5 steps of 2m^2n + 2m^3 + 2m^2n with m = n = h, per element of m x n."""
+    layout = Layout(dp=64, zero=1)
+    muon, adam = (
+        price_step(replace(LLAMA, recipe=replace(LLAMA.recipe, optimizer=name)), CLUSTER, layout.grid()).optimizer_s
+        for name in ("muon", "adamw")
+    )
+    matrices = 32 * (4096 * (4096 * 2 + 1024 * 2) + 3 * 4096 * 14336) / 64
+    rate = CLUSTER.device.peak("bf16") * CLUSTER.device.efficiency.matmul_max_frac
+    products_s = matrices * 30 * 4096 / rate
+    assert products_s - float(adam) < float(muon) <= products_s + float(adam)

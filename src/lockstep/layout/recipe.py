@@ -21,7 +21,7 @@ class Optimizer:
     matrix_states_B: float
     other_states_B: float
     matmul_flops_factor: float = 0.0
-    """Extra FLOPs per matrix parameter and unit of its smaller dimension (Muon's orthogonalisation)."""
+    """FLOPs of the update per matrix parameter and unit of the matrix's smaller side (Muon's orthogonalisation)."""
     source: str = ""
 
     @property
@@ -52,7 +52,7 @@ OPTIMIZERS = {
         Optimizer(
             "adafactor", 4.0, 0.0, 0.0, source="arXiv 1804.04235: row and column sums, below 0.01 B per parameter"
         ),
-        Optimizer("muon", 4.0, 4.0, 8.0, 30.0, "Muon: momentum for matrices, Adam for the rest; 5 Newton-Schulz steps"),
+        Optimizer("muon", 4.0, 4.0, 8.0, 30.0, "Jordan 2024: momentum for matrices, Adam for the rest; 5 steps of 3 products"),
     )
 }
 

@@ -129,7 +129,7 @@ def compose(job: Job, cluster: Cluster, grid: LayoutGrid) -> Composition:
         if job.transformer and stages > 1
         else 0.0,
         once_s=waiting.once_s,
-        update_s=optimizer_s(clock, grid, job.recipe, parameters),
+        update_s=optimizer_s(clock, grid, job.recipe, parameters, job.transformer.hidden if job.transformer else 0),
         fixed_s=cluster.device.efficiency.step_s,
         blocking=not job.recipe.overlap_pp,
     )
