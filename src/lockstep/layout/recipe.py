@@ -52,7 +52,7 @@ OPTIMIZERS = {
         Optimizer(
             "adafactor", 4.0, 0.0, 0.0, source="arXiv 1804.04235: row and column sums, below 0.01 B per parameter"
         ),
-        Optimizer("muon", 4.0, 4.0, 8.0, 30.0, "Jordan 2024: momentum for matrices, Adam for the rest; 5 steps of 3 products"),
+        Optimizer("muon", 4.0, 4.0, 8.0, 30.0, "Jordan 2024: momentum for matrices, Adam for the rest; Newton-Schulz"),
     )
 }
 

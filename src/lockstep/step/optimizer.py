@@ -2,9 +2,9 @@
 
 Reads gradient, master and moments, writes master, moments and the half-precision parameter, and reads the gradients
 once more for the global norm. Muon also orthogonalises every matrix: 5 Newton-Schulz steps of products m x n by n x m,
-m x m by m x m and m x m by m x n, at most 30 m FLOPs per element, with m <= hidden, at the rate of large products and
-shared by the ranks that share the states. With offload, gradients go to host memory and parameters come back over the host link;
-the host's own arithmetic hides behind that traffic (ZeRO-Offload, arXiv 2101.06840, section 4.2).
+m x m by m x m and m x m by m x n, at most 30 m FLOPs per element with m <= hidden, at the rate of large products and
+shared by the ranks that share the states. With offload, gradients go to host memory and parameters come back over the
+host link; the host's own arithmetic hides behind that traffic (ZeRO-Offload, arXiv 2101.06840, section 4.2).
 """
 
 from __future__ import annotations
