@@ -86,3 +86,17 @@ def test_work_adds_scales_and_waits_for_the_host() -> None:
 def test_a_format_that_the_device_lacks_is_named() -> None:
     with pytest.raises(UnknownName, match="bf16"):
         Clock(device("v100-sxm-32gb"), "bf16").matmul(1, 1, 1)
+
+
+def test_ring_attention_pays_for_merging_its_partial_outputs() -> None:
+    """As many tokens on a rank, whether of one whole sequence or of a half and a quarter of longer batches."""
+    described, clock = model("llama3-8b"), Clock(H100, "bf16")
+    recipe = Recipe(seq=8192, batch=8)
+    cores = [
+        attention_core(Shard(described, Layout(cp=cp, micro_batch=cp).grid(), recipe, clock), 0) for cp in (1, 2, 4)
+    ]
+    merges_B = [3.0 * (cp - 1) * 8192 * described.attention.out_width * 2.0 for cp in (1, 2, 4)]
+    rate_Bps = H100.memory_bandwidth_Bps * H100.efficiency.stream_frac
+    for core, merged_B in zip(cores, merges_B, strict=True):
+        assert float(core.forward.device_s - cores[0].forward.device_s) == pytest.approx(merged_B / rate_Bps, abs=1e-15)
+        assert float(core.forward.flops) == pytest.approx(float(cores[0].forward.flops), rel=1e-12)

@@ -10,12 +10,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from lockstep.errors import UnknownName
 from lockstep.hardware import Device
-
-Real = NDArray[np.float64]
 
 ATTENTION_DTYPES = {"fp8": "bf16", "fp4": "bf16", "int8": "bf16"}
 """Attention and elementwise kernels stay in half precision where matrix products run in a narrower format."""

@@ -108,7 +108,8 @@ def attention_core(shard: Shard, window: int) -> Passes:
         scores = per_head * keys_per_query(recipe.seq, window or None, attention.causal, "causal") * heads
         flops = 2.0 * scores * (query_dim + value_dim)
         executed_backward = 2.0 * scores * (3 * query_dim + 2 * value_dim)
-        return Passes(shard.clock.fused_attention(flops), shard.clock.fused_attention(executed_backward, backward=True))
+        backward = shard.clock.fused_attention(executed_backward, backward=True)
+        return Passes(shard.clock.fused_attention(flops), backward) + _merging(shard, heads * value_dim)
     count, rows = grid.micro_batch * heads, recipe.seq / grid.cp
     products = shard.product(rows, recipe.seq, query_dim, count) + shard.product(rows, value_dim, recipe.seq, count)
     dropout = 2.5 if recipe.dropout else 0.0
