@@ -8,7 +8,7 @@ from advice_samples import CASES, DENSE, EXPERTS, NODES
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lockstep.errors import Infeasible
+from lockstep.errors import BadInput
 from lockstep.hardware import cluster
 from lockstep.layout import Job, Layout, Recipe, stage_parameters
 from lockstep.plan import estimate, roofline
@@ -186,5 +186,5 @@ def test_to_dict_has_the_promised_keys_and_finite_numbers() -> None:
 
 
 def test_a_layout_that_breaks_a_rule_is_refused() -> None:
-    with pytest.raises(Infeasible):
+    with pytest.raises(BadInput):
         roofline(DENSE, NODES, Layout(dp=3))

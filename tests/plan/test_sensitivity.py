@@ -8,7 +8,7 @@ from advice_samples import CASES, DENSE, NODES, allowed
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lockstep.errors import Infeasible
+from lockstep.errors import BadInput
 from lockstep.hardware import Cluster, Level, cluster, link
 from lockstep.layout import Job, Layout, Recipe
 from lockstep.plan import Space, search, sensitivity
@@ -125,5 +125,5 @@ def test_keys_of_the_contract() -> None:
 
 
 def test_a_layout_that_breaks_a_rule_is_refused() -> None:
-    with pytest.raises(Infeasible):
+    with pytest.raises(BadInput):
         sensitivity(DENSE, NODES, Layout(dp=3))

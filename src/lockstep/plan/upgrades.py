@@ -186,7 +186,7 @@ def _kept(job: Job, cluster: Cluster, layout: Layout) -> Estimate | None:
     """The layout in use on new hardware; None where it is not allowed or does not fit."""
     try:
         found = estimate(job, cluster, layout)
-    except Infeasible:
+    except (BadInput, Infeasible):
         return None
     return found if found.memory.fits else None
 
