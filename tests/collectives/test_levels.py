@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lockstep.collectives import PlainLink, best_on_levels, best_on_levels_time_s, get, times_on_levels
+from lockstep.collectives.rounds import Rounds
 from lockstep.errors import BadInput, UnknownName
 from lockstep.simulate import simulate
 
@@ -88,6 +89,27 @@ def test_hierarchical_all_to_all_equals_simulation_on_two_links(
     levels = [(node_ranks, inner.latency_s, inner.bandwidth_Bps), (nodes, outer.latency_s, outer.bandwidth_Bps)]
     assert times_on_levels("all-to-all", levels, size_B)["hierarchical"] == pytest.approx(
         simulate(program, TwoLevels(node_ranks, inner, outer)).makespan_s, rel=1e-12
+    )
+
+
+@quick
+@given(node_ranks=st.integers(1, 4), nodes=st.integers(1, 4), inner=links, outer=links)
+def test_direct_all_to_all_equals_simulation_on_two_ports(
+    node_ranks: int, nodes: int, inner: PlainLink, outer: PlainLink
+) -> None:
+    """One port for the peers in the node, one for all others: what the price calls levels that work at once."""
+    ranks = node_ranks * nodes
+    rounds = Rounds(ranks, element_B=800.0)
+    outside, rank = rounds.second_port(), np.arange(ranks)
+    node, here = rank // node_ranks, rank % node_ranks
+    for turn in range(nodes):
+        for step in range(node_ranks):
+            peer = (node + turn) % nodes * node_ranks + (here + step) % node_ranks
+            if turn or step:
+                (outside if turn else rounds).messages(rank, peer, peer, peer + 1, to_buffer="output", to_start=rank)
+    levels = [(node_ranks, inner.latency_s, inner.bandwidth_Bps), (nodes, outer.latency_s, outer.bandwidth_Bps)]
+    assert times_on_levels("all-to-all", levels, 800.0 * ranks)["direct"] == pytest.approx(
+        simulate(rounds.build(), TwoLevels(node_ranks, inner, outer)).makespan_s, rel=1e-12
     )
 
 

@@ -13,7 +13,8 @@ adapters, so a node with g ranks in the group leaves through g * bandwidth_Bps.
     tree          chains inside the innermost level, a double binary tree over the units above, in slices likewise.
                   (NCCL's tree)
     direct        all-to-all with every peer; levels have different ports and work at once: the slowest level.
-`ring`, `tree` and `direct` are limits of ever finer slices: lower envelopes, without a program of their own.
+                  Simulated in the tests with one port per level.
+`ring` and `tree` are limits of ever finer slices: lower envelopes, without a program of their own, not simulated.
 
 Source: NCCL `src/graph/tuning.cc` (latency of ring and tree, bytes of both); M. Cho et al., "BlueConnect", MLSys 2019;
 S. Rajbhandari et al., ICML 2022, section 5.3 (all-to-all).

@@ -10,6 +10,7 @@ Source: S. Rajbhandari et al., "DeepSpeed-MoE", ICML 2022 (hierarchical all-to-a
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -59,37 +60,29 @@ def write(rounds: Rounds, members: Array, start: Any, stop: Any, node_ranks: int
     slot = np.arange(ranks)
     destination = (slot % nodes) * local + slot // nodes
     load_blocks(rounds, members, edges, np.repeat(destination[:, np.newaxis], ranks, axis=1), slot, block)
-    _inside(rounds, members, node, here, nodes, local, block)
+    _exchange(rounds, members, here, lambda peer: node * local + peer, local, nodes * block, "blocks", "inner")
     # `inner` holds, per origin index, one block per destination node; regroup per destination node.
     for k in range(ranks):
         origin, target = k // nodes, k % nodes
         position = (target * local + origin) * block
         rounds.copies(members, position, position + block, "inner", k * block, "outgoing")
-    _between(rounds, members, node, here, nodes, local, block)
+    _exchange(rounds, members, node, lambda peer: peer * local + here, nodes, local * block, "outgoing", "gathered")
     for k in range(ranks):
         place = block_start(edges, np.full(ranks, k), index)
         rounds.copies(members, place, place + np.diff(edges), "gathered", k * block, "output")
 
 
-def _inside(rounds: Rounds, members: Array, node: Array, here: Array, nodes: int, local: int, block: int) -> None:
-    run = nodes * block
-    rounds.copies(members, here * run, (here + 1) * run, "blocks", here * run, "inner")
-    for turn in range(1, local):
-        peer = (here + turn) % local
+def _exchange(
+    rounds: Rounds, members: Array, mine: Array, rank_of: Callable[[Array], Array], count: int, run: int,
+    buffer: str, to_buffer: str,
+) -> None:  # fmt: skip
+    """Direct exchange of runs among `count` ranks; `mine` is each rank's place there, `rank_of` a place's rank."""
+    rounds.copies(members, mine * run, (mine + 1) * run, buffer, mine * run, to_buffer)
+    for turn in range(1, count):
+        peer = (mine + turn) % count
         rounds.messages(
-            members, members[:, node * local + peer], peer * run, (peer + 1) * run,
-            buffer="blocks", to_buffer="inner", to_start=here * run,
-        )  # fmt: skip
-
-
-def _between(rounds: Rounds, members: Array, node: Array, here: Array, nodes: int, local: int, block: int) -> None:
-    run = local * block
-    rounds.copies(members, node * run, (node + 1) * run, "outgoing", node * run, "gathered")
-    for turn in range(1, nodes):
-        peer = (node + turn) % nodes
-        rounds.messages(
-            members, members[:, peer * local + here], peer * run, (peer + 1) * run,
-            buffer="outgoing", to_buffer="gathered", to_start=node * run,
+            members, members[:, rank_of(peer)], peer * run, (peer + 1) * run,
+            buffer=buffer, to_buffer=to_buffer, to_start=mine * run,
         )  # fmt: skip
 
 
