@@ -13,7 +13,7 @@ import statistics
 import time
 from collections.abc import Callable
 
-from lockstep.campaign import (
+from lockstep.reliability import (
     Campaigns,
     Pattern,
     intervals_of,

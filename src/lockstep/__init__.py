@@ -45,7 +45,8 @@ VERBS = (
     "catalog", "validate", "export", "cite",
 )  # fmt: skip
 PACKAGES = (
-    "collectives", "hardware", "layout", "pipelines", "program", "simulate", "step", "tensor", "validation", "workload",
+    "collectives", "hardware", "layout", "pipelines", "program", "reliability", "simulate", "step", "tensor",
+    "validation", "workload",
 )  # fmt: skip
 
 __all__ = ["__version__", *VERBS]  # noqa: PLE0604 - the verbs are text

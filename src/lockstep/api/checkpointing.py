@@ -12,7 +12,7 @@ from lockstep.units import parse_bandwidth_Bps, parse_frac, parse_size_B, parse_
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from lockstep.campaign import Checkpoint, GapLaw, Pattern
+    from lockstep.reliability import Checkpoint, GapLaw, Pattern
 
 LONGEST_S = 1e11
 SHORTEST_MTBF_S = 1e-3
@@ -52,8 +52,8 @@ def checkpoint(
     ones (`local_write`, which serve `local_frac` of the failures) or deltas (`delta_write`) come between: one full one
     in `every`.
     """
-    from lockstep.campaign import best_cycle
-    from lockstep.campaign import checkpoint as find
+    from lockstep.reliability import best_cycle
+    from lockstep.reliability import checkpoint as find
 
     gaps, mtbf_s = _failures(mtbf, nodes, node_mtbf, cluster, law)
     write_s = _write_s(write, size, ranks, rank_bandwidth, storage_bandwidth)
@@ -79,7 +79,7 @@ def _failures(
     mtbf: Quantity | None, nodes: Quantity | None, node_mtbf: Quantity | None, cluster: str | None, law: str | None
 ) -> tuple[GapLaw | None, float]:
     """(law given, mean time between failures of the job); exactly one way to say it."""
-    from lockstep.campaign import of_cluster, parse_gap_law
+    from lockstep.reliability import of_cluster, parse_gap_law
 
     ways = [mtbf is not None, nodes is not None or node_mtbf is not None, cluster is not None, law is not None]
     if sum(ways) != 1:
@@ -109,7 +109,7 @@ def _write_s(
     storage_bandwidth: Quantity | None,
 ) -> float:  # fmt: skip
     """Seconds one whole checkpoint takes to write."""
-    from lockstep.campaign import write_time_s
+    from lockstep.reliability import write_time_s
 
     if (write is None) == (size is None):
         raise BadInput("give --write, or --size with --storage-bandwidth or --rank-bandwidth", "--write")
@@ -137,7 +137,7 @@ def _pattern(
     local_restart: Quantity, local_frac: Quantity | None, delta_write: Quantity | None,
 ) -> Callable[[int], Pattern]:  # fmt: skip
     """The pattern for any number of checkpoints in a cycle."""
-    from lockstep.campaign import incremental, single, two_level
+    from lockstep.reliability import incremental, single, two_level
 
     restart_s, detection_s = _time_s(restart, "--restart"), _time_s(detection, "--detection")
     hidden_frac = parse_frac(async_frac, "--async")

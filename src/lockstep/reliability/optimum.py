@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from lockstep.campaign.exact import exact_s
-from lockstep.campaign.expected import pattern_overhead_frac
-from lockstep.campaign.pattern import Pattern
 from lockstep.errors import BadInput
+from lockstep.reliability.exact import exact_s
+from lockstep.reliability.expected import pattern_overhead_frac
+from lockstep.reliability.pattern import Pattern
 
 POINTS = 65
 ROUNDS = 8

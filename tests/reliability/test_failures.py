@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lockstep import hardware
-from lockstep.campaign import (
+from lockstep.errors import BadInput
+from lockstep.reliability import (
     Cause,
     Failures,
     Weibull,
@@ -25,7 +26,6 @@ from lockstep.campaign import (
     recoverable_frac,
     survival_frac,
 )
-from lockstep.errors import BadInput
 from lockstep.simulate import Exponential
 
 EXAMPLES = settings(max_examples=50, derandomize=True, deadline=None)

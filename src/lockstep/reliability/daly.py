@@ -14,8 +14,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from lockstep.campaign.arrays import Array, floats
-from lockstep.campaign.young import young_s
+from lockstep.reliability.arrays import Array, floats
+from lockstep.reliability.young import young_s
 
 
 def daly_s(write_s: ArrayLike, mtbf_s: ArrayLike) -> Array:

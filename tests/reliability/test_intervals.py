@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize_scalar
 from scipy.special import lambertw
 
-from lockstep.campaign import (
+from lockstep.errors import BadInput
+from lockstep.reliability import (
     best_cycle,
     cycle_time_s,
     daly_s,
@@ -29,7 +30,6 @@ from lockstep.campaign import (
     write_time_s,
     young_s,
 )
-from lockstep.errors import BadInput
 
 EXAMPLES = settings(max_examples=50, derandomize=True, deadline=None)
 MINUTE_S, HOUR_S = 60.0, 3600.0

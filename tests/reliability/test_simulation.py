@@ -15,7 +15,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lockstep.campaign import (
+from lockstep.errors import BadInput, Infeasible
+from lockstep.reliability import (
     LOSSES,
     Pattern,
     Weibull,
@@ -27,7 +28,6 @@ from lockstep.campaign import (
     single,
     two_level,
 )
-from lockstep.errors import BadInput, Infeasible
 from lockstep.simulate import Empirical, Exponential, restarting
 
 EXAMPLES = settings(max_examples=50, derandomize=True, deadline=None)
@@ -116,7 +116,7 @@ def test_simulation_agrees_with_the_exact_time(name: str, intervals: int) -> Non
 
 def test_patterns_with_a_formula_are_simulated() -> None:
     """Every way to build a pattern is in the table above."""
-    import lockstep.campaign.pattern as module
+    import lockstep.reliability.pattern as module
 
     made = {name for name, value in vars(module).items() if callable(value) and value.__module__ == module.__name__}
     assert {name for name in made if not name.startswith("_")} == {"Pattern", "single", "two_level", "incremental"}
@@ -234,7 +234,7 @@ def test_a_trace_is_drawn_from() -> None:
 def test_a_run_that_never_ends_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(Infeasible, match="does not end"):
         simulate_campaigns(single(1.0, 1.0), 1000.0, 20.0, Exponential(1.0), campaigns=2)
-    monkeypatch.setattr("lockstep.campaign.simulation.MOST_ROUNDS", 500)
+    monkeypatch.setattr("lockstep.reliability.simulation.MOST_ROUNDS", 500)
     with pytest.raises(Infeasible, match="does not end"):
         simulate_campaigns(single(0.1), 10.0, 1.0, Empirical((0.5,)), campaigns=2)
 

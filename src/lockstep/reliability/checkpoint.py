@@ -6,16 +6,16 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from lockstep.campaign.daly import daly_s
-from lockstep.campaign.exact import exact_s
-from lockstep.campaign.expected import pattern_overhead_frac, run_time_s
-from lockstep.campaign.failures import finish_probability_frac
-from lockstep.campaign.laws import GapLaw
-from lockstep.campaign.optimum import optimum, overhead_curve
-from lockstep.campaign.pattern import Pattern
-from lockstep.campaign.simulation import Campaigns, intervals_of, simulate_campaigns
-from lockstep.campaign.young import young_s
 from lockstep.errors import BadInput, Infeasible
+from lockstep.reliability.daly import daly_s
+from lockstep.reliability.exact import exact_s
+from lockstep.reliability.expected import pattern_overhead_frac, run_time_s
+from lockstep.reliability.failures import finish_probability_frac
+from lockstep.reliability.laws import GapLaw
+from lockstep.reliability.optimum import optimum, overhead_curve
+from lockstep.reliability.pattern import Pattern
+from lockstep.reliability.simulation import Campaigns, intervals_of, simulate_campaigns
+from lockstep.reliability.young import young_s
 from lockstep.simulate import Exponential
 from lockstep.units import format_time
 

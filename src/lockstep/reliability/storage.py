@@ -12,7 +12,7 @@ import math
 import numpy as np
 from numpy.typing import ArrayLike
 
-from lockstep.campaign.arrays import Array, floats
+from lockstep.reliability.arrays import Array, floats
 
 
 def write_time_s(

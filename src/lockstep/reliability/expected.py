@@ -18,8 +18,8 @@ import math
 import numpy as np
 from numpy.typing import ArrayLike
 
-from lockstep.campaign.arrays import Array
-from lockstep.campaign.pattern import Pattern
+from lockstep.reliability.arrays import Array
+from lockstep.reliability.pattern import Pattern
 
 Affine = tuple[Array, Array]
 """(constant, factor of V_0)."""

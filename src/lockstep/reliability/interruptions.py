@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from lockstep.campaign.failures import Cause, Failures
+from lockstep.reliability.failures import Cause, Failures
 
 _TABLE = Path(__file__).with_name("tables") / "llama3_interruptions.csv"
 DAY_S = 86_400.0

@@ -9,7 +9,7 @@ import pytest
 
 import lockstep
 from cli_runner import run
-from lockstep.campaign import exact_s, llama3, overhead_frac
+from lockstep.reliability import exact_s, llama3, overhead_frac
 from lockstep.units import format_time
 
 QUESTION = ("checkpoint", "--mtbf", "6h", "--write", "5min", "--restart", "10min")

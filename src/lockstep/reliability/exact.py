@@ -19,7 +19,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from lockstep.campaign.arrays import Array, floats
+from lockstep.reliability.arrays import Array, floats
 
 STEPS = 40
 

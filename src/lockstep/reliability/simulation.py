@@ -21,11 +21,11 @@ from typing import Any
 
 import numpy as np
 
-from lockstep.campaign.arrays import Array
-from lockstep.campaign.expected import run_time_s
-from lockstep.campaign.laws import GapLaw
-from lockstep.campaign.pattern import Pattern
 from lockstep.errors import BadInput, Infeasible
+from lockstep.reliability.arrays import Array
+from lockstep.reliability.expected import run_time_s
+from lockstep.reliability.laws import GapLaw
+from lockstep.reliability.pattern import Pattern
 from lockstep.simulate import Sample
 from lockstep.units import format_time
 

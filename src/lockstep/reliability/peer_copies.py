@@ -14,8 +14,8 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 
-from lockstep.campaign.failures import Failures
 from lockstep.errors import BadInput
+from lockstep.reliability.failures import Failures
 
 
 def copy_time_s(size_B: float, nodes: int, copies: int, bandwidth_Bps: float) -> float:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from lockstep.campaign.arrays import Array, floats
+from lockstep.reliability.arrays import Array, floats
 
 
 def young_s(write_s: ArrayLike, mtbf_s: ArrayLike) -> Array:

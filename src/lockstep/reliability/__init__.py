@@ -1,0 +1,57 @@
+"""How often a job fails, how often to save, and what is left of the time."""
+
+from lockstep.reliability.checkpoint import Checkpoint, checkpoint
+from lockstep.reliability.daly import daly_s
+from lockstep.reliability.exact import exact_s, interval_time_s, overhead_frac
+from lockstep.reliability.expected import cycle_time_s, pattern_overhead_frac, run_time_s
+from lockstep.reliability.failures import KINDS, Cause, Failures, composed, finish_probability_frac, of_cluster
+from lockstep.reliability.interruptions import Interruption, Observed, llama3
+from lockstep.reliability.laws import GapLaw, Weibull, parse_gap_law
+from lockstep.reliability.optimum import Optimum, best_cycle, optimum, overhead_curve
+from lockstep.reliability.pattern import Pattern, incremental, single, two_level
+from lockstep.reliability.peer_copies import copy_time_s, recoverable_frac, survival_frac
+from lockstep.reliability.simulation import LOSSES, Campaigns, intervals_of, simulate_campaigns
+from lockstep.reliability.storage import write_time_s
+from lockstep.reliability.young import first_order_overhead_frac, young_s
+
+__all__ = [
+    "KINDS",
+    "LOSSES",
+    "Campaigns",
+    "Cause",
+    "Checkpoint",
+    "Failures",
+    "GapLaw",
+    "Interruption",
+    "Observed",
+    "Optimum",
+    "Pattern",
+    "Weibull",
+    "best_cycle",
+    "checkpoint",
+    "composed",
+    "copy_time_s",
+    "cycle_time_s",
+    "daly_s",
+    "exact_s",
+    "finish_probability_frac",
+    "first_order_overhead_frac",
+    "incremental",
+    "interval_time_s",
+    "intervals_of",
+    "llama3",
+    "of_cluster",
+    "optimum",
+    "overhead_curve",
+    "overhead_frac",
+    "parse_gap_law",
+    "pattern_overhead_frac",
+    "recoverable_frac",
+    "run_time_s",
+    "simulate_campaigns",
+    "single",
+    "survival_frac",
+    "two_level",
+    "write_time_s",
+    "young_s",
+]
