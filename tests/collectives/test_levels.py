@@ -1,8 +1,7 @@
-"""Groups that span levels: golden values, the program on two links, and limits."""
+"""Groups that span levels: every way's price equals its program's simulation, its program is right, golden values."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -10,28 +9,107 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lockstep.collectives import PlainLink, best_on_levels, best_on_levels_time_s, get, times_on_levels
-from lockstep.collectives.rounds import Rounds
+from lockstep.collectives import (
+    PlainLink,
+    best_on_levels,
+    best_on_levels_time_s,
+    get,
+    program_on_levels,
+    times_on_levels,
+)
+from lockstep.collectives.levels import WAYS
+from lockstep.collectives.levels.ring import channels
 from lockstep.errors import BadInput, UnknownName
+from lockstep.program import contributions, execute, tokens
 from lockstep.simulate import simulate
 
 from .conformance import links, quick
 
+every_way = pytest.mark.parametrize(("op", "way"), [(op, way) for op, ways in WAYS.items() for way in ways])
 
-@dataclass(frozen=True)
-class TwoLevels:
-    """Ranks of one node of `node_ranks` talk over `inner`, all others over `outer`."""
 
-    node_ranks: int
-    inner: PlainLink
-    outer: PlainLink
+@st.composite
+def hierarchies(draw: st.DrawFn, most: int = 4) -> list[tuple[Any, ...]]:
+    """One to three levels of 1 to `most` children, each with a link of its own; reductions at one speed."""
+    reduce_s_per_B = draw(links).reduce_s_per_B
+    sizes = draw(st.lists(st.integers(1, most), min_size=1, max_size=3))
+    drawn = [(size, draw(links)) for size in sizes]
+    return [(size, link.latency_s, link.bandwidth_Bps, reduce_s_per_B) for size, link in drawn]
 
-    def link_between(self, first: np.ndarray, second: np.ndarray) -> Any:
-        inside = first // self.node_ranks == second // self.node_ranks
-        return PlainLink(
-            np.where(inside, self.inner.latency_s, self.outer.latency_s),
-            np.where(inside, self.inner.bandwidth_Bps, self.outer.bandwidth_Bps),
-        )
+
+@every_way
+@quick
+@given(levels=hierarchies(), size_B=st.floats(1, 1e8))
+def test_every_price_over_levels_equals_its_simulation(
+    op: str, way: str, levels: list[tuple[Any, ...]], size_B: float
+) -> None:
+    program, network = program_on_levels(op, levels, size_B, way)
+    price_s = times_on_levels(op, levels, size_B)[way]
+    assert simulate(program, network).makespan_s == pytest.approx(price_s, rel=1e-12, abs=0)
+
+
+@every_way
+@pytest.mark.parametrize("sizes", [(1,), (5,), (2, 3), (4, 1, 2), (1, 3), (3, 2, 2), (2, 2, 3)])
+def test_every_program_over_levels_is_right(op: str, way: str, sizes: tuple[int, ...]) -> None:
+    program, _ = program_on_levels(op, [(size, 1e-6, 1e9) for size in sizes], 1e6, way)
+    ranks = int(np.prod(sizes))
+    elems = int(program.chunk_stop.max(initial=1))
+    before = contributions(ranks, elems) if op in ("all-reduce", "reduce", "reduce-scatter") else tokens(ranks, elems)
+    after = execute(program, {"data": before})
+    data = after["data"]
+    if op == "all-to-all":
+        block = elems // ranks
+        for receiver in range(ranks if ranks > 1 else 0):
+            expected = np.concatenate([before[s][receiver * block : (receiver + 1) * block] for s in range(ranks)])
+            np.testing.assert_array_equal(after["output"][receiver], expected)
+        return
+    whole = {"all-reduce": range(ranks), "broadcast": range(ranks), "reduce": range(1)}
+    if op in whole:
+        expected = before[0] if op == "broadcast" else sum(before)
+        for rank in whole[op]:
+            np.testing.assert_array_equal(data[rank], expected)
+        return
+    held = _shares(op, way, sizes, elems)
+    for rank, own in enumerate(held):
+        match op:
+            case "reduce-scatter":
+                np.testing.assert_array_equal(data[rank][own], sum(before)[own])
+            case "all-gather":
+                for origin, share in enumerate(held):
+                    np.testing.assert_array_equal(data[rank][share], before[origin][share])
+            case "scatter":
+                np.testing.assert_array_equal(data[rank][own], before[0][own])
+            case "gather":
+                np.testing.assert_array_equal(data[0][own], before[rank][own])
+
+
+def _shares(op: str, way: str, sizes: tuple[int, ...], elems: int) -> list[np.ndarray]:
+    """Elements that belong to each rank: by places, inner level first; outer first for rooted ones; per channel."""
+    ranks = int(np.prod(sizes))
+    index = np.arange(ranks)
+    if way == "ring":
+        orders = channels(sizes)
+        parts = np.split(np.arange(elems), orders.size)
+        held: list[list[np.ndarray]] = [[] for _ in index]
+        for channel, order in enumerate(orders):
+            for place, rank in enumerate(order):
+                held[rank].append(parts[channel * ranks + place])
+        return [np.concatenate(pieces) for pieces in held]
+    if op in ("scatter", "gather"):
+        return np.split(np.arange(elems), ranks)
+    by_place = np.arange(ranks).reshape(sizes)
+    below = np.cumprod([1, *sizes])[:-1]
+    parts = np.split(np.arange(elems), ranks)
+    return [parts[by_place[tuple(rank // below % np.array(sizes))]] for rank in index]
+
+
+def test_every_rank_leaves_its_unit_in_equally_many_channels() -> None:
+    program, network = program_on_levels("all-reduce", [(4, 0.0, 1e9), (3, 0.0, 1e9), (2, 0.0, 1e9)], 24e6, "ring")
+    assert network.sharing == (9, 2, 1)
+    crossing = (program.peer >= 0) & (program.rank // 12 != program.peer // 12)
+    sent_B = np.bincount(program.rank[crossing], weights=program.size_B[crossing], minlength=24) / 2
+    assert sent_B == pytest.approx(np.full(24, sent_B[0]), rel=1e-12)
+    assert sent_B[0] * 12 == pytest.approx(2 * 23 / 24 * 24e6, rel=1e-12)
 
 
 def test_golden_256_gpus_in_32_nodes() -> None:
@@ -52,65 +130,6 @@ def test_rounds_flat_against_hierarchical() -> None:
     levels = get("all-reduce", "hierarchical").price(256, 0.0, PlainLink(1.0, 1.0), levels=(8,))
     assert (ring.latency_steps, levels.latency_steps) == (510, 76)
     assert get("all-reduce", "hierarchical").price(64, 0.0, PlainLink(1.0, 1.0), levels=(8,)).latency_steps == 28
-
-
-@quick
-@given(node_ranks=st.integers(1, 6), nodes=st.integers(1, 6), elems=st.integers(1, 400), inner=links, outer=links)
-def test_hierarchical_price_equals_simulation_on_two_links(
-    node_ranks: int, nodes: int, elems: int, inner: PlainLink, outer: PlainLink
-) -> None:
-    inner, outer = (PlainLink(link.latency_s, link.bandwidth_Bps) for link in (inner, outer))
-    ranks, size_B = node_ranks * nodes, float(elems * ranks_lcm(node_ranks, nodes))
-    hierarchical = get("all-reduce", "hierarchical")
-    simulated = [
-        simulate(
-            hierarchical.program(ranks, size_B, outer, levels=(node_ranks,), inner="ring", outer=name),
-            TwoLevels(node_ranks, inner, outer),
-        ).makespan_s
-        for name in ("ring", "double-binary-tree")
-    ]
-    levels = [(node_ranks, inner.latency_s, inner.bandwidth_Bps), (nodes, outer.latency_s, outer.bandwidth_Bps)]
-    assert best_on_levels("all-reduce", levels, size_B, ["hierarchical"]).time_s == pytest.approx(
-        min(simulated), rel=1e-12
-    )
-
-
-def ranks_lcm(node_ranks: int, nodes: int) -> int:
-    return node_ranks * nodes
-
-
-@quick
-@given(node_ranks=st.integers(1, 4), nodes=st.integers(1, 4), inner=links, outer=links)
-def test_hierarchical_all_to_all_equals_simulation_on_two_links(
-    node_ranks: int, nodes: int, inner: PlainLink, outer: PlainLink
-) -> None:
-    ranks, size_B = node_ranks * nodes, 4800.0
-    program = get("all-to-all", "hierarchical").program(ranks, size_B, node_ranks=node_ranks)
-    levels = [(node_ranks, inner.latency_s, inner.bandwidth_Bps), (nodes, outer.latency_s, outer.bandwidth_Bps)]
-    assert times_on_levels("all-to-all", levels, size_B)["hierarchical"] == pytest.approx(
-        simulate(program, TwoLevels(node_ranks, inner, outer)).makespan_s, rel=1e-12
-    )
-
-
-@quick
-@given(node_ranks=st.integers(1, 4), nodes=st.integers(1, 4), inner=links, outer=links)
-def test_direct_all_to_all_equals_simulation_on_two_ports(
-    node_ranks: int, nodes: int, inner: PlainLink, outer: PlainLink
-) -> None:
-    """One port for the peers in the node, one for all others: what the price calls levels that work at once."""
-    ranks = node_ranks * nodes
-    rounds = Rounds(ranks, element_B=800.0)
-    outside, rank = rounds.second_port(), np.arange(ranks)
-    node, here = rank // node_ranks, rank % node_ranks
-    for turn in range(nodes):
-        for step in range(node_ranks):
-            peer = (node + turn) % nodes * node_ranks + (here + step) % node_ranks
-            if turn or step:
-                (outside if turn else rounds).messages(rank, peer, peer, peer + 1, to_buffer="output", to_start=rank)
-    levels = [(node_ranks, inner.latency_s, inner.bandwidth_Bps), (nodes, outer.latency_s, outer.bandwidth_Bps)]
-    assert times_on_levels("all-to-all", levels, 800.0 * ranks)["direct"] == pytest.approx(
-        simulate(rounds.build(), TwoLevels(node_ranks, inner, outer)).makespan_s, rel=1e-12
-    )
 
 
 @quick
@@ -142,7 +161,7 @@ def test_arrays_equal_scalars_and_the_cheap_path() -> None:
     inside, nodes = np.array([1, 2, 8, 8, 4]), np.array([3, 1, 32, 2, 1])
     sizes = np.array([1e3, 1e6, 1e9, 1e5, 1e7])
     levels = [(inside, 2e-6, 300e9), (nodes, 5e-6, np.full(5, 12.5e9)), (2, 1e-5, 1e9)]
-    for op in ("all-reduce", "all-gather", "reduce-scatter", "all-to-all", "broadcast", "reduce", "scatter", "gather"):
+    for op in WAYS:
         many = best_on_levels(op, levels, sizes)
         np.testing.assert_array_equal(best_on_levels_time_s(op, levels, sizes), many.time_s)
         for i in range(5):

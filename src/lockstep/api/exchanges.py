@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from lockstep.program import Program
 
 MOST_RANKS = 1_000_000
+MOST_SIMULATED_RANKS = 64
+"""Over levels; a ring in 8 channels sends 64,000 messages among so many."""
 
 
 def messages(workers: Quantity, params: Quantity, *, program: str | None = None) -> Messages:
@@ -33,6 +35,7 @@ class Collective:
     comparison: Comparison
     network: Network
     over_levels_s: dict[str, float] | None
+    over_levels_simulated_s: dict[str, float] | None
     assumptions: tuple[str, ...]
 
     def to_dict(self) -> dict[str, Any]:
@@ -41,6 +44,7 @@ class Collective:
             **self.comparison.to_dict(),
             **self.network.words(),
             "over_levels_s": self.over_levels_s,
+            "over_levels_simulated_s": self.over_levels_simulated_s,
             "assumptions": list(self.assumptions),
         }
 
@@ -66,7 +70,9 @@ def collective(
         )  # fmt: skip
     if network.node_ranks:
         comparison = _bounded(comparison, network)
-    return Collective(comparison, network, _over_levels(op, network, size_B), tuple(_said(network, simulate)))
+    over_s = _over_levels(op, network, size_B)
+    simulated_s = _simulated_over_levels(op, network, size_B, over_s) if simulate and over_s else None
+    return Collective(comparison, network, over_s, simulated_s, tuple(_said(network, simulate)))
 
 
 def crossover(op: str, *, ranks: Quantity, between: str | None = None, **link: Unpack[LinkWords]) -> Crossover:
@@ -130,6 +136,16 @@ def _over_levels(op: str, network: Network, size_B: float) -> dict[str, float] |
     if network.node_ranks is None or op not in WAYS:
         return None
     return {name: float(time_s) for name, time_s in times_on_levels(op, network.levels, size_B).items()}
+
+
+def _simulated_over_levels(op: str, network: Network, size_B: float, ways: dict[str, float]) -> dict[str, float] | None:
+    """Makespan of every way's program; None for more ranks than are built."""
+    from lockstep.collectives import program_on_levels
+    from lockstep.simulate import simulate
+
+    if network.ranks > MOST_SIMULATED_RANKS:
+        return None
+    return {way: simulate(*program_on_levels(op, network.levels, size_B, way)).makespan_s for way in ways}
 
 
 def _bounded(comparison: Comparison, network: Network) -> Comparison:

@@ -11,7 +11,13 @@ from lockstep.collectives.bounds import bus_bandwidth_Bps, bus_factor, lower_bou
 from lockstep.collectives.compare import Comparison, Row, compare, cross_node_B
 from lockstep.collectives.cost import Cost, Counts, LinkLike, PlainLink, Terms
 from lockstep.collectives.crossover import BestMap, Crossover, Region, best_map, crossover, n_star_B
-from lockstep.collectives.levels import LevelsBest, best_on_levels, best_on_levels_time_s, times_on_levels
+from lockstep.collectives.levels import (
+    LevelsBest,
+    best_on_levels,
+    best_on_levels_time_s,
+    program_on_levels,
+    times_on_levels,
+)
 from lockstep.collectives.messages import MessageRow, Messages, message_programs, messages
 from lockstep.collectives.operation import expander, pricer
 from lockstep.collectives.registry import Algorithm, algorithms, get, ops
@@ -68,5 +74,6 @@ __all__ = [
     "n_star_B",
     "ops",
     "pricer",
+    "program_on_levels",
     "times_on_levels",
 ]

@@ -7,6 +7,7 @@ Groups are a matrix `members[group, index] -> rank`; chunks are in elements.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,6 @@ import numpy.typing as npt
 from lockstep.program import Kind, Program, ProgramBuilder
 
 Array = npt.NDArray[Any]
-PORTS = (("send", "recv"), ("send2", "recv2"))
 
 
 def cut(start: Any, stop: Any, parts: int) -> Array:
@@ -43,19 +43,23 @@ def fold(ranks: int) -> tuple[Array, Array, Array]:
 
 
 class Rounds:
-    """A program under construction: `ranks`, bytes per element, and the last operations of every rank."""
+    """A program under construction: `ranks`, bytes per element, and the last operations of every rank.
 
-    def __init__(self, ranks: int, element_B: float, builder: ProgramBuilder | None = None, port: int = 0) -> None:
-        streams = [name for pair in PORTS for name in pair]
+    Every rank has `ports` send and receive ports: streams send, recv, send2, recv2, ...
+    """
+
+    def __init__(
+        self, ranks: int, element_B: float, builder: ProgramBuilder | None = None, port: int = 0, ports: int = 2
+    ) -> None:
         self.ranks = ranks
         self.element_B = element_B
-        self.builder = ProgramBuilder(ranks, streams) if builder is None else builder
-        self.send_stream, self.recv_stream = PORTS[port]
+        self.builder = ProgramBuilder(ranks, _streams(range(ports))) if builder is None else builder
+        self.send_stream, self.recv_stream = _streams([port])
         self.last = np.full((ranks, 2), -1, dtype=np.int64)
 
-    def second_port(self) -> Rounds:
-        """The same program through every rank's second send and receive port, starting now."""
-        other = Rounds(self.ranks, self.element_B, self.builder, port=1)
+    def through(self, port: int) -> Rounds:
+        """The same program through every rank's send and receive port number `port` (from 0), starting now."""
+        other = Rounds(self.ranks, self.element_B, self.builder, port)
         other.last = self.last.copy()
         return other
 
@@ -147,3 +151,8 @@ class Rounds:
     def build(self) -> Program:
         """The checked program."""
         return self.builder.build()
+
+
+def _streams(ports: Iterable[int]) -> list[str]:
+    """Names of the streams of some ports: the first without a number."""
+    return [f"{name}{port + 1 if port else ''}" for port in ports for name in ("send", "recv")]

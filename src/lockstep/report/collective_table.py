@@ -36,9 +36,10 @@ def render(found: Collective, out: Console) -> None:
     ]
     indented(out, table(titles, (_row(row, simulated, crossing) for row in ranked)))
     if ways:
-        heading(out, "Over the cluster's levels", "finely sliced, every adapter at work")
-        rows = [(way, format_time(time_s)) for way, time_s in ways]
-        indented(out, table([("way", "left"), ("time", "right")], rows))
+        heading(out, "Over the cluster's levels", "every adapter at work")
+        again = found.over_levels_simulated_s or {}
+        rows = [[way, format_time(time_s), *([format_time(again[way])] if again else [])] for way, time_s in ways]
+        indented(out, table([("way", "left"), ("time", "right"), *([("simulated", "right")] if again else [])], rows))
     small_print(out, "Assumptions", found.assumptions, len(found.assumptions))
 
 

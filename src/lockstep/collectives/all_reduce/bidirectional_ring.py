@@ -32,7 +32,7 @@ def counts(ranks: Number, size_B: Number, link: LinkLike, split: Split) -> Count
 def write(rounds: Rounds, members: Array, start: Any, stop: Any) -> None:
     """The first half forwards through the first port, the second half backwards through the second."""
     edges = cut(start, stop, 2)
-    second = rounds.second_port()
+    second = rounds.through(1)
     ring.write(rounds, members, edges[:, 0], edges[:, 1])
     ring.write(second, members, edges[:, 1], edges[:, 2], reverse=True)
     rounds.join(second)

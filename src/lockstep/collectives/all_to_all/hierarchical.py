@@ -10,7 +10,7 @@ Source: S. Rajbhandari et al., "DeepSpeed-MoE", ICML 2022 (hierarchical all-to-a
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -50,39 +50,42 @@ def counts(ranks: Number, size_B: Number, link: LinkLike, split: Split, node_ran
 
 
 def write(rounds: Rounds, members: Array, start: Any, stop: Any, node_ranks: int = 1) -> None:
-    """Slots of `blocks` by (index in node, node) of the destination; of `gathered` by the rank of the origin."""
-    ranks, local = members.shape[1], int(node_ranks)
-    nodes = ranks // local
+    """Two levels: the ranks of a node, the nodes."""
+    write_levels(rounds, members, start, stop, (int(node_ranks), members.shape[1] // int(node_ranks)))
+
+
+def write_levels(rounds: Rounds, members: Array, start: Any, stop: Any, sizes: Sequence[int]) -> None:
+    """Level after level, innermost first: blocks go to the member whose place at that level is their destination's.
+
+    A block is known by a member's number, whose places at the levels done are those of its origin and at the others
+    those of its destination; `sizes` are members per unit, innermost first.
+    """
+    ranks = members.shape[1]
     edges = cut(start, stop, ranks)
     block = int(np.max(np.diff(edges)))
-    index = np.arange(ranks)
-    node, here = index // local, index % local
-    slot = np.arange(ranks)
-    destination = (slot % nodes) * local + slot // nodes
-    load_blocks(rounds, members, edges, np.repeat(destination[:, np.newaxis], ranks, axis=1), slot, block)
-    _exchange(rounds, members, here, lambda peer: node * local + peer, local, nodes * block, "blocks", "inner")
-    # `inner` holds, per origin index, one block per destination node; regroup per destination node.
+    index, below = np.arange(ranks), 1
+    slot = index
+    load_blocks(rounds, members, edges, np.repeat(index[:, np.newaxis], ranks, axis=1), slot, block)
+    for size in sizes:
+        place = index // below % size
+        packed = place * (ranks // size) + index // (below * size) * below + index % below
+        for k in range(ranks):
+            rounds.copies(members, packed[k] * block, (packed[k] + 1) * block, "blocks", slot[k] * block, "packed")
+        _exchange(rounds, members, place, index - place * below, below, size, ranks // size * block)
+        slot, below = packed, below * size
     for k in range(ranks):
-        origin, target = k // nodes, k % nodes
-        position = (target * local + origin) * block
-        rounds.copies(members, position, position + block, "inner", k * block, "outgoing")
-    _exchange(rounds, members, node, lambda peer: peer * local + here, nodes, local * block, "outgoing", "gathered")
-    for k in range(ranks):
-        place = block_start(edges, np.full(ranks, k), index)
-        rounds.copies(members, place, place + np.diff(edges), "gathered", k * block, "output")
+        position = block_start(edges, np.full(ranks, k), index)
+        rounds.copies(members, position, position + np.diff(edges), "blocks", slot[k] * block, "output")
 
 
-def _exchange(
-    rounds: Rounds, members: Array, mine: Array, rank_of: Callable[[Array], Array], count: int, run: int,
-    buffer: str, to_buffer: str,
-) -> None:  # fmt: skip
-    """Direct exchange of runs among `count` ranks; `mine` is each rank's place there, `rank_of` a place's rank."""
-    rounds.copies(members, mine * run, (mine + 1) * run, buffer, mine * run, to_buffer)
+def _exchange(rounds: Rounds, members: Array, place: Array, first: Array, below: int, count: int, run: int) -> None:
+    """Direct exchange of runs from `packed` to `blocks` among the `count` members first, first + below, ..."""
+    rounds.copies(members, place * run, (place + 1) * run, "packed", place * run, "blocks")
     for turn in range(1, count):
-        peer = (mine + turn) % count
+        peer = (place + turn) % count
         rounds.messages(
-            members, members[:, rank_of(peer)], peer * run, (peer + 1) * run,
-            buffer=buffer, to_buffer=to_buffer, to_start=mine * run,
+            members, members[:, first + peer * below], peer * run, (peer + 1) * run,
+            buffer="packed", to_buffer="blocks", to_start=place * run,
         )  # fmt: skip
 
 

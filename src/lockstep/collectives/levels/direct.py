@@ -1,0 +1,45 @@
+"""All-to-all with every peer, the ports of all levels at once.
+
+    time = max_l peers_l (alpha_l + S/(n b_l)),   peers_l = (r_l - 1) r_0 ... r_{l-1}
+n ranks, S bytes of send buffer per rank. peers_l ranks meet a rank at level l; its port there serves them in turn.
+
+Source: R. Thakur, R. Rabenseifner, W. Gropp, IJHPCA 19 (2005), on all-to-all, one port per level.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from lockstep.collectives.all_to_all.direct import exchange, keep_own
+from lockstep.collectives.cost import LinkLike, Number
+from lockstep.collectives.levels.hierarchy import product, units_below
+from lockstep.collectives.rounds import Rounds, cut, everyone
+from lockstep.program import Program
+
+
+def price(op: str, ranks: Sequence[Number], links: Sequence[LinkLike], size_B: Number) -> Number:
+    """Seconds; broadcasts."""
+    total, slowest_s = product(ranks), 0.0
+    below: Number = 1.0
+    for size, link in zip(ranks, links, strict=True):
+        slowest_s = np.maximum(slowest_s, (size - 1) * below * (link.latency_s + size_B / (total * link.bandwidth_Bps)))
+        below = below * size
+    return slowest_s
+
+
+def program(op: str, sizes: Sequence[int], links: Sequence[LinkLike], size_B: float) -> Program:
+    """At every level: to the units of the own unit of the level above, one further each time, and all ranks there."""
+    ranks = int(product(sizes))
+    rounds = Rounds(ranks, size_B / ranks, ports=len(sizes))
+    edges, index = cut(np.zeros(1), np.full(1, ranks), ranks), np.arange(ranks)
+    keep_own(rounds, everyone(ranks), edges)
+    for level, (below, size) in enumerate(zip(units_below(sizes), sizes, strict=True)):
+        port, unit = rounds.through(level), below * size
+        outer, place, inner = index // unit, index // below % size, index % below
+        for turn in range(1, size):
+            for step in range(below):
+                peer = outer * unit + (place + turn) % size * below + (inner + step) % below
+                exchange(port, everyone(ranks), edges, index, peer)
+    return rounds.build()

@@ -1,0 +1,109 @@
+"""Phase after phase, one level at a time: collectives among ranks of equal place, or among the heads of units.
+
+    all-reduce      RS(r_0, S) + RS(r_1, S/r_0) + ... + AR(r_top, share) + ... + AG(r_1, S/r_0) + AG(r_0, S)
+    reduce-scatter  RS(r_0, S) + RS(r_1, S/r_0) + ...          all-gather: the same backwards
+    broadcast       B(r_top, S) + ... + B(r_0, S)              reduce: the same backwards
+    scatter         SC(r_top, S) + SC(r_top-1, S/r_top) + ...  gather: the same backwards
+Nothing overlaps, so the time is the sum over levels. Where all ranks take part (the first two lines) each group of a
+level works on the share that its places in the levels below own; in the others only the first rank of every unit does.
+At each level the fastest of what libraries run there.
+
+Source: M. Cho et al., "BlueConnect", MLSys 2019; X. Jia et al., arXiv 1807.11205 (2018), section 4.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+
+from lockstep.collectives.best import best, best_time_s
+from lockstep.collectives.cost import LinkLike, Number
+from lockstep.collectives.levels.hierarchy import product
+from lockstep.collectives.registry import Algorithm, get
+from lockstep.collectives.rounds import Array, Rounds, cut
+from lockstep.collectives.shares import FLUID
+from lockstep.program import Program
+
+# What libraries really run at one level of a hierarchy, rather than the best known in theory.
+PLAIN: Mapping[str, tuple[str, ...]] = {
+    "reduce-scatter": ("ring",),
+    "all-gather": ("ring",),
+    "all-reduce": ("ring", "double-binary-tree"),
+}
+OUTWARDS = ("reduce-scatter", "reduce", "gather")
+HEADED = ("broadcast", "reduce", "scatter", "gather")
+
+
+def phases(op: str, levels: int) -> list[tuple[str, int]]:
+    """(collective, level) in order."""
+    if op == "all-reduce":
+        inner = range(levels - 1)
+        scattered = [("reduce-scatter", level) for level in inner]
+        return [*scattered, ("all-reduce", levels - 1), *(("all-gather", level) for level in reversed(inner))]
+    order = range(levels) if op in OUTWARDS else reversed(range(levels))
+    return [(op, level) for level in order]
+
+
+def parts(op: str, ranks: Sequence[Number]) -> list[Number]:
+    """Into how many parts the buffer is cut before the phase of each level: what the levels done before hold apart."""
+    if op in ("broadcast", "reduce"):
+        return [1.0] * len(ranks)
+    if op in ("scatter", "gather"):
+        return [product(ranks[level + 1 :]) for level in range(len(ranks))]
+    return [product(ranks[:level]) for level in range(len(ranks))]
+
+
+def price(op: str, ranks: Sequence[Number], links: Sequence[LinkLike], size_B: Number) -> Number:
+    """Seconds; broadcasts."""
+    time_s: Number = 0.0
+    cut_in = parts(op, ranks)
+    for phase, level in phases(op, len(ranks)):
+        time_s = time_s + best_time_s(phase, ranks[level], size_B / cut_in[level], links[level], PLAIN.get(phase))
+    return time_s
+
+
+def program(op: str, sizes: Sequence[int], links: Sequence[LinkLike], size_B: float) -> Program:
+    """The phases, each by the algorithm that is fastest for these sizes and links; shares go by place, inner first."""
+    chosen = list(_choices(op, sizes, links, size_B))
+    pieces = int(np.prod([algorithm.pieces(sizes[level], **choices) for algorithm, level, choices in chosen]))
+    rounds = Rounds(int(product(sizes)), size_B / pieces)
+    starts, stops = _ranges(op, sizes, pieces)
+    for algorithm, level, choices in chosen:
+        members = _groups(op, sizes, level)
+        first = members[:, 0]
+        algorithm.write(rounds, members, starts[level, first], stops[level, first], **choices)
+    return rounds.build()
+
+
+def _choices(
+    op: str, sizes: Sequence[int], links: Sequence[LinkLike], size_B: float
+) -> Iterator[tuple[Algorithm, int, dict[str, object]]]:
+    """(algorithm, level, its settled choices) per phase."""
+    cut_in = parts(op, sizes)
+    for phase, level in phases(op, len(sizes)):
+        size, part_B, link = sizes[level], size_B / cut_in[level], links[level]
+        algorithm = get(phase, best(phase, size, part_B, link, PLAIN.get(phase)).algorithm)
+        yield algorithm, level, algorithm.settle(size, part_B, link, FLUID)
+
+
+def _groups(op: str, sizes: Sequence[int], level: int) -> Array:
+    """[group, member]: ranks that differ in their place at `level` alone; of headed collectives only unit heads."""
+    grid = np.arange(int(product(sizes))).reshape(tuple(reversed(sizes)))
+    members = np.moveaxis(grid, len(sizes) - 1 - level, -1).reshape(-1, sizes[level])
+    return members[members[:, 0] % int(product(sizes[:level])) == 0] if op in HEADED else members
+
+
+def _ranges(op: str, sizes: Sequence[int], pieces: int) -> tuple[Array, Array]:
+    """Elements [level, rank] that the rank's group of each level works on: start and stop."""
+    ranks = np.arange(int(product(sizes)))
+    starts, stops = np.zeros((2, len(sizes), len(ranks)), dtype=np.int64)
+    stops[:] = pieces
+    if op in ("broadcast", "reduce"):
+        return starts, stops
+    order = list(range(len(sizes)))
+    for level, then in zip(*((order[::-1], order[-2::-1]) if op in HEADED else (order, order[1:])), strict=False):
+        place = ranks // int(product(sizes[:level])) % sizes[level]
+        edges = cut(starts[level], stops[level], sizes[level])
+        starts[then], stops[then] = edges[ranks, place], edges[ranks, place + 1]
+    return starts, stops

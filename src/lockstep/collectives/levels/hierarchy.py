@@ -1,0 +1,74 @@
+"""`Hierarchy`: the levels a group spans, as the network that its programs are simulated on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+
+from lockstep.collectives.cost import LinkLike, Number, PlainLink
+from lockstep.collectives.rounds import Array
+
+if TYPE_CHECKING:
+    from lockstep.program import Program
+
+Levels: TypeAlias = Sequence[tuple[Number, ...]]
+"""(ranks, latency_s, bandwidth_Bps[, reduce_s_per_B]) per level, innermost first."""
+Price: TypeAlias = Callable[[str, Sequence[Number], Sequence[LinkLike], Number], Number]
+"""(op, ranks per level, link per level, size_B) -> seconds."""
+Write: TypeAlias = Callable[[str, Sequence[int], Sequence[LinkLike], float], "Program"]
+"""The same arguments -> the program that takes them."""
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Hierarchy:
+    """Two ranks talk over the link of the innermost level whose unit holds both.
+
+    `sharing`: messages that a rank's port of each level carries at once, each at an equal share of its rate.
+    `reductions`: reductions that a rank runs at once.
+    """
+
+    sizes: tuple[int, ...]
+    links: tuple[LinkLike, ...]
+    sharing: tuple[int, ...]
+    reductions: int = 1
+
+    @property
+    def reduce_s_per_B(self) -> float:
+        """Seconds per byte of one of the reductions that run at once."""
+        return float(gamma(self.links[0])) * self.reductions
+
+    def link_between(self, first: Array, second: Array) -> PlainLink:
+        """Latency and rate of each pair of ranks."""
+        level = np.zeros(np.shape(first), dtype=np.int64)
+        for unit in units_below(self.sizes)[1:]:
+            level += first // unit != second // unit
+        latency_s = np.array([link.latency_s for link in self.links], dtype=np.float64)
+        rate_Bps = np.array([link.bandwidth_Bps for link in self.links], dtype=np.float64) / self.sharing
+        return PlainLink(latency_s[level], rate_Bps[level])
+
+
+def product(ranks: Sequence[Number]) -> Number:
+    """Ranks in a unit of all these levels."""
+    total: Number = 1.0
+    for size in ranks:
+        total = total * size
+    return total
+
+
+def units_below(sizes: Sequence[int]) -> list[int]:
+    """Ranks in one unit below each level: 1, r_0, r_0 r_1, ..."""
+    return [int(product(sizes[:level])) for level in range(len(sizes))]
+
+
+def places(sizes: Sequence[int]) -> Array:
+    """[level, rank]: which child of its unit of the level above a rank belongs to."""
+    index = np.arange(int(product(sizes)))
+    return np.stack([index // below % size for below, size in zip(units_below(sizes), sizes, strict=True)])
+
+
+def gamma(link: LinkLike) -> Number:
+    """Seconds per reduced byte; 0 for a link that does not say."""
+    return getattr(link, "reduce_s_per_B", 0.0)

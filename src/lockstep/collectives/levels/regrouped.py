@@ -1,0 +1,36 @@
+"""All-to-all level after level: at each one the blocks are regrouped by where they go, so messages are few and long.
+
+    time = sum_l (r_l - 1) (alpha_l + S/(r_l b_l))
+n ranks, S bytes of send buffer per rank; every byte moves once per level. Packing is taken as free.
+
+Source: S. Rajbhandari et al., "DeepSpeed-MoE", ICML 2022, section 5.3 (two levels).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from lockstep.collectives.all_to_all.hierarchical import write_levels
+from lockstep.collectives.best import best_time_s
+from lockstep.collectives.cost import LinkLike, Number
+from lockstep.collectives.levels.hierarchy import product
+from lockstep.collectives.rounds import Rounds, everyone
+from lockstep.program import Program
+
+
+def price(op: str, ranks: Sequence[Number], links: Sequence[LinkLike], size_B: Number) -> Number:
+    """Seconds; broadcasts."""
+    time_s: Number = 0.0
+    for size, link in zip(ranks, links, strict=True):
+        time_s = time_s + best_time_s(op, size, size_B, link, ("direct",))
+    return time_s
+
+
+def program(op: str, sizes: Sequence[int], links: Sequence[LinkLike], size_B: float) -> Program:
+    """The exchange at every level, innermost first."""
+    ranks = int(product(sizes))
+    rounds = Rounds(ranks, size_B / ranks)
+    write_levels(rounds, everyone(ranks), np.zeros(1, np.int64), np.full(1, ranks), sizes)
+    return rounds.build()

@@ -1,0 +1,90 @@
+"""A flat ring over all ranks of a hierarchy, in as many channels as an inner unit has ranks.
+
+    time  = turns (n - 1) max_l (alpha_l + (S/n) w_l / b_l) + (n - 1)/n S gamma,   over the levels with r_l > 1
+    w_l   = (r_l - 1)/R_l below the outermost level, r_l/R_l = 1/(ranks of an inner unit) at it;  R_l = r_0 r_1 ... r_l
+    turns = 2 for all-reduce (it reduces in the first turn), 1 for all-gather and reduce-scatter
+n ranks, S bytes, r_l units per level with link alpha_l, b_l. A ring runs at its slowest hop, and leaves a node once per
+turn. One ring would leave every node through one adapter; so each rank is the exit of some channels. A channel carries
+an equal part of the buffer, and the channels that share a port each get an equal part of its rate: w_l R_l of them at
+level l. Channel i with places (i_0, i_1, ...) visits the children of a unit of level l from i_l + 1 to i_l.
+
+Source: NCCL `src/graph/tuning.cc` and `rings.cc` (one ring per channel, each leaving by another adapter; bytes of the
+slowest level); latency as in P. Patarasuk, X. Yuan, JPDC 69 (2009): every step waits for the slowest hop. NCCL's own
+estimate adds latencies along the way, which is smaller where inner hops are quicker.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from lockstep.collectives.cost import LinkLike, Number
+from lockstep.collectives.levels.hierarchy import gamma, places, product, units_below
+from lockstep.collectives.registry import get
+from lockstep.collectives.rounds import Array, Rounds, cut
+from lockstep.program import Program
+
+TURNS: Mapping[str, tuple[str, ...]] = {
+    "all-reduce": ("reduce-scatter", "all-gather"),
+    "all-gather": ("all-gather",),
+    "reduce-scatter": ("reduce-scatter",),
+}
+
+
+def price(op: str, ranks: Sequence[Number], links: Sequence[LinkLike], size_B: Number) -> Number:
+    """Seconds; broadcasts."""
+    total = product(ranks)
+    share_B = size_B / total
+    slowest_s: Number = 0.0
+    unit: Number = 1.0
+    for size, link in zip(ranks, links, strict=True):
+        unit = unit * size
+        hops = np.where(unit < total, size - 1.0, size)
+        hop_s = link.latency_s + share_B * hops / (unit * link.bandwidth_Bps)
+        slowest_s = np.maximum(slowest_s, (np.asarray(size) > 1) * hop_s)
+    steps = total - 1
+    time_s = len(TURNS[op]) * steps * slowest_s
+    return time_s + steps * share_B * gamma(links[0]) if "reduce-scatter" in TURNS[op] else time_s
+
+
+def program(op: str, sizes: Sequence[int], links: Sequence[LinkLike], size_B: float) -> Program:
+    """Channel after channel, each on ports of its own."""
+    orders = channels(sizes)
+    pieces = orders.size
+    rounds = Rounds(orders.shape[1], size_B / pieces, ports=len(orders))
+    edges = cut(0, pieces, len(orders))
+    for channel, order in enumerate(orders):
+        for turn in TURNS[op]:
+            get(turn, "ring").write(
+                rounds.through(channel), order[np.newaxis, :], edges[channel : channel + 1], edges[channel + 1 :][:1]
+            )
+    return rounds.build()
+
+
+def channels(sizes: Sequence[int]) -> Array:
+    """[channel, k]: the k-th rank on the way of each channel."""
+    top = _outermost(sizes)
+    below = units_below(sizes)
+    exits, index = places([*sizes[:top], 1]), np.arange(int(product(sizes)))
+    return np.stack(
+        [
+            sum(
+                (exits[level, channel] + 1 + index // below[level]) % sizes[level] * below[level]
+                for level in range(top + 1)
+            )
+            for channel in range(below[top])
+        ]
+    )
+
+
+def sharing(sizes: Sequence[int]) -> tuple[int, ...]:
+    """Channels that share a rank's port of each level."""
+    top = _outermost(sizes)
+    inner = [max(1, (sizes[level] - 1) * int(product(sizes[level + 1 : top]))) for level in range(top)]
+    return (*inner, *([1] * (len(sizes) - top)))
+
+
+def _outermost(sizes: Sequence[int]) -> int:
+    """The outermost level with more than one child; 0 when there is none."""
+    return max((level for level, size in enumerate(sizes) if size > 1), default=0)
