@@ -3,7 +3,8 @@
     LockstepError
     ├── BadInput            what was given is not allowed; exit code 2
     │   └── UnknownName     a name that is not in a catalog or schema; suggests close ones
-    └── Infeasible          the question is well posed and the answer is "no"; exit code 1
+    ├── Infeasible          the question is well posed and the answer is "no"; exit code 1
+    └── RunFailed           a real run ended early: which rank, at which point, why; exit code 1
 
 A message says what was given, what is allowed and what to try. Anything else that escapes is a bug in Lockstep.
 """
@@ -75,4 +76,17 @@ class Infeasible(LockstepError):
 
     def __init__(self, message: str, violations: Sequence[Violation] = ()) -> None:
         self.violations = tuple(violations)
+        super().__init__(message)
+
+
+class RunFailed(LockstepError):
+    """A rank of a real run did not return. Carries the failure of every rank, the one that explains the others first.
+
+    Each has `rank`, `point`, `reason` and `traceback` (`lockstep.measure.launch.Failure`).
+    """
+
+    exit_code = 1
+
+    def __init__(self, message: str, failures: Sequence[Any] = ()) -> None:
+        self.failures = tuple(failures)
         super().__init__(message)

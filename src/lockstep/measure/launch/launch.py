@@ -1,0 +1,181 @@
+"""`launch`: runs one function on every rank and returns what each returned, or raises `RunFailed`."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import pickle
+import shutil
+import tempfile
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from datetime import timedelta
+from functools import cache, partial
+from multiprocessing.context import ForkServerContext
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from lockstep.errors import BadInput, LockstepError
+from lockstep.measure.launch import points
+from lockstep.measure.launch.failure import from_exception, run_failed
+from lockstep.measure.launch.host import Host
+from lockstep.measure.launch.place import Place, place
+from lockstep.measure.launch.points import Board, Fault
+from lockstep.measure.launch.rank import BOARD, Orders, Rank, join_group, live, unheard
+from lockstep.measure.launch.watch import Running, end, watch
+
+if TYPE_CHECKING:
+    from torch.distributed import Store
+
+MOST_RANKS = 256
+BACKENDS = ("gloo", "nccl", None)
+PRELOADED = ("numpy", "torch", "torch.distributed", "lockstep.measure.launch.rank")
+
+
+def launch(
+    worker: Callable[..., Any],
+    ranks: int,
+    arguments: Sequence[Any] = (),
+    *,
+    backend: str | None = "gloo",
+    timeout_s: float = 60.0,
+    deadline_s: float | None = None,
+    hosts: Sequence[Host] = (),
+    threads: int = 1,
+    faults: Sequence[Fault] = (),
+    environment: Mapping[str, str] | None = None,
+    on_message: Callable[[int, Any], None] | None = None,
+) -> list[Any]:
+    """`worker(rank, *arguments)` on every rank; what each returned, by rank.
+
+    Args: `worker`, importable; it, its arguments and its value travel by pickle. `backend` gloo, nccl, or None for no
+    process group. `timeout_s`, the longest wait of a collective, a rendezvous, or for a stopped rank. `deadline_s`, for
+    the whole run. `hosts`, one per rank, or one for all. `threads` of torch per rank. `faults` to inject. `environment`
+    variables of the ranks. `on_message(rank, message)` for what a rank `tell`s, also before a failure.
+    Raises: RunFailed when a rank does not return; BadInput.
+    """
+    joined = place()
+    if joined is not None:
+        tell = partial(on_message, joined.rank) if on_message else unheard
+        rank = Rank(joined.rank, joined.ranks, joined.local_rank, backend or "gloo", timeout_s, tell=tell)
+        return _join(joined, rank, ranks, worker, arguments, faults)
+    _check(ranks, backend, hosts)
+    seats = [Host()] * ranks if not hosts else list(hosts) * ranks if len(hosts) == 1 else list(hosts)
+    folder = Path(tempfile.mkdtemp(prefix="lockstep-run-"))
+    orders = [
+        Orders(number, ranks, backend, timeout_s, threads, host, folder, tuple(faults), dict(environment or {}))
+        for number, host in enumerate(seats)
+    ]
+    board = Board(folder / BOARD, ranks)
+    running: list[Running] = []
+    try:
+        work = _pickled(worker, arguments)
+        for order in orders:
+            running.append(_start(order, work))
+        return watch(running, board, timeout_s, deadline_s, on_message)
+    finally:
+        end(running)
+        board.close()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def warm_up() -> None:
+    """Starts the server that the ranks are forked from, so that the first `launch` does not wait for torch."""
+    from multiprocessing import forkserver
+
+    _server()
+    forkserver.ensure_running()
+
+
+@cache
+def _server() -> ForkServerContext:
+    """The context whose server has imported torch; it stays warm until this process ends."""
+    context = ForkServerContext()
+    context.set_forkserver_preload(list(PRELOADED))
+    return context
+
+
+def _start(orders: Orders, work: bytes) -> Running:
+    """Forks one rank."""
+    ours, theirs = _server().Pipe(duplex=False)
+    process = _server().Process(target=live, args=(orders, work, theirs))
+    process.start()
+    # Only the rank may hold its end, or its death would not close the pipe.
+    theirs.close()
+    return Running(orders.number, process, ours)
+
+
+def _pickled(worker: Callable[..., Any], arguments: Sequence[Any]) -> bytes:
+    try:
+        return pickle.dumps((worker, tuple(arguments)))
+    except (pickle.PicklingError, AttributeError, TypeError) as error:
+        name = getattr(worker, "__qualname__", repr(worker))
+        raise BadInput(
+            f"{name} cannot be sent to the ranks: {error}; give a function of a module and arguments that pickle",
+            "worker",
+        ) from None
+
+
+def _check(ranks: int, backend: str | None, hosts: Sequence[Host]) -> None:
+    if isinstance(ranks, bool) or not isinstance(ranks, int) or not 1 <= ranks <= MOST_RANKS:
+        raise BadInput(f"one machine starts 1 to {MOST_RANKS} ranks, got {ranks!r}; use torchrun for more", "ranks")
+    if backend not in BACKENDS:
+        raise BadInput(f"backend {backend!r} is not one of gloo, nccl, None", "backend")
+    if hosts and len(hosts) not in (1, ranks):
+        raise BadInput(f"{len(hosts)} hosts for {ranks} ranks; give one for all, or one each", "hosts")
+    if importlib.util.find_spec("torch") is None:
+        raise BadInput("real runs need torch: pip install 'lockstep[measure]'", "torch")
+    if backend == "nccl":
+        import torch
+
+        if torch.cuda.device_count() < ranks:
+            raise BadInput(f"nccl needs one GPU per rank: {torch.cuda.device_count()} here, {ranks} ranks", "backend")
+
+
+def _join(
+    here: Place, rank: Rank, ranks: int, worker: Callable[..., Any], arguments: Sequence[Any], faults: Sequence[Fault]
+) -> list[Any]:
+    """Works as the rank that this process already is, and exchanges the values, so that every rank returns them all."""
+    import torch.distributed as dist
+
+    if ranks != here.ranks:
+        raise BadInput(f"{here.started_by} started {here.ranks} ranks, not {ranks}", "ranks")
+    with tempfile.TemporaryDirectory(prefix="lockstep-run-") as folder:
+        board = Board(Path(folder) / BOARD, here.ranks)
+        points.enter(here.rank, board, faults)
+        try:
+            points.point("before_rendezvous")
+            join_group(rank, _meeting_place(here, rank.timeout_s))
+            points.point("before_work")
+            values: list[Any] = [None] * here.ranks
+            dist.all_gather_object(values, worker(rank, *arguments))
+            dist.barrier()
+            dist.destroy_process_group()
+        except LockstepError:
+            raise
+        except Exception as error:
+            where = board.read(here.rank)
+            raise run_failed([from_exception(here.rank, error, where, traceback.format_exc())]) from error
+        finally:
+            points.leave()
+            board.close()
+    return values
+
+
+def _meeting_place(here: Place, timeout_s: float) -> Store:
+    """The job's own store, apart for every attempt of an elastic restart.
+
+    torch 2.13 shares the agent's store between attempts, where new ranks would read addresses of dead ones.
+    """
+    from torch.distributed import PrefixStore, TCPStore
+
+    # torchrun's agent serves the store already and says so in this variable.
+    served = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
+    store = TCPStore(
+        here.master_address,
+        here.master_port,
+        here.ranks,
+        is_master=here.rank == 0 and not served,
+        timeout=timedelta(seconds=timeout_s),
+    )
+    return PrefixStore(f"attempt-{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", store)

@@ -1,0 +1,163 @@
+"""`Rank`: what a worker is told about itself, and the life of a rank's process from fork to exit."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import pickle
+import signal
+import sys
+import traceback
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import timedelta
+from multiprocessing import forkserver
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from lockstep.measure.launch import points
+from lockstep.measure.launch.failure import from_exception
+from lockstep.measure.launch.host import Host
+from lockstep.measure.launch.points import Board, Fault, point
+
+if TYPE_CHECKING:
+    from torch.distributed import Store
+
+PR_SET_PDEATHSIG = 1  # linux/prctl.h
+STORE, BOARD = "store", "points"
+
+
+def unheard(message: Any) -> None:
+    """Where messages go when nobody launched the rank."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rank:
+    """One rank of a run, as its worker sees it."""
+
+    number: int
+    ranks: int
+    local: int
+    """Number on its own machine: the index of its GPU."""
+    backend: str | None
+    """gloo, nccl, or None when there is no process group."""
+    timeout_s: float
+    """Longest wait of a collective or a rendezvous."""
+    host: Host = field(default_factory=Host)
+    tell: Callable[[Any], None] = unheard
+    """Sends the launcher a picklable message, such as progress or a finished measurement."""
+
+    @property
+    def device(self) -> str:
+        """Where its tensors live, in torch's words."""
+        return f"cuda:{self.local}" if self.backend == "nccl" else "cpu"
+
+
+@dataclass(frozen=True, slots=True)
+class Orders:
+    """Everything a forked process needs to become a rank."""
+
+    number: int
+    ranks: int
+    backend: str | None
+    timeout_s: float
+    threads: int
+    host: Host
+    folder: Path
+    faults: tuple[Fault, ...]
+    environment: Mapping[str, str]
+
+
+def live(orders: Orders, work: bytes, pipe: Connection) -> None:
+    """Body of a rank's process: becomes the rank, works, sends `("value", value)` or `("failure", failure)`."""
+    _belong_to_launcher()
+    board = Board(orders.folder / BOARD, orders.ranks)
+    points.enter(orders.number, board, orders.faults)
+    try:
+        value = _work(orders, work, pipe)
+    except BaseException as error:
+        where = board.read(orders.number)
+        pipe.send(("failure", from_exception(orders.number, error, where, traceback.format_exc())))
+        sys.stderr.flush()
+        # Peers must learn of it now: a normal exit would wait for gloo's threads first.
+        os._exit(1)
+    pipe.send(("value", value))
+    _part()
+
+
+def _belong_to_launcher() -> None:
+    """Own process group, and death when the fork server dies, which it does with the launcher."""
+    os.setpgid(0, 0)
+    # Every forked process gets the pipe by which the server notices its launcher's death: held here, it never would.
+    held = getattr(getattr(forkserver, "_forkserver", None), "_forkserver_alive_fd", None)
+    if held is not None:
+        os.close(held)
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() == 1:
+        os._exit(1)
+
+
+def _work(orders: Orders, work: bytes, pipe: Connection) -> bytes:
+    """The worker's value, pickled here so that a value that cannot be is this rank's failure."""
+    import torch
+
+    torch.set_num_threads(orders.threads)
+    own = {"RANK": orders.number, "LOCAL_RANK": orders.number, "WORLD_SIZE": orders.ranks}
+    os.environ.update({name: str(number) for name, number in own.items()})
+    os.environ.update({**orders.host.environment(), **orders.environment})
+    orders.host.enter()
+    point("in_worker_import")
+    worker, arguments = pickle.loads(work)
+
+    def tell(message: Any) -> None:
+        pipe.send(("message", message))
+
+    rank = Rank(
+        orders.number, orders.ranks, orders.number, orders.backend, orders.timeout_s, host=orders.host, tell=tell
+    )
+    point("before_rendezvous")
+    if orders.backend is not None:
+        from torch.distributed import FileStore
+
+        join_group(rank, FileStore(str(orders.folder / STORE), orders.ranks))
+    point("before_work")
+    return pickle.dumps(worker(rank, *arguments))
+
+
+def join_group(rank: Rank, store: Store) -> None:
+    """Meets the other ranks at `store` and makes the default process group, with a timeout on everything."""
+    import torch
+    import torch.distributed as dist
+
+    store.set_timeout(timedelta(seconds=rank.timeout_s))
+    if rank.backend == "nccl":
+        torch.cuda.set_device(rank.local)
+    dist.init_process_group(
+        rank.backend,
+        store=store,
+        rank=rank.number,
+        world_size=rank.ranks,
+        timeout=timedelta(seconds=rank.timeout_s),
+    )
+
+
+def _part() -> None:
+    """Leaves together: a rank that closes its sockets while a peer still reads would fail the peer."""
+    import torch.distributed as dist
+
+    with ignored_failures():
+        if dist.is_initialized():
+            dist.barrier()
+            dist.destroy_process_group()
+
+
+@contextmanager
+def ignored_failures() -> Iterator[None]:
+    """For leaving: the value has been delivered, and a peer that died has its own failure."""
+    try:
+        yield
+    except RuntimeError:
+        os._exit(0)

@@ -1,0 +1,203 @@
+"""The launcher: values come back, every way to die is named with rank, point and reason, and nothing stays behind."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from lockstep.errors import BadInput
+from lockstep.measure.launch import Fault, Host, RunFailed, launch, place
+from lockstep.measure.launch.place import first_node
+from lockstep.measure.launch.points import Board, in_words, point
+
+from . import workers
+
+
+def alive(pid: int) -> bool:
+    """Whether a process runs; a zombie does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 3])
+def test_values_come_back_by_rank_and_messages_on_the_way(ranks: int) -> None:
+    heard: list[int] = []
+    found = launch(workers.sums, ranks, (5,), timeout_s=20, on_message=lambda rank, message: heard.append(rank))
+    total = float(sum(5 + rank for rank in range(ranks)) * ranks)
+    assert found == [(rank, total, str(rank)) for rank in range(ranks)]
+    assert sorted(heard) == list(range(ranks))
+
+
+def test_without_a_process_group() -> None:
+    assert launch(workers.alone, 2, backend=None, threads=1) == [(0, False, 1), (1, False, 1)]
+
+
+POINTS = ("in_worker_import", "before_rendezvous", "before_work", "mid_all_reduce:1")
+DEATHS = {"kill": "killed by SIGKILL", "exit": "exited early with code 0", "raise": "injected at"}
+
+
+@pytest.mark.parametrize(("action", "reason"), DEATHS.items())
+@pytest.mark.parametrize("name", POINTS)
+@pytest.mark.parametrize(("ranks", "victim"), [(2, 0), (3, 2)])
+def test_every_death_names_rank_point_and_reason(action: str, reason: str, name: str, ranks: int, victim: int) -> None:
+    with pytest.raises(RunFailed) as caught:
+        launch(workers.sums, ranks, (1,), timeout_s=3, faults=[Fault(victim, name, action)])
+    first = caught.value.failures[0]
+    assert (first.rank, first.point) == (victim, name)
+    assert reason in first.reason
+    assert str(caught.value).startswith(f"rank {victim} ")
+    assert in_words(name) in str(caught.value).partition(";")[0]
+
+
+def test_the_sentence_of_a_killed_rank() -> None:
+    with pytest.raises(
+        RunFailed, match=r"^rank 1 killed by SIGKILL during all-reduce step 1; then rank 0 failed during"
+    ):
+        launch(workers.sums, 2, (1,), timeout_s=5, faults=[Fault(1, "mid_all_reduce:1", "kill")])
+
+
+def test_a_stopped_rank_is_blamed_for_the_timeouts_of_the_others() -> None:
+    with pytest.raises(RunFailed, match=r"^rank 1 stopped by a signal during all-reduce step 1; then rank 0 failed"):
+        launch(workers.sums, 2, (1,), timeout_s=1, faults=[Fault(1, "mid_all_reduce:1", "stop")])
+
+
+def test_a_rank_that_is_alone_and_stopped() -> None:
+    with pytest.raises(RunFailed, match=r"^rank 0 stopped by a signal before work"):
+        launch(workers.alone, 1, backend=None, timeout_s=0.5, faults=[Fault(0, "before_work", "stop")])
+
+
+def test_the_deadline_names_who_did_not_return() -> None:
+    with pytest.raises(RunFailed, match=r"^rank 1 did not return within 0.5 s; it was during step 7"):
+        launch(workers.stuck, 2, backend=None, deadline_s=0.5)
+
+
+def test_leaving_by_sys_exit_is_early() -> None:
+    with pytest.raises(RunFailed, match=r"^rank 1 exited early with code 0 during all-reduce step 0"):
+        launch(workers.leaves, 2, timeout_s=5)
+
+
+def test_a_value_that_does_not_pickle_is_a_failure_of_its_rank() -> None:
+    with pytest.raises(RunFailed, match=r"^rank 0 failed before work: AttributeError: Can't pickle local object"):
+        launch(workers.unpicklable, 1, backend=None)
+
+
+def test_what_cannot_be_sent_is_refused() -> None:
+    with pytest.raises(BadInput, match="give a function of a module"):
+        launch(lambda rank: None, 1)
+    for ranks in (0, 257, True):
+        with pytest.raises(BadInput, match="one machine starts"):
+            launch(workers.alone, ranks)
+    with pytest.raises(BadInput, match="one for all, or one each"):
+        launch(workers.alone, 3, hosts=[Host(), Host()])
+    with pytest.raises(BadInput, match="is not one of gloo"):
+        launch(workers.alone, 1, backend="mpi")
+
+
+def test_a_namespace_that_does_not_exist_fails_in_words() -> None:
+    with pytest.raises(RunFailed, match="cannot enter network namespace 'nowhere-at-all'"):
+        launch(workers.alone, 1, backend=None, hosts=[Host(namespace="nowhere-at-all")])
+
+
+PARENT = """
+import sys
+from tests.measure import workers
+from lockstep.measure.launch import launch
+
+if __name__ == "__main__":
+    launch(workers.sleeper, 2, timeout_s=60, on_message=lambda rank, pids: print(*pids, flush=True))
+"""
+
+
+@pytest.fixture
+def sleeping(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[str], list[int]]]:
+    """A launcher whose two ranks sleep for ever, and the processes below it: each rank and its child."""
+    script = tmp_path / "parent.py"
+    script.write_text(PARENT)
+    root = Path(__file__).parents[2]
+    path = os.pathsep.join([str(root), str(root / "src")])
+    started = subprocess.Popen(
+        [sys.executable, str(script)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        env={**os.environ, "PYTHONPATH": path},
+    )  # fmt: skip
+    assert started.stdout
+    pids = [int(word) for _ in range(2) for word in started.stdout.readline().split()]
+    yield started, pids
+    for pid in (started.pid, *pids):
+        if alive(pid):
+            os.kill(pid, signal.SIGKILL)
+    started.communicate()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux kills a process when its parent dies")
+def test_no_rank_survives_the_death_of_the_launcher(sleeping: tuple[subprocess.Popen[str], list[int]]) -> None:
+    parent, pids = sleeping
+    ranks, children = pids[0::2], pids[1::2]
+    parent.kill()
+    # Standard output closes when the last process that holds it, server and ranks included, has ended.
+    for child in children:
+        os.kill(child, signal.SIGKILL)
+    parent.communicate(timeout=60)
+    assert not any(alive(pid) for pid in ranks)
+
+
+def test_nothing_survives_a_killed_rank(sleeping: tuple[subprocess.Popen[str], list[int]]) -> None:
+    parent, pids = sleeping
+    os.kill(pids[0], signal.SIGKILL)
+    _, said = parent.communicate(timeout=60)
+    assert parent.returncode != 0
+    assert re.search(r"RunFailed: rank \d killed by SIGKILL before work", said)
+    assert not any(alive(pid) for pid in pids)
+
+
+def test_places_of_torchrun_and_slurm() -> None:
+    assert place({}) is None
+    assert place({"SLURM_PROCID": "0", "SLURM_NTASKS": "4"}) is None, "a batch script is not a step"
+    torchrun = {"RANK": "5", "WORLD_SIZE": "8", "LOCAL_RANK": "1", "MASTER_ADDR": "a", "MASTER_PORT": "1234"}
+    found = place(torchrun)
+    assert found is not None
+    assert (found.rank, found.ranks, found.local_rank, found.master_port) == (5, 8, 1, 1234)
+    slurm = {"SLURM_PROCID": "3", "SLURM_STEP_NUM_TASKS": "4", "SLURM_LOCALID": "1", "SLURM_JOB_ID": "77"}
+    found = place(slurm | {"SLURM_STEP_NODELIST": "gpu[012-015,20]"})
+    assert found is not None
+    assert (found.rank, found.ranks, found.local_rank, found.master_address) == (3, 4, 1, "gpu012")
+    assert found.master_port == 20_077
+    with pytest.raises(BadInput, match="RANK: must be a whole number"):
+        place(torchrun | {"RANK": "first"})
+    assert [first_node(text) for text in ("a,b", "n[3-4]", "login")] == ["a", "n3", "login"]
+
+
+TORCHRUN = """
+from tests.measure import workers
+from lockstep.measure.launch import launch
+
+print(launch(workers.sums, 2, (5,), timeout_s=30, on_message=lambda rank, message: None))
+"""
+
+
+def test_the_same_worker_under_torchrun(tmp_path: Path) -> None:
+    script = tmp_path / "job.py"
+    script.write_text(TORCHRUN)
+    root = Path(__file__).parents[2]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(root), str(root / "src")])}
+    command = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", str(script)]
+    found = subprocess.run([sys.executable, *command], capture_output=True, text=True, env=environment, check=True)
+    assert found.stdout.count("[(0, 22.0, '0'), (1, 22.0, '1')]") == 2
+
+
+def test_points_cost_nothing_outside_a_run_and_fit_their_slot(tmp_path: Path) -> None:
+    point("mid_anything:1")
+    board = Board(tmp_path / "points", 2)
+    board.write(1, "x" * 500)
+    board.write(0, "mid_reduce_scatter:3")
+    assert board.read(1) == "x" * 127
+    assert in_words(board.read(0)) == "during reduce-scatter step 3"
+    names = ("after_ckpt_tmp", "mid_train_step:2", "mid_step:7", "")
+    words = ("after ckpt-tmp", "during train step 2", "during step 7", "before its first point")
+    assert tuple(in_words(name) for name in names) == words

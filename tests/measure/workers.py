@@ -1,0 +1,55 @@
+"""What the ranks of the launcher's tests do."""
+
+import os
+import signal
+import time
+
+import torch
+import torch.distributed as dist
+
+from lockstep.measure.launch import Rank, point
+
+
+def sums(rank: Rank, number: int) -> tuple[int, float, str]:
+    """All-reduces its number, step by step."""
+    value = torch.full((1000,), float(number + rank.number))
+    point("mid_all_reduce:0")
+    dist.all_reduce(value)
+    rank.tell({"rank": rank.number, "done": 1})
+    point("mid_all_reduce:1")
+    dist.all_reduce(value)
+    return rank.number, float(value[0]), os.environ["RANK"]
+
+
+def alone(rank: Rank) -> tuple[int, bool, int]:
+    """Needs no process group."""
+    return rank.number, dist.is_initialized(), torch.get_num_threads()
+
+
+def unpicklable(rank: Rank) -> object:
+    """Returns what cannot travel."""
+    return lambda: rank
+
+
+def sleeper(rank: Rank) -> None:
+    """Starts a child of its own, says both process ids, and waits for ever."""
+    child = os.fork()
+    if child == 0:
+        signal.pause()
+    rank.tell((os.getpid(), child))
+    signal.pause()
+
+
+def stuck(rank: Rank) -> None:
+    """Rank 1 works without end while rank 0 has returned."""
+    point("mid_step:7")
+    while rank.number == 1:
+        time.sleep(1)
+
+
+def leaves(rank: Rank) -> None:
+    """Rank 1 leaves by sys.exit, in a collective of the others."""
+    point("mid_all_reduce:0")
+    if rank.number == 1:
+        raise SystemExit(0)
+    dist.all_reduce(torch.zeros(1))
