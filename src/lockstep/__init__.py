@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from lockstep.api import balance as balance
+    from lockstep.api import campaign as campaign
     from lockstep.api import catalog as catalog
     from lockstep.api import checkpoint as checkpoint
     from lockstep.api import cite as cite
@@ -41,7 +42,7 @@ __version__ = "0.1.0"
 VERBS = (
     "plan", "estimate", "memory", "roofline", "sensitivity",
     "messages", "collective", "crossover", "pipeline", "overlap", "stragglers", "balance", "experts", "trace",
-    "checkpoint",
+    "checkpoint", "campaign",
     "catalog", "validate", "export", "cite",
 )  # fmt: skip
 PACKAGES = (

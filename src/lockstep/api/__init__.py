@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from lockstep.api.advice import Advice as Advice
+    from lockstep.api.campaigns import campaign as campaign
     from lockstep.api.checkpointing import checkpoint as checkpoint
     from lockstep.api.exchanges import Collective as Collective
     from lockstep.api.exchanges import best_algorithms as best_algorithms
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "advice": ("Advice",),
+    "campaigns": ("campaign",),
     "checkpointing": ("checkpoint",),
     "exchanges": (
         "Collective",
@@ -121,6 +123,7 @@ __all__ = [
     "Trace",
     "balance",
     "best_algorithms",
+    "campaign",
     "catalog",
     "checkpoint",
     "cite",

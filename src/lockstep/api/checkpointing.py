@@ -69,9 +69,9 @@ def checkpoint(
         else:
             pattern = best_cycle(make, mtbf_s).pattern
         return find(
-            pattern, mtbf_s, interval_s=None if interval is None else _time_s(interval, "--interval"),
-            work_s=None if work is None else _time_s(work, "--work"), simulate=simulate, law=gaps,
-            campaigns=_campaigns(campaigns), seed=whole(seed, "--seed", minimum=0),
+            pattern, mtbf_s, interval_s=None if interval is None else bounded_time_s(interval, "--interval"),
+            work_s=None if work is None else bounded_time_s(work, "--work"), simulate=simulate, law=gaps,
+            campaigns=simulated_runs(campaigns), seed=whole(seed, "--seed", minimum=0),
         )  # fmt: skip
 
 
@@ -116,7 +116,7 @@ def _write_s(
     if write is not None:
         if rank_bandwidth is not None or storage_bandwidth is not None:
             raise BadInput("a bandwidth needs --size, not --write", "--write")
-        return _time_s(write, "--write")
+        return bounded_time_s(write, "--write")
     if rank_bandwidth is None and storage_bandwidth is None:
         raise BadInput("needs --storage-bandwidth, --rank-bandwidth or both", "--size")
     rates_Bps = [
@@ -129,7 +129,7 @@ def _write_s(
         )
     size_B = parse_size_B(size, "--size")
     time_s = float(write_time_s(size_B, whole(ranks, "--ranks"), rank_Bps=rates_Bps[0], storage_Bps=rates_Bps[1]))
-    return _time_s(time_s, "--size")
+    return bounded_time_s(time_s, "--size")
 
 
 def _pattern(
@@ -139,7 +139,7 @@ def _pattern(
     """The pattern for any number of checkpoints in a cycle."""
     from lockstep.reliability import incremental, single, two_level
 
-    restart_s, detection_s = _time_s(restart, "--restart"), _time_s(detection, "--detection")
+    restart_s, detection_s = bounded_time_s(restart, "--restart"), bounded_time_s(detection, "--detection")
     hidden_frac = parse_frac(async_frac, "--async")
     if hidden_frac > 1:
         raise BadInput(f"must be from 0 to 1, got {hidden_frac:g}", "--async")
@@ -148,14 +148,15 @@ def _pattern(
     if (local_write is None) != (local_frac is None):
         raise BadInput("--local-write and --local-frac belong together", "--local-write")
     if local_write is not None and local_frac is not None:
-        local_s, local_restart_s = _time_s(local_write, "--local-write"), _time_s(local_restart, "--local-restart")
+        local_s = bounded_time_s(local_write, "--local-write")
+        local_restart_s = bounded_time_s(local_restart, "--local-restart")
         frac = parse_frac(local_frac, "--local-frac")
         return lambda every: two_level(
             local_s, write_s, every, frac, local_restart_s=local_restart_s, remote_restart_s=restart_s,
             detection_s=detection_s, hidden_frac=hidden_frac,
         )  # fmt: skip
     if delta_write is not None:
-        delta_s = _time_s(delta_write, "--delta-write")
+        delta_s = bounded_time_s(delta_write, "--delta-write")
         return lambda every: incremental(
             write_s, delta_s, every, restart_s=restart_s, detection_s=detection_s, hidden_frac=hidden_frac
         )
@@ -168,14 +169,15 @@ def _alone(every: int, pattern: Pattern) -> Pattern:
     return pattern
 
 
-def _campaigns(given: Quantity) -> int:
+def simulated_runs(given: Quantity) -> int:
+    """How many runs to simulate, at least the two that an interval needs."""
     number = whole(given, "--campaigns", minimum=2)
     if number > MOST_CAMPAIGNS:
         raise BadInput(f"must be at most {MOST_CAMPAIGNS:,}, got {number:,}", "--campaigns")
     return number
 
 
-def _time_s(given: Quantity, where: str) -> float:
+def bounded_time_s(given: Quantity, where: str) -> float:
     """Seconds, at most 3,000 years."""
     time_s = parse_time_s(given, where)
     if time_s > LONGEST_S:

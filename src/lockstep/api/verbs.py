@@ -47,8 +47,8 @@ def plan(
         asked.model,
         asked.cluster,
         asked.recipe,
-        tokens=None if tokens is None else _positive(parse_count(tokens, "--tokens"), "--tokens"),
-        deadline_s=None if deadline is None else _positive(parse_time_s(deadline, "--deadline"), "--deadline"),
+        tokens=None if tokens is None else positive(parse_count(tokens, "--tokens"), "--tokens"),
+        deadline_s=None if deadline is None else positive(parse_time_s(deadline, "--deadline"), "--deadline"),
         objective=objective,
         top=listed,
         offload=offload,
@@ -116,7 +116,7 @@ def export(
     """What `to` (megatron, deepspeed, torchtitan) is launched with: for a result, the given layout, or the best one."""
     from lockstep.plan.export import export as write
 
-    found = _result(model, cluster, layout, words)
+    found = best_estimate(model, cluster, layout, words)
     return Export(found, to, write(found, to))
 
 
@@ -142,7 +142,7 @@ def cite(
 
     if model is None:
         return References(tuple(paper.citation(key) for key, paper in papers().items()))
-    return References(citations(_result(model, cluster, layout, words)))
+    return References(citations(best_estimate(model, cluster, layout, words)))
 
 
 def _asked(
@@ -159,7 +159,7 @@ def _asked(
     return asked, layout
 
 
-def _result(
+def best_estimate(
     model: str | Model | Plan | Estimate, cluster: str | Cluster | None, layout: Layout | None, words: LayoutWords
 ) -> Estimate:
     """An estimate as it is, the best of a plan, the one of the layout given, or the best layout of a search."""
@@ -175,7 +175,7 @@ def _result(
     return plan(model, cluster, top=1, offload=words.get("offload") or "none", **searched).best
 
 
-def _positive(number: float, where: str) -> float:
+def positive(number: float, where: str) -> float:
     """`number`, which must not be zero."""
     if number <= 0:
         raise BadInput(f"must be more than zero, got {number:g}", where)

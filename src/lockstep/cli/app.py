@@ -22,7 +22,7 @@ from lockstep.errors import BadInput, Infeasible
 VERBS = (
     "plan", "estimate", "memory", "roofline", "sensitivity",
     "messages", "collective", "crossover", "pipeline", "overlap", "stragglers", "balance", "experts", "trace",
-    "checkpoint",
+    "checkpoint", "campaign",
     "catalog", "validate", "export", "cite",
 )  # fmt: skip
 

@@ -10,7 +10,11 @@ from lockstep.cli.options import BATCH, CLUSTER, MODEL, OFFLOAD, RECIPE, takes, 
 from lockstep.cli.output import EXAMPLES, show
 
 SEARCH = {
-    "tokens": text("--tokens", "T", "Tokens to train on, as 15T: adds days and cost."),
+    "tokens": text(
+        "--tokens",
+        "T",
+        "As 15T: adds days and cost without failures; lockstep campaign adds those.",
+    ),
     "objective": text("--objective", "O", "time, or cost: the cheapest size up to the cluster's.", "time"),
     "deadline": text("--deadline", "D", "As 30d, with --tokens: the fewest devices that finish in time."),
     "top": text("--top", "K", "Layouts to list. (default: 5)", "5"),

@@ -1,5 +1,6 @@
 """Layouts, the rank grid and its process groups, the rules they obey, and memory per rank."""
 
+from lockstep.layout.checkpoint_size import checkpoint_B as checkpoint_B
 from lockstep.layout.groups import GROUPS as GROUPS
 from lockstep.layout.groups import Span as Span
 from lockstep.layout.groups import coordinates as coordinates

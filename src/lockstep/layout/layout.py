@@ -79,6 +79,11 @@ class Layout:
         """Ranks in all."""
         return self.dp * self.tp * self.pp * self.cp
 
+    @property
+    def batch_unit(self) -> int:
+        """Sequences that batches come in: a micro-batch per replica, a round of them where it is interleaved."""
+        return self.dp * self.micro_batch * (self.pp if self.vpp > 1 else 1)
+
     def grid(self) -> LayoutGrid:
         """This layout as a grid of shape ()."""
         words = {

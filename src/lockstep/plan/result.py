@@ -12,6 +12,8 @@ from lockstep.plan.estimate import SECONDS_PER_DAY, Estimate
 from lockstep.plan.search import MEMORY, Findings
 from lockstep.units import format_count, format_frac, format_money, format_size, format_time
 
+UNINTERRUPTED = "days and cost are without interruptions; `lockstep campaign` adds failures, checkpoints and advice"
+
 
 @dataclass(frozen=True, slots=True)
 class Plan:
@@ -87,6 +89,7 @@ class Plan:
         if self.tokens is not None:
             days, dollars = self.best.campaign(self.tokens)
             answer |= {"tokens": self.tokens, "days": days, "cost": dollars}
+            answer["assumptions"].append(UNINTERRUPTED)
         return answer
 
 

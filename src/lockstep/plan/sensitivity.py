@@ -120,8 +120,7 @@ def memory_elasticity(job: Job, cluster: Cluster, space: Space | None = None) ->
 
 def batch_elasticity(job: Job, cluster: Cluster, layout: Layout) -> float | None:
     """Elasticity to the global batch at the same micro-batch."""
-    rounds = layout.pp if layout.vpp > 1 else 1
-    return _recipe_elasticity(job, cluster, layout, "batch", layout.dp * layout.micro_batch * rounds)
+    return _recipe_elasticity(job, cluster, layout, "batch", layout.batch_unit)
 
 
 def sequence_elasticity(job: Job, cluster: Cluster, layout: Layout) -> float | None:

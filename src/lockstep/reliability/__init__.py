@@ -7,6 +7,7 @@ from lockstep.reliability.expected import cycle_time_s, pattern_overhead_frac, r
 from lockstep.reliability.failures import KINDS, Cause, Failures, composed, finish_probability_frac, of_cluster
 from lockstep.reliability.interruptions import Interruption, Observed, llama3
 from lockstep.reliability.laws import GapLaw, Weibull, parse_gap_law
+from lockstep.reliability.losses import Losses, expected_losses
 from lockstep.reliability.optimum import Optimum, best_cycle, optimum, overhead_curve
 from lockstep.reliability.pattern import Pattern, incremental, single, two_level
 from lockstep.reliability.peer_copies import copy_time_s, recoverable_frac, survival_frac
@@ -23,6 +24,7 @@ __all__ = [
     "Failures",
     "GapLaw",
     "Interruption",
+    "Losses",
     "Observed",
     "Optimum",
     "Pattern",
@@ -34,6 +36,7 @@ __all__ = [
     "cycle_time_s",
     "daly_s",
     "exact_s",
+    "expected_losses",
     "finish_probability_frac",
     "first_order_overhead_frac",
     "incremental",

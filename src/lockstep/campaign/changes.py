@@ -1,0 +1,95 @@
+"""`Change`: one thing to do differently, and the days and dollars that a whole campaign saves by it.
+
+Hardware and layout are the upgrades of `plan.upgrades`, each planned again; the rest is about operation: hiding
+checkpoints, noticing and restarting faster, waiting less for slow devices, data and evaluation. Largest saving of days
+first; a change that saves money as well is worth more than its place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+from lockstep.campaign.run import Run
+from lockstep.campaign.scenario import Scenario
+from lockstep.errors import BadInput, Infeasible
+from lockstep.plan.upgrades import upgrades
+
+HIDDEN_FRAC = 0.95
+"""Of an asynchronous checkpoint: what ByteCheckpoint and Megatron-LM hide, all but copying to host memory (assumed)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One change and the run with it."""
+
+    what: str
+    after: Run
+    saved_days: float
+    saved_usd: float | None
+    """Negative where it costs more; None where a price is not known."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON form."""
+        return {
+            "what": self.what,
+            "days": self.after.days,
+            "cost": None if self.saved_usd is None else self.after.cost_usd,
+            "saved_days": self.saved_days,
+            "saved_cost": self.saved_usd,
+            "gpus": self.after.estimate.job.devices,
+            "cluster": self.after.estimate.cluster.name,
+            "layout": self.after.estimate.layout.to_dict(),
+        }
+
+
+def changes(scenario: Scenario) -> tuple[Change, ...]:
+    """Every change that saves time, most days first; ties in the order tried."""
+    now = scenario.run()
+    found = []
+    for what, other, is_priced in (*_hardware(scenario), *_operation(scenario)):
+        try:
+            after = other.run()
+        except (BadInput, Infeasible):
+            continue
+        saved_days = now.days - after.days
+        if saved_days > 0:
+            found.append(Change(what, after, saved_days, _saved_usd(now, after) if is_priced else None))
+    return tuple(sorted(found, key=lambda one: -one.saved_days))
+
+
+def _hardware(scenario: Scenario) -> Iterator[tuple[str, Scenario, bool]]:
+    """(what, scenario, whether its price is known) of every upgrade."""
+    now = scenario.estimate
+    for upgrade in upgrades(now).found:
+        same_device = upgrade.after.cluster.device == now.cluster.device
+        is_priced = upgrade.cost is not None and (same_device or scenario.price_per_hour_usd is None)
+        yield upgrade.what, replace(scenario, estimate=upgrade.after), is_priced
+
+
+def _operation(scenario: Scenario) -> Iterator[tuple[str, Scenario, bool]]:
+    """The same for changes of operation, which cost nothing per hour."""
+    now = scenario.operation
+    pattern = now.pattern(scenario.estimate.job)
+    if now.hidden_frac < HIDDEN_FRAC:
+        yield "asynchronous checkpoints", replace(scenario, operation=replace(now, hidden_frac=HIDDEN_FRAC)), True
+    halved = replace(now, detection_s=pattern.detection_s / 2, restart_s=pattern.restarts_s[0] / 2)
+    yield "half the detection and restart times", replace(scenario, operation=halved), True
+    rarer = replace(now, device_mtbf_s=2 * now.device_mtbf_s, law=None)
+    yield "half the failures", replace(scenario, operation=rarer), False
+    if now.interval_s is not None:
+        yield "the best interval", replace(scenario, operation=replace(now, interval_s=None)), True
+    if now.straggler_cv:
+        steady = replace(now, straggler_cv=now.straggler_cv / 2)
+        yield "half the spread of the devices", replace(scenario, operation=steady), True
+    if now.data_Bps is not None:
+        fed = replace(now, data_Bps=2 * now.data_Bps)
+        yield "twice the rate of reading data", replace(scenario, operation=fed), False
+    if now.eval_every is not None:
+        rare = replace(now, eval_every=2 * now.eval_every)
+        yield "half as many evaluations", replace(scenario, operation=rare), True
+
+
+def _saved_usd(now: Run, after: Run) -> float | None:
+    return None if now.cost_usd is None or after.cost_usd is None else now.cost_usd - after.cost_usd

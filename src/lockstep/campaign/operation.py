@@ -1,0 +1,101 @@
+"""`Operation`: how a run is operated: what fails and how fast it is back, how it saves, what else takes its time.
+
+Numbers that nobody gave are taken from published runs and say so in the campaign's assumptions.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from lockstep.errors import BadInput
+from lockstep.layout import Job, checkpoint_B
+from lockstep.reliability import GapLaw, Pattern, single, write_time_s
+from lockstep.units import format_bandwidth, format_frac, format_size, format_time
+
+STORAGE_BPS_PER_DEVICE = 57.5e9 / 384
+"""Assumed where no storage is known: BLOOM wrote 2.3 TB in 40 s from 384 A100 (BigScience chronicles, 2022)."""
+DETECTION_S = 600.0
+"""Assumed: MegaScale (arXiv 2402.15627, section 6.3) detects and diagnoses in less than 10 min on average."""
+RESTART_S = 300.0
+"""Assumed: to start processes and communicators anew; reading the checkpoint back comes on top. MegaScale catches up
+within 15 min of a failure, detection included (same section)."""
+TOKEN_B = 4.0
+"""Bytes read per token: one 32-bit number, as in Megatron-LM's indexed datasets of large vocabularies."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Operation:
+    """How a run is operated; every field has a value that means "not known" or "not done"."""
+
+    device_mtbf_s: float = math.inf
+    """Per device; a job on n of them stops every device_mtbf_s / n. Infinite: nothing fails, or nobody knows."""
+    law: GapLaw | None = None
+    """Law of the gaps in the simulation, of that mean; None is exponential."""
+    write_s: float | None = None
+    """Seconds a checkpoint takes; None: its size at the storage's rate."""
+    storage_Bps: float | None = None
+    """Rate at which all devices together write; None: STORAGE_BPS_PER_DEVICE each."""
+    hidden_frac: float = 0.0
+    """Share of a write that hides behind work."""
+    interval_s: float | None = None
+    """Work between checkpoints; None is the best."""
+    detection_s: float = DETECTION_S
+    restart_s: float | None = None
+    """From a noticed failure to work going on; None: RESTART_S and reading the checkpoint back."""
+    straggler_cv: float = 0.0
+    """Coefficient of variation of a device's compute time from step to step."""
+    eval_every: int | None = None
+    """Steps between evaluations; None: there are none."""
+    eval_tokens: float = 0.0
+    """Tokens of one evaluation."""
+    data_Bps: float | None = None
+    """Rate at which all devices together read training data; None: it never holds a step up."""
+    sample_B: float = TOKEN_B
+    """Bytes read per token, or per image."""
+
+    def __post_init__(self) -> None:
+        if not self.device_mtbf_s > 0:
+            raise BadInput(f"must be above 0, got {self.device_mtbf_s:g} s", "--mtbf")
+        if self.interval_s is not None and not self.interval_s > 0:
+            raise BadInput(f"must be above 0, got {self.interval_s:g} s", "--interval")
+        if not 0 <= self.straggler_cv < math.inf:
+            raise BadInput(f"must be finite and not negative, got {self.straggler_cv:g}", "--straggler-cv")
+        if self.eval_every is not None and not (self.eval_every >= 1 and self.eval_tokens > 0):
+            raise BadInput("needs at least one step, and --eval-tokens", "--eval-every")
+
+    def mtbf_s(self, devices: int) -> float:
+        """Mean time between failures of a job on `devices`."""
+        return self.device_mtbf_s / devices
+
+    def checkpoint_write_s(self, job: Job) -> float:
+        """Seconds a whole checkpoint takes."""
+        if self.write_s is not None:
+            return self.write_s
+        return float(write_time_s(checkpoint_B(job), storage_Bps=self._storage_Bps(job)))
+
+    def pattern(self, job: Job) -> Pattern:
+        """The checkpoint, and the way back after a failure."""
+        write_s = self.checkpoint_write_s(job)
+        restart_s = RESTART_S + write_s if self.restart_s is None else self.restart_s
+        return single(write_s, restart_s, self.detection_s, self.hidden_frac)
+
+    def assumptions(self, job: Job) -> Iterator[str]:
+        """What is taken for granted about failures and checkpoints."""
+        if math.isinf(self.device_mtbf_s):
+            yield "nothing fails: nobody says how often these devices do; give --mtbf of the job or --node-mtbf"
+            return
+        yield f"a failure every {format_time(self.mtbf_s(job.devices))}: {format_time(self.device_mtbf_s)} per device"
+        if self.write_s is None:
+            size, rate = format_size(checkpoint_B(job)), format_bandwidth(self._storage_Bps(job))
+            known = "" if self.storage_Bps is not None else ", assumed as BLOOM's 150 MB/s per device"
+            yield f"a checkpoint holds {size}: parameters and optimizer state; written at {rate}{known}"
+        restart_s = self.pattern(job).restarts_s[0]
+        known = "" if self.restart_s is not None else " (assumed: 5 min and reading it back)"
+        yield f"detection takes {format_time(self.detection_s)}, a restart {format_time(restart_s)}{known}"
+        if self.straggler_cv:
+            yield f"compute times of devices vary by {format_frac(self.straggler_cv)} from step to step, independently"
+
+    def _storage_Bps(self, job: Job) -> float:
+        return STORAGE_BPS_PER_DEVICE * job.devices if self.storage_Bps is None else self.storage_Bps

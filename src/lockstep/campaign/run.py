@@ -1,0 +1,101 @@
+"""`Run`: a campaign on average, by formula: work and its parts, what failures add, days, device hours, money.
+
+    wall = expected time of the work, cut into intervals, under exponential failures     (`reliability.run_time_s`)
+Cheap enough to ask again with any number changed, which is how sensitivities and advice are made.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from lockstep.campaign.operation import Operation
+from lockstep.campaign.ramp import Ramp
+from lockstep.campaign.target import Target
+from lockstep.campaign.work import Work, work
+from lockstep.errors import Infeasible
+from lockstep.plan import Estimate
+from lockstep.plan.estimate import SECONDS_PER_DAY, SECONDS_PER_HOUR, hourly_price_usd
+from lockstep.reliability import Losses, Pattern, expected_losses, intervals_of, optimum, pattern_overhead_frac
+from lockstep.units import format_time
+
+NO_PROGRESS = 1e3
+"""Overhead beyond which a run is said to make no progress."""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A campaign on average."""
+
+    estimate: Estimate
+    work: Work
+    pattern: Pattern
+    mtbf_s: float
+    """Of the job; infinite when nothing fails."""
+    interval_s: float
+    """Work between checkpoints; the whole run when nothing fails."""
+    losses: Losses
+    price_per_hour_usd: float | None
+    """Per device."""
+
+    @property
+    def wall_s(self) -> float:
+        """Expected seconds."""
+        return self.losses.wall_s
+
+    @property
+    def days(self) -> float:
+        """Expected days."""
+        return self.wall_s / SECONDS_PER_DAY
+
+    @property
+    def gpu_hours(self) -> float:
+        """Device hours, paid for whether they are useful or not."""
+        return self.wall_s / SECONDS_PER_HOUR * self.estimate.job.devices
+
+    @property
+    def cost_usd(self) -> float | None:
+        """Dollars; None where no price is known."""
+        return None if self.price_per_hour_usd is None else self.gpu_hours * self.price_per_hour_usd
+
+    @property
+    def parts_s(self) -> dict[str, float]:
+        """Seconds by part of the work and by loss; they add up to wall_s."""
+        return self.work.parts_s | self.losses.by_name()
+
+    @property
+    def bottleneck(self) -> str:
+        """The largest part that is not arithmetic: what to attack first."""
+        parts_s = {name: seconds for name, seconds in self.parts_s.items() if name != "compute"}
+        return max(parts_s, key=lambda name: parts_s[name])
+
+
+def expected_run(
+    found: Estimate, target: Target, operation: Operation, *, ramp: Ramp | None = None,
+    price_per_hour_usd: float | None = None,
+) -> Run:  # fmt: skip
+    """The run of an estimated layout to its target. `price_per_hour_usd` replaces the cluster's.
+
+    Raises BadInput when ramp or interval do not fit, Infeasible when failures leave no time to work.
+    """
+    done = work(found, target.with_batch(found.job.recipe.batch_tokens), operation, ramp)
+    pattern, mtbf_s = operation.pattern(found.job), operation.mtbf_s(found.job.devices)
+    interval_s = _interval_s(pattern, mtbf_s, operation.interval_s, done.work_s)
+    number = intervals_of(done.work_s, interval_s, pattern)
+    price = hourly_price_usd(found.cluster) if price_per_hour_usd is None else price_per_hour_usd
+    losses = expected_losses(pattern, done.work_s / number, number, mtbf_s)
+    return Run(found, done, pattern, mtbf_s, interval_s, losses, price)
+
+
+def _interval_s(pattern: Pattern, mtbf_s: float, given_s: float | None, work_s: float) -> float:
+    """The interval given, else the best; no checkpoint at all when nothing fails."""
+    if given_s is None and math.isinf(mtbf_s):
+        return work_s
+    interval_s = optimum(pattern, mtbf_s).work_s if given_s is None else given_s
+    if not math.isinf(mtbf_s) and not float(pattern_overhead_frac(pattern, interval_s, mtbf_s)) < NO_PROGRESS:
+        raise Infeasible(
+            f"failures every {format_time(mtbf_s)} leave no time to work: a checkpoint takes"
+            f" {format_time(pattern.costs_s[0])}, a restart {format_time(pattern.restarts_s[0])};"
+            " make them faster, or use fewer devices"
+        )
+    return interval_s

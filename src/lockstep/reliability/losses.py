@@ -1,0 +1,72 @@
+"""Where the time of a run goes on average: the exact counterpart of the simulation's losses.
+
+    failures    N = E / (M + D)                    every failure costs the up time before it and its detection
+    detection   N D
+    restart     N M (1 - e^(-R / M))               a restart ends when it is done or struck
+    checkpoint  (intervals - 1) (1 - f) delta      blocking writes that count in the end
+    rollback    E - work - all of the above
+E: expected seconds of the run (`expected.run_time_s`); M, D, R, delta, f as in `exact`. Up time is a Poisson process
+that stops with the run, so Wald's identity makes the first three exact for any run of a single-checkpoint `Pattern`.
+
+Source: S. M. Ross, Stochastic Processes, 2nd ed. 1996, section 3.3 (Wald's equation).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from lockstep.errors import BadInput
+from lockstep.reliability.expected import run_time_s
+from lockstep.reliability.pattern import Pattern
+
+
+@dataclass(frozen=True, slots=True)
+class Losses:
+    """Expected seconds of a run."""
+
+    work_s: float
+    checkpoint_s: float
+    rollback_s: float
+    restart_s: float
+    detection_s: float
+    failures: float
+    """Expected number of interruptions."""
+
+    @property
+    def wall_s(self) -> float:
+        """Work and all losses."""
+        return self.work_s + self.checkpoint_s + self.rollback_s + self.restart_s + self.detection_s
+
+    @property
+    def goodput_frac(self) -> float:
+        """Useful work over wall time."""
+        return self.work_s / self.wall_s
+
+    def by_name(self) -> dict[str, float]:
+        """Seconds by the names of `simulation.LOSSES`."""
+        return {
+            "checkpoint": self.checkpoint_s,
+            "rollback": self.rollback_s,
+            "restart": self.restart_s,
+            "detection": self.detection_s,
+        }
+
+
+def expected_losses(pattern: Pattern, work_s: float, intervals: int, mtbf_s: float) -> Losses:
+    """Losses of a run of `intervals` intervals of `work_s` seconds each, no checkpoint after the last.
+
+    Raises BadInput for a cycle of different checkpoints, whose restarts differ.
+    """
+    if pattern.every != 1 or pattern.hard_frac:
+        raise BadInput("losses by formula need the same checkpoint every time; simulate a cycle instead")
+    wall_s = run_time_s(pattern, work_s, intervals, mtbf_s)
+    useful_s, checkpoint_s = intervals * work_s, (intervals - 1) * (1 - pattern.hidden_frac) * pattern.costs_s[0]
+    if math.isinf(mtbf_s):
+        return Losses(useful_s, checkpoint_s, 0.0, 0.0, 0.0, 0.0)
+    failures = wall_s / (mtbf_s + pattern.detection_s)
+    detection_s = failures * pattern.detection_s
+    restart_s = failures * mtbf_s * -math.expm1(-pattern.restarts_s[0] / mtbf_s)
+    # Rounding must not show as a loss below 0.
+    rollback_s = max(0.0, wall_s - useful_s - checkpoint_s - restart_s - detection_s)
+    return Losses(useful_s, checkpoint_s, rollback_s, restart_s, detection_s, failures)

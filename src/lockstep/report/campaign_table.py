@@ -1,0 +1,152 @@
+"""A campaign for a person: how long and how much, where the days go, what it follows, what to change."""
+
+from __future__ import annotations
+
+from rich.console import Console
+from rich.text import Text
+
+from lockstep.campaign import Bar, Campaign, Change
+from lockstep.campaign.run import Run
+from lockstep.plan.estimate import SECONDS_PER_DAY
+from lockstep.report.estimate_table import PART_WORDS, unit
+from lockstep.report.layout_columns import layout_words
+from lockstep.report.terminal import bar, heading, indented, small_print, table
+from lockstep.units import format_count, format_frac, format_money, format_time
+
+WORDS = PART_WORDS | {
+    "straggler": "waiting for slow devices",
+    "data": "reading data",
+    "evaluation": "evaluation",
+    "checkpoint": "writing checkpoints",
+    "rollback": "work lost in failures",
+    "restart": "restarting",
+    "detection": "noticing failures",
+}
+NUMBER_WORDS = {
+    "peak_flops": "peak FLOP/s",
+    "memory_bandwidth": "memory bandwidth",
+    "intra_bw": "bandwidth inside a node",
+    "inter_bw": "bandwidth between nodes",
+    "mtbf": "time between failures",
+    "recovery": "detection and restart",
+    "storage_bandwidth": "storage bandwidth",
+    "data_bandwidth": "rate of reading data",
+    "batch": "batch",
+    "price": "price",
+}
+SMALLEST_PART = 5e-4
+CHANGES = 5
+BARS = 6
+ASSUMPTIONS = 6
+
+
+def render(found: Campaign, out: Console) -> None:
+    """Prints the campaign."""
+    _verdict(found, out)
+    heading(out, "Where the days go")
+    indented(out, table([("", "left"), ("days", "right"), ("share", "right"), ("", "left")], _parts(found.run)))
+    if found.changes:
+        heading(out, "What to change", "each planned again; most days first")
+        columns = [("change", "text"), ("days", "right"), ("saves", "right"), ("cost", "right"), ("saves", "right")]
+        indented(out, table(columns, (_change(one) for one in found.changes[:CHANGES])))
+    heading(out, "What it follows", "each number 20 % lower and higher")
+    columns = [("number", "left"), ("days", "right"), ("cost", "right"), ("", "left")]
+    indented(out, table(columns, (_bar(one, found) for one in found.tornado[:BARS])))
+    if len(found.offers) > 1:
+        heading(out, "Ways to pay")
+        rows = [(one.name, f"${one.price_per_hour_usd:.2f}/h", _days(one.days), format_money(one.cost_usd))
+                for one in found.offers]  # fmt: skip
+        indented(out, table([("", "left"), ("price", "right"), ("time", "right"), ("cost", "right")], rows))
+    small_print(out, "Assumptions", found.assumptions, ASSUMPTIONS)
+
+
+def _verdict(found: Campaign, out: Console) -> None:
+    """Days, device hours and money, with their intervals; what is in the way; what to do first."""
+    run, estimate = found.run, found.scenario.estimate
+    job = estimate.job
+    tokens = f"{format_count(run.work.tokens)} {unit(job)}"
+    cost = "at an unknown price" if run.cost_usd is None else f"for {format_money(run.cost_usd)}"
+    title = f"{job.model.name} on {job.devices} x {estimate.cluster.device.name}"
+    out.print(Text(f"{title}: {tokens} in {_days(run.days)}, {cost}", style="bold green"))
+    low, high = found.range_days
+    out.print(f"95 % of such runs take {_days(low)} to {_days(high)}; {_mean(found)}.")
+    out.print(
+        f"{format_count(run.gpu_hours)} device hours, {_energy(found)}{run.work.steps:,.0f} steps of"
+        f" {format_time(estimate.step_time_s)} at {format_frac(estimate.mfu_frac)} MFU with"
+        f" {layout_words(estimate.layout)}."
+    )
+    out.print(_failures(run))
+    share = run.parts_s[run.bottleneck] / run.wall_s
+    arithmetic = format_frac(run.parts_s["compute"] / run.wall_s)
+    out.print(
+        f"Bound by {WORDS[estimate.step.bound_by]} ({arithmetic} of the time is compute); the largest loss is"
+        f" {WORDS[run.bottleneck]} ({format_frac(share)})."
+    )
+    if found.changes:
+        named = "; ".join(f"{one.what} ({_days(one.saved_days)})" for one in found.changes[:3])
+        out.print(Text(f"Saves most: {named}.", style="bold"))
+
+
+def _mean(found: Campaign) -> str:
+    if found.simulated is None:
+        return "the spread is the step time's error"
+    low, high = found.ci95_days
+    return f"the mean of {len(found.simulated.wall_s):,} simulated ones is {low:.5g} to {high:.5g} d"
+
+
+def _energy(found: Campaign) -> str:
+    if found.energy is None:
+        return ""
+    carbon = "" if found.energy.carbon_kg is None else f" and {found.energy.carbon_kg / 1000:,.3g} t of CO2"
+    return f"{_megawatt_hours(found.energy.energy_kWh / 1000)}{carbon}, "
+
+
+def _megawatt_hours(energy_MWh: float) -> str:
+    return f"{energy_MWh:,.0f} MWh" if energy_MWh >= 100 else f"{energy_MWh:.3g} MWh"
+
+
+def _failures(run: Run) -> str:
+    if not run.losses.failures:
+        return "No failures are counted: nobody says how often these devices fail (--mtbf, --node-mtbf)."
+    return (
+        f"Goodput {format_frac(run.losses.goodput_frac)}: a failure every {format_time(run.mtbf_s)},"
+        f" {run.losses.failures:,.3g} in all; a checkpoint of {format_time(run.pattern.costs_s[0])} every"
+        f" {format_time(run.interval_s)}."
+    )
+
+
+def _parts(run: Run) -> list[list[str | Text]]:
+    """Parts worth a line, largest first."""
+    parts = sorted(run.parts_s.items(), key=lambda item: -item[1])
+    return [
+        [WORDS[name], f"{seconds / SECONDS_PER_DAY:.3g}", format_frac(seconds / run.wall_s), bar(seconds / run.wall_s)]
+        for name, seconds in parts
+        if seconds >= SMALLEST_PART * run.wall_s
+    ]
+
+
+def _change(one: Change) -> list[str]:
+    cost = "?" if one.saved_usd is None or one.after.cost_usd is None else format_money(one.after.cost_usd)
+    saved = "?" if one.saved_usd is None else _signed_money(one.saved_usd)
+    return [one.what, f"{one.after.days:.4g}", f"{one.saved_days:.3g} d", cost, saved]
+
+
+def _signed_money(amount_usd: float) -> str:
+    return f"-{format_money(-amount_usd)}" if amount_usd < 0 else format_money(amount_usd)
+
+
+def _bar(one: Bar, found: Campaign) -> list[str | Text]:
+    ends = (one.low, one.high)
+    days = " to ".join("-" if end is None else f"{end.days:.4g}" for end in ends)
+    costs = [None if end is None else end.cost_usd for end in ends]
+    shown = (
+        ""
+        if all(cost is None for cost in costs)
+        else " to ".join("-" if cost is None else format_money(cost) for cost in costs)
+    )
+    longest = found.tornado[0].span(found.run)
+    return [NUMBER_WORDS[one.name], days, shown, bar(one.span(found.run) / longest)]
+
+
+def _days(days: float) -> str:
+    return format_time(days * SECONDS_PER_DAY)

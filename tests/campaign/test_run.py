@@ -1,0 +1,141 @@
+"""Expected runs: parts that add up, limits that are exact, published footprints, and what a ramp costs."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import pytest
+
+import lockstep
+from lockstep.campaign import Operation, Ramp, Scenario, energy, for_tokens, phases, work
+from lockstep.errors import BadInput, Infeasible
+from lockstep.layout import Job, Recipe, checkpoint_B
+from lockstep.plan import Estimate
+from lockstep.reliability import overhead_frac
+from lockstep.simulate import LogNormal
+from lockstep.workload import model, parameters
+
+TOKENS = 2e12
+ESTIMATE: Estimate = lockstep.estimate("llama3-8b", "dgx-h100:8", batch=512, tp=2, zero=1)
+CALM = Operation()
+REAL = Operation(device_mtbf_s=5e4 * 3600)
+
+
+def scenario(operation: Operation, **words: object) -> Scenario:
+    return Scenario(ESTIMATE, for_tokens(TOKENS), operation, **words)  # type: ignore[arg-type]
+
+
+def test_without_failures_it_is_steps_times_step_time() -> None:
+    run = scenario(CALM).run()
+    assert run.wall_s == pytest.approx(TOKENS / ESTIMATE.tokens_per_s)
+    assert run.days == pytest.approx(ESTIMATE.campaign(TOKENS)[0])
+    assert run.cost_usd == pytest.approx(ESTIMATE.campaign(TOKENS)[1])
+    assert run.losses.failures == 0.0
+
+
+def test_parts_add_up_and_are_not_negative() -> None:
+    busy = replace(REAL, straggler_cv=0.05, eval_every=100, eval_tokens=1e8, data_Bps=1e6)
+    run = scenario(busy).run()
+    assert math.fsum(run.parts_s.values()) == pytest.approx(run.wall_s)
+    assert min(run.parts_s.values()) >= 0
+    assert all(run.parts_s[name] > 0 for name in ("straggler", "data", "evaluation", "rollback", "detection"))
+
+
+def test_long_runs_have_the_exact_overhead() -> None:
+    run = scenario(REAL).run()
+    pattern = run.pattern
+    want = overhead_frac(
+        run.interval_s, pattern.costs_s[0], run.mtbf_s, restart_s=pattern.restarts_s[0],
+        detection_s=pattern.detection_s,
+    )  # fmt: skip
+    assert run.wall_s / run.work.work_s - 1 == pytest.approx(float(want), rel=0.01)
+
+
+def test_more_failures_slower_recovery_and_slower_storage_never_help() -> None:
+    days = scenario(REAL).run().days
+    for worse in (
+        replace(REAL, device_mtbf_s=REAL.device_mtbf_s / 2), replace(REAL, detection_s=3600.0),
+        replace(REAL, restart_s=3600.0), replace(REAL, storage_Bps=1e9), replace(REAL, straggler_cv=0.1),
+    ):  # fmt: skip
+        assert scenario(worse).run().days > days
+    assert scenario(replace(REAL, hidden_frac=0.9)).run().days < days
+
+
+def test_stragglers_are_the_expected_slowest() -> None:
+    done = work(ESTIMATE, TOKENS, replace(CALM, straggler_cv=0.1))
+    law = LogNormal(ESTIMATE.step.breakdown_s()["compute"], 0.1)
+    assert done.parts_s["straggler"] / done.steps == pytest.approx(law.expected_max_s(64) - law.mean_s)
+
+
+def test_data_waits_only_where_reading_is_slower_than_the_step() -> None:
+    needed_Bps = ESTIMATE.tokens_per_s * 4
+    assert work(ESTIMATE, TOKENS, replace(CALM, data_Bps=1.01 * needed_Bps)).parts_s["data"] == 0
+    slow = work(ESTIMATE, TOKENS, replace(CALM, data_Bps=needed_Bps / 2))
+    assert slow.work_s == pytest.approx(2 * TOKENS / ESTIMATE.tokens_per_s)
+
+
+def test_a_ramp_trains_all_tokens_in_more_steps_and_more_time() -> None:
+    ramp = Ramp(from_tokens=1e6, tokens=1e11)
+    parts = phases(ESTIMATE.job, ESTIMATE.layout, TOKENS, ramp)
+    assert math.fsum(part.tokens for part in parts) == pytest.approx(TOKENS)
+    batches = [part.batch for part in parts]
+    assert batches == sorted(set(batches))
+    assert batches[-1] == 512
+    assert all(batch % ESTIMATE.layout.batch_unit == 0 for batch in batches)
+    done, plain = (work(ESTIMATE, TOKENS, CALM, one) for one in (ramp, None))
+    assert done.steps > plain.steps
+    assert done.work_s > plain.work_s
+    assert done.steps == pytest.approx(sum(part.tokens / (part.batch * 8192) for part in parts))
+
+
+@pytest.mark.parametrize("wrong", [Ramp(1e6, 3e12), Ramp(1e9, 1e11), Ramp(1.0, 1e11), Ramp(1e6, 0.0)])
+def test_ramps_that_do_not_fit_are_refused(wrong: Ramp) -> None:
+    with pytest.raises(BadInput, match="--ramp"):
+        phases(ESTIMATE.job, ESTIMATE.layout, TOKENS, wrong)
+
+
+def test_a_checkpoint_holds_fourteen_bytes_per_parameter() -> None:
+    """BLOOM-176B: 329 GB of bf16 weights and 2.3 TB with optimizer states, in binary units (BigScience chronicles)."""
+    bloom = model("bloom-176b")
+    job = Job(bloom, Recipe(seq=2048, batch=2048), 384)
+    assert checkpoint_B(job) == 14 * parameters(bloom).total
+    assert checkpoint_B(job) / 2**40 == pytest.approx(2.3, rel=0.03)
+    assert 2 * parameters(bloom).total / 2**30 == pytest.approx(329, rel=0.01)
+
+
+def test_a_checkpoint_of_nanogpt() -> None:
+    """Measured file of 1,542,470,366 B: fp32 weights and two moments of GPT-2, and 12 causal masks of 1024 x 1024."""
+    job = Job(model("gpt2"), Recipe(seq=1024, batch=1, parameter_B=4.0, optimizer="adamw-no-master"), 1)
+    masks_B = 12 * 1024 * 1024 * 4
+    assert checkpoint_B(job) + masks_B == pytest.approx(1_542_470_366, rel=1e-3)
+
+
+def test_every_parameter_is_saved_once_with_experts_too() -> None:
+    job = Job(model("deepseek-v3"), Recipe(seq=4096, batch=512), 2048)
+    counted = parameters(job.model)
+    trained = counted.total + counted.mtp - counted.untrained
+    assert checkpoint_B(job) == pytest.approx(14 * trained + 2 * counted.untrained, rel=1e-6)
+
+
+def test_failures_too_frequent_are_a_no() -> None:
+    with pytest.raises(Infeasible, match="no time to work"):
+        scenario(replace(REAL, device_mtbf_s=64 * 60.0, restart_s=3600.0)).run()
+
+
+def test_footprint_of_llama_65b() -> None:
+    """1,022,362 h x 400 W x 1.1 = 449 MWh and 173 t at 0.385 kg/kWh (arXiv 2302.13971, table 15)."""
+    found = energy(1_022_362, 400.0, pue=1.1, carbon_kg_per_kWh=0.385)
+    assert found.energy_kWh == pytest.approx(449e3, rel=0.005)
+    assert found.carbon_kg == pytest.approx(173e3, rel=0.005)
+    assert energy(1.0, 1000.0).carbon_kg is None
+    with pytest.raises(BadInput, match="--pue"):
+        energy(1.0, 1.0, pue=0.9)
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"device_mtbf_s": 0.0}, {"straggler_cv": -1.0}, {"straggler_cv": math.inf}, {"eval_every": 5}]
+)
+def test_bad_operation_is_refused(wrong: dict[str, float]) -> None:
+    with pytest.raises(BadInput):
+        Operation(**wrong)  # type: ignore[arg-type]
