@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from lockstep.api import balance as balance
     from lockstep.api import campaign as campaign
+    from lockstep.api import case as case
     from lockstep.api import catalog as catalog
     from lockstep.api import checkpoint as checkpoint
     from lockstep.api import cite as cite
@@ -43,10 +44,10 @@ VERBS = (
     "plan", "estimate", "memory", "roofline", "sensitivity",
     "messages", "collective", "crossover", "pipeline", "overlap", "stragglers", "balance", "experts", "trace",
     "checkpoint", "campaign",
-    "catalog", "validate", "export", "cite",
+    "catalog", "validate", "case", "export", "cite",
 )  # fmt: skip
 PACKAGES = (
-    "collectives", "hardware", "layout", "pipelines", "program", "reliability", "simulate", "step", "tensor",
+    "cases", "collectives", "hardware", "layout", "pipelines", "program", "reliability", "simulate", "step", "tensor",
     "validation", "workload",
 )  # fmt: skip
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from lockstep.api.advice import Advice as Advice
     from lockstep.api.campaigns import campaign as campaign
+    from lockstep.api.case_studies import case as case
     from lockstep.api.checkpointing import checkpoint as checkpoint
     from lockstep.api.exchanges import Collective as Collective
     from lockstep.api.exchanges import best_algorithms as best_algorithms
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "advice": ("Advice",),
     "campaigns": ("campaign",),
+    "case_studies": ("case",),
     "checkpointing": ("checkpoint",),
     "exchanges": (
         "Collective",
@@ -124,6 +126,7 @@ __all__ = [
     "balance",
     "best_algorithms",
     "campaign",
+    "case",
     "catalog",
     "checkpoint",
     "cite",

@@ -23,7 +23,7 @@ VERBS = (
     "plan", "estimate", "memory", "roofline", "sensitivity",
     "messages", "collective", "crossover", "pipeline", "overlap", "stragglers", "balance", "experts", "trace",
     "checkpoint", "campaign",
-    "catalog", "validate", "export", "cite",
+    "catalog", "validate", "case", "export", "cite",
 )  # fmt: skip
 
 STOPPED = 130

@@ -1,0 +1,174 @@
+"""A study's published numbers beside the predicted ones, with signed errors: `compare`, and `survey` of all studies."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from lockstep.cases.predict import Predicted, Prediction, predict
+from lockstep.cases.shelf import names, study
+from lockstep.cases.study import DURATIONS, PLANNED, PUBLIC, Published, Study
+from lockstep.units import format_frac, format_size, format_time
+
+TOLERANCE_FRAC = 0.15
+"""What a published duration may be missed by without an explanation."""
+Progress = Callable[[int, int], None]
+"""Called with (done, total)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One published number and its prediction."""
+
+    published: Published
+    predicted: float | None
+    """None where the source does not say enough to predict it."""
+
+    @property
+    def error_frac(self) -> float | None:
+        """Predicted over published, minus 1: above 0, more time (or more of a rate) than was measured."""
+        return None if self.predicted is None else self.predicted / self.published.value - 1
+
+    @property
+    def within(self) -> bool | None:
+        """Whether the error is within tolerance; None where there is no prediction."""
+        return None if self.error_frac is None else abs(self.error_frac) <= TOLERANCE_FRAC
+
+    @property
+    def duration(self) -> bool:
+        """Whether it is about the whole run."""
+        return self.published.quantity in DURATIONS
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON form."""
+        return {
+            "quantity": self.published.quantity,
+            "stretch": self.published.stretch or None,
+            "published": self.published.value,
+            "downtime": self.published.downtime,
+            "predicted": self.predicted,
+            "error_frac": self.error_frac,
+            "source": self.published.source,
+            "why": self.published.why or None,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """A study with its prediction."""
+
+    study: Study
+    prediction: Prediction
+    rows: tuple[Row, ...]
+
+    @property
+    def ok(self) -> bool:
+        """Whether every miss is explained; the planner's best stands for no run in particular, so it misses none."""
+        judged = self.study.configuration != PLANNED
+        return not judged or all(row.within is not False or bool(row.published.why) for row in self.rows)
+
+    @property
+    def worst(self) -> Row | None:
+        """The row with the largest error; None where nothing could be predicted."""
+        known = [(abs(row.error_frac), row) for row in self.rows if row.error_frac is not None]
+        return max(known, key=lambda pair: pair[0])[1] if known else None
+
+    def assumptions(self) -> tuple[str, ...]:
+        """What was assumed, or chosen because no source says it; of stretches that differ little, the last speaks."""
+        return (*self.study.assumed, *_chosen(self.prediction.stretches[-1]))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON form."""
+        return {
+            "name": self.study.name,
+            "title": self.study.title,
+            "model": self.study.model.name,
+            "cluster": self.study.cluster,
+            "configuration": self.study.configuration,
+            "source": self.study.source,
+            "stretches": [_stretch(one) for one in self.prediction.stretches],
+            "rows": [row.to_dict() for row in self.rows],
+            "unknown": list(self.study.unknown),
+            "assumptions": list(self.assumptions()),
+            "ok": self.ok,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """Several studies."""
+
+    comparisons: tuple[Comparison, ...]
+
+    @property
+    def ok(self) -> bool:
+        """Whether every miss of every study is explained."""
+        return all(one.ok for one in self.comparisons)
+
+    def durations(self, configuration: str = PUBLIC) -> list[Row]:
+        """Rows about whole runs of the studies with that configuration that could be predicted."""
+        chosen = (one for one in self.comparisons if one.study.configuration == configuration)
+        return [row for one in chosen for row in one.rows if row.duration and row.error_frac is not None]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON form."""
+        return {"cases": [one.to_dict() for one in self.comparisons], "ok": self.ok}
+
+
+def compare(asked: Study) -> Comparison:
+    """Predicts a study and sets it beside what was published."""
+    prediction = predict(asked)
+    return Comparison(asked, prediction, tuple(Row(row, prediction.value(row)) for row in asked.published))
+
+
+def survey(wanted: Iterable[str] | None = None, progress: Progress | None = None) -> Survey:
+    """Compares the named studies (all when None). Raises UnknownName."""
+    chosen, found = list(names() if wanted is None else wanted), []
+    for done, name in enumerate(chosen):
+        found.append(compare(study(name)))
+        if progress is not None:
+            progress(done + 1, len(chosen))
+    return Survey(tuple(found))
+
+
+def _chosen(one: Predicted) -> list[str]:
+    """What the planner chose for a stretch, what was hidden, and what does not fit as described."""
+    said, stretch = [], one.stretch
+    at = f" of {stretch.name}" if stretch.name != "run" else ""
+    if not stretch.layout:
+        said.append(f"layout{at}: not known, the planner's best is {one.estimate.layout}")
+    elif stretch.chosen:
+        picked = ", ".join(f"{word} {getattr(one.estimate.layout, word)}" for word in stretch.chosen)
+        said.append(f"not known{at}, chosen by the planner: {picked}")
+    if one.hidden_s:
+        hidden, step = format_time(one.hidden_s), format_time(one.estimate.step_time_s)
+        said.append(
+            f"{hidden} of traffic in a step of {step}{at} hide behind computing, as the source says of its code"
+        )
+    held = one.estimate.memory
+    if not held.fits:
+        over = format_frac(float(held.used_frac) - 1)
+        said.append(f"as described{at} a device would need {format_size(float(held.total_B))}, {over} more than it has")
+    return said
+
+
+def _stretch(one: Predicted) -> dict[str, Any]:
+    """Plain JSON form of a stretch."""
+    found = one.estimate
+    return {
+        "name": one.stretch.name,
+        "gpus": one.stretch.devices,
+        "batch": one.stretch.recipe.batch,
+        "seq": one.stretch.recipe.seq,
+        "tokens": one.stretch.tokens,
+        "layout": found.layout.to_dict(),
+        "chosen": list(one.stretch.chosen) if one.stretch.layout else ["layout"],
+        "step_time_s": one.step_time_s,
+        "hidden_s": one.hidden_s,
+        "breakdown_s": found.step.breakdown_s(),
+        "mfu_frac": one.quantity("mfu_frac"),
+        "tokens_per_s_per_gpu": one.quantity("tokens_per_s_per_gpu"),
+        "memory_frac": float(found.memory.used_frac),
+        "uncertainty_frac": found.uncertainty_frac,
+    }

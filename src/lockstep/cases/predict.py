@@ -1,0 +1,138 @@
+"""What Lockstep predicts for a study: each stretch in its published layout, or in the planner's, and the whole run.
+
+    days = sum over stretches of  steps * step time / goodput,      steps = tokens / (batch * seq)
+A duration that leaves interruptions out has goodput 1, one with downtime in it that of `goodput`. A stretch with a
+ramp takes the mean time per token of its batches.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+from lockstep.cases.goodput import goodput_frac
+from lockstep.cases.study import Published, Stretch, Study
+from lockstep.hardware import Cluster
+from lockstep.hardware import cluster as find_cluster
+from lockstep.layout import Job, Layout
+from lockstep.plan import Estimate, estimate, plan
+from lockstep.plan.estimate import SECONDS_PER_DAY, SECONDS_PER_HOUR
+from lockstep.plan.space import SHARDING, Space, default_space
+from lockstep.workload import RECOMPUTE
+
+
+@dataclass(frozen=True, slots=True)
+class Predicted:
+    """One stretch as predicted at its full batch."""
+
+    stretch: Stretch
+    estimate: Estimate
+    hidden_s: float
+    """Seconds of a step's traffic that run beside computing because the source says so."""
+    work_s: float | None
+    """Seconds of the whole stretch without interruptions; None where its length is not known."""
+
+    @property
+    def step_time_s(self) -> float:
+        """Seconds of an optimizer step."""
+        return self.estimate.step_time_s - self.hidden_s
+
+    def quantity(self, name: str) -> float:
+        """A quantity of a stretch by name; rates follow the step time."""
+        if name == "step_time_s":
+            return self.step_time_s
+        return float(getattr(self.estimate, name)) * self.estimate.step_time_s / self.step_time_s
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """A study as predicted."""
+
+    study: Study
+    stretches: tuple[Predicted, ...]
+
+    def value(self, row: Published) -> float | None:
+        """The prediction beside a published number; None where the run's length is not known."""
+        if row.stretch:
+            found = next(one for one in self.stretches if one.stretch.name == row.stretch)
+            return found.quantity(row.quantity)
+        per_device = row.quantity == "gpu_hours"
+        unit_s = SECONDS_PER_HOUR if per_device else SECONDS_PER_DAY
+        total_s = 0.0
+        for one in self.stretches:
+            if one.stretch.apart:
+                continue
+            if one.work_s is None:
+                return None
+            wall_s = one.work_s / (goodput_frac(one.estimate) if row.downtime else 1.0)
+            total_s += wall_s * (one.stretch.devices if per_device else 1)
+        return total_s / unit_s
+
+
+def predict(study: Study) -> Prediction:
+    """Predicts every stretch. Raises BadInput when a published layout breaks a rule, Infeasible when nothing fits."""
+    return Prediction(study, tuple(_predicted(study, stretch) for stretch in study.stretches))
+
+
+def _predicted(study: Study, stretch: Stretch) -> Predicted:
+    cluster = find_cluster(study.cluster, gpus=stretch.devices)
+    job = Job(study.model, stretch.recipe, stretch.devices)
+    found = estimate(job, cluster, _layout(job, cluster, stretch))
+    hidden_s = _hidden_s(found, study.hidden)
+    work_s = None
+    if stretch.tokens is not None:
+        work_s = stretch.tokens * math.fsum(_seconds_per_token(found, stretch, study.hidden))
+    return Predicted(stretch, found, hidden_s, work_s)
+
+
+def _hidden_s(found: Estimate, kinds: tuple[str, ...]) -> float:
+    """Seconds of these kinds of traffic that fit beside computing: at best, all that is not longer than it."""
+    parts_s = found.step.breakdown_s()
+    return min(math.fsum(parts_s[f"{kind}_comm"] for kind in kinds), parts_s["compute"])
+
+
+def _seconds_per_token(found: Estimate, stretch: Stretch, hidden: tuple[str, ...]) -> Iterator[float]:
+    """Seconds per token of each batch of the stretch, weighed by its share of the tokens."""
+    job, batches = found.job, _batches(stretch)
+    for batch in batches:
+        recipe = replace(job.recipe, batch=batch)
+        same = (
+            found if batch == job.recipe.batch else estimate(replace(job, recipe=recipe), found.cluster, found.layout)
+        )
+        yield (same.step_time_s - _hidden_s(same, hidden)) / recipe.batch_tokens / len(batches)
+
+
+def _batches(stretch: Stretch) -> list[int]:
+    """The batches of a stretch, each of which has the same share of its tokens."""
+    if stretch.ramp is None:
+        return [stretch.recipe.batch]
+    return list(range(stretch.ramp.start, stretch.recipe.batch, stretch.ramp.by))
+
+
+def _layout(job: Job, cluster: Cluster, stretch: Stretch) -> Layout:
+    """The published layout; what is not known of it is the planner's choice."""
+    if stretch.layout and not stretch.chosen:
+        return Layout(**stretch.layout)
+    space = default_space(job, cluster.devices_per_unit(0))
+    if stretch.layout:
+        space = _restricted(space, stretch)
+    return plan(job.model, cluster, job.recipe, space=space, top=1).best.layout
+
+
+def _restricted(space: Space, stretch: Stretch) -> Space:
+    """The space of layouts that agree with what is published."""
+    known, chosen = Layout(**stretch.layout), stretch.chosen
+    axes: dict[str, Any] = {name: (getattr(known, name),) for name in ("tp", "cp", "ep", "pp")}
+    if "micro_batch" not in chosen:
+        axes["micro_batch"] = (known.micro_batch,)
+    if "zero" not in chosen:
+        axes["sharding"] = tuple(pair for pair in SHARDING if pair == (known.zero, known.shard > 0))
+    if "recompute" not in chosen:
+        axes["recompute"] = (RECOMPUTE.index(known.recompute),)
+    if "sequence_parallel" not in chosen:
+        axes["sequence_parallel"] = (int(known.sequence_parallel),)
+    if "vpp" not in chosen and "schedule" not in chosen:
+        axes["schedules"] = (known.schedule,)
+    return replace(space, **axes)

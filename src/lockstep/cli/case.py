@@ -1,0 +1,29 @@
+"""`lockstep case`: published training runs, predicted beside published."""
+
+from __future__ import annotations
+
+import typer
+
+from lockstep.cli.options import argument, takes
+from lockstep.cli.output import EXAMPLES, show
+
+CASE = {"name": argument("[CASE]", "One case study, or a YAML file of your own; all when left out.", None)}
+
+
+def register(app: typer.Typer) -> None:
+    """Adds the verb."""
+    app.command(epilog=EXAMPLES + "lockstep case\n\nlockstep case bloom-176b\n\nlockstep case deepseek-v3 --json")(case)
+
+
+@takes(CASE)
+def case(as_json: bool, name: str | None) -> None:
+    """Set published training runs beside what is predicted for them.
+
+    The exit code is 1 when a miss has no explanation.
+    """
+    from lockstep import api
+    from lockstep.report.progress import progress
+
+    with progress("predicting runs") as report:
+        answer = api.case(name, progress=report)
+    show(answer, as_json, "case", ok=answer.ok)

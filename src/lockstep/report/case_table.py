@@ -1,0 +1,119 @@
+"""Case studies for a person: all of them a line each, or one with every published number beside its prediction."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+
+from rich.console import Console
+from rich.text import Text
+
+from lockstep.cases import TOLERANCE_FRAC, Comparison, Row, Survey
+from lockstep.cases.predict import Predicted
+from lockstep.cases.quantity import format_quantity
+from lockstep.cases.study import CONFIGURATIONS, PLANNED
+from lockstep.report.layout_columns import layout_words
+from lockstep.report.terminal import heading, indented, small_print, table
+from lockstep.units import format_count, format_frac, format_time
+
+SENTENCES = 8
+_MEANING = {
+    "public": "layout, devices and stretches as published",
+    "partly public": "what no source says is assumed or chosen by the planner",
+    PLANNED: "no layout is published: the best there is, so a lower bound on the time, not a miss",
+}
+
+
+def render(answer: Survey, out: Console) -> None:
+    """Prints one study in full, or several a line each."""
+    if len(answer.comparisons) == 1:
+        _one(answer.comparisons[0], out)
+    else:
+        _all(answer, out)
+
+
+def _all(answer: Survey, out: Console) -> None:
+    """A line per study, by how much of the configuration is public."""
+    known = [row for name in CONFIGURATIONS[:2] for row in answer.durations(name)]
+    within = sum(row.within is True for row in known)
+    limit = format_frac(TOLERANCE_FRAC)
+    said = f"{within} of {len(known)} durations of runs with a known layout within {limit}"
+    out.print(Text(f"{said}; {'every miss is explained' if answer.ok else 'a miss has no explanation'}", style="bold"))
+    for name in CONFIGURATIONS:
+        studies = [one for one in answer.comparisons if one.study.configuration == name]
+        if studies:
+            heading(out, name.capitalize(), _MEANING[name])
+            titles = [
+                ("case", "left"),
+                ("published", "right"),
+                ("predicted", "right"),
+                ("error", "right"),
+                ("", "line"),
+            ]
+            indented(out, table(titles, (_line(one) for one in studies)))
+    out.print(Text("\n  lockstep case NAME shows one, with the reason for each miss", style="dim"))
+
+
+def _line(one: Comparison) -> list[str | Text]:
+    """A study in one line, by its most telling row: the whole run where it could be predicted."""
+    row = max(
+        one.rows, key=lambda row: (row.error_frac is not None, row.duration, row.published.quantity == "gpu_hours")
+    )
+    return [one.study.name, *_numbers(row), one.study.title]
+
+
+def _numbers(row: Row) -> list[str | Text]:
+    """Published, predicted, error."""
+    quantity = row.published.quantity
+    published = format_quantity(quantity, row.published.value)
+    if row.predicted is None or row.error_frac is None:
+        return [published, "unknown", ""]
+    return [published, format_quantity(quantity, row.predicted), _error(row)]
+
+
+def _error(row: Row) -> Text:
+    frac = row.error_frac or 0.0
+    style = "green" if row.within else "yellow" if row.published.why else "red"
+    return Text(f"{100 * frac:+.0f} %", style=style)
+
+
+def _one(found: Comparison, out: Console) -> None:
+    """One study in full."""
+    study = found.study
+    out.print(Text(study.title, style="bold"))
+    out.print(f"Configuration: {study.configuration} ({_MEANING[study.configuration]}).")
+    heading(out, "Predicted beside published", "error = predicted / published - 1")
+    titles = [("quantity", "left"), ("of", "left"), ("published", "right"), ("predicted", "right"), ("error", "right")]
+    rows = ([_words(row), row.published.stretch or "the whole run", *_numbers(row)] for row in found.rows)
+    indented(out, table(titles, rows))
+    misses = [row for row in found.rows if row.published.why]
+    if misses:
+        heading(out, "Why it misses")
+        reasons = itertools.groupby(misses, key=lambda row: row.published.why)
+        indented(out, table([("", "left"), ("", "text")], ([_words(next(rows)), why] for why, rows in reasons)))
+    error = format_frac(found.prediction.stretches[-1].estimate.uncertainty_frac, 2)
+    heading(out, "As predicted", f"{study.cluster}; typical error of a step time {error}")
+    titles = [("stretch", "left"), ("layout", "text"), ("step", "right"), ("MFU", "right"), ("lasts", "right")]
+    indented(out, table(titles, (_stretch(one) for one in found.prediction.stretches)))
+    if study.unknown:
+        small_print(out, "Unknown", study.unknown, SENTENCES)
+    if found.assumptions():
+        small_print(out, "Assumed", found.assumptions(), SENTENCES)
+    small_print(out, "Sources", _sources(found), SENTENCES)
+
+
+def _words(row: Row) -> str:
+    """The quantity, and whether its time holds interruptions."""
+    return row.published.quantity + (" with downtime" if row.published.downtime else "")
+
+
+def _stretch(one: Predicted) -> list[str]:
+    lasts = "unknown" if one.work_s is None else format_time(one.work_s)
+    gpus = f"{format_count(one.stretch.devices)} devices: {layout_words(one.estimate.layout)}"
+    share = format_frac(one.quantity("mfu_frac"))
+    return [one.stretch.name, gpus, format_time(one.step_time_s), share, "apart" if one.stretch.apart else lasts]
+
+
+def _sources(found: Comparison) -> Sequence[str]:
+    """Where configuration and numbers come from, each once."""
+    return tuple(dict.fromkeys([found.study.source, *(row.published.source for row in found.rows)]))

@@ -1,0 +1,59 @@
+"""`case` on the command line: keys, verdict, exit codes."""
+
+from pathlib import Path
+
+from cli_runner import run
+from lockstep.cases import names
+
+CASE = (
+    "name",
+    "title",
+    "model",
+    "cluster",
+    "configuration",
+    "source",
+    "stretches",
+    "rows",
+    "unknown",
+    "assumptions",
+    "ok",
+)
+ROW = ("quantity", "stretch", "published", "predicted", "error_frac", "source", "why")
+
+
+def test_one_case_keeps_its_keys() -> None:
+    session = run("case", "bloom-176b", "--json")
+    assert (session.code, session.err) == (0, "")
+    (found,) = session.json()["cases"]
+    assert set(CASE) <= set(found)
+    for row in found["rows"]:
+        assert set(ROW) <= set(row)
+        assert abs(row["predicted"] / row["published"] - 1 - row["error_frac"]) < 1e-12
+
+
+def test_all_cases_fit_a_line_each() -> None:
+    session = run("case")
+    assert session.code == 0
+    for name in names():
+        assert sum(line.split()[:1] == [name] for line in session.out.splitlines()) == 1
+
+
+def test_a_person_reads_why_and_what_is_unknown() -> None:
+    out = run("case", "deepseek-v3").out
+    for words in ("Why it misses", "Unknown", "Assumed", "Sources", "partly public"):
+        assert words in out
+
+
+def test_an_unknown_case_is_bad_input() -> None:
+    session = run("case", "bloom")
+    assert (session.code, session.out) == (2, "")
+    assert session.err.startswith("error: CASE: unknown case 'bloom'")
+
+
+def test_a_miss_without_a_reason_is_a_no(tmp_path: Path) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_text(
+        "title: t\nmodel: gpt2\ncluster: dgx-h100\ndevices: 8\nlayout: {dp: 8}\nsource: s\n"
+        "stretches: [{seq: 1024, batch: 64}]\npublished: [{quantity: step_time_s, value: 99, source: s}]\n"
+    )
+    assert run("case", str(path), "--json").code == 1
