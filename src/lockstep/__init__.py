@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from lockstep.api import checkpoint as checkpoint
     from lockstep.api import cite as cite
     from lockstep.api import collective as collective
+    from lockstep.api import converge as converge
     from lockstep.api import crossover as crossover
     from lockstep.api import estimate as estimate
     from lockstep.api import experts as experts
@@ -43,12 +44,12 @@ __version__ = "0.1.0"
 VERBS = (
     "plan", "estimate", "memory", "roofline", "sensitivity",
     "messages", "collective", "crossover", "pipeline", "overlap", "stragglers", "balance", "experts", "trace",
-    "checkpoint", "campaign",
+    "checkpoint", "campaign", "converge",
     "catalog", "validate", "case", "export", "cite",
 )  # fmt: skip
 PACKAGES = (
-    "cases", "collectives", "hardware", "layout", "pipelines", "program", "reliability", "simulate", "step", "tensor",
-    "validation", "workload",
+    "cases", "collectives", "hardware", "layout", "methods", "pipelines", "program", "reliability", "simulate", "step",
+    "tensor", "validation", "workload",
 )  # fmt: skip
 
 __all__ = ["__version__", *VERBS]  # noqa: PLE0604 - the verbs are text

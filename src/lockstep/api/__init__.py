@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from lockstep.api.campaigns import campaign as campaign
     from lockstep.api.case_studies import case as case
     from lockstep.api.checkpointing import checkpoint as checkpoint
+    from lockstep.api.convergence import Experiments as Experiments
+    from lockstep.api.convergence import converge as converge
     from lockstep.api.exchanges import Collective as Collective
     from lockstep.api.exchanges import best_algorithms as best_algorithms
     from lockstep.api.exchanges import collective as collective
@@ -55,6 +57,7 @@ _HOMES = {
     "campaigns": ("campaign",),
     "case_studies": ("case",),
     "checkpointing": ("checkpoint",),
+    "convergence": ("Experiments", "converge"),
     "exchanges": (
         "Collective",
         "best_algorithms",
@@ -115,6 +118,7 @@ __all__ = [
     "Advice",
     "Catalog",
     "Collective",
+    "Experiments",
     "Export",
     "Network",
     "Overlap",
@@ -131,6 +135,7 @@ __all__ = [
     "checkpoint",
     "cite",
     "collective",
+    "converge",
     "crossover",
     "estimate",
     "experts",

@@ -1,0 +1,1 @@
+"""One experiment per file; `registry.py` lists them."""

@@ -1,0 +1,128 @@
+"""Where delayed gradient descent with momentum stops being stable: the exact curve, found again by running it.
+
+For every delay and momentum, the largest stable a * lambda is searched by running the recursion on many step sizes at
+once and asking which runs shrink. Refuted beside it: the rule a * tau * lambda < 1, and that the step may stay at 1/L
+with any delay.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from lockstep.converge.delay import largest_stable_step
+from lockstep.converge.experiment import Experiment, Progress
+from lockstep.converge.findings import Check, Curve, Findings, Law, Picture
+from lockstep.converge.settings import setting
+
+Array = npt.NDArray[Any]
+
+CANDIDATES = 65
+RESOLUTION = 2e-3
+"""Relative width of the bracket at which the search ends."""
+TINY, LIMIT = 1e-200, 1e200
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Which combinations are run."""
+
+    delays: tuple[int, ...] = setting((0, 1, 2, 5, 10, 20), "Updates between read and write.", least=0, most=200)
+    momenta: tuple[float, ...] = setting((0.0, 0.5, 0.9), "Heavy-ball momentum.", least=0, most=0.98)
+    steps: int = setting(2000, "Steps of a run; the search is as sharp as they are many.", least=1000, most=100_000)
+
+
+def run(settings: Settings, seed: int, progress: Progress) -> Findings:
+    """Edges of every momentum over the delay."""
+    delays = sorted(set(settings.delays))
+    momenta = sorted(set(settings.momenta))
+    total = len(delays) * len(momenta)
+    checks: list[Check] = []
+    curves: list[Curve] = []
+    for momentum in momenta:
+        exact, found = [], []
+        for delay in delays:
+            exact.append(largest_stable_step(delay, momentum))
+            found.append(_searched_edge(delay, momentum, settings.steps))
+            what = f"largest stable step, delay {delay}, momentum {momentum:g}"
+            checks.append(Check(what, exact[-1], found[-1], tolerance=2 * RESOLUTION * exact[-1]))
+            progress(len(checks), total)
+        named = f"momentum {momentum:g}"
+        x = np.array(delays, dtype=float)
+        curves.append(Curve(f"{named}, exact", x, np.array(exact), theory=True))
+        curves.append(Curve(f"{named}, searched", x, np.array(found), marks=True))
+    return Findings(
+        checks=(*checks, *_false_laws(delays, settings.steps)),
+        theory=tuple(_law(delay, momentum) for momentum in momenta for delay in delays),
+        curves=tuple(curves),
+        picture=Picture("delay_steps", "step_size_times_curvature", log_y=True),
+        conclusion=_conclusion(delays[-1], momenta[-1]),
+        assumptions=("one quadratic direction; of several, the one with the largest curvature decides",),
+    )
+
+
+def _conclusion(delay: int, momentum: float) -> str:
+    """What the longest delay and the largest momentum cost."""
+    plain = largest_stable_step(0) / largest_stable_step(delay)
+    both = largest_stable_step(0, momentum) / largest_stable_step(delay, momentum)
+    return (
+        f"a delay of {delay} makes the largest stable step {plain:.3g} times smaller, with momentum {momentum:g} "
+        f"{both:.4g} times"
+    )
+
+
+def _law(delay: int, momentum: float) -> Law:
+    formula = "2 sin(pi / (2 (2 tau + 1)))" if momentum == 0 else "2 sin(theta/2) |exp(i theta) - beta|"
+    name = f"largest stable a*lambda, tau = {delay}, beta = {momentum:g}"
+    return Law(name, largest_stable_step(delay, momentum), formula, "roots on the unit circle (converge/delay.py)")
+
+
+def _false_laws(delays: list[int], steps: int) -> list[Check]:
+    """a * tau * lambda < 1 as the edge, and a = 1/L with any delay, where the delays show them."""
+    found = []
+    for delay in [delay for delay in delays if delay >= 2][:1]:
+        edge = _searched_edge(delay, 0.0, steps)
+        slack = 2 * RESOLUTION * edge
+        found.append(Check(f"edge at 1 / delay, delay {delay}", 1 / delay, edge, tolerance=slack, false_law=True))
+        shrinks = float(_shrinks(np.array([1.0]), delay, 0.0, steps)[0])
+        found.append(Check(f"a = 1/L converges with delay {delay}", 1.0, shrinks, false_law=True))
+    return found
+
+
+def _searched_edge(delay: int, momentum: float, steps: int) -> float:
+    """Middle of the bracket between the largest step that shrinks and the next that grows."""
+    low, high = 0.0, 4.5
+    while high - low > RESOLUTION * high:
+        candidates = np.linspace(low, high, CANDIDATES)[1:]
+        grows = np.flatnonzero(~_shrinks(candidates, delay, momentum, steps))
+        first = int(grows[0]) if grows.size else len(candidates) - 1
+        low, high = (candidates[first - 1] if first else low), candidates[first]
+    return (low + high) / 2
+
+
+def _shrinks(curvature: Array, delay: int, momentum: float, steps: int) -> Array:
+    """Whether the run on each step * curvature is smaller in its last quarter than in the one before."""
+    history = np.ones((delay + 1, len(curvature)))
+    position, velocity = np.ones(len(curvature)), np.zeros(len(curvature))
+    largest = np.zeros((4, len(curvature)))
+    for step in range(steps):
+        slot = step % (delay + 1)
+        history[slot] = position
+        old = history[(slot + 1) % (delay + 1)]
+        velocity = momentum * velocity + curvature * old
+        position = np.clip(position - velocity, -LIMIT, LIMIT)
+        np.maximum(largest[4 * step // steps], np.abs(position), out=largest[4 * step // steps])
+    shrinks: Array = (largest[3] < largest[2]) | (largest[3] < TINY)
+    return shrinks
+
+
+EXPERIMENT = Experiment(
+    name="delay-stability",
+    question="How much smaller must the step be when gradients are old, with and without momentum?",
+    source="characteristic roots of the delayed recursion; Levin and May 1976 for momentum 0",
+    settings=Settings,
+    run=run,
+)

@@ -1,0 +1,119 @@
+"""An experiment of the lab for a person: verdict, checks worst first, rows or the ends of the curves."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.text import Text
+
+from lockstep.converge import Check, Curve, Findings
+from lockstep.report.terminal import heading, indented, small_print, table
+from lockstep.units import format_bandwidth, format_frac, format_size, format_time
+
+CHECKS = 8
+ROWS = 14
+CURVES = 8
+
+
+def render(found: Findings, out: Console) -> None:
+    """Prints the findings."""
+    sentence = found.verdict[0].upper() + found.verdict[1:]
+    out.print(Text(sentence, style="bold green" if found.agrees else "bold red"))
+    if found.conclusion:
+        out.print(found.conclusion[0].upper() + found.conclusion[1:] + ".")
+    if found.checks:
+        _checks(found.checks, out)
+    if found.rows:
+        _rows(found.rows, out)
+    elif found.picture is not None and found.curves:
+        _curves(found, out)
+    small_print(out, "Assumptions", found.assumptions, len(found.assumptions))
+    out.print(Text(f"\nSource: {found.source}", style="dim"))
+
+
+def _checks(checks: Sequence[Check], out: Console) -> None:
+    """Law beside simulation, what failed and what is furthest off first."""
+    ordered = sorted(checks, key=lambda check: (check.ok, -_strain(check)))
+    more = len(ordered) - CHECKS
+    heading(out, "Theory and simulation", f"{more} more with --json" if more > 0 else "")
+    columns = [("", "text"), ("theory", "right"), ("simulated", "right"), ("allowed", "right"), ("", "left")]
+    rows: list[list[str | Text]] = [
+        [one.what, _number(one.expected), _number(one.got), f"± {one.allowed:.2g}", _said(one)]
+        for one in ordered[:CHECKS]
+    ]
+    indented(out, table(columns, rows))
+
+
+def _strain(check: Check) -> float:
+    """Difference as a share of what is allowed."""
+    difference = abs(check.got - check.expected)
+    return difference / check.allowed if check.allowed else float(difference > 0)
+
+
+def _said(check: Check) -> Text:
+    good = "false, as known" if check.false_law else "agrees"
+    return Text(good, style="green") if check.ok else Text("no", style="red")
+
+
+def _rows(rows: Sequence[Mapping[str, Any]], out: Console) -> None:
+    more = len(rows) - ROWS
+    heading(out, "Results", f"{more} more with --json" if more > 0 else "")
+    keys = list(rows[0])
+    columns = [(_title(key), "right" if _numeric(rows[0][key]) else "left") for key in keys]
+    indented(out, table(columns, [[_cell(key, row[key]) for key in keys] for row in rows[:ROWS]]))
+
+
+def _curves(found: Findings, out: Console) -> None:
+    """First and last point of every simulated curve."""
+    picture = found.picture
+    if picture is None:
+        return
+    shown = [curve for curve in found.curves if not curve.theory and len(curve.x)]
+    more = len(shown) - CURVES
+    heading(out, f"{_title(picture.y)} over {_title(picture.x)}".capitalize(), f"{max(more, 0)} more with --json")
+    columns = [
+        ("", "text"),
+        ("first", "right"),
+        ("value", "right"),
+        ("last", "right"),
+        ("value", "right"),
+        ("", "left"),
+    ]
+    indented(out, table(columns, [_ends(curve) for curve in shown[:CURVES]]))
+
+
+def _ends(curve: Curve) -> list[str | Text]:
+    ends = [_number(float(value)) for value in (curve.x[0], curve.y[0], curve.x[-1], curve.y[-1])]
+    diverged = "" if curve.diverged_at is None else f"diverged at {_number(curve.diverged_at)}"
+    return [curve.label, *ends, Text(diverged, style="red")]
+
+
+def _title(key: str) -> str:
+    """A key as a heading: the unit is shown with each value, or needs none."""
+    for ending in ("_frac", "_Bps", "_B", "_s"):
+        key = key.removesuffix(ending)
+    return key.replace("_", " ")
+
+
+def _numeric(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _cell(key: str, value: Any) -> str:
+    """A value in the unit that its key names."""
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if not _numeric(value):
+        return str(value)
+    for ending, form in (("_frac", format_frac), ("_Bps", format_bandwidth), ("_B", format_size), ("_s", format_time)):
+        if key.endswith(ending):
+            return form(float(value))
+    return f"{value:,}" if isinstance(value, int) else _number(value)
+
+
+def _number(value: float) -> str:
+    return f"{value:.4g}"

@@ -1,0 +1,138 @@
+"""The verb `converge`: every experiment answers with its keys, agrees with its theory, and draws."""
+
+from dataclasses import fields
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import lockstep
+from cli_runner import run
+from lockstep.converge import EXPERIMENTS, Check, Curve, Experiment, Findings, find_experiment
+from lockstep.converge.settings import read_settings, setting
+from lockstep.errors import BadInput
+
+QUICK: dict[str, dict[str, object]] = {}
+"""Smaller settings for experiments whose defaults take seconds."""
+
+
+@pytest.fixture(scope="module")
+def answers() -> dict[str, Findings]:
+    return {name: lockstep.converge(name, QUICK.get(name)) for name in EXPERIMENTS}
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_theory_and_simulation_agree(name: str, answers: dict[str, Findings]) -> None:
+    assert answers[name].agrees, answers[name].verdict
+    assert answers[name].checks
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_every_experiment_explains_itself(name: str, answers: dict[str, Findings]) -> None:
+    one, found = find_experiment(name), answers[name]
+    assert one.name == name
+    assert one.question.endswith("?")
+    assert one.source
+    assert all(field.metadata["help"].endswith(".") for field in fields(one.settings))
+    assert found.rows or found.curves
+    assert found.theory
+    assert all(law.formula and law.source for law in found.theory)
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_curves_and_rows_hold_only_numbers_that_are_finite(name: str, answers: dict[str, Findings]) -> None:
+    found = answers[name]
+    for curve in found.curves:
+        assert len(curve.x) == len(curve.y)
+        assert np.isfinite(curve.x).all()
+        assert np.isfinite(curve.y).all()
+    for row in found.rows:
+        assert all(np.isfinite(value) for value in row.values() if isinstance(value, float))
+        assert set(row) == set(found.rows[0])
+
+
+@pytest.mark.parametrize("name", [EXPERIMENTS[0]])
+def test_the_command_prints_json_and_a_table_and_draws(name: str, tmp_path: Path) -> None:
+    pairs = [f"--set={key}={value}" for key, value in QUICK.get(name, {}).items()]
+    picture = tmp_path / "picture.svg"
+    session = run("converge", name, *pairs, "--json", "--plot", str(picture))
+    assert session.code == 0
+    assert {"verdict", "theory", "curves", "checks", "settings", "assumptions"} <= set(session.json())
+    assert picture.stat().st_size > 1000
+    assert "agree" in run("converge", name, *pairs).out
+
+
+def test_the_list_names_every_experiment_and_its_settings() -> None:
+    listed = run("converge", "--json").json()["experiments"]
+    assert [one["experiment"] for one in listed] == list(EXPERIMENTS)
+    assert all({"name", "default", "allowed", "help"} == set(one) for each in listed for one in each["settings"])
+    assert EXPERIMENTS[0] in run("converge").out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("delay-stabilty",), "did you mean delay-stability"),
+        (("delay-stability", "--set", "delay=1"), "did you mean delays"),
+        (("delay-stability", "--set", "delays=x"), "--set delays"),
+        (("delay-stability", "--set", "delays=1,2.5"), "whole number"),
+        (("delay-stability", "--set", "momenta=1"), "at most 0.98"),
+        (("delay-stability", "--set", "delays"), "KEY=VALUE"),
+        (("delay-stability", "--set", "delays=1", "--set", "delays=2"), "twice"),
+        (("delay-stability", "--seed", "-1"), "--seed"),
+        (("delay-stability", "--plot", "a.txt"), "--plot"),
+        (("--set", "a=1"), "EXPERIMENT"),
+    ],
+)
+def test_bad_input_says_what_is_allowed(arguments: tuple[str, ...], said: str) -> None:
+    assert said in run("converge", *arguments).refusal()
+
+
+def test_a_refuted_law_exits_with_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    from lockstep.converge import registry
+
+    wrong = Check("two and two", 5.0, 4.0)
+    fake = Experiment("fake", "?", "none", find_experiment(EXPERIMENTS[0]).settings, lambda *_: Findings((wrong,)))
+    monkeypatch.setattr(registry, "import_module", lambda _: type("module", (), {"EXPERIMENT": fake}))
+    session = run("converge", EXPERIMENTS[0], "--json")
+    assert session.code == 1
+    assert session.json()["agrees"] is False
+    assert "two and two: expected 5, got 4" in session.json()["verdict"]
+
+
+def test_a_check_counts_its_standard_errors_and_a_false_law_must_fail() -> None:
+    assert Check("", 1.0, 1.3, standard_error=0.1).ok
+    assert not Check("", 1.0, 1.5, standard_error=0.1).ok
+    assert Check("", 1.0, 1.5, standard_error=0.1, false_law=True).ok
+    assert not Check("", 1.0, 1.0, false_law=True).ok
+    assert not Check("", 1.0, float("nan")).ok
+
+
+def test_a_curve_ends_where_the_run_diverges() -> None:
+    x = np.arange(4.0)
+    curve = Curve.until_divergence("run", x, np.array([1.0, 2.0, np.nan, np.inf]))
+    assert curve.diverged_at == 2.0
+    assert curve.y.tolist() == [1.0, 2.0]
+    assert Curve.until_divergence("run", x, x).diverged_at is None
+
+
+def test_settings_are_read_by_type_and_unit() -> None:
+    from dataclasses import dataclass
+
+    @dataclass(frozen=True)
+    class Settings:
+        size_B: float = setting(1.0, "Size.")
+        link_s: float = setting(1.0, "Time.", above=0)
+        shift: float = setting(0.0, "May be negative.", least=-2, below=2)
+        rule: str = setting("sum", "Kind.", choices=("sum", "mean"))
+        quick: bool = setting(True, "Or not.")
+        delays: tuple[int, ...] = setting((1, 2), "Several.")
+
+    read = read_settings(
+        Settings, {"size_B": "1KiB", "link_s": "5us", "shift": "-1.5", "rule": "mean", "quick": "no", "delays": "3, 4"}
+    )
+    assert read == Settings(1024.0, 5e-6, -1.5, "mean", False, (3, 4))
+    assert read_settings(Settings, {"delays": 7, "shift": -1}) == Settings(delays=(7,), shift=-1.0)
+    for bad in ({"link_s": 0}, {"shift": 2}, {"rule": "men"}, {"quick": "maybe"}, {"delays": ""}, {"shift": "nan"}):
+        with pytest.raises(BadInput, match="--set"):
+            read_settings(Settings, bad)
