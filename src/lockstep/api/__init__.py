@@ -39,6 +39,8 @@ if TYPE_CHECKING:
     from lockstep.api.tracing import Trace as Trace
     from lockstep.api.tracing import trace as trace
     from lockstep.api.tracing import trace_step as trace_step
+    from lockstep.api.tradeoffs import PipelineChoices as PipelineChoices
+    from lockstep.api.tradeoffs import pipeline_choices as pipeline_choices
     from lockstep.api.verbs import Export as Export
     from lockstep.api.verbs import References as References
     from lockstep.api.verbs import cite as cite
@@ -86,6 +88,10 @@ _HOMES = {
         "validate",
     ),
     "stage_memories": ("StageMemories",),
+    "tradeoffs": (
+        "PipelineChoices",
+        "pipeline_choices",
+    ),
     "tracing": ("Trace", "trace", "trace_step"),
     "verbs": (
         "Export",
@@ -122,6 +128,7 @@ __all__ = [
     "Export",
     "Network",
     "Overlap",
+    "PipelineChoices",
     "PipelineRun",
     "Question",
     "References",
@@ -144,6 +151,7 @@ __all__ = [
     "messages",
     "overlap",
     "pipeline",
+    "pipeline_choices",
     "plan",
     "read_network",
     "read_question",

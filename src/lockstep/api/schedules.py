@@ -14,7 +14,7 @@ from lockstep.units import parse_frac, parse_size_B, parse_time_s
 
 if TYPE_CHECKING:
     from lockstep.overlap import BucketSweep, Layers
-    from lockstep.pipelines import Pipeline
+    from lockstep.pipelines import Partition, Pipeline
     from lockstep.program import Timeline
 
 MOST_PASSES = 200_000
@@ -28,42 +28,103 @@ class PipelineRun:
 
     pipeline: Pipeline
     timeline: Timeline
+    partition: Partition | None = None
+    """How layers were split into stages, when they were given."""
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON form."""
-        return self.pipeline.to_dict()
+        split = None if self.partition is None else self.partition.to_dict()
+        return {**self.pipeline.to_dict(), "partition": split}
 
 
 def pipeline(
     *,
     stages: Quantity,
-    microbatches: Quantity,
+    microbatches: Quantity | None = None,
+    target: Quantity | None = None,
     schedule: str = "1f1b",
     chunks: Quantity | None = None,
-    forward_s: Quantity = 1.0,
-    backward_s: Quantity = 2.0,
+    layers: str | None = None,
+    forward_s: Quantity | None = None,
+    backward_s: Quantity | None = None,
     weight_s: Quantity | None = None,
     transfer_s: Quantity = 0.0,
     recompute: Quantity = 0.0,
 ) -> PipelineRun:
-    """One step of a schedule. Times per micro-batch: one value, or one per stage between commas."""
+    """One step of a schedule. Times per micro-batch: one value, or one per stage between commas.
+
+    Without `microbatches`: the fewest that keep the devices busy for a share `target` of the step. `layers` (forward
+    times in order, as `30x10ms,1x14ms`; backward takes twice as long) are split into stages so that the slowest is as
+    fast as it can be. Raises BadInput, and Infeasible for a target out of reach.
+    """
     from lockstep.pipelines import pipeline as find
     from lockstep.simulate import simulate
 
-    p, m = whole(stages, "--stages"), whole(microbatches, "--microbatches")
+    p = whole(stages, "--stages")
     v = None if chunks is None else whole(chunks, "--chunks")
-    if p * m * (v or 1) > MOST_PASSES:
-        raise BadInput(f"{p} stages x {m} micro-batches are more than {MOST_PASSES:,} passes", "--microbatches")
-    times: dict[str, Any] = {} if weight_s is None else {"weight_s": parse_time_s(weight_s, "--weight-s")}
+    split, times = _times(p, layers, forward_s, backward_s)
+    times["transfer_s"] = parse_time_s(transfer_s, "--transfer-s")
+    if weight_s is not None:
+        times["weight_s"] = parse_time_s(weight_s, "--weight-s")
+    times["recompute_frac"] = parse_frac(recompute, "--recompute")
     with flags("--schedule"):
-        found = find(
-            schedule, p, m, chunks=v, forward_s=_per_stage(forward_s, p, "--forward-s"),
-            backward_s=_per_stage(backward_s, p, "--backward-s"), transfer_s=parse_time_s(transfer_s, "--transfer-s"),
-            recompute_frac=parse_frac(recompute, "--recompute"), **times,
-        )  # fmt: skip
+        m = _microbatches(schedule, p, v, microbatches, target, times)
+        if p * m * (v or 1) > MOST_PASSES:
+            raise BadInput(f"{p} stages x {m} micro-batches are more than {MOST_PASSES:,} passes", "--microbatches")
+        found = find(schedule, p, m, chunks=v, **times)
     if found.makespan_s == 0:
         raise BadInput("all times are 0, so there is no pipeline to schedule", "--forward-s")
-    return PipelineRun(found, simulate(found.program))
+    return PipelineRun(found, simulate(found.program), split)
+
+
+def _times(
+    stages: int, layers: str | None, forward_s: Quantity | None, backward_s: Quantity | None
+) -> tuple[Partition | None, dict[str, Any]]:
+    """Forward and backward seconds of the stages, and the split they come from when layers are given."""
+    if layers is None:
+        forward_s, backward_s = 1.0 if forward_s is None else forward_s, 2.0 if backward_s is None else backward_s
+        return None, {
+            "forward_s": _per_stage(forward_s, stages, "--forward-s"),
+            "backward_s": _per_stage(backward_s, stages, "--backward-s"),
+        }
+    from lockstep.pipelines import partition
+
+    if forward_s is not None or backward_s is not None:
+        raise BadInput("--layers already says it", "--backward-s" if forward_s is None else "--forward-s")
+    with flags("--layers"):
+        split = partition([time for count, time in _groups(layers) for time in [time] * count], stages)
+    held_s = np.array(split.stage_s)
+    return split, {"forward_s": held_s, "backward_s": 2.0 * held_s}
+
+
+def _groups(layers: str) -> list[tuple[int, float]]:
+    """(number, forward seconds) of groups of equal layers."""
+    groups: list[tuple[int, float]] = []
+    for part in layers.split(","):
+        count, cross, time = part.partition("x")
+        if not cross:
+            raise BadInput(f"{part!r} is no group of layers; write it like 30x10ms", "--layers")
+        groups.append((whole(count, "--layers"), parse_time_s(time, "--layers")))
+        _few(sum(number for number, _ in groups))
+    return groups
+
+
+def _microbatches(
+    schedule: str, stages: int, chunks: int | None, given: Quantity | None, target: Quantity | None,
+    times: dict[str, Any],
+) -> int:  # fmt: skip
+    """The number given, or the fewest that reach the target."""
+    from lockstep.pipelines import smallest_microbatches
+
+    if (given is None) == (target is None):
+        raise BadInput("give --microbatches, or --target for the fewest that reach it", "--microbatches")
+    if given is not None:
+        return whole(given, "--microbatches")
+    if any(np.ndim(time) for time in times.values()) or times["recompute_frac"]:
+        raise BadInput("needs equal stages without recomputation; give --microbatches", "--target")
+    with flags("--target"):
+        equal = {name: time for name, time in times.items() if name != "recompute_frac"}
+        return smallest_microbatches(schedule, stages, parse_frac(target, "--target"), chunks=chunks, **equal)
 
 
 def _per_stage(value: Quantity, stages: int, where: str) -> Any:

@@ -1,4 +1,4 @@
-"""`lockstep pipeline`: one step of a pipeline schedule."""
+"""`lockstep pipeline`: one step of a pipeline schedule, or all schedules side by side."""
 
 from __future__ import annotations
 
@@ -6,11 +6,26 @@ from typing import Any
 
 import typer
 
-from lockstep.cli.options import takes, text
+from lockstep.cli.options import Options, required, takes, text
 from lockstep.cli.output import EXAMPLES, show
-from lockstep.cli.program_options import PIPELINE, PLOT, draw, given
+from lockstep.cli.program_options import PASSES, PLOT, draw, given
 
-RECOMPUTE = {"recompute": text("--recompute", "FRAC", "Share of the forward pass that runs again backward.")}
+ALL = "all"
+WORDS: Options = {
+    "stages": required(("--stages",), "P", "Pipeline stages; several between commas with --schedule all."),
+    "microbatches": text("--microbatches", "M", "Micro-batches per step; likewise."),
+    "target": text("--target", "FRAC", "Instead: the fewest that keep devices busy so much, as 95%."),
+    "schedule": text(
+        "--schedule", "S", "gpipe, 1f1b, interleaved, zb-h1, zb-h2, zb-v ... or all, side by side. (default: 1f1b)",
+        "1f1b",
+    ),
+    **PASSES,
+    "layers": text(
+        "--layers", "L", "Forward times of layers in order, as 30x10ms,1x14ms: split evenly into stages.",
+        panel="Times per micro-batch; one, or one per stage between commas",
+    ),
+    "recompute": text("--recompute", "FRAC", "Share of the forward pass that runs again backward."),
+}  # fmt: skip
 
 
 def register(app: typer.Typer) -> None:
@@ -19,13 +34,19 @@ def register(app: typer.Typer) -> None:
         epilog=EXAMPLES
         + "lockstep pipeline --stages 4 --microbatches 8 --schedule 1f1b\n\n"
         + "lockstep pipeline --stages 8 --microbatches 32 --schedule zb-h1 --forward-s 10ms --backward-s 20ms "
-        + "--plot zb.svg"
+        + "--plot zb.svg\n\n"
+        + "lockstep pipeline --stages 8 --schedule 1f1b --target 95%\n\n"
+        + "lockstep pipeline --stages 8 --microbatches 8,16,32,64 --schedule all --plot front.png\n\n"
+        + "lockstep pipeline --stages 4 --microbatches 16 --layers 1x3ms,30x10ms,1x18ms"
     )(pipeline)
 
 
-@takes(PIPELINE, RECOMPUTE, PLOT)
+@takes(WORDS, PLOT)
 def pipeline(as_json: bool, plot: str | None, **words: Any) -> None:
-    """Schedule a pipeline: makespan, bubble, micro-batches held per stage."""
+    """Schedule a pipeline: makespan, bubble, micro-batches held per stage; or compare all schedules."""
+    if words["schedule"] == ALL:
+        _compare(as_json, plot, given(words))
+        return
     from lockstep import api
 
     answer = api.pipeline(**given(words))  # type: ignore[arg-type]
@@ -37,3 +58,23 @@ def pipeline(as_json: bool, plot: str | None, **words: Any) -> None:
 
     draw(plot, picture)
     show(answer, as_json, "pipeline")
+
+
+def _compare(as_json: bool, plot: str | None, words: dict[str, Any]) -> None:
+    from lockstep import api
+    from lockstep.errors import BadInput
+
+    for name in ("target", "chunks", "layers", "recompute"):
+        if name in words:
+            raise BadInput("belongs to one schedule, not to --schedule all", f"--{name}")
+    if "microbatches" not in words:
+        raise BadInput("must be given", "--microbatches")
+    answer = api.pipeline_choices(**{name: value for name, value in words.items() if name != "schedule"})
+
+    def picture(path: Any) -> None:
+        from lockstep.report.pipeline_choices_plot import plot_choices
+
+        plot_choices(answer, path)
+
+    draw(plot, picture)
+    show(answer, as_json, "pipeline_choices")

@@ -33,12 +33,6 @@ PASSES: Options = {
     "weight_s": text("--weight-s", "T", "Weight gradients, part of --backward-s. (default: half of it)", panel=_PASSES),
     "transfer_s": text("--transfer-s", "T", "Message between neighbours. (default: 0)", panel=_PASSES),
 }
-PIPELINE: Options = {
-    "stages": required(("--stages",), "P", "Pipeline stages."),
-    "microbatches": required(("--microbatches",), "M", "Micro-batches per step."),
-    "schedule": text("--schedule", "S", "gpipe, 1f1b, interleaved, zb-h1, zb-h2, zb-v ... (default: 1f1b)", "1f1b"),
-    **PASSES,
-}
 SEED: Options = {"seed": text("--seed", "N", "Of the random numbers. (default: 0)", "0")}
 SWEEP: Options = {"sweep": switch("--sweep", "All bucket sizes that differ.", False)}
 

@@ -6,6 +6,7 @@ from rich.console import Console
 from rich.text import Text
 
 from lockstep.api import PipelineRun
+from lockstep.pipelines import Partition
 from lockstep.program import draw
 from lockstep.report.terminal import bar, heading, indented, table
 from lockstep.units import format_frac, format_time
@@ -27,6 +28,8 @@ def render(found: PipelineRun, out: Console) -> None:
         streams = [name for name in found.timeline.program.streams if name == "compute"]
         drawing = draw(found.timeline, out.width - 3, streams=streams, style="unicode" if unicode else "ascii")
         indented(out, Text(drawing, no_wrap=True))
+    if found.partition is not None:
+        _split(found.partition, out)
     most = max(step.peak_live_microbatches)
     more = f"first {STAGE_ROWS} of {step.stages}" if step.stages > STAGE_ROWS else "micro-batches held at most"
     heading(out, "Stages", more)
@@ -37,3 +40,10 @@ def render(found: PipelineRun, out: Console) -> None:
     indented(out, table([("stage", "right"), ("held", "right"), ("", "left")], rows))
     heading(out, "Closed form", format_time(step.formula_s))
     indented(out, Text(f"{step.formula}\nexact: {step.exact}\n{step.source}", style="dim"))
+
+
+def _split(split: Partition, out: Console) -> None:
+    """How many layers each stage got."""
+    heading(out, "Layers", f"the slowest stage is {format_frac(split.imbalance_frac)} above the mean")
+    sizes = ", ".join(str(size) for size in split.sizes[:STAGE_ROWS])
+    indented(out, Text(sizes if len(split.sizes) <= STAGE_ROWS else f"{sizes}, ..."))
