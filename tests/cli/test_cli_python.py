@@ -55,7 +55,7 @@ def test_objects_do_as_well_as_names() -> None:
 def test_a_plan_can_be_cited_and_exported() -> None:
     plan = lockstep.plan(*QUESTION, **WORDS)
     assert lockstep.cite(plan).citations == lockstep.cite(plan.best).citations
-    assert lockstep.export(plan, to="torchtitan").text == lockstep.export(*QUESTION, to="torchtitan", **WORDS).text
+    assert lockstep.export(plan, to="megatron").text == lockstep.export(*QUESTION, to="megatron", **WORDS).text
 
 
 def test_a_package_that_is_a_verb_is_both() -> None:

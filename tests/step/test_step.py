@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lockstep.errors import BadInput
+from lockstep.errors import BadInput, UnknownName
 from lockstep.hardware import Cluster, cluster
 from lockstep.layout import Job, Layout, Recipe, check
 from lockstep.program import ProgramBuilder
@@ -208,3 +208,38 @@ def test_muon_pays_for_its_products() -> None:
     rate = CLUSTER.device.peak("bf16") * CLUSTER.device.efficiency.matmul_max_frac
     products_s = matrices * 30 * 4096 / rate
     assert products_s - float(adam) < float(muon) <= products_s + float(adam)
+
+
+@pytest.mark.parametrize("sequence_parallel", [False, True])
+def test_overlapped_tensor_traffic_hides_behind_products(sequence_parallel: bool) -> None:
+    """Inside a node the backward reductions are shorter than the weight gradients, so nothing of them is left."""
+    layout, large = Layout(tp=4, dp=16, sequence_parallel=sequence_parallel), model("llama3-70b")
+    none, gradients, everything = (
+        price_step(Job(large, replace(LLAMA.recipe, overlap_tp=how), 64), CLUSTER, layout.grid())
+        for how in ("none", "gradients", "all")
+    )
+    # Forward and backward, gathers and reductions, all take equally long; one or two of four parts are hidden.
+    left = 3 / 4 if sequence_parallel else 1 / 2
+    assert float(gradients.tp_comm_s) == pytest.approx(left * float(none.tp_comm_s), rel=1e-9)
+    assert float(everything.tp_comm_s) < float(gradients.tp_comm_s)
+    assert float(gradients.compute_s) == pytest.approx(float(none.compute_s), rel=1e-12)
+
+
+@pytest.mark.parametrize("zero", [0, 1, 2, 3])
+def test_accumulating_inside_products_saves_a_pass_unless_gradients_are_sharded(zero: int) -> None:
+    layout = Layout(tp=4, dp=16, zero=zero)
+    inside, apart = (
+        price_step(replace(LLAMA, recipe=replace(LLAMA.recipe, fused_accumulation=fused)), CLUSTER, layout.grid())
+        for fused in (True, False)
+    )
+    device, microbatches = CLUSTER.device, 256 / 16
+    held = 32 * (4096 * (4096 * 2 + 1024 * 2) + 3 * 4096 * 14336) / 4
+    rate = device.memory_bandwidth_Bps
+    saved_s = held * (10.0 / device.efficiency.stream_frac - 6.0 * device.efficiency.matmul_bytes_factor) / rate
+    expected_s = 0.0 if zero >= 2 else microbatches * saved_s
+    assert float(apart.compute_s - inside.compute_s) == pytest.approx(expected_s, rel=1e-3, abs=1e-9)
+
+
+def test_an_overlap_that_does_not_exist_is_named() -> None:
+    with pytest.raises(UnknownName, match="overlap of tensor-parallel traffic 'gradient'; did you mean gradients"):
+        Recipe(seq=1, batch=1, overlap_tp="gradient")

@@ -58,6 +58,8 @@ def read_question(
     gradient_bytes: Quantity = 4,
     flash: bool = True,
     overlap: bool = True,
+    overlap_tp: str = "gradients",
+    fused_accumulation: bool = True,
 ) -> Question:
     """The question in words as objects. Exactly one of `batch` and `batch_tokens` must be given."""
     with located("MODEL"):
@@ -73,6 +75,8 @@ def read_question(
         gradient_B=_gradient_B(gradient_bytes),
         flash_attention=flash,
         overlap_dp=overlap,
+        overlap_tp=overlap_tp,
+        fused_accumulation=fused_accumulation,
         notes=(*rounded, *notes),
     )
     return Question(wanted, machine, recipe)

@@ -24,6 +24,10 @@ class QuestionWords(TypedDict, total=False):
     """Bytes per accumulated gradient: 4 or 2."""
     flash: bool
     overlap: bool
+    overlap_tp: str
+    """Tensor-parallel traffic beside products: none, gradients or all."""
+    fused_accumulation: bool
+    """Weight gradients are added to the accumulated ones inside their product."""
 
 
 class LayoutWords(QuestionWords, total=False):

@@ -3,10 +3,8 @@
     given        the tokens themselves
     a loss       D with L(N, D) = loss, by a scaling law
     compute      D*(N), the compute-optimal tokens of the model
-A batch above the critical one spends more tokens for the same loss, in fewer steps (McCandlish et al. 2018, equation
-5.6, with minimum steps S_min and minimum examples E_min, B_crit = E_min / S_min):
-
-    (S / S_min - 1)(E / E_min - 1) = 1,     E = E_min (1 + B / B_crit),     S = E / B = S_min (1 + B_crit / B)
+A batch above the critical one spends more tokens for the same loss, in fewer steps (`methods/critical_batch.py`); the
+tokens given are those of small batches, E_min.
 """
 
 from __future__ import annotations
@@ -15,6 +13,7 @@ from dataclasses import dataclass, replace
 
 from lockstep.campaign.scaling_law import ScalingLaw
 from lockstep.errors import BadInput
+from lockstep.methods.critical_batch import extra_examples_frac
 from lockstep.units import format_count, format_frac
 from lockstep.workload import Model, Transformer, parameters
 
@@ -33,7 +32,7 @@ class Target:
         """Tokens to the same loss in steps of `batch_tokens`: `tokens` unless a critical batch is known."""
         if self.critical_batch_tokens is None:
             return self.tokens
-        return self.tokens * (1 + batch_tokens / self.critical_batch_tokens)
+        return self.tokens * (1 + float(extra_examples_frac(batch_tokens, self.critical_batch_tokens)))
 
 
 def for_tokens(tokens: float) -> Target:

@@ -67,6 +67,17 @@ RECIPE: Options = {
     ),
     "flash": switch("--flash/--no-flash", "Fused attention that keeps no scores.", True, _RECIPE),
     "overlap": switch("--overlap/--no-overlap", "Data-parallel traffic beside compute.", True, _RECIPE),
+    "overlap_tp": text(
+        "--overlap-tp",
+        "W",
+        "Tensor-parallel traffic beside products: none, gradients (Megatron) or all (userbuffers). "
+        "(default: gradients)",
+        "gradients",
+        _RECIPE,
+    ),
+    "fused_accumulation": switch(
+        "--fused-accumulation/--no-fused-accumulation", "Gradients accumulate inside their products.", True, _RECIPE
+    ),
 }
 _LAYOUT = "Layout"
 OFFLOAD: Options = {

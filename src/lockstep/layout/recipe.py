@@ -57,6 +57,9 @@ OPTIMIZERS = {
 }
 
 
+TP_OVERLAPS = ("none", "gradients", "all")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recipe:
     """How the model is trained, whatever the layout."""
@@ -82,8 +85,13 @@ class Recipe:
     """Neighbouring elementwise operations run as one kernel (Megatron's fused kernels, torch.compile)."""
     overlap_dp: bool = True
     """Data-parallel traffic runs beside the backward pass (and FSDP's gathers beside both passes)."""
-    overlap_tp: bool = False
-    """Tensor-parallel traffic runs beside the matrix products it feeds (Transformer Engine's userbuffers)."""
+    fused_accumulation: bool = True
+    """Weight gradients are added to the accumulated ones inside the product that gives them (Megatron-LM since February
+    2022: NVIDIA/apex pull request 1297); without it a pass of its own adds them. Sharded gradients are never fused."""
+    overlap_tp: str = "gradients"
+    """Tensor-parallel traffic beside products: none; gradients, where the reduction of an input's gradient runs beside
+    the product for the weight's (Megatron-LM since late 2021; arXiv 2205.05198 section 4.2.2); or all, where products
+    are cut in pieces that talk while others compute (Transformer Engine's userbuffers)."""
     overlap_pp: bool = False
     """Pipeline sends run beside compute."""
     notes: tuple[str, ...] = field(default=(), compare=False)
@@ -94,6 +102,8 @@ class Recipe:
             value = getattr(self, name)
             if not isinstance(value, int) or isinstance(value, bool) or value < 1:
                 raise BadInput(f"{name} must be a whole number of at least 1, got {value!r}", f"--{name}")
+        if self.overlap_tp not in TP_OVERLAPS:
+            raise UnknownName("overlap of tensor-parallel traffic", self.overlap_tp, TP_OVERLAPS, "--overlap-tp")
         if self.optimizer not in OPTIMIZERS:
             raise UnknownName("optimizer", self.optimizer, OPTIMIZERS, "--optimizer")
 

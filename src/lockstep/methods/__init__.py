@@ -1,5 +1,6 @@
-"""Pieces of training methods that the convergence lab and real runs share.
+"""The pieces that experiments and real training share: what one step does with a gradient, whoever computed it.
 
-A piece takes and returns arrays and uses only their operators and methods that numpy and torch have in common, so that
-a method studied in simulation is the one that is trained. No piece imports torch.
+They take numpy arrays and torch tensors alike and hold no processes, files or clocks. `optimizers` turn gradients into
+directions, `norms` are the geometry behind them, `learning_rate` and `critical_batch` say how a step should grow with
+its batch.
 """

@@ -194,7 +194,7 @@ def device_flops(job: Job, layout: Layout) -> float:
 
 def _without_overlap(job: Job) -> Job:
     """The job with all traffic in the open, so that the step model shows every byte of it."""
-    return replace(job, recipe=replace(job.recipe, overlap_dp=False, overlap_tp=False, overlap_pp=False))
+    return replace(job, recipe=replace(job.recipe, overlap_dp=False, overlap_tp="none", overlap_pp=False))
 
 
 def _step(job: Job, cluster: Cluster, grid: LayoutGrid) -> Any:

@@ -3,6 +3,7 @@
 from lockstep.simulate.contention import simulate_contended
 from lockstep.simulate.engine import makespans_s, simulate
 from lockstep.simulate.fairness import max_min_rates
+from lockstep.simulate.fifo import FifoLinks, LinkCount
 from lockstep.simulate.law import (
     Constant,
     Empirical,
@@ -17,26 +18,34 @@ from lockstep.simulate.law_text import parse_law
 from lockstep.simulate.links import links_between, sent_per_level_B
 from lockstep.simulate.network import Network, ring_network, star_network, tree_network
 from lockstep.simulate.noise import Noise
+from lockstep.simulate.packets import Protocol, simulate_packets
 from lockstep.simulate.prices import Price, durations_s
 from lockstep.simulate.queues import QueueRun, closed_loop, queue, restarting
 from lockstep.simulate.sample import Sample
+from lockstep.simulate.topology import FifoLink, Topology, flat_topology, star_topology, uplinks_topology
 
 __all__ = [
     "Constant",
     "Empirical",
     "Exponential",
+    "FifoLink",
+    "FifoLinks",
     "Law",
+    "LinkCount",
     "LogNormal",
     "Network",
     "Noise",
     "Normal",
     "Pareto",
     "Price",
+    "Protocol",
     "QueueRun",
     "Sample",
+    "Topology",
     "Uniform",
     "closed_loop",
     "durations_s",
+    "flat_topology",
     "links_between",
     "makespans_s",
     "max_min_rates",
@@ -47,6 +56,9 @@ __all__ = [
     "sent_per_level_B",
     "simulate",
     "simulate_contended",
+    "simulate_packets",
     "star_network",
+    "star_topology",
     "tree_network",
+    "uplinks_topology",
 ]

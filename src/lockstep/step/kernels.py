@@ -91,8 +91,12 @@ class Clock:
         flops = 2.0 * m * n * k * count
         operand_B = (INPUT_B.get(self.dtype, self.element_B) * (m * k + k * n) + self.element_B * m * n) * count
         seconds = flops / (self.matmul_peak_flops * curve.matmul_max_frac)
-        seconds = seconds + curve.matmul_bytes_factor * operand_B / self.device.memory_bandwidth_Bps
-        return Work(matmul_s=seconds, flops=flops, kernels=1)
+        return Work(matmul_s=seconds, flops=flops, kernels=1) + self.operands(operand_B)
+
+    def operands(self, size_B: Any) -> Work:
+        """Bytes that products read or write: what of them does not hide behind their arithmetic."""
+        factor = self.device.efficiency.matmul_bytes_factor
+        return Work(matmul_s=factor * size_B / self.device.memory_bandwidth_Bps)
 
     def matmul_backward(self, m: Any, n: Any, k: Any, count: Any = 1) -> Work:
         """The two products that give the gradients of both operands."""

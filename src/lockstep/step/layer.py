@@ -204,5 +204,14 @@ def prediction_module_work(shard: Shard) -> Passes:
 
 
 def accumulation_work(shard: Shard, parameters: Any) -> Work:
-    """Adding a micro-batch's weight gradients to the accumulated ones: one read and one write of each."""
-    return shard.clock.stream(2.0 * shard.recipe.gradient_B * parameters)
+    """Adding a micro-batch's weight gradients to the accumulated ones.
+
+    A pass of its own reads the new gradient, reads the sum and writes it. Inside the product the sum is read and
+    written in place of the new gradient. Sharded gradients (ZeRO 2 and 3) are reduced before they are added.
+    """
+    recipe, clock = shard.recipe, shard.clock
+    apart = clock.stream((clock.element_B + 2.0 * recipe.gradient_B) * parameters)
+    if not recipe.fused_accumulation:
+        return apart
+    inside = clock.operands((2.0 * recipe.gradient_B - clock.element_B) * parameters)
+    return apart.when(shard.grid.zero >= 2) + inside.when(shard.grid.zero < 2)

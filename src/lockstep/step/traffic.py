@@ -1,7 +1,9 @@
 """Seconds of communication that a layer's passes wait for: tensor, context and expert parallel traffic per micro-batch.
 
     tensor    two all-reduces of T*h elements forward and two backward; with sequence parallelism each becomes an
-              all-gather and a reduce-scatter of the same bytes  (arXiv 1909.08053; arXiv 2205.05198 section 4.2)
+              all-gather and a reduce-scatter of the same bytes  (arXiv 1909.08053; arXiv 2205.05198 section 4.2).
+              Overlapped, either all of it hides behind products cut in pieces, or the reductions of the backward pass
+              behind the weight-gradient product of the same layer
     context   cp-1 ring steps of the keys and values forward, of them and their gradients backward, each hidden behind
               1/cp of the attention core                                 (Ring Attention, arXiv 2310.01889)
     expert    two all-to-alls of T*k*h elements forward and two backward (GShard, arXiv 2006.16668), balanced routing
@@ -48,26 +50,41 @@ class Waits:
 
 def layer_waits(shard: Shard, network: Network, work: LayerWork, moe: bool) -> Waits:
     """Exposed communication of one layer with the kernel work `work`."""
-    tp_s = _tensor(shard, network)
-    forward_s = _exposed(tp_s, work.passes.forward.matmul_s, shard.recipe.overlap_tp)
-    backward_s = _exposed(tp_s, work.passes.backward.matmul_s, shard.recipe.overlap_tp)
+    forward_s, backward_s = _tensor(shard, network, work)
     cp_forward_s, cp_backward_s = _context(shard, network, work)
     ep_s = _expert(shard, network, shard.model.experts) if moe and shard.model.experts else 0.0
     return Waits(forward_s, backward_s, cp_forward_s, cp_backward_s, ep_s, ep_s)
 
 
-def _exposed(comm_s: Any, beside_s: Any, overlap: bool) -> Any:
-    """What is left of `comm_s` beside `beside_s` seconds of products that it can hide behind."""
-    return np.maximum(comm_s / CHUNKS, comm_s - beside_s) if overlap else comm_s
+def _tensor(shard: Shard, network: Network, work: LayerWork) -> tuple[Any, Any]:
+    """Exposed seconds of tensor-parallel traffic, forward and backward."""
+    gather_s, reduce_s = _tensor_traffic(shard, network)
+    total_s = gather_s + reduce_s
+    match shard.recipe.overlap_tp:
+        case "all":
+            passes = work.passes
+            return _in_pieces(total_s, passes.forward.matmul_s), _in_pieces(total_s, passes.backward.matmul_s)
+        case "gradients":
+            # Of the backward products half give weight gradients, and half of these belong to split outputs.
+            weight_s = work.passes.backward.matmul_s / 4.0
+            return total_s, gather_s + np.maximum(0.0, reduce_s - weight_s)
+    return total_s, total_s
 
 
-def _tensor(shard: Shard, network: Network) -> Any:
-    """Seconds of one pass's tensor-parallel traffic: two all-reduces, or all-gather and reduce-scatter pairs."""
-    levels = network.levels(("tp",))
+def _in_pieces(comm_s: Any, products_s: Any) -> Any:
+    """What is left of `comm_s` beside products cut in CHUNKS pieces."""
+    return np.maximum(comm_s / CHUNKS, comm_s - products_s)
+
+
+def _tensor_traffic(shard: Shard, network: Network) -> tuple[Any, Any]:
+    """(seconds of gathers, of reductions) of one pass: two all-reduces, or all-gather and reduce-scatter pairs."""
+    levels, split = network.levels(("tp",)), shard.grid.sequence_parallel > 0
     size_B = shard.tokens * shard.model.hidden * shard.clock.element_B
-    split = collective("all-gather", levels, size_B) + collective("reduce-scatter", levels, size_B)
+    gather_s, scatter_s, whole_s = (
+        collective(op, levels, size_B) for op in ("all-gather", "reduce-scatter", "all-reduce")
+    )
     rounds = 1.0 if shard.model.parallel_block else 2.0
-    return rounds * np.where(shard.grid.sequence_parallel > 0, split, collective("all-reduce", levels, size_B))
+    return rounds * np.where(split, gather_s, 0.0), rounds * np.where(split, scatter_s, whole_s)
 
 
 def _context(shard: Shard, network: Network, work: LayerWork) -> tuple[Any, Any]:

@@ -27,10 +27,12 @@ def gpt(name: str, layers: int, hidden: int, heads: int, seq: int = SEQ, vocab: 
 
 
 def megatron_recipe(batch: int, seq: int = SEQ) -> Recipe:
-    """Megatron-LM of 2021 and 2022: fp16, dropout, fused kernels but unfused attention, no overlap of gradients.
+    """Megatron-LM of 2021: fp16, dropout, fused kernels but unfused attention, nothing overlaps, nothing accumulates
+    inside products.
 
     Gradients are accumulated and reduced in fp32, which the 18 bytes per parameter of arXiv 2205.05198 figure 1 imply.
     """
     return Recipe(
-        seq=seq, batch=batch, dtype="fp16", gradient_B=4.0, flash_attention=False, dropout=True, overlap_dp=False
-    )
+        seq=seq, batch=batch, dtype="fp16", gradient_B=4.0, flash_attention=False, dropout=True, overlap_dp=False,
+        fused_accumulation=False, overlap_tp="none",
+    )  # fmt: skip

@@ -68,7 +68,7 @@ def _case(row: dict[str, str]) -> Case | None:
         schedule="interleaved" if vpp > 1 else "1f1b",
     )
     seq, batch = int(row["seq_len"]), int(row["gbs_seqs"])
-    recipe = Recipe(seq=seq, batch=batch, dtype=DTYPES[row["precision"]], overlap_tp=True, overlap_pp=vpp > 1)
+    recipe = Recipe(seq=seq, batch=batch, dtype=DTYPES[row["precision"]], overlap_tp="all", overlap_pp=vpp > 1)
     return Case(
         row=f"{row['row_id']} {row['model']} {row['gpu']} x{devices} {row['precision']} {row['container']}",
         quantity="step_time_s",

@@ -129,8 +129,10 @@ def _recipe(layout: Layout, recipe: Recipe, model: Transformer) -> Flags:
         flags["overlap-grad-reduce"] = True
         if layout.zero:
             flags["overlap-param-gather"] = True
-    if recipe.overlap_tp:
+    if recipe.overlap_tp == "all":
         flags["tp-comm-overlap"] = True
+    if not recipe.fused_accumulation:
+        flags["no-gradient-accumulation-fusion"] = True
     return flags
 
 
@@ -156,4 +158,7 @@ def _refuse_recipe(layout: Layout, recipe: Recipe, no: Refusals) -> None:
     no.when(recipe.gradient_B != recipe.wire_B, "gradients reduced in another format than they are accumulated in")
     no.when(recipe.gradient_B not in (2.0, 4.0), f"gradients of {recipe.gradient_B:g} bytes")
     no.when(recipe.parameter_B != 2.0, f"parameters of {recipe.parameter_B:g} bytes")
-    no.when(recipe.overlap_tp and not layout.sequence_parallel, "overlapped tensor parallelism without its sequences")
+    no.when(
+        recipe.overlap_tp == "all" and not layout.sequence_parallel,
+        "overlapped tensor parallelism without its sequences",
+    )

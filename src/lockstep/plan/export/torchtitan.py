@@ -129,7 +129,10 @@ def _refuse(found: Estimate) -> None:
     no.when(recipe.optimizer not in OPTIMIZERS, f"optimizer {recipe.optimizer}: only {', '.join(OPTIMIZERS)} match")
     no.when(recipe.wire_B != 4.0, "gradients are reduced in fp32 there; set --gradient-bytes 4")
     no.when(not recipe.overlap_dp and layout.zero > 0, "FSDP2 always overlaps its traffic; drop --no-overlap")
-    no.when(recipe.overlap_tp, "overlapped tensor parallelism needs compiled asynchronous tp, which is not exported")
+    no.when(
+        recipe.overlap_tp == "all",
+        "overlapped tensor parallelism needs compiled asynchronous tp, which is not exported",
+    )
     no.when(not recipe.flash_attention, "attention is always fused there; drop --no-flash")
     no.when(recipe.dropout, "there is no dropout there")
     no.settle()
