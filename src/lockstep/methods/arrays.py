@@ -17,3 +17,21 @@ def namespace(array: Array) -> Any:
 def norm(array: Array) -> Array:
     """Euclidean norm of all entries, a scalar of the same library."""
     return namespace(array).sqrt((array * array).sum())
+
+
+def cast(array: Array, dtype: str) -> Array:
+    """`array` as numbers of the named kind, such as `int32`, in its own library."""
+    library = namespace(array)
+    return library.asarray(array, dtype=getattr(library, dtype))
+
+
+def like(values: Array, array: Array) -> Array:
+    """`values`, of numpy or of the same library, as the kind of number and on the device of `array`."""
+    library = namespace(array)
+    place = {} if library.__name__ == "numpy" else {"device": array.device}
+    return library.asarray(values, dtype=array.dtype, **place)
+
+
+def flat(array: Array) -> Array:
+    """All entries of `array` in one row."""
+    return array.reshape(-1)

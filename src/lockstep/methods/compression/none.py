@@ -1,0 +1,45 @@
+"""No compression: the vector itself, the baseline of every comparison."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from numpy.random import Generator
+
+from lockstep.methods.arrays import Array, flat
+from lockstep.methods.compression.compressor import Compressor, Payload, State
+
+
+@dataclass(frozen=True, slots=True)
+class NoCompression(Compressor):
+    """Everything travels."""
+
+    name: ClassVar[str] = "none"
+    source: ClassVar[str] = "-"
+    summable: ClassVar[bool] = True
+    neutral: ClassVar[dict[str, Any] | None] = {}
+
+    @property
+    def unbiased(self) -> bool:
+        """Yes."""
+        return True
+
+    def variance_factor(self, num_elems: int) -> float:
+        """0."""
+        return 0.0
+
+    def size_B(self, num_elems: int, value_B: int = 4) -> float:
+        """value_B d."""
+        return value_B * num_elems
+
+    def compress(
+        self, vector: Array, state: State, generator: Generator, agreed: Array | None = None
+    ) -> tuple[Payload, State]:
+        """The entries."""
+        entries = flat(vector)
+        return Payload((entries,), len(entries)), state
+
+    def decompress(self, payload: Payload) -> Array:
+        """The entries."""
+        return payload.arrays[0]
