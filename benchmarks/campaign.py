@@ -16,9 +16,11 @@ from collections.abc import Callable
 from lockstep.reliability import (
     Campaigns,
     Pattern,
+    Pool,
     intervals_of,
     llama3,
     optimum,
+    pool_overhead_frac,
     run_time_s,
     simulate_campaigns,
     single,
@@ -39,13 +41,18 @@ def timed(action: Callable[[], Campaigns]) -> tuple[float, Campaigns]:
     return time.perf_counter() - begin, result
 
 
-def measure(name: str, pattern: Pattern, mtbf_s: float, simpy_s: float) -> None:
+def measure(name: str, pattern: Pattern, mtbf_s: float, simpy_s: float, pool: Pool | None = None) -> None:
     """Prints one row of the table."""
     law, best_s = Exponential(mtbf_s), optimum(pattern, mtbf_s).work_s
-    runs = [timed(lambda: simulate_campaigns(pattern, WORK_S, best_s, law, campaigns=CAMPAIGNS)) for _ in range(ROUNDS)]
+    runs = [
+        timed(lambda: simulate_campaigns(pattern, WORK_S, best_s, law, pool=pool, campaigns=CAMPAIGNS))
+        for _ in range(ROUNDS)
+    ]
     seconds, found = statistics.median(one for one, _ in runs), runs[0][1]
     number = intervals_of(WORK_S, best_s, pattern)
     exact = run_time_s(pattern, WORK_S / number, number, mtbf_s) / WORK_S - 1
+    if pool is not None:
+        exact = float(pool_overhead_frac(pattern, pool, WORK_S / number, mtbf_s))
     low, high = found.overhead.interval_s()
     failures = int(found.failures.sum())
     print(
@@ -70,6 +77,8 @@ def main() -> None:
     measure("asynchronous, 90 % hidden", single(30.0, 600.0, 300.0, 0.9), mtbf_s, simpy_s)
     levels = two_level(3.0, 30.0, 10, 0.9, local_restart_s=120.0, remote_restart_s=600.0, detection_s=300.0)
     measure("two levels, 10th remote", levels, mtbf_s, simpy_s)
+    pool = Pool(2048, 8, 86_400.0, fewest=1024)
+    measure("8 spare nodes, shrinking", single(30.0, 600.0, 300.0), mtbf_s, simpy_s, pool)
 
 
 if __name__ == "__main__":

@@ -149,7 +149,7 @@ def test_the_tornado_is_drawn(tmp_path: Path) -> None:
         (("--tokens", "1T", "--write", "0"), "--write"),
         (("--tokens", "1T", "--async", "2"), "--async"),
         (("--tokens", "1T", "--interval", "0"), "--interval"),
-        (("--tokens", "1T", "--eval-every", "10"), "--eval-every"),
+        (("--tokens", "1T", "--eval-every", "10"), "--eval-tokens"),
         (("--tokens", "1T", "--ramp-from", "1M"), "--ramp-from"),
         (("--tokens", "1T", "--ramp-from", "1M", "--ramp-tokens", "2T"), "--ramp-tokens"),
         (("--tokens", "1T", "--warmup-steps", "1G"), "--warmup-steps"),
@@ -160,6 +160,9 @@ def test_the_tornado_is_drawn(tmp_path: Path) -> None:
         (("--tokens", "1T", "--campaigns", "1"), "--campaigns"),
         (("--tokens", "1T", "--straggler-cv", "1e400"), "--straggler-cv"),
         (("--tokens", "1T", "--tp", "3"), "--tp"),
+        (("--tokens", "1T", "--spares", "1"), "--spares"),
+        (("--tokens", "1T", "--repair", "1d", "--fewest-nodes", "9"), "--fewest-nodes"),
+        (("--tokens", "1T", "--silent-mtbf", "1d"), "--silent-delay"),
     ],
 )  # fmt: skip
 def test_bad_input_names_its_flag(words: tuple[str, ...], flag: str) -> None:

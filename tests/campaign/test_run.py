@@ -12,8 +12,8 @@ from lockstep.campaign import Operation, Ramp, Scenario, energy, for_tokens, pha
 from lockstep.errors import BadInput, Infeasible
 from lockstep.layout import Job, Recipe, checkpoint_B
 from lockstep.plan import Estimate
-from lockstep.reliability import overhead_frac
-from lockstep.simulate import LogNormal
+from lockstep.reliability import overhead_frac, simulate_campaigns
+from lockstep.simulate import Exponential, LogNormal
 from lockstep.workload import model, parameters
 
 TOKENS = 2e12
@@ -139,3 +139,35 @@ def test_footprint_of_llama_65b() -> None:
 def test_bad_operation_is_refused(wrong: dict[str, float]) -> None:
     with pytest.raises(BadInput):
         Operation(**wrong)  # type: ignore[arg-type]
+
+
+def test_intervals_of_the_days_cover_the_formula() -> None:
+    """300 experiments of 60 campaigns on failures every 6 h: 95 % intervals hold the formula in 91 to 99 % of them."""
+    run = scenario(replace(REAL, device_mtbf_s=64 * 6 * 3600.0)).run()
+    covered = 0
+    for seed in range(300):
+        found = simulate_campaigns(
+            run.pattern, run.work.work_s, run.interval_s, Exponential(run.mtbf_s), campaigns=60, seed=seed
+        )
+        low, high = found.overhead.interval_s()
+        covered += low <= run.wall_s / run.work.work_s - 1 <= high
+    assert 0.91 <= covered / 300 <= 0.99
+
+
+def test_missing_nodes_cost_time_and_spares_cost_money() -> None:
+    waiting = replace(REAL, device_mtbf_s=64 * 86_400.0, repair_s=2 * 86_400.0)
+    alone, spared = (scenario(replace(waiting, spares=spares)).run() for spares in (0, 3))
+    assert alone.parts_s["degraded"] > spared.parts_s["degraded"] > 0
+    assert spared.days < alone.days
+    assert spared.cost_usd == pytest.approx(spared.gpu_hours * (spared.price_per_hour_usd or 0) * (64 + 24) / 64)
+    shrinking = scenario(replace(waiting, fewest_frac=0.5)).run()
+    assert shrinking.days < alone.days
+    assert shrinking.pool is not None
+    assert (shrinking.pool.nodes, shrinking.pool.fewest, shrinking.pool.replica_nodes) == (8, 4, 1)
+
+
+def test_corruption_adds_to_the_failures_and_to_the_days() -> None:
+    rare = replace(REAL, silent_mtbf_s=4 * REAL.device_mtbf_s, silent_delay_s=86_400.0)
+    assert rare.mtbf_s(64) == pytest.approx(0.8 * REAL.mtbf_s(64))
+    assert scenario(rare).run().pattern.silent_frac == pytest.approx(0.2)
+    assert scenario(rare).run().parts_s["detection"] > scenario(REAL).run().parts_s["detection"]

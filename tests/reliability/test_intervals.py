@@ -13,6 +13,7 @@ from scipy.special import lambertw
 
 from lockstep.errors import BadInput
 from lockstep.reliability import (
+    LongRun,
     best_cycle,
     cycle_time_s,
     daly_s,
@@ -212,7 +213,7 @@ def test_a_second_level_pays_only_when_it_is_cheaper() -> None:
 
 def test_the_curve_touches_its_optimum() -> None:
     found = optimum(single(300.0, 600.0), 6 * HOUR_S)
-    work_s, overhead = overhead_curve(found.pattern, found.work_s, 6 * HOUR_S)
+    work_s, overhead = overhead_curve(LongRun(found.pattern, 6 * HOUR_S), found.work_s)
     assert overhead.min() == pytest.approx(found.overhead_frac)
     assert work_s[np.argmin(overhead)] == pytest.approx(found.work_s)
     assert (np.diff(np.sign(np.diff(overhead))) >= 0).all()

@@ -20,6 +20,7 @@ from lockstep.reliability import (
     LOSSES,
     Pattern,
     Weibull,
+    expected_losses,
     incremental,
     intervals_of,
     optimum,
@@ -213,6 +214,19 @@ def test_intervals_cover_the_truth() -> None:
         ).overhead.interval_s()
         covered += low <= exact <= high
     assert 0.92 <= covered / 500 <= 0.98
+
+
+def test_intervals_of_shares_cover_the_truth() -> None:
+    """The same for goodput and rollback, which are ratios of means."""
+    pattern, covered = PATTERNS["single"], {"goodput": 0, "rollback": 0}
+    losses = expected_losses(pattern, 0.15, 20, 1.0)
+    exact = {"goodput": losses.goodput_frac, "rollback": losses.fracs()["rollback"]}
+    for seed in range(500):
+        found = simulate_campaigns(pattern, 3.0, 0.15, Exponential(1.0), campaigns=100, seed=seed)
+        for name, sample in (("goodput", found.goodput), ("rollback", found.losses()["rollback"])):
+            low, high = sample.interval_s()
+            covered[name] += low <= exact[name] <= high
+    assert all(0.92 <= count / 500 <= 0.98 for count in covered.values())
 
 
 def test_bunched_failures_cost_less_than_regular_ones() -> None:

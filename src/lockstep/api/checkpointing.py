@@ -2,33 +2,49 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
+from lockstep.api.failures import (
+    bounded_time_s,
+    job_mtbf_s,
+    node_count,
+    read_pool,
+    simulated_runs,
+    with_corruption,
+)
 from lockstep.api.network import flags
-from lockstep.api.question import Quantity, whole
-from lockstep.errors import BadInput
-from lockstep.units import parse_bandwidth_Bps, parse_frac, parse_size_B, parse_time_s
+from lockstep.api.question import Quantity, located, read_cluster, whole
+from lockstep.errors import BadInput, Infeasible, LockstepError
+from lockstep.units import parse_bandwidth_Bps, parse_frac, parse_size_B
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from lockstep.reliability import Checkpoint, GapLaw, Pattern
-
-LONGEST_S = 1e11
-SHORTEST_MTBF_S = 1e-3
-MOST_CAMPAIGNS = 100_000
+    from lockstep.hardware import Cluster
+    from lockstep.reliability import Checkpoint, Pattern
+    from lockstep.workload import Model
 
 
 def checkpoint(
+    model: str | Model | None = None,
     *,
     mtbf: Quantity | None = None,
     nodes: Quantity | None = None,
     node_mtbf: Quantity | None = None,
-    cluster: str | None = None,
+    cluster: str | Cluster | None = None,
     law: str | None = None,
+    silent_mtbf: Quantity | None = None,
+    silent_delay: Quantity | None = None,
+    spares: Quantity | None = None,
+    repair: Quantity | None = None,
+    fewest_nodes: Quantity | None = None,
+    replica_nodes: Quantity | None = None,
+    replaced: Quantity | None = None,
     write: Quantity | None = None,
     size: Quantity | None = None,
-    ranks: Quantity = 1,
+    optimizer: str = "adamw",
+    ranks: Quantity | None = None,
     rank_bandwidth: Quantity | None = None,
     storage_bandwidth: Quantity | None = None,
     restart: Quantity = 0.0,
@@ -47,16 +63,21 @@ def checkpoint(
 ) -> Checkpoint:
     """How often to save, and what failures and checkpoints cost.
 
-    Failures: `mtbf` of the job, or `nodes` of `node_mtbf`, or a `cluster` whose MTBF is known, or a `law` of gaps.
-    A checkpoint: `write` seconds, or `size` bytes from `ranks` at `rank_bandwidth` into `storage_bandwidth`. Local
-    ones (`local_write`, which serve `local_frac` of the failures) or deltas (`delta_write`) come between: one full one
-    in `every`.
+    Failures: `mtbf` of the job, or `nodes` of `node_mtbf`, or a `law` of gaps, or a `cluster` whose MTBF is known;
+    `silent_mtbf` adds corruption that is noticed after `silent_delay`. A checkpoint: `write` seconds, or `size` bytes,
+    or what training `model` with `optimizer` has to save, from `ranks` at `rank_bandwidth` into `storage_bandwidth`.
+    Local ones (`local_write`, which serve `local_frac` of the failures) or deltas (`delta_write`) come between: one
+    full one in `every`. `repair` says how long a lost node is away, `spares` how many stand by, `fewest_nodes` how far
+    the job shrinks instead of waiting.
     """
     from lockstep.reliability import best_cycle
     from lockstep.reliability import checkpoint as find
 
-    gaps, mtbf_s = _failures(mtbf, nodes, node_mtbf, cluster, law)
-    write_s = _write_s(write, size, ranks, rank_bandwidth, storage_bandwidth)
+    machine = None if cluster is None else read_cluster(cluster)
+    gaps, mtbf_s = job_mtbf_s(machine, mtbf=mtbf, nodes=nodes, node_mtbf=node_mtbf, law=law)
+    if math.isinf(mtbf_s):
+        raise _unknown_failures(machine, nodes)
+    write_s = _write_s(model, machine, write, size, optimizer, ranks, rank_bandwidth, storage_bandwidth)
     with flags("--write"):
         make = _pattern(
             write_s, restart=restart, detection=detection, async_frac=async_frac, local_write=local_write,
@@ -68,68 +89,68 @@ def checkpoint(
             pattern = make(1)
         else:
             pattern = best_cycle(make, mtbf_s).pattern
+        pattern, mtbf_s = with_corruption(pattern, mtbf_s, silent_mtbf, silent_delay, gaps)
+        pool = read_pool(
+            node_count(machine, nodes), spares=spares, repair=repair, fewest_nodes=fewest_nodes,
+            replica_nodes=replica_nodes, replaced=replaced,
+        )  # fmt: skip
         return find(
             pattern, mtbf_s, interval_s=None if interval is None else bounded_time_s(interval, "--interval"),
-            work_s=None if work is None else bounded_time_s(work, "--work"), simulate=simulate, law=gaps,
+            work_s=None if work is None else bounded_time_s(work, "--work"), simulate=simulate, law=gaps, pool=pool,
             campaigns=simulated_runs(campaigns), seed=whole(seed, "--seed", minimum=0),
         )  # fmt: skip
 
 
-def _failures(
-    mtbf: Quantity | None, nodes: Quantity | None, node_mtbf: Quantity | None, cluster: str | None, law: str | None
-) -> tuple[GapLaw | None, float]:
-    """(law given, mean time between failures of the job); exactly one way to say it."""
-    from lockstep.reliability import of_cluster, parse_gap_law
-
-    ways = [mtbf is not None, nodes is not None or node_mtbf is not None, cluster is not None, law is not None]
-    if sum(ways) != 1:
-        raise BadInput("give one of --mtbf, --nodes with --node-mtbf, --cluster, or --law", "--mtbf")
-    gaps = None
-    if law is not None:
-        gaps = parse_gap_law(law, "--law")
-        where, mtbf_s = "--law", gaps.mean_s
-    elif cluster is not None:
-        from lockstep.hardware import cluster as read_cluster
-
-        with flags("--cluster"):
-            where, mtbf_s = "--cluster", of_cluster(read_cluster(cluster)).mtbf_s
-    elif mtbf is not None:
-        where, mtbf_s = "--mtbf", parse_time_s(mtbf, "--mtbf")
-    else:
-        if nodes is None or node_mtbf is None:
-            raise BadInput("--nodes and --node-mtbf belong together", "--nodes" if nodes is None else "--node-mtbf")
-        where, mtbf_s = "--node-mtbf", parse_time_s(node_mtbf, "--node-mtbf") / whole(nodes, "--nodes")
-    if not SHORTEST_MTBF_S <= mtbf_s <= LONGEST_S:
-        raise BadInput(f"a failure of the job every {mtbf_s:g} s; must be from 1 ms to 3,000 years", where)
-    return gaps, mtbf_s
+def _unknown_failures(machine: Cluster | None, nodes: Quantity | None) -> LockstepError:
+    """What to say when nothing tells how often the job fails."""
+    if machine is not None:
+        return Infeasible(f"nobody says how often {machine.name} fails; give the time between failures (--mtbf)")
+    if nodes is not None:
+        return BadInput("--nodes and --node-mtbf belong together", "--node-mtbf")
+    return BadInput("give one of --mtbf, --nodes with --node-mtbf, --cluster, or --law", "--mtbf")
 
 
 def _write_s(
-    write: Quantity | None, size: Quantity | None, ranks: Quantity, rank_bandwidth: Quantity | None,
-    storage_bandwidth: Quantity | None,
+    model: str | Model | None, machine: Cluster | None, write: Quantity | None, size: Quantity | None, optimizer: str,
+    ranks: Quantity | None, rank_bandwidth: Quantity | None, storage_bandwidth: Quantity | None,
 ) -> float:  # fmt: skip
     """Seconds one whole checkpoint takes to write."""
     from lockstep.reliability import write_time_s
 
-    if (write is None) == (size is None):
-        raise BadInput("give --write, or --size with --storage-bandwidth or --rank-bandwidth", "--write")
+    if (write is not None) + (size is not None) + (model is not None) != 1:
+        raise BadInput("give --write, or --size or a MODEL with --storage-bandwidth or --rank-bandwidth", "--write")
     if write is not None:
         if rank_bandwidth is not None or storage_bandwidth is not None:
-            raise BadInput("a bandwidth needs --size, not --write", "--write")
+            raise BadInput("a bandwidth needs --size or a MODEL, not --write", "--write")
         return bounded_time_s(write, "--write")
-    if rank_bandwidth is None and storage_bandwidth is None:
-        raise BadInput("needs --storage-bandwidth, --rank-bandwidth or both", "--size")
+    known_Bps = math.inf if machine is None or machine.storage_write_Bps is None else machine.storage_write_Bps
+    if rank_bandwidth is None and storage_bandwidth is None and math.isinf(known_Bps):
+        where = "--size" if model is None else "--storage-bandwidth"
+        raise BadInput("needs --storage-bandwidth, --rank-bandwidth or both", where)
     rates_Bps = [
-        float("inf") if given is None else parse_bandwidth_Bps(given, where)
-        for given, where in ((rank_bandwidth, "--rank-bandwidth"), (storage_bandwidth, "--storage-bandwidth"))
-    ]
+        otherwise if given is None else parse_bandwidth_Bps(given, where)
+        for given, where, otherwise in (
+            (rank_bandwidth, "--rank-bandwidth", math.inf), (storage_bandwidth, "--storage-bandwidth", known_Bps),
+        )
+    ]  # fmt: skip
     if min(rates_Bps) == 0:
         raise BadInput(
             "a bandwidth must be above 0", "--storage-bandwidth" if rates_Bps[1] == 0 else "--rank-bandwidth"
         )
-    size_B = parse_size_B(size, "--size")
-    time_s = float(write_time_s(size_B, whole(ranks, "--ranks"), rank_Bps=rates_Bps[0], storage_Bps=rates_Bps[1]))
+    size_B = parse_size_B(size, "--size") if model is None else _model_B(model, optimizer)
+    number = (1 if machine is None else machine.num_devices) if ranks is None else whole(ranks, "--ranks")
+    time_s = float(write_time_s(size_B, number, rank_Bps=rates_Bps[0], storage_Bps=rates_Bps[1]))
     return bounded_time_s(time_s, "--size")
+
+
+def _model_B(model: str | Model, optimizer: str) -> float:
+    """Bytes of a checkpoint of `model`, trained with `optimizer`."""
+    from lockstep.layout import Job, Recipe, checkpoint_B
+    from lockstep.workload import model as find_model
+
+    with located("MODEL"):
+        found = find_model(model) if isinstance(model, str) else model
+    return checkpoint_B(Job(found, Recipe(seq=1, batch=1, optimizer=optimizer), 1))
 
 
 def _pattern(
@@ -167,19 +188,3 @@ def _alone(every: int, pattern: Pattern) -> Pattern:
     if every > 1:
         raise BadInput("needs --local-write or --delta-write for what comes between", "--every")
     return pattern
-
-
-def simulated_runs(given: Quantity) -> int:
-    """How many runs to simulate, at least the two that an interval needs."""
-    number = whole(given, "--campaigns", minimum=2)
-    if number > MOST_CAMPAIGNS:
-        raise BadInput(f"must be at most {MOST_CAMPAIGNS:,}, got {number:,}", "--campaigns")
-    return number
-
-
-def bounded_time_s(given: Quantity, where: str) -> float:
-    """Seconds, at most 3,000 years."""
-    time_s = parse_time_s(given, where)
-    if time_s > LONGEST_S:
-        raise BadInput(f"must be at most 3,000 years, got {time_s:g} s", where)
-    return time_s

@@ -141,7 +141,9 @@ def _simulated(scenario: Scenario, run: Run, campaigns: int, seed: int) -> Campa
     if campaigns * run.losses.failures > MOST_FAILURES:
         raise BadInput(f"{campaigns:,} runs would see more than {MOST_FAILURES:.0e} failures", "--campaigns")
     law = Exponential(run.mtbf_s) if scenario.operation.law is None else scenario.operation.law
-    return simulate_campaigns(run.pattern, run.work.work_s, run.interval_s, law, campaigns=campaigns, seed=seed)
+    return simulate_campaigns(
+        run.pattern, run.work.work_s, run.interval_s, law, pool=run.pool, campaigns=campaigns, seed=seed
+    )
 
 
 def _range_days(run: Run, simulated: Campaigns | None, error_frac: float, seed: int) -> tuple[float, float]:

@@ -7,6 +7,7 @@ first; a change that saves money as well is worth more than its place.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
@@ -18,6 +19,9 @@ from lockstep.plan.upgrades import upgrades
 
 HIDDEN_FRAC = 0.95
 """Of an asynchronous checkpoint: what ByteCheckpoint and Megatron-LM hide, all but copying to host memory (assumed)."""
+
+SHRINK_FRAC = 0.75
+"""Of the nodes: where a job that shrinks stops shrinking."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +80,16 @@ def _operation(scenario: Scenario) -> Iterator[tuple[str, Scenario, bool]]:
         yield "asynchronous checkpoints", replace(scenario, operation=replace(now, hidden_frac=HIDDEN_FRAC)), True
     halved = replace(now, detection_s=pattern.detection_s / 2, restart_s=pattern.restarts_s[0] / 2)
     yield "half the detection and restart times", replace(scenario, operation=halved), True
-    rarer = replace(now, device_mtbf_s=2 * now.device_mtbf_s, law=None)
+    rarer = replace(now, device_mtbf_s=2 * now.device_mtbf_s, silent_mtbf_s=2 * now.silent_mtbf_s, law=None)
     yield "half the failures", replace(scenario, operation=rarer), False
+    if now.repair_s is not None:
+        yield "one more spare node", replace(scenario, operation=replace(now, spares=now.spares + 1)), True
+        if now.fewest_frac == 1:
+            shrinking = replace(now, fewest_frac=SHRINK_FRAC)
+            yield "go on with fewer nodes instead of waiting", replace(scenario, operation=shrinking), True
+    if not math.isinf(now.silent_mtbf_s):
+        seen = replace(now, silent_delay_s=now.silent_delay_s / 2)
+        yield "notice corruption in half the time", replace(scenario, operation=seen), True
     if now.interval_s is not None:
         yield "the best interval", replace(scenario, operation=replace(now, interval_s=None)), True
     if now.straggler_cv:

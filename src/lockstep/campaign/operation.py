@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from lockstep.errors import BadInput
 from lockstep.layout import Job, checkpoint_B
-from lockstep.reliability import GapLaw, Pattern, single, write_time_s
+from lockstep.plan import Estimate
+from lockstep.reliability import GapLaw, Pattern, Pool, single, write_time_s
 from lockstep.units import format_bandwidth, format_frac, format_size, format_time
 
 STORAGE_BPS_PER_DEVICE = 57.5e9 / 384
@@ -44,6 +45,18 @@ class Operation:
     detection_s: float = DETECTION_S
     restart_s: float | None = None
     """From a noticed failure to work going on; None: RESTART_S and reading the checkpoint back."""
+    silent_mtbf_s: float = math.inf
+    """Mean time between silent corruptions, per device."""
+    silent_delay_s: float = 0.0
+    """From a corruption until it is noticed."""
+    repair_s: float | None = None
+    """Mean time until a lost node is back; None: a replacement is always there."""
+    spares: int = 0
+    """Nodes that stand by, and are paid for."""
+    fewest_frac: float = 1.0
+    """Share of the nodes with which the job goes on when spares have run out; 1: it waits for a repair."""
+    replaced_frac: float = 1.0
+    """Share of the failures that lose a node."""
     straggler_cv: float = 0.0
     """Coefficient of variation of a device's compute time from step to step."""
     eval_every: int | None = None
@@ -56,6 +69,8 @@ class Operation:
     """Bytes read per token, or per image."""
 
     def __post_init__(self) -> None:
+        if not 0 < self.fewest_frac <= 1:
+            raise BadInput(f"must leave from one to all nodes, got {self.fewest_frac:g} of them", "--fewest-nodes")
         if not self.device_mtbf_s > 0:
             raise BadInput(f"must be above 0, got {self.device_mtbf_s:g} s", "--mtbf")
         if self.interval_s is not None and not self.interval_s > 0:
@@ -66,8 +81,9 @@ class Operation:
             raise BadInput("needs at least one step, and --eval-tokens", "--eval-every")
 
     def mtbf_s(self, devices: int) -> float:
-        """Mean time between failures of a job on `devices`."""
-        return self.device_mtbf_s / devices
+        """Mean time between failures of a job on `devices`, silent corruption among them."""
+        rate_per_s = 1 / self.device_mtbf_s + 1 / self.silent_mtbf_s
+        return 1 / (rate_per_s * devices) if rate_per_s else math.inf
 
     def checkpoint_write_s(self, job: Job) -> float:
         """Seconds a whole checkpoint takes."""
@@ -79,14 +95,34 @@ class Operation:
         """The checkpoint, and the way back after a failure."""
         write_s = self.checkpoint_write_s(job)
         restart_s = RESTART_S + write_s if self.restart_s is None else self.restart_s
-        return single(write_s, restart_s, self.detection_s, self.hidden_frac)
+        alone = single(write_s, restart_s, self.detection_s, self.hidden_frac)
+        if math.isinf(self.silent_mtbf_s):
+            return alone
+        silent_frac = self.mtbf_s(1) / self.silent_mtbf_s
+        return replace(alone, silent_frac=silent_frac, silent_delay_s=self.silent_delay_s)
+
+    def pool(self, found: Estimate) -> Pool | None:
+        """The nodes of an estimated layout, which leave in whole replicas; None: a replacement is always there."""
+        if self.repair_s is None:
+            return None
+        nodes, replica = found.cluster.num_nodes, found.job.devices // found.layout.dp
+        per_replica = max(1, math.ceil(replica / found.cluster.devices_per_unit(0)))
+        frac = self.replaced_frac
+        return Pool(
+            nodes=nodes,
+            spares=self.spares,
+            repair_s=self.repair_s,
+            fewest=max(1, math.ceil(self.fewest_frac * nodes)),
+            replica_nodes=per_replica if nodes % per_replica == 0 else 1,
+            lost=((1, 1.0),) if frac == 1 else ((0, 1 - frac), (1, frac)),
+        )
 
     def assumptions(self, job: Job) -> Iterator[str]:
         """What is taken for granted about failures and checkpoints."""
-        if math.isinf(self.device_mtbf_s):
+        if math.isinf(self.mtbf_s(1)):
             yield "nothing fails: nobody says how often these devices do; give --mtbf of the job or --node-mtbf"
             return
-        yield f"a failure every {format_time(self.mtbf_s(job.devices))}: {format_time(self.device_mtbf_s)} per device"
+        yield f"a failure every {format_time(self.mtbf_s(job.devices))}: {format_time(self.mtbf_s(1))} per device"
         if self.write_s is None:
             size, rate = format_size(checkpoint_B(job)), format_bandwidth(self._storage_Bps(job))
             known = "" if self.storage_Bps is not None else ", assumed as BLOOM's 150 MB/s per device"
@@ -94,6 +130,10 @@ class Operation:
         restart_s = self.pattern(job).restarts_s[0]
         known = "" if self.restart_s is not None else " (assumed: 5 min and reading it back)"
         yield f"detection takes {format_time(self.detection_s)}, a restart {format_time(restart_s)}{known}"
+        if self.repair_s is None:
+            yield "a lost node is replaced within the restart; --repair, --spares and --fewest-nodes say what if not"
+        if not math.isinf(self.silent_mtbf_s):
+            yield "after a corruption all work is lost until it is noticed, a fixed time later"
         if self.straggler_cv:
             yield f"compute times of devices vary by {format_frac(self.straggler_cv)} from step to step, independently"
 

@@ -16,7 +16,7 @@ from lockstep.campaign.work import Work, work
 from lockstep.errors import Infeasible
 from lockstep.plan import Estimate
 from lockstep.plan.estimate import SECONDS_PER_DAY, SECONDS_PER_HOUR, hourly_price_usd
-from lockstep.reliability import Losses, Pattern, expected_losses, intervals_of, optimum, pattern_overhead_frac
+from lockstep.reliability import LongRun, Losses, Pattern, Pool, intervals_of
 from lockstep.units import format_time
 
 NO_PROGRESS = 1e3
@@ -30,6 +30,7 @@ class Run:
     estimate: Estimate
     work: Work
     pattern: Pattern
+    pool: Pool | None
     mtbf_s: float
     """Of the job; infinite when nothing fails."""
     interval_s: float
@@ -50,13 +51,16 @@ class Run:
 
     @property
     def gpu_hours(self) -> float:
-        """Device hours, paid for whether they are useful or not."""
+        """Device hours of the job, useful or not; spare nodes are not in them."""
         return self.wall_s / SECONDS_PER_HOUR * self.estimate.job.devices
 
     @property
     def cost_usd(self) -> float | None:
-        """Dollars; None where no price is known."""
-        return None if self.price_per_hour_usd is None else self.gpu_hours * self.price_per_hour_usd
+        """Dollars, spare nodes included; None where no price is known."""
+        if self.price_per_hour_usd is None:
+            return None
+        spares = 0 if self.pool is None else self.pool.spares * self.estimate.cluster.devices_per_unit(0)
+        return self.gpu_hours * self.price_per_hour_usd * (1 + spares / self.estimate.job.devices)
 
     @property
     def parts_s(self) -> dict[str, float]:
@@ -79,22 +83,24 @@ def expected_run(
     Raises BadInput when ramp or interval do not fit, Infeasible when failures leave no time to work.
     """
     done = work(found, target.with_batch(found.job.recipe.batch_tokens), operation, ramp)
-    pattern, mtbf_s = operation.pattern(found.job), operation.mtbf_s(found.job.devices)
-    interval_s = _interval_s(pattern, mtbf_s, operation.interval_s, done.work_s)
+    pattern, pool, mtbf_s = operation.pattern(found.job), operation.pool(found), operation.mtbf_s(found.job.devices)
+    long_run = LongRun(pattern, mtbf_s, pool)
+    interval_s = _interval_s(long_run, operation.interval_s, done.work_s)
     number = intervals_of(done.work_s, interval_s, pattern)
+    losses = long_run.losses(done.work_s / number, number)
     price = hourly_price_usd(found.cluster) if price_per_hour_usd is None else price_per_hour_usd
-    losses = expected_losses(pattern, done.work_s / number, number, mtbf_s)
-    return Run(found, done, pattern, mtbf_s, interval_s, losses, price)
+    return Run(found, done, pattern, pool, mtbf_s, interval_s, losses, price)
 
 
-def _interval_s(pattern: Pattern, mtbf_s: float, given_s: float | None, work_s: float) -> float:
+def _interval_s(long_run: LongRun, given_s: float | None, work_s: float) -> float:
     """The interval given, else the best; no checkpoint at all when nothing fails."""
-    if given_s is None and math.isinf(mtbf_s):
-        return work_s
-    interval_s = optimum(pattern, mtbf_s).work_s if given_s is None else given_s
-    if not math.isinf(mtbf_s) and not float(pattern_overhead_frac(pattern, interval_s, mtbf_s)) < NO_PROGRESS:
+    if math.isinf(long_run.mtbf_s):
+        return work_s if given_s is None else given_s
+    interval_s = long_run.best_s() if given_s is None else given_s
+    if not float(long_run.overhead_frac(interval_s)) < NO_PROGRESS:
+        pattern = long_run.pattern
         raise Infeasible(
-            f"failures every {format_time(mtbf_s)} leave no time to work: a checkpoint takes"
+            f"failures every {format_time(long_run.mtbf_s)} leave no time to work: a checkpoint takes"
             f" {format_time(pattern.costs_s[0])}, a restart {format_time(pattern.restarts_s[0])};"
             " make them faster, or use fewer devices"
         )

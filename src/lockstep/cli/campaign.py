@@ -30,6 +30,14 @@ FAILURES = {
     "law": text("--law", "LAW", "weibull:mean=3h,shape=0.7, trace:gaps.csv, for the simulation.", panel=_FAILURES),
     "detection": text("--detection", "T", "Until a failure is noticed. (default: 10 min)", panel=_FAILURES),
     "restart": text("--restart", "T", "Until work goes on. (default: 5 min and reading back)", panel=_FAILURES),
+    "silent_mtbf": text("--silent-mtbf", "T", "Mean time between silent corruptions of the job.", panel=_FAILURES),
+    "silent_delay": text("--silent-delay", "T", "Until a corruption is noticed.", panel=_FAILURES),
+    "repair": text(
+        "--repair", "T", "Mean time until a lost node is back. (default: replaced at once)", panel=_FAILURES
+    ),
+    "spares": text("--spares", "N", "Nodes that stand by, with --repair. (default: 0)", panel=_FAILURES),
+    "fewest_nodes": text("--fewest-nodes", "N", "Go on with so many instead of waiting.", panel=_FAILURES),
+    "replaced": text("--replaced", "FRAC", "Share of the failures that lose a node. (default: 1)", panel=_FAILURES),
     "write": text("--write", "T", "One checkpoint. (default: its size at the storage's rate)", panel=_FAILURES),
     "storage_bandwidth": text("--storage-bandwidth", "R", "Of the storage, for all devices.", panel=_FAILURES),
     "async_frac": text("--async", "FRAC", "Share of a write hidden behind work. (default: 0)", panel=_FAILURES),

@@ -83,6 +83,11 @@ class Cluster:
         """Devices in the whole cluster."""
         return math.prod(level.size for level in self.levels)
 
+    @property
+    def num_nodes(self) -> int:
+        """Units of the innermost level."""
+        return max(1, self.num_devices // self.devices_per_unit(0))
+
     def devices_per_child(self, level: int) -> int:
         """Devices inside one child of `level`: 1 for the innermost."""
         return math.prod(inner.size for inner in self.levels[: self._index(level)])

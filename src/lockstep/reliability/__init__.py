@@ -2,15 +2,18 @@
 
 from lockstep.reliability.checkpoint import Checkpoint, checkpoint
 from lockstep.reliability.daly import daly_s
+from lockstep.reliability.degraded import pool_losses, pool_overhead_frac
 from lockstep.reliability.exact import exact_s, interval_time_s, overhead_frac
 from lockstep.reliability.expected import cycle_time_s, pattern_overhead_frac, run_time_s
 from lockstep.reliability.failures import KINDS, Cause, Failures, composed, finish_probability_frac, of_cluster
 from lockstep.reliability.interruptions import Interruption, Observed, llama3
 from lockstep.reliability.laws import GapLaw, Weibull, parse_gap_law
+from lockstep.reliability.long_run import LongRun, overhead_curve
 from lockstep.reliability.losses import Losses, expected_losses
-from lockstep.reliability.optimum import Optimum, best_cycle, optimum, overhead_curve
+from lockstep.reliability.optimum import Optimum, best_cycle, optimum
 from lockstep.reliability.pattern import Pattern, incremental, single, two_level
 from lockstep.reliability.peer_copies import copy_time_s, recoverable_frac, survival_frac
+from lockstep.reliability.pool import Pool, Service, in_service, lost_nodes
 from lockstep.reliability.simulation import LOSSES, Campaigns, intervals_of, simulate_campaigns
 from lockstep.reliability.storage import write_time_s
 from lockstep.reliability.young import first_order_overhead_frac, young_s
@@ -24,10 +27,13 @@ __all__ = [
     "Failures",
     "GapLaw",
     "Interruption",
+    "LongRun",
     "Losses",
     "Observed",
     "Optimum",
     "Pattern",
+    "Pool",
+    "Service",
     "Weibull",
     "best_cycle",
     "checkpoint",
@@ -39,16 +45,20 @@ __all__ = [
     "expected_losses",
     "finish_probability_frac",
     "first_order_overhead_frac",
+    "in_service",
     "incremental",
     "interval_time_s",
     "intervals_of",
     "llama3",
+    "lost_nodes",
     "of_cluster",
     "optimum",
     "overhead_curve",
     "overhead_frac",
     "parse_gap_law",
     "pattern_overhead_frac",
+    "pool_losses",
+    "pool_overhead_frac",
     "recoverable_frac",
     "run_time_s",
     "simulate_campaigns",

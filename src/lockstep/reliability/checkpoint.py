@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from lockstep.errors import BadInput, Infeasible
 from lockstep.reliability.daly import daly_s
 from lockstep.reliability.exact import exact_s
-from lockstep.reliability.expected import pattern_overhead_frac, run_time_s
+from lockstep.reliability.expected import run_time_s
 from lockstep.reliability.failures import finish_probability_frac
 from lockstep.reliability.laws import GapLaw
-from lockstep.reliability.optimum import optimum, overhead_curve
+from lockstep.reliability.long_run import LongRun, overhead_curve
+from lockstep.reliability.losses import Losses
 from lockstep.reliability.pattern import Pattern
+from lockstep.reliability.pool import Pool
 from lockstep.reliability.simulation import Campaigns, intervals_of, simulate_campaigns
 from lockstep.reliability.young import young_s
 from lockstep.simulate import Exponential
@@ -46,8 +48,16 @@ class Checkpoint:
     """Useful work of the run that the following numbers, and the simulation, are about."""
     expected_wall_s: float
     no_failure_frac: float
+    losses: Losses | None
+    """By formula, of the run of work_s; None for a cycle of different checkpoints."""
     simulated: Campaigns | None
+    pool: Pool | None
     assumptions: tuple[str, ...]
+
+    @property
+    def long_run(self) -> LongRun:
+        """Every expected time of this pattern on these nodes."""
+        return LongRun(self.pattern, self.mtbf_s, self.pool)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON form in the words of the command line."""
@@ -59,6 +69,7 @@ class Checkpoint:
             "interval_s": self.interval_s,
             "overhead_frac": self.overhead_frac,
             "goodput_frac": 1 / (1 + self.overhead_frac),
+            "losses_frac": None if self.losses is None else self.losses.fracs(),
             "simulated": None if self.simulated is None else self.simulated.to_dict(),
             "mtbf_s": self.mtbf_s,
             "write_s": pattern.costs_s[-1],
@@ -66,6 +77,9 @@ class Checkpoint:
             "restart_s": pattern.hard_restart_s if pattern.hard_frac else pattern.restarts_s[0],
             "detection_s": pattern.detection_s,
             "async_frac": pattern.hidden_frac,
+            "silent_frac": pattern.silent_frac,
+            "kept_checkpoints": pattern.kept(self.interval_s),
+            "pool": None if self.pool is None else asdict(self.pool),
             "run": {
                 "work_s": self.work_s,
                 "intervals": intervals_of(self.work_s, self.interval_s, pattern),
@@ -85,35 +99,33 @@ def checkpoint(
     work_s: float | None = None,
     simulate: bool = False,
     law: GapLaw | None = None,
+    pool: Pool | None = None,
     campaigns: int = 1000,
     seed: int = 0,
 ) -> Checkpoint:
     """The best interval for failures every `mtbf_s`, its cost, and a run of `work_s` of useful work.
 
-    `law` replaces exponential gaps in the simulation. Raises BadInput, and Infeasible where no run gets anywhere.
+    `law` replaces exponential gaps in the simulation; `pool`: nodes with spares and repairs, None for replacements
+    that are always there. Raises BadInput, and Infeasible where no run gets anywhere.
     """
-    best_s = optimum(pattern, mtbf_s).work_s if interval_s is None else interval_s
+    long_run = LongRun(pattern, mtbf_s, pool)
+    best_s = long_run.best_s() if interval_s is None else interval_s
     if not best_s > 0 or best_s < pattern.shortest_work_s * (1 - 1e-12):
         raise BadInput(f"must be above 0 and as long as the hidden writing, got {best_s:g} s", "interval")
-    overhead = float(pattern_overhead_frac(pattern, best_s, mtbf_s))
+    overhead = float(long_run.overhead_frac(best_s))
     if not overhead < NO_PROGRESS:
-        restart_s = max(*pattern.restarts_s, pattern.hard_restart_s)
-        raise Infeasible(
-            f"failures every {format_time(mtbf_s)} leave no time to get from one checkpoint to the next: a write takes"
-            f" {format_time(max(pattern.costs_s))}, a restart {format_time(restart_s)}; make them faster, or use fewer"
-            " devices"
-        )
+        raise Infeasible(_no_progress(pattern, mtbf_s))
     length_s = max(RUN_S, LEAST_INTERVALS * best_s) if work_s is None else work_s
     number = intervals_of(length_s, best_s, pattern)
-    wall_s = run_time_s(pattern, length_s / number, number, mtbf_s)
+    wall_s = long_run.run_time_s(length_s / number, number)
     gaps = Exponential(mtbf_s) if law is None else law
     campaigns_run = None
     if simulate:
         if campaigns * (wall_s / mtbf_s) > MOST_FAILURES:
             raise BadInput(f"{campaigns:,} runs would see more than {MOST_FAILURES:.0e} failures", "campaigns")
-        campaigns_run = simulate_campaigns(pattern, length_s, best_s, gaps, campaigns=campaigns, seed=seed)
+        campaigns_run = simulate_campaigns(pattern, length_s, best_s, gaps, pool=pool, campaigns=campaigns, seed=seed)
     blocking_s = (1 - pattern.hidden_frac) * pattern.costs_s[-1]
-    work, overheads = overhead_curve(pattern, best_s, mtbf_s)
+    work, overheads = overhead_curve(long_run, best_s)
     return Checkpoint(
         pattern=pattern,
         mtbf_s=mtbf_s,
@@ -126,16 +138,34 @@ def checkpoint(
         work_s=length_s,
         expected_wall_s=wall_s,
         no_failure_frac=finish_probability_frac(run_time_s(pattern, length_s / number, number, math.inf), mtbf_s),
+        losses=long_run.losses(length_s / number, number) if pattern.is_single else None,
         simulated=campaigns_run,
-        assumptions=tuple(_assumptions(pattern, isinstance(gaps, Exponential))),
+        pool=pool,
+        assumptions=tuple(_assumptions(pattern, pool, isinstance(gaps, Exponential))),
     )
 
 
-def _assumptions(pattern: Pattern, memoryless: bool) -> list[str]:
+def _no_progress(pattern: Pattern, mtbf_s: float) -> str:
+    restart_s = max(*pattern.restarts_s, pattern.hard_restart_s)
+    return (
+        f"failures every {format_time(mtbf_s)} leave no time to get from one checkpoint to the next: a write takes"
+        f" {format_time(max(pattern.costs_s))}, a restart {format_time(restart_s)}; make them faster, or use fewer"
+        " devices"
+    )
+
+
+def _assumptions(pattern: Pattern, pool: Pool | None, memoryless: bool) -> list[str]:
     said = ["failures strike work, checkpoints and restarts alike, at a constant rate (exponential gaps)"]
     if not memoryless:
         said.append("formulas take exponential gaps of the same mean; only the simulation follows the law given")
-    said.append("a failed device is replaced within the restart time; the job never shrinks")
+    if pool is None:
+        said.append("a failed device is replaced within the restart time; the job never shrinks")
+    else:
+        said.append("repairs take exponential times, all at once; the cluster is in service when the run begins")
+    if pool is not None and pool.shrinks:
+        said.append("fewer nodes work and fail proportionally less; repaired ones join at the next restart")
+    if pattern.silent_frac:
+        said.append("after a corruption all work is lost until it is noticed, a fixed time later")
     if pattern.hidden_frac:
         said.append("work beside a write runs at full quality and is not in that checkpoint")
     if pattern.hard_frac:

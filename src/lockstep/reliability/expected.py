@@ -80,8 +80,8 @@ def _attempt(pattern: Pattern, position: int, long_s: Array, following: Affine, 
     success, failure = np.exp(-long_s / mtbf_s), -np.expm1(-long_s / mtbf_s)
     # F = f0 + f1 V + f2 V_0, after X is put into F.
     scale = 1 - soft * broken
-    fallback_s = (mtbf_s + pattern.detection_s) * np.expm1(pattern.hard_restart_s / mtbf_s)
-    f0 = (pattern.detection_s + soft * mtbf_s * broken + pattern.hard_frac * fallback_s) / scale
+    fallback_s = (mtbf_s + pattern.mean_detection_s) * np.expm1(pattern.hard_restart_s / mtbf_s)
+    f0 = (pattern.mean_detection_s + soft * mtbf_s * broken + pattern.hard_frac * fallback_s) / scale
     f1, f2 = soft * (1 - broken) / scale, pattern.hard_frac / scale
     own = 1 - failure * f1
     constant = (mtbf_s * failure + success * following[0] + failure * f0) / own

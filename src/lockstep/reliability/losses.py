@@ -32,16 +32,22 @@ class Losses:
     detection_s: float
     failures: float
     """Expected number of interruptions."""
+    degraded_s: float = 0.0
+    """Waiting for repairs, and work on fewer nodes."""
 
     @property
     def wall_s(self) -> float:
         """Work and all losses."""
-        return self.work_s + self.checkpoint_s + self.rollback_s + self.restart_s + self.detection_s
+        return self.work_s + math.fsum(self.by_name().values())
 
     @property
     def goodput_frac(self) -> float:
         """Useful work over wall time."""
         return self.work_s / self.wall_s
+
+    def fracs(self) -> dict[str, float]:
+        """Shares of the wall time by the names of `simulation.LOSSES`; with the goodput they are 1."""
+        return {name: seconds / self.wall_s for name, seconds in self.by_name().items()}
 
     def by_name(self) -> dict[str, float]:
         """Seconds by the names of `simulation.LOSSES`."""
@@ -50,6 +56,7 @@ class Losses:
             "rollback": self.rollback_s,
             "restart": self.restart_s,
             "detection": self.detection_s,
+            "degraded": self.degraded_s,
         }
 
 
@@ -58,14 +65,14 @@ def expected_losses(pattern: Pattern, work_s: float, intervals: int, mtbf_s: flo
 
     Raises BadInput for a cycle of different checkpoints, whose restarts differ.
     """
-    if pattern.every != 1 or pattern.hard_frac:
+    if not pattern.is_single:
         raise BadInput("losses by formula need the same checkpoint every time; simulate a cycle instead")
     wall_s = run_time_s(pattern, work_s, intervals, mtbf_s)
     useful_s, checkpoint_s = intervals * work_s, (intervals - 1) * (1 - pattern.hidden_frac) * pattern.costs_s[0]
     if math.isinf(mtbf_s):
         return Losses(useful_s, checkpoint_s, 0.0, 0.0, 0.0, 0.0)
-    failures = wall_s / (mtbf_s + pattern.detection_s)
-    detection_s = failures * pattern.detection_s
+    failures = wall_s / (mtbf_s + pattern.mean_detection_s)
+    detection_s = failures * pattern.mean_detection_s
     restart_s = failures * mtbf_s * -math.expm1(-pattern.restarts_s[0] / mtbf_s)
     # Rounding must not show as a loss below 0.
     rollback_s = max(0.0, wall_s - useful_s - checkpoint_s - restart_s - detection_s)

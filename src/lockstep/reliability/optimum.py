@@ -20,8 +20,6 @@ from lockstep.reliability.pattern import Pattern
 
 POINTS = 65
 ROUNDS = 8
-SPREAD = 8.0
-"""The curve runs from an eighth of the optimum to eight times it."""
 CYCLES = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 48, 64, 96, 128)
 
 
@@ -40,12 +38,12 @@ def optimum(pattern: Pattern, mtbf_s: float) -> Optimum:
         raise BadInput(f"the time between failures must be above 0, got {mtbf_s}", "mtbf")
     if math.isinf(mtbf_s) or not any(pattern.costs_s):
         raise BadInput("checkpoints that cost nothing, or without failures, have no best interval", "write")
-    if pattern.every == 1 and not pattern.hard_frac:
+    if pattern.is_single:
         work_s = float(exact_s(pattern.costs_s[0], mtbf_s, pattern.hidden_frac))
         if work_s == 0:
             raise BadInput("a write that hides wholly and takes no time has no best interval", "async")
     else:
-        work_s = _closest(pattern, mtbf_s)
+        work_s = least(lambda work: pattern_overhead_frac(pattern, work, mtbf_s), pattern.shortest_work_s, mtbf_s)
     return Optimum(pattern, work_s, float(pattern_overhead_frac(pattern, work_s, mtbf_s)))
 
 
@@ -55,20 +53,13 @@ def best_cycle(make: Callable[[int], Pattern], mtbf_s: float) -> Optimum:
     return min(found, key=lambda one: one.overhead_frac)
 
 
-def overhead_curve(pattern: Pattern, best_s: float, mtbf_s: float, points: int = 41) -> tuple[Any, Any]:
-    """(work, overhead) arrays around the optimum, the optimum in the middle, longer than the writes need."""
-    work_s = best_s * np.geomspace(1 / SPREAD, SPREAD, points)
-    work_s = work_s[work_s >= pattern.shortest_work_s * (1 - 1e-12)]
-    return work_s, pattern_overhead_frac(pattern, work_s, mtbf_s)
-
-
-def _closest(pattern: Pattern, mtbf_s: float) -> float:
-    """Minimum by a grid that shrinks around its best point."""
-    longest = max(2 * mtbf_s, pattern.shortest_work_s)
-    shortest = max(pattern.shortest_work_s, 1e-9 * longest)
+def least(overhead_frac: Callable[[Any], Any], shortest_s: float, mtbf_s: float) -> float:
+    """Work between checkpoints with the least `overhead_frac`, by a grid that shrinks around its best point."""
+    longest = max(2 * mtbf_s, shortest_s)
+    shortest = max(shortest_s, 1e-9 * longest)
     low, high = math.log(shortest), math.log(longest)
     for _ in range(ROUNDS):
         grid = np.linspace(low, high, POINTS)
-        best = int(np.argmin(pattern_overhead_frac(pattern, np.exp(grid), mtbf_s)))
+        best = int(np.argmin(overhead_frac(np.exp(grid))))
         low, high = float(grid[max(best - 1, 0)]), float(grid[min(best + 1, POINTS - 1)])
     return math.exp((low + high) / 2) if low > math.log(shortest) else shortest

@@ -6,6 +6,11 @@ A cycle of checkpoints repeats; the last one of a cycle is the strongest. Positi
     two levels    local, local, ..., remote: a share of the failures can use the local ones, the others the last remote
     incremental   delta, delta, ..., full: a restart reads the last full one and every delta since
 
+A share `silent_frac` of the failures is silent corruption. The job goes on for `silent_delay_s` before somebody notices
+and falls back to the last checkpoint from before; whatever fails meanwhile was worthless anyway. So a corruption is a
+failure whose detection takes that long, and a run is over when its end is known to be clean. Enough checkpoints must be
+kept to reach back (`Pattern.kept`).
+
 Source of two levels: E. Gelenbe, "A model of information recovery using the technique of multiple checkpoints", 1976;
 A. Moody et al., "Design, modeling, and evaluation of a scalable multi-level checkpointing system", SC 2010.
 """
@@ -36,6 +41,10 @@ class Pattern:
     """Share of the failures that lose all but the last checkpoint of a cycle."""
     hard_restart_s: float = 0.0
     """Seconds to restart after those."""
+    silent_frac: float = 0.0
+    """Share of the failures that are silent corruption: noticed late, and back to before they struck."""
+    silent_delay_s: float = 0.0
+    """From a corruption until somebody notices; all work in between is lost, its checkpoints with it."""
 
     def __post_init__(self) -> None:
         if not 1 <= len(self.costs_s) <= MOST_POSITIONS or len(self.restarts_s) != len(self.costs_s):
@@ -44,10 +53,15 @@ class Pattern:
             ("write", self.costs_s),
             ("restart", (*self.restarts_s, self.hard_restart_s)),
             ("detection", (self.detection_s,)),
+            ("silent_delay", (self.silent_delay_s,)),
         ):
             if not all(0 <= time_s < math.inf for time_s in times_s):
                 raise BadInput("a time must be finite and not negative", name)
-        for name, frac in (("async", self.hidden_frac), ("local_frac", 1 - self.hard_frac)):
+        for name, frac in (
+            ("async", self.hidden_frac),
+            ("local_frac", 1 - self.hard_frac),
+            ("silent_mtbf", self.silent_frac),
+        ):
             if not 0 <= frac <= 1:
                 raise BadInput(f"must be from 0 to 1, got {frac:g}", name)
 
@@ -55,6 +69,25 @@ class Pattern:
     def every(self) -> int:
         """Checkpoints in a cycle."""
         return len(self.costs_s)
+
+    @property
+    def mean_detection_s(self) -> float:
+        """Mean time until a failure of either kind is noticed; expected times depend on nothing else."""
+        return (1 - self.silent_frac) * self.detection_s + self.silent_frac * self.silent_delay_s
+
+    @property
+    def is_single(self) -> bool:
+        """Whether every checkpoint is the same, and any failure can use the last one."""
+        return self.every == 1 and not self.hard_frac
+
+    def kept(self, work_s: float) -> int:
+        """Checkpoints to keep, `work_s` apart, so that one from before a corruption is left when it is noticed.
+
+        At most silent_delay / (work + blocking write) + 1 are written meanwhile, and a clean one must be older.
+        """
+        if not self.silent_frac:
+            return 1
+        return math.floor(self.silent_delay_s / (work_s + (1 - self.hidden_frac) * min(self.costs_s))) + 2
 
     @property
     def shortest_work_s(self) -> float:

@@ -10,7 +10,8 @@ Every second of a campaign is useful work that counts in the end, or lost to one
     checkpoint   work stood still for writes that count in the end
     rollback     work and writes done again: from a failure back to the checkpoint it falls back to
     restart      restarting, also in vain
-    detection    nobody had noticed the failure yet
+    detection    nobody had noticed the failure, or the corruption, yet
+    degraded     waiting for repairs, and what kept work took longer on fewer nodes than on all (`pool.Pool`)
 """
 
 from __future__ import annotations
@@ -25,11 +26,13 @@ from lockstep.errors import BadInput, Infeasible
 from lockstep.reliability.arrays import Array
 from lockstep.reliability.expected import run_time_s
 from lockstep.reliability.laws import GapLaw
+from lockstep.reliability.nodes import Nodes
 from lockstep.reliability.pattern import Pattern
+from lockstep.reliability.pool import Pool
 from lockstep.simulate import Sample
 from lockstep.units import format_time
 
-LOSSES = ("checkpoint", "rollback", "restart", "detection")
+LOSSES = ("checkpoint", "rollback", "restart", "detection", "degraded")
 MOST_CAMPAIGNS = 1_000_000
 MOST_ROUNDS = 50_000
 MOST_INTERVALS = 10**9
@@ -45,11 +48,14 @@ class Campaigns:
     rollback_s: Array
     restart_s: Array
     detection_s: Array
+    degraded_s: Array
     failures: Array
     failures_restarting: Array
     """Of these, how many struck a restart."""
     failures_writing: Array
     """Of these, how many struck while a checkpoint was written."""
+    failures_silent: Array
+    """Of these, how many were silent corruption."""
 
     @property
     def overhead(self) -> Sample:
@@ -58,12 +64,25 @@ class Campaigns:
 
     @property
     def goodput(self) -> Sample:
-        """Useful work over wall time."""
-        return Sample(self.work_s / self.wall_s)
+        """Useful work over wall time, of all campaigns together."""
+        return self._share(np.full(len(self.wall_s), self.work_s))
+
+    def losses(self) -> dict[str, Sample]:
+        """Share of the wall time that each loss takes, of all campaigns together; with the goodput they are 1."""
+        return {name: self._share(getattr(self, f"{name}_s")) for name in LOSSES}
+
+    def _share(self, part_s: Array) -> Sample:
+        """Mean part over mean wall time, with the spread of the ratio (W. G. Cochran, Sampling Techniques, 1977, 6.4).
+
+        The mean of single ratios is another number: short campaigns would count as much as long ones.
+        """
+        mean_s = self.wall_s.mean()
+        ratio = part_s.mean() / mean_s
+        return Sample(ratio + (part_s - ratio * self.wall_s) / mean_s)
 
     def losses_frac(self) -> dict[str, float]:
-        """Mean share of the wall time that each loss takes; with the goodput they are 1."""
-        return {name: float(np.mean(getattr(self, f"{name}_s") / self.wall_s)) for name in LOSSES}
+        """Means of `losses`."""
+        return {name: sample.mean_s for name, sample in self.losses().items()}
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON form."""
@@ -74,11 +93,13 @@ class Campaigns:
             "goodput_frac": self.goodput.mean_s,
             "goodput_ci95": list(self.goodput.interval_s()),
             "losses_frac": self.losses_frac(),
+            "losses_ci95": {name: list(one.interval_s()) for name, one in self.losses().items()},
             "mean_wall_s": float(self.wall_s.mean()),
             "p95_wall_s": float(np.quantile(self.wall_s, 0.95)),
             "failures": float(self.failures.mean()),
             "failures_restarting": float(self.failures_restarting.mean()),
             "failures_writing": float(self.failures_writing.mean()),
+            "failures_silent": float(self.failures_silent.mean()),
             "finished_without_failure_frac": float((self.failures == 0).mean()),
         }
 
@@ -101,11 +122,13 @@ def intervals_of(work_s: float, interval_s: float, pattern: Pattern) -> int:
 
 
 def simulate_campaigns(
-    pattern: Pattern, work_s: float, interval_s: float, law: GapLaw | None, *, campaigns: int = 1000, seed: int = 0
-) -> Campaigns:
+    pattern: Pattern, work_s: float, interval_s: float, law: GapLaw | None, *, pool: Pool | None = None,
+    campaigns: int = 1000, seed: int = 0,
+) -> Campaigns:  # fmt: skip
     """`campaigns` runs of `work_s` of useful work, a checkpoint every `interval_s` of it.
 
-    Gaps between failures follow `law`; None: nothing fails. No checkpoint after the last interval. Raises BadInput, and
+    Gaps between failures follow `law`; None: nothing fails. `pool`: the nodes, already in service when a run begins;
+    None: whatever fails is replaced within the restart. No checkpoint after the last interval. Raises BadInput, and
     Infeasible when a run does not come to an end.
     """
     if not 1 <= campaigns <= MOST_CAMPAIGNS:
@@ -113,15 +136,26 @@ def simulate_campaigns(
     number = intervals_of(work_s, interval_s, pattern)
     if law is not None and not run_time_s(pattern, work_s / number, number, law.mean_s) < MOST_ROUNDS / 2 * law.mean_s:
         raise Infeasible(_endless(work_s / number))
-    run = _Run(pattern, work_s / number, number, campaigns)
-    gaps, kinds = (np.random.Generator(np.random.PCG64(child)) for child in np.random.SeedSequence(seed).spawn(2))
+    generators = [np.random.Generator(np.random.PCG64(child)) for child in np.random.SeedSequence(seed).spawn(4)]
+    nodes = None if pool is None or law is None else Nodes(pool, pattern, law.mean_s, campaigns, generators[3])
+    run = _Run(pattern, work_s / number, number, campaigns, nodes)
     for _ in range(MOST_ROUNDS):
-        alive = len(run.alive)
-        gap_s = np.full(alive, np.inf) if law is None else law.draw(gaps, alive)
-        run.advance(gap_s, kinds.random(alive) < pattern.hard_frac if pattern.hard_frac else None)
+        run.advance(*_drawn(pattern, law, len(run.alive), generators))
         if not len(run.alive):
             return run.result(work_s)
     raise Infeasible(_endless(work_s / number))
+
+
+def _drawn(
+    pattern: Pattern, law: GapLaw | None, alive: int, generators: list[np.random.Generator]
+) -> tuple[Array, Array | None, Array | None]:
+    """(gap, whether the failure after it is hard, whether it is silent) of every campaign."""
+    gaps, hard, silent, _ = generators
+    return (
+        np.full(alive, np.inf) if law is None else law.draw(gaps, alive),
+        hard.random(alive) < pattern.hard_frac if pattern.hard_frac else None,
+        silent.random(alive) < pattern.silent_frac if pattern.silent_frac else None,
+    )
 
 
 def _endless(interval_s: float) -> str:
@@ -134,61 +168,91 @@ def _endless(interval_s: float) -> str:
 class _Run:
     """State of all campaigns; `alive` are the places of those that have not ended."""
 
-    def __init__(self, pattern: Pattern, work_s: float, intervals: int, campaigns: int) -> None:
-        self.pattern, self.work_s, self.intervals = pattern, work_s, intervals
-        costs_s = np.array(pattern.costs_s)
-        self.costs_s = costs_s
-        self.blocked_s = np.concatenate(([0.0], np.cumsum((1 - pattern.hidden_frac) * costs_s)))
-        self.cycle_s = pattern.every * work_s + self.blocked_s[-1]
+    def __init__(self, pattern: Pattern, work_s: float, intervals: int, campaigns: int, nodes: Nodes | None) -> None:
+        self.pattern, self.work_s, self.intervals, self.nodes = pattern, work_s, intervals, nodes
+        self.costs_s = np.array(pattern.costs_s)
+        self.blocked_s = np.concatenate(([0.0], np.cumsum((1 - pattern.hidden_frac) * self.costs_s)))
         self.restarts_s = np.array(pattern.restarts_s)
-        # From the begin of a cycle: when work goes on at each position, and when each checkpoint is written.
-        self.begins_s = np.arange(pattern.every) * work_s + self.blocked_s[:-1]
-        self.ends_s = self.begins_s + work_s + costs_s
         self.alive = np.arange(campaigns)
         self.saved = np.zeros(campaigns, dtype=np.int64)
         self.restarting_s = np.zeros(campaigns)
         self.from_afar = np.zeros(campaigns, dtype=bool)
-        self.wall_s, self.restart_s = np.zeros(campaigns), np.zeros(campaigns)
-        self.counts = np.zeros((3, campaigns), dtype=np.int64)
+        self.wall_s, self.restart_s, self.detection_s, self.degraded_s = np.zeros((4, campaigns))
+        self.counts = np.zeros((4, campaigns), dtype=np.int64)
 
-    def advance(self, gap_s: Array, hard: Array | None) -> None:
+    def advance(self, gap_s: Array, hard: Array | None, silent: Array | None) -> None:
         """To the next failure of every campaign that is alive, or to its end."""
         at, saved, restart_s = self.alive, self.saved, self.restarting_s
+        speed = 1.0 if self.nodes is None else self.nodes.speed_frac
+        gap_s = gap_s / speed  # fewer nodes fail less often
+        length_s = np.broadcast_to(self.work_s / speed, gap_s.shape)
         position = saved % self.pattern.every
         up_s = gap_s - restart_s
-        left_s = (self.intervals - saved) * self.work_s + self._blocked(self.intervals - 1) - self._blocked(saved)
+        left_s = (self.intervals - saved) * length_s + self._blocked(self.intervals - 1) - self._blocked(saved)
         done = up_s >= left_s
         self.restart_s[at] += np.minimum(gap_s, restart_s)
-        self.wall_s[at] += np.where(done, restart_s + left_s, gap_s + self.pattern.detection_s)
+        self.wall_s[at] += np.where(done, restart_s + left_s, gap_s)
+        now, writing = self._reached(saved, position, np.where(done, 0.0, up_s), length_s)
+        now = np.where(done, self.intervals, now)
+        self.degraded_s[at] += (now - saved) * (length_s - self.work_s)
+        going = ~done
         if done.any():
-            going = ~done
-            self.alive, at, saved, position, up_s = (x[going] for x in (at, at, saved, position, up_s))
+            self.alive, at, up_s, now, writing, gap_s = (x[going] for x in (at, at, up_s, now, writing, gap_s))
             self.from_afar = self.from_afar[going]
-            hard = None if hard is None else hard[going]
-        now, writing = self._reached(saved, position, up_s)
-        self.counts[0, at] += 1
-        self.counts[1, at] += up_s < 0
-        self.counts[2, at] += writing
+            hard, silent = (None if one is None else one[going] for one in (hard, silent))
+        self._count(at, up_s < 0, writing, silent)
+        self._notice(at, silent, gap_s, going)
         self._fall_back(now, hard, up_s < 0)
+
+    def _count(self, at: Array, restarting: Array, writing: Array, silent: Array | None) -> None:
+        self.counts[0, at] += 1
+        self.counts[1, at] += restarting
+        self.counts[2, at] += writing
+        if silent is not None:
+            self.counts[3, at] += silent
+
+    def _notice(self, at: Array, silent: Array | None, gap_s: Array, going: Array) -> None:
+        """Nothing useful happens until the failure is noticed and enough nodes are there."""
+        noticed_s = np.full(len(at), self.pattern.detection_s)
+        if silent is not None:
+            noticed_s[silent] = self.pattern.silent_delay_s
+        self.detection_s[at] += noticed_s
+        self.wall_s[at] += noticed_s
+        if self.nodes is not None:
+            waited_s = self.nodes.struck(gap_s, noticed_s, going)
+            self.degraded_s[at] += waited_s
+            self.wall_s[at] += waited_s
 
     def _blocked(self, saved: Any) -> Any:
         """Seconds that work stood still for the first `saved` checkpoints of a run."""
         cycles, position = np.divmod(saved, self.pattern.every)
         return cycles * self.blocked_s[-1] + self.blocked_s[position]
 
-    def _reached(self, saved: Array, position: Array, up_s: Array) -> tuple[Array, Array]:
-        """(checkpoints written when the failure strikes, whether it strikes a write)."""
+    def _reached(self, saved: Array, position: Array, up_s: Array, length_s: Array) -> tuple[Array, Array]:
+        """(checkpoints written when the failure strikes, whether it strikes a write).
+
+        From the begin of a cycle: work goes on at position * length + blocked, and checkpoint j is written one length
+        and its own cost later.
+        """
         every = self.pattern.every
-        time_s = self.begins_s[position] + np.maximum(up_s, 0.0)
-        cycles = np.floor((time_s - self.ends_s[0]) / self.cycle_s)
-        within_s = time_s - cycles * self.cycle_s
-        index = np.searchsorted(self.ends_s, within_s, side="right") if every > 1 else 1
+        cycle_s = every * length_s + self.blocked_s[-1]
+        time_s = position * length_s + self.blocked_s[position] + np.maximum(up_s, 0.0)
+        cycles = np.floor((time_s - length_s - self.costs_s[0]) / cycle_s)
+        index = (
+            1
+            if every == 1
+            else np.searchsorted(self._ends_s(np.arange(every), self.work_s), time_s - cycles * cycle_s, "right")
+        )
         written = np.maximum((cycles * every + index).astype(np.int64), position)
         more, next_position = np.divmod(written, every)
-        missing_s = more * self.cycle_s + self.ends_s[next_position] - time_s
+        missing_s = more * cycle_s + self._ends_s(next_position, length_s) - time_s
         now = np.minimum(saved - position + written, self.intervals - 1)
         writing = (up_s >= 0) & (missing_s < self.costs_s[next_position]) & (now < self.intervals - 1)
         return now, writing
+
+    def _ends_s(self, position: Array, length_s: Any) -> Any:
+        """When the checkpoint at each position is written, from the begin of its cycle."""
+        return (position + 1) * length_s + self.blocked_s[position] + self.costs_s[position]
 
     def _fall_back(self, now: Array, hard: Array | None, restarting: Array) -> None:
         """What a failure leaves, and how long the next restart takes."""
@@ -204,8 +268,10 @@ class _Run:
     def result(self, work_s: float) -> Campaigns:
         """The campaigns, all at their end; what nothing else explains was done in vain."""
         checkpoint_s = np.full(len(self.wall_s), float(self._blocked(self.intervals - 1)))
-        detection_s = self.counts[0] * self.pattern.detection_s
-        rollback_s = self.wall_s - work_s - checkpoint_s - self.restart_s - detection_s
+        named_s = work_s + checkpoint_s + self.restart_s + self.detection_s + self.degraded_s
         # Rounding of long sums must not show as a loss below 0.
-        rollback_s = np.where(self.counts[0] > 0, np.maximum(rollback_s, 0.0), 0.0)
-        return Campaigns(work_s, self.wall_s, checkpoint_s, rollback_s, self.restart_s, detection_s, *self.counts)
+        rollback_s = np.where(self.counts[0] > 0, np.maximum(self.wall_s - named_s, 0.0), 0.0)
+        return Campaigns(
+            work_s, self.wall_s, checkpoint_s, rollback_s, self.restart_s, self.detection_s, self.degraded_s,
+            *self.counts,
+        )  # fmt: skip

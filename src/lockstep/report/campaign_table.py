@@ -21,6 +21,7 @@ WORDS = PART_WORDS | {
     "rollback": "work lost in failures",
     "restart": "restarting",
     "detection": "noticing failures",
+    "degraded": "missing nodes",
 }
 NUMBER_WORDS = {
     "peak_flops": "peak FLOP/s",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from rich.console import Console
 from rich.text import Text
 
-from lockstep.reliability import Campaigns, Checkpoint, pattern_overhead_frac
+from lockstep.reliability import Campaigns, Checkpoint, Losses, Pool
 from lockstep.report.terminal import bar, heading, indented, small_print, table
 from lockstep.units import format_frac, format_time
 
@@ -26,14 +26,24 @@ def render(found: Checkpoint, out: Console) -> None:
         between = format_time(pattern.costs_s[0])
         full = format_time(pattern.costs_s[-1])
         out.print(f"One checkpoint in {pattern.every} is a full one of {full}; those between take {between}.")
-    else:
+    if found.pool is not None:
+        out.print(_pool(found.pool))
+    if pattern.silent_frac:
+        out.print(
+            f"{format_frac(pattern.silent_frac)} of the failures are corruption, noticed after"
+            f" {format_time(pattern.silent_delay_s)}: keep {pattern.kept(found.interval_s)} checkpoints to reach back."
+        )
+    if pattern.every == 1:
         heading(out, "Formulas", "overhead of each interval, exact")
         indented(out, table([("", "left"), ("interval", "right"), ("overhead", "right")], _formulas(found)))
     heading(out, "Around it")
     columns = [("interval", "right"), ("overhead", "right"), ("", "left")]
     indented(out, table(columns, _curve(found)))
+    if found.losses is not None and found.simulated is None:
+        heading(out, "Where the time goes", "by formula")
+        indented(out, table([("", "left"), ("of the time", "right"), ("", "left")], _losses(found.losses)))
     if found.simulated is not None:
-        _simulated(found.simulated, out)
+        _simulated(found.simulated, found.losses, out)
     small_print(out, "Assumptions", found.assumptions, len(found.assumptions))
 
 
@@ -45,8 +55,7 @@ def _formulas(found: Checkpoint) -> list[list[str]]:
     rows = []
     for name, interval_s in (("Young", found.young_s), ("Daly", found.daly_s), ("exact", found.exact_s)):
         usable = interval_s > 0 and interval_s >= found.pattern.shortest_work_s * (1 - 1e-12)
-        overhead = float(pattern_overhead_frac(found.pattern, interval_s, found.mtbf_s)) if usable else float("nan")
-        shown = format_frac(overhead, 4) if usable else "writes overlap"
+        shown = format_frac(float(found.long_run.overhead_frac(interval_s)), 4) if usable else "writes overlap"
         rows.append([name, format_time(interval_s, 4), shown])
     return rows
 
@@ -67,14 +76,35 @@ def _curve(found: Checkpoint) -> list[list[str | Text]]:
     return rows
 
 
-def _simulated(campaigns: Campaigns, out: Console) -> None:
-    """Where the time of the simulated runs goes."""
+def _pool(pool: Pool) -> str:
+    """Spares, repairs, and what the job does without."""
+    spares = f"{pool.spares} spare node{'' if pool.spares == 1 else 's'}, repairs take {format_time(pool.repair_s)}"
+    if not pool.shrinks:
+        return f"{spares}; without a spare the job waits for a repair."
+    return f"{spares}; without a spare the job goes on with fewer of its {pool.nodes} nodes, down to {pool.fewest}."
+
+
+def _losses(losses: Losses) -> list[list[str | Text]]:
+    """Goodput and what takes the rest, by formula."""
+    rows = {"goodput": losses.goodput_frac, **losses.fracs()}
+    return [[name, format_frac(share), bar(share)] for name, share in rows.items() if share or name == "goodput"]
+
+
+def _simulated(campaigns: Campaigns, losses: Losses | None, out: Console) -> None:
+    """Where the time of the simulated runs goes, beside the formula."""
     low, high = campaigns.overhead.interval_s()
     note = f"{len(campaigns.wall_s):,} runs, {campaigns.failures.mean():.4g} failures each"
     heading(out, "Simulated", note)
     mean = format_frac(campaigns.overhead.mean_s, 4)
     said = f"overhead {mean}, {format_frac(low, 4)} to {format_frac(high, 4)} (95 %)"
     indented(out, Text(said))
-    rows: list[list[str | Text]] = [["goodput", format_frac(campaigns.goodput.mean_s), bar(campaigns.goodput.mean_s)]]
-    rows += [[name, format_frac(share), bar(share)] for name, share in campaigns.losses_frac().items()]
-    indented(out, table([("", "left"), ("of the time", "right"), ("", "left")], rows))
+    columns = [("", "left"), ("of the time", "right"), ("95 %", "right"), ("formula", "right"), ("", "left")]
+    expected = {} if losses is None else {"goodput": losses.goodput_frac, **losses.fracs()}
+    rows: list[list[str | Text]] = []
+    for name, sample in {"goodput": campaigns.goodput, **campaigns.losses()}.items():
+        if not sample.mean_s:
+            continue
+        ends = " to ".join(format_frac(end, 4) for end in sample.interval_s())
+        formula = format_frac(expected[name], 4) if name in expected else ""
+        rows.append([name, format_frac(sample.mean_s, 4), ends, formula, bar(sample.mean_s)])
+    indented(out, table(columns, rows))

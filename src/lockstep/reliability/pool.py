@@ -1,0 +1,173 @@
+"""`Pool`: the nodes of a job, its spares, and lost nodes on their way back.
+
+A failure loses nodes; spares replace them at the restart that follows anyway. Where spares have run out, the job either
+waits for a repair, or goes on with fewer nodes ("shrinks") down to `fewest`; it takes repaired nodes back ("grows")
+at its next restart. So the number of nodes changes only at restarts, and between two failures nothing is random.
+
+    speed_k = whole replicas that k lost nodes leave / all replicas        work per second, 1 while spares last
+    MTBF_k  = MTBF / speed_k                                               fewer nodes fail less often
+Repairs take an exponential time of mean r each, all at once. k nodes broken at a restart are j at the next failure with
+
+    P(k -> j) = prod over i = j+1 .. k of  (i M_k / r) / (1 + i M_k / r)   x   1 / (1 + j M_k / r)
+(i repairs race one failure). With one node per failure, no detection time and no shrinking, the share of time spent
+waiting is Erlang's loss formula B(spares + 1, r / M).
+
+Source: A. K. Erlang, 1917, in D. Gross et al., Fundamentals of Queueing Theory, 4th ed. 2008, section 2.5 (loss
+formula); the embedded chain is our own.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+
+from lockstep.errors import BadInput
+from lockstep.reliability.arrays import Array
+from lockstep.reliability.failures import Failures
+from lockstep.reliability.pattern import Pattern
+
+MOST_NODES = 1_000_000
+TAIL = 20.0
+"""Standard deviations of the number of broken nodes beyond which states are left out (probability below 1e-12)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pool:
+    """Nodes of a job and what replaces them."""
+
+    nodes: int
+    spares: int
+    repair_s: float
+    fewest: int | None = None
+    """Nodes the job goes on with at least; None: all of them, so it waits."""
+    replica_nodes: int = 1
+    """Nodes of a data-parallel replica: a lost one stops the whole replica."""
+    lost: tuple[tuple[int, float], ...] = ((1, 1.0),)
+    """(nodes lost, share of the failures), shares adding up to 1."""
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.nodes <= MOST_NODES:
+            raise BadInput(f"a job has 1 to {MOST_NODES:,} nodes, got {self.nodes}", "nodes")
+        if not 0 <= self.spares <= MOST_NODES:
+            raise BadInput(f"must be 0 to {MOST_NODES:,}, got {self.spares}", "spares")
+        if not 0 < self.repair_s < math.inf:
+            raise BadInput(f"a repair takes a finite time above 0, got {self.repair_s:g} s", "repair")
+        if self.nodes % self.replica_nodes:
+            raise BadInput(f"{self.nodes} nodes are no whole replicas of {self.replica_nodes}", "replica-nodes")
+        if self.fewest is not None and not 1 <= self.fewest <= self.nodes:
+            raise BadInput(f"must be 1 to {self.nodes} nodes, got {self.fewest}", "fewest-nodes")
+        if any(number < 0 or frac < 0 for number, frac in self.lost) or not math.isclose(
+            math.fsum(frac for _, frac in self.lost), 1.0
+        ):
+            raise BadInput("shares of the failures must not be negative and add up to 1", "replaced")
+
+    @property
+    def shrinks(self) -> bool:
+        """Whether the job goes on with fewer nodes."""
+        return self.fewest is not None and self.fewest < self.nodes
+
+    @property
+    def most_broken(self) -> int:
+        """Broken nodes with which the job still runs."""
+        fewest = self.nodes if self.fewest is None else self.fewest
+        return self.nodes + self.spares - math.ceil(fewest / self.replica_nodes) * self.replica_nodes
+
+    def speed_frac(self, broken: Array) -> Array:
+        """Work per second, of that on all nodes, with `broken` (at most `most_broken`) nodes away."""
+        left = np.minimum(self.nodes, self.nodes + self.spares - np.asarray(broken))
+        return np.asarray(left // self.replica_nodes * self.replica_nodes / self.nodes)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Service:
+    """A pool in the long run, seen at the restarts of its job."""
+
+    share: Array
+    """Of the restarts, by number of broken nodes."""
+    share_before: Array
+    """The same just before a failure, which is any moment of the up time (gaps are exponential)."""
+    speed_frac: Array
+    mtbf_s: Array
+    wait_s: float
+    """Mean wait for repairs per failure, when nothing runs."""
+
+
+def lost_nodes(failures: Failures, nodes: int) -> tuple[tuple[int, float], ...]:
+    """(nodes lost, share of the failures) for `Pool.lost`: a rack takes all of its nodes at once."""
+    shares: dict[int, float] = {}
+    for cause in failures.causes:
+        number = min(nodes, cause.nodes_lost)
+        shares[number] = shares.get(number, 0.0) + cause.rate_per_s / failures.rate_per_s
+    return tuple(sorted(shares.items()))
+
+
+@lru_cache(maxsize=64)
+def in_service(pool: Pool, pattern: Pattern, mtbf_s: float) -> Service:
+    """The stationary state of `pool` under failures every `mtbf_s` of all nodes, noticed as `pattern` says."""
+    top = _top(pool, mtbf_s)
+    broken = np.arange(top + 1)
+    speed = pool.speed_frac(broken)
+    mtbfs_s = mtbf_s / speed
+    left = _at_failure(mtbfs_s, pool.repair_s)
+    most_lost = max(number for number, _ in pool.lost)
+    struck = np.zeros((top + 1, top + most_lost + 1))
+    for number, frac in pool.lost:
+        struck[:, number : number + top + 1] += frac * left
+    noticed = struck @ _after_detection(pool, pattern, struck.shape[1])
+    repairs_s = pool.repair_s * np.array(
+        [math.fsum(1 / i for i in range(top + 1, k + 1)) for k in range(noticed.shape[1])]
+    )
+    chain = noticed[:, : top + 1].copy()
+    chain[:, top] += noticed[:, top + 1 :].sum(axis=1)
+    share = _stationary(chain)
+    return Service(share, share @ left, speed, mtbfs_s, float(share @ noticed @ repairs_s))
+
+
+def _top(pool: Pool, mtbf_s: float) -> int:
+    """The largest number of broken nodes worth a state."""
+    biggest = max(number for number, _ in pool.lost)
+    mean = pool.repair_s / mtbf_s * math.fsum(number * frac for number, frac in pool.lost)
+    return min(pool.most_broken, math.ceil(mean + TAIL * math.sqrt(mean * max(1, biggest)) + TAIL * max(1, biggest)))
+
+
+def _at_failure(mtbfs_s: Array, repair_s: float) -> Array:
+    """P(k -> j): j of the k nodes broken at a restart are still broken when the next failure strikes."""
+    size = len(mtbfs_s)
+    chances = np.zeros((size, size))
+    for k, mtbf_s in enumerate(mtbfs_s):
+        race = np.arange(k + 1) * mtbf_s / repair_s
+        passed = np.append(np.cumprod((race / (1 + race))[:0:-1])[::-1], 1.0)
+        chances[k, : k + 1] = passed / (1 + race)
+    return chances
+
+
+def _after_detection(pool: Pool, pattern: Pattern, size: int) -> Array:
+    """P(k -> j) over the time until a failure is noticed: every repair ends with 1 - e^(-D / r)."""
+    mixed = np.zeros((size, size))
+    for frac, delay_s in (
+        (1 - pattern.silent_frac, pattern.detection_s),
+        (pattern.silent_frac, pattern.silent_delay_s),
+    ):
+        left = math.exp(-delay_s / pool.repair_s)
+        if frac:
+            for k in range(size):
+                mixed[k, : k + 1] += frac * _binomial(k, left)
+    return mixed
+
+
+def _binomial(number: int, probability: float) -> Array:
+    """P(Binomial(number, probability) = 0 .. number), by convolution, which loses no digits."""
+    found = np.ones(1)
+    for _ in range(number):
+        found = np.convolve(found, (1 - probability, probability))
+    return found
+
+
+def _stationary(chain: Array) -> Array:
+    """The row vector p = p chain with sum 1."""
+    size = len(chain)
+    equations = np.vstack([(chain.T - np.eye(size))[:-1], np.ones(size)])
+    return np.asarray(np.linalg.solve(equations, np.append(np.zeros(size - 1), 1.0)))
