@@ -9,6 +9,12 @@ from lockstep.errors import UnknownName
 
 EXPERIMENTS = (
     "delay-stability",
+    "noise-scale",
+    "critical-batch",
+    "learning-rate-scaling",
+    "norm-steps",
+    "implicit-bias",
+    "implicit-bias-epochs",
 )  # fmt: skip
 """Names in the order of the list that a person sees; the file has underscores for hyphens."""
 

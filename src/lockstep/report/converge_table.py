@@ -107,6 +107,8 @@ def _cell(key: str, value: Any) -> str:
         return "-"
     if isinstance(value, bool):
         return "yes" if value else "no"
+    if isinstance(value, list):
+        return ", ".join(_cell(key, one) for one in value)
     if not _numeric(value):
         return str(value)
     for ending, form in (("_frac", format_frac), ("_Bps", format_bandwidth), ("_B", format_size), ("_s", format_time)):

@@ -1,0 +1,102 @@
+"""The noisy quadratic: SGD whose expected loss is known at every step.
+
+    f(w) = 1/2 sum h_i w_i^2       gradient of one example: h_i w_i + sqrt(c_i) xi,  xi standard normal
+    w <- (1 - alpha h) w - alpha sqrt(c / B) xi
+    E w_i^2 after t steps = rho^t w_i(0)^2 + (1 - rho^t) v_i,   rho = (1 - alpha h_i)^2
+    v_i = alpha c_i / (B h_i (2 - alpha h_i))                    stationary variance, for alpha h_i < 2
+h: curvatures; c: variance of the gradient of one example along each axis; B: examples per step; alpha: learning rate.
+
+Source: Zhang et al., "Which algorithmic choices matter at which batch sizes? Insights from a noisy quadratic model",
+2019, section 3.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[Any]
+TIMES = np.concatenate([[0.0], np.geomspace(0.1, 1e7, 150)])
+"""Steps between which a first passage is looked for."""
+BISECTIONS = 40
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class NoisyQuadratic:
+    """Curvatures, noise of one example and start, one number per axis."""
+
+    curvature: Array
+    noise: Array
+    start: Array
+
+    @property
+    def smoothness(self) -> float:
+        """Largest curvature L; rates below 2 / L are stable."""
+        return float(self.curvature.max())
+
+    def variance(self, rate: Array | float, batch: Array | float) -> Array:
+        """Stationary E w_i^2 per axis (last dimension); infinite past the edge."""
+        rate, batch = np.asarray(rate)[..., np.newaxis], np.asarray(batch)[..., np.newaxis]
+        room = 2 - rate * self.curvature
+        safe = np.where(room > 0, room, 1.0)
+        return np.where(room > 0, rate * self.noise / (batch * self.curvature * safe), np.inf)
+
+    def floor(self, rate: Array | float, batch: Array | float) -> Array:
+        """Expected loss after steps without end."""
+        return np.asarray(0.5 * (self.curvature * self.variance(rate, batch)).sum(axis=-1))
+
+    def loss(self, steps: Array | float, rate: Array | float, batch: Array | float) -> Array:
+        """Expected loss after `steps` at a stable rate. Broadcasts."""
+        kept = (1 - np.asarray(rate)[..., np.newaxis] * self.curvature) ** 2
+        kept = kept ** np.asarray(steps)[..., np.newaxis]
+        squares = kept * self.start**2 + (1 - kept) * self.variance(rate, batch)
+        return np.asarray(0.5 * (self.curvature * squares).sum(axis=-1))
+
+    def steps_to(self, target: float, rate: Array, batch: float) -> Array:
+        """First time at which the expected loss is `target`, for each rate, as a real number; infinite for never."""
+        times = np.broadcast_to(TIMES, (rate.size, TIMES.size))
+        reached = self.loss(times, rate[:, np.newaxis], batch) <= target
+        first = reached.argmax(axis=1)
+        low, high = TIMES[np.maximum(first - 1, 0)], TIMES[first]
+        for _ in range(BISECTIONS):
+            middle = (low + high) / 2
+            below = self.loss(middle, rate, batch) <= target
+            low, high = np.where(below, low, middle), np.where(below, middle, high)
+        return np.where(reached.any(axis=1), high, np.inf)
+
+    def fewest_steps(self, target: float, batch: float) -> tuple[float, float]:
+        """(steps, rate) to `target` at the best constant rate; a fine search around the best of a coarse one."""
+        rate = np.geomspace(1e-6, 1.99, 60) / self.smoothness
+        for _ in range(4):
+            steps = self.steps_to(target, rate, batch)
+            best = int(steps.argmin())
+            around = rate[max(best - 1, 0)], rate[min(best + 1, rate.size - 1)]
+            found = float(steps[best]), float(rate[best])
+            rate = np.linspace(*around, 12)
+        return found
+
+    def simulate(self, rate: float, batch: float, steps: int, trials: int, generator: np.random.Generator) -> Array:
+        """Losses of `trials` runs after `steps` steps."""
+        w = np.broadcast_to(self.start, (trials, self.start.size)).copy()
+        keep, scale = 1 - rate * self.curvature, rate * np.sqrt(self.noise / batch)
+        for _ in range(steps):
+            w *= keep
+            w -= scale * generator.standard_normal(w.shape)
+        return np.asarray(0.5 * (self.curvature * w**2).sum(axis=1))
+
+    def gradient(self, w: Array, batch: float, draws: int, generator: np.random.Generator) -> Array:
+        """Mean gradients of `draws` batches at `w`, shape (draws, axes)."""
+        noise = generator.standard_normal((draws, w.size)) * np.sqrt(self.noise / batch)
+        return np.asarray(self.curvature * w + noise)
+
+
+def power_law(axes: int, condition: float, noise: float) -> NoisyQuadratic:
+    """Curvatures evenly spaced in logarithm from 1 / condition to 1, noise proportional to them, start at loss 1/2.
+
+    Noise whose covariance is a multiple of the Hessian is what least squares has near its solution.
+    """
+    curvature = np.geomspace(1 / condition, 1, axes)
+    return NoisyQuadratic(curvature, noise * curvature, 1 / np.sqrt(axes * curvature))
