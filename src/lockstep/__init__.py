@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from lockstep.api import sensitivity as sensitivity
     from lockstep.api import stragglers as stragglers
     from lockstep.api import trace as trace
+    from lockstep.api import train as train
     from lockstep.api import validate as validate
 
 __version__ = "0.1.0"
@@ -44,7 +45,7 @@ __version__ = "0.1.0"
 VERBS = (
     "plan", "estimate", "memory", "roofline", "sensitivity",
     "messages", "collective", "crossover", "pipeline", "overlap", "stragglers", "balance", "experts", "trace",
-    "checkpoint", "campaign", "converge",
+    "checkpoint", "campaign", "converge", "train",
     "catalog", "validate", "case", "export", "cite",
 )  # fmt: skip
 PACKAGES = (

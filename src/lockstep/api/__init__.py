@@ -41,6 +41,10 @@ if TYPE_CHECKING:
     from lockstep.api.tracing import trace_step as trace_step
     from lockstep.api.tradeoffs import PipelineChoices as PipelineChoices
     from lockstep.api.tradeoffs import pipeline_choices as pipeline_choices
+    from lockstep.api.training import Training as Training
+    from lockstep.api.training import TrainingMethods as TrainingMethods
+    from lockstep.api.training import train as train
+    from lockstep.api.training import training_methods as training_methods
     from lockstep.api.verbs import Export as Export
     from lockstep.api.verbs import References as References
     from lockstep.api.verbs import cite as cite
@@ -93,6 +97,7 @@ _HOMES = {
         "pipeline_choices",
     ),
     "tracing": ("Trace", "trace", "trace_step"),
+    "training": ("Training", "TrainingMethods", "train", "training_methods"),
     "verbs": (
         "Export",
         "References",
@@ -134,6 +139,8 @@ __all__ = [
     "References",
     "StageMemories",
     "Trace",
+    "Training",
+    "TrainingMethods",
     "balance",
     "best_algorithms",
     "campaign",
@@ -160,5 +167,7 @@ __all__ = [
     "stragglers",
     "trace",
     "trace_step",
+    "train",
+    "training_methods",
     "validate",
 ]

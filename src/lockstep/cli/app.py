@@ -22,7 +22,7 @@ from lockstep.errors import BadInput, Infeasible
 VERBS = (
     "plan", "estimate", "memory", "roofline", "sensitivity",
     "messages", "collective", "crossover", "pipeline", "overlap", "stragglers", "balance", "experts", "trace",
-    "checkpoint", "campaign", "converge",
+    "checkpoint", "campaign", "converge", "train",
     "catalog", "validate", "case", "export", "cite",
 )  # fmt: skip
 

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
 
 import typer
 
 from lockstep.cli.options import argument, takes
 from lockstep.cli.output import EXAMPLES, show
-from lockstep.cli.program_options import PLOT, SEED, draw
+from lockstep.cli.program_options import PLOT, SEED, SETTINGS, draw, pairs
 from lockstep.errors import BadInput
 
-_SET_HELP = "One setting; may be repeated. Without EXPERIMENT all settings are listed with --json."
 WORDS = {
     "experiment": argument("[EXPERIMENT]", "Name of an experiment; all are listed when left out.", None),
-    "settings": (Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help=_SET_HELP)], None),
 }
 
 
@@ -28,7 +25,7 @@ def register(app: typer.Typer) -> None:
     )(converge)
 
 
-@takes(WORDS, SEED, PLOT)
+@takes(WORDS, SETTINGS, SEED, PLOT)
 def converge(as_json: bool, experiment: str | None, settings: list[str] | None, seed: str, plot: str | None) -> None:
     """Simulate how training converges, with the law drawn beside it: staleness, local steps, compression, batch size.
 
@@ -42,7 +39,7 @@ def converge(as_json: bool, experiment: str | None, settings: list[str] | None, 
             raise BadInput("--set and --plot need an experiment; lockstep converge lists them", "EXPERIMENT")
         return show(api.converge(), as_json, "experiments")
     with progress(experiment) as report:
-        answer = api.converge(experiment, _pairs(settings or []), seed=seed, progress=report)
+        answer = api.converge(experiment, pairs(settings or []), seed=seed, progress=report)
 
     def picture(path: Path) -> None:
         from lockstep.report.converge_plot import plot_findings
@@ -51,16 +48,3 @@ def converge(as_json: bool, experiment: str | None, settings: list[str] | None, 
 
     draw(plot, picture)
     show(answer, as_json, "converge", ok=answer.agrees)
-
-
-def _pairs(settings: list[str]) -> dict[str, Any]:
-    """Keys and values of `--set key=value`."""
-    pairs: dict[str, Any] = {}
-    for text in settings:
-        key, equals, value = (part.strip() for part in text.partition("="))
-        if not equals or not key or not value:
-            raise BadInput(f"{text[:60]!r} must be written KEY=VALUE", "--set")
-        if key in pairs:
-            raise BadInput(f"{key[:60]} is given twice", "--set")
-        pairs[key] = value
-    return pairs

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
 
 from lockstep.cli.options import Options, argument, required, switch, text
+from lockstep.errors import BadInput
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -35,6 +38,10 @@ PASSES: Options = {
 }
 SEED: Options = {"seed": text("--seed", "N", "Of the random numbers. (default: 0)", "0")}
 SWEEP: Options = {"sweep": switch("--sweep", "All bucket sizes that differ.", False)}
+_SET_HELP = "One setting; may be repeated. All are listed by --json without a name."
+SETTINGS: Options = {
+    "settings": (Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help=_SET_HELP)], None)
+}
 
 
 def given(words: dict[str, object]) -> dict[str, object]:
@@ -46,8 +53,6 @@ def draw(plot: str | None, picture: Callable[[Path], None]) -> None:
     """Writes the picture when one is asked for; a wrong name or place is bad input at `--plot`."""
     if plot is None:
         return
-    from lockstep.errors import BadInput
-
     path = Path(plot)
     if path.suffix not in (".png", ".svg", ".pdf"):
         raise BadInput(f"{path.name!r} must end in .png, .svg or .pdf", "--plot")
@@ -59,3 +64,16 @@ def draw(plot: str | None, picture: Callable[[Path], None]) -> None:
         raise BadInput("pictures need matplotlib: pip install 'lockstep[plot]'", "--plot") from None
     except OSError as error:
         raise BadInput(f"cannot write {path}: {error.strerror}", "--plot") from None
+
+
+def pairs(settings: list[str]) -> dict[str, Any]:
+    """Keys and values of `--set key=value`."""
+    pairs: dict[str, Any] = {}
+    for setting in settings:
+        key, equals, value = (part.strip() for part in setting.partition("="))
+        if not equals or not key or not value:
+            raise BadInput(f"{setting[:60]!r} must be written KEY=VALUE", "--set")
+        if key in pairs:
+            raise BadInput(f"{key[:60]} is given twice", "--set")
+        pairs[key] = value
+    return pairs

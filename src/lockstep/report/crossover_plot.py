@@ -36,4 +36,4 @@ def plot_map(found: BestMap, path: Path) -> None:
         handles = [Patch(color=colour, label=name) for colour, name in zip(colours, names, strict=True)]
         axes.legend(handles=handles, loc="upper left", bbox_to_anchor=(1.0, 1.0), fontsize=8, frameon=False)
 
-    write_figure(path, f"Fastest algorithm of {found.op}", draw, (9.0, 4.5))
+    write_figure(path, f"Fastest algorithm of {found.op}", draw, size=(9.0, 4.5))

@@ -10,8 +10,10 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
-def write_figure(path: Path, title: str, draw: Callable[[Axes], None], size: tuple[float, float] = (8.0, 5.0)) -> None:
-    """Draws into one pair of axes and writes the picture; the ending of `path` chooses the format."""
+def write_figure(
+    path: Path, title: str, *draws: Callable[[Axes], None], size: tuple[float, float] = (8.0, 5.0)
+) -> None:
+    """Draws each into axes of its own, side by side, and writes them; the ending of `path` chooses the format."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -20,11 +22,12 @@ def write_figure(path: Path, title: str, draw: Callable[[Axes], None], size: tup
     # No dates or random ids inside: the same answer gives the same file.
     matplotlib.rcParams["svg.hashsalt"] = "lockstep"
     metadata: dict[str, Any] = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}.get(path.suffix, {})
-    figure, axes = pyplot.subplots(figsize=size, layout="constrained")
+    figure, panels = pyplot.subplots(1, len(draws), figsize=size, layout="constrained", squeeze=False)
     try:
-        draw(axes)
-        axes.set_title(title, loc="left", fontsize=10)
-        axes.spines[["top", "right"]].set_visible(False)
+        for draw, axes in zip(draws, panels[0], strict=True):
+            draw(axes)
+            axes.spines[["top", "right"]].set_visible(False)
+        panels[0, 0].set_title(title, loc="left", fontsize=10)
         figure.savefig(path, dpi=150, metadata=metadata)
     finally:
         pyplot.close(figure)

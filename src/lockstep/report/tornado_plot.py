@@ -45,4 +45,4 @@ def plot_tornado(found: Campaign, path: Path) -> None:
         f"{job.model.name} on {job.devices} x {found.scenario.estimate.cluster.device.name},"
         f" {format_count(found.run.work.tokens)} tokens: {now:.4g} days"
     )
-    write_figure(path, title, draw, (8.0, 1.2 + 0.45 * max(3, len(bars))))
+    write_figure(path, title, draw, size=(8.0, 1.2 + 0.45 * max(3, len(bars))))

@@ -17,3 +17,8 @@ def digits() -> tuple[npt.NDArray[Any], npt.NDArray[np.int64]]:
     packed = files(__package__).joinpath("digits.csv.gz").read_bytes()
     rows = np.array([line.split(",") for line in gzip.decompress(packed).decode().split()], dtype=np.float64)
     return rows[:, :-1] / BRIGHTEST, rows[:, -1].astype(np.int64)
+
+
+def alice() -> str:
+    """The twelve chapters of Alice's Adventures in Wonderland, 148,209 characters of 70 kinds."""
+    return gzip.decompress(files(__package__).joinpath("alice.txt.gz").read_bytes()).decode("ascii")

@@ -1,0 +1,58 @@
+"""`lockstep train`: real training on real processes, or the list of methods."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from lockstep.cli.options import argument, takes, text
+from lockstep.cli.output import EXAMPLES, show
+from lockstep.cli.program_options import PLOT, SEED, SETTINGS, draw, given, pairs
+from lockstep.errors import BadInput
+
+_TASK = "What is trained"
+WORDS = {
+    "method": argument("[METHOD]", "One method, or several between commas; all are listed when left out.", None),
+    "ranks": text("--ranks", "N", "Processes of this machine. (default: 2)"),
+    "model": text("--model", "M", "mlp, cnn, gpt or moe. (default: the first that the methods train)", panel=_TASK),
+    "layers": text("--layers", "N", "Pieces of the model. (default: 4)", panel=_TASK),
+    "steps": text("--steps", "N", "Optimizer steps. (default: 100)", panel=_TASK),
+    "batch": text("--batch", "N", "Samples per step, all ranks together. (default: 64)", panel=_TASK),
+    "optimizer": text("--optimizer", "O", "sgd, momentum or adam. (default: sgd)", panel=_TASK),
+    "learning_rate": text("--learning-rate", "X", "(default: 0.1; gpt 0.5)", panel=_TASK),
+    "dtype": text("--dtype", "T", "float32 or float64. (default: float32)", panel=_TASK),
+}
+
+
+def register(app: typer.Typer) -> None:
+    """Adds the verb."""
+    app.command(
+        epilog=EXAMPLES
+        + "lockstep train\n\n"
+        + "lockstep train synchronous,zero-3 --ranks 2 --steps 200 --plot loss.png\n\n"
+        + "lockstep train pipeline --ranks 2 --layers 8 --set schedule=zb-v --set microbatches=8 --json"
+    )(train)
+
+
+@takes(WORDS, SETTINGS, SEED, PLOT)
+def train(as_json: bool, method: str | None, settings: list[str] | None, plot: str | None, **words: Any) -> None:
+    """Train a small model for real: loss against step, seconds and counted bytes, for every way to train."""
+    from lockstep import api
+    from lockstep.report.progress import progress
+
+    if method is None:
+        if settings or plot:
+            raise BadInput("--set and --plot need a method; lockstep train lists them", "METHOD")
+        return show(api.training_methods(), as_json, "training_methods")
+    with progress(f"train {method}") as report:
+        answer = api.train(method, settings=pairs(settings or []), progress=report, **given(words))  # type: ignore[arg-type]
+
+    def picture(path: Path) -> None:
+        from lockstep.report.train_plot import plot_losses
+
+        plot_losses(answer, path)
+
+    draw(plot, picture)
+    show(answer, as_json, "train")

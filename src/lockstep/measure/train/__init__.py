@@ -1,0 +1,26 @@
+"""Real training on real data: methods as small pieces, each a generator that reads like its paper.
+
+    run = train("local-sgd", Task(steps=200), ranks=4, settings={"period": 8})
+    run.loss, run.sent_B, run.accuracy_frac
+
+torch is imported by what trains, not by the list of methods.
+"""
+
+from importlib import import_module as _import_module
+
+from lockstep.measure.train.method import Method, all_methods, find_method
+from lockstep.measure.train.models import MODELS
+from lockstep.measure.train.result import TrainRun
+from lockstep.measure.train.run import train
+from lockstep.measure.train.task import Task
+
+# One line per family, in the order of the listing.
+_METHODS = """
+synchronous accumulation torch_ddp
+zero_1 zero_2 zero_3 torch_fsdp2
+tensor_parallel sequence_parallel pipeline expert_parallel
+"""
+for _name in _METHODS.split():
+    _import_module(f"{__name__}.methods.{_name}")
+
+__all__ = ["MODELS", "Method", "Task", "TrainRun", "all_methods", "find_method", "train"]

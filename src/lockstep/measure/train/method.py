@@ -1,0 +1,104 @@
+"""`Method`: one way to train, as a record; and the table of all of them.
+
+A method is a generator `run(worker, settings)`. It does one step, yields that step's loss on this rank (None where the
+rank sees none), and so on; when it ends, `worker.flat.weights` holds the trained weights of the whole model on every
+rank. So the body of a method reads like its paper, and whoever drives it takes the time and counts the bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Any
+
+from lockstep.converge.settings import described
+from lockstep.errors import BadInput, UnknownName
+
+if TYPE_CHECKING:
+    from lockstep.measure.train.task import Task
+
+Losses = Iterator[float | None]
+
+
+@dataclass(frozen=True, slots=True)
+class NoSettings:
+    """For a method that has none."""
+
+
+def _anything(task: Task, ranks: int, settings: Any) -> None:
+    """No condition of the method's own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Method:
+    """One way to train. `run` is described above."""
+
+    name: str
+    family: str
+    summary: str
+    source: str
+    run: Callable[..., Losses] = field(repr=False)
+    settings: type[Any] = NoSettings
+    """A dataclass of `lockstep.converge.settings`."""
+    neutral: Mapping[str, Any] = field(default_factory=dict)
+    """The settings at which it is synchronous SGD."""
+    models: tuple[str, ...] = ("mlp", "cnn", "gpt", "moe")
+    helpers: int = 0
+    """Ranks that do not train."""
+    splits_batch: bool = True
+    """Whether every worker takes its share of the batch, and not all of them the whole of it."""
+    replicas: bool = True
+    """Whether all ranks end with the same bits."""
+    check: Callable[[Task, int, Any], None] = field(default=_anything, repr=False)
+    """Raises BadInput where the method cannot run the task on so many ranks."""
+    assumptions: tuple[str, ...] = ()
+
+    @property
+    def setting_names(self) -> tuple[str, ...]:
+        """Names of its settings."""
+        return tuple(one.name for one in fields(self.settings))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON form."""
+        return {
+            "name": self.name,
+            "family": self.family,
+            "summary": self.summary,
+            "source": self.source,
+            "settings": described(self.settings),
+            "neutral": dict(self.neutral),
+            "models": list(self.models),
+        }
+
+    def refuse(self, task: Task, ranks: int, settings: Any) -> None:
+        """Raises BadInput where the method cannot run the task."""
+        if task.model not in self.models:
+            raise BadInput(f"{self.name} trains {', '.join(self.models)}, not {task.model}", "--model")
+        if ranks <= self.helpers:
+            raise BadInput(f"{self.name} needs at least {self.helpers + 1} ranks, got {ranks}", "--ranks")
+        if self.splits_batch:
+            task.share(ranks - self.helpers)
+        self.check(task, ranks, settings)
+
+
+_TABLE: dict[str, Method] = {}
+
+
+def register(method: Method) -> Method:
+    """Adds a method to the table and returns it."""
+    if method.name in _TABLE:
+        raise ValueError(f"internal: method {method.name} is registered twice")
+    _TABLE[method.name] = method
+    return method
+
+
+def all_methods() -> tuple[Method, ...]:
+    """All methods, in the order of registration."""
+    return tuple(_TABLE.values())
+
+
+def find_method(name: str, where: str | None = "METHOD") -> Method:
+    """The method called `name`. Raises UnknownName."""
+    if name not in _TABLE:
+        raise UnknownName("training method", name, _TABLE, where)
+    return _TABLE[name]

@@ -1,0 +1,1 @@
+"""Training methods, one per file."""

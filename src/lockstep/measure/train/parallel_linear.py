@@ -1,0 +1,71 @@
+"""Linear layers of which a rank holds 1/n: by columns (of the output) or by rows (of the input) of the weights.
+
+    column   y_k = x A_k + b_k            every rank a part of the output
+    row      y = sum_k x_k A_k + b        every rank a part of the input; the sum leaves the region
+
+With `sequence` the region is entered by an all-gather along the sequence and left by a reduce-scatter, and everything
+outside it sees 1/n of the sequence.
+
+Source: Shoeybi et al. 2019 (arXiv 1909.08053), section 3; Korthikanti et al. 2022 (arXiv 2205.05198), section 4.2.
+"""
+
+from __future__ import annotations
+
+from torch import Tensor, nn
+
+from lockstep.measure.train.exchanges import enter, gather, gathered, leave, scatter
+from lockstep.measure.train.models import split_linears
+from lockstep.measure.train.wire import Wire
+
+SEQUENCE_DIM = 1
+Dims = dict[str, int]
+"""Parameter name -> the dim of which a rank holds a part."""
+
+
+class Row(nn.Linear):
+    """A rank's rows of a linear layer; the bias is whole and added after the sum."""
+
+    wire: Wire
+    sequence: bool
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The sum over ranks, or the rank's part of its sequence."""
+        part = nn.functional.linear(x, self.weight)
+        whole = scatter(self.wire, part, SEQUENCE_DIM) if self.sequence else leave(self.wire, part)
+        return whole + self.bias
+
+
+def split(model: nn.Sequential, wire: Wire, sequence: bool) -> Dims:
+    """Leaves a rank's part of every linear layer that its piece says can be split; returns what was split."""
+    dims: Dims = {}
+    for place, piece in enumerate(model):
+        for name, kind in split_linears(piece).items():
+            layer = piece.get_submodule(name)
+            if kind == "enter":
+                layer.register_forward_hook(lambda _, __, x: _entered(wire, x, sequence))
+                continue
+            dims[f"{place}.{name}.weight"] = 0 if kind == "column" else 1
+            _cut(layer, "weight", wire, 0 if kind == "column" else 1)
+            if kind == "column":
+                dims[f"{place}.{name}.bias"] = 0
+                _cut(layer, "bias", wire, 0)
+            else:
+                layer.__class__ = Row
+                layer.wire, layer.sequence = wire, sequence  # type: ignore[assignment]
+    return dims
+
+
+def join_parts(model: nn.Module, whole: nn.Module, dims: Dims, wire: Wire) -> None:
+    """Gathers the split parameters of `model` into those of `whole`, and copies the others."""
+    for name, parameter in whole.named_parameters():
+        part = model.get_parameter(name)
+        parameter.data.copy_(gathered(wire, part, dims[name]) if name in dims else part.detach())
+
+
+def _entered(wire: Wire, x: Tensor, sequence: bool) -> Tensor:
+    return gather(wire, x, SEQUENCE_DIM) if sequence else enter(wire, x)
+
+
+def _cut(layer: nn.Module, name: str, wire: Wire, dim: int) -> None:
+    part = layer.get_parameter(name).detach().chunk(wire.ranks, dim)[wire.rank]
+    setattr(layer, name, nn.Parameter(part.clone()))

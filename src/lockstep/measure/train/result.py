@@ -1,0 +1,115 @@
+"""What a run of training gives back: loss against step, seconds and bytes, and how the trained weights do."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from lockstep.measure.train.method import Method
+    from lockstep.measure.train.task import Task
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One step on one rank."""
+
+    loss: float | None
+    time_s: float
+    sent_B: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Outcome:
+    """What one rank saw."""
+
+    steps: tuple[Step, ...]
+    test_loss: float
+    accuracy_frac: float
+    weights: npt.NDArray[Any]
+    notes: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TrainRun:
+    """One run of a method. Lists have one entry per step."""
+
+    method: str
+    task: Task
+    ranks: int
+    settings: Mapping[str, Any]
+    loss: tuple[float, ...]
+    """Training loss, the mean of the workers' shares, in nats."""
+    time_s: tuple[float, ...]
+    """Of the slowest rank."""
+    sent_B: tuple[float, ...]
+    """By all ranks together."""
+    test_loss: float
+    accuracy_frac: float
+    """Share of right answers on the test data: digits, or next characters."""
+    weights: npt.NDArray[Any] = field(repr=False)
+    """Trained weights of rank 0, flat."""
+    replicas_equal: bool
+    """Whether all ranks ended with the same bits."""
+    notes: Mapping[str, Any]
+    assumptions: tuple[str, ...]
+
+    @classmethod
+    def of(cls, method: Method, task: Task, settings: Any, outcomes: Sequence[Outcome]) -> TrainRun:
+        """The run from what every rank saw."""
+        first = outcomes[0]
+        steps = list(zip(*(outcome.steps for outcome in outcomes), strict=True))
+        return cls(
+            method=method.name,
+            task=task,
+            ranks=len(outcomes),
+            settings=asdict(settings),
+            loss=tuple(_mean([step.loss for step in ranks if step.loss is not None]) for ranks in steps),
+            time_s=tuple(max(step.time_s for step in ranks) for ranks in steps),
+            sent_B=tuple(float(sum(step.sent_B for step in ranks)) for ranks in steps),
+            test_loss=first.test_loss,
+            accuracy_frac=first.accuracy_frac,
+            weights=first.weights,
+            replicas_equal=all(outcome.weights.tobytes() == first.weights.tobytes() for outcome in outcomes),
+            notes=first.notes,
+            assumptions=method.assumptions,
+        )
+
+    @property
+    def step_time_s(self) -> float:
+        """Median seconds of a step, the first left out where there are others: it warms up."""
+        return median(self.time_s[1:] or self.time_s)
+
+    @property
+    def step_sent_B(self) -> float:
+        """Mean bytes that a rank sends in a step."""
+        return sum(self.sent_B) / len(self.sent_B) / self.ranks
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON form."""
+        return {
+            "method": self.method,
+            "ranks": self.ranks,
+            **asdict(self.task),
+            "settings": dict(self.settings),
+            "final_loss": self.loss[-1],
+            "test_loss": self.test_loss,
+            "accuracy_frac": self.accuracy_frac,
+            "step_time_s": self.step_time_s,
+            "bytes_per_step_B": self.step_sent_B,
+            "parameters": len(self.weights),
+            "replicas_equal": self.replicas_equal,
+            "loss": list(self.loss),
+            "time_s": list(self.time_s),
+            "sent_B": list(self.sent_B),
+            "notes": dict(self.notes),
+            "assumptions": list(self.assumptions),
+        }
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values) if values else float("nan")

@@ -1,0 +1,69 @@
+"""`Task`: what is trained, with which optimizer and on which batches; the same for every method.
+
+A step takes a global batch of `batch` samples from a shuffle of the data, one shuffle per epoch, incomplete batches
+left out. Worker k of n takes the k-th of n equal parts of it, so that n workers see together what one would see.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from lockstep.errors import BadInput, UnknownName
+from lockstep.measure.train.descent import ENTRYWISE
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+
+DTYPES = ("float32", "float64")
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """Model, data and optimizer of a run. Raises BadInput for numbers that make no run."""
+
+    model: str = "mlp"
+    layers: int = 4
+    """Pieces of the model: where a pipeline can be cut and what ZeRO-3 gathers at once."""
+    steps: int = 100
+    batch: int = 64
+    """Samples per step, all workers together; a sample of the text is one window of characters."""
+    optimizer: str = "sgd"
+    learning_rate: float = 0.1
+    seed: int = 0
+    dtype: str = "float32"
+
+    def __post_init__(self) -> None:
+        for flag, number, least in (
+            ("--layers", self.layers, 2),
+            ("--steps", self.steps, 1),
+            ("--batch", self.batch, 1),
+        ):
+            if number < least:
+                raise BadInput(f"must be at least {least}, got {number}", flag)
+        if not 0 < self.learning_rate <= 100:
+            raise BadInput(f"must be above 0 and at most 100, got {self.learning_rate:g}", "--learning-rate")
+        for flag, name, allowed in (("--optimizer", self.optimizer, ENTRYWISE), ("--dtype", self.dtype, DTYPES)):
+            if name not in allowed:
+                raise UnknownName(flag.strip("-"), name, allowed, flag)
+
+    def share(self, workers: int) -> int:
+        """Samples of one of `workers` equal parts of the batch; raises BadInput when they cannot be equal."""
+        if self.batch % workers:
+            below, above = self.batch - self.batch % workers, self.batch + workers - self.batch % workers
+            near = f"{below} or {above}" if below else str(above)
+            raise BadInput(f"{self.batch} samples do not split into {workers} equal parts; try {near}", "--batch")
+        return self.batch // workers
+
+
+def batch_indices(task: Task, step: int, num_samples: int) -> npt.NDArray[np.int64]:
+    """Indices of the samples of one step, shape (batch,)."""
+    per_epoch = num_samples // task.batch
+    if not per_epoch:
+        raise BadInput(f"a batch of {task.batch} is more than the {num_samples} samples there are", "--batch")
+    epoch, place = divmod(step, per_epoch)
+    random = np.random.Generator(np.random.PCG64(np.random.SeedSequence([task.seed, epoch])))
+    return random.permutation(num_samples)[place * task.batch : (place + 1) * task.batch]

@@ -1,0 +1,115 @@
+"""`Worker`: what a training method has in hand on one rank: the model, its share of every batch, the wire.
+
+Ranks that do not train (a parameter server) come first: `number` counts the workers from 0, and is negative for them.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from lockstep.measure.train.descent import Descent
+from lockstep.measure.train.flat import Flat
+from lockstep.measure.train.models import get_model
+from lockstep.measure.train.task import Task, batch_indices
+from lockstep.measure.train.wire import Wire
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+Batch: TypeAlias = "tuple[Tensor, Tensor]"
+
+
+class Worker:
+    """One rank's part in a run; every rank builds the same model from the task's seed."""
+
+    def __init__(self, task: Task, rank: int, ranks: int, *, helpers: int = 0, splits_batch: bool = True) -> None:
+        self.task = task
+        self.rank = rank
+        self.wire = Wire(rank, ranks)
+        self.ranks = ranks
+        self.workers = ranks - helpers
+        self.number = rank - helpers if splits_batch else 0
+        self.share = task.share(self.workers) if splits_batch else task.batch
+        self.model = self.new_model()
+        self.notes: dict[str, Any] = {}
+        """What the method wants to say beside losses and bytes."""
+
+    def new_model(self) -> nn.Sequential:
+        """A model as it is before the first step."""
+        import torch
+
+        torch.manual_seed(self.task.seed)
+        return get_model(self.task.model).build(self.task.layers, self.data.classes).to(self.dtype)
+
+    @cached_property
+    def dtype(self) -> Any:
+        """The task's type of weights, as torch's."""
+        import torch
+
+        return getattr(torch, self.task.dtype)
+
+    @cached_property
+    def data(self) -> Any:
+        """The model's data."""
+        return get_model(self.task.model).data()
+
+    @cached_property
+    def flat(self) -> Flat:
+        """All weights and gradients as flat vectors; the model's parameters become views of them."""
+        return Flat(self.model.parameters())
+
+    def optimizer(self, weights: Tensor) -> Descent:
+        """The task's optimizer for a flat vector of weights, changed in place."""
+        return Descent(self.task.optimizer, weights, self.task.learning_rate)
+
+    def global_batch(self, step: int) -> Batch:
+        """Inputs and targets of all workers."""
+        indices = batch_indices(self.task, step, len(self.data.inputs))
+        return self._tensors(self.data.inputs[indices], self.data.targets[indices])
+
+    def batch(self, step: int) -> Batch:
+        """Inputs and targets of this worker's share."""
+        inputs, targets = self.global_batch(step)
+        own = slice(self.number * self.share, (self.number + 1) * self.share)
+        return inputs[own], targets[own]
+
+    def loss(self, batch: Batch, model: nn.Module | None = None) -> Tensor:
+        """Mean cross-entropy of a batch."""
+        inputs, targets = batch
+        return cross_entropy((model or self.model)(inputs), targets)
+
+    def gradient(self, step: int) -> float:
+        """Fills `flat.gradients` with the mean gradient of the worker's share; returns its loss."""
+        self.flat.gradients.zero_()
+        loss = self.loss(self.batch(step))
+        loss.backward()
+        return float(loss.detach())
+
+    def holds(self, *tensors: Tensor) -> None:
+        """Notes how many bytes of weights, gradients and optimizer state the rank keeps from step to step."""
+        self.notes["state_B"] = sum(tensor.numel() * tensor.element_size() for tensor in tensors)
+
+    def evaluate(self) -> tuple[float, float]:
+        """(mean loss, share of right answers) of the model on the test data."""
+        import torch
+
+        inputs, targets = self._tensors(self.data.test_inputs, self.data.test_targets)
+        self.model.eval()
+        with torch.no_grad():
+            scores = self.model(inputs)
+            right = (scores.argmax(-1) == targets).double().mean()
+            return float(cross_entropy(scores, targets)), float(right)
+
+    def _tensors(self, inputs: Any, targets: Any) -> Batch:
+        import torch
+
+        given = torch.from_numpy(inputs)
+        return given.to(self.dtype) if given.is_floating_point() else given, torch.from_numpy(targets)
+
+
+def cross_entropy(scores: Tensor, targets: Tensor) -> Tensor:
+    """Mean over all samples, or all characters of all samples, in nats."""
+    from torch.nn import functional
+
+    return functional.cross_entropy(scores.reshape(-1, scores.shape[-1]), targets.reshape(-1))

@@ -1,0 +1,39 @@
+"""Many training runs in one launch of ranks, so that a test module starts its processes once."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from lockstep.measure.launch import Rank, launch
+from lockstep.measure.train import Task, TrainRun, find_method
+from lockstep.measure.train.result import Outcome
+from lockstep.measure.train.run import read, work
+
+STEPS = 6
+
+
+@dataclass(frozen=True)
+class Spec:
+    """One run of a table of them."""
+
+    method: str
+    settings: dict[str, Any] = field(default_factory=dict)
+    task: dict[str, Any] = field(default_factory=dict)
+
+    def full(self) -> Task:
+        """Few steps in 64 bits, unless the spec says otherwise."""
+        return Task(**{"steps": STEPS, "batch": 16, "dtype": "float64", **self.task})
+
+
+def runs(ranks: int, specs: dict[Any, Spec]) -> dict[Any, TrainRun]:
+    """All runs of a table, one after another on the same ranks."""
+    jobs = [(one.method, one.full(), read(one.method, one.full(), ranks, one.settings)) for one in specs.values()]
+    by_rank = launch(one_after_another, ranks, (jobs,), timeout_s=60)
+    return {
+        name: TrainRun.of(find_method(method), task, settings, [outcomes[place] for outcomes in by_rank])
+        for place, (name, (method, task, settings)) in enumerate(zip(specs, jobs, strict=True))
+    }
+
+
+def one_after_another(rank: Rank, jobs: list[tuple[str, Task, Any]]) -> list[Outcome]:
+    """What one rank saw of every run."""
+    return [work(rank, *job) for job in jobs]

@@ -1,0 +1,78 @@
+"""P11: every method at its neutral setting is synchronous SGD, and n workers do what one does with the same batch."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from lockstep.measure.train import TrainRun, all_methods
+
+from .many import Spec, runs
+
+METHODS = {one.name: one for one in all_methods()}
+MODELS = ("mlp", "cnn", "gpt", "moe")
+SAME_ORDER = ("accumulation", "zero-1", "zero-2", "zero-3")
+"""Methods that add what synchronous SGD adds, in its order."""
+CLOSE = 1e-12
+
+
+@pytest.fixture(scope="module")
+def on_two() -> dict[Any, TrainRun]:
+    """Every method at its neutral setting with every model, and synchronous SGD."""
+    specs = {
+        (one.name, model): Spec(one.name, dict(one.neutral), {"model": model})
+        for one in METHODS.values()
+        for model in one.models
+    }
+    specs |= {
+        (name, "same order"): Spec(name, dict(METHODS[name].neutral), {"dtype": "float32", "optimizer": "adam"})
+        for name in ("synchronous", *SAME_ORDER)
+    }
+    return runs(2, specs)
+
+
+@pytest.fixture(scope="module")
+def alone() -> dict[Any, TrainRun]:
+    """One process with the whole batch."""
+    return runs(1, {model: Spec("synchronous", task={"model": model}) for model in MODELS})
+
+
+def apart(one: TrainRun, other: TrainRun) -> float:
+    """Largest difference of a weight."""
+    return float(np.abs(one.weights - other.weights).max())
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_two_workers_do_what_one_does(model: str, alone: dict[Any, TrainRun], on_two: dict[Any, TrainRun]) -> None:
+    assert 0 < apart(alone[model], on_two["synchronous", model]) < CLOSE
+    assert on_two["synchronous", model].loss == pytest.approx(alone[model].loss, rel=CLOSE)
+    assert on_two["synchronous", model].test_loss == pytest.approx(alone[model].test_loss, rel=CLOSE)
+
+
+@pytest.mark.parametrize(("name", "model"), [(one.name, model) for one in METHODS.values() for model in one.models])
+def test_every_method_reduces_to_synchronous_sgd(name: str, model: str, on_two: dict[Any, TrainRun]) -> None:
+    run, synchronous = on_two[name, model], on_two["synchronous", model]
+    assert apart(run, synchronous) < CLOSE
+    assert run.loss == pytest.approx(synchronous.loss, rel=CLOSE)
+    assert run.accuracy_frac == synchronous.accuracy_frac
+    assert run.replicas_equal
+
+
+@pytest.mark.parametrize("name", SAME_ORDER)
+def test_the_same_sums_in_the_same_order_are_the_same_bits(name: str, on_two: dict[Any, TrainRun]) -> None:
+    run, synchronous = on_two[name, "same order"], on_two["synchronous", "same order"]
+    assert run.weights.dtype == np.float32
+    assert run.weights.tobytes() == synchronous.weights.tobytes()
+    assert run.loss == synchronous.loss
+
+
+def test_on_four_ranks_with_uneven_shares() -> None:
+    """The weights of the MLP do not divide by four, and rings of four add in other orders than one process does."""
+    names = ("synchronous", "zero-1", "zero-2", "zero-3", "tensor-parallel")
+    four = runs(4, {name: Spec(name, dict(METHODS[name].neutral)) for name in names})
+    one = runs(1, {"alone": Spec("synchronous")})["alone"]
+    for name, run in four.items():
+        assert apart(run, one) < CLOSE, name
+        assert run.replicas_equal, name
+    assert len(one.weights) % 4
+    assert four["zero-1"].weights.tobytes() == four["synchronous"].weights.tobytes()

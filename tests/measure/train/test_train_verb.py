@@ -1,0 +1,88 @@
+"""`train`: the list, the keys of the contract, refusals that name the flag, a picture; and that training learns."""
+
+import math
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import lockstep
+from cli_runner import run, shell
+from lockstep.measure.train import MODELS, all_methods
+
+SHORT = ("--steps", "3", "--batch", "8")
+
+
+def test_the_list_names_every_method_and_what_can_be_set() -> None:
+    listed = run("train", "--json").json()["methods"]
+    assert [one["name"] for one in listed] == [one.name for one in all_methods()]
+    for one in listed:
+        assert {"name", "family", "summary", "source", "settings", "neutral", "models"} <= set(one)
+        assert set(one["neutral"]) <= {setting["name"] for setting in one["settings"]}
+        assert set(one["models"]) <= set(MODELS)
+    table = run("train").out
+    assert all(one.name in table for one in all_methods())
+
+
+def test_listing_the_methods_needs_no_torch() -> None:
+    code = "import sys; from lockstep.cli import main\ntry: main(['train'])\nfinally: print('torch' in sys.modules)"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert found.stdout.endswith("False\n"), found.stderr
+
+
+def test_keys_of_the_contract() -> None:
+    answer = run("train", "synchronous,accumulation", *SHORT, "--set", "microbatches=2", "--json").json()
+    assert len(answer["runs"]) == 2
+    for one in answer["runs"]:
+        assert {"method", "final_loss", "accuracy_frac", "step_time_s", "bytes_per_step_B", "settings"} <= set(one)
+        assert [len(one[name]) for name in ("loss", "time_s", "sent_B")] == [3, 3, 3]
+        assert one["final_loss"] == one["loss"][-1]
+        assert one["bytes_per_step_B"] == sum(one["sent_B"]) / 3 / one["ranks"] > 0
+    assert answer["runs"][1]["settings"] == {"microbatches": 2}
+    assert "not a network's" in answer["assumptions"][0]
+
+
+def test_a_table_and_a_picture(tmp_path: Path) -> None:
+    shown = run("train", "synchronous", *SHORT, "--plot", str(tmp_path / "loss.svg"))
+    assert shown.code == 0
+    assert "right on test data" in shown.out.splitlines()[0]
+    assert len(shown.out.splitlines()) < 24
+    assert (tmp_path / "loss.svg").read_text().count("<path") > 10
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("nothing",), "METHOD: unknown training method"),
+        (("synchronous", "--set", "period=2"), "--set: unknown setting 'period'; try one of: algorithm, bucket_B"),
+        (("synchronous", "--ranks", "3"), "--batch: 64 samples do not split into 3 equal parts; try 63 or 66"),
+        (("synchronous", "--batch", "2000"), "--batch: a batch of 2000 is more than the 1437 samples there are"),
+        (("synchronous", "--model", "vgg"), "--model: unknown model 'vgg'"),
+        (("tensor-parallel", "--model", "cnn"), "--model: tensor-parallel trains mlp, gpt, not cnn"),
+        (("tensor-parallel", "--model", "gpt", "--ranks", "3"), "--ranks: 3 ranks do not divide 4 attention heads"),
+        (("pipeline", "--set", "schedule=zb-v", "--layers", "3"), "--layers: zb-v on 2 ranks cuts 4 virtual stages"),
+        (("pipeline", "--set", "schedule=chimera", "--set", "microbatches=1"), "multiple of the stages"),
+        (("accumulation", "--set", "microbatches=5"), "5 micro-batches do not divide a share of 32 samples"),
+        (("synchronous", "--optimizer", "muon"), "--optimizer: unknown optimizer 'muon'"),
+        (("synchronous", "--learning-rate", "0"), "--learning-rate: must be above 0"),
+        (("synchronous", "--steps", "0"), "--steps"),
+        (("--set", "a=b"), "METHOD: --set and --plot need a method"),
+    ],
+)
+def test_refusals_name_the_flag(words: tuple[str, ...], message: str) -> None:
+    assert message in run("train", *words).refusal()
+
+
+def test_training_learns_and_repeats_itself() -> None:
+    """Digits by the MLP in 80 steps: chance is 10 %; the same seed gives the same losses, another one others."""
+    words = {"steps": 80, "optimizer": "momentum", "ranks": 2}
+    first, again, other = (lockstep.train("synchronous", seed=seed, **words).runs[0] for seed in (0, 0, 1))
+    assert first.loss[0] == pytest.approx(math.log(10), rel=0.1)
+    assert first.accuracy_frac > 0.8
+    assert first.loss == again.loss != other.loss
+    assert first.weights.tobytes() == again.weights.tobytes()
+
+
+def test_the_command_runs_in_a_process_of_its_own() -> None:
+    assert shell("train", "synchronous", *SHORT, "--json").json()["runs"][0]["replicas_equal"]
