@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from lockstep.api import pipeline as pipeline
     from lockstep.api import plan as plan
     from lockstep.api import roofline as roofline
+    from lockstep.api import runs as runs
     from lockstep.api import sensitivity as sensitivity
     from lockstep.api import stragglers as stragglers
     from lockstep.api import trace as trace
@@ -45,7 +46,7 @@ __version__ = "0.1.0"
 VERBS = (
     "plan", "estimate", "memory", "roofline", "sensitivity",
     "messages", "collective", "crossover", "pipeline", "overlap", "stragglers", "balance", "experts", "trace",
-    "checkpoint", "campaign", "converge", "train",
+    "checkpoint", "campaign", "converge", "train", "runs",
     "catalog", "validate", "case", "export", "cite",
 )  # fmt: skip
 PACKAGES = (

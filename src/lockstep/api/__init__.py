@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from lockstep.api.network import read_network as read_network
     from lockstep.api.question import Question as Question
     from lockstep.api.question import read_question as read_question
+    from lockstep.api.running import RunList as RunList
+    from lockstep.api.running import runs as runs
     from lockstep.api.schedules import Overlap as Overlap
     from lockstep.api.schedules import PipelineRun as PipelineRun
     from lockstep.api.schedules import overlap as overlap
@@ -79,6 +81,7 @@ _HOMES = {
         "Question",
         "read_question",
     ),
+    "running": ("RunList", "runs"),
     "schedules": (
         "Overlap",
         "PipelineRun",
@@ -137,6 +140,7 @@ __all__ = [
     "PipelineRun",
     "Question",
     "References",
+    "RunList",
     "StageMemories",
     "Trace",
     "Training",
@@ -163,6 +167,7 @@ __all__ = [
     "read_network",
     "read_question",
     "roofline",
+    "runs",
     "sensitivity",
     "stragglers",
     "trace",

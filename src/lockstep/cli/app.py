@@ -22,7 +22,7 @@ from lockstep.errors import BadInput, Infeasible
 VERBS = (
     "plan", "estimate", "memory", "roofline", "sensitivity",
     "messages", "collective", "crossover", "pipeline", "overlap", "stragglers", "balance", "experts", "trace",
-    "checkpoint", "campaign", "converge", "train",
+    "checkpoint", "campaign", "converge", "train", "runs",
     "catalog", "validate", "case", "export", "cite",
 )  # fmt: skip
 

@@ -1,0 +1,110 @@
+"""Kept runs for a person: the list, one of them, two of them side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from rich.console import Console
+from rich.text import Text
+
+from lockstep.api.running import Changed, RunList, RunsAnswer
+from lockstep.report.terminal import heading, indented, table
+from lockstep.runs import Comparison, Record
+from lockstep.units import format_frac, format_time
+
+EVENTS = 8
+COLOURS = {"finished": "green", "failed": "red", "running": "yellow"}
+
+
+def render(answer: RunsAnswer, out: Console) -> None:
+    """Prints what was asked for."""
+    match answer:
+        case RunList():
+            _list(answer, out)
+        case Record():
+            _show(answer, out)
+        case Comparison():
+            _compare(answer, out)
+        case Changed():
+            out.print(f"{answer.done}; {answer.runs} runs in {answer.root}")
+
+
+def _list(found: RunList, out: Console) -> None:
+    if not found.rows:
+        out.print(f"No runs in {found.root}.")
+        return
+    more = f", newest {len(found.rows)}" if len(found.rows) < found.total else ""
+    out.print(f"{found.total} runs in {found.root}{more}")
+    out.print()
+    rows = (
+        (row.id, row.verb, _status(row.status), _lasted(row.started_s, row.ended_s), str(row.events), row.reason)
+        for row in found.rows
+    )
+    titles = [
+        ("run", "left"), ("verb", "left"), ("status", "left"), ("took", "right"), ("events", "right"), ("why", "text"),
+    ]  # fmt: skip
+    indented(out, table(titles, rows))
+
+
+def _show(run: Record, out: Console) -> None:
+    out.print(Text.assemble((run.id, "bold"), "  ", _status(run.status)))
+    if run.reason:
+        out.print(run.reason)
+    began = datetime.fromtimestamp(run.started_s, UTC)
+    where = run.environment
+    out.print(
+        f"{run.verb}, began {began:%Y-%m-%d %H:%M:%S} UTC, took {_lasted(run.started_s, run.ended_s) or '?'}; "
+        f"Lockstep {where.get('lockstep', '?')}, Python {where.get('python', '?')}, {where.get('cpus', '?')} CPUs"
+    )
+    for title, values in (("Asked", run.words), ("Answer", run.result or {})):
+        if values:
+            heading(out, title)
+            rows = [(name, _short(value)) for name, value in values.items()]
+            indented(out, table([("name", "left"), ("value", "line")], rows))
+    events = run.measurements
+    if events:
+        heading(out, "Events", f"last {EVENTS} of {len(events)}" if len(events) > EVENTS else "")
+        for event in events[-EVENTS:]:
+            indented(out, Text(_short(event), no_wrap=True, overflow="ellipsis"))
+
+
+def _compare(found: Comparison, out: Console) -> None:
+    out.print(Text(f"{found.second.id} against {found.first.id}", style="bold"))
+    words = found.words
+    heading(out, "Asked differently", "" if words else "nothing")
+    if words:
+        asked = [(name, _short(first), _short(second)) for name, (first, second) in words.items()]
+        indented(out, table([("word", "left"), ("first", "left"), ("second", "left")], asked))
+    if found.numbers:
+        heading(out, "Answers")
+        titles = [("number", "left"), ("first", "right"), ("second", "right"), ("change", "right")]
+        indented(out, table(titles, (_change(key, *pair) for key, pair in found.numbers.items())))
+    if found.series:
+        heading(out, "Series", "last values; --plot draws them")
+        last = [(name, f"{a[-1]:.6g}", f"{b[-1]:.6g}") for name, (a, b) in found.series.items()]
+        indented(out, table([("series", "left"), ("first", "right"), ("second", "right")], last))
+
+
+def _change(key: str, first: float, second: float) -> list[str]:
+    return [key, f"{first:.6g}", f"{second:.6g}", format_frac(second / first - 1.0) if first else ""]
+
+
+def _status(status: str) -> Text:
+    return Text(status, style=COLOURS.get(status, ""))
+
+
+def _lasted(started_s: float, ended_s: float | None) -> str:
+    return "" if ended_s is None else format_time(max(0.0, ended_s - started_s))
+
+
+def _short(value: Any) -> str:
+    """A value in a line."""
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name} {_short(inner)}" for name, inner in value.items())
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    if isinstance(value, list) and len(value) > EVENTS:
+        return f"[{', '.join(_short(inner) for inner in value[:EVENTS])}, ... {len(value)} in all]"
+    return str(value)

@@ -1,0 +1,19 @@
+"""The run store: every real run as a directory of plain files, and an SQLite index that can be rebuilt from them."""
+
+from lockstep.runs.compare import Comparison, compare
+from lockstep.runs.record import FAILED, FINISHED, RUNNING, STATUSES, Record
+from lockstep.runs.store import RunStore, default_root
+from lockstep.runs.writer import RunWriter
+
+__all__ = [
+    "FAILED",
+    "FINISHED",
+    "RUNNING",
+    "STATUSES",
+    "Comparison",
+    "Record",
+    "RunStore",
+    "RunWriter",
+    "compare",
+    "default_root",
+]

@@ -1,0 +1,71 @@
+"""Files that survive the death of their writer.
+
+    whole file   written beside its place, flushed to the disk, renamed into place: the old or the new one, never half
+    line         appended by one write call: once the call returned, a killed writer cannot take it back; a reader drops
+                 a torn last line
+Only a loss of power can take lines that were not flushed; `flush` does that once, at the end of a run.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+
+def canonical(value: Any) -> str:
+    """One line of JSON, keys sorted: the same value, the same text."""
+    return json.dumps(value, sort_keys=True, allow_nan=False, ensure_ascii=False, separators=(",", ":"))
+
+
+def write_whole(path: Path, value: Any) -> None:
+    """Replaces `path` by `value` as JSON, so that no reader ever sees a part of it."""
+    beside = path.with_name(path.name + ".tmp")
+    with beside.open("w", encoding="utf-8") as file:
+        file.write(canonical(value) + "\n")
+        file.flush()
+        os.fsync(file.fileno())
+    beside.replace(path)
+    flush(path.parent)
+
+
+def flush(path: Path) -> None:
+    """Waits until what `path` holds is on the disk."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def read_whole(path: Path) -> Any:
+    """The value of a JSON file; None where there is none or it is not JSON."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+
+
+def read_lines(path: Path) -> tuple[list[Any], list[int]]:
+    """(values, numbers of damaged lines counted from 1); a last line without its end is torn, and left out."""
+    try:
+        text = path.read_bytes()
+    except OSError:
+        return [], []
+    values, damaged = [], []
+    for number, line in enumerate(text[: text.rfind(b"\n") + 1].splitlines(), start=1):
+        try:
+            values.append(json.loads(line))
+        except ValueError:
+            damaged.append(number)
+    return values, damaged
+
+
+def cut_torn_tail(path: Path) -> None:
+    """Removes a last line without its end, so that the next one does not continue it."""
+    if path.exists():
+        text = path.read_bytes()
+        whole = text.rfind(b"\n") + 1
+        if whole < len(text):
+            os.truncate(path, whole)
