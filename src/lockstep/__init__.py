@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from lockstep.api import converge as converge
     from lockstep.api import crossover as crossover
     from lockstep.api import estimate as estimate
+    from lockstep.api import execute as execute
     from lockstep.api import experts as experts
     from lockstep.api import export as export
     from lockstep.api import memory as memory
@@ -47,6 +48,7 @@ VERBS = (
     "plan", "estimate", "memory", "roofline", "sensitivity",
     "messages", "collective", "crossover", "pipeline", "overlap", "stragglers", "balance", "experts", "trace",
     "checkpoint", "campaign", "converge", "train", "runs",
+    "execute",
     "catalog", "validate", "case", "export", "cite",
 )  # fmt: skip
 PACKAGES = (

@@ -7,6 +7,7 @@ import time
 import torch
 import torch.distributed as dist
 
+from lockstep.measure.execute.worker import Report, Work, run_rank
 from lockstep.measure.launch import Rank, point
 
 
@@ -53,3 +54,8 @@ def leaves(rank: Rank) -> None:
     if rank.number == 1:
         raise SystemExit(0)
     dist.all_reduce(torch.zeros(1))
+
+
+def run_programs(rank: Rank, works: list[Work]) -> list[Report]:
+    """Many programs in one launch."""
+    return [run_rank(rank, work) for work in works]

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from lockstep.api.exchanges import collective as collective
     from lockstep.api.exchanges import crossover as crossover
     from lockstep.api.exchanges import messages as messages
+    from lockstep.api.executing import Executed as Executed
+    from lockstep.api.executing import execute as execute
     from lockstep.api.network import Network as Network
     from lockstep.api.network import read_network as read_network
     from lockstep.api.question import Question as Question
@@ -73,6 +75,7 @@ _HOMES = {
         "crossover",
         "messages",
     ),
+    "executing": ("Executed", "execute"),
     "network": (
         "Network",
         "read_network",
@@ -132,6 +135,7 @@ __all__ = [
     "Advice",
     "Catalog",
     "Collective",
+    "Executed",
     "Experiments",
     "Export",
     "Network",
@@ -156,6 +160,7 @@ __all__ = [
     "converge",
     "crossover",
     "estimate",
+    "execute",
     "experts",
     "export",
     "memory",

@@ -84,8 +84,8 @@ def _times(
     if layers is None:
         forward_s, backward_s = 1.0 if forward_s is None else forward_s, 2.0 if backward_s is None else backward_s
         return None, {
-            "forward_s": _per_stage(forward_s, stages, "--forward-s"),
-            "backward_s": _per_stage(backward_s, stages, "--backward-s"),
+            "forward_s": per_stage(forward_s, stages, "--forward-s"),
+            "backward_s": per_stage(backward_s, stages, "--backward-s"),
         }
     from lockstep.pipelines import partition
 
@@ -127,7 +127,7 @@ def _microbatches(
         return smallest_microbatches(schedule, stages, parse_frac(target, "--target"), chunks=chunks, **equal)
 
 
-def _per_stage(value: Quantity, stages: int, where: str) -> Any:
+def per_stage(value: Quantity, stages: int, where: str) -> Any:
     """One time, or one per stage between commas."""
     parts = value.split(",") if isinstance(value, str) else [value]
     times = [parse_time_s(part, where) for part in parts]

@@ -50,7 +50,7 @@ def trace(what: str, *, out: str | Path, **words: Any) -> Trace:
 
     `words`: those of `pipeline`, or ranks, size, algorithm and the link as in `collective`.
     """
-    path = _path(out, "--out")
+    path = trace_path(out, "--out")
     given = {name: value for name, value in words.items() if value is not None}
     timeline = _pipeline(given) if what == "pipeline" else _collective(what, **_only(given, COLLECTIVE_WORDS, what))
     return _written(timeline, path, what, "--out")
@@ -58,11 +58,12 @@ def trace(what: str, *, out: str | Path, **words: Any) -> Trace:
 
 def trace_step(estimate: Estimate, out: str | Path) -> Trace:
     """Simulates the step of an estimate, one rank per pipeline stage, and writes the trace."""
-    path = _path(out, "--trace")
+    path = trace_path(out, "--trace")
     return _written(estimate.timeline(), path, f"step of {estimate.job.model.name}", "--trace")
 
 
-def _path(out: str | Path, where: str) -> Path:
+def trace_path(out: str | Path, where: str) -> Path:
+    """The path, which must end as a trace does. Raises BadInput at `where`."""
     path = Path(out)
     if not path.name.endswith((".json", ".json.gz")):
         raise BadInput(f"{path.name!r} must end in .json.gz or .json", where)
@@ -70,13 +71,18 @@ def _path(out: str | Path, where: str) -> Path:
 
 
 def _written(timeline: Timeline, path: Path, what: str, where: str) -> Trace:
+    write_timeline(timeline, path, where)
+    return Trace(str(path), what, timeline)
+
+
+def write_timeline(timeline: Timeline, path: Path, where: str) -> None:
+    """Writes the trace. Raises BadInput at `where` when the file cannot be written."""
     from lockstep.program import write_trace
 
     try:
         write_trace(timeline, path)
     except OSError as error:
         raise BadInput(f"cannot write {path}: {error.strerror}", where) from None
-    return Trace(str(path), what, timeline)
 
 
 def _pipeline(given: dict[str, Any]) -> Timeline:

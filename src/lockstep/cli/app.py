@@ -1,7 +1,8 @@
 """The `lockstep` command: registers the verbs and turns deliberate errors into exit codes.
 
-0 answered, 1 answered "no" (infeasible, out of tolerance, refuted), 2 bad input with one located message,
-130 stopped by Ctrl-C before anything was known. A verb is a file of this folder with `register(app)`, listed in VERBS.
+0 answered, 1 answered "no" (infeasible, out of tolerance, refuted) or a real run that failed, 2 bad input with one
+located message, 130 stopped by Ctrl-C before anything was known. A verb is a file of this folder with `register(app)`,
+listed in VERBS.
 """
 
 from __future__ import annotations
@@ -16,13 +17,14 @@ from typing import Annotated
 import typer
 
 from lockstep import __version__
-from lockstep.cli.output import print_infeasible
-from lockstep.errors import BadInput, Infeasible
+from lockstep.cli.output import print_failed, print_infeasible
+from lockstep.errors import BadInput, Infeasible, RunFailed
 
 VERBS = (
     "plan", "estimate", "memory", "roofline", "sensitivity",
     "messages", "collective", "crossover", "pipeline", "overlap", "stragglers", "balance", "experts", "trace",
     "checkpoint", "campaign", "converge", "train", "runs",
+    "execute",
     "catalog", "validate", "case", "export", "cite",
 )  # fmt: skip
 
@@ -87,6 +89,9 @@ def _run(given: list[str]) -> int:
     except Infeasible as error:
         print_infeasible(error, "--json" in given)
         return Infeasible.exit_code
+    except RunFailed as error:
+        print_failed(error, "--json" in given)
+        return RunFailed.exit_code
     except BadInput as error:
         return _refuse(str(error))
     except (typer.Abort, KeyboardInterrupt):

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 import typer
 
-from lockstep.errors import Infeasible
+from lockstep.errors import Infeasible, RunFailed
 
 EXAMPLES = "[bold]Examples[/bold]\n\n"
 """Opens the epilog of a verb; the commands follow, one paragraph each."""
@@ -62,3 +62,22 @@ def print_infeasible(error: Infeasible, as_json: bool) -> None:
         print_json({"feasible": False, "why": str(error), "violations": violations})
     else:
         sys.stderr.write(f"no: {error}\n")
+
+
+def print_failed(error: RunFailed, as_json: bool) -> None:
+    """A real run that ended early: JSON on stdout when asked for, else one message on stderr."""
+    if as_json:
+        print_json({"ok": False, "why": str(error), "failures": [failure.to_dict() for failure in error.failures]})
+    else:
+        sys.stderr.write(f"failed: {error}\n")
+
+
+def show_once(answer: Answer, as_json: bool, table: str, *, ok: bool = True) -> None:
+    """`show` for a verb that torchrun or Slurm may have started on every rank: the first one speaks."""
+    from lockstep.measure.launch.place import place
+
+    here = place()
+    if here is None or here.rank == 0:
+        show(answer, as_json, table, ok=ok)
+    elif not ok:
+        raise typer.Exit(Infeasible.exit_code)

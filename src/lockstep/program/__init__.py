@@ -2,7 +2,7 @@
 
 from lockstep.program.builder import DEFAULT_STREAMS, ProgramBuilder
 from lockstep.program.draw import draw
-from lockstep.program.executor import contributions, execute, execution_order, tokens
+from lockstep.program.executor import contributions, execute, execution_order, extents, tokens
 from lockstep.program.expand import expand
 from lockstep.program.graph import TaskGraph, longest_path
 from lockstep.program.program import COLUMNS, Kind, Operation, Program
@@ -25,6 +25,7 @@ __all__ = [
     "execute",
     "execution_order",
     "expand",
+    "extents",
     "longest_path",
     "merge",
     "read_trace",

@@ -103,7 +103,7 @@ def _prepare(program: Program, buffers: Mapping[str, Sequence[Array]]) -> Buffer
         if len(arrays) != program.ranks:
             raise BadInput(f"buffer {name!r} has arrays for {len(arrays)} ranks, the program has {program.ranks} ranks")
     model = next((arrays[0] for arrays in state.values()), np.zeros(0))
-    for name, extent in _extents(program).items():
+    for name, extent in extents(program).items():
         if name not in state:
             state[name] = [_poisoned((int(elems), *model.shape[1:]), model.dtype) for elems in extent]
         for rank, elems in enumerate(extent):
@@ -114,8 +114,8 @@ def _prepare(program: Program, buffers: Mapping[str, Sequence[Array]]) -> Buffer
     return state
 
 
-def _extents(program: Program) -> dict[str, Array]:
-    """Elements used of each buffer, per rank."""
+def extents(program: Program) -> dict[str, Array]:
+    """Elements used of each buffer: array (ranks,) by the buffer's name."""
     used: dict[str, Array] = {}
     length = program.chunk_stop - program.chunk_start
     for index, stop in ((program.buffer, program.chunk_stop), (program.source, program.source_start + length)):

@@ -53,10 +53,16 @@ def plot_timeline(
         pyplot.close(figure)
 
 
-def draw_timeline(timeline: Timeline, axes: Axes, lanes: Sequence[tuple[int, str]]) -> None:
-    """Draws the spans of `lanes`, top to bottom, into existing axes."""
+def draw_timeline(
+    timeline: Timeline, axes: Axes, lanes: Sequence[tuple[int, str]], longest_s: float | None = None
+) -> float:
+    """Draws the spans of `lanes`, top to bottom, into existing axes; returns the seconds in a unit of its time axis.
+
+    The unit fits the makespan, or `longest_s` for pictures that share a scale.
+    """
     program = timeline.program
-    factor, unit = next(((f, u) for f, u in TIME_UNITS if timeline.makespan_s >= f), TIME_UNITS[-1])
+    shown_s = longest_s or timeline.makespan_s
+    factor, unit = next(((f, u) for f, u in TIME_UNITS if shown_s >= f), TIME_UNITS[-1])
     lane_row = {rank * len(program.streams) + program.streams.index(s): row for row, (rank, s) in enumerate(lanes)}
     ids = np.flatnonzero(np.isin(program.lane, list(lane_row)) & (timeline.end_s > timeline.start_s))
     if len(ids) > MAX_SPANS:
@@ -82,6 +88,7 @@ def draw_timeline(timeline: Timeline, axes: Axes, lanes: Sequence[tuple[int, str
     handles = [axes.plot([], [], "s", color=colour, markersize=7, label=name)[0] for name, colour in colours.items()]
     if handles:
         axes.legend(handles=handles, loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False, fontsize=8)
+    return factor
 
 
 def _summary(timeline: Timeline) -> str:

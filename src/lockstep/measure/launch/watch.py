@@ -66,11 +66,17 @@ def watch(
     """The value of every rank, by rank. Raises RunFailed after the first failure, a stop, or the deadline."""
     began = time.monotonic()
     failed_at: float | None = None
+    left_at: float | None = None
     while not all(rank.settled for rank in running):
         _listen(running, board, on_message)
         now = time.monotonic()
         if failed_at is None and any(rank.failure for rank in running):
             failed_at = now
+        if all(rank.value is not None for rank in running):
+            # Nothing is lost when a process that has delivered does not manage to leave.
+            left_at = left_at or now
+            if now - left_at > GRACE_S:
+                break
         if failed_at is not None and now - failed_at > (BRIEF_S if _explained(running) else GRACE_S):
             break
         if any(_stopped_longer_than(rank, timeout_s + GRACE_S, now) for rank in running):

@@ -1,0 +1,151 @@
+"""The verb `execute`: a collective or a pipeline on real ranks, its measured timeline beside the predicted one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from lockstep.api.network import flags, read_network
+from lockstep.api.question import Quantity, whole
+from lockstep.api.schedules import per_stage
+from lockstep.api.tracing import trace_path, write_timeline
+from lockstep.errors import BadInput, UnknownName
+from lockstep.units import parse_size_B, parse_time_s
+
+if TYPE_CHECKING:
+    from lockstep.collectives import PlainLink
+    from lockstep.measure.execute import Execution
+    from lockstep.measure.execute.execute import Progress
+    from lockstep.program import Program
+
+ELEMENT_B = 4.0
+"""float32."""
+MOST_OPERATIONS = 100_000
+
+
+@dataclass(frozen=True, slots=True)
+class Executed:
+    """A program that ran, and what it was."""
+
+    what: str
+    algorithm: str
+    size_B: float | None
+    execution: Execution
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON form."""
+        named = {"what": self.what, "algorithm": self.algorithm, "size_B": self.size_B}
+        return {**named, **self.execution.to_dict()}
+
+
+def execute(
+    what: str,
+    *,
+    ranks: Quantity,
+    size: Quantity | None = None,
+    algorithm: str | None = None,
+    message_size: Quantity | None = None,
+    backend: str = "gloo",
+    repeats: Quantity = 5,
+    warm_up: Quantity = 1,
+    timeout: Quantity = 60.0,
+    trace: str | Path | None = None,
+    latency: Quantity | None = None,
+    bandwidth: Quantity | None = None,
+    progress: Progress | None = None,
+    **pipeline: Any,
+) -> Executed:
+    """Runs `what`, a collective or `pipeline`, on `ranks` real ranks (stages) and checks bytes, messages and results.
+
+    `size` and `algorithm` are those of a collective; `message_size` and `pipeline`, the words of the verb `pipeline`,
+    those of a pipeline. Without `latency` and `bandwidth` two ranks calibrate the link first. `trace` writes the
+    measured timeline. Raises RunFailed, BadInput.
+    """
+    from lockstep.measure.execute import execute as run
+
+    number, link = whole(ranks, "--ranks"), _link(latency, bandwidth)
+    given = {name: value for name, value in pipeline.items() if value is not None}
+    if what == "pipeline":
+        _refuse({"size": size, "algorithm": algorithm}, "a pipeline")
+        program, name = _pipeline(number, message_size, **given)
+        words: dict[str, Any] = {"op": "pipeline", "algorithm": name}
+        size_B = None
+    else:
+        _refuse({"message_size": message_size, **given}, what)
+        program, name, size_B = _collective(what, number, size, algorithm, link)
+        words = {"op": what, "algorithm": name, "members": number, "elems": int(size_B / ELEMENT_B)}
+    if len(program) > MOST_OPERATIONS:
+        raise BadInput(f"{len(program):,} operations are too many to run; take fewer ranks or micro-batches", "--ranks")
+    path = None if trace is None else trace_path(trace, "--trace")
+    with flags("--ranks"):
+        found = run(
+            program, **words, link=link, backend=backend, repeats=whole(repeats, "--repeats"),
+            warm_up=whole(warm_up, "--warm-up", 0), timeout_s=parse_time_s(timeout, "--timeout"), progress=progress,
+        )  # fmt: skip
+    if path is not None:
+        write_timeline(found.measured, path, "--trace")
+    return Executed(what, name, size_B, found)
+
+
+def _link(latency: Quantity | None, bandwidth: Quantity | None) -> PlainLink | None:
+    if latency is None and bandwidth is None:
+        return None
+    return read_network(2, latency, bandwidth).link
+
+
+def _refuse(words: dict[str, Any], what: str) -> None:
+    for name, value in words.items():
+        if value is not None:
+            raise BadInput(f"does not belong to {what}", f"--{name.replace('_', '-')}")
+
+
+def _pipeline(
+    stages: int,
+    message_size: Quantity | None,
+    *,
+    microbatches: Quantity | None = None,
+    schedule: str = "1f1b",
+    chunks: Quantity | None = None,
+    forward_s: Quantity = "10ms",
+    backward_s: Quantity = "20ms",
+    weight_s: Quantity | None = None,
+) -> tuple[Program, str]:
+    """The program of a pipeline, one rank per stage, and the schedule's name."""
+    from lockstep.pipelines import Times, get, program
+
+    if microbatches is None:
+        raise BadInput("must be given for a pipeline", "--microbatches")
+    times = Times(
+        per_stage(forward_s, stages, "--forward-s"),
+        per_stage(backward_s, stages, "--backward-s"),
+        None if weight_s is None else parse_time_s(weight_s, "--weight-s"),
+    )
+    number = whole(microbatches, "--microbatches")
+    if stages * number > MOST_OPERATIONS:
+        raise BadInput(f"{stages} stages x {number} micro-batches are too many to run", "--microbatches")
+    with flags("--schedule"):
+        chosen = get(schedule)
+        made = program(
+            chosen, stages, number, times=times, chunks=None if chunks is None else whole(chunks, "--chunks"),
+            message_B=round(parse_size_B("64KB" if message_size is None else message_size, "--message-size")),
+            priced_by_link=True,
+        )  # fmt: skip
+    return made, chosen.name
+
+
+def _collective(
+    op: str, ranks: int, size: Quantity | None, algorithm: str | None, link: PlainLink | None
+) -> tuple[Program, str, float]:
+    """The program of a collective on whole float32 elements, its algorithm's name and its size."""
+    from lockstep.collectives import PlainLink, best, get, ops
+
+    if op not in ops():
+        raise UnknownName("program", op, ("pipeline", *ops()), "WHAT")
+    if size is None:
+        raise BadInput("must be given for a collective", "--size")
+    size_B = ELEMENT_B * max(1, round(parse_size_B(size, "--size") / ELEMENT_B))
+    known = link or PlainLink(5e-5, 2e9)
+    with flags("--algorithm"):
+        name = algorithm or str(best(op, ranks, size_B, known).algorithm)
+        return get(op, name).program(ranks, size_B, known, ELEMENT_B), name, size_B

@@ -1,0 +1,64 @@
+"""`lockstep execute`: a collective or a pipeline on real ranks, measured beside predicted."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import typer
+
+from lockstep.cli.options import argument, required, takes, text
+from lockstep.cli.output import EXAMPLES, show_once
+from lockstep.cli.program_options import PLOT, SIZE_IF_ANY, draw, given
+
+_PIPELINE = "A pipeline, one rank per stage"
+WORDS = {
+    "what": argument("WHAT", "pipeline, or a collective: all-reduce, all-to-all ..."),
+    "ranks": required(("--ranks",), "N", "Processes to start, or those that torchrun or srun started."),
+}
+PIPELINE = {
+    "microbatches": text("--microbatches", "M", "Micro-batches per step.", panel=_PIPELINE),
+    "schedule": text("--schedule", "S", "gpipe, 1f1b, zb-h1 ... (default: 1f1b)", panel=_PIPELINE),
+    "chunks": text("--chunks", "V", "Model chunks per stage, where there is a choice.", panel=_PIPELINE),
+    "forward_s": text("--forward-s", "T", "Forward pass of a stage. (default: 10 ms)", panel=_PIPELINE),
+    "backward_s": text("--backward-s", "T", "Whole backward pass. (default: 20 ms)", panel=_PIPELINE),
+    "weight_s": text("--weight-s", "T", "Weight gradients, part of it. (default: half)", panel=_PIPELINE),
+    "message_size": text("--message-size", "S", "Between neighbours. (default: 64 KB)", panel=_PIPELINE),
+}
+RUN = {
+    "algorithm": text("--algorithm", "A", "Of the collective. (default: the fastest)"),
+    "backend": text("--backend", "B", "gloo, or nccl with one GPU per rank. (default: gloo)", "gloo"),
+    "repeats": text("--repeats", "N", "Runs; the median one is shown. (default: 5)"),
+    "warm_up": text("--warm-up", "N", "Runs before. (default: 1)"),
+    "timeout": text("--timeout", "T", "Longest wait for a rank. (default: 60 s)"),
+    "latency": text("--latency", "T", "Predict with this link, instead of calibrating one. Also --bandwidth."),
+    "bandwidth": text("--bandwidth", "R", "See --latency."),
+    "trace": text("--trace", "FILE", "Write the measured timeline for Perfetto: .json.gz."),
+}
+
+
+def register(app: typer.Typer) -> None:
+    """Adds the verb."""
+    app.command(
+        epilog=EXAMPLES
+        + "lockstep execute all-reduce --ranks 2 --size 16MB --algorithm ring --plot ring.png\n\n"
+        + "lockstep execute pipeline --ranks 4 --microbatches 8 --schedule zb-h1 --plot zb.png\n\n"
+        + "torchrun --nproc-per-node 4 -m lockstep execute all-to-all --ranks 4 --size 1MB"
+    )(execute)
+
+
+@takes(WORDS, SIZE_IF_ANY, RUN, PIPELINE, PLOT)
+def execute(as_json: bool, plot: str | None, **words: Any) -> None:
+    """Run a collective or pipeline on real ranks: bytes, messages and results checked, times beside the prediction."""
+    from lockstep import api
+    from lockstep.report.progress import progress
+
+    with progress("running") as report:
+        answer = api.execute(**given(words), progress=report)  # type: ignore[arg-type]
+
+    def picture(path: Any) -> None:
+        from lockstep.report.execute_plot import plot_execution
+
+        plot_execution(answer, path)
+
+    draw(plot, picture)
+    show_once(answer, as_json, "execute", ok=answer.execution.ok)

@@ -1,0 +1,72 @@
+"""Send and receive between two ranks, both ways at once: what latency and bandwidth of a link are calibrated on.
+
+In a program's round a rank sends and receives at the same time, and gloo's messages are a rendezvous: the receiver's
+notice travels to the sender before the data leaves. An exchange costs what a round costs; a one-way ping-pong, whose
+receives wait long before, would not.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from lockstep.measure.launch import Rank
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+Sample = tuple[int, float]
+"""(bytes of a message, seconds of an exchange)."""
+
+
+def exchange_samples(rank: Rank, sizes_B: Sequence[int], repeats: int = 15, warm_up: int = 3) -> list[Sample]:
+    """Shortest seconds of an exchange between ranks 0 and 1, per size; the same list on every rank.
+
+    All ranks call it together; the others wait. With one rank there is nothing to measure.
+    """
+    import torch
+    import torch.distributed as dist
+
+    if rank.ranks < 2:
+        return []
+    found: list[Sample] = []
+    for size_B in sizes_B:
+        dist.barrier()
+        if rank.number > 1:
+            continue
+        ours = torch.zeros(size_B, dtype=torch.uint8, device=rank.device)
+        theirs = torch.empty_like(ours)
+        times_s = [_exchange_s(rank.number, ours, theirs) for _ in range(warm_up + repeats)]
+        found.append((size_B, min(times_s[warm_up:])))
+    shared = [found]
+    dist.broadcast_object_list(shared, 0)
+    return shared[0]
+
+
+def _exchange_s(number: int, ours: Tensor, theirs: Tensor) -> float:
+    """Seconds of one exchange with the other rank of the pair."""
+    import torch.distributed as dist
+
+    began = time.perf_counter()
+    works = [dist.isend(ours, 1 - number), dist.irecv(theirs, 1 - number)]
+    for work in works:
+        if work is not None:
+            work.wait()
+    return time.perf_counter() - began
+
+
+def reduce_s_per_B(rank: Rank, elems: int = 1 << 20, repeats: int = 9) -> float:
+    """Median seconds to add one byte of float32 to a buffer, on this rank."""
+    import torch
+
+    total, part = torch.zeros(elems, device=rank.device), torch.ones(elems, device=rank.device)
+    times_s = []
+    for _ in range(repeats):
+        began = time.perf_counter()
+        total.add_(part)
+        if rank.backend == "nccl":
+            torch.cuda.synchronize()
+        times_s.append(time.perf_counter() - began)
+    return statistics.median(times_s) / (4 * elems)

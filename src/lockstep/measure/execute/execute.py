@@ -1,0 +1,207 @@
+"""`execute`: runs a program on real ranks and puts the measured timeline beside the predicted one."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from lockstep.collectives import PlainLink
+from lockstep.measure.execute.lanes import check_runnable
+from lockstep.measure.execute.worker import Report, Work, run_rank
+from lockstep.measure.fit.line import fit_line
+from lockstep.measure.launch import Host, launch
+from lockstep.measure.machine import Machine, with_load
+from lockstep.program import Kind, Program, Timeline, TimelineDiff, diff
+from lockstep.simulate import simulate
+
+Array = npt.NDArray[Any]
+Progress = Callable[[int, int], None]
+CALIBRATION_B = (64, 4096, 65536, 1 << 20)
+
+
+@dataclass(frozen=True, slots=True)
+class Execution:
+    """A program that ran: what it was predicted to do, what it did, and whether the two agree."""
+
+    program: Program
+    predicted: Timeline
+    measured: Timeline
+    """Of the run with the median makespan."""
+    makespans_s: tuple[float, ...]
+    """Of all runs after the warm-up."""
+    sent_B: tuple[int, ...]
+    """Bytes that each rank gave to the network in one run."""
+    messages: tuple[int, ...]
+    wrong: int
+    checks: tuple[str, ...]
+    link: PlainLink
+    calibrated: bool
+    shared_cores_s: float | None
+    """Makespan when ranks outnumber cores and share them; None when they do not."""
+    machine: Machine
+
+    @property
+    def counts_agree(self) -> bool:
+        """Whether every rank sent exactly the bytes and messages of the program."""
+        sent = tuple(int(size_B) for size_B in self.program.sent_B())
+        return self.sent_B == sent and self.messages == tuple(self.program.messages_sent().tolist())
+
+    @property
+    def ok(self) -> bool:
+        """Whether counts agree and no element is wrong."""
+        return self.counts_agree and not self.wrong
+
+    @property
+    def difference(self) -> TimelineDiff:
+        """Predicted against measured, operation by operation."""
+        return diff(self.predicted, self.measured)
+
+    @property
+    def assumptions(self) -> tuple[str, ...]:
+        """What the prediction takes for granted, and what the measurement is worth."""
+        where = "calibrated on exchanges of two ranks in this run" if self.calibrated else "as given"
+        return (f"link {where}", *self.predicted.assumptions, *self.machine.warnings(self.program.ranks))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON form."""
+        return {
+            "ranks": self.program.ranks,
+            "ok": self.ok,
+            "wrong": self.wrong,
+            "checks": list(self.checks),
+            "counts_agree": self.counts_agree,
+            "sent_B": list(self.sent_B),
+            "predicted_sent_B": [int(size_B) for size_B in self.program.sent_B()],
+            "messages": list(self.messages),
+            "predicted_messages": self.program.messages_sent().tolist(),
+            "predicted": self.predicted.to_dict(),
+            "measured": self.measured.to_dict(),
+            "makespans_s": list(self.makespans_s),
+            "error_frac": self.difference.makespan_frac,
+            "shared_cores_s": self.shared_cores_s,
+            "latency_s": self.link.latency_s,
+            "bandwidth_Bps": self.link.bandwidth_Bps,
+            "calibrated": self.calibrated,
+            "machine": self.machine.to_dict(),
+            "assumptions": list(self.assumptions),
+        }
+
+
+def execute(
+    program: Program,
+    *,
+    op: str = "",
+    algorithm: str = "",
+    members: int | None = None,
+    elems: int = 0,
+    link: PlainLink | None = None,
+    backend: str = "gloo",
+    repeats: int = 5,
+    warm_up: int = 1,
+    seed: int = 0,
+    timeout_s: float = 60.0,
+    hosts: Sequence[Host] = (),
+    progress: Progress | None = None,
+) -> Execution:
+    """Runs the program on `program.ranks` real ranks.
+
+    Args: `op`, `algorithm`, `members` and `elems` (float32 per rank) say which collective it is, so that its result is
+    checked; a program without data has none. `link` predicts; without it the ranks calibrate one first.
+    Raises: RunFailed, BadInput.
+    """
+    check_runnable(program)
+    calibrate = link is None and program.num_messages > 0
+    work = Work(
+        program, op, algorithm, members or program.ranks, elems, seed, warm_up, repeats,
+        calibrate_B=_sizes_B(program) if calibrate else (),
+    )  # fmt: skip
+    total = (warm_up + repeats) * program.ranks
+    heard: list[int] = []
+
+    def on_message(rank: int, turn: int) -> None:
+        heard.append(rank)
+        if progress is not None:
+            progress(len(heard), total)
+
+    reports = launch(
+        run_rank, program.ranks, (work,), backend=backend, timeout_s=timeout_s, hosts=hosts, on_message=on_message
+    )
+    return _execution(work, reports, link)
+
+
+def _sizes_B(program: Program) -> tuple[int, ...]:
+    """Sizes to calibrate on: the usual ones, and the program's largest message when that is larger."""
+    largest = int(program.size_B[program.kind == Kind.SEND].max())
+    return (*CALIBRATION_B, *((largest,) if largest > CALIBRATION_B[-1] else ()))
+
+
+def _execution(work: Work, reports: Sequence[Report], link: PlainLink | None) -> Execution:
+    program = work.program
+    machine = with_load(reports[0].machine, [report.load for report in reports])
+    if link is None:
+        link = _calibrated(reports[0])
+    lines = [measured_timeline(program, reports, run) for run in range(work.repeats)]
+    middle = sorted(range(len(lines)), key=lambda run: lines[run].makespan_s)[(len(lines) - 1) // 2]
+    spans = [report.runs[middle] for report in reports]
+    return Execution(
+        program=program,
+        predicted=simulate(program, link),
+        measured=lines[middle],
+        makespans_s=tuple(line.makespan_s for line in lines),
+        sent_B=tuple(span.sent_B for span in spans),
+        messages=tuple(span.messages for span in spans),
+        wrong=sum(report.wrong for report in reports),
+        checks=reports[0].checks,
+        link=link,
+        calibrated=bool(reports[0].samples),
+        shared_cores_s=_shared_cores_s(program, link, machine.cores),
+        machine=machine,
+    )
+
+
+def measured_timeline(program: Program, reports: Sequence[Report], run: int) -> Timeline:
+    """The spans of all ranks on rank 0's clock, from the first start on.
+
+    As in the program's semantics a message starts when both ends are ready, and what comes before is waiting.
+    """
+    start, end = np.zeros(len(program), dtype=np.int64), np.zeros(len(program), dtype=np.int64)
+    for report in reports:
+        spans, ids = report.runs[run], np.array(report.runs[run].ids, dtype=np.int64)
+        start[ids] = np.array(spans.start_ns, dtype=np.int64) + report.offset_ns
+        end[ids] = np.array(spans.end_ns, dtype=np.int64) + report.offset_ns
+    paired = program.match >= 0
+    zero = int(start.min(initial=np.iinfo(np.int64).max)) if len(program) else 0
+    start[paired] = np.minimum(np.maximum(start[paired], start[program.match[paired]]), end[paired])
+    return Timeline(program, (start - zero) / 1e9, (end - zero) / 1e9, source="measured")
+
+
+def _calibrated(report: Report) -> PlainLink:
+    """Latency and bandwidth of the exchanges, by least squares on relative errors.
+
+    Where noise hides the slope, the largest exchange is all bandwidth: slow rather than infinitely fast.
+    """
+    if not report.samples:
+        return PlainLink(0.0, 1.0)
+    sizes_B, times_s = (np.array(column, dtype=float) for column in zip(*report.samples, strict=True))
+    line = fit_line(sizes_B, times_s)
+    if line.s_per_B <= 0:
+        return PlainLink(0.0, float(sizes_B[-1] / times_s[-1]), report.reduce_s_per_B)
+    return PlainLink(line.latency_s, 1.0 / line.s_per_B, report.reduce_s_per_B)
+
+
+def _shared_cores_s(program: Program, link: PlainLink, cores: int) -> float | None:
+    """(messages of all ranks x latency + bytes of all ranks / bandwidth) / cores, when ranks outnumber cores and the
+    program only communicates.
+
+    A message's cost on loopback is work of a processor; the exchange that calibrates it keeps two busy, one message
+    each, so its time is one message's work.
+    """
+    if program.ranks <= cores or (program.duration_s > 0).any():
+        return None
+    sent_B = float(program.sent_B().sum())
+    return math.fsum((program.num_messages * link.latency_s, sent_B / link.bandwidth_Bps)) / cores

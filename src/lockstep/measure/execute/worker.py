@@ -1,0 +1,163 @@
+"""The worker of `execute`: one rank runs its lanes some times, and checks what its buffers hold."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from lockstep.measure.execute.clock import offset_ns
+from lockstep.measure.execute.exchange import Sample, exchange_samples, reduce_s_per_B
+from lockstep.measure.execute.lanes import lanes_of
+from lockstep.measure.execute.reference import built_in
+from lockstep.measure.execute.runner import Runner, Spans
+from lockstep.measure.launch import Host, Rank
+from lockstep.measure.machine import Load, LoadMeter, Machine, this_machine
+from lockstep.program import Kind, Program, execute, extents
+
+if TYPE_CHECKING:
+    from torch import Tensor
+    from torch.distributed import ProcessGroup
+
+Array = npt.NDArray[Any]
+WITHOUT_BUILT_IN = ("gossip", "parameter-server asynchronous")
+MOST_REPLAYED_B = 64e6
+"""Buffers of all ranks together that every rank also runs in its own process, as a second check."""
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What the ranks are to do."""
+
+    program: Program
+    op: str
+    algorithm: str
+    members: int
+    """Ranks of the collective; helpers such as parameter servers follow."""
+    elems: int
+    """float32 elements of `data` on every rank; 0 for a program without data."""
+    seed: int
+    warm_up: int
+    repeats: int
+    calibrate_B: tuple[int, ...] = ()
+    """Message sizes to calibrate the link on; none to leave it out."""
+
+    @property
+    def title(self) -> str:
+        """Name of its points."""
+        return "_".join((self.op, self.algorithm)).replace("-", "_").strip("_")
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What one rank did."""
+
+    runs: tuple[Spans, ...]
+    offset_ns: int
+    wrong: int
+    """Elements that differ from torch's collective or from the program run in process."""
+    checks: tuple[str, ...]
+    samples: tuple[Sample, ...]
+    reduce_s_per_B: float
+    """Gamma: seconds to add one received byte; 0 when nothing was calibrated."""
+    machine: Machine
+    load: Load
+
+
+def run_rank(rank: Rank, work: Work) -> Report:
+    """Body of a rank: calibrates, warms up, runs, checks."""
+    import torch.distributed as dist
+
+    meter = LoadMeter()
+    samples = exchange_samples(rank, work.calibrate_B) if work.calibrate_B else []
+    reduce_s = reduce_s_per_B(rank) if work.calibrate_B else 0.0
+    shift = offset_ns(rank)
+    before = initial(work)
+    buffers = _buffers(rank, work, before)
+    runner = Runner(rank, lanes_of(work.program, rank.number), buffers, work.title, _groups(work.program))
+    runs: list[Spans] = []
+    for turn in range(work.warm_up + work.repeats):
+        if work.elems:
+            buffers["data"].copy_(_tensor(before[rank.number]))
+        dist.barrier()
+        spans = runner.run()
+        if turn >= work.warm_up:
+            runs.append(spans)
+        rank.tell(turn + 1)
+    runner.close()
+    load = meter.read()
+    wrong, checks = _check(rank, work, buffers, before) if work.elems else (0, ())
+    machine = this_machine(loopback=rank.host == Host())
+    return Report(tuple(runs), shift, wrong, checks, tuple(samples), reduce_s, machine, load)
+
+
+def initial(work: Work) -> list[Array]:
+    """`data` of every rank before: small whole numbers, so that sums are exact in any order; zeros for helpers."""
+    made = []
+    for number in range(work.program.ranks):
+        generator = np.random.Generator(np.random.PCG64(np.random.SeedSequence([work.seed, number])))
+        values = generator.integers(-8, 9, work.elems).astype(np.float32)
+        made.append(values if number < work.members else np.zeros_like(values))
+    return made
+
+
+def _tensor(values: Array) -> Tensor:
+    import torch
+
+    return torch.from_numpy(values)
+
+
+def _buffers(rank: Rank, work: Work, before: list[Array]) -> dict[str, Tensor]:
+    """`data`, and scratch as large as the program uses it, filled with NaN."""
+    import torch
+
+    sizes = {name: int(extent[rank.number]) for name, extent in extents(work.program).items() if name != "data"}
+    buffers = {name: torch.full((size,), torch.nan, device=rank.device) for name, size in sizes.items()}
+    if work.elems:
+        buffers["data"] = _tensor(before[rank.number]).clone().to(rank.device)
+    return buffers
+
+
+@cache
+def group_of(members: tuple[int, ...]) -> ProcessGroup | None:
+    """The process group of some ranks; None, the default group, for all. Every rank must ask in the same order.
+
+    Kept for the life of the process: a new group costs connections between all of its members.
+    """
+    import torch.distributed as dist
+
+    return None if len(members) == dist.get_world_size() else dist.new_group(list(members))
+
+
+def _groups(program: Program) -> dict[int, ProcessGroup | None]:
+    """The process group of every barrier."""
+    barriers = np.unique(program.group[program.kind == Kind.BARRIER]).tolist()
+    members = {number: tuple(np.unique(program.rank[program.group == number]).tolist()) for number in barriers}
+    return {number: group_of(ranks) for number, ranks in members.items()}
+
+
+def _check(rank: Rank, work: Work, buffers: Mapping[str, Tensor], before: list[Array]) -> tuple[int, tuple[str, ...]]:
+    """Elements that are not what torch's own collective gives, and not what the program gives in one process."""
+    wrong, checks = 0, []
+    if work.op not in WITHOUT_BUILT_IN and f"{work.op} {work.algorithm}" not in WITHOUT_BUILT_IN:
+        group = group_of(tuple(range(work.members)))
+        if rank.number < work.members:
+            data = _tensor(before[rank.number]).to(rank.device)
+            for name, start, expected in built_in(work.op, data, rank.number, work.members, group):
+                found = buffers[name][start : start + len(expected)]
+                wrong += int((found != expected).sum())
+        checks.append("torch's own collective")
+    if not checks or 4 * work.elems * work.program.ranks <= MOST_REPLAYED_B:
+        replayed = execute(work.program, {"data": before})
+        for name in ("data", "output"):
+            if name in replayed:
+                expected_values = replayed[name][rank.number]
+                found_values = buffers[name][: len(expected_values)].cpu().numpy()
+                known = ~np.isnan(expected_values)
+                wrong += int((found_values[known] != expected_values[known]).sum())
+        checks.append("the program run in one process")
+    return wrong, tuple(checks)

@@ -1,0 +1,1 @@
+"""Latency, bandwidth and reduction rate of links from measured times."""

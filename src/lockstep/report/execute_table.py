@@ -1,0 +1,60 @@
+"""A program that ran, for a person: whether it did what was predicted, and where measured time differs."""
+
+from __future__ import annotations
+
+from rich.console import Console
+from rich.text import Text
+
+from lockstep.api import Executed
+from lockstep.report.terminal import heading, indented, small_print, table
+from lockstep.units import format_bandwidth, format_frac, format_size, format_time
+
+ROWS = 8
+
+
+def render(found: Executed, out: Console) -> None:
+    """Prints the verdict, the times and what a reader must know."""
+    run = found.execution
+    what = found.what if found.what == "pipeline" else f"{found.what} of {format_size(found.size_B or 0)}"
+    verdict = "ran as predicted" if run.ok else "did NOT run as predicted"
+    out.print(Text(f"{what}, {found.algorithm}, on {run.program.ranks} ranks: {verdict}", style="bold"))
+    out.print(_counts(found))
+    heading(out, "Time", f"median of {len(run.makespans_s)} runs")
+    indented(out, table([("", "left"), ("makespan", "right"), ("", "right")], _times(found)))
+    rows = [_row(row) for row in run.difference.rows() if row["predicted_s"] or row["measured_s"]]
+    heading(out, "By operation", "all ranks together, largest difference first")
+    titles = [("", "left"), ("predicted", "right"), ("measured", "right")]
+    indented(out, table(titles, rows[:ROWS]))
+    small_print(out, "Assumptions", run.assumptions, len(run.assumptions))
+
+
+def _counts(found: Executed) -> str:
+    run = found.execution
+    sent, messages = format_size(sum(run.sent_B)), sum(run.messages)
+    counted = "as predicted" if run.counts_agree else "NOT as predicted"
+    right = f"; {run.wrong} wrong elements against {' and '.join(run.checks)}" if run.checks else ""
+    return f"{sent} sent in {messages:,} messages, {counted}{right}."
+
+
+def _times(found: Executed) -> list[list[str]]:
+    run = found.execution
+    measured_s = run.measured.makespan_s
+    spread = f"{format_time(min(run.makespans_s))} to {format_time(max(run.makespans_s))}"
+    link = f"{format_time(run.link.latency_s)}, {format_bandwidth(run.link.bandwidth_Bps)}"
+    rows = [
+        ["measured", format_time(measured_s), spread],
+        [f"predicted ({link})", format_time(run.predicted.makespan_s), _signed(run.difference.makespan_frac)],
+    ]
+    if run.shared_cores_s is not None:
+        error = run.shared_cores_s / measured_s - 1
+        rows.append(["predicted, cores shared", format_time(run.shared_cores_s), _signed(error)])
+    return rows
+
+
+def _signed(frac: float) -> str:
+    return ("+" if frac >= 0 else "-") + format_frac(abs(frac), 2)
+
+
+def _row(row: dict[str, object]) -> list[str]:
+    name = f"{row['kind']} {row['label']}".strip()
+    return [name, format_time(float(str(row["predicted_s"]))), format_time(float(str(row["measured_s"])))]

@@ -1,0 +1,185 @@
+"""P2: what is priced is what runs. Every collective and every pipeline over real sends, on 2, 3 and 4 ranks and more:
+bytes and messages equal the predicted integers, results equal torch's own collective and the program in one process.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pytest
+from tests.collectives.conformance import CASES
+
+from lockstep import pipelines
+from lockstep.collectives import PlainLink, get
+from lockstep.errors import BadInput
+from lockstep.measure.execute import execute
+from lockstep.measure.execute.execute import measured_timeline
+from lockstep.measure.execute.lanes import check_runnable, lanes_of
+from lockstep.measure.execute.worker import Report, Work, run_rank
+from lockstep.measure.launch import Fault, RunFailed, launch
+from lockstep.program import Kind, ProgramBuilder
+from lockstep.program.timeline import COMPUTES
+
+from .workers import run_programs
+
+ELEMS = {2: 7, 3: 1, 4: 4000}
+"""Elements by number of ranks: uneven shares, fewer elements than ranks (empty messages), many."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """A program and its name."""
+
+    name: str
+    work: Work
+
+
+def collectives_to_run() -> list[Run]:
+    """Every algorithm with every choice that fits 2, 3 or 4 ranks."""
+    runs = []
+    for case in CASES:
+        for ranks, elems in ELEMS.items():
+            if case.fits(ranks):
+                op, name = case.algorithm.op, case.algorithm.name
+                work = Work(case.program(ranks, elems), op, name, ranks, elems, seed=1, warm_up=0, repeats=1)
+                runs.append(Run(f"{case} on {ranks} of {elems}", work))
+    return runs
+
+
+def pipelines_to_run() -> list[Run]:
+    """Every schedule on 2 and 4 stages with messages of their own number, in passes of a tenth of a millisecond."""
+    runs = []
+    for name in pipelines.schedules():
+        for stages in (2, 4):
+            found = pipelines.pipeline(name, stages, 2 * stages, forward_s=1e-4, backward_s=2e-4, message_B=64.0)
+            work = Work(found.program, "pipeline", name, stages, 0, seed=1, warm_up=0, repeats=1)
+            runs.append(Run(f"{name} on {stages}", work))
+    return runs
+
+
+RUNS = [*collectives_to_run(), *pipelines_to_run()]
+
+
+@pytest.fixture(scope="module")
+def reports() -> dict[str, list[Report]]:
+    """What every rank reports of every run, one launch per number of processes."""
+    found: dict[str, list[Report]] = {}
+    for world in sorted({run.work.program.ranks for run in RUNS}):
+        here = [run for run in RUNS if run.work.program.ranks == world]
+        by_rank = launch(run_programs, world, ([run.work for run in here],), timeout_s=30)
+        for i, run in enumerate(here):
+            found[run.name] = [by_rank[rank][i] for rank in range(world)]
+    return found
+
+
+@pytest.mark.parametrize("run", RUNS, ids=lambda run: run.name)
+def test_bytes_messages_and_results_are_the_predicted_ones(run: Run, reports: dict[str, list[Report]]) -> None:
+    found, program = reports[run.name], run.work.program
+    spans = [report.runs[0] for report in found]
+    assert [span.sent_B for span in spans] == program.sent_B().tolist()
+    assert [span.messages for span in spans] == program.messages_sent().tolist()
+    assert [report.wrong for report in found] == [0] * program.ranks
+    if run.work.elems:
+        assert "the program run in one process" in found[0].checks
+        built_in = run.work.op != "gossip" and run.work.algorithm != "asynchronous"
+        assert ("torch's own collective" in found[0].checks) == built_in
+
+
+@pytest.mark.parametrize("run", RUNS, ids=lambda run: run.name)
+def test_the_measured_timeline_keeps_lanes_and_dependencies(run: Run, reports: dict[str, list[Report]]) -> None:
+    program = run.work.program
+    line = measured_timeline(program, reports[run.name], 0)
+    assert line.source == "measured"
+    assert len(line.start_s) == len(program)
+    later = np.repeat(np.arange(len(program)), np.diff(program.after_start))
+    assert (line.end_s[program.after] <= line.end_s[later]).all()
+    timed = np.isin(program.kind, COMPUTES) & (program.duration_s > 0)
+    assert (line.end_s[timed] - line.start_s[timed] >= program.duration_s[timed] - 1e-9).all()
+    by_lane = np.lexsort((np.arange(len(program)), program.lane))
+    same = program.lane[by_lane[1:]] == program.lane[by_lane[:-1]]
+    assert (line.end_s[by_lane[:-1]] <= line.start_s[by_lane[1:]] + 1e-12)[same].all()
+
+
+def test_execution_puts_prediction_and_measurement_together() -> None:
+    elems = 5000
+    program = get("all-reduce", "ring").program(2, 4.0 * elems, element_B=4.0)
+    turns: list[tuple[int, int]] = []
+    found = execute(
+        program, op="all-reduce", algorithm="ring", elems=elems, repeats=3, timeout_s=20,
+        progress=lambda done, total: turns.append((done, total)),
+    )  # fmt: skip
+    assert found.ok
+    assert found.calibrated
+    assert len(found.makespans_s) == 3
+    assert found.measured.makespan_s in found.makespans_s
+    assert sorted(found.makespans_s)[1] == found.measured.makespan_s
+    price = get("all-reduce", "ring").price(2, 4.0 * elems, found.link, 4.0)
+    assert found.predicted.makespan_s == pytest.approx(float(price.time_s), rel=1e-12)
+    assert turns[-1] == (8, 8)
+    answer = found.to_dict()
+    assert answer["sent_B"] == answer["predicted_sent_B"] == [4 * elems] * 2
+    assert answer["predicted"]["source"] == "simulated"
+    assert answer["measured"]["source"] == "measured"
+    assert answer["machine"]["scheduling"] != "unknown"
+
+
+def test_a_given_link_predicts_without_calibration() -> None:
+    program = get("broadcast", "binomial").program(2, 4000.0, element_B=4.0)
+    found = execute(program, op="broadcast", algorithm="binomial", elems=1000, link=PlainLink(1e-3, 1e6), repeats=1)
+    assert not found.calibrated
+    assert found.predicted.makespan_s == pytest.approx(1e-3 + 4e-3)
+    assert "link as given" in found.assumptions
+
+
+def test_wrong_results_and_counts_are_seen() -> None:
+    """A ring that forgets its last message is neither right nor as priced."""
+    whole = get("all-reduce", "ring").program(2, 4000.0, element_B=4.0)
+    builder = ProgramBuilder(2)
+    builder.message(0, 1, 2000.0, chunk=(0, 500), buffer="data", to_buffer="data")
+    found = execute(builder.build(), op="all-reduce", algorithm="broken", elems=1000, repeats=1)
+    assert found.wrong > 0
+    assert not found.ok
+    assert not replace(found, program=whole, wrong=0).counts_agree
+
+
+def test_barriers_and_computations_run() -> None:
+    builder = ProgramBuilder(3)
+    first = builder.compute(0, 0.02, label="work")
+    builder.barrier([0, 2], after=[first])
+    found = execute(builder.build(), repeats=1)
+    barrier = found.program.kind == Kind.BARRIER
+    assert (found.measured.end_s[barrier] >= 0.02).all()
+    assert found.ok
+
+
+def test_what_cannot_run_is_refused() -> None:
+    builder = ProgramBuilder(2)
+    builder.collective([0, 1], "all-reduce", 100.0)
+    with pytest.raises(BadInput, match="expand the program first"):
+        execute(builder.build())
+    builder = ProgramBuilder(2)
+    builder.message(0, 1, 2.5)
+    with pytest.raises(BadInput, match=r"2\.5 B cannot be sent"):
+        execute(builder.build())
+    builder = ProgramBuilder(2)
+    builder.compute(1, 0.1, after=builder.compute(0, 0.1))
+    with pytest.raises(BadInput, match="waits for another rank without a message"):
+        execute(builder.build())
+
+
+def test_a_dependency_on_the_other_end_of_a_message_is_one_on_the_own_end() -> None:
+    builder = ProgramBuilder(2)
+    send, recv = builder.message(0, 1, 8.0)
+    builder.compute(0, 0.0, after=recv)
+    program = builder.build()
+    check_runnable(program)
+    compute = next(task for lane in lanes_of(program, 0) for task in lane if task.kind == Kind.COMPUTE)
+    assert compute.waits == (send,)
+
+
+def test_a_rank_killed_in_a_round_is_named_with_its_step() -> None:
+    program = get("all-reduce", "ring").program(2, 4000.0, element_B=4.0)
+    work = Work(program, "all-reduce", "ring", 2, 1000, seed=0, warm_up=0, repeats=1)
+    with pytest.raises(RunFailed, match=r"^rank 1 killed by SIGKILL during all-reduce-ring step 1"):
+        launch(run_rank, 2, (work,), timeout_s=5, faults=[Fault(1, "mid_all_reduce_ring:1", "kill")])

@@ -1,0 +1,63 @@
+"""`lockstep execute` from the command line: answers, pictures, traces, refusals and failures."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.cli_runner import run
+
+import lockstep
+from lockstep.errors import BadInput
+from lockstep.program import read_trace
+
+
+def test_a_collective_prints_its_verdict_and_writes_picture_and_trace(tmp_path: Path) -> None:
+    picture, trace = tmp_path / "ring.png", tmp_path / "ring.json.gz"
+    command = ["execute", "all-reduce", "--ranks", "2", "--size", "40KB", "--algorithm", "ring"]
+    found = run(*command, "--plot", str(picture), "--trace", str(trace))
+    assert found.code == 0
+    assert "ring, on 2 ranks: ran as predicted" in found.out
+    assert "0 wrong elements against torch's own collective" in " ".join(found.out.split())
+    assert picture.stat().st_size > 10_000
+    assert read_trace(trace).source == "measured"
+
+
+def test_json_holds_both_timelines_and_the_counts() -> None:
+    answer = lockstep.execute("all-gather", ranks=2, size="8KB", algorithm="ring", repeats=2).to_dict()
+    assert answer["ok"]
+    assert answer["sent_B"] == answer["predicted_sent_B"] == [4000, 4000]
+    assert answer["messages"] == answer["predicted_messages"] == [1, 1]
+    assert {answer["predicted"]["source"], answer["measured"]["source"]} == {"simulated", "measured"}
+
+
+def test_a_pipeline_runs_its_schedule() -> None:
+    answer = lockstep.execute(
+        "pipeline", ranks=2, microbatches=4, schedule="1f1b", forward_s="1ms", backward_s="2ms", repeats=1
+    )
+    work_s = 4 * 3e-3
+    assert answer.execution.ok
+    assert answer.execution.measured.makespan_s >= work_s + 3e-3
+
+
+@pytest.mark.parametrize(
+    ("words", "where"),
+    [
+        ({"what": "all-reduces", "ranks": 2, "size": "1KB"}, "WHAT"),
+        ({"what": "all-reduce", "ranks": 2}, "--size"),
+        ({"what": "all-reduce", "ranks": 0, "size": "1KB"}, "--ranks"),
+        ({"what": "all-reduce", "ranks": 999, "size": "1KB", "algorithm": "tree"}, "--ranks"),
+        ({"what": "all-reduce", "ranks": 2, "size": "1KB", "algorithm": "circle"}, "--algorithm"),
+        ({"what": "all-reduce", "ranks": 2, "size": "1KB", "microbatches": 4}, "--microbatches"),
+        ({"what": "all-reduce", "ranks": 2, "size": "1KB", "trace": "ring.txt"}, "--trace"),
+        ({"what": "all-reduce", "ranks": 2, "size": "1KB", "latency": "1us"}, "--bandwidth"),
+        ({"what": "all-reduce", "ranks": 2, "size": "1KB", "backend": "mpi"}, "--backend"),
+        ({"what": "pipeline", "ranks": 2}, "--microbatches"),
+        ({"what": "pipeline", "ranks": 2, "microbatches": 4, "size": "1KB"}, "--size"),
+        ({"what": "pipeline", "ranks": 2, "microbatches": 4, "schedule": "2f2b"}, "--schedule"),
+    ],
+)
+def test_refusals_name_the_flag(words: dict[str, object], where: str) -> None:
+    with pytest.raises(BadInput) as caught:
+        lockstep.execute(**words)  # type: ignore[arg-type]
+    assert caught.value.where == where
