@@ -36,7 +36,9 @@ if TYPE_CHECKING:
     from lockstep.api import plan as plan
     from lockstep.api import roofline as roofline
     from lockstep.api import runs as runs
+    from lockstep.api import scaling as scaling
     from lockstep.api import sensitivity as sensitivity
+    from lockstep.api import speedup as speedup
     from lockstep.api import stragglers as stragglers
     from lockstep.api import trace as trace
     from lockstep.api import train as train
@@ -47,7 +49,7 @@ __version__ = "0.1.0"
 VERBS = (
     "plan", "estimate", "memory", "roofline", "sensitivity",
     "messages", "collective", "crossover", "pipeline", "overlap", "stragglers", "balance", "experts", "trace",
-    "checkpoint", "campaign", "converge", "train", "runs",
+    "checkpoint", "campaign", "scaling", "speedup", "converge", "train", "runs",
     "execute",
     "catalog", "validate", "case", "export", "cite",
 )  # fmt: skip

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from lockstep.api.question import read_question as read_question
     from lockstep.api.running import RunList as RunList
     from lockstep.api.running import runs as runs
+    from lockstep.api.scalings import scaling as scaling
+    from lockstep.api.scalings import speedup as speedup
     from lockstep.api.schedules import Overlap as Overlap
     from lockstep.api.schedules import PipelineRun as PipelineRun
     from lockstep.api.schedules import overlap as overlap
@@ -85,6 +87,7 @@ _HOMES = {
         "read_question",
     ),
     "running": ("RunList", "runs"),
+    "scalings": ("scaling", "speedup"),
     "schedules": (
         "Overlap",
         "PipelineRun",
@@ -173,7 +176,9 @@ __all__ = [
     "read_question",
     "roofline",
     "runs",
+    "scaling",
     "sensitivity",
+    "speedup",
     "stragglers",
     "trace",
     "trace_step",

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, Unpack
 from lockstep.api.failures import bounded_mtbf_s, simulated_runs
 from lockstep.api.network import flags
 from lockstep.api.operations import OPERATION_WORDS, OperationWords, read_operation
-from lockstep.api.question import Quantity, located, whole
+from lockstep.api.question import Quantity, whole
+from lockstep.api.targets import read_target
 from lockstep.api.verbs import best_estimate, positive
 from lockstep.api.words import LayoutWords
 from lockstep.errors import BadInput
@@ -19,9 +20,7 @@ from lockstep.units import parse_count, parse_frac, parse_money_usd, parse_power
 from lockstep.workload import Model
 
 if TYPE_CHECKING:
-    from lockstep.campaign import Campaign, Market, Ramp, Target
-
-SCALING_LAW = "besiroglu"
+    from lockstep.campaign import Campaign, Market, Ramp
 
 
 class CampaignWords(LayoutWords, OperationWords, total=False):
@@ -66,12 +65,18 @@ def campaign(
     operation: dict[str, Any] = {name: words.pop(name) for name in OPERATION_WORDS if name in words}  # type: ignore[misc]
     market = _market(reserved_discount, spot_discount, preemption)
     found = best_estimate(model, cluster, layout, words)
+    target = read_target(
+        found.job.model, tokens=tokens, loss=loss, compute_optimal=compute_optimal, scaling_law=scaling_law,
+        critical_batch_tokens=critical_batch_tokens,
+    )  # fmt: skip
+    if target is None:
+        raise BadInput("give one of --tokens, --loss and --compute-optimal", "--tokens")
     with flags("--write"):
         return find(
             Scenario(
                 found,
-                _target(found, tokens, loss, compute_optimal, scaling_law, critical_batch_tokens),
-                read_operation(found, operation),
+                target,
+                read_operation(found.cluster, operation),
                 _ramp(ramp_from, ramp_tokens),
                 None if price is None else positive(parse_money_usd(price, "--price"), "--price"),
             ),
@@ -84,29 +89,6 @@ def campaign(
             seed=whole(seed, "--seed", minimum=0),
             progress=progress,
         )
-
-
-def _target(
-    found: Estimate, tokens: Quantity | None, loss: Quantity | None, compute_optimal: bool, law: str | None,
-    critical_batch_tokens: Quantity | None,
-) -> Target:  # fmt: skip
-    """Exactly one way to say how long to train."""
-    from lockstep.campaign import for_compute, for_loss, for_tokens, in_batches, scaling_law
-
-    if (tokens is not None) + (loss is not None) + compute_optimal != 1:
-        raise BadInput("give one of --tokens, --loss and --compute-optimal", "--tokens")
-    if tokens is not None:
-        if law is not None:
-            raise BadInput("needs --loss or --compute-optimal, not --tokens", "--scaling-law")
-        target = for_tokens(positive(parse_count(tokens, "--tokens"), "--tokens"))
-    else:
-        chosen, model = scaling_law(law or SCALING_LAW, "--scaling-law"), found.job.model
-        with located("--compute-optimal" if loss is None else "--loss"):
-            target = for_compute(chosen, model) if loss is None else for_loss(chosen, model, parse_count(loss))
-    if critical_batch_tokens is None:
-        return target
-    critical = positive(parse_count(critical_batch_tokens, "--critical-batch-tokens"), "--critical-batch-tokens")
-    return in_batches(target, critical)
 
 
 def _ramp(ramp_from: Quantity | None, ramp_tokens: Quantity | None) -> Ramp | None:

@@ -13,7 +13,7 @@ from lockstep.units import parse_bandwidth_Bps, parse_count, parse_frac, parse_s
 
 if TYPE_CHECKING:
     from lockstep.campaign import Operation
-    from lockstep.plan import Estimate
+    from lockstep.hardware import Cluster
 
 
 class OperationWords(TypedDict, total=False):
@@ -52,25 +52,23 @@ TOGETHER = (("eval_every", "eval_tokens"), ("silent_mtbf", "silent_delay"))
 NEEDS_REPAIR = ("spares", "fewest_nodes", "replaced")
 
 
-def read_operation(found: Estimate, words: Mapping[str, Any]) -> Operation:
-    """How a run of an estimated layout is operated; what is not given keeps the library's default."""
+def read_operation(cluster: Cluster, words: Mapping[str, Any]) -> Operation:
+    """How a run on `cluster` is operated; what is not given keeps the library's default."""
     from lockstep.campaign import Operation
 
     given = {name: value for name, value in words.items() if value is not None}
     _check_company(given)
-    gaps, mtbf_s = job_mtbf_s(
-        found.cluster, mtbf=given.get("mtbf"), node_mtbf=given.get("node_mtbf"), law=given.get("law")
-    )
-    fields: dict[str, Any] = {"device_mtbf_s": mtbf_s * found.job.devices, "law": gaps}
+    gaps, mtbf_s = job_mtbf_s(cluster, mtbf=given.get("mtbf"), node_mtbf=given.get("node_mtbf"), law=given.get("law"))
+    fields: dict[str, Any] = {"device_mtbf_s": mtbf_s * cluster.num_devices, "law": gaps}
     for name, field, read in _READ:
         if name in given:
             fields[field] = read(given[name], f"--{name.removesuffix('_frac').replace('_', '-')}")
     if "silent_mtbf_s" in fields:
-        fields["silent_mtbf_s"] *= found.job.devices
+        fields["silent_mtbf_s"] *= cluster.num_devices
     if "fewest_nodes" in given:
-        fields["fewest_frac"] = whole(given["fewest_nodes"], "--fewest-nodes") / found.cluster.num_nodes
-    if found.cluster.storage_write_Bps is not None and "write" not in given:
-        fields.setdefault("storage_Bps", found.cluster.storage_write_Bps)
+        fields["fewest_frac"] = whole(given["fewest_nodes"], "--fewest-nodes") / cluster.num_nodes
+    if cluster.storage_write_Bps is not None and "write" not in given:
+        fields.setdefault("storage_Bps", cluster.storage_write_Bps)
     return Operation(**fields)
 
 

@@ -13,10 +13,17 @@ from lockstep.campaign.ramp import Ramp as Ramp
 from lockstep.campaign.ramp import phases as phases
 from lockstep.campaign.run import Run as Run
 from lockstep.campaign.run import expected_run as expected_run
+from lockstep.campaign.scaling import Scaling as Scaling
+from lockstep.campaign.scaling import Size as Size
+from lockstep.campaign.scaling import scaling as scaling
 from lockstep.campaign.scaling_law import LAWS as LAWS
 from lockstep.campaign.scaling_law import ScalingLaw as ScalingLaw
 from lockstep.campaign.scaling_law import scaling_law as scaling_law
 from lockstep.campaign.scenario import Scenario as Scenario
+from lockstep.campaign.speedup import SpeedUp as SpeedUp
+from lockstep.campaign.speedup import amdahl as amdahl
+from lockstep.campaign.speedup import gustafson as gustafson
+from lockstep.campaign.speedup import karp_flatt as karp_flatt
 from lockstep.campaign.target import Target as Target
 from lockstep.campaign.target import for_compute as for_compute
 from lockstep.campaign.target import for_loss as for_loss

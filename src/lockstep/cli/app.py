@@ -23,7 +23,7 @@ from lockstep.errors import BadInput, Infeasible, RunFailed
 VERBS = (
     "plan", "estimate", "memory", "roofline", "sensitivity",
     "messages", "collective", "crossover", "pipeline", "overlap", "stragglers", "balance", "experts", "trace",
-    "checkpoint", "campaign", "converge", "train", "runs",
+    "checkpoint", "campaign", "scaling", "speedup", "converge", "train", "runs",
     "execute",
     "catalog", "validate", "case", "export", "cite",
 )  # fmt: skip

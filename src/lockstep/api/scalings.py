@@ -1,0 +1,101 @@
+"""The verbs about numbers of workers: `scaling` of a job over a cluster, `speedup` by the laws."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Unpack
+
+from lockstep.api.network import LinkWords, flags, read_network
+from lockstep.api.operations import OPERATION_WORDS, OperationWords, read_operation
+from lockstep.api.question import Quantity, read_question, whole
+from lockstep.api.targets import read_target
+from lockstep.api.verbs import positive
+from lockstep.api.words import QuestionWords
+from lockstep.errors import BadInput
+from lockstep.hardware import Cluster
+from lockstep.plan.search import Progress
+from lockstep.units import parse_frac, parse_money_usd, parse_size_B, parse_time_s
+from lockstep.workload import Model
+
+if TYPE_CHECKING:
+    from lockstep.campaign import Scaling, SpeedUp
+
+MOST_WORKERS = 1_000_000
+
+
+class ScalingWords(QuestionWords, OperationWords, total=False):
+    """Keywords of `scaling`: those of a planner's question and those of an operation."""
+
+
+def scaling(
+    model: str | Model,
+    cluster: str | Cluster,
+    *,
+    weak: bool = False,
+    tokens: Quantity | None = None,
+    loss: Quantity | None = None,
+    compute_optimal: bool = False,
+    scaling_law: str | None = None,
+    critical_batch_tokens: Quantity | None = None,
+    deadline: Quantity | None = None,
+    budget: Quantity | None = None,
+    progress: Progress | None = None,
+    **words: Unpack[ScalingWords],
+) -> Scaling:
+    """Parts of `cluster` and all of it, each planned anew: where more devices stop helping.
+
+    Strong scaling keeps the batch, `weak` cuts it with the devices. With a target (as for `campaign`) rows have days
+    and money with failures; `deadline` and `budget` choose a size. Raises Infeasible when nothing fits on any size.
+    """
+    from lockstep.campaign import scaling as find
+
+    operation: dict[str, Any] = {name: value for name, value in words.items() if name in OPERATION_WORDS}
+    question: dict[str, Any] = {name: value for name, value in words.items() if name not in OPERATION_WORDS}
+    asked = read_question(model, cluster, **question)
+    target = read_target(
+        asked.model, tokens=tokens, loss=loss, compute_optimal=compute_optimal, scaling_law=scaling_law,
+        critical_batch_tokens=critical_batch_tokens,
+    )  # fmt: skip
+    with flags("--write"):
+        return find(
+            asked.model,
+            asked.cluster,
+            asked.recipe,
+            target=target,
+            operation=read_operation(asked.cluster, operation),
+            weak=weak,
+            deadline_s=None if deadline is None else positive(parse_time_s(deadline, "--deadline"), "--deadline"),
+            budget_usd=None if budget is None else positive(parse_money_usd(budget, "--budget"), "--budget"),
+            progress=progress,
+        )
+
+
+def speedup(
+    *,
+    compute: Quantity,
+    size: Quantity,
+    workers: Quantity = 4096,
+    serial: Quantity = 0.0,
+    exchange: str = "ring",
+    **link: Unpack[LinkWords],
+) -> SpeedUp:
+    """Speed-up of a data-parallel step beside the laws of Amdahl and Gustafson, and the best number of workers.
+
+    `compute`: one worker's step; `size`: bytes exchanged; `exchange`: an all-reduce algorithm or parameter-server.
+    """
+    from lockstep.campaign import SpeedUp
+
+    number = whole(workers, "--workers")
+    if number > MOST_WORKERS:
+        raise BadInput(f"must be at most {MOST_WORKERS:,}, got {number:,}", "--workers")
+    network = read_network(1 if link.get("cluster") is None else 2, **link)
+    with flags("--exchange"):
+        found = SpeedUp(
+            compute_s=positive(parse_time_s(compute, "--compute"), "--compute"),
+            size_B=parse_size_B(size, "--size"),
+            link=network.link,
+            exchange=exchange,
+            serial_frac=parse_frac(serial, "--serial"),
+            most_workers=number,
+        )
+        found.time_s(number)
+        return found

@@ -1,0 +1,129 @@
+"""Speed-up of n workers: the laws of Amdahl and Gustafson, and the exact curve of a step that talks.
+
+    Amdahl        S(n) = 1 / (s + (1 - s) / n)          the same problem; s: serial share of one worker's time
+    Gustafson     S(n) = n - s (n - 1)                  n times the problem; s: serial share of the parallel time
+    Karp-Flatt    s(n) = (1 / S - 1 / n) / (1 - 1 / n)  the serial share that a measured S looks like
+    exact         S(n) = T / (s T + (1 - s) T / n + C(n))
+T: one worker's step, which talks to nobody; C(n): the exchange of n workers, by the closed form of its collective. C
+grows with n, so the exact curve has a best n and falls behind it, where Amdahl's only flattens:
+
+    ring, latency alpha, b = S / bandwidth    n* = sqrt(((1 - s) T - 2 b) / (2 alpha))
+    parameter server on one link              n* = sqrt((1 - s) T / (2 (alpha + b)))
+With a constant exchange, and a single worker that pays it too, the curve is Amdahl's with s = rho / (1 + rho), rho =
+C / T: a lower bound of what is printed as an upper bound in places ("S <= n / (1 + (n - 1) rho)").
+
+Source: G. M. Amdahl, AFIPS 1967; J. L. Gustafson, "Reevaluating Amdahl's law", CACM 31, 1988; A. H. Karp and H. P.
+Flatt, "Measuring parallel processor performance", CACM 33, 1990.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from lockstep.collectives import PlainLink, get
+from lockstep.errors import BadInput
+
+Array = NDArray[Any]
+MOST_WORKERS = 1_000_000
+SERVER = "parameter-server"
+
+
+def amdahl(workers: ArrayLike, serial_frac: ArrayLike) -> Array:
+    """Speed-up on the same problem. Broadcasts."""
+    serial = np.asarray(serial_frac, dtype=np.float64)
+    return np.asarray(1 / (serial + (1 - serial) / np.asarray(workers, dtype=np.float64)))
+
+
+def gustafson(workers: ArrayLike, serial_frac: ArrayLike) -> Array:
+    """Speed-up on a problem that grows with the workers. Broadcasts."""
+    number = np.asarray(workers, dtype=np.float64)
+    return np.asarray(number - np.asarray(serial_frac) * (number - 1))
+
+
+def karp_flatt(workers: ArrayLike, speedup: ArrayLike) -> Array:
+    """Serial share that would give this speed-up by Amdahl's law, for more than one worker. Broadcasts."""
+    share = 1 / np.asarray(workers, dtype=np.float64)
+    return np.asarray((1 / np.asarray(speedup, dtype=np.float64) - share) / (1 - share))
+
+
+@dataclass(frozen=True, slots=True)
+class SpeedUp:
+    """A data-parallel step on up to `most_workers` workers."""
+
+    compute_s: float
+    """One worker's step."""
+    size_B: float
+    """Exchanged every step."""
+    link: PlainLink
+    exchange: str = "ring"
+    """An all-reduce algorithm, or parameter-server."""
+    serial_frac: float = 0.0
+    most_workers: int = 4096
+
+    def __post_init__(self) -> None:
+        if not self.compute_s > 0:
+            raise BadInput("must be above 0", "compute")
+        if not 0 <= self.serial_frac <= 1:
+            raise BadInput(f"must be from 0 to 1, got {self.serial_frac:g}", "serial")
+        if not 1 <= self.most_workers <= MOST_WORKERS:
+            raise BadInput(f"must be 1 to {MOST_WORKERS:,}, got {self.most_workers}", "workers")
+
+    def time_s(self, workers: ArrayLike) -> Array:
+        """Seconds of a step on so many workers. Broadcasts."""
+        number = np.asarray(workers, dtype=np.float64)
+        serial_s = self.serial_frac * self.compute_s
+        return np.asarray(serial_s + (self.compute_s - serial_s) / number + self._exchange_s(number))
+
+    def speedup(self, workers: ArrayLike) -> Array:
+        """One worker's time over that of `workers`. Broadcasts."""
+        return np.asarray(self.compute_s / self.time_s(workers))
+
+    @property
+    def best_workers(self) -> int:
+        """The number of workers with the shortest step, the smallest of equals."""
+        return 1 + int(np.argmin(self.time_s(np.arange(1, self.most_workers + 1))))
+
+    def workers_at(self, efficiency_frac: float) -> int:
+        """The most workers, of those tried, that are used to this share of their time."""
+        number = np.arange(1, self.most_workers + 1)
+        enough = self.speedup(number) / number >= efficiency_frac
+        return int(number[enough][-1])
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON form: rows at powers of two, the best number and the end."""
+        best = self.best_workers
+        return {
+            "best_workers": best,
+            "best_speedup": float(self.speedup(best)),
+            "best_time_s": float(self.time_s(best)),
+            "half_efficiency_workers": self.workers_at(0.5),
+            "exchange": self.exchange,
+            "rows": [self.row(number) for number in self.numbers()],
+        }
+
+    def numbers(self) -> list[int]:
+        """Powers of two up to the most workers, the most itself, and the best number."""
+        powers = [2**power for power in range(self.most_workers.bit_length())]
+        return sorted({*powers, self.most_workers, self.best_workers})
+
+    def row(self, workers: int) -> dict[str, float]:
+        """One number of workers beside the laws."""
+        speedup = float(self.speedup(workers))
+        return {
+            "workers": workers,
+            "time_s": float(self.time_s(workers)),
+            "speedup": speedup,
+            "efficiency_frac": speedup / workers,
+            "amdahl": float(amdahl(workers, self.serial_frac)),
+            "gustafson": float(gustafson(workers, self.serial_frac)),
+            "karp_flatt_frac": float(karp_flatt(workers, speedup)) if workers > 1 else 0.0,
+        }
+
+    def _exchange_s(self, workers: Array) -> Array:
+        op, name = (SERVER, "synchronous") if self.exchange == SERVER else ("all-reduce", self.exchange)
+        number = np.maximum(workers, 2)
+        return np.where(workers > 1, get(op, name).price_time_s(number, self.size_B, self.link), 0.0)

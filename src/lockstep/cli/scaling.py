@@ -1,0 +1,46 @@
+"""`lockstep scaling`: strong and weak scaling, and where more devices stop helping."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import typer
+
+from lockstep.cli.operation_options import FAILURES, SERVICE, TARGET
+from lockstep.cli.options import BATCH, CLUSTER, MODEL, RECIPE, switch, takes, text
+from lockstep.cli.output import EXAMPLES, show
+from lockstep.cli.program_options import PLOT, draw, given
+
+SIZES = {
+    "weak": switch("--weak", "The batch grows with the devices; --batch is that of all.", False),
+    "deadline": text("--deadline", "D", "As 30d: the fewest devices that are done in time, failures included."),
+    "budget": text("--budget", "USD", "The fastest size that so much money pays for."),
+}
+
+
+def register(app: typer.Typer) -> None:
+    """Adds the verb."""
+    app.command(
+        epilog=EXAMPLES
+        + "lockstep scaling llama3-70b --cluster dgx-h100:64 --batch-tokens 4M --tokens 15T --plot scaling.png\n\n"
+        + "lockstep scaling llama3-8b -c aws-p5:32 --batch 512 --tokens 2T --deadline 40d --budget 500000\n\n"
+        + "lockstep scaling llama3-8b -c dgx-a100-80gb:16 --batch 512 --weak"
+    )(scaling)
+
+
+@takes(MODEL, CLUSTER, BATCH, SIZES, PLOT, TARGET, FAILURES, SERVICE, RECIPE)
+def scaling(as_json: bool, plot: str | None, **words: Any) -> None:
+    """Plan a job on every part of a cluster: speed-up, days, money, and where more devices stop helping."""
+    from lockstep import api
+    from lockstep.report.progress import progress
+
+    with progress("planning every size") as report:
+        answer = api.scaling(progress=report, **given(words))  # type: ignore[arg-type]
+
+    def picture(path: Any) -> None:
+        from lockstep.report.scaling_plot import plot_scaling
+
+        plot_scaling(answer, path)
+
+    draw(plot, picture)
+    show(answer, as_json, "scaling")
