@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from lockstep.api import balance as balance
+    from lockstep.api import bench as bench
     from lockstep.api import campaign as campaign
     from lockstep.api import case as case
     from lockstep.api import catalog as catalog
@@ -50,7 +51,7 @@ VERBS = (
     "plan", "estimate", "memory", "roofline", "sensitivity",
     "messages", "collective", "crossover", "pipeline", "overlap", "stragglers", "balance", "experts", "trace",
     "checkpoint", "campaign", "scaling", "speedup", "converge", "train", "runs",
-    "execute",
+    "execute", "bench",
     "catalog", "validate", "case", "export", "cite",
 )  # fmt: skip
 PACKAGES = (

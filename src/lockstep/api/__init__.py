@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from lockstep.api.advice import Advice as Advice
+    from lockstep.api.benching import bench as bench
     from lockstep.api.campaigns import campaign as campaign
     from lockstep.api.case_studies import case as case
     from lockstep.api.checkpointing import checkpoint as checkpoint
@@ -66,6 +67,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "advice": ("Advice",),
+    "benching": ("bench",),
     "campaigns": ("campaign",),
     "case_studies": ("case",),
     "checkpointing": ("checkpoint",),
@@ -153,6 +155,7 @@ __all__ = [
     "Training",
     "TrainingMethods",
     "balance",
+    "bench",
     "best_algorithms",
     "campaign",
     "case",

@@ -1,0 +1,190 @@
+"""The verb `bench`: collectives on real ranks, or the kernels of one device."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from lockstep.api.network import flags
+from lockstep.api.question import Quantity, whole
+from lockstep.errors import BadInput, UnknownName
+from lockstep.units import parse_bandwidth_Bps, parse_count, parse_flops, parse_size_B, parse_time_s
+
+if TYPE_CHECKING:
+    from lockstep.measure.bench import CollectiveBench
+    from lockstep.measure.kernels import DeviceBench
+    from lockstep.measure.kernels.bench import Progress
+
+USUAL_SIZES = "1KB:16MB:4"
+MOST_SIZES = 64
+WHOLE_DEVICE = "device"
+USUAL_RIVAL = "ring"
+"""Lockstep's algorithm beside the built-in one when none is named, where the collective has it."""
+
+
+def bench(
+    op: str,
+    *,
+    ranks: Quantity | None = None,
+    backend: str | None = None,
+    sizes: str | None = None,
+    algorithm: str | None = None,
+    repeats: Quantity | None = None,
+    warm_up: Quantity | None = None,
+    timeout: Quantity | None = None,
+    csv: str | Path | None = None,
+    device: str | None = None,
+    dtype: str | None = None,
+    peak: Quantity | None = None,
+    memory_bandwidth: Quantity | None = None,
+    curve: str | Path | None = None,
+    progress: Progress | None = None,
+) -> CollectiveBench | DeviceBench:
+    """Measures a collective on `ranks` real ranks, or a kernel (`device` for all of them) on a CPU or GPU.
+
+    Args: `sizes` as 1KB:16MB:4 (from, to, factor) or a list between commas: bytes of a collective, edges or elements of
+    a kernel. `algorithm`: built-in, names, or all. `csv` and `curve`: files to write. Raises BadInput, RunFailed.
+    """
+    from lockstep.measure.bench import OPS
+    from lockstep.measure.kernels import KERNELS
+
+    collective = {
+        "ranks": ranks, "backend": backend, "algorithm": algorithm, "repeats": repeats, "warm_up": warm_up,
+        "timeout": timeout, "csv": csv,
+    }  # fmt: skip
+    kernel = {
+        "device": device, "dtype": dtype, "peak": peak, "memory_bandwidth": memory_bandwidth, "curve": curve
+    }  # fmt: skip
+    if op in OPS:
+        _refuse(kernel, op)
+        return _collective(op, ranks, backend, sizes, algorithm, repeats, warm_up, timeout, csv, progress)
+    if op not in (*KERNELS, WHOLE_DEVICE):
+        raise UnknownName("benchmark", op, (*OPS, *KERNELS, WHOLE_DEVICE), "OP")
+    _refuse(collective, op)
+    return _device(op, sizes, device, dtype, peak, memory_bandwidth, curve, progress)
+
+
+def _refuse(words: Mapping[str, object], op: str) -> None:
+    for name, value in words.items():
+        if value is not None:
+            raise BadInput(f"does not belong to {op}", f"--{name.replace('_', '-')}")
+
+
+def _collective(
+    op: str,
+    ranks: Quantity | None,
+    backend: str | None,
+    sizes: str | None,
+    algorithm: str | None,
+    repeats: Quantity | None,
+    warm_up: Quantity | None,
+    timeout: Quantity | None,
+    csv: str | Path | None,
+    progress: Progress | None,
+) -> CollectiveBench:
+    from lockstep.measure.bench import bench_collective
+
+    if ranks is None:
+        raise BadInput("must be given for a collective: how many processes", "--ranks")
+    number, path = whole(ranks, "--ranks"), _writable(csv, "--csv")
+    with flags("--ranks"):
+        found = bench_collective(
+            op, number, _sizes(sizes or USUAL_SIZES, parse_size_B), _algorithms(op, algorithm, number),
+            backend=backend or "gloo", repeats=20 if repeats is None else whole(repeats, "--repeats"),
+            warm_up=3 if warm_up is None else whole(warm_up, "--warm-up", 0),
+            timeout_s=60.0 if timeout is None else parse_time_s(timeout, "--timeout"), progress=progress,
+        )  # fmt: skip
+    if path is not None:
+        path.write_text(found.to_csv(), encoding="utf-8")
+    return found
+
+
+def _algorithms(op: str, given: str | None, ranks: int) -> list[str]:
+    """The built-in collective and those of Lockstep: all, the ones named, or the ring."""
+    from lockstep.collectives import algorithms, get
+    from lockstep.measure.bench import BUILT_IN
+
+    known = [] if op == "send-recv" else list(algorithms(op))
+    if given == "all":
+        plain = (name for name in known if get(op, name).program(ranks, 4.0 * ranks, element_B=4.0).ranks == ranks)
+        return [BUILT_IN, *plain]
+    if given is None:
+        return [BUILT_IN, *(name for name in known if name == USUAL_RIVAL)]
+    names = [name.strip() for name in given.split(",")]
+    for name in names:
+        if name not in (BUILT_IN, *known):
+            raise UnknownName(f"implementation of {op}", name, (BUILT_IN, *known), "--algorithm")
+    return names
+
+
+def _sizes(text: str, parse: Callable[[Quantity, str], float]) -> list[int]:
+    """Whole numbers from `from:to:factor` (factor 2 when absent) or a list between commas."""
+    parts = text.split(":")
+    if len(parts) == 1:
+        return sorted({_one(part, parse) for part in text.split(",")})
+    if len(parts) > 3:
+        raise BadInput(f"{text!r} is no sweep; write it like 1KB:16MB:4 (from, to, factor)", "--sizes")
+    first, last = _one(parts[0], parse), _one(parts[1], parse)
+    factor = whole(parts[2], "--sizes", 2) if len(parts) == 3 else 2
+    if first > last:
+        raise BadInput(f"{text!r} goes down; write the smaller size first", "--sizes")
+    sizes = [first]
+    while sizes[-1] * factor <= last:
+        sizes.append(sizes[-1] * factor)
+    if len(sizes) > MOST_SIZES:
+        raise BadInput(f"{len(sizes)} sizes; at most {MOST_SIZES}", "--sizes")
+    return sizes
+
+
+def _one(text: str, parse: Callable[[Quantity, str], float]) -> int:
+    number = round(parse(text.strip(), "--sizes"))
+    if number < 1:
+        raise BadInput(f"must be at least 1, got {text.strip()!r}", "--sizes")
+    return number
+
+
+def _device(
+    op: str,
+    sizes: str | None,
+    device: str | None,
+    dtype: str | None,
+    peak: Quantity | None,
+    memory_bandwidth: Quantity | None,
+    curve: str | Path | None,
+    progress: Progress | None,
+) -> DeviceBench:
+    from lockstep.measure.kernels import KERNELS, bench_device
+
+    everything = op == WHOLE_DEVICE
+    for name, value in (("--curve", curve), ("--peak", peak), ("--memory-bandwidth", memory_bandwidth)):
+        if value is not None and not everything:
+            raise BadInput(f"belongs to `bench {WHOLE_DEVICE}`, which measures all kernels", name)
+    if everything and sizes is not None:
+        raise BadInput("every kernel has sizes of its own; name one kernel", "--sizes")
+    path = _writable(curve, "--curve")
+    with flags("--device"):
+        found = bench_device(
+            tuple(KERNELS) if everything else (op,),
+            device=device or "cpu",
+            dtype=dtype,
+            sizes=_sizes(sizes, parse_count) if sizes else (),
+            peak_flops=None if peak is None else parse_flops(peak, "--peak"),
+            memory_bandwidth_Bps=None
+            if memory_bandwidth is None
+            else parse_bandwidth_Bps(memory_bandwidth, "--memory-bandwidth"),
+            progress=progress,
+        )
+    if path is not None and found.curve is not None:
+        path.write_text(found.curve.to_toml(), encoding="utf-8")
+    return found
+
+
+def _writable(given: str | Path | None, where: str) -> Path | None:
+    """The path, in a folder that exists, before anything is measured."""
+    if given is None:
+        return None
+    path = Path(given)
+    if not path.parent.is_dir() or path.is_dir():
+        raise BadInput(f"cannot write {str(path)!r}: no such folder, or a folder itself", where)
+    return path

@@ -1,0 +1,59 @@
+"""`lockstep bench`: collectives on real ranks, or the kernels of one device."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import typer
+
+from lockstep.cli.options import argument, takes, text
+from lockstep.cli.output import EXAMPLES, show_once
+from lockstep.cli.program_options import PLOT, draw, given
+
+_COLLECTIVE, _KERNEL = "A collective", "A kernel, or all of them: device"
+WORDS = {
+    "op": argument("OP", "all-reduce, all-gather, send-recv ...; matmul, memory, attention, optimizer; or device."),
+    "sizes": text("--sizes", "S", "From:to:factor, as 1KB:16MB:4, or a list between commas. (default: that)"),
+    "ranks": text("--ranks", "N", "Processes to start, or those that torchrun or srun started.", panel=_COLLECTIVE),
+    "backend": text("--backend", "B", "gloo, or nccl with one GPU per rank. (default: gloo)", panel=_COLLECTIVE),
+    "algorithm": text(
+        "--algorithm", "A", "built-in, Lockstep's by name, or all. (default: built-in,ring)", panel=_COLLECTIVE
+    ),
+    "repeats": text("--repeats", "N", "Per size; slow ones fewer. (default: 20)", panel=_COLLECTIVE),
+    "warm_up": text("--warm-up", "N", "Before them. (default: 3)", panel=_COLLECTIVE),
+    "timeout": text("--timeout", "T", "Longest wait for a rank. (default: 60 s)", panel=_COLLECTIVE),
+    "csv": text("--csv", "FILE", "Write the rows; `lockstep fit` reads them.", panel=_COLLECTIVE),
+    "device": text("--device", "D", "cpu or cuda. (default: cpu)", panel=_KERNEL),
+    "dtype": text("--dtype", "T", "fp32, bf16, fp16 or fp64. (default: fp32, bf16 on a GPU)", panel=_KERNEL),
+    "peak": text("--peak", "R", "Of the datasheet, as 989TFLOP/s. (default: the best measured)", panel=_KERNEL),
+    "memory_bandwidth": text("--memory-bandwidth", "R", "Of the datasheet. (default: measured)", panel=_KERNEL),
+    "curve": text("--curve", "FILE", "Write the efficiency curve, for the hardware catalog.", panel=_KERNEL),
+}
+
+
+def register(app: typer.Typer) -> None:
+    """Adds the verb."""
+    app.command(
+        epilog=EXAMPLES
+        + "lockstep bench all-reduce --ranks 2 --sizes 1KB:16MB:4 --algorithm built-in,ring --csv ring.csv\n\n"
+        + "lockstep bench device --curve my-device.toml\n\n"
+        + "torchrun --nproc-per-node 8 -m lockstep bench all-reduce --ranks 8 --backend nccl"
+    )(bench)
+
+
+@takes(WORDS, PLOT)
+def bench(as_json: bool, plot: str | None, **words: Any) -> None:
+    """Measure collectives as nccl-tests does, built-in and Lockstep's own, or the kernels of a CPU or GPU."""
+    from lockstep import api
+    from lockstep.report.progress import progress
+
+    with progress("measuring") as report:
+        answer = api.bench(**given(words), progress=report)  # type: ignore[arg-type]
+
+    def picture(path: Any) -> None:
+        from lockstep.report.bench_plot import plot_bench
+
+        plot_bench(answer, path)
+
+    draw(plot, picture)
+    show_once(answer, as_json, "bench", ok=getattr(answer, "ok", True))

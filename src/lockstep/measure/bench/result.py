@@ -1,0 +1,86 @@
+"""Results of `bench` on collectives: rows with the columns of nccl-tests, as a table, CSV and JSON.
+
+algbw = size / time; busbw = algbw times the factor that makes it comparable with the rate of one link, both as
+nccl-tests defines them (doc/PERFORMANCE.md there). The time is the median; the quartiles are the spread.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from lockstep.collectives import bus_bandwidth_Bps
+from lockstep.measure.bench.collective import ELEMENT_B, Row
+from lockstep.measure.bench.definition import REDUCING
+from lockstep.measure.machine import Machine
+
+COLUMNS = (
+    "op", "algorithm", "ranks", "backend", "size_B", "count", "dtype", "redop", "time_s", "min_s", "q25_s", "q75_s",
+    "max_s", "repeats", "algbw_Bps", "busbw_Bps", "wrong",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class CollectiveBench:
+    """What a sweep measured; `stopped` says why it ended early."""
+
+    op: str
+    ranks: int
+    backend: str
+    rows: tuple[Row, ...]
+    machine: Machine | None
+    date: str
+    stopped: str = ""
+
+    @property
+    def ok(self) -> bool:
+        """Whether the sweep finished and no element was wrong."""
+        return not self.stopped and not any(row.wrong for row in self.rows)
+
+    @property
+    def assumptions(self) -> tuple[str, ...]:
+        """What a reader must know before using the numbers."""
+        return self.machine.warnings(self.ranks) if self.machine else ()
+
+    def records(self) -> list[dict[str, Any]]:
+        """One mapping per row, with the keys of COLUMNS."""
+        return [self._record(row) for row in self.rows]
+
+    def _record(self, row: Row) -> dict[str, Any]:
+        least, low, middle, high, most = np.quantile(row.times_s, (0, 0.25, 0.5, 0.75, 1)).tolist()
+        values = (
+            self.op, row.algorithm, self.ranks, self.backend, row.size_B, row.size_B // ELEMENT_B, "float32",
+            "sum" if self.op in REDUCING else "none", middle, least, low, high, most, len(row.times_s),
+            row.size_B / middle if middle else 0.0, float(bus_bandwidth_Bps(self.op, self.ranks, row.size_B, middle)),
+            row.wrong,
+        )  # fmt: skip
+        return dict(zip(COLUMNS, values, strict=True))
+
+    def to_csv(self) -> str:
+        """A comment line per fact about the machine, a header, and one line per row; `lockstep fit` reads it."""
+        text = io.StringIO()
+        facts = {"date": self.date, **(self.machine.to_dict() if self.machine else {})}
+        for name, value in facts.items():
+            text.write(f"# {name}: {value}\n")
+        writer = csv.DictWriter(text, COLUMNS, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(self.records())
+        return text.getvalue()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON form."""
+        return {
+            "op": self.op,
+            "ranks": self.ranks,
+            "backend": self.backend,
+            "ok": self.ok,
+            "stopped": self.stopped,
+            "rows": self.records(),
+            "machine": self.machine.to_dict() if self.machine else None,
+            "date": self.date,
+            "assumptions": list(self.assumptions),
+        }

@@ -1,0 +1,126 @@
+"""`bench_device`: times the kernels of a CPU or a GPU."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from lockstep.errors import BadInput, UnknownName
+from lockstep.measure.kernels.curve import Curve, fit_curve
+from lockstep.measure.kernels.kernel import KERNELS, Kernel, KernelRow, Task
+from lockstep.measure.machine import LoadMeter, Machine, this_machine, with_load
+
+Progress = Callable[[int, int], None]
+TORCH_NAMES = {"fp64": "float64", "fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
+MOST_S = 0.5
+"""Time for the repetitions of one kernel; slower ones run LEAST times."""
+LEAST = 5
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceBench:
+    """Kernels of one device, and the efficiency curve when all that it needs were measured."""
+
+    device: str
+    name: str
+    dtype: str
+    rows: tuple[KernelRow, ...]
+    curve: Curve | None
+    machine: Machine
+    date: str
+
+    @property
+    def assumptions(self) -> tuple[str, ...]:
+        """What a reader must know before using the numbers."""
+        return (f"{self.machine.cores} core(s), {self.machine.torch} torch", *self.machine.warnings(1))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON form."""
+        return {
+            "device": self.device,
+            "name": self.name,
+            "dtype": self.dtype,
+            "rows": [row.to_dict() for row in self.rows],
+            "curve": None if self.curve is None else self.curve.to_dict(),
+            "machine": self.machine.to_dict(),
+            "date": self.date,
+            "assumptions": list(self.assumptions),
+        }
+
+
+def bench_device(
+    kernels: Sequence[str] = tuple(KERNELS),
+    *,
+    device: str = "cpu",
+    dtype: str | None = None,
+    sizes: Sequence[int] = (),
+    peak_flops: float | None = None,
+    memory_bandwidth_Bps: float | None = None,
+    progress: Progress | None = None,
+) -> DeviceBench:
+    """Times of `kernels` on `device`, cpu or cuda, and its efficiency curve when all kernels were asked for.
+
+    Args: `dtype` fp32 (the default on a CPU), bf16 (on a GPU), fp16 or fp64. `sizes` instead of the usual ones.
+    `peak_flops` and `memory_bandwidth_Bps` of the datasheet; without them the best rates measured stand in.
+    Raises BadInput.
+    """
+    import torch
+
+    chosen = dtype or ("bf16" if device == "cuda" else "fp32")
+    _check(kernels, device, chosen)
+    torch_dtype = getattr(torch, TORCH_NAMES[chosen])
+    jobs = [(name, size) for name in kernels for size in sizes or _usual(KERNELS[name], device)]
+    meter, rows = LoadMeter(), []
+    for done, (name, size) in enumerate(jobs):
+        rows += [_row(task, device) for task in KERNELS[name].make(device, torch_dtype, size)]
+        if progress is not None:
+            progress(done + 1, len(jobs))
+    machine = with_load(this_machine(), [meter.read()])
+    title = torch.cuda.get_device_name() if device == "cuda" else machine.processor
+    date = datetime.now(UTC).strftime("%Y-%m-%d")
+    curve = fit_curve(rows, title, date, peak_flops, memory_bandwidth_Bps) if set(KERNELS) <= set(kernels) else None
+    return DeviceBench(device, title, chosen, tuple(rows), curve, machine, date)
+
+
+def _usual(kernel: Kernel, device: str) -> tuple[int, ...]:
+    return kernel.gpu_sizes if device == "cuda" else kernel.cpu_sizes
+
+
+def _check(kernels: Sequence[str], device: str, dtype: str) -> None:
+    import torch
+
+    for name in kernels:
+        if name not in KERNELS:
+            raise UnknownName("kernel", name, tuple(KERNELS), "kernels")
+    if device not in ("cpu", "cuda"):
+        raise UnknownName("device", device, ("cpu", "cuda"), "device")
+    if device == "cuda" and not torch.cuda.is_available():
+        raise BadInput("torch sees no GPU here; use cpu", "device")
+    if dtype not in TORCH_NAMES:
+        raise UnknownName("number format", dtype, tuple(TORCH_NAMES), "dtype")
+
+
+def _row(task: Task, device: str) -> KernelRow:
+    """Warms up twice, then repeats for MOST_S or LEAST times."""
+    _seconds(task, device)
+    once_s = _seconds(task, device)
+    repeats = max(LEAST, min(50, math.floor(MOST_S / max(once_s, 1e-7))))
+    times_s = tuple(_seconds(task, device) for _ in range(repeats))
+    return KernelRow(task.kernel, task.shape, task.flops, task.size_B, task.kernels, times_s)
+
+
+def _seconds(task: Task, device: str) -> float:
+    """One run, from an idle device to an idle device."""
+    import torch
+
+    if device == "cuda":
+        torch.cuda.synchronize()
+    began = time.perf_counter()
+    task.run()
+    if device == "cuda":
+        torch.cuda.synchronize()
+    return time.perf_counter() - began
