@@ -33,6 +33,7 @@ from lockstep.workload import RECOMPUTE
 SAME = "plan again on the same hardware"
 
 NEXT_GENERATION: dict[str, tuple[str, ...]] = {
+    "p100-sxm-16gb": ("dgx-v100", "dgx-a100-80gb"),
     "v100-sxm-16gb": ("dgx-a100-80gb", "dgx-h100"),
     "v100-sxm-32gb": ("dgx-a100-80gb", "dgx-h100"),
     "a100-sxm-40gb": ("dgx-a100-80gb", "dgx-h100"),
