@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from lockstep.api import overlap as overlap
     from lockstep.api import pipeline as pipeline
     from lockstep.api import plan as plan
+    from lockstep.api import rig as rig
     from lockstep.api import roofline as roofline
     from lockstep.api import runs as runs
     from lockstep.api import scaling as scaling
@@ -51,7 +52,7 @@ VERBS = (
     "plan", "estimate", "memory", "roofline", "sensitivity",
     "messages", "collective", "crossover", "pipeline", "overlap", "stragglers", "balance", "experts", "trace",
     "checkpoint", "campaign", "scaling", "speedup", "converge", "train", "runs",
-    "execute", "bench",
+    "execute", "rig", "bench",
     "catalog", "validate", "case", "export", "cite",
 )  # fmt: skip
 PACKAGES = (

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from lockstep.api.network import read_network as read_network
     from lockstep.api.question import Question as Question
     from lockstep.api.question import read_question as read_question
+    from lockstep.api.rigs import rig as rig
     from lockstep.api.running import RunList as RunList
     from lockstep.api.running import runs as runs
     from lockstep.api.scalings import scaling as scaling
@@ -88,6 +89,7 @@ _HOMES = {
         "Question",
         "read_question",
     ),
+    "rigs": ("rig",),
     "running": ("RunList", "runs"),
     "scalings": ("scaling", "speedup"),
     "schedules": (
@@ -177,6 +179,7 @@ __all__ = [
     "plan",
     "read_network",
     "read_question",
+    "rig",
     "roofline",
     "runs",
     "scaling",

@@ -24,7 +24,7 @@ VERBS = (
     "plan", "estimate", "memory", "roofline", "sensitivity",
     "messages", "collective", "crossover", "pipeline", "overlap", "stragglers", "balance", "experts", "trace",
     "checkpoint", "campaign", "scaling", "speedup", "converge", "train", "runs",
-    "execute", "bench",
+    "execute", "rig", "bench",
     "catalog", "validate", "case", "export", "cite",
 )  # fmt: skip
 

@@ -51,19 +51,27 @@ def given(words: dict[str, object]) -> dict[str, object]:
 
 def draw(plot: str | None, picture: Callable[[Path], None]) -> None:
     """Writes the picture when one is asked for; a wrong name or place is bad input at `--plot`."""
-    if plot is None:
+    path = picture_path(plot)
+    if path is None:
         return
-    path = Path(plot)
-    if path.suffix not in (".png", ".svg", ".pdf"):
-        raise BadInput(f"{path.name!r} must end in .png, .svg or .pdf", "--plot")
-    if not path.parent.is_dir():
-        raise BadInput(f"the folder {str(path.parent)!r} does not exist", "--plot")
     try:
         picture(path)
     except ImportError:
         raise BadInput("pictures need matplotlib: pip install 'lockstep[plot]'", "--plot") from None
     except OSError as error:
         raise BadInput(f"cannot write {path}: {error.strerror}", "--plot") from None
+
+
+def picture_path(plot: str | None) -> Path | None:
+    """Where the picture goes; verbs that take long ask before they begin. Raises BadInput at `--plot`."""
+    if plot is None:
+        return None
+    path = Path(plot)
+    if path.suffix not in (".png", ".svg", ".pdf"):
+        raise BadInput(f"{path.name!r} must end in .png, .svg or .pdf", "--plot")
+    if not path.parent.is_dir():
+        raise BadInput(f"the folder {str(path.parent)!r} does not exist", "--plot")
+    return path
 
 
 def pairs(settings: list[str]) -> dict[str, Any]:

@@ -1,0 +1,156 @@
+"""The verb about shaped links: `rig`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lockstep.api.network import flags
+from lockstep.api.question import Quantity, whole
+from lockstep.errors import BadInput, UnknownName
+from lockstep.units import format_time, parse_bandwidth_Bps, parse_frac, parse_size_B, parse_time_s
+
+if TYPE_CHECKING:
+    from lockstep.measure.rig import Group, Race
+    from lockstep.measure.rig.experiment import Progress
+    from lockstep.simulate import Topology
+
+TOPOLOGIES = ("star", "flat", "uplinks")
+MOST_RANKS, MOST_REPEATS = 16, 100
+SMALLEST_BPS, LARGEST_BPS = 1e5, 1e9
+LONGEST_DELAY_S = 1.0
+LARGEST_B = 16e6
+"""A socket takes a whole message of that size; a larger one would wait for windows, which the simulation ignores."""
+LONGEST_RUN_S = 1800.0
+
+
+def rig(
+    *,
+    topology: str = "star",
+    ranks: Quantity = 4,
+    size: str | Quantity = "64KiB",
+    delay: Quantity = "5ms",
+    rate: Quantity = "100Mbit/s",
+    nodes: Quantity = 2,
+    inner_delay: Quantity = "100us",
+    inner_rate: Quantity = "1Gbit/s",
+    jitter: Quantity = 0.0,
+    loss: Quantity = 0.0,
+    algorithm: str | None = None,
+    repeats: Quantity = 5,
+    mtu: Quantity = 9000,
+    seed: Quantity = 0,
+    progress: Progress | None = None,
+) -> Race:
+    """All-reduces on hosts of this machine joined by links of a chosen rate and delay: predicted, then measured.
+
+    `topology`: star (a link up and one down per host), flat (a private link per pair), uplinks (`nodes` with fast
+    links inside and one slow link up and down each). `delay` one way from host to host, `rate` of each link. `size`
+    and `algorithm`: one or several between commas. Raises BadInput where the machine permits no namespaces.
+    """
+    from lockstep.measure.rig import Rig, race
+
+    group = _group(topology, ranks, nodes)
+    links = _topology(topology, group, delay, rate, inner_delay, inner_rate, jitter, loss)
+    sizes_B = _sizes_B(size, group)
+    with flags("--algorithm"):
+        names = _names(algorithm, group)
+    number = whole(repeats, "--repeats")
+    if number > MOST_REPEATS:
+        raise BadInput(f"must be at most {MOST_REPEATS}, got {number}", "--repeats")
+    packet_B = whole(mtu, "--mtu")
+    _check_duration(links, group, names, sizes_B, number)
+    with flags("--mtu"):
+        made = Rig(links, mtu_B=packet_B, seed=whole(seed, "--seed", minimum=0))
+    with made as running:
+        return race(running, group, names, sizes_B, repeats=number, report=progress)
+
+
+def _group(topology: str, ranks: Quantity, nodes: Quantity) -> Group:
+    from lockstep.measure.rig import Group
+
+    if topology not in TOPOLOGIES:
+        raise UnknownName("topology", topology, TOPOLOGIES, "--topology")
+    number = whole(ranks, "--ranks", minimum=2)
+    if number > MOST_RANKS:
+        raise BadInput(f"must be at most {MOST_RANKS}, got {number}; more would measure this machine's CPU", "--ranks")
+    if topology != "uplinks":
+        return Group(number, number)
+    units = whole(nodes, "--nodes", minimum=2)
+    if number % units:
+        raise BadInput(f"{units} nodes do not divide {number} ranks", "--nodes")
+    return Group(number, number // units)
+
+
+def _topology(
+    name: str, group: Group, delay: Quantity, rate: Quantity, inner_delay: Quantity, inner_rate: Quantity,
+    jitter: Quantity, loss: Quantity,
+) -> Topology:  # fmt: skip
+    """The links, with one host more than ranks, for a parameter server."""
+    from lockstep.simulate import flat_topology, star_topology, uplinks_topology
+
+    delay_s, rate_Bps = _delay_s(delay, "--delay"), _rate_Bps(rate, "--rate")
+    jitter_s, loss_frac = _delay_s(jitter, "--jitter"), parse_frac(loss, "--loss")
+    if not 0 <= loss_frac <= 0.5:
+        raise BadInput(f"must be from 0 to 50 %, got {loss_frac:g}", "--loss")
+    if name == "uplinks":
+        if jitter_s or loss_frac:
+            raise BadInput("jitter and loss are for star and flat", "--jitter" if jitter_s else "--loss")
+        inner = _rate_Bps(inner_rate, "--inner-rate"), _delay_s(inner_delay, "--inner-delay")
+        nodes = [group.node_ranks] * (group.ranks // group.node_ranks)
+        return uplinks_topology([*nodes, 1], rate_Bps, delay_s, *inner)
+    make = star_topology if name == "star" else flat_topology
+    return make(group.ranks + 1, rate_Bps, delay_s, jitter_s, loss_frac)
+
+
+def _delay_s(given: Quantity, where: str) -> float:
+    time_s = parse_time_s(given, where)
+    if time_s > LONGEST_DELAY_S:
+        raise BadInput(f"must be at most {LONGEST_DELAY_S:g} s, got {time_s:g} s", where)
+    return time_s
+
+
+def _rate_Bps(given: Quantity, where: str) -> float:
+    rate_Bps = parse_bandwidth_Bps(given, where)
+    if not SMALLEST_BPS <= rate_Bps <= LARGEST_BPS:
+        raise BadInput(f"must be {SMALLEST_BPS:g} to {LARGEST_BPS:g} B/s, got {rate_Bps:g}", where)
+    return rate_Bps
+
+
+def _sizes_B(given: str | Quantity, group: Group) -> list[int]:
+    """Sizes of whole float32 numbers, at least one per rank."""
+    texts = given.split(",") if isinstance(given, str) else [given]
+    sizes_B = []
+    for text in texts:
+        size_B = parse_size_B(text, "--size")
+        if size_B % 4 or not 4 * group.ranks <= size_B <= LARGEST_B:
+            room = f"whole float32 numbers, {4 * group.ranks} B to {LARGEST_B / 1e6:g} MB"
+            raise BadInput(f"{text!s}: must be {room}", "--size")
+        sizes_B.append(int(size_B))
+    return sorted(set(sizes_B))
+
+
+def _names(given: str | None, group: Group) -> tuple[str, ...]:
+    from lockstep.measure.rig import ENTRANTS, default_entrants
+
+    if given is None or given == "all":
+        return default_entrants(group)
+    names = tuple(dict.fromkeys(name.strip() for name in given.split(",")))
+    for name in names:
+        if name not in ENTRANTS:
+            raise UnknownName("algorithm on the rig", name, ENTRANTS)
+    return names
+
+
+def _check_duration(links: Topology, group: Group, names: tuple[str, ...], sizes_B: list[int], repeats: int) -> None:
+    """Refuses what would keep a person waiting for half an hour."""
+    from lockstep.measure.rig import entrant
+    from lockstep.simulate import simulate_packets
+
+    programs = (entrant(name, group, size_B) for size_B in sizes_B for name in names)
+    once_s = sum(simulate_packets(program, links).makespan_s for program in programs)
+    if once_s * repeats > LONGEST_RUN_S:
+        raise BadInput(
+            f"{len(names)} algorithms at {len(sizes_B)} sizes, {repeats} times, take about "
+            f"{format_time(once_s * repeats)}; try smaller or fewer sizes",
+            "--size",
+        )

@@ -1,0 +1,57 @@
+"""`lockstep rig`: real traffic through shaped links, predicted before it is measured."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import typer
+
+from lockstep.cli.options import takes, text
+from lockstep.cli.output import EXAMPLES, show
+from lockstep.cli.program_options import PLOT, SEED, draw, given, picture_path
+
+_LINKS = "Links"
+WORDS = {
+    "topology": text("--topology", "T", "star, flat or uplinks. (default: star)", panel=_LINKS),
+    "delay": text("--delay", "T", "One way, from host to host. (default: 5ms)", panel=_LINKS),
+    "rate": text("--rate", "R", "Of each link, or uplink. (default: 100Mbit/s)", panel=_LINKS),
+    "nodes": text("--nodes", "N", "With uplinks: nodes that share the ranks. (default: 2)", panel=_LINKS),
+    "inner_delay": text("--inner-delay", "T", "Inside a node. (default: 100us)", panel=_LINKS),
+    "inner_rate": text("--inner-rate", "R", "Inside a node. (default: 1Gbit/s)", panel=_LINKS),
+    "jitter": text("--jitter", "T", "Packets up to this much later, in order. (default: 0)", panel=_LINKS),
+    "loss": text("--loss", "FRAC", "Share of packets lost. (default: 0)", panel=_LINKS),
+    "mtu": text("--mtu", "B", "Largest packet. (default: 9000)", panel=_LINKS),
+    "ranks": text("--ranks", "N", "Ranks, one host each. (default: 4)"),
+    "size": text("--size", "S", "Bytes; several between commas find crossovers. (default: 64KiB)"),
+    "algorithm": text("--algorithm", "A", "One, several between commas, or all. (default: all)"),
+    "repeats": text("--repeats", "N", "Runs of which the median counts. (default: 5)"),
+}
+
+
+def register(app: typer.Typer) -> None:
+    """Adds the verb."""
+    app.command(
+        epilog=EXAMPLES
+        + "lockstep rig\n\n"
+        + "lockstep rig --topology flat --delay 20ms --algorithm ring,tree --size 4KiB,64KiB,1MiB --plot ties.png"
+        + "\n\nlockstep rig --topology uplinks --rate 50Mbit/s --size 256KiB"
+    )(rig)
+
+
+@takes(WORDS, SEED, PLOT)
+def rig(as_json: bool, plot: str | None, **words: Any) -> None:
+    """Shape links between hosts of this machine; predict all-reduces on them, then measure. Linux, root."""
+    from lockstep import api
+    from lockstep.report.progress import progress
+
+    picture_path(plot)
+    with progress("calibrating, measuring") as report:
+        answer = api.rig(progress=report, **given(words))  # type: ignore[arg-type]
+
+    def picture(path: Any) -> None:
+        from lockstep.report.rig_plot import plot_race
+
+        plot_race(answer, path)
+
+    draw(plot, picture)
+    show(answer, as_json, "rig", ok=answer.ok)

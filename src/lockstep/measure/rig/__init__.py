@@ -1,0 +1,36 @@
+"""The rig: real traffic through links of a chosen rate and delay, on one machine; predictions beside measurements.
+
+    with Rig(star_topology(5, rate_Bps=12.5e6, delay_s=5e-3)) as rig:
+        found = race(rig, Group(ranks=4, node_ranks=4), ("ring", "tree"), (65536,))
+    found.laps[0].predicted_s, found.laps[0].measured_s
+
+Hosts are network namespaces; a user-space process takes every packet through the links of its path. Linux, root.
+"""
+
+from lockstep.measure.rig.calibration import Calibration, calibrate, trials
+from lockstep.measure.rig.crossing import Crossing, tie_B
+from lockstep.measure.rig.entrants import ALL_TO_ALLS, ENTRANTS, SERVER, Group, default_entrants, entrant
+from lockstep.measure.rig.experiment import Lap, Race, race
+from lockstep.measure.rig.namespace import inside, why_not
+from lockstep.measure.rig.rig import Counts, Rig
+
+__all__ = [
+    "ALL_TO_ALLS",
+    "ENTRANTS",
+    "SERVER",
+    "Calibration",
+    "Counts",
+    "Crossing",
+    "Group",
+    "Lap",
+    "Race",
+    "Rig",
+    "calibrate",
+    "default_entrants",
+    "entrant",
+    "inside",
+    "race",
+    "tie_B",
+    "trials",
+    "why_not",
+]

@@ -1,0 +1,155 @@
+"""What the hosts add to the links, fitted on sends and receives alone, before any collective runs.
+
+Two patterns between partners that share no link, ROUNDS messages one after another of each size:
+
+    exchange    both post a send and a receive at the same moment          2 delay + h1 + h2 + n beta a round
+    ping-pong   forth and back, all receives posted at the begin                delay + h2 + n beta a message, after
+                                                                                the first, which waits for its notice
+
+Fitted are h1 = `notice_overhead_s` and h2 = `message_overhead_s` (processes that wake up, sockets), and how much slower
+than asked for the links are: weighted least squares on relative errors, so that small and large messages count alike.
+The model is the simulation itself. In the field's two numbers: alpha = delay + (h1 + h2) / 2, and beta = wire bytes per
+byte / fitted rate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from lockstep.collectives.rounds import Rounds
+from lockstep.measure.rig.entrants import ELEMENT_B
+from lockstep.program import Program, ProgramBuilder
+from lockstep.simulate import Protocol, Topology, simulate_packets
+
+Array = npt.NDArray[Any]
+ROUNDS = 4
+SIZES_B = (4096, 32768, 131072, 262144)
+STEPS = np.array([1e-4, 1e-4, 1e-2])
+"""Notice overhead in s, message overhead in s and relative slowness, each small against what it is added to."""
+LEAST_SLOWER_FRAC = -0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """One pattern at one size."""
+
+    pattern: str
+    size_B: int
+    program: Program
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """Fitted protocol and links, and how well they describe the sends and receives they were fitted on."""
+
+    protocol: Protocol
+    topology: Topology
+    """With rates as fitted."""
+    latency_s: float
+    """alpha between the first pair of partners."""
+    bandwidth_Bps: float
+    """1 / beta of the same pair: payload bytes per second."""
+    rate_frac: float
+    """Fitted rate over asked rate."""
+    worst_frac: float
+    """Largest relative error among the trials."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON form."""
+        return {
+            "latency_s": self.latency_s,
+            "bandwidth_Bps": self.bandwidth_Bps,
+            "notice_overhead_s": self.protocol.notice_overhead_s,
+            "message_overhead_s": self.protocol.message_overhead_s,
+            "rate_frac": self.rate_frac,
+            "worst_frac": self.worst_frac,
+        }
+
+
+def partners(topology: Topology, ranks: int) -> list[tuple[int, int]]:
+    """Disjoint pairs that share no link with one another; the first pair has the longest way."""
+    ways = sorted(
+        combinations(range(ranks), 2), key=lambda pair: (-topology.delay_s(*pair), pair[1] - pair[0] < ranks // 2)
+    )
+    found: list[tuple[int, int]] = []
+    taken: set[int] = set()
+    for first, second in ways:
+        links = {*topology.paths[first][second], *topology.paths[second][first]}
+        if not links & taken and not {first, second} & {rank for pair in found for rank in pair}:
+            found.append((first, second))
+            taken |= links
+    return found
+
+
+def trials(topology: Topology, ranks: int) -> list[Trial]:
+    """Both patterns at all sizes, between the partners whose way is as long as the longest."""
+    pairs = partners(topology, ranks)
+    longest_s = topology.delay_s(*pairs[0])
+    alike = np.array([pair for pair in pairs if topology.delay_s(*pair) == longest_s])
+    makers = (("exchange", _exchange), ("ping-pong", _ping_pong))
+    return [Trial(name, size_B, make(alike, ranks, size_B)) for size_B in SIZES_B for name, make in makers]
+
+
+def _exchange(pairs: Array, ranks: int, size_B: int) -> Program:
+    rounds = Rounds(ranks, ELEMENT_B)
+    for _ in range(ROUNDS):
+        rounds.messages(pairs, pairs[:, ::-1], 0, size_B // ELEMENT_B, to_buffer="inbox")
+    return rounds.build()
+
+
+def _ping_pong(pairs: Array, ranks: int, size_B: int) -> Program:
+    """Every receive on a stream of its own, so that none waits for another."""
+    builder = ProgramBuilder(ranks, ["send", *(f"recv {turn}" for turn in range(ROUNDS))])
+    elems = (0, size_B // ELEMENT_B)
+    for pair in pairs.tolist():
+        last: tuple[int, ...] = ()
+        for turn in range(ROUNDS):
+            sender, receiver = pair[turn % 2], pair[1 - turn % 2]
+            builder.send(sender, receiver, size_B, chunk=elems, after=last)
+            last = (builder.recv(receiver, sender, size_B, chunk=elems, buffer="inbox", stream=f"recv {turn}"),)
+    return builder.build()
+
+
+def calibrate(
+    known: Sequence[Trial], measured_s: Sequence[float], topology: Topology, protocol: Protocol
+) -> Calibration:
+    """Overheads and rate that describe the measured makespans best; `protocol` without overheads.
+
+    The simulation is linear in all three as long as the order of events stays, so its slopes are finite differences.
+    """
+    measured = np.asarray(measured_s)
+
+    def simulated(notice_s: float, message_s: float, slower_frac: float) -> Array:
+        with_overheads = replace(protocol, notice_overhead_s=notice_s, message_overhead_s=message_s)
+        links = slowed(topology, 1 / (1 + slower_frac))
+        return np.array([simulate_packets(trial.program, links, with_overheads).makespan_s for trial in known])
+
+    plain = simulated(0.0, 0.0, 0.0)
+    slopes = [(simulated(*step) - plain) / max(step) for step in np.diag(STEPS).tolist()]
+    design = np.stack(slopes, axis=1) / measured[:, np.newaxis]
+    solution, *_ = np.linalg.lstsq(design * STEPS, (measured - plain) / measured, rcond=None)
+    notice_s, message_s, slower_frac = (solution * STEPS).tolist()
+    notice_s, message_s, slower_frac = max(0.0, notice_s), max(0.0, message_s), max(LEAST_SLOWER_FRAC, slower_frac)
+    worst_frac = float(np.abs(simulated(notice_s, message_s, slower_frac) / measured - 1).max())
+    first, second = partners(topology, known[0].program.ranks)[0]
+    wire_frac = 1 + protocol.header_B / protocol.payload_B
+    return Calibration(
+        protocol=replace(protocol, notice_overhead_s=notice_s, message_overhead_s=message_s),
+        topology=slowed(topology, 1 / (1 + slower_frac)),
+        latency_s=topology.delay_s(first, second) + (notice_s + message_s) / 2,
+        bandwidth_Bps=topology.rate_Bps(first, second) / (1 + slower_frac) / wire_frac,
+        rate_frac=1 / (1 + slower_frac),
+        worst_frac=worst_frac,
+    )
+
+
+def slowed(topology: Topology, rate_frac: float) -> Topology:
+    """The same links at a share of their rates."""
+    links = (replace(link, rate_Bps=link.rate_Bps * rate_frac) for link in topology.links)
+    return replace(topology, links=tuple(links))
