@@ -15,6 +15,13 @@ EXPERIMENTS = (
     "norm-steps",
     "implicit-bias",
     "implicit-bias-epochs",
+    "compression-factors",
+    "compression-stability",
+    "compression-noise",
+    "aggregation-error",
+    "error-feedback",
+    "layerwise-compression",
+    "compression-time",
 )  # fmt: skip
 """Names in the order of the list that a person sees; the file has underscores for hyphens."""
 

@@ -1,0 +1,113 @@
+"""Compression in the lab: agreement over seeds, golden values, and settings at their edges."""
+
+import math
+
+import numpy as np
+import pytest
+
+import lockstep
+from lockstep.converge.compressed_run import Quadratics, best_run, descend
+from lockstep.converge.experiments import compression_time, error_feedback
+from lockstep.converge.gaussian import energy_above, rounding_energy, tail, threshold_of
+from lockstep.errors import BadInput
+from lockstep.methods.compression import ErrorFeedback, NoCompression, RandomK, TopK
+
+QUICK: dict[str, dict[str, object]] = {
+    "compression-factors": {"elems": 4000, "vectors": 20},
+    "compression-stability": {"draws": 100},
+    "compression-noise": {"elems": 20, "repetitions": 8, "steps": 300, "step_sizes": "0.1,0.2", "ranks": 2},
+    "aggregation-error": {},
+    "error-feedback": {"steps": 800},
+    "layerwise-compression": {"layer_elems": 1000},
+    "compression-time": {"elems": 30, "condition": 10.0, "target": 0.01},
+}
+
+
+@pytest.mark.parametrize("name", QUICK)
+@pytest.mark.parametrize("seed", range(1, 6))
+def test_laws_hold_over_seeds(name: str, seed: int) -> None:
+    found = lockstep.converge(name, QUICK[name], seed=seed)
+    assert found.agrees, found.verdict
+
+
+def test_the_same_seed_gives_the_same_bytes() -> None:
+    for name, settings in QUICK.items():
+        assert lockstep.converge(name, settings).to_dict() == lockstep.converge(name, settings).to_dict()
+
+
+def test_golden_values_of_random_k_and_of_three_ranks() -> None:
+    factors = {check.what: check.expected for check in lockstep.converge("compression-stability", {"draws": 20}).checks}
+    golden = {0.1: 0.90, 0.19: 0.981, 0.2: 1.00, 0.5: 2.5, 1.0: 9.0}
+    for step, value in golden.items():
+        assert factors[f"factor of one step, a = {step:g}, 1 ranks"] == pytest.approx(value)
+    grown = error_feedback._three_ranks(error_feedback.TOP_ONE, 0.01, 200)
+    assert grown[-1] == pytest.approx(37.8, abs=0.05)
+    mended = error_feedback._three_ranks(ErrorFeedback(error_feedback.TOP_ONE), 0.01, 6000)
+    assert mended[-1] < 1e-24
+
+
+def test_dense_descent_takes_the_steps_of_its_rate() -> None:
+    problem = Quadratics.draw(20, 50.0, 1, seed=3)
+    step, target = 0.5, 1e-4
+    found = descend(problem, NoCompression(), step, target, 5000, seed=0)
+    spectrum = np.linalg.eigvalsh(problem.hessians.mean(axis=0))
+    # Every direction starts with the same loss, so the loss is the mean of (1 - a l)^2t.
+    law = ((1 - step * spectrum) ** (2 * np.arange(5000)[:, np.newaxis])).mean(axis=1)
+    assert found.steps == int(np.argmax(law <= target))
+    np.testing.assert_allclose(found.losses, law[: len(found.losses)], rtol=1e-9)
+
+
+def test_shares_of_the_ranks_average_to_the_spectrum() -> None:
+    problem = Quadratics.draw(12, 30.0, 4, seed=1)
+    mean = np.linalg.eigvalsh(problem.hessians.mean(axis=0))
+    np.testing.assert_allclose(mean, np.geomspace(1 / 30, 1, 12), rtol=1e-9)
+    assert not np.allclose(problem.hessians[0], problem.hessians[1])
+
+
+def test_a_run_that_diverges_or_is_too_short_says_so() -> None:
+    problem = Quadratics.draw(40, 10.0, 2, seed=0)
+    wild = descend(problem, RandomK(0.05), 1.9, 1e-3, 500, seed=0)
+    assert wild.steps is None
+    assert len(wild.losses) < 500
+    assert best_run(problem, TopK(0.05), 1e-9, 100, seed=0).steps is None
+    answer = lockstep.converge("compression-time", {"most_steps": 100, "condition": 1000.0, "elems": 20})
+    text = str(answer.to_dict())
+    assert "inf" not in text.replace("information", "")
+    assert "nan" not in text
+
+
+@pytest.mark.parametrize("ranks", [2, 4, 8])
+def test_break_even_is_where_the_order_changes(ranks: int) -> None:
+    settings = compression_time.Settings(ranks=ranks)
+    problem = Quadratics.draw(30, 10.0, 2, seed=0)
+    makers = (NoCompression(), ErrorFeedback(TopK(0.01)))
+    dense, sparse = (
+        compression_time._priced(one, best_run(problem, one, 1e-2, 2000, 0), settings, 0) for one in makers
+    )
+    edge = compression_time.break_even_Bps(sparse, dense, settings)
+    assert edge
+    many = compression_time.Settings(ranks=1000)
+    crowd = [compression_time._priced(one.made, one.run, many, 0) for one in (sparse, dense)]
+    assert compression_time.break_even_Bps(crowd[0], crowd[1], many) == 0
+    assert sparse.run_s(settings, edge / 1.01) < dense.run_s(settings, edge / 1.01)
+    assert sparse.run_s(settings, edge * 1.01) > dense.run_s(settings, edge * 1.01)
+
+
+def test_time_to_compress_can_be_measured() -> None:
+    given: dict[str, object] = {**QUICK["compression-time"], "compress_time": "measured"}
+    assert lockstep.converge("compression-time", given).agrees
+
+
+def test_gaussian_integrals() -> None:
+    draw = np.random.Generator(np.random.PCG64(0)).standard_normal(1_000_000)
+    assert tail(threshold_of(0.05)) == pytest.approx(0.05)
+    assert threshold_of(1.0) == 0.0
+    assert energy_above(0.0) == pytest.approx(1.0)
+    assert energy_above(1.5) == pytest.approx((draw**2 * (np.abs(draw) > 1.5)).mean(), rel=0.01)
+    assert rounding_energy(11) == pytest.approx(((draw.astype(np.float16) - draw) ** 2).mean(), rel=0.01)
+    assert math.isclose(rounding_energy(8), 64 * rounding_energy(11))
+
+
+def test_a_step_without_a_floor_is_refused() -> None:
+    with pytest.raises(BadInput, match="to have a floor"):
+        lockstep.converge("compression-noise", {"step_sizes": "0.6"})
