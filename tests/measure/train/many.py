@@ -26,11 +26,12 @@ class Spec:
 
 def runs(ranks: int, specs: dict[Any, Spec]) -> dict[Any, TrainRun]:
     """All runs of a table, one after another on the same ranks."""
-    jobs = [(one.method, one.full(), read(one.method, one.full(), ranks, one.settings)) for one in specs.values()]
+    jobs = [(one.method, one.full(), one.settings) for one in specs.values()]
+    read_all = [read(method, task, ranks, settings) for method, task, settings in jobs]
     by_rank = launch(one_after_another, ranks, (jobs,), timeout_s=60)
     return {
-        name: TrainRun.of(find_method(method), task, settings, [outcomes[place] for outcomes in by_rank])
-        for place, (name, (method, task, settings)) in enumerate(zip(specs, jobs, strict=True))
+        name: TrainRun.of(find_method(method), task, read_all[place], [outcomes[place] for outcomes in by_rank])
+        for place, (name, (method, task, _)) in enumerate(zip(specs, jobs, strict=True))
     }
 
 

@@ -19,7 +19,7 @@ def test_the_list_names_every_method_and_what_can_be_set() -> None:
     assert [one["name"] for one in listed] == [one.name for one in all_methods()]
     for one in listed:
         assert {"name", "family", "summary", "source", "settings", "neutral", "models"} <= set(one)
-        assert set(one["neutral"]) <= {setting["name"] for setting in one["settings"]}
+        assert set(one["neutral"] or ()) <= {setting["name"] for setting in one["settings"]}
         assert set(one["models"]) <= set(MODELS)
     table = run("train").out
     assert all(one.name in table for one in all_methods())

@@ -16,9 +16,12 @@ from lockstep.measure.train.task import Task
 
 # One line per family, in the order of the listing.
 _METHODS = """
-synchronous accumulation torch_ddp
+synchronous accumulation torch_ddp batch_norm
 zero_1 zero_2 zero_3 torch_fsdp2
 tensor_parallel sequence_parallel pipeline expert_parallel
+local_sgd post_local_sgd diloco
+parameter_server hogwild gossip
+compression mixed_precision
 """
 for _name in _METHODS.split():
     _import_module(f"{__name__}.methods.{_name}")

@@ -6,6 +6,7 @@
     scatter     forward: reduce-scatter           backward: all-gather
     take        forward: the own part             backward: all-gather         of values that all ranks have
     join        forward: all-gather               backward: the own part       for values that all ranks use alike
+    add         forward: all-reduce               backward: all-reduce         of values that all ranks go on with
     swap        forward: all-to-all               backward: all-to-all         of the first dim
 
 Source: Shoeybi et al. 2019, "Megatron-LM" (arXiv 1909.08053), section 3 (f and g); Korthikanti et al. 2022 (arXiv
@@ -66,6 +67,11 @@ def take(wire: Wire, x: Tensor, dim: int) -> Tensor:
 def join(wire: Wire, x: Tensor, dim: int) -> Tensor:
     """The parts of all ranks along `dim`, for a use that is the same on all ranks."""
     return _apply(x, lambda part: gathered(wire, part, dim), lambda whole: _own(wire, whole, dim))
+
+
+def add(wire: Wire, x: Tensor) -> Tensor:
+    """The sum over ranks, which every rank uses for samples of its own; so gradients are summed too."""
+    return _apply(x, lambda part: summed(wire, part), lambda gradient: summed(wire, gradient))
 
 
 def swap(wire: Wire, x: Tensor) -> Tensor:

@@ -40,8 +40,8 @@ class Method:
     run: Callable[..., Losses] = field(repr=False)
     settings: type[Any] = NoSettings
     """A dataclass of `lockstep.converge.settings`."""
-    neutral: Mapping[str, Any] = field(default_factory=dict)
-    """The settings at which it is synchronous SGD."""
+    neutral: Mapping[str, Any] | None = field(default_factory=dict)
+    """The settings at which it is synchronous SGD; None where there are none."""
     models: tuple[str, ...] = ("mlp", "cnn", "gpt", "moe")
     helpers: int = 0
     """Ranks that do not train."""
@@ -66,7 +66,7 @@ class Method:
             "summary": self.summary,
             "source": self.source,
             "settings": described(self.settings),
-            "neutral": dict(self.neutral),
+            "neutral": None if self.neutral is None else dict(self.neutral),
             "models": list(self.models),
         }
 

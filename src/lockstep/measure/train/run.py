@@ -33,13 +33,14 @@ def train(
     `on_step(done, total)`.
     Raises: BadInput, UnknownName, RunFailed.
     """
-    chosen = read(method, task, ranks, settings or {})
+    given = dict(settings or {})
+    chosen = read(method, task, ranks, given)
 
     def hear(rank: int, steps: Any) -> None:
         if on_step is not None:
             on_step(steps, task.steps)
 
-    outcomes = launch(work, ranks, (method, task, chosen), timeout_s=timeout_s, on_message=hear)
+    outcomes = launch(work, ranks, (method, task, given), timeout_s=timeout_s, on_message=hear)
     return TrainRun.of(find_method(method), task, chosen, outcomes)
 
 
@@ -52,12 +53,12 @@ def read(method: str, task: Task, ranks: int, settings: Mapping[str, object]) ->
     return chosen
 
 
-def work(rank: Rank, method: str, task: Task, settings: Any) -> Outcome:
+def work(rank: Rank, method: str, task: Task, settings: Mapping[str, object]) -> Outcome:
     """One rank's run: what it saw of every step, and how its weights do on the test data."""
     found = find_method(method)
     worker = Worker(task, rank.number, rank.ranks, helpers=found.helpers, splits_batch=found.splits_batch)
     steps = []
-    losses = found.run(worker, settings)
+    losses = found.run(worker, read_settings(found.settings, settings))
     started_s, sent_B = time.perf_counter(), 0
     for number, loss in enumerate(losses, 1):
         now_s = time.perf_counter()

@@ -6,6 +6,7 @@ n balanced parts, the first ones larger by one element.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -76,15 +77,38 @@ class Wire:
 
         return int(dist.recv(tensor, peer, tag=tag))
 
-    def exchange(self, given: Tensor, taken: Tensor, peer: int) -> None:
-        """Sends to a peer and receives from it at once."""
+    def exchange(self, given: Tensor, to: int, taken: Tensor, origin: int) -> None:
+        """Sends to one rank and receives from one, at once."""
         import torch.distributed as dist
 
         self.count(given)
-        sending = dist.isend(given, peer)
-        dist.recv(taken, peer)
+        sending = dist.isend(given, to)
+        dist.recv(taken, origin)
         if sending is not None:
             sending.wait()
+
+    def average_neighbours(self, tensor: Tensor) -> None:
+        """The mean with the two neighbours on the ring of ranks, in place."""
+        self._play("gossip", "ring", tensor)
+        tensor /= min(3, self.ranks)
+
+    def gather_uneven(self, tensors: Sequence[Tensor]) -> list[list[Tensor]]:
+        """The same list of every rank, in the order of the ranks; lengths may differ and travel first."""
+        import torch
+
+        lengths = torch.zeros(self.ranks, len(tensors), dtype=torch.int64)
+        lengths[self.rank] = torch.tensor([tensor.numel() * tensor.element_size() for tensor in tensors])
+        self.all_gather(lengths.view(-1))
+        packed = torch.cat([tensor.reshape(-1).view(torch.uint8) for tensor in tensors])
+        every = [packed.new_empty(int(lengths[rank].sum())) for rank in range(self.ranks)]
+        every[self.rank] = packed
+        for turn in range(1, self.ranks):
+            origin = (self.rank - turn) % self.ranks
+            self.exchange(packed, (self.rank + turn) % self.ranks, every[origin], origin)
+        return [
+            [part.clone().view(own.dtype) for part, own in zip(whole.split(row.tolist()), tensors, strict=True)]
+            for whole, row in zip(every, lengths, strict=True)
+        ]
 
     def count(self, tensor: Tensor) -> None:
         """Counts one message."""

@@ -100,9 +100,10 @@ def _add_other_copy(worker: Worker, device: Device) -> None:
 
     own = [chunk.flat.gradients for chunk in device.chunks]
     theirs = torch.empty_like(torch.cat(own))
-    worker.wire.exchange(torch.cat(own[::-1]), theirs, worker.ranks - 1 - worker.rank)
-    for mine, other in zip(own, theirs.split([len(gradients) for gradients in own]), strict=True):
-        mine += other
+    other = worker.ranks - 1 - worker.rank
+    worker.wire.exchange(torch.cat(own[::-1]), other, theirs, other)
+    for mine, added in zip(own, theirs.split([len(gradients) for gradients in own]), strict=True):
+        mine += added
 
 
 def _collect(worker: Worker, device: Device, places: list[tuple[int, int]], copies: int) -> None:

@@ -1,0 +1,109 @@
+"""Compressed gradients: every compressor of `lockstep.methods.compression` as a method, with error feedback or without.
+
+    p_k = g_k + e_k;   send C(p_k);   e_k <- p_k - C(p_k);   w <- w - eta (1/n) sum_k C(p_k)
+C compressor, e_k what worker k has not sent yet. Payloads that can be added travel by ring all-reduce, the others to
+everybody, all tensors of the model at once. Each tensor is compressed by itself, with scales of its own. torch's own
+PowerSGD hook waits inside gloo's threads and stops for ever with two buckets or more; this is plain collectives.
+
+Source: each compressor names its own; Karimireddy et al. 2019 (arXiv 1901.09847), error feedback.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, fields, make_dataclass
+from functools import partial
+from typing import Any
+
+from numpy.random import PCG64, Generator, SeedSequence
+
+from lockstep.converge.settings import setting
+from lockstep.errors import BadInput
+from lockstep.measure.train.compressed import Compressed
+from lockstep.measure.train.method import Losses, Method, register
+from lockstep.measure.train.task import Task
+from lockstep.measure.train.worker import Worker
+from lockstep.methods.compression import COMPRESSORS, Compressor, ErrorFeedback, compressor
+
+SOME = 10_000
+"""Entries of a tensor for which a compressor's error is asked."""
+WORDS = {
+    "keep_frac": "Share of the entries that travel.",
+    "index_bits": "Of an index, 32 or 64.",
+    "threshold": "Smallest magnitude that travels.",
+    "scaled": "Whether what travels makes up for what does not.",
+    "levels": "Levels of magnitude.",
+    "bits": "Of an entry.",
+    "rounding": "stochastic or nearest.",
+    "rank": "Of the matrix that stands for a weight matrix's gradient.",
+}
+DEFAULTS = {"random-k": {"scaled": False}, "shared-random-k": {"scaled": False}}
+"""Where they are not the compressor's own: what error feedback remembers must not be made up for as well."""
+WITHOUT_FEEDBACK = ("sign",)
+"""Errors unbounded relative to the vector, which feedback would pile up (Karimireddy et al. 2019, section 3)."""
+SUMMARIES = {
+    "fp16": "16-bit gradients",
+    "int8": "integers of few bits and a scale",
+    "qsgd": "random rounding to levels of the norm",
+    "sign": "one bit per entry, no length: needs a small learning rate",
+    "one-bit": "one bit per entry and two means",
+    "top-k": "the largest entries",
+    "random-k": "entries drawn by each worker",
+    "shared-random-k": "entries drawn alike by all workers, no indices",
+    "threshold": "entries above a magnitude",
+    "power-sgd": "two thin factors of every weight matrix",
+}
+
+
+def run(worker: Worker, settings: Any, name: str) -> Losses:
+    """Exchanges compressed gradients, steps on their mean."""
+    flat, chosen = worker.flat, _compressor(name, settings)
+    # Draws that must be the same on all ranks, where payloads add, and different ones elsewhere.
+    seed = [worker.task.seed, 0 if chosen.summable else worker.rank]
+    vectors = [parameter.grad for parameter in flat.parameters if parameter.grad is not None]
+    compressed = Compressed(worker.wire, chosen, vectors, Generator(PCG64(SeedSequence(seed))))
+    optimizer = worker.optimizer(flat.weights)
+    for step in range(worker.task.steps):
+        loss = worker.gradient(step)
+        optimizer.step(compressed.mean(vectors))
+        yield loss
+
+
+def _compressor(name: str, settings: Any) -> Compressor:
+    given = asdict(settings)
+    return compressor(name, error_feedback=given.pop("error_feedback"), **given)
+
+
+def _check(task: Task, ranks: int, settings: Any, name: str) -> None:
+    """Refuses what the compressor refuses."""
+    try:
+        made = _compressor(name, settings)
+    except BadInput as error:
+        raise BadInput(error.message, f"--set {error.where}" if error.where else "--set") from None
+    omega = made.inner.variance_factor(SOME) if isinstance(made, ErrorFeedback) else None
+    if (name in WITHOUT_FEEDBACK and settings.error_feedback) or (omega is not None and omega >= 1):
+        raise BadInput(f"{name} as set here is no contraction: the error would grow for ever", "--set error_feedback")
+
+
+def _settings(kind: Any) -> type[Any]:
+    """Settings of a compressor's method: its own fields, and whether to keep what was not sent."""
+    defaults = {one.name: one.default for one in fields(kind)} | DEFAULTS.get(kind.name, {})
+    own = [(name, type(default), setting(default, WORDS[name])) for name, default in defaults.items()]
+    with_feedback = kind.name not in WITHOUT_FEEDBACK
+    feedback = ("error_feedback", bool, setting(with_feedback, "Add what was not sent to the next gradient."))
+    return make_dataclass("Settings", [*own, feedback], frozen=True)
+
+
+for _name, _kind in COMPRESSORS.items():
+    if _name in SUMMARIES:
+        register(
+            Method(
+                name=_name,
+                family="fewer bytes",
+                summary=SUMMARIES[_name],
+                source=_kind.source,
+                run=partial(run, name=_name),
+                settings=_settings(_kind),
+                neutral=_kind.neutral,
+                check=partial(_check, name=_name),
+            )
+        )
