@@ -113,6 +113,17 @@ def test_targets_by_loss_and_by_compute() -> None:
     assert tight["tokens"] == pytest.approx(4e12)
 
 
+def test_parts_of_a_cluster_fail_and_come_back() -> None:
+    words = ("--device-mtbf", "640d", "--software-mtbf", "10d", "--repair", "1d", "--spares", "1")
+    answer = run(*TOKENS, *words, "--warmup-steps", "2000", "--json").json()
+    assert answer["mtbf_s"] == pytest.approx(5 * 86_400)
+    assert answer["breakdown"]["degraded"] > 0
+    assert answer["warmup"]["days"] == pytest.approx(answer["days"] * 2000 / answer["steps"])
+    shown = " ".join(run(*TOKENS, *words, "--warmup-steps", "2000").out.split())
+    assert "missing nodes" in shown
+    assert "warms up over 2,000 steps" in shown
+
+
 def test_unknown_failures_are_said_not_guessed() -> None:
     words = ("campaign", "bert-large", "-c", "dgx-v100:2", "--batch", "256", "--tokens", "1G")
     answer = run(*words, "--json").json()
@@ -161,6 +172,7 @@ def test_the_tornado_is_drawn(tmp_path: Path) -> None:
         (("--tokens", "1T", "--straggler-cv", "1e400"), "--straggler-cv"),
         (("--tokens", "1T", "--tp", "3"), "--tp"),
         (("--tokens", "1T", "--spares", "1"), "--spares"),
+        (("--tokens", "1T", "--repair", "1d", "--replica-nodes", "2"), "--replica-nodes"),
         (("--tokens", "1T", "--repair", "1d", "--fewest-nodes", "9"), "--fewest-nodes"),
         (("--tokens", "1T", "--silent-mtbf", "1d"), "--silent-delay"),
     ],

@@ -143,7 +143,7 @@ def test_bad_operation_is_refused(wrong: dict[str, float]) -> None:
 
 def test_intervals_of_the_days_cover_the_formula() -> None:
     """300 experiments of 60 campaigns on failures every 6 h: 95 % intervals hold the formula in 91 to 99 % of them."""
-    run = scenario(replace(REAL, device_mtbf_s=64 * 6 * 3600.0)).run()
+    run = Scenario(ESTIMATE, for_tokens(2e11), replace(REAL, device_mtbf_s=64 * 6 * 3600.0)).run()
     covered = 0
     for seed in range(300):
         found = simulate_campaigns(

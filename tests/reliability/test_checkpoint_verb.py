@@ -47,7 +47,8 @@ def test_formula_and_simulation_agree(words: tuple[str, ...]) -> None:
 
 def test_ways_to_say_the_same_failures() -> None:
     whole = lockstep.checkpoint(mtbf="6h", write=300)
-    assert lockstep.checkpoint(nodes=100, node_mtbf="600h", write="5min").to_dict() == whole.to_dict()
+    by_node = lockstep.checkpoint(nodes=100, node_mtbf="600h", write="5min")
+    assert by_node.to_dict() | {"failures": None} == whole.to_dict()
     assert lockstep.checkpoint(law="exponential:mean=6h", write="5min").to_dict() == whole.to_dict()
     cluster = lockstep.checkpoint(cluster="dgx-h100:2048", write="1min")
     assert cluster.mtbf_s == pytest.approx(llama3().mtbf_s, rel=1e-3)
@@ -92,6 +93,21 @@ def test_nodes_and_corruption_by_formula_and_by_simulation(words: tuple[str, ...
     pairs += [(answer["losses_frac"][name], simulated["losses_ci95"][name]) for name in answer["losses_frac"]]
     for expected, (low, high) in pairs:
         assert abs(expected - (low + high) / 2) <= 1.7 * (high - low) / 2 + 2e-3 * expected
+
+
+def test_parts_compose_to_the_job() -> None:
+    """1024 devices, 128 nodes, 32 racks of 4, 4 switches of 32: rates add up, and racks lose their nodes together."""
+    words = ("--cluster", "dgx-h100:128", "--write", "1min", "--device-mtbf", "1024d", "--switch-mtbf", "8d",
+             "--rack-mtbf", "64d", "--software-mtbf", "4d")  # fmt: skip
+    answer = run("checkpoint", *words, "--repair", "1h", "--json").json()
+    assert 86_400 / answer["mtbf_s"] == pytest.approx(1 + 0.5 + 0.5 + 0.25)
+    assert {one["kind"]: one["nodes_lost"] for one in answer["failures"]["causes"]} == {
+        "device": 1, "switch": 0, "rack": 4, "software": 0,
+    }  # fmt: skip
+    assert dict(answer["pool"]["lost"]) == pytest.approx({0: 0.75 / 2.25, 1: 1 / 2.25, 4: 0.5 / 2.25})
+    assert "device 44.4 %, switch 22.2 %, rack 22.2 %, software 11.1 %" in " ".join(
+        run("checkpoint", *words).out.split()
+    )
 
 
 def test_corruption_adds_to_the_failures() -> None:
@@ -158,6 +174,9 @@ def test_the_table_says_it_in_words(words: tuple[str, ...]) -> None:
         (("--mtbf", "0", "--write", "1s"), "--mtbf"),
         (("--mtbf", "6GB", "--write", "1s"), "--mtbf"),
         (("--nodes", "4", "--write", "1s"), "--node-mtbf"),
+        (("--software-mtbf", "1d", "--write", "1s"), "--nodes"),
+        (("--nodes", "4", "--device-mtbf", "0", "--write", "1s"), "--device-mtbf"),
+        (("--nodes", "4", "--rack-mtbf", "1d", "--mtbf", "1d", "--write", "1s"), "--mtbf"),
         (("--law", "gauss:mean=1h", "--write", "1s"), "--law"),
         (("--mtbf", "6h", "--write", "0"), "--write"),
         (("--mtbf", "6h", "--write", "1s", "--async", "1.5"), "--async"),

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Unpack
 
 from lockstep.api.failures import (
+    FailureWords,
     bounded_time_s,
-    job_mtbf_s,
+    job_failures,
     node_count,
     read_pool,
     simulated_runs,
@@ -29,18 +30,8 @@ if TYPE_CHECKING:
 def checkpoint(
     model: str | Model | None = None,
     *,
-    mtbf: Quantity | None = None,
     nodes: Quantity | None = None,
-    node_mtbf: Quantity | None = None,
     cluster: str | Cluster | None = None,
-    law: str | None = None,
-    silent_mtbf: Quantity | None = None,
-    silent_delay: Quantity | None = None,
-    spares: Quantity | None = None,
-    repair: Quantity | None = None,
-    fewest_nodes: Quantity | None = None,
-    replica_nodes: Quantity | None = None,
-    replaced: Quantity | None = None,
     write: Quantity | None = None,
     size: Quantity | None = None,
     optimizer: str = "adamw",
@@ -60,22 +51,23 @@ def checkpoint(
     simulate: bool = False,
     campaigns: Quantity = 1000,
     seed: Quantity = 0,
+    **words: Unpack[FailureWords],
 ) -> Checkpoint:
     """How often to save, and what failures and checkpoints cost.
 
-    Failures: `mtbf` of the job, or `nodes` of `node_mtbf`, or a `law` of gaps, or a `cluster` whose MTBF is known;
-    `silent_mtbf` adds corruption that is noticed after `silent_delay`. A checkpoint: `write` seconds, or `size` bytes,
-    or what training `model` with `optimizer` has to save, from `ranks` at `rank_bandwidth` into `storage_bandwidth`.
-    Local ones (`local_write`, which serve `local_frac` of the failures) or deltas (`delta_write`) come between: one
-    full one in `every`. `repair` says how long a lost node is away, `spares` how many stand by, `fewest_nodes` how far
-    the job shrinks instead of waiting.
+    Failures: `mtbf` of the job, or those of its parts (`nodes` of `node_mtbf`, devices, switches, racks, power,
+    software) added up, or a `law` of gaps, or a `cluster` whose MTBF is known; `silent_mtbf` adds corruption that is
+    noticed after `silent_delay`. A checkpoint: `write` seconds, or `size` bytes, or what training `model` with
+    `optimizer` has to save, from `ranks` at `rank_bandwidth` into `storage_bandwidth`. Local ones (`local_write`, which
+    serve `local_frac` of the failures) or deltas (`delta_write`) come between: one full one in `every`. `repair` says
+    how long a lost node is away, `spares` how many stand by, `fewest_nodes` how far the job shrinks instead of waiting.
     """
     from lockstep.reliability import best_cycle
     from lockstep.reliability import checkpoint as find
 
     machine = None if cluster is None else read_cluster(cluster)
-    gaps, mtbf_s = job_mtbf_s(machine, mtbf=mtbf, nodes=nodes, node_mtbf=node_mtbf, law=law)
-    if math.isinf(mtbf_s):
+    failing = job_failures(machine, words, nodes)
+    if math.isinf(failing.mtbf_s):
         raise _unknown_failures(machine, nodes)
     write_s = _write_s(model, machine, write, size, optimizer, ranks, rank_bandwidth, storage_bandwidth)
     with flags("--write"):
@@ -88,15 +80,12 @@ def checkpoint(
         elif local_write is None and delta_write is None:
             pattern = make(1)
         else:
-            pattern = best_cycle(make, mtbf_s).pattern
-        pattern, mtbf_s = with_corruption(pattern, mtbf_s, silent_mtbf, silent_delay, gaps)
-        pool = read_pool(
-            node_count(machine, nodes), spares=spares, repair=repair, fewest_nodes=fewest_nodes,
-            replica_nodes=replica_nodes, replaced=replaced,
-        )  # fmt: skip
+            pattern = best_cycle(make, failing.mtbf_s).pattern
+        pattern, mtbf_s = with_corruption(pattern, failing, words)
         return find(
             pattern, mtbf_s, interval_s=None if interval is None else bounded_time_s(interval, "--interval"),
-            work_s=None if work is None else bounded_time_s(work, "--work"), simulate=simulate, law=gaps, pool=pool,
+            work_s=None if work is None else bounded_time_s(work, "--work"), simulate=simulate, law=failing.law,
+            pool=read_pool(node_count(machine, nodes), failing, words), causes=failing.causes,
             campaigns=simulated_runs(campaigns), seed=whole(seed, "--seed", minimum=0),
         )  # fmt: skip
 

@@ -3,90 +3,153 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, TypedDict
 
-from lockstep.api.question import Quantity, whole
+from lockstep.api.question import Quantity, located, whole
 from lockstep.errors import BadInput
 from lockstep.units import parse_frac, parse_time_s
 
 if TYPE_CHECKING:
     from lockstep.hardware import Cluster
-    from lockstep.reliability import GapLaw, Pattern, Pool
+    from lockstep.reliability import Failures, GapLaw, Pattern, Pool
 
 LONGEST_S = 1e11
 SHORTEST_MTBF_S = 1e-3
 MOST_CAMPAIGNS = 100_000
+USUAL_NODE = 8
+"""Devices of a node where no cluster says."""
 
 
-def job_mtbf_s(
-    machine: Cluster | None, *, mtbf: Quantity | None, node_mtbf: Quantity | None, law: str | None,
-    nodes: Quantity | None = None,
-) -> tuple[GapLaw | None, float]:  # fmt: skip
-    """(law given, mean time between failures of the job): one way to say it, else what is known of `machine`.
+PARTS = ("device", "node", "switch", "rack", "power", "software")
+"""What may fail: --device-mtbf and so on, composed to the rate of the job."""
 
-    A node_mtbf is that of `nodes`, else of the machine's. Infinite when nobody knows.
-    """
+
+class FailureWords(TypedDict, total=False):
+    """Keywords about failures, corruption and what replaces lost nodes; see the flags of the same names."""
+
+    mtbf: Quantity | None
+    """Mean time between failures of the job."""
+    device_mtbf: Quantity | None
+    """Of one part, here and below; all that are given add up."""
+    node_mtbf: Quantity | None
+    switch_mtbf: Quantity | None
+    rack_mtbf: Quantity | None
+    power_mtbf: Quantity | None
+    software_mtbf: Quantity | None
+    law: str | None
+    """Of the gaps between failures, for the simulation."""
+    silent_mtbf: Quantity | None
+    """Mean time between silent corruptions of the job."""
+    silent_delay: Quantity | None
+    repair: Quantity | None
+    """Mean time until a lost node is back."""
+    spares: Quantity | None
+    fewest_nodes: Quantity | None
+    replica_nodes: Quantity | None
+    replaced: Quantity | None
+    """Share of the failures that lose a node."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobFailures:
+    """How often a job fails, and what is known of the causes."""
+
+    mtbf_s: float
+    """Infinite when nobody knows."""
+    law: GapLaw | None = None
+    """Given for the gaps, None for exponential ones."""
+    causes: Failures | None = None
+    """Composed of parts, None when only their sum is known."""
+
+
+def job_failures(machine: Cluster | None, words: Mapping[str, Any], nodes: Quantity | None = None) -> JobFailures:
+    """The failures of a job on `nodes`, else on `machine`: in one way of saying it, else what is known of `machine`."""
     from lockstep.reliability import of_cluster, parse_gap_law
 
-    if (mtbf is not None) + (node_mtbf is not None) + (law is not None) > 1:
-        raise BadInput("give one of --mtbf, --node-mtbf and --law", "--mtbf")
-    if law is not None:
-        gaps = parse_gap_law(law, "--law")
-        return gaps, bounded_mtbf_s(gaps.mean_s, "--law")
-    if mtbf is not None:
-        return None, bounded_mtbf_s(parse_time_s(mtbf, "--mtbf"), "--mtbf")
-    if node_mtbf is not None:
-        number = node_count(machine, nodes)
-        if number is None:
-            raise BadInput("--nodes and --node-mtbf belong together", "--nodes")
-        return None, bounded_mtbf_s(parse_time_s(node_mtbf, "--node-mtbf") / number, "--node-mtbf")
-    return None, math.inf if machine is None or machine.mtbf_s is None else of_cluster(machine).mtbf_s
+    given = {name: value for name, value in words.items() if value is not None}
+    parts = {name: given[f"{name}_mtbf"] for name in PARTS if f"{name}_mtbf" in given}
+    if ("mtbf" in given) + bool(parts) + ("law" in given) > 1:
+        raise BadInput("give one of --mtbf, the times of parts (as --node-mtbf), and --law", "--mtbf")
+    if "law" in given:
+        gaps = parse_gap_law(given["law"], "--law")
+        return JobFailures(bounded_mtbf_s(gaps.mean_s, "--law"), gaps)
+    if "mtbf" in given:
+        return JobFailures(bounded_mtbf_s(parse_time_s(given["mtbf"], "--mtbf"), "--mtbf"))
+    if parts:
+        return _composed(machine, nodes, parts)
+    return JobFailures(math.inf if machine is None or machine.mtbf_s is None else of_cluster(machine).mtbf_s)
 
 
-def with_corruption(
-    pattern: Pattern, mtbf_s: float, silent_mtbf: Quantity | None, silent_delay: Quantity | None, law: GapLaw | None
-) -> tuple[Pattern, float]:
-    """(pattern, MTBF of both together) where silent corruption strikes the job every `silent_mtbf` as well."""
-    if silent_mtbf is None and silent_delay is None:
-        return pattern, mtbf_s
-    if silent_mtbf is None or silent_delay is None:
-        missing = "--silent-mtbf" if silent_mtbf is None else "--silent-delay"
-        raise BadInput("--silent-mtbf and --silent-delay belong together", missing)
-    if law is not None:
-        raise BadInput("adds to failures at a constant rate, not to a --law of all gaps", "--silent-mtbf")
-    silent_s = bounded_mtbf_s(parse_time_s(silent_mtbf, "--silent-mtbf"), "--silent-mtbf")
-    both_s = 1 / (1 / mtbf_s + 1 / silent_s)
-    delay_s = bounded_time_s(silent_delay, "--silent-delay")
+def _composed(machine: Cluster | None, nodes: Quantity | None, parts: Mapping[str, Quantity]) -> JobFailures:
+    """The rates of all parts of the job added up."""
+    from lockstep.reliability import composed
+
+    number, first = node_count(machine, nodes), next(iter(parts))
+    if number is None:
+        raise BadInput(f"--nodes and --{first}-mtbf belong together", "--nodes")
+    per_node = USUAL_NODE if machine is None else machine.devices_per_unit(0)
+    times_s: dict[str, Any] = {f"{name}_mtbf_s": parse_time_s(value, f"--{name}-mtbf") for name, value in parts.items()}
+    with located(f"--{first}-mtbf"):
+        causes = composed(number * per_node, devices_per_node=per_node, **times_s)
+    return JobFailures(bounded_mtbf_s(causes.mtbf_s, f"--{first}-mtbf"), None, causes)
+
+
+def with_corruption(pattern: Pattern, failing: JobFailures, words: Mapping[str, Any]) -> tuple[Pattern, float]:
+    """(pattern, MTBF of both together) where silent corruption strikes the job as well."""
+    check_company(words)
+    if words.get("silent_mtbf") is None:
+        return pattern, failing.mtbf_s
+    silent_s = bounded_mtbf_s(parse_time_s(words["silent_mtbf"], "--silent-mtbf"), "--silent-mtbf")
+    both_s = 1 / (1 / failing.mtbf_s + 1 / silent_s)
+    delay_s = bounded_time_s(words["silent_delay"], "--silent-delay")
     return replace(pattern, silent_frac=both_s / silent_s, silent_delay_s=delay_s), both_s
 
 
-def read_pool(
-    nodes: int | None, *, spares: Quantity | None, repair: Quantity | None, fewest_nodes: Quantity | None,
-    replica_nodes: Quantity | None, replaced: Quantity | None,
-) -> Pool | None:  # fmt: skip
+def check_company(words: Mapping[str, Any]) -> None:
+    """Refuses words about corruption and nodes without those that they need."""
+    given = {name for name, value in words.items() if value is not None}
+    for first, second in (("silent_mtbf", "silent_delay"), ("silent_delay", "silent_mtbf")):
+        if first in given and second not in given:
+            raise BadInput("--silent-mtbf and --silent-delay belong together", f"--{second.replace('_', '-')}")
+    if {"law", "silent_mtbf"} <= given:
+        raise BadInput("adds to failures at a constant rate, not to a --law of all gaps", "--silent-mtbf")
+    for name in ("spares", "fewest_nodes", "replica_nodes", "replaced"):
+        if name in given and "repair" not in given:
+            raise BadInput("needs --repair: how long until a lost node is back", f"--{name.replace('_', '-')}")
+
+
+def read_pool(nodes: int | None, failing: JobFailures, words: Mapping[str, Any]) -> Pool | None:
     """The pool of nodes, None when nothing is said about one."""
     from lockstep.reliability import Pool
 
-    if repair is None:
-        for flag, given in (("--spares", spares), ("--fewest-nodes", fewest_nodes),
-                            ("--replica-nodes", replica_nodes), ("--replaced", replaced)):  # fmt: skip
-            if given is not None:
-                raise BadInput("needs --repair: how long until a lost node is back", flag)
+    check_company(words)
+    given = {name: value for name, value in words.items() if value is not None}
+    if "repair" not in given:
         return None
-    if fewest_nodes is not None and nodes is None:
+    if "fewest_nodes" in given and nodes is None:
         raise BadInput("needs --nodes or --cluster, to know how many there are", "--fewest-nodes")
-    frac = 1.0 if replaced is None else parse_frac(replaced, "--replaced")
-    if frac > 1:
-        raise BadInput(f"must be from 0 to 1, got {frac:g}", "--replaced")
     return Pool(
         nodes=nodes or 1,
-        spares=0 if spares is None else whole(spares, "--spares", minimum=0),
-        repair_s=bounded_time_s(repair, "--repair"),
-        fewest=None if fewest_nodes is None else whole(fewest_nodes, "--fewest-nodes"),
-        replica_nodes=1 if replica_nodes is None else whole(replica_nodes, "--replica-nodes"),
-        lost=((1, 1.0),) if frac == 1 else ((0, 1 - frac), (1, frac)),
+        spares=whole(given.get("spares", 0), "--spares", minimum=0),
+        repair_s=bounded_time_s(given["repair"], "--repair"),
+        fewest=whole(given["fewest_nodes"], "--fewest-nodes") if "fewest_nodes" in given else None,
+        replica_nodes=whole(given.get("replica_nodes", 1), "--replica-nodes"),
+        lost=nodes_lost(nodes or 1, failing, given.get("replaced")),
     )
+
+
+def nodes_lost(nodes: int, failing: JobFailures, replaced: Quantity | None) -> tuple[tuple[int, float], ...]:
+    """(nodes lost, share of the failures): as the causes say, or one node in a share `replaced` of them."""
+    from lockstep.reliability import lost_nodes
+
+    if replaced is None:
+        return ((1, 1.0),) if failing.causes is None else lost_nodes(failing.causes, nodes)
+    frac = parse_frac(replaced, "--replaced")
+    if frac > 1:
+        raise BadInput(f"must be from 0 to 1, got {frac:g}", "--replaced")
+    return ((0, 1 - frac), (1, frac))
 
 
 def node_count(machine: Cluster | None, nodes: Quantity | None) -> int | None:

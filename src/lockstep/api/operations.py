@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any
 
-from lockstep.api.failures import bounded_mtbf_s, bounded_time_s, job_mtbf_s
+from lockstep.api.failures import (
+    FailureWords,
+    bounded_mtbf_s,
+    bounded_time_s,
+    check_company,
+    job_failures,
+    nodes_lost,
+)
 from lockstep.api.question import Quantity, whole
 from lockstep.api.verbs import positive
 from lockstep.errors import BadInput
@@ -16,25 +23,11 @@ if TYPE_CHECKING:
     from lockstep.hardware import Cluster
 
 
-class OperationWords(TypedDict, total=False):
+class OperationWords(FailureWords, total=False):
     """Keywords about failures, checkpoints and what a step meets in service; see the flags of the same names."""
 
-    mtbf: Quantity | None
-    """Mean time between failures of the job."""
-    node_mtbf: Quantity | None
-    law: str | None
-    """Of the gaps between failures, for the simulation."""
-    silent_mtbf: Quantity | None
-    """Mean time between silent corruptions of the job."""
-    silent_delay: Quantity | None
     detection: Quantity | None
     restart: Quantity | None
-    repair: Quantity | None
-    """Mean time until a lost node is back."""
-    spares: Quantity | None
-    fewest_nodes: Quantity | None
-    replaced: Quantity | None
-    """Share of the failures that lose a node."""
     write: Quantity | None
     storage_bandwidth: Quantity | None
     async_frac: Quantity | None
@@ -48,8 +41,6 @@ class OperationWords(TypedDict, total=False):
 
 
 OPERATION_WORDS = tuple(sorted(OperationWords.__annotations__))
-TOGETHER = (("eval_every", "eval_tokens"), ("silent_mtbf", "silent_delay"))
-NEEDS_REPAIR = ("spares", "fewest_nodes", "replaced")
 
 
 def read_operation(cluster: Cluster, words: Mapping[str, Any]) -> Operation:
@@ -58,8 +49,9 @@ def read_operation(cluster: Cluster, words: Mapping[str, Any]) -> Operation:
 
     given = {name: value for name, value in words.items() if value is not None}
     _check_company(given)
-    gaps, mtbf_s = job_mtbf_s(cluster, mtbf=given.get("mtbf"), node_mtbf=given.get("node_mtbf"), law=given.get("law"))
-    fields: dict[str, Any] = {"device_mtbf_s": mtbf_s * cluster.num_devices, "law": gaps}
+    failing = job_failures(cluster, given)
+    fields: dict[str, Any] = {"device_mtbf_s": failing.mtbf_s * cluster.num_devices, "law": failing.law}
+    fields["lost"] = nodes_lost(cluster.num_nodes, failing, given.get("replaced"))
     for name, field, read in _READ:
         if name in given:
             fields[field] = read(given[name], f"--{name.removesuffix('_frac').replace('_', '-')}")
@@ -74,17 +66,14 @@ def read_operation(cluster: Cluster, words: Mapping[str, Any]) -> Operation:
 
 def _check_company(given: Mapping[str, Any]) -> None:
     """Words that need one another, or exclude one another."""
-    for first, second in TOGETHER:
-        if (first in given) != (second in given):
-            flags = [f"--{name.replace('_', '-')}" for name in (first, second)]
-            raise BadInput(f"{flags[0]} and {flags[1]} belong together", flags[first in given])
-    for name in NEEDS_REPAIR:
-        if name in given and "repair" not in given:
-            raise BadInput("needs --repair: how long until a lost node is back", f"--{name.replace('_', '-')}")
+    check_company(given)
+    for first, second in (("eval_every", "eval_tokens"), ("eval_tokens", "eval_every")):
+        if first in given and second not in given:
+            raise BadInput("--eval-every and --eval-tokens belong together", f"--{second.replace('_', '-')}")
     if "write" in given and "storage_bandwidth" in given:
         raise BadInput("give --write or --storage-bandwidth, not both", "--write")
-    if "law" in given and "silent_mtbf" in given:
-        raise BadInput("adds to failures at a constant rate, not to a --law of all gaps", "--silent-mtbf")
+    if "replica_nodes" in given:
+        raise BadInput("follows from the layout here; leave it out", "--replica-nodes")
 
 
 def _share(value: Quantity, where: str) -> float:
@@ -105,7 +94,6 @@ _READ = (
     ("restart", "restart_s", bounded_time_s),
     ("repair", "repair_s", bounded_time_s),
     ("spares", "spares", lambda value, where: whole(value, where, minimum=0)),
-    ("replaced", "replaced_frac", _share),
     ("write", "write_s", bounded_time_s),
     ("storage_bandwidth", "storage_Bps", _rate_Bps),
     ("async_frac", "hidden_frac", _share),

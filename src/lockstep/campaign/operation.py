@@ -55,8 +55,8 @@ class Operation:
     """Nodes that stand by, and are paid for."""
     fewest_frac: float = 1.0
     """Share of the nodes with which the job goes on when spares have run out; 1: it waits for a repair."""
-    replaced_frac: float = 1.0
-    """Share of the failures that lose a node."""
+    lost: tuple[tuple[int, float], ...] = ((1, 1.0),)
+    """(nodes lost, share of the failures), as in `Pool`."""
     straggler_cv: float = 0.0
     """Coefficient of variation of a device's compute time from step to step."""
     eval_every: int | None = None
@@ -107,14 +107,13 @@ class Operation:
             return None
         nodes, replica = found.cluster.num_nodes, found.job.devices // found.layout.dp
         per_replica = max(1, math.ceil(replica / found.cluster.devices_per_unit(0)))
-        frac = self.replaced_frac
         return Pool(
             nodes=nodes,
             spares=self.spares,
             repair_s=self.repair_s,
             fewest=max(1, math.ceil(self.fewest_frac * nodes)),
             replica_nodes=per_replica if nodes % per_replica == 0 else 1,
-            lost=((1, 1.0),) if frac == 1 else ((0, 1 - frac), (1, frac)),
+            lost=self.lost,
         )
 
     def assumptions(self, job: Job) -> Iterator[str]:

@@ -18,8 +18,13 @@ _NODES = "Spare nodes and repairs (default: a replacement is always there)"
 _RUN = "The run"
 WORDS = {
     "mtbf": text("--mtbf", "T", "Mean time between failures of the job.", panel=_FAILURES),
-    "nodes": text("--nodes", "N", "Nodes of the job, with --node-mtbf.", panel=_FAILURES),
-    "node_mtbf": text("--node-mtbf", "T", "Mean time between failures of one node.", panel=_FAILURES),
+    "nodes": text("--nodes", "N", "Nodes of the job, with times of parts.", panel=_FAILURES),
+    "device_mtbf": text("--device-mtbf", "T", "Of one device; times of parts add up to the job's.", panel=_FAILURES),
+    "node_mtbf": text("--node-mtbf", "T", "Of one node.", panel=_FAILURES),
+    "switch_mtbf": text("--switch-mtbf", "T", "Of one switch, each for 32 nodes.", panel=_FAILURES),
+    "rack_mtbf": text("--rack-mtbf", "T", "Of one rack, which takes its 4 nodes with it.", panel=_FAILURES),
+    "power_mtbf": text("--power-mtbf", "T", "Of the power of the whole job.", panel=_FAILURES),
+    "software_mtbf": text("--software-mtbf", "T", "Of the software, which loses no node.", panel=_FAILURES),
     "cluster": text(("--cluster", "-c"), "C", "Catalog name with nodes, as dgx-h100:64.", panel=_FAILURES),
     "law": text("--law", "LAW", "exponential:mean=3h, weibull:mean=3h,shape=0.7, trace:gaps.csv.", panel=_FAILURES),
     "silent_mtbf": text("--silent-mtbf", "T", "Mean time between corruptions of the job.", panel=_CORRUPTION),

@@ -17,7 +17,12 @@ TARGET: Options = {
 _FAILURES = "Failures and checkpoints (default: what is known of the cluster)"
 FAILURES: Options = {
     "mtbf": text("--mtbf", "T", "Mean time between failures of the job.", panel=_FAILURES),
+    "device_mtbf": text("--device-mtbf", "T", "Of one device; times of parts add up to the job's.", panel=_FAILURES),
     "node_mtbf": text("--node-mtbf", "T", "Of one node.", panel=_FAILURES),
+    "switch_mtbf": text("--switch-mtbf", "T", "Of one switch, each for 32 nodes.", panel=_FAILURES),
+    "rack_mtbf": text("--rack-mtbf", "T", "Of one rack, which takes its 4 nodes with it.", panel=_FAILURES),
+    "power_mtbf": text("--power-mtbf", "T", "Of the power of the whole job.", panel=_FAILURES),
+    "software_mtbf": text("--software-mtbf", "T", "Of the software, which loses no node.", panel=_FAILURES),
     "law": text("--law", "LAW", "weibull:mean=3h,shape=0.7, trace:gaps.csv, for the simulation.", panel=_FAILURES),
     "detection": text("--detection", "T", "Until a failure is noticed. (default: 10 min)", panel=_FAILURES),
     "restart": text("--restart", "T", "Until work goes on. (default: 5 min and reading back)", panel=_FAILURES),

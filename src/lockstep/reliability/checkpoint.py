@@ -10,7 +10,7 @@ from lockstep.errors import BadInput, Infeasible
 from lockstep.reliability.daly import daly_s
 from lockstep.reliability.exact import exact_s
 from lockstep.reliability.expected import run_time_s
-from lockstep.reliability.failures import finish_probability_frac
+from lockstep.reliability.failures import Failures, finish_probability_frac
 from lockstep.reliability.laws import GapLaw
 from lockstep.reliability.long_run import LongRun, overhead_curve
 from lockstep.reliability.losses import Losses
@@ -52,6 +52,8 @@ class Checkpoint:
     """By formula, of the run of work_s; None for a cycle of different checkpoints."""
     simulated: Campaigns | None
     pool: Pool | None
+    causes: Failures | None
+    """What the failures are composed of, silent corruption apart; None when only their sum is known."""
     assumptions: tuple[str, ...]
 
     @property
@@ -79,6 +81,7 @@ class Checkpoint:
             "async_frac": pattern.hidden_frac,
             "silent_frac": pattern.silent_frac,
             "kept_checkpoints": pattern.kept(self.interval_s),
+            "failures": None if self.causes is None else self.causes.to_dict(),
             "pool": None if self.pool is None else asdict(self.pool),
             "run": {
                 "work_s": self.work_s,
@@ -100,13 +103,14 @@ def checkpoint(
     simulate: bool = False,
     law: GapLaw | None = None,
     pool: Pool | None = None,
+    causes: Failures | None = None,
     campaigns: int = 1000,
     seed: int = 0,
 ) -> Checkpoint:
     """The best interval for failures every `mtbf_s`, its cost, and a run of `work_s` of useful work.
 
-    `law` replaces exponential gaps in the simulation; `pool`: nodes with spares and repairs, None for replacements
-    that are always there. Raises BadInput, and Infeasible where no run gets anywhere.
+    `law` replaces exponential gaps in the simulation; `causes` are kept for the answer; `pool`: nodes with spares and
+    repairs, None for replacements that are always there. Raises BadInput, and Infeasible where no run gets anywhere.
     """
     long_run = LongRun(pattern, mtbf_s, pool)
     best_s = long_run.best_s() if interval_s is None else interval_s
@@ -141,6 +145,7 @@ def checkpoint(
         losses=long_run.losses(length_s / number, number) if pattern.is_single else None,
         simulated=campaigns_run,
         pool=pool,
+        causes=causes,
         assumptions=tuple(_assumptions(pattern, pool, isinstance(gaps, Exponential))),
     )
 

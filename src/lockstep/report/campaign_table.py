@@ -77,6 +77,8 @@ def _verdict(found: Campaign, out: Console) -> None:
         f" {layout_words(estimate.layout)}."
     )
     out.print(_failures(run))
+    if found.warmup_steps:
+        out.print(f"The learning rate warms up over {found.warmup_steps:,} steps, {_days(found.warmup_days)}.")
     share = run.parts_s[run.bottleneck] / run.wall_s
     arithmetic = format_frac(run.parts_s["compute"] / run.wall_s)
     out.print(

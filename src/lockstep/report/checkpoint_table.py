@@ -26,6 +26,10 @@ def render(found: Checkpoint, out: Console) -> None:
         between = format_time(pattern.costs_s[0])
         full = format_time(pattern.costs_s[-1])
         out.print(f"One checkpoint in {pattern.every} is a full one of {full}; those between take {between}.")
+    if found.causes is not None and len(found.causes.causes) > 1:
+        shares = [(one.kind, found.causes.share_frac(one.kind)) for one in found.causes.causes]
+        named = ", ".join(f"{kind} {format_frac(share)}" for kind, share in sorted(shares, key=lambda pair: -pair[1]))
+        out.print(f"Failures: {named}.")
     if found.pool is not None:
         out.print(_pool(found.pool))
     if pattern.silent_frac:
