@@ -1,6 +1,7 @@
 """The verb `converge`: every experiment answers with its keys, agrees with its theory, and draws."""
 
 from dataclasses import fields
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -16,20 +17,21 @@ QUICK: dict[str, dict[str, object]] = {}
 """Smaller settings for experiments whose defaults take seconds."""
 
 
-@pytest.fixture(scope="module")
-def answers() -> dict[str, Findings]:
-    return {name: lockstep.converge(name, QUICK.get(name)) for name in EXPERIMENTS}
+@cache
+def answer(name: str) -> Findings:
+    """Each experiment is run once."""
+    return lockstep.converge(name, QUICK.get(name))
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
-def test_theory_and_simulation_agree(name: str, answers: dict[str, Findings]) -> None:
-    assert answers[name].agrees, answers[name].verdict
-    assert answers[name].checks
+def test_theory_and_simulation_agree(name: str) -> None:
+    assert answer(name).agrees, answer(name).verdict
+    assert answer(name).checks
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
-def test_every_experiment_explains_itself(name: str, answers: dict[str, Findings]) -> None:
-    one, found = find_experiment(name), answers[name]
+def test_every_experiment_explains_itself(name: str) -> None:
+    one, found = find_experiment(name), answer(name)
     assert one.name == name
     assert one.question.endswith("?")
     assert one.source
@@ -40,8 +42,8 @@ def test_every_experiment_explains_itself(name: str, answers: dict[str, Findings
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
-def test_curves_and_rows_hold_only_numbers_that_are_finite(name: str, answers: dict[str, Findings]) -> None:
-    found = answers[name]
+def test_curves_and_rows_hold_only_numbers_that_are_finite(name: str) -> None:
+    found = answer(name)
     for curve in found.curves:
         assert len(curve.x) == len(curve.y)
         assert np.isfinite(curve.x).all()

@@ -35,8 +35,9 @@ class Check:
     """A value that a law gives beside the simulated one.
 
     They agree within `standard_errors` times `standard_error`, or within `tolerance` where nothing is random, or
-    where a formula is an approximation of known size; both add up. `false_law`: the law is known to be wrong, and the
-    check is right when the simulation contradicts it.
+    where a formula is an approximation of known size; both add up. `relation`: the simulated value `equals` the one of
+    the law, or is `at most` or `at least` that. `false_law`: the law is known to be wrong, and the check is right when
+    the simulation contradicts it.
     """
 
     what: str
@@ -45,6 +46,7 @@ class Check:
     standard_error: float = 0.0
     tolerance: float = 0.0
     false_law: bool = False
+    relation: str = "equals"
     standard_errors: float = CREDIBLE_ERRORS
 
     @property
@@ -55,7 +57,10 @@ class Check:
     @property
     def agrees(self) -> bool:
         """Whether law and simulation agree."""
-        return abs(self.got - self.expected) <= self.allowed
+        above = self.got - self.expected
+        if self.relation == "at most":
+            return above <= self.allowed
+        return -above <= self.allowed if self.relation == "at least" else abs(above) <= self.allowed
 
     @property
     def ok(self) -> bool:
@@ -66,6 +71,7 @@ class Check:
         """Plain JSON form."""
         return {
             "check": self.what,
+            "relation": self.relation,
             "expected": self.expected,
             "got": self.got,
             "standard_error": self.standard_error,
@@ -188,7 +194,11 @@ def verdict(checks: Sequence[Check]) -> str:
         return f"{how}: {first.what}: expected {first.expected:.6g}, got {first.got:.6g}, allowed {first.allowed:.2g}"
     laws = [check for check in checks if not check.false_law]
     said = f"theory and simulation agree in {len(laws)} of {len(laws)} checks"
-    errors = [abs(check.got - check.expected) / check.standard_error for check in laws if check.standard_error > 0]
+    errors = [
+        abs(check.got - check.expected) / check.standard_error
+        for check in laws
+        if check.standard_error > 0 and check.relation == "equals"
+    ]
     if errors:
         said += f", the worst {max(errors):.2g} standard errors apart"
     refuted = len(checks) - len(laws)

@@ -8,7 +8,20 @@ from lockstep.converge.experiment import Experiment
 from lockstep.errors import UnknownName
 
 EXPERIMENTS = (
+    "sgd-bound",
+    "consistency",
+    "hogwild",
+    "nonconvex-delay",
+    "stale-descent",
     "delay-stability",
+    "delay-floor",
+    "delay-iterations",
+    "varying-delay",
+    "async-momentum",
+    "async-staleness",
+    "staleness-bounds",
+    "staleness-weights",
+    "delay-adaptive",
     "noise-scale",
     "critical-batch",
     "learning-rate-scaling",

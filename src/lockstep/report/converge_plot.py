@@ -13,6 +13,9 @@ from lockstep.report.timeline_plot import PALETTE
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+DASHES = ("--", ":", "-.")
+UNITS = {"_per_s": "per second", "_Bps": "bytes per second", "_s": "seconds", "_B": "bytes", "_frac": "share"}
+
 
 def plot_findings(found: Findings, path: Path) -> None:
     """Writes the picture: simulated curves solid or as points, theory dashed, a cross where a run diverged."""
@@ -27,13 +30,22 @@ def plot_findings(found: Findings, path: Path) -> None:
         for place, curve in enumerate(curve for curve in found.curves if curve.theory):
             paired = len(simulated) == sum(one.theory for one in found.curves)
             color = PALETTE[place % len(PALETTE)] if paired else "#555555"
-            axes.plot(curve.x, curve.y, linestyle="--", linewidth=1.2, color=color, label=curve.label)
-        axes.set(xlabel=picture.x.replace("_", " "), ylabel=picture.y.replace("_", " "))
+            style = "--" if paired else DASHES[place % len(DASHES)]
+            axes.plot(curve.x, curve.y, linestyle=style, linewidth=1.2, color=color, label=curve.label)
+        axes.set(xlabel=_axis(picture.x), ylabel=_axis(picture.y))
         axes.set_xscale("log" if picture.log_x else "linear")
         axes.set_yscale("log" if picture.log_y else "linear")
         axes.legend(fontsize=8, frameon=False)
 
     write_figure(path, found.question, draw)
+
+
+def _axis(name: str) -> str:
+    """`time_s` as `time, seconds`."""
+    for ending, unit in UNITS.items():
+        if name.endswith(ending):
+            return f"{name.removesuffix(ending)}, {unit}".replace("_", " ")
+    return name.replace("_", " ")
 
 
 def _simulated(axes: Axes, curve: Curve, color: str) -> None:

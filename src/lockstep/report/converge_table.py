@@ -40,8 +40,7 @@ def _checks(checks: Sequence[Check], out: Console) -> None:
     heading(out, "Theory and simulation", f"{more} more with --json" if more > 0 else "")
     columns = [("", "text"), ("theory", "right"), ("simulated", "right"), ("allowed", "right"), ("", "left")]
     rows: list[list[str | Text]] = [
-        [one.what, _number(one.expected), _number(one.got), f"± {one.allowed:.2g}", _said(one)]
-        for one in ordered[:CHECKS]
+        [one.what, _expected(one), _number(one.got), f"± {one.allowed:.2g}", _said(one)] for one in ordered[:CHECKS]
     ]
     indented(out, table(columns, rows))
 
@@ -50,6 +49,11 @@ def _strain(check: Check) -> float:
     """Difference as a share of what is allowed."""
     difference = abs(check.got - check.expected)
     return difference / check.allowed if check.allowed else float(difference > 0)
+
+
+def _expected(check: Check) -> str:
+    sign = {"at most": "≤ ", "at least": "≥ "}.get(check.relation, "")
+    return sign + _number(check.expected)
 
 
 def _said(check: Check) -> Text:
@@ -92,8 +96,9 @@ def _ends(curve: Curve) -> list[str | Text]:
 
 def _title(key: str) -> str:
     """A key as a heading: the unit is shown with each value, or needs none."""
-    for ending in ("_frac", "_Bps", "_B", "_s"):
-        key = key.removesuffix(ending)
+    if not key.endswith("_per_s"):
+        for ending in ("_frac", "_Bps", "_B", "_s"):
+            key = key.removesuffix(ending)
     return key.replace("_", " ")
 
 
@@ -112,7 +117,7 @@ def _cell(key: str, value: Any) -> str:
     if not _numeric(value):
         return str(value)
     for ending, form in (("_frac", format_frac), ("_Bps", format_bandwidth), ("_B", format_size), ("_s", format_time)):
-        if key.endswith(ending):
+        if key.endswith(ending) and not key.endswith("_per_s"):
             return form(float(value))
     return f"{value:,}" if isinstance(value, int) else _number(value)
 

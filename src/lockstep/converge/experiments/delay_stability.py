@@ -8,22 +8,14 @@ with any delay.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from lockstep.converge.delay import largest_stable_step
 from lockstep.converge.experiment import Experiment, Progress
 from lockstep.converge.findings import Check, Curve, Findings, Law, Picture
 from lockstep.converge.settings import setting
-
-Array = npt.NDArray[Any]
-
-CANDIDATES = 65
-RESOLUTION = 2e-3
-"""Relative width of the bracket at which the search ends."""
-TINY, LIMIT = 1e-200, 1e200
+from lockstep.converge.stability import RESOLUTION, delayed_shrinks, searched_edge
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,36 +79,14 @@ def _false_laws(delays: list[int], steps: int) -> list[Check]:
         edge = _searched_edge(delay, 0.0, steps)
         slack = 2 * RESOLUTION * edge
         found.append(Check(f"edge at 1 / delay, delay {delay}", 1 / delay, edge, tolerance=slack, false_law=True))
-        shrinks = float(_shrinks(np.array([1.0]), delay, 0.0, steps)[0])
+        shrinks = float(delayed_shrinks(np.array([1.0]), delay, 0.0, steps)[0])
         found.append(Check(f"a = 1/L converges with delay {delay}", 1.0, shrinks, false_law=True))
     return found
 
 
 def _searched_edge(delay: int, momentum: float, steps: int) -> float:
-    """Middle of the bracket between the largest step that shrinks and the next that grows."""
-    low, high = 0.0, 4.5
-    while high - low > RESOLUTION * high:
-        candidates = np.linspace(low, high, CANDIDATES)[1:]
-        grows = np.flatnonzero(~_shrinks(candidates, delay, momentum, steps))
-        first = int(grows[0]) if grows.size else len(candidates) - 1
-        low, high = (candidates[first - 1] if first else low), candidates[first]
-    return (low + high) / 2
-
-
-def _shrinks(curvature: Array, delay: int, momentum: float, steps: int) -> Array:
-    """Whether the run on each step * curvature is smaller in its last quarter than in the one before."""
-    history = np.ones((delay + 1, len(curvature)))
-    position, velocity = np.ones(len(curvature)), np.zeros(len(curvature))
-    largest = np.zeros((4, len(curvature)))
-    for step in range(steps):
-        slot = step % (delay + 1)
-        history[slot] = position
-        old = history[(slot + 1) % (delay + 1)]
-        velocity = momentum * velocity + curvature * old
-        position = np.clip(position - velocity, -LIMIT, LIMIT)
-        np.maximum(largest[4 * step // steps], np.abs(position), out=largest[4 * step // steps])
-    shrinks: Array = (largest[3] < largest[2]) | (largest[3] < TINY)
-    return shrinks
+    """The edge, found by running from 1."""
+    return searched_edge(lambda candidates: delayed_shrinks(candidates, delay, momentum, steps), 4.5)
 
 
 EXPERIMENT = Experiment(
