@@ -1,0 +1,24 @@
+"""The verb about rules of thumb: `guide`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Unpack
+
+from lockstep.api.question import read_question
+from lockstep.api.words import QuestionWords
+from lockstep.hardware import Cluster
+from lockstep.plan.search import Progress
+from lockstep.workload import Model
+
+if TYPE_CHECKING:
+    from lockstep.guide import Guidance
+
+
+def guide(
+    model: str | Model, cluster: str | Cluster, *, progress: Progress | None = None, **words: Unpack[QuestionWords]
+) -> Guidance:
+    """The layout that the field's rules lead to, rule by rule, beside the planner's best. Raises BadInput."""
+    from lockstep.guide import guide as ask
+
+    asked = read_question(model, cluster, **words)
+    return ask(asked.model, asked.cluster, asked.recipe, progress)
