@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from lockstep.api import execute as execute
     from lockstep.api import experts as experts
     from lockstep.api import export as export
+    from lockstep.api import guide as guide
     from lockstep.api import memory as memory
     from lockstep.api import messages as messages
     from lockstep.api import overlap as overlap
@@ -49,7 +50,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 VERBS = (
-    "plan", "estimate", "memory", "roofline", "sensitivity",
+    "plan", "estimate", "memory", "roofline", "sensitivity", "guide",
     "messages", "collective", "crossover", "pipeline", "overlap", "stragglers", "balance", "experts", "trace",
     "checkpoint", "campaign", "scaling", "speedup", "converge", "train", "runs",
     "execute", "rig", "bench",

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from lockstep.api.exchanges import messages as messages
     from lockstep.api.executing import Executed as Executed
     from lockstep.api.executing import execute as execute
+    from lockstep.api.guiding import guide as guide
     from lockstep.api.network import Network as Network
     from lockstep.api.network import read_network as read_network
     from lockstep.api.question import Question as Question
@@ -81,6 +82,7 @@ _HOMES = {
         "messages",
     ),
     "executing": ("Executed", "execute"),
+    "guiding": ("guide",),
     "network": (
         "Network",
         "read_network",
@@ -171,6 +173,7 @@ __all__ = [
     "execute",
     "experts",
     "export",
+    "guide",
     "memory",
     "messages",
     "overlap",

@@ -21,7 +21,7 @@ from lockstep.cli.output import print_failed, print_infeasible
 from lockstep.errors import BadInput, Infeasible, RunFailed
 
 VERBS = (
-    "plan", "estimate", "memory", "roofline", "sensitivity",
+    "plan", "estimate", "memory", "roofline", "sensitivity", "guide",
     "messages", "collective", "crossover", "pipeline", "overlap", "stragglers", "balance", "experts", "trace",
     "checkpoint", "campaign", "scaling", "speedup", "converge", "train", "runs",
     "execute", "rig", "bench",

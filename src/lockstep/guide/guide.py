@@ -48,6 +48,15 @@ class Guidance:
             return None
         return self.estimate.step_time_s / self.optimum.step_time_s - 1
 
+    @property
+    def lost(self) -> tuple[str, float] | None:
+        """The part of a step on which the rules' layout loses most to the optimum, and the seconds lost."""
+        if self.estimate is None or self.optimum is None:
+            return None
+        mine, best = self.estimate.step.breakdown_s(), self.optimum.step.breakdown_s()
+        part = max(mine, key=lambda name: mine[name] - best[name])
+        return part, mine[part] - best[part]
+
     def verdict(self) -> str:
         """Agreement or disagreement in words."""
         if self.optimum is None:
@@ -60,7 +69,8 @@ class Guidance:
             return f"rules and planner agree: {here}"
         slower = format_frac(self.slower_frac, 2)
         close = "as good as" if self.slower_frac <= CLOSE_FRAC else "behind"
-        return f"the rules' {here} is {close} the optimum, {slower} slower than {best}"
+        why = "" if self.lost is None else f", {format_time(self.lost[1])} of it {self.lost[0]}"
+        return f"the rules' {here} is {close} the optimum, {slower} slower than {best}{why}"
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON form."""
@@ -74,6 +84,7 @@ class Guidance:
             "step_time_s": None if self.estimate is None else self.estimate.step_time_s,
             "mfu_frac": None if self.estimate is None else self.estimate.mfu_frac,
             "slower_frac": self.slower_frac,
+            "lost": None if self.lost is None else {"part": self.lost[0], "seconds": self.lost[1]},
             "optimum": None if self.optimum is None else self.optimum.to_dict(),
             "rules": [_rule(rule, finding) for rule, finding in self.findings],
             "differences": [each.to_dict() for each in self.differences],

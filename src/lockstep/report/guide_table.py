@@ -7,6 +7,7 @@ from rich.text import Text
 
 from lockstep.guide import Difference, Guidance
 from lockstep.plan import Estimate, assumptions
+from lockstep.report.estimate_table import PART_WORDS
 from lockstep.report.layout_columns import layout_words
 from lockstep.report.terminal import heading, indented, small_print, table
 from lockstep.units import format_frac, format_size, format_time
@@ -21,11 +22,11 @@ def render(found: Guidance, out: Console) -> None:
     out.print(_compared(found))
     heading(out, "Rules", "asked in this order, each about the layout so far")
     rows = [(rule.question, Text(finding.answer, style="bold"), finding.because) for rule, finding in found.findings]
-    indented(out, table([("", "left"), ("", "left"), ("because", "text")], rows))
+    indented(out, table([("question", "left"), ("answer", "left"), ("because", "text")], rows))
     _layouts(found, out)
     if found.differences:
         heading(out, "Where the planner disagrees", "a word alone taken from its layout changes the rules' step by")
-        titles = [("", "left"), ("rules", "right"), ("planner", "right"), ("alone", "text")]
+        titles = [("word", "left"), ("rules", "right"), ("planner", "right"), ("alone", "text")]
         indented(out, table(titles, (_difference(each) for each in found.differences)))
     small_print(out, "Assumptions", assumptions(found.job, found.cluster), ASSUMPTIONS)
 
@@ -38,7 +39,11 @@ def _compared(found: Guidance) -> str:
         return "The rules end at a layout that does not run or fit; the planner finds one that does."
     if found.estimate is not None and found.estimate.layout == found.optimum.layout:
         return "The planner finds the same layout best."
-    return f"A step takes {format_frac(found.slower_frac, 2)} longer than in the planner's best layout."
+    said = f"A step takes {format_frac(found.slower_frac, 2)} longer than in the planner's best layout"
+    if found.lost is None:
+        return said + "."
+    part, seconds = found.lost
+    return f"{said}, which saves most on {PART_WORDS[part]}: {format_time(seconds)}."
 
 
 def _layouts(found: Guidance, out: Console) -> None:

@@ -29,7 +29,7 @@ def decide(draft: Draft) -> Finding:
     """Takes the largest micro-batch there is room for."""
     found = largest(draft)
     size, number = found.layout.micro_batch, found.microbatches
-    said = f"{size} sequences at a time take {format_size(found.memory_B)}; {number} of them make a step"
+    said = f"micro-batches of {size} fill {format_size(found.memory_B)}; {number} of them make a step"
     return Finding(
         f"{size} x {number}", said, found, {"micro_batch": size, "accumulated": number, "memory_B": found.memory_B}
     )

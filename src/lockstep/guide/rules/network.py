@@ -1,9 +1,10 @@
 """Is it bound by the network?
 
-For each level of the cluster, seconds of traffic over seconds of kernels (the communication roofline); above 1 the level
-binds whatever overlaps. Where that is the traffic of replicas, stages across the slow links send less: their borders
-instead of all gradients. The fewest stages that bring the share to 1 are taken, or those that bring it lowest. Where it
-is the traffic of tensor or expert parallelism, or there is no room for stages, a larger batch or faster links are left.
+For each level of the cluster, seconds of traffic over seconds of kernels (the communication roofline); above 1 the
+level binds whatever overlaps. Where that is the traffic of replicas, stages across the slow links send less: their
+borders instead of all gradients. The fewest stages that bring the share to 1 are taken, or those that bring it lowest.
+Where it is the traffic of tensor or expert parallelism, or there is no room for stages, a larger batch or faster links
+are left.
 Source: D. Narayanan et al., arXiv 2104.04473, takeaways 1 and 2; J. Austin et al., How to Scale Your Model, 2025,
 chapter on training.
 """
