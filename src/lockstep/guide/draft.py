@@ -70,6 +70,16 @@ class Draft:
         degrees = (degree for degree in divisors(self.job.devices, most) if degree >= least)
         return [draft for draft in (self.change(**{word: degree}) for degree in degrees) if draft.keeps_rules]
 
+    def inside(self) -> list[Draft]:
+        """Drafts with wider tensor parallelism (or the same) whose groups, experts' included, fill nodes evenly."""
+        wider = self.allowed("tp", max(self.node, self.layout.tp))
+        return [draft for draft in wider if draft.fills_nodes]
+
+    @property
+    def fills_nodes(self) -> bool:
+        """Whether no tensor- or expert-parallel group that is smaller than a node straddles two."""
+        return self.node % (self.layout.tp * self.layout.ep) == 0
+
 
 def first_that_fits(drafts: Iterable[Draft]) -> Draft | None:
     """The first draft that a device holds."""

@@ -50,12 +50,12 @@ class Guidance:
 
     @property
     def lost(self) -> tuple[str, float] | None:
-        """The part of a step on which the rules' layout loses most to the optimum, and the seconds lost."""
+        """The part of a step on which the rules' layout loses most to the optimum, and seconds; None for no part."""
         if self.estimate is None or self.optimum is None:
             return None
         mine, best = self.estimate.step.breakdown_s(), self.optimum.step.breakdown_s()
         part = max(mine, key=lambda name: mine[name] - best[name])
-        return part, mine[part] - best[part]
+        return (part, mine[part] - best[part]) if mine[part] > best[part] else None
 
     def verdict(self) -> str:
         """Agreement or disagreement in words."""

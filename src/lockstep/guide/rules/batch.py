@@ -37,7 +37,7 @@ def _splits(draft: Draft) -> Iterator[Draft]:
     if draft.job.transformer is None:
         return
     for each in divisors(draft.job.devices):
-        for tp in sorted(divisors(each, draft.node), reverse=True):
+        for tp in reversed([tp for tp in divisors(each, draft.node) if draft.node % tp == 0]):
             for cp in divisors(each // tp):
                 found = draft.change(tp=tp, cp=cp, pp=each // tp // cp)
                 if found.keeps_rules:

@@ -38,7 +38,7 @@ def decide(draft: Draft) -> Finding:
 
 def _cuts(draft: Draft) -> Iterator[Draft]:
     """Wider tensor parallelism inside the node, then, with the widest, context parallelism."""
-    wider = draft.allowed("tp", max(draft.node, draft.layout.tp))
+    wider = draft.inside()
     yield from wider
     yield from (wider[-1] if wider else draft).allowed("cp", MOST)
 

@@ -26,7 +26,7 @@ def decide(draft: Draft) -> Finding:
     numbers = {"experts": experts, "resting_frac": share}
     spreads = [draft.change(ep=ep) for ep in divisors(experts) if draft.job.devices % ep == 0]
     kept = [each for each in spreads if each.keeps_rules]
-    inside = [each for each in kept if each.layout.ep * each.layout.tp <= draft.node]
+    inside = [each for each in kept if each.fills_nodes]
     outside = [each for each in kept if each not in inside]
     inside.reverse()
     found = first_that_fits(each.thinnest() for each in [*inside[:1], *outside])

@@ -66,7 +66,7 @@ def _cut(draft: Draft) -> list[Draft]:
     """The model cut finer: over the devices of a node, then into more and more stages."""
     if draft.job.transformer is None:
         return []
-    wider = draft.allowed("tp", max(draft.node, draft.layout.tp))
+    wider = draft.inside()
     return [*wider, *(wider[-1] if wider else draft).allowed("pp")]
 
 
