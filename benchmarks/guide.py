@@ -31,8 +31,8 @@ def asked(chance: random.Random) -> Guidance:
     inner = replace(base.levels[0], size=chance.choice((1, 2, 4, 8)))
     nodes, outside = chance.choice((1, 2, 3, 4, 8, 16, 32)), link(chance.choice(("ndr", "edr", "ethernet-10")))
     machine = replace(base, levels=(inner, Level("nodes", nodes, outside)))
-    words = {} if name == "resnet50" else {"seq": chance.choice((512, 2048, 8192))}
-    question = read_question(name, machine, batch=chance.choice((8, 32, 64, 96, 256, 1000)), **words)
+    seq = None if name == "resnet50" else chance.choice((512, 2048, 8192))
+    question = read_question(name, machine, batch=chance.choice((8, 32, 64, 96, 256, 1000)), seq=seq)
     return guide(question.model, question.cluster, question.recipe)
 
 
