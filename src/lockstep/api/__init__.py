@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from lockstep.api.shelves import catalog as catalog
     from lockstep.api.shelves import validate as validate
     from lockstep.api.stage_memories import StageMemories as StageMemories
+    from lockstep.api.sweeping import sweep as sweep
     from lockstep.api.tracing import Trace as Trace
     from lockstep.api.tracing import trace as trace
     from lockstep.api.tracing import trace_step as trace_step
@@ -107,6 +108,7 @@ _HOMES = {
         "validate",
     ),
     "stage_memories": ("StageMemories",),
+    "sweeping": ("sweep",),
     "tradeoffs": (
         "PipelineChoices",
         "pipeline_choices",
@@ -189,6 +191,7 @@ __all__ = [
     "sensitivity",
     "speedup",
     "stragglers",
+    "sweep",
     "trace",
     "trace_step",
     "train",

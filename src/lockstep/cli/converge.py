@@ -3,16 +3,35 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lockstep.cli.options import argument, takes
+from lockstep.cli.options import argument, takes, text
 from lockstep.cli.output import EXAMPLES, show
-from lockstep.cli.program_options import PLOT, SEED, SETTINGS, draw, pairs
+from lockstep.cli.program_options import PLOT, SEED, SETTINGS, draw, given, pairs, picture_path
 from lockstep.errors import BadInput
 
+if TYPE_CHECKING:
+    from lockstep.converge import Findings
+    from lockstep.converge.sweep import Sweep
+
+_SWEEP = "Many runs"
+_SWEEP_HELP = "Run at each of these values; may be repeated for every combination."
+_ENGINE_HELP = "serial, processes[:N], or dask[:N or :ADDRESS of a scheduler]. (default: serial)"
 WORDS = {
     "experiment": argument("[EXPERIMENT]", "Name of an experiment; all are listed when left out.", None),
+}
+SWEEPING = {
+    "swept": (
+        Annotated[
+            list[str] | None,
+            typer.Option("--sweep", metavar="KEY=A,B,C", help=_SWEEP_HELP, rich_help_panel=_SWEEP),
+        ],
+        None,
+    ),
+    "seeds": text("--seeds", "N", "Run with N seeds, from --seed on. (default: 1)", panel=_SWEEP),
+    "engine": text("--engine", "E", _ENGINE_HELP, panel=_SWEEP),
 }
 
 
@@ -21,12 +40,16 @@ def register(app: typer.Typer) -> None:
     app.command(
         epilog=EXAMPLES
         + "lockstep converge\n\n"
-        + "lockstep converge delay-stability --set delays=1,2,5,10 --set momentum=0.9 --plot edge.png"
+        + "lockstep converge delay-stability --set delays=1,2,5,10 --set momentum=0.9 --plot edge.png\n\n"
+        + "lockstep converge noise-scale --sweep condition=1,10,100 --seeds 20 --engine processes"
     )(converge)
 
 
-@takes(WORDS, SETTINGS, SEED, PLOT)
-def converge(as_json: bool, experiment: str | None, settings: list[str] | None, seed: str, plot: str | None) -> None:
+@takes(WORDS, SETTINGS, SWEEPING, SEED, PLOT)
+def converge(
+    as_json: bool, experiment: str | None, settings: list[str] | None, seed: str, plot: str | None,
+    swept: list[str] | None, seeds: str | None, engine: str | None,
+) -> None:  # fmt: skip
     """Simulate how training converges, with the law drawn beside it: staleness, local steps, compression, batch size.
 
     The exit code is 1 when theory and simulation disagree.
@@ -35,11 +58,30 @@ def converge(as_json: bool, experiment: str | None, settings: list[str] | None, 
     from lockstep.report.progress import progress
 
     if experiment is None:
-        if settings or plot:
-            raise BadInput("--set and --plot need an experiment; lockstep converge lists them", "EXPERIMENT")
+        if settings or plot or swept or seeds or engine:
+            raise BadInput(
+                "--set, --sweep, --seeds, --engine and --plot need an experiment; lockstep converge lists them",
+                "EXPERIMENT",
+            )
         return show(api.converge(), as_json, "experiments")
+    picture_path(plot)
+    fixed = pairs(settings or [])
+    answer: Findings | Sweep
     with progress(experiment) as report:
-        answer = api.converge(experiment, pairs(settings or []), seed=seed, progress=report)
+        if swept or seeds or engine:
+            many = given({"seeds": seeds, "engine": engine})
+            answer = api.sweep(
+                experiment,
+                pairs(swept or [], "--sweep"),
+                fixed,
+                seed=seed,
+                progress=report,
+                **many,  # type: ignore[arg-type]
+            )
+            table = "sweep"
+        else:
+            answer = api.converge(experiment, fixed, seed=seed, progress=report)
+            table = "converge"
 
     def picture(path: Path) -> None:
         from lockstep.report.converge_plot import plot_findings
@@ -47,4 +89,4 @@ def converge(as_json: bool, experiment: str | None, settings: list[str] | None, 
         plot_findings(answer, path)
 
     draw(plot, picture)
-    show(answer, as_json, "converge", ok=answer.agrees)
+    show(answer, as_json, table, ok=answer.agrees)

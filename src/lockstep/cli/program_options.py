@@ -74,14 +74,14 @@ def picture_path(plot: str | None) -> Path | None:
     return path
 
 
-def pairs(settings: list[str]) -> dict[str, Any]:
-    """Keys and values of `--set key=value`."""
+def pairs(settings: list[str], where: str = "--set") -> dict[str, Any]:
+    """Keys and values of `--set key=value`, or of another flag that takes them."""
     pairs: dict[str, Any] = {}
     for setting in settings:
         key, equals, value = (part.strip() for part in setting.partition("="))
         if not equals or not key or not value:
-            raise BadInput(f"{setting[:60]!r} must be written KEY=VALUE", "--set")
+            raise BadInput(f"{setting[:60]!r} must be written KEY=VALUE", where)
         if key in pairs:
-            raise BadInput(f"{key[:60]} is given twice", "--set")
+            raise BadInput(f"{key[:60]} is given twice", where)
         pairs[key] = value
     return pairs

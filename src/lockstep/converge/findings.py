@@ -55,12 +55,19 @@ class Check:
         return self.standard_errors * self.standard_error + self.tolerance
 
     @property
+    def strain(self) -> float:
+        """Difference in the wrong direction as a share of what is allowed; negative on the right side of a bound."""
+        return self._difference / self.allowed if self.allowed else float(self._difference > 0)
+
+    @property
     def agrees(self) -> bool:
         """Whether law and simulation agree."""
+        return self._difference <= self.allowed
+
+    @property
+    def _difference(self) -> float:
         above = self.got - self.expected
-        if self.relation == "at most":
-            return above <= self.allowed
-        return -above <= self.allowed if self.relation == "at least" else abs(above) <= self.allowed
+        return {"equals": abs(above), "at most": above, "at least": -above}[self.relation]
 
     @property
     def ok(self) -> bool:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lockstep.converge import Curve, Findings
+from lockstep.converge.sweep import Sweep
 from lockstep.errors import BadInput
 from lockstep.report.figure import write_figure
 from lockstep.report.timeline_plot import PALETTE
@@ -17,7 +18,7 @@ DASHES = ("--", ":", "-.")
 UNITS = {"_per_s": "per second", "_Bps": "bytes per second", "_s": "seconds", "_B": "bytes", "_frac": "share"}
 
 
-def plot_findings(found: Findings, path: Path) -> None:
+def plot_findings(found: Findings | Sweep, path: Path) -> None:
     """Writes the picture: simulated curves solid or as points, theory dashed, a cross where a run diverged."""
     picture = found.picture
     if picture is None:

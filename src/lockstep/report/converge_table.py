@@ -35,7 +35,7 @@ def render(found: Findings, out: Console) -> None:
 
 def _checks(checks: Sequence[Check], out: Console) -> None:
     """Law beside simulation, what failed and what is furthest off first."""
-    ordered = sorted(checks, key=lambda check: (check.ok, -_strain(check)))
+    ordered = sorted(checks, key=lambda check: (check.ok, -check.strain))
     more = len(ordered) - CHECKS
     heading(out, "Theory and simulation", f"{more} more with --json" if more > 0 else "")
     columns = [("", "text"), ("theory", "right"), ("simulated", "right"), ("allowed", "right"), ("", "left")]
@@ -43,12 +43,6 @@ def _checks(checks: Sequence[Check], out: Console) -> None:
         [one.what, _expected(one), _number(one.got), f"± {one.allowed:.2g}", _said(one)] for one in ordered[:CHECKS]
     ]
     indented(out, table(columns, rows))
-
-
-def _strain(check: Check) -> float:
-    """Difference as a share of what is allowed."""
-    difference = abs(check.got - check.expected)
-    return difference / check.allowed if check.allowed else float(difference > 0)
 
 
 def _expected(check: Check) -> str:

@@ -1,0 +1,36 @@
+"""`converge` over many settings and seeds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+from lockstep.api.question import Quantity, whole
+
+if TYPE_CHECKING:
+    from lockstep.converge.sweep import Sweep
+
+
+def sweep(
+    experiment: str,
+    swept: Mapping[str, object] | None = None,
+    settings: Mapping[str, object] | None = None,
+    *,
+    seeds: Quantity = 1,
+    seed: Quantity = 0,
+    engine: str = "serial",
+    progress: Callable[[int, int], None] | None = None,
+) -> Sweep:
+    """Runs an experiment of the lab at every combination of the `swept` values, with `seeds` seeds from `seed` on.
+
+    Values of a key are a sequence, or text with commas. `engine` is serial, processes, processes:N, dask, dask:N or
+    dask:ADDRESS; the answer does not depend on it. `settings` are the same for all runs.
+    """
+    from lockstep.converge.experiment import silent
+    from lockstep.converge.sweep import find_engine
+    from lockstep.converge.sweep import sweep as run
+
+    return run(
+        experiment, settings or {}, swept or {}, find_engine(engine), seeds=whole(seeds, "--seeds"),
+        seed=whole(seed, "--seed", minimum=0), progress=progress or silent,
+    )  # fmt: skip

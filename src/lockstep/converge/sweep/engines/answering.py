@@ -1,0 +1,47 @@
+"""What a child process runs: the import path and the function come first, then tasks until the pipe closes.
+
+What a task prints goes to stderr, as stdout carries the answers.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+import sys
+from collections.abc import Callable
+from typing import Any
+
+
+def answer_tasks() -> None:
+    """Reads from stdin, answers to stdout."""
+    # The caller decides when to end; a Ctrl-C reaches it too.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    tasks, answers = sys.stdin.buffer, os.fdopen(os.dup(sys.stdout.fileno()), "wb")
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+    sys.path[:] = pickle.load(tasks)
+    function = pickle.load(tasks)
+    while True:
+        try:
+            task = pickle.load(tasks)
+        except EOFError:
+            return
+        answers.write(_answer(function, task))
+        answers.flush()
+
+
+def _answer(function: Callable[[Any], Any], task: Any) -> bytes:
+    """Pickled (result, None) or (None, error); an error that does not survive pickling comes as its text."""
+    try:
+        return pickle.dumps((function(task), None))
+    except Exception as error:
+        try:
+            packed = pickle.dumps((None, error))
+            pickle.loads(packed)
+        except Exception:
+            packed = pickle.dumps((None, RuntimeError(f"{type(error).__name__}: {error}")))
+        return packed
+
+
+if __name__ == "__main__":
+    answer_tasks()

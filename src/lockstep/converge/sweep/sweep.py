@@ -1,0 +1,47 @@
+"""Runs a sweep: the grid, the engine, the summary."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from lockstep.converge.experiment import Progress, silent
+from lockstep.converge.registry import find_experiment
+from lockstep.converge.sweep.engines import Engine
+from lockstep.converge.sweep.grid import read_grid
+from lockstep.converge.sweep.summary import Sweep, joined
+from lockstep.converge.sweep.trial import Outcome, Refusal, Trial, run_trial
+from lockstep.errors import BadInput
+
+
+def sweep(
+    experiment: str,
+    fixed: Mapping[str, object],
+    swept: Mapping[str, object],
+    engine: Engine,
+    *,
+    seeds: int = 1,
+    seed: int = 0,
+    progress: Progress = silent,
+) -> Sweep:
+    """Every combination of the swept values with the seeds `seed`, `seed + 1`, ... `seed + seeds - 1`.
+
+    So every run can be made again alone, with `--seed`. Raises `BadInput` before anything runs, and `RunFailed` when a
+    run keeps killing the process that makes it.
+    """
+    found = find_experiment(experiment)
+    grid = read_grid(found, fixed, swept, seeds)
+    trials = [Trial(found.name, pairs, seed + one) for _, pairs in grid for one in range(seeds)]
+    outcomes = [
+        _accepted(one, trial) for one, trial in zip(engine.map(run_trial, trials, progress), trials, strict=True)
+    ]
+    points = tuple(
+        joined(pairs, outcomes[place * seeds : (place + 1) * seeds]) for place, (pairs, _) in enumerate(grid)
+    )
+    return Sweep(found.name, found.question, found.source, tuple(fixed.items()), seed, points)
+
+
+def _accepted(outcome: Outcome | Refusal, trial: Trial) -> Outcome:
+    """The outcome, or `BadInput` with the run that refused its settings; the first in the order of the grid."""
+    if isinstance(outcome, Refusal):
+        raise BadInput(f"{outcome.message} (in the run {trial})", outcome.where)
+    return outcome

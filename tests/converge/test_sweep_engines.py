@@ -1,0 +1,126 @@
+"""Engines of sweeps: order, same results, dead processes replaced, tasks that kill given up, errors raised."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import distributed
+import pytest
+
+from converge.sweep_tasks import chatter, die_always, die_once, raise_at_three, square
+from lockstep.converge.sweep import find_engine
+from lockstep.converge.sweep.engines import Dask, Engine, Processes, Serial
+from lockstep.converge.sweep.engines.dask import _local_cluster
+from lockstep.errors import BadInput, RunFailed, UnknownName
+
+NAMES = ("serial", "processes", "dask")
+
+
+def quiet(done: int, total: int) -> None:
+    """Nobody watches."""
+
+
+@pytest.fixture(scope="module")
+def scheduler() -> Iterator[str]:
+    """A cluster at an address, with two workers."""
+    with _local_cluster(2) as cluster:
+        yield cluster.scheduler_address
+
+
+@pytest.fixture(params=NAMES)
+def engine(request: pytest.FixtureRequest) -> Engine:
+    if request.param == "dask":
+        return Dask(address=request.getfixturevalue("scheduler"))
+    return Processes(2) if request.param == "processes" else Serial()
+
+
+def test_results_come_in_the_order_of_the_tasks(engine: Engine) -> None:
+    seen: list[tuple[int, int]] = []
+    results = engine.map(square, range(40), lambda done, total: seen.append((done, total)))
+    assert [value for value, _ in results] == [number * number for number in range(40)]
+    assert seen == [(done, 40) for done in range(1, 41)]
+
+
+def test_work_is_done_elsewhere(scheduler: str) -> None:
+    assert {pid for _, pid in Serial().map(square, range(3), quiet)} == {os.getpid()}
+    for engine in (Processes(2), Dask(address=scheduler)):
+        pids = {pid for _, pid in engine.map(square, range(200), quiet)}
+        assert os.getpid() not in pids
+        assert len(pids) <= 2
+
+
+@pytest.mark.parametrize("name", NAMES[1:])
+def test_killed_workers_are_survived(name: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
+    engine = Processes(2) if name == "processes" else Dask(address=request.getfixturevalue("scheduler"))
+    tasks = [(str(tmp_path), number) for number in range(6)]
+    assert engine.map(die_once, tasks, quiet) == list(range(6))
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["1", "4"]
+
+
+def test_a_task_that_kills_every_process_is_given_up() -> None:
+    with pytest.raises(RunFailed, match="2 killed 3 processes in a row"):
+        Processes(2).map(die_always, range(5), quiet)
+
+
+def test_a_task_that_kills_every_dask_worker_is_given_up(scheduler: str) -> None:
+    with pytest.raises(RunFailed, match="2 killed 3 processes in a row"):
+        Dask(address=scheduler).map(die_always, range(2, 3), quiet)
+
+
+def test_what_a_task_raises_is_raised_here(engine: Engine) -> None:
+    with pytest.raises(KeyError, match="three"):
+        engine.map(raise_at_three, range(6), quiet)
+
+
+def test_prints_do_not_disturb_the_answers() -> None:
+    assert Processes(1).map(chatter, range(3), quiet) == [0, 1, 2]
+
+
+def test_no_task_no_process(engine: Engine) -> None:
+    assert engine.map(square, [], quiet) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "engine"),
+    [
+        ("serial", Serial()),
+        ("processes:3", Processes(3)),
+        ("dask", Dask()),
+        ("dask:2", Dask(workers=2)),
+        ("dask:tcp://10.0.0.1:8786", Dask(address="tcp://10.0.0.1:8786")),
+    ],
+)
+def test_engines_by_name(text: str, engine: Engine) -> None:
+    assert find_engine(text) == engine
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("serial:2", "takes nothing"),
+        ("dask:", "address"),
+        ("processes:0", "at least 1"),
+        ("processes:x", "--engine"),
+        ("processes:100000", "at most 1000"),
+    ],
+)
+def test_refusals(text: str, said: str) -> None:
+    with pytest.raises(BadInput, match=said):
+        find_engine(text)
+
+
+def test_unknown_engines_are_named() -> None:
+    with pytest.raises(UnknownName, match="did you mean processes"):
+        find_engine("process")
+
+
+def test_an_address_where_nobody_answers_is_bad_input(monkeypatch: pytest.MonkeyPatch) -> None:
+    def nobody(*words: Any, **more: Any) -> None:
+        raise OSError("Timed out trying to connect")
+
+    monkeypatch.setattr(distributed, "Client", nobody)
+    with pytest.raises(BadInput, match="no Dask scheduler answers at tcp"):
+        Dask(address="tcp://127.0.0.1:1").map(square, [1], quiet)
