@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from lockstep.errors import BadInput, UnknownName
 from lockstep.hardware import Cluster, cluster
-from lockstep.layout import Job, Layout, Recipe, check
+from lockstep.layout import Job, Layout, Recipe, check, memory
 from lockstep.program import ProgramBuilder
 from lockstep.simulate import simulate
 from lockstep.step import PARTS, compose, price_step, step_time_s
@@ -243,3 +243,33 @@ def test_accumulating_inside_products_saves_a_pass_unless_gradients_are_sharded(
 def test_an_overlap_that_does_not_exist_is_named() -> None:
     with pytest.raises(UnknownName, match="overlap of tensor-parallel traffic 'gradient'; did you mean gradients"):
         Recipe(seq=1, batch=1, overlap_tp="gradient")
+
+
+@pytest.mark.parametrize("name", ["resnet50", "resnet101"])
+def test_fp32_activations_have_twice_the_bytes(name: str) -> None:
+    """So half precision takes as long on a device with the peak of fp32 and half the memory bandwidth."""
+    machine = cluster("dgx-v100:1", gpus=1)
+    half = replace(
+        machine.device,
+        peak_flops={"fp16": machine.device.peak("fp32")},
+        memory_bandwidth_Bps=machine.device.memory_bandwidth_Bps / 2,
+    )
+    layout = Layout(micro_batch=8).grid()
+    seconds = []
+    for dtype, device in (("fp32", machine.device), ("fp16", half)):
+        job = Job(model(name), Recipe(seq=1, batch=8, dtype=dtype), 1)
+        seconds.append(float(price_step(job, replace(machine, device=device), layout).compute_s))
+    assert seconds[0] == pytest.approx(seconds[1])
+
+
+def test_fp32_activations_fill_twice_the_memory() -> None:
+    machine = cluster("dgx-v100:1", gpus=1)
+    held = [
+        float(
+            memory(
+                Job(model("resnet50"), Recipe(seq=1, batch=8, dtype=dtype), 1), machine, Layout(micro_batch=8).grid(), 1
+            ).activations_B
+        )
+        for dtype in ("fp16", "fp32")
+    ]
+    assert 1.9 < held[1] / held[0] <= 2

@@ -186,6 +186,7 @@ def piece(recipe: Recipe, grid: LayoutGrid) -> Piece:
         tp=grid.tp,
         cp=grid.cp,
         sequence_parallel=grid.sequence_parallel > 0,
+        element_B=recipe.element_B,
         flash_attention=recipe.flash_attention,
         dropout=recipe.dropout,
         fused_elementwise=recipe.fused_elementwise,
@@ -196,7 +197,7 @@ def _activations(job: Job, grid: LayoutGrid, stages: int, stage: int, held: Coun
     """(kept activations, passing buffers) of a stage in bytes."""
     model = job.model
     if isinstance(model, ConvNet):
-        return convnet_activation_B(model, grid.micro_batch), 0.0
+        return convnet_activation_B(model, grid.micro_batch, job.recipe.element_B), 0.0
     one = piece(job.recipe, grid)
     kept: Any = 0.0
     passing: Any = 0.0

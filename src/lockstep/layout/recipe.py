@@ -58,6 +58,8 @@ OPTIMIZERS = {
 
 
 TP_OVERLAPS = ("none", "gradients", "all")
+ACTIVATION_B = {"fp64": 8.0, "fp32": 4.0, "tf32": 4.0}
+"""Bytes per activation element where products run in a wide format: tf32 rounds inside the unit, memory holds fp32."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,6 +113,11 @@ class Recipe:
     def states(self) -> Optimizer:
         """The optimizer's bytes per parameter."""
         return OPTIMIZERS[self.optimizer]
+
+    @property
+    def element_B(self) -> float:
+        """Bytes of an activation element; half precision also where products run in a narrower format."""
+        return ACTIVATION_B.get(self.dtype, 2.0)
 
     @property
     def wire_B(self) -> float:

@@ -111,7 +111,8 @@ def compose(job: Job, cluster: Cluster, grid: LayoutGrid) -> Composition:
     stages = int(grid.pp.flat[0])
     if np.any(grid.pp != stages):
         raise BadInput("layouts of one grid must have the same number of pipeline stages")
-    clock, network = Clock(cluster.device, job.recipe.dtype), Network(cluster, grid)
+    clock = Clock(cluster.device, job.recipe.dtype, job.recipe.element_B)
+    network = Network(cluster, grid)
     parameters = _fullest(job, grid, stages)
     layers = max(1, -(-job.layers // stages))
     body, first, last = _stage_times(job, grid, clock, network, stages)
