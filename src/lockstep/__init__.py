@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from lockstep.api import execute as execute
     from lockstep.api import experts as experts
     from lockstep.api import export as export
+    from lockstep.api import fit as fit
     from lockstep.api import guide as guide
     from lockstep.api import memory as memory
     from lockstep.api import messages as messages
@@ -53,7 +54,7 @@ VERBS = (
     "plan", "estimate", "memory", "roofline", "sensitivity", "guide",
     "messages", "collective", "crossover", "pipeline", "overlap", "stragglers", "balance", "experts", "trace",
     "checkpoint", "campaign", "scaling", "speedup", "converge", "train", "runs",
-    "execute", "rig", "bench",
+    "execute", "bench", "fit", "rig",
     "catalog", "validate", "case", "export", "cite",
 )  # fmt: skip
 PACKAGES = (

@@ -20,6 +20,7 @@ from lockstep.measure.bench import BUILT_IN, OPS, bench_collective
 from lockstep.measure.bench.collective import Row, elements
 from lockstep.measure.bench.definition import DIVIDED, pattern, wrong_elements
 from lockstep.measure.bench.result import COLUMNS, CollectiveBench
+from lockstep.measure.fit import read_points
 from lockstep.measure.kernels import KernelRow, bench_device, fit_curve
 from lockstep.measure.launch import Fault
 
@@ -105,6 +106,11 @@ def test_csv_holds_the_machine_and_every_column(tmp_path: Path) -> None:
         ("built-in", "80"), ("ring", "80"), ("built-in", "8000"), ("ring", "8000"),
     ]  # fmt: skip
     assert picture.stat().st_size > 10_000
+    read = read_points(file)
+    assert [(point.op, point.algorithm, point.ranks) for point in read.points[:2]] == [
+        ("all-gather", "", 2), ("all-gather", "ring", 2),
+    ]  # fmt: skip
+    assert read.date
 
 
 def test_more_ranks_than_cores_on_loopback_is_said() -> None:

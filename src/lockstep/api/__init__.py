@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from lockstep.api.exchanges import messages as messages
     from lockstep.api.executing import Executed as Executed
     from lockstep.api.executing import execute as execute
+    from lockstep.api.fitting import Fit as Fit
+    from lockstep.api.fitting import fit as fit
     from lockstep.api.guiding import guide as guide
     from lockstep.api.network import Network as Network
     from lockstep.api.network import read_network as read_network
@@ -84,6 +86,7 @@ _HOMES = {
     ),
     "executing": ("Executed", "execute"),
     "guiding": ("guide",),
+    "fitting": ("Fit", "fit"),
     "network": (
         "Network",
         "read_network",
@@ -117,6 +120,7 @@ _HOMES = {
     "training": ("Training", "TrainingMethods", "train", "training_methods"),
     "verbs": (
         "Export",
+        "Fit",
         "References",
         "cite",
         "estimate",
@@ -175,6 +179,7 @@ __all__ = [
     "execute",
     "experts",
     "export",
+    "fit",
     "guide",
     "memory",
     "messages",

@@ -24,7 +24,7 @@ VERBS = (
     "plan", "estimate", "memory", "roofline", "sensitivity", "guide",
     "messages", "collective", "crossover", "pipeline", "overlap", "stragglers", "balance", "experts", "trace",
     "checkpoint", "campaign", "scaling", "speedup", "converge", "train", "runs",
-    "execute", "rig", "bench",
+    "execute", "bench", "fit", "rig",
     "catalog", "validate", "case", "export", "cite",
 )  # fmt: skip
 

@@ -79,6 +79,8 @@ class Builder:
         sources = self._sources(numbers, path, entry.source)
         if "achieved" not in given:
             sources["achieved_frac"] = Source("assumed", "not given, so the full wire rate is taken", "")
+        if entry.measured is not None:
+            sources = {field: Source("measured", source.text, entry.measured) for field, source in sources.items()}
         return Link(
             name=name,
             latency_s=entry.latency,

@@ -70,6 +70,7 @@ Flops = Annotated[float, BeforeValidator(_above_zero(units.parse_flops))]
 Power = Annotated[float, BeforeValidator(_above_zero(units.parse_power_W))]
 Price = Annotated[float, BeforeValidator(_above_zero(units.parse_money_usd))]
 Fraction = Annotated[float, BeforeValidator(_fraction)]
+Date = Annotated[str, Field(pattern=r"^\d{4}-\d{2}-\d{2}$")]
 Count = Annotated[int, BeforeValidator(units.parse_integer)]
 Dtype = Literal["fp64", "fp32", "tf32", "fp16", "bf16", "fp8", "int8", "fp4"]
 
@@ -101,6 +102,8 @@ class LinkEntry(Strict):
     bandwidth: Bandwidth
     achieved: Fraction = 1.0
     reduce_bandwidth: Bandwidth | None = None
+    measured: Date | None = None
+    """Day on which all of its numbers were measured."""
     source: str | None = None
 
 

@@ -24,7 +24,11 @@ def _all(job: Job, cluster: Cluster) -> Iterator[str]:
     for level in cluster.levels:
         found = level.link.provenance.get("achieved_frac")
         if level.size > 1 and found is not None and found.kind == "assumed":
-            yield f"{level.link.name} reaches {format_frac(level.link.achieved_frac)} of its wire rate (assumed)"
+            reached = format_frac(level.link.achieved_frac)
+            yield f"{level.link.name} is uncalibrated: {reached} of its wire rate (assumed)"
+        rate = level.link.provenance.get("bandwidth_Bps")
+        if level.size > 1 and rate is not None and rate.kind == "measured":
+            yield f"{level.link.name} is calibrated: {rate.text} ({rate.date})"
     yield "model FLOPs count attention in full (no causal halving), as most published MFU figures do"
     if recipe.overlap_dp:
         yield "data-parallel traffic runs beside compute without slowing it"

@@ -13,8 +13,8 @@ import numpy.typing as npt
 from lockstep.collectives import PlainLink
 from lockstep.measure.execute.lanes import check_runnable
 from lockstep.measure.execute.worker import Report, Work, run_rank
-from lockstep.measure.fit.line import fit_line
 from lockstep.measure.launch import Host, launch
+from lockstep.measure.line import fit_line
 from lockstep.measure.machine import Machine, with_load
 from lockstep.program import Kind, Program, Timeline, TimelineDiff, diff
 from lockstep.simulate import simulate

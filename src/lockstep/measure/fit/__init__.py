@@ -1,1 +1,8 @@
-"""Latency, bandwidth and reduction rate of links from measured times."""
+"""Latency, bandwidth and reduction rate of links from measured times, with intervals, protocol changes and outliers."""
+
+from lockstep.measure.fit.cluster_file import cluster_yaml
+from lockstep.measure.fit.fit import LinkFit, Segment, fit_link
+from lockstep.measure.fit.points import Point, Points
+from lockstep.measure.fit.read import read_points
+
+__all__ = ["LinkFit", "Point", "Points", "Segment", "cluster_yaml", "fit_link", "read_points"]

@@ -1,0 +1,85 @@
+"""The verb `fit`: latency and bandwidth of a link from measured times, and a cluster file with them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from lockstep.api.network import flags
+from lockstep.api.question import Quantity, located, read_cluster, whole
+from lockstep.errors import BadInput
+from lockstep.hardware import Cluster, Level, Link, device
+
+if TYPE_CHECKING:
+    from lockstep.measure.fit import LinkFit
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """A link found, and the cluster file that holds it."""
+
+    found: LinkFit
+    path: str | None
+    level: str | None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON form."""
+        return {**self.found.to_dict(), "file": self.path, "level": self.level}
+
+
+def fit(
+    file: str | Path,
+    *,
+    op: str | None = None,
+    ranks: Quantity | None = None,
+    algorithm: str | None = None,
+    out: str | Path | None = None,
+    cluster: str | Cluster | None = None,
+    level: str | None = None,
+    device_name: str | None = None,
+) -> Fit:
+    """Fits a CSV of `bench`, the output of nccl-tests, or of the OSU micro-benchmarks.
+
+    Args: `op` and `ranks` where the text does not say them; `algorithm` that a library's own collective counts as, a
+    ring where none is said. `out` writes a cluster file: `cluster` with the link of `level` (the outermost) replaced,
+    or one level of `device_name`, a device of the catalog, as many as ranks. Raises BadInput.
+    """
+    from lockstep.measure.fit import cluster_yaml, fit_link, read_points
+
+    group = None if ranks is None else whole(ranks, "--ranks", 2)
+    with located("FILE"):
+        points = read_points(file, op=op, ranks=group)
+    with flags("--algorithm"):
+        found = fit_link(points, taken_for=algorithm)
+    if out is None:
+        _refuse(cluster=cluster, level=level, device_name=device_name)
+        return Fit(found, None, None)
+    path = Path(out)
+    if path.suffix not in (".yaml", ".yml") or not path.parent.is_dir():
+        raise BadInput(f"{str(path)!r} must end in .yaml, in a folder that exists", "--out")
+    base = _base(cluster, device_name, max(point.ranks for point in points.points))
+    chosen = base.levels[-1].name if level is None else level
+    date = points.date or datetime.now(UTC).strftime("%Y-%m-%d")
+    path.write_text(cluster_yaml(found, name=path.stem, date=date, base=base, level=chosen), encoding="utf-8")
+    return Fit(found, str(path), chosen)
+
+
+def _refuse(**words: object) -> None:
+    for name, value in words.items():
+        if value is not None:
+            raise BadInput("is about the file to write; give --out too", f"--{name.removesuffix('_name')}")
+
+
+def _base(cluster: str | Cluster | None, device_name: str | None, ranks: int) -> Cluster:
+    """The cluster whose link is replaced: the one named, or one level of as many devices as there were ranks."""
+    if (cluster is None) == (device_name is None):
+        raise BadInput(
+            "a cluster file needs --cluster, to replace one of its links, or --device for a flat one", "--out"
+        )
+    if cluster is not None:
+        return read_cluster(cluster)
+    with located("--device"):
+        found = device(str(device_name))
+    return Cluster("flat", found, (Level("network", ranks, Link("unknown", 0.0, 1.0)),))

@@ -1,0 +1,49 @@
+"""`lockstep fit`: latency and bandwidth of a link from measured times."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import typer
+
+from lockstep.cli.options import argument, takes, text
+from lockstep.cli.output import EXAMPLES, show
+from lockstep.cli.program_options import PLOT, draw, given
+
+_FILE = "A cluster file for plan and estimate"
+WORDS = {
+    "file": argument("FILE", "CSV of lockstep bench, or output of nccl-tests or the OSU micro-benchmarks."),
+    "op": text("--op", "OP", "The collective, where the text does not say it; one of several in a CSV."),
+    "ranks": text("--ranks", "N", "Where the text does not say it."),
+    "algorithm": text("--algorithm", "A", "What the library's own collective counts as. (default: ring, or its like)"),
+    "out": text(("--out", "-o"), "FILE", "Write it: ends in .yaml.", panel=_FILE),
+    "cluster": text(("--cluster", "-c"), "C", "The cluster whose link was measured.", panel=_FILE),
+    "level": text("--level", "L", "Which of its levels. (default: the outermost)", panel=_FILE),
+    "device_name": text("--device", "D", "Instead of --cluster: one level of this device.", panel=_FILE),
+}
+
+
+def register(app: typer.Typer) -> None:
+    """Adds the verb."""
+    app.command(
+        epilog=EXAMPLES
+        + "lockstep fit ring.csv --plot fit.png\n\n"
+        + "lockstep fit all_reduce_perf.txt -o my-cluster.yaml --cluster dgx-h100:16\n\n"
+        + "lockstep fit osu_latency.txt"
+    )(fit)
+
+
+@takes(WORDS, PLOT)
+def fit(as_json: bool, plot: str | None, **words: Any) -> None:
+    """Find a link's latency and bandwidth, with intervals, from measured times; write them into a cluster file."""
+    from lockstep import api
+
+    answer = api.fit(**given(words))  # type: ignore[arg-type]
+
+    def picture(path: Any) -> None:
+        from lockstep.report.fit_plot import plot_fit
+
+        plot_fit(answer, path)
+
+    draw(plot, picture)
+    show(answer, as_json, "fit")

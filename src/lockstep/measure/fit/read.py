@@ -1,0 +1,160 @@
+"""Reads measured times: a CSV of `lockstep bench`, the output of nccl-tests, or of the OSU micro-benchmarks.
+
+nccl-tests   rows under a header `size count type redop ...`, the out-of-place columns; ranks from its `# Rank` lines;
+             the collective from a `..._perf` name in the text, or from the ratio of busbw to algbw
+OSU          `# OSU MPI Allreduce Latency Test`, then `size latency` in bytes and microseconds; osu_latency is of one
+             message, osu_bw of one in a stream, whose latency is the gap between messages
+
+Sizes become those of nccl-tests: OSU counts one rank's part of an all-gather, scatter, gather or all-to-all.
+Sources: github.com/NVIDIA/nccl-tests (src/common.cu, doc/PERFORMANCE.md); mvapich.cse.ohio-state.edu/benchmarks.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from lockstep.errors import BadInput
+from lockstep.measure.bench.collective import BUILT_IN
+from lockstep.measure.bench.definition import OPS
+from lockstep.measure.fit.points import Point, Points
+
+MOST_B = 64 << 20
+PERF_NAMES = {
+    "all_reduce": "all-reduce", "all_gather": "all-gather", "reduce_scatter": "reduce-scatter",
+    "alltoall": "all-to-all", "broadcast": "broadcast", "reduce": "reduce", "scatter": "scatter", "gather": "gather",
+    "sendrecv": "send-recv",
+}  # fmt: skip
+OSU_NAMES = {
+    "allreduce": "all-reduce", "allgather": "all-gather", "reduce_scatter": "reduce-scatter",
+    "reduce-scatter": "reduce-scatter", "alltoall": "all-to-all", "all-to-all": "all-to-all", "broadcast": "broadcast",
+    "bcast": "broadcast", "reduce": "reduce", "scatter": "scatter", "gather": "gather",
+}  # fmt: skip
+OSU_PARTS = ("all-gather", "scatter", "gather", "all-to-all")
+
+
+def read_points(path: str | Path, *, op: str | None = None, ranks: int | None = None) -> Points:
+    """The times in a file. `op` and `ranks` say what the text does not. Raises BadInput with the line."""
+    file = Path(path)
+    try:
+        if file.stat().st_size > MOST_B:
+            raise BadInput("larger than any benchmark's output", str(path))
+        text = file.read_text(encoding="utf-8-sig", errors="replace")
+    except OSError as error:
+        raise BadInput(f"cannot read it: {error.strerror}", str(path)) from None
+    if op is not None and op not in OPS:
+        raise BadInput(f"{op!r} is none of {', '.join(OPS)}", "--op")
+    if "# OSU" in text:
+        points, notes = _osu(text, file, op, ranks)
+    elif re.search(r"^#\s+size\s+count\s+type", text, re.MULTILINE):
+        points, notes = _nccl(text, file, op, ranks), ()
+    elif re.search(r"^op,algorithm,", text, re.MULTILINE):
+        points, notes = _own(text, file), ()
+    else:
+        raise BadInput(
+            "is neither a CSV of lockstep bench, nor output of nccl-tests or of the OSU micro-benchmarks", str(path)
+        )
+    kept = tuple(point for point in points if op is None or point.op == op)
+    if not kept:
+        raise BadInput(f"holds no times{f' of {op}' if op else ''}", str(path))
+    date = re.search(r"^# date: (\d{4}-\d{2}-\d{2})$", text, re.MULTILINE)
+    return Points(kept, file.name, date[1] if date else "", notes)
+
+
+def _own(text: str, file: Path) -> list[Point]:
+    lines = [line for line in text.splitlines() if line and not line.startswith("#")]
+    points = []
+    for number, row in enumerate(csv.DictReader(io.StringIO("\n".join(lines))), start=1):
+        try:
+            if float(row["wrong"]):
+                continue
+            algorithm = "" if row["algorithm"] == BUILT_IN else row["algorithm"]
+            size_B, time_s = _positive(row["size_B"]), _positive(row["time_s"])
+            points.append(Point(row["op"], algorithm, int(row["ranks"]), size_B, time_s))
+        except (KeyError, TypeError, ValueError) as error:
+            raise BadInput(f"row {number} is damaged: {error}", str(file)) from None
+    return points
+
+
+def _nccl(text: str, file: Path, op: str | None, ranks: int | None) -> list[Point]:
+    found_ranks = len(re.findall(r"^#\s+Rank\s+\d+", text, re.MULTILINE)) or ranks
+    if not found_ranks:
+        raise BadInput("the text has no `# Rank` lines; say how many", "--ranks")
+    rows = list(_nccl_rows(text, file))
+    name = op or _perf_name(text) or _by_ratio(rows, found_ranks)
+    if name is None:
+        raise BadInput("the text does not say which collective it is", "--op")
+    return [Point(name, "", found_ranks, size_B, time_us * 1e-6) for size_B, time_us, _, _ in rows]
+
+
+def _nccl_rows(text: str, file: Path) -> Iterator[tuple[float, float, float, float]]:
+    """(size, time in us, algbw, busbw) of every row; the first time is that of the out-of-place run."""
+    place = None
+    for number, line in enumerate(text.splitlines(), start=1):
+        words = line.strip("#").split()
+        if words[:3] == ["size", "count", "type"]:
+            place = words.index("time") if "time" in words else None
+        elif place is not None and line.strip() and not line.lstrip().startswith("#"):
+            try:
+                size_B = float(words[0])
+                time_us, algbw, busbw = (float(word) for word in words[place : place + 3])
+            except (ValueError, IndexError):
+                raise BadInput(f"not a row of nccl-tests: {line.strip()[:60]!r}", f"{file}:{number}") from None
+            if size_B > 0 and time_us > 0 and math.isfinite(size_B + time_us):
+                yield size_B, time_us, algbw, busbw
+
+
+def _perf_name(text: str) -> str | None:
+    found = re.search(r"\b([a-z_]+)_perf\b", text)
+    return PERF_NAMES.get(found[1]) if found else None
+
+
+def _by_ratio(rows: list[tuple[float, float, float, float]], ranks: int) -> str | None:
+    """All-reduce is the one whose bus bandwidth is more than (n - 1)/n of its own, for three ranks and more."""
+    largest = max(rows, default=None)
+    if largest is None or not largest[2] or ranks < 3:
+        return None
+    return "all-reduce" if largest[3] / largest[2] > 1.2 else None
+
+
+def _osu(text: str, file: Path, op: str | None, ranks: int | None) -> tuple[list[Point], tuple[str, ...]]:
+    titles = [line for line in text.splitlines() if line.startswith("# OSU")]
+    title = titles[0].lower()
+    streams = "bandwidth test" in title
+    if streams or "mpi latency test" in title or ("latency test" in title and not _osu_name(title)):
+        name, group = "send-recv", 2
+    else:
+        name, group = op or _osu_name(title) or "", ranks or 0
+    if not name:
+        raise BadInput(f"the title does not say which collective it is: {titles[0][:60]!r}", "--op")
+    if not group:
+        raise BadInput("OSU output does not hold the number of ranks; say it", "--ranks")
+    points = []
+    for number, line in enumerate(text.splitlines(), start=1):
+        words = line.split()
+        if not words or line.startswith("#"):
+            continue
+        try:
+            size_B, value = _positive(words[0]), _positive(words[1])
+        except (ValueError, IndexError):
+            raise BadInput(f"not a row of OSU output: {line.strip()[:60]!r}", f"{file}:{number}") from None
+        whole_B = size_B * (group if name in OSU_PARTS else 1)
+        points.append(Point(name, "", group, whole_B, size_B / (value * 1e6) if streams else value * 1e-6))
+    note = "osu_bw streams messages: the latency found is the gap between them, not that of one"
+    return points, (note,) if streams else ()
+
+
+def _osu_name(title: str) -> str | None:
+    found = re.search(r"mpi\s+(?:non-blocking\s+)?([a-z_-]+)\s+latency test", title)
+    return OSU_NAMES.get(found[1]) if found else None
+
+
+def _positive(text: str) -> float:
+    number = float(text)
+    if not (math.isfinite(number) and number > 0):
+        raise ValueError(f"{text!r} is not above zero")
+    return number
