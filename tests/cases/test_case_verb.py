@@ -57,3 +57,15 @@ def test_a_miss_without_a_reason_is_a_no(tmp_path: Path) -> None:
         "stretches: [{seq: 1024, batch: 64}]\npublished: [{quantity: step_time_s, value: 99, source: s}]\n"
     )
     assert run("case", str(path), "--json").code == 1
+
+
+def test_the_picture_is_the_same_each_time(tmp_path: Path) -> None:
+    pictures = [tmp_path / name for name in ("one.svg", "two.svg")]
+    for picture in pictures:
+        assert run("case", "llama3-405b", "--json", "--plot", str(picture)).code == 0
+    first, second = (picture.read_bytes() for picture in pictures)
+    assert first == second
+    assert first.lstrip().startswith(b"<?xml")
+    refused = run("case", "llama3-405b", "--plot", "cases.txt")
+    assert (refused.code, refused.out) == (2, "")
+    assert refused.err.startswith("error: --plot")

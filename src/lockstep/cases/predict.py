@@ -43,6 +43,8 @@ class Predicted:
         """A quantity of a stretch by name; rates follow the step time."""
         if name == "step_time_s":
             return self.step_time_s
+        if name == "goodput_frac":
+            return goodput_frac(self.estimate)
         return float(getattr(self.estimate, name)) * self.estimate.step_time_s / self.step_time_s
 
 

@@ -16,5 +16,6 @@ def format_quantity(quantity: str, value: float) -> str:
     if quantity == "model_flops_per_gpu_per_s":
         return format_flops(value)
     if quantity.endswith("_frac"):
-        return f"{format_frac(value)} {quantity.removesuffix('_frac').upper()}"
+        name = quantity.removesuffix("_frac")
+        return f"{format_frac(value)} {name if name == 'goodput' else name.upper()}"
     return format_count(value) + " tokens/s"

@@ -21,6 +21,7 @@ QUANTITIES = (
     "mfu_frac",
     "hfu_frac",
     "model_flops_per_gpu_per_s",
+    "goodput_frac",
     "days",
     "gpu_hours",
 )

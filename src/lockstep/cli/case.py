@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import typer
 
 from lockstep.cli.options import argument, takes
 from lockstep.cli.output import EXAMPLES, show
+from lockstep.cli.program_options import PLOT, draw
 
 CASE = {"name": argument("[CASE]", "One case study, or a YAML file of your own; all when left out.", None)}
 
 
 def register(app: typer.Typer) -> None:
     """Adds the verb."""
-    app.command(epilog=EXAMPLES + "lockstep case\n\nlockstep case bloom-176b\n\nlockstep case deepseek-v3 --json")(case)
+    app.command(
+        epilog=EXAMPLES
+        + "lockstep case --plot cases.png\n\nlockstep case bloom-176b\n\nlockstep case deepseek-v3 --json"
+    )(case)
 
 
-@takes(CASE)
-def case(as_json: bool, name: str | None) -> None:
+@takes(CASE, PLOT)
+def case(as_json: bool, name: str | None, plot: str | None) -> None:
     """Set published training runs beside what is predicted for them.
 
     The exit code is 1 when a miss has no explanation.
@@ -26,4 +32,11 @@ def case(as_json: bool, name: str | None) -> None:
 
     with progress("predicting runs") as report:
         answer = api.case(name, progress=report)
+
+    def picture(path: Path) -> None:
+        from lockstep.report.case_plot import plot_cases
+
+        plot_cases(answer, path)
+
+    draw(plot, picture)
     show(answer, as_json, "case", ok=answer.ok)
