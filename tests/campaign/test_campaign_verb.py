@@ -151,6 +151,9 @@ def test_the_tornado_is_drawn(tmp_path: Path) -> None:
         ((), "--tokens"),
         (("--tokens", "1T", "--loss", "2"), "--tokens"),
         (("--tokens", "0"), "--tokens"),
+        (("--tokens", "1"), "--tokens"),
+        (("--tokens", "1e30"), "--tokens"),
+        (("--tokens", "1T", "--async", "1", "--interval", "1s"), "--interval"),
         (("--tokens", "1T", "--scaling-law", "kaplan"), "--scaling-law"),
         (("--loss", "2", "--scaling-law", "moore"), "--scaling-law"),
         (("--tokens", "1T", "--mtbf", "1h", "--law", "exponential:mean=1h"), "--mtbf"),
@@ -179,6 +182,17 @@ def test_the_tornado_is_drawn(tmp_path: Path) -> None:
 )  # fmt: skip
 def test_bad_input_names_its_flag(words: tuple[str, ...], flag: str) -> None:
     assert run(*SMALL, *words).refusal().startswith(f"{flag}: ")
+
+
+def test_a_run_that_never_ends_is_a_no() -> None:
+    session = run(*TOKENS, "--mtbf", "5min", "--json")
+    assert session.code == 1
+    assert "does not end" in session.json()["why"]
+
+
+def test_a_layout_that_does_not_fit_is_said() -> None:
+    words = ("campaign", "llama3-70b", "-c", "dgx-h100:8", "--batch", "64", "--tokens", "1T", "--tp", "8")
+    assert "does not fit in memory" in " ".join(run(*words).out.split())
 
 
 def test_a_loss_that_is_never_reached_is_a_no() -> None:

@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 
 from cli_runner import Session, run
 
-RUNS = ("plan", "estimate", "memory", "roofline", "sensitivity", "cite", "export")
+RUNS = ("plan", "estimate", "memory", "roofline", "sensitivity", "cite", "export", "campaign", "scaling")
 """Verbs about a training run."""
 BASE = {"--cluster": "dgx-h100", "--batch": "8"}
-REQUIRED = {"export": {"--to": "megatron"}}
+REQUIRED = {"export": {"--to": "megatron"}, "campaign": {"--tokens": "1B"}}
 
 
 def asked(verb: str, model: str = "gpt2", **changed: str | None) -> Session:
@@ -66,7 +66,7 @@ def test_bad_words_are_located(verb: str, changed: dict[str, str | None], messag
     assert message in asked(verb, **changed).refusal()
 
 
-LAYOUT_VERBS = ("estimate", "memory", "roofline", "sensitivity", "cite", "export")
+LAYOUT_VERBS = ("estimate", "memory", "roofline", "sensitivity", "cite", "export", "campaign")
 BAD_LAYOUTS = [
     ({"tp": "5"}, "--tp: tp=5 does not divide 12 attention heads; try 4 or 6"),
     ({"tp": "0"}, "--tp: must be at least 1"),

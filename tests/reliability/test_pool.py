@@ -167,6 +167,18 @@ def test_nothing_near_the_best_interval_is_better() -> None:
         assert losses.wall_s == pytest.approx(run.run_time_s(0.2, 5000), rel=1e-9)
 
 
+def test_many_nodes_broken_at_once() -> None:
+    """An M/G/infinity queue: with spares without end the number of broken nodes is Poisson at any moment."""
+    service = in_service(Pool(1, 10_000, 300.0), single(0.1), 1.0)
+    broken = np.arange(len(service.share))
+    mean = float(service.share_before @ broken)
+    assert mean == pytest.approx(300.0, rel=1e-6)
+    assert service.share_before @ broken**2 - mean**2 == pytest.approx(300.0, rel=1e-6)
+    assert service.wait_s == pytest.approx(0.0, abs=1e-9)
+    with pytest.raises(BadInput, match="too many to follow"):
+        in_service(Pool(1, 100_000, 1e5), single(0.1), 1.0)
+
+
 def test_racks_lose_their_nodes_together() -> None:
     failures = composed(64, nodes_per_rack=4, device_mtbf_s=64.0, rack_mtbf_s=4.0, software_mtbf_s=2.0)
     assert dict(lost_nodes(failures, 8)) == pytest.approx({0: 0.25, 1: 0.5, 4: 0.25})

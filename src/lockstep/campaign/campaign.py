@@ -139,7 +139,8 @@ def _simulated(scenario: Scenario, run: Run, campaigns: int, seed: int) -> Campa
     if math.isinf(run.mtbf_s):
         return None
     if campaigns * run.losses.failures > MOST_FAILURES:
-        raise BadInput(f"{campaigns:,} runs would see more than {MOST_FAILURES:.0e} failures", "--campaigns")
+        said = f"{campaigns:,} runs of {run.losses.failures:,.0f} failures each are too many to simulate; try fewer"
+        raise BadInput(said, "--campaigns")
     law = Exponential(run.mtbf_s) if scenario.operation.law is None else scenario.operation.law
     return simulate_campaigns(
         run.pattern, run.work.work_s, run.interval_s, law, pool=run.pool, campaigns=campaigns, seed=seed

@@ -22,6 +22,7 @@ DETECTION_S = 600.0
 RESTART_S = 300.0
 """Assumed: to start processes and communicators anew; reading the checkpoint back comes on top. MegaScale catches up
 within 15 min of a failure, detection included (same section)."""
+WIDEST_CV = 10.0
 TOKEN_B = 4.0
 """Bytes read per token: one 32-bit number, as in Megatron-LM's indexed datasets of large vocabularies."""
 
@@ -75,8 +76,8 @@ class Operation:
             raise BadInput(f"must be above 0, got {self.device_mtbf_s:g} s", "--mtbf")
         if self.interval_s is not None and not self.interval_s > 0:
             raise BadInput(f"must be above 0, got {self.interval_s:g} s", "--interval")
-        if not 0 <= self.straggler_cv < math.inf:
-            raise BadInput(f"must be finite and not negative, got {self.straggler_cv:g}", "--straggler-cv")
+        if not 0 <= self.straggler_cv <= WIDEST_CV:
+            raise BadInput(f"must be from 0 to {WIDEST_CV:g}, got {self.straggler_cv:g}", "--straggler-cv")
         if self.eval_every is not None and not (self.eval_every >= 1 and self.eval_tokens > 0):
             raise BadInput("needs at least one step, and --eval-tokens", "--eval-every")
 

@@ -13,12 +13,13 @@ from lockstep.campaign.operation import Operation
 from lockstep.campaign.ramp import Ramp
 from lockstep.campaign.target import Target
 from lockstep.campaign.work import Work, work
-from lockstep.errors import Infeasible
+from lockstep.errors import BadInput, Infeasible
 from lockstep.plan import Estimate
 from lockstep.plan.estimate import SECONDS_PER_DAY, SECONDS_PER_HOUR, hourly_price_usd
 from lockstep.reliability import LongRun, Losses, Pattern, Pool, intervals_of
 from lockstep.units import format_time
 
+MOST_TOKENS = 1e18
 NO_PROGRESS = 1e3
 """Overhead beyond which a run is said to make no progress."""
 
@@ -82,7 +83,10 @@ def expected_run(
 
     Raises BadInput when ramp or interval do not fit, Infeasible when failures leave no time to work.
     """
-    done = work(found, target.with_batch(found.job.recipe.batch_tokens), operation, ramp)
+    tokens = target.with_batch(found.job.recipe.batch_tokens)
+    if not found.job.recipe.batch_tokens <= tokens <= MOST_TOKENS:
+        raise BadInput(f"must be from one step to {MOST_TOKENS:g} tokens, got {tokens:g}", "--tokens")
+    done = work(found, tokens, operation, ramp)
     pattern, pool, mtbf_s = operation.pattern(found.job), operation.pool(found), operation.mtbf_s(found.job.devices)
     long_run = LongRun(pattern, mtbf_s, pool)
     interval_s = _interval_s(long_run, operation.interval_s, done.work_s)
@@ -97,6 +101,8 @@ def _interval_s(long_run: LongRun, given_s: float | None, work_s: float) -> floa
     if math.isinf(long_run.mtbf_s):
         return work_s if given_s is None else given_s
     interval_s = long_run.best_s() if given_s is None else given_s
+    if interval_s < long_run.pattern.shortest_work_s * (1 - 1e-12):
+        raise BadInput(f"must be as long as the hidden writing, got {interval_s:g} s", "--interval")
     if not float(long_run.overhead_frac(interval_s)) < NO_PROGRESS:
         pattern = long_run.pattern
         raise Infeasible(

@@ -17,7 +17,7 @@ class Nodes:
     ) -> None:
         self.pool, self.generator = pool, generator
         share = in_service(pool, pattern, mtbf_s).share_before
-        self.broken = generator.choice(len(share), size=campaigns, p=np.clip(share, 0, None) / share.clip(0).sum())
+        self.broken = generator.choice(len(share), size=campaigns, p=share)
         self.lost, self.shares = (np.array(one) for one in zip(*pool.lost, strict=True))
 
     @property

@@ -30,6 +30,7 @@ from lockstep.reliability.failures import Failures
 from lockstep.reliability.pattern import Pattern
 
 MOST_NODES = 1_000_000
+MOST_STATES = 2000
 TAIL = 20.0
 """Standard deviations of the number of broken nodes beyond which states are left out (probability below 1e-12)."""
 
@@ -127,10 +128,13 @@ def in_service(pool: Pool, pattern: Pattern, mtbf_s: float) -> Service:
 
 
 def _top(pool: Pool, mtbf_s: float) -> int:
-    """The largest number of broken nodes worth a state."""
-    biggest = max(number for number, _ in pool.lost)
+    """The largest number of broken nodes worth a state. Raises BadInput when there are too many."""
+    biggest = max(1, *(number for number, _ in pool.lost))
     mean = pool.repair_s / mtbf_s * math.fsum(number * frac for number, frac in pool.lost)
-    return min(pool.most_broken, math.ceil(mean + TAIL * math.sqrt(mean * max(1, biggest)) + TAIL * max(1, biggest)))
+    top = min(pool.most_broken, math.ceil(mean + TAIL * math.sqrt(mean * biggest) + TAIL * biggest))
+    if top > MOST_STATES:
+        raise BadInput(f"some {mean:,.0f} nodes would be broken at once, too many to follow; repair faster", "repair")
+    return top
 
 
 def _at_failure(mtbfs_s: Array, repair_s: float) -> Array:
@@ -146,28 +150,26 @@ def _at_failure(mtbfs_s: Array, repair_s: float) -> Array:
 
 def _after_detection(pool: Pool, pattern: Pattern, size: int) -> Array:
     """P(k -> j) over the time until a failure is noticed: every repair ends with 1 - e^(-D / r)."""
-    mixed = np.zeros((size, size))
-    for frac, delay_s in (
-        (1 - pattern.silent_frac, pattern.detection_s),
-        (pattern.silent_frac, pattern.silent_delay_s),
-    ):
-        left = math.exp(-delay_s / pool.repair_s)
-        if frac:
-            for k in range(size):
-                mixed[k, : k + 1] += frac * _binomial(k, left)
-    return mixed
+    loud = (1 - pattern.silent_frac) * _binomials(size, math.exp(-pattern.detection_s / pool.repair_s))
+    if not pattern.silent_frac:
+        return loud
+    return loud + pattern.silent_frac * _binomials(size, math.exp(-pattern.silent_delay_s / pool.repair_s))
 
 
-def _binomial(number: int, probability: float) -> Array:
-    """P(Binomial(number, probability) = 0 .. number), by convolution, which loses no digits."""
-    found = np.ones(1)
-    for _ in range(number):
-        found = np.convolve(found, (1 - probability, probability))
-    return found
+def _binomials(size: int, probability: float) -> Array:
+    """P(Binomial(k, probability) = j) for k, j < size, row by row: each row adds one trial to the one above."""
+    rows = np.zeros((size, size))
+    rows[0, 0] = 1.0
+    for k in range(1, size):
+        rows[k] = (1 - probability) * rows[k - 1]
+        rows[k, 1:] += probability * rows[k - 1, :-1]
+    return rows
 
 
 def _stationary(chain: Array) -> Array:
     """The row vector p = p chain with sum 1."""
     size = len(chain)
     equations = np.vstack([(chain.T - np.eye(size))[:-1], np.ones(size)])
-    return np.asarray(np.linalg.solve(equations, np.append(np.zeros(size - 1), 1.0)))
+    found = np.linalg.solve(equations, np.append(np.zeros(size - 1), 1.0))
+    # Shares of 1e-16 come out on either side of 0.
+    return np.asarray(np.maximum(found, 0.0) / np.maximum(found, 0.0).sum())

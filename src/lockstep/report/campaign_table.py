@@ -77,6 +77,8 @@ def _verdict(found: Campaign, out: Console) -> None:
         f" {layout_words(estimate.layout)}."
     )
     out.print(_failures(run))
+    if not bool(estimate.memory.fits):
+        out.print(Text("This layout does not fit in memory: its times are what they would be if it did.", style="red"))
     if found.warmup_steps:
         out.print(f"The learning rate warms up over {found.warmup_steps:,} steps, {_days(found.warmup_days)}.")
     share = run.parts_s[run.bottleneck] / run.wall_s
