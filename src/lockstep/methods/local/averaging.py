@@ -17,10 +17,13 @@ Array = Any
 
 
 def mean_of(stacked: Array, weights: Array | None = None) -> Array:
-    """Mean over the first axis; with `weights`, one per worker, the weighted mean (they are divided by their sum)."""
+    """Mean over the first axis; with `weights` the weighted mean (they are divided by their sum).
+
+    Weights have one entry per worker, or as many leading axes of `stacked` as differ, such as (workers, trials).
+    """
     if weights is None:
         return stacked.mean(0)
-    shares = (weights / weights.sum()).reshape((-1,) + (1,) * (stacked.ndim - 1))
+    shares = (weights / weights.sum(0)).reshape(tuple(weights.shape) + (1,) * (stacked.ndim - weights.ndim))
     return (shares * stacked).sum(0)
 
 
