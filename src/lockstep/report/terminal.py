@@ -39,7 +39,8 @@ def table(columns: Sequence[tuple[str, str]], rows: Iterable[Sequence[str | Text
 
     Kinds: left and right keep their width; text wraps where there is no room, line is cut there.
     """
-    made = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+    titled = any(title for title, _ in columns)
+    made = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim", show_header=titled)
     for title, kind in columns:
         justify: JustifyMethod = "right" if kind == "right" else "left"
         made.add_column(title, justify=justify, no_wrap=kind in ("left", "right"), overflow="ellipsis")

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
+
 from rich.console import Console
 from rich.text import Text
 
@@ -9,16 +12,23 @@ from lockstep.api import Training
 from lockstep.report.terminal import heading, indented, small_print, table
 from lockstep.units import format_count, format_frac, format_size, format_time
 
-NOTES = {"state_B": "weights, gradients and optimizer state of a rank", "most_live": "micro-batches held at most"}
+NOTES = {
+    "state_B": "weights, gradients and optimizer state of a rank",
+    "most_live": "micro-batches held at most",
+    "staleness": "gradients by rounds of age",
+    "disagreement": "workers differed by at most",
+    "skipped_steps": "steps skipped",
+    "last_scale": "last loss scale",
+}
 
 
 def render(found: Training, out: Console) -> None:
     """Prints a row per method, and what each has to say."""
-    best = min(found.runs, key=lambda run: run.test_loss)
+    best = min(found.runs, key=lambda run: run.test_loss if math.isfinite(run.test_loss) else math.inf)
     task = best.task
     out.print(
         Text(
-            f"{best.method}: loss {best.loss[0]:.3f} to {best.loss[-1]:.3f} in {task.steps:,} steps, "
+            f"{best.method}: loss {_loss(best.loss[0])} to {_loss(best.loss[-1])} in {task.steps:,} steps, "
             f"{format_frac(best.accuracy_frac)} right on test data",
             style="bold",
         )
@@ -33,8 +43,8 @@ def render(found: Training, out: Console) -> None:
     rows = [
         [
             run.method,
-            f"{run.loss[-1]:.4f}",
-            f"{run.test_loss:.4f}",
+            _loss(run.loss[-1]),
+            _loss(run.test_loss),
             format_frac(run.accuracy_frac),
             format_size(run.step_sent_B),
             format_time(run.step_time_s),
@@ -45,6 +55,11 @@ def render(found: Training, out: Console) -> None:
     indented(out, table(columns, rows))
     _notes(found, out)
     small_print(out, "Assumptions", found.assumptions, len(found.assumptions))
+
+
+def _loss(value: float) -> str:
+    """Nats; a word where they are no number any more."""
+    return f"{value:.4f}" if math.isfinite(value) else "diverged"
 
 
 def _notes(found: Training, out: Console) -> None:
@@ -63,4 +78,6 @@ def _notes(found: Training, out: Console) -> None:
 def _note(name: str, value: object) -> str:
     if name.endswith("_B") and isinstance(value, int | float):
         return format_size(value)
+    if isinstance(value, Mapping):
+        return " ".join(f"{key}: {_note(key, item)}" for key, item in value.items())
     return f"{value:.4g}" if isinstance(value, float) else str(value)

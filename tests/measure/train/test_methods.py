@@ -9,6 +9,7 @@ import torch
 from numpy.random import PCG64, Generator, SeedSequence
 
 from lockstep.collectives import PlainLink, get
+from lockstep.measure.launch import Rank
 from lockstep.measure.train import TrainRun
 from lockstep.measure.train.worker import Worker
 from lockstep.methods.compression import COMPRESSORS, Compressor, compressor, exchange
@@ -51,7 +52,7 @@ def on_four() -> dict[Any, TrainRun]:
 
 def workers(count: int, spec: Spec) -> list[Worker]:
     """All workers of a run, in this process."""
-    return [Worker(spec.full(), rank, count) for rank in range(count)]
+    return [Worker(spec.full(), Rank(number, count, number, None, timeout_s=1)) for number in range(count)]
 
 
 def simulated(count: int, spec: Spec, after: Callable[[int, list[Any]], list[Any]]) -> np.ndarray:

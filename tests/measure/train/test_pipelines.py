@@ -11,12 +11,11 @@ from .many import Spec, runs
 from .test_reductions import CLOSE, apart
 
 LAYERS, MICROBATCHES = 8, 8
+TASK = {"layers": LAYERS, "steps": 3}
 
 
 def specs(names: tuple[str, ...]) -> dict[Any, Spec]:
-    return {
-        name: Spec("pipeline", {"schedule": name, "microbatches": MICROBATCHES}, {"layers": LAYERS}) for name in names
-    }
+    return {name: Spec("pipeline", {"schedule": name, "microbatches": MICROBATCHES}, TASK) for name in names}
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +30,7 @@ def on_four() -> dict[Any, TrainRun]:
 
 @pytest.fixture(scope="module")
 def alone() -> TrainRun:
-    return runs(1, {"alone": Spec("synchronous", task={"layers": LAYERS})})["alone"]
+    return runs(1, {"alone": Spec("synchronous", task=TASK)})["alone"]
 
 
 @pytest.mark.parametrize("name", schedules())

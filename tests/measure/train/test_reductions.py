@@ -12,12 +12,13 @@ from .many import Spec, runs
 METHODS = {one.name: one for one in all_methods()}
 NEUTRAL = {one.name: one.neutral for one in all_methods() if one.neutral is not None}
 MODELS = ("mlp", "cnn", "gpt", "moe")
+STRUCTURAL = ("data parallel", "sharded data parallel", "model parallel")
 CASES = [
     (name, model)
     for name in NEUTRAL
-    for model in (METHODS[name].models if METHODS[name].family != "fewer bytes" else ("mlp",))
+    for model in METHODS[name].models[: None if METHODS[name].family in STRUCTURAL else 1]
 ]
-"""What a compressor does to a tensor does not depend on the model around it."""
+"""Methods that see only flat vectors do the same whatever the model is, so one model is enough for them."""
 SAME_ORDER = ("accumulation", "zero-1", "zero-2", "zero-3", "torch-ddp", "top-k", "threshold", "mixed-precision")
 """Methods that add what synchronous SGD adds, in its order."""
 CLOSE = 1e-12

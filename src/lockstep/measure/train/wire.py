@@ -1,5 +1,6 @@
 """`Wire`: what a rank can do with the others, as Lockstep's own programs over point-to-point sends, every byte counted.
 
+A program is run by `lockstep.measure.execute`, so a rank that dies says at which step of which collective.
 All operations are on flat tensors and in place where they can be; sums, not means. Shares are those of the collectives:
 n balanced parts, the first ones larger by one element.
 """
@@ -8,12 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from lockstep.collectives import get
 from lockstep.collectives.rounds import cut
-from lockstep.measure.train.play import play
-from lockstep.program import Program
+from lockstep.measure.execute.lanes import lanes_of
+from lockstep.measure.execute.runner import Runner
+from lockstep.measure.launch import Rank
+from lockstep.program import Program, extents
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -28,11 +31,18 @@ def _program(op: str, algorithm: str, ranks: int, num_elems: int, element_B: int
 class Wire:
     """A rank's end of the wires to the others. `sent_B` and `messages` count what it has sent so far."""
 
-    def __init__(self, rank: int, ranks: int) -> None:
-        self.rank = rank
-        self.ranks = ranks
+    def __init__(self, rank: Rank) -> None:
+        self.rank = rank.number
+        self.ranks = rank.ranks
         self.sent_B = 0
         self.messages = 0
+        self._owner = rank
+        self._runners: dict[tuple[Any, ...], Runner] = {}
+
+    def close(self) -> None:
+        """Ends the threads that ran the programs."""
+        for runner in self._runners.values():
+            runner.close()
 
     def share(self, num_elems: int, rank: int | None = None) -> slice:
         """Where the share of a rank, by default this one, lies in a flat tensor."""
@@ -60,9 +70,7 @@ class Wire:
 
     def all_to_all(self, tensor: Tensor) -> Tensor:
         """Part j of rank i becomes part i of rank j; equal parts. Returns a new tensor."""
-        output = tensor.clone()
-        self._play("all-to-all", "direct", tensor, output=output)
-        return output
+        return self._play("all-to-all", "direct", tensor, result="output")
 
     def send(self, tensor: Tensor, peer: int, tag: int = 0) -> None:
         """Sends and waits until the tensor may be changed."""
@@ -121,6 +129,23 @@ class Wire:
         self.sent_B += int(program.sent_B()[self.rank])
         self.messages += int(program.messages_sent()[self.rank])
 
-    def _play(self, op: str, algorithm: str, tensor: Tensor, **buffers: Tensor) -> None:
+    def _play(self, op: str, algorithm: str, tensor: Tensor, result: str = "data") -> Tensor:
+        """Runs a program on the tensor; the buffer that holds the result, and the tensor itself if that is `data`."""
+        key = (op, algorithm, len(tensor), tensor.dtype)
+        if key not in self._runners:
+            self._runners[key] = self._runner(op, algorithm, tensor)
+        runner = self._runners[key]
+        runner.buffers["data"].copy_(tensor)
+        spans = runner.run()
+        self.sent_B += spans.sent_B
+        self.messages += spans.messages
+        made = runner.buffers[result]
+        return tensor.copy_(made) if result == "data" else made.clone()
+
+    def _runner(self, op: str, algorithm: str, tensor: Tensor) -> Runner:
+        """A program with buffers of its own, to be run again and again."""
         program = _program(op, algorithm, self.ranks, len(tensor), tensor.element_size())
-        play(program, self.rank, {"data": tensor, **buffers}, self.count)
+        sizes = {name: int(extent[self.rank]) for name, extent in extents(program).items()}
+        buffers = {name: tensor.new_empty(size) for name, size in ({"output": len(tensor)} | sizes).items()}
+        buffers["data"] = tensor.new_empty(len(tensor))
+        return Runner(self._owner, lanes_of(program, self.rank), buffers, op.replace("-", "_"), groups={})

@@ -8,6 +8,7 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from lockstep.measure.launch import Rank
 from lockstep.measure.train.descent import Descent
 from lockstep.measure.train.flat import Flat
 from lockstep.measure.train.models import get_model
@@ -23,13 +24,13 @@ Batch: TypeAlias = "tuple[Tensor, Tensor]"
 class Worker:
     """One rank's part in a run; every rank builds the same model from the task's seed."""
 
-    def __init__(self, task: Task, rank: int, ranks: int, *, helpers: int = 0, splits_batch: bool = True) -> None:
+    def __init__(self, task: Task, rank: Rank, *, helpers: int = 0, splits_batch: bool = True) -> None:
         self.task = task
-        self.rank = rank
-        self.wire = Wire(rank, ranks)
-        self.ranks = ranks
-        self.workers = ranks - helpers
-        self.number = rank - helpers if splits_batch else 0
+        self.rank = rank.number
+        self.ranks = rank.ranks
+        self.wire = Wire(rank)
+        self.workers = rank.ranks - helpers
+        self.number = rank.number - helpers if splits_batch else 0
         self.share = task.share(self.workers) if splits_batch else task.batch
         self.model = self.new_model()
         self.notes: dict[str, Any] = {}
