@@ -18,6 +18,7 @@ import numpy.typing as npt
 from lockstep.converge.experiment import Experiment, Progress
 from lockstep.converge.findings import Check, Curve, Findings, Law, Picture, mean_and_error
 from lockstep.converge.noisy_quadratic import NoisyQuadratic, power_law
+from lockstep.converge.objectives import digits_logistic
 from lockstep.converge.ratio import Ratio, ratio_of_means
 from lockstep.converge.settings import setting
 from lockstep.errors import BadInput
@@ -26,6 +27,7 @@ from lockstep.methods import critical_batch as law
 Array = npt.NDArray[Any]
 
 SOURCE = "McCandlish, Kaplan, Amodei 2018, section 2 and appendix A.1"
+MOST_BATCHES = 1000
 SPAN = 2.0 ** np.arange(-4, 5)
 
 
@@ -61,7 +63,7 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
                      "gain_law_frac": expected})  # fmt: skip
     measured, estimates = _two_batches(problem, settings, generators[-1])
     checks += [*estimates, Check("B_simple from two batches", simple, measured.value, measured.standard_error),
-               _blind(problem, noise_scale)]  # fmt: skip
+               _blind(problem, noise_scale), _on_digits(settings, np.random.default_rng([seed, 1]))]  # fmt: skip
     low, high = measured.interval()
     return Findings(
         checks=tuple(checks),
@@ -116,6 +118,25 @@ def _blind(problem: NoisyQuadratic, noise_scale: float) -> Check:
     simple = float(problem.noise.sum() / ((problem.curvature * problem.start) ** 2).sum())
     same = float(np.ptp(problem.curvature)) == 0
     return Check("B_simple = B_noise", noise_scale, simple, tolerance=1e-9 * noise_scale, false_law=not same)
+
+
+def _on_digits(settings: Settings, generator: np.random.Generator) -> Check:
+    """B_simple of logistic regression on the digits at its start: all gradients of single digits, and two batches."""
+    whole = digits_logistic(side=4)
+    w = np.zeros(whole.dimension)
+    single = np.array([whole.part(np.array([one])).gradient(w) for one in range(len(whole.inputs))])
+    mean = single.mean(axis=0)
+    exact = float(((single - mean) ** 2).sum(axis=1).mean() / (mean @ mean))
+    repetitions = min(settings.repetitions, MOST_BATCHES)
+    squared = [
+        np.array(
+            [(single[generator.integers(0, len(single), size)].mean(axis=0) ** 2).sum() for _ in range(repetitions)]
+        )
+        for size in (4, 64)
+    ]
+    gradient_squared, trace = law.two_batch_estimate(squared[0], squared[1], 4, 64)
+    found = ratio_of_means(trace, gradient_squared)
+    return Check("B_simple on the digits from two batches", exact, found.value, found.standard_error)
 
 
 def _curves(rows: list[dict[str, Any]], noise_scale: float) -> tuple[Curve, ...]:

@@ -55,7 +55,7 @@ class Perceptron(Objective):
         errors /= errors.sum(1, keepdims=True)
         errors[np.arange(len(errors)), self.classes] -= 1
         errors /= len(errors)
-        second = self._split(parameters)[2]
+        second = self.layers(parameters)[2]
         back = (errors @ second.T) * (1 - hidden**2)
         parts = (self.inputs.T @ back, back.sum(0), hidden.T @ errors, errors.sum(0))
         return np.concatenate([part.ravel() for part in parts])
@@ -65,11 +65,12 @@ class Perceptron(Objective):
         return float((self._forward(parameters)[1].argmax(1) == self.classes).mean())
 
     def _forward(self, parameters: Array) -> tuple[Array, Array]:
-        first, first_bias, second, second_bias = self._split(parameters)
+        first, first_bias, second, second_bias = self.layers(parameters)
         hidden = np.tanh(self.inputs @ first + first_bias)
         return hidden, hidden @ second + second_bias
 
-    def _split(self, parameters: Array) -> tuple[Array, Array, Array, Array]:
+    def layers(self, parameters: Array) -> tuple[Array, Array, Array, Array]:
+        """The parameter vector as weights and biases of both layers."""
         features, hidden, classes = self.inputs.shape[1], self.hidden, self.num_classes
         cuts = np.cumsum([features * hidden, hidden, hidden * classes])
         first, first_bias, second, second_bias = np.split(parameters, cuts)
