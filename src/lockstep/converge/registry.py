@@ -47,6 +47,13 @@ EXPERIMENTS = (
     "error-feedback",
     "layerwise-compression",
     "compression-time",
+    "gradient-range",
+    "loss-scaling",
+    "master-weights",
+    "overflow",
+    "reduction-orders",
+    "summation-error",
+    "trajectory-divergence",
 )  # fmt: skip
 """Names in the order of the list that a person sees; the file has underscores for hyphens."""
 

@@ -1,0 +1,113 @@
+"""Sums of floating-point numbers: one after the other, in pairs, compensated, and the same bits in any order.
+
+    one by one    s <- s + x                                error <= (n - 1) u sum|x|           1 addition a term
+    pairs         halves are summed alone, then added       error <= log2(n) u sum|x|           1
+    Kahan         y = x - c; t = s + y; c = (t - s) - y     error <= 2 u sum|x| + O(n u^2)      4
+    Neumaier      as Kahan, whichever is larger first       the same, also where x > s          6 and a comparison
+    reproducible  x cut on fixed grids, each summed exactly error <= n grid_K / 2               4 a fold, and a maximum
+u: unit roundoff. Kahan loses what s itself loses when a larger term comes: 1, 1e100, 1, -1e100 sums to 0, Neumaier to
+2.
+
+Reproducible: grid_1 = 2^(ceil(log2(n M)) + 2 - p), M the largest magnitude of all terms of all ranks; the multiples
+of it nearest to the terms add without rounding, in any order. The rests, at most grid_1 / 2, are cut on the next
+grid. Over ranks this costs an all-reduce of one maximum and an all-reduce of `folds` values for one.
+
+Sources: Kahan, CACM 8 (1965); Neumaier, ZAMM 54 (1974); Higham, "Accuracy and Stability of Numerical Algorithms",
+chapter 4 (bounds); Demmel, Nguyen, "Fast reproducible floating-point summation", ARITH 2013; Rump, Ogita, Oishi,
+"Accurate floating-point summation", 2008 (cutting by adding a large number).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+from lockstep.methods.arrays import Array, namespace
+
+FOLDS = 3
+"""Each keeps 22 - log2(n) bits of fp32: three are more than fp32 has, up to ten thousand terms."""
+
+
+def one_by_one(terms: Sequence[Array]) -> Array:
+    """The sum in the order given."""
+    total = terms[0]
+    for term in terms[1:]:
+        total = total + term
+    return total
+
+
+def in_pairs(terms: Sequence[Array]) -> Array:
+    """The sum of the sums of both halves."""
+    if len(terms) == 1:
+        return terms[0]
+    middle = len(terms) // 2
+    return in_pairs(terms[:middle]) + in_pairs(terms[middle:])
+
+
+def kahan(terms: Sequence[Array]) -> Array:
+    """The sum with what every addition lost taken along."""
+    total = terms[0]
+    lost = total - total
+    for term in terms[1:]:
+        corrected = term - lost
+        longer = total + corrected
+        lost = (longer - total) - corrected
+        total = longer
+    return total
+
+
+def neumaier(terms: Sequence[Array]) -> Array:
+    """The sum with all losses added at the end, each taken from the larger of both sides."""
+    total = terms[0]
+    lost = total - total
+    library = namespace(total)
+    for term in terms[1:]:
+        longer = total + term
+        larger = library.abs(total) >= library.abs(term)
+        lost = lost + library.where(larger, (total - longer) + term, (term - longer) + total)
+        total = longer
+    return total + lost
+
+
+def grids(largest: float, count: int, precision_bits: int, folds: int = FOLDS) -> tuple[float, ...]:
+    """Spacings of the grids for `count` terms no larger than `largest`, coarse to fine."""
+    found: list[float] = []
+    size = largest
+    for _ in range(folds):
+        found.append(2.0 ** (math.ceil(math.log2(count * size)) + 2 - precision_bits) if size > 0 else 0.0)
+        size = found[-1] / 2
+    return tuple(found)
+
+
+def parts(vector: Array, spacings: Sequence[float], precision_bits: int) -> tuple[Array, ...]:
+    """The vector's shares on every grid, whose sums over ranks are exact in any order."""
+    found = []
+    for spacing in spacings:
+        # In the binade of this number the format's own spacing is the grid's, so the addition rounds to it.
+        large = 1.5 * 2.0 ** (precision_bits - 1) * spacing
+        share = (vector + large) - large
+        found.append(share)
+        vector = vector - share
+    return tuple(found)
+
+
+def reproducible(terms: Sequence[Array], precision_bits: int = 24, folds: int = FOLDS) -> Array:
+    """The same bits for every order of the terms."""
+    library = namespace(terms[0])
+    largest = max(float(library.abs(term).max()) for term in terms)
+    spacings = grids(largest, len(terms), precision_bits, folds)
+    cut = [parts(term, spacings, precision_bits) for term in terms]
+    return one_by_one([one_by_one(column) for column in zip(*cut, strict=True)])
+
+
+SUMS: dict[str, Callable[[Sequence[Array]], Array]] = {
+    "one by one": one_by_one,
+    "in pairs": in_pairs,
+    "Kahan": kahan,
+    "Neumaier": neumaier,
+    "reproducible": reproducible,
+}
+ADDITIONS_PER_TERM: dict[str, float] = {
+    "one by one": 1, "in pairs": 1, "Kahan": 4, "Neumaier": 6, "reproducible": 4 * FOLDS,
+}  # fmt: skip
+"""Additions and subtractions, counted in the code above; comparisons and the maximum come on top."""

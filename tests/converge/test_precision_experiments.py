@@ -1,0 +1,133 @@
+"""Precision and determinism in the lab: agreement over seeds, formats and ranks, golden values, edges."""
+
+import math
+
+import numpy as np
+import pytest
+
+import lockstep
+from lockstep.collectives import algorithms, get
+from lockstep.converge.experiments import loss_scaling, overflow, trajectory_divergence
+from lockstep.converge.reduction_tree import tree_of
+from lockstep.errors import BadInput
+from lockstep.methods.loss_scaling import static
+from lockstep.methods.number_format import number_format
+
+QUICK: dict[str, dict[str, object]] = {
+    "gradient-range": {"gradients": 20_000},
+    "loss-scaling": {},
+    "master-weights": {"steps": 300},
+    "overflow": {"ranks": 4},
+    "reduction-orders": {"elems": 512},
+    "summation-error": {"terms": "10,300", "orders": 8},
+    "trajectory-divergence": {"steps": 120, "ranks": "2,3", "step_size": 4.0},
+}
+
+
+@pytest.mark.parametrize("name", QUICK)
+@pytest.mark.parametrize("seed", range(1, 5))
+def test_laws_hold_over_seeds(name: str, seed: int) -> None:
+    found = lockstep.converge(name, QUICK[name], seed=seed)
+    assert found.agrees, found.verdict
+
+
+def test_the_same_seed_gives_the_same_bytes() -> None:
+    for name, settings in QUICK.items():
+        assert lockstep.converge(name, settings).to_dict() == lockstep.converge(name, settings).to_dict()
+
+
+@pytest.mark.parametrize("law", ["normal", "log-normal"])
+@pytest.mark.parametrize("name", ["bf16", "fp8-e5m2", "fp8-e4m3"])
+def test_ranges_hold_for_every_format_and_law(name: str, law: str) -> None:
+    given = {"format": name, "law": law, "gradients": 5000, "size": 1e-3}
+    assert lockstep.converge("gradient-range", given).agrees
+
+
+def test_golden_shares_of_fp16() -> None:
+    rows = {row["loss_scale"]: row for row in lockstep.converge("gradient-range").to_dict()["rows"]}
+    assert rows[1.0]["subnormal_frac"] == pytest.approx(0.457, abs=0.005)
+    assert rows[1.0]["zero_frac"] == pytest.approx(0.00026, abs=0.0001)
+    assert rows[2.0**24]["overflow_frac"] == 0
+    assert rows[2.0**28]["overflow_frac"] == pytest.approx(0.015, abs=0.001)
+
+
+@pytest.mark.parametrize("name", ["tf32", "fp16", "fp8-e5m2", "fp8-e4m3"])
+@pytest.mark.parametrize("step_size", [0.02, 0.3])
+def test_weights_stall_in_every_format(name: str, step_size: float) -> None:
+    found = lockstep.converge("master-weights", {"format": name, "step_size": step_size, "steps": 2000})
+    assert found.agrees, found.verdict
+
+
+@pytest.mark.parametrize("power", [0, 10, 40])
+def test_static_scales_too_small_and_too_large(power: int) -> None:
+    found = lockstep.converge("loss-scaling", {"static_power": power, "steps": 300})
+    assert found.agrees, found.verdict
+
+
+def test_a_run_whose_scale_is_too_large_never_moves() -> None:
+    settings = loss_scaling.Settings(steps=100)
+    stuck = loss_scaling._trained(number_format("fp16"), static(2.0**60), settings)
+    assert stuck.skipped == 100
+    assert (stuck.losses == 1).all()
+
+
+def test_golden_sums_of_fp16() -> None:
+    assert float(overflow._one_by_one(np.full(6, 1e4))) == 59_968
+    assert math.isinf(float(overflow._one_by_one(np.full(7, 1e4))))
+    assert overflow._largest_safe(64) == 1023.5
+    answer = str(lockstep.converge("overflow", {"ranks": 3}).to_dict())
+    assert "inf," not in answer
+    assert "nan" not in answer
+
+
+@pytest.mark.parametrize("ranks", [2, 5, 16])
+def test_reduction_orders_hold_for_other_ranks(ranks: int) -> None:
+    found = lockstep.converge("reduction-orders", {"ranks": ranks, "elems": 512, "format": "bf16"})
+    assert found.agrees, found.verdict
+
+
+def test_depth_of_known_trees() -> None:
+    """A ring adds one after the other, recursive doubling in pairs; the same tree has the same signature."""
+
+    def tree(name: str, ranks: int) -> object:
+        return tree_of(get("all-reduce", name).program(ranks, ranks * 4.0, element_B=4.0), ranks, ranks)
+
+    for ranks in (2, 4, 8, 16):
+        ring, doubling = tree("ring", ranks), tree("recursive-doubling", ranks)
+        assert (ring.depth == ranks - 1).all()
+        assert (doubling.depth == math.log2(ranks)).all()
+    assert (tree("ring", 2).signature == tree("recursive-doubling", 2).signature).all()
+    assert (tree("ring", 8).signature != tree("recursive-doubling", 8).signature).all()
+    assert len(np.unique(tree("full-exchange", 4).signature[:, 0])) == 4
+    for name in algorithms("all-reduce"):
+        assert (tree(name, 4).depth >= 2).all()
+
+
+def test_gradients_of_the_network_are_those_of_its_loss() -> None:
+    problem = trajectory_divergence._problem("network", "fp64", trajectory_divergence.Settings(hidden=3), seed=0)
+
+    def loss(weights: np.ndarray) -> float:
+        first, last = weights[:-3].reshape(-1, 3), weights[-3:]
+        output = np.tanh(np.tanh(problem.inputs @ first) @ last)
+        return float(((output - problem.labels) ** 2).mean() / 2)
+
+    exact = problem.gradient(problem.start, slice(None))
+    for i in range(len(exact)):
+        step = 1e-6 * np.eye(len(exact))[i]
+        slope = (loss(problem.start + step) - loss(problem.start - step)) / 2e-6
+        assert exact[i] == pytest.approx(slope, abs=1e-8)
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "said"),
+    [
+        ("gradient-range", {"format": "fp17"}, "did you mean fp1"),
+        ("overflow", {"ranks": 1}, "at least 2"),
+        ("reduction-orders", {"format": "fp8"}, "fp32"),
+        ("loss-scaling", {"curvature": 0.0}, "above 0"),
+        ("summation-error", {"terms": "1"}, "at least 2"),
+    ],
+)
+def test_bad_settings_say_what_is_allowed(name: str, settings: dict[str, object], said: str) -> None:
+    with pytest.raises(BadInput, match=said):
+        lockstep.converge(name, settings)
