@@ -26,8 +26,8 @@ from lockstep.converge.settings import setting
 from lockstep.methods.number_format import NumberFormat, number_format
 
 Array = npt.NDArray[Any]
-TARGET, START = 1.75, 1.0
-"""In one octave, so that the spacing is the same all the way."""
+TARGET, START = 1.7, 1.0
+"""In one octave, so that the spacing is the same all the way; the target is a number of no binary format."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
     x = np.arange(settings.steps + 1, dtype=float)
     stall = _stall(chosen, a)
     return Findings(
-        checks=(*_thresholds(chosen), *_floors(paths, chosen, settings), _last_digit(paths, spacing, stall)),
+        checks=(*_thresholds(chosen), *_floors(paths, chosen, settings), *_last_digit(paths, spacing, stall)),
         theory=(
             Law("distance of the stall", stall, "spacing / (2 a)", "an update of half a step is lost"),
             Law("largest lost update above 1", chosen.unit_roundoff, "spacing / 2 = 2^-p", "ties to even"),
@@ -129,10 +129,12 @@ def _floors(paths: dict[str, Array], chosen: NumberFormat, settings: Settings) -
     ]
 
 
-def _last_digit(paths: dict[str, Array], spacing: float, stall: float) -> Check:
-    """That nearest ends within a step of the format."""
+def _last_digit(paths: dict[str, Array], spacing: float, stall: float) -> tuple[Check, ...]:
+    """That nearest ends within a step of the format, at steps small enough to tell."""
+    if stall < 3 * spacing:
+        return ()
     end = float(np.abs(paths["rounded to nearest"][-1]).max())
-    return Check("16-bit weights end within a step of the minimum", 0.0, end, 0.0, spacing, stall > 2 * spacing)
+    return (Check("16-bit weights end within a step of the minimum", 0.0, end, 0.0, spacing, True),)
 
 
 EXPERIMENT = Experiment(

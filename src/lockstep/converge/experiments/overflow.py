@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,7 @@ from lockstep.converge.experiment import Experiment, Progress
 from lockstep.converge.findings import Check, Curve, Findings, Law, Picture
 from lockstep.converge.settings import setting
 from lockstep.methods.number_format import number_format, rounded_sum
+from lockstep.program import Program
 from lockstep.program.executor import execute
 
 Array = npt.NDArray[Any]
@@ -32,6 +34,7 @@ HALF = number_format("fp16")
 LIMIT = 60_000.0
 """Below the largest fp16 number: what the false law takes for safe."""
 MAGNITUDE = 1e4
+DRAWN_RANKS = (2, 4, 8, 16, 32, 64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +53,7 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
         spread.append(_spread(name, settings.ranks))
         progress(place + 1, len(names) + 1)
     rows = tuple(_row(guard, case, settings) for case in CASES for guard in GUARDS)
-    counts = [n for n in (2, 4, 8, 16, 32, 64) if n <= settings.ranks] or [settings.ranks]
+    counts = list(DRAWN_RANKS)
     largest = [_largest_safe(n) for n in counts]
     progress(len(names) + 1, len(names) + 1)
     return Findings(
@@ -70,8 +73,14 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
 
 def _summed(given: list[Array], name: str = "recursive-doubling") -> list[Array]:
     """What every rank holds after an all-reduce in fp16."""
-    program = get("all-reduce", name).program(len(given), len(given[0]) * 2.0, element_B=2.0)
+    program = _program(name, len(given), len(given[0]))
     return execute(program, {"data": given}, combine=rounded_sum("fp16"))["data"][: len(given)]
+
+
+@cache
+def _program(name: str, ranks: int, elems: int) -> Program:
+    """An all-reduce of fp16."""
+    return get("all-reduce", name).program(ranks, elems * 2.0, element_B=2.0)
 
 
 def _spread(name: str, ranks: int) -> list[Check]:

@@ -37,6 +37,7 @@ SEGMENTS = 4
 """Of the pipelined trees; how many does not change what is added to what."""
 DRAWN = ("ring", "recursive-doubling", "naive")
 """All-reduces in the picture."""
+DRAWN_RANKS = (2, 4, 8, 16, 32)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +79,7 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
     for place, (op, name) in enumerate(cases):
         found.append(_added(op, name, settings.ranks, settings, seed))
         progress(place + 1, len(cases) + 1)
-    counts = [n for n in (2, 4, 8, 16, 32, 64) if n <= max(settings.ranks, 8)]
-    curves = tuple(_curves(counts, settings, chosen, seed))
+    curves = tuple(_curves(settings, chosen, seed))
     progress(len(cases) + 1, len(cases) + 1)
     n, r = settings.ranks, rounding_energy(0)
     return Findings(
@@ -211,11 +211,11 @@ def _row(one: Added, chosen: NumberFormat) -> dict[str, Any]:
     }
 
 
-def _curves(counts: list[int], settings: Settings, chosen: NumberFormat, seed: int) -> Any:
+def _curves(settings: Settings, chosen: NumberFormat, seed: int) -> Any:
     """Error of three all-reduces over the ranks, and of the law."""
-    x = np.array(counts, dtype=float)
+    x = np.array(DRAWN_RANKS, dtype=float)
     for name in DRAWN:
-        rows = [_row(_added("all-reduce", name, n, settings, seed), chosen) for n in counts]
+        rows = [_row(_added("all-reduce", name, n, settings, seed), chosen) for n in DRAWN_RANKS]
         yield Curve(f"{name}, measured", x, np.array([row["error_in_unit_roundoffs"] for row in rows]), marks=True)
         yield Curve(f"{name}, law", x, np.array([row["law_in_unit_roundoffs"] for row in rows]), theory=True)
 

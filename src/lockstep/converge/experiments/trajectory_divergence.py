@@ -38,7 +38,7 @@ class Settings:
     """The network and its training."""
 
     hidden: int = setting(16, "Units of the hidden layer.", least=2, most=512)
-    step_size: float = setting(2.0, "Of the network; large enough to be unsteady.", above=0, most=100)
+    step_size: float = setting(4.0, "Of the network; large enough to be unsteady.", above=0, most=100)
     convex_step_size: float = setting(0.5, "Of the linear model with weight decay.", above=0, most=1)
     steps: int = setting(400, "Of training.", least=50, most=100_000)
     ranks: tuple[int, ...] = setting((2, 4, 8), "Numbers of ranks beside one.", least=2, most=EXAMPLES)
@@ -115,9 +115,8 @@ def _problem(kind: str, precision: str, settings: Settings, seed: int) -> Proble
 def _largest_gap(problem: Problem, settings: Settings) -> Array:
     """Largest difference of a parameter between one rank and several, after every step."""
     alone = _trained(problem, 1, settings)
-    largest: Array = np.max(
-        [np.abs(_trained(problem, n, settings) - alone).max(axis=1) for n in settings.ranks], axis=0
-    )
+    gaps = [np.abs(_trained(problem, n, settings) - alone).max(axis=1) for n in settings.ranks]
+    largest: Array = np.max(gaps, axis=0)
     return largest
 
 
