@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from lockstep.api.keeping import Record, kept
 from lockstep.api.question import Quantity, whole
 from lockstep.errors import BadInput, UnknownName
 from lockstep.units import parse_count
 
 if TYPE_CHECKING:
-    from lockstep.measure.train import Method, TrainRun
+    from lockstep.measure.train import Method, Saving, TrainRun
+    from lockstep.measure.train.result import Step
 
 MOST_STEPS = 1_000_000
 
@@ -68,11 +71,21 @@ def train(
     dtype: str = "float32",
     seed: Quantity = 0,
     settings: Mapping[str, object] | None = None,
+    checkpoint: str | Path | None = None,
+    every: Quantity = 10,
+    keep: Quantity = 2,
+    beside: bool = False,
+    resume: bool = False,
+    restarts: Quantity = 0,
+    root: str | Path | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Training:
     """Trains a small model on real data by one method, or several between commas, on real processes.
 
-    `settings` go to every method that has them; `progress(done, total)` counts the steps of all runs.
+    `settings` go to every method that has them. `checkpoint`: a folder for checkpoints after `every` steps, of which
+    `keep` stay, written `beside` the training or in line; `resume` goes on from the newest, and a run that fails does
+    so by itself up to `restarts` times. `root`: where runs are kept, by default $LOCKSTEP_RUNS, nowhere without.
+    `progress(done, total)` counts the steps of all runs.
     """
     from lockstep.measure.train import MODELS, Task, find_method
     from lockstep.measure.train import train as run
@@ -90,15 +103,34 @@ def train(
         model=name, layers=whole(layers, "--layers"), steps=number, batch=whole(batch, "--batch"), optimizer=optimizer,
         learning_rate=rate, dtype=dtype, seed=whole(seed, "--seed", minimum=0),
     )  # fmt: skip
+    saving = _saving(checkpoint, every, keep, beside, resume)
+    if saving is not None and len(chosen) > 1:
+        raise BadInput("one folder holds the checkpoints of one run: give one method", "--checkpoint")
+    world, again = whole(ranks, "--ranks"), whole(restarts, "--restarts", minimum=0)
     runs: list[TrainRun] = []
-
-    def step(done: int, total: int) -> None:
-        if progress is not None:
-            progress(len(runs) * total + done, len(chosen) * total)
-
     for one, own in zip(chosen, per_method, strict=True):
-        runs.append(run(one.name, task, whole(ranks, "--ranks"), own, on_step=step))
+        before = len(runs) * number
+        with kept("train", {"method": one.name, "ranks": world, **asdict(task), "settings": own}, root) as record:
+
+            def step(done: int, seen: Step, before: int = before, record: Record = record) -> None:
+                record(step=done, loss=seen.loss, time_s=seen.time_s, sent_B=seen.sent_B)
+                if progress is not None:
+                    progress(before + done, len(chosen) * number)
+
+            runs.append(run(one.name, task, world, own, saving=saving, restarts=again, on_step=step))
+            record.result = runs[-1].summary()
     return Training(tuple(runs), os.cpu_count() or 1)
+
+
+def _saving(folder: str | Path | None, every: Quantity, keep: Quantity, beside: bool, resume: bool) -> Saving | None:
+    """Checkpoints of a run, if a folder is given."""
+    from lockstep.measure.train import Saving
+
+    if folder is None:
+        if resume or beside:
+            raise BadInput("needs a folder: --checkpoint DIR", "--resume" if resume else "--beside")
+        return None
+    return Saving(Path(folder), whole(every, "--every"), whole(keep, "--keep"), beside, resume)
 
 
 def _for(method: Method, settings: Mapping[str, object], methods: list[Method]) -> dict[str, object]:

@@ -7,12 +7,13 @@ from typing import Any
 
 import typer
 
-from lockstep.cli.options import argument, takes, text
+from lockstep.cli.options import argument, switch, takes, text
 from lockstep.cli.output import EXAMPLES, show
 from lockstep.cli.program_options import PLOT, SEED, SETTINGS, draw, given, pairs
 from lockstep.errors import BadInput
 
 _TASK = "What is trained"
+_SAVES = "What is kept"
 WORDS = {
     "method": argument("[METHOD]", "One method, or several between commas; all are listed when left out.", None),
     "ranks": text("--ranks", "N", "Processes of this machine. (default: 2)"),
@@ -23,6 +24,13 @@ WORDS = {
     "optimizer": text("--optimizer", "O", "sgd, momentum or adam. (default: sgd)", panel=_TASK),
     "learning_rate": text("--learning-rate", "X", "(default: 0.1; gpt 0.5)", panel=_TASK),
     "dtype": text("--dtype", "T", "float32 or float64. (default: float32)", panel=_TASK),
+    "checkpoint": text("--checkpoint", "DIR", "Folder for checkpoints.", panel=_SAVES),
+    "every": text("--every", "N", "Steps between two checkpoints. (default: 10)", panel=_SAVES),
+    "keep": text("--keep", "N", "Checkpoints that stay. (default: 2)", panel=_SAVES),
+    "beside": switch("--beside", "Write them beside the training.", False, _SAVES),
+    "resume": switch("--resume", "Go on from the newest whole one, if there is one.", False, _SAVES),
+    "restarts": text("--restarts", "N", "Begin a failed run again from its newest. (default: 0)", panel=_SAVES),
+    "root": text("--runs", "DIR", "Keep the run there; see lockstep runs. (default: $LOCKSTEP_RUNS)", panel=_SAVES),
 }
 
 
@@ -32,6 +40,7 @@ def register(app: typer.Typer) -> None:
         epilog=EXAMPLES
         + "lockstep train\n\n"
         + "lockstep train synchronous,zero-3 --ranks 2 --steps 200 --plot loss.png\n\n"
+        + "lockstep train zero-1 --checkpoint saves --every 20 --restarts 2 --runs runs\n\n"
         + "lockstep train pipeline --ranks 2 --layers 8 --set schedule=zb-v --set microbatches=8 --json"
     )(train)
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import resource
 import shutil
-from collections.abc import Callable
+import signal
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -156,16 +158,27 @@ def test_a_failed_write_beside_the_training_is_raised_at_the_next_wait(tmp_path:
     writer.close()
 
 
-def test_a_full_disk_is_an_error_and_the_last_checkpoint_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def no_room() -> Iterator[None]:
+    """No file of this process grows beyond 100 bytes."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    before = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, hard))
+    yield
+    resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    signal.signal(signal.SIGXFSZ, before)
+
+
+@pytest.fixture
+def saved(tmp_path: Path) -> Path:
     save(tmp_path, 10, ranks=1)
+    return tmp_path
 
-    def full(*args: object, **kwargs: object) -> None:
-        raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(np, "savez", full)
-    with pytest.raises(OSError, match="No space left"):
-        save(tmp_path, 20, ranks=1)
-    found = latest(tmp_path)
+def test_without_room_it_is_an_error_and_the_last_checkpoint_stays(saved: Path, no_room: None) -> None:
+    with pytest.raises(OSError, match="File too large"):
+        save(saved, 20, ranks=1)
+    found = latest(saved)
     assert found is not None
     assert found.step == 10
 

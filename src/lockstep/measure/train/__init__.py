@@ -12,6 +12,7 @@ from lockstep.measure.train.method import Method, all_methods, find_method
 from lockstep.measure.train.models import MODELS
 from lockstep.measure.train.result import TrainRun
 from lockstep.measure.train.run import train
+from lockstep.measure.train.saving import Saving
 from lockstep.measure.train.task import Task
 
 # One line per family, in the order of the listing.
@@ -26,4 +27,4 @@ compression mixed_precision
 for _name in _METHODS.split():
     _import_module(f"{__name__}.methods.{_name}")
 
-__all__ = ["MODELS", "Method", "Task", "TrainRun", "all_methods", "find_method", "train"]
+__all__ = ["MODELS", "Method", "Saving", "Task", "TrainRun", "all_methods", "find_method", "train"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from lockstep.methods.compression import Payload
 from lockstep.methods.compression.exchange import mean_of
@@ -26,6 +26,14 @@ class Compressed:
         self.compressor = compressor
         self.generator = generator
         self.states = [compressor.start(vector) for vector in vectors]
+
+    def remembered(self) -> Any:
+        """What was not sent yet, and where the random numbers are, nested."""
+        return self.states, self.generator.bit_generator.state
+
+    def remember(self, nested: Any) -> None:
+        """Takes on what `remembered` gave."""
+        self.states, self.generator.bit_generator.state = nested
 
     def mean(self, vectors: Sequence[Tensor]) -> Tensor:
         """The mean over ranks of the compressed vectors, in one row; the same bits on all ranks."""

@@ -30,6 +30,15 @@ class Descent:
         (direction,), self.state = self.rule.direction((gradients,), self.state, (self.weights,))
         self.weights.sub_(direction, alpha=self.learning_rate)
 
+    def remembered(self) -> Any:
+        """Weights and state, nested."""
+        return self.weights, self.state
+
+    def remember(self, nested: Any) -> None:
+        """Takes on what `remembered` gave; the weights in place."""
+        weights, self.state = nested
+        self.weights.copy_(weights)
+
     def held(self) -> tuple[Tensor, ...]:
         """What it remembers from step to step."""
         return tuple(_tensors(self.state))

@@ -47,6 +47,8 @@ class Method:
     """Ranks that do not train."""
     splits_batch: bool = True
     """Whether every worker takes its share of the batch, and not all of them the whole of it."""
+    resumable: bool = True
+    """Whether its state between two steps can be saved: not while messages or other processes carry it."""
     replicas: bool = True
     """Whether all ranks end with the same bits."""
     check: Callable[[Task, int, Any], None] = field(default=_anything, repr=False)
@@ -69,6 +71,11 @@ class Method:
             "neutral": None if self.neutral is None else dict(self.neutral),
             "models": list(self.models),
         }
+
+    def refuse_saving(self) -> None:
+        """Raises BadInput where a run cannot be saved."""
+        if not self.resumable:
+            raise BadInput(f"{self.name} has no state between two steps that could be saved", "--checkpoint")
 
     def refuse(self, task: Task, ranks: int, settings: Any) -> None:
         """Raises BadInput where the method cannot run the task."""

@@ -32,11 +32,17 @@ class Outcome:
     accuracy_frac: float
     weights: npt.NDArray[Any]
     notes: Mapping[str, Any]
+    first_step: int = 0
+    """Steps that were done before, in the run that it goes on from."""
+    saves: Mapping[str, Any] = field(default_factory=dict)
+    """What its checkpoints took."""
+    passed_over: tuple[str, ...] = ()
+    """Checkpoints that could not be used, and why."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TrainRun:
-    """One run of a method. Lists have one entry per step."""
+    """One run of a method. Lists have one entry per step, from `first_step` on."""
 
     method: str
     task: Task
@@ -57,9 +63,19 @@ class TrainRun:
     """Whether all ranks ended with the same bits."""
     notes: Mapping[str, Any]
     assumptions: tuple[str, ...]
+    first_step: int = 0
+    """Steps done before, in the run that it went on from."""
+    saves: Mapping[str, Any] = field(default_factory=dict)
+    """Checkpoints: how many, bytes of all ranks together, seconds of the slowest rank."""
+    passed_over: tuple[str, ...] = ()
+    """Checkpoints that could not be used, and why."""
+    failures: tuple[str, ...] = ()
+    """Attempts that failed before this one, which went on from their checkpoints."""
 
     @classmethod
-    def of(cls, method: Method, task: Task, settings: Any, outcomes: Sequence[Outcome]) -> TrainRun:
+    def of(
+        cls, method: Method, task: Task, settings: Any, outcomes: Sequence[Outcome], failures: tuple[str, ...] = ()
+    ) -> TrainRun:
         """The run from what every rank saw."""
         first = outcomes[0]
         steps = list(zip(*(outcome.steps for outcome in outcomes), strict=True))
@@ -77,6 +93,10 @@ class TrainRun:
             replicas_equal=all(outcome.weights.tobytes() == first.weights.tobytes() for outcome in outcomes),
             notes=first.notes,
             assumptions=method.assumptions,
+            first_step=first.first_step,
+            saves=_together([outcome.saves for outcome in outcomes]),
+            passed_over=first.passed_over,
+            failures=failures,
         )
 
     @property
@@ -88,6 +108,10 @@ class TrainRun:
     def step_sent_B(self) -> float:
         """Mean bytes that a rank sends in a step."""
         return sum(self.sent_B) / len(self.sent_B) / self.ranks
+
+    def summary(self) -> dict[str, Any]:
+        """Plain JSON form without the steps, as a kept run's answer."""
+        return {name: value for name, value in self.to_dict().items() if name not in ("loss", "time_s", "sent_B")}
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON form."""
@@ -107,8 +131,21 @@ class TrainRun:
             "time_s": list(self.time_s),
             "sent_B": list(self.sent_B),
             "notes": dict(self.notes),
+            "first_step": self.first_step,
+            "checkpoints": dict(self.saves) or None,
+            "passed_over": list(self.passed_over),
+            "failures": list(self.failures),
             "assumptions": list(self.assumptions),
         }
+
+
+def _together(saves: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The checkpoints of all ranks: bytes add up, the slowest rank's seconds count."""
+    wrote = [one for one in saves if one.get("saves")]
+    if not wrote:
+        return dict(saves[0])
+    slowest = {name: max(one[name] for one in wrote) for name in ("saves", "write_s", "blocking_s")}
+    return {**slowest, "size_B": sum(one["size_B"] for one in wrote)}
 
 
 def _mean(values: Sequence[float]) -> float:

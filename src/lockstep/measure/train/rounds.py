@@ -17,6 +17,8 @@ from lockstep.measure.train.method import Losses
 from lockstep.methods.local import BUFFER_POLICIES, Outer
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from lockstep.measure.train.descent import Descent
     from lockstep.measure.train.worker import Worker
 
@@ -31,7 +33,13 @@ def train_in_rounds(worker: Worker, ends: Callable[[int], bool], outer: Outer, b
     flat, steps = worker.flat, worker.task.steps
     optimizer = worker.optimizer(flat.weights)
     start, momentum = flat.weights.clone(), torch.zeros_like(flat.weights)
-    for step in range(steps):
+
+    def agree_on(nested: tuple[Tensor, Tensor]) -> None:
+        nonlocal start, momentum
+        start, momentum = nested
+
+    worker.keep("round", lambda: (start, momentum), agree_on)
+    for step in worker.steps():
         loss = worker.gradient(step)
         optimizer.step(flat.gradients)
         if ends(step + 1) or step + 1 == steps:

@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from lockstep.converge.settings import read_settings
+from lockstep.errors import BadInput, RunFailed
 from lockstep.measure.launch import launch
 from lockstep.measure.train.method import Losses, find_method
 from lockstep.measure.train.models import get_model
 from lockstep.measure.train.result import Outcome, Step, TrainRun
+from lockstep.measure.train.saving import Saver, Saving, words_of
 from lockstep.measure.train.task import Task, batch_indices
 from lockstep.measure.train.worker import Worker
 
 if TYPE_CHECKING:
-    from lockstep.measure.launch import Rank
-
-REPORTS = 200
-"""How often a run tells the launcher how far it is."""
+    from lockstep.measure.launch import Fault, Rank
 
 
 def train(
@@ -28,24 +28,50 @@ def train(
     ranks: int,
     settings: Mapping[str, object] | None = None,
     *,
+    saving: Saving | None = None,
+    restarts: int = 0,
     timeout_s: float = 60.0,
-    on_step: Callable[[int, int], None] | None = None,
+    faults: Sequence[Fault] = (),
+    on_step: Callable[[int, Step], None] | None = None,
 ) -> TrainRun:
     """One run of a method on `ranks` processes of this machine (or as one rank of torchrun's).
 
-    Args: `settings` of the method, as values or text; `timeout_s`, the longest wait of one rank for another;
-    `on_step(done, total)`.
+    Args: `settings` of the method, as values or text; `saving`, checkpoints; `restarts`, how often a run that fails is
+    begun again from its newest checkpoint; `timeout_s`, the longest wait of one rank for another; `faults` to inject
+    into the first attempt; `on_step(steps done, what rank 0 saw of the last)`.
     Raises: BadInput, UnknownName, RunFailed.
     """
     given = dict(settings or {})
     chosen = read(method, task, ranks, given)
+    if saving is not None:
+        find_method(method).refuse_saving()
+    if restarts and saving is None:
+        raise BadInput("a run can only be begun again from a checkpoint: give a folder for them", "--restarts")
+    failures: list[str] = []
+    while True:
+        try:
+            outcomes = _attempt(method, task, ranks, given, saving, timeout_s, () if failures else faults, on_step)
+            return TrainRun.of(find_method(method), task, chosen, outcomes, tuple(failures))
+        except RunFailed as error:
+            if len(failures) == restarts:
+                raise
+            failures.append(str(error))
+            saving = replace(saving, resume=True) if saving else None
 
-    def hear(rank: int, steps: Any) -> None:
+
+def _attempt(
+    method: str, task: Task, ranks: int, settings: Mapping[str, object], saving: Saving | None, timeout_s: float,
+    faults: Sequence[Fault], on_step: Callable[[int, Step], None] | None,
+) -> list[Outcome]:  # fmt: skip
+    """What every rank saw of one launch."""
+    if saving is not None:
+        saving.newest(words_of(method, task, settings), task.steps)
+
+    def hear(rank: int, told: tuple[int, Step]) -> None:
         if on_step is not None:
-            on_step(steps, task.steps)
+            on_step(*told)
 
-    outcomes = launch(work, ranks, (method, task, given), timeout_s=timeout_s, on_message=hear)
-    return TrainRun.of(find_method(method), task, chosen, outcomes)
+    return launch(work, ranks, (method, task, settings, saving), timeout_s=timeout_s, faults=faults, on_message=hear)
 
 
 def read(method: str, task: Task, ranks: int, settings: Mapping[str, object]) -> Any:
@@ -57,23 +83,32 @@ def read(method: str, task: Task, ranks: int, settings: Mapping[str, object]) ->
     return chosen
 
 
-def work(rank: Rank, method: str, task: Task, settings: Mapping[str, object]) -> Outcome:
+def work(rank: Rank, method: str, task: Task, settings: Mapping[str, object], saving: Saving | None = None) -> Outcome:
     """One rank's run: what it saw of every step, and how its weights do on the test data."""
     found = find_method(method)
     worker = Worker(task, rank, helpers=found.helpers, splits_batch=found.splits_batch)
+    saver = None
+    if saving is not None:
+        words = words_of(method, task, settings)
+        worker.resumed = saving.newest(words, task.steps)
+        saver = Saver(saving, worker, words, rank.timeout_s)
     with closing(worker.wire):
-        steps = tuple(_steps(worker, found.run(worker, read_settings(found.settings, settings)), rank))
+        steps = tuple(_steps(worker, found.run(worker, read_settings(found.settings, settings)), rank, saver))
+    saves = saver.close() if saver is not None else {}
     test_loss, accuracy_frac = worker.evaluate()
-    return Outcome(steps, test_loss, accuracy_frac, worker.flat.weights.numpy(), dict(worker.notes))
+    first, passed_over = (worker.resumed.step, worker.resumed.passed_over) if worker.resumed else (0, ())
+    weights = worker.flat.weights.numpy()
+    return Outcome(steps, test_loss, accuracy_frac, weights, dict(worker.notes), first, saves, passed_over)
 
 
-def _steps(worker: Worker, losses: Losses, rank: Rank) -> Iterator[Step]:
-    """Every step with the time it took and the bytes it sent; the launcher hears of some."""
-    every = max(1, worker.task.steps // REPORTS)
+def _steps(worker: Worker, losses: Losses, rank: Rank, saver: Saver | None) -> Iterator[Step]:
+    """Every step with the time it took and the bytes it sent; the launcher hears of rank 0's."""
     started_s, sent_B = time.perf_counter(), 0
-    for number, loss in enumerate(losses, 1):
-        now_s = time.perf_counter()
-        yield Step(loss, now_s - started_s, worker.wire.sent_B - sent_B)
-        started_s, sent_B = now_s, worker.wire.sent_B
-        if rank.number == 0 and number % every == 0:
-            rank.tell(number)
+    for number, loss in enumerate(losses, worker.first_step + 1):
+        step = Step(loss, time.perf_counter() - started_s, worker.wire.sent_B - sent_B)
+        yield step
+        if saver is not None:
+            saver.after_step(number)
+        if rank.number == 0:
+            rank.tell((number, step))
+        started_s, sent_B = time.perf_counter(), worker.wire.sent_B

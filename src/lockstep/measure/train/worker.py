@@ -5,12 +5,16 @@ Ranks that do not train (a parameter server) come first: `number` counts the wor
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from lockstep.measure.checkpoint import OWN, Checkpoint, Part
 from lockstep.measure.launch import Rank
+from lockstep.measure.launch.points import point
 from lockstep.measure.train.descent import Descent
 from lockstep.measure.train.flat import Flat
+from lockstep.measure.train.keeping import Kept
 from lockstep.measure.train.models import get_model
 from lockstep.measure.train.task import Task, batch_indices
 from lockstep.measure.train.wire import Wire
@@ -35,6 +39,10 @@ class Worker:
         self.model = self.new_model()
         self.notes: dict[str, Any] = {}
         """What the method wants to say beside losses and bytes."""
+        self.kept: list[Kept] = []
+        """What the method must remember from step to step."""
+        self.resumed: Checkpoint | None = None
+        """Where to go on from."""
 
     def new_model(self) -> nn.Sequential:
         """A model as it is before the first step."""
@@ -60,9 +68,39 @@ class Worker:
         """All weights and gradients as flat vectors; the model's parameters become views of them."""
         return Flat(self.model.parameters())
 
-    def optimizer(self, weights: Tensor) -> Descent:
-        """The task's optimizer for a flat vector of weights, changed in place."""
-        return Descent(self.task.optimizer, weights, self.task.learning_rate)
+    def optimizer(self, weights: Tensor, kind: str = OWN, start: int = 0, total: int = 0) -> Descent:
+        """The task's optimizer for a flat vector of weights, changed in place and kept in checkpoints.
+
+        `kind` as in `Part`: the rank's own, replicated, or sharded from element `start` of `total`.
+        """
+        made = Descent(self.task.optimizer, weights, self.task.learning_rate)
+        name = f"weights-and-moments-{len(self.kept)}"
+        self.kept.append(Kept(name, made.remembered, made.remember, kind, start, start + len(weights), total))
+        return made
+
+    def keep(self, name: str, read: Callable[[], Any], write: Callable[[Any], None]) -> None:
+        """Keeps something else of this rank's own in checkpoints: nested tensors and plain values."""
+        self.kept.append(Kept(name, read, write))
+
+    def parts(self) -> list[Part]:
+        """Everything kept, as it is now."""
+        return [part for kept in self.kept for part in kept.parts()]
+
+    @property
+    def first_step(self) -> int:
+        """Steps that were done before."""
+        return self.resumed.step if self.resumed else 0
+
+    def steps(self, restored: Callable[[], None] | None = None) -> Iterator[int]:
+        """The steps to do. In a resumed run everything kept is restored before the first; then `restored` is called."""
+        if self.resumed is not None:
+            for kept in self.kept:
+                kept.restore(self.resumed, self.rank, self.ranks)
+            if restored is not None:
+                restored()
+        for step in range(self.first_step, self.task.steps):
+            point(f"before_step:{step}")
+            yield step
 
     def global_batch(self, step: int) -> Batch:
         """Inputs and targets of all workers."""

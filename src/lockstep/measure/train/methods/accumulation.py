@@ -14,6 +14,7 @@ from typing import Any
 
 from lockstep.converge.settings import setting
 from lockstep.errors import BadInput
+from lockstep.measure.checkpoint import REPLICATED
 from lockstep.measure.train.method import Losses, Method, register
 from lockstep.measure.train.task import Task
 from lockstep.measure.train.worker import Batch, Worker
@@ -29,8 +30,8 @@ class Settings:
 def run(worker: Worker, settings: Settings) -> Losses:
     """Adds up micro-batches, averages once, takes the step."""
     flat = worker.flat
-    optimizer = worker.optimizer(flat.weights)
-    for step in range(worker.task.steps):
+    optimizer = worker.optimizer(flat.weights, REPLICATED)
+    for step in worker.steps():
         loss = accumulate(worker, step, settings.microbatches)
         worker.wire.average(flat.gradients)
         optimizer.step(flat.gradients)

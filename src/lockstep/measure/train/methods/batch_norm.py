@@ -12,10 +12,16 @@ Source: Ioffe and Szegedy 2015 (arXiv 1502.03167); Peng et al. 2018, "MegDet" (a
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
 
 from lockstep.converge.settings import setting
+from lockstep.measure.checkpoint import REPLICATED
 from lockstep.measure.train.method import Losses, Method, register
 from lockstep.measure.train.worker import Worker
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,12 +38,18 @@ def run(worker: Worker, settings: Settings) -> Losses:
     normalize(worker.model, worker.wire if settings.statistics == "synchronized" else None)
     worker.model.to(worker.dtype)
     flat = worker.flat
-    optimizer = worker.optimizer(flat.weights)
-    for step in range(worker.task.steps):
+    optimizer = worker.optimizer(flat.weights, REPLICATED)
+    worker.keep("statistics", lambda: dict(worker.model.named_buffers()), partial(_load, worker.model))
+    for step in worker.steps():
         loss = worker.gradient(step)
         worker.wire.average(flat.gradients)
         optimizer.step(flat.gradients)
         yield loss
+
+
+def _load(model: nn.Module, buffers: dict[str, Tensor]) -> None:
+    for name, buffer in model.named_buffers():
+        buffer.copy_(buffers[name])
 
 
 BATCH_NORM = register(

@@ -62,7 +62,8 @@ def run(worker: Worker, settings: Any, name: str) -> Losses:
     vectors = [parameter.grad for parameter in flat.parameters if parameter.grad is not None]
     compressed = Compressed(worker.wire, chosen, vectors, Generator(PCG64(SeedSequence(seed))))
     optimizer = worker.optimizer(flat.weights)
-    for step in range(worker.task.steps):
+    worker.keep("compressor", compressed.remembered, compressed.remember)
+    for step in worker.steps():
         loss = worker.gradient(step)
         optimizer.step(compressed.mean(vectors))
         yield loss

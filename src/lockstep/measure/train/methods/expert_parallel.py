@@ -29,7 +29,7 @@ def run(worker: Worker, settings: NoSettings) -> Losses:
     experts = Flat(p for name, p in model.named_parameters() if name in dims)
     shared = Flat(p for name, p in model.named_parameters() if name not in dims)
     optimizers = [(flat, worker.optimizer(flat.weights)) for flat in (shared, experts)]
-    for step in range(worker.task.steps):
+    for step in worker.steps():
         shared.gradients.zero_(), experts.gradients.zero_()
         loss = worker.loss(worker.batch(step), model)
         loss.backward()

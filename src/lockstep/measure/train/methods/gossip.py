@@ -39,7 +39,7 @@ def run(worker: Worker, settings: Settings) -> Losses:
     """Steps, then mixes."""
     flat = worker.flat
     optimizer = worker.optimizer(flat.weights)
-    for step in range(worker.task.steps):
+    for step in worker.steps():
         loss = worker.gradient(step)
         optimizer.step(flat.gradients)
         _mix(worker.wire, flat.weights, settings.topology, step)

@@ -85,6 +85,7 @@ HOGWILD = register(
         summary="shared memory, no lock; one machine",
         source="Niu et al. 2011 (arXiv 1106.5730)",
         run=run,
+        resumable=False,
         settings=Settings,
         neutral={"in_turn": True},
         check=_check,

@@ -10,7 +10,7 @@ Source: Micikevicius et al. 2018, "Mixed precision training" (ICLR, arXiv 1710.0
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from lockstep.converge.settings import setting
@@ -43,7 +43,13 @@ def run(worker: Worker, settings: Settings) -> Losses:
     dynamic = LossScale(settings.scale, interval=settings.interval)
     scale = dynamic if settings.scaling == "dynamic" else static(settings.scale)
     skipped = 0
-    for step in range(worker.task.steps):
+
+    def go_on_with(nested: tuple[float, int, int]) -> None:
+        nonlocal scale, skipped
+        scale, skipped = replace(scale, scale=nested[0], finite_steps=nested[1]), nested[2]
+
+    worker.keep("loss scale", lambda: (scale.scale, scale.finite_steps, skipped), go_on_with)
+    for step in worker.steps():
         low.load(master.weights)
         low.gradients.zero_()
         inputs, targets = worker.batch(step)

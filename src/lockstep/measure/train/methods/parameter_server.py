@@ -101,6 +101,7 @@ PARAMETER_SERVER = register(
         summary="a server takes gradients as they come, with bounded staleness",
         source="Ho et al. 2013 (NIPS); Zhang et al. 2016 (arXiv 1511.05950)",
         run=run,
+        resumable=False,
         settings=Settings,
         neutral={"bound": 0},
         helpers=1,

@@ -43,7 +43,7 @@ def run(worker: Worker, settings: Settings) -> Losses:
     schedule = get(settings.schedule)
     device, places = _device(worker, schedule, settings.microbatches, settings.chunks)
     optimizers = [worker.optimizer(chunk.flat.weights) for chunk in device.chunks]
-    for step in range(worker.task.steps):
+    for step in worker.steps():
         for chunk in device.chunks:
             chunk.flat.gradients.zero_()
         loss = device.step(list(micro_batches(worker, step, settings.microbatches)))

@@ -27,7 +27,7 @@ def run(worker: Worker, settings: NoSettings) -> Losses:
     partial = Flat(p for name, p in named if name not in dims)
     others = Flat([*first.parameters(), *(p for name, p in named if name in dims), *last.parameters()])
     optimizers = [(flat, worker.optimizer(flat.weights)) for flat in (partial, others)]
-    for step in range(worker.task.steps):
+    for step in worker.steps():
         inputs, targets = worker.batch(step)
         x = take(wire, first(inputs), SEQUENCE_DIM)
         for block in blocks:

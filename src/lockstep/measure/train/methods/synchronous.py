@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 from lockstep.collectives import algorithms
 from lockstep.converge.settings import setting
+from lockstep.measure.checkpoint import REPLICATED
 from lockstep.measure.train.buckets import Buckets
 from lockstep.measure.train.method import Losses, Method, register
 from lockstep.measure.train.worker import Worker
@@ -31,10 +32,10 @@ class Settings:
 def run(worker: Worker, settings: Settings) -> Losses:
     """Averages gradients, then takes the step."""
     flat = worker.flat
-    optimizer = worker.optimizer(flat.weights)
+    optimizer = worker.optimizer(flat.weights, REPLICATED)
     worker.holds(flat.weights, flat.gradients, *optimizer.held())
     with Buckets(flat, settings.bucket_B, lambda bucket: worker.wire.average(bucket, settings.algorithm)) as buckets:
-        for step in range(worker.task.steps):
+        for step in worker.steps():
             loss = worker.gradient(step)
             buckets.wait()
             optimizer.step(flat.gradients)

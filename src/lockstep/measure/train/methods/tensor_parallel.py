@@ -29,7 +29,7 @@ def run(worker: Worker, settings: NoSettings) -> Losses:
     flat = Flat(model.parameters())
     optimizer = worker.optimizer(flat.weights)
     worker.holds(flat.weights, flat.gradients, *optimizer.held())
-    for step in range(worker.task.steps):
+    for step in worker.steps():
         flat.gradients.zero_()
         loss = worker.loss(worker.batch(step), model)
         loss.backward()

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from lockstep.measure.checkpoint import REPLICATED
 from lockstep.measure.train.method import Losses, Method, NoSettings, register
 from lockstep.measure.train.worker import Worker
 
@@ -24,8 +25,8 @@ def run(worker: Worker, settings: NoSettings) -> Losses:
     model = DistributedDataParallel(worker.model)
     # torch compares annotations with its own type, not with its name: a lambda has none.
     model.register_comm_hook(worker, lambda state, bucket: _count_and_average(state, bucket))
-    optimizer = worker.optimizer(flat.weights)
-    for step in range(worker.task.steps):
+    optimizer = worker.optimizer(flat.weights, REPLICATED)
+    for step in worker.steps():
         flat.gradients.zero_()
         loss = worker.loss(worker.batch(step), model)
         loss.backward()

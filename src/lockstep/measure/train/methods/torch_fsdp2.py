@@ -23,7 +23,7 @@ def run(worker: Worker, settings: NoSettings) -> Losses:
     model = _sharded(worker)
     parameters: list[Any] = list(model.parameters())
     optimizers = [worker.optimizer(_local(parameter).view(-1)) for parameter in parameters]
-    for step in range(worker.task.steps):
+    for step in worker.steps():
         with Counting(worker.wire):
             loss = worker.loss(worker.batch(step), model)
             loss.backward()

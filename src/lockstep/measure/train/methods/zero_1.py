@@ -9,6 +9,7 @@ Source: Rajbhandari et al. 2020, "ZeRO" (arXiv 1910.02054), sections 5.1 and 7.1
 
 from __future__ import annotations
 
+from lockstep.measure.checkpoint import SHARDED
 from lockstep.measure.train.method import Losses, Method, NoSettings, register
 from lockstep.measure.train.worker import Worker
 
@@ -16,10 +17,10 @@ from lockstep.measure.train.worker import Worker
 def run(worker: Worker, settings: NoSettings) -> Losses:
     """Scatters the gradients, steps on the own share, gathers the weights."""
     flat, wire = worker.flat, worker.wire
-    own = flat.weights[wire.share(len(flat))]
-    optimizer = worker.optimizer(own)
+    share = wire.share(len(flat))
+    optimizer = worker.optimizer(flat.weights[share], SHARDED, share.start, len(flat))
     worker.holds(flat.weights, flat.gradients, *optimizer.held())
-    for step in range(worker.task.steps):
+    for step in worker.steps(lambda: wire.all_gather(flat.weights)):
         loss = worker.gradient(step)
         optimizer.step(wire.reduce_scatter(flat.gradients) / worker.ranks)
         wire.all_gather(flat.weights)

@@ -9,20 +9,21 @@ Source: Rajbhandari et al. 2020, "ZeRO" (arXiv 1910.02054), sections 5.2 and 7.2
 
 from __future__ import annotations
 
+from lockstep.measure.checkpoint import SHARDED
 from lockstep.measure.train.method import Losses, Method, register
 from lockstep.measure.train.methods.accumulation import Settings, check_microbatches, micro_batches
-from lockstep.measure.train.shard import shards_of
+from lockstep.measure.train.shard import Shard, shards_of
 from lockstep.measure.train.worker import Worker
 
 
 def run(worker: Worker, settings: Settings) -> Losses:
     """Scatters gradients piece by piece, steps on the own shares, gathers the weights."""
     shards = shards_of(worker.model, worker.wire)
-    optimizers = [worker.optimizer(shard.weights) for shard in shards]
+    optimizers = [worker.optimizer(shard.weights, SHARDED, shard.own.start, shard.num_elems) for shard in shards]
     removals = [remove for shard in shards for remove in shard.add_when_ready()]
     kept = [tensor for optimizer in optimizers for tensor in optimizer.held()]
     worker.holds(*worker.model.parameters(), *(shard.gradients for shard in shards), *kept)
-    for step in range(worker.task.steps):
+    for step in worker.steps(lambda: _restore(shards)):
         loss = 0.0
         for part in micro_batches(worker, step, settings.microbatches):
             share = worker.loss(part) / settings.microbatches
@@ -35,6 +36,12 @@ def run(worker: Worker, settings: Settings) -> Losses:
         yield loss
     for remove in removals:
         remove()
+
+
+def _restore(shards: list[Shard]) -> None:
+    """The weights of all pieces from their shards."""
+    for shard in shards:
+        shard.restore()
 
 
 ZERO_2 = register(

@@ -9,6 +9,7 @@ Source: Rajbhandari et al. 2020, "ZeRO" (arXiv 1910.02054), sections 5.3 and 7.2
 
 from __future__ import annotations
 
+from lockstep.measure.checkpoint import SHARDED
 from lockstep.measure.train.method import Losses, Method, NoSettings, register
 from lockstep.measure.train.shard import shards_of
 from lockstep.measure.train.worker import Worker, cross_entropy
@@ -20,10 +21,10 @@ def run(worker: Worker, settings: NoSettings) -> Losses:
 
     shards = shards_of(worker.model, worker.wire)
     pieces = [Gathered(piece, shard) for piece, shard in zip(worker.model, shards, strict=True)]
-    optimizers = [worker.optimizer(shard.weights) for shard in shards]
+    optimizers = [worker.optimizer(shard.weights, SHARDED, shard.own.start, shard.num_elems) for shard in shards]
     kept = [tensor for optimizer in optimizers for tensor in optimizer.held()]
     worker.holds(*worker.model.parameters(), *(t for shard in shards for t in (shard.weights, shard.gradients)), *kept)
-    for step in range(worker.task.steps):
+    for step in worker.steps():
         x, targets = worker.batch(step)
         for piece in pieces:
             x = piece(x)
