@@ -1,6 +1,7 @@
 """How far predictions are from measurements on shaped links, as a table, and whether they keep their bars.
 
     python benchmarks/rig.py [SETTING ...] [--repeats 5]        settings: see SETTINGS; all without one; needs root
+    python benchmarks/rig.py --every all-gather,broadcast       every program of these collectives at one size
 
 A setting takes one to two minutes. For each it prints one row per algorithm: the signed error of the prediction at
 every size, then the median of the absolute errors beside its bar; then where algorithms tie, predicted and measured.
@@ -29,8 +30,9 @@ SETTINGS: Mapping[str, Mapping[str, Any]] = {
     "star-20ms": {"topology": "star", "delay": "20ms"},
     "uplinks-5ms": {"topology": "uplinks", "delay": "5ms", "rate": "50Mbit/s"},
     "incast": {
+        "op": "all-to-all",
         "topology": "star",
-        "algorithm": "all-to-all-same-first,all-to-all-rotated",
+        "algorithm": "same-first,next-first",
         "size": "64KiB,256KiB,1MiB,4MiB",
     },
     "star-5ms-8": {"topology": "star", "delay": "5ms", "ranks": 8, "size": "4KiB,64KiB,256KiB"},
@@ -66,9 +68,8 @@ def show(name: str, found: Race) -> bool:
         cells = " | ".join(f"{100 * error:+.1f} %" for error in errors)
         print(f"| {algorithm} | {cells} | {100 * median:.1f} % | {'' if bar is None else f'{100 * bar:.0f} %'} |")
         kept &= bar is None or median <= bar
-    for one in found.crossings:
-        if {one.first, one.second} <= {*BARS, "recursive-doubling"}:
-            print(f"{'' if one != found.crossings[0] else chr(10)}- {tie(one)}")
+    ties = [one for one in found.crossings if {one.first, one.second} <= set(BARS)]
+    print("".join(f"\n- {tie(one)}" for one in ties))
     return kept and found.ok
 
 
@@ -79,12 +80,25 @@ def tie(one: Crossing) -> str:
     return f"{one.first} and {one.second} tie at {predicted} predicted, {measured} measured"
 
 
+def show_every(op: str, repeats: int) -> None:
+    """Prints every program of a collective at one size, a row each."""
+    found = lockstep.rig(op, algorithm="all", size="48KiB", repeats=repeats)
+    for lap in found.laps:
+        times = f"{format_time(lap.predicted_s)} | {format_time(lap.measured_s)}"
+        print(f"| {op} | {lap.algorithm} | {times} | {100 * lap.error_frac:+.1f} % |", flush=True)
+
+
 def main() -> int:
     """Runs the settings asked for."""
     words = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     words.add_argument("settings", nargs="*", choices=[*SETTINGS, []], default=[])
     words.add_argument("--repeats", type=int, default=5)
+    words.add_argument("--every", default="")
     given = words.parse_args()
+    if given.every:
+        for op in given.every.split(","):
+            show_every(op, given.repeats)
+        return 0
     kept = True
     for name in given.settings or SETTINGS:
         kept &= show(name, lockstep.rig(**{"size": SIZES, "repeats": given.repeats} | dict(SETTINGS[name])))

@@ -121,6 +121,27 @@ def test_the_order_of_sends_makes_incast() -> None:
         assert simulate_packets(all_to_all(4, size_B, first), flat, PURE).makespan_s == pytest.approx(size_B / RATE_BPS)
 
 
+def test_a_notice_does_not_queue_behind_the_data_of_its_own_rank() -> None:
+    """Recursive doubling on 3 ranks: 1 gives to 0 (2 D + w), 0 swaps with 2 (2 D + w) and gives back (D + w).
+
+    Were the notice of the swap behind the swap's own data, it would be one w more.
+    """
+    size_B = 1e6
+    program = get("all-reduce", "recursive-doubling").program(3, size_B)
+    found = simulate_packets(program, flat_topology(3, RATE_BPS, DELAY_S), PURE)
+    assert found.makespan_s == pytest.approx(5 * DELAY_S + 3 * size_B / RATE_BPS)
+
+
+def test_what_is_random_in_links_is_not_simulated() -> None:
+    program = get("all-reduce", "ring").program(3, 1e5, element_B=4)
+    for make in (flat_topology, star_topology):
+        plain = simulate_packets(program, make(3, RATE_BPS, DELAY_S))
+        shaky = simulate_packets(program, make(3, RATE_BPS, DELAY_S, jitter_s=0.01, loss_frac=0.3))
+        assert shaky.end_s.tolist() == plain.end_s.tolist()
+        assert make(3, RATE_BPS, DELAY_S, loss_frac=0.3).is_random
+        assert not make(3, RATE_BPS, DELAY_S).is_random
+
+
 def test_a_bad_rank_order_crosses_slow_links_twice_as_often() -> None:
     """Two nodes of two: the ring 0-1-2-3 leaves each node once a round, 0-2-1-3 twice, over the same uplink."""
     topology = uplinks_topology([2, 2], RATE_BPS, 0.0, math.inf, 0.0)

@@ -24,6 +24,7 @@ LONGEST_RUN_S = 1800.0
 
 
 def rig(
+    op: str = "all-reduce",
     *,
     topology: str = "star",
     ranks: Quantity = 4,
@@ -41,28 +42,33 @@ def rig(
     seed: Quantity = 0,
     progress: Progress | None = None,
 ) -> Race:
-    """All-reduces on hosts of this machine joined by links of a chosen rate and delay: predicted, then measured.
+    """A collective on hosts of this machine joined by links of a chosen rate and delay: predicted, then measured.
 
-    `topology`: star (a link up and one down per host), flat (a private link per pair), uplinks (`nodes` with fast
-    links inside and one slow link up and down each). `delay` one way from host to host, `rate` of each link. `size`
-    and `algorithm`: one or several between commas. Raises BadInput where the machine permits no namespaces.
+    `op`: any collective. `topology`: star (a link up and one down per host), flat (a private link per pair), uplinks
+    (`nodes` with fast links inside and one slow link up and down each). `delay` one way from host to host, `rate` of
+    each link. `size` and `algorithm`: one or several between commas. Raises BadInput where the machine permits no
+    namespaces.
     """
-    from lockstep.measure.rig import Rig, race
+    from lockstep.measure.rig import Rig, entrant, expected_s, race
 
     group = _group(topology, ranks, nodes)
-    links = _topology(topology, group, delay, rate, inner_delay, inner_rate, jitter, loss)
     sizes_B = _sizes_B(size, group)
+    names = _names(op, algorithm, group)
     with flags("--algorithm"):
-        names = _names(algorithm, group)
+        programs = [entrant(op, name, group, size_B) for size_B in sizes_B for name in names]
+    hosts = max(program.ranks for program in programs)
+    links = _topology(topology, group, hosts, delay, rate, inner_delay, inner_rate, jitter, loss)
     number = whole(repeats, "--repeats")
     if number > MOST_REPEATS:
         raise BadInput(f"must be at most {MOST_REPEATS}, got {number}", "--repeats")
     packet_B = whole(mtu, "--mtu")
-    _check_duration(links, group, names, sizes_B, number)
+    if (wait_s := expected_s(links, group.ranks, programs, number)) > LONGEST_RUN_S:
+        runs = f"{len(names)} algorithms at {len(sizes_B)} sizes, {number} times,"
+        raise BadInput(f"{runs} take about {format_time(wait_s)}; try fewer or smaller sizes", "--size")
     with flags("--mtu"):
         made = Rig(links, mtu_B=packet_B, seed=whole(seed, "--seed", minimum=0))
     with made as running:
-        return race(running, group, names, sizes_B, repeats=number, report=progress)
+        return race(running, op, group, names, sizes_B, repeats=number, report=progress)
 
 
 def _group(topology: str, ranks: Quantity, nodes: Quantity) -> Group:
@@ -82,10 +88,10 @@ def _group(topology: str, ranks: Quantity, nodes: Quantity) -> Group:
 
 
 def _topology(
-    name: str, group: Group, delay: Quantity, rate: Quantity, inner_delay: Quantity, inner_rate: Quantity,
+    name: str, group: Group, hosts: int, delay: Quantity, rate: Quantity, inner_delay: Quantity, inner_rate: Quantity,
     jitter: Quantity, loss: Quantity,
 ) -> Topology:  # fmt: skip
-    """The links, with one host more than ranks, for a parameter server."""
+    """The links of `hosts` hosts; those beyond the ranks, of parameter servers, are nodes of their own."""
     from lockstep.simulate import flat_topology, star_topology, uplinks_topology
 
     delay_s, rate_Bps = _delay_s(delay, "--delay"), _rate_Bps(rate, "--rate")
@@ -97,9 +103,9 @@ def _topology(
             raise BadInput("jitter and loss are for star and flat", "--jitter" if jitter_s else "--loss")
         inner = _rate_Bps(inner_rate, "--inner-rate"), _delay_s(inner_delay, "--inner-delay")
         nodes = [group.node_ranks] * (group.ranks // group.node_ranks)
-        return uplinks_topology([*nodes, 1], rate_Bps, delay_s, *inner)
+        return uplinks_topology([*nodes, *[1] * (hosts - group.ranks)], rate_Bps, delay_s, *inner)
     make = star_topology if name == "star" else flat_topology
-    return make(group.ranks + 1, rate_Bps, delay_s, jitter_s, loss_frac)
+    return make(hosts, rate_Bps, delay_s, jitter_s, loss_frac)
 
 
 def _delay_s(given: Quantity, where: str) -> float:
@@ -129,28 +135,20 @@ def _sizes_B(given: str | Quantity, group: Group) -> list[int]:
     return sorted(set(sizes_B))
 
 
-def _names(given: str | None, group: Group) -> tuple[str, ...]:
-    from lockstep.measure.rig import ENTRANTS, default_entrants
+def _names(op: str, given: str | None, group: Group) -> tuple[str, ...]:
+    """Algorithms, all known; a collective that does not exist is refused first."""
+    from lockstep.measure.rig import entrants, usual_entrants
 
-    if given is None or given == "all":
-        return default_entrants(group)
+    try:
+        known = entrants(op)
+    except BadInput as error:
+        raise BadInput(error.message, "OP") from None
+    if given is None:
+        return usual_entrants(op, group)
+    if given == "all":
+        return known
     names = tuple(dict.fromkeys(name.strip() for name in given.split(",")))
     for name in names:
-        if name not in ENTRANTS:
-            raise UnknownName("algorithm on the rig", name, ENTRANTS)
+        if name not in known:
+            raise UnknownName(f"algorithm of {op} on the rig", name, known, "--algorithm")
     return names
-
-
-def _check_duration(links: Topology, group: Group, names: tuple[str, ...], sizes_B: list[int], repeats: int) -> None:
-    """Refuses what would keep a person waiting for half an hour."""
-    from lockstep.measure.rig import entrant
-    from lockstep.simulate import simulate_packets
-
-    programs = (entrant(name, group, size_B) for size_B in sizes_B for name in names)
-    once_s = sum(simulate_packets(program, links).makespan_s for program in programs)
-    if once_s * repeats > LONGEST_RUN_S:
-        raise BadInput(
-            f"{len(names)} algorithms at {len(sizes_B)} sizes, {repeats} times, take about "
-            f"{format_time(once_s * repeats)}; try smaller or fewer sizes",
-            "--size",
-        )

@@ -6,12 +6,13 @@ from typing import Any
 
 import typer
 
-from lockstep.cli.options import takes, text
+from lockstep.cli.options import argument, takes, text
 from lockstep.cli.output import EXAMPLES, show
 from lockstep.cli.program_options import PLOT, SEED, draw, given, picture_path
 
 _LINKS = "Links"
 WORDS = {
+    "op": argument("[OP]", "Any collective. (default: all-reduce)", "all-reduce"),
     "topology": text("--topology", "T", "star, flat or uplinks. (default: star)", panel=_LINKS),
     "delay": text("--delay", "T", "One way, from host to host. (default: 5ms)", panel=_LINKS),
     "rate": text("--rate", "R", "Of each link, or uplink. (default: 100Mbit/s)", panel=_LINKS),
@@ -23,7 +24,7 @@ WORDS = {
     "mtu": text("--mtu", "B", "Largest packet. (default: 9000)", panel=_LINKS),
     "ranks": text("--ranks", "N", "Ranks, one host each. (default: 4)"),
     "size": text("--size", "S", "Bytes; several between commas find crossovers. (default: 64KiB)"),
-    "algorithm": text("--algorithm", "A", "One, several between commas, or all. (default: all)"),
+    "algorithm": text("--algorithm", "A", "One, several between commas, or all. (default: the usual ones)"),
     "repeats": text("--repeats", "N", "Runs of which the median counts. (default: 5)"),
 }
 
@@ -34,13 +35,13 @@ def register(app: typer.Typer) -> None:
         epilog=EXAMPLES
         + "lockstep rig\n\n"
         + "lockstep rig --topology flat --delay 20ms --algorithm ring,tree --size 4KiB,64KiB,1MiB --plot ties.png"
-        + "\n\nlockstep rig --topology uplinks --rate 50Mbit/s --size 256KiB"
+        + "\n\nlockstep rig all-to-all --topology uplinks --rate 50Mbit/s --size 256KiB"
     )(rig)
 
 
 @takes(WORDS, SEED, PLOT)
 def rig(as_json: bool, plot: str | None, **words: Any) -> None:
-    """Shape links between hosts of this machine; predict all-reduces on them, then measure. Linux, root."""
+    """Shape links between hosts of this machine; predict collectives on them, then measure. Linux, root."""
     from lockstep import api
     from lockstep.report.progress import progress
 

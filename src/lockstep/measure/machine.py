@@ -60,7 +60,7 @@ def this_machine(*, loopback: bool = True) -> Machine:
         host=platform.node(),
         processor=_processor(),
         cores=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
-        scheduling=_scheduling(),
+        scheduling=scheduling_class(),
         congestion_control=CONGESTION.read_text(encoding="ascii").strip() if CONGESTION.exists() else None,
         torch=str(torch.__version__),
         loopback=loopback,
@@ -77,7 +77,8 @@ def _processor() -> str:
     return next(named, platform.machine())
 
 
-def _scheduling() -> str:
+def scheduling_class() -> str:
+    """Class of the scheduler that this process is in, in the words of chrt; `unknown` where nothing tells."""
     names = ("other", "fifo", "rr", "batch", "idle", "deadline")
     known = {getattr(os, f"SCHED_{name.upper()}", None): name for name in names}
     return known.get(os.sched_getscheduler(0), "unknown") if hasattr(os, "sched_getscheduler") else "unknown"

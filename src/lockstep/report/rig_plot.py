@@ -22,7 +22,7 @@ def plot_race(found: Race, path: Path) -> None:
     """Writes the picture."""
     sizes = {lap.size_B for lap in found.laps}
     longest_s = max(found.topology.delay_s(0, host) for host in range(1, found.ranks))
-    title = f"{found.ranks} ranks, {found.topology.name}, {format_time(longest_s)} one way"
+    title = f"{found.op}, {found.ranks} ranks, {found.topology.name}, {format_time(longest_s)} one way"
     if len(sizes) == 1:
         write_figure(path, f"{title}, {format_size(sizes.pop())}", lambda axes: _bars(found, axes))
     else:

@@ -47,7 +47,7 @@ def _setting(found: Race) -> str:
     """The links, in a line."""
     slowest_Bps = min(link.rate_Bps for link in found.topology.links)
     longest_s = max(found.topology.delay_s(0, host) for host in range(1, found.ranks))
-    named = f"{found.ranks} ranks, {found.topology.name}"
+    named = f"{found.op}, {found.ranks} ranks, {found.topology.name}"
     return f"{named}: {format_bandwidth(slowest_Bps)} a link, {format_time(longest_s)} one way."
 
 

@@ -7,9 +7,10 @@
 
 A send ends when the socket has taken its bytes (at once, when they leave), a receive when the last byte is there. All
 packets of a message enter their path back to back, each link is FIFO and store-and-forward, so the order of sends
-matters: ranks that all begin with the same receiver wait for one another (incast). Windows that grow, acknowledgements
-and loss are not in the model. Lanes and dependencies are those of the program; compute, reduce and barrier as in
-`simulate`.
+matters: ranks that all begin with the same receiver wait for one another (incast). A rank that is ready for a send and
+a receive at once posts the receive first, as libraries do, so that its notice does not queue behind its own data.
+Windows that grow, acknowledgements, loss, jitter and full queues are not in the model. Lanes and dependencies are those
+of the program; compute, reduce and barrier as in `simulate`.
 
 Source of the protocol: gloo `transport/tcp/pair.cc` (notifySendReady, notifyRecvReady); W. Gropp, E. Lusk, A. Skjellum,
 Using MPI, 3rd ed. 2014, section 4.4 on eager and rendezvous.
@@ -29,7 +30,7 @@ from lockstep.errors import BadInput, UnknownName
 from lockstep.program import Kind, Program, Timeline
 from lockstep.simulate.fifo import FifoLinks
 from lockstep.simulate.prices import durations_s
-from lockstep.simulate.topology import Topology
+from lockstep.simulate.topology import FifoLink, Topology
 
 MODES = ("rendezvous", "eager")
 # A longer message goes in larger packets; the last one then adds at most 1/512 of the message per extra link.
@@ -107,7 +108,8 @@ class _Run:
     def __init__(self, program: Program, topology: Topology, protocol: Protocol) -> None:
         _check(program, topology)
         self.topology, self.protocol = topology, protocol
-        self.links = FifoLinks(topology.links)
+        # What is random in a link belongs to the emulator; a lost packet would never be sent again here.
+        self.links = FifoLinks([FifoLink(link.name, link.rate_Bps, link.delay_s) for link in topology.links])
         self.kind, self.rank = program.kind.tolist(), program.rank.tolist()
         self.match, self.size_B = program.match.tolist(), program.size_B.tolist()
         self.duration_s = durations_s(program, _Free(protocol.reduce_s_per_B)).tolist()
@@ -208,7 +210,10 @@ def _check(program: Program, topology: Topology) -> None:
 
 
 def _successors(program: Program) -> tuple[list[list[int]], list[int]]:
-    """Who waits for each operation, and for how many each one waits: its lane and its `after`, messages unfused."""
+    """Who waits for each operation, and for how many each one waits: its lane and its `after`, messages unfused.
+
+    Sends come last, so that a rank that is ready for both posts its receive before its data fill the link.
+    """
     by_lane = np.argsort(program.lane, kind="stable")
     same = program.lane[by_lane[1:]] == program.lane[by_lane[:-1]]
     heads = np.repeat(np.arange(len(program)), np.diff(program.after_start))
@@ -216,7 +221,8 @@ def _successors(program: Program) -> tuple[list[list[int]], list[int]]:
     then = np.concatenate((by_lane[1:][same], heads)).tolist()
     after: list[list[int]] = [[] for _ in range(len(program))]
     waiting = [0] * len(program)
-    for i, j in sorted(set(zip(first, then, strict=True))):
+    sends = (program.kind == Kind.SEND).tolist()
+    for i, j in sorted(set(zip(first, then, strict=True)), key=lambda edge: (edge[0], sends[edge[1]], edge[1])):
         after[i].append(j)
         waiting[j] += 1
     return after, waiting

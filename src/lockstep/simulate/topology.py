@@ -55,6 +55,11 @@ class Topology:
         """Number of hosts."""
         return len(self.paths)
 
+    @property
+    def is_random(self) -> bool:
+        """Whether a link has jitter or loses packets."""
+        return any(link.jitter_s or link.loss_frac for link in self.links)
+
     def path(self, source: int, destination: int) -> list[FifoLink]:
         """The links from one host to another."""
         return [self.links[number] for number in self.paths[source][destination]]

@@ -7,8 +7,9 @@ from itertools import combinations
 import numpy as np
 import pytest
 
+from lockstep.collectives import algorithms, ops
 from lockstep.errors import UnknownName
-from lockstep.measure.rig import ALL_TO_ALLS, ENTRANTS, Group, calibrate, default_entrants, entrant, tie_B, trials
+from lockstep.measure.rig import SPECIAL, Group, calibrate, entrant, entrants, tie_B, trials, usual_entrants
 from lockstep.measure.rig.calibration import ROUNDS, partners, slowed
 from lockstep.program import execute
 from lockstep.simulate import (
@@ -80,23 +81,23 @@ def test_trials_cost_what_their_description_says() -> None:
         assert simulate_packets(trial.program, flat, bare).makespan_s == pytest.approx(expected_s), trial.pattern
 
 
-@pytest.mark.parametrize("name", [name for name in ENTRANTS if name not in ALL_TO_ALLS])
+@pytest.mark.parametrize("name", [*usual_entrants("all-reduce", Group(4, 2)), "full-exchange", "torus-2d"])
 @pytest.mark.parametrize("group", [Group(4, 4), Group(4, 2), Group(6, 3)])
 def test_every_entrant_adds_up(name: str, group: Group) -> None:
     elems = 7 * group.ranks
-    program = entrant(name, group, 4 * elems)
+    program = entrant("all-reduce", name, group, 4 * elems)
     data = [np.arange(elems) * (rank < group.ranks) * (rank + 1) for rank in range(program.ranks)]
     found = execute(program, {"data": data})["data"]
     for rank in range(group.ranks):
         assert (found[rank] == sum(data)).all()
 
 
-@pytest.mark.parametrize("name", ALL_TO_ALLS)
+@pytest.mark.parametrize("name", SPECIAL["all-to-all"])
 @pytest.mark.parametrize("ranks", [2, 3, 4])
 def test_all_to_alls_transpose_whatever_the_order(name: str, ranks: int) -> None:
     part = 5
     data = [np.arange(ranks * part) + 1000 * rank for rank in range(ranks)]
-    program = entrant(name, Group(ranks, ranks), 4 * ranks * part)
+    program = entrant("all-to-all", name, Group(ranks, ranks), 4 * ranks * part)
     for seed in (None, 1, 2):
         found = execute(program, {"data": data}, order_seed=seed)["data"]
         for rank in range(ranks):
@@ -106,8 +107,8 @@ def test_all_to_alls_transpose_whatever_the_order(name: str, ranks: int) -> None
 
 def test_the_order_of_sends_is_predicted_to_cost_two_thirds_more() -> None:
     """Of four ranks on a star: 5 parts on the last link against 3."""
-    star = star_topology(5, 12.5e6, 0.0)
-    times_s = [simulate_packets(entrant(name, Group(4, 4), 2**22), star).makespan_s for name in ALL_TO_ALLS]
+    star, names = star_topology(4, 12.5e6, 0.0), ("same-first", "next-first")
+    times_s = [simulate_packets(entrant("all-to-all", name, Group(4, 4), 2**22), star).makespan_s for name in names]
     assert times_s[0] / times_s[1] == pytest.approx(5 / 3, rel=0.02)
 
 
@@ -117,10 +118,16 @@ def test_a_scattered_ring_leaves_the_node_at_every_step() -> None:
         assert sorted(order) == list(range(group.ranks))
         nodes = [rank // group.node_ranks for rank in order]
         assert all(one != other for one, other in zip(nodes, nodes[1:] + nodes[:1], strict=True))
-    assert "ring-scattered" not in default_entrants(Group(4, 4))
-    assert "ring-scattered" in default_entrants(Group(4, 2))
+    assert "ring-scattered" not in usual_entrants("all-reduce", Group(4, 4))
+    assert "ring-scattered" in usual_entrants("all-reduce", Group(4, 2))
+
+
+def test_every_algorithm_of_every_collective_may_run() -> None:
+    for op in ops():
+        assert set(algorithms(op)) <= set(entrants(op))
+        assert set(usual_entrants(op, Group(4, 2))) <= set(entrants(op))
     with pytest.raises(UnknownName, match="did you mean ring"):
-        entrant("rnig", Group(4, 4), 4096)
+        entrant("all-reduce", "rnig", Group(4, 4), 4096)
 
 
 def test_ties_are_found_on_straight_lines() -> None:

@@ -25,8 +25,8 @@ ROW = {
     "algorithm", "size_B", "predicted_s", "measured_s", "error_frac", "fastest_s", "slowest_s", "wrong",
 }  # fmt: skip
 KEYS = {
-    "topology", "ranks", "hosts", "repeats", "mtu_B", "ok", "median_error_frac", "calibration", "rows", "crossovers",
-    "links", "emulator", "machine", "assumptions",
+    "op", "topology", "ranks", "hosts", "repeats", "mtu_B", "ok", "median_error_frac", "calibration", "rows",
+    "crossovers", "links", "emulator", "machine", "assumptions",
 }  # fmt: skip
 CONTROL_B = 4096.0
 """What a turn's barrier and agreement may put on one link, acknowledgements of the data aside."""
@@ -36,8 +36,14 @@ CONTROL_B = 4096.0
 def test_two_nodes_add_up_and_the_uplinks_carry_the_bytes_of_the_programs() -> None:
     group, sizes_B, algorithms = Group(4, 2), (4096, 32768), ("ring", "hierarchical", "ring-scattered")
     heard: list[tuple[int, int]] = []
+
+    def report(done: int, total: int) -> None:
+        heard.append((done, total))
+
     with Rig(uplinks_topology([2, 2, 1], 12.5e6, 5e-3, 125e6, 1e-4)) as rig:
-        found = race(rig, group, algorithms, sizes_B, repeats=2, warm_up=1, report=lambda *step: heard.append(step))
+        found = race(
+            rig, "all-reduce", group, algorithms, sizes_B, repeats=2, warm_up=1, report=lambda *step: heard.append(step)
+        )
     assert found.ok
     assert [(lap.size_B, lap.algorithm) for lap in found.laps] == [
         (size, name) for size in sizes_B for name in algorithms
@@ -58,7 +64,7 @@ def test_two_nodes_add_up_and_the_uplinks_carry_the_bytes_of_the_programs() -> N
 
 def leaving_first_node_B(name: str, group: Group, size_B: int) -> float:
     """Bytes that ranks 0 and 1 send to ranks 2 and 3."""
-    return float(entrant(name, group, size_B).pair_B()[:2, 2:].sum())
+    return float(entrant("all-reduce", name, group, size_B).pair_B()[:2, 2:].sum())
 
 
 def test_theory_of_the_bytes_between_nodes() -> None:
@@ -71,7 +77,7 @@ def test_theory_of_the_bytes_between_nodes() -> None:
 @permitted
 def test_a_parameter_server_has_a_host_of_its_own() -> None:
     with Rig(star_topology(3, 12.5e6, 1e-3)) as rig:
-        found = race(rig, Group(2, 2), ("parameter-server",), (4096,), repeats=1, warm_up=0)
+        found = race(rig, "all-reduce", Group(2, 2), ("parameter-server",), (4096,), repeats=1, warm_up=0)
     assert found.ok
     up = {link.name: link.size_B for link in found.counts.links}
     assert up["host 2 up"] > 2 * 4096
@@ -80,13 +86,14 @@ def test_a_parameter_server_has_a_host_of_its_own() -> None:
 
 @permitted
 def test_the_verb_prints_one_object() -> None:
-    words = ("--ranks", "2", "--size", "4KiB", "--algorithm", "ring", "--delay", "1ms", "--repeats", "1")
-    session = run("rig", *words, "--json")
+    words = ("--ranks", "2", "--size", "4KiB", "--algorithm", "direct,bruck", "--delay", "1ms", "--repeats", "1")
+    session = run("rig", "all-to-all", *words, "--json")
     assert session.code == 0, session.err
     answer = session.json()
     assert set(answer) >= KEYS
     assert set(answer["rows"][0]) >= ROW
-    assert answer["rows"][0]["algorithm"] == "ring"
+    assert [row["algorithm"] for row in answer["rows"]] == ["direct", "bruck"]
+    assert (answer["op"], answer["ok"], answer["hosts"]) == ("all-to-all", True, 2)
 
 
 # How it is shown, without any rig.
@@ -100,12 +107,12 @@ def made_race(sizes_B: tuple[int, ...] = (4096, 262144), wrong: int = 0) -> Race
     laps = []
     for size_B in sizes_B:
         for name in names:
-            predicted_s = simulate_packets(entrant(name, group, size_B), star).makespan_s
+            predicted_s = simulate_packets(entrant("all-reduce", name, group, size_B), star).makespan_s
             laps.append(Lap(name, size_B, predicted_s, 0.95 * predicted_s, 0.9 * predicted_s, predicted_s, wrong))
     counts = Counts(tuple(LinkCount(link.name) for link in star.links), 3e-5, 2e-3, 0, 1.0)
     machine = Machine("here", "a processor", 2, "rr", "reno", "2.13", loopback=False, foreign_cores=0.5)
     fitted = calibrate(known, times_s, star, Protocol())
-    return Race(star, 4, 5, 9000, fitted, tuple(laps), crossings(laps), counts, "fifo", machine)
+    return Race("all-reduce", star, 4, 5, 9000, fitted, tuple(laps), crossings(laps), counts, "fifo", machine)
 
 
 @pytest.mark.parametrize("width", [80, 120])
@@ -146,6 +153,7 @@ def test_the_same_picture_every_time(sizes_B: tuple[int, ...], tmp_path: Path) -
 
 
 REFUSED = [
+    ("OP", "all-redcue"),
     ("--topology", "--topology", "stra"),
     ("--ranks", "--ranks", "1"),
     ("--ranks", "--ranks", "17"),

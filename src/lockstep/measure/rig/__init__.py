@@ -1,7 +1,7 @@
 """The rig: real traffic through links of a chosen rate and delay, on one machine; predictions beside measurements.
 
     with Rig(star_topology(5, rate_Bps=12.5e6, delay_s=5e-3)) as rig:
-        found = race(rig, Group(ranks=4, node_ranks=4), ("ring", "tree"), (65536,))
+        found = race(rig, "all-reduce", Group(ranks=4, node_ranks=4), ("ring", "tree"), (65536,))
     found.laps[0].predicted_s, found.laps[0].measured_s
 
 Hosts are network namespaces; a user-space process takes every packet through the links of its path. Linux, root.
@@ -9,15 +9,14 @@ Hosts are network namespaces; a user-space process takes every packet through th
 
 from lockstep.measure.rig.calibration import Calibration, calibrate, trials
 from lockstep.measure.rig.crossing import Crossing, tie_B
-from lockstep.measure.rig.entrants import ALL_TO_ALLS, ENTRANTS, SERVER, Group, default_entrants, entrant
-from lockstep.measure.rig.experiment import Lap, Race, race
+from lockstep.measure.rig.entrants import SPECIAL, Group, entrant, entrants, usual_entrants
+from lockstep.measure.rig.experiment import expected_s, race
 from lockstep.measure.rig.namespace import inside, why_not
+from lockstep.measure.rig.result import Lap, Race
 from lockstep.measure.rig.rig import Counts, Rig
 
 __all__ = [
-    "ALL_TO_ALLS",
-    "ENTRANTS",
-    "SERVER",
+    "SPECIAL",
     "Calibration",
     "Counts",
     "Crossing",
@@ -26,11 +25,13 @@ __all__ = [
     "Race",
     "Rig",
     "calibrate",
-    "default_entrants",
     "entrant",
+    "entrants",
+    "expected_s",
     "inside",
     "race",
     "tie_B",
     "trials",
+    "usual_entrants",
     "why_not",
 ]

@@ -32,6 +32,8 @@ ROUNDS = 4
 SIZES_B = (4096, 32768, 131072, 262144)
 STEPS = np.array([1e-4, 1e-4, 1e-2])
 """Notice overhead in s, message overhead in s and relative slowness, each small against what it is added to."""
+LONGEST_TRIAL_S = 0.2
+"""Of a message; slower links are calibrated on smaller messages, two sizes at least."""
 LEAST_SLOWER_FRAC = -0.5
 
 
@@ -88,12 +90,14 @@ def partners(topology: Topology, ranks: int) -> list[tuple[int, int]]:
 
 
 def trials(topology: Topology, ranks: int) -> list[Trial]:
-    """Both patterns at all sizes, between the partners whose way is as long as the longest."""
+    """Both patterns at all sizes that the links carry soon, between the partners with the longest way."""
     pairs = partners(topology, ranks)
     longest_s = topology.delay_s(*pairs[0])
     alike = np.array([pair for pair in pairs if topology.delay_s(*pair) == longest_s])
     makers = (("exchange", _exchange), ("ping-pong", _ping_pong))
-    return [Trial(name, size_B, make(alike, ranks, size_B)) for size_B in SIZES_B for name, make in makers]
+    rate_Bps = topology.rate_Bps(*pairs[0])
+    sizes_B = [size_B for number, size_B in enumerate(SIZES_B) if number < 2 or size_B / rate_Bps < LONGEST_TRIAL_S]
+    return [Trial(name, size_B, make(alike, ranks, size_B)) for size_B in sizes_B for name, make in makers]
 
 
 def _exchange(pairs: Array, ranks: int, size_B: int) -> Program:

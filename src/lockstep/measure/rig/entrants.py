@@ -1,21 +1,24 @@
-"""What runs on the rig: all-reduce programs by name, a ring in a bad order, a parameter server, and two all-to-alls.
+"""What runs on the rig: every algorithm of every collective, and programs that only a network with queues tells apart.
 
-The all-to-alls differ in nothing but the order of sends: everyone begins with rank 0, or everyone with the next rank.
+all-reduce   parameter-server   its server has a host of its own
+             ring-scattered     a ring that leaves the node at every step
+all-to-all   same-first         everyone sends to rank 0 first, then to rank 1, ...
+             next-first         everyone sends to the next rank first; nothing else differs
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from lockstep.collectives import get
+from lockstep.collectives import algorithms, get
 from lockstep.errors import UnknownName
 from lockstep.program import Program, ProgramBuilder
 
 ELEMENT_B = 4
-SERVER = "parameter-server"
 SCATTERED = "ring-scattered"
-SAME_FIRST, ROTATED = "all-to-all-same-first", "all-to-all-rotated"
+USUAL = ("ring", "rabenseifner", "recursive-doubling", "tree", "hierarchical", "direct", "naive")
+"""All-reduces that run when none is named."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +40,26 @@ class Group:
         return [rank for first in range(self.node_ranks) for rank in range(first, self.ranks, self.node_ranks)]
 
 
-def _all_reduce(name: str) -> Callable[[Group, int], Program]:
-    return lambda group, size_B: get("all-reduce", name).program(group.ranks, size_B, element_B=ELEMENT_B)
+def entrant(op: str, name: str, group: Group, size_B: int) -> Program:
+    """The program of that name. Raises UnknownName, BadInput."""
+    special = SPECIAL.get(op, {})
+    if name in special:
+        return special[name](group, size_B)
+    if name not in algorithms(op):
+        raise UnknownName(f"algorithm of {op} on the rig", name, entrants(op), "--algorithm")
+    return get(op, name).program(group.ranks, size_B, element_B=ELEMENT_B)
+
+
+def entrants(op: str) -> tuple[str, ...]:
+    """Names of all programs of a collective. Raises UnknownName."""
+    return tuple(dict.fromkeys((*algorithms(op), *SPECIAL.get(op, {}))))
+
+
+def usual_entrants(op: str, group: Group) -> tuple[str, ...]:
+    """What runs when nothing is named; the scattered ring only where there are nodes."""
+    if op != "all-reduce":
+        return entrants(op)
+    return (*USUAL, "parameter-server", *((SCATTERED,) if group.has_nodes else ()))
 
 
 def _hierarchical(group: Group, size_B: int) -> Program:
@@ -51,52 +72,31 @@ def _scattered(group: Group, size_B: int) -> Program:
 
 
 def _server(group: Group, size_B: int) -> Program:
-    return get(SERVER, "synchronous").program(group.ranks, size_B, element_B=ELEMENT_B)
+    return get("parameter-server", "synchronous").program(group.ranks, size_B, element_B=ELEMENT_B)
 
 
-def _all_to_all(rotated: bool) -> Callable[[Group, int], Program]:
+def _all_to_all(group: Group, size_B: int, next_first: bool) -> Program:
     """All receives are posted at the begin; sends go one after another, through one port. Parts are equal."""
-
-    def program(group: Group, size_B: int) -> Program:
-        ranks = group.ranks
-        part = size_B // ELEMENT_B // ranks
-        part_B = part * ELEMENT_B
-        builder = ProgramBuilder(ranks, ["send", *(f"recv {rank}" for rank in range(ranks))])
-        for rank in range(ranks):
-            peers = [(rank + step) % ranks for step in range(1, ranks)]
-            chunks = {peer: (peer * part, (peer + 1) * part) for peer in peers}
-            order = peers if rotated else sorted(peers)
-            sends = [builder.send(rank, peer, part_B, chunk=chunks[peer]) for peer in order]
-            for peer in peers:
-                stream, chunk = f"recv {peer}", chunks[peer]
-                recv = builder.recv(rank, peer, part_B, chunk=chunk, buffer="inbox", stream=stream)
-                builder.copy(rank, part_B, chunk=chunk, after=(recv, *sends), stream=stream)
-        return builder.build()
-
-    return program
+    ranks = group.ranks
+    part = size_B // ELEMENT_B // ranks
+    part_B = part * ELEMENT_B
+    builder = ProgramBuilder(ranks, ["send", *(f"recv {rank}" for rank in range(ranks))])
+    for rank in range(ranks):
+        peers = [(rank + step) % ranks for step in range(1, ranks)]
+        chunks = {peer: (peer * part, (peer + 1) * part) for peer in peers}
+        order = peers if next_first else sorted(peers)
+        sends = [builder.send(rank, peer, part_B, chunk=chunks[peer]) for peer in order]
+        for peer in peers:
+            stream, chunk = f"recv {peer}", chunks[peer]
+            recv = builder.recv(rank, peer, part_B, chunk=chunk, buffer="inbox", stream=stream)
+            builder.copy(rank, part_B, chunk=chunk, after=(recv, *sends), stream=stream)
+    return builder.build()
 
 
-ENTRANTS: dict[str, Callable[[Group, int], Program]] = {
-    **{name: _all_reduce(name) for name in ("ring", "rabenseifner", "recursive-doubling", "tree")},
-    "hierarchical": _hierarchical,
-    **{name: _all_reduce(name) for name in ("direct", "naive")},
-    SERVER: _server,
-    SCATTERED: _scattered,
-    SAME_FIRST: _all_to_all(rotated=False),
-    ROTATED: _all_to_all(rotated=True),
+SPECIAL: Mapping[str, Mapping[str, Callable[[Group, int], Program]]] = {
+    "all-reduce": {"hierarchical": _hierarchical, "parameter-server": _server, SCATTERED: _scattered},
+    "all-to-all": {
+        "same-first": lambda group, size_B: _all_to_all(group, size_B, next_first=False),
+        "next-first": lambda group, size_B: _all_to_all(group, size_B, next_first=True),
+    },
 }
-"""Name -> program of a group and a size. `ring-scattered` is a ring that leaves the node at every step."""
-ALL_TO_ALLS = (SAME_FIRST, ROTATED)
-
-
-def default_entrants(group: Group) -> tuple[str, ...]:
-    """All all-reduces; the scattered ring only where there are nodes."""
-    left_out = ALL_TO_ALLS if group.has_nodes else (SCATTERED, *ALL_TO_ALLS)
-    return tuple(name for name in ENTRANTS if name not in left_out)
-
-
-def entrant(name: str, group: Group, size_B: int) -> Program:
-    """The program of that name. Raises UnknownName, BadInput."""
-    if name not in ENTRANTS:
-        raise UnknownName("algorithm on the rig", name, ENTRANTS, "--algorithm")
-    return ENTRANTS[name](group, size_B)

@@ -1,6 +1,6 @@
 """Calibrate on sends and receives, predict every program, and only then measure: `race`.
 
-    1. trials of `calibration` on the rig give overheads and rates
+    1. trials of `calibration` on the rig give overheads and rates (their medians; the fastest where links are random)
     2. `simulate_packets` predicts every entrant at every size
     3. the entrants run in turns, all ranks starting together; the median of the repeats is compared
 
@@ -9,166 +9,77 @@ A measured time is from the last rank's first operation to the last rank's end.
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any
 
 from lockstep.measure.launch import launch
 from lockstep.measure.machine import Load, Machine, with_load
-from lockstep.measure.rig.calibration import Calibration, calibrate, trials
-from lockstep.measure.rig.crossing import Crossing, crossings
+from lockstep.measure.rig.calibration import calibrate, trials
+from lockstep.measure.rig.crossing import crossings
 from lockstep.measure.rig.entrants import Group, entrant
-from lockstep.measure.rig.rig import Counts, Rig
+from lockstep.measure.rig.result import Lap, Race
+from lockstep.measure.rig.rig import Rig
 from lockstep.measure.rig.worker import Part, Report, part, run_parts
+from lockstep.program import Program
 from lockstep.simulate import Protocol, Topology, simulate_packets
-from lockstep.units import format_time
 
 HEADER_B = 52  # IP 20, TCP 20, timestamps 12: RFC 791, 9293, 7323
+LONGEST_WAIT_S = 60.0
+"""Of a rank for its peers, beside the time that the program takes."""
 Progress = Callable[[int, int], None]
-
-
-@dataclass(frozen=True, slots=True)
-class Lap:
-    """One entrant at one size."""
-
-    algorithm: str
-    size_B: int
-    predicted_s: float
-    measured_s: float
-    """Median of the repeats."""
-    fastest_s: float
-    slowest_s: float
-    wrong: int
-    """Results, of all ranks and repeats, that are not what the program gives in one process."""
-
-    @property
-    def error_frac(self) -> float:
-        """(predicted - measured) / measured: above 0 the prediction is pessimistic."""
-        return self.predicted_s / self.measured_s - 1
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain JSON form."""
-        return {
-            "algorithm": self.algorithm,
-            "size_B": self.size_B,
-            "predicted_s": self.predicted_s,
-            "measured_s": self.measured_s,
-            "error_frac": self.error_frac,
-            "fastest_s": self.fastest_s,
-            "slowest_s": self.slowest_s,
-            "wrong": self.wrong,
-        }
-
-
-@dataclass(frozen=True, slots=True)
-class Race:
-    """Predictions beside measurements on one topology."""
-
-    topology: Topology
-    ranks: int
-    repeats: int
-    mtu_B: int
-    calibration: Calibration
-    laps: tuple[Lap, ...]
-    crossings: tuple[Crossing, ...]
-    counts: Counts
-    emulator_scheduling: str
-    machine: Machine
-
-    @property
-    def ok(self) -> bool:
-        """Whether every rank of every run had the right result."""
-        return not any(lap.wrong for lap in self.laps)
-
-    @property
-    def median_error_frac(self) -> float:
-        """Median of the absolute errors."""
-        return statistics.median(abs(lap.error_frac) for lap in self.laps)
-
-    @property
-    def worst(self) -> Lap:
-        """The lap predicted worst."""
-        return max(self.laps, key=lambda lap: abs(lap.error_frac))
-
-    @property
-    def assumptions(self) -> tuple[str, ...]:
-        """What the prediction takes for granted, and what the measurement is worth."""
-        jitter_or_loss = any(link.jitter_s or link.loss_frac for link in self.topology.links)
-        unseen = ("the prediction knows nothing of jitter and loss",) if jitter_or_loss else ()
-        return (
-            "overheads and rates fitted on sends and receives alone, before any collective ran",
-            "messages wait for the receiver's notice; every link is a first-in-first-out queue, store and forward",
-            *unseen,
-            f"median of {self.repeats} repeats, all ranks starting at one moment",
-            f"TCP {self.machine.congestion_control}, MTU {self.mtu_B} B, ranks scheduled as {self.machine.scheduling}, "
-            f"emulator as {self.emulator_scheduling}",
-            f"the emulator wrote packets {format_time(self.counts.mean_late_s)} late on average, "
-            f"{format_time(self.counts.max_late_s)} at most",
-            *self.machine.warnings(self.ranks),
-        )
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain JSON form."""
-        return {
-            "topology": self.topology.name,
-            "ranks": self.ranks,
-            "hosts": self.topology.hosts,
-            "repeats": self.repeats,
-            "mtu_B": self.mtu_B,
-            "ok": self.ok,
-            "median_error_frac": self.median_error_frac,
-            "calibration": self.calibration.to_dict(),
-            "rows": [lap.to_dict() for lap in self.laps],
-            "crossovers": [crossing.to_dict() for crossing in self.crossings],
-            "links": [link.to_dict() for link in self.counts.links],
-            "emulator": {
-                "scheduling": self.emulator_scheduling,
-                "mean_late_s": self.counts.mean_late_s,
-                "max_late_s": self.counts.max_late_s,
-            },
-            "machine": self.machine.to_dict(),
-            "assumptions": list(self.assumptions),
-        }
 
 
 def race(
     rig: Rig,
+    op: str,
     group: Group,
     algorithms: Sequence[str],
     sizes_B: Sequence[int],
     *,
     repeats: int = 5,
     warm_up: int = 1,
-    timeout_s: float = 60.0,
     report: Progress | None = None,
 ) -> Race:
-    """Predicted and measured seconds of every algorithm at every size, on a running rig.
+    """Predicted and measured seconds of every algorithm of a collective at every size, on a running rig.
 
     `report(done, total)` hears of every run. Raises: BadInput, UnknownName, RunFailed.
     """
     names = [(name, size_B) for size_B in sizes_B for name in algorithms]
-    parts = [part(name.replace("-", "_"), entrant(name, group, size_B), group.ranks) for name, size_B in names]
+    parts = [part(name.replace("-", "_"), entrant(op, name, group, size_B), group.ranks) for name, size_B in names]
     known = trials(rig.topology, group.ranks)
-    steps = _Steps((len(known) + len(parts)) * (repeats + warm_up), report)
-    runs = _Runs(rig, repeats, warm_up, timeout_s, steps)
+    runs = _Runs(rig, group, repeats, warm_up, _Steps((len(known) + len(parts)) * (repeats + warm_up), report))
+    typical = min if rig.topology.is_random else statistics.median
     tried, _ = runs.of([part("send_and_receive", trial.program, group.ranks) for trial in known])
-    fitted = calibrate(known, [statistics.median(times_s) for times_s, _ in tried], rig.topology, protocol(rig.mtu_B))
+    fitted = calibrate(known, [typical(times_s) for times_s, _ in tried], rig.topology, protocol(rig.mtu_B))
     predicted = [simulate_packets(one.program, fitted.topology, fitted.protocol).makespan_s for one in parts]
     measured, machine = runs.of(parts)
     laps = tuple(
         Lap(name, size_B, predicted_s, statistics.median(times_s), min(times_s), max(times_s), wrong)
         for (name, size_B), predicted_s, (times_s, wrong) in zip(names, predicted, measured, strict=True)
     )
-    counts = rig.count()
     return Race(
-        rig.topology, group.ranks, repeats, rig.mtu_B, fitted, laps, crossings(laps), counts, rig.scheduling, machine
+        op, rig.topology, group.ranks, repeats, rig.mtu_B, fitted, laps, crossings(laps), rig.count(), rig.scheduling,
+        machine,
     )  # fmt: skip
 
 
 def protocol(mtu_B: int) -> Protocol:
     """gloo over TCP with packets of that size, before anything is fitted."""
     return Protocol(payload_B=float(mtu_B - HEADER_B), header_B=float(HEADER_B))
+
+
+def expected_s(topology: Topology, ranks: int, entered: Sequence[Program], repeats: int, warm_up: int = 1) -> float:
+    """About how many seconds a race takes, calibration and agreements on common starts included."""
+    programs = [*(trial.program for trial in trials(topology, ranks)), *entered]
+    once_s = math.fsum(simulate_packets(program, topology).makespan_s for program in programs)
+    return (repeats + warm_up) * (once_s + 2 * len(programs) * margin_s(topology, ranks))
+
+
+def margin_s(topology: Topology, ranks: int) -> float:
+    """How long before a common start it is agreed on: a broadcast down a tree, and what a busy machine may add."""
+    longest_s = max(topology.delay_s(0, host) for host in range(1, ranks))
+    return 0.02 + 2 * longest_s * (math.ceil(math.log2(ranks)) + 1)
 
 
 class _Steps:
@@ -192,11 +103,9 @@ class _Steps:
 class _Runs:
     """Runs parts on the rig and brings back seconds and wrong results of each."""
 
-    def __init__(self, rig: Rig, repeats: int, warm_up: int, timeout_s: float, steps: _Steps) -> None:
-        self.rig, self.repeats, self.warm_up, self.timeout_s, self.steps = rig, repeats, warm_up, timeout_s, steps
-        slowest_s = max((link.delay_s for link in rig.topology.links), default=0.0)
-        # A broadcast of one number takes a few latencies, and a busy machine some milliseconds.
-        self.margin_s = 0.02 + 16 * slowest_s
+    def __init__(self, rig: Rig, group: Group, repeats: int, warm_up: int, steps: _Steps) -> None:
+        self.rig, self.repeats, self.warm_up, self.steps = rig, repeats, warm_up, steps
+        self.margin_s = margin_s(rig.topology, group.ranks)
 
     def of(self, parts: Sequence[Part]) -> tuple[list[tuple[list[float], int]], Machine]:
         """(seconds of each repeat, wrong results) of each part, and the machine; one launch per number of ranks."""
@@ -212,8 +121,9 @@ class _Runs:
 
     def _launched(self, parts: Sequence[Part], ranks: int) -> list[Report]:
         arguments = (tuple(parts), self.repeats, self.warm_up, self.margin_s)
+        longest_s = max(simulate_packets(one.program, self.rig.topology).makespan_s for one in parts)
         reports = launch(
-            run_parts, ranks, arguments, hosts=self.rig.hosts[:ranks], timeout_s=self.timeout_s,
+            run_parts, ranks, arguments, hosts=self.rig.hosts[:ranks], timeout_s=LONGEST_WAIT_S + 4 * longest_s,
             on_message=self.steps.hear,
         )  # fmt: skip
         self.steps.next_launch()

@@ -62,10 +62,13 @@ class Rig:
             raise BadInput(f"links cannot be shaped here: {reason}", "rig")
         command = [sys.executable, "-m", "lockstep.measure.rig.emulator"]
         self._emulator = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        made = self._ask(json.dumps(self._order()))
-        if "error" in made:
+        try:
+            made = self._ask(json.dumps(self._order()))
+            if "error" in made:
+                raise BadInput(f"links cannot be shaped here: {made['error']}", "rig")
+        except BaseException:
             self.close()
-            raise BadInput(f"links cannot be shaped here: {made['error']}", "rig")
+            raise
         self.hosts = tuple(Host(host["namespace"], INTERFACE, host["address"]) for host in made["hosts"])
         self.congestion_control, self.scheduling = made["congestion_control"], made["scheduling"]
         return self

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 PRIORITY = 10  # assumed: above ordinary processes, below the emulator
+RESULTS = ("data", "output")
 LARGEST = 997  # a prime, so that no chunk repeats; sums of 256 ranks stay exact in float32
 
 
@@ -33,15 +34,21 @@ class Part:
     program: Program
     contributors: int
     results: tuple[int, ...]
-    """Checksum of each rank's data after the program."""
+    """Checksum of each rank's result buffers after the program."""
 
 
 def part(title: str, program: Program, contributors: int) -> Part:
     """The program with the results to expect, from running it in this process."""
     extent = extents(program)["data"].tolist()
     data = [_data(rank < contributors, rank, elems) for rank, elems in enumerate(extent)]
-    found = execute(program, {"data": data})["data"]
-    return Part(title, program, contributors, tuple(zlib.crc32(one.tobytes()) for one in found))
+    found = execute(program, {"data": data})
+    results = [_checksum({name: found[name][rank] for name in RESULTS if name in found}) for rank in range(len(data))]
+    return Part(title, program, contributors, tuple(results))
+
+
+def _checksum(buffers: Mapping[str, Any]) -> int:
+    """Of the result buffers of one rank."""
+    return zlib.crc32(b"".join(np.ascontiguousarray(buffers[name]).tobytes() for name in RESULTS if name in buffers))
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,12 +86,13 @@ def run_parts(rank: Rank, parts: Sequence[Part], repeats: int, warm_up: int, mar
     for count in range((warm_up + repeats) * len(parts)):
         round_, number = divmod(count, len(parts))
         one = parts[number]
-        own = scratch["data"][: int(extents(one.program)["data"][rank.number])]
-        own.copy_(torch.from_numpy(_data(rank.number < one.contributors, rank.number, len(own))))
+        own = {name: scratch[name][: int(extent[rank.number])] for name, extent in extents(one.program).items()}
+        values = _data(rank.number < one.contributors, rank.number, len(own["data"]))
+        own["data"].copy_(torch.from_numpy(values))
         _wait_for_common_start(rank, margin_s)
         spans = runners[number].run()
         if round_ >= warm_up:
-            wrong = zlib.crc32(own.numpy().tobytes()) != one.results[rank.number]
+            wrong = _checksum({name: tensor.numpy() for name, tensor in own.items()}) != one.results[rank.number]
             first, last = min(spans.start_ns, default=0), max(spans.end_ns, default=0)
             turns.append(Turn(number, first / 1e9, last / 1e9, wrong))
         rank.tell(count + 1)

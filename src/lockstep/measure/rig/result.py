@@ -1,0 +1,119 @@
+"""What a race on the rig gives: every entrant predicted and measured, and what both are worth."""
+
+from __future__ import annotations
+
+import statistics
+from dataclasses import dataclass
+from typing import Any
+
+from lockstep.measure.machine import Machine
+from lockstep.measure.rig.calibration import Calibration
+from lockstep.measure.rig.crossing import Crossing
+from lockstep.measure.rig.rig import Counts
+from lockstep.simulate import Topology
+from lockstep.units import format_time
+
+
+@dataclass(frozen=True, slots=True)
+class Lap:
+    """One entrant at one size."""
+
+    algorithm: str
+    size_B: int
+    predicted_s: float
+    measured_s: float
+    """Median of the repeats."""
+    fastest_s: float
+    slowest_s: float
+    wrong: int
+    """Results, of all ranks and repeats, that are not what the program gives in one process."""
+
+    @property
+    def error_frac(self) -> float:
+        """(predicted - measured) / measured: above 0 the prediction is pessimistic."""
+        return self.predicted_s / self.measured_s - 1
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON form."""
+        return {
+            "algorithm": self.algorithm,
+            "size_B": self.size_B,
+            "predicted_s": self.predicted_s,
+            "measured_s": self.measured_s,
+            "error_frac": self.error_frac,
+            "fastest_s": self.fastest_s,
+            "slowest_s": self.slowest_s,
+            "wrong": self.wrong,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Race:
+    """Predictions beside measurements on one topology."""
+
+    op: str
+    topology: Topology
+    ranks: int
+    repeats: int
+    mtu_B: int
+    calibration: Calibration
+    laps: tuple[Lap, ...]
+    crossings: tuple[Crossing, ...]
+    counts: Counts
+    emulator_scheduling: str
+    machine: Machine
+
+    @property
+    def ok(self) -> bool:
+        """Whether every rank of every run had the right result."""
+        return not any(lap.wrong for lap in self.laps)
+
+    @property
+    def median_error_frac(self) -> float:
+        """Median of the absolute errors."""
+        return statistics.median(abs(lap.error_frac) for lap in self.laps)
+
+    @property
+    def worst(self) -> Lap:
+        """The lap predicted worst."""
+        return max(self.laps, key=lambda lap: abs(lap.error_frac))
+
+    @property
+    def assumptions(self) -> tuple[str, ...]:
+        """What the prediction takes for granted, and what the measurement is worth."""
+        unseen = ("the prediction is for the same links without jitter and loss",) if self.topology.is_random else ()
+        return (
+            "overheads and rates fitted on sends and receives alone, before any collective ran",
+            "messages wait for the receiver's notice; every link is a first-in-first-out queue, store and forward",
+            *unseen,
+            f"median of {self.repeats} repeats, all ranks starting at one moment",
+            f"TCP {self.machine.congestion_control}, MTU {self.mtu_B} B, ranks scheduled as {self.machine.scheduling}, "
+            f"emulator as {self.emulator_scheduling}",
+            f"the emulator wrote packets {format_time(self.counts.mean_late_s)} late on average, "
+            f"{format_time(self.counts.max_late_s)} at most",
+            *self.machine.warnings(self.ranks),
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON form."""
+        return {
+            "op": self.op,
+            "topology": self.topology.name,
+            "ranks": self.ranks,
+            "hosts": self.topology.hosts,
+            "repeats": self.repeats,
+            "mtu_B": self.mtu_B,
+            "ok": self.ok,
+            "median_error_frac": self.median_error_frac,
+            "calibration": self.calibration.to_dict(),
+            "rows": [lap.to_dict() for lap in self.laps],
+            "crossovers": [crossing.to_dict() for crossing in self.crossings],
+            "links": [link.to_dict() for link in self.counts.links],
+            "emulator": {
+                "scheduling": self.emulator_scheduling,
+                "mean_late_s": self.counts.mean_late_s,
+                "max_late_s": self.counts.max_late_s,
+            },
+            "machine": self.machine.to_dict(),
+            "assumptions": list(self.assumptions),
+        }
