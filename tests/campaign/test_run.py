@@ -171,3 +171,14 @@ def test_corruption_adds_to_the_failures_and_to_the_days() -> None:
     assert rare.mtbf_s(64) == pytest.approx(0.8 * REAL.mtbf_s(64))
     assert scenario(rare).run().pattern.silent_frac == pytest.approx(0.2)
     assert scenario(rare).run().parts_s["detection"] > scenario(REAL).run().parts_s["detection"]
+
+
+def test_llama3_405b_was_stopped_as_often_and_worked_as_much() -> None:
+    """54 days on 16,384 H100: 419 unexpected interruptions, and more than 90 % effective training time.
+
+    The failure rate is of that run, recovery of another (MegaScale): the effective time is a prediction.
+    """
+    found = lockstep.estimate("llama3-405b", "dgx-h100:2048", batch=2048, tp=8, pp=16, vpp=8, zero=1)
+    run = Scenario(found, for_tokens(1e12), Operation(device_mtbf_s=found.cluster.mtbf_s or 0.0)).run()
+    assert 54 / run.days * run.losses.failures == pytest.approx(419, rel=0.08)
+    assert 0.90 < run.losses.goodput_frac < 0.95

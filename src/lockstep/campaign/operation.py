@@ -118,10 +118,15 @@ class Operation:
         )
 
     def assumptions(self, job: Job) -> Iterator[str]:
-        """What is taken for granted about failures and checkpoints."""
+        """What is taken for granted about failures, checkpoints and devices."""
         if math.isinf(self.mtbf_s(1)):
             yield "nothing fails: nobody says how often these devices do; give --mtbf of the job or --node-mtbf"
-            return
+        else:
+            yield from self._about_failures(job)
+        if self.straggler_cv:
+            yield f"compute times of devices vary by {format_frac(self.straggler_cv)} from step to step, independently"
+
+    def _about_failures(self, job: Job) -> Iterator[str]:
         yield f"a failure every {format_time(self.mtbf_s(job.devices))}: {format_time(self.mtbf_s(1))} per device"
         if self.write_s is None:
             size, rate = format_size(checkpoint_B(job)), format_bandwidth(self._storage_Bps(job))
@@ -132,10 +137,10 @@ class Operation:
         yield f"detection takes {format_time(self.detection_s)}, a restart {format_time(restart_s)}{known}"
         if self.repair_s is None:
             yield "a lost node is replaced within the restart; --repair, --spares and --fewest-nodes say what if not"
+        else:
+            yield "repairs take exponential times, all at once; repaired nodes join at the next restart"
         if not math.isinf(self.silent_mtbf_s):
             yield "after a corruption all work is lost until it is noticed, a fixed time later"
-        if self.straggler_cv:
-            yield f"compute times of devices vary by {format_frac(self.straggler_cv)} from step to step, independently"
 
     def _storage_Bps(self, job: Job) -> float:
         return STORAGE_BPS_PER_DEVICE * job.devices if self.storage_Bps is None else self.storage_Bps
