@@ -107,9 +107,10 @@ class Survey:
         return all(one.ok for one in self.comparisons)
 
     def durations(self, configuration: str = PUBLIC) -> list[Row]:
-        """Rows about whole runs of the studies with that configuration that could be predicted."""
+        """Of each study with that configuration whose whole run could be predicted, the row with the larger error."""
         chosen = (one for one in self.comparisons if one.study.configuration == configuration)
-        return [row for one in chosen for row in one.rows if row.duration and row.error_frac is not None]
+        known = ([row for row in one.rows if row.duration and row.error_frac is not None] for one in chosen)
+        return [max(rows, key=lambda row: abs(row.error_frac or 0.0)) for rows in known if rows]
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON form."""

@@ -46,7 +46,7 @@ def _verdict(found: Survey) -> str:
     for name in (PUBLIC, PARTLY):
         rows = found.durations(name)
         within = sum(row.within is True for row in rows)
-        lines.append(f"- {name}: {within} of {len(rows)} durations within {format_frac(TOLERANCE_FRAC)}")
+        lines.append(f"- {name}: {within} of {len(rows)} runs of known length within {format_frac(TOLERANCE_FRAC)}")
     return "\n".join(lines) + "\n"
 
 

@@ -37,7 +37,7 @@ def _all(answer: Survey, out: Console) -> None:
     known = [row for name in CONFIGURATIONS[:2] for row in answer.durations(name)]
     within = sum(row.within is True for row in known)
     limit = format_frac(TOLERANCE_FRAC)
-    said = f"{within} of {len(known)} durations of runs with a known layout within {limit}"
+    said = f"{within} of {len(known)} runs of known layout and length within {limit}"
     out.print(Text(f"{said}; {'every miss is explained' if answer.ok else 'a miss has no explanation'}", style="bold"))
     for name in CONFIGURATIONS:
         studies = [one for one in answer.comparisons if one.study.configuration == name]
