@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from lockstep.api.keeping import Record, kept
 from lockstep.api.question import Quantity, whole
 from lockstep.errors import BadInput, UnknownName
-from lockstep.units import parse_count
+from lockstep.units import parse_count, parse_time_s
 
 if TYPE_CHECKING:
     from lockstep.measure.train import Method, Saving, TrainRun
@@ -36,15 +35,11 @@ class Training:
     """One run per method, all of the same task."""
 
     runs: tuple[TrainRun, ...]
-    cores: int
-    """Of this machine: ranks beyond them share."""
 
     @property
     def assumptions(self) -> tuple[str, ...]:
-        """What to know about the numbers."""
-        ranks = max(run.ranks for run in self.runs)
-        shared = f"{ranks} ranks on {self.cores} cores of one machine: times are the processors', not a network's"
-        return (shared, *dict.fromkeys(line for run in self.runs for line in run.assumptions))
+        """What to know about the numbers of any of them."""
+        return tuple(dict.fromkeys(line for run in self.runs for line in run.assumptions))
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON form."""
@@ -78,6 +73,7 @@ def train(
     resume: bool = False,
     restarts: Quantity = 0,
     root: str | Path | None = None,
+    timeout: Quantity = 60.0,
     progress: Callable[[int, int], None] | None = None,
 ) -> Training:
     """Trains a small model on real data by one method, or several between commas, on real processes.
@@ -85,6 +81,7 @@ def train(
     `settings` go to every method that has them. `checkpoint`: a folder for checkpoints after `every` steps, of which
     `keep` stay, written `beside` the training or in line; `resume` goes on from the newest, and a run that fails does
     so by itself up to `restarts` times. `root`: where runs are kept, by default $LOCKSTEP_RUNS, nowhere without.
+    `timeout` is the longest wait of one rank for another;
     `progress(done, total)` counts the steps of all runs.
     """
     from lockstep.measure.train import MODELS, Task, find_method
@@ -108,6 +105,7 @@ def train(
         raise BadInput("one folder holds the checkpoints of one run: give one method", "--checkpoint")
     world, again = whole(ranks, "--ranks"), whole(restarts, "--restarts", minimum=0)
     runs: list[TrainRun] = []
+    wait_s = parse_time_s(timeout, "--timeout")
     for one, own in zip(chosen, per_method, strict=True):
         before = len(runs) * number
         with kept("train", {"method": one.name, "ranks": world, **asdict(task), "settings": own}, root) as record:
@@ -117,9 +115,9 @@ def train(
                 if progress is not None:
                     progress(before + done, len(chosen) * number)
 
-            runs.append(run(one.name, task, world, own, saving=saving, restarts=again, on_step=step))
+            runs.append(run(one.name, task, world, own, saving=saving, restarts=again, timeout_s=wait_s, on_step=step))
             record.result = runs[-1].summary()
-    return Training(tuple(runs), os.cpu_count() or 1)
+    return Training(tuple(runs))
 
 
 def _saving(folder: str | Path | None, every: Quantity, keep: Quantity, beside: bool, resume: bool) -> Saving | None:

@@ -8,7 +8,7 @@ from typing import Any
 import typer
 
 from lockstep.cli.options import argument, switch, takes, text
-from lockstep.cli.output import EXAMPLES, show
+from lockstep.cli.output import EXAMPLES, show, show_once
 from lockstep.cli.program_options import PLOT, SEED, SETTINGS, draw, given, pairs
 from lockstep.errors import BadInput
 
@@ -17,6 +17,7 @@ _SAVES = "What is kept"
 WORDS = {
     "method": argument("[METHOD]", "One method, or several between commas; all are listed when left out.", None),
     "ranks": text("--ranks", "N", "Processes of this machine. (default: 2)"),
+    "timeout": text("--timeout", "T", "Longest wait of one rank for another. (default: 60 s)"),
     "model": text("--model", "M", "mlp, cnn, gpt or moe. (default: the first that the methods train)", panel=_TASK),
     "layers": text("--layers", "N", "Pieces of the model. (default: 4)", panel=_TASK),
     "steps": text("--steps", "N", "Optimizer steps. (default: 100)", panel=_TASK),
@@ -41,6 +42,7 @@ def register(app: typer.Typer) -> None:
         + "lockstep train\n\n"
         + "lockstep train synchronous,zero-3 --ranks 2 --steps 200 --plot loss.png\n\n"
         + "lockstep train zero-1 --checkpoint saves --every 20 --restarts 2 --runs runs\n\n"
+        + "torchrun --nproc-per-node 2 -m lockstep train diloco --optimizer adam --learning-rate 0.003\n\n"
         + "lockstep train pipeline --ranks 2 --layers 8 --set schedule=zb-v --set microbatches=8 --json"
     )(train)
 
@@ -64,4 +66,4 @@ def train(as_json: bool, method: str | None, settings: list[str] | None, plot: s
         plot_losses(answer, path)
 
     draw(plot, picture)
-    show(answer, as_json, "train")
+    show_once(answer, as_json, "train")

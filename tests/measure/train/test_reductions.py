@@ -27,7 +27,7 @@ CLOSE = 1e-12
 @pytest.fixture(scope="module")
 def on_two() -> dict[Any, TrainRun]:
     """Every method at its neutral setting with every model, and synchronous SGD."""
-    specs = {(name, model): Spec(name, dict(NEUTRAL[name]), {"model": model}) for name, model in CASES}
+    specs = {(name, model): Spec(name, dict(NEUTRAL[name]), {"model": model, "steps": 3}) for name, model in CASES}
     specs |= {
         (name, "same order"): Spec(name, dict(NEUTRAL[name]), {"dtype": "float32", "optimizer": "adam"})
         for name in ("synchronous", *SAME_ORDER)
@@ -38,7 +38,7 @@ def on_two() -> dict[Any, TrainRun]:
 @pytest.fixture(scope="module")
 def alone() -> dict[Any, TrainRun]:
     """One process with the whole batch."""
-    return runs(1, {model: Spec("synchronous", task={"model": model}) for model in MODELS})
+    return runs(1, {model: Spec("synchronous", task={"model": model, "steps": 3}) for model in MODELS})
 
 
 def apart(one: TrainRun, other: TrainRun) -> float:

@@ -11,17 +11,20 @@ from .many import Spec, runs
 
 WEIGHT_B = 4
 FREE = PlainLink(0.0, 1.0)
-TASK = {"dtype": "float32", "optimizer": "adam", "learning_rate": 0.003}
+TASK = {"dtype": "float32", "optimizer": "adam", "learning_rate": 0.003, "steps": 2}
 
 
 @pytest.fixture(scope="module")
 def on_two() -> dict[Any, TrainRun]:
     specs: dict[Any, Spec] = {name: Spec(name, task=TASK) for name in ("zero-1", "zero-3", "torch-ddp", "torch-fsdp2")}
     specs["many buckets"] = Spec("synchronous", {"bucket_B": "10kB"}, TASK)
-    specs |= {("all-reduce", name): Spec("synchronous", {"algorithm": name}) for name in algorithms("all-reduce")}
+    specs |= {
+        ("all-reduce", name): Spec("synchronous", {"algorithm": name}, {"steps": 2})
+        for name in algorithms("all-reduce")
+    }
     specs |= {m: Spec("zero-2", {"microbatches": m}, TASK) for m in (1, 4)}
-    specs["tensor"] = Spec("tensor-parallel", task={"model": "gpt"})
-    specs["experts"] = Spec("expert-parallel", task={"model": "moe"})
+    specs["tensor"] = Spec("tensor-parallel", task={"model": "gpt", "steps": 2})
+    specs["experts"] = Spec("expert-parallel", task={"model": "moe", "steps": 2})
     return runs(2, specs)
 
 

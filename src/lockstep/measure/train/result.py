@@ -7,6 +7,8 @@ from dataclasses import asdict, dataclass, field
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
+from lockstep.measure.machine import Load, Machine, with_load
+
 if TYPE_CHECKING:
     import numpy.typing as npt
 
@@ -32,6 +34,8 @@ class Outcome:
     accuracy_frac: float
     weights: npt.NDArray[Any]
     notes: Mapping[str, Any]
+    machine: Machine
+    load: Load
     first_step: int = 0
     """Steps that were done before, in the run that it goes on from."""
     saves: Mapping[str, Any] = field(default_factory=dict)
@@ -62,6 +66,8 @@ class TrainRun:
     replicas_equal: bool
     """Whether all ranks ended with the same bits."""
     notes: Mapping[str, Any]
+    machine: Machine
+    """What it ran on, with the load of others."""
     assumptions: tuple[str, ...]
     first_step: int = 0
     """Steps done before, in the run that it went on from."""
@@ -78,6 +84,7 @@ class TrainRun:
     ) -> TrainRun:
         """The run from what every rank saw."""
         first = outcomes[0]
+        machine = with_load(first.machine, [outcome.load for outcome in outcomes])
         steps = list(zip(*(outcome.steps for outcome in outcomes), strict=True))
         return cls(
             method=method.name,
@@ -92,7 +99,8 @@ class TrainRun:
             weights=first.weights,
             replicas_equal=all(outcome.weights.tobytes() == first.weights.tobytes() for outcome in outcomes),
             notes=first.notes,
-            assumptions=method.assumptions,
+            machine=machine,
+            assumptions=(*method.assumptions, *machine.warnings(len(outcomes))),
             first_step=first.first_step,
             saves=_together([outcome.saves for outcome in outcomes]),
             passed_over=first.passed_over,
@@ -135,6 +143,7 @@ class TrainRun:
             "checkpoints": dict(self.saves) or None,
             "passed_over": list(self.passed_over),
             "failures": list(self.failures),
+            "machine": self.machine.to_dict(),
             "assumptions": list(self.assumptions),
         }
 

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from lockstep.converge.settings import read_settings
 from lockstep.errors import BadInput, RunFailed
-from lockstep.measure.launch import launch
+from lockstep.measure.launch import Host, launch
+from lockstep.measure.machine import LoadMeter, this_machine
 from lockstep.measure.train.method import Losses, find_method
 from lockstep.measure.train.models import get_model
 from lockstep.measure.train.result import Outcome, Step, TrainRun
@@ -92,13 +93,18 @@ def work(rank: Rank, method: str, task: Task, settings: Mapping[str, object], sa
         words = words_of(method, task, settings)
         worker.resumed = saving.newest(words, task.steps)
         saver = Saver(saving, worker, words, rank.timeout_s)
+    meter = LoadMeter()
     with closing(worker.wire):
         steps = tuple(_steps(worker, found.run(worker, read_settings(found.settings, settings)), rank, saver))
     saves = saver.close() if saver is not None else {}
+    load = meter.read()
+    machine = this_machine(loopback=rank.host == Host())
     test_loss, accuracy_frac = worker.evaluate()
     first, passed_over = (worker.resumed.step, worker.resumed.passed_over) if worker.resumed else (0, ())
     weights = worker.flat.weights.numpy()
-    return Outcome(steps, test_loss, accuracy_frac, weights, dict(worker.notes), first, saves, passed_over)
+    return Outcome(
+        steps, test_loss, accuracy_frac, weights, dict(worker.notes), machine, load, first, saves, passed_over
+    )
 
 
 def _steps(worker: Worker, losses: Losses, rank: Rank, saver: Saver | None) -> Iterator[Step]:

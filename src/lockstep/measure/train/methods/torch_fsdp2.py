@@ -5,6 +5,7 @@ Source: Zhao et al. 2023, "PyTorch FSDP" (arXiv 2304.11277); torch.distributed.f
 
 from __future__ import annotations
 
+import warnings
 from typing import TYPE_CHECKING, Any
 
 from lockstep.measure.train.method import Losses, Method, NoSettings, register
@@ -39,6 +40,8 @@ def _sharded(worker: Worker) -> nn.Module:
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import fully_shard
 
+    # torch warns of models whose output is a view, as every linear layer's is; nothing here changes it in place.
+    warnings.filterwarnings("ignore", message="FSDP2-wrapped module")
     mesh = init_device_mesh("cpu", (worker.ranks,))
     model = worker.new_model()
     for piece in model:
