@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from lockstep.api import overlap as overlap
     from lockstep.api import pipeline as pipeline
     from lockstep.api import plan as plan
+    from lockstep.api import reproduce as reproduce
     from lockstep.api import rig as rig
     from lockstep.api import roofline as roofline
     from lockstep.api import runs as runs
@@ -53,7 +54,7 @@ __version__ = "0.1.0"
 VERBS = (
     "plan", "estimate", "memory", "roofline", "sensitivity", "guide",
     "messages", "collective", "crossover", "pipeline", "overlap", "stragglers", "balance", "experts", "trace",
-    "checkpoint", "campaign", "scaling", "speedup", "converge", "train", "runs",
+    "checkpoint", "campaign", "scaling", "speedup", "converge", "train", "reproduce", "runs",
     "execute", "bench", "fit", "rig",
     "catalog", "validate", "case", "export", "cite",
 )  # fmt: skip

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from lockstep.api.network import read_network as read_network
     from lockstep.api.question import Question as Question
     from lockstep.api.question import read_question as read_question
+    from lockstep.api.reproducing import reproduce as reproduce
     from lockstep.api.rigs import rig as rig
     from lockstep.api.running import RunList as RunList
     from lockstep.api.running import runs as runs
@@ -96,6 +97,7 @@ _HOMES = {
         "read_question",
     ),
     "rigs": ("rig",),
+    "reproducing": ("reproduce",),
     "running": ("RunList", "runs"),
     "scalings": ("scaling", "speedup"),
     "schedules": (
@@ -189,6 +191,7 @@ __all__ = [
     "plan",
     "read_network",
     "read_question",
+    "reproduce",
     "rig",
     "roofline",
     "runs",

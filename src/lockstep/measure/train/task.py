@@ -7,7 +7,7 @@ left out. Worker k of n takes the k-th of n equal parts of it, so that n workers
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -35,6 +35,13 @@ class Task:
     learning_rate: float = 0.1
     seed: int = 0
     dtype: str = "float32"
+    data_seed: int | None = None
+    """Of the shuffles; by default the seed."""
+    dropout_frac: float = 0.0
+    """Share of the inputs that is dropped at random, where inputs are no characters."""
+    dropout_seed: int = 0
+    reversed_ranks: bool = False
+    """Whether the last worker takes the first share of a batch, and so on."""
 
     def __post_init__(self) -> None:
         for flag, number, least in (
@@ -46,9 +53,16 @@ class Task:
                 raise BadInput(f"must be at least {least}, got {number}", flag)
         if not 0 < self.learning_rate <= 100:
             raise BadInput(f"must be above 0 and at most 100, got {self.learning_rate:g}", "--learning-rate")
+        if not 0 <= self.dropout_frac < 1:
+            raise BadInput(f"must be from 0 to below 1, got {self.dropout_frac:g}", "--dropout")
         for flag, name, allowed in (("--optimizer", self.optimizer, ENTRYWISE), ("--dtype", self.dtype, DTYPES)):
             if name not in allowed:
                 raise UnknownName(flag.strip("-"), name, allowed, flag)
+
+    @property
+    def shuffle_seed(self) -> int:
+        """Of the order of the samples."""
+        return self.seed if self.data_seed is None else self.data_seed
 
     def share(self, workers: int) -> int:
         """Samples of one of `workers` equal parts of the batch; raises BadInput when they cannot be equal."""
@@ -65,5 +79,14 @@ def batch_indices(task: Task, step: int, num_samples: int) -> npt.NDArray[np.int
     if not per_epoch:
         raise BadInput(f"a batch of {task.batch} is more than the {num_samples} samples there are", "--batch")
     epoch, place = divmod(step, per_epoch)
-    random = np.random.Generator(np.random.PCG64(np.random.SeedSequence([task.seed, epoch])))
+    random = np.random.Generator(np.random.PCG64(np.random.SeedSequence([task.shuffle_seed, epoch])))
     return random.permutation(num_samples)[place * task.batch : (place + 1) * task.batch]
+
+
+def dropped(task: Task, step: int, inputs: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Inputs with a share of them set to 0 and the rest scaled up to the same mean (inverted dropout)."""
+    if not task.dropout_frac or not np.issubdtype(inputs.dtype, np.floating):
+        return inputs
+    random = np.random.Generator(np.random.PCG64(np.random.SeedSequence([task.dropout_seed, step])))
+    stays = random.random(inputs.shape) >= task.dropout_frac
+    return np.asarray(inputs * stays / (1 - task.dropout_frac), dtype=inputs.dtype)

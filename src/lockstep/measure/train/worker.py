@@ -16,7 +16,7 @@ from lockstep.measure.train.descent import Descent
 from lockstep.measure.train.flat import Flat
 from lockstep.measure.train.keeping import Kept
 from lockstep.measure.train.models import get_model
-from lockstep.measure.train.task import Task, batch_indices
+from lockstep.measure.train.task import Task, batch_indices, dropped
 from lockstep.measure.train.wire import Wire
 
 if TYPE_CHECKING:
@@ -105,12 +105,14 @@ class Worker:
     def global_batch(self, step: int) -> Batch:
         """Inputs and targets of all workers."""
         indices = batch_indices(self.task, step, len(self.data.inputs))
-        return self._tensors(self.data.inputs[indices], self.data.targets[indices])
+        inputs = dropped(self.task, step, self.data.inputs[indices])
+        return self._tensors(inputs, self.data.targets[indices])
 
     def batch(self, step: int) -> Batch:
         """Inputs and targets of this worker's share."""
         inputs, targets = self.global_batch(step)
-        own = slice(self.number * self.share, (self.number + 1) * self.share)
+        place = self.workers - 1 - self.number if self.task.reversed_ranks else self.number
+        own = slice(place * self.share, (place + 1) * self.share)
         return inputs[own], targets[own]
 
     def loss(self, batch: Batch, model: nn.Module | None = None) -> Tensor:

@@ -1,0 +1,141 @@
+"""The reproducibility checker: the same seeds twice, then with sources of difference switched, together and alone.
+
+Two runs are compared tensor by tensor after every step. The same seeds must give the same bits. A switched source that
+parts them is named with the first step, rank and tensor where they do. When several are switched together, those that
+alone part the runs as early have done it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from lockstep.errors import BadInput, UnknownName
+from lockstep.measure.launch import launch
+from lockstep.measure.reproduce.digest import Digests, Parting, digested, first_parting
+from lockstep.measure.reproduce.source import SOURCES, Source
+from lockstep.measure.train import Task
+from lockstep.measure.train.run import read
+
+AGAIN = "nothing"
+"""Name of the trial with the same seeds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """One run against the first: what was switched, where they part, and how far apart the weights end."""
+
+    switched: tuple[str, ...]
+    parting: Parting | None
+    largest_difference: float
+    """Of a weight at the end."""
+
+    @property
+    def name(self) -> str:
+        """What was switched."""
+        return " + ".join(self.switched) or AGAIN
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON form."""
+        return {
+            "switched": list(self.switched),
+            "identical": self.parting is None,
+            "parting": None if self.parting is None else self.parting.to_dict(),
+            "largest_difference": self.largest_difference,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Reproduction:
+    """What came of all trials: the same again, sources together (if several were asked for), each alone."""
+
+    method: str
+    task: Task
+    ranks: int
+    again: Trial
+    together: Trial | None
+    alone: tuple[Trial, ...]
+
+    @property
+    def reproducible(self) -> bool:
+        """Whether the same seeds gave the same bits."""
+        return self.again.parting is None
+
+    @property
+    def culprits(self) -> tuple[str, ...]:
+        """Sources that part the runs alone; of several together, those that do so as early as all of them."""
+        parted = [trial for trial in self.alone if trial.parting is not None]
+        if self.together is not None and self.together.parting is not None:
+            step = self.together.parting.step
+            parted = [trial for trial in parted if trial.parting is not None and trial.parting.step <= step]
+        return tuple(trial.name for trial in parted)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON form."""
+        return {
+            "method": self.method,
+            "ranks": self.ranks,
+            "steps": self.task.steps,
+            "reproducible": self.reproducible,
+            "again": self.again.to_dict(),
+            "together": None if self.together is None else self.together.to_dict(),
+            "rows": [trial.to_dict() for trial in self.alone],
+            "culprits": list(self.culprits),
+        }
+
+
+def reproduce(
+    method: str,
+    task: Task,
+    ranks: int,
+    settings: Mapping[str, object] | None = None,
+    *,
+    switch: Sequence[str] = (),
+    timeout_s: float = 60.0,
+    progress: Callable[[int, int], None] | None = None,
+) -> Reproduction:
+    """Runs everything on one set of ranks. `switch`: names of SOURCES to switch together and alone; all alone if empty.
+
+    `progress(runs done, runs)`. Raises BadInput, UnknownName, RunFailed.
+    """
+    given = dict(settings or {})
+    chosen = [_source(name, method) for name in switch or [one.name for one in SOURCES.values() if one.fits(method)]]
+    trials = [(), *([tuple(chosen)] if len(switch) > 1 else []), *((source,) for source in chosen)]
+    jobs = [(method, task, given)]
+    for sources in trials:
+        changed, own = task, given
+        for source in sources:
+            changed, own = source.change(changed, own)
+        jobs.append((method, changed, own))
+    for job in jobs:
+        read(job[0], job[1], ranks, job[2])
+    done = 0
+
+    def hear(rank: int, steps: int) -> None:
+        nonlocal done
+        done += 1
+        if progress is not None:
+            progress(done, len(jobs))
+
+    by_rank: list[list[Digests]] = launch(digested, ranks, (jobs,), timeout_s=timeout_s, on_message=hear)
+    runs = [[rank[place] for rank in by_rank] for place in range(len(jobs))]
+    found = [_trial(sources, runs[0], run) for sources, run in zip(trials, runs[1:], strict=True)]
+    together = found[1] if len(switch) > 1 else None
+    return Reproduction(method, task, ranks, found[0], together, tuple(found[2 if together else 1 :]))
+
+
+def _source(name: str, method: str) -> Source:
+    """The source of that name, if the method has it."""
+    if name not in SOURCES:
+        raise UnknownName("source of difference", name, SOURCES, "--switch")
+    if not SOURCES[name].fits(method):
+        raise BadInput(f"{method} has no choice of all-reduce; {name} needs synchronous", "--switch")
+    return SOURCES[name]
+
+
+def _trial(sources: Sequence[Source], first: Sequence[Digests], run: Sequence[Digests]) -> Trial:
+    apart = np.abs(first[0].weights.astype(np.float64) - run[0].weights.astype(np.float64)).max()
+    return Trial(tuple(source.name for source in sources), first_parting(first, run), float(apart))

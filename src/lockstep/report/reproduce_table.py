@@ -1,0 +1,34 @@
+"""The reproducibility checker for a person: same bits or not, then what parts two runs, and where."""
+
+from __future__ import annotations
+
+from rich.console import Console
+from rich.text import Text
+
+from lockstep.measure.reproduce import SOURCES, Reproduction, Trial
+from lockstep.report.terminal import heading, indented, table
+
+
+def render(found: Reproduction, out: Console) -> None:
+    """Prints the verdict, then a row per trial."""
+    verdict = "the same bits" if found.reproducible else "other bits"
+    out.print(Text(f"The same seeds gave {verdict}.", style="bold"))
+    task = found.task
+    out.print(f"{found.method}, {task.model}, {task.steps} steps, {found.ranks} ranks, seed {task.seed}.")
+    heading(out, "Switched", "first place where a run has other bits than the first one")
+    trials = [found.again, *([found.together] if found.together else []), *found.alone]
+    columns = [("source", "left"), ("parts at", "left"), ("tensor", "left"), ("weights apart", "right")]
+    indented(out, table(columns, (_row(trial) for trial in trials)))
+    if found.together is not None and found.together.parting is not None:
+        out.print()
+        out.print(f"{' and '.join(found.culprits) or 'Only all of them together'} did it.")
+    heading(out, "Sources")
+    switched = [name for trial in found.alone for name in trial.switched]
+    indented(out, table([("source", "left"), ("what", "text")], ((name, SOURCES[name].summary) for name in switched)))
+
+
+def _row(trial: Trial) -> list[str]:
+    if trial.parting is None:
+        return [trial.name, "never", "", "0"]
+    place = trial.parting
+    return [trial.name, f"step {place.step}, rank {place.rank}", place.tensor, f"{trial.largest_difference:.3g}"]
