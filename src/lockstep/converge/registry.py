@@ -8,6 +8,7 @@ from lockstep.converge.experiment import Experiment
 from lockstep.errors import UnknownName
 
 EXPERIMENTS = (
+    "objectives",
     "sgd-bound",
     "consistency",
     "hogwild",
@@ -22,6 +23,7 @@ EXPERIMENTS = (
     "staleness-bounds",
     "staleness-weights",
     "delay-adaptive",
+    "tolerable-delay",
     "local-identity",
     "local-drift",
     "local-bias",

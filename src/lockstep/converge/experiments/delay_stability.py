@@ -17,6 +17,9 @@ from lockstep.converge.findings import Check, Curve, Findings, Law, Picture
 from lockstep.converge.settings import setting
 from lockstep.converge.stability import RESOLUTION, delayed_shrinks, searched_edge
 
+GRID = 40
+"""Steps of the map of stable and unstable runs."""
+
 
 @dataclass(frozen=True, slots=True)
 class Settings:
@@ -47,13 +50,37 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
         curves.append(Curve(f"{named}, exact", x, np.array(exact), theory=True))
         curves.append(Curve(f"{named}, searched", x, np.array(found), marks=True))
     return Findings(
-        checks=(*checks, *_false_laws(delays, settings.steps)),
+        checks=(
+            *checks,
+            _map_check(delays, momenta, settings.steps),
+            _saddle_check(),
+            *_false_laws(delays, settings.steps),
+        ),
         theory=tuple(_law(delay, momentum) for momentum in momenta for delay in delays),
         curves=tuple(curves),
         picture=Picture("delay_steps", "step_size_times_curvature", log_y=True),
         conclusion=_conclusion(delays[-1], momenta[-1]),
         assumptions=("one quadratic direction; of several, the one with the largest curvature decides",),
     )
+
+
+def _map_check(delays: list[int], momenta: list[float], steps: int) -> Check:
+    """Stable or not on a grid of (step, delay, momentum), leaving out 1 % around the exact edge."""
+    right = points = 0
+    grid = np.geomspace(1e-3, 4.2, GRID)
+    for momentum in momenta:
+        for delay in delays:
+            edge = largest_stable_step(delay, momentum)
+            clear = grid[np.abs(grid / edge - 1) > 0.01]
+            right += int((delayed_shrinks(clear, delay, momentum, steps) == (clear < edge)).sum())
+            points += len(clear)
+    return Check(f"share of {points} points of the map on the right side", 1.0, right / points)
+
+
+def _saddle_check() -> Check:
+    """Along negative curvature every step grows, delayed or not."""
+    grown = sum(int(not delayed_shrinks(np.array([-0.01]), delay, 0.0, 2000)[0]) for delay in (0, 5))
+    return Check("runs along negative curvature that grow, of 2", 2.0, float(grown))
 
 
 def _conclusion(delay: int, momentum: float) -> str:

@@ -1,0 +1,139 @@
+"""Rounds of local steps: identities with synchronous descent, closed forms, what the experiments assert."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import lockstep
+from lockstep.converge.local_rounds import LocalMethod, run_rounds
+from lockstep.converge.noise import SignNoise
+from lockstep.converge.objectives import WorkerQuadratics, dirichlet_shards, unequal_workers
+from lockstep.methods.local import Outer
+
+WORKERS = unequal_workers(5, 3, condition=4.0, shift=1.0, curvature_spread=0.4, seed=0)
+
+
+def gradients(y: np.ndarray) -> np.ndarray:
+    return WORKERS.curvatures[:, None, :] * (y - WORKERS.optima[:, None, :])
+
+
+def run(method: LocalMethod, rounds: list[int]) -> np.ndarray:
+    return run_rounds(gradients, WORKERS.workers, np.zeros((1, 3)), method, rounds)[:, 0]
+
+
+def test_one_local_step_is_synchronous_descent() -> None:
+    x = np.zeros(3)
+    for found in run(LocalMethod(0.1), [1] * 20)[1:]:
+        x = x - 0.1 * WORKERS.gradient(x)
+        np.testing.assert_allclose(found, x, rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    "method",
+    [
+        LocalMethod(0.1, outer=Outer(1.0, 0.0, nesterov=True)),
+        LocalMethod(0.1, participants=5),
+        LocalMethod(0.1, momentum=0.0, buffers="reset"),
+    ],
+)
+def test_methods_reduce_to_local_sgd(method: LocalMethod) -> None:
+    np.testing.assert_array_equal(run(method, [4] * 5), run(LocalMethod(0.1), [4] * 5))
+
+
+def test_averaged_momentum_with_one_step_is_momentum_of_the_mean() -> None:
+    x, velocity = np.zeros(3), np.zeros(3)
+    for found in run(LocalMethod(0.05, momentum=0.8, buffers="average"), [1] * 15)[1:]:
+        velocity = 0.8 * velocity + WORKERS.gradient(x)
+        x = x - 0.05 * velocity
+        np.testing.assert_allclose(found, x, rtol=1e-10)
+
+
+@given(st.integers(1, 30), st.floats(0.02, 0.3))
+def test_rounds_end_at_the_closed_form(period: int, step: float) -> None:
+    objective = WorkerQuadratics(np.array([[1.0], [3.0]]), np.array([[1.0], [-1.0]]))
+    path = run_rounds(
+        lambda y: objective.curvatures[:, None] * (y - objective.optima[:, None]), 2, np.zeros((1, 1)),
+        LocalMethod(step), [period] * 1500,
+    )  # fmt: skip
+    assert path[-1, 0, 0] == pytest.approx(float(objective.local_fixed_point(step, period)[0]), abs=1e-9)
+
+
+def test_golden_fixed_points() -> None:
+    objective = WorkerQuadratics(np.array([[1.0], [4.0]]), np.array([[1.0], [-1.0]]))
+    assert objective.optimum[0] == pytest.approx(-0.6)
+    for period, end in ((1, -0.6), (2, -0.5422), (10, -0.2083), (100, -0.00001)):
+        assert objective.local_fixed_point(0.1, period)[0] == pytest.approx(end, abs=5e-5)
+
+
+def test_scaffold_ends_at_the_optimum_and_fedprox_does_not() -> None:
+    optimum = WORKERS.optimum
+    np.testing.assert_allclose(run(LocalMethod(0.1, scaffold=True), [8] * 400)[-1], optimum, atol=1e-9)
+    assert np.abs(run(LocalMethod(0.1, proximal=1.0), [8] * 400)[-1] - optimum).max() > 1e-3
+    assert np.abs(run(LocalMethod(0.1), [8] * 400)[-1] - optimum).max() > 1e-3
+
+
+def test_scaffold_with_some_of_the_workers_still_ends_at_the_optimum() -> None:
+    path = run_rounds(
+        gradients,
+        WORKERS.workers,
+        np.zeros((4, 3)),
+        LocalMethod(0.05, scaffold=True, participants=2),
+        [4] * 3000,
+        seed=3,
+    )
+    np.testing.assert_allclose(path[-1], np.broadcast_to(WORKERS.optimum, (4, 3)), atol=1e-6)
+
+
+def test_the_number_of_vectors_counts_what_a_worker_sends() -> None:
+    assert LocalMethod(0.1).vectors_per_round == 1
+    assert LocalMethod(0.1, scaffold=True).vectors_per_round == 2
+    assert LocalMethod(0.1, momentum=0.9, buffers="average").vectors_per_round == 2
+    assert LocalMethod(0.1, momentum=0.9, buffers="reset").vectors_per_round == 1
+
+
+@given(st.integers(2, 12), st.floats(0.05, 50), st.integers(0, 50))
+def test_shards_are_a_partition(workers: int, concentration: float, seed: int) -> None:
+    classes = np.arange(300) % 10
+    shards = dirichlet_shards(classes, workers, concentration, seed)
+    assert sorted(np.concatenate(shards).tolist()) == list(range(300))
+    assert min(len(shard) for shard in shards) > 0
+
+
+def test_a_large_concentration_gives_equal_mixes() -> None:
+    classes = np.arange(4000) % 10
+    for shard in dirichlet_shards(classes, 4, 1e6, 0):
+        assert np.abs(np.bincount(classes[shard], minlength=10) - 100).max() <= 2
+
+
+def test_dispersion_of_the_reference() -> None:
+    found = lockstep.converge("local-drift", {"workers": (2, 4, 16, 64), "trials": 2000})
+    laws = [law.value for law in found.theory]
+    assert laws == pytest.approx([0.05, 0.075, 0.09375, 0.0984375])
+
+
+def test_noise_is_shared_between_periods() -> None:
+    noise = [SignNoise.of(1.0, (3, 1, 2), np.random.default_rng(7)) for _ in range(2)]
+    ends = [
+        run_rounds(lambda y: 0.5 * y, 3, np.ones((1, 2)), LocalMethod(0.2), rounds, noise=one.draw)[-1]
+        for one, rounds in zip(noise, ([1] * 12, [6, 6]), strict=True)
+    ]
+    np.testing.assert_allclose(ends[0], ends[1], atol=1e-14)
+
+
+def test_the_best_way_follows_the_cluster() -> None:
+    """A slow link favours rare exchanges; a fast one leaves nothing to gain from them."""
+    slow = lockstep.converge("time-to-accuracy", {"bandwidth_Bps": "100MB/s", "trials": 2})
+    fast = lockstep.converge("time-to-accuracy", {"bandwidth_Bps": "10TB/s", "latency_s": 0, "trials": 2})
+    assert slow.conclusion.startswith("local:8 is fastest")
+    assert not fast.conclusion.startswith("top")
+    seconds = {row["way"]: row["time_s"] for row in slow.rows}
+    assert seconds["synchronous"] > 3 * seconds["local:8"]
+
+
+def test_a_cluster_gives_its_link() -> None:
+    found = lockstep.converge("time-to-accuracy", {"cluster": "dgx-h100:2", "workers": 16, "trials": 2})
+    assert found.agrees
+    refused = {"cluster": "dgx-h100:1", "workers": 16}
+    with pytest.raises(lockstep.errors.BadInput, match="8 devices"):
+        lockstep.converge("time-to-accuracy", refused)
