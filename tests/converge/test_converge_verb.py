@@ -12,6 +12,7 @@ from cli_runner import run
 from lockstep.converge import EXPERIMENTS, Check, Curve, Experiment, Findings, find_experiment
 from lockstep.converge.settings import read_settings, setting
 from lockstep.errors import BadInput
+from lockstep.report.converge_plot import plot_findings
 
 QUICK: dict[str, dict[str, object]] = {}
 """Smaller settings for experiments whose defaults take seconds."""
@@ -53,7 +54,18 @@ def test_curves_and_rows_hold_only_numbers_that_are_finite(name: str) -> None:
         assert set(row) == set(found.rows[0])
 
 
-@pytest.mark.parametrize("name", [EXPERIMENTS[0]])
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_whoever_has_curves_draws_them(name: str, tmp_path: Path) -> None:
+    picture = tmp_path / "picture.svg"
+    if answer(name).picture is None:
+        with pytest.raises(BadInput, match="nothing to draw"):
+            plot_findings(answer(name), picture)
+    else:
+        plot_findings(answer(name), picture)
+        assert picture.stat().st_size > 1000
+
+
+@pytest.mark.parametrize("name", ["delay-stability"])
 def test_the_command_prints_json_and_a_table_and_draws(name: str, tmp_path: Path) -> None:
     pairs = [f"--set={key}={value}" for key, value in QUICK.get(name, {}).items()]
     picture = tmp_path / "picture.svg"

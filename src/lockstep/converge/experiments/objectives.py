@@ -2,6 +2,7 @@
 
 Gradients beside differences of the loss, the gradient at the exact optimum, the curvature by power iteration beside the
 bound L, and the variance of mini-batch gradients beside tr(Sigma) / B, where Sigma is the covariance of single samples.
+Where L, mu and the lowest loss are known, descent with 1 / L stays below (1 - mu / L)^t of the first gap.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from lockstep.converge.experiment import Experiment, Progress
-from lockstep.converge.findings import Check, Findings, Law, mean_and_error
+from lockstep.converge.findings import Check, Curve, Findings, Law, Picture, mean_and_error
+from lockstep.converge.follow import follow
 from lockstep.converge.objectives import (
     LANDSCAPES,
     Logistic,
@@ -30,6 +32,7 @@ from lockstep.converge.settings import setting
 Array = npt.NDArray[Any]
 
 WIDTH = 1e-5
+STEPS = 400
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,10 +61,16 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
         "perceptron, digits": (perceptron, None, perceptron.start(seed)),
         **{name: (one, None, np.full(one.dimension, 0.7)) for name, one in LANDSCAPES.items()},
     }
-    rows, checks = [], []
+    rows, checks, curves = [], [], []
     for place, (name, (objective, optimum, point)) in enumerate(everything.items()):
         measured = sharpness(objective, point, seed)
         checks += _checks(name, objective, optimum, point, measured, seed)
+        if optimum is not None:
+            curves += _descents(name, objective, point)
+            beyond = float((curves[-2].y / curves[-1].y).max())
+            checks.append(
+                Check(f"gap of {name} over its bound, at most", 1.0, beyond, tolerance=1e-6, relation="at most")
+            )
         rows.append({
             "objective": name, "parameters": objective.dimension, "L": objective.smoothness, "curvature": measured,
             "mu": objective.strong_convexity, "lowest": objective.lowest,
@@ -74,9 +83,23 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
             Law("zeta of the unequal workers", unequal.heterogeneity, "root mean |grad f_i|^2 at the optimum", "exact"),
         ),
         rows=tuple(rows),
+        curves=tuple(curves),
+        picture=Picture("step", "loss_above_the_lowest", log_y=True),
         conclusion=f"{len(rows)} objectives; the curvature at the start never exceeds L",
         assumptions=("curvature at the start of a run by 60 power iterations; the perceptron has no known L",),
     )
+
+
+def _descents(name: str, objective: Objective, point: Array) -> list[Curve]:
+    """The gap of descent with 1 / L, and its bound."""
+    smoothness, lowest = float(objective.smoothness or 1), float(objective.lowest or 0)
+    every = np.arange(STEPS)
+    made = follow(every, objective.gradient, objective.loss, point[None], 1 / smoothness, record_every=10)
+    gap = made.losses[:, 0] - lowest
+    bound = gap[0] * (1 - objective.strong_convexity / smoothness) ** made.steps
+    kept = gap > 1e-12
+    x = made.steps[kept].astype(float)
+    return [Curve(name, x, gap[kept]), Curve(f"{name}, bound", x, bound[kept], theory=True)]
 
 
 def _checks(
