@@ -37,10 +37,13 @@ def searched_edge(shrinks: Callable[[Array], Array], high: float) -> float:
 def growth(size: Array) -> float:
     """Factor per step of a run that grows or shrinks while it swings: the slope through its peaks in the later half.
 
-    Where there are no three peaks the slope is that of the later half. Sizes near the ends of the range are left out.
+    Where there are no three peaks the slope is that of the later half. Sizes near the ends of the range are left out; a
+    run that is at 0 after a step or two has the factor 0.
     """
     good = np.flatnonzero((size > 1e-140) & (size < 1e140))
     usable = size[: int(good[-1]) + 1]
+    if len(usable) < 3:
+        return 0.0
     logs = np.log(np.maximum(usable[len(usable) // 2 :], TINY))
     peaks = np.flatnonzero((logs[1:-1] >= logs[:-2]) & (logs[1:-1] > logs[2:])) + 1
     ends = peaks[[0, -1]] if len(peaks) >= 3 else np.array([0, len(logs) - 1])

@@ -29,7 +29,7 @@ class Settings:
     step_size: float = setting(0.05, "For a curvature of 1.", above=0, below=2)
     momentum: float = setting(0.9, "Heavy ball.", above=0, most=0.98)
     delay: int = setting(10, "Updates between read and write.", least=1, most=200)
-    steps: int = setting(400, "Steps of a run.", least=100, most=100_000)
+    steps: int = setting(400, "Steps of a run.", least=400, most=100_000)
 
 
 def run(settings: Settings, seed: int, progress: Progress) -> Findings:

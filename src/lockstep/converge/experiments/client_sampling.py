@@ -21,7 +21,7 @@ from lockstep.converge.settings import setting
 
 FORMULA = "(1 - q) / (1 + q) V (n - m) / ((n - 1) m)"
 SOURCE = "sampling without replacement and a first-order recursion"
-SETTLING = 60
+FEWEST_ROUNDS, RELAXATIONS = 60, 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class Settings:
     workers: int = setting(40, "In all.", least=2, most=1000)
     participants: tuple[int, ...] = setting((1, 2, 5, 10, 20, 40), "Workers of a round.", least=1, most=1000)
     period: int = setting(5, "Local steps K.", least=1, most=1000)
-    step_size: float = setting(0.1, "For a curvature of 1.", above=0, below=1)
+    step_size: float = setting(0.1, "For a curvature of 1.", least=0.01, below=1)
     trials: int = setting(300, "Independent runs.", least=10, most=100_000)
 
 
@@ -40,14 +40,16 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
     numbers = sorted({min(number, settings.workers) for number in settings.participants})
     optima = np.random.default_rng(seed).standard_normal(settings.workers)
     optima -= optima.mean()
+    moved = 1 - (1 - settings.step_size) ** settings.period
+    settling = max(FEWEST_ROUNDS, int(RELAXATIONS / moved))
     found, halves, exact, checks = [], [], [], []
     for place, number in enumerate(numbers):
         exact.append(_variance(optima, number, settings))
         path = run_rounds(
             lambda y: y - optima[:, None, None], settings.workers, np.zeros((settings.trials, 1)),
-            LocalMethod(settings.step_size, participants=number), [settings.period] * 2 * SETTLING, seed=seed + place,
+            LocalMethod(settings.step_size, participants=number), [settings.period] * 2 * settling, seed=seed + place,
         )  # fmt: skip
-        mean, error = mean_and_error((path[SETTLING::10, :, 0] ** 2).mean(axis=0))
+        mean, error = mean_and_error((path[settling::10, :, 0] ** 2).mean(axis=0))
         found.append(mean)
         halves.append(1.96 * error)
         checks.append(

@@ -31,7 +31,7 @@ class Settings:
     """Workers, bounds, and the size of a run."""
 
     workers: int = setting(16, "Half of them fast, half slow.", least=2, most=512)
-    slow_factor: float = setting(1.5, "Times of the slow half over those of the fast half.", above=1, most=100)
+    slow_factor: float = setting(1.5, "Times of the slow half over those of the fast half.", least=1.1, most=100)
     bounds: tuple[int, ...] = setting((0, 1, 2, 5, 10, 50), "Clock gaps, and oldest ages.", least=0, most=10_000)
     slow_steps_frac: float = setting(0.1, "Share of steps that are slow when slowness comes and goes.", least=0, most=1)
     steps: int = setting(3000, "Steps of a worker.", least=500, most=100_000)
