@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from cli_runner import Session, run
 
-RUNS = ("plan", "estimate", "memory", "roofline", "sensitivity", "cite", "export", "campaign", "scaling")
+RUNS = ("plan", "guide", "estimate", "memory", "roofline", "sensitivity", "cite", "export", "campaign", "scaling")
 """Verbs about a training run."""
 BASE = {"--cluster": "dgx-h100", "--batch": "8"}
 REQUIRED = {"export": {"--to": "megatron"}, "campaign": {"--tokens": "1B"}}

@@ -60,7 +60,7 @@ class Guidance:
     def verdict(self) -> str:
         """Agreement or disagreement in words."""
         if self.optimum is None:
-            return "nothing fits: neither the rules nor the planner find a layout"
+            return "neither the rules nor the planner find a layout that runs and fits"
         best = f"{self.optimum.layout} at {format_time(self.optimum.step_time_s)} per step"
         if self.estimate is None or self.slower_frac is None:
             return f"the rules end at {self.layout}, which does not run; the planner finds {best}"

@@ -34,7 +34,7 @@ def render(found: Guidance, out: Console) -> None:
 def _compared(found: Guidance) -> str:
     """One line: how far the rules' layout is from the best."""
     if found.optimum is None:
-        return "Nothing fits: neither the rules nor the planner find a layout."
+        return "Neither the rules nor the planner find a layout that runs and fits."
     if found.slower_frac is None:
         return "The rules end at a layout that does not run or fit; the planner finds one that does."
     if found.estimate is not None and found.estimate.layout == found.optimum.layout:
