@@ -97,6 +97,9 @@ def test_ways_to_pay() -> None:
     assert offers["spot"]["cost"] == pytest.approx(
         0.3 * offers["on demand"]["cost"] * offers["spot"]["days"] / offers["on demand"]["days"]
     )
+    spared = run(*TOKENS, *words, "--repair", "1d", "--spares", "2", "--json").json()
+    assert spared["offers"][0]["cost"] == pytest.approx(spared["cost"])
+    assert spared["cost"] > spared["gpu_hours"] * spared["offers"][0]["price_per_hour_usd"]
     preempted = run(*TOKENS, "--mtbf", "6h", "--json").json()["days"]
     alone = run(*TOKENS, "--mtbf", "1000y", *words[2:-1], "2d", "--json").json()
     spot = next(one for one in alone["offers"] if one["name"] == "spot")

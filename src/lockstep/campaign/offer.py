@@ -64,4 +64,4 @@ def spot_operation(operation: Operation, preemption_s: float, devices_per_node: 
 
 def offer(name: str, run: Run, price_per_hour_usd: float) -> Offer:
     """What `run` costs at a price per device and hour."""
-    return Offer(name, price_per_hour_usd, run.days, run.gpu_hours * price_per_hour_usd)
+    return Offer(name, price_per_hour_usd, run.days, run.paid_hours * price_per_hour_usd)

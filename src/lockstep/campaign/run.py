@@ -56,12 +56,15 @@ class Run:
         return self.wall_s / SECONDS_PER_HOUR * self.estimate.job.devices
 
     @property
+    def paid_hours(self) -> float:
+        """Device hours to pay for: those of the job and of its spare nodes."""
+        spares = 0 if self.pool is None else self.pool.spares * self.estimate.cluster.devices_per_unit(0)
+        return self.gpu_hours * (1 + spares / self.estimate.job.devices)
+
+    @property
     def cost_usd(self) -> float | None:
         """Dollars, spare nodes included; None where no price is known."""
-        if self.price_per_hour_usd is None:
-            return None
-        spares = 0 if self.pool is None else self.pool.spares * self.estimate.cluster.devices_per_unit(0)
-        return self.gpu_hours * self.price_per_hour_usd * (1 + spares / self.estimate.job.devices)
+        return None if self.price_per_hour_usd is None else self.paid_hours * self.price_per_hour_usd
 
     @property
     def parts_s(self) -> dict[str, float]:
