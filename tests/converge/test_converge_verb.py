@@ -14,7 +14,7 @@ from lockstep.converge.settings import read_settings, setting
 from lockstep.errors import BadInput
 from lockstep.report.converge_plot import plot_findings
 
-QUICK: dict[str, dict[str, object]] = {}
+QUICK: dict[str, dict[str, object]] = {"tolerable-delay": {"moments": (0, 100)}}
 """Smaller settings for experiments whose defaults take seconds."""
 
 
