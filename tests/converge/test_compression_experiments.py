@@ -8,6 +8,8 @@ import pytest
 import lockstep
 from lockstep.converge.compressed_run import Quadratics, best_run, descend
 from lockstep.converge.experiments import compression_time, error_feedback
+from lockstep.converge.experiments.communication_bound import bound_bits
+from lockstep.converge.experiments.index_bits import _coded_bits
 from lockstep.converge.gaussian import energy_above, rounding_energy, tail, threshold_of
 from lockstep.errors import BadInput
 from lockstep.methods.compression import ErrorFeedback, NoCompression, RandomK, TopK
@@ -20,6 +22,8 @@ QUICK: dict[str, dict[str, object]] = {
     "error-feedback": {"steps": 800},
     "layerwise-compression": {"layer_elems": 1000},
     "compression-time": {"elems": 30, "condition": 10.0, "target": 0.01},
+    "index-bits": {"elems": 20_000},
+    "communication-bound": {"elems": 7, "targets": "0.3,0.01,1e-5"},
 }
 
 
@@ -106,6 +110,29 @@ def test_gaussian_integrals() -> None:
     assert energy_above(1.5) == pytest.approx((draw**2 * (np.abs(draw) > 1.5)).mean(), rel=0.01)
     assert rounding_energy(11) == pytest.approx(((draw.astype(np.float16) - draw) ** 2).mean(), rel=0.01)
     assert math.isclose(rounding_energy(8), 64 * rounding_energy(11))
+
+
+def test_the_bound_counts_balls_that_cover_the_cube() -> None:
+    """In one dimension a ball of radius r is an interval of 2 r; in many the volume follows Stirling."""
+    assert bound_bits(1, 1 / 32) == pytest.approx(1.0)
+    law = 500 * math.log2(1000 / (4 * math.pi * math.e * 1e-3))
+    assert bound_bits(1000, 1e-3) == pytest.approx(law, rel=0.002)
+
+
+@pytest.mark.parametrize("elems", [1, 2, 3, 500])
+def test_bits_hold_in_every_dimension(elems: int) -> None:
+    found = lockstep.converge("communication-bound", {"elems": elems})
+    assert found.agrees, found.verdict
+
+
+@pytest.mark.parametrize("k", [0, 1, 3, 6])
+def test_no_rice_code_is_shorter_than_the_one_counted(k: int) -> None:
+    """Bit by bit: the quotient in ones and a zero, the rest in k bits."""
+    chosen = np.flatnonzero(np.random.Generator(np.random.PCG64(1)).random(5000) < 0.05)
+    gaps = (np.diff(chosen, prepend=-1) - 1).tolist()
+    written = "".join("1" * (gap >> k) + "0" + (f"{gap % 2**k:0{k}b}" if k else "") for gap in gaps)
+    assert len(written) >= _coded_bits(chosen)
+    assert _coded_bits(np.array([0, 1, 2])) == 3
 
 
 def test_a_step_without_a_floor_is_refused() -> None:

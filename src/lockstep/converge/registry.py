@@ -49,6 +49,8 @@ EXPERIMENTS = (
     "error-feedback",
     "layerwise-compression",
     "compression-time",
+    "index-bits",
+    "communication-bound",
     "gradient-range",
     "loss-scaling",
     "master-weights",

@@ -171,7 +171,7 @@ def _feedback(settings: Settings) -> tuple[Check, ...]:
         floors.append(position**2 / 2)
     bounds = [(a * size) ** 2 / 2 for a in steps]
     return tuple(
-        Check(f"with feedback the gap passes a^2 delta^2 / 2, a = {a:g}", 0.0, max(0.0, floor - bound))
+        Check(f"gap with feedback, a = {a:g}", bound, floor, 0.0, 1e-12, relation="at most")
         for a, floor, bound in zip(steps, floors, bounds, strict=True)
     )
 

@@ -120,7 +120,7 @@ def _measured(case: Case, settings: Settings, seed: int) -> tuple[float, float, 
     checks = [Check(f"lost by {named}", law, law + got, error, slack)]
     bound = _bound(case.made, settings.elems)
     if bound is not None:
-        checks.append(Check(f"{named} loses more than its bound", 0.0, max(0.0, law + got - bound), error))
+        checks.append(Check(f"bound of {named}", bound, law + got, error, relation="at most"))
     return law, law + got, tuple(checks), float(np.mean(sizes))
 
 

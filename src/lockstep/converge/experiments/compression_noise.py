@@ -12,6 +12,7 @@ that quantisation matters less at large batches: its share of the noise, omega (
 from __future__ import annotations
 
 from dataclasses import dataclass
+from statistics import NormalDist
 from typing import Any
 
 import numpy as np
@@ -19,10 +20,11 @@ import numpy.typing as npt
 
 from lockstep.converge.draws import streams
 from lockstep.converge.experiment import Experiment, Progress
-from lockstep.converge.findings import Check, Curve, Findings, Law, Picture, mean_and_error
+from lockstep.converge.findings import CREDIBLE_ERRORS, Check, Curve, Findings, Law, Picture, mean_and_error
 from lockstep.converge.settings import setting
 from lockstep.errors import BadInput
 from lockstep.methods.compression import RandomK, exchange
+from lockstep.simulate.sample import student_t
 
 Array = npt.NDArray[Any]
 EPSILON = 1.0
@@ -38,7 +40,7 @@ class Settings:
     keep_frac: float = setting(0.25, "Share of the entries that random-k keeps.", above=0, most=1)
     step_sizes: tuple[float, ...] = setting((0.02, 0.05, 0.1, 0.2), "Of gradient descent.", above=0, below=2)
     ranks: int = setting(4, "Ranks of the parallel run.", least=1, most=32)
-    repetitions: int = setting(12, "Independent runs.", least=4, most=1000)
+    repetitions: int = setting(12, "Independent runs.", least=6, most=1000)
     steps: int = setting(400, "Steps of a run; the second half counts.", least=50, most=100_000)
 
 
@@ -48,6 +50,7 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
     omega = made.variance_factor(settings.elems) or 0.0
     if max(settings.step_sizes) * (1 + omega) >= 2:
         raise BadInput(f"must stay below 2 / (1 + omega) = {2 / (1 + omega):.3g} to have a floor", "--set step_sizes")
+    credible = student_t(NormalDist().cdf(CREDIBLE_ERRORS), settings.repetitions - 1)
     checks: list[Check] = []
     floors: dict[str, list[tuple[float, float, float]]] = {}
     for place, step in enumerate(settings.step_sizes):
@@ -55,7 +58,7 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
             mean, error = mean_and_error(got)
             # The slowest mode has not fully arrived: (1 - a)^steps of the start is left.
             left = (1 - min(step, 1.0)) ** settings.steps
-            checks.append(Check(f"{name}, a = {step:g}", law, mean, error, left))
+            checks.append(Check(f"{name}, a = {step:g}", law, mean, error, left, standard_errors=credible))
             floors.setdefault(name, []).append((law, mean, error))
         progress(place + 1, len(settings.step_sizes))
     return Findings(

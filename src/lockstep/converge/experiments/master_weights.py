@@ -124,7 +124,7 @@ def _floors(paths: dict[str, Array], chosen: NumberFormat, settings: Settings) -
     return [
         # It may stop one step of the format early or late: the weight moves on a grid.
         Check("stall, rounded to nearest", _stall(chosen, a), stalled, 0.0, spacing + left),
-        Check("rounded at random passes its bound", 0.0, max(0.0, mean - bound), error, left**2),
+        Check("squared distance, rounded at random", bound, mean, error, left**2, relation="at most"),
         Check("weights of 32 bits stall", precise, kept, 0.0, precise + left),
     ]
 
