@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -73,6 +74,19 @@ def test_a_task_that_kills_every_dask_worker_is_given_up(scheduler: str) -> None
 def test_what_a_task_raises_is_raised_here(engine: Engine) -> None:
     with pytest.raises(KeyError, match="three"):
         engine.map(raise_at_three, range(6), quiet)
+
+
+def children() -> set[str]:
+    """Processes that this one has, by any of its threads."""
+    return {pid for path in Path("/proc/self/task").glob("*/children") for pid in path.read_text().split()}
+
+
+@pytest.mark.parametrize("task", [raise_at_three, die_always, chatter])
+def test_no_process_outlives_its_sweep(task: Callable[[int], int]) -> None:
+    before = children()
+    with suppress(KeyError, RunFailed):
+        Processes(2).map(task, range(8), quiet)
+    assert children() == before
 
 
 def test_prints_do_not_disturb_the_answers() -> None:

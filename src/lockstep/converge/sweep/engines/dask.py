@@ -9,11 +9,12 @@ Source: distributed.dask.org, "Resilience".
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, ClassVar
@@ -91,19 +92,25 @@ def _local_cluster(workers: int) -> Iterator[Any]:
         command = [sys.executable, "-m", "dask", "worker", scheduler.scheduler_address, "--no-dashboard"]
         command += ["--host", "127.0.0.1", "--nworkers", str(workers), "--nthreads", "1", "--death-timeout", "30"]
         with tempfile.TemporaryDirectory() as scratch:
+            # A session of their own: Ctrl-C is for this process, which then ends them all.
             beside = subprocess.Popen(
                 [*command, "--local-directory", scratch], env=_environment(), stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL, start_new_session=True,
             )  # fmt: skip
             try:
                 yield scheduler
             finally:
-                beside.terminate()
-                try:
-                    beside.wait(LEAVE_S)
-                except subprocess.TimeoutExpired:
-                    beside.kill()
-                    beside.wait()
+                _end(beside)
+
+
+def _end(leader: subprocess.Popen[bytes]) -> None:
+    """Asks a process to leave, and ends whatever is left of its session."""
+    leader.terminate()
+    with suppress(subprocess.TimeoutExpired):
+        leader.wait(LEAVE_S)
+    with suppress(ProcessLookupError):
+        os.killpg(leader.pid, signal.SIGKILL)
+    leader.wait()
 
 
 def _environment() -> dict[str, str]:

@@ -72,6 +72,8 @@ class _Work:
                         break
                     except Died:
                         child = None
+                        if self.abandoned:
+                            return
                 else:
                     raise RunFailed(given_up(task))
         except IndexError:
@@ -91,4 +93,6 @@ class _Work:
     def _start(self) -> Child:
         child = Child(self.function)
         self.children.append(child)
+        if self.abandoned:
+            child.kill()
         return child
