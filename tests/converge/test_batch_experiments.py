@@ -47,7 +47,7 @@ def test_one_axis_has_the_stationary_variance_of_the_textbook() -> None:
 
 
 def test_golden_variances_of_the_rules() -> None:
-    rows = lockstep.converge("learning-rate-scaling", {"batches": "1,4,16,64", "trials": 100}).rows
+    rows = lockstep.converge("learning-rate-scaling", {"batches": "1,4,16,64", "trials": 1000}).rows
     found = {(row["rule"], row["batch"]): row["variance_law"] for row in rows}
     linear, root = ([found[name, k] for k in (1, 4, 16, 64)] for name in ("linear", "square-root"))
     assert linear == pytest.approx([0.01010, 0.01042, 0.01190, 0.02778], abs=5e-6)
@@ -55,7 +55,7 @@ def test_golden_variances_of_the_rules() -> None:
 
 
 def test_a_run_past_the_edge_says_when_it_diverged() -> None:
-    found = lockstep.converge("learning-rate-scaling", {"batches": "100,101,400", "trials": 100})
+    found = lockstep.converge("learning-rate-scaling", {"batches": "100,101,400", "trials": 1000})
     steps = [row["diverged_at_step"] for row in found.rows if row["rule"] == "linear"]
     assert steps[1] is None or steps[1] > steps[2]
     assert steps[2] is not None

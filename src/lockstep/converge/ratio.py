@@ -18,6 +18,8 @@ import numpy.typing as npt
 from lockstep.simulate.sample import student_t
 
 Array = npt.NDArray[Any]
+KNOWN = 8.0
+"""Standard errors from 0 at which the delta method holds to a few per cent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +29,8 @@ class Ratio:
     value: float
     standard_error: float
     pairs: int
+    known: bool = True
+    """Whether the mean below is so far from 0 that the interval means what it says."""
 
     def interval(self, confidence: float = 0.95) -> tuple[float, float]:
         """Confidence interval; Student t with pairs - 1 degrees of freedom."""
@@ -38,4 +42,5 @@ def ratio_of_means(over: Array, under: Array) -> Ratio:
     """mean(over) / mean(under) of equally many paired values, at least 2."""
     value = float(over.mean() / under.mean())
     spread = float(np.std(over - value * under, ddof=1))
-    return Ratio(value, spread / math.sqrt(over.size) / abs(float(under.mean())), over.size)
+    below, error = abs(float(under.mean())), float(np.std(under, ddof=1)) / math.sqrt(over.size)
+    return Ratio(value, spread / math.sqrt(over.size) / below, over.size, below > KNOWN * error)

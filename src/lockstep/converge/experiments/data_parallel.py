@@ -38,7 +38,7 @@ class Settings:
     """What is asked."""
 
     workers: int = setting(8, "Equal shards, and accumulated micro-batches.", least=2, most=64)
-    batch: int = setting(64, "Examples per step, a multiple of the workers.", least=4, most=512)
+    batch: int = setting(64, "Examples per step, a multiple of the workers.", least=4, most=500)
     steps: int = setting(60, "Steps of every run.", least=5, most=2000)
     hidden: int = setting(8, "Hidden units of the network on digits.", least=1, most=256)
 

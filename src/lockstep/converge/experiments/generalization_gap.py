@@ -30,8 +30,10 @@ from lockstep.errors import BadInput
 Array = npt.NDArray[Any]
 
 SOURCE = "Hardt, Recht, Singer 2016, theorem 3.8; moments of the inverse Wishart law"
+SEEN = 0.1
+"""Gap from which a hundred data sets show that it is not zero."""
 STEPS = (10, 30, 100, 300)
-MOST_NUMBERS = 20_000_000
+MOST_NUMBERS = 4_000_000
 """Features of all data sets, which are held at once."""
 ALIKE = 0.3
 """Largest difference between batch sizes at equal steps that counts as alike, as a share."""
@@ -41,12 +43,12 @@ ALIKE = 0.3
 class Settings:
     """What is asked."""
 
-    dimension: int = setting(50, "d.", least=2, most=200)
+    dimension: int = setting(50, "d.", least=10, most=200)
     examples: tuple[int, ...] = setting((100, 200, 400, 800), "N, each above d + 1.", least=6, most=5000)
     batches: tuple[int, ...] = setting(
         (5, 20), "Batch sizes of SGD on the smallest N, beside all of it.", least=4, most=5000
     )
-    trials: int = setting(100, "Data sets.", least=20, most=2000)
+    trials: int = setting(100, "Data sets.", least=50, most=2000)
 
 
 def run(settings: Settings, seed: int, progress: Progress) -> Findings:
@@ -70,7 +72,7 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
         for step, values in zip(STEPS, gaps.T, strict=True):
             gap, error = mean_and_error(values)
             rows.append(_row(f"SGD, batch {b}", smallest, b, step, gap, error, None))
-    checks += [*_alike(paths), *_false_laws(paths), *_digits(seed)]
+    checks += [*_alike(paths), *_false_laws(paths, fitted_gap(d, smallest)), *_digits(seed)]
     return Findings(
         checks=tuple(checks),
         theory=tuple(
@@ -120,7 +122,7 @@ def _descended(d: int, n: int, batch: int, trials: int, seed: int) -> Array:
     generator, gaps, rate = np.random.default_rng([seed, 2, batch]), [], stable_rate(d)
     rows = np.arange(trials)[:, np.newaxis]
     for step in range(1, max(STEPS) + 1):
-        places = generator.random((trials, n)).argpartition(batch - 1, axis=1)[:, :batch] if batch < n else np.arange(n)
+        places = generator.integers(0, n, (trials, batch)) if batch < n else np.arange(n)
         inputs, targets = x[rows, places], noise[rows, places]
         residual = np.einsum("tbd,td->tb", inputs, theta) - targets
         theta = theta - rate * np.einsum("tb,tbd->td", residual, inputs) / batch
@@ -140,8 +142,10 @@ def _alike(paths: dict[int, Array]) -> list[Check]:
     ]  # fmt: skip
 
 
-def _false_laws(paths: dict[int, Array]) -> list[Check]:
-    """Where the printed laws and the runs part."""
+def _false_laws(paths: dict[int, Array], ends_at: float) -> list[Check]:
+    """Where the printed laws and the runs part; with many examples the gap is too small to tell."""
+    if ends_at < SEEN:
+        return []
     least, most = min(paths), max(paths)
     early, late = (float(paths[least][:, place].mean()) for place in (0, -1))
     gap, error = mean_and_error(paths[most][:, -1])

@@ -26,6 +26,8 @@ Array = npt.NDArray[Any]
 SOURCE = "Boyd and Vandenberghe 2004, section 9.4; Bernstein and Newhouse 2024"
 MOST_CORNERS = 12
 ANGLES = 200_001
+SEARCH = 0.01
+"""Share of the value within which descent on a p-norm ends, however far apart the entries are."""
 POWERS = (1.25, 1.5, 2.0, 3.0, 4.0, 6.0)
 METHODS = {"l1": "greedy coordinate descent", "l2": "gradient descent", "linf": "sign descent"}
 
@@ -61,7 +63,10 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
                 "step": (steepest_step(norm, gradient, alpha).ravel() + 0.0).tolist(),
             }
         )  # fmt: skip
-        checks.append(Check(f"least value, {norm.name}, {method}", value, searched, tolerance=1e-6 * abs(value)))
+        error = SEARCH if isinstance(norm, Power) else 1e-6
+        checks.append(Check(f"least value, {norm.name}, {method}", value, searched, tolerance=error * abs(value)))
+        checks.append(Check(f"nothing lower, {norm.name}, {method}", value, searched, tolerance=1e-9 * abs(value),
+                            relation="at least"))  # fmt: skip
     checks += _methods(g, alpha) + _false_laws()
     return Findings(
         checks=tuple(checks),
