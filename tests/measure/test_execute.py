@@ -16,6 +16,7 @@ from lockstep.errors import BadInput
 from lockstep.measure.execute import execute
 from lockstep.measure.execute.execute import measured_timeline
 from lockstep.measure.execute.lanes import check_runnable, lanes_of
+from lockstep.measure.execute.transfer import PIECE_B
 from lockstep.measure.execute.worker import Report, Work, run_rank
 from lockstep.measure.launch import Fault, RunFailed, launch
 from lockstep.program import Kind, ProgramBuilder
@@ -23,6 +24,8 @@ from lockstep.program.timeline import COMPUTES
 
 from .workers import run_programs
 
+LINK = PlainLink(1e-4, 1e9)
+"""Settles choices such as the number of segments; a link without latency would cut a message into its elements."""
 ELEMS = {2: 7, 3: 1, 4: 4000}
 """Elements by number of ranks: uneven shares, fewer elements than ranks (empty messages), many."""
 
@@ -42,7 +45,7 @@ def collectives_to_run() -> list[Run]:
         for ranks, elems in ELEMS.items():
             if case.fits(ranks):
                 op, name = case.algorithm.op, case.algorithm.name
-                work = Work(case.program(ranks, elems), op, name, ranks, elems, seed=1, warm_up=0, repeats=1)
+                work = Work(case.program(ranks, elems, LINK), op, name, ranks, elems, seed=1, warm_up=0, repeats=1)
                 runs.append(Run(f"{case} on {ranks} of {elems}", work))
     return runs
 
@@ -130,6 +133,16 @@ def test_a_given_link_predicts_without_calibration() -> None:
     assert not found.calibrated
     assert found.predicted.makespan_s == pytest.approx(1e-3 + 4e-3)
     assert "link as given" in found.assumptions
+
+
+@pytest.mark.parametrize("algorithm", ["ring", "recursive-doubling", "tree"])
+def test_large_messages_in_pieces_are_right_and_counted_once(algorithm: str) -> None:
+    """Four pieces and a bit; recursive doubling must not add before it has sent."""
+    elems = 2 * (4 * PIECE_B // 4) + 10
+    program = get("all-reduce", algorithm).program(2, 4.0 * elems, element_B=4.0)
+    found = execute(program, op="all-reduce", algorithm=algorithm, elems=elems, link=PlainLink(1e-4, 1e9), repeats=2)
+    assert found.ok
+    assert sum(found.messages) == program.num_messages
 
 
 def test_wrong_results_and_counts_are_seen() -> None:

@@ -14,6 +14,8 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from lockstep.measure.launch.launch import usable_cores
+
 BUSY_CORES = 0.2
 """Cores that others may use before a measurement says so; assumed."""
 CONGESTION = Path("/proc/sys/net/ipv4/tcp_congestion_control")
@@ -59,7 +61,7 @@ def this_machine(*, loopback: bool = True) -> Machine:
     return Machine(
         host=platform.node(),
         processor=_processor(),
-        cores=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
+        cores=usable_cores(),
         scheduling=scheduling_class(),
         congestion_control=CONGESTION.read_text(encoding="ascii").strip() if CONGESTION.exists() else None,
         torch=str(torch.__version__),

@@ -2,8 +2,9 @@
 
 A lane's thread takes its operations in order; each waits for the operations of other lanes that it depends on. Lanes
 overlap as the program allows, because waiting for a message releases the interpreter. A computation with a duration
-sleeps for it, as a processor waits for an accelerator, so ranks may outnumber cores. A message without data carries
-its own number, and the receiver checks it.
+sleeps for it, as a processor waits for an accelerator, so ranks may outnumber cores. What a message brings is reduced
+while the rest of it arrives, where a reduction follows. A message without data carries its own number, and the receiver
+checks it.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lockstep.measure.execute.lanes import Lane, Task
+from lockstep.measure.execute.transfer import Transfers
 from lockstep.measure.launch import Rank, point
 from lockstep.program import Kind
 
@@ -55,6 +57,7 @@ class Runner:
         self.title = title
         self.payload = _payloads(lanes, rank.device)
         self.groups = groups
+        self.transfers = Transfers(rank)
         self.watched = {waited for lane in lanes for task in lane for waited in task.waits}
         self.pool = ThreadPoolExecutor(max(1, len(lanes)))
 
@@ -84,27 +87,51 @@ class Runner:
     ) -> tuple[int, int]:
         """Bytes and messages that the lane sent."""
         sent_B = messages = 0
+        reduced = 0
         for step, task in enumerate(lane):
             for other in task.waits:
                 if not done[other].wait(self.rank.timeout_s):
                     raise TimeoutError(f"operation {task.id} timed out waiting for operation {other}")
             point(f"mid_{self.title}:{step}")
             start_ns = time.monotonic_ns()
-            size_B = self._do(task)
-            spans[task.id] = start_ns, time.monotonic_ns()
             if task.kind == Kind.SEND:
-                sent_B, messages = sent_B + size_B, messages + 1
+                sent_B += self.transfers.send(self._content(task), task.peer, task.tag)
+                messages += 1
+            elif task.kind == Kind.RECV:
+                following = lane[step + 1] if step + 1 < len(lane) else None
+                reduced = self._receive(task, following, done)
+            else:
+                self._do(task, reduced)
+                reduced = 0
+            spans[task.id] = start_ns, time.monotonic_ns()
             if task.id in done:
                 done[task.id].set()
         return sent_B, messages
 
-    def _do(self, task: Task) -> int:
-        """Does one operation to its end; returns the bytes that it put into or took from a message."""
+    def _receive(self, task: Task, following: Task | None, done: Mapping[int, threading.Event]) -> int:
+        """Receives; returns how many elements of the reduction that follows, if one does, were done on the way."""
+        content = self._content(task)
+        if following is None or not _reduces(following, task):
+            self.transfers.recv(content, task.peer, task.tag)
+            if not task.buffer and task.size_B >= NUMBER_B:
+                _check_number(content, task)
+            return 0
+        total, reduced = self._target(following), 0
+
+        def arrived(elements: int) -> None:
+            nonlocal reduced
+            if all(done[other].is_set() for other in following.waits):
+                total[reduced:elements].add_(content[reduced:elements])
+                reduced = elements
+
+        self.transfers.recv(content, task.peer, task.tag, arrived)
+        return reduced
+
+    def _do(self, task: Task, reduced: int) -> None:
+        """Does one operation that is no message to its end; the first `reduced` elements of a reduction are done."""
         match task.kind:
-            case Kind.SEND | Kind.RECV:
-                return self._transfer(task)
             case Kind.REDUCE:
-                self._target(task).add_(self._source(task))
+                self._target(task)[reduced:].add_(self._source(task)[reduced:])
             case Kind.COPY:
                 self._target(task).copy_(self._source(task))
             case Kind.BARRIER:
@@ -113,30 +140,26 @@ class Runner:
                 dist.barrier(self.groups[task.group])
             case _ if task.duration_s:
                 time.sleep(task.duration_s)
-        return 0
 
-    def _transfer(self, task: Task) -> int:
-        import torch.distributed as dist
-
-        tensor = self._target(task) if task.buffer else self.payload[task.id]
-        move = dist.isend if task.kind == Kind.SEND else dist.irecv
-        # Waited for exactly once: a second wait on a finished gloo send hangs until the group's timeout.
-        work = move(tensor, task.peer, tag=task.tag)
-        if work is not None:
-            work.wait()
-        if self.rank.backend == "nccl":
-            import torch
-
-            torch.cuda.synchronize()
-        if task.kind == Kind.RECV and not task.buffer and task.size_B >= NUMBER_B:
-            _check_number(tensor, task)
-        return tensor.numel() * tensor.element_size()
+    def _content(self, task: Task) -> Tensor:
+        """What a message moves."""
+        return self._target(task) if task.buffer else self.payload[task.id]
 
     def _target(self, task: Task) -> Tensor:
         return self.buffers[task.buffer][task.start : task.stop]
 
     def _source(self, task: Task) -> Tensor:
         return self.buffers[task.source][task.source_start : task.source_start + task.stop - task.start]
+
+
+def _reduces(following: Task, received: Task) -> bool:
+    """Whether the operation after a receive on its lane adds exactly what was received."""
+    return (
+        following.kind == Kind.REDUCE
+        and following.source == received.buffer
+        and following.source_start == received.start
+        and following.stop - following.start == received.stop - received.start
+    )
 
 
 def _payloads(lanes: tuple[Lane, ...], device: str) -> dict[int, Tensor]:

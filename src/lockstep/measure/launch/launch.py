@@ -63,7 +63,18 @@ def launch(
     seats = [Host()] * ranks if not hosts else list(hosts) * ranks if len(hosts) == 1 else list(hosts)
     folder = Path(tempfile.mkdtemp(prefix="lockstep-run-"))
     orders = [
-        Orders(number, ranks, backend, timeout_s, threads, host, folder, tuple(faults), dict(environment or {}))
+        Orders(
+            number,
+            ranks,
+            backend,
+            timeout_s,
+            threads,
+            usable_cores(),
+            host,
+            folder,
+            tuple(faults),
+            dict(environment or {}),
+        )
         for number, host in enumerate(seats)
     ]
     board = Board(folder / BOARD, ranks)
@@ -77,6 +88,11 @@ def launch(
         end(running)
         board.close()
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def usable_cores() -> int:
+    """Cores that this process and what it starts may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def warm_up() -> None:

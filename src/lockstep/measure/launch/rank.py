@@ -46,6 +46,8 @@ class Rank:
     timeout_s: float
     """Longest wait of a collective or a rendezvous."""
     host: Host = field(default_factory=Host)
+    cores: int | None = None
+    """Of the one machine that all ranks share; None when they may be on several."""
     tell: Callable[[Any], None] = unheard
     """Sends the launcher a picklable message, such as progress or a finished measurement."""
 
@@ -64,6 +66,7 @@ class Orders:
     backend: str | None
     timeout_s: float
     threads: int
+    cores: int
     host: Host
     folder: Path
     faults: tuple[Fault, ...]
@@ -116,8 +119,9 @@ def _work(orders: Orders, work: bytes, pipe: Connection) -> bytes:
         pipe.send(("message", message))
 
     rank = Rank(
-        orders.number, orders.ranks, orders.number, orders.backend, orders.timeout_s, host=orders.host, tell=tell
-    )
+        orders.number, orders.ranks, orders.number, orders.backend, orders.timeout_s,
+        host=orders.host, cores=orders.cores, tell=tell,
+    )  # fmt: skip
     point("before_rendezvous")
     if orders.backend is not None:
         from torch.distributed import FileStore
