@@ -35,7 +35,7 @@ def served(op: str, ranks: int) -> list[str]:
 @pytest.mark.parametrize("op", OPS)
 def test_every_implementation_is_right_by_definition(op: str) -> None:
     names = [BUILT_IN, *served(op, 3)]
-    found = bench_collective(op, 3, [4, 240], names, repeats=1, warm_up=1, budget_s=0.0, timeout_s=30)
+    found = bench_collective(op, 3, [4, 240], names, repeats=1, warm_up=1, budget_s=0.0, timeout_s=60)
     assert found.ok
     assert [row.wrong for row in found.rows] == [0] * (2 * len(names))
     assert {row.algorithm for row in found.rows} == set(names)
@@ -84,7 +84,7 @@ def test_bandwidths_are_those_of_nccl_tests() -> None:
 
 def test_a_rank_that_dies_leaves_the_rows_before_it() -> None:
     fault = Fault(1, "mid_all_reduce_built_in:2000", "kill")
-    found = bench_collective("all-reduce", 2, [400, 2000], repeats=1, warm_up=0, timeout_s=5, faults=[fault])
+    found = bench_collective("all-reduce", 2, [400, 2000], repeats=1, warm_up=0, timeout_s=15, faults=[fault])
     assert [row.size_B for row in found.rows] == [400]
     assert found.stopped.startswith("rank 1 killed by SIGKILL during all-reduce-built-in step 2000")
     assert not found.ok

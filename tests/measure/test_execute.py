@@ -70,7 +70,7 @@ def reports() -> dict[str, list[Report]]:
     found: dict[str, list[Report]] = {}
     for world in sorted({run.work.program.ranks for run in RUNS}):
         here = [run for run in RUNS if run.work.program.ranks == world]
-        by_rank = launch(run_programs, world, ([run.work for run in here],), timeout_s=30)
+        by_rank = launch(run_programs, world, ([run.work for run in here],), timeout_s=60)
         for i, run in enumerate(here):
             found[run.name] = [by_rank[rank][i] for rank in range(world)]
     return found
@@ -109,7 +109,7 @@ def test_execution_puts_prediction_and_measurement_together() -> None:
     program = get("all-reduce", "ring").program(2, 4.0 * elems, element_B=4.0)
     turns: list[tuple[int, int]] = []
     found = execute(
-        program, op="all-reduce", algorithm="ring", elems=elems, repeats=3, timeout_s=20,
+        program, op="all-reduce", algorithm="ring", elems=elems, repeats=3, timeout_s=60,
         progress=lambda done, total: turns.append((done, total)),
     )  # fmt: skip
     assert found.ok
@@ -195,4 +195,4 @@ def test_a_rank_killed_in_a_round_is_named_with_its_step() -> None:
     program = get("all-reduce", "ring").program(2, 4000.0, element_B=4.0)
     work = Work(program, "all-reduce", "ring", 2, 1000, seed=0, warm_up=0, repeats=1)
     with pytest.raises(RunFailed, match=r"^rank 1 killed by SIGKILL during all-reduce-ring step 1"):
-        launch(run_rank, 2, (work,), timeout_s=5, faults=[Fault(1, "mid_all_reduce_ring:1", "kill")])
+        launch(run_rank, 2, (work,), timeout_s=15, faults=[Fault(1, "mid_all_reduce_ring:1", "kill")])

@@ -48,7 +48,7 @@ DEATHS = {"kill": "killed by SIGKILL", "exit": "exited early with code 0", "rais
 @pytest.mark.parametrize(("ranks", "victim"), [(2, 0), (3, 2)])
 def test_every_death_names_rank_point_and_reason(action: str, reason: str, name: str, ranks: int, victim: int) -> None:
     with pytest.raises(RunFailed) as caught:
-        launch(workers.sums, ranks, (1,), timeout_s=3, faults=[Fault(victim, name, action)])
+        launch(workers.sums, ranks, (1,), timeout_s=15, faults=[Fault(victim, name, action)])
     first = caught.value.failures[0]
     assert (first.rank, first.point) == (victim, name)
     assert reason in first.reason
@@ -60,12 +60,12 @@ def test_the_sentence_of_a_killed_rank() -> None:
     with pytest.raises(
         RunFailed, match=r"^rank 1 killed by SIGKILL during all-reduce step 1; then rank 0 failed during"
     ):
-        launch(workers.sums, 2, (1,), timeout_s=5, faults=[Fault(1, "mid_all_reduce:1", "kill")])
+        launch(workers.sums, 2, (1,), timeout_s=15, faults=[Fault(1, "mid_all_reduce:1", "kill")])
 
 
 def test_a_stopped_rank_is_blamed_for_the_timeouts_of_the_others() -> None:
     with pytest.raises(RunFailed, match=r"^rank 1 stopped by a signal during all-reduce step 1; then rank 0 failed"):
-        launch(workers.sums, 2, (1,), timeout_s=1, faults=[Fault(1, "mid_all_reduce:1", "stop")])
+        launch(workers.sums, 2, (1,), timeout_s=3, faults=[Fault(1, "mid_all_reduce:1", "stop")])
 
 
 def test_a_rank_that_is_alone_and_stopped() -> None:
@@ -74,13 +74,13 @@ def test_a_rank_that_is_alone_and_stopped() -> None:
 
 
 def test_the_deadline_names_who_did_not_return() -> None:
-    with pytest.raises(RunFailed, match=r"^rank 1 did not return within 0.5 s; it was during step 7"):
-        launch(workers.stuck, 2, backend=None, deadline_s=0.5)
+    with pytest.raises(RunFailed, match=r"^rank 1 did not return within 4 s; it was during step 7"):
+        launch(workers.stuck, 2, backend=None, deadline_s=4)
 
 
 def test_leaving_by_sys_exit_is_early() -> None:
     with pytest.raises(RunFailed, match=r"^rank 1 exited early with code 0 during all-reduce step 0"):
-        launch(workers.leaves, 2, timeout_s=5)
+        launch(workers.leaves, 2, timeout_s=15)
 
 
 def test_a_value_that_does_not_pickle_is_a_failure_of_its_rank() -> None:

@@ -29,7 +29,10 @@ if TYPE_CHECKING:
 
 MOST_RANKS = 256
 BACKENDS = ("gloo", "nccl", None)
-PRELOADED = ("numpy", "torch", "torch.distributed", "lockstep.measure.launch.rank")
+PRELOADED = (
+    "numpy", "torch", "torch.distributed", "lockstep.measure.launch.rank", "lockstep.measure.execute.worker",
+    "lockstep.measure.bench.collective",
+)  # fmt: skip
 
 
 def launch(
