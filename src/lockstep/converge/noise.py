@@ -1,8 +1,8 @@
 """Noise of gradients: independent numbers of mean 0 and a given standard deviation, fast.
 
 Laws about second moments (floors, stability, averages) do not ask for a shape, so the lab draws two-point noise, plus
-or minus the standard deviation, from random bits: one byte gives eight numbers from a table, some ten times faster than
-normal ones.
+or minus the standard deviation, from random bits: one byte gives eight numbers from a table, some twenty times faster
+than normal ones.
 """
 
 from __future__ import annotations

@@ -14,4 +14,4 @@ def render(found: Experiments, out: Console) -> None:
     out.print(Text(f"{len(found.experiments)} experiments: lockstep converge EXPERIMENT", style="bold"))
     heading(out, "Experiments", "settings of each with --json")
     rows = [[one.name, one.question] for one in found.experiments]
-    indented(out, table([("", "left"), ("question", "text")], rows))
+    indented(out, table([("", "left"), ("question", "line")], rows))

@@ -18,14 +18,7 @@ import numpy.typing as npt
 
 from lockstep.converge.delay import floor
 from lockstep.converge.experiment import Experiment, Progress
-from lockstep.converge.findings import (
-    Check,
-    Curve,
-    Findings,
-    Law,
-    Picture,
-    mean_and_error,
-)
+from lockstep.converge.findings import Check, Curve, Findings, Law, Picture, mean_and_error
 from lockstep.converge.follow import follow
 from lockstep.converge.noise import SignNoise
 from lockstep.converge.objectives import Quadratic, spectrum
@@ -46,17 +39,9 @@ class Settings:
     """Workers, bounds, and the problem."""
 
     workers: int = setting(8, "Of equal speed on average.", least=2, most=256)
-    law: str = setting(
-        "lognormal:mean=1s,cv=0.5",
-        "Of a worker's time per gradient, as in lockstep stragglers.",
-    )
+    law: str = setting("lognormal:mean=1s,cv=0.5", "Of a worker's time per gradient, as in lockstep stragglers.")
     bound: int = setting(2, "Clock gap of the bounded run, in steps.", least=0, most=1000)
-    oldest: int = setting(
-        10,
-        "Largest delay that the refusing server accepts, in updates.",
-        least=0,
-        most=10_000,
-    )
+    oldest: int = setting(10, "Largest delay that the refusing server accepts, in updates.", least=0, most=10_000)
     step_size: float = setting(0.2, "Of a synchronous step; the largest curvature is 1.", least=1e-3, most=1)
     condition: float = setting(10.0, "Condition number.", least=1, most=1e3)
     noise_std: float = setting(1.0, "Standard deviation of one gradient in a direction.", least=0.3, most=1e3)
@@ -79,50 +64,24 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
     for place, (name, updates) in enumerate(schedules.items()):
         losses, every = _losses(updates, objective, settings, name == "synchronous", seed + place)
         at_s = np.concatenate([[0.0], updates.end_s])[::every][: len(losses)]
-        mean, error = (
-            losses.mean(axis=1),
-            losses.std(axis=1, ddof=1) / np.sqrt(settings.trials),
-        )
+        mean, error = losses.mean(axis=1), losses.std(axis=1, ddof=1) / np.sqrt(settings.trials)
         curves.append(Curve(name, at_s, mean, half_ci95=1.96 * error))
         floors[name] = mean_and_error(losses[len(losses) // 2 :].mean(axis=0))
         rows.append(_row(name, updates, floors[name][0]))
         progress(place + 1, len(schedules))
     exact = _floor(objective, settings.step_size, 0, settings.noise_std / np.sqrt(settings.workers))
-    delayed = _floor(
-        objective,
-        settings.step_size / settings.workers,
-        settings.workers - 1,
-        settings.noise_std,
-    )
+    delayed = _floor(objective, settings.step_size / settings.workers, settings.workers - 1, settings.noise_std)
     gain = schedules["asynchronous"].per_s / (schedules["synchronous"].per_s * settings.workers)
     end = np.array([0.0, float(times_s.sum(axis=0).max())])
     return Findings(
         checks=_checks(settings, law, schedules, floors, exact, delayed),
         theory=(
-            Law(
-                "floor, synchronous",
-                exact,
-                "sum h P_00 / 2",
-                "Lyapunov (converge/delay.py)",
-            ),
-            Law(
-                "floor, every delay n - 1",
-                delayed,
-                "sum h P_00 / 2",
-                "Lyapunov (converge/delay.py)",
-            ),
-            Law(
-                "seconds per barrier",
-                law.expected_max_s(settings.workers),
-                "E max of n times",
-                "simulate/law.py",
-            ),
+            Law("floor, synchronous", exact, "sum h P_00 / 2", "Lyapunov (converge/delay.py)"),
+            Law("floor, every delay n - 1", delayed, "sum h P_00 / 2", "Lyapunov (converge/delay.py)"),
+            Law("seconds per barrier", law.expected_max_s(settings.workers), "E max of n times", "simulate/law.py"),
         ),
         rows=tuple(rows),
-        curves=(
-            *curves,
-            Curve("floor, synchronous", end, np.full(2, exact), theory=True),
-        ),
+        curves=(*curves, Curve("floor, synchronous", end, np.full(2, exact), theory=True)),
         picture=Picture("time_s", "loss", log_y=True),
         conclusion=(
             f"without waiting the workers do {gain:.3g} times the gradients per second of the barrier, at nearly the "
@@ -179,43 +138,16 @@ def _checks(
     late = float(free.delay[len(free) // 2 :].mean())
     sync, free_floor = floors["synchronous"], floors["asynchronous"]
     clock = (
-        Check(
-            "seconds per barrier",
-            law.expected_max_s(settings.workers),
-            mean_s,
-            standard_error=error_s,
-        ),
-        Check(
-            "updates per second, asynchronous",
-            nobody_s,
-            free.per_s,
-            tolerance=0.05 * nobody_s,
-        ),
-        Check(
-            "mean delay, asynchronous",
-            settings.workers - 1.0,
-            late,
-            tolerance=0.02 * settings.workers,
-        ),
+        Check("seconds per barrier", law.expected_max_s(settings.workers), mean_s, standard_error=error_s),
+        Check("updates per second, asynchronous", nobody_s, free.per_s, tolerance=0.05 * nobody_s),
+        Check("mean delay, asynchronous", settings.workers - 1.0, late, tolerance=0.02 * settings.workers),
     )
     if settings.rounds * settings.step_size < SETTLED * settings.condition or not np.isfinite(delayed):
         return clock
     return (
         *clock,
-        Check(
-            "floor, synchronous",
-            exact,
-            sync[0],
-            standard_error=sync[1],
-            tolerance=0.05 * exact,
-        ),
-        Check(
-            "floor, asynchronous, by the mean delay",
-            delayed,
-            free_floor[0],
-            free_floor[1],
-            0.05 * delayed,
-        ),
+        Check("floor, synchronous", exact, sync[0], standard_error=sync[1], tolerance=0.05 * exact),
+        Check("floor, asynchronous, by the mean delay", delayed, free_floor[0], free_floor[1], 0.05 * delayed),
     )
 
 

@@ -29,10 +29,7 @@ class Settings:
 
     delay: int = setting(15, "Updates between read and write: n - 1 workers.", least=1, most=200)
     densities: tuple[float, ...] = setting(
-        (0.01, 0.03, 0.1, 0.3, 1.0),
-        "Share of coordinates per update.",
-        least=0.005,
-        most=1,
+        (0.01, 0.03, 0.1, 0.3, 1.0), "Share of coordinates per update.", least=0.005, most=1
     )
     touches: int = setting(300, "Updates of one coordinate in a run.", least=100, most=100_000)
 
@@ -54,25 +51,11 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
                             float(behind.mean()), standard_error=error))  # fmt: skip
         checks.append(Check(f"share of updates that meet another, density {density:g}", meets, met,
                             standard_error=float(np.sqrt(meets * (1 - meets) / len(behind)))))  # fmt: skip
-        rows.append(
-            {
-                "density": density,
-                "largest_step": edges[-1],
-                "mean_age": float(behind.mean()),
-                "met_frac": met,
-            }
-        )
+        rows.append({"density": density, "largest_step": edges[-1], "mean_age": float(behind.mean()), "met_frac": met})
         progress(place + 1, len(densities))
     dense = largest_stable_step(settings.delay)
     if densities[-1] == 1:
-        checks.append(
-            Check(
-                "largest step, dense",
-                dense,
-                edges[-1],
-                tolerance=2 * RESOLUTION * dense,
-            )
-        )
+        checks.append(Check("largest step, dense", dense, edges[-1], tolerance=2 * RESOLUTION * dense))
     if densities[0] * settings.delay < 0.5:
         what = f"the dense limit holds at density {densities[0]:g}"
         checks.append(Check(what, dense, edges[0], tolerance=0.5 * dense, false_law=True))
@@ -80,12 +63,7 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
     return Findings(
         checks=tuple(checks),
         theory=(
-            Law(
-                "largest step, dense",
-                dense,
-                "2 sin(pi / (2 (2 tau + 1)))",
-                "converge/delay.py",
-            ),
+            Law("largest step, dense", dense, "2 sin(pi / (2 (2 tau + 1)))", "converge/delay.py"),
             Law("largest step, no meetings", 2.0, "2 / lambda", "gradient descent"),
         ),
         rows=tuple(rows),
@@ -99,10 +77,7 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
             f"with a delay of {settings.delay}, updates that touch {densities[0]:.3g} of the coordinates bear a step "
             f"{edges[0] / dense:.3g} times that of dense ones"
         ),
-        assumptions=(
-            "additions to one coordinate are atomic: no write is lost",
-            "one delay for all updates",
-        ),
+        assumptions=("additions to one coordinate are atomic: no write is lost", "one delay for all updates"),
     )
 
 

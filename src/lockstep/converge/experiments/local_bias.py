@@ -38,10 +38,7 @@ class Settings:
     step_size: float = setting(0.1, "Of a local step.", least=0.02, most=0.1)
     proximal: float = setting(1.0, "Strength mu of FedProx.", least=0, most=9)
     periods: tuple[int, ...] = setting(
-        (1, 2, 5, 10, 20, 50, 100),
-        "Local steps K between averages.",
-        least=1,
-        most=1000,
+        (1, 2, 5, 10, 20, 50, 100), "Local steps K between averages.", least=1, most=1000
     )
 
 
@@ -72,24 +69,12 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
             checks.append(Check(what, laws[name][place], found[name][-1], tolerance=CLOSE))
         progress(place + 1, len(periods))
     many = _end(np.tile(h, 32), np.tile(b, 32), methods["local SGD"], periods[-1])
-    checks.append(
-        Check(
-            f"end with 32 of each kind, K = {periods[-1]}",
-            laws["local SGD"][-1],
-            many,
-            tolerance=CLOSE,
-        )
-    )
+    checks.append(Check(f"end with 32 of each kind, K = {periods[-1]}", laws["local SGD"][-1], many, tolerance=CLOSE))
     x = np.array(periods, dtype=float)
     return Findings(
         checks=(*checks, *_false_laws(found, best, periods)),
         theory=tuple(
-            Law(
-                f"end of local SGD, K = {period}",
-                value,
-                "w_i = 1 - (1 - a h_i)^K",
-                "converge/objectives/workers.py",
-            )
+            Law(f"end of local SGD, K = {period}", value, "w_i = 1 - (1 - a h_i)^K", "converge/objectives/workers.py")
             for period, value in zip(periods, laws["local SGD"], strict=True)
         ),
         curves=(
@@ -113,11 +98,7 @@ def _end(h: Array, b: Array, method: LocalMethod, period: int) -> float:
         CONTROL_ROUNDS if method.scaffold else 1
     )
     path = run_rounds(
-        lambda y: h[:, None, None] * (y - b[:, None, None]),
-        len(h),
-        np.zeros((1, 1)),
-        method,
-        [period] * rounds,
+        lambda y: h[:, None, None] * (y - b[:, None, None]), len(h), np.zeros((1, 1)), method, [period] * rounds
     )
     return float(path[-1, 0, 0])
 

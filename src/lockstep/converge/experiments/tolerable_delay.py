@@ -34,10 +34,7 @@ class Settings:
 
     step_size: float = setting(0.2, "Constant, until it is cut tenfold at the last moment.", least=0.02, most=2)
     moments: tuple[int, ...] = setting(
-        (0, 100, 200, 400),
-        "Steps after which the curvature is measured.",
-        least=0,
-        most=20_000,
+        (0, 100, 200, 400), "Steps after which the curvature is measured.", least=0, most=20_000
     )
     inside_frac: float = setting(0.25, "Delay far inside, of the limit of the moment.", above=0, below=1)
     beyond: float = setting(6.0, "Delay far beyond, times the limit of the moment.", least=4, most=20)
@@ -59,23 +56,9 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
     for row in rows[:-1]:
         if row["tolerable_delay"] * settings.beyond < LONGEST:
             name = f"after {row['step']} steps, step {row['step_size']:g}"
-            checks.append(
-                Check(
-                    f"loss after / before, delay inside, {name}",
-                    1.0,
-                    row["inside"],
-                    relation="at most",
-                )
-            )
+            checks.append(Check(f"loss after / before, delay inside, {name}", 1.0, row["inside"], relation="at most"))
             ratio = row["beyond"] / row["inside"]
-            checks.append(
-                Check(
-                    f"loss with the delay beyond / inside, {name}",
-                    1.0,
-                    ratio,
-                    relation="at least",
-                )
-            )
+            checks.append(Check(f"loss with the delay beyond / inside, {name}", 1.0, ratio, relation="at least"))
     ratio = rows[-1]["tolerable_delay"] / max(rows[0]["tolerable_delay"], 1)
     what = "late training bears less delay, step cut tenfold"
     checks.append(Check(what, 1.0, ratio, relation="at most", false_law=True))
@@ -112,12 +95,7 @@ def tolerable_delay(step_curvature: float) -> int:
 
 
 def _row(
-    objective: Perceptron,
-    point: Array,
-    moment: int,
-    step: float,
-    settings: Settings,
-    seed: int,
+    objective: Perceptron, point: Array, moment: int, step: float, settings: Settings, seed: int
 ) -> dict[str, Any]:
     curvature = sharpness(objective, point, seed)
     limit = tolerable_delay(step * curvature)
