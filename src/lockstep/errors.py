@@ -12,7 +12,8 @@ A message says what was given, what is allowed and what to try. Anything else th
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -39,6 +40,17 @@ class UnknownName(BadInput):
         self.given = given
         self.allowed = tuple(allowed)
         super().__init__(f"unknown {what} {given!r}; {suggestion(given, self.allowed)}", where)
+
+
+@contextmanager
+def located(where: str) -> Iterator[None]:
+    """Gives a BadInput from within a place when it has none, so that every message says which word was wrong."""
+    try:
+        yield
+    except BadInput as error:
+        if error.where is not None:
+            raise
+        raise BadInput(error.message, where) from None
 
 
 def suggestion(given: str, allowed: Sequence[str]) -> str:

@@ -6,12 +6,12 @@ What is chosen on the user's behalf (a sequence length, a batch rounded to whole
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from lockstep.errors import BadInput
+from lockstep.errors import located as located
 from lockstep.hardware import Cluster
 from lockstep.hardware import cluster as find_cluster
 from lockstep.layout import Job, Layout, Recipe, broken_by, check, refuse
@@ -80,17 +80,6 @@ def read_question(
         notes=(*rounded, *notes),
     )
     return Question(wanted, machine, recipe)
-
-
-@contextmanager
-def located(where: str) -> Iterator[None]:
-    """Gives a BadInput from within a place when it has none, so that every message says which word was wrong."""
-    try:
-        yield
-    except BadInput as error:
-        if error.where is not None:
-            raise
-        raise BadInput(error.message, where) from None
 
 
 def read_cluster(cluster: str | Cluster, gpus: Quantity | None = None) -> Cluster:

@@ -106,6 +106,8 @@ def train(
     world, again = whole(ranks, "--ranks"), whole(restarts, "--restarts", minimum=0)
     runs: list[TrainRun] = []
     wait_s = parse_time_s(timeout, "--timeout")
+    if not wait_s > 0:
+        raise BadInput("must be above 0", "--timeout")
     for one, own in zip(chosen, per_method, strict=True):
         before = len(runs) * number
         with kept("train", {"method": one.name, "ranks": world, **asdict(task), "settings": own}, root) as record:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from lockstep.collectives.rounds import cut
 from lockstep.converge.settings import setting
-from lockstep.errors import BadInput
+from lockstep.errors import BadInput, located
 from lockstep.measure.train.lane import passes
 from lockstep.measure.train.method import Losses, Method, register
 from lockstep.measure.train.methods.accumulation import check_microbatches, micro_batches
@@ -122,7 +122,8 @@ def _check(task: Task, ranks: int, settings: Any) -> None:
     """Refuses what the schedule refuses, and a model with too few pieces."""
     schedule = get(settings.schedule)
     check_microbatches(task, 1, settings)
-    chunks = check(schedule, ranks, settings.microbatches, settings.chunks or None)
+    with located("--set schedule"):
+        chunks = check(schedule, ranks, settings.microbatches, settings.chunks or None)
     needed = ranks * (1 if schedule.placement is Placement.BOTH_WAYS else chunks)
     if task.layers < needed:
         raise BadInput(
