@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+import json
 from pathlib import Path
 
 import pytest
@@ -21,6 +23,12 @@ def test_a_collective_prints_its_verdict_and_writes_picture_and_trace(tmp_path: 
     assert "0 wrong elements against torch's own collective" in " ".join(found.out.split())
     assert picture.stat().st_size > 10_000
     assert read_trace(trace).source == "measured"
+    events = json.loads(gzip.decompress(trace.read_bytes()))["traceEvents"]
+    named = {event["args"]["name"] for event in events if event["name"] == "process_name"}
+    assert named == {"rank 0", "rank 1", "simulated rank 0", "simulated rank 1"}
+    spans = [event for event in events if event["ph"] == "X"]
+    assert len(spans) == 2 * len(read_trace(trace).program)
+    assert len({event["id"] for event in events if event["ph"] == "s"}) == 2 * read_trace(trace).program.num_messages
 
 
 def test_json_holds_both_timelines_and_the_counts() -> None:

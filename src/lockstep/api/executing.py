@@ -59,8 +59,8 @@ def execute(
     """Runs `what`, a collective or `pipeline`, on `ranks` real ranks (stages) and checks bytes, messages and results.
 
     `size` and `algorithm` are those of a collective; `message_size` and `pipeline`, the words of the verb `pipeline`,
-    those of a pipeline. Without `latency` and `bandwidth` two ranks calibrate the link first. `trace` writes the
-    measured timeline. Raises RunFailed, BadInput.
+    those of a pipeline. Without `latency` and `bandwidth` two ranks calibrate the link first. `trace` writes
+    both timelines. Raises RunFailed, BadInput.
     """
     from lockstep.measure.execute import execute as run
 
@@ -84,7 +84,7 @@ def execute(
             warm_up=whole(warm_up, "--warm-up", 0), timeout_s=parse_time_s(timeout, "--timeout"), progress=progress,
         )  # fmt: skip
     if path is not None:
-        write_timeline(found.measured, path, "--trace")
+        write_timeline(found.measured, path, "--trace", beside=found.predicted)
     return Executed(what, name, size_B, found)
 
 

@@ -75,12 +75,12 @@ def _written(timeline: Timeline, path: Path, what: str, where: str) -> Trace:
     return Trace(str(path), what, timeline)
 
 
-def write_timeline(timeline: Timeline, path: Path, where: str) -> None:
-    """Writes the trace. Raises BadInput at `where` when the file cannot be written."""
+def write_timeline(timeline: Timeline, path: Path, where: str, beside: Timeline | None = None) -> None:
+    """Writes the trace, with another timeline beside it if given. Raises BadInput at `where`."""
     from lockstep.program import write_trace
 
     try:
-        write_trace(timeline, path)
+        write_trace(timeline, path, beside)
     except OSError as error:
         raise BadInput(f"cannot write {path}: {error.strerror}", where) from None
 

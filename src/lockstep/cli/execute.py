@@ -32,7 +32,7 @@ RUN = {
     "timeout": text("--timeout", "T", "Longest wait for a rank. (default: 60 s)"),
     "latency": text("--latency", "T", "Predict with this link, instead of calibrating one. Also --bandwidth."),
     "bandwidth": text("--bandwidth", "R", "See --latency."),
-    "trace": text("--trace", "FILE", "Write the measured timeline for Perfetto: .json.gz."),
+    "trace": text("--trace", "FILE", "Write both timelines for Perfetto: .json.gz."),
 }
 
 

@@ -12,6 +12,7 @@ Source: Trace Event Format, Google (2016); the Perfetto UI and chrome://tracing 
 from __future__ import annotations
 
 import gzip
+import itertools
 import json
 import math
 from collections.abc import Iterator
@@ -29,14 +30,19 @@ TEXT_COLUMNS = ("label", "buffer", "source", "op", "algorithm")
 FORMAT = "lockstep-timeline-1"
 
 
-def write_trace(timeline: Timeline, path: str | Path) -> None:
-    """Writes the trace; gzip when the name ends in .gz. The same timeline gives the same bytes."""
+def write_trace(timeline: Timeline, path: str | Path, beside: Timeline | None = None) -> None:
+    """Writes the trace; gzip when the name ends in .gz. The same timeline gives the same bytes.
+
+    `beside`, such as the prediction of a measured timeline, becomes further processes below, named by its source;
+    `read_trace` leaves them out.
+    """
     program = timeline.program
     head = {"format": FORMAT, "ranks": program.ranks, "streams": list(program.streams), "source": timeline.source}
     with open(path, "wb") as raw:
         file = gzip.GzipFile("", "wb", mtime=0, fileobj=raw) if str(path).endswith(".gz") else raw
         file.write(('{"displayTimeUnit":"ms","otherData":' + json.dumps(head) + ',"traceEvents":[\n').encode())
-        for i, event in enumerate(trace_events(timeline)):
+        shadow = () if beside is None else _shadow(beside, program)
+        for i, event in enumerate(itertools.chain(trace_events(timeline), shadow)):
             file.write((",\n" if i else "").encode() + json.dumps(event, separators=(",", ":")).encode())
         file.write(b"\n]}\n")
         if file is not raw:
@@ -66,6 +72,19 @@ def trace_events(timeline: Timeline) -> Iterator[dict[str, Any]]:
             yield {"ph": "s", "name": "message", "cat": "message", "id": i, **track}
         elif kind == Kind.RECV:
             yield {"ph": "f", "name": "message", "cat": "message", "id": match, "bp": "e", **track}
+
+
+def _shadow(beside: Timeline, program: Program) -> Iterator[dict[str, Any]]:
+    """Events of another timeline, as processes and messages numbered after those of `program`."""
+    for event in trace_events(beside):
+        event["pid"] += program.ranks
+        if event["name"] in ("process_name", "thread_name"):
+            event["args"]["name"] = f"{beside.source} {event['args']['name']}"
+        elif event["name"] == "process_sort_index":
+            event["args"]["sort_index"] += program.ranks
+        if "id" in event:
+            event["id"] += len(program)
+        yield event
 
 
 def _args(program: Program, columns: dict[str, list[Any]], i: int) -> dict[str, Any]:
@@ -110,7 +129,8 @@ def read_trace(path: str | Path) -> Timeline:
 
 def _own(head: dict[str, Any], spans: list[dict[str, Any]]) -> Timeline:
     """Timeline of a trace that `write_trace` wrote."""
-    spans = sorted(spans, key=lambda span: int(span["args"]["id"]))
+    ours = (span for span in spans if int(span["pid"]) < int(head["ranks"]))
+    spans = sorted(ours, key=lambda span: int(span["args"]["id"]))
     args = [span["args"] for span in spans]
     builder = ProgramBuilder(int(head["ranks"]), head["streams"])
     columns: dict[str, Any] = {
