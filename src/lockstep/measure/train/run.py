@@ -34,12 +34,14 @@ def train(
     timeout_s: float = 60.0,
     faults: Sequence[Fault] = (),
     on_step: Callable[[int, Step], None] | None = None,
+    on_failure: Callable[[str], None] | None = None,
 ) -> TrainRun:
     """One run of a method on `ranks` processes of this machine (or as one rank of torchrun's).
 
     Args: `settings` of the method, as values or text; `saving`, checkpoints; `restarts`, how often a run that fails is
     begun again from its newest checkpoint; `timeout_s`, the longest wait of one rank for another; `faults` to inject
-    into the first attempt; `on_step(steps done, what rank 0 saw of the last)`.
+    into the first attempt; `on_step(steps done, what rank 0 saw of the last)`; `on_failure(why)` before it is begun
+    again.
     Raises: BadInput, UnknownName, RunFailed.
     """
     given = dict(settings or {})
@@ -57,6 +59,8 @@ def train(
             if len(failures) == restarts:
                 raise
             failures.append(str(error))
+            if on_failure is not None:
+                on_failure(failures[-1])
             saving = replace(saving, resume=True) if saving else None
 
 
