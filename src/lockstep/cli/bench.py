@@ -8,7 +8,7 @@ import typer
 
 from lockstep.cli.options import argument, takes, text
 from lockstep.cli.output import EXAMPLES, show_once
-from lockstep.cli.program_options import PLOT, draw, given
+from lockstep.cli.program_options import PLOT, draw, given, picture_path
 
 _COLLECTIVE, _KERNEL = "A collective", "A kernel, or all of them: device"
 WORDS = {
@@ -47,6 +47,7 @@ def bench(as_json: bool, plot: str | None, **words: Any) -> None:
     from lockstep import api
     from lockstep.report.progress import progress
 
+    picture_path(plot)
     with progress("measuring") as report:
         answer = api.bench(**given(words), progress=report)  # type: ignore[arg-type]
 

@@ -9,7 +9,7 @@ import typer
 from lockstep.cli.operation_options import FAILURES, SERVICE, TARGET
 from lockstep.cli.options import BATCH, CLUSTER, LAYOUT, MODEL, RECIPE, takes, text
 from lockstep.cli.output import EXAMPLES, show
-from lockstep.cli.program_options import PLOT, SEED, draw, given
+from lockstep.cli.program_options import PLOT, SEED, draw, given, picture_path
 
 _SCHEDULE = "Batch and learning rate at the beginning"
 SCHEDULE = {
@@ -49,6 +49,7 @@ def campaign(as_json: bool, plot: str | None, sequence_parallel: bool, **words: 
     from lockstep import api
     from lockstep.report.progress import progress
 
+    picture_path(plot)
     with progress("planning, simulating, comparing changes") as report:
         answer = api.campaign(sequence_parallel=sequence_parallel or None, progress=report, **given(words))  # type: ignore[arg-type]
 

@@ -8,7 +8,7 @@ import typer
 
 from lockstep.cli.options import argument, required, takes, text
 from lockstep.cli.output import EXAMPLES, show_once
-from lockstep.cli.program_options import PLOT, SIZE_IF_ANY, draw, given
+from lockstep.cli.program_options import PLOT, SIZE_IF_ANY, draw, given, picture_path
 
 _PIPELINE = "A pipeline, one rank per stage"
 WORDS = {
@@ -52,6 +52,7 @@ def execute(as_json: bool, plot: str | None, **words: Any) -> None:
     from lockstep import api
     from lockstep.report.progress import progress
 
+    picture_path(plot)
     with progress("running") as report:
         answer = api.execute(**given(words), progress=report)  # type: ignore[arg-type]
 

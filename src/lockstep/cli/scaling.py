@@ -9,7 +9,7 @@ import typer
 from lockstep.cli.operation_options import FAILURES, SERVICE, TARGET
 from lockstep.cli.options import BATCH, CLUSTER, MODEL, RECIPE, switch, takes, text
 from lockstep.cli.output import EXAMPLES, show
-from lockstep.cli.program_options import PLOT, draw, given
+from lockstep.cli.program_options import PLOT, draw, given, picture_path
 
 SIZES = {
     "weak": switch("--weak", "The batch grows with the devices; --batch is that of all.", False),
@@ -34,6 +34,7 @@ def scaling(as_json: bool, plot: str | None, **words: Any) -> None:
     from lockstep import api
     from lockstep.report.progress import progress
 
+    picture_path(plot)
     with progress("planning every size") as report:
         answer = api.scaling(progress=report, **given(words))  # type: ignore[arg-type]
 

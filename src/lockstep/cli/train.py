@@ -9,7 +9,7 @@ import typer
 
 from lockstep.cli.options import argument, switch, takes, text
 from lockstep.cli.output import EXAMPLES, show, show_once
-from lockstep.cli.program_options import PLOT, SEED, SETTINGS, draw, given, pairs
+from lockstep.cli.program_options import PLOT, SEED, SETTINGS, draw, given, pairs, picture_path
 from lockstep.errors import BadInput
 
 _TASK = "What is trained"
@@ -57,6 +57,7 @@ def train(as_json: bool, method: str | None, settings: list[str] | None, plot: s
         if settings or plot:
             raise BadInput("--set and --plot need a method; lockstep train lists them", "METHOD")
         return show(api.training_methods(), as_json, "training_methods")
+    picture_path(plot)
     with progress(f"train {method}") as report:
         answer = api.train(method, settings=pairs(settings or []), progress=report, **given(words))  # type: ignore[arg-type]
 

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from lockstep.api.running import Changed, RunList, RunsAnswer
 from lockstep.report.terminal import heading, indented, table
-from lockstep.runs import Comparison, Record
+from lockstep.runs import Comparison, Record, change_frac
 from lockstep.units import format_frac, format_time
 
 EVENTS = 8
@@ -88,7 +88,8 @@ def _compare(found: Comparison, out: Console) -> None:
 
 
 def _change(key: str, first: float, second: float) -> list[str]:
-    return [key, f"{first:.6g}", f"{second:.6g}", format_frac(second / first - 1.0) if first else ""]
+    change = change_frac(first, second)
+    return [key, f"{first:.6g}", f"{second:.6g}", "" if change is None else format_frac(change)]
 
 
 def _status(status: str) -> Text:

@@ -1,6 +1,6 @@
 """The run store: every real run as a directory of plain files, and an SQLite index that can be rebuilt from them."""
 
-from lockstep.runs.compare import Comparison, compare
+from lockstep.runs.compare import Comparison, change_frac, compare
 from lockstep.runs.record import FAILED, FINISHED, RUNNING, STATUSES, Record
 from lockstep.runs.store import RunStore, default_root
 from lockstep.runs.writer import RunWriter
@@ -14,6 +14,7 @@ __all__ = [
     "Record",
     "RunStore",
     "RunWriter",
+    "change_frac",
     "compare",
     "default_root",
 ]

@@ -38,7 +38,7 @@ class Comparison:
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON form; `change_frac` is second / first - 1, null where the first is 0."""
         rows = [
-            {"number": key, "first": a, "second": b, "change_frac": b / a - 1.0 if a else None}
+            {"number": key, "first": a, "second": b, "change_frac": change_frac(a, b)}
             for key, (a, b) in self.numbers.items()
         ]
         return {
@@ -48,6 +48,11 @@ class Comparison:
             "rows": rows,
             "series": {name: {"first": a, "second": b} for name, (a, b) in self.series.items()},
         }
+
+
+def change_frac(first: float, second: float) -> float | None:
+    """second / first - 1; None where the first is 0."""
+    return second / first - 1.0 if first else None
 
 
 def compare(first: Record, second: Record) -> Comparison:

@@ -1,0 +1,22 @@
+"""Verbs that take long refuse a picture that cannot be written before they begin."""
+
+import pytest
+
+from cli_runner import run
+
+LONG = {
+    "train": ("synchronous", "--steps", "1000000"),
+    "bench": ("all-reduce", "--repeats", "1000000"),
+    "execute": ("all-reduce", "--algorithm", "ring", "--ranks", "2", "--size", "1GB"),
+    "campaign": ("llama3-70b", "--cluster", "dgx-h100:64", "--batch-tokens", "4M", "--tokens", "15T"),
+    "scaling": ("llama3-70b", "--cluster", "dgx-h100:64", "--batch-tokens", "4M", "--tokens", "15T"),
+    "converge": ("delay-stability",),
+    "rig": (),
+}
+
+
+@pytest.mark.timeout(30)
+@pytest.mark.parametrize("verb", LONG)
+def test_a_wrong_picture_is_refused_first(verb: str) -> None:
+    message = run(verb, *LONG[verb], "--plot", "no/such/folder/x.png").refusal()
+    assert message == "--plot: the folder 'no/such/folder' does not exist"
