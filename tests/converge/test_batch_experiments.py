@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 import lockstep
-from lockstep.converge.experiments import critical_batch, learning_rate_scaling
-from lockstep.converge.hyperbola import fit_hyperbola
-from lockstep.converge.noisy_quadratic import NoisyQuadratic, power_law
-from lockstep.converge.ratio import ratio_of_means
+from lockstep.converge.experiments.batch import critical_batch, learning_rate_scaling
+from lockstep.converge.objectives.noisy_quadratic import NoisyQuadratic, power_law
+from lockstep.converge.statistics.hyperbola import fit_hyperbola
+from lockstep.converge.statistics.ratio import ratio_of_means
 from lockstep.errors import BadInput
 from lockstep.methods.critical_batch import steps as hyperbola
 

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 import lockstep
-from lockstep.converge.compressed_run import Quadratics, best_run, descend
-from lockstep.converge.experiments import compression_time, error_feedback
-from lockstep.converge.experiments.communication_bound import bound_bits
-from lockstep.converge.experiments.index_bits import _coded_bits
-from lockstep.converge.gaussian import energy_above, rounding_energy, tail, threshold_of
+from lockstep.converge.descent.compressed import Quadratics, best_run, descend
+from lockstep.converge.experiments.compression import compression_time, error_feedback
+from lockstep.converge.experiments.compression.communication_bound import bound_bits
+from lockstep.converge.experiments.compression.index_bits import _coded_bits
+from lockstep.converge.laws.gaussian import energy_above, rounding_energy, tail, threshold_of
 from lockstep.errors import BadInput
 from lockstep.methods.compression import ErrorFeedback, NoCompression, RandomK, TopK
 

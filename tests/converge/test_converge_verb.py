@@ -9,10 +9,10 @@ import pytest
 
 import lockstep
 from cli_runner import run
-from lockstep.converge import EXPERIMENTS, Check, Curve, Experiment, Findings, find_experiment
-from lockstep.converge.settings import read_settings, setting
+from lockstep.converge import EXPERIMENTS, GROUPS, Check, Curve, Experiment, Findings, find_experiment
 from lockstep.errors import BadInput
 from lockstep.report.converge_plot import plot_findings
+from lockstep.settings import read_settings, setting
 
 QUICK: dict[str, dict[str, object]] = {"tolerable-delay": {"moments": (0, 100)}}
 """Smaller settings for experiments whose defaults take seconds."""
@@ -80,7 +80,21 @@ def test_the_list_names_every_experiment_and_its_settings() -> None:
     listed = run("converge", "--json").json()["experiments"]
     assert [one["experiment"] for one in listed] == list(EXPERIMENTS)
     assert all({"name", "default", "allowed", "help"} == set(one) for each in listed for one in each["settings"])
-    assert EXPERIMENTS[0] in run("converge").out
+
+
+def test_the_groups_fit_on_a_screen_and_each_lists_its_experiments() -> None:
+    shown = run("converge").out
+    assert len(shown.splitlines()) <= 24
+    for group in GROUPS:
+        assert group.name in shown
+        inside = run("converge", group.name, "--json").json()
+        assert [one["experiment"] for one in inside["experiments"]] == list(group.experiments)
+    assert "delay-floor" in run("converge", "staleness").out
+
+
+def test_no_experiment_is_named_like_a_group_or_twice() -> None:
+    assert len(set(EXPERIMENTS)) == len(EXPERIMENTS)
+    assert not {group.name for group in GROUPS} & set(EXPERIMENTS)
 
 
 @pytest.mark.parametrize(
@@ -96,6 +110,8 @@ def test_the_list_names_every_experiment_and_its_settings() -> None:
         (("delay-stability", "--seed", "-1"), "--seed"),
         (("delay-stability", "--plot", "a.txt"), "--plot"),
         (("--set", "a=1"), "EXPERIMENT"),
+        (("staleness", "--plot", "a.svg"), "need an experiment"),
+        (("stalenes",), "did you mean staleness"),
     ],
 )
 def test_bad_input_says_what_is_allowed(arguments: tuple[str, ...], said: str) -> None:

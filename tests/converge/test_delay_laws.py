@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lockstep.converge.delay import best_step, companion, floor, largest_stable_step, rate
-from lockstep.converge.delayed import descend
-from lockstep.converge.follow import follow
-from lockstep.converge.noise import SignNoise
-from lockstep.converge.stability import growth
+from lockstep.converge.descent.delayed import descend
+from lockstep.converge.descent.follow import follow
+from lockstep.converge.descent.stability import growth
+from lockstep.converge.laws.delay import best_step, companion, floor, largest_stable_step, rate
+from lockstep.converge.statistics.noise import SignNoise
 
 DELAYS = st.integers(0, 40)
 MOMENTA = st.floats(0, 0.97)

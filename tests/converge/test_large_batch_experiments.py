@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import lockstep
-from lockstep.converge.experiments import data_parallel, generalization_gap, gradient_variance, large_batch
+from lockstep.converge.experiments.batch import data_parallel, generalization_gap, gradient_variance, large_batch
 from lockstep.converge.objectives import digits_perceptron
 from lockstep.errors import BadInput
 from lockstep.methods.optimizers import optimizer, step

@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import lockstep
-from lockstep.converge.local_rounds import LocalMethod, run_rounds
-from lockstep.converge.noise import SignNoise
+from lockstep.converge.descent.local_rounds import LocalMethod, run_rounds
 from lockstep.converge.objectives import WorkerQuadratics, dirichlet_shards, unequal_workers
+from lockstep.converge.statistics.noise import SignNoise
 from lockstep.methods.local import Outer
 
 WORKERS = unequal_workers(5, 3, condition=4.0, shift=1.0, curvature_spread=0.4, seed=0)

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from scipy.optimize import linprog
 
 import lockstep
-from lockstep.converge.experiments import implicit_bias, implicit_bias_epochs, norm_steps
-from lockstep.converge.least_norm import least_norm_solution
+from lockstep.converge.experiments.optimizers import implicit_bias, implicit_bias_epochs, norm_steps
+from lockstep.converge.laws.least_norm import least_norm_solution
 from lockstep.errors import BadInput
 
 A = np.array([1.0, 0.1, 0.01])

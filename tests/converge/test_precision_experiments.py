@@ -7,8 +7,9 @@ import pytest
 
 import lockstep
 from lockstep.collectives import algorithms, get
-from lockstep.converge.experiments import loss_scaling, overflow, trajectory_divergence
-from lockstep.converge.reduction_tree import tree_of
+from lockstep.converge.experiments.determinism import trajectory_divergence
+from lockstep.converge.experiments.precision import loss_scaling, overflow
+from lockstep.converge.laws.reduction_tree import tree_of
 from lockstep.errors import BadInput
 from lockstep.methods.loss_scaling import static
 from lockstep.methods.number_format import number_format

@@ -123,7 +123,7 @@ def test_sweeping_needs_an_experiment() -> None:
 
 
 def test_a_sweep_that_disagrees_says_where(monkeypatch: pytest.MonkeyPatch) -> None:
-    from lockstep.converge.experiments import noise_scale
+    from lockstep.converge.experiments.batch import noise_scale
 
     wrong = noise_scale.law.best_rate_frac
     monkeypatch.setattr(noise_scale.law, "best_rate_frac", lambda batch, scale: 0.9 * wrong(batch, scale))

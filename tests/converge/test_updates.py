@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lockstep.converge.updates import Updates, asynchronous, cut_off, worker_times_s
+from lockstep.converge.descent.updates import Updates, asynchronous, cut_off, worker_times_s
 from lockstep.simulate import Constant, Exponential
 from lockstep.stragglers.bounded import finish_s
 

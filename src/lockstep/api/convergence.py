@@ -9,22 +9,26 @@ from typing import TYPE_CHECKING, Any, overload
 from lockstep.api.question import Quantity, whole
 
 if TYPE_CHECKING:
-    from lockstep.converge import Experiment, Findings
+    from lockstep.converge import Experiment, Findings, Group
 
 
 @dataclass(frozen=True, slots=True)
 class Experiments:
-    """What the lab can be asked."""
+    """What the lab can be asked: its groups, and the experiments in them."""
 
+    groups: tuple[Group, ...]
     experiments: tuple[Experiment, ...]
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON form."""
-        return {"experiments": [one.to_dict() for one in self.experiments]}
+        return {
+            "groups": [group.to_dict() for group in self.groups],
+            "experiments": [one.to_dict() for one in self.experiments],
+        }
 
 
 @overload
-def converge(experiment: None = None) -> Experiments: ...
+def converge(experiment: None = None, *, group: str | None = None) -> Experiments: ...
 
 
 @overload
@@ -43,15 +47,18 @@ def converge(
     *,
     seed: Quantity = 0,
     progress: Callable[[int, int], None] | None = None,
+    group: str | None = None,
 ) -> Experiments | Findings:
-    """Runs one experiment of the lab with its `settings`; lists all experiments when none is named.
+    """Runs one experiment of the lab with its `settings`; lists those of a group, or all, when none is named.
 
-    `progress(done, total)` is called now and then.
+    `progress(done, total)` is called now and then. Raises `BadInput` for unknown names and for settings that are not
+    allowed.
     """
-    from lockstep.converge import all_experiments, find_experiment
+    from lockstep.converge import GROUPS, find_experiment, find_group
     from lockstep.converge.experiment import silent
 
     if experiment is None:
-        return Experiments(all_experiments())
+        groups = GROUPS if group is None else (find_group(group),)
+        return Experiments(groups, tuple(find_experiment(name) for one in groups for name in one.experiments))
     number = whole(seed, "--seed", minimum=0)
     return find_experiment(experiment).answer(settings or {}, number, progress or silent)

@@ -20,7 +20,7 @@ _SWEEP = "Many runs"
 _SWEEP_HELP = "Run at each of these values; may be repeated for every combination."
 _ENGINE_HELP = "serial, processes[:N], or dask[:N or :ADDRESS of a scheduler]. (default: serial)"
 WORDS = {
-    "experiment": argument("[EXPERIMENT]", "Name of an experiment; all are listed when left out.", None),
+    "experiment": argument("[EXPERIMENT]", "An experiment to run, or a group to list; without it, all groups.", None),
 }
 SWEEPING = {
     "swept": (
@@ -40,6 +40,7 @@ def register(app: typer.Typer) -> None:
     app.command(
         epilog=EXAMPLES
         + "lockstep converge\n\n"
+        + "lockstep converge staleness\n\n"
         + "lockstep converge delay-stability --set delays=1,2,5,10 --set momentum=0.9 --plot edge.png\n\n"
         + "lockstep converge noise-scale --sweep condition=1,10,100 --seeds 20 --engine processes"
     )(converge)
@@ -55,15 +56,16 @@ def converge(
     The exit code is 1 when theory and simulation disagree.
     """
     from lockstep import api
+    from lockstep.converge import is_group
     from lockstep.report.progress import progress
 
-    if experiment is None:
+    if experiment is None or is_group(experiment):
         if settings or plot or swept or seeds or engine:
             raise BadInput(
                 "--set, --sweep, --seeds, --engine and --plot need an experiment; lockstep converge lists them",
                 "EXPERIMENT",
             )
-        return show(api.converge(), as_json, "experiments")
+        return show(api.converge(group=experiment), as_json, "experiments")
     picture_path(plot)
     fixed = pairs(settings or [])
     answer: Findings | Sweep

@@ -1,7 +1,8 @@
 """The convergence lab: what staleness, local steps, compression, precision and batch size cost in steps.
 
-An experiment is one file of `experiments/` and one line of `registry.py`. It simulates, states the law beside what it
-simulated, and says whether the two agree.
+An experiment is one file in its group's folder of `experiments/` and a line of `registry.py`. It simulates, states the
+law beside what it simulated, and says whether the two agree. `objectives` are what is minimised, `descent` how; `laws`
+are what theory says in closed form, `statistics` are draws and intervals, `sweep` is many runs.
 """
 
 from lockstep.converge.experiment import Experiment as Experiment
@@ -11,7 +12,8 @@ from lockstep.converge.findings import Findings as Findings
 from lockstep.converge.findings import Law as Law
 from lockstep.converge.findings import Picture as Picture
 from lockstep.converge.registry import EXPERIMENTS as EXPERIMENTS
-from lockstep.converge.registry import all_experiments as all_experiments
+from lockstep.converge.registry import GROUPS as GROUPS
+from lockstep.converge.registry import Group as Group
 from lockstep.converge.registry import find_experiment as find_experiment
-from lockstep.converge.settings import read_settings as read_settings
-from lockstep.converge.settings import setting as setting
+from lockstep.converge.registry import find_group as find_group
+from lockstep.converge.registry import is_group as is_group

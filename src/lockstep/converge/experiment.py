@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from lockstep.converge.findings import Findings
-from lockstep.converge.settings import described, read_settings
+from lockstep.settings import described, read_settings
 
 Progress = Callable[[int, int], None]
 """Is called with (done, total) now and then."""

@@ -18,11 +18,11 @@ import numpy as np
 import numpy.typing as npt
 
 from lockstep.collectives import PlainLink, best_time_s
-from lockstep.converge.follow import follow
-from lockstep.converge.local_rounds import LocalMethod, run_rounds
-from lockstep.converge.noise import SignNoise
+from lockstep.converge.descent.follow import follow
+from lockstep.converge.descent.local_rounds import LocalMethod, run_rounds
+from lockstep.converge.descent.updates import asynchronous
 from lockstep.converge.objectives import Quadratic
-from lockstep.converge.updates import asynchronous
+from lockstep.converge.statistics.noise import SignNoise
 from lockstep.methods.compression import ErrorFeedback, TopK, exchange
 
 Array = npt.NDArray[Any]

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 from torch import distributed
 
-from lockstep.converge.settings import read_settings
 from lockstep.errors import BadInput
 from lockstep.measure.checkpoint.files import data_file, folder_of
 from lockstep.measure.launch import Rank, launch
@@ -20,6 +19,7 @@ from lockstep.measure.train.result import Outcome
 from lockstep.measure.train.run import work
 from lockstep.measure.train.saving import Saver, words_of
 from lockstep.measure.train.worker import Worker
+from lockstep.settings import read_settings
 
 METHODS = {one.name: one for one in all_methods()}
 RESUMABLE = [one.name for one in all_methods() if one.resumable]

@@ -7,8 +7,8 @@ from itertools import product
 from typing import Any
 
 from lockstep.converge.experiment import Experiment
-from lockstep.converge.settings import read_settings
 from lockstep.errors import BadInput
+from lockstep.settings import read_settings
 
 MOST_TRIALS = 1_000_000
 

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from lockstep.converge.settings import read_settings
 from lockstep.measure.train.method import find_method
 from lockstep.measure.train.task import Task
 from lockstep.measure.train.worker import Worker
+from lockstep.settings import read_settings
 
 if TYPE_CHECKING:
     from lockstep.measure.launch import Rank

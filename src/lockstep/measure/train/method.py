@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
-from lockstep.converge.settings import described
 from lockstep.errors import BadInput, UnknownName
+from lockstep.settings import described
 
 if TYPE_CHECKING:
     from lockstep.measure.train.task import Task
@@ -39,7 +39,7 @@ class Method:
     source: str
     run: Callable[..., Losses] = field(repr=False)
     settings: type[Any] = NoSettings
-    """A dataclass of `lockstep.converge.settings`."""
+    """A dataclass of `lockstep.settings`."""
     neutral: Mapping[str, Any] | None = field(default_factory=dict)
     """The settings at which it is synchronous SGD; None where there are none."""
     models: tuple[str, ...] = ("mlp", "cnn", "gpt", "moe")

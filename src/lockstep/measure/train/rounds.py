@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from lockstep.converge.settings import setting
 from lockstep.measure.train.method import Losses
 from lockstep.methods.local import BUFFER_POLICIES, Outer
+from lockstep.settings import setting
 
 if TYPE_CHECKING:
     from torch import Tensor

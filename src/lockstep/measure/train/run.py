@@ -8,7 +8,6 @@ from contextlib import closing
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from lockstep.converge.settings import read_settings
 from lockstep.errors import BadInput, RunFailed
 from lockstep.measure.launch import Host, launch
 from lockstep.measure.machine import LoadMeter, this_machine
@@ -18,6 +17,7 @@ from lockstep.measure.train.result import Outcome, Step, TrainRun
 from lockstep.measure.train.saving import Saver, Saving, words_of
 from lockstep.measure.train.task import Task, batch_indices
 from lockstep.measure.train.worker import Worker
+from lockstep.settings import read_settings
 
 if TYPE_CHECKING:
     from lockstep.measure.launch import Fault, Rank

@@ -12,12 +12,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from lockstep.converge.settings import setting
 from lockstep.errors import BadInput
 from lockstep.measure.checkpoint import REPLICATED
 from lockstep.measure.train.method import Losses, Method, register
 from lockstep.measure.train.task import Task
 from lockstep.measure.train.worker import Batch, Worker
+from lockstep.settings import setting
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from lockstep.converge.settings import setting
 from lockstep.measure.checkpoint import REPLICATED
 from lockstep.measure.train.method import Losses, Method, register
 from lockstep.measure.train.worker import Worker
+from lockstep.settings import setting
 
 if TYPE_CHECKING:
     from torch import Tensor, nn

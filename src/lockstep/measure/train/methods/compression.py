@@ -16,13 +16,13 @@ from typing import Any
 
 from numpy.random import PCG64, Generator, SeedSequence
 
-from lockstep.converge.settings import setting
 from lockstep.errors import BadInput
 from lockstep.measure.train.compressed import Compressed
 from lockstep.measure.train.method import Losses, Method, register
 from lockstep.measure.train.task import Task
 from lockstep.measure.train.worker import Worker
 from lockstep.methods.compression import COMPRESSORS, Compressor, ErrorFeedback, compressor
+from lockstep.settings import setting
 
 SOME = 10_000
 """Entries of a tensor for which a compressor's error is asked."""

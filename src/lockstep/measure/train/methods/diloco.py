@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from lockstep.converge.settings import setting
 from lockstep.measure.train.method import Losses, Method, register
 from lockstep.measure.train.rounds import BUFFERS, train_in_rounds
 from lockstep.measure.train.worker import Worker
 from lockstep.methods.local import Outer
+from lockstep.settings import setting
 
 
 @dataclass(frozen=True, slots=True)

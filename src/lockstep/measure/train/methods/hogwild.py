@@ -15,11 +15,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lockstep.converge.settings import setting
 from lockstep.errors import BadInput
 from lockstep.measure.train.method import Losses, Method, register
 from lockstep.measure.train.task import Task
 from lockstep.measure.train.worker import Worker
+from lockstep.settings import setting
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -17,12 +17,12 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from lockstep.converge.settings import setting
 from lockstep.errors import BadInput
 from lockstep.measure.train.method import Losses, Method, register
 from lockstep.measure.train.task import Task
 from lockstep.measure.train.worker import Worker
 from lockstep.methods.staleness import exponential, inverse
+from lockstep.settings import setting
 
 SERVER = 0
 WEIGHTINGS: dict[str, Callable[[int], float]] = {

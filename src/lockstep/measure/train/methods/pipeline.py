@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from lockstep.collectives.rounds import cut
-from lockstep.converge.settings import setting
 from lockstep.errors import BadInput, located
 from lockstep.measure.train.lane import passes
 from lockstep.measure.train.method import Losses, Method, register
@@ -22,6 +21,7 @@ from lockstep.measure.train.task import Task
 from lockstep.measure.train.worker import Worker
 from lockstep.pipelines import Placement, Schedule, Times, get, program, schedules
 from lockstep.pipelines.construct import check, routes
+from lockstep.settings import setting
 
 if TYPE_CHECKING:
     from lockstep.measure.train.device import Chunk, Device

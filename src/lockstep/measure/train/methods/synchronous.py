@@ -14,11 +14,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from lockstep.collectives import algorithms
-from lockstep.converge.settings import setting
 from lockstep.measure.checkpoint import REPLICATED
 from lockstep.measure.train.buckets import Buckets
 from lockstep.measure.train.method import Losses, Method, register
 from lockstep.measure.train.worker import Worker
+from lockstep.settings import setting
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,1 @@
+"""Descent, simulated: on old gradients, along schedules, in local rounds, compressed."""

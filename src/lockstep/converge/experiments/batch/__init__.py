@@ -1,0 +1,1 @@
+"""Batch size: noise, critical batch, learning rates that follow."""

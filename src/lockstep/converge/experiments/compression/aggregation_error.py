@@ -1,0 +1,206 @@
+"""What an error in the aggregated gradient costs: a floor that does not grow with the number of steps.
+
+    unbiased, variance eps^2, quadratic:     a eps^2 / (2 (2 - a))            flat in T, of order eps^2
+    constant bias delta, quadratic:          delta^2 / (2 mu)                 flat in T, of order delta^2
+    opposing error eps <= c, Huber:          extra gap eps T / (2 T + 1)      of order R eps, not T eps^2
+    constant bias, with error feedback:      the late part, a^2 mu |e|^2 / 2, vanishes with the step
+Gaps are of f; a step, mu curvature, R distance of the start. The Huber function is linear beyond c = 1 / (2 T + 1),
+the error points uphill and is given in units of c. Refuted beside it: an extra gap of order T eps^2, and that errors
+must shrink like sqrt(eps / T).
+
+Sources: Ajalloeian, Stich, "On the convergence of SGD with biased gradients", 2020; Karimireddy et al. 2019
+(feedback).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from lockstep.converge.experiment import Experiment, Progress
+from lockstep.converge.findings import Check, Curve, Findings, Law, Picture, mean_and_error
+from lockstep.converge.statistics.draws import streams
+from lockstep.settings import setting
+
+Array = npt.NDArray[Any]
+FEW_STEPS = 30
+"""The fastest mode has long arrived: (1 - a)^30 of the start is left, added to what a check allows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Step, errors and lengths of the runs."""
+
+    step_size: float = setting(0.3, "Of gradient descent on f = x^2 / 2.", above=0, below=1)
+    errors: tuple[float, ...] = setting((0.01, 0.03, 0.1, 0.3), "Size of the error of a gradient.", above=0, most=10)
+    steps: tuple[int, ...] = setting((100, 1000, 10_000), "Lengths of the runs.", least=FEW_STEPS, most=1_000_000)
+    repetitions: int = setting(2000, "Independent runs of the random error.", least=100, most=1_000_000)
+
+
+def run(settings: Settings, seed: int, progress: Progress) -> Findings:
+    """Gap over the size of the error, for four kinds of it."""
+    sizes, lengths = np.array(sorted(settings.errors)), sorted(settings.steps)
+    checks: list[Check] = []
+    seen: dict[str, list[float]] = {"unbiased": [], "biased": [], "opposing, Huber": []}
+    for place, size in enumerate(sizes.tolist()):
+        found = _gaps(settings, size, lengths[-1], seed + place)
+        for name, law, (mean, error), left in found:
+            checks.append(Check(f"{name}, error {size:g}", law, mean, error, left + 1e-12))
+            seen[name].append(mean)
+        progress(place + 1, len(sizes))
+    return Findings(
+        checks=(*checks, *_slopes(seen, sizes), *_flat(settings, lengths, seed), *_feedback(settings)),
+        theory=tuple(law for size in sizes for law in _laws(settings, float(size), lengths[-1])),
+        curves=tuple(_curves(settings, sizes, seen, lengths[-1])),
+        picture=Picture("gradient_error", "loss_gap", log_x=True, log_y=True),
+        conclusion="errors of a gradient leave a floor, quadratic in an error on a quadratic and linear on a slope; "
+        "longer runs do not raise it",
+        assumptions=("f = x^2 / 2, and the Huber function for the opposing error",),
+    )  # fmt: skip
+
+
+def _gaps(settings: Settings, size: float, steps: int, seed: int) -> Any:
+    """(kind, law, (mean, standard error), what is left of the start) for one size of error."""
+    a = settings.step_size
+    left = (1 - a) ** min(steps, 400)
+    unbiased = _unbiased_gap(a, size, min(steps, 400), settings.repetitions, seed)
+    yield "unbiased", a * size**2 / (2 * (2 - a)), mean_and_error(unbiased), left
+    yield "biased", size**2 / 2, (_biased_gap(a, size, steps), 0.0), left
+    slope = 1 / (2 * steps + 1)
+    opposing = min(size, 1.0) * slope
+    yield "opposing, Huber", opposing * steps * slope, (_huber_extra(opposing, steps), 0.0), 0.0
+
+
+def _unbiased_gap(a: float, size: float, steps: int, repetitions: int, seed: int) -> Array:
+    """Loss after the steps, with an error of plus or minus `size`."""
+    (draw,) = streams(seed, 1)
+    position = np.ones(repetitions)
+    for _ in range(steps):
+        position = (1 - a) * position - a * size * np.where(draw.random(repetitions) < 0.5, -1.0, 1.0)
+    return np.asarray(position**2 / 2)
+
+
+def _biased_gap(a: float, size: float, steps: int) -> float:
+    """Loss after the steps with the same error in every gradient."""
+    position = 1.0
+    for _ in range(steps):
+        position -= a * (position + size)
+    return position**2 / 2
+
+
+def _huber_extra(size: float, steps: int) -> float:
+    """Extra gap of T steps of size 1 on the Huber function when every gradient is too small by `size` of its slope."""
+    slope = 1 / (2 * steps + 1)
+    gaps = []
+    for kept in (1.0, 1 - min(size / slope, 1.0)):
+        position = 1.0
+        for _ in range(steps):
+            gradient = min(position, slope)
+            position -= kept * gradient
+        gaps.append(slope * (position - slope / 2) if position > slope else position**2 / 2)
+    return gaps[1] - gaps[0]
+
+
+def _slopes(seen: dict[str, list[float]], sizes: Array) -> tuple[Check, ...]:
+    """Powers of the error: 2 for both quadratics, 1 on the slope of the Huber function."""
+    if len(sizes) < 2:
+        return ()
+    found = []
+    below = sizes <= 1  # a larger error turns the Huber gradient around
+    for name, expected in (("unbiased", 2.0), ("biased", 2.0), ("opposing, Huber", 1.0)):
+        kept = below if expected == 1 else sizes > 0
+        if kept.sum() >= 2:
+            power = float(np.polyfit(np.log(sizes[kept]), np.log(np.array(seen[name])[kept]), 1)[0])
+            found.append(Check(f"power of the error, {name}", expected, power, tolerance=0.1))
+    return tuple(found)
+
+
+def _flat(settings: Settings, lengths: list[int], seed: int) -> tuple[Check, ...]:
+    """Floors over the length of the run, and the law T eps^2 beside them."""
+    a, size = settings.step_size, max(settings.errors)
+    checks = []
+    short, long = lengths[0], lengths[-1]
+    left = (1 - a) ** short
+    floors = [_biased_gap(a, size, steps) for steps in lengths]
+    powers = np.polyfit(np.log(lengths), np.log(floors), 1)[0] if len(lengths) > 1 else 0.0
+    checks.append(Check("power of T, biased", 0.0, float(powers), tolerance=1e-6 + left))
+    if long > short:
+        grown = floors[0] * long / short
+        checks.append(Check("gap grows like T eps^2, biased", grown, floors[-1], tolerance=left, false_law=True))
+    for steps in (100, 1000):
+        tiny = 1e-3 / steps
+        extra = _huber_extra(tiny, steps)
+        checks.append(
+            Check(
+                f"opposing, Huber, T = {steps}, error {tiny:g}",
+                tiny * steps / (2 * steps + 1),
+                extra,
+                tolerance=1e-9 * tiny,
+            )
+        )
+        checks.append(
+            Check(
+                f"extra gap T eps^2, T = {steps}, error {tiny:g}",
+                steps * tiny**2,
+                extra,
+                tolerance=steps * tiny**2,
+                false_law=True,
+            )
+        )
+    gap, error = mean_and_error(_unbiased_gap(a, size, 400, settings.repetitions, seed + 31))
+    needed = math.sqrt(gap / long)
+    what = "error that the gap found allows: sqrt(gap / T)"
+    checks.append(Check(what, needed, size, error / math.sqrt(gap * long), false_law=True))
+    return tuple(checks)  # fmt: skip
+
+
+def _feedback(settings: Settings) -> tuple[Check, ...]:
+    """Dropping the same amount every step: with memory it is only late, and the floor follows the squared step."""
+    size, floors = max(settings.errors), []
+    steps = (settings.step_size, settings.step_size / 4)
+    for a in steps:
+        position, residual = 1.0, 0.0
+        for _ in range(math.ceil(60 / a)):
+            wanted = position + residual
+            sent = math.copysign(max(abs(wanted) - size, 0.0), wanted)
+            residual, position = wanted - sent, position - a * sent
+        floors.append(position**2 / 2)
+    bounds = [(a * size) ** 2 / 2 for a in steps]
+    return tuple(
+        Check(f"gap with feedback, a = {a:g}", bound, floor, 0.0, 1e-12, relation="at most")
+        for a, floor, bound in zip(steps, floors, bounds, strict=True)
+    )
+
+
+def _laws(settings: Settings, size: float, steps: int) -> tuple[Law, ...]:
+    a = settings.step_size
+    return (
+        Law(f"unbiased, error {size:g}", a * size**2 / (2 * (2 - a)), "a eps^2 / (2 (2 - a))", "second moments"),
+        Law(f"biased, error {size:g}", size**2 / 2, "delta^2 / (2 mu)", "fixed point x = -delta"),
+        Law(
+            f"opposing, Huber, error {size:g} c",
+            min(size, 1.0) * steps / (2 * steps + 1) ** 2,
+            "eps T / (2 T + 1)",
+            "T equal steps",
+        ),
+    )
+
+
+def _curves(settings: Settings, sizes: Array, seen: dict[str, list[float]], steps: int) -> Any:
+    laws = np.array([[law.value for law in _laws(settings, float(size), steps)] for size in sizes]).T
+    for (name, values), law in zip(seen.items(), laws, strict=True):
+        yield Curve(f"{name}, law", sizes, law, theory=True)
+        yield Curve(f"{name}, simulated", sizes, np.array(values), marks=True)
+
+
+EXPERIMENT = Experiment(
+    name="aggregation-error",
+    question="What does an error in the averaged gradient cost, and does it grow with the number of steps?",
+    source="Ajalloeian and Stich 2020; Karimireddy et al. 2019",
+    settings=Settings,
+    run=run,
+)

@@ -1,0 +1,1 @@
+"""Problems with a known optimum, and plain descent on them."""

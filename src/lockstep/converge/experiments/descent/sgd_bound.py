@@ -1,0 +1,120 @@
+"""Synchronous descent on a convex loss: the bound on the averaged iterate, and the exact floor of the last one.
+
+    E f(mean of x_0 ... x_(T-1)) - lowest <= R^2 / (2 a T) + a s^2 / (2 B)      for a <= 1 / L
+    f = L x^2 / 2: stationary E f = a s^2 / (2 B (2 - a L))
+R distance of the start, s^2 variance of one sample's gradient, B samples of a batch. Refuted: noise that grows with the
+batch, a S L B s^2 / (2 (1 - a L)) with a step up to 2 / L, and a speed that does not depend on the step.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from lockstep.converge.descent.delayed import descend
+from lockstep.converge.experiment import Experiment, Progress
+from lockstep.converge.findings import Check, Curve, Findings, Law, Picture, mean_and_error
+from lockstep.converge.objectives import LANDSCAPES, Objective, Quadratic
+from lockstep.converge.statistics.noise import SignNoise
+from lockstep.settings import setting
+
+SOURCE = "expand |x - x*|^2 and sum; Lan 2012, Bubeck 2015 theorem 6.3"
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Steps and batches."""
+
+    steps_of_smoothness: tuple[float, ...] = setting((0.03, 0.1, 0.3, 1.0), "Step times L.", above=0, most=1)
+    batches: tuple[int, ...] = setting((1, 8, 64), "Samples per step.", least=1, most=1_000_000)
+    steps: int = setting(300, "Steps of a run.", least=10, most=100_000)
+    trials: int = setting(400, "Independent runs.", least=10, most=100_000)
+
+
+def run(settings: Settings, seed: int, progress: Progress) -> Findings:
+    """Gaps of the averaged iterate on a quadratic and on Huber's loss; floors on the quadratic."""
+    shapes: dict[str, tuple[Objective, float]] = {
+        "quadratic": (Quadratic(np.ones(1), np.zeros(1)), 1.0),
+        "huber": (LANDSCAPES["huber"], 3.0),
+    }
+    checks, curves, place = [], [], 0
+    sizes = sorted(set(settings.steps_of_smoothness))
+    for name, (objective, distance) in shapes.items():
+        for batch in sorted(set(settings.batches)):
+            gaps, bounds, halves = [], [], []
+            for step in sizes:
+                place += 1
+                gap, error = _averaged_gap(objective, distance, step, batch, settings, [seed, place])
+                reach = objective.dimension
+                bounds.append(reach * (distance**2 / (2 * step * settings.steps) + step / (2 * batch)))
+                gaps.append(gap)
+                halves.append(1.96 * error)
+                checks.append(
+                    Check(f"gap on {name}, batch {batch}, a L = {step:g}", bounds[-1], gap, error, relation="at most")
+                )
+            progress(place, len(shapes) * len(sizes) * len(settings.batches))
+            if name == "quadratic":
+                x = np.array(sizes)
+                curves.append(Curve(f"batch {batch}, simulated", x, np.array(gaps), np.array(halves), marks=True))
+                curves.append(Curve(f"batch {batch}, bound", x, np.array(bounds), theory=True))
+    floors = [_floor_check(batch, settings, seed) for batch in sorted(set(settings.batches))]
+    return Findings(
+        checks=(*checks, *floors, *_false_laws()),
+        theory=tuple(
+            Law(
+                f"floor, batch {batch}, a L = 0.5",
+                0.5 / (2 * batch * 1.5),
+                "a s^2 / (2 B (2 - a L))",
+                "stationary variance",
+            )
+            for batch in sorted(set(settings.batches))
+        ),
+        curves=tuple(curves),
+        picture=Picture("step_size_times_smoothness", "gap", log_x=True, log_y=True),
+        conclusion="a small step is slow, a large one leaves noise; the noise falls as one over the batch",
+        assumptions=(
+            "s = 1 and L = 1 in every direction; the quadratic starts at 1, Huber's loss at 3 in four directions",
+        ),
+    )
+
+
+def _averaged_gap(
+    objective: Objective, distance: float, step: float, batch: int, settings: Settings, seed: list[int]
+) -> tuple[float, float]:
+    """Loss at the mean of the iterates above the lowest, and its standard error."""
+    shape = (settings.trials, objective.dimension)
+    noise = SignNoise.of(batch**-0.5, shape, np.random.default_rng(seed))
+    x, total = np.full(shape, distance), np.zeros(shape)
+    for _ in range(settings.steps):
+        total += x
+        x = x - step * (objective.gradient(x) + noise.draw())
+    return mean_and_error(objective.loss(total / settings.steps))
+
+
+def _floor_check(batch: int, settings: Settings, seed: int) -> Check:
+    """Stationary loss at a L = 1/2."""
+    made = descend(np.ones(1), np.zeros((settings.trials, 1)), 0.5, noise_std=batch**-0.5, steps=400,
+                   record_every=10, first_record=50, seed=seed + batch)  # fmt: skip
+    mean, error = mean_and_error(made.losses.mean(axis=0))
+    return Check(f"floor, batch {batch}, a L = 0.5", 0.5 / (2 * batch * 1.5), mean, standard_error=error)
+
+
+def _false_laws() -> tuple[Check, ...]:
+    """Printed bounds a L B s^2 / (2 (1 - a L)) + 2 L R^2 / T, on x^2 / 2 from 1 without noise."""
+    slow = descend(np.ones(1), np.ones((1, 1)), 0.01, steps=10)
+    swinging = descend(np.ones(1), np.ones((1, 1)), 2.0, steps=100)
+    return (
+        Check("the gap falls like 2 L R^2 / T at any step, a = 0.01 / L", 0.2, float(slow.losses[-1, 0]),
+              relation="at most", false_law=True),
+        Check("a = 2 / L converges", 0.02, float(swinging.losses[-1, 0]), relation="at most", false_law=True),
+    )  # fmt: skip
+
+
+EXPERIMENT = Experiment(
+    name="sgd-bound",
+    question="What does synchronous descent promise, at which step and batch?",
+    source=SOURCE,
+    settings=Settings,
+    run=run,
+)

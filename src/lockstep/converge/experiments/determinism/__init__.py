@@ -1,0 +1,1 @@
+"""The order of sums, and what it does to a run."""

@@ -1,0 +1,1 @@
+"""Local methods: steps between averages."""

@@ -1,0 +1,129 @@
+"""Where local steps end when workers have different data: at a biased point, exactly, and what removes the bias.
+
+    plain     x = sum w_i b_i / sum w_i,   w_i = 1 - (1 - a h_i)^K
+    FedProx   w_i = (1 - (1 - a (h_i + mu))^K) h_i / (h_i + mu)
+    SCAFFOLD  x = sum h_i b_i / sum h_i, the optimum
+Workers have 1/2 h_i (x - b_i)^2. The bias grows with K, and is the same for 2 workers and for 64 of the same two kinds.
+Refuted: that it grows with the number of workers, and that FedProx removes it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from lockstep.converge.descent.local_rounds import LocalMethod, run_rounds
+from lockstep.converge.experiment import Experiment, Progress
+from lockstep.converge.findings import Check, Curve, Findings, Law, Picture
+from lockstep.converge.objectives import WorkerQuadratics
+from lockstep.settings import setting
+
+Array = npt.NDArray[Any]
+
+CLOSE, BIASED = 1e-9, 1e-2
+FEWEST_ROUNDS, MOST_ROUNDS = 100, 20_000
+CONTROL_ROUNDS = 5
+"""Times as many for SCAFFOLD, whose control variates settle more slowly than the parameters."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Two kinds of workers."""
+
+    curvatures: tuple[float, ...] = setting((1.0, 4.0), "h of every kind of worker.", least=0.1, most=10)
+    optima: tuple[float, ...] = setting((1.0, -1.0), "b of every kind of worker.", least=-10, most=10)
+    step_size: float = setting(0.1, "Of a local step.", least=0.02, most=0.1)
+    proximal: float = setting(1.0, "Strength mu of FedProx.", least=0, most=9)
+    periods: tuple[int, ...] = setting(
+        (1, 2, 5, 10, 20, 50, 100), "Local steps K between averages.", least=1, most=1000
+    )
+
+
+def run(settings: Settings, seed: int, progress: Progress) -> Findings:
+    """Fixed points of the three methods over K."""
+    kinds = min(len(settings.curvatures), len(settings.optima))
+    h, b = np.array(settings.curvatures[:kinds]), np.array(settings.optima[:kinds])
+    objective = WorkerQuadratics(h[:, None], b[:, None])
+    best = float(objective.optimum[0])
+    periods = sorted(set(settings.periods))
+    step = settings.step_size
+    methods = {
+        "local SGD": LocalMethod(step),
+        "FedProx": LocalMethod(step, proximal=settings.proximal),
+        "SCAFFOLD": LocalMethod(step, scaffold=True),
+    }
+    laws = {
+        "local SGD": [float(objective.local_fixed_point(step, period)[0]) for period in periods],
+        "FedProx": [_proximal_point(h, b, step, settings.proximal, period) for period in periods],
+        "SCAFFOLD": [best] * len(periods),
+    }
+    found: dict[str, list[float]] = {name: [] for name in methods}
+    checks = []
+    for place, period in enumerate(periods):
+        for name, method in methods.items():
+            found[name].append(_end(h, b, method, period))
+            what = f"end of {name}, K = {period}"
+            checks.append(Check(what, laws[name][place], found[name][-1], tolerance=CLOSE))
+        progress(place + 1, len(periods))
+    many = _end(np.tile(h, 32), np.tile(b, 32), methods["local SGD"], periods[-1])
+    checks.append(Check(f"end with 32 of each kind, K = {periods[-1]}", laws["local SGD"][-1], many, tolerance=CLOSE))
+    x = np.array(periods, dtype=float)
+    return Findings(
+        checks=(*checks, *_false_laws(found, best, periods)),
+        theory=tuple(
+            Law(f"end of local SGD, K = {period}", value, "w_i = 1 - (1 - a h_i)^K", "converge/objectives/workers.py")
+            for period, value in zip(periods, laws["local SGD"], strict=True)
+        ),
+        curves=(
+            *(Curve(f"{name}, simulated", x, np.array(values), marks=True) for name, values in found.items()),
+            *(Curve(f"{name}, exact", x, np.array(values), theory=True) for name, values in laws.items()),
+        ),
+        picture=Picture("local_steps", "end_of_the_rounds", log_x=True),
+        conclusion=(
+            f"the optimum is {best:.4g}; with K = {periods[-1]} local SGD ends at {found['local SGD'][-1]:.4g}, "
+            f"FedProx at {found['FedProx'][-1]:.4g}, SCAFFOLD at {found['SCAFFOLD'][-1]:.4g}"
+        ),
+        assumptions=("no gradient noise; all workers take part in every round",),
+    )
+
+
+def _end(h: Array, b: Array, method: LocalMethod, period: int) -> float:
+    """Where the rounds end: enough of them that the slowest kind of worker moves by 1e-13 of its way at most."""
+    pull = h + method.proximal
+    stays = (method.proximal + h * (1 - float(method.step_size) * pull) ** period) / pull
+    rounds = int(np.clip(60 / (1 - stays.max()), FEWEST_ROUNDS, MOST_ROUNDS)) * (
+        CONTROL_ROUNDS if method.scaffold else 1
+    )
+    path = run_rounds(
+        lambda y: h[:, None, None] * (y - b[:, None, None]), len(h), np.zeros((1, 1)), method, [period] * rounds
+    )
+    return float(path[-1, 0, 0])
+
+
+def _proximal_point(h: Array, b: Array, step: float, strength: float, period: int) -> float:
+    """The fixed point of FedProx: each worker pulls towards its own optimum and the common start."""
+    weights = (1 - (1 - step * (h + strength)) ** period) * h / (h + strength)
+    return float((weights * b).sum() / weights.sum())
+
+
+def _false_laws(found: dict[str, list[float]], best: float, periods: list[int]) -> tuple[Check, ...]:
+    if min(abs(found[name][-1] - best) for name in ("FedProx", "local SGD")) < BIASED:
+        return ()
+    removed = f"FedProx removes the bias, K = {periods[-1]}"
+    return (
+        Check(removed, best, found["FedProx"][-1], tolerance=1e-3, false_law=True),
+        Check(f"local steps end at the optimum, K = {periods[-1]}", best, found["local SGD"][-1], tolerance=1e-3,
+              false_law=True),
+    )  # fmt: skip
+
+
+EXPERIMENT = Experiment(
+    name="local-bias",
+    question="Where do local steps end when workers have different data?",
+    source="fixed point of one round; Li et al. 2020 (FedProx); Karimireddy et al. 2020 (SCAFFOLD)",
+    settings=Settings,
+    run=run,
+)

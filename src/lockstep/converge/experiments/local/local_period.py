@@ -1,0 +1,128 @@
+"""How many local steps: fewer exchanges against more steps, and the best K.
+
+With N(K) = N_1 (1 + c (K - 1)) steps to the target, computing T and an exchange X per round,
+
+    seconds(K) = N(K) (T + X / K),   K* = sqrt((1 - c) X / (c T))
+so the penalty c matters as much as X / T. Without noise and with workers whose data differ, reaching a fixed gap takes
+steps in proportion to K - 1: the step must shrink for the bias. With equal data K costs nothing. Refuted:
+K* = sqrt(X / T).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from lockstep.converge.descent.local_rounds import LocalMethod, run_rounds
+from lockstep.converge.experiment import Experiment, Progress
+from lockstep.converge.findings import Check, Curve, Findings, Law, Picture
+from lockstep.converge.objectives import WorkerQuadratics
+from lockstep.settings import setting
+
+Array = npt.NDArray[np.float64]
+
+STEP_SIZES = np.geomspace(1e-3, 0.49, 160)
+ROUNDS = 600
+LARGEST_PERIOD = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Two workers with different data, and what a round costs."""
+
+    curvatures: tuple[float, ...] = setting((1.0, 4.0), "h of every worker.", above=0, most=4)
+    optima: tuple[float, ...] = setting((0.1, -0.1), "b of every worker.", least=-100, most=100)
+    gap: float = setting(1e-5, "Loss above the lowest to reach.", above=0, most=1)
+    periods: tuple[int, ...] = setting((1, 2, 4, 8, 16, 32), "Local steps K.", least=1, most=LARGEST_PERIOD)
+    penalty_frac: float = setting(0.056, "c: more steps per additional local step, for K*.", above=0, below=1)
+    compute_s: float = setting(0.5, "T of one step.", above=0, most=1e6)
+    exchange_s: float = setting(5.0, "X of one round.", above=0, most=1e6)
+
+
+def run(settings: Settings, seed: int, progress: Progress) -> Findings:
+    """Steps of tuned runs over K, and seconds over K with a penalty."""
+    kinds = min(len(settings.curvatures), len(settings.optima))
+    h, b = np.array(settings.curvatures[:kinds])[:, None], np.array(settings.optima[:kinds])[:, None]
+    periods = sorted(set(settings.periods))
+    different, equal = [], []
+    for place, period in enumerate(periods):
+        different.append(_fewest_steps(WorkerQuadratics(h, b), period, settings.gap))
+        equal.append(_fewest_steps(WorkerQuadratics(np.ones_like(h), np.ones_like(b) * b[0]), period, settings.gap))
+        progress(place + 1, len(periods))
+    best = math.sqrt((1 - settings.penalty_frac) * settings.exchange_s / (settings.penalty_frac * settings.compute_s))
+    counts = np.arange(1, LARGEST_PERIOD + 1)
+    seconds = (1 + settings.penalty_frac * (counts - 1)) * (settings.compute_s + settings.exchange_s / counts)
+    cheapest = int(counts[seconds.argmin()])
+    x = np.array(periods, dtype=float)
+    checks = [Check("K of the fewest seconds", max(1.0, min(best, LARGEST_PERIOD)), float(cheapest), tolerance=0.5)]
+    more = x > 1
+    line = np.zeros(0)
+    if more.sum() > 2 and all(different):
+        slope = float(np.polyfit(np.log(x[more] - 1), np.log(np.array(different)[more]), 1)[0])
+        checks.append(Check("slope of steps over K - 1, different data, log-log", 1.0, slope, tolerance=0.1))
+        line = different[-1] * (x[more] - 1) / (x[-1] - 1)
+    what = f"steps with equal data, K = {periods[-1]}: at most one round more than K = 1"
+    checks.append(Check(what, equal[0] + periods[-1], equal[-1], relation="at most"))
+    naive = math.sqrt(settings.exchange_s / settings.compute_s)
+    if abs(naive - best) > 1:
+        checks.append(Check("the best K is sqrt(X / T)", naive, float(cheapest), tolerance=0.5, false_law=True))
+    rows = tuple(
+        {"local_steps": period, "steps": steps, "rounds": steps / period,
+         "time_s": steps * (settings.compute_s + settings.exchange_s / period)}
+        for period, steps in zip(periods, different, strict=True)
+    )  # fmt: skip
+    return Findings(
+        checks=tuple(checks),
+        theory=(
+            Law("best K", best, "sqrt((1 - c) X / (c T))", "derivative of the seconds"),
+            Law(
+                "share of a round that computes at the best K",
+                _efficiency(settings, best),
+                "K T / (K T + X)",
+                "counting",
+            ),
+        ),
+        rows=rows,
+        curves=(
+            Curve("different data, tuned step", x, np.array(different, dtype=float), marks=True),
+            Curve("equal data, tuned step", x, np.array(equal, dtype=float), marks=True),
+            Curve("in proportion to K - 1", x[more][: len(line)], line, theory=True),
+        ),
+        picture=Picture("local_steps", "steps", log_x=True, log_y=True),
+        conclusion=(
+            f"with a penalty of {settings.penalty_frac:.3g} per local step the best K is {cheapest}; with K = "
+            f"{periods[-1]} workers with different data need {different[-1] / different[0]:.3g} times the steps, with "
+            f"equal data {equal[-1] / equal[0]:.3g} times"
+        ),
+        assumptions=("no gradient noise; the step is tuned for every K; whole rounds",),
+    )
+
+
+def _fewest_steps(objective: WorkerQuadratics, period: int, gap: float) -> float:
+    """Steps to the gap with the best of many step sizes, one per trial."""
+    h, b = objective.curvatures[:, None, :], objective.optima[:, None, :]
+    method = LocalMethod(STEP_SIZES[None, :, None])
+    path = run_rounds(
+        lambda y: h * (y - b), objective.workers, np.ones((len(STEP_SIZES), 1)), method, [period] * ROUNDS
+    )
+    above = objective.loss(path) - objective.lowest > gap
+    last = ROUNDS - above[::-1].argmax(axis=0)
+    rounds = np.where(above.any(axis=0), last + 1, 0)
+    usable = rounds[rounds <= ROUNDS]
+    return float(usable.min() * period) if usable.size else 0.0
+
+
+def _efficiency(settings: Settings, period: float) -> float:
+    return period * settings.compute_s / (period * settings.compute_s + settings.exchange_s)
+
+
+EXPERIMENT = Experiment(
+    name="local-period",
+    question="How many local steps between averages are best?",
+    source="derivative of seconds(K); Karimireddy et al. 2020; Woodworth et al. 2020",
+    settings=Settings,
+    run=run,
+)

@@ -1,0 +1,1 @@
+"""Optimizers from norms, and the solutions they prefer."""

@@ -1,0 +1,1 @@
+"""Number formats: range, loss scaling, master weights."""

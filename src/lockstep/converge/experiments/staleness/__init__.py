@@ -1,0 +1,1 @@
+"""Consistency: what old gradients cost, and where they diverge."""

@@ -1,0 +1,125 @@
+"""Where delayed gradient descent with momentum stops being stable: the exact curve, found again by running it.
+
+For every delay and momentum, the largest stable a * lambda is searched by running the recursion on many step sizes at
+once and asking which runs shrink. Refuted beside it: the rule a * tau * lambda < 1, and that the step may stay at 1/L
+with any delay.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from lockstep.converge.descent.stability import RESOLUTION, delayed_shrinks, searched_edge
+from lockstep.converge.experiment import Experiment, Progress
+from lockstep.converge.findings import Check, Curve, Findings, Law, Picture
+from lockstep.converge.laws.delay import largest_stable_step
+from lockstep.settings import setting
+
+GRID = 40
+"""Steps of the map of stable and unstable runs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Which combinations are run."""
+
+    delays: tuple[int, ...] = setting((0, 1, 2, 5, 10, 20), "Updates between read and write.", least=0, most=200)
+    momenta: tuple[float, ...] = setting((0.0, 0.5, 0.9), "Heavy-ball momentum.", least=0, most=0.98)
+    steps: int = setting(2000, "Steps of a run; the search is as sharp as they are many.", least=1000, most=100_000)
+
+
+def run(settings: Settings, seed: int, progress: Progress) -> Findings:
+    """Edges of every momentum over the delay."""
+    delays = sorted(set(settings.delays))
+    momenta = sorted(set(settings.momenta))
+    total = len(delays) * len(momenta)
+    checks: list[Check] = []
+    curves: list[Curve] = []
+    for momentum in momenta:
+        exact, found = [], []
+        for delay in delays:
+            exact.append(largest_stable_step(delay, momentum))
+            found.append(_searched_edge(delay, momentum, settings.steps))
+            what = f"largest stable step, delay {delay}, momentum {momentum:g}"
+            checks.append(Check(what, exact[-1], found[-1], tolerance=2 * RESOLUTION * exact[-1]))
+            progress(len(checks), total)
+        named = f"momentum {momentum:g}"
+        x = np.array(delays, dtype=float)
+        curves.append(Curve(f"{named}, exact", x, np.array(exact), theory=True))
+        curves.append(Curve(f"{named}, searched", x, np.array(found), marks=True))
+    return Findings(
+        checks=(
+            *checks,
+            _map_check(delays, momenta, settings.steps),
+            _saddle_check(),
+            *_false_laws(delays, settings.steps),
+        ),
+        theory=tuple(_law(delay, momentum) for momentum in momenta for delay in delays),
+        curves=tuple(curves),
+        picture=Picture("delay_steps", "step_size_times_curvature", log_y=True),
+        conclusion=_conclusion(delays[-1], momenta[-1]),
+        assumptions=("one quadratic direction; of several, the one with the largest curvature decides",),
+    )
+
+
+def _map_check(delays: list[int], momenta: list[float], steps: int) -> Check:
+    """Stable or not on a grid of (step, delay, momentum), leaving out 1 % around the exact edge."""
+    right = points = 0
+    grid = np.geomspace(1e-3, 4.2, GRID)
+    for momentum in momenta:
+        for delay in delays:
+            edge = largest_stable_step(delay, momentum)
+            clear = grid[np.abs(grid / edge - 1) > 0.01]
+            right += int((delayed_shrinks(clear, delay, momentum, steps) == (clear < edge)).sum())
+            points += len(clear)
+    return Check(f"share of {points} points of the map on the right side", 1.0, right / points)
+
+
+def _saddle_check() -> Check:
+    """Along negative curvature every step grows, delayed or not."""
+    grown = sum(int(not delayed_shrinks(np.array([-0.01]), delay, 0.0, 2000)[0]) for delay in (0, 5))
+    return Check("runs along negative curvature that grow, of 2", 2.0, float(grown))
+
+
+def _conclusion(delay: int, momentum: float) -> str:
+    """What the longest delay and the largest momentum cost."""
+    plain = largest_stable_step(0) / largest_stable_step(delay)
+    both = largest_stable_step(0, momentum) / largest_stable_step(delay, momentum)
+    return (
+        f"a delay of {delay} makes the largest stable step {plain:.3g} times smaller, with momentum {momentum:g} "
+        f"{both:.4g} times"
+    )
+
+
+def _law(delay: int, momentum: float) -> Law:
+    formula = "2 sin(pi / (2 (2 tau + 1)))" if momentum == 0 else "2 sin(theta/2) |exp(i theta) - beta|"
+    name = f"largest stable a*lambda, tau = {delay}, beta = {momentum:g}"
+    return Law(name, largest_stable_step(delay, momentum), formula, "roots on the unit circle (converge/delay.py)")
+
+
+def _false_laws(delays: list[int], steps: int) -> list[Check]:
+    """a * tau * lambda < 1 as the edge, and a = 1/L with any delay, where the delays show them."""
+    found = []
+    for delay in [delay for delay in delays if delay >= 2][:1]:
+        edge = _searched_edge(delay, 0.0, steps)
+        slack = 2 * RESOLUTION * edge
+        found.append(Check(f"edge at 1 / delay, delay {delay}", 1 / delay, edge, tolerance=slack, false_law=True))
+        shrinks = float(delayed_shrinks(np.array([1.0]), delay, 0.0, steps)[0])
+        found.append(Check(f"a = 1/L converges with delay {delay}", 1.0, shrinks, false_law=True))
+    return found
+
+
+def _searched_edge(delay: int, momentum: float, steps: int) -> float:
+    """The edge, found by running from 1."""
+    return searched_edge(lambda candidates: delayed_shrinks(candidates, delay, momentum, steps), 4.5)
+
+
+EXPERIMENT = Experiment(
+    name="delay-stability",
+    question="How much smaller must the step be when gradients are old, with and without momentum?",
+    source="characteristic roots of the delayed recursion; Levin and May 1976 for momentum 0",
+    settings=Settings,
+    run=run,
+)

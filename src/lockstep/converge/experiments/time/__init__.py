@@ -1,0 +1,1 @@
+"""Seconds and bytes to a target on a cluster."""

@@ -1,0 +1,1 @@
+"""Draws that can be repeated, and what may be concluded from them."""
