@@ -240,6 +240,63 @@ def test_accumulating_inside_products_saves_a_pass_unless_gradients_are_sharded(
     assert float(apart.compute_s - inside.compute_s) == pytest.approx(expected_s, rel=1e-3, abs=1e-9)
 
 
+def test_a_gradient_that_is_copied_before_it_is_added_is_written_and_read_once_more() -> None:
+    layout = Layout(tp=4, dp=16)
+    apart = replace(LLAMA, recipe=replace(LLAMA.recipe, fused_accumulation=False))
+    copied = replace(apart, recipe=replace(apart.recipe, converted_gradients=True))
+    held = 32 * (4096 * (4096 * 2 + 1024 * 2) + 3 * 4096 * 14336) / 4
+    rate_Bps = CLUSTER.device.memory_bandwidth_Bps * CLUSTER.device.efficiency.stream_frac
+    computing = [float(price_step(job, CLUSTER, layout.grid()).compute_s) for job in (apart, copied)]
+    assert computing[1] - computing[0] == pytest.approx(256 / 16 * 2 * 4.0 * held / rate_Bps, rel=1e-3)
+
+
+@given(layouts(stages=(2, 4, 8)))
+def test_sends_that_take_turns_hold_a_stage_twice_as_long(layout: Layout) -> None:
+    sharded = replace(layout, sequence_parallel=layout.tp > 1)
+    alone = replace(LLAMA, recipe=replace(LLAMA.recipe, paired_sends=False))
+    paired, turns = (price_step(job, CLUSTER, sharded.grid()) for job in (LLAMA, alone))
+    assert float(turns.pp_comm_s) == pytest.approx(2.0 * float(paired.pp_comm_s), rel=1e-12)
+    assert float(turns.compute_s) == float(paired.compute_s)
+
+
+def with_launch_s(launch_s: float) -> Cluster:
+    curve = replace(CLUSTER.device.efficiency, launch_s=launch_s, recompute_host_s=0.0)
+    return replace(CLUSTER, device=replace(CLUSTER.device, efficiency=curve))
+
+
+@given(layouts(), st.floats(1e-7, 1e-3))
+def test_a_host_that_waits_for_every_kernel_adds_its_time(layout: Layout, launch_s: float) -> None:
+    """Linear in the launch time, equal without it, and at most the sum of both where the host launches ahead."""
+    waits = replace(LLAMA, recipe=replace(LLAMA.recipe, launch_blocking=True, overlap_dp=False))
+    ahead = replace(LLAMA, recipe=replace(LLAMA.recipe, overlap_dp=False))
+    free, once, twice = (
+        price_step(waits, with_launch_s(host_s), layout.grid()) for host_s in (0.0, launch_s, 2.0 * launch_s)
+    )
+    hidden = price_step(ahead, with_launch_s(launch_s), layout.grid())
+    assert float(free.compute_s) == float(price_step(ahead, with_launch_s(0.0), layout.grid()).compute_s)
+    added_s = float(once.compute_s - free.compute_s)
+    assert float(twice.compute_s - once.compute_s) == pytest.approx(added_s, rel=1e-9)
+    assert float(hidden.step_time_s) <= float(once.step_time_s) * (1 + 1e-12)
+
+
+@pytest.mark.parametrize("recompute", ["none", "full"])
+def test_the_bias_of_alibi_moves_the_scores_twice_more_unless_attention_is_fused(recompute: str) -> None:
+    layout = Layout(tp=4, dp=16, recompute=recompute)
+    extra_s = {}
+    for flash in (True, False):
+        recipe = replace(LLAMA.recipe, flash_attention=flash)
+        plain, biased = (
+            price_step(Job(replace(model("llama3-8b"), positions=positions), recipe, 64), CLUSTER, layout.grid())
+            for positions in ("none", "alibi")
+        )
+        extra_s[flash] = float(biased.compute_s - plain.compute_s)
+    scores_B = 2.0 * 32 / 4 * 4096.0**2
+    rate_Bps = CLUSTER.device.memory_bandwidth_Bps * CLUSTER.device.efficiency.stream_frac
+    forwards = 256 / 16 * 32 * (2 if recompute == "full" else 1)
+    assert extra_s[True] == 0.0
+    assert extra_s[False] == pytest.approx(forwards * 2.0 * scores_B / rate_Bps, rel=1e-9)
+
+
 def test_an_overlap_that_does_not_exist_is_named() -> None:
     with pytest.raises(UnknownName, match="overlap of tensor-parallel traffic 'gradient'; did you mean gradients"):
         Recipe(seq=1, batch=1, overlap_tp="gradient")

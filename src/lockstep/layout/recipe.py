@@ -90,12 +90,20 @@ class Recipe:
     fused_accumulation: bool = True
     """Weight gradients are added to the accumulated ones inside the product that gives them (Megatron-LM since February
     2022: NVIDIA/apex pull request 1297); without it a pass of its own adds them. Sharded gradients are never fused."""
+    converted_gradients: bool = False
+    """Gradients that accumulate in a pass of their own are first copied to the accumulated format, then added, as by
+    DeepSpeed's BF16_Optimizer (deepspeed/runtime/bf16_optimizer.py, update_hp_grads)."""
     overlap_tp: str = "gradients"
     """Tensor-parallel traffic beside products: none; gradients, where the reduction of an input's gradient runs beside
     the product for the weight's (Megatron-LM since late 2021; arXiv 2205.05198 section 4.2.2); or all, where products
     are cut in pieces that talk while others compute (Transformer Engine's userbuffers)."""
     overlap_pp: bool = False
     """Pipeline sends run beside compute."""
+    paired_sends: bool = True
+    """What a stage sends to a neighbour and receives from it travel at once (Megatron-LM's combined send-receive). If
+    not, they take turns, as in DeepSpeed's pipeline engine (deepspeed/runtime/pipe/schedule.py)."""
+    launch_blocking: bool = False
+    """The host waits for every kernel before it launches the next (CUDA_LAUNCH_BLOCKING=1): nothing hides its time."""
     notes: tuple[str, ...] = field(default=(), compare=False)
     """What was chosen on the user's behalf, in words; part of the assumptions."""
 

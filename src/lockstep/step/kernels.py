@@ -60,9 +60,11 @@ class Work:
         """Seconds if the host never falls behind."""
         return self.matmul_s + self.attention_s + self.stream_s
 
-    def seconds(self, launch_s: float) -> Any:
-        """Seconds with the host launching one kernel every `launch_s`."""
-        return np.maximum(self.device_s, self.kernels * launch_s)
+    def seconds(self, launch_s: float, blocking: bool = False) -> Any:
+        """Seconds with the host launching one kernel every `launch_s`, or waiting for each before the next."""
+        return (
+            self.device_s + self.kernels * launch_s if blocking else np.maximum(self.device_s, self.kernels * launch_s)
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -99,7 +99,8 @@ def attention_core(shard: Shard, window: int) -> Passes:
     """Scores, softmax and the weighted sum of values.
 
     A fused kernel executes 2 products forward and 5 backward over the scores that a causal mask leaves (half of
-    them); the unfused one computes all scores and moves them through memory for scaling, softmax and dropout.
+    them); the unfused one computes all scores and moves them through memory for scaling, softmax and dropout. ALiBi's
+    bias is then written where the scores go and read by their product, which adds to it (`baddbmm`).
     """
     attention, recipe, grid = shard.model.attention, shard.recipe, shard.grid
     heads, per_head = attention.heads / grid.tp, grid.micro_batch * recipe.seq / grid.cp
@@ -112,6 +113,8 @@ def attention_core(shard: Shard, window: int) -> Passes:
         return Passes(shard.clock.fused_attention(flops), backward) + _merging(shard, heads * value_dim)
     count, rows = grid.micro_batch * heads, recipe.seq / grid.cp
     products = shard.product(rows, recipe.seq, query_dim, count) + shard.product(rows, value_dim, recipe.seq, count)
+    if shard.model.positions == "alibi":
+        products += shard.elementwise(count * rows * recipe.seq, 2.0, 0.0)
     dropout = 2.5 if recipe.dropout else 0.0
     return products + shard.elementwise(count * rows * recipe.seq, 2.0 + dropout, 3.0 + dropout, 1 + recipe.dropout)
 
@@ -206,11 +209,13 @@ def prediction_module_work(shard: Shard) -> Passes:
 def accumulation_work(shard: Shard, parameters: Any) -> Work:
     """Adding a micro-batch's weight gradients to the accumulated ones.
 
-    A pass of its own reads the new gradient, reads the sum and writes it. Inside the product the sum is read and
-    written in place of the new gradient. Sharded gradients (ZeRO 2 and 3) are reduced before they are added.
+    A pass of its own reads the new gradient, reads the sum and writes it; one converted first is written and read once
+    more. Inside the product the sum is read and written in place of the new gradient. Sharded gradients (ZeRO 2 and 3)
+    are reduced before they are added.
     """
     recipe, clock = shard.recipe, shard.clock
-    apart = clock.stream((clock.element_B + 2.0 * recipe.gradient_B) * parameters)
+    accumulated = 4.0 if recipe.converted_gradients else 2.0
+    apart = clock.stream((clock.element_B + accumulated * recipe.gradient_B) * parameters)
     if not recipe.fused_accumulation:
         return apart
     inside = clock.operands((2.0 * recipe.gradient_B - clock.element_B) * parameters)

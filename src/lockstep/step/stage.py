@@ -62,7 +62,8 @@ def layer_times(shard: Shard, network: Network, kind: LayerKind, gradient_work: 
     """Seconds of one layer. `gradient_work` is what accumulating its weight gradients costs per micro-batch.
 
     Full recomputation repeats the forward pass and its traffic before the backward pass, selective the attention core.
-    A pass takes at least what the host needs to launch its kernels; the wait for the host counts as compute.
+    A pass takes at least what the host needs to launch its kernels; the wait for the host counts as compute. If the
+    host waits for every kernel, its time is added instead.
     """
     work, curve, mode = layer_work(shard, kind), shard.clock.device.efficiency, shard.grid.recompute
     traffic = layer_waits(shard, network, work, kind.experts)
@@ -70,10 +71,12 @@ def layer_times(shard: Shard, network: Network, kind: LayerKind, gradient_work: 
     backward = work.backward + gradient_work + again
     repeated = np.where(mode == FULL, 1.0, 0.0)
     waits_backward_s = traffic.backward_s + repeated * traffic.forward_s
-    host_s = backward.kernels * curve.launch_s + repeated * curve.recompute_host_s
+    host_forward_s = work.forward.kernels * curve.launch_s
+    host_backward_s = backward.kernels * curve.launch_s + repeated * curve.recompute_host_s
+    blocking = shard.recipe.launch_blocking
     return StageTimes(
-        compute_forward_s=np.maximum(work.forward.device_s, work.forward.kernels * curve.launch_s - traffic.forward_s),
-        compute_backward_s=np.maximum(backward.device_s, host_s - waits_backward_s),
+        compute_forward_s=_pass_s(work.forward, host_forward_s, traffic.forward_s, blocking),
+        compute_backward_s=_pass_s(backward, host_backward_s, waits_backward_s, blocking),
         weight_s=work.passes.backward.matmul_s / 2.0 + gradient_work.device_s,
         tp_forward_s=traffic.tp_forward_s,
         tp_backward_s=traffic.tp_backward_s + repeated * traffic.tp_forward_s,
@@ -84,11 +87,16 @@ def layer_times(shard: Shard, network: Network, kind: LayerKind, gradient_work: 
     )
 
 
+def _pass_s(work: Work, host_s: Any, waits_s: Any, blocking: bool) -> Any:
+    """Seconds of a pass apart from its waits for traffic, during which a host that does not block goes on launching."""
+    return work.device_s + host_s if blocking else np.maximum(work.device_s, host_s - waits_s)
+
+
 def part_times(shard: Shard, parts: Passes) -> StageTimes:
     """Seconds of work outside the layers (embedding, head), which is never recomputed."""
-    launch_s = shard.clock.device.efficiency.launch_s
+    launch_s, blocking = shard.clock.device.efficiency.launch_s, shard.recipe.launch_blocking
     return StageTimes(
-        compute_forward_s=parts.forward.seconds(launch_s),
-        compute_backward_s=parts.backward.seconds(launch_s),
+        compute_forward_s=parts.forward.seconds(launch_s, blocking),
+        compute_backward_s=parts.backward.seconds(launch_s, blocking),
         weight_s=parts.backward.matmul_s / 2.0,
     )

@@ -183,11 +183,13 @@ def _transfer(hidden: int, job: Job, grid: LayoutGrid, clock: Clock, network: Ne
     """Seconds to hand a micro-batch's activations to the next stage.
 
     Each tensor-parallel rank sends its 1/tp of the tokens; without sequence parallelism the receivers gather them
-    again (the scatter-gather optimisation of arXiv 2104.04473, section 4.1).
+    again (the scatter-gather optimisation of arXiv 2104.04473, section 4.1). Unpaired, it waits for what comes the
+    other way first.
     """
     size_B = grid.micro_batch * job.recipe.seq / grid.cp * hidden * clock.element_B
     gather_s = collective("all-gather", network.levels(("tp",)), size_B)
-    return network.send("pp", size_B / grid.tp) + np.where(grid.sequence_parallel > 0, 0.0, gather_s)
+    turns = 1.0 if job.recipe.paired_sends or job.recipe.overlap_pp else 2.0
+    return turns * network.send("pp", size_B / grid.tp) + np.where(grid.sequence_parallel > 0, 0.0, gather_s)
 
 
 def price_step(job: Job, cluster: Cluster, grid: LayoutGrid) -> Step:

@@ -1,0 +1,74 @@
+"""BigScience's scouting sweep for BLOOM: steps of 176B to 203B models on 48 nodes of Jean Zay in February 2022.
+
+Megatron-DeepSpeed with DeepSpeed's pipeline engine and its ZeRO-1, or in bf16 its own optimizer, which accumulates in
+fp32 after a copy; CUDA_LAUNCH_BLOCKING=1, without which 40 nodes always hung. Nothing was fitted to these rows.
+
+Left out are rows before 25 February, when a fault of PCI Express and NUMA was mended that made everything slower (the
+source warns against comparing them), and rows whose shards do not fill the tiles of tensor cores: heads of 108 elements
+ran at two thirds of the speed of heads of 144.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from lockstep.hardware import cluster
+from lockstep.layout import Job, Layout
+from lockstep.validation.case import Case, Table, read_rows
+from lockstep.validation.gpt import gpt, megatron_recipe
+from lockstep.validation.predict import step_time_s
+
+SOURCE = "bigscience-workshop/bigscience: train/tr11-176B-ml/chronicles-prequel.md, whole tiles only"
+MENDED = "02-25"
+"""The day of 2022 since which the machine was as in BLOOM's run."""
+TILE = 64
+"""Elements of a half-precision tile's side that keep A100's tensor cores busy, and heads should have a multiple of 8
+(NVIDIA, Matrix Multiplication Background User's Guide)."""
+
+
+def cases() -> tuple[Case, ...]:
+    """One case per timed row whose layout and shape are stated."""
+    return tuple(_case(row) for row in read_rows("bigscience_bloom_a100_3d_sweep.csv") if _usable(row))
+
+
+def _usable(row: dict[str, str]) -> bool:
+    stated = row["step_time_s"] and row["heads"] and row["layers_source"] == "stated"
+    if not stated or row["date_2022"] < MENDED:
+        return False
+    hidden, heads = int(row["hidden"]), int(row["heads"])
+    whole = hidden % (TILE * int(row["tp"])) == 0 and hidden % (8 * heads) == 0
+    return whole and int(row["gbs_seqs"]) % (int(row["mbs"]) * int(row["dp"])) == 0
+
+
+def _case(row: dict[str, str]) -> Case:
+    devices, seq, bf16 = int(row["n_gpus"]), int(row["seq_len"]), row["dtype"] == "bf16"
+    model = gpt(f"h{row['hidden']}", int(row["layers"]), int(row["hidden"]), int(row["heads"]), seq, int(row["vocab"]))
+    recipe = replace(
+        megatron_recipe(int(row["gbs_seqs"]), seq),
+        dtype=row["dtype"],
+        dropout=False,
+        gradient_B=4.0 if bf16 else 2.0,
+        converted_gradients=bf16,
+        paired_sends=False,
+        launch_blocking=True,
+    )
+    layout = Layout(
+        dp=int(row["dp"]),
+        tp=int(row["tp"]),
+        pp=int(row["pp"]),
+        micro_batch=int(row["mbs"]),
+        zero=int(row["zero_stage"]),
+        recompute="full",
+    )
+    return Case(
+        row=f"{row['row_id']} {row['n_params_label']} {layout}",
+        quantity="step_time_s",
+        measured=float(row["step_time_s"]),
+        job=Job(replace(model, positions="alibi", embedding_norm=True), recipe, devices),
+        cluster=cluster("jean-zay-a100", gpus=devices),
+        layout=layout,
+        predict=step_time_s,
+    )
+
+
+SWEEP = Table("bigscience_a100_sweep", "step_time_s", SOURCE, 0.10, cases)
