@@ -55,9 +55,9 @@ def rig(
     sizes_B = _sizes_B(size, group)
     names = _names(op, algorithm, group)
     with flags("--algorithm"):
-        programs = [entrant(op, name, group, size_B) for size_B in sizes_B for name in names]
-    hosts = max(program.ranks for program in programs)
-    links = _topology(topology, group, hosts, delay, rate, inner_delay, inner_rate, jitter, loss)
+        hosts = max(entrant(op, name, group, sizes_B[0]).ranks for name in names)
+        links = _topology(topology, group, hosts, delay, rate, inner_delay, inner_rate, jitter, loss)
+        programs = [entrant(op, name, group.on(links), size_B) for size_B in sizes_B for name in names]
     number = whole(repeats, "--repeats")
     if number > MOST_REPEATS:
         raise BadInput(f"must be at most {MOST_REPEATS}, got {number}", "--repeats")

@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from lockstep.measure.launch.clock import boot
 from lockstep.measure.launch.launch import usable_cores
 
 BUSY_CORES = 0.2
@@ -95,6 +96,8 @@ class Load:
     """Of this process."""
     busy_s: float | None
     """Of the whole machine; None where /proc does not tell."""
+    machine: str
+    """The same text for processes of one machine."""
 
 
 class LoadMeter:
@@ -108,7 +111,7 @@ class LoadMeter:
         wall, own, busy = self._began
         now = _busy_s()
         used = None if now is None or busy is None else now - busy
-        return Load(time.monotonic() - wall, time.process_time() - own, used)
+        return Load(time.monotonic() - wall, time.process_time() - own, used, boot())
 
 
 def _busy_s() -> float | None:
@@ -122,9 +125,9 @@ def _busy_s() -> float | None:
 
 
 def with_load(machine: Machine, loads: Sequence[Load]) -> Machine:
-    """The machine with the cores that processes other than the ranks used, by the first rank's clock."""
+    """The machine with the cores that processes other than its ranks used, by the first rank's clock."""
     first = loads[0]
     if first.busy_s is None or first.wall_s <= 0:
         return machine
-    foreign_s = first.busy_s - sum(load.own_s for load in loads)
+    foreign_s = first.busy_s - sum(load.own_s for load in loads if load.machine == first.machine)
     return replace(machine, foreign_cores=max(0.0, foreign_s / first.wall_s))

@@ -6,18 +6,19 @@ clock. Results are told row by row, so a failure keeps what was finished.
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import numpy.typing as npt
 
 from lockstep.measure.bench.built_in import Prepared, built_in
 from lockstep.measure.bench.definition import DIVIDED, wrong_elements
 from lockstep.measure.bench.own import own
-from lockstep.measure.execute.clock import offset_ns
-from lockstep.measure.launch import Host, Rank, point
+from lockstep.measure.execute.clock import Reading, compare_clocks
+from lockstep.measure.launch import Rank, point
 from lockstep.measure.machine import Load, LoadMeter, Machine, this_machine
+from lockstep.measure.sites import Sites, gather_sites
 
 Array = npt.NDArray[Any]
 BUILT_IN = "built-in"
@@ -49,6 +50,8 @@ class Row:
     size_B: int
     times_s: tuple[float, ...]
     wrong: int
+    clock_error_s: float = 0.0
+    """How far off the clocks of two ranks may be, the largest of all."""
 
 
 def elements(op: str, size_B: int, ranks: int) -> int:
@@ -59,45 +62,48 @@ def elements(op: str, size_B: int, ranks: int) -> int:
 
 def run_sweep(rank: Rank, sweep: Sweep) -> tuple[Machine, Load]:
     """Body of a rank; rank 0 tells every `Row`, and all ranks return what they ran on."""
-    meter, shift = LoadMeter(), offset_ns(rank)
+    meter, sites = LoadMeter(), gather_sites(rank)
     for size_B in sweep.sizes_B:
         elems = elements(sweep.op, size_B, rank.ranks)
         for algorithm in sweep.algorithms:
             point(f"mid_{sweep.op}_{algorithm}:{elems * ELEMENT_B}".replace("-", "_"))
             ready = built_in(sweep.op, rank, elems) if algorithm == BUILT_IN else own(sweep.op, algorithm, rank, elems)
-            row = _row(rank, sweep, algorithm, elems, ready, shift)
+            row = _row(rank, sweep, algorithm, elems, ready, sites)
             ready.close()
             if rank.number == 0:
                 rank.tell(row)
-    return this_machine(loopback=rank.host == Host()), meter.read()
+    return this_machine(loopback=sites.loopback), meter.read()
 
 
-def _row(rank: Rank, sweep: Sweep, algorithm: str, elems: int, ready: Prepared, shift_ns: int) -> Row:
+def _row(rank: Rank, sweep: Sweep, algorithm: str, elems: int, ready: Prepared, sites: Sites) -> Row:
     """Warms up, decides the repetitions, measures, and checks one more run."""
-    estimate_s = max(_times_s(rank, ready, max(1, sweep.warm_up), shift_ns))
+    reading = compare_clocks(rank, sites)
+    estimate_s = max(_times_s(rank, ready, max(1, sweep.warm_up), reading))
     affordable = int(sweep.budget_s / max(estimate_s, 1e-9))
     repeats = min(sweep.repeats, max(MOST_NEEDED, affordable))
-    times_s = _times_s(rank, ready, repeats, shift_ns)
+    times_s = _times_s(rank, ready, repeats, reading)
     ready.reset()
     ready.run()
     wrong = wrong_elements(sweep.op, ready.result, rank.number, rank.ranks, elems)
-    return Row(algorithm, elems * ELEMENT_B, tuple(times_s), int(_gathered(rank, [wrong]).sum()))
+    both = _gathered(rank, [wrong, round(reading.error_ns)])
+    clock_error_s = float(np.sort(both[:, 1])[-2:].sum()) / 1e9
+    return Row(algorithm, elems * ELEMENT_B, tuple(times_s), int(both[:, 0].sum()), clock_error_s)
 
 
-def _times_s(rank: Rank, ready: Prepared, repeats: int, shift_ns: int) -> list[float]:
+def _times_s(rank: Rank, ready: Prepared, repeats: int, reading: Reading) -> list[float]:
     """Seconds of each repetition, the same list on every rank."""
     import torch.distributed as dist
 
     stamps = []
     for _ in range(repeats):
         dist.barrier()
-        start = time.monotonic_ns()
+        start = rank.clock.now_ns() + reading.offset_ns
         ready.run()
         if rank.backend == "nccl":
             import torch
 
             torch.cuda.synchronize()
-        stamps += [start + shift_ns, time.monotonic_ns() + shift_ns]
+        stamps += [start, rank.clock.now_ns() + reading.offset_ns]
     by_rank = _gathered(rank, stamps).reshape(rank.ranks, repeats, 2)
     spans_ns = by_rank[:, :, 1].max(axis=0) - by_rank[:, :, 0].max(axis=0)
     return [float(span) / 1e9 for span in spans_ns]

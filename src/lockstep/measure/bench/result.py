@@ -17,6 +17,7 @@ from lockstep.collectives import bus_bandwidth_Bps
 from lockstep.measure.bench.collective import ELEMENT_B, Row
 from lockstep.measure.bench.definition import REDUCING
 from lockstep.measure.machine import Machine
+from lockstep.units import format_time
 
 COLUMNS = (
     "op", "algorithm", "ranks", "backend", "size_B", "count", "dtype", "redop", "time_s", "min_s", "q25_s", "q75_s",
@@ -42,9 +43,16 @@ class CollectiveBench:
         return not self.stopped and not any(row.wrong for row in self.rows)
 
     @property
+    def clock_error_s(self) -> float:
+        """How far off a time may be because ranks of several machines read different clocks."""
+        return max((row.clock_error_s for row in self.rows), default=0.0)
+
+    @property
     def assumptions(self) -> tuple[str, ...]:
         """What a reader must know before using the numbers."""
-        return self.machine.warnings(self.ranks) if self.machine else ()
+        clocks = f"times may be off by {format_time(self.clock_error_s)}: clocks of several machines"
+        warnings = self.machine.warnings(self.ranks) if self.machine else ()
+        return (clocks, *warnings) if self.clock_error_s else warnings
 
     def records(self) -> list[dict[str, Any]]:
         """One mapping per row, with the keys of COLUMNS."""
@@ -81,6 +89,7 @@ class CollectiveBench:
             "stopped": self.stopped,
             "rows": self.records(),
             "machine": self.machine.to_dict() if self.machine else None,
+            "clock_error_s": self.clock_error_s,
             "date": self.date,
             "assumptions": list(self.assumptions),
         }

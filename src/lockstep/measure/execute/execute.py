@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lockstep.collectives import PlainLink
+from lockstep.measure.execute.clock import Alignment, said
 from lockstep.measure.execute.lanes import check_runnable
 from lockstep.measure.execute.worker import Report, Work, run_rank
 from lockstep.measure.launch import Host, launch
@@ -44,6 +45,9 @@ class Execution:
     shared_cores_s: float | None
     """Makespan when ranks outnumber cores and share them; None when they do not."""
     machine: Machine
+    """Rank 0's."""
+    clocks: tuple[Alignment, ...]
+    """Of every rank, against rank 0's."""
 
     @property
     def counts_agree(self) -> bool:
@@ -65,7 +69,8 @@ class Execution:
     def assumptions(self) -> tuple[str, ...]:
         """What the prediction takes for granted, and what the measurement is worth."""
         where = "calibrated on exchanges of two ranks in this run" if self.calibrated else "as given"
-        return (f"link {where}", *self.predicted.assumptions, *self.machine.warnings(self.program.ranks))
+        known = (*said(self.clocks), *self.machine.warnings(self.program.ranks))
+        return (f"link {where}", *self.predicted.assumptions, *known)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON form."""
@@ -88,6 +93,7 @@ class Execution:
             "bandwidth_Bps": self.link.bandwidth_Bps,
             "calibrated": self.calibrated,
             "machine": self.machine.to_dict(),
+            "clocks": [clock.to_dict() for clock in self.clocks],
             "assumptions": list(self.assumptions),
         }
 
@@ -106,12 +112,14 @@ def execute(
     seed: int = 0,
     timeout_s: float = 60.0,
     hosts: Sequence[Host] = (),
+    environment: Mapping[str, str] | None = None,
     progress: Progress | None = None,
 ) -> Execution:
     """Runs the program on `program.ranks` real ranks.
 
     Args: `op`, `algorithm`, `members` and `elems` (float32 per rank) say which collective it is, so that its result is
-    checked; a program without data has none. `link` predicts; without it the ranks calibrate one first.
+    checked; a program without data has none. `link` predicts; without it the ranks calibrate one first. `hosts`,
+    one per rank, where the ranks are in networks of their own; `environment` variables of the ranks.
     Raises: RunFailed, BadInput.
     """
     check_runnable(program)
@@ -129,8 +137,9 @@ def execute(
             progress(len(heard), total)
 
     reports = launch(
-        run_rank, program.ranks, (work,), backend=backend, timeout_s=timeout_s, hosts=hosts, on_message=on_message
-    )
+        run_rank, program.ranks, (work,), backend=backend, timeout_s=timeout_s, hosts=hosts, environment=environment,
+        on_message=on_message,
+    )  # fmt: skip
     return _execution(work, reports, link)
 
 
@@ -161,6 +170,7 @@ def _execution(work: Work, reports: Sequence[Report], link: PlainLink | None) ->
         calibrated=bool(reports[0].samples),
         shared_cores_s=_shared_cores_s(program, link, machine.cores),
         machine=machine,
+        clocks=tuple(report.clock for report in reports),
     )
 
 
@@ -172,8 +182,8 @@ def measured_timeline(program: Program, reports: Sequence[Report], run: int) -> 
     start, end = np.zeros(len(program), dtype=np.int64), np.zeros(len(program), dtype=np.int64)
     for report in reports:
         spans, ids = report.runs[run], np.array(report.runs[run].ids, dtype=np.int64)
-        start[ids] = np.array(spans.start_ns, dtype=np.int64) + report.offset_ns
-        end[ids] = np.array(spans.end_ns, dtype=np.int64) + report.offset_ns
+        start[ids] = report.clock.on_rank_0(np.array(spans.start_ns, dtype=np.int64))
+        end[ids] = report.clock.on_rank_0(np.array(spans.end_ns, dtype=np.int64))
     paired = program.match >= 0
     zero = int(start.min(initial=np.iinfo(np.int64).max)) if len(program) else 0
     start[paired] = np.minimum(np.maximum(start[paired], start[program.match[paired]]), end[paired])

@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from lockstep.measure.execute.clock import offset_ns
+from lockstep.measure.execute.clock import Alignment, compare_clocks
 from lockstep.measure.execute.exchange import Sample, exchange_samples, reduce_s_per_B
 from lockstep.measure.execute.lanes import lanes_of
 from lockstep.measure.execute.reference import built_in
 from lockstep.measure.execute.runner import Runner, Spans
-from lockstep.measure.launch import Host, Rank
+from lockstep.measure.launch import Rank
 from lockstep.measure.machine import Load, LoadMeter, Machine, this_machine
+from lockstep.measure.sites import gather_sites
 from lockstep.program import Kind, Program, execute, extents
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ class Report:
     """What one rank did."""
 
     runs: tuple[Spans, ...]
-    offset_ns: int
+    clock: Alignment
     wrong: int
     """Elements that differ from torch's collective or from the program run in process."""
     checks: tuple[str, ...]
@@ -72,14 +73,14 @@ def run_rank(rank: Rank, work: Work) -> Report:
     """Body of a rank: calibrates, warms up, runs, checks."""
     import torch.distributed as dist
 
-    meter = LoadMeter()
+    meter, sites = LoadMeter(), gather_sites(rank)
     samples = exchange_samples(rank, work.calibrate_B) if work.calibrate_B else []
     reduce_s = reduce_s_per_B(rank) if work.calibrate_B else 0.0
-    shift = offset_ns(rank)
     before = initial(work)
     buffers = _buffers(rank, work, before)
     runner = Runner(rank, lanes_of(work.program, rank.number), buffers, work.title, _groups(work.program))
     runs: list[Spans] = []
+    earlier = compare_clocks(rank, sites)
     for turn in range(work.warm_up + work.repeats):
         if work.elems:
             buffers["data"].copy_(_tensor(before[rank.number]))
@@ -88,11 +89,12 @@ def run_rank(rank: Rank, work: Work) -> Report:
         if turn >= work.warm_up:
             runs.append(spans)
         rank.tell(turn + 1)
+    clock = Alignment(earlier, compare_clocks(rank, sites))
     runner.close()
     load = meter.read()
     wrong, checks = _check(rank, work, buffers, before) if work.elems else (0, ())
-    machine = this_machine(loopback=rank.host == Host())
-    return Report(tuple(runs), shift, wrong, checks, tuple(samples), reduce_s, machine, load)
+    machine = this_machine(loopback=sites.loopback)
+    return Report(tuple(runs), clock, wrong, checks, tuple(samples), reduce_s, machine, load)
 
 
 def initial(work: Work) -> list[Array]:

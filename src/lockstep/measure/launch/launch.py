@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from lockstep.errors import BadInput, LockstepError
 from lockstep.measure.launch import points
+from lockstep.measure.launch.clock import clock_of
 from lockstep.measure.launch.failure import from_exception, run_failed
 from lockstep.measure.launch.host import Host
 from lockstep.measure.launch.place import Place, place
@@ -60,7 +61,10 @@ def launch(
     joined = place()
     if joined is not None:
         tell = partial(on_message, joined.rank) if on_message else unheard
-        rank = Rank(joined.rank, joined.ranks, joined.local_rank, backend or "gloo", timeout_s, tell=tell)
+        rank = Rank(
+            joined.rank, joined.ranks, joined.local_rank, backend or "gloo", timeout_s, clock=clock_of(joined.rank),
+            tell=tell,
+        )  # fmt: skip
         return _join(joined, rank, ranks, worker, arguments, faults)
     _check(ranks, backend, hosts)
     seats = [Host()] * ranks if not hosts else list(hosts) * ranks if len(hosts) == 1 else list(hosts)

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lockstep.measure.launch import points
+from lockstep.measure.launch.clock import Clock, clock_of
 from lockstep.measure.launch.failure import from_exception
 from lockstep.measure.launch.host import Host
 from lockstep.measure.launch.points import Board, Fault, point
@@ -46,6 +47,8 @@ class Rank:
     timeout_s: float
     """Longest wait of a collective or a rendezvous."""
     host: Host = field(default_factory=Host)
+    clock: Clock = field(default_factory=Clock)
+    """What its operations are stamped with."""
     cores: int | None = None
     """Of the one machine that all ranks share; None when they may be on several."""
     tell: Callable[[Any], None] = unheard
@@ -120,7 +123,7 @@ def _work(orders: Orders, work: bytes, pipe: Connection) -> bytes:
 
     rank = Rank(
         orders.number, orders.ranks, orders.number, orders.backend, orders.timeout_s,
-        host=orders.host, cores=orders.cores, tell=tell,
+        host=orders.host, clock=clock_of(orders.number), cores=orders.cores, tell=tell,
     )  # fmt: skip
     point("before_rendezvous")
     if orders.backend is not None:

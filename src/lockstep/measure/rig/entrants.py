@@ -9,16 +9,20 @@ all-to-all   same-first         everyone sends to rank 0 first, then to rank 1, 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from lockstep.collectives import algorithms, get
+from lockstep.collectives import PlainLink, algorithms, get
 from lockstep.errors import UnknownName
 from lockstep.program import Program, ProgramBuilder
+from lockstep.simulate import Topology
 
 ELEMENT_B = 4
 SCATTERED = "ring-scattered"
 USUAL = ("ring", "rabenseifner", "recursive-doubling", "tree", "hierarchical", "direct", "naive")
 """All-reduces that run when none is named."""
+HOST_S = 2.7e-4
+"""Measured: what two hosts add to the latency of a link (docs/validation-rig.md)."""
+USUAL_LINK = PlainLink(5e-3 + HOST_S, 12.5e6)
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +32,8 @@ class Group:
     ranks: int
     node_ranks: int
     """Ranks per node; `ranks` when there are no nodes."""
+    link: PlainLink = USUAL_LINK
+    """Settles choices such as the number of segments."""
 
     @property
     def has_nodes(self) -> bool:
@@ -39,6 +45,11 @@ class Group:
         """The worst order for a ring over nodes: every step leaves the node."""
         return [rank for first in range(self.node_ranks) for rank in range(first, self.ranks, self.node_ranks)]
 
+    def on(self, topology: Topology) -> Group:
+        """The same ranks with choices settled by the longest way between them, and the slowest link on it."""
+        delay_s, host = max((topology.delay_s(0, host), host) for host in range(1, self.ranks))
+        return replace(self, link=PlainLink(delay_s + HOST_S, topology.rate_Bps(0, host)))
+
 
 def entrant(op: str, name: str, group: Group, size_B: int) -> Program:
     """The program of that name. Raises UnknownName, BadInput."""
@@ -47,7 +58,7 @@ def entrant(op: str, name: str, group: Group, size_B: int) -> Program:
         return special[name](group, size_B)
     if name not in algorithms(op):
         raise UnknownName(f"algorithm of {op} on the rig", name, entrants(op), "--algorithm")
-    return get(op, name).program(group.ranks, size_B, element_B=ELEMENT_B)
+    return get(op, name).program(group.ranks, size_B, group.link, ELEMENT_B)
 
 
 def entrants(op: str) -> tuple[str, ...]:
@@ -64,15 +75,15 @@ def usual_entrants(op: str, group: Group) -> tuple[str, ...]:
 
 def _hierarchical(group: Group, size_B: int) -> Program:
     levels = (group.node_ranks,) if group.has_nodes else None
-    return get("all-reduce", "hierarchical").program(group.ranks, size_B, element_B=ELEMENT_B, levels=levels)
+    return get("all-reduce", "hierarchical").program(group.ranks, size_B, group.link, ELEMENT_B, levels=levels)
 
 
 def _scattered(group: Group, size_B: int) -> Program:
-    return get("all-reduce", "ring").program(group.ranks, size_B, element_B=ELEMENT_B, order=group.scattered)
+    return get("all-reduce", "ring").program(group.ranks, size_B, group.link, ELEMENT_B, order=group.scattered)
 
 
 def _server(group: Group, size_B: int) -> Program:
-    return get("parameter-server", "synchronous").program(group.ranks, size_B, element_B=ELEMENT_B)
+    return get("parameter-server", "synchronous").program(group.ranks, size_B, group.link, ELEMENT_B)
 
 
 def _all_to_all(group: Group, size_B: int, next_first: bool) -> Program:

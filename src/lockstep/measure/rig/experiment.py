@@ -14,6 +14,7 @@ import statistics
 from collections.abc import Callable, Sequence
 
 from lockstep.measure.launch import launch
+from lockstep.measure.launch.clock import boot
 from lockstep.measure.machine import Load, Machine, with_load
 from lockstep.measure.rig.calibration import calibrate, trials
 from lockstep.measure.rig.crossing import crossings
@@ -45,6 +46,7 @@ def race(
 
     `report(done, total)` hears of every run. Raises: BadInput, UnknownName, RunFailed.
     """
+    group = group.on(rig.topology)
     names = [(name, size_B) for size_B in sizes_B for name in algorithms]
     parts = [part(name.replace("-", "_"), entrant(op, name, group, size_B), group.ranks) for name, size_B in names]
     known = trials(rig.topology, group.ranks)
@@ -115,7 +117,7 @@ class _Runs:
             before_s = self.rig.count().processor_s
             reports = self._launched([parts[number] for number in numbers], ranks)
             found |= {number: _seen(reports, place) for place, number in enumerate(numbers)}
-            emulator = Load(0.0, self.rig.count().processor_s - before_s, None)
+            emulator = Load(0.0, self.rig.count().processor_s - before_s, None, boot())
             machine = with_load(reports[0].machine, [*(one.load for one in reports), emulator])
         return [found[number] for number in range(len(parts))], machine
 

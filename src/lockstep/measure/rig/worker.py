@@ -14,8 +14,9 @@ import numpy as np
 
 from lockstep.measure.execute import Runner
 from lockstep.measure.execute.lanes import lanes_of
-from lockstep.measure.launch import Host, Rank
+from lockstep.measure.launch import Rank
 from lockstep.measure.machine import Load, LoadMeter, Machine, this_machine
+from lockstep.measure.sites import gather_sites
 from lockstep.program import Program, execute, extents
 
 if TYPE_CHECKING:
@@ -96,7 +97,7 @@ def run_parts(rank: Rank, parts: Sequence[Part], repeats: int, warm_up: int, mar
             first, last = min(spans.start_ns, default=0), max(spans.end_ns, default=0)
             turns.append(Turn(number, first / 1e9, last / 1e9, wrong))
         rank.tell(count + 1)
-    return Report(tuple(turns), this_machine(loopback=rank.host == Host()), meter.read())
+    return Report(tuple(turns), this_machine(loopback=gather_sites(rank).loopback), meter.read())
 
 
 def _become_prompt() -> None:

@@ -9,8 +9,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from lockstep.errors import BadInput, RunFailed
-from lockstep.measure.launch import Host, launch
+from lockstep.measure.launch import launch
 from lockstep.measure.machine import LoadMeter, this_machine
+from lockstep.measure.sites import gather_sites
 from lockstep.measure.train.method import Losses, find_method
 from lockstep.measure.train.models import get_model
 from lockstep.measure.train.result import Outcome, Step, TrainRun
@@ -102,7 +103,7 @@ def work(rank: Rank, method: str, task: Task, settings: Mapping[str, object], sa
         steps = tuple(_steps(worker, found.run(worker, read_settings(found.settings, settings)), rank, saver))
     saves = saver.close() if saver is not None else {}
     load = meter.read()
-    machine = this_machine(loopback=rank.host == Host())
+    machine = this_machine(loopback=gather_sites(rank).loopback)
     test_loss, accuracy_frac = worker.evaluate()
     first, passed_over = (worker.resumed.step, worker.resumed.passed_over) if worker.resumed else (0, ())
     weights = worker.flat.weights.numpy()
