@@ -1,17 +1,24 @@
 """The launcher: values come back, every way to die is named with rank, point and reason, and nothing stays behind."""
 
 import os
+import pickle
 import re
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
+from multiprocessing import Pipe
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from lockstep.errors import BadInput
 from lockstep.measure.launch import Fault, Host, RunFailed, launch, place
+from lockstep.measure.launch.family import descendants, kill_all
+from lockstep.measure.launch.folder import run_folder
+from lockstep.measure.launch.mail import LENGTH, Inbox, post
 from lockstep.measure.launch.place import first_node
 from lockstep.measure.launch.points import Board, in_words, point
 
@@ -105,6 +112,14 @@ def test_a_namespace_that_does_not_exist_fails_in_words() -> None:
         launch(workers.alone, 1, backend=None, hosts=[Host(namespace="nowhere-at-all")])
 
 
+def within(deadline_s: float, true: Callable[[], bool]) -> bool:
+    """Whether it becomes true in time."""
+    until_s = time.monotonic() + deadline_s
+    while not (found := true()) and time.monotonic() < until_s:
+        time.sleep(0.02)
+    return found
+
+
 PARENT = """
 import sys
 from tests.measure import workers
@@ -117,14 +132,18 @@ if __name__ == "__main__":
 
 @pytest.fixture
 def sleeping(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[str], list[int]]]:
-    """A launcher whose two ranks sleep for ever, and the processes below it: each rank and its child."""
+    """A launcher whose two ranks sleep for ever, and the processes below it: each rank and its two children.
+
+    All its temporary files are in `tmp_path / "tmp"`.
+    """
     script = tmp_path / "parent.py"
     script.write_text(PARENT)
+    (tmp_path / "tmp").mkdir()
     root = Path(__file__).parents[2]
     path = os.pathsep.join([str(root), str(root / "src")])
     started = subprocess.Popen(
         [sys.executable, str(script)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        env={**os.environ, "PYTHONPATH": path},
+        env={**os.environ, "PYTHONPATH": path, "TMPDIR": str(tmp_path / "tmp")},
     )  # fmt: skip
     assert started.stdout
     pids = [int(word) for _ in range(2) for word in started.stdout.readline().split()]
@@ -135,25 +154,91 @@ def sleeping(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[str], list[int]]
     started.communicate()
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="only Linux kills a process when its parent dies")
-def test_no_rank_survives_the_death_of_the_launcher(sleeping: tuple[subprocess.Popen[str], list[int]]) -> None:
+@pytest.mark.skipif(sys.platform != "linux", reason="processes are found in /proc")
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_nothing_survives_the_death_of_the_launcher(
+    sleeping: tuple[subprocess.Popen[str], list[int]], number: signal.Signals, tmp_path: Path
+) -> None:
     parent, pids = sleeping
-    ranks, children = pids[0::2], pids[1::2]
-    parent.kill()
-    # Standard output closes when the last process that holds it, server and ranks included, has ended.
-    for child in children:
-        os.kill(child, signal.SIGKILL)
+    below = descendants([parent.pid])
+    assert len(pids) == 6
+    assert set(pids) < set(below), "server and guard are below it too"
+    parent.send_signal(number)
+    # Standard output closes when the last process that holds it has ended.
     parent.communicate(timeout=60)
-    assert not any(alive(pid) for pid in ranks)
+    assert within(30, lambda: not any(alive(pid) for pid in below))
+    assert within(30, lambda: not list((tmp_path / "tmp").iterdir()))
 
 
-def test_nothing_survives_a_killed_rank(sleeping: tuple[subprocess.Popen[str], list[int]]) -> None:
+@pytest.mark.skipif(sys.platform != "linux", reason="processes are found in /proc")
+def test_nothing_survives_launcher_and_server(sleeping: tuple[subprocess.Popen[str], list[int]]) -> None:
+    parent, _ = sleeping
+    below = descendants([parent.pid])
+    os.kill(parent.pid, signal.SIGSTOP)
+    kill_all(pid for pid in below if os.getpgid(pid) == os.getpgid(parent.pid))
+    parent.kill()
+    assert within(30, lambda: not any(alive(pid) for pid in below))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="processes are found in /proc")
+def test_no_rank_survives_its_keeper(sleeping: tuple[subprocess.Popen[str], list[int]]) -> None:
+    parent, pids = sleeping
+    keeper = int(Path(f"/proc/{pids[0]}/stat").read_text().rpartition(")")[2].split()[1])
+    os.kill(keeper, signal.SIGKILL)
+    assert parent.wait(60) != 0
+    # Nobody knows any more whose the child in a session of its own is.
+    assert within(30, lambda: not any(alive(pid) for pid in (*pids[:2], *pids[3:])))
+
+
+def test_nothing_survives_a_killed_rank(sleeping: tuple[subprocess.Popen[str], list[int]], tmp_path: Path) -> None:
     parent, pids = sleeping
     os.kill(pids[0], signal.SIGKILL)
     _, said = parent.communicate(timeout=60)
     assert parent.returncode != 0
     assert re.search(r"RunFailed: rank \d killed by SIGKILL before work", said)
     assert not any(alive(pid) for pid in pids)
+    assert not list((tmp_path / "tmp").iterdir())
+
+
+def test_folders_of_dead_launchers_are_removed_and_no_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    dead, foreign = tmp_path / "lockstep-run-dead", tmp_path / "something-else"
+    for folder in (dead, foreign):
+        folder.mkdir()
+        (folder / "points").write_text("x")
+    with run_folder() as first, run_folder() as second:
+        assert first.exists(), "the second launch sweeps, the first is held"
+        assert {first, second, foreign} == set(tmp_path.iterdir())
+    assert [foreign] == list(tmp_path.iterdir())
+
+
+def test_a_message_is_taken_in_as_far_as_it_has_come() -> None:
+    theirs, ours = Pipe(duplex=False)
+    inbox = Inbox(theirs)
+    assert inbox.read() == []
+    post(ours, ("message", 1))
+    content = pickle.dumps("x" * 1000)
+    os.write(ours.fileno(), LENGTH.pack(len(content)) + content[:500])
+    assert inbox.read() == [("message", 1)]
+    assert inbox.read() == [], "half a message is none, and nobody waits for the rest"
+    os.write(ours.fileno(), content[500:])
+    assert inbox.read() == ["x" * 1000]
+    os.write(ours.fileno(), LENGTH.pack(10) + b"torn")
+    ours.close()
+    assert inbox.read() == []
+    assert not inbox.open
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="whether a process waits is found in /proc")
+def test_a_rank_that_is_stopped_in_the_middle_of_its_value() -> None:
+    def stop(rank: int, pid: Any) -> None:
+        # While the launcher is here it takes nothing in: the rank waits in the middle of more than a pipe holds.
+        state = Path(f"/proc/{pid}/stat")
+        assert within(30, lambda: state.read_text().rpartition(")")[2].split()[0] == "S")
+        os.kill(pid, signal.SIGSTOP)
+
+    with pytest.raises(RunFailed, match=r"^rank 0 stopped by a signal before work"):
+        launch(workers.large, 1, backend=None, timeout_s=0.5, on_message=stop)
 
 
 def test_places_of_torchrun_and_slurm() -> None:

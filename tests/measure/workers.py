@@ -33,12 +33,22 @@ def unpicklable(rank: Rank) -> object:
 
 
 def sleeper(rank: Rank) -> None:
-    """Starts a child of its own, says both process ids, and waits for ever."""
+    """Starts a child, and one in a session of its own; says all three process ids, and waits for ever."""
     child = os.fork()
     if child == 0:
         signal.pause()
-    rank.tell((os.getpid(), child))
+    stranger = os.fork()
+    if stranger == 0:
+        os.setsid()
+        signal.pause()
+    rank.tell((os.getpid(), child, stranger))
     signal.pause()
+
+
+def large(rank: Rank) -> bytes:
+    """Says its process id, then returns more than a pipe holds."""
+    rank.tell(os.getpid())
+    return bytes(1 << 24)
 
 
 def stuck(rank: Rank) -> None:

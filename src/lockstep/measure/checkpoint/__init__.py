@@ -5,6 +5,7 @@ DIR/step-00000100/rank-0.npz    what rank 0 keeps: replicated parts (rank 0 alon
                   manifest.json written by rank 0 when all ranks are there: only then it is a checkpoint
 """
 
+from lockstep.measure.checkpoint.agreement import latest_for_all
 from lockstep.measure.checkpoint.part import OWN, REPLICATED, SHARDED, Part
 from lockstep.measure.checkpoint.reader import Checkpoint, Unusable, generations, latest
 from lockstep.measure.checkpoint.writer import CheckpointWriter, Written
@@ -20,4 +21,5 @@ __all__ = [
     "Written",
     "generations",
     "latest",
+    "latest_for_all",
 ]

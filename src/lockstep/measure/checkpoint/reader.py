@@ -69,7 +69,7 @@ def latest(root: Path) -> Checkpoint | None:
     passed_over: list[str] = []
     for _, folder in reversed(generations(root)):
         try:
-            return _read(folder, tuple(passed_over))
+            return read_generation(folder, tuple(passed_over))
         except Unusable as error:
             passed_over.append(str(error))
     if passed_over:
@@ -77,7 +77,8 @@ def latest(root: Path) -> Checkpoint | None:
     return None
 
 
-def _read(folder: Path, passed_over: tuple[str, ...]) -> Checkpoint:
+def read_generation(folder: Path, passed_over: tuple[str, ...] = ()) -> Checkpoint:
+    """The checkpoint in a folder; `passed_over` says why newer ones are not used. Raises Unusable."""
     manifest = read_whole(folder / MANIFEST)
     if not isinstance(manifest, dict):
         raise Unusable(f"{folder.name}: its manifest is damaged")

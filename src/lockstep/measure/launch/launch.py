@@ -5,12 +5,11 @@ from __future__ import annotations
 import importlib.util
 import os
 import pickle
-import shutil
-import tempfile
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from functools import cache, partial
+from multiprocessing import util
 from multiprocessing.context import ForkServerContext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,7 +18,9 @@ from lockstep.errors import BadInput, LockstepError
 from lockstep.measure.launch import points
 from lockstep.measure.launch.clock import clock_of
 from lockstep.measure.launch.failure import from_exception, run_failed
+from lockstep.measure.launch.folder import run_folder
 from lockstep.measure.launch.host import Host
+from lockstep.measure.launch.mail import Inbox
 from lockstep.measure.launch.place import Place, place
 from lockstep.measure.launch.points import Board, Fault
 from lockstep.measure.launch.rank import BOARD, Orders, Rank, join_group, live, unheard
@@ -31,8 +32,8 @@ if TYPE_CHECKING:
 MOST_RANKS = 256
 BACKENDS = ("gloo", "nccl", None)
 PRELOADED = (
-    "numpy", "torch", "torch.distributed", "lockstep.measure.launch.rank", "lockstep.measure.execute.worker",
-    "lockstep.measure.bench.collective",
+    "numpy", "torch", "torch.distributed", "lockstep.measure.launch.rank",
+    "lockstep.measure.execute.worker", "lockstep.measure.bench.collective",
 )  # fmt: skip
 
 
@@ -68,33 +69,41 @@ def launch(
         return _join(joined, rank, ranks, worker, arguments, faults)
     _check(ranks, backend, hosts)
     seats = [Host()] * ranks if not hosts else list(hosts) * ranks if len(hosts) == 1 else list(hosts)
-    folder = Path(tempfile.mkdtemp(prefix="lockstep-run-"))
-    orders = [
-        Orders(
-            number,
-            ranks,
-            backend,
-            timeout_s,
-            threads,
-            usable_cores(),
-            host,
-            folder,
-            tuple(faults),
-            dict(environment or {}),
-        )
-        for number, host in enumerate(seats)
-    ]
-    board = Board(folder / BOARD, ranks)
+    work = _pickled(worker, arguments)
+    with run_folder() as folder:
+        orders = [
+            Orders(
+                number,
+                ranks,
+                backend,
+                timeout_s,
+                threads,
+                usable_cores(),
+                host,
+                folder,
+                Path(util.get_temp_dir()),
+                tuple(faults),
+                dict(environment or {}),
+            )
+            for number, host in enumerate(seats)
+        ]
+        return _run(orders, work, timeout_s, deadline_s, on_message)
+
+
+def _run(
+    orders: Sequence[Orders], work: bytes, timeout_s: float, deadline_s: float | None,
+    on_message: Callable[[int, Any], None] | None,
+) -> list[Any]:  # fmt: skip
+    """Starts the ranks, watches them, and leaves none."""
+    board = Board(orders[0].folder / BOARD, len(orders))
     running: list[Running] = []
     try:
-        work = _pickled(worker, arguments)
         for order in orders:
             running.append(_start(order, work))
         return watch(running, board, timeout_s, deadline_s, on_message)
     finally:
         end(running)
         board.close()
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 def usable_cores() -> int:
@@ -125,7 +134,7 @@ def _start(orders: Orders, work: bytes) -> Running:
     process.start()
     # Only the rank may hold its end, or its death would not close the pipe.
     theirs.close()
-    return Running(orders.number, process, ours)
+    return Running(orders.number, process, Inbox(ours))
 
 
 def _pickled(worker: Callable[..., Any], arguments: Sequence[Any]) -> bytes:
@@ -163,8 +172,8 @@ def _join(
 
     if ranks != here.ranks:
         raise BadInput(f"{here.started_by} started {here.ranks} ranks, not {ranks}", "ranks")
-    with tempfile.TemporaryDirectory(prefix="lockstep-run-") as folder:
-        board = Board(Path(folder) / BOARD, here.ranks)
+    with run_folder() as folder:
+        board = Board(folder / BOARD, here.ranks)
         points.enter(here.rank, board, faults)
         try:
             points.point("before_rendezvous")

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import pickle
-import signal
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
-from multiprocessing import forkserver
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,12 +18,13 @@ from lockstep.measure.launch import points
 from lockstep.measure.launch.clock import Clock, clock_of
 from lockstep.measure.launch.failure import from_exception
 from lockstep.measure.launch.host import Host
+from lockstep.measure.launch.keeper import keep
+from lockstep.measure.launch.mail import post
 from lockstep.measure.launch.points import Board, Fault, point
 
 if TYPE_CHECKING:
     from torch.distributed import Store
 
-PR_SET_PDEATHSIG = 1  # linux/prctl.h
 STORE, BOARD = "store", "points"
 
 
@@ -72,38 +70,28 @@ class Orders:
     cores: int
     host: Host
     folder: Path
+    sockets: Path
+    """Where the ranks' server listens."""
     faults: tuple[Fault, ...]
     environment: Mapping[str, str]
 
 
 def live(orders: Orders, work: bytes, pipe: Connection) -> None:
-    """Body of a rank's process: becomes the rank, works, sends `("value", value)` or `("failure", failure)`."""
-    _belong_to_launcher()
+    """Body of a rank's process: becomes the rank of a keeper, works, sends ("value", value) or ("failure", failure)."""
+    keep((orders.folder, orders.sockets))
+    post(pipe, ("process", os.getpid()))
     board = Board(orders.folder / BOARD, orders.ranks)
     points.enter(orders.number, board, orders.faults)
     try:
         value = _work(orders, work, pipe)
     except BaseException as error:
         where = board.read(orders.number)
-        pipe.send(("failure", from_exception(orders.number, error, where, traceback.format_exc())))
+        post(pipe, ("failure", from_exception(orders.number, error, where, traceback.format_exc())))
         sys.stderr.flush()
         # Peers must learn of it now: a normal exit would wait for gloo's threads first.
         os._exit(1)
-    pipe.send(("value", value))
+    post(pipe, ("value", value))
     _part()
-
-
-def _belong_to_launcher() -> None:
-    """Own process group, and death when the fork server dies, which it does with the launcher."""
-    os.setpgid(0, 0)
-    # Every forked process gets the pipe by which the server notices its launcher's death: held here, it never would.
-    held = getattr(getattr(forkserver, "_forkserver", None), "_forkserver_alive_fd", None)
-    if held is not None:
-        os.close(held)
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() == 1:
-        os._exit(1)
 
 
 def _work(orders: Orders, work: bytes, pipe: Connection) -> bytes:
@@ -119,7 +107,7 @@ def _work(orders: Orders, work: bytes, pipe: Connection) -> bytes:
     worker, arguments = pickle.loads(work)
 
     def tell(message: Any) -> None:
-        pipe.send(("message", message))
+        post(pipe, ("message", message))
 
     rank = Rank(
         orders.number, orders.ranks, orders.number, orders.backend, orders.timeout_s,

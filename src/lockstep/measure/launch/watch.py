@@ -7,12 +7,15 @@ import pickle
 import signal
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from multiprocessing.connection import Connection, wait
+from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Any, Protocol
 
 from lockstep.measure.launch.failure import OWN_CAUSES, Failure, from_exit, run_failed
+from lockstep.measure.launch.family import descendants, kill_all, kill_group
+from lockstep.measure.launch.mail import Inbox
 from lockstep.measure.launch.points import Board
 
 GRACE_S = 2.0
@@ -20,6 +23,8 @@ GRACE_S = 2.0
 BRIEF_S = 0.5
 """How long the others may take to say how they saw a failure that explains itself, before they are killed."""
 TICK_S = 0.25
+KEEPER_S = 10.0
+"""How long a keeper may take to end a rank."""
 
 
 class Process(Protocol):
@@ -43,17 +48,19 @@ class Running:
 
     number: int
     process: Process
-    pipe: Connection
+    """Its keeper."""
+    inbox: Inbox
+    pid: int | None = None
+    """Its own, once it has told."""
     value: bytes | None = None
     failure: Failure | None = None
-    open: bool = True
     ended: bool = False
     stopped_since: float | None = None
 
     @property
     def settled(self) -> bool:
         """Whether it is known how this rank ended."""
-        return self.ended and not self.open
+        return self.ended and not self.inbox.open
 
 
 def watch(
@@ -97,7 +104,7 @@ def _explained(running: Sequence[Running]) -> bool:
 
 def _listen(running: Sequence[Running], board: Board, on_message: Callable[[int, Any], None] | None) -> None:
     """Waits for one tick at most, and takes in what the ranks sent and how they ended."""
-    by_handle: dict[Any, Running] = {rank.pipe: rank for rank in running if rank.open}
+    by_handle: dict[Any, Running] = {rank.inbox: rank for rank in running if rank.inbox.open}
     by_handle |= {rank.process.sentinel: rank for rank in running if not rank.ended}
     ready = wait(list(by_handle), TICK_S)
     for rank in {id(by_handle[handle]): by_handle[handle] for handle in ready}.values():
@@ -105,29 +112,29 @@ def _listen(running: Sequence[Running], board: Board, on_message: Callable[[int,
         if ended and not rank.ended:
             rank.process.join()
             rank.ended = True
-        # What it sent before it ended is still in the pipe.
-        while rank.open and rank.pipe.poll():
-            _receive(rank, on_message)
+        _receive(rank, on_message)
         if rank.ended:
-            rank.open = False
+            # What it has started may hold its pipe open.
+            rank.inbox.open = False
+            if rank.pid is not None:
+                # Empty unless its keeper was killed.
+                kill_group(rank.pid)
             if rank.value is None and rank.failure is None:
                 rank.failure = from_exit(rank.number, rank.process.exitcode or 0, board.read(rank.number))
-            _kill_group(rank)
 
 
 def _receive(rank: Running, on_message: Callable[[int, Any], None] | None) -> None:
-    try:
-        kind, content = rank.pipe.recv()
-    except (EOFError, OSError):
-        rank.open = False
-        return
-    match kind:
-        case "value":
-            rank.value = content
-        case "failure":
-            rank.failure = content
-        case _ if on_message is not None:
-            on_message(rank.number, content)
+    """Takes in what has come; of a rank that has ended, all that it sent."""
+    for kind, content in rank.inbox.read():
+        match kind:
+            case "process":
+                rank.pid = content
+            case "value":
+                rank.value = content
+            case "failure":
+                rank.failure = content
+            case _ if on_message is not None:
+                on_message(rank.number, content)
 
 
 def _stopped_longer_than(rank: Running, timeout_s: float, now: float) -> bool:
@@ -143,7 +150,7 @@ def _stopped_longer_than(rank: Running, timeout_s: float, now: float) -> bool:
 def _is_stopped(rank: Running) -> bool:
     """Whether /proc shows state T; False where there is no /proc."""
     try:
-        text = Path(f"/proc/{rank.process.pid}/stat").read_text(encoding="utf-8", errors="replace")
+        text = Path(f"/proc/{rank.pid}/stat").read_text(encoding="utf-8", errors="replace")
     except OSError:
         return False
     return text.rpartition(")")[2].split()[0] == "T"
@@ -163,28 +170,15 @@ def _note_silent(running: Sequence[Running], board: Board, reason: str) -> None:
 
 
 def end(running: Sequence[Running]) -> None:
-    """Kills what is still alive, with everything it started, and waits until it is gone."""
+    """Has the keepers kill what is still alive, with everything it started, and waits until it is gone."""
     for rank in running:
-        if not rank.ended:
-            _kill_group(rank)
+        if not rank.ended and rank.process.pid is not None:
+            with suppress(ProcessLookupError):
+                os.kill(rank.process.pid, signal.SIGTERM)
     for rank in running:
-        rank.process.join()
-        rank.pipe.close()
-
-
-def _kill_group(rank: Running) -> None:
-    """SIGKILL to the rank's process group; to the process alone before it has made one."""
-    if rank.process.pid is None:
-        return
-    try:
-        os.killpg(rank.process.pid, signal.SIGKILL)
-    except ProcessLookupError:
-        if rank.process.exitcode is None:
-            _kill(rank.process.pid)
-
-
-def _kill(pid: int) -> None:
-    try:
-        os.kill(pid, signal.SIGKILL)
-    except ProcessLookupError:
-        return
+        rank.process.join(KEEPER_S)
+        if rank.process.exitcode is None and rank.process.pid is not None:
+            # Somebody has stopped the keeper.
+            kill_all((*descendants([rank.process.pid]), rank.process.pid))
+            rank.process.join()
+        rank.inbox.close()

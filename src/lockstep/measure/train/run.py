@@ -96,7 +96,7 @@ def work(rank: Rank, method: str, task: Task, settings: Mapping[str, object], sa
     saver = None
     if saving is not None:
         words = words_of(method, task, settings)
-        worker.resumed = saving.newest(words, task.steps)
+        worker.resumed = saving.newest_for_all(words, task.steps)
         saver = Saver(saving, worker, words, rank.timeout_s)
     meter = LoadMeter()
     with closing(worker.wire):

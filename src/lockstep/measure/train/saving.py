@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from lockstep.errors import BadInput
-from lockstep.measure.checkpoint import Checkpoint, CheckpointWriter, latest
+from lockstep.measure.checkpoint import Checkpoint, CheckpointWriter, latest, latest_for_all
 
 if TYPE_CHECKING:
     from lockstep.measure.train.task import Task
@@ -30,8 +30,17 @@ class Saving:
     """Whether to go on from the newest whole checkpoint, if there is one."""
 
     def newest(self, words: Mapping[str, Any], steps: int) -> Checkpoint | None:
-        """The checkpoint to go on from; None to begin anew. Raises BadInput for one of another run, or in the way."""
-        found = latest(self.folder)
+        """The checkpoint to go on from, as one process sees it; None to begin anew.
+
+        Raises BadInput for one of another run, or in the way.
+        """
+        return self._checked(latest(self.folder), words, steps)
+
+    def newest_for_all(self, words: Mapping[str, Any], steps: int) -> Checkpoint | None:
+        """As `newest`, the same on every rank; all ranks call it together."""
+        return self._checked(latest_for_all(self.folder), words, steps)
+
+    def _checked(self, found: Checkpoint | None, words: Mapping[str, Any], steps: int) -> Checkpoint | None:
         if found is None:
             return None
         if not self.resume:

@@ -1,0 +1,60 @@
+"""The folder of a run: where its ranks meet and say where they are.
+
+A shared lock (flock(2)) on the folder says that its launcher lives: the kernel lets go of it with the process, in
+whatever way that ends. `sweep` removes folders that nobody holds.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+PREFIX = "lockstep-run-"
+
+
+@contextmanager
+def run_folder() -> Iterator[Path]:
+    """A new folder, held until the context ends and removed then; what dead launchers left is removed first."""
+    sweep()
+    while True:
+        folder = Path(tempfile.mkdtemp(prefix=PREFIX))
+        handle = _hold(folder)
+        # Until it was held, somebody else's sweep may have taken it for a dead one.
+        if handle is not None and folder.exists():
+            break
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+        os.close(handle)
+
+
+def _hold(folder: Path) -> int | None:
+    """A file descriptor that holds the folder as long as it is open; None when the folder is gone."""
+    try:
+        handle = os.open(folder, os.O_RDONLY)
+    except FileNotFoundError:
+        return None
+    fcntl.flock(handle, fcntl.LOCK_SH)
+    return handle
+
+
+def sweep() -> None:
+    """Removes the folders of runs of this user that nobody holds."""
+    for folder in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
+        try:
+            handle = os.open(folder, os.O_RDONLY)
+        except OSError:
+            continue
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            shutil.rmtree(folder, ignore_errors=True)
+        except OSError:
+            continue
+        finally:
+            os.close(handle)

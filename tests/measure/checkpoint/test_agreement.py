@@ -1,0 +1,88 @@
+"""Ranks go on from one generation, whatever each of them sees of the newest."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from lockstep.errors import RunFailed
+from lockstep.measure.checkpoint.files import MANIFEST, data_file, folder_of
+from lockstep.measure.launch import launch
+from lockstep.measure.train import Saving, Task, train
+
+from . import seen
+from .test_checkpoints import save
+
+RANKS = 2
+
+
+def two_views(root: Path, harm: Callable[[Path], None], harmed: int) -> list[Path]:
+    """Generations 10 and 20 as every rank sees them; one rank's newest is harmed."""
+    save(root / "0", 10)
+    save(root / "0", 20)
+    shutil.copytree(root / "0", root / "1")
+    harm(folder_of(root / str(harmed), 20))
+    return [root / str(rank) for rank in range(RANKS)]
+
+
+def flip(folder: Path) -> None:
+    """One bit of one rank's arrays."""
+    path = data_file(folder, 1)
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+
+
+HARMS: dict[str, tuple[Callable[[Path], None], str]] = {
+    "flipped bit": (flip, "step-00000020: rank-1.npz is damaged"),
+    "not committed yet": (lambda folder: (folder / MANIFEST).unlink(), "step-00000020: its manifest is damaged"),
+    "not there": (shutil.rmtree, "step-00000020: its manifest is damaged"),
+}
+
+
+@pytest.mark.parametrize("harm", HARMS)
+def test_what_one_rank_cannot_read_no_rank_uses(tmp_path: Path, harm: str) -> None:
+    change, why = HARMS[harm]
+    found = launch(seen.chooses, RANKS, (two_views(tmp_path, change, harmed=1),), timeout_s=20)
+    assert found[0] == found[1]
+    step, weight, passed_over = found[0]
+    assert (step, weight) == (10, 10)
+    assert len(passed_over) == 1
+    assert passed_over[0].startswith(why)
+    assert passed_over[0].endswith(", as rank 1 sees it")
+
+
+def test_what_rank_0_has_not_got_nobody_uses(tmp_path: Path) -> None:
+    """A generation whose manifest appears after rank 0 has looked is none."""
+    roots = two_views(tmp_path, lambda folder: (folder / MANIFEST).unlink(), harmed=0)
+    assert launch(seen.chooses, RANKS, (roots,), timeout_s=20) == [(10, 10, ())] * RANKS
+
+
+def test_generations_of_the_same_step_that_differ_are_passed_over(tmp_path: Path) -> None:
+    roots = two_views(tmp_path, shutil.rmtree, harmed=1)
+    save(roots[1], 20, attempt="another")
+    found = launch(seen.chooses, RANKS, (roots,), timeout_s=20)
+    assert found == [(10, 10, ("step-00000020 is not the same on all ranks",))] * RANKS
+
+
+def test_without_one_for_all_every_rank_says_so(tmp_path: Path) -> None:
+    save(tmp_path / "0", 10)
+    with pytest.raises(RunFailed, match="no checkpoint can be used: step-00000010: its manifest is damaged"):
+        launch(seen.chooses, RANKS, ([tmp_path / "0", tmp_path / "1"],), timeout_s=20)
+    assert launch(seen.chooses, RANKS, ([tmp_path / "1"] * RANKS,), timeout_s=20) == [None] * RANKS
+
+
+def test_a_run_goes_on_from_the_generation_that_all_have(tmp_path: Path) -> None:
+    task = Task(steps=6, batch=16, optimizer="momentum")
+    undisturbed = train("zero-1", task, RANKS)
+    train("zero-1", Task(steps=4, batch=16, optimizer="momentum"), RANKS, saving=Saving(tmp_path / "0", 2))
+    shutil.copytree(tmp_path / "0", tmp_path / "1")
+    flip(folder_of(tmp_path / "1", 4))
+    savings = [Saving(tmp_path / str(rank), 100, resume=True) for rank in range(RANKS)]
+    outcomes = launch(seen.resumes, RANKS, ("zero-1", task, savings), timeout_s=20)
+    for outcome in outcomes:
+        assert outcome.first_step == 2
+        assert outcome.weights.tobytes() == undisturbed.weights.tobytes()
