@@ -58,9 +58,19 @@ def _said(check: Check) -> Text:
 def _rows(rows: Sequence[Mapping[str, Any]], out: Console) -> None:
     more = len(rows) - ROWS
     heading(out, "Results", f"{more} more with --json" if more > 0 else "")
-    keys = list(rows[0])
+    keys = [key for key in rows[0] if key.removeprefix("ci95_") == key or key.removeprefix("ci95_") not in rows[0]]
     columns = [(_title(key), "right" if _numeric(rows[0][key]) else "left") for key in keys]
-    indented(out, table(columns, [[_cell(key, row[key]) for key in keys] for row in rows[:ROWS]]))
+    indented(out, table(columns, [[_with_interval(key, row) for key in keys] for row in rows[:ROWS]]))
+
+
+def _with_interval(key: str, row: Mapping[str, Any]) -> str:
+    """A cell, with half of its interval where the row has one under `ci95_` and its key."""
+    interval, shown = row.get(f"ci95_{key}"), _cell(key, row[key])
+    if interval is None or row[key] is None:
+        return shown
+    half = _cell(key, float(f"{(interval[1] - interval[0]) / 2:.2g}"))
+    number, _, unit = shown.rpartition(" ")
+    return f"{number} ± {half}" if number and half.endswith(f" {unit}") else f"{shown} ± {half}"
 
 
 def _curves(found: Findings, out: Console) -> None:

@@ -20,7 +20,7 @@ from lockstep.simulate.network import Network, ring_network, star_network, tree_
 from lockstep.simulate.noise import Noise
 from lockstep.simulate.packets import Protocol, simulate_packets
 from lockstep.simulate.prices import Price, durations_s
-from lockstep.simulate.queues import QueueRun, closed_loop, queue, restarting
+from lockstep.simulate.queues import QueueRun, Rounds, circulate, closed_loop, queue, restarting
 from lockstep.simulate.sample import Sample
 from lockstep.simulate.topology import FifoLink, Topology, flat_topology, star_topology, uplinks_topology
 
@@ -40,9 +40,11 @@ __all__ = [
     "Price",
     "Protocol",
     "QueueRun",
+    "Rounds",
     "Sample",
     "Topology",
     "Uniform",
+    "circulate",
     "closed_loop",
     "durations_s",
     "flat_topology",

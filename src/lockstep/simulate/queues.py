@@ -80,36 +80,70 @@ def queue(between_arrivals: Law, service: Law, jobs: int, *, servers: int = 1, s
     return QueueRun(arrival_s, begin_s, end_s)
 
 
-def closed_loop(work: Law, service: Law, workers: int, rounds: int, *, servers: int = 1, seed: int = 0) -> QueueRun:
-    """Workers that compute, wait for a server, are served and start over: asynchronous training on a parameter server.
+@dataclass(frozen=True, eq=False, slots=True)
+class Rounds:
+    """Rounds of workers that share a server; all of shape (rounds, workers)."""
 
-    Jobs are listed in the order they ask for service; each worker makes `rounds` of them.
+    left_s: Array
+    """When the worker began its round: it knows what was served by then."""
+    asked_s: Array
+    begin_s: Array
+    end_s: Array
+
+
+def circulate(
+    work_s: Array, service_s: Array, *, servers: int = 1, least_s: float = 0.0, bound: int | None = None
+) -> Rounds:
+    """Workers that compute, wait for a server, are served and start over, each with its own times.
+
+    `work_s`, `service_s`: (rounds, workers). `least_s`: shortest time from asking to being done, which the worker's own
+    link takes. `bound`: most rounds by which a worker may be ahead of the slowest one; None for no bound.
     """
     import simpy
 
+    rounds, workers = work_s.shape
     _check(workers=workers, rounds=rounds, servers=servers)
-    generators = _generators(seed, 2 * workers)
-    rows: list[tuple[float, float, float]] = []
+    found = Rounds(*(np.zeros(work_s.shape) for _ in range(4)))
     environment = simpy.Environment()
     pool = simpy.Resource(environment, capacity=servers)
+    clocks, behind = [environment.event() for _ in range(rounds)], [workers] * rounds
 
     def worker(number: int) -> Process:
-        computing = np.maximum(work.draw(generators[2 * number], rounds), 0.0)
-        serving = np.maximum(service.draw(generators[2 * number + 1], rounds), 0.0)
-        for compute_s, service_s in zip(computing.tolist(), serving.tolist(), strict=True):
-            yield environment.timeout(compute_s)
-            asked = environment.now
-            with pool.request() as turn:
-                yield turn
-                begun = environment.now
-                yield environment.timeout(service_s)
-            rows.append((asked, begun, environment.now))
+        for turn in range(rounds):
+            if bound is not None and turn > bound:
+                yield clocks[turn - 1 - bound]
+            found.left_s[turn, number] = environment.now
+            yield environment.timeout(work_s[turn, number])
+            found.asked_s[turn, number] = asked = environment.now
+            with pool.request() as its_turn:
+                yield its_turn
+                found.begin_s[turn, number] = environment.now
+                yield environment.timeout(service_s[turn, number])
+            if environment.now < asked + least_s:
+                yield environment.timeout(asked + least_s - environment.now)
+            found.end_s[turn, number] = environment.now
+            behind[turn] -= 1
+            if not behind[turn]:
+                clocks[turn].succeed()
 
     for number in range(workers):
         environment.process(worker(number))
     environment.run()
-    columns = np.array(sorted(rows)).T
-    return QueueRun(*columns)
+    return found
+
+
+def closed_loop(work: Law, service: Law, workers: int, rounds: int, *, servers: int = 1, seed: int = 0) -> QueueRun:
+    """`circulate` with times drawn from laws: asynchronous training on a parameter server.
+
+    Jobs are listed in the order they ask for service; each worker makes `rounds` of them.
+    """
+    _check(workers=workers, rounds=rounds)
+    generators = _generators(seed, 2 * workers)
+    work_s = np.array([np.maximum(work.draw(one, rounds), 0.0) for one in generators[::2]]).T
+    service_s = np.array([np.maximum(service.draw(one, rounds), 0.0) for one in generators[1::2]]).T
+    found = circulate(work_s, service_s, servers=servers)
+    columns = np.stack([found.asked_s.ravel(), found.begin_s.ravel(), found.end_s.ravel()])
+    return QueueRun(*columns[:, np.lexsort(columns[::-1])])
 
 
 def restarting(

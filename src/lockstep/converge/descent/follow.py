@@ -31,17 +31,19 @@ def follow(
     record_every: int = 1,
     progress: Progress = silent,
 ) -> Trajectories:
-    """Runs all updates; `read` (updates,) counts the updates that each one has seen, at most its own place.
+    """Runs all updates; `read` counts the updates that each one has seen, at most its own place.
 
-    `start` (trials, dimension); `step_sizes` one number, one per update, or (updates, trials, 1). `noise` gives an
-    array of the shape of `start` for every update.
+    `read` (updates,), or (updates, trials) where every trial has its own schedule; `start` (trials, dimension);
+    `step_sizes` one number, one per update, or (updates, trials, 1). `noise` gives an array of the shape of `start` for
+    every update.
     """
     updates = len(read)
     given = np.asarray(step_sizes, dtype=np.float64)
     sizes = given if given.ndim else np.full(updates, given)
-    longest = int((np.arange(updates) - read).max()) + 1
+    longest = int((np.arange(updates) - read.T).max()) + 1
     ring = np.repeat(np.array(start, dtype=np.float64)[None], longest, axis=0)
     velocity = np.zeros_like(ring[0])
+    every = (np.arange(len(start)),) if read.ndim == 2 else ()
     recorded = range(0, updates + 1, record_every)
     losses = np.empty((len(recorded), *loss(ring[0]).shape))
     for place in range(updates + 1):
@@ -50,7 +52,7 @@ def follow(
             losses[recorded.index(place)] = loss(position)
         if place == updates:
             break
-        found = gradient(ring[read[place] % longest])
+        found = gradient(ring[read[place] % longest, *every])
         if noise is not None:
             found = found + noise()
         velocity = momentum * velocity + found

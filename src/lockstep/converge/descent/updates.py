@@ -6,7 +6,8 @@
     bounded:s         a worker reads when the slowest one is at most s steps behind (clock gap, stale synchronous
                       parallel); the delay in updates may be larger than s
     cut off at c      the server refuses gradients whose delay is above c (age); the worker reads again
-A server that applies an update takes no time; times of workers are draws of a law, communication included.
+    served            either of the first two at a server that takes time for every gradient, first come first served
+Elsewhere a server that applies an update takes no time; times of workers are draws of a law, communication included.
 
 Source: stale synchronous parallel: Q. Ho et al., NIPS 2013; gradients dropped for their age: A. Odena, 2016.
 """
@@ -20,7 +21,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lockstep.simulate import Law
+from lockstep.simulate import Law, circulate
 from lockstep.stragglers.bounded import finish_s
 
 Array = npt.NDArray[Any]
@@ -72,16 +73,31 @@ def asynchronous(times_s: Array, bound: int | None = None) -> Updates:
     `bound`: most steps by which a worker may be ahead of the slowest; None for no bound.
     """
     ends_s = np.cumsum(times_s, axis=0) if bound is None else finish_s(times_s, bound)
+    # Who waits reads what has ended by then; the margin is far above rounding and far below a step.
+    return _in_order(ends_s, None if bound is None else ends_s - (1 - 1e-9) * times_s)
+
+
+def served(
+    times_s: Array, bound: int | None = None, *, service_s: float, push_s: float = 0.0, pull_s: float = 0.0
+) -> Updates:
+    """`asynchronous` at a server that takes `service_s` for a gradient, one after another in the order they come.
+
+    `push_s`: least time from a gradient to its update, that of the worker's link; `pull_s`: from the read to computing.
+    """
+    found = circulate(times_s + pull_s, np.full(times_s.shape, service_s), least_s=push_s, bound=bound)
+    return _in_order(found.end_s, None if bound is None else found.left_s)
+
+
+def _in_order(ends_s: Array, begin_s: Array | None) -> Updates:
+    """Updates by their end, (steps, workers); a worker reads as it writes, or at `begin_s` where it waits."""
     order = np.argsort(ends_s.ravel(), kind="stable")
     place = np.empty_like(order)
     place[order] = np.arange(len(order))
-    own = np.vstack([np.zeros(times_s.shape[1], dtype=int), place.reshape(times_s.shape)[:-1] + 1])
-    if bound is not None:
-        # Who waits reads what has ended by then; the margin is far above rounding and far below a step.
-        begin_s = ends_s - (1 - 1e-9) * times_s
+    own = np.vstack([np.zeros(ends_s.shape[1], dtype=int), place.reshape(ends_s.shape)[:-1] + 1])
+    if begin_s is not None:
         own = np.maximum(own, np.searchsorted(ends_s.ravel()[order], begin_s, side="right"))
     inside = order[ends_s.ravel()[order] <= ends_s[-1].min()]
-    return Updates(ends_s.ravel()[inside], inside % times_s.shape[1], own.ravel()[inside], len(inside))
+    return Updates(ends_s.ravel()[inside], inside % ends_s.shape[1], own.ravel()[inside], len(inside))
 
 
 def cut_off(times_s: Array, oldest: int) -> Updates:

@@ -5,7 +5,8 @@ With N(K) = N_1 (1 + c (K - 1)) steps to the target, computing T and an exchange
     seconds(K) = N(K) (T + X / K),   K* = sqrt((1 - c) X / (c T))
 so the penalty c matters as much as X / T. Without noise and with workers whose data differ, reaching a fixed gap takes
 steps in proportion to K - 1: the step must shrink for the bias. With equal data K costs nothing. Refuted:
-K* = sqrt(X / T).
+K* = sqrt(X / T); the hours of a table of federated averaging that is handed on, whose rows list one number of
+iterations and price another.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import numpy.typing as npt
 from lockstep.converge.descent.local_rounds import LocalMethod, run_rounds
 from lockstep.converge.experiment import Experiment, Progress
 from lockstep.converge.findings import Check, Curve, Findings, Law, Picture
+from lockstep.converge.laws.period import best_period, penalty_frac, run_s
 from lockstep.converge.objectives import WorkerQuadratics
 from lockstep.settings import setting
 
@@ -26,6 +28,10 @@ Array = npt.NDArray[np.float64]
 
 STEP_SIZES = np.geomspace(1e-3, 0.49, 160)
 ROUNDS = 600
+FEDERATED_S = (0.5, 5.0)
+"""Computing and exchange of the table: seconds of a step and of a round."""
+FEDERATED = {1: (100e3, 139.0), 10: (150e3, 27.8), 20: (220e3, 21.0), 50: (400e3, 18.0)}
+"""K: iterations, and hours as printed; those of K = 1 leave the computing out, the others price 100,000 iterations."""
 LARGEST_PERIOD = 200
 
 
@@ -52,9 +58,9 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
         different.append(_fewest_steps(WorkerQuadratics(h, b), period, settings.gap))
         equal.append(_fewest_steps(WorkerQuadratics(np.ones_like(h), np.ones_like(b) * b[0]), period, settings.gap))
         progress(place + 1, len(periods))
-    best = math.sqrt((1 - settings.penalty_frac) * settings.exchange_s / (settings.penalty_frac * settings.compute_s))
+    best = best_period(settings.penalty_frac, settings.compute_s, settings.exchange_s)
     counts = np.arange(1, LARGEST_PERIOD + 1)
-    seconds = (1 + settings.penalty_frac * (counts - 1)) * (settings.compute_s + settings.exchange_s / counts)
+    seconds = run_s(1 + settings.penalty_frac * (counts - 1), counts, settings.compute_s, settings.exchange_s)
     cheapest = int(counts[seconds.argmin()])
     x = np.array(periods, dtype=float)
     checks = [Check("K of the fewest seconds", max(1.0, min(best, LARGEST_PERIOD)), float(cheapest), tolerance=0.5)]
@@ -71,11 +77,11 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
         checks.append(Check("the best K is sqrt(X / T)", naive, float(cheapest), tolerance=0.5, false_law=True))
     rows = tuple(
         {"local_steps": period, "steps": steps, "rounds": steps / period,
-         "time_s": steps * (settings.compute_s + settings.exchange_s / period)}
+         "time_s": run_s(steps, period, settings.compute_s, settings.exchange_s)}
         for period, steps in zip(periods, different, strict=True)
     )  # fmt: skip
     return Findings(
-        checks=tuple(checks),
+        checks=(*checks, *_federated_checks()),
         theory=(
             Law("best K", best, "sqrt((1 - c) X / (c T))", "derivative of the seconds"),
             Law(
@@ -99,6 +105,22 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
         ),
         assumptions=("no gradient noise; the step is tuned for every K; whole rounds",),
     )
+
+
+def _federated_checks() -> tuple[Check, ...]:
+    """The hours of the table's own iterations, round by round, beside the printed ones; and the K its penalties say."""
+    found = []
+    for period, (iterations, printed_h) in FEDERATED.items():
+        rounds_h = iterations / period * (period * FEDERATED_S[0] + FEDERATED_S[1]) / 3600
+        hours = run_s(iterations, period, *FEDERATED_S) / 3600
+        found.append(Check(f"hours of {iterations:,.0f} iterations, K = {period}", hours, rounds_h, tolerance=1e-9))
+        what = f"{printed_h:g} hours for K = {period}, as printed"
+        found.append(Check(what, printed_h, rounds_h, tolerance=0.05, false_law=True))
+    penalties = [penalty_frac(FEDERATED[k][0], FEDERATED[1][0], k) for k in FEDERATED if k > 1]
+    cheapest = min(FEDERATED, key=lambda k: run_s(FEDERATED[k][0], k, *FEDERATED_S))
+    best = [best_period(c, *FEDERATED_S) for c in (max(penalties), min(penalties))]
+    found.append(Check("cheapest K of the table, below the K* of its penalties", best[1], cheapest, relation="at most"))
+    return tuple(found)
 
 
 def _fewest_steps(objective: WorkerQuadratics, period: int, gap: float) -> float:
