@@ -8,6 +8,7 @@ import pytest
 
 from lockstep.cases import TOLERANCE_FRAC, Comparison, Study, compare, names, predict, study, survey
 from lockstep.cases.document import page
+from lockstep.cases.predict import pace_factor
 from lockstep.cases.schema import read_study
 from lockstep.cases.study import DURATIONS, PLANNED, PUBLIC
 from lockstep.errors import BadInput, UnknownName
@@ -114,6 +115,36 @@ def test_downtime_only_adds() -> None:
                 gross = one.prediction.value(replace(row, downtime=True))
                 assert (net is None) == (gross is None)
                 assert net is None or gross is None or net <= gross < 2 * net
+
+
+def test_a_pace_reproduces_the_run_that_it_was_taken_from() -> None:
+    """Nothing but kernels takes time on eight GPUs, where all but the last bucket hides: the error is left over."""
+    other = study("resnet50-goyal-8")
+    paced = predict(replace(other, name="again", pace="resnet50-goyal-8"))
+    days = paced.value(other.published[0])
+    assert days == pytest.approx(other.published[0].value, rel=0.01)
+
+
+def test_a_pace_slows_kernels_and_nothing_else() -> None:
+    whole = study("resnet50-goyal")
+    plain, paced = (predict(one).stretches[0].estimate.step for one in (replace(whole, pace=""), whole))
+    factor = pace_factor(whole)
+    assert factor > 1.0
+    assert float(paced.compute_s) == pytest.approx(factor * float(plain.compute_s))
+    assert float(paced.dp_comm_s) <= float(plain.dp_comm_s)
+    (said,) = (text for text in FOUND["resnet50-goyal"].assumptions() if "resnet50-goyal-8" in text)
+    assert f"{factor:.3g} times" in said
+
+
+@pytest.mark.parametrize("pace", ["resnet50-goyal", "mt-nlg-530b"])
+def test_a_pace_must_be_measured(pace: str) -> None:
+    with pytest.raises(BadInput, match="no pace of its own"):
+        predict(replace(study("resnet50-goyal"), pace=pace))
+
+
+def test_an_unknown_pace_is_named() -> None:
+    with pytest.raises(UnknownName, match="resnet50-goyal-8"):
+        predict(replace(study("resnet50-goyal"), pace="resnet50-goyal-9"))
 
 
 def without_ramp(whole: Study) -> Study:

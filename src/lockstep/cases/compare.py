@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from lockstep.cases.predict import Predicted, Prediction, predict
+from lockstep.cases.predict import Predicted, Prediction, pace_factor, predict
 from lockstep.cases.shelf import names, study
 from lockstep.cases.study import DURATIONS, PLANNED, PUBLIC, Published, Study
 from lockstep.units import format_frac, format_size, format_time
@@ -76,7 +76,7 @@ class Comparison:
 
     def assumptions(self) -> tuple[str, ...]:
         """What was assumed, or chosen because no source says it; of stretches that differ little, the last speaks."""
-        return (*self.study.assumed, *_chosen(self.prediction.stretches[-1]))
+        return (*_paced(self.study), *self.study.assumed, *_chosen(self.prediction.stretches[-1]))
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON form."""
@@ -131,6 +131,13 @@ def survey(wanted: Iterable[str] | None = None, progress: Progress | None = None
         if progress is not None:
             progress(done + 1, len(chosen))
     return Survey(tuple(found))
+
+
+def _paced(study: Study) -> tuple[str, ...]:
+    if not study.pace:
+        return ()
+    factor = f"{pace_factor(study):.3g}"
+    return (f"kernels take {factor} times as long as predicted, as measured in {study.pace} with the same software",)
 
 
 def _chosen(one: Predicted) -> list[str]:

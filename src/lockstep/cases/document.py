@@ -18,7 +18,9 @@ unknown. An error is predicted / published - 1. Durations with downtime hold fai
 [campaign](use/campaign.md) model expects them of the cluster.
 
 No constant is tuned to a run: device curves come from the [validation tables](validation.md), failure rates and storage
-from the catalog. A miss beyond {tolerance} carries its reason, which is removed when the miss is gone.
+from the catalog. Two runs take the speed of their kernels from a third of the same software and say so: they test what
+more devices and another network change. A miss beyond {tolerance} carries its reason, which is removed when the miss is
+gone.
 """
 
 MEANING = {

@@ -2,7 +2,8 @@
 
     days = sum over stretches of  steps * step time / goodput,      steps = tokens / (batch * seq)
 A duration that leaves interruptions out has goodput 1, one with downtime in it that of `goodput`. A stretch with a
-ramp takes the mean time per token of its batches.
+ramp takes the mean time per token of its batches. Where a study names a `pace`, its kernels take published / predicted
+days of that study times as long.
 """
 
 from __future__ import annotations
@@ -13,7 +14,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from lockstep.cases.goodput import goodput_frac
+from lockstep.cases.shelf import study as find_study
 from lockstep.cases.study import Published, Stretch, Study
+from lockstep.errors import BadInput
 from lockstep.hardware import Cluster
 from lockstep.hardware import cluster as find_cluster
 from lockstep.layout import Job, Layout
@@ -79,7 +82,7 @@ def predict(study: Study) -> Prediction:
 
 
 def _predicted(study: Study, stretch: Stretch) -> Predicted:
-    cluster = find_cluster(study.cluster, gpus=stretch.devices)
+    cluster = _paced(find_cluster(study.cluster, gpus=stretch.devices), pace_factor(study))
     job = Job(study.model, stretch.recipe, stretch.devices)
     found = estimate(job, cluster, _layout(job, cluster, stretch))
     hidden_s = _hidden_s(found, study.hidden)
@@ -87,6 +90,29 @@ def _predicted(study: Study, stretch: Stretch) -> Predicted:
     if stretch.tokens is not None:
         work_s = stretch.tokens * math.fsum(_seconds_per_token(found, stretch, study.hidden))
     return Predicted(stretch, found, hidden_s, work_s)
+
+
+def pace_factor(study: Study) -> float:
+    """Published over predicted days of the study that this one takes its pace from; 1 without one.
+
+    Raises UnknownName, and BadInput where that study cannot tell.
+    """
+    if not study.pace:
+        return 1.0
+    other = find_study(study.pace)
+    rows = [one for one in other.published if one.quantity == "days"]
+    predicted = None if other.pace or not rows else predict(other).value(rows[0])
+    if predicted is None:
+        raise BadInput(f"{study.pace} must have published days, a known length and no pace of its own", "pace")
+    return rows[0].value / predicted
+
+
+def _paced(cluster: Cluster, factor: float) -> Cluster:
+    """The cluster with software that is `factor` times slower."""
+    if factor == 1.0:
+        return cluster
+    curve = cluster.device.efficiency.slowed(factor)
+    return replace(cluster, device=replace(cluster.device, efficiency=curve))
 
 
 def _hidden_s(found: Estimate, kinds: tuple[str, ...]) -> float:

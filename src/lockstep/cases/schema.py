@@ -17,7 +17,8 @@
 
 `layout: unknown` leaves the layout to the planner, a word of it that is `unknown` leaves that one. `devices`, `recipe`
 and words of `layout` may be given for one stretch, and one that is a benchmark beside the run is `apart`. A published
-duration says whether `downtime` is in it.
+duration says whether `downtime` is in it. `pace: STUDY` names a run of the same software on the same devices: what that
+one measured says how fast the kernels are, so that this one tests the rest.
 """
 
 from __future__ import annotations
@@ -118,6 +119,7 @@ class StudyEntry(Strict):
     published: list[PublishedEntry] = []
     source: str
     hidden: list[Literal["tp", "pp", "dp", "ep", "cp"]] = []
+    pace: str = ""
     unknown: list[str] = []
     assumed: list[str] = []
 
@@ -139,6 +141,7 @@ def read_study(path: str | Path) -> Study:
         published=tuple(_published(row, names, locate("published", i)) for i, row in enumerate(given.published)),
         source=given.source,
         hidden=tuple(given.hidden),
+        pace=given.pace,
         unknown=tuple(given.unknown),
         assumed=tuple(given.assumed),
     )

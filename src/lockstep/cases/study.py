@@ -86,6 +86,8 @@ class Study:
     """Where the configuration is published."""
     hidden: tuple[str, ...] = ()
     """Traffic that the source says runs beside computing, of kinds whose overlap the step model does not know."""
+    pace: str = ""
+    """A study of the same software and devices: kernels are as much slower than predicted as they were there."""
     unknown: tuple[str, ...] = ()
     assumed: tuple[str, ...] = ()
 

@@ -13,7 +13,7 @@ its kernels. Where the numbers come from is written in `catalog/efficiency.toml`
 from __future__ import annotations
 
 import tomllib
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cache
 from importlib import resources
 from typing import Any
@@ -61,6 +61,20 @@ class Efficiency:
     def error_frac_on(self, device: str) -> float:
         """Relative error in step time to expect on a device: at least BORROWED_ERROR_FRAC with a borrowed curve."""
         return self.typical_error_frac if device in self.devices else max(self.typical_error_frac, BORROWED_ERROR_FRAC)
+
+    def slowed(self, factor: float) -> Efficiency:
+        """The curve of software whose kernels and host work take `factor` times as long."""
+        return replace(
+            self,
+            matmul_max_frac=self.matmul_max_frac / factor,
+            matmul_bytes_factor=self.matmul_bytes_factor * factor,
+            stream_frac=self.stream_frac / factor,
+            attention_forward_frac=self.attention_forward_frac / factor,
+            attention_backward_frac=self.attention_backward_frac / factor,
+            launch_s=self.launch_s * factor,
+            recompute_host_s=self.recompute_host_s * factor,
+            step_s=self.step_s * factor,
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON form."""

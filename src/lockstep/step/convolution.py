@@ -1,35 +1,74 @@
-"""Seconds of a convolutional network's passes: each convolution as the matrix product that it is on a tensor core.
+"""Seconds of a convolutional network's passes: each convolution as the matrix product that it is, and what follows it.
 
 A convolution of c_in to c_out channels with a k x k kernel and an output of side^2 pixels is the product
-(b side^2, c_out, k^2 c_in). Batch norm and ReLU read and write its output: 4 passes forward, 7 backward.
+(b side^2, c_out, k^2 c_in), whose first operand is gathered on chip: memory holds every input pixel once.
 
-Source: the implicit-GEMM form of cuDNN (Chetlur et al. 2014, arXiv 1410.0759).
+Passes over its output (reads and writes), forward + backward; kernels of their own unless elementwise work is fused:
+
+    batch norm      3 + 5    statistics, then input read and output written; both sums, then the input's gradient
+    ReLU            2 + 3    in place; not behind a shortcut's norm
+    addition        3 + 3    at the end of a block; backward the gradients of both ways are added
+    max pooling     1.25 + 1.25, behind the stem
+
+Fused, norm, ReLU and addition are one kernel: the addition reads the shortcut, and writes its gradient, and no more.
+
+Source: the implicit-GEMM form of cuDNN (Chetlur et al. 2014, arXiv 1410.0759); passes of batch norm: Jung et al. 2018
+(arXiv 1807.01702), section 2.
 """
 
 from __future__ import annotations
+
+from typing import Any
 
 from lockstep.layout import Job, LayoutGrid
 from lockstep.step.kernels import Clock, Work
 from lockstep.step.stage import StageTimes
 from lockstep.workload import ConvNet
-from lockstep.workload.convnet import convolutions
+from lockstep.workload.convnet import Convolution, convolutions
+
+NORM = (3.0, 5.0)
+RELU = (2.0, 3.0)
+ADDITION = (3.0, 3.0)
+FUSED_ADDITION = (1.0, 1.0)
+POOLING = (1.25, 1.25)
+"""A 3 x 3 window every second pixel leaves a quarter of the output."""
 
 
 def convolution_times(job: Job, grid: LayoutGrid, clock: Clock) -> StageTimes:
     """Seconds of one micro-batch of images through the whole network."""
-    model = job.model
+    model, recipe = job.model, job.recipe
     if not isinstance(model, ConvNet):
         raise TypeError("convolution_times needs a ConvNet")
-    images, launch_s = grid.micro_batch, clock.device.efficiency.launch_s
+    launch_s, blocking = clock.device.efficiency.launch_s, recipe.launch_blocking
     forward, backward = Work(), Work()
     for layer in convolutions(model):
-        pixels = images * layer.side**2
-        shape = (pixels, layer.outputs, layer.kernel**2 * layer.inputs)
+        pixels = grid.micro_batch * layer.side**2
         output_B = pixels * layer.outputs * clock.element_B
-        forward = forward + clock.matmul(*shape) + clock.stream(4.0 * output_B, 2)
-        backward = backward + clock.matmul_backward(*shape) + clock.stream(7.0 * output_B, 3)
+        product = _product(layer, pixels, clock)
+        passes = _passes(layer, recipe.fused_elementwise)
+        forward = forward + product + sum((clock.stream(one[0] * output_B) for one in passes), Work())
+        # The first layer needs no gradient of the images.
+        products = product if layer.is_stem else 2 * product
+        backward = backward + products + sum((clock.stream(one[1] * output_B) for one in passes), Work())
     return StageTimes(
-        compute_forward_s=forward.seconds(launch_s),
-        compute_backward_s=backward.seconds(launch_s),
+        compute_forward_s=forward.seconds(launch_s, blocking),
+        compute_backward_s=backward.seconds(launch_s, blocking),
         weight_s=backward.matmul_s / 2.0,
     )
+
+
+def _product(layer: Convolution, pixels: Any, clock: Clock) -> Work:
+    """One pass of a convolution; the gradients of its input and of its kernel move and multiply as much."""
+    weights = layer.outputs * layer.inputs * layer.kernel**2
+    moved = pixels * (layer.stride**2 * layer.inputs + layer.outputs) + weights
+    return clock.arithmetic(2.0 * pixels * weights) + clock.operands(moved * clock.element_B)
+
+
+def _passes(layer: Convolution, fused: bool) -> list[tuple[float, float]]:
+    """(forward, backward) passes over the output of each kernel behind a convolution."""
+    if fused:
+        addition = FUSED_ADDITION if layer.ends_block else (0.0, 0.0)
+        found = [(NORM[0] + addition[0], NORM[1] + addition[1])]
+    else:
+        found = [NORM, *([] if layer.is_shortcut else [RELU]), *([ADDITION] if layer.ends_block else [])]
+    return [*found, POOLING] if layer.is_stem else found

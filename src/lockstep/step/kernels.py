@@ -89,11 +89,13 @@ class Clock:
 
     def matmul(self, m: Any, n: Any, k: Any, count: Any = 1) -> Work:
         """`count` products of m x k by k x n in one kernel: t = 2mnk/(peak e) + c * bytes/bandwidth each."""
-        curve = self.device.efficiency
-        flops = 2.0 * m * n * k * count
         operand_B = (INPUT_B.get(self.dtype, self.element_B) * (m * k + k * n) + self.element_B * m * n) * count
-        seconds = flops / (self.matmul_peak_flops * curve.matmul_max_frac)
-        return Work(matmul_s=seconds, flops=flops, kernels=1) + self.operands(operand_B)
+        return self.arithmetic(2.0 * m * n * k * count) + self.operands(operand_B)
+
+    def arithmetic(self, flops: Any) -> Work:
+        """`flops` of products in one kernel, as if their operands were on chip."""
+        seconds = flops / (self.matmul_peak_flops * self.device.efficiency.matmul_max_frac)
+        return Work(matmul_s=seconds, flops=flops, kernels=1)
 
     def operands(self, size_B: Any) -> Work:
         """Bytes that products read or write: what of them does not hide behind their arithmetic."""

@@ -10,6 +10,7 @@ Stages are priced as if each held as much as the heaviest one, which is exact wh
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -29,6 +30,8 @@ from lockstep.step.stage import StageTimes, layer_times, part_times
 from lockstep.workload import RankParameters
 
 PARTS = ("compute", "tp_comm", "pp_comm", "dp_comm", "ep_comm", "cp_comm", "bubble", "optimizer", "other")
+BUCKET_B = 25 * 2.0**20
+"""Gradients of small layers travel together: PyTorch's DistributedDataParallel gathers 25 MiB (arXiv 2006.15704)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +117,7 @@ def compose(job: Job, cluster: Cluster, grid: LayoutGrid) -> Composition:
     clock = Clock(cluster.device, job.recipe.dtype, job.recipe.element_B)
     network = Network(cluster, grid)
     parameters = _fullest(job, grid, stages)
-    layers = max(1, -(-job.layers // stages))
+    layers = _pieces(job, stages, parameters)
     body, first, last = _stage_times(job, grid, clock, network, stages)
     moved = traffic(network, job.recipe, parameters, layers)
     waiting = waits(grid, job.recipe, moved, body.compute_forward_s, body.compute_backward_s, layers)
@@ -134,6 +137,14 @@ def compose(job: Job, cluster: Cluster, grid: LayoutGrid) -> Composition:
         fixed_s=cluster.device.efficiency.step_s,
         blocking=not job.recipe.overlap_pp,
     )
+
+
+def _pieces(job: Job, stages: int, parameters: RankParameters) -> int:
+    """Pieces in which a stage's gradients travel: its layers, or a ConvNet's buckets."""
+    if job.transformer:
+        return max(1, -(-job.layers // stages))
+    held_B = float(np.max(parameters.matrix_elems + parameters.other_elems)) * job.recipe.wire_B
+    return max(1, math.ceil(held_B / BUCKET_B))
 
 
 def _fullest(job: Job, grid: LayoutGrid, stages: int) -> RankParameters:

@@ -15,7 +15,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lockstep.errors import UnknownName
-from lockstep.validation import bigscience, bigscience_sweep, korthikanti, llm_foundry, narayanan, nemo, vtrain
+from lockstep.validation import (
+    bigscience,
+    bigscience_sweep,
+    korthikanti,
+    llm_foundry,
+    narayanan,
+    nemo,
+    tensorflow,
+    vtrain,
+)
 from lockstep.validation.case import Case, Table
 from lockstep.validation.predict import constant_efficiency_s
 
@@ -30,6 +39,7 @@ TABLES: dict[str, Table] = {
         vtrain.MULTI,
         nemo.TABLE,
         bigscience_sweep.SWEEP,
+        tensorflow.P100,
         bigscience.STATES,
     )
 }

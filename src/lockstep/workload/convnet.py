@@ -13,6 +13,8 @@ from typing import Any
 from lockstep.workload.architecture import ConvNet
 from lockstep.workload.weights import Weight
 
+STEM = "stem"
+
 
 @dataclass(frozen=True, slots=True)
 class Convolution:
@@ -23,7 +25,15 @@ class Convolution:
     outputs: int
     kernel: int
     side: int
+    stride: int = 1
     is_shortcut: bool = False
+    ends_block: bool = False
+    """Whether the shortcut is added to its normalised output."""
+
+    @property
+    def is_stem(self) -> bool:
+        """Whether it reads the images, and max pooling follows."""
+        return self.name == STEM
 
     @property
     def macs(self) -> int:
@@ -34,7 +44,7 @@ class Convolution:
 def convolutions(model: ConvNet) -> Iterator[Convolution]:
     """Every convolution in order: the stem (7x7, then max pooling), then the residual blocks."""
     side = _strided(model.image, 2)
-    yield Convolution("stem", model.channels, model.width, 7, side)
+    yield Convolution(STEM, model.channels, model.width, 7, side, 2)
     side, inputs = _strided(side, 2), model.width
     for stage, blocks in enumerate(model.blocks):
         inner = model.width * 2**stage
@@ -51,13 +61,13 @@ def _block(name: str, bottleneck: bool, inputs: int, inner: int, side: int, stri
     outputs = inner * (4 if bottleneck else 1)
     if bottleneck:
         yield Convolution(f"{name} reduce", inputs, inner, 1, side)
-        yield Convolution(f"{name} spatial", inner, inner, 3, after)
-        yield Convolution(f"{name} expand", inner, outputs, 1, after)
+        yield Convolution(f"{name} spatial", inner, inner, 3, after, stride)
+        yield Convolution(f"{name} expand", inner, outputs, 1, after, ends_block=True)
     else:
-        yield Convolution(f"{name} first", inputs, inner, 3, after)
-        yield Convolution(f"{name} second", inner, outputs, 3, after)
+        yield Convolution(f"{name} first", inputs, inner, 3, after, stride)
+        yield Convolution(f"{name} second", inner, outputs, 3, after, ends_block=True)
     if stride > 1 or inputs != outputs:
-        yield Convolution(f"{name} shortcut", inputs, outputs, 1, after, True)
+        yield Convolution(f"{name} shortcut", inputs, outputs, 1, after, stride, is_shortcut=True)
 
 
 def _strided(side: int, stride: int) -> int:
