@@ -22,17 +22,19 @@ def test_expected_loss_is_the_recursion_of_second_moments() -> None:
     problem, rate, batch = power_law(6, 30.0, 2.0), 0.7, 5.0
     square = problem.start**2
     for count in range(40):
-        assert float(problem.loss(float(count), rate, batch)) == pytest.approx(0.5 * problem.curvature @ square)
-        square = (1 - rate * problem.curvature) ** 2 * square + rate**2 * problem.noise / batch
+        assert float(problem.expected_loss(float(count), rate, batch)) == pytest.approx(
+            0.5 * problem.curvatures @ square
+        )
+        square = (1 - rate * problem.curvatures) ** 2 * square + rate**2 * problem.noise / batch
     for _ in range(20_000):
-        square = (1 - rate * problem.curvature) ** 2 * square + rate**2 * problem.noise / batch
-    assert float(problem.floor(rate, batch)) == pytest.approx(0.5 * problem.curvature @ square)
+        square = (1 - rate * problem.curvatures) ** 2 * square + rate**2 * problem.noise / batch
+    assert float(problem.floor(rate, batch)) == pytest.approx(0.5 * problem.curvatures @ square)
 
 
 def test_first_passage_and_best_rate() -> None:
     problem = power_law(4, 10.0, 1.0)
     steps, rate = problem.fewest_steps(0.01, 64.0)
-    assert float(problem.loss(steps, rate, 64.0)) == pytest.approx(0.01, rel=1e-6)
+    assert float(problem.expected_loss(steps, rate, 64.0)) == pytest.approx(0.01, rel=1e-6)
     for factor in (0.8, 0.95, 1.05):
         assert problem.steps_to(0.01, np.array([rate * factor]), 64.0)[0] >= steps * (1 - 1e-9)
     floor = float(problem.floor(0.5, 1.0))
@@ -42,7 +44,7 @@ def test_first_passage_and_best_rate() -> None:
 
 def test_one_axis_has_the_stationary_variance_of_the_textbook() -> None:
     """1/6 at alpha L = 1/2, L = s = 1: alpha s^2 / (2 B (2 - alpha L)) = 0.16667, 0.020833, 0.0026042."""
-    problem = NoisyQuadratic(np.ones(1), np.ones(1), np.ones(1))
+    problem = NoisyQuadratic(np.ones(1), np.zeros(1), np.ones(1), np.ones(1))
     assert problem.floor(0.5, np.array([1.0, 8.0, 64.0])) == pytest.approx([1 / 6, 1 / 48, 1 / 384])
 
 
@@ -114,10 +116,10 @@ def test_the_hyperbola_holds_on_other_quadratics(settings: dict[str, object]) ->
 
 
 def test_a_wrong_law_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(learning_rate_scaling, "stationary", lambda rate, curvature, variance: rate * variance / 2)
+    monkeypatch.setattr(learning_rate_scaling, "stationary_variance", lambda rate, _, variance: rate * variance / 2)
     assert not lockstep.converge("learning-rate-scaling").agrees
-    exact = NoisyQuadratic.loss
-    monkeypatch.setattr(NoisyQuadratic, "loss", lambda self, *words: 1.2 * exact(self, *words))
+    exact = NoisyQuadratic.expected_loss
+    monkeypatch.setattr(NoisyQuadratic, "expected_loss", lambda self, *words: 1.2 * exact(self, *words))
     assert not lockstep.converge("critical-batch").agrees
 
 

@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 
 import lockstep
-from lockstep.converge.descent.compressed import Quadratics, best_run, descend
+from lockstep.converge.descent.compressed import best_run, descend
 from lockstep.converge.experiments.compression import compression_time, error_feedback
 from lockstep.converge.experiments.compression.communication_bound import bound_bits
 from lockstep.converge.experiments.compression.index_bits import _coded_bits
 from lockstep.converge.laws.gaussian import energy_above, rounding_energy, tail, threshold_of
+from lockstep.converge.objectives.rotated import Rotated, rotated_workers
 from lockstep.errors import BadInput
 from lockstep.methods.compression import ErrorFeedback, NoCompression, RandomK, TopK
 
@@ -50,11 +51,17 @@ def test_golden_values_of_random_k_and_of_three_ranks() -> None:
     assert mended[-1] < 1e-24
 
 
+def hessians(problem: Rotated) -> np.ndarray:
+    """Of every worker: its gradients along the axes."""
+    columns = [problem.worker_gradients(axis) for axis in np.eye(problem.dimension)]
+    return np.stack(columns, axis=-1)
+
+
 def test_dense_descent_takes_the_steps_of_its_rate() -> None:
-    problem = Quadratics.draw(20, 50.0, 1, seed=3)
+    problem, start = rotated_workers(1, 20, 50.0, seed=3)
     step, target = 0.5, 1e-4
-    found = descend(problem, NoCompression(), step, target, 5000, seed=0)
-    spectrum = np.linalg.eigvalsh(problem.hessians.mean(axis=0))
+    found = descend(problem, start, NoCompression(), step, target, 5000, seed=0)
+    spectrum = np.linalg.eigvalsh(hessians(problem).mean(axis=0))
     # Every direction starts with the same loss, so the loss is the mean of (1 - a l)^2t.
     law = ((1 - step * spectrum) ** (2 * np.arange(5000)[:, np.newaxis])).mean(axis=1)
     assert found.steps == int(np.argmax(law <= target))
@@ -62,18 +69,21 @@ def test_dense_descent_takes_the_steps_of_its_rate() -> None:
 
 
 def test_shares_of_the_ranks_average_to_the_spectrum() -> None:
-    problem = Quadratics.draw(12, 30.0, 4, seed=1)
-    mean = np.linalg.eigvalsh(problem.hessians.mean(axis=0))
+    problem, _ = rotated_workers(4, 12, 30.0, seed=1)
+    mean = np.linalg.eigvalsh(hessians(problem).mean(axis=0))
     np.testing.assert_allclose(mean, np.geomspace(1 / 30, 1, 12), rtol=1e-9)
-    assert not np.allclose(problem.hessians[0], problem.hessians[1])
+    assert not np.allclose(*hessians(problem)[:2])
+    point = np.arange(12.0)
+    assert problem.gradient(point) == pytest.approx(hessians(problem).mean(axis=0) @ point)
+    assert float(problem.loss(point)) == pytest.approx(point @ problem.gradient(point) / 2)
 
 
 def test_a_run_that_diverges_or_is_too_short_says_so() -> None:
-    problem = Quadratics.draw(40, 10.0, 2, seed=0)
-    wild = descend(problem, RandomK(0.05), 1.9, 1e-3, 500, seed=0)
+    problem, start = rotated_workers(2, 40, 10.0, seed=0)
+    wild = descend(problem, start, RandomK(0.05), 1.9, 1e-3, 500, seed=0)
     assert wild.steps is None
     assert len(wild.losses) < 500
-    assert best_run(problem, TopK(0.05), 1e-9, 100, seed=0).steps is None
+    assert best_run(problem, start, TopK(0.05), 1e-9, 100, seed=0).steps is None
     answer = lockstep.converge("compression-time", {"most_steps": 100, "condition": 1000.0, "elems": 20})
     text = str(answer.to_dict())
     assert "inf" not in text.replace("information", "")
@@ -83,10 +93,10 @@ def test_a_run_that_diverges_or_is_too_short_says_so() -> None:
 @pytest.mark.parametrize("ranks", [2, 4, 8])
 def test_break_even_is_where_the_order_changes(ranks: int) -> None:
     settings = compression_time.Settings(ranks=ranks)
-    problem = Quadratics.draw(30, 10.0, 2, seed=0)
+    problem, start = rotated_workers(2, 30, 10.0, seed=0)
     makers = (NoCompression(), ErrorFeedback(TopK(0.01)))
     dense, sparse = (
-        compression_time._priced(one, best_run(problem, one, 1e-2, 2000, 0), settings, 0) for one in makers
+        compression_time._priced(one, best_run(problem, start, one, 1e-2, 2000, 0), settings, 0) for one in makers
     )
     edge = compression_time.break_even_Bps(sparse, dense, settings)
     assert edge

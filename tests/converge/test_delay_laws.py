@@ -11,6 +11,7 @@ from lockstep.converge.descent.delayed import descend
 from lockstep.converge.descent.follow import follow
 from lockstep.converge.descent.stability import growth
 from lockstep.converge.laws.delay import best_step, companion, floor, largest_stable_step, rate
+from lockstep.converge.laws.stationary import stationary_variance
 from lockstep.converge.statistics.noise import SignNoise
 
 DELAYS = st.integers(0, 40)
@@ -38,6 +39,13 @@ def test_the_edge_separates_stable_roots_from_unstable_ones(delay: int, momentum
 def test_the_rate_is_the_largest_root(delay: int, momentum: float, step: float) -> None:
     # Multiple roots are only known to the root of the rounding error.
     assert rate(step, delay, momentum) == pytest.approx(polynomial_radius(step, delay, momentum), rel=1e-4)
+
+
+@given(st.floats(0.01, 1.99), st.floats(0.1, 10.0))
+def test_the_variance_without_delay_solves_the_same_equation(product: float, curvature: float) -> None:
+    alone = stationary_variance(product / curvature, curvature, 4.0)
+    assert float(alone) == pytest.approx(floor(product / curvature, curvature, 0, noise_std=2.0), rel=1e-6)
+    assert stationary_variance(2 / curvature, curvature, 4.0) == np.inf
 
 
 def test_golden_edges() -> None:

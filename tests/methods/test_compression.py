@@ -315,3 +315,16 @@ def test_a_vector_without_a_shape_is_padded_to_a_matrix() -> None:
 def test_bad_settings_say_what_is_allowed(name: str, settings: dict[str, Any], said: str) -> None:
     with pytest.raises(BadInput, match=said):
         compressor(name, **settings)
+
+
+FOLLOWED = [*(kind() for name, kind in COMPRESSORS.items() if name not in ("top-k", "threshold")), TopK(1.0)]
+"""Whose payload has a size that the values do not decide: what a device without values can follow."""
+
+
+@pytest.mark.parametrize("one", [*FOLLOWED, *(ErrorFeedback(one) for one in FOLLOWED)], ids=label)
+def test_everything_stays_on_the_device_of_the_vector(one: Compressor) -> None:
+    vector = torch.empty(40, device="meta")
+    payload, _ = one.compress(vector, one.start(vector), rng())
+    made = (*payload.arrays, *(() if payload.shared is None else (payload.shared,)))
+    assert {array.device.type for array in made} == {"meta"}
+    assert one.decompress(payload).device.type == "meta"

@@ -27,9 +27,12 @@ def cast(array: Array, dtype: str) -> Array:
 
 def like(values: Array, array: Array) -> Array:
     """`values`, of numpy or of the same library, as the kind of number and on the device of `array`."""
-    library = namespace(array)
-    place = {} if library.__name__ == "numpy" else {"device": array.device}
-    return library.asarray(values, dtype=array.dtype, **place)
+    return namespace(array).asarray(values, dtype=array.dtype, **place(array))
+
+
+def place(array: Array) -> dict[str, Any]:
+    """The words that let its library make a new array where `array` lies."""
+    return {} if namespace(array).__name__ == "numpy" else {"device": array.device}
 
 
 def flat(array: Array) -> Array:

@@ -18,6 +18,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from lockstep.converge.laws.stationary import stationary_variance
+from lockstep.converge.objectives.quadratic import Quadratic, spectrum
+
 Array = npt.NDArray[Any]
 TIMES = np.concatenate([[0.0], np.geomspace(0.1, 1e7, 150)])
 """Steps between which a first passage is looked for."""
@@ -25,45 +28,37 @@ BISECTIONS = 40
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class NoisyQuadratic:
-    """Curvatures, noise of one example and start, one number per axis."""
+class NoisyQuadratic(Quadratic):
+    """A quadratic whose gradients of single examples have a known variance along every axis, and a start."""
 
-    curvature: Array
     noise: Array
     start: Array
 
-    @property
-    def smoothness(self) -> float:
-        """Largest curvature L; rates below 2 / L are stable."""
-        return float(self.curvature.max())
-
-    def variance(self, rate: Array | float, batch: Array | float) -> Array:
-        """Stationary E w_i^2 per axis (last dimension); infinite past the edge."""
-        rate, batch = np.asarray(rate)[..., np.newaxis], np.asarray(batch)[..., np.newaxis]
-        room = 2 - rate * self.curvature
-        safe = np.where(room > 0, room, 1.0)
-        return np.where(room > 0, rate * self.noise / (batch * self.curvature * safe), np.inf)
-
     def floor(self, rate: Array | float, batch: Array | float) -> Array:
         """Expected loss after steps without end."""
-        return np.asarray(0.5 * (self.curvature * self.variance(rate, batch)).sum(axis=-1))
+        return np.asarray(0.5 * (self.curvatures * self._variance(rate, batch)).sum(axis=-1))
 
-    def loss(self, steps: Array | float, rate: Array | float, batch: Array | float) -> Array:
+    def expected_loss(self, steps: Array | float, rate: Array | float, batch: Array | float) -> Array:
         """Expected loss after `steps` at a stable rate. Broadcasts."""
-        kept = (1 - np.asarray(rate)[..., np.newaxis] * self.curvature) ** 2
+        kept = (1 - np.asarray(rate)[..., np.newaxis] * self.curvatures) ** 2
         kept = kept ** np.asarray(steps)[..., np.newaxis]
-        squares = kept * self.start**2 + (1 - kept) * self.variance(rate, batch)
-        return np.asarray(0.5 * (self.curvature * squares).sum(axis=-1))
+        squares = kept * (self.start - self.optimum) ** 2 + (1 - kept) * self._variance(rate, batch)
+        return np.asarray(0.5 * (self.curvatures * squares).sum(axis=-1))
+
+    def _variance(self, rate: Array | float, batch: Array | float) -> Array:
+        """Stationary E w_i^2 per axis (last dimension)."""
+        rate, batch = np.asarray(rate)[..., np.newaxis], np.asarray(batch)[..., np.newaxis]
+        return stationary_variance(rate, self.curvatures, self.noise / batch)
 
     def steps_to(self, target: float, rate: Array, batch: float) -> Array:
         """First time at which the expected loss is `target`, for each rate, as a real number; infinite for never."""
         times = np.broadcast_to(TIMES, (rate.size, TIMES.size))
-        reached = self.loss(times, rate[:, np.newaxis], batch) <= target
+        reached = self.expected_loss(times, rate[:, np.newaxis], batch) <= target
         first = reached.argmax(axis=1)
         low, high = TIMES[np.maximum(first - 1, 0)], TIMES[first]
         for _ in range(BISECTIONS):
             middle = (low + high) / 2
-            below = self.loss(middle, rate, batch) <= target
+            below = self.expected_loss(middle, rate, batch) <= target
             low, high = np.where(below, low, middle), np.where(below, middle, high)
         return np.where(reached.any(axis=1), high, np.inf)
 
@@ -80,17 +75,15 @@ class NoisyQuadratic:
 
     def simulate(self, rate: float, batch: float, steps: int, trials: int, generator: np.random.Generator) -> Array:
         """Losses of `trials` runs after `steps` steps."""
-        w = np.broadcast_to(self.start, (trials, self.start.size)).copy()
-        keep, scale = 1 - rate * self.curvature, rate * np.sqrt(self.noise / batch)
+        w = np.broadcast_to(self.start, (trials, self.dimension))
         for _ in range(steps):
-            w *= keep
-            w -= scale * generator.standard_normal(w.shape)
-        return np.asarray(0.5 * (self.curvature * w**2).sum(axis=1))
+            w = w - rate * (self.gradient(w) + generator.standard_normal(w.shape) * np.sqrt(self.noise / batch))
+        return self.loss(w)
 
-    def gradient(self, w: Array, batch: float, draws: int, generator: np.random.Generator) -> Array:
+    def batch_gradients(self, w: Array, batch: float, draws: int, generator: np.random.Generator) -> Array:
         """Mean gradients of `draws` batches at `w`, shape (draws, axes)."""
         noise = generator.standard_normal((draws, w.size)) * np.sqrt(self.noise / batch)
-        return np.asarray(self.curvature * w + noise)
+        return np.asarray(self.gradient(w) + noise)
 
 
 def power_law(axes: int, condition: float, noise: float) -> NoisyQuadratic:
@@ -98,5 +91,5 @@ def power_law(axes: int, condition: float, noise: float) -> NoisyQuadratic:
 
     Noise whose covariance is a multiple of the Hessian is what least squares has near its solution.
     """
-    curvature = np.geomspace(1 / condition, 1, axes)
-    return NoisyQuadratic(curvature, noise * curvature, 1 / np.sqrt(axes * curvature))
+    curvatures = spectrum("logarithmic", axes, condition)
+    return NoisyQuadratic(curvatures, np.zeros(axes), noise * curvatures, 1 / np.sqrt(axes * curvatures))

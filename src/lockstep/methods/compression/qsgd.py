@@ -16,17 +16,13 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar
 
-from numpy.random import Generator
-
 from lockstep.errors import BadInput
-from lockstep.methods.arrays import Array, flat, like, namespace, norm
-from lockstep.methods.compression.compressor import Compressor, Payload, State
-from lockstep.methods.compression.packing import pack, packed_B, unpack
-from lockstep.methods.compression.rounding import rounded
+from lockstep.methods.arrays import Array, norm
+from lockstep.methods.compression.grid import Quantizer
 
 
 @dataclass(frozen=True, slots=True)
-class Qsgd(Compressor):
+class Qsgd(Quantizer):
     """Random rounding on a grid as long as the vector."""
 
     name: ClassVar[str] = "qsgd"
@@ -39,7 +35,7 @@ class Qsgd(Compressor):
             raise BadInput(f"levels = {self.levels}: from 1 to 127, so that a code fits in 8 bits", "levels")
 
     @property
-    def bits(self) -> int:
+    def bits(self) -> int:  # type: ignore[override]
         """Bits of a code."""
         return 2 if self.levels == 1 else 4 if self.levels <= 7 else 8
 
@@ -52,22 +48,6 @@ class Qsgd(Compressor):
         """min(d / s^2, sqrt(d) / s)."""
         return min(num_elems / self.levels**2, math.sqrt(num_elems) / self.levels)
 
-    def size_B(self, num_elems: int, value_B: int = 4) -> float:
-        """Codes and one norm."""
-        return packed_B(num_elems, self.bits) + value_B
-
-    def compress(
-        self, vector: Array, state: State, generator: Generator, agreed: Array | None = None
-    ) -> tuple[Payload, State]:
-        """Packed codes and the size of a step."""
-        entries = flat(vector)
-        library = namespace(entries)
-        step = norm(entries).reshape(1) / self.levels
-        places = entries / library.where(step > 0, step, library.ones_like(step))
-        codes = library.clip(rounded(places, "stochastic", generator), -self.levels, self.levels)
-        return Payload((pack(codes + self.levels, self.bits), step), len(entries)), state
-
-    def decompress(self, payload: Payload) -> Array:
-        """Codes times steps."""
-        packed, step = payload.arrays
-        return like(unpack(packed, self.bits, payload.num_elems) - self.levels, step) * step
+    def reach(self, entries: Array) -> Array:
+        """The length of the vector."""
+        return norm(entries)

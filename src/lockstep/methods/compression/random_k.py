@@ -13,38 +13,24 @@ Stich, Cordonnier, Jaggi, "Sparsified SGD with memory", NeurIPS 2018, definition
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from numpy.random import Generator
 
-from lockstep.methods.arrays import Array, cast, flat, namespace
-from lockstep.methods.compression.compressor import (
-    Compressor,
-    Payload,
-    State,
-    check_index_bits,
-    check_share,
-    kept_elems,
-)
-from lockstep.methods.compression.selection import scattered
+from lockstep.methods.arrays import Array, cast, flat, namespace, place
+from lockstep.methods.compression.compressor import Payload, State, kept_elems
+from lockstep.methods.compression.selection import Sparsifier, scattered
 
 
 @dataclass(frozen=True, slots=True)
-class RandomK(Compressor):
+class RandomK(Sparsifier):
     """Keeps a share of the entries, drawn anew each time; each rank draws its own."""
 
     name: ClassVar[str] = "random-k"
     source: ClassVar[str] = "Wangni et al. 2018; Stich et al. 2018"
-    neutral: ClassVar[dict[str, Any] | None] = {"keep_frac": 1.0}
-    keep_frac: float = 0.01
     scaled: bool = True
     """Whether to multiply by d / k, which makes it unbiased."""
-    index_bits: int = 32
-
-    def __post_init__(self) -> None:
-        check_share(self.keep_frac, "keep_frac")
-        check_index_bits(self.index_bits)
 
     @property
     def unbiased(self) -> bool:
@@ -62,10 +48,6 @@ class RandomK(Compressor):
             return kept / num_elems
         return 2 - num_elems / kept if 2 * kept > num_elems else None
 
-    def size_B(self, num_elems: int, value_B: int = 4) -> float:
-        """k (value + index)."""
-        return kept_elems(self.keep_frac, num_elems) * (value_B + self.index_bits // 8)
-
     def compress(
         self, vector: Array, state: State, generator: Generator, agreed: Array | None = None
     ) -> tuple[Payload, State]:
@@ -75,15 +57,11 @@ class RandomK(Compressor):
         values = self.factor(len(entries)) * entries[indices]
         return Payload((values, cast(indices, f"int{self.index_bits}")), len(entries)), state
 
-    def decompress(self, payload: Payload) -> Array:
-        """Zeros where nothing was drawn."""
-        values, indices = payload.arrays
-        return scattered(values, indices, payload.num_elems)
-
     def drawn(self, entries: Array, generator: Generator) -> Array:
         """Indices of the entries that travel, ascending."""
         count = kept_elems(self.keep_frac, len(entries))
-        return namespace(entries).asarray(np.sort(generator.choice(len(entries), count, replace=False)))
+        chosen = np.sort(generator.choice(len(entries), count, replace=False))
+        return namespace(entries).asarray(chosen, **place(entries))
 
     def factor(self, num_elems: int) -> float:
         """What the values are multiplied by."""

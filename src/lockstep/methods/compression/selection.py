@@ -2,8 +2,34 @@
 
 from __future__ import annotations
 
-from lockstep.methods.arrays import Array, cast, namespace
-from lockstep.methods.compression.compressor import Payload
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from lockstep.methods.arrays import Array, cast, namespace, place
+from lockstep.methods.compression.compressor import Compressor, Payload, check_index_bits, check_share, kept_elems
+
+
+@dataclass(frozen=True, slots=True)
+class Sparsifier(Compressor):
+    """Keeps a share of the entries; a payload is values and their indices."""
+
+    neutral: ClassVar[Mapping[str, Any] | None] = {"keep_frac": 1.0}
+    keep_frac: float = 0.01
+    index_bits: int = 32
+
+    def __post_init__(self) -> None:
+        check_share(self.keep_frac, "keep_frac")
+        check_index_bits(self.index_bits)
+
+    def size_B(self, num_elems: int, value_B: int = 4) -> float:
+        """k (value + index)."""
+        return kept_elems(self.keep_frac, num_elems) * (value_B + self.index_bits // 8)
+
+    def decompress(self, payload: Payload) -> Array:
+        """Zeros where nothing was sent."""
+        values, indices = payload.arrays
+        return scattered(values, indices, payload.num_elems)
 
 
 def largest(vector: Array, count: int) -> Array:
@@ -11,7 +37,7 @@ def largest(vector: Array, count: int) -> Array:
     library = namespace(vector)
     sizes = library.abs(vector)
     if count >= len(vector):
-        return library.arange(len(vector))
+        return library.arange(len(vector), **place(vector))
     if library.__name__ == "numpy":
         edge = library.partition(sizes, len(vector) - count)[len(vector) - count]
     else:
@@ -34,8 +60,6 @@ def sparse(vector: Array, indices: Array, index_bits: int) -> Payload:
 
 def scattered(values: Array, indices: Array, num_elems: int) -> Array:
     """A vector of zeros with `values` at `indices`."""
-    library = namespace(values)
-    place = {} if library.__name__ == "numpy" else {"device": values.device}
-    vector = library.zeros(num_elems, dtype=values.dtype, **place)
+    vector = namespace(values).zeros(num_elems, dtype=values.dtype, **place(values))
     vector[indices] = values
     return vector

@@ -12,43 +12,25 @@ Sources: Aji, Heafield, "Sparse communication for distributed gradient descent",
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from numpy.random import Generator
 
 from lockstep.methods.arrays import Array, flat
-from lockstep.methods.compression.compressor import (
-    Compressor,
-    Payload,
-    State,
-    check_index_bits,
-    check_share,
-    kept_elems,
-)
-from lockstep.methods.compression.selection import largest, scattered, sparse
+from lockstep.methods.compression.compressor import Payload, State, kept_elems
+from lockstep.methods.compression.selection import Sparsifier, largest, sparse
 
 
 @dataclass(frozen=True, slots=True)
-class TopK(Compressor):
+class TopK(Sparsifier):
     """Keeps a share of the entries, the largest."""
 
     name: ClassVar[str] = "top-k"
     source: ClassVar[str] = "Aji & Heafield 2017; Stich et al. 2018"
-    neutral: ClassVar[dict[str, Any] | None] = {"keep_frac": 1.0}
-    keep_frac: float = 0.01
-    index_bits: int = 32
-
-    def __post_init__(self) -> None:
-        check_share(self.keep_frac, "keep_frac")
-        check_index_bits(self.index_bits)
 
     def contraction_frac(self, num_elems: int) -> float:
         """k / d."""
         return kept_elems(self.keep_frac, num_elems) / num_elems
-
-    def size_B(self, num_elems: int, value_B: int = 4) -> float:
-        """k (value + index)."""
-        return kept_elems(self.keep_frac, num_elems) * (value_B + self.index_bits // 8)
 
     def compress(
         self, vector: Array, state: State, generator: Generator, agreed: Array | None = None
@@ -56,8 +38,3 @@ class TopK(Compressor):
         """Values and indices."""
         entries = flat(vector)
         return sparse(entries, largest(entries, kept_elems(self.keep_frac, len(entries))), self.index_bits), state
-
-    def decompress(self, payload: Payload) -> Array:
-        """Zeros where nothing was sent."""
-        values, indices = payload.arrays
-        return scattered(values, indices, payload.num_elems)

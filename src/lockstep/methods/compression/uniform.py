@@ -22,17 +22,15 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar
 
-from numpy.random import Generator
-
 from lockstep.errors import BadInput
-from lockstep.methods.arrays import Array, flat, like, namespace
-from lockstep.methods.compression.compressor import Compressor, Payload, State
-from lockstep.methods.compression.packing import pack, packed_B, unpack
-from lockstep.methods.compression.rounding import check_rounding, rounded
+from lockstep.methods.arrays import Array, namespace
+from lockstep.methods.compression.compressor import Compressor
+from lockstep.methods.compression.grid import Quantizer
+from lockstep.methods.compression.rounding import check_rounding
 
 
 @dataclass(frozen=True, slots=True)
-class Uniform(Compressor):
+class Uniform(Quantizer):
     """Equal steps up to the largest magnitude."""
 
     name: ClassVar[str] = "int8"
@@ -46,7 +44,7 @@ class Uniform(Compressor):
         check_rounding(self.rounding)
 
     @property
-    def levels(self) -> int:
+    def levels(self) -> int:  # type: ignore[override]
         """s: steps from 0 to the largest magnitude."""
         return int(2 ** (self.bits - 1) - 1)
 
@@ -65,22 +63,6 @@ class Uniform(Compressor):
             return 4 * self.levels**2 / (4 * self.levels**2 + num_elems - 1)
         return Compressor.contraction_frac(self, num_elems)
 
-    def size_B(self, num_elems: int, value_B: int = 4) -> float:
-        """Codes and one scale."""
-        return packed_B(num_elems, self.bits) + value_B
-
-    def compress(
-        self, vector: Array, state: State, generator: Generator, agreed: Array | None = None
-    ) -> tuple[Payload, State]:
-        """Packed codes and the size of a step."""
-        entries = flat(vector)
-        library = namespace(entries)
-        step = library.abs(entries).max().reshape(1) / self.levels
-        places = entries / library.where(step > 0, step, library.ones_like(step))
-        codes = library.clip(rounded(places, self.rounding, generator), -self.levels, self.levels)
-        return Payload((pack(codes + self.levels, self.bits), step), len(entries)), state
-
-    def decompress(self, payload: Payload) -> Array:
-        """Codes times steps."""
-        packed, step = payload.arrays
-        return like(unpack(packed, self.bits, payload.num_elems) - self.levels, step) * step
+    def reach(self, entries: Array) -> Array:
+        """The largest magnitude."""
+        return namespace(entries).abs(entries).max()

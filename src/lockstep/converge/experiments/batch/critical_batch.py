@@ -45,7 +45,7 @@ class Settings:
 def run(settings: Settings, seed: int, progress: Progress) -> Findings:
     """Steps to the target over batch sizes at the best rate of each, the fitted hyperbola, a simulation of three."""
     problem = power_law(settings.axes, settings.condition, settings.noise)
-    target = settings.target_frac * float(problem.loss(0.0, 1.0, 1.0))
+    target = settings.target_frac * float(problem.expected_loss(0.0, 1.0, 1.0))
     batch, steps, rate = _sweep(problem, target, progress)
     fit = fit_hyperbola(batch, steps)
     rows = [
@@ -115,7 +115,7 @@ def _simulated(problem: NoisyQuadratic, batch: Array, steps: Array, rate: Array,
         generator = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(place,)))
         count, b, r = int(np.ceil(steps[place])), float(batch[place]), float(rate[place])
         mean, error = mean_and_error(problem.simulate(r, b, count, trials, generator))
-        expected = float(problem.loss(float(count), r, b))
+        expected = float(problem.expected_loss(float(count), r, b))
         checks.append(Check(f"loss after {count} steps of {b:.3g} examples", expected, mean, error))
     return checks
 

@@ -19,6 +19,7 @@ import numpy.typing as npt
 
 from lockstep.converge.experiment import Experiment, Progress
 from lockstep.converge.findings import Check, Curve, Findings, Law, Picture, mean_and_error
+from lockstep.converge.laws.stationary import stationary_variance
 from lockstep.errors import BadInput
 from lockstep.methods.learning_rate import RULES, rule
 from lockstep.settings import setting
@@ -93,8 +94,8 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
 
 def stationary(rate: float, curvature: float, variance: float) -> float | None:
     """E w^2 in the long run; None past the edge."""
-    room = 2 - rate * curvature
-    return rate * variance / (curvature * room) if room > 1e-12 else None
+    found = float(stationary_variance(rate, curvature, variance))
+    return found if math.isfinite(found) else None
 
 
 def _growth(product: float) -> float:

@@ -51,7 +51,7 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
     problem = power_law(settings.axes, settings.condition, 0.0)
     problem = replace(problem, noise=np.full(settings.axes, settings.noise))
     w = problem.start
-    gradient, curvature = problem.curvature * w, problem.curvature
+    gradient, curvature = problem.curvatures * w, problem.curvatures
     noise_scale = float((curvature * problem.noise).sum() / (curvature * gradient**2).sum())
     simple = float(problem.noise.sum() / (gradient**2).sum())
     generators = np.random.default_rng(np.random.SeedSequence(seed)).spawn(len(SPAN) + 1)
@@ -87,12 +87,12 @@ def _gain(
     problem: NoisyQuadratic, batch: float, noise_scale: float, draws: int, generator: np.random.Generator
 ) -> tuple[float, float, float]:
     """(mean gain of a step at the best rate, the law, its standard error), as shares of the best gain without noise."""
-    w, h = problem.start, problem.curvature
+    w, h = problem.start, problem.curvatures
     gradient = h * w
     steep, bend = float(gradient @ gradient), float(h @ gradient**2)
     best_rate, best_gain = steep / bend, steep**2 / (2 * bend)
     frac = float(law.best_rate_frac(batch, noise_scale))
-    after = w - best_rate * frac * problem.gradient(w, batch, draws, generator)
+    after = w - best_rate * frac * problem.batch_gradients(w, batch, draws, generator)
     gain = 0.5 * float(h @ w**2) - 0.5 * (after**2 @ h)
     mean, error = mean_and_error(gain / best_gain)
     return mean, frac, error
@@ -103,11 +103,11 @@ def _two_batches(
 ) -> tuple[Ratio, list[Check]]:
     """B_simple from squared norms alone, and checks of its two parts."""
     squared = [
-        (problem.gradient(problem.start, batch, settings.repetitions, generator) ** 2).sum(axis=1)
+        (problem.batch_gradients(problem.start, batch, settings.repetitions, generator) ** 2).sum(axis=1)
         for batch in (settings.small_batch, settings.large_batch)
     ]
     parts = law.two_batch_estimate(squared[0], squared[1], settings.small_batch, settings.large_batch)
-    exact = (float(((problem.curvature * problem.start) ** 2).sum()), float(problem.noise.sum()))
+    exact = (float(((problem.curvatures * problem.start) ** 2).sum()), float(problem.noise.sum()))
     names = ("|G|^2 from two batches", "tr Sigma from two batches")
     checks = []
     for name, want, values in zip(names, exact, parts, strict=True):
@@ -118,8 +118,8 @@ def _two_batches(
 
 def _blind(problem: NoisyQuadratic, noise_scale: float) -> Check:
     """The simple scale is the exact one only when the Hessian is a multiple of the identity."""
-    simple = float(problem.noise.sum() / ((problem.curvature * problem.start) ** 2).sum())
-    same = float(np.ptp(problem.curvature)) == 0
+    simple = float(problem.noise.sum() / ((problem.curvatures * problem.start) ** 2).sum())
+    same = float(np.ptp(problem.curvatures)) == 0
     return Check("B_simple = B_noise", noise_scale, simple, tolerance=1e-9 * noise_scale, false_law=not same)
 
 

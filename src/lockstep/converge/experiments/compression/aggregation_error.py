@@ -23,6 +23,7 @@ import numpy.typing as npt
 
 from lockstep.converge.experiment import Experiment, Progress
 from lockstep.converge.findings import Check, Curve, Findings, Law, Picture, mean_and_error
+from lockstep.converge.laws.stationary import stationary_variance
 from lockstep.converge.statistics.draws import streams
 from lockstep.settings import setting
 
@@ -68,7 +69,7 @@ def _gaps(settings: Settings, size: float, steps: int, seed: int) -> Any:
     a = settings.step_size
     left = (1 - a) ** min(steps, 400)
     unbiased = _unbiased_gap(a, size, min(steps, 400), settings.repetitions, seed)
-    yield "unbiased", a * size**2 / (2 * (2 - a)), mean_and_error(unbiased), left
+    yield "unbiased", float(stationary_variance(a, 1.0, size**2)) / 2, mean_and_error(unbiased), left
     yield "biased", size**2 / 2, (_biased_gap(a, size, steps), 0.0), left
     slope = 1 / (2 * steps + 1)
     opposing = min(size, 1.0) * slope
@@ -179,7 +180,12 @@ def _feedback(settings: Settings) -> tuple[Check, ...]:
 def _laws(settings: Settings, size: float, steps: int) -> tuple[Law, ...]:
     a = settings.step_size
     return (
-        Law(f"unbiased, error {size:g}", a * size**2 / (2 * (2 - a)), "a eps^2 / (2 (2 - a))", "second moments"),
+        Law(
+            f"unbiased, error {size:g}",
+            float(stationary_variance(a, 1.0, size**2)) / 2,
+            "a eps^2 / (2 (2 - a))",
+            "second moments",
+        ),
         Law(f"biased, error {size:g}", size**2 / 2, "delta^2 / (2 mu)", "fixed point x = -delta"),
         Law(
             f"opposing, Huber, error {size:g} c",

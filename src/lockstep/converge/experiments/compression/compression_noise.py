@@ -20,6 +20,7 @@ import numpy.typing as npt
 
 from lockstep.converge.experiment import Experiment, Progress
 from lockstep.converge.findings import CREDIBLE_ERRORS, Check, Curve, Findings, Law, Picture, mean_and_error
+from lockstep.converge.laws.stationary import stationary_variance
 from lockstep.converge.statistics.draws import streams
 from lockstep.errors import BadInput
 from lockstep.methods.compression import RandomK, exchange
@@ -79,7 +80,7 @@ def _floors(
     ranks = settings.ranks
     many = step * (1 + omega) / ranks / (2 - step * (1 + omega / ranks))
     return (
-        ("additive error", step * EPSILON**2 / (2 - step), _additive(step, settings, seed)),
+        ("additive error", float(stationary_variance(step, 1.0, EPSILON**2)), _additive(step, settings, seed)),
         ("random-k", step * (1 + omega) / (2 - step * (1 + omega)), _relative(made, step, 1, settings, seed)),
         (f"random-k, {ranks} ranks", many, _relative(made, step, ranks, settings, seed)),
     )
@@ -117,7 +118,8 @@ def _laws(omega: float, settings: Settings) -> tuple[Law, ...]:
         law
         for a in settings.step_sizes
         for law in (
-            Law(f"additive floor, a = {a:g}", a * EPSILON**2 / (2 - a), "a eps^2 / (2 - a)", source),
+            Law(f"additive floor, a = {a:g}", float(stationary_variance(a, 1.0, EPSILON**2)),
+                "a eps^2 / (2 - a)", source),
             Law(f"relative floor, a = {a:g}", a * (1 + omega) / (2 - a * (1 + omega)),
                 "a (1 + omega) s^2 / (2 - a (1 + omega))", source),
         )

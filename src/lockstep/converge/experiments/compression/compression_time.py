@@ -20,9 +20,10 @@ from typing import Any
 import numpy as np
 
 from lockstep.collectives import PlainLink, get
-from lockstep.converge.descent.compressed import Quadratics, Reached, best_run
+from lockstep.converge.descent.compressed import Reached, best_run
 from lockstep.converge.experiment import Experiment, Progress
 from lockstep.converge.findings import Check, Curve, Findings, Law, Picture
+from lockstep.converge.objectives.rotated import rotated_workers
 from lockstep.converge.statistics.draws import streams
 from lockstep.methods.compression import (
     Compressor,
@@ -91,11 +92,11 @@ class Priced:
 
 def run(settings: Settings, seed: int, progress: Progress) -> Findings:
     """Every compressor against no compression."""
-    problem = Quadratics.draw(settings.elems, settings.condition, settings.lab_ranks, seed)
+    problem, start = rotated_workers(settings.lab_ranks, settings.elems, settings.condition, seed)
     candidates = _candidates()
     priced = []
     for place, made in enumerate(candidates):
-        found = best_run(problem, made, settings.target, settings.most_steps, seed)
+        found = best_run(problem, start, made, settings.target, settings.most_steps, seed)
         priced.append(_priced(made, found, settings, seed))
         progress(place + 1, len(candidates))
     dense = priced[0]

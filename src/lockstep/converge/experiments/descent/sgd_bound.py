@@ -15,6 +15,7 @@ import numpy as np
 from lockstep.converge.descent.delayed import descend
 from lockstep.converge.experiment import Experiment, Progress
 from lockstep.converge.findings import Check, Curve, Findings, Law, Picture, mean_and_error
+from lockstep.converge.laws.stationary import stationary_variance
 from lockstep.converge.objectives import LANDSCAPES, Objective, Quadratic
 from lockstep.converge.statistics.noise import SignNoise
 from lockstep.settings import setting
@@ -64,7 +65,7 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
         theory=tuple(
             Law(
                 f"floor, batch {batch}, a L = 0.5",
-                0.5 / (2 * batch * 1.5),
+                _floor(batch),
                 "a s^2 / (2 B (2 - a L))",
                 "stationary variance",
             )
@@ -92,12 +93,17 @@ def _averaged_gap(
     return mean_and_error(objective.loss(total / settings.steps))
 
 
-def _floor_check(batch: int, settings: Settings, seed: int) -> Check:
+def _floor(batch: int) -> float:
     """Stationary loss at a L = 1/2."""
+    return float(stationary_variance(0.5, 1.0, 1 / batch)) / 2
+
+
+def _floor_check(batch: int, settings: Settings, seed: int) -> Check:
+    """The floor by law and by simulation."""
     made = descend(np.ones(1), np.zeros((settings.trials, 1)), 0.5, noise_std=batch**-0.5, steps=400,
                    record_every=10, first_record=50, seed=seed + batch)  # fmt: skip
     mean, error = mean_and_error(made.losses.mean(axis=0))
-    return Check(f"floor, batch {batch}, a L = 0.5", 0.5 / (2 * batch * 1.5), mean, standard_error=error)
+    return Check(f"floor, batch {batch}, a L = 0.5", _floor(batch), mean, standard_error=error)
 
 
 def _false_laws() -> tuple[Check, ...]:
