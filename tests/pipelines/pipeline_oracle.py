@@ -22,9 +22,18 @@ def position(placement: str, stages: int, chunks: int, device: int, chunk: int) 
 
 
 def replay(
-    order: list[list[Pass]], placement: str, chunks: int, seconds: Callable[[str, int, int], Any], delay: Any = 0
+    order: list[list[Pass]],
+    placement: str,
+    chunks: int,
+    seconds: Callable[[str, int, int], Any],
+    delay: Any = 0,
+    cells: list[frozenset[int]] | None = None,
+    cell: Callable[[Pass, Pass, int], Any] | None = None,
 ) -> tuple[Any, Any]:
-    """(makespan, longest time of one device from first start to last end). Raises RuntimeError on a deadlock."""
+    """(makespan, longest time of one device from first start to last end). Raises RuntimeError on a deadlock.
+
+    Two passes of a cell start together when both have their inputs, and end together after `cell` seconds.
+    """
     stages = len(order)
     place = {(s, c): position(placement, stages, chunks, s, c) for s in range(stages) for c in range(chunks)}
     done: dict[tuple[str, int, int, int], tuple[Any, int]] = {}
@@ -34,17 +43,20 @@ def replay(
         moved = False
         for s, lane in enumerate(order):
             while at[s] < len(lane):
-                step, i, c = lane[at[s]]
-                inputs = _inputs(step, i, *place[s, c])
+                together = lane[at[s] : at[s] + 1 + (cells is not None and at[s] in cells[s])]
+                inputs = [key for step, i, c in together for key in _inputs(step, i, *place[s, c])]
                 if any(key not in done for key in inputs):
                     break
                 ready = [end + (delay if device != s else 0) for end, device in map(done.__getitem__, inputs)]
                 start = max([free[s], *ready])
                 if first[s] is None:
                     first[s] = start
-                free[s] = start + seconds(step, s, c)
-                done["F" if step == "F" else "W" if step == "W" else "B", i, *place[s, c][:2]] = free[s], s
-                at[s], moved = at[s] + 1, True
+                step, i, c = together[0]
+                free[s] = start + (cell(*together, s) if len(together) == 2 and cell else seconds(step, s, c))
+                for step, i, c in together:
+                    kind = "F" if step == "F" else "W" if step == "W" else "B"
+                    done[kind, i, *place[s, c][:2]] = free[s], s
+                at[s], moved = at[s] + len(together), True
     if any(at[s] < len(lane) for s, lane in enumerate(order)):
         raise RuntimeError(f"deadlock at {at}")
     return max(free), max(end - start for end, start in zip(free, first, strict=True))

@@ -155,6 +155,60 @@ def test_chimera_halves_the_bubble_of_1f1b_with_two_copies(p: int, m: int) -> No
     assert float(cost.bubble_frac) == pytest.approx((p - 2) / (2 * m + p - 2), rel=1e-12)
 
 
+@examples
+@given(st.integers(1, 8), st.integers(0, 9), time, time, st.integers(0, 40))
+def test_dualpipe_waits_as_long_as_its_paper_says(half: int, more: int, f: int, w: int, hidden: int) -> None:
+    """DeepSeek-V3, table 2: (PP/2 - 1)(F&B + B - 3 W) on the devices with most cells, where B - W = F."""
+    w = min(f, w)
+    b, p, m = f + w, 2 * half, 4 * half + 2 * more
+    comm = 2 * min(hidden, f)
+    times = {"forward_s": 2.0 * f, "backward_s": 2.0 * b, "weight_s": 2.0 * w}
+    cost = pipelines.get("dualpipe").price(p, m, forward_comm_s=comm / 2, backward_comm_s=comm / 2, **times)
+    cell_s, cells = 2.0 * (f + b) - comm, float(pipelines.get("dualpipe").num_cells(p, m, 2, half - 1))
+    busy_s = cells * cell_s + (m - cells) * 2.0 * (f + b)
+    assert float(cost.makespan_s) - busy_s == pytest.approx((half - 1) * (cell_s + 2 * b - 6 * w), rel=1e-9, abs=1e-9)
+
+
+@pytest.mark.parametrize(("name", "p", "m"), [("dualpipe", 8, 20), ("dualpipe-v", 4, 11)])
+@pytest.mark.parametrize("blocking", [False, True])
+def test_cells_hide_traffic_on_a_lane_of_its_own(name: str, p: int, m: int, blocking: bool) -> None:
+    schedule = pipelines.get(name)
+    times = {"forward_s": 4.0, "backward_s": 6.0, "weight_s": 2.0, "forward_comm_s": 2.0, "backward_comm_s": 2.0}
+    answer = pipelines.pipeline(name, p, m, blocking=blocking, transfer_s=0.25, **times)
+    built = answer.program
+    traffic = (built.stream == built.streams.index("comm")) & (built.duration_s > 0)
+    cell_traffic_s = 4.0 / (1 if schedule.copies == 2 else 2)
+    assert set(built.duration_s[traffic]) == {cell_traffic_s}
+    counted = np.bincount(built.rank[traffic], minlength=p) * cell_traffic_s / 4.0
+    assert tuple(counted) == answer.cells
+    ends = simulate(built)
+    assert (
+        ends.makespan_s
+        < simulate(
+            pipelines.program(schedule, p, m, times=Times(**times, transfer_s=0.25, blocking=blocking), cells=False)
+        ).makespan_s
+    )
+
+
+@examples
+@given(st.sampled_from(["dualpipe", "dualpipe-v"]), st.integers(1, 4), st.integers(0, 12), st.data())
+def test_cells_full_of_traffic_are_estimated_a_few_percent_short(name: str, half: int, more: int, data: Any) -> None:
+    """Traffic up to twice the computing: where a pass alone is longer than a cell, devices wait for one another."""
+    p, m = 2 * half, 4 * half + 2 * more
+    f, i, w, forth, back = (data.draw(st.integers(60, 120)) for _ in range(5))
+    times = {"forward_s": f + forth, "backward_s": i + w + back, "weight_s": w, "forward_comm_s": forth}
+    answer = pipelines.pipeline(name, p, m, backward_comm_s=back, comm_device_frac=0.15, **times)
+    assert -0.05 <= answer.formula_s / answer.makespan_s - 1 <= 1e-12
+
+
+def test_traffic_is_part_of_its_pass() -> None:
+    with pytest.raises(BadInput, match="part of a forward pass that takes 2"):
+        pipelines.pipeline("dualpipe", 4, 8, forward_s=2.0, forward_comm_s=3.0)
+    alone = pipelines.pipeline("1f1b", 4, 8, forward_s=2.0, backward_s=4.0, forward_comm_s=1.0, backward_comm_s=1.0)
+    assert alone.makespan_s == 11 * 6
+    assert alone.utilization_frac == pytest.approx(8 * 4 / 66, rel=1e-12)
+
+
 @pytest.mark.parametrize(
     ("name", "p", "m", "chunks"),
     [
@@ -218,7 +272,8 @@ def test_a_pipeline_can_be_written_into_a_larger_program(name: str, blocking: bo
     alone = simulate(pipelines.program(schedule, 4, 8, chunks=v, times=times)).makespan_s
     builder = ProgramBuilder(4, (*pipelines.lanes(v), "before"))
     starts = [builder.compute(s, 7.0, stream="before") for s in range(4)]
-    last = pipelines.write(builder, schedule, schedule.order(4, 8, v), v, times)
+    cells = schedule.cells(4, 8, v) if schedule.cells else None
+    last = pipelines.write(builder, schedule, schedule.order(4, 8, v), v, times, cells=cells)
     after = [builder.compute(s, 1.0, after=last[s], stream="before") for s in range(4)]
     timeline = simulate(builder.build())
     assert starts == [0, 1, 2, 3]

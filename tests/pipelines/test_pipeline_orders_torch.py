@@ -87,5 +87,9 @@ def test_zero_bubble_v(stages: int, microbatches: int) -> None:
 @pytest.mark.parametrize("extra", [0, 1, 4, 9])
 def test_dualpipe_v(stages: int, extra: int) -> None:
     theirs = blank("ScheduleDualPipeV", stages, 2 * stages + extra, 2)
+    cells = pipelines.dualpipe_v.cells(stages, 2 * stages + extra)
     for s, lane in enumerate(pipelines.get("dualpipe-v").order(stages, 2 * stages + extra, 2)):
-        assert plain(theirs._calculate_single_rank_operations(s), stages, True) == lane
+        actions = [one for one in theirs._calculate_single_rank_operations(s) if one is not None]
+        assert plain(actions, stages, True) == lane
+        before = [plain(actions[:k], stages, True) for k, one in enumerate(actions) if one.sub_actions]
+        assert {len(passes) for passes in before} == cells[s]

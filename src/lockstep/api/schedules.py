@@ -49,9 +49,13 @@ def pipeline(
     backward_s: Quantity | None = None,
     weight_s: Quantity | None = None,
     transfer_s: Quantity = 0.0,
+    forward_comm_s: Quantity = 0.0,
+    backward_comm_s: Quantity = 0.0,
     recompute: Quantity = 0.0,
 ) -> PipelineRun:
     """One step of a schedule. Times per micro-batch: one value, or one per stage between commas.
+
+    `forward_comm_s` and `backward_comm_s`: of the passes, traffic that hides where a schedule pairs them.
 
     Without `microbatches`: the fewest that keep the devices busy for a share `target` of the step. `layers` (forward
     times in order, as `30x10ms,1x14ms`; backward takes twice as long) are split into stages so that the slowest is as
@@ -64,6 +68,8 @@ def pipeline(
     v = None if chunks is None else whole(chunks, "--chunks")
     split, times = _times(p, layers, forward_s, backward_s)
     times["transfer_s"] = parse_time_s(transfer_s, "--transfer-s")
+    times["forward_comm_s"] = parse_time_s(forward_comm_s, "--forward-comm-s")
+    times["backward_comm_s"] = parse_time_s(backward_comm_s, "--backward-comm-s")
     if weight_s is not None:
         times["weight_s"] = parse_time_s(weight_s, "--weight-s")
     times["recompute_frac"] = parse_frac(recompute, "--recompute")

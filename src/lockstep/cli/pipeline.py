@@ -11,6 +11,7 @@ from lockstep.cli.output import EXAMPLES, show
 from lockstep.cli.program_options import PASSES, PLOT, draw, given
 
 ALL = "all"
+_PANEL = "Times per micro-batch; one, or one per stage between commas"
 WORDS: Options = {
     "stages": required(("--stages",), "P", "Pipeline stages; several between commas with --schedule all."),
     "microbatches": text("--microbatches", "M", "Micro-batches per step; likewise."),
@@ -22,8 +23,12 @@ WORDS: Options = {
     **PASSES,
     "layers": text(
         "--layers", "L", "Forward times of layers in order, as 30x10ms,1x14ms: split evenly into stages.",
-        panel="Times per micro-batch; one, or one per stage between commas",
+        panel=_PANEL,
     ),
+    "forward_comm_s": text(
+        "--forward-comm-s", "T", "Of --forward-s, all-to-all of experts: hidden in DualPipe's cells.", panel=_PANEL
+    ),
+    "backward_comm_s": text("--backward-comm-s", "T", "Of --backward-s, likewise.", panel=_PANEL),
     "recompute": text("--recompute", "FRAC", "Share of the forward pass that runs again backward."),
 }  # fmt: skip
 
@@ -37,7 +42,9 @@ def register(app: typer.Typer) -> None:
         + "--plot zb.svg\n\n"
         + "lockstep pipeline --stages 8 --schedule 1f1b --target 95%\n\n"
         + "lockstep pipeline --stages 8 --microbatches 8,16,32,64 --schedule all --plot front.png\n\n"
-        + "lockstep pipeline --stages 4 --microbatches 16 --layers 1x3ms,30x10ms,1x18ms"
+        + "lockstep pipeline --stages 4 --microbatches 16 --layers 1x3ms,30x10ms,1x18ms\n\n"
+        + "lockstep pipeline --stages 8 --microbatches 20 --schedule dualpipe --forward-s 2 --backward-s 3 "
+        + "--weight-s 1 --forward-comm-s 1 --backward-comm-s 1 --plot dualpipe.png"
     )(pipeline)
 
 
@@ -54,7 +61,7 @@ def pipeline(as_json: bool, plot: str | None, **words: Any) -> None:
     def picture(path: Any) -> None:
         from lockstep.report.timeline_plot import plot_timeline
 
-        plot_timeline(answer.timeline, path, streams=["compute"])
+        plot_timeline(answer.timeline, path, streams=["compute", "comm"] if answer.pipeline.cells else ["compute"])
 
     draw(plot, picture)
     show(answer, as_json, "pipeline")
@@ -64,9 +71,9 @@ def _compare(as_json: bool, plot: str | None, words: dict[str, Any]) -> None:
     from lockstep import api
     from lockstep.errors import BadInput
 
-    for name in ("target", "chunks", "layers", "recompute"):
+    for name in ("target", "chunks", "layers", "recompute", "forward_comm_s", "backward_comm_s"):
         if name in words:
-            raise BadInput("belongs to one schedule, not to --schedule all", f"--{name}")
+            raise BadInput("belongs to one schedule, not to --schedule all", f"--{name.replace('_', '-')}")
     if "microbatches" not in words:
         raise BadInput("must be given", "--microbatches")
     answer = api.pipeline_choices(**{name: value for name, value in words.items() if name != "schedule"})

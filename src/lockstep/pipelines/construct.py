@@ -5,7 +5,7 @@ for F of the same virtual stage and the backward pass of the one behind, W for i
 is a message, on a lane of its own per kind of pass and chunk, so that messages of one kind and pair of devices
 follow one another and nothing else queues. Overlapped messages take `transfer_s`; blocking ones take no time on
 their lanes, and every F, B and I is followed by an exchange, a collective of one, that holds the device `transfer_s`
-and counts as exposed communication. With
+and counts as exposed communication. Cells and the traffic of passes: see `passes`. With
 `priced_by_link` messages have no time of their own: the link given to `simulate` prices their bytes.
 
 Memory: F adds `activation_B / v` when it starts, B or W frees it when it ends; with `activation_B = 1` the peak is the
@@ -17,12 +17,11 @@ from __future__ import annotations
 import numpy as np
 
 from lockstep.errors import BadInput
-from lockstep.pipelines.schedule import Order, Placement, Schedule
-from lockstep.pipelines.times import Array, Times
+from lockstep.pipelines.passes import COMM, Key, PassTimes, Where, add_passes, kind_of
+from lockstep.pipelines.schedule import Cells, Order, Placement, Schedule
+from lockstep.pipelines.times import Array, Times, Value
 from lockstep.program import Kind, Program, ProgramBuilder
 
-Where = tuple[int, int]  # (device, chunk)
-Key = tuple[str, int, Where]  # (kind of pass, micro-batch, where)
 Message = tuple[int, int, str, int, int]  # rank, peer, kind of pass, chunk of the sender, operation before or behind it
 
 
@@ -39,8 +38,7 @@ def pass_seconds(schedule: Schedule, stages: int, chunks: int, times: Times) -> 
     """Seconds of each kind of pass, arrays (device, chunk). Times may have one value per device."""
     shares = 1 if schedule.placement is Placement.BOTH_WAYS else chunks
     forward_s, backward_s, frac = (
-        np.repeat(np.broadcast_to(np.asarray(value, dtype=float), (stages,))[:, None], chunks, axis=1)
-        for value in (times.forward_s, times.backward_s, times.weight_frac)
+        _by_chunk(value, stages, chunks) for value in (times.forward_s, times.backward_s, times.weight_frac)
     )
     forward_s, backward_s = forward_s / shares, backward_s / shares
     for route in routes(schedule.placement, stages, chunks):
@@ -49,6 +47,21 @@ def pass_seconds(schedule: Schedule, stages: int, chunks: int, times: Times) -> 
         forward_s[route[-1]] += times.last_forward_s
         backward_s[route[-1]] += times.last_backward_s
     return {"F": forward_s, "B": backward_s, "I": backward_s * (1 - frac), "W": backward_s * frac}
+
+
+def _pass_times(schedule: Schedule, stages: int, chunks: int, times: Times, hold_s: float) -> PassTimes:
+    """Seconds of passes, and of their traffic; weight gradients have none."""
+    shares = 1 if schedule.placement is Placement.BOTH_WAYS else chunks
+    forward_s, backward_s = (
+        _by_chunk(value, stages, chunks) / shares for value in (times.forward_comm_s, times.backward_comm_s)
+    )
+    comm = {"F": forward_s, "B": backward_s, "I": backward_s, "W": np.zeros_like(backward_s)}
+    return PassTimes(pass_seconds(schedule, stages, chunks, times), comm, times.comm_device_frac, hold_s)
+
+
+def _by_chunk(value: Value, stages: int, chunks: int) -> Array:
+    """One value, or one per device, as an array (device, chunk)."""
+    return np.repeat(np.broadcast_to(np.asarray(value, dtype=float), (stages,))[:, None], chunks, axis=1)
 
 
 def program(
@@ -61,15 +74,18 @@ def program(
     message_B: float = 0.0,
     activation_B: float = 1.0,
     priced_by_link: bool = False,
+    cells: bool = True,
 ) -> Program:
     """One step of a pipeline as a program; forward_s, backward_s and weight_s may have one value per device.
 
-    `message_B` is the size of the activations (and of their gradients) between two virtual stages.
+    `message_B` is the size of the activations (and of their gradients) between two virtual stages. Without `cells` the
+    two passes of a cell follow one another, and the first sends its message when it ends.
     """
     chunks = check(schedule, stages, microbatches, chunks)
     order = schedule.order(stages, microbatches, chunks)
     sizes = {"message_B": message_B, "activation_B": activation_B}
-    return program_of(schedule, order, chunks, times, **sizes, priced_by_link=priced_by_link)
+    given = schedule.cells(stages, microbatches, chunks) if cells and schedule.cells else None
+    return program_of(schedule, order, chunks, times, **sizes, priced_by_link=priced_by_link, cells=given)
 
 
 def check(schedule: Schedule, stages: int, microbatches: int, chunks: int | None) -> int:
@@ -90,17 +106,18 @@ def program_of(
     message_B: float = 0.0,
     activation_B: float = 1.0,
     priced_by_link: bool = False,
+    cells: Cells | None = None,
 ) -> Program:
     """The program of any order with the placement of `schedule`."""
     builder = ProgramBuilder(len(order), lanes(chunks))
     sizes = {"message_B": message_B, "activation_B": activation_B}
-    write(builder, schedule, order, chunks, times, **sizes, priced_by_link=priced_by_link)
+    write(builder, schedule, order, chunks, times, **sizes, priced_by_link=priced_by_link, cells=cells)
     return builder.build()
 
 
 def lanes(chunks: int) -> tuple[str, ...]:
-    """The streams that `write` needs: one for passes, four for the messages of each chunk."""
-    return ("compute", *(f"{way} {kind}{c}" for c in range(chunks) for kind in "FB" for way in ("send", "recv")))
+    """The streams that `write` needs: passes, their traffic in cells, and four for the messages of each chunk."""
+    return ("compute", COMM, *(f"{way} {kind}{c}" for c in range(chunks) for kind in "FB" for way in ("send", "recv")))
 
 
 def write(
@@ -113,18 +130,19 @@ def write(
     message_B: float = 0.0,
     activation_B: float = 1.0,
     priced_by_link: bool = False,
+    cells: Cells | None = None,
 ) -> list[int]:
     """Adds passes and messages to a builder with the streams `lanes(chunks)`; returns each device's last operation."""
     stages = len(order)
-    seconds = pass_seconds(schedule, stages, chunks, times)
     hold_s = float(times.transfer_s) if times.blocking and stages > 1 and not priced_by_link else 0.0
     held_B = activation_B / (1 if schedule.placement is Placement.BOTH_WAYS else chunks)
     transfer_s = 0.0 if times.blocking else float(times.transfer_s)
-    start, ready = _add_passes(builder, order, seconds, hold_s, held_B)
+    spent = _pass_times(schedule, stages, chunks, times, hold_s)
+    start, ready = add_passes(builder, order, cells, spent, held_B)
     sends, recvs = _add_dependencies(builder, order, _neighbours(schedule, stages, chunks), start, ready)
     columns = {"size_B": message_B} | ({} if priced_by_link else {"duration_s": transfer_s})
     _add_messages(builder, sends, recvs, columns)
-    return [ready[_kind(lane[-1][0]), lane[-1][1], (device, lane[-1][2])] for device, lane in enumerate(order)]
+    return [ready[kind_of(lane[-1][0]), lane[-1][1], (device, lane[-1][2])] for device, lane in enumerate(order)]
 
 
 def _neighbours(schedule: Schedule, stages: int, chunks: int) -> dict[Where, tuple[Where | None, Where | None]]:
@@ -134,37 +152,6 @@ def _neighbours(schedule: Schedule, stages: int, chunks: int) -> dict[Where, tup
         for route in routes(schedule.placement, stages, chunks)
         for k, where in enumerate(route)
     }
-
-
-def _kind(step: str) -> str:
-    """F, B or W: a whole backward pass and its input part stand in for one another."""
-    return "B" if step == "I" else step
-
-
-def _add_passes(
-    builder: ProgramBuilder, order: Order, seconds: dict[str, Array], hold_s: float, held_B: float
-) -> tuple[dict[Key, int], dict[Key, int]]:
-    """Adds passes and exchanges; returns the operation that starts each pass and the one that ends it."""
-    start: dict[Key, int] = {}
-    ready: dict[Key, int] = {}
-    rows: list[tuple[int, int, float, int, float, float, int]] = []
-    time_s = {step: values.tolist() for step, values in seconds.items()}
-    exchange, first, exchanges = builder.name("exchange"), len(builder), 0
-    for device, lane in enumerate(order):
-        for step, i, chunk in lane:
-            key = (_kind(step), i, (device, chunk))
-            start[key] = first + len(rows)
-            label = builder.name(f"{step}{i}.{chunk}" if len(time_s["F"][0]) > 1 else f"{step}{i}")
-            grows_B, frees_B = held_B if step == "F" else 0.0, -held_B if step in "BW" else 0.0
-            rows.append((Kind.COMPUTE, device, time_s[step][device][chunk], label, grows_B, frees_B, -1))
-            if hold_s and step != "W":
-                rows.append((Kind.COLLECTIVE, device, hold_s, exchange, 0.0, 0.0, exchanges))
-                exchanges += 1
-            ready[key] = first + len(rows) - 1
-    names = ("kind", "rank", "duration_s", "label", "memory_start_B", "memory_end_B", "group")
-    columns = dict(zip(names, map(np.array, zip(*rows, strict=True)), strict=True))
-    builder.extend(**columns, stream="compute", op=np.where(columns["group"] >= 0, exchange, -1))
-    return start, ready
 
 
 def _add_dependencies(
@@ -181,7 +168,7 @@ def _add_dependencies(
     for device, lane in enumerate(order):
         for step, i, chunk in lane:
             here = (device, chunk)
-            key = (_kind(step), i, here)
+            key = (kind_of(step), i, here)
             if step == "W":
                 waits.append((start[key], ready["B", i, here]))
                 continue

@@ -1,16 +1,16 @@
-"""DualPipe-V ("cut in half" DualPipe): a V of two chunks per device, split backward passes only where they fill a gap.
+"""DualPipe-V ("cut in half" DualPipe): a V of two chunks per device; forward passes share cells with backward ones.
 
-    makespan = m (f + b) + (p - 1)(f + max(0, i - w) + max(0, f - b)) / 2
+    makespan = ((2 m - p - 2) c + 2 p (f + i) + max(p f + i, p i) + 3 w + (p - 1) max(0, w - i)) / 2
     peak live micro-batches = p + 1/2
+    cells of device s = (2 m - 3 p + s + 1 - [s = p - 1]) / 2
 
 p devices, m micro-batches (at least 2p); f, b = i + w seconds of a whole device (two chunks), w its weight-gradient
-part. Exact for equal chunks with i <= f, and for f = i = w; else an estimate. DeepSeek's table has F&B + B - 3 W where
-we find F + B - 2 W (w <= i, f <= b): there a forward and a backward pass run as one cell that waits for both inputs, so
-that the messages of one hide behind the work of the other; here they run one after the other. Overlapped messages
-and heavier ends: estimates.
+part, c those of a cell (F&B), f + b without traffic. Exact for equal chunks with max(f, b) <= c <= f + b. Where i = f
+and w <= i, the last device waits (p - 1)/2 (F&B + B - 3 W) in all, which is DeepSeek's table 2. Overlapped messages,
+heavier ends and cells shorter than a pass (with traffic that a pass alone waits for): estimates.
 
-Source: DeepSeek-AI 2024, DeepSeek-V3 technical report (arXiv 2412.19437), section 3.2.1; order as in
-torch.distributed.pipelining.ScheduleDualPipeV, with each overlapped pair as F then B.
+Source: DeepSeek-AI 2024, DeepSeek-V3 technical report (arXiv 2412.19437), section 3.2.1, table 2; order and cells as in
+torch.distributed.pipelining.ScheduleDualPipeV.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from collections import deque
 
 import numpy as np
 
-from lockstep.pipelines.schedule import Order, Pass, Placement, Schedule
+from lockstep.pipelines.schedule import Cells, Order, Pass, Placement, Schedule
 from lockstep.pipelines.times import Times, Value
 from lockstep.pipelines.zero_bubble_h1 import split_s
 
@@ -27,14 +27,17 @@ from lockstep.pipelines.zero_bubble_h1 import split_s
 def makespan_s(stages: Value, microbatches: Value, chunks: Value, times: Times) -> Value:
     """Seconds of a step."""
     forward_s, input_s, weight_s = split_s(stages, times, 2)
-    work_s = forward_s + input_s + weight_s + times.first_s + times.last_s
-    wait_s = waiting_s(forward_s, input_s, weight_s) / 2 + 2 * times.delay_s(stages)
-    return microbatches * work_s + (stages - 1) * wait_s
+    cell_s = times.held_cell_s(stages, 2)
+    passes_s = dual_s(stages, 2 * microbatches, forward_s, input_s, weight_s, cell_s) / 2
+    delays_s = 2 * (stages - 1) * times.delay_s(stages)
+    return passes_s + microbatches * (times.first_s + times.last_s) + delays_s
 
 
-def waiting_s(forward_s: Value, input_s: Value, weight_s: Value) -> Value:
-    """Seconds that each further device of the V adds to the makespan."""
-    return forward_s + np.maximum(0, input_s - weight_s) + np.maximum(0, forward_s - input_s - weight_s)
+def dual_s(depth: Value, passes: Value, forward_s: Value, input_s: Value, weight_s: Value, cell_s: Value) -> Value:
+    """Seconds of two streams of `passes` micro-batches in all through a V of `depth` devices, times of one chunk."""
+    turn_s = np.maximum(depth * forward_s + input_s, depth * input_s)
+    filled_s = 3 * weight_s + (depth - 1) * np.maximum(0, weight_s - input_s)
+    return (passes - depth - 2) * cell_s + 2 * depth * (forward_s + input_s) + turn_s + filled_s
 
 
 def peak_live(stages: Value, microbatches: Value, chunks: Value, stage: Value) -> Value:
@@ -42,20 +45,43 @@ def peak_live(stages: Value, microbatches: Value, chunks: Value, stage: Value) -
     return stages + 0.5 + 0 * (microbatches + stage)
 
 
+def num_cells(stages: Value, microbatches: Value, chunks: Value, stage: Value) -> Value:
+    """Cells of a device, of two chunks each."""
+    return dual_cells(stages, 2 * microbatches, stage) / 2
+
+
+def dual_cells(depth: Value, passes: Value, place: Value) -> Value:
+    """Cells of a device `place` of a V of `depth`, one chunk each."""
+    return passes - 3 * depth + place + 1 - np.equal(place, depth - 1)
+
+
 def order(stages: int, microbatches: int, chunks: int = 2) -> Order:
     """The eight steps of DualPipe on every device."""
-    return [dual_lane(stages, microbatches, s) for s in range(stages)]
+    return [dual_lane(stages, microbatches, s)[0] for s in range(stages)]
 
 
-def dual_lane(depth: int, microbatches: int, place: int) -> list[Pass]:
-    """What a device `place` of `depth` does with two streams of micro-batches, 0 and 1: (pass, micro-batch, stream)."""
+def cells(stages: int, microbatches: int, chunks: int = 2) -> Cells:
+    """Where a device runs a forward and a backward pass as one."""
+    return [dual_lane(stages, microbatches, s)[1] for s in range(stages)]
+
+
+def dual_lane(depth: int, microbatches: int, place: int) -> tuple[list[Pass], frozenset[int]]:
+    """What a device `place` of `depth` does with two streams of micro-batches, 0 and 1, and where it has cells.
+
+    Passes are (pass, micro-batch, stream). The last device begins the middle part without a cell: its two inputs come
+    one after the other.
+    """
     lane: list[Pass] = []
+    paired: set[int] = set()
     done = {"F0": 0, "F1": 0, "B0": 0, "B1": 0}
     late: deque[tuple[int, int]] = deque()
     ahead = depth - place - 1
 
     def add(*steps: str) -> None:
         for step in steps:
+            if step == "&":
+                paired.add(len(lane))
+                continue
             if step == "W":
                 lane.append(("W", *late.popleft()))
                 continue
@@ -68,13 +94,14 @@ def dual_lane(depth: int, microbatches: int, place: int) -> list[Pass]:
     add(*["F0"] * 2 * ahead)
     add(*["F0", "F1"] * (place + 1))
     add(*["I1", "W", "F1"] * ahead)
-    add(*["F0", "B1", "F1", "B0"] * (microbatches - 2 * depth + place + 1))
-    add(*["B1", "F1", "B0"] * ahead)
+    middle = ["&", "F0", "B1", "&", "F1", "B0"] * (microbatches - 2 * depth + place + 1)
+    add(*middle[1 if ahead == 0 else 0 :])
+    add(*["B1", "&", "F1", "B0"] * ahead)
     pairs = ["1", "0"] * (place + 1)
     add(*["B" + stream for stream in pairs[: place + 1]], *["I" + stream for stream in pairs[place + 1 :]])
     add(*["W", "I0"] * ahead)
     add(*["W"] * len(late))
-    return lane
+    return lane, frozenset(paired)
 
 
 def allowed(stages: Value, microbatches: Value, chunks: Value) -> Value:
@@ -85,11 +112,13 @@ def allowed(stages: Value, microbatches: Value, chunks: Value) -> Value:
 DUALPIPE_V = Schedule(
     name="dualpipe-v",
     source="DeepSeek-AI 2024 (arXiv 2412.19437), section 3.2.1",
-    formula="m (f + b) + (p - 1)(f + b - 2 w) / 2 for w <= i and f <= b",
-    exact="equal chunks, i <= f",
+    formula="((2 m - p - 2) c + 2 p (f + i) + max(p f + i, p i) + 3 w) / 2 for w <= i; c: F and B as one cell",
+    exact="equal chunks, max(f, b) <= c <= f + b",
     makespan=makespan_s,
     peak_live=peak_live,
     order=order,
+    cells=cells,
+    num_cells=num_cells,
     allowed=allowed,
     rule="micro-batches must be at least twice the stages; two chunks per device",
     num_chunks=2,

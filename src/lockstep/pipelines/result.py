@@ -29,6 +29,8 @@ class Pipeline:
     utilization_frac: float
     stage_bubble_frac: float
     peak_live_microbatches: tuple[float, ...]
+    cells: tuple[float, ...]
+    """Per device, micro-batches whose forward pass shares a cell with another one's backward pass; () if none can."""
     sent_B: tuple[float, ...]
     formula: str
     exact: str
@@ -68,6 +70,7 @@ def pipeline(
     given = Times(forward_s, backward_s, weight_s, **times)
     if weight_s is not None and not np.less_equal(weight_s, backward_s).all():
         raise BadInput(f"weight_s is part of backward_s={backward_s}, so it cannot be {weight_s}")
+    _refuse_traffic(given)
     if recompute_frac:
         given = given.recomputing(recompute_frac)
     built = program(chosen, stages, microbatches, chunks=v, message_B=message_B, times=given)
@@ -88,6 +91,7 @@ def pipeline(
         utilization_frac=work_s / makespan_s if makespan_s else 1.0,
         stage_bubble_frac=1.0 - work_s / stage_s if stage_s else 0.0,
         peak_live_microbatches=tuple(float(chosen.peak_live(stages, microbatches, v, s)) for s in range(stages)),
+        cells=tuple(float(chosen.num_cells(stages, microbatches, v, s)) for s in range(stages)) if chosen.cells else (),
         sent_B=tuple(float(x) for x in built.pair_B().sum(axis=1)),
         formula=chosen.formula,
         exact="no: one value per stage, the slowest one bounds it" if uneven else chosen.exact,
@@ -117,6 +121,19 @@ def _slowest(times: Times) -> Times:
     return replace(
         times, forward_s=np.max(times.forward_s), backward_s=np.max(times.backward_s), weight_s=weight_s
     )  # fmt: skip
+
+
+def _refuse_traffic(times: Times) -> None:
+    """BadInput for traffic that is longer than its pass."""
+    rest = times.backward_s - times.weight_part_s
+    for name, comm_s, whole_s in (
+        ("forward", times.forward_comm_s, times.forward_s),
+        ("backward", times.backward_comm_s, rest),
+    ):
+        if not np.less_equal(comm_s, whole_s).all():
+            raise BadInput(
+                f"{name}_comm_s={comm_s} is part of a {name} pass that takes {whole_s} s without weight gradients"
+            )
 
 
 def _refuse_numbers(stages: int, microbatches: int, **values: Any) -> None:

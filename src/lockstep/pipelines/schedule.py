@@ -15,6 +15,8 @@ from lockstep.pipelines.times import Times, Value
 # inputs, W gradients of the weights (I and W together are B).
 Pass = tuple[str, int, int]
 Order = list[list[Pass]]
+# Per device: places in its order where a forward pass and the backward pass behind it run as one cell (F&B).
+Cells = list[frozenset[int]]
 
 
 class Placement(Enum):
@@ -65,6 +67,10 @@ class PipelineCost:
         return 1.0 - share if share.ndim else 1.0 - float(share)
 
 
+def _none(stages: Value, microbatches: Value, chunks: Value, stage: Value) -> Value:
+    return 0 * (stages + microbatches + stage)
+
+
 def _always(stages: Value, microbatches: Value, chunks: Value) -> Value:
     return np.broadcast_to(True, np.broadcast_shapes(np.shape(stages), np.shape(microbatches), np.shape(chunks)))
 
@@ -79,6 +85,8 @@ class Schedule:
                  micro-batch through all layers of the device; held from F to the end of B (of W where B is split)
     order        (p, m, v) -> what each device does
     allowed      (p, m, v) -> bool; `rule` says it in words
+    cells        (p, m, v) -> the cells of each device, or None for a schedule without
+    num_cells    (p, m, v, s) -> how many cells device s runs, in units of one micro-batch through all layers of it
     num_chunks   fixed number of chunks per device, or None when the user chooses
     """
 
@@ -90,6 +98,8 @@ class Schedule:
     peak_live: Callable[[Value, Value, Value, Value], Value]
     order: Callable[[int, int, int], Order]
     stage: Callable[[Value, Value, Value, Times], Value] | None = None
+    cells: Callable[[int, int, int], Cells] | None = None
+    num_cells: Callable[[Value, Value, Value, Value], Value] = _none
     allowed: Callable[[Value, Value, Value], Value] = _always
     rule: str = "any number of stages and micro-batches"
     num_chunks: int | None = 1

@@ -11,6 +11,12 @@ A message between neighbours takes `transfer_s`. Two models:
   overlapped   messages travel while devices compute: a pass starts at the earliest `transfer_s` after its input was
                made on another device (the model of Qi et al. 2024, T_comm). Closed forms expect messages shorter than
                passes: longer ones queue on their link, which the program shows and the forms do not.
+
+Part of a pass may be traffic of its own layers (the experts' all-to-all): `forward_comm_s` and `backward_comm_s`. A
+pass alone waits for it. Where a schedule runs a forward and a backward pass as one cell (F&B of DualPipe), traffic x
+of both runs beside the computing c of both, and takes a share of the device while it runs:
+
+    F&B = max(x, c + share x),    x = forward_comm_s + backward_comm_s,    c = forward_s + backward_s - x
 """
 
 from __future__ import annotations
@@ -40,6 +46,10 @@ class Times:
     first_backward_s: Value = 0.0
     last_forward_s: Value = 0.0
     last_backward_s: Value = 0.0
+    forward_comm_s: Value = 0.0
+    backward_comm_s: Value = 0.0
+    comm_device_frac: Value = 0.0
+    """Share of the device's arithmetic that traffic beside computing takes."""
 
     @property
     def weight_frac(self) -> Value:
@@ -59,6 +69,22 @@ class Times:
         hold_s = np.where(np.greater(stages, 1), self.transfer_s, 0.0) * chunks if self.blocking else 0.0
         return self.forward_s + hold_s, self.backward_s + hold_s
 
+    @property
+    def comm_s(self) -> Value:
+        """Traffic of both passes that a cell hides."""
+        return self.forward_comm_s + self.backward_comm_s
+
+    @property
+    def cell_s(self) -> Value:
+        """A forward and a backward pass of a middle device as one cell, without messages."""
+        compute_s = self.forward_s + self.backward_s - self.comm_s
+        return np.maximum(self.comm_s, compute_s + self.comm_device_frac * self.comm_s)
+
+    def held_cell_s(self, stages: Value, chunks: Value = 1) -> Value:
+        """The same with the time that messages of both passes hold it."""
+        forward_s, backward_s = self.held(stages, chunks)
+        return self.cell_s + (forward_s - self.forward_s) + (backward_s - self.backward_s)
+
     def delay_s(self, stages: Value) -> Value:
         """Seconds a message is under way while devices compute."""
         return 0.0 if self.blocking else np.where(np.greater(stages, 1), self.transfer_s, 0.0)
@@ -76,7 +102,7 @@ class Times:
     def ideal_s(self, stages: Value, microbatches: Value) -> Value:
         """Mean computing time of the devices: the step time if work were balanced and nobody ever waited."""
         extra_s = (self.first_s + self.last_s) / stages
-        return microbatches * (self.forward_s + self.backward_s + extra_s)
+        return microbatches * (self.forward_s + self.backward_s - self.comm_s + extra_s)
 
     def recomputing(self, share_frac: float = 1.0) -> Times:
         """Times with activation recomputation: `share_frac` of the forward pass runs again before the backward pass.
@@ -87,7 +113,8 @@ class Times:
         if not 0 <= share_frac <= 1:
             raise BadInput(f"the recomputed share of the forward pass is between 0 and 1, got {share_frac}")
         backward_s = self.backward_s + share_frac * self.forward_s
-        return replace(self, backward_s=backward_s, weight_s=self.weight_part_s)
+        comm_s = self.backward_comm_s + share_frac * self.forward_comm_s
+        return replace(self, backward_s=backward_s, weight_s=self.weight_part_s, backward_comm_s=comm_s)
 
     def only(self, mask: Array) -> Times:
         """The entries where `mask` holds; scalars stay scalars."""

@@ -63,7 +63,8 @@ def _device(worker: Worker, schedule: Schedule, microbatches: int, given: int) -
 
     stages = worker.ranks
     chunks = check(schedule, stages, microbatches, given or None)
-    plan = program(schedule, stages, microbatches, chunks=chunks, times=Times(FORWARD_S, BACKWARD_S, blocking=False))
+    times = Times(FORWARD_S, BACKWARD_S, blocking=False)
+    plan = program(schedule, stages, microbatches, chunks=chunks, times=times, cells=False)
     model = worker.new_model()
     shapes = _shapes(worker, model, microbatches)
     held: dict[int, Chunk] = {}
