@@ -14,7 +14,11 @@ from lockstep.errors import BadInput
 from lockstep.report.converge_plot import plot_findings
 from lockstep.settings import read_settings, setting
 
-QUICK: dict[str, dict[str, object]] = {"tolerable-delay": {"moments": (0, 100)}}
+QUICK: dict[str, dict[str, object]] = {
+    "tolerable-delay": {"moments": (0, 100)},
+    "critical-batch-digits": {"batches": (1, 4, 16, 64), "examples": 256, "hidden": 16, "starts": 2},
+    "algorithmic-stability": {"trials": 100, "steps": 100},
+}
 """Smaller settings for experiments whose defaults take seconds."""
 
 

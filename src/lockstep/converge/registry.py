@@ -93,9 +93,11 @@ GROUPS = (
             "data-parallel",
             "noise-scale",
             "critical-batch",
+            "critical-batch-digits",
             "learning-rate-scaling",
             "large-batch",
             "generalization-gap",
+            "algorithmic-stability",
         ),
     ),
     Group(

@@ -23,7 +23,11 @@ NEWTON_STEPS = 30
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Logistic(Objective):
-    """Inputs (samples, features) with the constant, classes from 0, penalty. Parameters: features x classes, flat."""
+    """Inputs (samples, features) with the constant, classes from 0, penalty. Parameters: features x classes, flat.
+
+    Inputs (trials, samples, features) with classes (trials, samples) are a data set of its own for every trial: loss
+    and gradient take parameters (trials, dimension).
+    """
 
     inputs: Array
     classes: Array
@@ -32,7 +36,7 @@ class Logistic(Objective):
 
     @property
     def dimension(self) -> int:
-        return int(self.inputs.shape[1] * self.num_classes)
+        return int(self.inputs.shape[-1] * self.num_classes)
 
     @property
     def smoothness(self) -> float:
@@ -47,21 +51,21 @@ class Logistic(Objective):
         return float(self.loss(self.optimum()))
 
     def part(self, places: Array) -> Logistic:
-        """The same objective on some of the samples: a worker's shard or a mini-batch."""
+        """The same objective on some of the samples: a worker's shard or a mini-batch; (trials, batch): one each."""
         return Logistic(self.inputs[places], self.classes[places], self.num_classes, self.penalty)
 
     def loss(self, parameters: Array) -> Array:
         scores = self._scores(parameters)
-        right = np.take_along_axis(scores, np.broadcast_to(self.classes[:, None], (*scores.shape[:-1], 1)), -1)[..., 0]
+        classes = np.broadcast_to(self.classes[..., None], (*scores.shape[:-1], 1))
+        right = np.take_along_axis(scores, classes, -1)[..., 0]
         top = scores.max(-1)
         total = top + np.log(np.exp(scores - top[..., None]).sum(-1))
         found: Array = (total - right).mean(-1) + 0.5 * self.penalty * (parameters**2).sum(-1)
         return found
 
     def gradient(self, parameters: Array) -> Array:
-        errors = _softmax(self._scores(parameters))
-        errors[..., np.arange(len(self.classes)), self.classes] -= 1
-        flat = (self.inputs.T @ errors / len(self.inputs)).reshape(parameters.shape)
+        errors = _softmax(self._scores(parameters)) - (self.classes[..., None] == np.arange(self.num_classes))
+        flat = (np.swapaxes(self.inputs, -1, -2) @ errors / self.inputs.shape[-2]).reshape(parameters.shape)
         found: Array = flat + self.penalty * parameters
         return found
 
@@ -81,7 +85,7 @@ class Logistic(Objective):
         return parameters
 
     def _scores(self, parameters: Array) -> Array:
-        weights = parameters.reshape(*parameters.shape[:-1], self.inputs.shape[1], self.num_classes)
+        weights = parameters.reshape(*parameters.shape[:-1], self.inputs.shape[-1], self.num_classes)
         found: Array = self.inputs @ weights
         return found
 

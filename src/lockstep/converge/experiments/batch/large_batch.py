@@ -135,7 +135,8 @@ def _train(recipe: Recipe, settings: Settings, seed: int) -> tuple[float, float,
     flat = _flat(layers)
     if not np.isfinite(flat).all():
         return 1e6, 1e6, 0.0
-    return min(float(training.loss(flat)), 1e6), min(float(test.loss(flat)), 1e6), test.accuracy_frac(flat)
+    right_frac = float(test.accuracy_frac(flat))
+    return min(float(training.loss(flat)), 1e6), min(float(test.loss(flat)), 1e6), right_frac
 
 
 def _flat(layers: Sequence[Array]) -> Array:

@@ -1,0 +1,224 @@
+"""Steps against examples on a real network: the hyperbola measured on digits, and the noise scale that predicts it.
+
+    S = S_min (1 + B_crit / B)       E = S B                    fitted, with its interval
+    B_noise = sum tr(H Sigma) / sum G' H G               over the steps of the run with all examples
+    best rate(B) = best rate(all) / (1 + B_noise / B)
+A constant rate a gains a sum |G|^2 - a^2 / 2 sum (G' H G + tr(H Sigma) / B) to second order, most at a rate
+1 / (1 + B_noise / B) of that without noise, and then as much less; so B_crit is about B_noise. The rate is tuned for
+each batch on a grid around that law; the steps to a training loss are counted when all starts are there. Refuted: that
+steps fall as 1 / B for ever, that the best rate is linear in B for ever, that it is the same for all B.
+
+Source: McCandlish, Kaplan, Amodei, "An empirical model of large-batch training", 2018, sections 2.2 and 2.3; the
+method of tuning and counting: Shallue et al., "Measuring the effects of data parallelism", 2019.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from lockstep.converge.experiment import Experiment, Progress
+from lockstep.converge.findings import Check, Curve, Findings, Law, Picture
+from lockstep.converge.objectives import Perceptron, curvature_along, digits_perceptron
+from lockstep.converge.statistics.hyperbola import Hyperbola, fit_hyperbola
+from lockstep.errors import BadInput
+from lockstep.methods import critical_batch as law
+from lockstep.settings import setting
+from lockstep.simulate.sample import student_t
+
+Array = npt.NDArray[Any]
+
+SOURCE = "McCandlish, Kaplan, Amodei 2018, sections 2.2 and 2.3; Shallue et al. 2019"
+WIDE = 0.1 * 2.0 ** (np.arange(13) / 2)
+"""Rates tried with all examples."""
+NARROW = 2.0 ** (np.arange(-2, 4) / 2)
+"""Rates tried with a batch, as multiples of the law's."""
+SHAPE = 0.30
+"""Largest error of the hyperbola over a whole run that counts as agreement, as a share of the steps."""
+FACTOR = 3.0
+"""Between the fitted critical batch and the noise scale; the source finds them "within a small factor"."""
+BETWEEN_LOOKS = 1.05
+"""The loss is looked at after so many times the steps of the last look, and interpolated in its logarithm."""
+MOST_STEPS = 20_000
+MOMENTS, DIRECTIONS = 6, 16
+"""Places of a run at which the noise is measured, and examples whose curvature is measured there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What is asked."""
+
+    batches: tuple[int, ...] = setting(
+        (1, 2, 4, 8, 16, 32, 64, 128), "Examples of a step, beside all of them.", least=1, most=1024
+    )
+    target: float = setting(0.3, "Training loss to reach; ten equal chances have 2.3.", least=0.1, most=1.5)
+    examples: int = setting(512, "Training digits.", least=256, most=1797)
+    hidden: int = setting(32, "Hidden units.", least=4, most=64)
+    starts: int = setting(4, "Random starts, each with an order of its own.", least=2, most=50)
+
+
+@dataclass(frozen=True, slots=True)
+class Tuned:
+    """The best constant rate of one batch size, and the steps it takes: geometric mean of the starts, 95 % interval."""
+
+    batch: int
+    rate: float
+    steps: float
+    low: float
+    high: float
+
+
+def run(settings: Settings, seed: int, progress: Progress) -> Findings:
+    """Fewest steps over batch sizes, the fitted hyperbola, and the noise scale along the run with all examples."""
+    batches = sorted(set(settings.batches))
+    if len(batches) < 4 or batches[-1] > settings.examples // 2:
+        raise BadInput(f"needs at least 4 of them, at most {settings.examples // 2}", "--set batches")
+    network = digits_perceptron(settings.hidden, settings.examples)
+    starts = np.array([network.start(seed * settings.starts + one) for one in range(settings.starts)])
+    generator = np.random.default_rng([seed, 1])
+    everything = _tuned(network, starts, settings.examples, WIDE, settings.target, generator)
+    noise_scale = _noise_scale(network, starts, everything, generator)
+    found = []
+    for place, batch in enumerate(batches):
+        progress(place, len(batches))
+        rates = everything.rate * float(law.best_rate_frac(batch, noise_scale)) * NARROW
+        found.append(_tuned(network, starts, batch, rates, settings.target, generator))
+    found.append(everything)
+    fit = fit_hyperbola(np.array([one.batch for one in found]), np.array([one.steps for one in found]))
+    low, high = fit.critical_batch_ci95
+    return Findings(
+        checks=tuple(_checks(found, fit, noise_scale)),
+        theory=(
+            Law("noise_scale", noise_scale, "sum tr(H Sigma) / sum G'HG over the run with all examples", SOURCE),
+            Law("critical_batch", fit.critical_batch, "fit of S = S_min (1 + B_crit / B)", SOURCE),
+            Law("least_steps", fit.least_steps, "the same", SOURCE),
+        ),
+        rows=tuple(_row(one, everything, fit, noise_scale) for one in found),
+        curves=_curves(found, fit, noise_scale),
+        picture=Picture("examples", "steps", log_x=True, log_y=True),
+        conclusion=f"Critical batch {fit.critical_batch:.3g} (95 % interval {low:.3g} to {high:.3g}); the noise scale"
+        f" predicts {noise_scale:.3g}. The hyperbola is up to {fit.worst_frac:.0%} off",
+        assumptions=(
+            f"a constant rate per batch, the best of {len(NARROW)} a factor {NARROW[1] / NARROW[0]:.2f} apart",
+            f"{settings.starts} starts; intervals of the fit are from the scatter around it",
+        ),
+    )
+
+
+def _tuned(
+    network: Perceptron, starts: Array, batch: int, rates: Array, target: float, generator: np.random.Generator
+) -> Tuned:
+    """All starts with all rates at once, until one rate has all its starts at the target."""
+    weights = np.repeat(starts, len(rates), axis=0)
+    rate = np.tile(rates, len(starts))[:, np.newaxis]
+    arrived = np.full(len(weights), np.inf)
+    before, seen, look = network.loss(weights), 0, 1
+    for step in range(1, MOST_STEPS + 1):
+        part = network
+        if batch < len(network.inputs):
+            drawn = generator.integers(0, len(network.inputs), (len(starts), batch))
+            part = network.part(np.repeat(drawn, len(rates), axis=0))
+        weights = weights - rate * part.gradient(weights)
+        if step < look:
+            continue
+        loss = network.loss(weights)
+        new = (loss <= target) & np.isinf(arrived)
+        share = np.log(before[new] / target) / np.log(before[new] / loss[new])
+        arrived[new] = seen + share * (step - seen)
+        before, seen, look = loss, step, max(step + 1, int(step * BETWEEN_LOOKS))
+        logs = np.log(arrived.reshape(len(starts), len(rates)))
+        if np.isfinite(logs).all(axis=0).any():
+            best = int(logs.mean(axis=0).argmin())
+            middle, error = logs[:, best].mean(), logs[:, best].std(ddof=1) / math.sqrt(len(starts))
+            half = student_t(0.975, len(starts) - 1) * error
+            ends = np.exp([middle, middle - half, middle + half])
+            return Tuned(batch, float(rates[best]), *ends.tolist())
+    raise BadInput(f"is not reached within {MOST_STEPS:,} steps of {batch} examples; take a larger one", "--set target")
+
+
+def _noise_scale(network: Perceptron, starts: Array, tuned: Tuned, generator: np.random.Generator) -> float:
+    """B_noise of the runs with all examples; the sums over their steps by the midpoint rule."""
+    steps, bends = max(int(tuned.steps), 1), []
+    moments = ((np.arange(MOMENTS) + 0.5) / MOMENTS * steps).astype(int)
+    for start in starts:
+        weights = start
+        for step in range(steps):
+            if step in moments:
+                bends.append(_bends(network, weights, generator))
+            weights = weights - tuned.rate * network.gradient(weights)
+    noise, descent = np.sum(bends, axis=0)
+    return float(noise / descent)
+
+
+def _bends(network: Perceptron, weights: Array, generator: np.random.Generator) -> tuple[float, float]:
+    """(tr(H Sigma), G' H G): the first as the mean of e' H e over some examples, e their gradient less the mean G."""
+    count = len(network.inputs)
+    one_by_one = network.part(np.arange(count)[:, np.newaxis])
+    single = one_by_one.gradient(np.broadcast_to(weights, (count, weights.size)))
+    mean = single.mean(axis=0)
+    errors = (single - mean)[generator.choice(count, DIRECTIONS, replace=False)]
+    directions = np.concatenate([errors, mean[np.newaxis]])
+    lengths = np.linalg.norm(directions, axis=1, keepdims=True)
+    bent = curvature_along(network, np.broadcast_to(weights, directions.shape), directions / lengths)
+    bends = (lengths * bent * directions).sum(axis=1)
+    return float(bends[:-1].mean()), float(bends[-1])
+
+
+def _checks(found: list[Tuned], fit: Hyperbola, noise_scale: float) -> list[Check]:
+    """The shape, its prediction, and three rules that hold nowhere near the critical batch."""
+    first, last = found[0], found[-1]
+    times = last.batch / first.batch
+    law_of_rates = float(law.best_rate_frac(first.batch, noise_scale) / law.best_rate_frac(last.batch, noise_scale))
+    wide = math.log(FACTOR)
+    return [
+        Check("hyperbola: largest error, share of the steps", 0.0, fit.worst_frac, tolerance=SHAPE),
+        Check("log of the fitted critical batch over the noise scale", 0.0, math.log(fit.critical_batch / noise_scale),
+              tolerance=wide),
+        Check(f"log of the best rate with {first.batch} over that with all examples", math.log(law_of_rates),
+              math.log(first.rate / last.rate), tolerance=wide),
+        Check("steps fall as 1 / B for ever: log of steps with all over those with the smallest batch",
+              -math.log(times), math.log(last.steps / first.steps), tolerance=wide, false_law=True),
+        Check("linear rule for ever: log of the best rate with all over that with the smallest batch",
+              math.log(times), math.log(last.rate / first.rate), tolerance=wide, false_law=True),
+        Check("one rate for all batches: best rate with the smallest batch over that with all", 1.0,
+              first.rate / last.rate, tolerance=0.5, false_law=True),
+    ]  # fmt: skip
+
+
+def _row(tuned: Tuned, everything: Tuned, fit: Hyperbola, noise_scale: float) -> dict[str, Any]:
+    return {
+        "batch": tuned.batch, "steps": tuned.steps, "ci95": [tuned.low, tuned.high],
+        "examples": tuned.batch * tuned.steps,
+        "steps_by_hyperbola": float(law.steps(tuned.batch, fit.least_steps, fit.critical_batch)),
+        "rate": tuned.rate,
+        "rate_law": everything.rate * float(law.best_rate_frac(tuned.batch, noise_scale)),
+    }  # fmt: skip
+
+
+def _curves(found: list[Tuned], fit: Hyperbola, noise_scale: float) -> tuple[Curve, ...]:
+    """Steps over examples: measured, fitted, and as the noise scale predicts them."""
+    batch = np.array([float(one.batch) for one in found])
+    steps = np.array([one.steps for one in found])
+    half = np.array([(one.high - one.low) / 2 for one in found])
+    fine = np.geomspace(batch[0], batch[-1], 100)
+    fitted = law.steps(fine, fit.least_steps, fit.critical_batch)
+    predicted = law.steps(fine, found[-1].steps, noise_scale)
+    return (
+        Curve("hyperbola, fitted", fitted * fine, fitted, theory=True),
+        Curve("from the noise scale and the steps with all examples", predicted * fine, predicted, theory=True),
+        Curve("best constant rate", steps * batch, steps, half_ci95=half, marks=True),
+        Curve("at the critical batch", np.array([2 * fit.least_examples]), np.array([2 * fit.least_steps]), marks=True),
+    )
+
+
+EXPERIMENT = Experiment(
+    name="critical-batch-digits",
+    question="How many steps does a network take at each batch size, and does the noise scale tell?",
+    source=SOURCE,
+    settings=Settings,
+    run=run,
+)
