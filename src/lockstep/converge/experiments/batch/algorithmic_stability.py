@@ -164,12 +164,12 @@ def _gaps(whole: Logistic, drawn: Array, pair: Pair, steepest: float, rate: floa
 
 def _exact(settings: Settings, steepest: float, rate: float, generator: np.random.Generator) -> list[Check]:
     """Losses w z and mu w^2 / 2 + w z with z = G in one data set and -G in the other meet the bounds."""
-    n, trials, batch = settings.examples, settings.trials, min(settings.batches)
+    n, trials, smallest = settings.examples, settings.trials, min(settings.batches)
     pulls = generator.uniform(-steepest, steepest, (trials, n + 1))
     pulls[:, 0], pulls[:, -1] = steepest, -steepest
     rows, checks = np.arange(trials)[:, np.newaxis], []
 
-    def distance(mu: float, step: float, steps: int) -> float:
+    def distance(mu: float, step: float, steps: int, batch: int) -> float:
         def gradient(parameters: Array, places: Array) -> Array:
             pulled: Array = mu * parameters + pulls[rows, places].mean(axis=1, keepdims=True)
             return pulled
@@ -178,14 +178,16 @@ def _exact(settings: Settings, steepest: float, rate: float, generator: np.rando
         return float(_coupled(gradient, start, step, n, batch, steps, generator).distance[:, -1].mean())
 
     for mu in (0.0, settings.penalty):
-        found, law = distance(mu, rate, settings.steps), float(bound(steepest, n, rate, settings.steps, mu))
-        error = _spread(settings, steepest, rate, mu, batch) / math.sqrt(trials)
-        checks.append(Check(f"{'quadratics' if mu else 'linear losses'} that meet the bound: distance", law, found,
-                            error))  # fmt: skip
+        law = float(bound(steepest, n, rate, settings.steps, mu))
+        for batch in (smallest, n):
+            found = distance(mu, rate, settings.steps, batch)
+            error = _spread(settings, steepest, rate, mu, batch) / math.sqrt(trials)
+            checks.append(Check(f"{'quadratics' if mu else 'linear losses'}, batch {batch}: distance = bound", law,
+                                found, error, tolerance=1e-9 * law))  # fmt: skip
         if mu == 0:
-            checks.append(Check("half the bound, (G / N) sum a, on linear losses", law / 2, found, error,
-                                relation="at most", false_law=True))  # fmt: skip
-    found = distance(1.0, TOO_FAR, TOO_FAR_STEPS)
+            checks.append(Check("half the bound, (G / N) sum a, on linear losses", law / 2, found, relation="at most",
+                                false_law=True))  # fmt: skip
+    found = distance(1.0, TOO_FAR, TOO_FAR_STEPS, smallest)
     at_any_rate = float(bound(steepest, n, TOO_FAR, TOO_FAR_STEPS, 0.0))
     checks.append(Check(f"(2 G / N) sum a at any rate: log10 of the distance at a beta = {TOO_FAR}",
                         math.log10(at_any_rate), math.log10(found), relation="at most", false_law=True))  # fmt: skip
