@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from lockstep.cases.predict import Predicted, Prediction, pace_factor, predict
@@ -137,7 +137,11 @@ def _paced(study: Study) -> tuple[str, ...]:
     if not study.pace:
         return ()
     factor = f"{pace_factor(study):.3g}"
-    return (f"kernels take {factor} times as long as predicted, as measured in {study.pace} with the same software",)
+    said = f"kernels take {factor} times as long as predicted, as measured in {study.pace} with the same software"
+    alone = compare(replace(study, pace="")).worst
+    if alone is not None and alone.error_frac is not None:
+        said += f"; without that the error would be {100 * alone.error_frac:+.0f} %"
+    return (said,)
 
 
 def _chosen(one: Predicted) -> list[str]:

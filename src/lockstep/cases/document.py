@@ -48,7 +48,10 @@ def _verdict(found: Survey) -> str:
     for name in (PUBLIC, PARTLY):
         rows = found.durations(name)
         within = sum(row.within is True for row in rows)
-        lines.append(f"- {name}: {within} of {len(rows)} runs of known length within {format_frac(TOLERANCE_FRAC)}")
+        paced = sum(bool(one.study.pace) for one in found.comparisons if one.study.configuration == name)
+        said = f", {paced} of them with kernels timed in another run" if paced else ""
+        limit = format_frac(TOLERANCE_FRAC)
+        lines.append(f"- {name}: {within} of {len(rows)} runs of known length within {limit}{said}")
     return "\n".join(lines) + "\n"
 
 

@@ -51,6 +51,8 @@ def _all(answer: Survey, out: Console) -> None:
                 ("", "line"),
             ]
             indented(out, table(titles, (_line(one) for one in studies)))
+    if any(one.study.pace for one in answer.comparisons):
+        out.print(Text("\n  * takes the speed of its kernels from another run of the same software", style="dim"))
     out.print(Text("\n  lockstep case NAME shows one, with the reason for each miss", style="dim"))
 
 
@@ -59,7 +61,7 @@ def _line(one: Comparison) -> list[str | Text]:
     row = max(
         one.rows, key=lambda row: (row.error_frac is not None, row.duration, row.published.quantity == "gpu_hours")
     )
-    return [one.study.name, *_numbers(row), one.study.title]
+    return [one.study.name, *_numbers(row), one.study.title + (" *" if one.study.pace else "")]
 
 
 def _numbers(row: Row) -> list[str | Text]:

@@ -40,8 +40,6 @@ NOTES = """
   are added, sends take turns, and every kernel launch blocked, as the team's scripts and DeepSpeed's code say
   (`converted_gradients`, `paired_sends`, `launch_blocking`). Told so, the model errs half as much. Most rows with
   tp = 8 stay 6 to 19 % too fast; why is not known.
-- **Without matrix units.** tensorflow_p100 was fitted by nobody: P100 borrows the assumed curve of V100, and what moves
-  through memory is counted operation by operation.
 - **The worst rows.** Narayanan's ZeRO-3 rows ran DeepSpeed of 2021 ([errata](errata.md)). vTrain's rows with many
   replicas and many micro-batches look as if gradients were reduced after every micro-batch. llm_foundry's are 8-GPU
   runs of 13B to 30B models and 40 GB GPUs with little room for activations; what slowed them is not known.

@@ -22,7 +22,6 @@ from lockstep.validation import (
     llm_foundry,
     narayanan,
     nemo,
-    tensorflow,
     vtrain,
 )
 from lockstep.validation.case import Case, Table
@@ -39,7 +38,6 @@ TABLES: dict[str, Table] = {
         vtrain.MULTI,
         nemo.TABLE,
         bigscience_sweep.SWEEP,
-        tensorflow.P100,
         bigscience.STATES,
     )
 }
