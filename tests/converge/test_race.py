@@ -108,6 +108,8 @@ def test_the_choice_follows_the_link_and_says_why() -> None:
     slow = lockstep.converge("time-to-accuracy", SMALL | {"bandwidth_Bps": "1Gbit/s", "servers": 1})
     assert slow.conclusion.startswith("local:8 is fastest")
     assert "the server is saturated" in slow.conclusion
+    seconds = {row["way"]: row["time_s"] for row in slow.rows}
+    assert seconds["synchronous"] > 2 * seconds["local:8"]
     fast = lockstep.converge("time-to-accuracy", SMALL | {"bandwidth_Bps": "400GB/s", "law": "constant:value=0.2s"})
     assert not fast.conclusion.startswith("local:8")
     assert "cannot be told from it" in fast.conclusion or "follows" in fast.conclusion

@@ -159,7 +159,7 @@ def _curves(rows: tuple[dict[str, Any], ...]) -> Iterator[Curve]:
         chosen = sorted((row for row in rows if _family(row["compressor"]) == family), key=lambda row: row["sent_frac"])
         x, got, law = (np.array([row[key] for row in chosen]) for key in ("sent_frac", "lost_frac", "law_frac"))
         yield Curve(f"{family}, measured", x, got, marks=True)
-        yield Curve(f"{family}, law", x, law, theory=True)
+        yield Curve(f"{family}, law", x, law, theory=True, marks=family == OTHERS)
 
 
 def _family(label: str) -> str:

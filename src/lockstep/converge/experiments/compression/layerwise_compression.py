@@ -56,7 +56,8 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
         checks=(*checks, *_false_laws(rows[-1])),
         theory=(Law("top-k by layer loses", _layer_law(settings), "1 - E[z^2; |z| > t_k]", "Gaussian layers"),),
         rows=tuple(rows),
-        curves=tuple(Curve(name.removesuffix("_lost_frac").replace("_", " "), x, np.array([row[name] for row in rows]))
+        curves=tuple(Curve(name.removesuffix("_lost_frac").replace("_", " "), x, np.array([row[name] for row in rows]),
+                           theory="law" in name)
                      for name in rows[0] if name != "ratio"),
         picture=Picture("size_ratio_of_neighbours", "lost_frac", log_x=True, log_y=True),
         conclusion="top-k is best over all layers at once, a quantiser layer by layer: its own scale saves a small one",
