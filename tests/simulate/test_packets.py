@@ -49,6 +49,19 @@ def all_to_all(ranks: int, size_B: float, first: str) -> Program:
     return builder.build()
 
 
+@pytest.mark.parametrize("messages", [1, 2, 5])
+def test_a_rank_posts_one_message_after_another(messages: int) -> None:
+    """The last notice leaves after all postings; the sends, each posted once the one before has left, keep its pace."""
+    builder = ProgramBuilder(2, ["send", *(f"recv {turn}" for turn in range(messages))])
+    for turn in range(messages):
+        builder.send(0, 1, 0, stream="send")
+        builder.recv(1, 0, 0, stream=f"recv {turn}")
+    posting_s = 1e-3
+    protocol = Protocol(header_B=0.0, notice_B=0.0, posting_s=posting_s)
+    found_s = end_of(builder.build(), Kind.RECV, protocol=protocol)
+    assert found_s == pytest.approx(2 * DELAY_S + messages * posting_s)
+
+
 @pytest.mark.parametrize("size_B", [0, 1, 1000, 123_456])
 def test_a_rendezvous_costs_two_latencies_and_an_early_receive_one(size_B: int) -> None:
     wire_s = size_B / RATE_BPS

@@ -9,11 +9,13 @@ A send ends when the socket has taken its bytes (at once, when they leave), a re
 packets of a message enter their path back to back, each link is FIFO and store-and-forward, so the order of sends
 matters: ranks that all begin with the same receiver wait for one another (incast). A rank that is ready for a send and
 a receive at once posts the receive first, as libraries do, so that its notice does not queue behind its own data.
+A rank posts one send or receive after another, `posting_s` each (the overhead o of LogP): it shows where many are
+posted at once.
 Windows that grow, acknowledgements, loss, jitter and full queues are not in the model. Lanes and dependencies are those
 of the program; compute, reduce and barrier as in `simulate`.
 
 Source of the protocol: gloo `transport/tcp/pair.cc` (notifySendReady, notifyRecvReady); W. Gropp, E. Lusk, A. Skjellum,
-Using MPI, 3rd ed. 2014, section 4.4 on eager and rendezvous.
+Using MPI, 3rd ed. 2014, section 4.4 on eager and rendezvous; D. Culler et al., "LogP", PPoPP 1993.
 """
 
 from __future__ import annotations
@@ -52,6 +54,8 @@ class Protocol:
     """Of both hosts, from posting a receive to the sender's knowing, beside the path."""
     message_overhead_s: float = 0.0
     """Of both hosts, from data that leave to a receive that is over, beside the path."""
+    posting_s: float = 0.0
+    """Of a rank, to post a send or a receive; one after another."""
     reduce_s_per_B: float = 0.0
 
     def __post_init__(self) -> None:
@@ -59,7 +63,7 @@ class Protocol:
             raise UnknownName("protocol mode", self.mode, MODES)
         if not self.payload_B > 0:
             raise BadInput(f"payload_B must be above 0, got {self.payload_B:g}")
-        for name in ("header_B", "notice_B", "notice_overhead_s", "message_overhead_s", "reduce_s_per_B"):
+        for name in ("header_B", "notice_B", "notice_overhead_s", "message_overhead_s", "posting_s", "reduce_s_per_B"):
             if not 0 <= getattr(self, name) < math.inf:
                 raise BadInput(f"{name} must be finite and at least 0, got {getattr(self, name):g}")
 
@@ -116,6 +120,8 @@ class _Run:
         self.start_s, self.end_s = [math.nan] * len(program), [math.nan] * len(program)
         self.after, self.waiting = _successors(program)
         self.barrier = _barriers(program)
+        self.free_s = [0.0] * program.ranks
+        self.posted: set[int] = set()
         self.announced: set[int] = set()
         """Sends whose receiver is ready (rendezvous) and receives whose data are there (eager)."""
         self.events: list[tuple[float, int, Callable[[int, float], None], int]] = []
@@ -141,18 +147,32 @@ class _Run:
     def _start(self, i: int, now: float) -> None:
         """Operation `i` is ready: it is posted, runs, or waits for the others of its barrier."""
         self.start_s[i] = now
-        if self.kind[i] == Kind.SEND:
-            if self.protocol.mode == "eager" or i in self.announced:
-                self._leave(i, now)
-        elif self.kind[i] == Kind.RECV:
-            if self.protocol.mode == "rendezvous":
-                self._notify(self.match[i], now)
-            elif i in self.announced:
-                self._finish(i, now)
+        if self.kind[i] in (Kind.SEND, Kind.RECV):
+            self._turn_to(i, now)
         elif self.kind[i] == Kind.BARRIER:
             self._meet(i, now)
         else:
             self._at(now + self.duration_s[i], self._finish, i)
+
+    def _turn_to(self, i: int, now: float) -> None:
+        """The rank posts `i` when it has posted what was ready before."""
+        if not self.protocol.posting_s:
+            self._post(i, now)
+            return
+        rank = self.rank[i]
+        self.free_s[rank] = max(now, self.free_s[rank]) + self.protocol.posting_s
+        self._at(self.free_s[rank], self._post, i)
+
+    def _post(self, i: int, now: float) -> None:
+        """A send or a receive has been posted."""
+        self.posted.add(i)
+        if self.kind[i] == Kind.SEND:
+            if self.protocol.mode == "eager" or i in self.announced:
+                self._leave(i, now)
+        elif self.protocol.mode == "rendezvous":
+            self._notify(self.match[i], now)
+        elif i in self.announced:
+            self._finish(i, now)
 
     def _notify(self, send: int, now: float) -> None:
         """The receiver of `send` says that it is ready."""
@@ -163,7 +183,7 @@ class _Run:
     def _clear(self, send: int, now: float) -> None:
         """The notice has reached the sender."""
         self.announced.add(send)
-        if not math.isnan(self.start_s[send]):
+        if send in self.posted:
             self._leave(send, now)
 
     def _leave(self, send: int, now: float) -> None:
@@ -179,7 +199,7 @@ class _Run:
     def _arrive(self, recv: int, now: float) -> None:
         """The last byte is there."""
         self.announced.add(recv)
-        if not math.isnan(self.start_s[recv]):
+        if recv in self.posted:
             self._finish(recv, now)
 
     def _meet(self, i: int, now: float) -> None:

@@ -26,16 +26,16 @@ TOPOLOGIES = [
     star_topology(5, 12.5e6, 5e-3),
     uplinks_topology([2, 2, 1], 6.25e6, 5e-3, 125e6, 1e-4),
 ]
-TRUTHS = [(2e-4, 4e-4, 0.98), (0.0, 1e-3, 1.0), (3e-4, 0.0, 0.8)]
+TRUTHS = [(2e-4, 4e-4, 0.0, 0.98), (0.0, 1e-3, 1e-4, 1.0), (3e-4, 0.0, 2e-4, 0.8), (1e-4, 1e-4, 2e-4, 0.95)]
 by_name = pytest.mark.parametrize("topology", TOPOLOGIES, ids=lambda topology: topology.name)
 
 
 @by_name
-@pytest.mark.parametrize(("notice_s", "message_s", "rate_frac"), TRUTHS)
+@pytest.mark.parametrize(("notice_s", "message_s", "posting_s", "rate_frac"), TRUTHS)
 def test_the_fit_finds_overheads_and_rate(
-    topology: Topology, notice_s: float, message_s: float, rate_frac: float
+    topology: Topology, notice_s: float, message_s: float, posting_s: float, rate_frac: float
 ) -> None:
-    truth = Protocol(notice_overhead_s=notice_s, message_overhead_s=message_s)
+    truth = Protocol(notice_overhead_s=notice_s, message_overhead_s=message_s, posting_s=posting_s)
     known = trials(topology, 4)
     real = slowed(topology, rate_frac)
     measured_s = [simulate_packets(trial.program, real, truth).makespan_s for trial in known]
@@ -44,8 +44,9 @@ def test_the_fit_finds_overheads_and_rate(
     assert found.rate_frac == pytest.approx(rate_frac, rel=5e-3)
     assert found.protocol.notice_overhead_s == pytest.approx(notice_s, abs=3e-5)
     assert found.protocol.message_overhead_s == pytest.approx(message_s, abs=3e-5)
+    assert found.protocol.posting_s == pytest.approx(posting_s, abs=3e-5)
     assert found.worst_frac < 0.005
-    assert found.latency_s == pytest.approx(5e-3 + (notice_s + message_s) / 2, rel=0.01)
+    assert found.latency_s == pytest.approx(5e-3 + (notice_s + message_s + posting_s) / 2, rel=0.01)
     wire = 1 + truth.header_B / truth.payload_B
     assert found.bandwidth_Bps == pytest.approx(real.rate_Bps(0, 2) / wire, rel=5e-3)
 
@@ -71,12 +72,13 @@ def test_partners_share_nothing(topology: Topology) -> None:
 
 
 def test_trials_cost_what_their_description_says() -> None:
-    """A private link: 2 delay + n beta a round of exchange; delay + n beta a message of ping-pong, and one notice."""
+    """A private link: 2 delay + n beta a round of exchange; delay + n beta a message of ping-pong, and one notice;
+    2 delay and all messages one after another for a burst."""
     flat = flat_topology(4, 12.5e6, 5e-3)
     bare = Protocol(header_B=0.0, notice_B=0.0)
     for trial in trials(flat, 4):
         wire_s = trial.size_B / 12.5e6
-        delays = 2 * ROUNDS if trial.pattern == "exchange" else ROUNDS + 1
+        delays = {"exchange": 2 * ROUNDS, "ping-pong": ROUNDS + 1, "burst": 2}[trial.pattern]
         expected_s = delays * 5e-3 + ROUNDS * wire_s
         assert simulate_packets(trial.program, flat, bare).makespan_s == pytest.approx(expected_s), trial.pattern
 

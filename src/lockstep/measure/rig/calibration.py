@@ -1,15 +1,16 @@
 """What the hosts add to the links, fitted on sends and receives alone, before any collective runs.
 
-Two patterns between partners that share no link, ROUNDS messages one after another of each size:
+Three patterns between partners that share no link, ROUNDS messages of each size:
 
-    exchange    both post a send and a receive at the same moment          2 delay + h1 + h2 + n beta a round
-    ping-pong   forth and back, all receives posted at the begin                delay + h2 + n beta a message, after
-                                                                                the first, which waits for its notice
+    exchange    both post a send and a receive at the same moment      2 delay + o + h1 + h2 + n beta a round
+    ping-pong   forth and back, all receives posted at the begin         delay + o + h2 + n beta a message, after
+                                                                         the first, which waits for its notice
+    burst       both post all messages at once, small ones               2 delay + h1 + h2 and a posting each
 
-Fitted are h1 = `notice_overhead_s` and h2 = `message_overhead_s` (processes that wake up, sockets), and how much slower
-than asked for the links are: weighted least squares on relative errors, so that small and large messages count alike.
-The model is the simulation itself. In the field's two numbers: alpha = delay + (h1 + h2) / 2, and beta = wire bytes per
-byte / fitted rate.
+Fitted are h1 = `notice_overhead_s` and h2 = `message_overhead_s` (processes that wake up, sockets), o = `posting_s` (of
+a rank, to post one send or receive before the next), and how much slower than asked for the links are: weighted least
+squares on relative errors, so that small and large messages count alike, no overhead below zero. The model is the
+simulation itself. In two numbers: alpha = delay + (h1 + h2 + o) / 2, and beta = wire bytes per byte / fitted rate.
 """
 
 from __future__ import annotations
@@ -30,8 +31,12 @@ from lockstep.simulate import Protocol, Topology, simulate_packets
 Array = npt.NDArray[Any]
 ROUNDS = 4
 SIZES_B = (4096, 32768, 131072, 262144)
-STEPS = np.array([1e-4, 1e-4, 1e-2])
-"""Notice overhead in s, message overhead in s and relative slowness, each small against what it is added to."""
+BURSTS_B = (512, 4096)
+"""Small, so that what a message costs its rank is not hidden behind the link."""
+STEPS = np.array([1e-4, 1e-4, 1e-4, 1e-2])
+"""Overheads of notice and message, and posting, in s, relative slowness: each small against what it is added to."""
+APPROACHES = 3
+"""Times that the slopes are taken anew, where the last fit was: posting hides behind links."""
 LONGEST_TRIAL_S = 0.2
 """Of a message; slower links are calibrated on smaller messages, two sizes at least."""
 LEAST_SLOWER_FRAC = -0.5
@@ -69,6 +74,7 @@ class Calibration:
             "bandwidth_Bps": self.bandwidth_Bps,
             "notice_overhead_s": self.protocol.notice_overhead_s,
             "message_overhead_s": self.protocol.message_overhead_s,
+            "posting_s": self.protocol.posting_s,
             "rate_frac": self.rate_frac,
             "worst_frac": self.worst_frac,
         }
@@ -90,14 +96,15 @@ def partners(topology: Topology, ranks: int) -> list[tuple[int, int]]:
 
 
 def trials(topology: Topology, ranks: int) -> list[Trial]:
-    """Both patterns at all sizes that the links carry soon, between the partners with the longest way."""
+    """All patterns at the sizes that the links carry soon, between the partners with the longest way."""
     pairs = partners(topology, ranks)
     longest_s = topology.delay_s(*pairs[0])
     alike = np.array([pair for pair in pairs if topology.delay_s(*pair) == longest_s])
     makers = (("exchange", _exchange), ("ping-pong", _ping_pong))
     rate_Bps = topology.rate_Bps(*pairs[0])
     sizes_B = [size_B for number, size_B in enumerate(SIZES_B) if number < 2 or size_B / rate_Bps < LONGEST_TRIAL_S]
-    return [Trial(name, size_B, make(alike, ranks, size_B)) for size_B in sizes_B for name, make in makers]
+    found = [Trial(name, size_B, make(alike, ranks, size_B)) for size_B in sizes_B for name, make in makers]
+    return [*found, *(Trial("burst", size_B, _burst(alike, ranks, size_B)) for size_B in BURSTS_B)]
 
 
 def _exchange(pairs: Array, ranks: int, size_B: int) -> Program:
@@ -120,37 +127,69 @@ def _ping_pong(pairs: Array, ranks: int, size_B: int) -> Program:
     return builder.build()
 
 
+def _burst(pairs: Array, ranks: int, size_B: int) -> Program:
+    """Both partners send all messages at once."""
+    builder = ProgramBuilder(ranks, ["send", *(f"recv {turn}" for turn in range(ROUNDS))])
+    elems = (0, size_B // ELEMENT_B)
+    for pair in pairs.tolist():
+        for sender, receiver in (pair, pair[::-1]):
+            for turn in range(ROUNDS):
+                builder.send(sender, receiver, size_B, chunk=elems)
+                builder.recv(receiver, sender, size_B, chunk=elems, buffer="inbox", stream=f"recv {turn}")
+    return builder.build()
+
+
 def calibrate(
     known: Sequence[Trial], measured_s: Sequence[float], topology: Topology, protocol: Protocol
 ) -> Calibration:
     """Overheads and rate that describe the measured makespans best; `protocol` without overheads.
 
-    The simulation is linear in all three as long as the order of events stays, so its slopes are finite differences.
+    The simulation is linear in all four as long as the order of events stays, so slopes are finite differences.
     """
     measured = np.asarray(measured_s)
 
-    def simulated(notice_s: float, message_s: float, slower_frac: float) -> Array:
-        with_overheads = replace(protocol, notice_overhead_s=notice_s, message_overhead_s=message_s)
-        links = slowed(topology, 1 / (1 + slower_frac))
+    def simulated(values: Array) -> Array:
+        with_overheads, links = _applied(values, protocol, topology)
         return np.array([simulate_packets(trial.program, links, with_overheads).makespan_s for trial in known])
 
-    plain = simulated(0.0, 0.0, 0.0)
-    slopes = [(simulated(*step) - plain) / max(step) for step in np.diag(STEPS).tolist()]
-    design = np.stack(slopes, axis=1) / measured[:, np.newaxis]
-    solution, *_ = np.linalg.lstsq(design * STEPS, (measured - plain) / measured, rcond=None)
-    notice_s, message_s, slower_frac = (solution * STEPS).tolist()
-    notice_s, message_s, slower_frac = max(0.0, notice_s), max(0.0, message_s), max(LEAST_SLOWER_FRAC, slower_frac)
-    worst_frac = float(np.abs(simulated(notice_s, message_s, slower_frac) / measured - 1).max())
+    found = np.zeros(len(STEPS))
+    for _ in range(APPROACHES):
+        now = simulated(found)
+        steps = np.diag(STEPS)
+        slopes = np.stack([simulated(found + step) - now for step in steps], axis=1) / measured[:, np.newaxis]
+        found = STEPS * _least_squares(slopes, (measured - now) / measured + slopes @ (found / STEPS))
+    worst_frac = float(np.abs(simulated(found) / measured - 1).max())
+    fitted, links = _applied(found, protocol, topology)
     first, second = partners(topology, known[0].program.ranks)[0]
-    wire_frac = 1 + protocol.header_B / protocol.payload_B
+    overhead_s = (fitted.notice_overhead_s + fitted.message_overhead_s + fitted.posting_s) / 2
     return Calibration(
-        protocol=replace(protocol, notice_overhead_s=notice_s, message_overhead_s=message_s),
-        topology=slowed(topology, 1 / (1 + slower_frac)),
-        latency_s=topology.delay_s(first, second) + (notice_s + message_s) / 2,
-        bandwidth_Bps=topology.rate_Bps(first, second) / (1 + slower_frac) / wire_frac,
-        rate_frac=1 / (1 + slower_frac),
+        protocol=fitted,
+        topology=links,
+        latency_s=topology.delay_s(first, second) + overhead_s,
+        bandwidth_Bps=links.rate_Bps(first, second) / (1 + protocol.header_B / protocol.payload_B),
+        rate_frac=links.rate_Bps(first, second) / topology.rate_Bps(first, second),
         worst_frac=worst_frac,
     )
+
+
+def _applied(values: Array, protocol: Protocol, topology: Topology) -> tuple[Protocol, Topology]:
+    """The protocol with overheads, and the links slowed."""
+    notice_s, message_s, posting_s, slower_frac = values.tolist()
+    overheads = {"notice_overhead_s": notice_s, "message_overhead_s": message_s, "posting_s": posting_s}
+    return replace(protocol, **overheads), slowed(topology, 1 / (1 + slower_frac))
+
+
+def _least_squares(design: Array, wanted: Array) -> Array:
+    """Solution in which no overhead is below zero: the most negative is left out, one after another."""
+    kept = list(range(design.shape[1]))
+    while True:
+        solution = np.zeros(design.shape[1])
+        solution[kept] = np.linalg.lstsq(design[:, kept], wanted, rcond=None)[0]
+        solution[-1] = max(LEAST_SLOWER_FRAC / STEPS[-1], solution[-1])
+        lowest = int(np.argmin(solution[:-1]))
+        if solution[lowest] >= 0:
+            return solution
+        kept.remove(lowest)
 
 
 def slowed(topology: Topology, rate_frac: float) -> Topology:
