@@ -51,6 +51,20 @@ def test_the_fit_finds_overheads_and_rate(
     assert found.bandwidth_Bps == pytest.approx(real.rate_Bps(0, 2) / wire, rel=5e-3)
 
 
+@pytest.mark.parametrize("disturbed", [0, 1, 8, 9])
+def test_one_disturbed_trial_hardly_moves_the_fit(disturbed: int) -> None:
+    """Those on the smallest messages, on which the overheads rest."""
+    topology = star_topology(4, 12.5e6, 5e-3)
+    truth = Protocol(notice_overhead_s=4e-4, message_overhead_s=1e-4, posting_s=1.5e-4)
+    known = trials(topology, 4)
+    measured_s = [simulate_packets(trial.program, topology, truth).makespan_s for trial in known]
+    measured_s[disturbed] *= 1.2
+    found = calibrate(known, measured_s, topology, Protocol())
+    assert found.rate_frac == pytest.approx(1, rel=0.01)
+    assert found.latency_s == pytest.approx(5e-3 + 3.25e-4, rel=0.01)
+    assert found.worst_frac > 0.1, "and is said to fit badly"
+
+
 @by_name
 def test_the_fit_never_makes_time_negative(topology: Topology) -> None:
     known = trials(topology, 4)

@@ -49,7 +49,7 @@ def test_two_nodes_add_up_and_the_uplinks_carry_the_bytes_of_the_programs() -> N
         (size, name) for size in sizes_B for name in algorithms
     ]
     assert all(lap.fastest_s <= lap.measured_s <= lap.slowest_s for lap in found.laps)
-    runs = 3 * (len(trials(rig.topology, 4)) + len(found.laps))
+    runs = 6 * len(trials(rig.topology, 4)) + 3 * len(found.laps)
     assert heard == [(done, runs) for done in range(1, runs + 1)]
     assert (found.machine.congestion_control, found.machine.loopback) == ("reno", False)
     assert any("TCP reno" in said for said in found.assumptions)

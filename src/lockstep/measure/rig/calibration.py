@@ -9,8 +9,9 @@ Three patterns between partners that share no link, ROUNDS messages of each size
 
 Fitted are h1 = `notice_overhead_s` and h2 = `message_overhead_s` (processes that wake up, sockets), o = `posting_s` (of
 a rank, to post one send or receive before the next), and how much slower than asked for the links are: weighted least
-squares on relative errors, so that small and large messages count alike, no overhead below zero. The model is the
-simulation itself. In two numbers: alpha = delay + (h1 + h2 + o) / 2, and beta = wire bytes per byte / fitted rate.
+squares on relative errors, so that small and large messages count alike, no overhead below zero; a trial that a busy
+machine disturbed loses weight (P. Huber, Ann. Math. Statist. 35, 1964). The model is the simulation itself. In two
+numbers: alpha = delay + (h1 + h2 + o) / 2 and beta = wire bytes per byte / fitted rate.
 """
 
 from __future__ import annotations
@@ -31,12 +32,14 @@ from lockstep.simulate import Protocol, Topology, simulate_packets
 Array = npt.NDArray[Any]
 ROUNDS = 4
 SIZES_B = (4096, 32768, 131072, 262144)
-BURSTS_B = (512, 4096)
+BURSTS_B = (512, 1024, 2048)
 """Small, so that what a message costs its rank is not hidden behind the link."""
 STEPS = np.array([1e-4, 1e-4, 1e-4, 1e-2])
 """Overheads of notice and message, and posting, in s, relative slowness: each small against what it is added to."""
-APPROACHES = 3
-"""Times that the slopes are taken anew, where the last fit was: posting hides behind links."""
+APPROACHES = 6
+"""Fits, each with slopes and residuals of the one before: posting hides behind links, and outliers lose weight."""
+HUBER, SMALL_FRAC = 2.0, 1e-3
+"""Residuals beyond so many medians count less and less; a median below the second is taken for it."""
 LONGEST_TRIAL_S = 0.2
 """Of a message; slower links are calibrated on smaller messages, two sizes at least."""
 LEAST_SLOWER_FRAC = -0.5
@@ -152,12 +155,13 @@ def calibrate(
         with_overheads, links = _applied(values, protocol, topology)
         return np.array([simulate_packets(trial.program, links, with_overheads).makespan_s for trial in known])
 
-    found = np.zeros(len(STEPS))
+    found, weights = np.zeros(len(STEPS)), np.ones(len(measured))
     for _ in range(APPROACHES):
         now = simulated(found)
-        steps = np.diag(STEPS)
-        slopes = np.stack([simulated(found + step) - now for step in steps], axis=1) / measured[:, np.newaxis]
-        found = STEPS * _least_squares(slopes, (measured - now) / measured + slopes @ (found / STEPS))
+        slopes = np.stack([simulated(found + step) - now for step in np.diag(STEPS)], axis=1) / measured[:, np.newaxis]
+        wanted = 1 - now / measured + slopes @ (found / STEPS)
+        found = STEPS * _least_squares(slopes * weights[:, np.newaxis], wanted * weights)
+        weights = _huber(1 - simulated(found) / measured)
     worst_frac = float(np.abs(simulated(found) / measured - 1).max())
     fitted, links = _applied(found, protocol, topology)
     first, second = partners(topology, known[0].program.ranks)[0]
@@ -190,6 +194,13 @@ def _least_squares(design: Array, wanted: Array) -> Array:
         if solution[lowest] >= 0:
             return solution
         kept.remove(lowest)
+
+
+def _huber(residuals: Array) -> Array:
+    """Square roots of the weights of trials in the next fit."""
+    size = np.abs(residuals)
+    limit = HUBER * max(SMALL_FRAC, float(np.median(size)))
+    return np.sqrt(limit / np.maximum(size, limit))
 
 
 def slowed(topology: Topology, rate_frac: float) -> Topology:

@@ -26,6 +26,8 @@ from lockstep.program import Program
 from lockstep.simulate import Protocol, Topology, simulate_packets
 
 HEADER_B = 52  # IP 20, TCP 20, timestamps 12: RFC 791, 9293, 7323
+LEAST_TRIES = 5
+"""Repeats of a send and receive, so that their median stands a busy moment."""
 LONGEST_WAIT_S = 60.0
 """Of a rank for its peers, beside the time that the program takes."""
 Progress = Callable[[int, int], None]
@@ -50,12 +52,14 @@ def race(
     names = [(name, size_B) for size_B in sizes_B for name in algorithms]
     parts = [part(name.replace("-", "_"), entrant(op, name, group, size_B), group.ranks) for name, size_B in names]
     known = trials(rig.topology, group.ranks)
-    runs = _Runs(rig, group, repeats, warm_up, _Steps((len(known) + len(parts)) * (repeats + warm_up), report))
+    tries = max(LEAST_TRIES, repeats)
+    steps = _Steps(len(known) * (tries + warm_up) + len(parts) * (repeats + warm_up), report)
+    runs = _Runs(rig, group, warm_up, steps)
     typical = min if rig.topology.is_random else statistics.median
-    tried, _ = runs.of([part("send_and_receive", trial.program, group.ranks) for trial in known])
+    tried, _ = runs.of([part("send_and_receive", trial.program, group.ranks) for trial in known], tries)
     fitted = calibrate(known, [typical(times_s) for times_s, _ in tried], rig.topology, protocol(rig.mtu_B))
     predicted = [simulate_packets(one.program, fitted.topology, fitted.protocol).makespan_s for one in parts]
-    measured, machine = runs.of(parts)
+    measured, machine = runs.of(parts, repeats)
     laps = tuple(
         Lap(name, size_B, predicted_s, statistics.median(times_s), min(times_s), max(times_s), wrong)
         for (name, size_B), predicted_s, (times_s, wrong) in zip(names, predicted, measured, strict=True)
@@ -73,9 +77,12 @@ def protocol(mtu_B: int) -> Protocol:
 
 def expected_s(topology: Topology, ranks: int, entered: Sequence[Program], repeats: int, warm_up: int = 1) -> float:
     """About how many seconds a race takes, calibration and agreements on common starts included."""
-    programs = [*(trial.program for trial in trials(topology, ranks)), *entered]
-    once_s = math.fsum(simulate_packets(program, topology).makespan_s for program in programs)
-    return (repeats + warm_up) * (once_s + 2 * len(programs) * margin_s(topology, ranks))
+    tries = [(trial.program, max(LEAST_TRIES, repeats)) for trial in trials(topology, ranks)]
+    runs = [*tries, *((program, repeats) for program in entered)]
+    around_s = 2 * margin_s(topology, ranks)
+    return math.fsum(
+        (number + warm_up) * (simulate_packets(program, topology).makespan_s + around_s) for program, number in runs
+    )
 
 
 def margin_s(topology: Topology, ranks: int) -> float:
@@ -105,24 +112,24 @@ class _Steps:
 class _Runs:
     """Runs parts on the rig and brings back seconds and wrong results of each."""
 
-    def __init__(self, rig: Rig, group: Group, repeats: int, warm_up: int, steps: _Steps) -> None:
-        self.rig, self.repeats, self.warm_up, self.steps = rig, repeats, warm_up, steps
+    def __init__(self, rig: Rig, group: Group, warm_up: int, steps: _Steps) -> None:
+        self.rig, self.warm_up, self.steps = rig, warm_up, steps
         self.margin_s = margin_s(rig.topology, group.ranks)
 
-    def of(self, parts: Sequence[Part]) -> tuple[list[tuple[list[float], int]], Machine]:
+    def of(self, parts: Sequence[Part], repeats: int) -> tuple[list[tuple[list[float], int]], Machine]:
         """(seconds of each repeat, wrong results) of each part, and the machine; one launch per number of ranks."""
         found: dict[int, tuple[list[float], int]] = {}
         for ranks in sorted({one.program.ranks for one in parts}):
             numbers = [number for number, one in enumerate(parts) if one.program.ranks == ranks]
             before_s = self.rig.count().processor_s
-            reports = self._launched([parts[number] for number in numbers], ranks)
+            reports = self._launched([parts[number] for number in numbers], ranks, repeats)
             found |= {number: _seen(reports, place) for place, number in enumerate(numbers)}
             emulator = Load(0.0, self.rig.count().processor_s - before_s, None, boot())
             machine = with_load(reports[0].machine, [*(one.load for one in reports), emulator])
         return [found[number] for number in range(len(parts))], machine
 
-    def _launched(self, parts: Sequence[Part], ranks: int) -> list[Report]:
-        arguments = (tuple(parts), self.repeats, self.warm_up, self.margin_s)
+    def _launched(self, parts: Sequence[Part], ranks: int, repeats: int) -> list[Report]:
+        arguments = (tuple(parts), repeats, self.warm_up, self.margin_s)
         longest_s = max(simulate_packets(one.program, self.rig.topology).makespan_s for one in parts)
         reports = launch(
             run_parts, ranks, arguments, hosts=self.rig.hosts[:ranks], timeout_s=LONGEST_WAIT_S + 4 * longest_s,
