@@ -55,8 +55,8 @@ def test_two_nodes_add_up_and_the_uplinks_carry_the_bytes_of_the_programs() -> N
     assert any("TCP reno" in said for said in found.assumptions)
 
     payload_B = 3 * sum(leaving_first_node_B(name, group, size_B) for size_B in sizes_B for name in algorithms)
-    payload_B += 3 * sum(2 * ROUNDS * size_B - ROUNDS * size_B // 2 for size_B in SIZES_B)
-    payload_B += 3 * ROUNDS * sum(BURSTS_B)
+    payload_B += 6 * sum(2 * ROUNDS * size_B - ROUNDS * size_B // 2 for size_B in SIZES_B)
+    payload_B += 6 * ROUNDS * sum(BURSTS_B)
     up = next(link for link in found.counts.links if link.name == "node 0 up")
     assert payload_B < up.size_B < 1.03 * payload_B + runs * CONTROL_B
     server_up = next(link for link in found.counts.links if link.name == "node 2 up")
