@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from lockstep.api.keeping import kept
 from lockstep.api.network import flags
 from lockstep.api.question import Quantity, whole
 from lockstep.errors import BadInput, UnknownName
@@ -40,16 +42,18 @@ def rig(
     repeats: Quantity = 5,
     mtu: Quantity = 9000,
     seed: Quantity = 0,
+    root: str | Path | None = None,
     progress: Progress | None = None,
 ) -> Race:
     """A collective on hosts of this machine joined by links of a chosen rate and delay: predicted, then measured.
 
     `op`: any collective. `topology`: star (a link up and one down per host), flat (a private link per pair), uplinks
     (`nodes` with fast links inside and one slow link up and down each). `delay` one way from host to host, `rate` of
-    each link. `size` and `algorithm`: one or several between commas. Raises BadInput where the machine permits no
-    namespaces.
+    each link. `size` and `algorithm`: one or several between commas. `root`: where runs are kept, by default
+    $LOCKSTEP_RUNS, nowhere without. Raises BadInput where the machine permits no namespaces, or where it and not the
+    links would set the pace.
     """
-    from lockstep.measure.rig import Rig, entrant, expected_s, race
+    from lockstep.measure.rig import Rig, entrant, expected_s, judged, measure_capacity, race
 
     group = _group(topology, ranks, nodes)
     sizes_B = _sizes_B(size, group)
@@ -67,8 +71,21 @@ def rig(
         raise BadInput(f"{runs} take about {format_time(wait_s)}; try fewer or smaller sizes", "--size")
     with flags("--mtu"):
         made = Rig(links, mtu_B=packet_B, seed=whole(seed, "--seed", minimum=0))
-    with made as running:
-        return race(running, op, group, names, sizes_B, repeats=number, report=progress)
+    capacity = measure_capacity(hosts, packet_B)
+    limits = judged(capacity, links, group.ranks, programs)
+    asked = {
+        "op": op, "topology": topology, "ranks": group.ranks, "nodes": group.ranks // group.node_ranks,
+        "delay": delay, "rate": rate, "jitter": jitter, "loss": loss, "sizes_B": sizes_B, "algorithms": names,
+        "repeats": number, "mtu_B": packet_B,
+    }  # fmt: skip
+    with kept("rig", asked, root) as record, made as running:
+        found = race(
+            running, op, group, names, sizes_B, repeats=number, capacity=capacity, limits=limits, report=progress
+        )
+        for lap in found.laps:
+            record(**lap.to_dict())
+        record.result = found.summary()
+    return found
 
 
 def _group(topology: str, ranks: Quantity, nodes: Quantity) -> Group:

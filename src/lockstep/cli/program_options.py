@@ -37,6 +37,7 @@ PASSES: Options = {
     "transfer_s": text("--transfer-s", "T", "Message between neighbours. (default: 0)", panel=_PASSES),
 }
 SEED: Options = {"seed": text("--seed", "N", "Of the random numbers. (default: 0)", "0")}
+RUNS: Options = {"root": text("--runs", "DIR", "Keep the run there; see lockstep runs. (default: $LOCKSTEP_RUNS)")}
 SWEEP: Options = {"sweep": switch("--sweep", "All bucket sizes that differ.", False)}
 _SET_HELP = "One setting; may be repeated. All are listed by --json without a name."
 SETTINGS: Options = {

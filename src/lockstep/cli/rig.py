@@ -8,7 +8,7 @@ import typer
 
 from lockstep.cli.options import argument, takes, text
 from lockstep.cli.output import EXAMPLES, show
-from lockstep.cli.program_options import PLOT, SEED, draw, given, picture_path
+from lockstep.cli.program_options import PLOT, RUNS, SEED, draw, given, picture_path
 
 _LINKS = "Links"
 WORDS = {
@@ -35,11 +35,11 @@ def register(app: typer.Typer) -> None:
         epilog=EXAMPLES
         + "lockstep rig\n\n"
         + "lockstep rig --topology flat --delay 20ms --algorithm ring,tree --size 4KiB,64KiB,1MiB --plot ties.png"
-        + "\n\nlockstep rig all-to-all --topology uplinks --rate 50Mbit/s --size 256KiB"
+        + "\n\nlockstep rig all-to-all --topology uplinks --rate 50Mbit/s --size 256KiB --runs runs"
     )(rig)
 
 
-@takes(WORDS, SEED, PLOT)
+@takes(WORDS, SEED, RUNS, PLOT)
 def rig(as_json: bool, plot: str | None, **words: Any) -> None:
     """Shape links between hosts of this machine; predict collectives on them, then measure. Linux, root."""
     from lockstep import api

@@ -6,7 +6,9 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
+from contextlib import ExitStack
 from itertools import permutations
 from subprocess import PIPE
 from typing import Any
@@ -34,6 +36,8 @@ DELAYS_S = {(0, 1): 4e-3, (1, 0): 4e-3, (0, 2): 1e-3, (2, 0): 9e-3, (1, 2): 5e-3
 ELEMS = 6000
 REPEATS = 8
 WAIT_S = 120.0
+LONG_S = 280.0
+"""Of four processes that import torch, on a machine with other work."""
 PORT = 29400
 """In a network that the test made, nobody else listens."""
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore"}
@@ -148,26 +152,29 @@ def test_a_clock_runs_as_a_test_says_and_as_the_machine_without() -> None:
 
 @permitted
 def test_torchrun_on_two_nodes_runs_the_same_command() -> None:
-    """Two nodes with two ranks each, joined by a link of 2 ms; each node has a clock of its own."""
-    clocks = (Clock(), Clock(), Clock(7.0, 2e-5), Clock(7.0, 2e-5))
-    command = ["-m", "lockstep", "execute", "all-reduce", "--ranks", "4", "--size", "64KiB", "--algorithm", "ring"]
+    """Two nodes joined by a link of 2 ms, each with a clock of its own."""
+    clocks = (Clock(), Clock(7.0, 2e-5))
+    command = ["-m", "lockstep", "execute", "all-reduce", "--ranks", "2", "--size", "64KiB", "--algorithm", "ring"]
     environment = {**ENVIRONMENT, "GLOO_SOCKET_IFNAME": INTERFACE, **skews(clocks)}
-    with Rig(flat_topology(2, 12.5e6, 2e-3)) as rig:
+    with Rig(flat_topology(2, 12.5e6, 2e-3)) as rig, ExitStack() as ended:
         nodes = []
         for number, host in enumerate(rig.hosts):
-            meet = ["--nnodes", "2", "--node-rank", str(number), "--nproc-per-node", "2"]
+            meet = ["--nnodes", "2", "--node-rank", str(number), "--nproc-per-node", "1"]
             meet += ["--master-addr", rig.hosts[0].address, "--master-port", str(PORT)]
             whole = [sys.executable, "-m", "torch.distributed.run", *meet, *command, "--json"]
-            with inside(host.namespace):
+            with inside(str(host.namespace)):
                 nodes.append(subprocess.Popen(whole, stdout=PIPE, stderr=PIPE, text=True, env=environment))
-        answers = [node.communicate(timeout=WAIT_S) for node in nodes]
+            # An agent takes its rank with it; after a good end there is nobody left.
+            ended.callback(nodes[-1].terminate)
+        answers = [node.communicate(timeout=LONG_S) for node in nodes]
     assert [node.returncode for node in nodes] == [0, 0], answers
     assert not answers[1][0], "rank 0 speaks for all"
     found = json.loads(answers[0][0])
     assert (found["ok"], found["counts_agree"], found["wrong"]) == (True, True, 0)
     assert found["machine"]["loopback"] is False
-    errors_s = [clock["error_s"] for clock in found["clocks"]]
-    assert errors_s[:2] == [0.0, 0.0]
-    for clock in found["clocks"][2:]:
-        assert clock["error_s"] >= 2e-3
-        assert abs(clock["offset_s"] + 7.0) <= 0.5, "and what the drift has added since the machine started"
+    mine, other = found["clocks"]
+    assert mine["error_s"] == 0.0
+    assert other["error_s"] >= 2e-3, "half of a round trip"
+    # The other clock is ahead by 7 s and by what its drift has added since the machine started.
+    drifted_s = 2e-5 * time.monotonic()
+    assert other["offset_s"] == pytest.approx(-7.0 - drifted_s, abs=other["error_s"] + 2e-5 * LONG_S)

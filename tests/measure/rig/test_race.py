@@ -113,7 +113,7 @@ def made_race(sizes_B: tuple[int, ...] = (4096, 262144), wrong: int = 0) -> Race
     counts = Counts(tuple(LinkCount(link.name) for link in star.links), 3e-5, 2e-3, 0, 1.0)
     machine = Machine("here", "a processor", 2, "rr", "reno", "2.13", loopback=False, foreign_cores=0.5)
     fitted = calibrate(known, times_s, star, Protocol())
-    return Race("all-reduce", star, 4, 5, 9000, fitted, tuple(laps), crossings(laps), counts, "fifo", machine)
+    return Race("all-reduce", star, 4, 5, 9000, fitted, tuple(laps), crossings(laps), counts, "fifo", machine, 0.1, 0.2)
 
 
 @pytest.mark.parametrize("width", [80, 120])

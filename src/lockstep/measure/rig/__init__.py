@@ -8,6 +8,7 @@ Hosts are network namespaces; a user-space process takes every packet through th
 """
 
 from lockstep.measure.rig.calibration import Calibration, calibrate, trials
+from lockstep.measure.rig.capacity import Capacity, judged, measure_capacity
 from lockstep.measure.rig.crossing import Crossing, tie_B
 from lockstep.measure.rig.entrants import SPECIAL, Group, entrant, entrants, usual_entrants
 from lockstep.measure.rig.experiment import expected_s, race
@@ -18,6 +19,7 @@ from lockstep.measure.rig.rig import Counts, Rig
 __all__ = [
     "SPECIAL",
     "Calibration",
+    "Capacity",
     "Counts",
     "Crossing",
     "Group",
@@ -29,6 +31,8 @@ __all__ = [
     "entrants",
     "expected_s",
     "inside",
+    "judged",
+    "measure_capacity",
     "race",
     "tie_B",
     "trials",

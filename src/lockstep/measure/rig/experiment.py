@@ -17,6 +17,7 @@ from lockstep.measure.launch import launch
 from lockstep.measure.launch.clock import boot
 from lockstep.measure.machine import Load, Machine, with_load
 from lockstep.measure.rig.calibration import calibrate, trials
+from lockstep.measure.rig.capacity import Capacity
 from lockstep.measure.rig.crossing import crossings
 from lockstep.measure.rig.entrants import Group, entrant
 from lockstep.measure.rig.result import Lap, Race
@@ -42,11 +43,14 @@ def race(
     *,
     repeats: int = 5,
     warm_up: int = 1,
+    capacity: Capacity | None = None,
+    limits: tuple[str, ...] = (),
     report: Progress | None = None,
 ) -> Race:
     """Predicted and measured seconds of every algorithm of a collective at every size, on a running rig.
 
-    `report(done, total)` hears of every run. Raises: BadInput, UnknownName, RunFailed.
+    `capacity` of the machine and its `limits` go into the answer; `report(done, total)` hears of every run.
+    Raises: BadInput, UnknownName, RunFailed.
     """
     group = group.on(rig.topology)
     names = [(name, size_B) for size_B in sizes_B for name in algorithms]
@@ -66,7 +70,7 @@ def race(
     )
     return Race(
         op, rig.topology, group.ranks, repeats, rig.mtu_B, fitted, laps, crossings(laps), rig.count(), rig.scheduling,
-        machine,
+        machine, *runs.busy_fracs(machine.cores), capacity, limits,
     )  # fmt: skip
 
 
@@ -115,6 +119,11 @@ class _Runs:
     def __init__(self, rig: Rig, group: Group, warm_up: int, steps: _Steps) -> None:
         self.rig, self.warm_up, self.steps = rig, warm_up, steps
         self.margin_s = margin_s(rig.topology, group.ranks)
+        self.wall_s = self.emulator_s = self.ranks_s = 0.0
+
+    def busy_fracs(self, cores: int) -> tuple[float, float]:
+        """Shares of one core by the emulator, and of all cores by the ranks, while ranks ran."""
+        return self.emulator_s / self.wall_s, self.ranks_s / self.wall_s / cores
 
     def of(self, parts: Sequence[Part], repeats: int) -> tuple[list[tuple[list[float], int]], Machine]:
         """(seconds of each repeat, wrong results) of each part, and the machine; one launch per number of ranks."""
@@ -126,6 +135,9 @@ class _Runs:
             found |= {number: _seen(reports, place) for place, number in enumerate(numbers)}
             emulator = Load(0.0, self.rig.count().processor_s - before_s, None, boot())
             machine = with_load(reports[0].machine, [*(one.load for one in reports), emulator])
+            self.wall_s += reports[0].load.wall_s
+            self.emulator_s += emulator.own_s
+            self.ranks_s += sum(one.load.own_s for one in reports)
         return [found[number] for number in range(len(parts))], machine
 
     def _launched(self, parts: Sequence[Part], ranks: int, repeats: int) -> list[Report]:

@@ -8,10 +8,11 @@ from typing import Any
 
 from lockstep.measure.machine import Machine
 from lockstep.measure.rig.calibration import Calibration
+from lockstep.measure.rig.capacity import Capacity
 from lockstep.measure.rig.crossing import Crossing
 from lockstep.measure.rig.rig import Counts
 from lockstep.simulate import Topology
-from lockstep.units import format_time
+from lockstep.units import format_frac, format_time
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +63,14 @@ class Race:
     counts: Counts
     emulator_scheduling: str
     machine: Machine
+    emulator_busy_frac: float
+    """Of a core, while programs ran, sends and receives included."""
+    ranks_busy_frac: float
+    """Of all cores, by the ranks together, meanwhile."""
+    capacity: Capacity | None = None
+    """Of the machine, measured before; None when nobody did."""
+    limits: tuple[str, ...] = ()
+    """Where the machine and not the links may set the pace."""
 
     @property
     def ok(self) -> bool:
@@ -81,6 +90,7 @@ class Race:
     @property
     def assumptions(self) -> tuple[str, ...]:
         """What the prediction takes for granted, and what the measurement is worth."""
+        busy = f"it was busy {format_frac(self.emulator_busy_frac, 2)} of the time"
         unseen = ("the prediction is for the same links without jitter and loss",) if self.topology.is_random else ()
         return (
             "overheads and rates fitted on sends and receives alone, before any collective ran",
@@ -90,9 +100,15 @@ class Race:
             f"TCP {self.machine.congestion_control}, MTU {self.mtu_B} B, ranks scheduled as {self.machine.scheduling}, "
             f"emulator as {self.emulator_scheduling}",
             f"the emulator wrote packets {format_time(self.counts.mean_late_s)} late on average, "
-            f"{format_time(self.counts.max_late_s)} at most",
+            f"{format_time(self.counts.max_late_s)} at most; {busy}, the ranks used "
+            f"{format_frac(self.ranks_busy_frac, 2)} of the cores",
+            *self.limits,
             *self.machine.warnings(self.ranks),
         )
+
+    def summary(self) -> dict[str, Any]:
+        """Plain JSON form without the rows, as a kept run's answer."""
+        return {name: value for name, value in self.to_dict().items() if name != "rows"}
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON form."""
@@ -113,7 +129,10 @@ class Race:
                 "scheduling": self.emulator_scheduling,
                 "mean_late_s": self.counts.mean_late_s,
                 "max_late_s": self.counts.max_late_s,
+                "busy_frac": self.emulator_busy_frac,
+                "capacity": None if self.capacity is None else self.capacity.to_dict(),
             },
+            "ranks_busy_frac": self.ranks_busy_frac,
             "machine": self.machine.to_dict(),
             "assumptions": list(self.assumptions),
         }
