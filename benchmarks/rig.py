@@ -1,12 +1,12 @@
 """How far predictions are from measurements on shaped links, as a table, and whether they keep their bars.
 
     python benchmarks/rig.py [SETTING ...] [--repeats 5]        settings: see SETTINGS; all without one; needs root
-    python benchmarks/rig.py --every all-gather,broadcast       every program of these collectives at one size
 
 A setting takes one to two minutes. For each it prints one row per algorithm: the signed error of the prediction at
 every size, then the median of the absolute errors beside its bar; then where algorithms tie, predicted and measured.
 Overheads and rates are fitted on sends and receives of the same run; the collectives are predicted before they run.
 Ends with 1 when a median is beyond its bar. The times themselves belong to the chosen links, not to the machine.
+Every program of every collective: benchmarks/rig_programs.py.
 """
 
 from __future__ import annotations
@@ -80,25 +80,12 @@ def tie(one: Crossing) -> str:
     return f"{one.first} and {one.second} tie at {predicted} predicted, {measured} measured"
 
 
-def show_every(op: str, repeats: int) -> None:
-    """Prints every program of a collective at one size, a row each."""
-    found = lockstep.rig(op, algorithm="all", size="48KiB", repeats=repeats)
-    for lap in found.laps:
-        times = f"{format_time(lap.predicted_s)} | {format_time(lap.measured_s)}"
-        print(f"| {op} | {lap.algorithm} | {times} | {100 * lap.error_frac:+.1f} % |", flush=True)
-
-
 def main() -> int:
     """Runs the settings asked for."""
     words = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     words.add_argument("settings", nargs="*", choices=[*SETTINGS, []], default=[])
     words.add_argument("--repeats", type=int, default=5)
-    words.add_argument("--every", default="")
     given = words.parse_args()
-    if given.every:
-        for op in given.every.split(","):
-            show_every(op, given.repeats)
-        return 0
     kept = True
     for name in given.settings or SETTINGS:
         kept &= show(name, lockstep.rig(**{"size": SIZES, "repeats": given.repeats} | dict(SETTINGS[name])))

@@ -5,8 +5,9 @@
 
 Four ranks, a host each, 100 Mbit/s a link; needs root. Every collective is a race of its own: overheads and rates are
 fitted on its sends and receives, all its programs are predicted, and only then do they run. Races whose rows the file
-has already are not run again, so that what was stopped goes on; all of it takes some twenty minutes. Ends with 1 when
-the median error of a program is beyond 10 %, or a result is wrong.
+has already are not run again, so that what was stopped goes on; all of it takes twenty minutes. A race in which the
+emulator was late by more than 0.1 ms on average was disturbed by other work and is run again, three times at most. Ends
+with 1 when the median error of a program is beyond 10 %, or a result is wrong.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from lockstep.units import format_size, format_time
 
 BAR_FRAC = 0.10
 RANKS = 4
+LATE_S, TRIES = 1e-4, 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +61,15 @@ class Row:
     def program(self) -> tuple[str, str]:
         """Collective and algorithm."""
         return self.op, self.algorithm
+
+
+def undisturbed(topology: str, delay: str, op: str, sizes: str, repeats: int) -> list[Row]:
+    """The first race in which the emulator was on time, else the last."""
+    for _ in range(TRIES):
+        rows = raced(topology, delay, op, sizes, repeats)
+        if rows[0].mean_late_s <= LATE_S:
+            break
+    return rows
 
 
 def raced(topology: str, delay: str, op: str, sizes: str, repeats: int) -> list[Row]:
@@ -158,7 +169,7 @@ def main() -> int:
     delays = given.delays.split(",")
     for race in ((given.topology, delay, op) for delay in delays for op in given.collectives.split(",")):
         if not any((row.topology, row.delay, row.op) == race for row in read(given.rows)):
-            append(given.rows, raced(*race, given.sizes, given.repeats))
+            append(given.rows, undisturbed(*race, given.sizes, given.repeats))
     rows = [row for row in read(given.rows) if row.topology == given.topology and row.delay in delays]
     races(rows)
     worst_frac = summary(rows, delays)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -128,6 +129,18 @@ def test_the_table_says_how_good_the_prediction_was_first(
     assert lines[0] == "Predicted within 5.3 % (median), +5.3 % at worst"
     assert any("ring, tree" in line for line in lines), "the ring overtakes the tree within the sizes"
     assert any("other processes used 0.5 cores" in line for line in lines)
+
+
+def test_what_was_measured_on_a_machine_too_busy_says_so() -> None:
+    found = made_race()
+    assert found.disturbances == ()
+    late = replace(found, counts=replace(found.counts, mean_late_s=5e-4))
+    busy = replace(found, emulator_busy_frac=0.8)
+    slow = replace(found, calibration=replace(found.calibration, rate_frac=0.7))
+    for one, words in ((late, "late by 10 % of the delay"), (busy, "busy 80 %"), (slow, "70 % of the rate")):
+        (said,) = one.disturbances
+        assert words in said
+        assert said in one.assumptions
 
 
 def test_wrong_results_are_a_no() -> None:

@@ -14,6 +14,9 @@ from lockstep.measure.rig.rig import Counts
 from lockstep.simulate import Topology
 from lockstep.units import format_frac, format_time
 
+LATE_FRAC, BUSY_FRAC, SLOW_FRAC = 0.02, 0.5, 0.9
+"""Mean lateness of packets over the delay, the emulator's share of a core, rate found over rate asked for; assumed."""
+
 
 @dataclass(frozen=True, slots=True)
 class Lap:
@@ -88,6 +91,19 @@ class Race:
         return max(self.laps, key=lambda lap: abs(lap.error_frac))
 
     @property
+    def disturbances(self) -> tuple[str, ...]:
+        """Signs that the processors and not the links set the pace meanwhile."""
+        said = []
+        delay_s = max(self.topology.delay_s(0, host) for host in range(1, self.ranks))
+        if self.counts.mean_late_s > LATE_FRAC * delay_s:
+            said.append(f"packets were late by {format_frac(self.counts.mean_late_s / delay_s, 2)} of the delay")
+        if self.emulator_busy_frac > BUSY_FRAC:
+            said.append(f"the emulator was busy {format_frac(self.emulator_busy_frac, 2)} of the time")
+        if self.calibration.rate_frac < SLOW_FRAC:
+            said.append(f"the links reached {format_frac(self.calibration.rate_frac, 2)} of the rate asked for")
+        return tuple(f"{one}: this machine, and not the links, may have set the pace" for one in said)
+
+    @property
     def assumptions(self) -> tuple[str, ...]:
         """What the prediction takes for granted, and what the measurement is worth."""
         busy = f"it was busy {format_frac(self.emulator_busy_frac, 2)} of the time"
@@ -103,6 +119,7 @@ class Race:
             f"{format_time(self.counts.max_late_s)} at most; {busy}, the ranks used "
             f"{format_frac(self.ranks_busy_frac, 2)} of the cores",
             *self.limits,
+            *self.disturbances,
             *self.machine.warnings(self.ranks),
         )
 
