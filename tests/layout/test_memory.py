@@ -149,3 +149,29 @@ def test_earlier_stages_hold_more_micro_batches() -> None:
     kept = [float(stage_memory(LLAMA, CLUSTER, grid, 8, stage).activations_B) for stage in range(8)]
     assert np.allclose(np.diff(kept[:-1]), kept[1] - kept[0])
     assert kept[0] / kept[-1] == pytest.approx(8.0, rel=1e-9)
+
+
+@pytest.mark.parametrize("tied", [False, True])
+def test_two_copies_double_parameters_and_share_their_states(tied: bool) -> None:
+    """DualPipe holds stages s and p - 1 - s: parameters twice, the same optimizer states over all ranks."""
+    job = replace(LLAMA, model=replace(LLAMA.model, tied_embeddings=tied))  # type: ignore[type-var]
+    plain, both = Layout(pp=4, dp=16, zero=1), Layout(pp=4, dp=16, zero=1, schedule="dualpipe", vpp=2)
+    held = [[stage_memory(job, CLUSTER, one.grid(), 4, stage) for stage in range(4)] for one in (plain, both)]
+    sums = [
+        {name: sum(float(getattr(x, name)) for x in all_) for name in ("parameters_B", "optimizer_B")} for all_ in held
+    ]
+    # A device that holds both ends needs no second copy of a tied table.
+    copied_B = {"parameters_B": 2.0, "optimizer_B": 12.0 / 16}
+    extra = {name: copied_B[name] * tied * 128256 * 4096 for name in copied_B}
+    assert sums[1]["parameters_B"] == pytest.approx(2 * (sums[0]["parameters_B"] - extra["parameters_B"]), rel=1e-9)
+    assert sums[1]["optimizer_B"] == pytest.approx(sums[0]["optimizer_B"] - extra["optimizer_B"], rel=1e-9)
+
+
+@pytest.mark.parametrize(("schedule", "live"), [("dualpipe", 9 / 2), ("dualpipe-v", 8.5), ("1f1b", 8)])
+def test_a_device_of_two_stages_holds_what_its_schedule_says(schedule: str, live: float) -> None:
+    """32 equal layers on 8 devices: 4 per stage, 8 where two copies meet, of which a micro-batch passes half."""
+    layout = Layout(pp=8, dp=8, schedule=schedule, vpp=1 if schedule == "1f1b" else 2)
+    found = stage_memory(LLAMA, CLUSTER, layout.grid(), 8, 0)
+    alone = stage_memory(LLAMA, CLUSTER, Layout(dp=8, micro_batch=1, pp=8).grid(), 8, 7)
+    layers = 2 if schedule == "dualpipe" else 1
+    assert float(found.activations_B) == pytest.approx(live * layers * float(alone.activations_B), rel=1e-9)

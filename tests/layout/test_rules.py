@@ -23,7 +23,11 @@ MIXTRAL = Job(model("mixtral-8x7b"), Recipe(seq=4096, batch=64), 8)
         (LLAMA, Layout(dp=8, micro_batch=3), "dp*micro_batch = 8*3 = 24 does not divide the batch of 64"),
         (LLAMA, Layout(pp=8, vpp=3, schedule="interleaved"), "pp*vpp = 8*3 = 24 chunks do not divide 32 layers"),
         (LLAMA, Layout(pp=8, vpp=1, schedule="interleaved"), "interleaved needs vpp >= 2"),
-        (LLAMA, Layout(pp=8, vpp=1, schedule="dualpipe"), "dualpipe places layers on stages in its own way"),
+        (
+            LLAMA,
+            Layout(pp=8, vpp=1, schedule="dualpipe"),
+            "dualpipe needs vpp = 2: stages and micro-batches must be even",
+        ),
         (LLAMA, Layout(dp=8, ep=2), "ep=2 does not divide 0 experts; a dense model has ep=1"),
         (LLAMA, Layout(dp=8, sequence_parallel=True), "sequence parallelism needs tp > 1"),
         (LLAMA, Layout(dp=8, zero=3, shard=3), "shard=3 does not divide dp*cp = 8"),

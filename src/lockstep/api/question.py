@@ -59,6 +59,7 @@ def read_question(
     flash: bool = True,
     overlap: bool = True,
     overlap_tp: str = "gradients",
+    overlap_ep: str = "cells",
     fused_accumulation: bool = True,
 ) -> Question:
     """The question in words as objects. Exactly one of `batch` and `batch_tokens` must be given."""
@@ -76,6 +77,7 @@ def read_question(
         flash_attention=flash,
         overlap_dp=overlap,
         overlap_tp=overlap_tp,
+        overlap_ep=overlap_ep,
         fused_accumulation=fused_accumulation,
         notes=(*rounded, *notes),
     )

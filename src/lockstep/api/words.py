@@ -26,6 +26,8 @@ class QuestionWords(TypedDict, total=False):
     overlap: bool
     overlap_tp: str
     """Tensor-parallel traffic beside products: none, gradients or all."""
+    overlap_ep: str
+    """The experts' exchange beside computing: none, cells (of dualpipe) or shared (experts)."""
     fused_accumulation: bool
     """Weight gradients are added to the accumulated ones inside their product."""
 

@@ -154,10 +154,8 @@ def _chosen(one: Predicted) -> list[str]:
         picked = ", ".join(f"{word} {getattr(one.estimate.layout, word)}" for word in stretch.chosen)
         said.append(f"not known{at}, chosen by the planner: {picked}")
     if one.hidden_s:
-        hidden, step = format_time(one.hidden_s), format_time(one.estimate.step_time_s)
-        said.append(
-            f"{hidden} of traffic in a step of {step}{at} hide behind computing, as the source says of its code"
-        )
+        hidden, step = format_time(one.hidden_s), format_time(one.step_time_s)
+        said.append(f"{hidden} of the experts' exchange hide beside computing in a step of {step}{at}")
     held = one.estimate.memory
     if not held.fits:
         over = format_frac(float(held.used_frac) - 1)

@@ -32,23 +32,22 @@ class Predicted:
 
     stretch: Stretch
     estimate: Estimate
-    hidden_s: float
-    """Seconds of a step's traffic that run beside computing because the source says so."""
     work_s: float | None
     """Seconds of the whole stretch without interruptions; None where its length is not known."""
 
     @property
     def step_time_s(self) -> float:
         """Seconds of an optimizer step."""
-        return self.estimate.step_time_s - self.hidden_s
+        return self.estimate.step_time_s
+
+    @property
+    def hidden_s(self) -> float:
+        """Of a step, seconds that the experts' exchange runs beside computing."""
+        return float(self.estimate.step.ep_hidden_s)
 
     def quantity(self, name: str) -> float:
-        """A quantity of a stretch by name; rates follow the step time."""
-        if name == "step_time_s":
-            return self.step_time_s
-        if name == "goodput_frac":
-            return goodput_frac(self.estimate)
-        return float(getattr(self.estimate, name)) * self.estimate.step_time_s / self.step_time_s
+        """A quantity of a stretch by name."""
+        return goodput_frac(self.estimate) if name == "goodput_frac" else float(getattr(self.estimate, name))
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,11 +84,10 @@ def _predicted(study: Study, stretch: Stretch) -> Predicted:
     cluster = _paced(find_cluster(study.cluster, gpus=stretch.devices), pace_factor(study))
     job = Job(study.model, stretch.recipe, stretch.devices)
     found = estimate(job, cluster, _layout(job, cluster, stretch))
-    hidden_s = _hidden_s(found, study.hidden)
     work_s = None
     if stretch.tokens is not None:
-        work_s = stretch.tokens * math.fsum(_seconds_per_token(found, stretch, study.hidden))
-    return Predicted(stretch, found, hidden_s, work_s)
+        work_s = stretch.tokens * math.fsum(_seconds_per_token(found, stretch))
+    return Predicted(stretch, found, work_s)
 
 
 def pace_factor(study: Study) -> float:
@@ -115,13 +113,7 @@ def _paced(cluster: Cluster, factor: float) -> Cluster:
     return replace(cluster, device=replace(cluster.device, efficiency=curve))
 
 
-def _hidden_s(found: Estimate, kinds: tuple[str, ...]) -> float:
-    """Seconds of these kinds of traffic that fit beside computing: at best, all that is not longer than it."""
-    parts_s = found.step.breakdown_s()
-    return min(math.fsum(parts_s[f"{kind}_comm"] for kind in kinds), parts_s["compute"])
-
-
-def _seconds_per_token(found: Estimate, stretch: Stretch, hidden: tuple[str, ...]) -> Iterator[float]:
+def _seconds_per_token(found: Estimate, stretch: Stretch) -> Iterator[float]:
     """Seconds per token of each batch of the stretch, weighed by its share of the tokens."""
     job, batches = found.job, _batches(stretch)
     for batch in batches:
@@ -129,7 +121,7 @@ def _seconds_per_token(found: Estimate, stretch: Stretch, hidden: tuple[str, ...
         same = (
             found if batch == job.recipe.batch else estimate(replace(job, recipe=recipe), found.cluster, found.layout)
         )
-        yield (same.step_time_s - _hidden_s(same, hidden)) / recipe.batch_tokens / len(batches)
+        yield same.step_time_s / recipe.batch_tokens / len(batches)
 
 
 def _batches(stretch: Stretch) -> list[int]:

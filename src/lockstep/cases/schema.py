@@ -118,7 +118,6 @@ class StudyEntry(Strict):
     stretches: Annotated[list[StretchEntry], Field(min_length=1)]
     published: list[PublishedEntry] = []
     source: str
-    hidden: list[Literal["tp", "pp", "dp", "ep", "cp"]] = []
     pace: str = ""
     unknown: list[str] = []
     assumed: list[str] = []
@@ -140,7 +139,6 @@ def read_study(path: str | Path) -> Study:
         stretches=stretches,
         published=tuple(_published(row, names, locate("published", i)) for i, row in enumerate(given.published)),
         source=given.source,
-        hidden=tuple(given.hidden),
         pace=given.pace,
         unknown=tuple(given.unknown),
         assumed=tuple(given.assumed),

@@ -84,8 +84,6 @@ class Study:
     published: tuple[Published, ...]
     source: str
     """Where the configuration is published."""
-    hidden: tuple[str, ...] = ()
-    """Traffic that the source says runs beside computing, of kinds whose overlap the step model does not know."""
     pace: str = ""
     """A study of the same software and devices: kernels are as much slower than predicted as they were there."""
     unknown: tuple[str, ...] = ()

@@ -75,6 +75,13 @@ RECIPE: Options = {
         "gradients",
         _RECIPE,
     ),
+    "overlap_ep": text(
+        "--overlap-ep",
+        "W",
+        "Experts' exchange beside computing: none, cells (of dualpipe) or shared (experts). (default: cells)",
+        "cells",
+        _RECIPE,
+    ),
     "fused_accumulation": switch(
         "--fused-accumulation/--no-fused-accumulation", "Gradients accumulate inside their products.", True, _RECIPE
     ),

@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from lockstep.layout.recipe import Recipe
+from lockstep.pipelines import Placement
 from lockstep.workload import Model, Transformer
 
 
@@ -74,23 +75,45 @@ class Job:
             start += size
         return held
 
+    def device_layers(self, stages: int, placement: Placement) -> list[Counter[LayerKind]]:
+        """For each device of a pipeline, the layers it holds: of one stage, or of the two that meet on it.
+
+        A V of p devices has 2p virtual stages, number s and 2p - 1 - s on device s; with copies in both directions
+        device s holds stages s and p - 1 - s.
+        """
+        if placement is Placement.LOOPED:
+            return self.stage_layers(stages)
+        held = self.stage_layers(2 * stages if placement is Placement.VEE else stages)
+        return [held[s] + held[-1 - s] for s in range(stages)]
+
     @cached_property
-    def _compositions(self) -> dict[int, list[tuple[int, Counter[LayerKind]]]]:
+    def _compositions(self) -> dict[tuple[int, Placement], list[tuple[int, Counter[LayerKind]]]]:
         return {}
 
-    def telling_stages(self, stages: int) -> list[tuple[int, Counter[LayerKind]]]:
-        """(stage, its layers) of every stage that differs from the ones before it, and of the last.
+    def telling_stages(
+        self, stages: int, placement: Placement = Placement.LOOPED
+    ) -> list[tuple[int, Counter[LayerKind]]]:
+        """(device, its layers) of every device of a pipeline that differs from the ones before it, and of the last.
 
-        Stages with the same layers differ in nothing that costs time; the first of them holds most in flight. The
-        first stage has the embedding too and the last the head, so they stand for themselves.
+        Devices with the same layers differ in nothing that costs time; the first of them holds most in flight. The
+        first device has the embedding too and the last the head, so they stand for themselves.
         """
-        if stages not in self._compositions:
-            held = self.stage_layers(stages)
+        key = stages, placement
+        if key not in self._compositions:
+            held = self.device_layers(stages, placement)
             seen: dict[tuple[bool, frozenset[tuple[LayerKind, int]]], int] = {}
             for stage, layers in enumerate(held):
                 seen.setdefault((stage == 0, frozenset(layers.items())), stage)
-            self._compositions[stages] = [(stage, held[stage]) for stage in sorted({*seen.values(), stages - 1})]
-        return self._compositions[stages]
+            self._compositions[key] = [(stage, held[stage]) for stage in sorted({*seen.values(), stages - 1})]
+        return self._compositions[key]
+
+
+def ends_on(stage: int, stages: int, placement: Placement) -> tuple[bool, bool]:
+    """Whether device `stage` holds the embedding, and whether it holds the head."""
+    outer = stage in (0, stages - 1)
+    if placement is Placement.BOTH_WAYS:
+        return outer, outer
+    return stage == 0, stage == (0 if placement is Placement.VEE else stages - 1)
 
 
 def _sizes(layers: int, parts: int) -> list[int]:

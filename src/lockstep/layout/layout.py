@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lockstep.errors import BadInput, UnknownName
-from lockstep.pipelines import SCHEDULES, code
+from lockstep.pipelines import SCHEDULES, Placement, code, get
 from lockstep.workload import RECOMPUTE
 
 Whole = NDArray[np.int64]
@@ -39,7 +39,7 @@ class Layout:
     cp: int = 1
     ep: int = 1
     vpp: int = 1
-    """Model chunks per pipeline stage (virtual stages)."""
+    """Model chunks per pipeline stage (virtual stages); 2 where the schedule folds the model or holds two copies."""
     micro_batch: int = 1
     """Sequences per micro-batch and data-parallel replica."""
     zero: int = 0
@@ -80,9 +80,15 @@ class Layout:
         return self.dp * self.tp * self.pp * self.cp
 
     @property
+    def placement(self) -> Placement:
+        """Where the schedule puts layers."""
+        return get(self.schedule).placement
+
+    @property
     def batch_unit(self) -> int:
-        """Sequences that batches come in: a micro-batch per replica, a round of them where it is interleaved."""
-        return self.dp * self.micro_batch * (self.pp if self.vpp > 1 else 1)
+        """Sequences that batches come in: a micro-batch per replica and direction, a round of them if interleaved."""
+        together = self.pp if self.schedule == "interleaved" else get(self.schedule).copies
+        return self.dp * self.micro_batch * together
 
     def grid(self) -> LayoutGrid:
         """This layout as a grid of shape ()."""
@@ -139,14 +145,33 @@ class LayoutGrid:
         return np.broadcast_shapes(*(getattr(self, name).shape for name in GRID_FIELDS))
 
     @property
+    def placement(self) -> Placement:
+        """Where the schedules put layers. Raises BadInput when they differ."""
+        found: set[Placement] = {SCHEDULES[number].placement for number in np.unique(self.schedule).tolist()}
+        if len(found) > 1:
+            raise BadInput("layouts of one grid must place layers on stages in the same way")
+        return found.pop()
+
+    @property
+    def copies(self) -> int:
+        """Copies of the model that run through the pipeline in different directions."""
+        return 2 if self.placement is Placement.BOTH_WAYS else 1
+
+    @property
     def data_ranks(self) -> Whole:
-        """Ranks over which gradients of dense parameters are reduced: dp * cp."""
+        """Ranks over which gradients of dense parameters are reduced, of one stage: dp * cp."""
         return self.dp * self.cp
 
     @property
     def shard_ranks(self) -> Whole:
-        """Ranks that share one sharded copy of the training state."""
-        return np.where(self.shard > 0, self.shard, self.data_ranks)
+        """Ranks that share one sharded copy of the training state, those of both directions of a pipeline."""
+        return np.where(self.shard > 0, self.shard, self.data_ranks * self.copies)
+
+    @property
+    def expert_shard_ranks(self) -> Whole:
+        """The same for an expert."""
+        ranks: Whole = np.maximum(1, self.data_ranks * self.copies // self.ep)
+        return ranks
 
     def microbatches(self, batch: int) -> Whole:
         """Micro-batches per step and replica, for a global batch of `batch` sequences."""

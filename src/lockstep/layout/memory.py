@@ -10,6 +10,7 @@
 
 With p + g + k = 2 + 2 + 12 the rule "16 bytes per parameter" is ZeRO's (arXiv 1910.02054, section 3.1); see
 `Recipe.bytes_per_parameter` for 18 and 20. Experts are replicated over dp*cp/ep ranks, everything else over dp*cp.
+Where two copies of the model run in both directions (DualPipe), a rank holds two stages and shards with twice as many.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from lockstep.hardware import Cluster
-from lockstep.layout.job import Job, LayerKind
+from lockstep.layout.job import Job, LayerKind, ends_on
 from lockstep.layout.layout import KEEP, OFFLOAD_PARAMETERS, LayoutGrid
 from lockstep.layout.recipe import Recipe
 from lockstep.pipelines import peak_live_by_code
@@ -91,18 +92,19 @@ class Memory:
 
 
 def stage_parameters(job: Job, grid: LayoutGrid, stages: int, stage: int, held: Counter[LayerKind]) -> RankParameters:
-    """Parameters on one rank of a stage that holds the layers `held`, before any ZeRO sharding."""
+    """Parameters on one rank of device `stage`, which holds the layers `held`, before any ZeRO sharding."""
     model = job.transformer
     if model is None:
         return rank_parameters(all_weights(job.model))
     tp, ep = grid.tp, grid.ep
+    first, last = ends_on(stage, stages, grid.placement)
     found = RankParameters(0.0, 0.0, 0.0)
     for experts, count in _by_experts(held).items():
         found = found + rank_parameters(layer_weights(model, experts), tp, ep) * count
-    if stage == 0:
+    if first:
         found = found + rank_parameters(embedding_weights(model), tp, ep)
-    if stage == stages - 1:
-        if model.tied_embeddings and stages > 1:
+    if last:
+        if model.tied_embeddings and not first:
             # The last stage keeps a copy of the table that the first one looks tokens up in.
             found = found + rank_parameters(embedding_weights(model)[:1], tp, ep)
         found = found + rank_parameters(head_weights(model), tp, ep)
@@ -122,11 +124,11 @@ def layer_parameters(job: Job, grid: LayoutGrid) -> dict[bool, Any]:
 
 def stage_memory(job: Job, cluster: Cluster, grid: LayoutGrid, stages: int, stage: int) -> Memory:
     """Memory of one rank of pipeline stage `stage` of `stages`, for every layout of `grid`."""
-    held = dict(job.telling_stages(stages)).get(stage) or job.stage_layers(stages)[stage]
+    held = job.device_layers(stages, grid.placement)[stage]
     parameters = stage_parameters(job, grid, stages, stage, held)
     recipe, zero = job.recipe, grid.zero
     dense, expert = parameters.matrix_elems + parameters.other_elems, parameters.expert_elems
-    shard, expert_shard = grid.shard_ranks, np.maximum(1, grid.data_ranks // grid.ep)
+    shard, expert_shard = grid.shard_ranks, grid.expert_shard_ranks
 
     def sharded(dense_B: Any, expert_B: Any, from_stage: int) -> Any:
         whole = zero < from_stage
@@ -155,7 +157,8 @@ def stage_memory(job: Job, cluster: Cluster, grid: LayoutGrid, stages: int, stag
 
 def memory(job: Job, cluster: Cluster, grid: LayoutGrid, stages: int) -> Memory:
     """Memory of the fullest stage, for every layout of `grid`, with the categories of that stage."""
-    found = [stage_memory(job, cluster, grid, stages, stage) for stage, _ in job.telling_stages(stages)]
+    telling = job.telling_stages(stages, grid.placement)
+    found = [stage_memory(job, cluster, grid, stages, stage) for stage, _ in telling]
     fullest = np.argmax(np.stack(np.broadcast_arrays(*(one.total_B for one in found))), axis=0)
     parts = {
         name: np.choose(fullest, [getattr(one, name) for one in found])
@@ -166,7 +169,8 @@ def memory(job: Job, cluster: Cluster, grid: LayoutGrid, stages: int) -> Memory:
 
 def peak_B(job: Job, cluster: Cluster, grid: LayoutGrid, stages: int) -> Any:
     """Total bytes on the fullest stage, for every layout of `grid`: what a search needs of `memory`."""
-    totals = [stage_memory(job, cluster, grid, stages, stage).total_B for stage, _ in job.telling_stages(stages)]
+    telling = job.telling_stages(stages, grid.placement)
+    totals = [stage_memory(job, cluster, grid, stages, stage).total_B for stage, _ in telling]
     return reduce(np.maximum, totals)
 
 
@@ -199,21 +203,23 @@ def _activations(job: Job, grid: LayoutGrid, stages: int, stage: int, held: Coun
     if isinstance(model, ConvNet):
         return convnet_activation_B(model, grid.micro_batch, job.recipe.element_B), 0.0
     one = piece(job.recipe, grid)
+    first, last = ends_on(stage, stages, grid.placement)
     kept: Any = 0.0
     passing: Any = 0.0
     for experts, count in sorted(_by_experts(held).items()):
         modes = [layer_activation_B(model, one, experts, mode) for mode in (NONE, SELECTIVE, FULL)]
         mode_B = np.choose(grid.recompute, modes)
-        kept = kept + (count + _extra_layers(model, experts, stage == stages - 1)) * mode_B
+        kept = kept + (count + _extra_layers(model, experts, last)) * mode_B
         passing = np.maximum(passing, modes[NONE] - mode_B)
     microbatches = grid.microbatches(job.recipe.batch)
     live = peak_live_by_code(grid.schedule, stages, microbatches, chunks=grid.vpp, stage=stage)
-    if stage == 0:
+    if first:
         kept = kept + embedding_activation_B(model, one)
-    if stage == stages - 1:
+    if last:
         logit_B = LOGIT_FUSED_B if job.recipe.fused_elementwise else LOGIT_EAGER_B
         passing = np.maximum(passing, (1 + model.mtp_layers) * head_activation_B(model, one, logit_B=logit_B))
-    return kept * live, passing
+    # Of two copies, a micro-batch passes one: half of what the device holds, on average over the two directions.
+    return kept * live / grid.copies, passing
 
 
 def _extra_layers(model: Transformer, experts: bool, last: bool) -> int:

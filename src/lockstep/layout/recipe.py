@@ -58,6 +58,7 @@ OPTIMIZERS = {
 
 
 TP_OVERLAPS = ("none", "gradients", "all")
+EP_OVERLAPS = ("none", "cells", "shared")
 ACTIVATION_B = {"fp64": 8.0, "fp32": 4.0, "tf32": 4.0}
 """Bytes per activation element where products run in a wide format: tf32 rounds inside the unit, memory holds fp32."""
 
@@ -97,6 +98,15 @@ class Recipe:
     """Tensor-parallel traffic beside products: none; gradients, where the reduction of an input's gradient runs beside
     the product for the weight's (Megatron-LM since late 2021; arXiv 2205.05198 section 4.2.2); or all, where products
     are cut in pieces that talk while others compute (Transformer Engine's userbuffers)."""
+    overlap_ep: str = "cells"
+    """The experts' exchange beside computing: none; cells, beside the other pass where the schedule runs a forward and
+    a backward pass as one cell (dualpipe, dualpipe-v); or shared, beside the shared experts of the same layer (Megatron
+    Core's --moe-shared-expert-overlap)."""
+    overlap_device_frac: float = 20 / 132
+    """Share of the device's arithmetic that an exchange takes while it runs beside computing: DeepSeek-V3 gave it 20 of
+    132 multiprocessors (arXiv 2412.19437, section 3.2.2); assumed for everybody else."""
+    dispatch_B: float | None = None
+    """Bytes per element of tokens sent to experts, and of gradients sent there; None means as activations."""
     overlap_pp: bool = False
     """Pipeline sends run beside compute."""
     paired_sends: bool = True
@@ -114,6 +124,10 @@ class Recipe:
                 raise BadInput(f"{name} must be a whole number of at least 1, got {value!r}", f"--{name}")
         if self.overlap_tp not in TP_OVERLAPS:
             raise UnknownName("overlap of tensor-parallel traffic", self.overlap_tp, TP_OVERLAPS, "--overlap-tp")
+        if self.overlap_ep not in EP_OVERLAPS:
+            raise UnknownName("overlap of the experts' exchange", self.overlap_ep, EP_OVERLAPS, "--overlap-ep")
+        if not 0 <= self.overlap_device_frac < 1:
+            raise BadInput(f"overlap_device_frac must be at least 0 and below 1, got {self.overlap_device_frac}")
         if self.optimizer not in OPTIMIZERS:
             raise UnknownName("optimizer", self.optimizer, OPTIMIZERS, "--optimizer")
 
@@ -131,6 +145,11 @@ class Recipe:
     def wire_B(self) -> float:
         """Bytes per gradient element when gradients are reduced."""
         return self.gradient_B if self.reduce_B is None else self.reduce_B
+
+    @property
+    def dispatched_B(self) -> float:
+        """Bytes per element of tokens on their way to experts."""
+        return self.element_B if self.dispatch_B is None else self.dispatch_B
 
     @property
     def batch_tokens(self) -> int:

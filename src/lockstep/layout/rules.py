@@ -16,12 +16,13 @@ from numpy.typing import NDArray
 from lockstep.errors import BadInput
 from lockstep.layout.job import Job, splits_evenly
 from lockstep.layout.layout import Layout, LayoutGrid
-from lockstep.pipelines import SCHEDULES, Placement, valid
+from lockstep.pipelines import SCHEDULES, Placement, get, valid
 from lockstep.workload import FULL
 
 Mask = NDArray[np.bool_]
-PLANNED = [code for code, each in enumerate(SCHEDULES) if each.placement is Placement.LOOPED and each.copies == 1]
-"""Codes of the schedules in which stage s holds the s-th part of the layers."""
+FOLDED = [code for code, each in enumerate(SCHEDULES) if each.placement is Placement.VEE]
+TWO_COPIES = [code for code, each in enumerate(SCHEDULES) if each.copies == 2]
+"""Codes of the schedules that put two stages on every device, of one copy of the model or of two."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,8 +91,15 @@ def _schedule(layout: Layout, job: Job) -> str:
     microbatches = job.recipe.batch // (layout.dp * layout.micro_batch)
     return (
         f"schedule {layout.schedule} does not run with {layout.pp} stages, {microbatches} micro-batches and "
-        f"{layout.vpp} chunks per stage; interleaved needs vpp >= 2 and a multiple of pp micro-batches, others vpp = 1"
+        f"{layout.vpp} chunks per stage; {_needs(layout.schedule)}"
     )
+
+
+def _needs(schedule: str) -> str:
+    """What a schedule needs, with its number of chunks as a flag."""
+    found = get(schedule)
+    chunks = "vpp >= 2" if found.num_chunks is None else f"vpp = {found.num_chunks}"
+    return f"{schedule} needs {chunks}: {found.rule}"
 
 
 def _split_sequence(grid: LayoutGrid, job: Job) -> Any:
@@ -113,15 +121,6 @@ RULES = (
     Rule("layers per stage", "--pp", lambda g, j: _uneven(g, j.layers), _stages),
     Rule(
         SCHEDULE, "--schedule", lambda g, j: ~valid(g.schedule, g.pp, g.microbatches(j.recipe.batch), g.vpp), _schedule
-    ),
-    Rule(
-        "schedule moves layers",
-        "--schedule",
-        lambda g, j: ~np.isin(g.schedule, PLANNED),
-        lambda x, j: (
-            f"{x.schedule} places layers on stages in its own way; look at it with lockstep pipeline, and train with "
-            + ", ".join(SCHEDULES[code].name for code in PLANNED)
-        ),
     ),
     Rule(
         "cp splits the sequence",
@@ -175,7 +174,9 @@ RULES = (
 def _uneven(grid: LayoutGrid, layers: int) -> Any:
     """One chunk per stage may hold one layer more than another; several chunks must be equal but for the outermost."""
     chunks = grid.pp * grid.vpp
-    return (grid.pp > layers) | ((grid.vpp > 1) & ~splits_evenly(layers, chunks))
+    folded = np.isin(grid.schedule, FOLDED)
+    looped = ~folded & ~np.isin(grid.schedule, TWO_COPIES)
+    return (np.where(folded, chunks, grid.pp) > layers) | ((grid.vpp > 1) & looped & ~splits_evenly(layers, chunks))
 
 
 def broken_rules(grid: LayoutGrid, job: Job) -> dict[str, Mask]:

@@ -7,6 +7,7 @@ from lockstep.pipelines.partition import Partition, partition
 from lockstep.pipelines.registry import (
     CODES,
     SCHEDULES,
+    cells_by_code,
     code,
     get,
     peak_live_by_code,
@@ -33,6 +34,7 @@ __all__ = [
     "Times",
     "automatic_order",
     "automatic_v_order",
+    "cells_by_code",
     "code",
     "get",
     "lanes",

@@ -88,6 +88,17 @@ def peak_live_by_code(
     return live
 
 
+def cells_by_code(codes: Value, stages: Value, microbatches: Value, *, chunks: Value = 1, stage: Value = 0) -> Array:
+    """Cells that device `stage` runs where every entry has its own schedule, in micro-batches; 0 without cells."""
+    if not any(SCHEDULES[number].cells for number in np.unique(codes).tolist()):
+        return np.zeros(())
+    codes, stages, microbatches, chunks, stage = np.broadcast_arrays(codes, stages, microbatches, chunks, stage)
+    count = np.zeros(codes.shape)
+    for mask, schedule in _present(codes):
+        count[mask] = schedule.num_cells(stages[mask], microbatches[mask], chunks[mask], stage[mask])
+    return np.where(valid(codes, stages, microbatches, chunks), count, 0.0)
+
+
 def valid(codes: Value, stages: Value, microbatches: Value, chunks: Value = 1) -> Array:
     """Whether each entry's schedule exists for these numbers (Megatron-LM's rules for the interleaved one)."""
     codes, stages, microbatches, chunks = np.broadcast_arrays(codes, stages, microbatches, chunks)

@@ -6,15 +6,15 @@ from collections.abc import Iterator
 
 from lockstep.hardware import Cluster
 from lockstep.layout import FRAMEWORK_B, SLACK_FRAC, Job
-from lockstep.units import format_frac, format_size
+from lockstep.units import format_frac, format_size, format_time
 
 
-def assumptions(job: Job, cluster: Cluster) -> tuple[str, ...]:
-    """Sentences, the most important first."""
-    return tuple(_all(job, cluster))
+def assumptions(job: Job, cluster: Cluster, hidden_s: float = 0.0) -> tuple[str, ...]:
+    """Sentences, the most important first; `hidden_s` of a step the experts' exchange runs beside computing."""
+    return tuple(_all(job, cluster, hidden_s))
 
 
-def _all(job: Job, cluster: Cluster) -> Iterator[str]:
+def _all(job: Job, cluster: Cluster, hidden_s: float) -> Iterator[str]:
     curve, recipe = cluster.device.efficiency, job.recipe
     how = curve.kind_on(cluster.device.name)
     how = f"{how}, so times are uncalibrated" if how == "assumed" else how
@@ -34,6 +34,10 @@ def _all(job: Job, cluster: Cluster) -> Iterator[str]:
         yield "data-parallel traffic runs beside compute without slowing it"
     if job.num_experts:
         yield "experts are equally loaded and no token is dropped"
+    if hidden_s:
+        share = format_frac(recipe.overlap_device_frac)
+        hides = "shared experts" if recipe.overlap_ep == "shared" else "the other pass of a cell"
+        yield f"{format_time(hidden_s)} of the experts' exchange hide beside {hides}, and take {share} of it meanwhile"
     if job.transformer and job.transformer.mtp_layers:
         yield f"{job.transformer.mtp_layers} multi-token-prediction module(s) are trained too"
     framework, slack = format_size(FRAMEWORK_B), format_frac(SLACK_FRAC)

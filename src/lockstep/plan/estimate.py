@@ -80,6 +80,10 @@ class Estimate:
         days = tokens / self.tokens_per_s / SECONDS_PER_DAY
         return days, None if self.cost_per_token is None else self.cost_per_token * tokens
 
+    def assumptions(self) -> tuple[str, ...]:
+        """What it takes for granted, the most important first."""
+        return assumptions(self.job, self.cluster, float(self.step.ep_hidden_s))
+
     def timeline(self) -> Timeline:
         """The step simulated: one rank per pipeline stage, standing for all that do the same."""
         return simulate(step_program(self.job, self.cluster, self.layout))
@@ -100,7 +104,7 @@ class Estimate:
             "bound_by": self.step.bound_by,
             "cost_per_token": self.cost_per_token,
             "groups": group_summary(self.layout, self.cluster),
-            "assumptions": list(assumptions(self.job, self.cluster)),
+            "assumptions": list(self.assumptions()),
         }
 
     def __str__(self) -> str:
@@ -123,8 +127,8 @@ def estimate(job: Job, cluster: Cluster, layout: Layout) -> Estimate:
 def estimates(job: Job, cluster: Cluster, layouts: Sequence[Layout]) -> list[Estimate]:
     """The estimates of several layouts that keep the rules, in order; those with as many stages share one pass."""
     found: dict[Layout, Estimate] = {}
-    for stages in sorted({layout.pp for layout in layouts}):
-        some = [layout for layout in layouts if layout.pp == stages]
+    for stages, placement in sorted({(layout.pp, layout.placement) for layout in layouts}, key=str):
+        some = [layout for layout in layouts if (layout.pp, layout.placement) == (stages, placement)]
         grid = stack(some)
         step, held = price_step(job, cluster, grid), memory(job, cluster, grid, stages)
         for place, layout in enumerate(some):

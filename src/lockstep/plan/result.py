@@ -7,7 +7,6 @@ from typing import Any
 
 from lockstep.hardware import Cluster
 from lockstep.layout import Job
-from lockstep.plan.assumptions import assumptions
 from lockstep.plan.estimate import SECONDS_PER_DAY, Estimate
 from lockstep.plan.search import MEMORY, Findings
 from lockstep.units import format_count, format_frac, format_money, format_size, format_time
@@ -84,7 +83,7 @@ class Plan:
             "complete": self.findings.complete,
             "elapsed_s": self.elapsed_s,
             "rejected": self.rejected,
-            "assumptions": list(assumptions(self.job, self.cluster)),
+            "assumptions": list(self.best.assumptions()),
         }
         if self.tokens is not None:
             days, dollars = self.best.campaign(self.tokens)

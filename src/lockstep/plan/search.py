@@ -88,12 +88,13 @@ def search(
 
 
 def _grids(space: Space, stages: int, devices: int) -> Iterator[LayoutGrid]:
-    """The layouts of one stage count, cut along tp where they are too many to hold at once."""
-    if space.size <= MAX_GRID * len(space.pp):
-        yield space.grid(stages, devices)
-        return
-    for tp in space.tp:
-        yield replace(space, tp=(tp,)).grid(stages, devices)
+    """The layouts of one stage count by placement of layers, cut along tp where they are too many to hold at once."""
+    for part in space.parts(stages):
+        if space.size <= MAX_GRID * len(space.pp):
+            yield part.grid(stages, devices)
+            continue
+        for tp in space.tp:
+            yield replace(part, tp=(tp,)).grid(stages, devices)
 
 
 def _score(

@@ -2,21 +2,22 @@
 
 tp, cp, ep and pp are the divisors that the model and the device count allow, dp is what is left of the devices;
 micro-batch, sharding, recomputation and sequence parallelism are listed; the schedules go with the stages: one stage
-needs none, and interleaving takes the chunk counts that divide a stage's layers. Each axis has a dimension of its own
-in a grid of layouts, one grid per stage count. Combinations that break a rule of `layout/rules.py` are counted, never
+needs none, and interleaving takes the chunk counts that divide a stage's layers. Schedules that hide the experts'
+exchange are listed for models with experts. Each axis has a dimension of its own in a grid of layouts, one grid per
+stage count and placement of layers. Combinations that break a rule of `layout/rules.py` are counted, never
 skipped.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from lockstep.layout import AXES, KEEP, Job, LayoutGrid, divisors, splits_evenly
-from lockstep.pipelines import code
+from lockstep.pipelines import Placement, code, get
 from lockstep.workload import FULL, NONE, SELECTIVE
 
 SHARDING = ((0, False), (1, False), (2, False), (3, False), (3, True))
@@ -25,6 +26,7 @@ MAX_TP = 64
 MAX_CP = 64
 MICRO_BATCHES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128)
 SCHEDULES = ("1f1b", "zb-h1", "gpipe")
+EXPERT_SCHEDULES = ("dualpipe", "dualpipe-v")
 DIMENSIONS = 8
 
 
@@ -52,7 +54,7 @@ class Space:
         """(schedule, chunks per stage) for a number of stages; they are all the same for a single one."""
         if stages == 1:
             return [("1f1b", 1)]
-        plain = [(name, 1) for name in self.schedules if name != "interleaved"]
+        plain = [(name, get(name).num_chunks or 1) for name in self.schedules if name != "interleaved"]
         if "interleaved" not in self.schedules:
             return plain
         most = -(-self.layers // stages)
@@ -65,6 +67,15 @@ class Space:
         axes = (self.tp, self.cp, self.ep, self.micro_batch, self.sharding, self.recompute, self.sequence_parallel)
         per_schedule = int(np.prod([len(axis) for axis in axes], dtype=np.int64))
         return per_schedule * sum(len(self.schedules_of(stages)) for stages in self.pp)
+
+    def parts(self, stages: int) -> list[Space]:
+        """This space with the schedules of one placement at a time, in order; a single stage has no schedules."""
+        if stages == 1:
+            return [self]
+        names: dict[Placement, list[str]] = {}
+        for name in self.schedules:
+            names.setdefault(get(name).placement, []).append(name)
+        return [replace(self, schedules=tuple(some)) for some in names.values()]
 
     def grid(self, stages: int, devices: int) -> LayoutGrid:
         """All layouts with `stages` stages; axes tp, cp, ep, micro-batch, sharding, recompute, sp, schedule."""
@@ -118,5 +129,6 @@ def default_space(job: Job, unit: int, offload: int = KEEP) -> Space:
         micro_batch=micro_batch,
         layers=job.layers,
         unit=unit,
+        schedules=(*SCHEDULES, "interleaved", *(EXPERT_SCHEDULES if job.num_experts else ())),
         offload=offload,
     )

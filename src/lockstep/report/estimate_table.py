@@ -6,7 +6,7 @@ from rich.console import Console
 from rich.text import Text
 
 from lockstep.layout import Job
-from lockstep.plan import Estimate, assumptions
+from lockstep.plan import Estimate
 from lockstep.report.layout_columns import layout_words
 from lockstep.report.memory_table import categories
 from lockstep.report.terminal import bar, heading, indented, small_print, table
@@ -33,7 +33,7 @@ def render(found: Estimate, out: Console) -> None:
     _breakdown(found, out)
     heading(out, "What fills the memory", "fullest device")
     categories(found.memory, out)
-    small_print(out, "Assumptions", assumptions(found.job, found.cluster), ASSUMPTIONS)
+    small_print(out, "Assumptions", found.assumptions(), ASSUMPTIONS)
 
 
 def _verdict(found: Estimate, out: Console) -> None:

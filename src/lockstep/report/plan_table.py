@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from rich.console import Console
 from rich.text import Text
 
-from lockstep.plan import Estimate, Plan, assumptions
+from lockstep.plan import Estimate, Plan
 from lockstep.plan.estimate import SECONDS_PER_DAY
 from lockstep.report.estimate_table import PART_WORDS, time_line, unit
 from lockstep.report.layout_columns import Column, layout_columns, layout_words
@@ -29,7 +29,7 @@ def render(plan: Plan, out: Console) -> None:
     _best(plan, out)
     _front(plan, out)
     _why_not(plan, out)
-    small_print(out, "Assumptions", assumptions(plan.job, plan.cluster), ASSUMPTIONS)
+    small_print(out, "Assumptions", plan.best.assumptions(), ASSUMPTIONS)
 
 
 def _verdict(plan: Plan, out: Console) -> None:

@@ -140,9 +140,14 @@ def experts(shard: Shard, moe: Experts) -> Passes:
     routed = shard.tokens * moe.top_k / local
     parts = shard.product(shard.loose_tokens, moe.experts, h) + feed_forward(shard, moe.ffn, routed, local, moe.gated)
     parts += shard.elementwise(shard.loose_tokens * moe.top_k * h, 4.0, 4.0, kernels=4)
-    if moe.shared_ffn:
-        parts += feed_forward(shard, moe.shared_ffn, shard.tokens, 1, moe.gated)
-    return parts
+    return parts + shared_experts(shard, moe)
+
+
+def shared_experts(shard: Shard, moe: Experts) -> Passes:
+    """The experts that every token visits, where it is."""
+    if not moe.shared_ffn:
+        return Passes(Work(), Work())
+    return feed_forward(shard, moe.shared_ffn, shard.tokens, 1, moe.gated)
 
 
 def residual_and_norms(shard: Shard) -> Passes:
@@ -162,6 +167,8 @@ class LayerWork:
 
     passes: Passes
     core: Passes
+    shared: Passes
+    """Of `passes`, shared experts, which need no exchange."""
 
     @property
     def forward(self) -> Work:
@@ -177,11 +184,13 @@ class LayerWork:
 def layer_work(shard: Shard, kind: LayerKind) -> LayerWork:
     """Work of one layer of the given kind."""
     around = projections(shard) + residual_and_norms(shard)
+    shared = Passes(Work(), Work())
     if kind.experts and shard.model.experts:
+        shared = shared_experts(shard, shard.model.experts)
         around += experts(shard, shard.model.experts)
     elif shard.model.mlp:
         around += feed_forward(shard, shard.model.mlp.ffn, shard.tokens, 1, shard.model.mlp.gated)
-    return LayerWork(around, attention_core(shard, kind.window))
+    return LayerWork(around, attention_core(shard, kind.window), shared)
 
 
 def embedding_work(shard: Shard) -> Passes:

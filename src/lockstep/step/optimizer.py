@@ -25,7 +25,7 @@ HOST_LINK = "pcie4"
 def optimizer_s(clock: Clock, grid: LayoutGrid, recipe: Recipe, parameters: RankParameters, hidden: int) -> Any:
     """Seconds of one update on a rank that holds `parameters` of a model of width `hidden`, sharded from zero 1 on."""
     shard = np.where(grid.zero >= 1, grid.shard_ranks, 1)
-    expert_shard = np.where(grid.zero >= 1, np.maximum(1, grid.data_ranks // grid.ep), 1)
+    expert_shard = np.where(grid.zero >= 1, grid.expert_shard_ranks, 1)
     matrix = parameters.matrix_elems / shard + parameters.expert_elems / expert_shard
     other = parameters.other_elems / shard
     states = recipe.states

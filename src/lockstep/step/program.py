@@ -22,7 +22,8 @@ def step_program(job: Job, cluster: Cluster, layout: Layout) -> Program:
     schedule, stages = get(layout.schedule), range(layout.pp)
     order = schedule.order(layout.pp, int(parts.microbatches), layout.vpp)
     builder = ProgramBuilder(layout.pp, lanes(layout.vpp))
-    last = write(builder, schedule, order, layout.vpp, parts.times())
+    cells = schedule.cells(layout.pp, int(parts.microbatches), layout.vpp) if schedule.cells else None
+    last = write(builder, schedule, order, layout.vpp, parts.times(), cells=cells)
     reduced = builder.collective(
         stages, "all-reduce", 0.0, duration_s=float(np.asarray(parts.once_s)), label="gradients", stream="compute"
     )

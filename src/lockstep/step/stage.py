@@ -29,6 +29,8 @@ class StageTimes:
     cp_backward_s: Any = 0.0
     ep_forward_s: Any = 0.0
     ep_backward_s: Any = 0.0
+    ep_hidden_s: Any = 0.0
+    """Of the experts' exchange, what runs beside shared experts; no part of the passes."""
 
     def __add__(self, other: StageTimes) -> StageTimes:
         return StageTimes(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(self)))
@@ -84,6 +86,7 @@ def layer_times(shard: Shard, network: Network, kind: LayerKind, gradient_work: 
         cp_backward_s=traffic.cp_backward_s + repeated * traffic.cp_forward_s,
         ep_forward_s=traffic.ep_forward_s,
         ep_backward_s=traffic.ep_backward_s + repeated * traffic.ep_forward_s,
+        ep_hidden_s=(1.0 + repeated) * traffic.ep_hidden_forward_s + traffic.ep_hidden_backward_s,
     )
 
 

@@ -5,6 +5,7 @@
 A stage's pass takes its kernels (`layer.py`), the tensor, context and expert traffic that they wait for
 (`traffic.py`) and the parameters gathered just before them (`data_parallel.py`). The pipeline's closed form turns
 stage times into a makespan; `program.py` builds the same step as a Program, and the simulation gives the same time.
+A device of a folded pipeline counts as one stage; of two copies of the model, each stage is one.
 Stages are priced as if each held as much as the heaviest one, which is exact when layers divide evenly.
 """
 
@@ -19,7 +20,7 @@ import numpy as np
 from lockstep.errors import BadInput
 from lockstep.hardware import Cluster
 from lockstep.layout import Job, LayoutGrid, layer_parameters, stage_parameters
-from lockstep.pipelines import SCHEDULES, Times, price_by_code
+from lockstep.pipelines import SCHEDULES, Placement, Times, cells_by_code, price_by_code
 from lockstep.step.communication import Network, collective
 from lockstep.step.convolution import convolution_times
 from lockstep.step.data_parallel import traffic, waits
@@ -36,7 +37,7 @@ BUCKET_B = 25 * 2.0**20
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """Seconds of a step by part (arrays when the layout is a grid). Parts add up to `step_time_s`."""
+    """Seconds of a step by part (arrays when the layout is a grid). PARTS add up to `step_time_s`."""
 
     compute_s: Any
     tp_comm_s: Any
@@ -47,11 +48,13 @@ class Step:
     bubble_s: Any
     optimizer_s: Any
     other_s: Any
+    ep_hidden_s: Any = 0.0
+    """Of the experts' exchange, what runs beside computing: no part of the step time."""
 
     @property
     def step_time_s(self) -> Any:
         """The whole step."""
-        return sum(getattr(self, field.name) for field in fields(self))
+        return sum(getattr(self, f"{part}_s") for part in PARTS)
 
     def breakdown_s(self) -> dict[str, float]:
         """Seconds by part, of one layout."""
@@ -86,6 +89,11 @@ class Composition:
     update_s: Any
     fixed_s: float
     blocking: bool
+    copies: int
+    """Copies of the model in the pipeline, which a device serves in turn."""
+    hides_ep: bool
+    """Whether the experts' exchange of a pass runs beside the other pass of a cell."""
+    ep_device_frac: float
 
     def times(self) -> Times:
         """Stage times as the pipeline formulas take them."""
@@ -99,18 +107,21 @@ class Composition:
             first_backward_s=self.first.backward_s,
             last_forward_s=self.last.forward_s,
             last_backward_s=self.last.backward_s,
+            forward_comm_s=self.body.ep_forward_s if self.hides_ep else 0.0,
+            backward_comm_s=self.body.ep_backward_s if self.hides_ep else 0.0,
+            comm_device_frac=self.ep_device_frac,
         )
 
     @property
     def extra(self) -> StageTimes:
         """What the most loaded device takes more than the body."""
-        if self.stages == 1:
-            return self.first + self.last
+        if self.stages == 1 or self.copies == 2:
+            return (self.first + self.last) * (1.0 / self.copies)
         return self.first.where(self.first.total_s >= self.last.total_s, self.last)
 
 
 def compose(job: Job, cluster: Cluster, grid: LayoutGrid) -> Composition:
-    """The parts of a step for every layout of `grid`, which must share one number of stages. Raises BadInput if not."""
+    """The parts of a step for every layout of `grid`, which must share stages and placement. Raises BadInput if not."""
     stages = int(grid.pp.flat[0])
     if np.any(grid.pp != stages):
         raise BadInput("layouts of one grid must have the same number of pipeline stages")
@@ -119,8 +130,10 @@ def compose(job: Job, cluster: Cluster, grid: LayoutGrid) -> Composition:
     parameters = _fullest(job, grid, stages)
     layers = _pieces(job, stages, parameters)
     body, first, last = _stage_times(job, grid, clock, network, stages)
-    moved = traffic(network, job.recipe, parameters, layers)
-    waiting = waits(grid, job.recipe, moved, body.compute_forward_s, body.compute_backward_s, layers)
+    copies = grid.copies
+    moved = traffic(network, job.recipe, parameters, copies * layers)
+    beside_s = copies * body.compute_forward_s, copies * body.compute_backward_s
+    waiting = waits(grid, job.recipe, moved, *beside_s, copies * layers)
     return Composition(
         stages=stages,
         microbatches=grid.microbatches(job.recipe.batch),
@@ -136,6 +149,9 @@ def compose(job: Job, cluster: Cluster, grid: LayoutGrid) -> Composition:
         update_s=optimizer_s(clock, grid, job.recipe, parameters, job.transformer.hidden if job.transformer else 0),
         fixed_s=cluster.device.efficiency.step_s,
         blocking=not job.recipe.overlap_pp,
+        copies=copies,
+        hides_ep=job.recipe.overlap_ep == "cells",
+        ep_device_frac=job.recipe.overlap_device_frac,
     )
 
 
@@ -149,7 +165,8 @@ def _pieces(job: Job, stages: int, parameters: RankParameters) -> int:
 
 def _fullest(job: Job, grid: LayoutGrid, stages: int) -> RankParameters:
     """Parameters of the stage that holds most of each group: the one that the others wait for."""
-    found = [stage_parameters(job, grid, stages, stage, held) for stage, held in job.telling_stages(stages)]
+    telling = job.telling_stages(stages, grid.placement)
+    found = [stage_parameters(job, grid, stages, stage, held) for stage, held in telling]
     most = [
         np.max(np.stack(np.broadcast_arrays(*(getattr(one, field.name) for one in found))), axis=0)
         for field in fields(RankParameters)
@@ -170,18 +187,21 @@ def _stage_times(
         kind: layer_times(shard, network, kind, accumulation_work(shard, whole[kind.experts]))
         for kind in sorted(set(job.kinds))
     }
+    folded = grid.placement is Placement.VEE
     bodies = [
         sum((kinds[kind] * count for kind, count in sorted(held.items())), StageTimes())
-        for _, held in job.telling_stages(stages)
+        for _, held in job.telling_stages(stages, grid.placement if folded else Placement.LOOPED)
     ]
     body = bodies[0]
     for other in bodies[1:]:
         body = body.where(body.total_s >= other.total_s, other)
     first = bodies[0] + part_times(shard, embedding_work(shard))
-    last = bodies[-1] + part_times(shard, head_work(shard))
+    last = bodies[0 if folded else -1] + part_times(shard, head_work(shard))
     if model.mtp_layers:
         module = kinds[job.kinds[-1]] + part_times(shard, prediction_module_work(shard))
         last = last + module * model.mtp_layers
+    if folded:
+        return body, StageTimes(), _beyond(last + part_times(shard, embedding_work(shard)), body)
     return body, _beyond(first, body), _beyond(last, body)
 
 
@@ -216,19 +236,29 @@ def step_time_s(parts: Composition, grid: LayoutGrid) -> Any:
 def priced(parts: Composition, grid: LayoutGrid) -> Step:
     """The same seconds, told apart by what the most loaded device does; waiting for other stages is the bubble."""
     m, busy = parts.microbatches, parts.body + parts.extra
-    hold_s = 2.0 * parts.transfer_s * grid.vpp if parts.blocking and parts.stages > 1 else 0.0
+    chunks = grid.vpp // parts.copies
+    hold_s = 2.0 * parts.transfer_s * chunks if parts.blocking and parts.stages > 1 else 0.0
+    hidden_s = _hidden_s(grid, parts)
     each_s = parts.gather_forward_s + parts.gather_backward_s
     return Step(
         compute_s=m * (busy.compute_forward_s + busy.compute_backward_s),
         tp_comm_s=m * (busy.tp_forward_s + busy.tp_backward_s),
         pp_comm_s=m * hold_s,
         dp_comm_s=m * each_s + parts.once_s,
-        ep_comm_s=m * (busy.ep_forward_s + busy.ep_backward_s),
+        ep_comm_s=m * (busy.ep_forward_s + busy.ep_backward_s) - hidden_s,
         cp_comm_s=m * (busy.cp_forward_s + busy.cp_backward_s),
-        bubble_s=np.maximum(0.0, _makespan_s(grid, parts) - m * (busy.total_s + each_s + hold_s)),
+        bubble_s=np.maximum(0.0, _makespan_s(grid, parts) - m * (busy.total_s + each_s + hold_s) + hidden_s),
         optimizer_s=parts.update_s,
         other_s=parts.fixed_s,
+        ep_hidden_s=hidden_s + m * busy.ep_hidden_s,
     )
+
+
+def _hidden_s(grid: LayoutGrid, parts: Composition) -> Any:
+    """Seconds by which the cells of the outermost device are shorter than their passes one after the other."""
+    times = parts.times()
+    count = cells_by_code(grid.schedule, parts.stages, parts.microbatches, chunks=grid.vpp)
+    return count * (times.forward_s + times.backward_s - times.cell_s)
 
 
 def _makespan_s(grid: LayoutGrid, parts: Composition) -> Any:

@@ -6,7 +6,9 @@
               behind the weight-gradient product of the same layer
     context   cp-1 ring steps of the keys and values forward, of them and their gradients backward, each hidden behind
               1/cp of the attention core                                 (Ring Attention, arXiv 2310.01889)
-    expert    two all-to-alls of T*k*h elements forward and two backward (GShard, arXiv 2006.16668), balanced routing
+    expert    dispatch and combine forward, and again backward: two all-to-alls of T*k*h elements (GShard, arXiv
+              2006.16668), balanced routing; `exchange.py` where routing is limited to groups. Beside S seconds of
+              shared experts, max(X - S, share X) of X is exposed; what cells of a pipeline hide: `pipelines/times.py`
 
 Symbols as in `layer.py`.
 """
@@ -19,8 +21,8 @@ from typing import Any
 import numpy as np
 
 from lockstep.step.communication import Network, collective
+from lockstep.step.exchange import exchange_s
 from lockstep.step.layer import LayerWork, Shard
-from lockstep.workload import Experts
 
 CHUNKS = 4
 """Pieces into which overlapped tensor-parallel traffic is cut; the last one is always exposed."""
@@ -36,6 +38,8 @@ class Waits:
     cp_backward_s: Any
     ep_forward_s: Any
     ep_backward_s: Any
+    ep_hidden_forward_s: Any
+    ep_hidden_backward_s: Any
 
     @property
     def forward_s(self) -> Any:
@@ -52,8 +56,10 @@ def layer_waits(shard: Shard, network: Network, work: LayerWork, moe: bool) -> W
     """Exposed communication of one layer with the kernel work `work`."""
     forward_s, backward_s = _tensor(shard, network, work)
     cp_forward_s, cp_backward_s = _context(shard, network, work)
-    ep_s = _expert(shard, network, shard.model.experts) if moe and shard.model.experts else 0.0
-    return Waits(forward_s, backward_s, cp_forward_s, cp_backward_s, ep_s, ep_s)
+    ep_s = exchange_s(shard, network, shard.model.experts) if moe and shard.model.experts else 0.0
+    hidden_s = [_beside_shared(shard, ep_s, side.device_s) for side in (work.shared.forward, work.shared.backward)]
+    exposed_s = [ep_s - one_s for one_s in hidden_s]
+    return Waits(forward_s, backward_s, cp_forward_s, cp_backward_s, *exposed_s, *hidden_s)
 
 
 def _tensor(shard: Shard, network: Network, work: LayerWork) -> tuple[Any, Any]:
@@ -97,7 +103,8 @@ def _context(shard: Shard, network: Network, work: LayerWork) -> tuple[Any, Any]
     return forward_s, (cp - 1) * np.maximum(0.0, 2.0 * step_s - hidden_s[1])
 
 
-def _expert(shard: Shard, network: Network, experts: Experts) -> Any:
-    """Seconds of dispatch and combine: two all-to-alls of the routed tokens."""
-    size_B = shard.loose_tokens * experts.top_k * shard.model.hidden * shard.clock.element_B
-    return 2.0 * collective("all-to-all", network.levels(("ep",)), size_B)
+def _beside_shared(shard: Shard, exchange_s: Any, shared_s: Any) -> Any:
+    """Seconds of the exchange that hide behind shared experts, whose kernels it slows."""
+    if shard.recipe.overlap_ep != "shared":
+        return 0.0
+    return np.minimum(shared_s, (1.0 - shard.recipe.overlap_device_frac) * exchange_s)

@@ -178,6 +178,10 @@ class Experts:
     """Inner width of all shared experts together; 0 means none."""
     shared_gate: bool = False
     """A sigmoid gate on the shared expert (Qwen2-MoE)."""
+    groups: int = 1
+    """Groups of neighbouring experts that routing knows, one per node or device (DeepSeek-V2, 2.1.2)."""
+    top_groups: int = 1
+    """Groups among which a token's experts are chosen."""
     router_bias: bool = False
     """A bias in the router's linear layer."""
     correction_bias: bool = False
@@ -194,6 +198,14 @@ class Experts:
         whole("experts", "top_k", self.top_k, LIMITS["experts"])
         if self.top_k > self.experts:
             raise BadInput(f"top_k={self.top_k} is more than the {self.experts} experts there are", "experts")
+        whole("experts", "groups", self.groups, LIMITS["experts"])
+        whole("experts", "top_groups", self.top_groups, LIMITS["experts"])
+        if self.experts % self.groups or self.top_groups > self.groups:
+            raise BadInput(
+                f"top_groups={self.top_groups} of groups={self.groups} must be at most all of them, and groups must "
+                f"divide {self.experts} experts",
+                "experts",
+            )
         whole("experts", "ffn", self.ffn, LIMITS["ffn"])
         whole("experts", "shared_ffn", self.shared_ffn, LIMITS["ffn"], 0)
         whole("experts", "first_dense", self.first_dense, LIMITS["layers"], 0)

@@ -103,8 +103,11 @@ def _deepseek_experts(config: ConfigReader, layers: int, correction_bias: bool) 
     shared = config.size("n_shared_experts", limit="experts", default=0, minimum=0) * ffn
     if shared > LIMITS["ffn"]:
         raise BadInput(f"n_shared_experts times {ffn} is too wide", config.where("n_shared_experts"))
+    groups = config.size("n_group", limit="experts", default=1) if config.has("n_group") else 1
     return Experts(
         experts=config.size("n_routed_experts", limit="experts"),
+        groups=groups,
+        top_groups=config.size("topk_group", limit="experts", default=groups) if groups > 1 else 1,
         top_k=top_k(config, "n_routed_experts"),
         ffn=ffn,
         activation=config.activation("hidden_act", default="silu"),

@@ -1,0 +1,133 @@
+"""What of the experts' exchange hides, in cells of a pipeline or behind shared experts, and how groups shorten it."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lockstep.errors import BadInput, UnknownName
+from lockstep.hardware import cluster
+from lockstep.layout import Job, Layout, Recipe, check
+from lockstep.plan import default_space, estimate, search
+from lockstep.simulate import simulate
+from lockstep.step import compose, price_step, step_time_s
+from lockstep.step.program import step_program
+from lockstep.workload import Transformer, model
+
+CLUSTER = cluster("hgx-h800:16")
+
+
+def even(name: str, **changes: Any) -> Transformer:
+    """A model whose 32 layers are all alike and whose ends weigh next to nothing."""
+    found = model(name)
+    assert isinstance(found, Transformer)
+    assert found.experts
+    experts = replace(found.experts, first_dense=0)
+    return replace(found, layers=32, vocab=128, mtp_layers=0, mlp=None, experts=experts, **changes)
+
+
+def job(name: str = "deepseek-v2", **recipe: Any) -> Job:
+    return Job(even(name), Recipe(seq=4096, batch=512, **recipe), 128)
+
+
+CELLS = [("dualpipe", 4), ("dualpipe", 8), ("dualpipe-v", 4), ("dualpipe-v", 2)]
+
+
+@pytest.mark.parametrize(("schedule", "pp"), CELLS)
+@pytest.mark.parametrize("name", ["deepseek-v2", "mixtral-8x7b"])
+@given(st.sampled_from(["none", "cells", "shared"]), st.booleans(), st.sampled_from([0.0, 0.15, 0.5]))
+def test_closed_form_is_the_simulation(
+    schedule: str, pp: int, name: str, overlap: str, overlap_pp: bool, share: float
+) -> None:
+    asked = job(name, overlap_ep=overlap, overlap_pp=overlap_pp, overlap_device_frac=share)
+    layout = Layout(pp=pp, dp=128 // pp, ep=8, schedule=schedule, vpp=2, zero=1)
+    check(layout, asked)
+    priced = float(step_time_s(compose(asked, CLUSTER, layout.grid()), layout.grid()))
+    simulated = float(simulate(step_program(asked, CLUSTER, layout)).makespan_s)
+    assert priced == pytest.approx(simulated, rel=5e-3)
+
+
+@pytest.mark.parametrize(("schedule", "pp"), CELLS)
+def test_a_cell_exposes_what_does_not_fit_beside_its_computing(schedule: str, pp: int) -> None:
+    layout = Layout(pp=pp, dp=128 // pp, ep=8, schedule=schedule, vpp=2, zero=1)
+    bare = price_step(job(overlap_ep="none"), CLUSTER, layout.grid())
+    for share in (0.0, 0.15):
+        asked = job(overlap_device_frac=share)
+        found, parts = price_step(asked, CLUSTER, layout.grid()), compose(asked, CLUSTER, layout.grid())
+        each_s = float(parts.body.ep_forward_s + parts.body.ep_backward_s)
+        compute_s = float(parts.body.compute_forward_s + parts.body.compute_backward_s)
+        microbatches = 512 // layout.dp
+        half = pp // 2 if schedule == "dualpipe" else pp
+        pairs = microbatches - (3 * half - 1 + (half == 1)) / (1 if schedule == "dualpipe" else 2)
+        exposed_s = max(each_s - compute_s, share * each_s)
+        assert float(found.ep_hidden_s) == pytest.approx(pairs * (each_s - exposed_s), rel=1e-9)
+        assert float(found.ep_comm_s + found.ep_hidden_s) == pytest.approx(float(bare.ep_comm_s), rel=1e-9)
+        assert float(found.compute_s) == pytest.approx(float(bare.compute_s), rel=1e-12)
+        assert float(found.step_time_s) < float(bare.step_time_s)
+
+
+def test_without_cells_or_without_a_word_nothing_hides() -> None:
+    for layout in (Layout(pp=4, dp=32, ep=8), Layout(dp=128, ep=8), Layout(pp=4, dp=32, ep=8, schedule="zb-h1")):
+        one, other = (price_step(job(overlap_ep=how), CLUSTER, layout.grid()) for how in ("cells", "none"))
+        assert one == other
+        assert float(one.ep_hidden_s) == 0
+
+
+def test_shared_experts_hide_as_much_as_they_last() -> None:
+    layout = Layout(dp=128, ep=8)
+    for share in (0.0, 0.25):
+        found, bare = (
+            price_step(job(overlap_ep=how, overlap_device_frac=share), CLUSTER, layout.grid())
+            for how in ("shared", "none")
+        )
+        assert 0 < float(found.ep_hidden_s) <= (1 - share) * float(bare.ep_comm_s)
+        assert float(found.step_time_s + found.ep_hidden_s) == pytest.approx(float(bare.step_time_s), rel=1e-12)
+    alone = job("mixtral-8x7b", overlap_ep="shared")
+    assert float(price_step(alone, CLUSTER, layout.grid()).ep_hidden_s) == 0
+
+
+@pytest.mark.parametrize(("dispatch_B", "bytes_each"), [(None, 2.0 + 2.0), (1.0, 1.0 + 2.0)])
+def test_a_token_crosses_to_each_of_its_groups_once(dispatch_B: float | None, bytes_each: float) -> None:
+    """Eight nodes with a group of experts each, at most four per token: 4 x 7/8 copies of a token leave a node."""
+    asked = job("deepseek-v3", dispatch_B=dispatch_B, overlap_ep="none")
+    found = price_step(asked, CLUSTER, Layout(dp=128, ep=64).grid())
+    link = CLUSTER.link_per_device(1)
+    one_way_s = 2 * 7 * link.latency_s + 4096 * 7168 * bytes_each * 4 * (7 / 8) / link.bandwidth_Bps
+    assert float(found.ep_comm_s) == pytest.approx(4 * 32 * 2 * one_way_s, rel=1e-9)
+
+
+def test_routing_to_all_groups_is_a_plain_exchange() -> None:
+    limited = even("deepseek-v3")
+    assert limited.experts
+    free = replace(limited, experts=replace(limited.experts, groups=1, top_groups=1))
+    every = replace(limited, experts=replace(limited.experts, top_groups=8))
+    layout = Layout(dp=128, ep=64).grid()
+    seconds = [
+        float(price_step(Job(one, Recipe(seq=4096, batch=512), 128), CLUSTER, layout).ep_comm_s)
+        for one in (limited, free, every)
+    ]
+    assert seconds[0] < seconds[1] == seconds[2]
+
+
+def test_words_that_do_not_exist_are_named() -> None:
+    with pytest.raises(UnknownName, match="exchange 'cell'; did you mean cells"):
+        Recipe(seq=1, batch=1, overlap_ep="cell")
+    with pytest.raises(BadInput, match="overlap_device_frac"):
+        Recipe(seq=1, batch=1, overlap_device_frac=1.0)
+
+
+def test_the_planner_chooses_cells_where_they_pay() -> None:
+    """The best with DualPipe in the space is what estimate says of it, and no worse than without."""
+    asked = job()
+    space = replace(
+        default_space(asked, 8), tp=(1,), cp=(1,), ep=(8,), pp=(2, 4), micro_batch=(1,), sequence_parallel=(0,)
+    )
+    found, plain = search(asked, CLUSTER, space), search(asked, CLUSTER, replace(space, schedules=("1f1b", "zb-h1")))
+    assert found.best[0].layout.schedule.startswith("dualpipe")
+    assert found.best[0].step_time_s < plain.best[0].step_time_s
+    chosen = estimate(asked, CLUSTER, found.best[0].layout)
+    assert chosen.step_time_s == pytest.approx(found.best[0].step_time_s, rel=1e-12)
+    assert "the other pass of a cell" in " ".join(chosen.assumptions())
+    assert "cell" not in " ".join(estimate(asked, CLUSTER, plain.best[0].layout).assumptions())
