@@ -39,7 +39,7 @@ def test_all_cases_fit_a_line_each() -> None:
 
 
 def test_a_person_reads_why_and_what_is_unknown() -> None:
-    out = run("case", "deepseek-v3").out
+    out = run("case", "palm-540b").out
     for words in ("Why it misses", "Unknown", "Assumed", "Sources", "partly public"):
         assert words in out
 

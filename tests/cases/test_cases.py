@@ -168,6 +168,10 @@ def test_a_ramp_costs_what_its_batches_cost() -> None:
     assert flat < seconds
 
 
+def test_deepseek_v3_fits_as_published() -> None:
+    assert all(one.estimate.memory.fits for one in FOUND["deepseek-v3"].prediction.stretches)
+
+
 def test_the_exchange_of_deepseek_v3_hides_in_cells() -> None:
     for one in FOUND["deepseek-v3"].prediction.stretches:
         found = one.estimate

@@ -387,3 +387,29 @@ def test_fp32_activations_fill_twice_the_memory() -> None:
         for dtype in ("fp16", "fp32")
     ]
     assert 1.9 < held[1] / held[0] <= 2
+
+
+def test_recomputed_modules_cost_their_forward_kernels() -> None:
+    """Norms and SwiGLU move bytes, up-projections are two products; together they cost what they cost one by one."""
+    job = Job(model("deepseek-v3"), Recipe(seq=4096, batch=256), 64)
+
+    def compute_s(mode: str, *modules: str) -> float:
+        asked = replace(job, recipe=replace(job.recipe, recompute_modules=modules))
+        return float(price_step(asked, CLUSTER, Layout(dp=64, ep=64, zero=3, recompute=mode).grid()).compute_s)
+
+    bare, each = compute_s("none"), ("core_attn", "layernorm", "mla_up_proj", "moe_act")
+    extra = {name: compute_s("selective", name) - bare for name in each}
+    assert compute_s("selective") == pytest.approx(bare, rel=1e-12)
+    assert compute_s("selective", *each) - bare == pytest.approx(sum(extra.values()), rel=1e-9)
+    device, layers, microbatches = CLUSTER.device, 62, 256 // 64
+    rate_Bps = device.memory_bandwidth_Bps * device.efficiency.stream_frac
+    assert extra["layernorm"] == pytest.approx(microbatches * layers * 4 * 4096 * 7168 * 2 / rate_Bps, rel=1e-9)
+    inner = (59 * (8 * 2048 + 2048)) * 4096
+    assert extra["moe_act"] == pytest.approx(microbatches * 3 * inner * 2 / rate_Bps, rel=1e-9)
+    products_s = layers * 2 * 4096 * 128 * (512 * 256 + 1536 * 192) / device.peak("bf16")
+    assert extra["mla_up_proj"] > microbatches * products_s
+
+
+def test_a_module_that_does_not_exist_is_named() -> None:
+    with pytest.raises(UnknownName, match="module to recompute 'layer_norm'; did you mean layernorm"):
+        Recipe(seq=1, batch=1, recompute_modules=("layer_norm",))

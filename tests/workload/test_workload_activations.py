@@ -213,3 +213,46 @@ def test_resnet_scales_with_images():
     one = convnet_activation_B(model, 1)
     assert list(convnet_activation_B(model, np.array([1, 32]))) == [one, 32 * one]
     assert convnet_activation_B(replace(model, image=448), 1) == pytest.approx(4 * one, rel=0.001)
+
+
+def test_deepseek_v3_keeps_what_its_report_says() -> None:
+    """Sections 3.2.3 and 3.3.3, one layer with experts, bytes per token: norms, up-projections and SwiGLU run again,
+    inputs of linear layers wait in fp8 with a scale of four bytes per 128, the attention's output in E5M6."""
+    model, fp8, e5m6 = workload.model("deepseek-v3"), 1 + 4 / 128, 1.5 + 4 / 128
+    piece = Piece(
+        micro_batch=1, seq=4096, cached_B=fp8, cached_attention_B=e5m6,
+        recompute_modules=("layernorm", "mla_up_proj", "moe_act"),
+    )  # fmt: skip
+    streams = 2 * 7168 * 2  # the layer's input and what attention has added to it, bf16
+    latents = (1536 + 512 + 64) * 2
+    attention = 128 * 128 * e5m6 + 128 * 4  # output, log-sum-exp
+    router = 256 * 4
+    experts = 8 * (7168 + 2 * 2048) * fp8 + 2 * 2048 * fp8  # dispatched tokens, gate and up; shared gate and up
+    by_hand = streams + latents + attention + router + experts
+    assert layer_activation_B(model, piece, True, "selective") == pytest.approx(4096 * by_hand, rel=1e-12)
+    made = 2 * 7168 + 1536 + 512 + 8 * 2048 + 2048  # outputs of norms and of SwiGLU
+    heads = 128 * (2 * 192 + 128) * 2  # queries, keys, values
+    assert layer_activation_B(model, piece, True, "none") == pytest.approx(
+        4096 * (by_hand + made * fp8 + heads), rel=1e-12
+    )
+
+
+@pytest.mark.parametrize("name", ["llama3-8b", "gpt3-175b", "bert-large", "mixtral-8x7b", "deepseek-v2"])
+def test_every_module_that_a_model_has_saves_something_of_its_own(name: str) -> None:
+    model = workload.model(name)
+    has = {
+        "core_attn": True,
+        "layernorm": True,
+        "mla_up_proj": bool(model.attention.latent),
+        "moe_act": bool(model.experts),
+    }
+    none = layer_activation_B(model, Piece(micro_batch=1, seq=512), bool(model.experts), "none")
+    saved = []
+    for module in workload.MODULES:
+        piece = Piece(micro_batch=1, seq=512, recompute_modules=(module,))
+        saved.append(none - layer_activation_B(model, piece, bool(model.experts), "selective"))
+        assert (saved[-1] > 0) == has[module]
+    together = Piece(micro_batch=1, seq=512, recompute_modules=workload.MODULES)
+    kept = layer_activation_B(model, together, bool(model.experts), "selective")
+    assert none - kept == pytest.approx(sum(saved), rel=1e-12)
+    assert kept > layer_activation_B(model, together, bool(model.experts), "full")

@@ -156,3 +156,16 @@ def test_unknown_words():
     for code in (3, -1, 1.5, [0, 4]):
         with pytest.raises(BadInput, match="recompute"):
             training_flops(workload.model("gpt2"), 8, recompute=code)
+
+
+def test_up_projections_of_latents_run_again() -> None:
+    """Per token and layer of DeepSeek-V3: 2 x 128 heads x (512 x (128 + 128) + 1536 x (128 + 64))."""
+    model = workload.model("deepseek-v3")
+    found = training_flops(model, 4096, recompute="selective", modules=("layernorm", "mla_up_proj", "moe_act"))
+    assert found.recomputed.total == 62 * 2 * 128 * (512 * 256 + 1536 * 192)
+    assert (
+        training_flops(
+            workload.model("llama3-8b"), 4096, recompute="selective", modules=("mla_up_proj",)
+        ).recomputed.total
+        == 0
+    )

@@ -60,6 +60,7 @@ def read_question(
     overlap: bool = True,
     overlap_tp: str = "gradients",
     overlap_ep: str = "cells",
+    recompute_modules: str = "core_attn",
     fused_accumulation: bool = True,
 ) -> Question:
     """The question in words as objects. Exactly one of `batch` and `batch_tokens` must be given."""
@@ -78,6 +79,7 @@ def read_question(
         overlap_dp=overlap,
         overlap_tp=overlap_tp,
         overlap_ep=overlap_ep,
+        recompute_modules=tuple(word.strip() for word in recompute_modules.split(",")),
         fused_accumulation=fused_accumulation,
         notes=(*rounded, *notes),
     )

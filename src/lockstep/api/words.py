@@ -28,6 +28,8 @@ class QuestionWords(TypedDict, total=False):
     """Tensor-parallel traffic beside products: none, gradients or all."""
     overlap_ep: str
     """The experts' exchange beside computing: none, cells (of dualpipe) or shared (experts)."""
+    recompute_modules: str
+    """What selective recomputation runs again, between commas: core_attn, layernorm, mla_up_proj, moe_act."""
     fused_accumulation: bool
     """Weight gradients are added to the accumulated ones inside their product."""
 

@@ -48,7 +48,8 @@ def _words_of(record: type[Any], *leave: str) -> Any:
     fields: dict[str, Any] = {}
     for name, hint in get_type_hints(record).items():
         if name not in leave:
-            fields[name] = (hint | Literal["unknown"] if name in OFTEN_UNKNOWN else hint, None)
+            said = list[str] if hint == tuple[str, ...] else hint
+            fields[name] = (said | Literal["unknown"] if name in OFTEN_UNKNOWN else said, None)
     return create_model(record.__name__, __config__=ConfigDict(extra="forbid", strict=True), **fields)
 
 
@@ -160,13 +161,18 @@ def _stretch(given: StudyEntry, index: int, locate: Locate) -> Stretch:
     known = {word: value for word, value in words.items() if value != UNKNOWN}
     said = given.recipe.model_dump(exclude_unset=True) | entry.recipe.model_dump(exclude_unset=True)
     try:
-        recipe = Recipe(**said, seq=entry.seq, batch=entry.batch)
+        recipe = Recipe(**{word: _frozen(value) for word, value in said.items()}, seq=entry.seq, batch=entry.batch)
         Layout(**known)
     except BadInput as error:
         raise BadInput(error.message, where) from None
     steps_tokens = None if entry.steps is None else float(entry.steps * recipe.batch_tokens)
     ramp = None if entry.ramp is None else Ramp(entry.ramp.start, entry.ramp.by)
     return Stretch(entry.name, recipe, devices, known, chosen, entry.tokens or steps_tokens, ramp, entry.apart)
+
+
+def _frozen(value: Any) -> Any:
+    """A list of words as the records hold it."""
+    return tuple(value) if isinstance(value, list) else value
 
 
 def _published(row: PublishedEntry, stretches: list[str], where: str) -> Published:

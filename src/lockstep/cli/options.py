@@ -82,6 +82,13 @@ RECIPE: Options = {
         "cells",
         _RECIPE,
     ),
+    "recompute_modules": text(
+        "--recompute-modules",
+        "W",
+        "What --recompute selective runs again: core_attn, layernorm, mla_up_proj, moe_act. (default: core_attn)",
+        "core_attn",
+        _RECIPE,
+    ),
     "fused_accumulation": switch(
         "--fused-accumulation/--no-fused-accumulation", "Gradients accumulate inside their products.", True, _RECIPE
     ),

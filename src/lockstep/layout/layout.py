@@ -45,7 +45,7 @@ class Layout:
     zero: int = 0
     """0 replicate, 1 shard optimizer states, 2 also gradients, 3 also parameters (FSDP)."""
     recompute: str = "none"
-    """none, selective (the attention core) or full (each layer from its input)."""
+    """none, selective (modules of the recipe, the attention core by default) or full (each layer from its input)."""
     sequence_parallel: bool = False
     """Shard norms, dropout and residual over the tensor-parallel group."""
     schedule: str = "1f1b"

@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from lockstep.errors import BadInput, UnknownName
+from lockstep.workload import MODULES
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +43,9 @@ OPTIMIZERS = {
         Optimizer("adam", 4.0, 8.0, 8.0, source=_ADAM),
         Optimizer("adamw", 4.0, 8.0, 8.0, source=_ADAM),
         Optimizer("adamw-no-master", 0.0, 8.0, 8.0, source="fp32 moments, half-precision parameters updated in place"),
+        Optimizer(
+            "adamw-bf16-moments", 4.0, 4.0, 4.0, source="arXiv 2412.19437, section 3.3.3: fp32 master, bf16 moments"
+        ),
         Optimizer("adamw-bf16", 0.0, 4.0, 4.0, source="moments and parameters in bf16, no master copy"),
         Optimizer(
             "adamw-8bit", 4.0, 2.0, 2.0, source="arXiv 2110.02861: both moments in one byte each; block scales left out"
@@ -107,6 +111,14 @@ class Recipe:
     132 multiprocessors (arXiv 2412.19437, section 3.2.2); assumed for everybody else."""
     dispatch_B: float | None = None
     """Bytes per element of tokens sent to experts, and of gradients sent there; None means as activations."""
+    recompute_modules: tuple[str, ...] = ("core_attn",)
+    """What selective recomputation computes again: core_attn, layernorm, mla_up_proj, moe_act (Megatron Core's words,
+    see `workload/recompute.py`); a module that the model does not have changes nothing."""
+    cached_B: float | None = None
+    """Bytes per element in which linear layers, and activation functions of experts, keep their inputs for the backward
+    pass: 1 + 4/128 in fp8 with a scale per 128 elements (DeepSeek-V3, section 3.3.3); None means as activations."""
+    cached_attention_B: float | None = None
+    """The same for the attention's output, which its own backward pass reads too: 1.5 + 4/128 in DeepSeek's E5M6."""
     overlap_pp: bool = False
     """Pipeline sends run beside compute."""
     paired_sends: bool = True
@@ -128,6 +140,9 @@ class Recipe:
             raise UnknownName("overlap of the experts' exchange", self.overlap_ep, EP_OVERLAPS, "--overlap-ep")
         if not 0 <= self.overlap_device_frac < 1:
             raise BadInput(f"overlap_device_frac must be at least 0 and below 1, got {self.overlap_device_frac}")
+        for module in self.recompute_modules:
+            if module not in MODULES:
+                raise UnknownName("module to recompute", module, MODULES, "--recompute-modules")
         if self.optimizer not in OPTIMIZERS:
             raise UnknownName("optimizer", self.optimizer, OPTIMIZERS, "--optimizer")
 

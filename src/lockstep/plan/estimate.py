@@ -100,6 +100,7 @@ class Estimate:
             "uncertainty_frac": self.uncertainty_frac,
             "model_flops_per_gpu_per_s": self.model_flops_per_gpu_per_s,
             "breakdown_s": self.step.breakdown_s(),
+            "ep_hidden_s": float(self.step.ep_hidden_s),
             "memory": self.memory.to_dict(),
             "bound_by": self.step.bound_by,
             "cost_per_token": self.cost_per_token,
@@ -173,7 +174,8 @@ def executed_flops(job: Job, recompute: str) -> float:
     """FLOPs of one optimizer step with recomputation."""
     if isinstance(job.model, ConvNet):
         return model_flops(job)
-    return float(training_flops(job.model, job.recipe.seq, recompute=recompute).hardware) * job.recipe.batch_tokens
+    found = training_flops(job.model, job.recipe.seq, recompute=recompute, modules=job.recipe.recompute_modules)
+    return float(found.hardware) * job.recipe.batch_tokens
 
 
 def hourly_price_usd(cluster: Cluster) -> float | None:

@@ -85,13 +85,18 @@ def _latent_projections(shard: Shard, latent: LatentAttention, heads: Any) -> Pa
     """Multi-head latent attention: low-rank down-projections on every rank, up-projections split by heads."""
     tokens, h = shard.tokens, shard.model.hidden
     query = heads * (latent.nope_dim + latent.rope_dim)
-    if latent.q_rank:
-        parts = shard.product(tokens, latent.q_rank, h) + shard.product(tokens, query, latent.q_rank)
-    else:
-        parts = shard.product(tokens, query, h)
+    parts = shard.product(tokens, latent.q_rank or query, h)
     parts += shard.product(tokens, latent.kv_rank + latent.rope_dim, h)
-    parts += shard.product(tokens, heads * (latent.nope_dim + latent.value_dim), latent.kv_rank)
     parts += shard.product(tokens, h, heads * latent.value_dim)
+    return parts + up_projections(shard, latent, heads)
+
+
+def up_projections(shard: Shard, latent: LatentAttention, heads: Any) -> Passes:
+    """Queries, keys and values of the heads from the latents, and rotary embedding."""
+    tokens = shard.tokens
+    parts = shard.product(tokens, heads * (latent.nope_dim + latent.value_dim), latent.kv_rank)
+    if latent.q_rank:
+        parts += shard.product(tokens, heads * (latent.nope_dim + latent.rope_dim), latent.q_rank)
     return parts + shard.elementwise(tokens * heads * latent.rope_dim, 4.0, 4.0, kernels=4)
 
 
@@ -130,7 +135,13 @@ def feed_forward(shard: Shard, ffn: Any, tokens: Any, count: Any, gated: bool) -
     """`count` feed-forward blocks of size `ffn` over `tokens` tokens each, split over the tensor-parallel group."""
     h, width = shard.model.hidden, ffn / shard.grid.tp
     parts = shard.product(tokens, width * (2 if gated else 1), h, count) + shard.product(tokens, h, width, count)
-    return parts + shard.elementwise(tokens * width * count, 3.0 if gated else 2.0, 5.0 if gated else 3.0)
+    return parts + activation(shard, ffn, tokens, count, gated)
+
+
+def activation(shard: Shard, ffn: Any, tokens: Any, count: Any, gated: bool) -> Passes:
+    """The function between the products of `count` such blocks."""
+    elements = tokens * ffn / shard.grid.tp * count
+    return shard.elementwise(elements, 3.0 if gated else 2.0, 5.0 if gated else 3.0)
 
 
 def experts(shard: Shard, moe: Experts) -> Passes:
@@ -150,10 +161,15 @@ def shared_experts(shard: Shard, moe: Experts) -> Passes:
     return feed_forward(shard, moe.shared_ffn, shard.tokens, 1, moe.gated)
 
 
+def norms(shard: Shard) -> Passes:
+    """The two norms of a layer."""
+    return shard.elementwise(shard.loose_tokens * shard.model.hidden, 4.0, 6.0, kernels=2)
+
+
 def residual_and_norms(shard: Shard) -> Passes:
     """Two norms and two residual additions, with dropout and separate bias kernels where the recipe has them."""
     recipe, elements = shard.recipe, shard.loose_tokens * shard.model.hidden
-    parts = shard.elementwise(elements, 4.0, 6.0, kernels=2) + shard.elementwise(elements, 6.0, 2.0, kernels=2)
+    parts = norms(shard) + shard.elementwise(elements, 6.0, 2.0, kernels=2)
     if recipe.dropout:
         parts += shard.elementwise(elements, 1.0, 4.0, kernels=0 if recipe.fused_elementwise else 2)
     if not recipe.fused_elementwise:
@@ -163,12 +179,14 @@ def residual_and_norms(shard: Shard) -> Passes:
 
 @dataclass(frozen=True, slots=True)
 class LayerWork:
-    """Work of one layer: all of it, and the attention core that selective recomputation repeats."""
+    """Work of one layer: all of it, and parts of it that others ask for."""
 
     passes: Passes
     core: Passes
     shared: Passes
     """Of `passes`, shared experts, which need no exchange."""
+    repeated: Work
+    """What selective recomputation runs again before the backward pass."""
 
     @property
     def forward(self) -> Work:
@@ -190,7 +208,23 @@ def layer_work(shard: Shard, kind: LayerKind) -> LayerWork:
         around += experts(shard, shard.model.experts)
     elif shard.model.mlp:
         around += feed_forward(shard, shard.model.mlp.ffn, shard.tokens, 1, shard.model.mlp.gated)
-    return LayerWork(around, attention_core(shard, kind.window), shared)
+    core = attention_core(shard, kind.window)
+    return LayerWork(around, core, shared, _repeated(shard, kind, core))
+
+
+def _repeated(shard: Shard, kind: LayerKind, core: Passes) -> Work:
+    """Forward work of the modules that the recipe's selective recomputation throws away."""
+    model, modules = shard.model, shard.recipe.recompute_modules
+    latent, moe = model.attention.latent, model.experts if kind.experts else None
+    parts = [core.forward] if "core_attn" in modules else []
+    if "layernorm" in modules:
+        parts.append(norms(shard).forward)
+    if "mla_up_proj" in modules and latent:
+        parts.append(up_projections(shard, latent, model.attention.heads / shard.grid.tp).forward)
+    if "moe_act" in modules and moe:
+        parts.append(activation(shard, moe.ffn, shard.tokens * moe.top_k, 1, moe.gated).forward)
+        parts.append(activation(shard, moe.shared_ffn, shard.tokens, 1, moe.gated).forward)
+    return sum(parts, Work())
 
 
 def embedding_work(shard: Shard) -> Passes:

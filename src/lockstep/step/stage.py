@@ -63,13 +63,13 @@ class StageTimes:
 def layer_times(shard: Shard, network: Network, kind: LayerKind, gradient_work: Work) -> StageTimes:
     """Seconds of one layer. `gradient_work` is what accumulating its weight gradients costs per micro-batch.
 
-    Full recomputation repeats the forward pass and its traffic before the backward pass, selective the attention core.
+    Full recomputation repeats the forward pass and its traffic before the backward pass, selective kernels of modules.
     A pass takes at least what the host needs to launch its kernels; the wait for the host counts as compute. If the
     host waits for every kernel, its time is added instead.
     """
     work, curve, mode = layer_work(shard, kind), shard.clock.device.efficiency, shard.grid.recompute
     traffic = layer_waits(shard, network, work, kind.experts)
-    again = work.forward.when(mode == FULL) + work.core.forward.when(mode == SELECTIVE)
+    again = work.forward.when(mode == FULL) + work.repeated.when(mode == SELECTIVE)
     backward = work.backward + gradient_work + again
     repeated = np.where(mode == FULL, 1.0, 0.0)
     waits_backward_s = traffic.backward_s + repeated * traffic.forward_s

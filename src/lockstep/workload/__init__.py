@@ -60,6 +60,7 @@ from lockstep.workload.parameters import (
 from lockstep.workload.piece import Piece
 from lockstep.workload.recompute import (
     FULL,
+    MODULES,
     NONE,
     RECOMPUTE,
     SELECTIVE,
@@ -76,6 +77,7 @@ from lockstep.workload.weights import (
 __all__ = [
     "CONVENTIONS",
     "FULL",
+    "MODULES",
     "NONE",
     "RECOMPUTE",
     "SELECTIVE",

@@ -14,6 +14,7 @@ to the closed forms of Korthikanti et al. 2022 (arXiv 2205.05198), section 4 and
 
 The same list, with other widths, holds for grouped queries, gated blocks, latent attention and experts. Fused attention
 keeps queries, keys, values, output and one fp32 log-sum-exp per head and token, and nothing that grows with s^2.
+Inputs of linear layers may be kept in a narrower format (fp8 in DeepSeek-V3, arXiv 2412.19437, section 3.3.3).
 Left out, as in the paper: per-token scalars of the norms and token ids. Routing is taken as balanced, so a rank runs
 top_k times its own tokens through experts whatever ep is.
 """
@@ -171,6 +172,15 @@ STREAM = {
 }
 
 
+NORMED = {
+    "pre": ("attention input", "mlp input"),
+    "post": ("mlp input",),
+    "output": (),
+    "sandwich": ("attention input", "mlp input"),
+}
+"""Which of them are outputs of a norm."""
+
+
 def _stream(model: Transformer, piece: Piece) -> Iterator[Row]:
     """Tensors of hidden width: the layer's input, inputs of norms, inputs of the two blocks.
 
@@ -181,7 +191,11 @@ def _stream(model: Transformer, piece: Piece) -> Iterator[Row]:
     if model.parallel_block:
         names = ("attention input", "mlp input")[: model.parallel_norms]
     for name in names:
-        yield _hidden(name, model, piece)
+        if name in ("attention input", "mlp input"):
+            kept_up_to = piece.kept_up_to("layernorm") if name in NORMED[model.norm_placement] else SELECTIVE
+            yield Row(name, model.hidden * piece.input_B, "sequence", kept_up_to)
+        else:
+            yield _hidden(name, model, piece)
 
 
 def _projections(attention: Attention, piece: Piece) -> Iterator[Row]:
@@ -198,27 +212,29 @@ def _projections(attention: Attention, piece: Piece) -> Iterator[Row]:
 
 def _latent(attention: Attention, latent: LatentAttention, piece: Piece) -> Iterator[Row]:
     """Latent attention: both bottlenecks before and after their norm, split like the stream; then heads, cut by tp."""
-    element_B = piece.element_B
+    element_B, normed, made = piece.element_B, piece.kept_up_to("layernorm"), piece.kept_up_to("mla_up_proj")
     if latent.q_rank is not None:
         yield Row("query latent", latent.q_rank * element_B, "sequence")
-        yield Row("query latent normed", latent.q_rank * element_B, "sequence")
+        yield Row("query latent normed", latent.q_rank * piece.input_B, "sequence", normed)
     yield Row("key-value latent", (latent.kv_rank + latent.rope_dim) * element_B, "sequence")
-    yield Row("key-value latent normed", latent.kv_rank * element_B, "sequence")
-    yield Row("query", attention.query_width * element_B, "tp")
-    yield Row("key", attention.query_width * element_B, "tp")
-    yield Row("value", attention.out_width * element_B, "tp")
+    yield Row("key-value latent normed", latent.kv_rank * piece.input_B, "sequence", normed)
+    yield Row("query", attention.query_width * element_B, "tp", made)
+    yield Row("key", attention.query_width * element_B, "tp", made)
+    yield Row("value", attention.out_width * element_B, "tp", made)
 
 
 def _core(attention: Attention, piece: Piece) -> Iterator[Row]:
     """Scores, or the log-sum-exp of fused attention, which selective recomputation drops; the output stays."""
-    yield Row("attention output", attention.out_width * piece.element_B, "tp")
+    output_B = piece.element_B if piece.cached_attention_B is None else piece.cached_attention_B
+    yield Row("attention output", attention.out_width * output_B, "tp")
+    core, scores_B = piece.kept_up_to("core_attn"), attention.heads * piece.element_B
     if piece.flash_attention:
-        yield Row("attention log-sum-exp", attention.heads * FP32_B, "tp", NONE)
+        yield Row("attention log-sum-exp", attention.heads * FP32_B, "tp", core)
         return
-    yield Row("attention probabilities", attention.heads * piece.element_B, "scores", NONE)
+    yield Row("attention probabilities", scores_B, "scores", core)
     if piece.dropout:
-        yield Row("attention dropout mask", attention.heads * MASK_B, "scores", NONE)
-        yield Row("attention probabilities after dropout", attention.heads * piece.element_B, "scores", NONE)
+        yield Row("attention dropout mask", attention.heads * MASK_B, "scores", core)
+        yield Row("attention probabilities after dropout", scores_B, "scores", core)
 
 
 def _inner(gated: bool, activation: str, fused: bool) -> tuple[str, ...]:
@@ -228,24 +244,34 @@ def _inner(gated: bool, activation: str, fused: bool) -> tuple[str, ...]:
     return ("down input",) if activation == "relu" else ("activation input", "down input")
 
 
-def _mlp(mlp: Mlp, piece: Piece, prefix: str = "mlp") -> Iterator[Row]:
-    """Inner tensors of the dense block or of shared experts, cut by tp."""
+def _mlp(mlp: Mlp, piece: Piece) -> Iterator[Row]:
+    """Inner tensors of the dense block, cut by tp."""
     for name in _inner(mlp.gated, mlp.activation, piece.fused_elementwise):
-        yield Row(f"{prefix} {name}", mlp.ffn * piece.element_B, "tp")
+        yield Row(f"mlp {name}", mlp.ffn * (piece.input_B if name == "down input" else piece.element_B), "tp")
+
+
+def _inside(experts: Experts, piece: Piece, prefix: str, elems: float, spread: Spread) -> Iterator[Row]:
+    """Inner tensors of experts: inputs of the activation function, which stay, and what it makes of them."""
+    for name in _inner(experts.gated, experts.activation, piece.fused_elementwise):
+        made = name in ("down input", "activated gate") and (experts.gated or experts.activation != "relu")
+        kept_up_to = piece.kept_up_to("moe_act") if made else SELECTIVE
+        yield Row(
+            f"{prefix} {name}",
+            elems * (piece.element_B if name == "activated gate" else piece.input_B),
+            spread,
+            kept_up_to,
+        )
 
 
 def _experts(model: Transformer, experts: Experts, piece: Piece) -> Iterator[Row]:
     """Router probabilities (fp32), the rows sent to experts, their inner tensors, and shared experts."""
-    row_B = experts.top_k * piece.element_B
     yield Row("router probabilities", experts.experts * FP32_B, "sequence")
-    yield Row("expert input", row_B * model.hidden, "rows")
-    for name in _inner(experts.gated, experts.activation, piece.fused_elementwise):
-        yield Row(f"expert {name}", row_B * experts.ffn, "inner")
+    yield Row("expert input", experts.top_k * model.hidden * piece.input_B, "rows")
+    yield from _inside(experts, piece, "expert", experts.top_k * experts.ffn, "inner")
     if not piece.fused_elementwise:
-        yield Row("expert output", row_B * model.hidden, "rows")
+        yield Row("expert output", experts.top_k * model.hidden * piece.element_B, "rows")
     if experts.shared_ffn:
-        shared = Mlp(ffn=experts.shared_ffn, gated=experts.gated, activation=experts.activation)
-        yield from _mlp(shared, piece, "shared expert")
+        yield from _inside(experts, piece, "shared expert", experts.shared_ffn, "tp")
     if experts.shared_gate:
         yield _hidden("shared expert output", model, piece)
 

@@ -16,7 +16,7 @@ Source: Narayanan et al. 2021 (arXiv 2104.04473), appendix; Korthikanti et al. 2
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -124,23 +124,42 @@ def forward_flops(model: Transformer, seq: Any, counting: str = "full") -> Flops
     return _layers(model, seq, counting) + head_forward_flops(model, seq) + _mtp(model, seq, counting)
 
 
-def training_flops(model: Transformer, seq: Any, counting: str = "full", recompute: Any = "none") -> TrainingFlops:
+def training_flops(
+    model: Transformer,
+    seq: Any,
+    counting: str = "full",
+    recompute: Any = "none",
+    modules: Sequence[str] = ("core_attn",),
+) -> TrainingFlops:
     """FLOPs per token of forward, backward and recomputation; `seq` and `recompute` may be arrays.
 
-    Selective recomputation runs the attention core again, full recomputation every layer but not the head.
+    Selective recomputation runs the products of `modules` again, full recomputation every layer but not the head.
     """
     code = recompute_code(recompute)
     layers = _layers(model, seq, counting)
     if model.mtp_layers:
         layers = layers + _mtp_layers(model, seq, counting)
-    core = Flops(attention_core=layers.attention_core)
-    again = core * (code == SELECTIVE) + layers * (code == FULL)
+    some = Flops(
+        attention_core=layers.attention_core if "core_attn" in modules else 0,
+        attention_projections=_up_projections(model) if "mla_up_proj" in modules else 0,
+    )
+    again = some * (code == SELECTIVE) + layers * (code == FULL)
     return TrainingFlops(forward_flops(model, seq, counting), again)
 
 
 def _matmul(weights: Iterable[Weight], category: Category) -> int:
     """2 per element of every matrix of `category` that a token uses."""
     return sum(2 * weight.active_elems for weight in weights if weight.category == category and weight.is_matrix)
+
+
+def _up_projections(model: Transformer) -> int:
+    """Products that make queries, keys and values from latents, in all layers and prediction modules."""
+    heads, latent = model.attention.heads, model.attention.latent
+    if latent is None:
+        return 0
+    width = latent.kv_rank * (latent.nope_dim + latent.value_dim)
+    width += (latent.q_rank or 0) * (latent.nope_dim + latent.rope_dim)
+    return 2 * heads * width * (model.layers + model.mtp_layers)
 
 
 def _core(model: Transformer, seq: Any, window: int | None, counting: str) -> Any:

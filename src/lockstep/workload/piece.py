@@ -20,6 +20,8 @@ from typing import Any, Literal
 
 import numpy as np
 
+from lockstep.workload.recompute import NONE, SELECTIVE
+
 Spread = Literal["sequence", "tp", "kv", "scores", "rows", "inner"]
 
 
@@ -41,11 +43,26 @@ class Piece:
     """Rows given to experts, over top_k times the tokens."""
     element_B: float = 2.0
     """Bytes of an activation element."""
+    cached_B: float | None = None
+    """Bytes of an element that a linear layer, or an expert's activation function, keeps of its input; None: as any."""
+    cached_attention_B: float | None = None
+    """The same for the attention's output, which its backward pass reads too."""
+    recompute_modules: tuple[str, ...] = ("core_attn",)
+    """What selective recomputation throws away (`recompute.py`)."""
     flash_attention: bool = True
     dropout: bool = False
     fused_elementwise: bool = True
     """A gated block keeps gate, up and their product (3 ffn) rather than also act(gate) (4 ffn), and routing weights
     multiply inside it, so that expert outputs are not kept."""
+
+    @property
+    def input_B(self) -> float:
+        """Bytes of an element that a linear layer keeps of its input."""
+        return self.element_B if self.cached_B is None else self.cached_B
+
+    def kept_up_to(self, module: str) -> int:
+        """The strongest recompute mode that keeps what `module` makes."""
+        return NONE if module in self.recompute_modules else SELECTIVE
 
     @property
     def tokens(self) -> Any:

@@ -66,7 +66,7 @@ def _parallel(layout: Layout, job: Job) -> Flags:
         flags["cp-comm-type"] = "p2p"
     if layout.order == PIPELINE_INSIDE:
         flags["use-tp-pp-dp-mapping"] = True
-    return flags | _stages(layout, job) | _sharding(layout) | _memory_savers(layout)
+    return flags | _stages(layout, job) | _sharding(layout) | _memory_savers(layout, job.recipe)
 
 
 def _stages(layout: Layout, job: Job) -> Flags:
@@ -96,13 +96,13 @@ def _sharding(layout: Layout) -> Flags:
     return flags
 
 
-def _memory_savers(layout: Layout) -> Flags:
+def _memory_savers(layout: Layout, recipe: Recipe) -> Flags:
     """Flags of recomputation and offload."""
     flags: Flags = {}
     if layout.recompute != "none":
         flags["recompute-granularity"] = layout.recompute
     if layout.recompute == "selective":
-        flags["recompute-modules"] = "core_attn"
+        flags["recompute-modules"] = " ".join(recipe.recompute_modules)
     if layout.recompute == "full":
         flags |= {"recompute-method": "uniform", "recompute-num-layers": 1}
     if layout.offload == "optimizer":
