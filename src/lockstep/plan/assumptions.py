@@ -21,6 +21,10 @@ def _all(job: Job, cluster: Cluster, hidden_s: float) -> Iterator[str]:
     error = format_frac(curve.error_frac_on(cluster.device.name), 2)
     yield from recipe.notes
     yield f"kernel efficiency of {cluster.device.name}: curve {curve.name!r}, {how} ({curve.source}), error {error}"
+    if hidden_s:
+        share = format_frac(recipe.overlap_device_frac)
+        hides = "shared experts" if recipe.overlap_ep == "shared" else "the other pass of a cell"
+        yield f"{format_time(hidden_s)} of experts' exchange hide beside {hides}, and slow it by {share} meanwhile"
     for level in cluster.levels:
         found = level.link.provenance.get("achieved_frac")
         if level.size > 1 and found is not None and found.kind == "assumed":
@@ -34,10 +38,6 @@ def _all(job: Job, cluster: Cluster, hidden_s: float) -> Iterator[str]:
         yield "data-parallel traffic runs beside compute without slowing it"
     if job.num_experts:
         yield "experts are equally loaded and no token is dropped"
-    if hidden_s:
-        share = format_frac(recipe.overlap_device_frac)
-        hides = "shared experts" if recipe.overlap_ep == "shared" else "the other pass of a cell"
-        yield f"{format_time(hidden_s)} of the experts' exchange hide beside {hides}, and take {share} of it meanwhile"
     if job.transformer and job.transformer.mtp_layers:
         yield f"{job.transformer.mtp_layers} multi-token-prediction module(s) are trained too"
     framework, slack = format_size(FRAMEWORK_B), format_frac(SLACK_FRAC)

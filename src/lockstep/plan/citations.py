@@ -81,6 +81,7 @@ OPTIMIZERS: dict[str, tuple[str, ...]] = {
     "adamw": ("kingma2015", "loshchilov2019"),
     "adamw-no-master": ("kingma2015", "loshchilov2019"),
     "adamw-bf16": ("kingma2015", "loshchilov2019"),
+    "adamw-bf16-moments": ("loshchilov2019", "deepseek2024"),
     "adamw-8bit": ("loshchilov2019", "dettmers2022"),
     "sgd": (),
     "sgd-momentum": (),

@@ -188,13 +188,16 @@ def device_flops(job: Job, layout: Layout) -> float:
     if isinstance(job.model, ConvNet):
         return executed_flops(job, layout.recompute) / job.devices
     counting = "causal" if job.recipe.flash_attention else "full"
-    per_token = training_flops(job.model, job.recipe.seq, counting, layout.recompute).hardware
+    modules = job.recipe.recompute_modules
+    per_token = training_flops(job.model, job.recipe.seq, counting, layout.recompute, modules).hardware
     return float(per_token) * job.recipe.batch_tokens / job.devices
 
 
 def _without_overlap(job: Job) -> Job:
     """The job with all traffic in the open, so that the step model shows every byte of it."""
-    return replace(job, recipe=replace(job.recipe, overlap_dp=False, overlap_tp="none", overlap_pp=False))
+    return replace(
+        job, recipe=replace(job.recipe, overlap_dp=False, overlap_tp="none", overlap_ep="none", overlap_pp=False)
+    )
 
 
 def _step(job: Job, cluster: Cluster, grid: LayoutGrid) -> Any:
