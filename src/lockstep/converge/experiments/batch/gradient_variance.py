@@ -3,7 +3,10 @@
     n workers, B_i examples each:  sample-weighted mean  s^2 / sum B_i      unweighted mean  (s^2 / n^2) sum 1 / B_i
     without replacement from N examples: times (N - B) / (N - 1)
     every worker its own equal shard of the data: only the variance within shards, sum s_i^2 / (n^2 b) (stratification)
-s^2: variance of one example's gradient. A worker's own gradient has n s^2 / B, but nobody steps with it.
+    a coordinate that a share p of the examples touches: p s^2 + p (1 - p) m^2
+s^2: variance of one example's gradient, m its mean. A worker's own gradient has n s^2 / B, but nobody steps with it.
+Refuted: noise that grows with the workers, with sorted shards, or 1 / p times with rare coordinates; that the mean is
+the right one whatever the weights and whoever takes part.
 """
 
 from __future__ import annotations
@@ -16,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lockstep.converge.experiment import Experiment, Progress
-from lockstep.converge.findings import Check, Curve, Findings, Law, Picture
+from lockstep.converge.findings import Check, Curve, Findings, Law, Picture, mean_and_error
 from lockstep.errors import BadInput
 from lockstep.settings import setting
 
@@ -26,6 +29,10 @@ SOURCE = "variance of a mean; Cochran, 'Sampling techniques', 1977, chapters 2 a
 WAYS = ("with replacement", "without replacement", "sorted shards", "one worker alone")
 
 ROUNDING = 1e-15
+SHARD_MEANS = np.array([-1.0, 3.0])
+"""Mean gradients of two workers whose data differ."""
+TOUCHED = 0.05
+"""Share of the examples that touch a rare coordinate, there with mean and deviation 1."""
 MOST_DRAWS = 40_000_000
 """Random numbers that are held at once."""
 
@@ -57,7 +64,8 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
         rows.append({"sampling": way, "workers": n, "variance": found, "variance_law": expected,
                      "ci95": [found - 1.96 * error, found + 1.96 * error]})  # fmt: skip
         checks.append(Check(f"variance, {way}, {n} workers", expected, found, error, tolerance=ROUNDING))
-    checks += [*_unequal(settings, seed), *_false_laws(rows, counts)]
+    checks += [*_unequal(settings, seed), *_different(settings, seed), *_rare(settings, seed)]
+    checks += _false_laws(rows, counts)
     return Findings(
         checks=tuple(checks),
         theory=(
@@ -135,6 +143,33 @@ def _unequal(settings: Settings, seed: int) -> list[Check]:
         return laws
     return [*laws, Check("the unweighted mean has the variance of the global batch", laws[0].expected, plain,
                          plain_error, false_law=True)]  # fmt: skip
+
+
+def _different(settings: Settings, seed: int) -> list[Check]:
+    """Two workers with different data: only weights by size, and both taking part, give the mean of all examples."""
+    generator = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(3,)))
+    sizes = np.array([settings.small, settings.large], dtype=np.float64)
+    means = SHARD_MEANS + generator.normal(size=(settings.trials, 2)) / np.sqrt(sizes)
+    whole = float(SHARD_MEANS @ sizes / sizes.sum())
+    weighted, weighted_error = mean_and_error(means @ (sizes / sizes.sum()))
+    plain, plain_error = mean_and_error(means.mean(axis=1))
+    alone, alone_error = mean_and_error(means[:, 0])
+    return [
+        Check("different data, weighted mean: mean", whole, weighted, weighted_error),
+        Check("different data: the unweighted mean is unbiased", whole, plain, plain_error, false_law=True),
+        Check("different data: whoever takes part, the mean is unbiased", whole, alone, alone_error, false_law=True),
+    ]
+
+
+def _rare(settings: Settings, seed: int) -> list[Check]:
+    """A coordinate that one example in 20 touches: p s^2 + p (1 - p) m^2, less than s^2 and not more."""
+    generator = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(4,)))
+    touched = generator.random(50 * settings.trials) < TOUCHED
+    found, error = _variance(touched * (1 + generator.normal(size=touched.size)))
+    return [
+        Check("coordinate of 1 example in 20: variance", TOUCHED + TOUCHED * (1 - TOUCHED), found, error),
+        Check("coordinate of 1 example in 20: 20 times the variance", 1 / TOUCHED, found, error, false_law=True),
+    ]
 
 
 def _false_laws(rows: list[dict[str, Any]], counts: list[int]) -> list[Check]:

@@ -21,7 +21,18 @@ from lockstep.converge.experiment import Experiment, Progress
 from lockstep.converge.findings import Check, Curve, Findings, Law, Picture, mean_and_error
 from lockstep.converge.laws.gaussian import energy_above, rounding_energy, threshold_of
 from lockstep.converge.statistics.draws import streams
-from lockstep.methods.compression import Compressor, Half, OneBit, Qsgd, RandomK, Sign, Threshold, TopK, Uniform
+from lockstep.methods.compression import (
+    Compressor,
+    Half,
+    OneBit,
+    PowerSgd,
+    Qsgd,
+    RandomK,
+    Sign,
+    Threshold,
+    TopK,
+    Uniform,
+)
 from lockstep.methods.number_format import number_format
 from lockstep.settings import setting
 
@@ -197,7 +208,17 @@ def _false_laws(settings: Settings, seed: int) -> tuple[Check, ...]:
         Check("int8 sends an eighth of fp32", 1 / 8, Uniform(8).size_B(10**6) / 4e6, tolerance=1e-4, false_law=True),
         Check("top-k at 60 % sends less than everything", 0.6, half, tolerance=0.4, false_law=True),
         Check("rounding up with the distance is unbiased: 1/4", 0.25, mean, spread, false_law=True),
+        Check("PowerSGD is unbiased: mean payload along the vector", 1.0, *_kept(vector, seed), false_law=True),
     )
+
+
+def _kept(vector: Any, seed: int) -> tuple[float, float]:
+    """E C(x) . x / |x|^2 of PowerSGD from random starts, and its error: 1 for an unbiased compressor."""
+    made, kept = PowerSgd(1), []
+    for draw in streams(seed + 1, 50):
+        payload, _ = made.compress(vector, draw.standard_normal(made.start(vector).shape), draw)
+        kept.append(float(made.decompress(payload) @ vector / (vector @ vector)))
+    return mean_and_error(np.array(kept))
 
 
 def _once(made: Compressor, vector: Any, draw: Any) -> tuple[float, float]:

@@ -3,7 +3,8 @@
     E f(mean of x_0 ... x_(T-1)) - lowest <= R^2 / (2 a T) + a s^2 / (2 B)      for a <= 1 / L
     f = L x^2 / 2: stationary E f = a s^2 / (2 B (2 - a L))
 R distance of the start, s^2 variance of one sample's gradient, B samples of a batch. Refuted: noise that grows with the
-batch, a S L B s^2 / (2 (1 - a L)) with a step up to 2 / L, and a speed that does not depend on the step.
+batch, a S L B s^2 / (2 (1 - a L)) with a step up to 2 / L, a speed that does not depend on the step, a noise term that
+vanishes with T or knows mu and not L, and a descent inequality in which noise helps.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
                 curves.append(Curve(f"batch {batch}, bound", x, np.array(bounds), theory=True))
     floors = [_floor_check(batch, settings, seed) for batch in sorted(set(settings.batches))]
     return Findings(
-        checks=(*checks, *floors, *_false_laws()),
+        checks=(*checks, *floors, *_false_floors(floors, settings), *_false_laws()),
         theory=tuple(
             Law(
                 f"floor, batch {batch}, a L = 0.5",
@@ -104,6 +105,27 @@ def _floor_check(batch: int, settings: Settings, seed: int) -> Check:
                    record_every=10, first_record=50, seed=seed + batch)  # fmt: skip
     mean, error = mean_and_error(made.losses.mean(axis=0))
     return Check(f"floor, batch {batch}, a L = 0.5", _floor(batch), mean, standard_error=error)
+
+
+def _false_floors(floors: list[Check], settings: Settings) -> list[Check]:
+    """A floor that vanishes with the steps, that grows with the batch, and that knows mu but not L."""
+    sizes = sorted(set(settings.batches))
+    steep = descend(np.full(1, 100.0), np.zeros((settings.trials, 1)), 0.01, noise_std=1.0, steps=400,
+                    record_every=10, first_record=50)  # fmt: skip
+    above, error = mean_and_error(steep.losses.mean(axis=0))
+    found = [
+        Check("noise term L s^2 / (2 B T), after 400 steps", 1 / (800 * sizes[0]), floors[0].got,
+              floors[0].standard_error, relation="at most", false_law=True),
+        Check("a s^2 / (2 mu) bounds the floor, L = mu = 100, a = 0.01", 0.01 / 200, above, error, relation="at most",
+              false_law=True),
+        Check("noise lowers the loss: change of f by a step from the optimum, a = 1/2", -0.375,
+              0.5 * (0.5 * 1.0) ** 2, relation="at most", false_law=True),
+    ]  # fmt: skip
+    if len(sizes) > 1:
+        times = sizes[-1] / sizes[0]
+        found.append(Check(f"noise grows with the batch: floor at {sizes[-1]} over that at {sizes[0]}", times,
+                           floors[-1].got / floors[0].got, tolerance=0.5, false_law=True))  # fmt: skip
+    return found
 
 
 def _false_laws() -> tuple[Check, ...]:

@@ -4,7 +4,8 @@
     FedProx   w_i = (1 - (1 - a (h_i + mu))^K) h_i / (h_i + mu)
     SCAFFOLD  x = sum h_i b_i / sum h_i, the optimum
 Workers have 1/2 h_i (x - b_i)^2. The bias grows with K, and is the same for 2 workers and for 64 of the same two kinds.
-Refuted: that it grows with the number of workers, and that FedProx removes it.
+Workers that take more steps than others in a round count for more. Refuted: that the bias grows with the number of
+workers, that FedProx removes it, that unequal numbers of local steps keep the objective.
 """
 
 from __future__ import annotations
@@ -72,7 +73,7 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
     checks.append(Check(f"end with 32 of each kind, K = {periods[-1]}", laws["local SGD"][-1], many, tolerance=CLOSE))
     x = np.array(periods, dtype=float)
     return Findings(
-        checks=(*checks, *_false_laws(found, best, periods)),
+        checks=(*checks, *_unequal_periods(step, periods[-1]), *_false_laws(found, best, periods)),
         theory=tuple(
             Law(f"end of local SGD, K = {period}", value, "w_i = 1 - (1 - a h_i)^K", "converge/objectives/workers.py")
             for period, value in zip(periods, laws["local SGD"], strict=True)
@@ -107,6 +108,26 @@ def _proximal_point(h: Array, b: Array, step: float, strength: float, period: in
     """The fixed point of FedProx: each worker pulls towards its own optimum and the common start."""
     weights = (1 - (1 - step * (h + strength)) ** period) * h / (h + strength)
     return float((weights * b).sum() / weights.sum())
+
+
+def _unequal_periods(step: float, period: int) -> tuple[Check, ...]:
+    """Two workers of curvature 1 with optima +1 and -1, the first with `period` local steps, the second with one."""
+    counts, optima = (period, 1), (1.0, -1.0)
+    weights = [1 - (1 - step) ** count for count in counts]
+    law = (weights[0] - weights[1]) / sum(weights)
+    x = 0.0
+    for _ in range(FEWEST_ROUNDS * 10):
+        ends = []
+        for count, optimum in zip(counts, optima, strict=True):
+            own = x
+            for _ in range(count):
+                own -= step * (own - optimum)
+            ends.append(own)
+        x = sum(ends) / 2
+    checks = (Check(f"end where one worker takes {period} steps a round, the other 1", law, x, tolerance=CLOSE),)
+    if period == 1:
+        return checks
+    return (*checks, Check("unequal local steps keep the objective", 0.0, x, tolerance=1e-3, false_law=True))
 
 
 def _false_laws(found: dict[str, list[float]], best: float, periods: list[int]) -> tuple[Check, ...]:

@@ -67,7 +67,11 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
         progress(place + 1, len(ways))
     below = min(ends.values())
     biased = settings.period > 1 and settings.concentration < 10
-    checks = [Check("smallest gap to the exact optimum", 0.0, below, tolerance=1e-9, relation="at least")]
+    checks = [
+        Check("smallest gap to the exact optimum", 0.0, below, tolerance=1e-9, relation="at least"),
+        Check("vectors that SCAFFOLD sends over those of local SGD", 2.0,
+              ways["SCAFFOLD"][0].vectors_per_round / ways["local"][0].vectors_per_round),
+    ]  # fmt: skip
     if biased:
         checks.append(
             Check("gap of SCAFFOLD, at most that of local SGD", ends["local"], ends["SCAFFOLD"], relation="at most")

@@ -3,12 +3,13 @@
     spread of the workers around their mean, per direction   a^2 s^2 (1 - 1/n) q,   q = (1 - r^(2K)) / (1 - r^2)
     variance of the mean                                     a^2 s^2 q / n,         r = 1 - a h
 With h = 0, q = K. Different optima add a drift that is no noise: a^2 h^2 (sum_k r^k)^2 times their variance. The spread
-saturates with the number of workers. Refuted: that it grows like sqrt(n), and that it falls like 1 / n.
+saturates with the number of workers. Gradients of at most G lead at most a K G away. Refuted: that it grows like
+sqrt(n), that it falls like 1 / n, that noise leads a s K away (a s sqrt(K)).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -51,7 +52,7 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
         progress(place + 1, len(numbers))
     x = np.array(numbers, dtype=float)
     return Findings(
-        checks=(*checks, *_false_laws(x, np.array(spreads))),
+        checks=(*checks, *_false_laws(x, np.array(spreads)), *_over_the_period(settings, seed)),
         theory=tuple(
             Law(f"spread, n = {workers}", value, "a^2 s^2 q (1 - 1/n) + drift", SOURCE)
             for workers, value in zip(numbers, expected, strict=True)
@@ -96,6 +97,24 @@ def _false_laws(workers: np.ndarray, spreads: np.ndarray) -> tuple[Check, ...]:
         Check("the spread grows like sqrt(n)", change**0.5, ratio, tolerance=slack, false_law=True),
         Check("the spread falls like 1 / n", 1 / change, ratio, tolerance=slack, false_law=True),
     )
+
+
+def _over_the_period(settings: Settings, seed: int) -> tuple[Check, ...]:
+    """Steps of at most a G lead at most a K G away, but noise only a s sqrt(K)."""
+    if settings.curvature or settings.optimum_std:
+        return ()
+    ends = [_round(replace(settings, period=k), 2, np.random.default_rng([seed, -1 % 2**32, k]))
+            for k in (settings.period, 4 * settings.period)]  # fmt: skip
+    (short, error), (long, long_error) = (mean_and_error(one**2) for one in ends)
+    farthest = settings.step_size * settings.period * settings.noise_std
+    return (
+        Check("farthest end of a worker, at most a K G", farthest, float(np.abs(ends[0]).max()),
+              tolerance=1e-12 * farthest, relation="at most"),
+        Check("drift of 4 K steps over that of K, squared", 4.0, long / short,
+              standard_error=long / short * float(np.hypot(error / short, long_error / long))),
+        Check("noise drifts like K: squared drift of 4 K steps over that of K", 16.0, long / short, tolerance=4.0,
+              false_law=True),
+    )  # fmt: skip
 
 
 EXPERIMENT = Experiment(

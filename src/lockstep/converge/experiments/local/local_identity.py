@@ -65,6 +65,7 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
         checks=(
             Check(f"largest difference between all periods after {steps} steps", 0.0, apart, tolerance=ROUNDING),
             _like_a_delay(settings),
+            *_missed(settings.workers, periods[-1]),
         ),
         theory=(
             Law("difference between periods, equal curvature", 0.0, "averaging is linear", "Khaled et al. 2020"),
@@ -95,6 +96,17 @@ def _like_a_delay(settings: Settings) -> Check:
     what = f"K = 2 diverges at a L = {step:.3g} like a delay of {2 * (settings.workers - 1)}"
     grown = float(np.sqrt(2 * delayed.losses[-1, 0]))
     return Check(what, grown, float(abs(path[-1, 0, 0])), tolerance=0.1 * grown, false_law=True)
+
+
+def _missed(workers: int, period: int) -> tuple[Check, ...]:
+    """Gradients of a round that others had taken in earlier steps and that a worker has not seen, counted."""
+    taken = [(step, worker) for step in range(period) for worker in range(workers)]
+    last = sum(1 for step, worker in taken if worker != 0 and step < period - 1)
+    synchronous = sum(1 for step, worker in taken if worker != 0 and step < 0)
+    return (
+        Check(f"gradients missed in the last step of K = {period}", (workers - 1.0) * (period - 1), float(last)),
+        Check("K (n - 1) gradients are missed, K = 1", workers - 1.0, float(synchronous), false_law=True),
+    )
 
 
 EXPERIMENT = Experiment(

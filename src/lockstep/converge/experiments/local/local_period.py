@@ -32,6 +32,8 @@ FEDERATED_S = (0.5, 5.0)
 """Computing and exchange of the table: seconds of a step and of a round."""
 FEDERATED = {1: (100e3, 139.0), 10: (150e3, 27.8), 20: (220e3, 21.0), 50: (400e3, 18.0)}
 """K: iterations, and hours as printed; those of K = 1 leave the computing out, the others price 100,000 iterations."""
+WHOLE_S, ROUND_S = 0.8, 0.015
+"""Computing of a step on one worker, and an exchange, for strong scaling."""
 LARGEST_PERIOD = 200
 
 
@@ -81,7 +83,7 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
         for period, steps in zip(periods, different, strict=True)
     )  # fmt: skip
     return Findings(
-        checks=(*checks, *_federated_checks()),
+        checks=(*checks, *_federated_checks(), *_strong_scaling()),
         theory=(
             Law("best K", best, "sqrt((1 - c) X / (c T))", "derivative of the seconds"),
             Law(
@@ -121,6 +123,23 @@ def _federated_checks() -> tuple[Check, ...]:
     best = [best_period(c, *FEDERATED_S) for c in (max(penalties), min(penalties))]
     found.append(Check("cheapest K of the table, below the K* of its penalties", best[1], cheapest, relation="at most"))
     return tuple(found)
+
+
+def _strong_scaling() -> tuple[Check, ...]:
+    """A fixed batch over n workers, `WHOLE_S` of computing a step and `ROUND_S` an exchange: efficiency over K."""
+
+    def efficiency(workers: int, period: int) -> float:
+        return float(WHOLE_S / workers / run_s(1, period, WHOLE_S / workers, ROUND_S))
+
+    following = [efficiency(n, n // 8) for n in (8, 32, 128, 512)]
+    return (
+        Check("128 workers, K = 4: share that computes", 1 / (1 + 128 * ROUND_S / (4 * WHOLE_S)), efficiency(128, 4),
+              tolerance=1e-12),
+        Check("K = n / 8: share that computes, largest change over n", 0.0, max(following) - min(following),
+              tolerance=1e-12),
+        Check("K = 4 keeps the share that computes, n from 8 to 512", efficiency(8, 4), efficiency(512, 4),
+              tolerance=0.1, false_law=True),
+    )  # fmt: skip
 
 
 def _fewest_steps(objective: WorkerQuadratics, period: int, gap: float) -> float:

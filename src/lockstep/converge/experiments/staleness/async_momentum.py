@@ -3,7 +3,8 @@
 On a quadratic of curvature 1 at a = 0.05, beta = 0.9, tau = 10: heavy ball without delay converges, the delay without
 momentum converges, both diverge. Corrections: the step times (1 - beta), which compares at the same effective step
 a / (1 - beta) and costs only a factor 1.31 of stability; or no explicit momentum, since a delay is some already.
-Refuted: the printed limit tau < (1 - beta) / (a lambda (1 + beta)).
+Refuted: the printed limits tau < (1 - beta) / (a lambda (1 + beta)) and 1 / (a lambda (1 - beta)), and that heavy ball
+tuned for quadratics converges wherever the curvature lies between mu and L.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from lockstep.converge.descent.delayed import descend
-from lockstep.converge.descent.stability import growth
+from lockstep.converge.descent.stability import delayed_shrinks, growth
 from lockstep.converge.experiment import Experiment, Progress
 from lockstep.converge.findings import Check, Curve, Findings, Law, Picture
 from lockstep.converge.laws.delay import largest_stable_step, rate
@@ -81,7 +82,23 @@ def _limits() -> tuple[Check, ...]:
     return (
         Check(what, 1.0, grows, false_law=True),
         Check(f"{edge}: the printed 380", 380.0, ratio, tolerance=10.0, false_law=True),
-    )
+        Check("stable while tau < 1 / (a lambda (1 - beta)): a = 0.05, beta = 0.9, delay 10", 1.0,
+              float(delayed_shrinks(np.array([0.05]), 10, 0.9, 2000)[0]), false_law=True),
+        Check("heavy ball tuned for quadratics converges on every strongly convex loss", 0.0, _cycling(),
+              tolerance=0.1, false_law=True),
+    )  # fmt: skip
+
+
+def _cycling() -> float:
+    """|x| after many steps of heavy ball on a loss of curvature 1 or 25 with a = 1/9, beta = 4/9, from 3.3.
+
+    Its gradient is 25 x below 1, x + 24 up to 2 and 25 x - 24 above; Lessard, Recht, Packard 2016, section 4.6.
+    """
+    before = now = 3.3
+    for _ in range(3000):
+        gradient = 25 * now if now < 1 else now + 24 if now < 2 else 25 * now - 24
+        before, now = now, now - gradient / 9 + 4 / 9 * (now - before)
+    return max(abs(now), abs(before))
 
 
 EXPERIMENT = Experiment(

@@ -1,8 +1,9 @@
 """The floor that gradient noise leaves under a delay: exact by Lyapunov, simulated, and what is printed about it.
 
 One direction of curvature lambda, step a = 1 / (2 lambda (1 + tau)): the floor falls with the delay because the step
-does. At one step the delay raises it by less than 1.69. Refuted: the floor 2 a^2 L^2 (1 + tau)^2 s^2 / mu, whose units
-are wrong and which small steps break.
+does. At one step the delay raises it by less than 1.69, and slows no flat direction. Refuted: the floor
+2 a^2 L^2 (1 + tau)^2 s^2 / mu, whose units are wrong and which small steps break; (1 + tau)^2 times the noise; a floor
+that grows with the delay when the step follows it.
 """
 
 from __future__ import annotations
@@ -14,11 +15,13 @@ import numpy as np
 from lockstep.converge.descent.delayed import descend
 from lockstep.converge.experiment import Experiment, Progress
 from lockstep.converge.findings import Check, Curve, Findings, Law, Picture, mean_and_error
-from lockstep.converge.laws.delay import floor
+from lockstep.converge.laws.delay import floor, rate
 from lockstep.settings import setting
 
 CONTINUOUS_LIMIT = (1 + np.sin(0.5)) / np.cos(0.5)
 """Floor with delay over floor without, for a mu tau = 1/2 and small steps (the delayed equation in continuous time)."""
+SLOW = 0.01
+"""Curvature of a flat direction, of the largest."""
 SETTLING = 40
 """Relaxation times before the floor is measured."""
 
@@ -54,7 +57,7 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
     checks.append(Check("floor with delay / without", CONTINUOUS_LIMIT, float(ratios.max()), relation="at most"))
     x = np.array(delays, dtype=float)
     return Findings(
-        checks=(*checks, _false_floor(settings.noise_std)),
+        checks=(*checks, *_slow_roots(delays), _false_floor(settings.noise_std), *_false_growth(delays, exact, ratios)),
         theory=tuple(
             Law(f"floor, delay {delay}", value, "P = A P A' + Q", "discrete Lyapunov equation (converge/delay.py)")
             for delay, value in zip(delays, exact, strict=True)
@@ -71,6 +74,26 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
             "two-point noise: floors depend on its variance only",
         ),
     )
+
+
+def _slow_roots(delays: list[int]) -> list[Check]:
+    """A delay does not slow down a flat direction: its root is 1 - a mu at most."""
+    steps = [SLOW / (2 * (1 + delay)) for delay in delays]
+    excess = max(rate(step, delay) - (1 - step) for step, delay in zip(steps, delays, strict=True))
+    return [Check("slow root less 1 - a mu, over all delays", 0.0, excess, tolerance=1e-12, relation="at most")]
+
+
+def _false_growth(delays: list[int], exact: list[float], ratios: np.ndarray) -> list[Check]:
+    """(1 + tau)^2 times the noise at one step, and a floor that grows when the step follows the delay."""
+    if delays[0] > 0 or delays[-1] < 2:
+        return []
+    square = float(1 + delays[-1]) ** 2
+    return [
+        Check(f"a delay of {delays[-1]} leaves (1 + tau)^2 times the noise", square, float(ratios[-1]), tolerance=1.0,
+              false_law=True),
+        Check("the floor at a = 1 / (2 L (1 + tau)) grows with the delay", 1.0, exact[-1] / exact[0],
+              relation="at least", false_law=True),
+    ]  # fmt: skip
 
 
 def _false_floor(noise_std: float) -> Check:

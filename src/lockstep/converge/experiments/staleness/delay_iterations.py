@@ -19,6 +19,7 @@ from lockstep.converge.findings import Check, Curve, Findings, Law, Picture
 from lockstep.converge.laws.delay import best_step, floor, largest_stable_step, rate
 from lockstep.settings import setting
 
+LONG_DELAY = 50
 SOURCE = "largest root of the delayed recursion (converge/delay.py)"
 
 
@@ -109,7 +110,15 @@ def _more_checks(ages: np.ndarray, simulated: np.ndarray, noisy: np.ndarray, set
     square, longest = float(ages[-1] ** 2), float(ages[-1])
     decides = _noisy_step(0, settings) < largest_stable_step(int(longest) - 1) / 2
     proportion = "a delay always costs in proportion, noise decides"
+    short = _updates_at_once(LONG_DELAY)
     always = (
+        Check(
+            f"no run shorter than tau^2 arrives: updates with delay {LONG_DELAY}",
+            float(LONG_DELAY**2),
+            short,
+            relation="at least",
+            false_law=True,
+        ),
         Check("R^2 of updates over 1 + delay, no noise", 0.99, float(r2), relation="at least"),
         Check("updates grow like (1 + delay)^2", square, growth, tolerance=0.5 * growth, false_law=True),
         Check("more delay is slower at a fixed step of 0.1", 1.0, faster, relation="at least", false_law=True),
@@ -121,6 +130,13 @@ def _more_checks(ages: np.ndarray, simulated: np.ndarray, noisy: np.ndarray, set
         Check("updates with the longest delay / without, noise decides", 1.1, cost, relation="at most"),
         Check(proportion, longest, cost, tolerance=0.5, relation="at least", false_law=True),
     )
+
+
+def _updates_at_once(delay: int) -> float:
+    """Updates until |x| stays below a hundredth of the start, one curvature, a lambda = 1 / (2 tau)."""
+    made = descend(np.ones(1), np.ones((1, 1)), 0.5 / delay, delay=delay, steps=40 * delay)
+    above = np.flatnonzero(np.sqrt(2 * made.losses[:, 0]) > 0.01)
+    return float(above[-1] + 1)
 
 
 def _fixed_step_updates(delay: int) -> float:

@@ -1,12 +1,14 @@
 """Where delayed gradient descent with momentum stops being stable: the exact curve, found again by running it.
 
 For every delay and momentum, the largest stable a * lambda is searched by running the recursion on many step sizes at
-once and asking which runs shrink. Refuted beside it: the rule a * tau * lambda < 1, and that the step may stay at 1/L
-with any delay.
+once and asking which runs shrink. a * lambda * tau <= 1 - beta is always enough, and at most pi / 2 times too careful.
+Refuted beside it: a * tau * lambda < 1 as the edge, that the step may stay at 1/L with any delay, that 1/mu may stand
+for 1/L in it, and that a delay may grow in proportion to 1/a whatever the factor.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,6 +19,7 @@ from lockstep.converge.findings import Check, Curve, Findings, Law, Picture
 from lockstep.converge.laws.delay import largest_stable_step
 from lockstep.settings import setting
 
+CONDITION = 100
 GRID = 40
 """Steps of the map of stable and unstable runs."""
 
@@ -54,6 +57,7 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
             *checks,
             _map_check(delays, momenta, settings.steps),
             _saddle_check(),
+            *_rules(delays, momenta),
             *_false_laws(delays, settings.steps),
         ),
         theory=tuple(_law(delay, momentum) for momentum in momenta for delay in delays),
@@ -81,6 +85,26 @@ def _saddle_check() -> Check:
     """Along negative curvature every step grows, delayed or not."""
     grown = sum(int(not delayed_shrinks(np.array([-0.01]), delay, 0.0, 2000)[0]) for delay in (0, 5))
     return Check("runs along negative curvature that grow, of 2", 2.0, float(grown))
+
+
+def _rules(delays: list[int], momenta: list[float]) -> list[Check]:
+    """What is safe and what is not: a lambda tau <= 1 - beta; 1.5 and 1.6 over the step; a step over mu, not L."""
+    pairs = [(delay, momentum) for delay in delays for momentum in momenta if delay > 0]
+    room = [largest_stable_step(delay, momentum) * delay / (1 - momentum) for delay, momentum in pairs]
+    found = []
+    if pairs:
+        found.append(Check("largest stable a lambda tau over 1 - beta, the least", 1.0, min(room), relation="at least",
+                           tolerance=1e-9))  # fmt: skip
+        found.append(Check("largest stable a lambda tau over 1 - beta, the most", math.pi / 2, max(room),
+                           relation="at most"))  # fmt: skip
+        over_mu = 0.1 * CONDITION / (1 + delays[-1])
+        shrinks = float(delayed_shrinks(np.array([over_mu]), delays[-1], 0.0, 2000)[0])
+        found.append(Check(f"0.1 / (mu (1 + tau)) is stable, condition number {CONDITION}", 1.0, shrinks,
+                           false_law=True))  # fmt: skip
+    inside, beyond = (float(delayed_shrinks(np.array([0.01]), delay, 0.0, 40_000)[0]) for delay in (150, 160))
+    found.append(Check("a lambda = 0.01, delay 1.5 / a: shrinks (1 = yes)", 1.0, inside))
+    found.append(Check("delays in proportion to 1 / a are safe: 1.6 / a, a lambda = 0.01", 1.0, beyond, false_law=True))
+    return found
 
 
 def _conclusion(delay: int, momentum: float) -> str:
