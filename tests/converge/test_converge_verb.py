@@ -9,7 +9,8 @@ import pytest
 
 import lockstep
 from cli_runner import run
-from lockstep.converge import EXPERIMENTS, GROUPS, Check, Curve, Experiment, Findings, find_experiment
+from lockstep.converge import EXPERIMENTS, GROUPS, Check, Curve, Experiment, Findings, claims_page, find_experiment
+from lockstep.converge.claims import Claim, claims
 from lockstep.errors import BadInput
 from lockstep.report.converge_plot import plot_findings
 from lockstep.settings import read_settings, setting
@@ -67,6 +68,40 @@ def test_whoever_has_curves_draws_them(name: str, tmp_path: Path) -> None:
     else:
         plot_findings(answer(name), picture)
         assert picture.stat().st_size > 1000
+
+
+@pytest.mark.parametrize("claim", claims(), ids=lambda claim: f"{claim.experiment}:{claim.check}")
+def test_every_claim_is_held_or_contradicted(claim: Claim) -> None:
+    evidence = claim.evidence(answer(claim.experiment))
+    assert evidence
+    assert all(one.ok for one in evidence)
+
+
+def test_claims_name_experiments_once_and_the_list_shows_them() -> None:
+    assert {claim.experiment for claim in claims()} <= set(EXPERIMENTS)
+    statements = [claim.statement for claim in claims()]
+    assert len(set(statements)) == len(statements)
+    listed = {one["experiment"]: one["claims"] for one in run("converge", "--json").json()["experiments"]}
+    assert sum(len(some) for some in listed.values()) == len(claims())
+    assert ["B.8"] in [claim["ids"] for claim in listed["algorithmic-stability"]]
+
+
+@pytest.mark.parametrize(
+    "ids",
+    [
+        "A.1 A.2 A.5 A.6 A.7 A.9 A.10 A.12 A.16 A.17 A.18 A.19 A.20",
+        "T1 T2 T3 T4 T6 T7 T8 T9",
+        "B.1 B.2 B.5 B.7 B.8 B.9 B.11 B.14 B.16 B.18 B.20",
+        "C.3 C.6 C.7 C.9 C.13 C.15 C.16 C.19 H1 H2",
+    ],
+)
+def test_every_item_of_the_collection_that_belongs_here_is_decided(ids: str) -> None:
+    assert set(ids.split()) <= {one for claim in claims() for one in claim.ids}
+
+
+def test_the_page_of_claims_is_what_the_table_says() -> None:
+    page = Path(__file__).parents[2] / "docs" / "reference" / "claims.md"
+    assert page.read_text(encoding="utf-8") == claims_page.page()
 
 
 def test_the_command_prints_json_and_a_table_and_draws(tmp_path: Path) -> None:

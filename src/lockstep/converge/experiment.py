@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from lockstep.converge.claims import claims_of
 from lockstep.converge.findings import Findings
 from lockstep.settings import described, read_settings
 
@@ -52,4 +53,5 @@ class Experiment:
             "question": self.question,
             "source": self.source,
             "settings": described(self.settings),
+            "claims": [claim.to_dict() for claim in claims_of(self.name)],
         }
