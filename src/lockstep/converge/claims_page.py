@@ -29,8 +29,6 @@ TAIL = """
   F24: delay without noise) and rates in O (F11, F49 beyond the quadratic).
 - **Nothing to run**: errata of wording, units, signs in a proof and names (F05, F06, F19, F27, F39, F64, F92, A12-3,
   A12-7, A16-3, A16-5), and arithmetic on runs without a source (most of N).
-- **Not asked yet**: whether the sharpness of full-batch descent settles at 2 over the step (A16-2). On the networks
-  here it falls with the cross-entropy.
 """
 
 
