@@ -77,6 +77,14 @@ def test_every_claim_is_held_or_contradicted(claim: Claim) -> None:
     assert all(one.ok for one in evidence)
 
 
+def test_evidence_is_of_the_kind_that_the_claim_needs() -> None:
+    law, refuted = Check("two and two", 4.0, 4.0), Check("two and two: five", 5.0, 4.0, false_law=True)
+    found = Findings((law, refuted, Check("three", 3.0, 3.0)))
+    assert Claim(("A",), "", True, "", "Two and").evidence(found) == (law,)
+    assert Claim(("A",), "", False, "", "two and").evidence(found) == (refuted,)
+    assert not Claim(("A",), "", False, "", "three").evidence(found)
+
+
 def test_claims_name_experiments_once_and_the_list_shows_them() -> None:
     assert {claim.experiment for claim in claims()} <= set(EXPERIMENTS)
     statements = [claim.statement for claim in claims()]
