@@ -112,7 +112,19 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
 def _tuned(
     network: Perceptron, starts: Array, batch: int, rates: Array, target: float, generator: np.random.Generator
 ) -> Tuned:
-    """All starts with all rates at once, until one rate has all its starts at the target."""
+    """The rate at which all starts arrive first, and their steps."""
+    logs = np.log(_arrivals(network, starts, batch, rates, target, generator).reshape(len(starts), len(rates)))
+    best = int(logs.mean(axis=0).argmin())
+    middle, error = logs[:, best].mean(), logs[:, best].std(ddof=1) / math.sqrt(len(starts))
+    half = student_t(0.975, len(starts) - 1) * error
+    ends = np.exp([middle, middle - half, middle + half])
+    return Tuned(batch, float(rates[best]), *ends.tolist())
+
+
+def _arrivals(
+    network: Perceptron, starts: Array, batch: int, rates: Array, target: float, generator: np.random.Generator
+) -> Array:
+    """Steps to the target of all starts with all rates, starts first; infinite for those still on their way."""
     weights = np.repeat(starts, len(rates), axis=0)
     rate = np.tile(rates, len(starts))[:, np.newaxis]
     arrived = np.full(len(weights), np.inf)
@@ -129,14 +141,9 @@ def _tuned(
         new = (loss <= target) & np.isinf(arrived)
         share = np.log(before[new] / target) / np.log(before[new] / loss[new])
         arrived[new] = seen + share * (step - seen)
+        if np.isfinite(arrived.reshape(len(starts), len(rates))).all(axis=0).any():
+            return arrived
         before, seen, look = loss, step, max(step + 1, int(step * BETWEEN_LOOKS))
-        logs = np.log(arrived.reshape(len(starts), len(rates)))
-        if np.isfinite(logs).all(axis=0).any():
-            best = int(logs.mean(axis=0).argmin())
-            middle, error = logs[:, best].mean(), logs[:, best].std(ddof=1) / math.sqrt(len(starts))
-            half = student_t(0.975, len(starts) - 1) * error
-            ends = np.exp([middle, middle - half, middle + half])
-            return Tuned(batch, float(rates[best]), *ends.tolist())
     raise BadInput(f"is not reached within {MOST_STEPS:,} steps of {batch} examples; take a larger one", "--set target")
 
 

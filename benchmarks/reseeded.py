@@ -1,0 +1,69 @@
+"""Every experiment of the lab with new seeds: do law and simulation differ as often as the stated errors allow?
+
+    python benchmarks/reseeded.py [NAME ...] [--seeds 30] [--first 1000]
+
+`failed` counts runs whose verdict is no; `z` counts the comparisons of a simulated value with its law that have a
+standard error and no other tolerance, and of these the ones further than 2, 3 and 4 errors, with what a normal law
+expects in brackets. `bias` is the largest mean of one comparison over the seeds, in its own errors: what no single run
+can see. Exit code 1: a run failed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+from collections import defaultdict
+
+import lockstep
+from lockstep.converge import EXPERIMENTS, Check
+
+TAILS = {count: math.erfc(count / math.sqrt(2)) for count in (2, 3, 4)}
+"""Chance of a normal number beyond so many deviations."""
+SMALL = 0.05
+"""Tolerance, over the standard error, up to which only the error counts."""
+
+
+def deviation(check: Check) -> float | None:
+    """Standard errors from the law, where these alone decide."""
+    plain = check.relation == "equals" and not check.false_law and check.tolerance <= SMALL * check.standard_error
+    return (check.got - check.expected) / check.standard_error if plain and check.standard_error else None
+
+
+def line(name: str, failed: int, runs: int, deviations: dict[str, list[float]]) -> str:
+    """One row of the table."""
+    flat = [value for values in deviations.values() for value in values]
+    tails = "".join(
+        f"{sum(abs(value) > count for value in flat):>6} ({len(flat) * chance:6.1f})" for count, chance in TAILS.items()
+    )
+    bias = max((abs(sum(values)) / math.sqrt(len(values)) for values in deviations.values()), default=0.0)
+    return f"{name:<24}{runs:>5}{failed:>8}{len(flat):>8}{tails}{bias:>7.1f}"
+
+
+def main() -> int:
+    """Prints a row per experiment and the sum."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", default=EXPERIMENTS, metavar="NAME")
+    parser.add_argument("--seeds", type=int, default=30)
+    parser.add_argument("--first", type=int, default=1000)
+    given = parser.parse_args()
+    print(f"{'':<24}{'runs':>5}{'failed':>8}{'z':>8}{'> 2':>15}{'> 3':>15}{'> 4':>15}{'bias':>7}")
+    total, runs, lost = defaultdict(list), 0, 0
+    for name in given.names:
+        deviations: dict[str, list[float]] = defaultdict(list)
+        failed = 0
+        for seed in range(given.first, given.first + given.seeds):
+            found = lockstep.converge(name, seed=seed)
+            failed += not found.agrees
+            for check in found.checks:
+                value = deviation(check)
+                if value is not None:
+                    deviations[check.what].append(value)
+        print(line(name, failed, given.seeds, deviations), flush=True)
+        total |= {f"{name}: {what}": values for what, values in deviations.items()}
+        runs, lost = runs + given.seeds, lost + failed
+    print(line("all", lost, runs, total))
+    return int(lost > 0)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
