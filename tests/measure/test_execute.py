@@ -16,9 +16,9 @@ from lockstep.errors import BadInput
 from lockstep.measure.execute import execute
 from lockstep.measure.execute.execute import measured_timeline
 from lockstep.measure.execute.lanes import check_runnable, lanes_of
-from lockstep.measure.execute.transfer import PIECE_B
+from lockstep.measure.execute.transfer import OWN_CORE, SHARED_CORES, SHARED_CORES_OWN_NETWORK, cut_for
 from lockstep.measure.execute.worker import Report, Work, run_rank
-from lockstep.measure.launch import Fault, RunFailed, launch
+from lockstep.measure.launch import Fault, Host, Rank, RunFailed, launch
 from lockstep.program import Kind, ProgramBuilder
 from lockstep.program.timeline import COMPUTES
 
@@ -135,14 +135,24 @@ def test_a_given_link_predicts_without_calibration() -> None:
     assert "link as given" in found.assumptions
 
 
+@pytest.mark.parametrize("ranks", [2, 4])
 @pytest.mark.parametrize("algorithm", ["ring", "recursive-doubling", "tree"])
-def test_large_messages_in_pieces_are_right_and_counted_once(algorithm: str) -> None:
+def test_large_messages_in_pieces_are_right_and_counted_once(algorithm: str, ranks: int) -> None:
     """Four pieces and a bit; recursive doubling must not add before it has sent."""
-    elems = 2 * (4 * PIECE_B // 4) + 10
-    program = get("all-reduce", algorithm).program(2, 4.0 * elems, element_B=4.0)
+    elems = ranks * (4 * int(OWN_CORE.piece_B) // 4) + 10
+    program = get("all-reduce", algorithm).program(ranks, 4.0 * elems, element_B=4.0)
     found = execute(program, op="all-reduce", algorithm=algorithm, elems=elems, link=PlainLink(1e-4, 1e9), repeats=2)
     assert found.ok
     assert sum(found.messages) == program.num_messages
+
+
+def test_pieces_are_asked_for_one_by_one_only_where_cores_are_shared_and_asking_is_free() -> None:
+    def chosen(ranks: int, cores: int | None, namespace: str | None = None, backend: str = "gloo") -> object:
+        return cut_for(Rank(0, ranks, 0, backend, 1.0, host=Host(namespace), cores=cores))
+
+    assert chosen(2, 2) == chosen(8, None) == chosen(8, 2, backend="nccl") == OWN_CORE
+    assert chosen(3, 2) == SHARED_CORES
+    assert chosen(3, 2, "a network of its own") == SHARED_CORES_OWN_NETWORK
 
 
 def test_wrong_results_and_counts_are_seen() -> None:

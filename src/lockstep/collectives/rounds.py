@@ -107,14 +107,23 @@ class Rounds:
         )  # fmt: skip
         self.last[source, 0] = sends
         if reduce:
-            # A rank that swaps the same elements must not add before it has sent them.
-            ready = done if after is not None else np.stack((done, self.last[destination, 0]), axis=1)
+            ready = done
+            if after is None and buffer == to_buffer:
+                # A rank that swaps the same elements must not add before it has sent them.
+                swapped = self._sends_some_of(source, start, stop, destination, to_start, to_stop)
+                ready = np.stack((done, np.where(swapped, self.last[destination, 0], -1)), axis=1)
             done = self.builder.extend(
                 Kind.REDUCE, destination, size_B=size_B, stream=self.recv_stream, buffer=to_buffer, source="inbox",
                 chunk_start=to_start, chunk_stop=to_stop, after=ready,
             )  # fmt: skip
         self.last[destination, 1] = done
         return done.reshape(shape)
+
+    def _sends_some_of(self, source: Array, start: Array, stop: Array, rank: Array, first: Array, last: Array) -> Array:
+        """Whether rank[k], in a round where source[j] sends [start[j], stop[j]), sends any of [first[k], last[k])."""
+        sent = np.zeros((2, self.ranks), dtype=np.int64)
+        sent[:, source] = start, stop
+        return np.asarray((first < sent[1, rank]) & (sent[0, rank] < last))
 
     def copies(self, rank: Any, start: Any, stop: Any, source: str, source_start: Any, buffer: str) -> None:
         """Local copies buffer[start:stop) = source[source_start:...), free of time, after all the rank did so far."""

@@ -186,6 +186,9 @@ def measured_timeline(program: Program, reports: Sequence[Report], run: int) -> 
         end[ids] = report.clock.on_rank_0(np.array(spans.end_ns, dtype=np.int64))
     paired = program.match >= 0
     zero = int(start.min(initial=np.iinfo(np.int64).max)) if len(program) else 0
+    # A send may be waited for late; it has left when it has arrived.
+    sends = program.kind == Kind.SEND
+    end[sends] = np.maximum(start[sends], np.minimum(end[sends], end[program.match[sends]]))
     start[paired] = np.minimum(np.maximum(start[paired], start[program.match[paired]]), end[paired])
     return Timeline(program, (start - zero) / 1e9, (end - zero) / 1e9, source="measured")
 

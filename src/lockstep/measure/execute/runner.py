@@ -1,29 +1,31 @@
 """`Runner`: one rank of a program at work, a thread per lane, point-to-point sends and receives for its messages.
 
 A lane's thread takes its operations in order; each waits for the operations of other lanes that it depends on. Lanes
-overlap as the program allows, because waiting for a message releases the interpreter. A computation with a duration
-sleeps for it, as a processor waits for an accelerator, so ranks may outnumber cores. What a message brings is reduced
-while the rest of it arrives, where a reduction follows. A message without data carries its own number, and the receiver
-checks it.
+overlap as the program allows, because waiting for a message releases the interpreter; sends that need no thread of
+their own join another lane's (`join`). A computation with a duration sleeps for it, as a processor waits for an
+accelerator, so ranks may outnumber cores. What a message brings is reduced while the rest of it arrives, where nothing
+else waits for it (`scratch`). A message without data carries its own number, and the receiver checks it.
 """
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from lockstep.measure.execute.join import joined
 from lockstep.measure.execute.lanes import Lane, Task
-from lockstep.measure.execute.transfer import Transfers
+from lockstep.measure.execute.scratch import summands
+from lockstep.measure.execute.transfer import SHARED_CORES, Transfers
 from lockstep.measure.launch import Rank, point
 from lockstep.program import Kind
 
 if TYPE_CHECKING:
     from torch import Tensor
-    from torch.distributed import ProcessGroup
+    from torch.distributed import ProcessGroup, Work
 
 NUMBER_B = 8
 """Bytes of a message's number in a message without data."""
@@ -40,6 +42,15 @@ class Spans:
     messages: int
 
 
+@dataclass(frozen=True, slots=True)
+class Leaving:
+    """A send on its way."""
+
+    id: int
+    start_ns: int
+    works: Sequence[Work]
+
+
 class Runner:
     """Lanes of one rank and the buffers they work on; `run` may be called again and again."""
 
@@ -52,23 +63,29 @@ class Runner:
         groups: Mapping[int, ProcessGroup | None],
     ) -> None:
         self.rank = rank
-        self.lanes = lanes
+        self.transfers = Transfers(rank)
+        # With a core of its own for each of them, two threads send and receive at the same time.
+        self.threads, self.joined = joined(lanes) if self.transfers.cut is SHARED_CORES else (lanes, frozenset())
         self.buffers = buffers
         self.title = title
         self.payload = _payloads(lanes, rank.device)
         self.groups = groups
-        self.transfers = Transfers(rank)
-        self.watched = {waited for lane in lanes for task in lane for waited in task.waits}
-        self.pool = ThreadPoolExecutor(max(1, len(lanes)))
+        self.summands = summands(lanes)
+        self.added = {reduce.id for reduce in self.summands.values()}
+        self.watched = {wait for thread in self.threads for wait in _waits_for_others(thread)}
+        self.pool = ThreadPoolExecutor(max(1, len(self.threads)))
 
     def run(self) -> Spans:
         """Runs every operation once. Raises what the first failing lane raised."""
         done = {number: threading.Event() for number in self.watched}
         spans: dict[int, tuple[int, int]] = {}
-        sent = [self.pool.submit(self._lane, lane, done, spans) for lane in self.lanes]
-        for finished in wait(sent, return_when=FIRST_EXCEPTION).done:
-            finished.result()
-        counts = [future.result() for future in sent]
+        if len(self.threads) == 1:
+            counts = [self._thread(self.threads[0], done, spans)]
+        else:
+            sent = [self.pool.submit(self._thread, thread, done, spans) for thread in self.threads]
+            for finished in wait(sent, return_when=FIRST_EXCEPTION).done:
+                finished.result()
+            counts = [future.result() for future in sent]
         ids = tuple(sorted(spans))
         return Spans(
             ids,
@@ -82,56 +99,61 @@ class Runner:
         """Ends the threads."""
         self.pool.shutdown()
 
-    def _lane(
-        self, lane: Lane, done: Mapping[int, threading.Event], spans: dict[int, tuple[int, int]]
+    def _thread(
+        self, tasks: Lane, done: Mapping[int, threading.Event], spans: dict[int, tuple[int, int]]
     ) -> tuple[int, int]:
-        """Bytes and messages that the lane sent."""
+        """Bytes and messages that the thread sent."""
         sent_B = messages = 0
-        reduced, now_ns = 0, self.rank.clock.now_ns
-        for step, task in enumerate(lane):
-            for other in task.waits:
-                if not done[other].wait(self.rank.timeout_s):
-                    raise TimeoutError(f"operation {task.id} timed out waiting for operation {other}")
+        now_ns = self.rank.clock.now_ns
+        leaving: Leaving | None = None
+        for step, task in enumerate(tasks):
+            if leaving is not None and (task.kind == Kind.SEND or leaving.id in task.waits):
+                self._leave(leaving, spans)
+                leaving = None
+            self._wait(task, done)
             point(f"mid_{self.title}:{step}")
             start_ns = now_ns()
             if task.kind == Kind.SEND:
-                sent_B += self.transfers.send(self._content(task), task.peer, task.tag)
+                content = self._content(task)
+                leaving = Leaving(task.id, start_ns, self.transfers.post(content, task.peer, task.tag))
+                sent_B += content.numel() * content.element_size()
                 messages += 1
-            elif task.kind == Kind.RECV:
-                following = lane[step + 1] if step + 1 < len(lane) else None
-                reduced = self._receive(task, following, done)
+                if task.id not in self.joined:
+                    self._leave(leaving, spans)
+                    leaving = None
             else:
-                self._do(task, reduced)
-                reduced = 0
-            spans[task.id] = start_ns, now_ns()
+                self._do(task)
+                spans[task.id] = start_ns, now_ns()
             if task.id in done:
                 done[task.id].set()
+        if leaving is not None:
+            self._leave(leaving, spans)
         return sent_B, messages
 
-    def _receive(self, task: Task, following: Task | None, done: Mapping[int, threading.Event]) -> int:
-        """Receives; returns how many elements of the reduction that follows, if one does, were done on the way."""
-        content = self._content(task)
-        if following is None or not _reduces(following, task):
-            self.transfers.recv(content, task.peer, task.tag)
-            if not task.buffer and task.size_B >= NUMBER_B:
-                _check_number(content, task)
-            return 0
-        total, reduced = self._target(following), 0
+    def _wait(self, task: Task, done: Mapping[int, threading.Event]) -> None:
+        """Until the operations of other threads that the task depends on have ended."""
+        for other in task.waits:
+            if other in done and not done[other].wait(self.rank.timeout_s):
+                raise TimeoutError(f"operation {task.id} timed out waiting for operation {other}")
 
-        def arrived(elements: int) -> None:
-            nonlocal reduced
-            if all(done[other].is_set() for other in following.waits):
-                total[reduced:elements].add_(content[reduced:elements])
-                reduced = elements
+    def _leave(self, leaving: Leaving, spans: dict[int, tuple[int, int]]) -> None:
+        """Until a posted send has left."""
+        self.transfers.wait(leaving.works)
+        spans[leaving.id] = leaving.start_ns, self.rank.clock.now_ns()
 
-        self.transfers.recv(content, task.peer, task.tag, arrived)
-        return reduced
-
-    def _do(self, task: Task, reduced: int) -> None:
-        """Does one operation that is no message to its end; the first `reduced` elements of a reduction are done."""
+    def _do(self, task: Task) -> None:
+        """Does one operation that is no send to its end."""
         match task.kind:
+            case Kind.RECV if task.id in self.summands:
+                self.transfers.recv_added(self._target(self.summands[task.id]), task.peer, task.tag)
+            case Kind.RECV:
+                content = self._content(task)
+                self.transfers.recv(content, task.peer, task.tag)
+                if not task.buffer and task.size_B >= NUMBER_B:
+                    _check_number(content, task)
             case Kind.REDUCE:
-                self._target(task)[reduced:].add_(self._source(task)[reduced:])
+                if task.id not in self.added:
+                    self._target(task).add_(self._source(task))
             case Kind.COPY:
                 self._target(task).copy_(self._source(task))
             case Kind.BARRIER:
@@ -152,14 +174,9 @@ class Runner:
         return self.buffers[task.source][task.source_start : task.source_start + task.stop - task.start]
 
 
-def _reduces(following: Task, received: Task) -> bool:
-    """Whether the operation after a receive on its lane adds exactly what was received."""
-    return (
-        following.kind == Kind.REDUCE
-        and following.source == received.buffer
-        and following.source_start == received.start
-        and following.stop - following.start == received.stop - received.start
-    )
+def _waits_for_others(thread: Lane) -> set[int]:
+    """Operations of other threads that this one waits for."""
+    return {wait for task in thread for wait in task.waits} - {task.id for task in thread}
 
 
 def _payloads(lanes: tuple[Lane, ...], device: str) -> dict[int, Tensor]:

@@ -1,24 +1,45 @@
-"""One message over torch.distributed: a large one travels in pieces, all posted at once, and is used piece by piece.
+"""One message over torch.distributed: a large one travels in pieces and is used piece by piece.
 
 As inside MPI and gloo, pieces let the receiver work on what has arrived while the rest is on its way, in the caches.
-A message stays one message: it starts with its first piece, ends with its last, and is counted once.
+The sender offers all pieces at once, the receiver asks for a few at a time: gloo sends what was asked for only. A
+message stays one message: it starts with its first piece, ends with its last, and is counted once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+import threading
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import cycle
 from typing import TYPE_CHECKING
 
-from lockstep.measure.launch import Rank
+from lockstep.measure.launch import Host, Rank
 
 if TYPE_CHECKING:
+    import torch
     from torch import Tensor
-    from torch.distributed import ProcessGroup
+    from torch.distributed import ProcessGroup, Work
 
-PIECE_B = 1 << 19
-"""Fitted: the fastest of 256 KiB to 8 MiB for a ring of 16 MB on two ranks with a core each."""
 MOST_PIECES = 1 << 13
 """Tags of a message's pieces follow one another; larger messages have larger pieces."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """How messages travel: in pieces of about `piece_B`, of which a receiver asks for `in_flight` at a time."""
+
+    piece_B: float
+    in_flight: int = MOST_PIECES
+
+
+OWN_CORE = Cut(1 << 19)
+"""Fitted: the fastest of 256 KiB to 8 MiB for a ring of 16 MB on two ranks with a core each."""
+SHARED_CORES = Cut(1 << 19, in_flight=2)
+"""Fitted: the fastest of 256 KiB to 4 MiB, 1 to 3 at a time, for a ring of 16 MB on 4 ranks and 2 cores. What is asked
+for waits in the kernel's buffers until its rank has a turn; more than the caches hold is slower there."""
+SHARED_CORES_OWN_NETWORK = Cut(float("inf"))
+"""Asking piece by piece would cost a round trip for each."""
 
 
 class Transfers:
@@ -26,38 +47,61 @@ class Transfers:
 
     def __init__(self, rank: Rank) -> None:
         self.rank = rank
-        # Ranks that share cores have nobody to overlap with, and every piece costs a wake-up.
-        self.whole = rank.cores is not None and rank.ranks > rank.cores
+        self.cut = cut_for(rank)
+        self._kept: dict[tuple[int, torch.dtype], Tensor] = {}
 
-    def send(self, tensor: Tensor, peer: int, number: int) -> int:
-        """Sends the tensor and waits until it has left; returns its bytes."""
-        group, pieces = _world(), enumerate(self._pieces(tensor))
-        # Each is waited for exactly once: a second wait on a finished gloo send hangs until the group's timeout.
-        works = [group.send([piece], peer, number * MOST_PIECES + i) for i, piece in pieces]
-        for work in works:
+    def post(self, tensor: Tensor, peer: int, number: int) -> Sequence[Work]:
+        """Sends the tensor, which must not change until the works have been waited for."""
+        group, tag = _world(), number * MOST_PIECES
+        return [group.send([piece], peer, tag + i) for i, piece in enumerate(self._pieces(tensor))]
+
+    def wait(self, works: Sequence[Work]) -> None:
+        """Until a posted message has left. Each is waited for once: a second wait on a finished gloo send hangs."""
+        # Pieces leave in order: with the last one first, the thread is woken once.
+        for work in reversed(works):
             work.wait()
         self._settle()
-        return tensor.numel() * tensor.element_size()
 
-    def recv(self, tensor: Tensor, peer: int, number: int, arrived: Callable[[int], object] | None = None) -> None:
-        """Receives into the tensor; `arrived(elements)` is told how many of the first ones are there, as they come."""
-        group, pieces = _world(), self._pieces(tensor)
-        works = [group.recv([piece], peer, number * MOST_PIECES + i) for i, piece in enumerate(pieces)]
-        elements = 0
-        for work, piece in zip(works, pieces, strict=True):
-            work.wait()
-            elements += len(piece)
-            if arrived is not None:
-                self._settle()
-                arrived(elements)
+    def recv(self, tensor: Tensor, peer: int, number: int) -> None:
+        """Receives into the tensor."""
+        for _ in self._arrivals(self._pieces(tensor), peer, number):
+            pass
         self._settle()
+
+    def recv_added(self, total: Tensor, peer: int, number: int) -> None:
+        """Adds what is received to the tensor, piece by piece as it comes."""
+        pieces = self._pieces(total)
+        scratch = cycle(self._scratch(pieces))
+        places = [place[: len(piece)] for piece, place in zip(pieces, scratch, strict=False)]
+        for i in self._arrivals(places, peer, number):
+            self._settle()
+            pieces[i].add_(places[i])
+
+    def _arrivals(self, places: Sequence[Tensor], peer: int, number: int) -> Iterator[int]:
+        """Receives into places that may be used again once `in_flight` further ones are asked for; each, once there."""
+        group, tag, ahead = _world(), number * MOST_PIECES, self.cut.in_flight
+        works = [group.recv([place], peer, tag + i) for i, place in enumerate(places[:ahead])]
+        for i in range(len(places)):
+            works[i].wait()
+            yield i
+            if i + ahead < len(places):
+                works.append(group.recv([places[i + ahead]], peer, tag + i + ahead))
+
+    def _scratch(self, pieces: Sequence[Tensor]) -> Sequence[Tensor]:
+        """Room for as many pieces as are in flight at a time, of this thread and kind, kept."""
+        like, count = pieces[0], min(len(pieces), self.cut.in_flight)
+        key = threading.get_ident(), like.dtype
+        kept = self._kept.get(key)
+        if kept is None or len(kept) < count * len(like):
+            kept = self._kept[key] = like.new_empty(count * len(like))
+        return kept[: count * len(like)].split(len(like)) if len(like) else (like,)
 
     def _pieces(self, tensor: Tensor) -> tuple[Tensor, ...]:
-        """The tensor in consecutive pieces of about PIECE_B, the same on both sides."""
+        """The tensor in consecutive pieces, the same on both sides."""
         size_B = tensor.numel() * tensor.element_size()
-        if self.whole or size_B <= PIECE_B:
+        if size_B <= self.cut.piece_B:
             return (tensor,)
-        number = min(MOST_PIECES, -(-size_B // PIECE_B))
+        number = min(MOST_PIECES, math.ceil(size_B / self.cut.piece_B))
         pieces: tuple[Tensor, ...] = tensor.split(-(-len(tensor) // number))
         return pieces
 
@@ -67,6 +111,13 @@ class Transfers:
             import torch
 
             torch.cuda.synchronize()
+
+
+def cut_for(rank: Rank) -> Cut:
+    """How this rank's messages travel; the same on all ranks."""
+    if rank.backend != "gloo" or rank.cores is None or rank.ranks <= rank.cores:
+        return OWN_CORE
+    return SHARED_CORES if rank.host == Host() else SHARED_CORES_OWN_NETWORK
 
 
 def _world() -> ProcessGroup:
