@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,6 +11,7 @@ import numpy.typing as npt
 
 from lockstep.collectives import PlainLink
 from lockstep.measure.execute.clock import Alignment, said
+from lockstep.measure.execute.exchange import Crowd
 from lockstep.measure.execute.lanes import check_runnable
 from lockstep.measure.execute.worker import Report, Work, run_rank
 from lockstep.measure.launch import Host, launch
@@ -43,7 +43,8 @@ class Execution:
     link: PlainLink
     calibrated: bool
     shared_cores_s: float | None
-    """Makespan when ranks outnumber cores and share them; None when they do not."""
+    """Makespan when ranks share cores, predicted from shifts and additions of all at once; None where they do not, a
+    link was given, or the program computes."""
     machine: Machine
     """Rank 0's."""
     clocks: tuple[Alignment, ...]
@@ -168,7 +169,7 @@ def _execution(work: Work, reports: Sequence[Report], link: PlainLink | None) ->
         checks=reports[0].checks,
         link=link,
         calibrated=bool(reports[0].samples),
-        shared_cores_s=_shared_cores_s(program, link, machine.cores),
+        shared_cores_s=_shared_cores_s(program, reports[0].crowd),
         machine=machine,
         clocks=tuple(report.clock for report in reports),
     )
@@ -207,14 +208,13 @@ def _calibrated(report: Report) -> PlainLink:
     return PlainLink(line.latency_s, 1.0 / line.s_per_B, report.reduce_s_per_B)
 
 
-def _shared_cores_s(program: Program, link: PlainLink, cores: int) -> float | None:
-    """(messages of all ranks x latency + bytes of all ranks / bandwidth) / cores, when ranks outnumber cores and the
-    program only communicates.
+def _shared_cores_s(program: Program, crowd: Crowd | None) -> float | None:
+    """Makespan of a program that only communicates, by the work of all ranks' messages and additions.
 
-    A message's cost on loopback is work of a processor; the exchange that calibrates it keeps two busy, one message
-    each, so its time is one message's work.
+    With more ranks than cores no core waits for a message while another rank has work, so it is the work that counts,
+    and not who waits for whom.
     """
-    if program.ranks <= cores or (program.duration_s > 0).any():
+    if crowd is None or (program.duration_s > 0).any():
         return None
-    sent_B = float(program.sent_B().sum())
-    return math.fsum((program.num_messages * link.latency_s, sent_B / link.bandwidth_Bps)) / cores
+    reduced_B = float(program.size_B[program.kind == Kind.REDUCE].sum())
+    return crowd.makespan_s(program.num_messages, float(program.sent_B().sum()), reduced_B)

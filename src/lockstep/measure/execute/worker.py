@@ -11,10 +11,11 @@ import numpy as np
 import numpy.typing as npt
 
 from lockstep.measure.execute.clock import Alignment, compare_clocks
-from lockstep.measure.execute.exchange import Sample, exchange_samples, reduce_s_per_B
+from lockstep.measure.execute.exchange import Crowd, Sample, crowd, exchange_samples, reduce_s_per_B
 from lockstep.measure.execute.lanes import lanes_of
 from lockstep.measure.execute.reference import built_in
 from lockstep.measure.execute.runner import Runner, Spans
+from lockstep.measure.execute.transfer import SHARED_CORES, cut_for
 from lockstep.measure.launch import Rank
 from lockstep.measure.machine import Load, LoadMeter, Machine, this_machine
 from lockstep.measure.sites import gather_sites
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
 Array = npt.NDArray[Any]
 WITHOUT_BUILT_IN = ("gossip", "parameter-server asynchronous")
+ELEMENT_B = 4
 MOST_REPLAYED_B = 64e6
 """Buffers of all ranks together that every rank also runs in its own process, as a second check."""
 
@@ -65,6 +67,8 @@ class Report:
     samples: tuple[Sample, ...]
     reduce_s_per_B: float
     """Gamma: seconds to add one received byte; 0 when nothing was calibrated."""
+    crowd: Crowd | None
+    """What the ranks need when each does the same at once; None where each has a core, or nothing was calibrated."""
     machine: Machine
     load: Load
 
@@ -76,6 +80,8 @@ def run_rank(rank: Rank, work: Work) -> Report:
     meter, sites = LoadMeter(), gather_sites(rank)
     samples = exchange_samples(rank, work.calibrate_B) if work.calibrate_B else []
     reduce_s = reduce_s_per_B(rank) if work.calibrate_B else 0.0
+    shared = work.calibrate_B and cut_for(rank) is SHARED_CORES
+    together = crowd(rank, work.calibrate_B, ELEMENT_B * work.elems) if shared else None
     before = initial(work)
     buffers = _buffers(rank, work, before)
     runner = Runner(rank, lanes_of(work.program, rank.number), buffers, work.title, _groups(work.program))
@@ -94,7 +100,7 @@ def run_rank(rank: Rank, work: Work) -> Report:
     load = meter.read()
     wrong, checks = _check(rank, work, buffers, before) if work.elems else (0, ())
     machine = this_machine(loopback=sites.loopback)
-    return Report(tuple(runs), clock, wrong, checks, tuple(samples), reduce_s, machine, load)
+    return Report(tuple(runs), clock, wrong, checks, tuple(samples), reduce_s, together, machine, load)
 
 
 def initial(work: Work) -> list[Array]:
@@ -153,7 +159,7 @@ def _check(rank: Rank, work: Work, buffers: Mapping[str, Tensor], before: list[A
                 found = buffers[name][start : start + len(expected)]
                 wrong += int((found != expected).sum())
         checks.append("torch's own collective")
-    if not checks or 4 * work.elems * work.program.ranks <= MOST_REPLAYED_B:
+    if not checks or ELEMENT_B * work.elems * work.program.ranks <= MOST_REPLAYED_B:
         replayed = execute(work.program, {"data": before})
         for name in ("data", "output"):
             if name in replayed:
