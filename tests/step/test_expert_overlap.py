@@ -9,10 +9,11 @@ from hypothesis import strategies as st
 
 from lockstep.errors import BadInput, UnknownName
 from lockstep.hardware import cluster
-from lockstep.layout import Job, Layout, Recipe, check
+from lockstep.layout import Job, LayerKind, Layout, Recipe, check
 from lockstep.plan import default_space, estimate, search
 from lockstep.simulate import simulate
-from lockstep.step import compose, price_step, step_time_s
+from lockstep.step import Clock, compose, price_step, step_time_s
+from lockstep.step.layer import Shard, layer_work
 from lockstep.step.program import step_program
 from lockstep.workload import Transformer, model
 
@@ -84,6 +85,12 @@ def test_shared_experts_hide_as_much_as_they_last() -> None:
         )
         assert 0 < float(found.ep_hidden_s) <= (1 - share) * float(bare.ep_comm_s)
         assert float(found.step_time_s + found.ep_hidden_s) == pytest.approx(float(bare.step_time_s), rel=1e-12)
+        # Forward and backward expose alike what shared experts of either pass, slowed, leave of the exchange.
+        shard = Shard(even("deepseek-v2"), layout.grid(), job().recipe, Clock(CLUSTER.device, "bf16"))
+        shared = layer_work(shard, LayerKind(experts=True, window=0)).shared
+        each_s = float(bare.ep_comm_s) / (4 * 32 * 2)
+        exposed_s = [max(each_s - float(one.device_s), share * each_s) for one in (shared.forward, shared.backward)]
+        assert float(found.ep_comm_s) == pytest.approx(4 * 32 * sum(exposed_s), rel=1e-9)
     alone = job("mixtral-8x7b", overlap_ep="shared")
     assert float(price_step(alone, CLUSTER, layout.grid()).ep_hidden_s) == 0
 
