@@ -213,3 +213,19 @@ def test_shapes_that_megatron_has_no_flags_for_are_refused(name: str) -> None:
     job = Job(model(name), Recipe(seq=512, batch=32), 32)
     with pytest.raises(Infeasible, match="Megatron-LM cannot express"):
         export(found(job, Layout(dp=32)), "megatron")
+
+
+def test_what_experts_need_has_flags() -> None:
+    recipe = Recipe(seq=4096, batch=64, overlap_ep="shared", recompute_modules=("layernorm", "mla_up_proj", "moe_act"))
+    job, layout = Job(model("deepseek-v3"), recipe, 32), Layout(pp=8, dp=4, ep=4, zero=1, recompute="selective")
+    text = export(found(job, layout), "megatron")
+    for line in (
+        "--recompute-modules layernorm mla_up_proj moe_act",
+        "--moe-router-num-groups 8",
+        "--moe-router-group-topk 4",
+        "--moe-shared-expert-overlap",
+    ):
+        assert f"\n{line}\n" in text
+    fp8 = replace(job, recipe=replace(recipe, cached_B=1 + 4 / 128))
+    with pytest.raises(Infeasible, match="a format of their own"):
+        export(found(fp8, layout), "megatron")

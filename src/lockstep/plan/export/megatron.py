@@ -5,7 +5,7 @@
     vpp                    --num-layers-per-virtual-pipeline-stage = layers / (pp vpp)
     zero 0, 1              none, --use-distributed-optimizer; with shard, --num-distributed-optimizer-instances
     zero 2, 3              --use-megatron-fsdp --data-parallel-sharding-strategy optim_grads, optim_grads_params
-    recompute              --recompute-granularity selective (attention core) or full, uniform, every layer
+    recompute              --recompute-granularity selective with --recompute-modules, or full, uniform, every layer
     uneven stages          --pipeline-model-parallel-layout: E embedding, t layer, m token prediction, L loss
 
 CUDA_DEVICE_MAX_CONNECTIONS must be 1 with tp or cp before Blackwell, and must not be with FSDP. Source:
@@ -47,7 +47,9 @@ def megatron(found: Estimate) -> str:
 
 
 def _line(name: str, value: object) -> str:
-    return f"--{name}\n" if value is True else f"--{name} {shlex.quote(str(value))}\n"
+    """A flag, with its value, or with several of them."""
+    values = value if isinstance(value, tuple) else () if value is True else (value,)
+    return " ".join([f"--{name}", *(shlex.quote(str(one)) for one in values)]) + "\n"
 
 
 def _parallel(layout: Layout, job: Job) -> Flags:
@@ -102,7 +104,7 @@ def _memory_savers(layout: Layout, recipe: Recipe) -> Flags:
     if layout.recompute != "none":
         flags["recompute-granularity"] = layout.recompute
     if layout.recompute == "selective":
-        flags["recompute-modules"] = " ".join(recipe.recompute_modules)
+        flags["recompute-modules"] = recipe.recompute_modules
     if layout.recompute == "full":
         flags |= {"recompute-method": "uniform", "recompute-num-layers": 1}
     if layout.offload == "optimizer":
@@ -131,6 +133,8 @@ def _recipe(layout: Layout, recipe: Recipe, model: Transformer) -> Flags:
             flags["overlap-param-gather"] = True
     if recipe.overlap_tp == "all":
         flags["tp-comm-overlap"] = True
+    if recipe.overlap_ep == "shared" and model.experts and model.experts.shared_ffn:
+        flags["moe-shared-expert-overlap"] = True
     if not recipe.fused_accumulation:
         flags["no-gradient-accumulation-fusion"] = True
     return flags
@@ -157,6 +161,8 @@ def _refuse_recipe(layout: Layout, recipe: Recipe, no: Refusals) -> None:
     no.when(recipe.optimizer not in OPTIMIZERS, f"optimizer {recipe.optimizer}: export has {', '.join(OPTIMIZERS)}")
     no.when(recipe.gradient_B != recipe.wire_B, "gradients reduced in another format than they are accumulated in")
     no.when(recipe.gradient_B not in (2.0, 4.0), f"gradients of {recipe.gradient_B:g} bytes")
+    narrow = (recipe.cached_B, recipe.cached_attention_B, recipe.dispatch_B)
+    no.when(any(size_B is not None for size_B in narrow), "activations kept or sent in a format of their own")
     no.when(recipe.parameter_B != 2.0, f"parameters of {recipe.parameter_B:g} bytes")
     no.when(
         recipe.overlap_tp == "all" and not layout.sequence_parallel,

@@ -84,6 +84,8 @@ def _experts(model: Transformer, experts: Experts) -> Flags:
     }
     if experts.shared_ffn:
         flags["moe-shared-expert-intermediate-size"] = experts.shared_ffn
+    if experts.top_groups < experts.groups:
+        flags |= {"moe-router-num-groups": experts.groups, "moe-router-group-topk": experts.top_groups}
     if experts.correction_bias:
         flags |= {"moe-router-score-function": "sigmoid", "moe-router-enable-expert-bias": True}
     return flags
