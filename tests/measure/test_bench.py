@@ -13,6 +13,7 @@ import torch
 from tests.cli_runner import run
 
 import lockstep
+from lockstep.api.keeping import kept
 from lockstep.collectives import algorithms, get
 from lockstep.errors import BadInput
 from lockstep.hardware import Efficiency
@@ -23,6 +24,7 @@ from lockstep.measure.bench.result import COLUMNS, CollectiveBench
 from lockstep.measure.fit import read_points
 from lockstep.measure.kernels import KernelRow, bench_device, fit_curve
 from lockstep.measure.launch import Fault
+from lockstep.runs import RunStore, compare
 
 
 def served(op: str, ranks: int) -> list[str]:
@@ -88,6 +90,33 @@ def test_a_rank_that_dies_leaves_the_rows_before_it() -> None:
     assert [row.size_B for row in found.rows] == [400]
     assert found.stopped.startswith("rank 1 killed by SIGKILL during all-reduce-built-in step 2000")
     assert not found.ok
+
+
+def test_rows_are_kept_as_they_are_measured(tmp_path: Path) -> None:
+    words = ("bench", "all-reduce", "--ranks", "2", "--repeats", "2", "--runs", str(tmp_path), "--json")
+    first, second = (run(*words, "--sizes", sizes).json() for sizes in ("400,2000", "2000"))
+    store = RunStore(tmp_path)
+    kept_first, kept_second = (store.read(name) for name in store.ids())
+    assert [dict(event) for event in kept_first.measurements] == first["rows"]
+    assert kept_second.words["sizes_B"] == [2000]
+    rows = compare(kept_first, kept_second).numbers
+    assert rows["time_s.ring.2000 B"] == (first["rows"][3]["time_s"], second["rows"][1]["time_s"])
+
+
+def test_kernels_are_kept_too(tmp_path: Path) -> None:
+    answer = run("bench", "matmul", "--sizes", "8,16", "--runs", str(tmp_path), "--json").json()
+    record = RunStore(tmp_path).read("last")
+    assert [dict(event) for event in record.measurements] == answer["rows"]
+    assert record.result is not None
+    assert record.result["time_s"]["matmul"] == {row["shape"]: row["time_s"] for row in answer["rows"]}
+
+
+def test_a_sweep_that_ended_early_is_kept_as_failed_with_its_rows(tmp_path: Path) -> None:
+    with kept("bench", {}, tmp_path) as record:
+        record(size_B=400)
+        record.result, record.failure = {"ok": False}, "rank 1 killed by SIGKILL"
+    found = RunStore(tmp_path).read("last")
+    assert (found.status, found.reason, len(found.measurements)) == ("failed", "rank 1 killed by SIGKILL", 1)
 
 
 def test_csv_holds_the_machine_and_every_column(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from tests.cli_runner import run
 import lockstep
 from lockstep.errors import BadInput
 from lockstep.program import read_trace
+from lockstep.runs import RunStore
 
 
 def test_a_collective_prints_its_verdict_and_writes_picture_and_trace(tmp_path: Path) -> None:
@@ -48,6 +49,49 @@ def test_a_pipeline_runs_its_schedule() -> None:
     assert answer.execution.measured.makespan_s >= work_s + 3e-3
 
 
+STRAGGLERS = {
+    "all-reduce": ({"size": "8KB", "algorithm": "ring", "straggler": "2:30ms"}, 4 * 0.030),
+    "pipeline": ({"microbatches": 4, "forward_s": "5ms", "backward_s": "10ms", "straggler": "2:3x"}, 4 * 0.030),
+}
+
+
+@pytest.mark.parametrize("what", STRAGGLERS)
+def test_a_straggler_is_seen_where_it_is_and_predicted(what: str) -> None:
+    words, excess_s = STRAGGLERS[what]
+    run = lockstep.execute(what, ranks=3, repeats=3, latency="100us", bandwidth="1GB/s", **words).execution  # type: ignore[arg-type]
+    assert run.ok
+    assert run.late is not None
+    assert run.late.rank == 2
+    assert run.late.excess_s[2] >= 0.9 * excess_s
+    assert run.measured.makespan_s >= run.predicted.makespan_s * 0.95 > run.on_time.makespan_s
+
+
+def test_runs_are_kept_and_compared(tmp_path: Path) -> None:
+    command = [
+        "execute",
+        "all-reduce",
+        "--ranks",
+        "2",
+        "--algorithm",
+        "ring",
+        "--repeats",
+        "2",
+        "--runs",
+        str(tmp_path),
+    ]
+    for size in ("8KB", "80KB"):
+        assert run(*command, "--size", size).code == 0
+    record = RunStore(tmp_path).read("last")
+    assert (record.verb, record.status, record.words["size_B"]) == ("execute", "finished", 80_000.0)
+    assert record.result is not None
+    assert sorted(event["makespan_s"] for event in record.measurements) == sorted(record.result["makespans_s"])
+    first = RunStore(tmp_path).ids()[0]
+    found = run("runs", "compare", first, "last", "--runs", str(tmp_path), "--json").json()
+    assert found["words"]["size_B"] == [8000.0, 80_000.0]
+    assert {"measured.makespan_s", "predicted.makespan_s"} <= {row["number"] for row in found["rows"]}
+    assert found["series"]["makespan_s"]["second"] == [event["makespan_s"] for event in record.measurements]
+
+
 @pytest.mark.parametrize(
     ("words", "where"),
     [
@@ -60,6 +104,8 @@ def test_a_pipeline_runs_its_schedule() -> None:
         ({"what": "all-reduce", "ranks": 2, "size": "1KB", "trace": "ring.txt"}, "--trace"),
         ({"what": "all-reduce", "ranks": 2, "size": "1KB", "latency": "1us"}, "--bandwidth"),
         ({"what": "all-reduce", "ranks": 2, "size": "1KB", "backend": "mpi"}, "--backend"),
+        ({"what": "all-reduce", "ranks": 2, "size": "1KB", "straggler": "2:1ms"}, "--straggler"),
+        ({"what": "all-reduce", "ranks": 2, "size": "1KB", "straggler": "1:2x"}, "--straggler"),
         ({"what": "pipeline", "ranks": 2}, "--microbatches"),
         ({"what": "pipeline", "ranks": 2, "microbatches": 4, "size": "1KB"}, "--size"),
         ({"what": "pipeline", "ranks": 2, "microbatches": 4, "schedule": "2f2b"}, "--schedule"),

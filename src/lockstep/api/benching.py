@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from lockstep.api.keeping import kept
 from lockstep.api.network import flags
 from lockstep.api.question import Quantity, whole
 from lockstep.errors import BadInput, UnknownName
@@ -39,12 +40,14 @@ def bench(
     peak: Quantity | None = None,
     memory_bandwidth: Quantity | None = None,
     curve: str | Path | None = None,
+    root: str | Path | None = None,
     progress: Progress | None = None,
 ) -> CollectiveBench | DeviceBench:
     """Measures a collective on `ranks` real ranks, or a kernel (`device` for all of them) on a CPU or GPU.
 
     Args: `sizes` as 1KB:16MB:4 (from, to, factor) or a list between commas: bytes of a collective, edges or elements of
-    a kernel. `algorithm`: built-in, names, or all. `csv` and `curve`: files to write. Raises BadInput, RunFailed.
+    a kernel. `algorithm`: built-in, names, or all. `csv` and `curve`: files to write. `root`: where runs
+    are kept, by default $LOCKSTEP_RUNS, nowhere without. Raises BadInput, RunFailed.
     """
     from lockstep.measure.bench import OPS
     from lockstep.measure.kernels import KERNELS
@@ -58,11 +61,11 @@ def bench(
     }  # fmt: skip
     if op in OPS:
         _refuse(kernel, op)
-        return _collective(op, ranks, backend, sizes, algorithm, repeats, warm_up, timeout, csv, progress)
+        return _collective(op, ranks, backend, sizes, algorithm, repeats, warm_up, timeout, csv, root, progress)
     if op not in (*KERNELS, WHOLE_DEVICE):
         raise UnknownName("benchmark", op, (*OPS, *KERNELS, WHOLE_DEVICE), "OP")
     _refuse(collective, op)
-    return _device(op, sizes, device, dtype, peak, memory_bandwidth, curve, progress)
+    return _device(op, sizes, device, dtype, peak, memory_bandwidth, curve, root, progress)
 
 
 def _refuse(words: Mapping[str, object], op: str) -> None:
@@ -81,6 +84,7 @@ def _collective(
     warm_up: Quantity | None,
     timeout: Quantity | None,
     csv: str | Path | None,
+    root: str | Path | None,
     progress: Progress | None,
 ) -> CollectiveBench:
     from lockstep.measure.bench import bench_collective
@@ -88,13 +92,19 @@ def _collective(
     if ranks is None:
         raise BadInput("must be given for a collective: how many processes", "--ranks")
     number, path = whole(ranks, "--ranks"), _writable(csv, "--csv")
-    with flags("--ranks"):
+    swept, chosen = _sizes(sizes or USUAL_SIZES, parse_size_B), _algorithms(op, algorithm, number)
+    how: dict[str, Any] = {
+        "backend": backend or "gloo",
+        "repeats": 20 if repeats is None else whole(repeats, "--repeats"),
+        "warm_up": 3 if warm_up is None else whole(warm_up, "--warm-up", 0),
+        "timeout_s": 60.0 if timeout is None else parse_time_s(timeout, "--timeout"),
+    }
+    asked = {"op": op, "ranks": number, "sizes_B": swept, "algorithms": chosen, **how}
+    with flags("--ranks"), kept("bench", asked, root) as record:
         found = bench_collective(
-            op, number, _sizes(sizes or USUAL_SIZES, parse_size_B), _algorithms(op, algorithm, number),
-            backend=backend or "gloo", repeats=20 if repeats is None else whole(repeats, "--repeats"),
-            warm_up=3 if warm_up is None else whole(warm_up, "--warm-up", 0),
-            timeout_s=60.0 if timeout is None else parse_time_s(timeout, "--timeout"), progress=progress,
+            op, number, swept, chosen, **how, progress=progress, on_row=lambda row: record(**row)
         )  # fmt: skip
+        record.result, record.failure = found.summary(), found.stopped
     if path is not None:
         path.write_text(found.to_csv(), encoding="utf-8")
     return found
@@ -152,6 +162,7 @@ def _device(
     peak: Quantity | None,
     memory_bandwidth: Quantity | None,
     curve: str | Path | None,
+    root: str | Path | None,
     progress: Progress | None,
 ) -> DeviceBench:
     from lockstep.measure.kernels import KERNELS, bench_device
@@ -163,18 +174,19 @@ def _device(
     if everything and sizes is not None:
         raise BadInput("every kernel has sizes of its own; name one kernel", "--sizes")
     path = _writable(curve, "--curve")
-    with flags("--device"):
-        found = bench_device(
-            tuple(KERNELS) if everything else (op,),
-            device=device or "cpu",
-            dtype=dtype,
-            sizes=_sizes(sizes, parse_count) if sizes else (),
-            peak_flops=None if peak is None else parse_flops(peak, "--peak"),
-            memory_bandwidth_Bps=None
-            if memory_bandwidth is None
-            else parse_bandwidth_Bps(memory_bandwidth, "--memory-bandwidth"),
-            progress=progress,
-        )
+    kernels = tuple(KERNELS) if everything else (op,)
+    how: dict[str, Any] = {
+        "device": device or "cpu",
+        "dtype": dtype,
+        "sizes": _sizes(sizes, parse_count) if sizes else [],
+        "peak_flops": None if peak is None else parse_flops(peak, "--peak"),
+        "memory_bandwidth_Bps": None
+        if memory_bandwidth is None
+        else parse_bandwidth_Bps(memory_bandwidth, "--memory-bandwidth"),
+    }
+    with flags("--device"), kept("bench", {"kernels": kernels, **how}, root) as record:
+        found = bench_device(kernels, **how, progress=progress, on_row=lambda row: record(**row))
+        record.result = found.summary()
     if path is not None and found.curve is not None:
         path.write_text(found.curve.to_toml(), encoding="utf-8")
     return found

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from lockstep.api.keeping import kept
 from lockstep.api.network import flags, read_network
 from lockstep.api.question import Quantity, whole
 from lockstep.api.schedules import per_stage
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from lockstep.measure.execute import Execution
     from lockstep.measure.execute.execute import Progress
     from lockstep.program import Program
+    from lockstep.stragglers import LateRank
 
 ELEMENT_B = 4.0
 """float32."""
@@ -50,7 +52,9 @@ def execute(
     repeats: Quantity = 5,
     warm_up: Quantity = 1,
     timeout: Quantity = 60.0,
+    straggler: str | None = None,
     trace: str | Path | None = None,
+    root: str | Path | None = None,
     latency: Quantity | None = None,
     bandwidth: Quantity | None = None,
     progress: Progress | None = None,
@@ -59,8 +63,10 @@ def execute(
     """Runs `what`, a collective or `pipeline`, on `ranks` real ranks (stages) and checks bytes, messages and results.
 
     `size` and `algorithm` are those of a collective; `message_size` and `pipeline`, the words of the verb `pipeline`,
-    those of a pipeline. Without `latency` and `bandwidth` two ranks calibrate the link first. `trace` writes
-    both timelines. Raises RunFailed, BadInput.
+    those of a pipeline. Without `latency` and `bandwidth` two ranks calibrate the link first. `straggler` makes a rank
+    late: `2:50ms` each of its computations (in a collective: sends), `2:1.5x` the time of its computations. `trace`
+    writes both timelines. `root`: where runs are kept, by default $LOCKSTEP_RUNS, nowhere without.
+    Raises RunFailed, BadInput.
     """
     from lockstep.measure.execute import execute as run
 
@@ -78,14 +84,30 @@ def execute(
     if len(program) > MOST_OPERATIONS:
         raise BadInput(f"{len(program):,} operations are too many to run; take fewer ranks or micro-batches", "--ranks")
     path = None if trace is None else trace_path(trace, "--trace")
-    with flags("--ranks"):
-        found = run(
-            program, **words, link=link, backend=backend, repeats=whole(repeats, "--repeats"),
-            warm_up=whole(warm_up, "--warm-up", 0), timeout_s=parse_time_s(timeout, "--timeout"), progress=progress,
-        )  # fmt: skip
+    words |= {"backend": backend, "repeats": whole(repeats, "--repeats"), "warm_up": whole(warm_up, "--warm-up", 0)}
+    wait_s, late = parse_time_s(timeout, "--timeout"), _late(straggler, program)
+    asked = {"what": what, "ranks": number, "size_B": size_B, "straggler": straggler, **given, **words}
+    with flags("--ranks"), kept("execute", asked, root) as record:
+        found = run(program, **words, link=link, timeout_s=wait_s, straggler=late, progress=progress)
+        answer = Executed(what, name, size_B, found)
+        for turn, makespan_s in enumerate(found.makespans_s, 1):
+            record(run=turn, makespan_s=makespan_s)
+        record.result = answer.to_dict()
     if path is not None:
         write_timeline(found.measured, path, "--trace", beside=found.predicted)
-    return Executed(what, name, size_B, found)
+    return answer
+
+
+def _late(straggler: str | None, program: Program) -> LateRank | None:
+    """The rank to make late, if the program has a use for it."""
+    from lockstep.stragglers import parse_late
+
+    if straggler is None:
+        return None
+    with flags("--straggler"):
+        late = parse_late(straggler)
+        late.applied(program)
+    return late
 
 
 def _link(latency: Quantity | None, bandwidth: Quantity | None) -> PlainLink | None:

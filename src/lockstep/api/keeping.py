@@ -19,6 +19,8 @@ class Record:
 
     writer: RunWriter | None
     result: Mapping[str, Any] | None = None
+    failure: str = ""
+    """Why a run that has an answer all the same has failed, such as a sweep that ended early."""
 
     def __call__(self, **values: Any) -> None:
         """Keeps one event."""
@@ -28,16 +30,22 @@ class Record:
 
 @contextmanager
 def kept(verb: str, words: Mapping[str, Any], root: str | Path | None) -> Iterator[Record]:
-    """A record under `root`, else under $LOCKSTEP_RUNS, else nowhere. An exception inside is why the run failed."""
+    """A record under `root`, else under $LOCKSTEP_RUNS, else nowhere. An exception inside is why the run failed.
+
+    Of the ranks that torchrun or Slurm started only the first keeps the run.
+    """
+    from lockstep.measure.launch.place import place
     from lockstep.runs import RunStore
     from lockstep.runs.store import VARIABLE
 
-    place = root or os.environ.get(VARIABLE)
-    if not place:
+    where, here = root or os.environ.get(VARIABLE), place()
+    if not where or (here is not None and here.rank):
         yield Record(None)
         return
-    with RunStore(Path(place)).start(verb, words) as writer:
+    with RunStore(Path(where)).start(verb, words) as writer:
         record = Record(writer)
         yield record
-        if record.result is not None:
+        if record.failure:
+            writer.fail(record.failure)
+        elif record.result is not None:
             writer.finish(record.result)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lockstep.api.keeping import Record, kept
+from lockstep.api.network import flags
 from lockstep.api.question import Quantity, whole
 from lockstep.errors import BadInput, UnknownName
 from lockstep.units import parse_count, parse_time_s
@@ -15,6 +16,7 @@ from lockstep.units import parse_count, parse_time_s
 if TYPE_CHECKING:
     from lockstep.measure.train import Method, Saving, TrainRun
     from lockstep.measure.train.result import Step
+    from lockstep.stragglers import LateRank
 
 MOST_STEPS = 1_000_000
 
@@ -74,6 +76,7 @@ def train(
     restarts: Quantity = 0,
     root: str | Path | None = None,
     timeout: Quantity = 60.0,
+    straggler: str | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Training:
     """Trains a small model on real data by one method, or several between commas, on real processes.
@@ -81,7 +84,7 @@ def train(
     `settings` go to every method that has them. `checkpoint`: a folder for checkpoints after `every` steps, of which
     `keep` stay, written `beside` the training or in line; `resume` goes on from the newest, and a run that fails does
     so by itself up to `restarts` times. `root`: where runs are kept, by default $LOCKSTEP_RUNS, nowhere without.
-    `timeout` is the longest wait of one rank for another;
+    `timeout` is the longest wait of one rank for another; `straggler` makes a rank late in every second step: `1:20ms`;
     `progress(done, total)` counts the steps of all runs.
     """
     from lockstep.measure.train import MODELS, Task, find_method
@@ -108,6 +111,7 @@ def train(
     wait_s = parse_time_s(timeout, "--timeout")
     if not wait_s > 0:
         raise BadInput("must be above 0", "--timeout")
+    late = _late(straggler, world, number)
     for one, own in zip(chosen, per_method, strict=True):
         before = len(runs) * number
         with kept("train", {"method": one.name, "ranks": world, **asdict(task), "settings": own}, root) as record:
@@ -117,7 +121,12 @@ def train(
                 if progress is not None:
                     progress(before + done, len(chosen) * number)
 
-            runs.append(run(one.name, task, world, own, saving=saving, restarts=again, timeout_s=wait_s, on_step=step))
+            runs.append(
+                run(
+                    one.name, task, world, own,
+                    saving=saving, restarts=again, timeout_s=wait_s, straggler=late, on_step=step,
+                )
+            )  # fmt: skip
             record.result = runs[-1].summary()
     return Training(tuple(runs))
 
@@ -131,6 +140,19 @@ def _saving(folder: str | Path | None, every: Quantity, keep: Quantity, beside: 
             raise BadInput("needs a folder: --checkpoint DIR", "--resume" if resume else "--beside")
         return None
     return Saving(Path(folder), whole(every, "--every"), whole(keep, "--keep"), beside, resume)
+
+
+def _late(straggler: str | None, ranks: int, steps: int) -> LateRank | None:
+    """The rank to make late, if one is."""
+    from lockstep.measure.train.lateness import refuse
+    from lockstep.stragglers import parse_late
+
+    if straggler is None:
+        return None
+    with flags("--straggler"):
+        late = parse_late(straggler)
+        refuse(late, ranks, steps)
+    return late
 
 
 def _for(method: Method, settings: Mapping[str, object], methods: list[Method]) -> dict[str, object]:

@@ -8,7 +8,7 @@ import typer
 
 from lockstep.cli.options import argument, takes, text
 from lockstep.cli.output import EXAMPLES, show_once
-from lockstep.cli.program_options import PLOT, draw, given, picture_path
+from lockstep.cli.program_options import PLOT, RUNS, draw, given, picture_path
 
 _COLLECTIVE, _KERNEL = "A collective", "A kernel, or all of them: device"
 WORDS = {
@@ -41,7 +41,7 @@ def register(app: typer.Typer) -> None:
     )(bench)
 
 
-@takes(WORDS, PLOT)
+@takes(WORDS, RUNS, PLOT)
 def bench(as_json: bool, plot: str | None, **words: Any) -> None:
     """Measure collectives as nccl-tests does, built-in and Lockstep's own, or the kernels of a CPU or GPU."""
     from lockstep import api

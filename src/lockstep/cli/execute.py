@@ -8,7 +8,7 @@ import typer
 
 from lockstep.cli.options import argument, required, takes, text
 from lockstep.cli.output import EXAMPLES, show_once
-from lockstep.cli.program_options import PLOT, SIZE_IF_ANY, draw, given, picture_path
+from lockstep.cli.program_options import PLOT, RUNS, SIZE_IF_ANY, draw, given, picture_path
 
 _PIPELINE = "A pipeline, one rank per stage"
 WORDS = {
@@ -32,6 +32,7 @@ RUN = {
     "timeout": text("--timeout", "T", "Longest wait for a rank. (default: 60 s)"),
     "latency": text("--latency", "T", "Predict with this link, instead of calibrating one. Also --bandwidth."),
     "bandwidth": text("--bandwidth", "R", "See --latency."),
+    "straggler": text("--straggler", "R:T", "Make a rank late: 2:50ms per computation (or send), 2:1.5x computing."),
     "trace": text("--trace", "FILE", "Write both timelines for Perfetto: .json.gz."),
 }
 
@@ -42,11 +43,12 @@ def register(app: typer.Typer) -> None:
         epilog=EXAMPLES
         + "lockstep execute all-reduce --ranks 2 --size 16MB --algorithm ring --plot ring.png\n\n"
         + "lockstep execute pipeline --ranks 4 --microbatches 8 --schedule zb-h1 --plot zb.png\n\n"
+        + "lockstep execute all-reduce --ranks 4 --size 1MB --algorithm ring --straggler 2:50ms --plot late.png\n\n"
         + "torchrun --nproc-per-node 4 -m lockstep execute all-to-all --ranks 4 --size 1MB"
     )(execute)
 
 
-@takes(WORDS, SIZE_IF_ANY, RUN, PIPELINE, PLOT)
+@takes(WORDS, SIZE_IF_ANY, RUN, RUNS, PIPELINE, PLOT)
 def execute(as_json: bool, plot: str | None, **words: Any) -> None:
     """Run a collective or pipeline on real ranks: bytes, messages and results checked, times beside the prediction."""
     from lockstep import api

@@ -18,6 +18,7 @@ WORDS = {
     "method": argument("[METHOD]", "One method, or several between commas; all are listed when left out.", None),
     "ranks": text("--ranks", "N", "Processes of this machine. (default: 2)"),
     "timeout": text("--timeout", "T", "Longest wait of one rank for another. (default: 60 s)"),
+    "straggler": text("--straggler", "R:T", "Make a rank late in every second step, as 1:20ms."),
     "model": text("--model", "M", "mlp, cnn, gpt or moe. (default: the first that the methods train)", panel=_TASK),
     "layers": text("--layers", "N", "Pieces of the model. (default: 4)", panel=_TASK),
     "steps": text("--steps", "N", "Optimizer steps. (default: 100)", panel=_TASK),

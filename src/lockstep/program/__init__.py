@@ -8,6 +8,7 @@ from lockstep.program.graph import TaskGraph, longest_path
 from lockstep.program.program import COLUMNS, Kind, Operation, Program
 from lockstep.program.timeline import Timeline, TimelineDiff, diff, merge
 from lockstep.program.trace import read_trace, trace_events, write_trace
+from lockstep.program.waits import waits_s, working_s
 
 __all__ = [
     "COLUMNS",
@@ -31,5 +32,7 @@ __all__ = [
     "read_trace",
     "tokens",
     "trace_events",
+    "waits_s",
+    "working_s",
     "write_trace",
 ]

@@ -7,9 +7,11 @@ from rich.text import Text
 
 from lockstep.api import Executed
 from lockstep.report.terminal import heading, indented, small_print, table
+from lockstep.stragglers import FoundLate
 from lockstep.units import format_bandwidth, format_frac, format_size, format_time
 
 ROWS = 8
+MOST_RANKS = 8
 
 
 def render(found: Executed, out: Console) -> None:
@@ -21,6 +23,8 @@ def render(found: Executed, out: Console) -> None:
     out.print(_counts(found))
     heading(out, "Time", f"median of {len(run.makespans_s)} runs")
     indented(out, table([("", "left"), ("makespan", "right"), ("", "right")], _times(found)))
+    if run.late is not None:
+        _late(run.late, out)
     rows = [_row(row) for row in run.difference.rows() if row["predicted_s"] or row["measured_s"]]
     heading(out, "By operation", "all ranks together, largest difference first")
     titles = [("", "left"), ("predicted", "right"), ("measured", "right")]
@@ -45,10 +49,21 @@ def _times(found: Executed) -> list[list[str]]:
         ["measured", format_time(measured_s), spread],
         [f"predicted ({link})", format_time(run.predicted.makespan_s), _signed(run.difference.makespan_frac)],
     ]
+    if run.straggler is not None:
+        rows.append(["predicted, nobody late", format_time(run.on_time.makespan_s), ""])
     if run.shared_cores_s is not None:
         error = run.shared_cores_s / measured_s - 1
         rows.append(["predicted, cores shared", format_time(run.shared_cores_s), _signed(error)])
     return rows
+
+
+def _late(late: FoundLate, out: Console) -> None:
+    """Who was late, found in the measurement, and how long each rank waited."""
+    heading(out, "Late", f"rank {late.rank}, found in the measurement; seconds beyond the expected")
+    pairs = zip(late.excess_s, late.waited_s, strict=True)
+    cells = [[format_time(max(0.0, time_s)) for time_s in pair] for pair in pairs]
+    rows = [[f"rank {rank}", *cell] for rank, cell in enumerate(cells)]
+    indented(out, table([("", "left"), ("took longer", "right"), ("waited", "right")], rows[:MOST_RANKS]))
 
 
 def _signed(frac: float) -> str:

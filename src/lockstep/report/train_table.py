@@ -53,8 +53,24 @@ def render(found: Training, out: Console) -> None:
         for run in found.runs
     ]
     indented(out, table(columns, rows))
+    _late(found, out)
     _notes(found, out)
     small_print(out, "Assumptions", found.assumptions, len(found.assumptions))
+
+
+def _late(found: Training, out: Console) -> None:
+    """What a rank that was made late cost the others."""
+    late = [(run.method, run.lateness) for run in found.runs if run.lateness is not None]
+    if not late:
+        return
+    first = late[0][1]
+    heading(out, "Late", f"rank {first.rank} by {format_time(first.delay_s)} in every second step; the others' steps")
+    columns = [("", "left"), ("on time", "right"), ("late", "right"), ("longer", "right"), ("if all wait", "right")]
+    rows = [
+        [name, *map(format_time, (one.on_time_s, one.late_s, max(0.0, one.growth_s), one.predicted_s))]
+        for name, one in late
+    ]
+    indented(out, table(columns, rows))
 
 
 def _loss(value: float) -> str:

@@ -10,6 +10,9 @@ import pytest
 import lockstep
 from cli_runner import run, shell
 from lockstep.measure.train import MODELS, all_methods
+from lockstep.measure.train.lateness import Lateness
+from lockstep.measure.train.result import Step
+from lockstep.stragglers import LateRank
 
 SHORT = ("--steps", "3", "--batch", "8")
 
@@ -105,3 +108,40 @@ def test_a_run_that_diverges_says_so_and_prints_no_nan() -> None:
 
 def test_the_command_runs_in_a_process_of_its_own() -> None:
     assert shell("train", "synchronous", *SHORT, "--json").json()["runs"][0]["replicas_equal"]
+
+
+def test_a_straggler_makes_the_others_wait_and_changes_no_bit() -> None:
+    words = {"ranks": 2, "steps": 6, "batch": 8}
+    plain = lockstep.train("synchronous", **words).runs[0]  # type: ignore[arg-type]
+    (late,) = lockstep.train("synchronous", straggler="1:30ms", **words).runs  # type: ignore[arg-type]
+    assert plain.lateness is None
+    assert late.lateness is not None
+    assert late.weights.tobytes() == plain.weights.tobytes()
+    assert late.lateness.late_s >= 0.9 * 0.030
+    assert late.lateness.predicted_s == late.lateness.on_time_s + 0.030
+    shown = run("train", "synchronous", "--steps", "4", "--batch", "8", "--straggler", "0:5ms").out
+    assert "rank 0 by 5 ms in every second step" in shown
+
+
+def test_lateness_is_of_the_others_and_leaves_the_first_step_out() -> None:
+    """Steps 2, 4, 6 are late; a resumed run goes on counting."""
+    times_s = (9.0, 3.0, 1.0, 3.0, 1.0, 4.0)
+    steps = [[Step(0.0, time_s, 0) for time_s in times_s], [Step(0.0, 7.0, 0)] * 6]
+    found = Lateness.of(LateRank(1, delay_s=2.0), steps, 0)
+    assert (found.on_time_s, found.late_s, found.growth_s, found.predicted_s) == (1.0, 3.0, 2.0, 3.0)
+    shifted = Lateness.of(LateRank(1, delay_s=2.0), steps, 1)
+    assert (shifted.on_time_s, shifted.late_s) == (3.0, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("straggler", "why"),
+    [
+        ("2:1ms", "rank 2 is none of 0 to 1"),
+        ("1:2x", "delayed by a time"),
+        ("soon", "is no straggler; write rank and delay"),
+    ],
+)
+def test_stragglers_that_cannot_be_measured(straggler: str, why: str) -> None:
+    message = run("train", "synchronous", "--steps", "4", "--straggler", straggler).refusal()
+    assert message.startswith("--straggler: ")
+    assert why in message

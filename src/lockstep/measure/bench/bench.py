@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -10,7 +10,7 @@ from lockstep.collectives import get
 from lockstep.errors import BadInput, RunFailed, UnknownName
 from lockstep.measure.bench.collective import BUILT_IN, Row, Sweep, run_sweep
 from lockstep.measure.bench.definition import OPS
-from lockstep.measure.bench.result import CollectiveBench
+from lockstep.measure.bench.result import CollectiveBench, record_of
 from lockstep.measure.launch import Fault, Host, launch
 from lockstep.measure.machine import with_load
 
@@ -32,11 +32,13 @@ def bench_collective(
     hosts: Sequence[Host] = (),
     faults: Sequence[Fault] = (),
     progress: Progress | None = None,
+    on_row: Callable[[Mapping[str, Any]], None] | None = None,
 ) -> CollectiveBench:
     """Times of `op` on `ranks` ranks: every size with every implementation, `built-in` or a name of an algorithm.
 
-    A rank that fails ends the sweep; what was measured until then is in the result, with the reason in `stopped`.
-    Raises BadInput, and RunFailed when nothing was measured.
+    `on_row` hears of every row as it is measured, with the keys of COLUMNS. A rank that fails ends the sweep; what was
+    measured until then is in the result, with the reason in `stopped`. Raises BadInput, and RunFailed when nothing was
+    measured.
     """
     if op not in OPS:
         raise UnknownName("collective", op, OPS, "op")
@@ -50,6 +52,8 @@ def bench_collective(
 
     def on_message(rank: int, row: Any) -> None:
         rows.append(row)
+        if on_row is not None:
+            on_row(record_of(op, ranks, backend, row))
         if progress is not None:
             progress(len(rows), len(sizes_B) * len(algorithms))
 

@@ -56,17 +56,7 @@ class CollectiveBench:
 
     def records(self) -> list[dict[str, Any]]:
         """One mapping per row, with the keys of COLUMNS."""
-        return [self._record(row) for row in self.rows]
-
-    def _record(self, row: Row) -> dict[str, Any]:
-        least, low, middle, high, most = np.quantile(row.times_s, (0, 0.25, 0.5, 0.75, 1)).tolist()
-        values = (
-            self.op, row.algorithm, self.ranks, self.backend, row.size_B, row.size_B // ELEMENT_B, "float32",
-            "sum" if self.op in REDUCING else "none", middle, least, low, high, most, len(row.times_s),
-            row.size_B / middle if middle else 0.0, float(bus_bandwidth_Bps(self.op, self.ranks, row.size_B, middle)),
-            row.wrong,
-        )  # fmt: skip
-        return dict(zip(COLUMNS, values, strict=True))
+        return [record_of(self.op, self.ranks, self.backend, row) for row in self.rows]
 
     def to_csv(self) -> str:
         """A comment line per fact about the machine, a header, and one line per row; `lockstep fit` reads it."""
@@ -93,3 +83,24 @@ class CollectiveBench:
             "date": self.date,
             "assumptions": list(self.assumptions),
         }
+
+    def summary(self) -> dict[str, Any]:
+        """Plain JSON form with times and rates by algorithm and bytes instead of rows, as a kept run's answer."""
+        found = {name: value for name, value in self.to_dict().items() if name != "rows"}
+        for name in ("time_s", "busbw_Bps"):
+            by_algorithm: dict[str, dict[str, float]] = {}
+            for row in self.records():
+                by_algorithm.setdefault(row["algorithm"], {})[f"{row['size_B']} B"] = row[name]
+            found[name] = by_algorithm
+        return found
+
+
+def record_of(op: str, ranks: int, backend: str, row: Row) -> dict[str, Any]:
+    """A row with the keys of COLUMNS."""
+    least, low, middle, high, most = np.quantile(row.times_s, (0, 0.25, 0.5, 0.75, 1)).tolist()
+    values = (
+        op, row.algorithm, ranks, backend, row.size_B, row.size_B // ELEMENT_B, "float32",
+        "sum" if op in REDUCING else "none", middle, least, low, high, most, len(row.times_s),
+        row.size_B / middle if middle else 0.0, float(bus_bandwidth_Bps(op, ranks, row.size_B, middle)), row.wrong,
+    )  # fmt: skip
+    return dict(zip(COLUMNS, values, strict=True))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,7 @@ from lockstep.measure.line import fit_line
 from lockstep.measure.machine import Machine, with_load
 from lockstep.program import Kind, Program, Timeline, TimelineDiff, diff
 from lockstep.simulate import simulate
+from lockstep.stragglers import FoundLate, LateRank, find_late
 
 Array = npt.NDArray[Any]
 Progress = Callable[[int, int], None]
@@ -49,6 +50,12 @@ class Execution:
     """Rank 0's."""
     clocks: tuple[Alignment, ...]
     """Of every rank, against rank 0's."""
+    on_time: Timeline
+    """Simulated with nobody late."""
+    late: FoundLate | None
+    """The rank that was late, found in the measurements alone; None when nobody clearly was."""
+    straggler: LateRank | None
+    """The one that was made late on purpose: `program` and `predicted` hold it."""
 
     @property
     def counts_agree(self) -> bool:
@@ -90,6 +97,9 @@ class Execution:
             "makespans_s": list(self.makespans_s),
             "error_frac": self.difference.makespan_frac,
             "shared_cores_s": self.shared_cores_s,
+            "on_time_s": self.on_time.makespan_s,
+            "straggler": None if self.straggler is None else asdict(self.straggler),
+            "late": None if self.late is None else self.late.to_dict(),
             "latency_s": self.link.latency_s,
             "bandwidth_Bps": self.link.bandwidth_Bps,
             "calibrated": self.calibrated,
@@ -114,6 +124,7 @@ def execute(
     timeout_s: float = 60.0,
     hosts: Sequence[Host] = (),
     environment: Mapping[str, str] | None = None,
+    straggler: LateRank | None = None,
     progress: Progress | None = None,
 ) -> Execution:
     """Runs the program on `program.ranks` real ranks.
@@ -121,9 +132,11 @@ def execute(
     Args: `op`, `algorithm`, `members` and `elems` (float32 per rank) say which collective it is, so that its result is
     checked; a program without data has none. `link` predicts; without it the ranks calibrate one first. `hosts`,
     one per rank, where the ranks are in networks of their own; `environment` variables of the ranks.
+    `straggler`, a rank to make late.
     Raises: RunFailed, BadInput.
     """
     check_runnable(program)
+    asked, program = program, program if straggler is None else straggler.applied(program)
     calibrate = link is None and program.num_messages > 0
     work = Work(
         program, op, algorithm, members or program.ranks, elems, seed, warm_up, repeats,
@@ -141,7 +154,7 @@ def execute(
         run_rank, program.ranks, (work,), backend=backend, timeout_s=timeout_s, hosts=hosts, environment=environment,
         on_message=on_message,
     )  # fmt: skip
-    return _execution(work, reports, link)
+    return _execution(work, reports, link, asked, straggler)
 
 
 def _sizes_B(program: Program) -> tuple[int, ...]:
@@ -150,7 +163,9 @@ def _sizes_B(program: Program) -> tuple[int, ...]:
     return (*CALIBRATION_B, *((largest,) if largest > CALIBRATION_B[-1] else ()))
 
 
-def _execution(work: Work, reports: Sequence[Report], link: PlainLink | None) -> Execution:
+def _execution(
+    work: Work, reports: Sequence[Report], link: PlainLink | None, asked: Program, straggler: LateRank | None
+) -> Execution:
     program = work.program
     machine = with_load(reports[0].machine, [report.load for report in reports])
     if link is None:
@@ -158,6 +173,7 @@ def _execution(work: Work, reports: Sequence[Report], link: PlainLink | None) ->
     lines = [measured_timeline(program, reports, run) for run in range(work.repeats)]
     middle = sorted(range(len(lines)), key=lambda run: lines[run].makespan_s)[(len(lines) - 1) // 2]
     spans = [report.runs[middle] for report in reports]
+    on_time = simulate(asked, link)
     return Execution(
         program=program,
         predicted=simulate(program, link),
@@ -172,6 +188,9 @@ def _execution(work: Work, reports: Sequence[Report], link: PlainLink | None) ->
         shared_cores_s=_shared_cores_s(program, reports[0].crowd),
         machine=machine,
         clocks=tuple(report.clock for report in reports),
+        on_time=on_time,
+        late=find_late(lines, on_time, middle),
+        straggler=straggler,
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -51,6 +51,14 @@ class DeviceBench:
             "assumptions": list(self.assumptions),
         }
 
+    def summary(self) -> dict[str, Any]:
+        """Plain JSON form with times by kernel and shape instead of rows, as a kept run's answer."""
+        found = {name: value for name, value in self.to_dict().items() if name != "rows"}
+        times_s: dict[str, dict[str, float]] = {}
+        for row in self.rows:
+            times_s.setdefault(row.kernel, {})[row.shape] = row.time_s
+        return found | {"time_s": times_s}
+
 
 def bench_device(
     kernels: Sequence[str] = tuple(KERNELS),
@@ -61,12 +69,13 @@ def bench_device(
     peak_flops: float | None = None,
     memory_bandwidth_Bps: float | None = None,
     progress: Progress | None = None,
+    on_row: Callable[[Mapping[str, Any]], None] | None = None,
 ) -> DeviceBench:
     """Times of `kernels` on `device`, cpu or cuda, and its efficiency curve when all kernels were asked for.
 
     Args: `dtype` fp32 (the default on a CPU), bf16 (on a GPU), fp16 or fp64. `sizes` instead of the usual ones.
     `peak_flops` and `memory_bandwidth_Bps` of the datasheet; without them the best rates measured stand in.
-    Raises BadInput.
+    `on_row` hears of every row, as plain JSON, when it is measured. Raises BadInput.
     """
     import torch
 
@@ -76,7 +85,10 @@ def bench_device(
     jobs = [(name, size) for name in kernels for size in sizes or _usual(KERNELS[name], device)]
     meter, rows = LoadMeter(), []
     for done, (name, size) in enumerate(jobs):
-        rows += [_row(task, device) for task in KERNELS[name].make(device, torch_dtype, size)]
+        for task in KERNELS[name].make(device, torch_dtype, size):
+            rows.append(_row(task, device))
+            if on_row is not None:
+                on_row(rows[-1].to_dict())
         if progress is not None:
             progress(done + 1, len(jobs))
     machine = with_load(this_machine(), [meter.read()])

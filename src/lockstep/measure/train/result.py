@@ -8,12 +8,14 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from lockstep.measure.machine import Load, Machine, with_load
+from lockstep.measure.train.lateness import Lateness
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
     from lockstep.measure.train.method import Method
     from lockstep.measure.train.task import Task
+    from lockstep.stragglers import LateRank
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,11 +79,14 @@ class TrainRun:
     """Checkpoints that could not be used, and why."""
     failures: tuple[str, ...] = ()
     """Attempts that failed before this one, which went on from their checkpoints."""
+    lateness: Lateness | None = None
+    """What the rank that was made late cost the others; None when none was."""
 
     @classmethod
     def of(
-        cls, method: Method, task: Task, settings: Any, outcomes: Sequence[Outcome], failures: tuple[str, ...] = ()
-    ) -> TrainRun:
+        cls, method: Method, task: Task, settings: Any, outcomes: Sequence[Outcome], failures: tuple[str, ...] = (),
+        straggler: LateRank | None = None,
+    ) -> TrainRun:  # fmt: skip
         """The run from what every rank saw."""
         first = outcomes[0]
         machine = with_load(first.machine, [outcome.load for outcome in outcomes])
@@ -105,6 +110,9 @@ class TrainRun:
             saves=_together([outcome.saves for outcome in outcomes]),
             passed_over=first.passed_over,
             failures=failures,
+            lateness=None
+            if straggler is None
+            else Lateness.of(straggler, [outcome.steps for outcome in outcomes], first.first_step),
         )
 
     @property
@@ -143,6 +151,7 @@ class TrainRun:
             "checkpoints": dict(self.saves) or None,
             "passed_over": list(self.passed_over),
             "failures": list(self.failures),
+            "lateness": None if self.lateness is None else self.lateness.to_dict(),
             "machine": self.machine.to_dict(),
             "assumptions": list(self.assumptions),
         }

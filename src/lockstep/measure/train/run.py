@@ -12,6 +12,7 @@ from lockstep.errors import BadInput, RunFailed
 from lockstep.measure.launch import launch
 from lockstep.measure.machine import LoadMeter, this_machine
 from lockstep.measure.sites import gather_sites
+from lockstep.measure.train.lateness import is_late, refuse
 from lockstep.measure.train.method import Losses, find_method
 from lockstep.measure.train.models import get_model
 from lockstep.measure.train.result import Outcome, Step, TrainRun
@@ -22,6 +23,9 @@ from lockstep.settings import read_settings
 
 if TYPE_CHECKING:
     from lockstep.measure.launch import Fault, Rank
+    from lockstep.stragglers import LateRank
+
+    Asked = tuple[str, Task, Mapping[str, object], Saving | None, LateRank | None]
 
 
 def train(
@@ -33,6 +37,7 @@ def train(
     saving: Saving | None = None,
     restarts: int = 0,
     timeout_s: float = 60.0,
+    straggler: LateRank | None = None,
     faults: Sequence[Fault] = (),
     on_step: Callable[[int, Step], None] | None = None,
     on_failure: Callable[[str], None] | None = None,
@@ -40,9 +45,9 @@ def train(
     """One run of a method on `ranks` processes of this machine (or as one rank of torchrun's).
 
     Args: `settings` of the method, as values or text; `saving`, checkpoints; `restarts`, how often a run that fails is
-    begun again from its newest checkpoint; `timeout_s`, the longest wait of one rank for another; `faults` to inject
-    into the first attempt; `on_step(steps done, what rank 0 saw of the last)`; `on_failure(why)` before it is begun
-    again.
+    begun again from its newest checkpoint; `timeout_s`, the longest wait of one rank for another; `straggler`, a rank
+    to make late in every second step; `faults` to inject into the first attempt; `on_step(steps done, what rank 0 saw
+    of the last)`; `on_failure(why)` before it is begun again.
     Raises: BadInput, UnknownName, RunFailed.
     """
     given = dict(settings or {})
@@ -51,11 +56,14 @@ def train(
         find_method(method).refuse_saving()
     if restarts and saving is None:
         raise BadInput("a run can only be begun again from a checkpoint: give a folder for them", "--restarts")
+    if straggler is not None:
+        refuse(straggler, ranks, task.steps)
     failures: list[str] = []
     while True:
+        asked = (method, task, given, saving, straggler)
         try:
-            outcomes = _attempt(method, task, ranks, given, saving, timeout_s, () if failures else faults, on_step)
-            return TrainRun.of(find_method(method), task, chosen, outcomes, tuple(failures))
+            outcomes = _attempt(asked, ranks, timeout_s, () if failures else faults, on_step)
+            return TrainRun.of(find_method(method), task, chosen, outcomes, tuple(failures), straggler)
         except RunFailed as error:
             if len(failures) == restarts:
                 raise
@@ -66,10 +74,10 @@ def train(
 
 
 def _attempt(
-    method: str, task: Task, ranks: int, settings: Mapping[str, object], saving: Saving | None, timeout_s: float,
-    faults: Sequence[Fault], on_step: Callable[[int, Step], None] | None,
-) -> list[Outcome]:  # fmt: skip
+    asked: Asked, ranks: int, timeout_s: float, faults: Sequence[Fault], on_step: Callable[[int, Step], None] | None
+) -> list[Outcome]:
     """What every rank saw of one launch."""
+    method, task, settings, saving, _ = asked
     if saving is not None:
         saving.newest(words_of(method, task, settings), task.steps)
 
@@ -77,7 +85,7 @@ def _attempt(
         if on_step is not None:
             on_step(*told)
 
-    return launch(work, ranks, (method, task, settings, saving), timeout_s=timeout_s, faults=faults, on_message=hear)
+    return launch(work, ranks, asked, timeout_s=timeout_s, faults=faults, on_message=hear)
 
 
 def read(method: str, task: Task, ranks: int, settings: Mapping[str, object]) -> Any:
@@ -89,7 +97,10 @@ def read(method: str, task: Task, ranks: int, settings: Mapping[str, object]) ->
     return chosen
 
 
-def work(rank: Rank, method: str, task: Task, settings: Mapping[str, object], saving: Saving | None = None) -> Outcome:
+def work(
+    rank: Rank, method: str, task: Task, settings: Mapping[str, object], saving: Saving | None = None,
+    straggler: LateRank | None = None,
+) -> Outcome:  # fmt: skip
     """One rank's run: what it saw of every step, and how its weights do on the test data."""
     found = find_method(method)
     worker = Worker(task, rank, helpers=found.helpers, splits_batch=found.splits_batch)
@@ -100,7 +111,9 @@ def work(rank: Rank, method: str, task: Task, settings: Mapping[str, object], sa
         saver = Saver(saving, worker, words, rank.timeout_s)
     meter = LoadMeter()
     with closing(worker.wire):
-        steps = tuple(_steps(worker, found.run(worker, read_settings(found.settings, settings)), rank, saver))
+        losses = found.run(worker, read_settings(found.settings, settings))
+        own = straggler is not None and straggler.rank == rank.number
+        steps = tuple(_steps(worker, losses, rank, saver, straggler.delay_s if straggler and own else 0.0))
     saves = saver.close() if saver is not None else {}
     load = meter.read()
     machine = this_machine(loopback=gather_sites(rank).loopback)
@@ -112,8 +125,11 @@ def work(rank: Rank, method: str, task: Task, settings: Mapping[str, object], sa
     )
 
 
-def _steps(worker: Worker, losses: Losses, rank: Rank, saver: Saver | None) -> Iterator[Step]:
-    """Every step with the time it took and the bytes it sent; the launcher hears of rank 0's."""
+def _steps(worker: Worker, losses: Losses, rank: Rank, saver: Saver | None, delay_s: float) -> Iterator[Step]:
+    """Every step with the time it took and the bytes it sent; the launcher hears of rank 0's.
+
+    Steps that are late (`lateness.is_late`) begin with the delay.
+    """
     started_s, sent_B = time.perf_counter(), 0
     for number, loss in enumerate(losses, worker.first_step + 1):
         step = Step(loss, time.perf_counter() - started_s, worker.wire.sent_B - sent_B)
@@ -123,3 +139,5 @@ def _steps(worker: Worker, losses: Losses, rank: Rank, saver: Saver | None) -> I
         if rank.number == 0:
             rank.tell((number, step))
         started_s, sent_B = time.perf_counter(), worker.wire.sent_B
+        if delay_s and is_late(number + 1):
+            time.sleep(delay_s)

@@ -1,0 +1,87 @@
+"""`LateRank`: one rank of a program made late on purpose, as a program that says so.
+
+    delay    added to each of its computations; in a program that only communicates, a computation `late` of that time
+             before each of its sends
+    factor   on the time of its computations, as `Noise.slowdown` of the simulator
+
+The program that results is simulated and run like any other, so prediction and measurement have the same straggler.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from lockstep.errors import BadInput
+from lockstep.program import COLUMNS, Kind, Program, ProgramBuilder
+from lockstep.units import parse_count, parse_time_s
+
+Array = npt.NDArray[Any]
+LABEL = "late"
+
+
+@dataclass(frozen=True, slots=True)
+class LateRank:
+    """Which rank is late, and how much."""
+
+    rank: int
+    delay_s: float = 0.0
+    factor: float = 1.0
+
+    def applied(self, program: Program) -> Program:
+        """The program with this rank late. Raises BadInput for a rank or a factor that the program has no use for."""
+        if not 0 <= self.rank < program.ranks:
+            raise BadInput(f"rank {self.rank} is none of 0 to {program.ranks - 1}")
+        computes = (program.kind == Kind.COMPUTE) & (program.duration_s > 0)
+        if computes.any():
+            columns = {name: program.columns[name] for name in COLUMNS}
+            mine = computes & (program.rank == self.rank)
+            longer_s = np.where(mine, program.duration_s * self.factor + self.delay_s, program.duration_s)
+            same = np.arange(len(program))
+            return _rebuilt(program, columns | {"duration_s": longer_s}, same, same)
+        if self.factor != 1:
+            raise BadInput("the program computes nothing that a factor could stretch; give a time, such as 2:50ms")
+        return self._before_sends(program)
+
+    def _before_sends(self, program: Program) -> Program:
+        """The program with a computation before each of the rank's sends, on the lane of the send."""
+        sends = np.flatnonzero((program.kind == Kind.SEND) & (program.rank == self.rank))
+        inserted = sends + np.arange(len(sends))
+        kept = np.setdiff1d(np.arange(len(program) + len(sends)), inserted)
+        delay = {"kind": Kind.COMPUTE, "rank": self.rank, "duration_s": self.delay_s}
+        columns = {
+            name: np.insert(program.columns[name], sends, delay.get(name, default))
+            for name, (_, default) in COLUMNS.items()
+        }
+        columns["stream"][inserted] = program.stream[sends]
+        columns["label"][inserted] = (*program.names, LABEL).index(LABEL)
+        first = kept.copy()
+        first[sends] = inserted
+        return _rebuilt(program, columns, kept, first)
+
+
+def _rebuilt(program: Program, columns: dict[str, Array], place: Array, first: Array) -> Program:
+    """A program of these columns: operation i of `program` is number `place[i]`, what it waits for `first[i]` does."""
+    builder = ProgramBuilder(program.ranks, program.streams)
+    for text in (*program.names, LABEL):
+        builder.name(text)
+    builder.extend(**columns)
+    heads = np.repeat(np.arange(len(program)), np.diff(program.after_start))
+    builder.depend(first[heads], place[program.after])
+    return builder.build()
+
+
+def parse_late(text: str) -> LateRank:
+    """`2:50ms` is rank 2 late by 50 ms, `2:1.5x` rank 2 computing 1.5 times as long. Raises BadInput."""
+    rank, _, amount = text.partition(":")
+    if not rank.strip().isdecimal() or not amount.strip():
+        raise BadInput(f"{text!r} is no straggler; write rank and delay, as 2:50ms, or rank and factor, as 2:1.5x")
+    if amount.strip().endswith("x"):
+        factor = parse_count(amount.strip()[:-1])
+        if factor < 1:
+            raise BadInput(f"a straggler's factor is at least 1, got {amount!r}")
+        return LateRank(int(rank), factor=factor)
+    return LateRank(int(rank), delay_s=parse_time_s(amount))
