@@ -275,12 +275,20 @@ def _key_text(value: Scalar) -> str:
 def _explained(
     problems: list[ErrorDetails], model: type[BaseModel], data: Mapping[str, Any], locate: Locate
 ) -> BadInput:
-    """One sentence on the problem to mend first: an unknown key (often the cause of a missing one), else the first."""
+    """One sentence on the problem to mend first: an unknown key (often the cause of a missing one), else the first.
+
+    Where a name or a mapping may stand, that a mapping is no name is not the problem.
+    """
+    problems = [one for one in problems if not _is_mapping_for_name(one)] or problems
     first = min(problems, key=lambda problem: problem["type"] != "extra_forbidden")
     path = _path_in(data, first["loc"])
     message = _sentence(first, model)
     more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
     return BadInput(message + more, locate(*path))
+
+
+def _is_mapping_for_name(problem: ErrorDetails) -> bool:
+    return problem["type"] == "string_type" and isinstance(problem["input"], Mapping)
 
 
 def _sentence(problem: ErrorDetails, model: type[BaseModel]) -> str:

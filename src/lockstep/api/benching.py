@@ -14,7 +14,7 @@ from lockstep.units import parse_bandwidth_Bps, parse_count, parse_flops, parse_
 
 if TYPE_CHECKING:
     from lockstep.measure.bench import CollectiveBench
-    from lockstep.measure.kernels import DeviceBench
+    from lockstep.measure.kernels import DeviceBench, DeviceFile
     from lockstep.measure.kernels.bench import Progress
 
 USUAL_SIZES = "1KB:16MB:4"
@@ -40,13 +40,15 @@ def bench(
     peak: Quantity | None = None,
     memory_bandwidth: Quantity | None = None,
     curve: str | Path | None = None,
+    device_file: str | Path | None = None,
     root: str | Path | None = None,
     progress: Progress | None = None,
 ) -> CollectiveBench | DeviceBench:
     """Measures a collective on `ranks` real ranks, or a kernel (`device` for all of them) on a CPU or GPU.
 
     Args: `sizes` as 1KB:16MB:4 (from, to, factor) or a list between commas: bytes of a collective, edges or elements of
-    a kernel. `algorithm`: built-in, names, or all. `csv` and `curve`: files to write. `root`: where runs
+    a kernel. `algorithm`: built-in, names, or all. `csv` and `curve`: files to write. `device_file`: a
+    hardware file to write, or to put the curve into. `root`: where runs
     are kept, by default $LOCKSTEP_RUNS, nowhere without. Raises BadInput, RunFailed.
     """
     from lockstep.measure.bench import OPS
@@ -57,7 +59,8 @@ def bench(
         "timeout": timeout, "csv": csv,
     }  # fmt: skip
     kernel = {
-        "device": device, "dtype": dtype, "peak": peak, "memory_bandwidth": memory_bandwidth, "curve": curve
+        "device": device, "dtype": dtype, "peak": peak, "memory_bandwidth": memory_bandwidth, "curve": curve,
+        "device_file": device_file,
     }  # fmt: skip
     if op in OPS:
         _refuse(kernel, op)
@@ -65,7 +68,7 @@ def bench(
     if op not in (*KERNELS, WHOLE_DEVICE):
         raise UnknownName("benchmark", op, (*OPS, *KERNELS, WHOLE_DEVICE), "OP")
     _refuse(collective, op)
-    return _device(op, sizes, device, dtype, peak, memory_bandwidth, curve, root, progress)
+    return _device(op, sizes, device, dtype, peak, memory_bandwidth, curve, device_file, root, progress)
 
 
 def _refuse(words: Mapping[str, object], op: str) -> None:
@@ -162,34 +165,70 @@ def _device(
     peak: Quantity | None,
     memory_bandwidth: Quantity | None,
     curve: str | Path | None,
+    device_file: str | Path | None,
     root: str | Path | None,
     progress: Progress | None,
 ) -> DeviceBench:
-    from lockstep.measure.kernels import KERNELS, bench_device
+    from lockstep.measure.kernels import KERNELS, bench_device, usual_dtype
 
     everything = op == WHOLE_DEVICE
-    for name, value in (("--curve", curve), ("--peak", peak), ("--memory-bandwidth", memory_bandwidth)):
+    whole_only = {
+        "--curve": curve,
+        "--device-file": device_file,
+        "--peak": peak,
+        "--memory-bandwidth": memory_bandwidth,
+    }
+    for name, value in whole_only.items():
         if value is not None and not everything:
             raise BadInput(f"belongs to `bench {WHOLE_DEVICE}`, which measures all kernels", name)
     if everything and sizes is not None:
         raise BadInput("every kernel has sizes of its own; name one kernel", "--sizes")
-    path = _writable(curve, "--curve")
+    path, file = _writable(curve, "--curve"), _device_file(device_file)
     kernels = tuple(KERNELS) if everything else (op,)
     how: dict[str, Any] = {
         "device": device or "cpu",
-        "dtype": dtype,
+        "dtype": dtype or usual_dtype(device or "cpu"),
         "sizes": _sizes(sizes, parse_count) if sizes else [],
-        "peak_flops": None if peak is None else parse_flops(peak, "--peak"),
-        "memory_bandwidth_Bps": None
-        if memory_bandwidth is None
-        else parse_bandwidth_Bps(memory_bandwidth, "--memory-bandwidth"),
     }
+    how |= _datasheet(peak, memory_bandwidth, file, how["dtype"])
     with flags("--device"), kept("bench", {"kernels": kernels, **how}, root) as record:
         found = bench_device(kernels, **how, progress=progress, on_row=lambda row: record(**row))
         record.result = found.summary()
     if path is not None and found.curve is not None:
         path.write_text(found.curve.to_toml(), encoding="utf-8")
+    if file is not None:
+        file.write(found)
     return found
+
+
+def _device_file(given: str | Path | None) -> DeviceFile | None:
+    """The hardware file to put the curve into, read before anything is measured."""
+    from lockstep.measure.kernels import DeviceFile
+
+    path = _writable(given, "--device-file")
+    if path is None:
+        return None
+    if path.suffix not in (".yaml", ".yml"):
+        raise BadInput(f"{path.name!r} must end in .yaml", "--device-file")
+    return DeviceFile.read(path)
+
+
+def _datasheet(
+    peak: Quantity | None, memory_bandwidth: Quantity | None, file: DeviceFile | None, dtype: str
+) -> dict[str, float | None]:
+    """The rates that the curve's numbers are fractions of: those given, or of the device in the file."""
+    if file is None or file.device is None:
+        return {
+            "peak_flops": None if peak is None else parse_flops(peak, "--peak"),
+            "memory_bandwidth_Bps": None
+            if memory_bandwidth is None
+            else parse_bandwidth_Bps(memory_bandwidth, "--memory-bandwidth"),
+        }
+    for name, value in (("--peak", peak), ("--memory-bandwidth", memory_bandwidth)):
+        if value is not None:
+            raise BadInput(f"{file.path} says it of {file.device.name} already", name)
+    with flags("--dtype"):
+        return {"peak_flops": file.device.peak(dtype), "memory_bandwidth_Bps": file.device.memory_bandwidth_Bps}
 
 
 def _writable(given: str | Path | None, where: str) -> Path | None:

@@ -28,6 +28,9 @@ WORDS = {
     "peak": text("--peak", "R", "Of the datasheet, as 989TFLOP/s. (default: the best measured)", panel=_KERNEL),
     "memory_bandwidth": text("--memory-bandwidth", "R", "Of the datasheet. (default: measured)", panel=_KERNEL),
     "curve": text("--curve", "FILE", "Write the efficiency curve, for the hardware catalog.", panel=_KERNEL),
+    "device_file": text(
+        "--device-file", "FILE", "Put the curve into your hardware YAML, or write a new one; see plan.", panel=_KERNEL
+    ),
 }
 
 
@@ -36,7 +39,7 @@ def register(app: typer.Typer) -> None:
     app.command(
         epilog=EXAMPLES
         + "lockstep bench all-reduce --ranks 2 --sizes 1KB:16MB:4 --algorithm built-in,ring --csv ring.csv\n\n"
-        + "lockstep bench device --curve my-device.toml\n\n"
+        + "lockstep bench device --device-file my-device.yaml\n\n"
         + "torchrun --nproc-per-node 8 -m lockstep bench all-reduce --ranks 8 --backend nccl"
     )(bench)
 

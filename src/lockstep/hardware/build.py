@@ -9,9 +9,17 @@ from typing import TypeVar
 from lockstep.errors import BadInput, UnknownName
 from lockstep.hardware.cluster import Cluster, Level
 from lockstep.hardware.device import Device
-from lockstep.hardware.efficiency import efficiency
+from lockstep.hardware.efficiency import Efficiency, efficiency
 from lockstep.hardware.link import Link
-from lockstep.hardware.schema import ClusterEntry, DeviceEntry, HardwareFile, LevelEntry, LinkEntry, NodeEntry
+from lockstep.hardware.schema import (
+    ClusterEntry,
+    CurveEntry,
+    DeviceEntry,
+    HardwareFile,
+    LevelEntry,
+    LinkEntry,
+    NodeEntry,
+)
 from lockstep.hardware.shelf import Node, Shelf
 from lockstep.hardware.source import Source
 
@@ -50,15 +58,11 @@ class Builder:
         sources = self._sources(numbers, path, entry.source)
         for dtype in entry.peak_flops:
             sources[f"peak_flops.{dtype}"] = self.source_of((*path, "peak_flops", dtype), entry.source)
-        try:
-            curve = efficiency(entry.efficiency)
-        except UnknownName as error:
-            raise UnknownName("efficiency curve", error.given, error.allowed, self.where(*path, "efficiency")) from None
         return Device(
             name=name,
             vendor=entry.vendor,
             peak_flops={str(dtype): rate for dtype, rate in entry.peak_flops.items()},
-            efficiency=curve,
+            efficiency=self._curve(name, entry.efficiency, path),
             provenance=sources,
             memory_B=entry.memory,
             memory_bandwidth_Bps=entry.memory_bandwidth,
@@ -66,6 +70,15 @@ class Builder:
             price_per_hour_usd=entry.price_per_hour,
             mtbf_s=entry.mtbf,
         )
+
+    def _curve(self, device: str, reference: str | CurveEntry, path: Path) -> Efficiency:
+        """A curve of the catalog, or the device's own."""
+        if isinstance(reference, CurveEntry):
+            return Efficiency(name=device, devices=(device,), **reference.model_dump())
+        try:
+            return efficiency(reference)
+        except UnknownName as error:
+            raise UnknownName("efficiency curve", error.given, error.allowed, self.where(*path, "efficiency")) from None
 
     def link(self, name: str, entry: LinkEntry, path: Path) -> Link:
         """A link from its entry."""

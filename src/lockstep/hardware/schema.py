@@ -15,7 +15,8 @@ A file holds any of `devices`, `links`, `nodes` (named things that the rest of t
       price_per_hour: 2.20                     # dollars per device and hour
       storage_write: 40 GB/s
 
-Quantities are text with a unit, or plain SI numbers.
+A device's `efficiency` is a curve of the catalog by name, or a mapping of its own (`CurveEntry`). Quantities are text
+with a unit, or plain SI numbers.
 """
 
 from __future__ import annotations
@@ -70,6 +71,9 @@ Flops = Annotated[float, BeforeValidator(_above_zero(units.parse_flops))]
 Power = Annotated[float, BeforeValidator(_above_zero(units.parse_power_W))]
 Price = Annotated[float, BeforeValidator(_above_zero(units.parse_money_usd))]
 Fraction = Annotated[float, BeforeValidator(_fraction)]
+Share = Annotated[float, BeforeValidator(_above_zero(units.parse_frac))]
+"""Of a rate that may itself be measured, so that it may be above 1."""
+Least0 = Annotated[float, BeforeValidator(units.parse_frac), Field(ge=0)]
 Date = Annotated[str, Field(pattern=r"^\d{4}-\d{2}-\d{2}$")]
 Count = Annotated[int, BeforeValidator(units.parse_integer)]
 Dtype = Literal["fp64", "fp32", "tf32", "fp16", "bf16", "fp8", "int8", "fp4"]
@@ -81,6 +85,26 @@ class Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
+class CurveEntry(Strict):
+    """A device's own efficiency curve, as `lockstep bench device` measures it; keys as in `efficiency.Efficiency`."""
+
+    matmul_max_frac: Share
+    matmul_bytes_factor: Least0
+    stream_frac: Share
+    attention_forward_frac: Share
+    attention_backward_frac: Share
+    launch_s: Latency
+    recompute_host_s: Latency
+    step_s: Latency
+    kind: Literal["measured", "fitted", "assumed"]
+    source: Annotated[str, Field(min_length=1)]
+    date: Date
+    typical_error_frac: Least0
+
+
+CurveReference = Annotated[Annotated[str, Field(min_length=1)] | CurveEntry, BeforeValidator(_single_or_inline)]
+
+
 class DeviceEntry(Strict):
     """An accelerator."""
 
@@ -88,7 +112,8 @@ class DeviceEntry(Strict):
     memory: Size
     memory_bandwidth: Bandwidth
     peak_flops: Annotated[dict[Dtype, Flops], Field(min_length=1)]
-    efficiency: Name
+    efficiency: CurveReference
+    """A curve of the catalog by name, or its own."""
     tdp: Power | None = None
     price_per_hour: Price | None = None
     mtbf: Time | None = None

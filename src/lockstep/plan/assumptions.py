@@ -18,6 +18,7 @@ def _all(job: Job, cluster: Cluster, hidden_s: float) -> Iterator[str]:
     curve, recipe = cluster.device.efficiency, job.recipe
     how = curve.kind_on(cluster.device.name)
     how = f"{how}, so times are uncalibrated" if how == "assumed" else how
+    how = f"{how} {curve.date}" if how == "measured" else how
     error = format_frac(curve.error_frac_on(cluster.device.name), 2)
     yield from recipe.notes
     yield f"kernel efficiency of {cluster.device.name}: curve {curve.name!r}, {how} ({curve.source}), error {error}"

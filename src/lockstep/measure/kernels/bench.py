@@ -79,7 +79,7 @@ def bench_device(
     """
     import torch
 
-    chosen = dtype or ("bf16" if device == "cuda" else "fp32")
+    chosen = dtype or usual_dtype(device)
     _check(kernels, device, chosen)
     torch_dtype = getattr(torch, TORCH_NAMES[chosen])
     jobs = [(name, size) for name in kernels for size in sizes or _usual(KERNELS[name], device)]
@@ -96,6 +96,11 @@ def bench_device(
     date = datetime.now(UTC).strftime("%Y-%m-%d")
     curve = fit_curve(rows, title, date, peak_flops, memory_bandwidth_Bps) if set(KERNELS) <= set(kernels) else None
     return DeviceBench(device, title, chosen, tuple(rows), curve, machine, date)
+
+
+def usual_dtype(device: str) -> str:
+    """What is measured unless another format is named."""
+    return "bf16" if device == "cuda" else "fp32"
 
 
 def _usual(kernel: Kernel, device: str) -> tuple[int, ...]:
