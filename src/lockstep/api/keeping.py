@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from lockstep.runs import RunWriter
+    from lockstep.runs import EventFile, RunWriter
 
 
 @dataclass(slots=True)
@@ -18,34 +18,44 @@ class Record:
     """Takes events of a run and, at its end, `result`; into the store or nowhere."""
 
     writer: RunWriter | None
+    curves: EventFile | None = None
     result: Mapping[str, Any] | None = None
     failure: str = ""
     """Why a run that has an answer all the same has failed, such as a sweep that ended early."""
+    events: int = 0
 
     def __call__(self, **values: Any) -> None:
         """Keeps one event."""
+        self.events += 1
         if self.writer is not None:
             self.writer.record(**values)
+        if self.curves is not None:
+            self.curves.event(values, self.events)
 
 
 @contextmanager
-def kept(verb: str, words: Mapping[str, Any], root: str | Path | None) -> Iterator[Record]:
+def kept(
+    verb: str, words: Mapping[str, Any], root: str | Path | None, tensorboard: Path | None = None
+) -> Iterator[Record]:
     """A record under `root`, else under $LOCKSTEP_RUNS, else nowhere. An exception inside is why the run failed.
 
-    Of the ranks that torchrun or Slurm started only the first keeps the run.
+    `tensorboard`: a folder for its events as TensorBoard reads them. Of the ranks that torchrun or Slurm started only
+    the first keeps the run.
     """
     from lockstep.measure.launch.place import place
-    from lockstep.runs import RunStore
+    from lockstep.runs import EventFile, RunStore
     from lockstep.runs.store import VARIABLE
 
     where, here = root or os.environ.get(VARIABLE), place()
-    if not where or (here is not None and here.rank):
+    if here is not None and here.rank:
         yield Record(None)
         return
-    with RunStore(Path(where)).start(verb, words) as writer:
-        record = Record(writer)
+    with ExitStack() as open_files:
+        writer = open_files.enter_context(RunStore(Path(where)).start(verb, words)) if where else None
+        curves = None if tensorboard is None else open_files.enter_context(EventFile(tensorboard))
+        record = Record(writer, curves)
         yield record
-        if record.failure:
+        if writer is not None and record.failure:
             writer.fail(record.failure)
-        elif record.result is not None:
+        elif writer is not None and record.result is not None:
             writer.finish(record.result)

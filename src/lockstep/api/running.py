@@ -10,9 +10,10 @@ from lockstep.api.question import Quantity, whole
 from lockstep.errors import BadInput, UnknownName
 
 if TYPE_CHECKING:
+    from lockstep.runs import RunStore
     from lockstep.runs.index import Row
 
-ACTIONS = {"list": (0, 0), "show": (1, 1), "compare": (2, 2), "delete": (1, 1), "reindex": (0, 0)}
+ACTIONS = {"list": (0, 0), "show": (1, 1), "compare": (2, 2), "delete": (1, 1), "export": (1, 1), "reindex": (0, 0)}
 """What can be done, and how many runs each takes."""
 
 
@@ -48,10 +49,14 @@ class Changed:
         return {"root": self.root, "done": self.done, "runs": self.runs}
 
 
-def runs(action: str = "list", *names: str, root: str | Path | None = None, limit: Quantity = 20) -> RunsAnswer:
-    """Lists runs, shows one, compares two, deletes one or rebuilds the index.
+def runs(
+    action: str = "list", *names: str,
+    root: str | Path | None = None, limit: Quantity = 20, tensorboard: str | Path | None = None,
+) -> RunsAnswer:  # fmt: skip
+    """Lists runs, shows one, compares two, deletes one, exports one for TensorBoard or rebuilds the index.
 
     `names`: ids, a beginning or end that only one has, or `last`. `root`: $LOCKSTEP_RUNS or `runs` unless given.
+    `tensorboard`: the folder to export to, a folder in it per run.
     """
     from lockstep.runs import RunStore, compare
 
@@ -61,6 +66,10 @@ def runs(action: str = "list", *names: str, root: str | Path | None = None, limi
     if not fewest <= len(names) <= most:
         raise BadInput(f"{action} takes {most or 'no'} run{'' if most == 1 else 's'}, got {len(names)}", "RUN")
     store = RunStore(None if root is None else Path(root))
+    if (action == "export") != (tensorboard is not None):
+        raise BadInput("export needs a folder; nothing else takes one", "--tensorboard")
+    if tensorboard is not None:
+        return _exported(store, names[0], Path(tensorboard))
     if action == "show":
         return store.read(names[0])
     if action == "compare":
@@ -71,3 +80,14 @@ def runs(action: str = "list", *names: str, root: str | Path | None = None, limi
         return Changed(str(store.root), "rebuilt the index", store.reindex())
     rows, shown = store.rows(), whole(limit, "--limit")
     return RunList(str(store.root), tuple(rows[: -shown - 1 : -1]), len(rows))
+
+
+def _exported(store: RunStore, name: str, folder: Path) -> Changed:
+    """Writes the events of a run for TensorBoard, all at the time of its start: they do not say their own."""
+    from lockstep.runs import EventFile
+
+    record = store.read(name)
+    with EventFile(folder / record.id) as file:
+        for number, event in enumerate(record.measurements, 1):
+            file.event(event, number, record.started_s)
+    return Changed(str(store.root), f"exported {record.id} to {folder}", len(store.ids()))

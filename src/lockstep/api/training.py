@@ -75,6 +75,7 @@ def train(
     resume: bool = False,
     restarts: Quantity = 0,
     root: str | Path | None = None,
+    tensorboard: str | Path | None = None,
     timeout: Quantity = 60.0,
     straggler: str | None = None,
     progress: Callable[[int, int], None] | None = None,
@@ -84,6 +85,7 @@ def train(
     `settings` go to every method that has them. `checkpoint`: a folder for checkpoints after `every` steps, of which
     `keep` stay, written `beside` the training or in line; `resume` goes on from the newest, and a run that fails does
     so by itself up to `restarts` times. `root`: where runs are kept, by default $LOCKSTEP_RUNS, nowhere without.
+    `tensorboard`: a folder for event files of TensorBoard, a folder in it per method.
     `timeout` is the longest wait of one rank for another; `straggler` makes a rank late in every second step: `1:20ms`;
     `progress(done, total)` counts the steps of all runs.
     """
@@ -111,13 +113,14 @@ def train(
     wait_s = parse_time_s(timeout, "--timeout")
     if not wait_s > 0:
         raise BadInput("must be above 0", "--timeout")
-    late = _late(straggler, world, number)
+    late, curves = _late(straggler, world, number), _curves(tensorboard)
     for one, own in zip(chosen, per_method, strict=True):
         before = len(runs) * number
-        with kept("train", {"method": one.name, "ranks": world, **asdict(task), "settings": own}, root) as record:
+        words = {"method": one.name, "ranks": world, **asdict(task), "settings": own}
+        with kept("train", words, root, curves and curves / one.name) as record:
 
             def step(done: int, seen: Step, before: int = before, record: Record = record) -> None:
-                record(step=done, loss=seen.loss, time_s=seen.time_s, sent_B=seen.sent_B)
+                record(step=done, **seen.to_dict())
                 if progress is not None:
                     progress(before + done, len(chosen) * number)
 
@@ -140,6 +143,20 @@ def _saving(folder: str | Path | None, every: Quantity, keep: Quantity, beside: 
             raise BadInput("needs a folder: --checkpoint DIR", "--resume" if resume else "--beside")
         return None
     return Saving(Path(folder), whole(every, "--every"), whole(keep, "--keep"), beside, resume)
+
+
+def _curves(folder: str | Path | None) -> Path | None:
+    """A folder that can be made, before anything is trained."""
+    if folder is None:
+        return None
+    path = Path(folder)
+    if path.exists() and not path.is_dir():
+        raise BadInput(f"{str(path)!r} is a file; name a folder", "--tensorboard")
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise BadInput(f"cannot make {str(path)!r}: {error.strerror}", "--tensorboard") from None
+    return path
 
 
 def _late(straggler: str | None, ranks: int, steps: int) -> LateRank | None:

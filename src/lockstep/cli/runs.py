@@ -11,7 +11,7 @@ from lockstep.cli.output import EXAMPLES, show
 from lockstep.cli.program_options import PLOT, draw, given
 
 WORDS: Options = {
-    "action": argument("[ACTION]", "list, show, compare, delete or reindex. (default: list)", "list"),
+    "action": argument("[ACTION]", "list, show, compare, export, delete or reindex. (default: list)", "list"),
     "names": (
         Annotated[
             list[str] | None,
@@ -20,6 +20,7 @@ WORDS: Options = {
         None,
     ),
     "root": text("--runs", "DIR", "The folder of runs. (default: $LOCKSTEP_RUNS, else ./runs)"),
+    "tensorboard": text("--tensorboard", "DIR", "With export: where its curves go, for TensorBoard."),
     "limit": text("--limit", "N", "Runs in the list, newest first. (default: 20)"),
 }
 
@@ -29,7 +30,7 @@ def register(app: typer.Typer) -> None:
     app.command(
         epilog=EXAMPLES
         + "lockstep runs\n\nlockstep runs show last\n\nlockstep runs compare 20261121T1405 last --plot curves.png\n\n"
-        + "lockstep runs reindex"
+        + "lockstep runs export last --tensorboard curves\n\nlockstep runs reindex"
     )(runs)
 
 

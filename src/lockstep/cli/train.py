@@ -32,6 +32,7 @@ WORDS = {
     "beside": switch("--beside", "Write them beside the training.", False, _SAVES),
     "resume": switch("--resume", "Go on from the newest whole one, if there is one.", False, _SAVES),
     "restarts": text("--restarts", "N", "Begin a failed run again from its newest. (default: 0)", panel=_SAVES),
+    "tensorboard": text("--tensorboard", "DIR", "Write the curves there for TensorBoard.", panel=_SAVES),
     "root": text("--runs", "DIR", "Keep the run there; see lockstep runs. (default: $LOCKSTEP_RUNS)", panel=_SAVES),
 }
 

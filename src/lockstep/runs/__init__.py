@@ -1,6 +1,7 @@
 """The run store: every real run as a directory of plain files, and an SQLite index that can be rebuilt from them."""
 
 from lockstep.runs.compare import Comparison, change_frac, compare
+from lockstep.runs.event_file import EventFile
 from lockstep.runs.record import FAILED, FINISHED, RUNNING, STATUSES, Record
 from lockstep.runs.store import RunStore, default_root
 from lockstep.runs.writer import RunWriter
@@ -11,6 +12,7 @@ __all__ = [
     "RUNNING",
     "STATUSES",
     "Comparison",
+    "EventFile",
     "Record",
     "RunStore",
     "RunWriter",

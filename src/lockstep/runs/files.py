@@ -9,7 +9,9 @@ Only a loss of power can take lines that were not flushed; `flush` does that onc
 from __future__ import annotations
 
 import json
+import math
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,15 @@ from typing import Any
 def canonical(value: Any) -> str:
     """One line of JSON, keys sorted: the same value, the same text."""
     return json.dumps(value, sort_keys=True, allow_nan=False, ensure_ascii=False, separators=(",", ":"))
+
+
+def finite(value: Any) -> Any:
+    """The value with null for every number that JSON does not know, such as the loss of a run that diverged."""
+    if isinstance(value, Mapping):
+        return {name: finite(inner) for name, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [finite(inner) for inner in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def write_whole(path: Path, value: Any) -> None:

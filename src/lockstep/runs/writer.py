@@ -10,7 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from lockstep.runs.files import canonical, cut_torn_tail, flush, write_whole
+from lockstep.runs.files import canonical, cut_torn_tail, finite, flush, write_whole
 from lockstep.runs.record import EVENTS, FAILED, FINISHED, RESULT
 
 
@@ -30,8 +30,8 @@ class RunWriter:
         return self.path.name
 
     def record(self, **values: Any) -> None:
-        """Appends one event: plain JSON values. Kept once this returns."""
-        line = (canonical(values) + "\n").encode()
+        """Appends one event: plain JSON values, null for numbers that are not finite. Kept once this returns."""
+        line = (canonical(finite(values)) + "\n").encode()
         written = os.write(self._file, line)
         if written != len(line):
             os.ftruncate(self._file, os.fstat(self._file).st_size - written)
@@ -39,7 +39,7 @@ class RunWriter:
 
     def finish(self, result: Mapping[str, Any]) -> None:
         """Ends the run with its answer."""
-        self._end({"status": FINISHED, "reason": "", "result": dict(result)})
+        self._end({"status": FINISHED, "reason": "", "result": finite(result)})
 
     def fail(self, reason: str) -> None:
         """Ends the run with the reason why it has no answer."""

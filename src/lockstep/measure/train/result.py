@@ -25,6 +25,12 @@ class Step:
     loss: float | None
     time_s: float
     sent_B: int
+    scalars: Mapping[str, float] = field(default_factory=dict)
+    """What else the method says of it."""
+
+    def to_dict(self) -> dict[str, float | None]:
+        """Every number by name, as a kept run's event."""
+        return {"loss": self.loss, "time_s": self.time_s, "sent_B": self.sent_B, **self.scalars}
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -132,7 +132,7 @@ def _steps(worker: Worker, losses: Losses, rank: Rank, saver: Saver | None, dela
     """
     started_s, sent_B = time.perf_counter(), 0
     for number, loss in enumerate(losses, worker.first_step + 1):
-        step = Step(loss, time.perf_counter() - started_s, worker.wire.sent_B - sent_B)
+        step = Step(loss, time.perf_counter() - started_s, worker.wire.sent_B - sent_B, dict(worker.scalars))
         yield step
         if saver is not None:
             saver.after_step(number)

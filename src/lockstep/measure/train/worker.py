@@ -39,6 +39,8 @@ class Worker:
         self.model = self.new_model()
         self.notes: dict[str, Any] = {}
         """What the method wants to say beside losses and bytes."""
+        self.scalars: dict[str, float] = {}
+        """What the method says of the step under way, beside its loss, such as the loss scale."""
         self.kept: list[Kept] = []
         """What the method must remember from step to step."""
         self.resumed: Checkpoint | None = None

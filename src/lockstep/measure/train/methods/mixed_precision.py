@@ -55,6 +55,7 @@ def run(worker: Worker, settings: Settings) -> Losses:
         inputs, targets = worker.batch(step)
         scores = model(inputs.to(dtype) if inputs.is_floating_point() else inputs)
         loss = cross_entropy(scores.to(worker.dtype), targets)
+        worker.scalars["loss_scale"] = scale.scale
         (loss * scale.scale).backward()
         worker.wire.average(low.gradients)
         finite = all_finite([low.gradients])
