@@ -54,6 +54,7 @@ def render(found: Training, out: Console) -> None:
     ]
     indented(out, table(columns, rows))
     _late(found, out)
+    _checkpoints(found, out)
     _notes(found, out)
     small_print(out, "Assumptions", found.assumptions, len(found.assumptions))
 
@@ -71,6 +72,23 @@ def _late(found: Training, out: Console) -> None:
         for name, one in late
     ]
     indented(out, table(columns, rows))
+
+
+def _checkpoints(found: Training, out: Console) -> None:
+    """Where runs went on from, what they passed over, and what saving took."""
+    lines = []
+    for run in found.runs:
+        lines += [f"failed and began again: {why}" for why in run.failures]
+        lines += [f"passed over {why}" for why in run.passed_over]
+        if run.first_step:
+            lines.append(f"went on after {run.first_step:,} steps")
+        if run.saves.get("saves"):
+            saves, taken = run.saves, (format_time(run.saves[name]) for name in ("write_s", "blocking_s"))
+            size = format_size(saves["size_B"])
+            lines.append("{} saves of {}: {} to write, training held up for {}".format(saves["saves"], size, *taken))
+    if lines:
+        heading(out, "Checkpoints")
+        indented(out, Text("\n".join(lines)))
 
 
 def _loss(value: float) -> str:

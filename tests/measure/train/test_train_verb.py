@@ -145,3 +145,14 @@ def test_stragglers_that_cannot_be_measured(straggler: str, why: str) -> None:
     message = run("train", "synchronous", "--steps", "4", "--straggler", straggler).refusal()
     assert message.startswith("--straggler: ")
     assert why in message
+
+
+def test_what_happened_to_checkpoints_is_said(tmp_path: Path) -> None:
+    words = ("train", "synchronous", "--batch", "8", "--checkpoint", str(tmp_path), "--every", "2")
+    shown = run(*words, "--steps", "4").out
+    assert "2 saves of " in shown
+    newest = tmp_path / "step-00000004" / "rank-0.npz"
+    newest.write_bytes(newest.read_bytes()[:-1])
+    shown = " ".join(run(*words, "--steps", "6", "--resume").out.split())
+    assert "passed over step-00000004: rank-0.npz is damaged" in shown
+    assert "went on after 2 steps" in shown
