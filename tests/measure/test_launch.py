@@ -6,6 +6,7 @@ import re
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from multiprocessing import Pipe
@@ -131,19 +132,22 @@ if __name__ == "__main__":
 
 
 @pytest.fixture
-def sleeping(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[str], list[int]]]:
-    """A launcher whose two ranks sleep for ever, and the processes below it: each rank and its two children.
+def temporary() -> Iterator[Path]:
+    """Where the launcher's temporary files go; pytest's own paths are too long for sockets."""
+    with tempfile.TemporaryDirectory(prefix="ls-") as folder:
+        yield Path(folder)
 
-    All its temporary files are in `tmp_path / "tmp"`.
-    """
+
+@pytest.fixture
+def sleeping(tmp_path: Path, temporary: Path) -> Iterator[tuple[subprocess.Popen[str], list[int]]]:
+    """A launcher whose two ranks sleep for ever, and the processes below it: each rank and its two children."""
     script = tmp_path / "parent.py"
     script.write_text(PARENT)
-    (tmp_path / "tmp").mkdir()
     root = Path(__file__).parents[2]
     path = os.pathsep.join([str(root), str(root / "src")])
     started = subprocess.Popen(
         [sys.executable, str(script)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        env={**os.environ, "PYTHONPATH": path, "TMPDIR": str(tmp_path / "tmp")},
+        env={**os.environ, "PYTHONPATH": path, "TMPDIR": str(temporary)},
     )  # fmt: skip
     assert started.stdout
     pids = [int(word) for _ in range(2) for word in started.stdout.readline().split()]
@@ -157,7 +161,7 @@ def sleeping(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[str], list[int]]
 @pytest.mark.skipif(sys.platform != "linux", reason="processes are found in /proc")
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
 def test_nothing_survives_the_death_of_the_launcher(
-    sleeping: tuple[subprocess.Popen[str], list[int]], number: signal.Signals, tmp_path: Path
+    sleeping: tuple[subprocess.Popen[str], list[int]], number: signal.Signals, temporary: Path
 ) -> None:
     parent, pids = sleeping
     below = descendants([parent.pid])
@@ -167,7 +171,7 @@ def test_nothing_survives_the_death_of_the_launcher(
     # Standard output closes when the last process that holds it has ended.
     parent.communicate(timeout=60)
     assert within(30, lambda: not any(alive(pid) for pid in below))
-    assert within(30, lambda: not list((tmp_path / "tmp").iterdir()))
+    assert within(30, lambda: not list(temporary.iterdir()))
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="processes are found in /proc")
@@ -190,14 +194,14 @@ def test_no_rank_survives_its_keeper(sleeping: tuple[subprocess.Popen[str], list
     assert within(30, lambda: not any(alive(pid) for pid in (*pids[:2], *pids[3:])))
 
 
-def test_nothing_survives_a_killed_rank(sleeping: tuple[subprocess.Popen[str], list[int]], tmp_path: Path) -> None:
+def test_nothing_survives_a_killed_rank(sleeping: tuple[subprocess.Popen[str], list[int]], temporary: Path) -> None:
     parent, pids = sleeping
     os.kill(pids[0], signal.SIGKILL)
     _, said = parent.communicate(timeout=60)
     assert parent.returncode != 0
     assert re.search(r"RunFailed: rank \d killed by SIGKILL before work", said)
     assert not any(alive(pid) for pid in pids)
-    assert not list((tmp_path / "tmp").iterdir())
+    assert not list(temporary.iterdir())
 
 
 def test_folders_of_dead_launchers_are_removed_and_no_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -210,6 +214,17 @@ def test_folders_of_dead_launchers_are_removed_and_no_others(tmp_path: Path, mon
         assert first.exists(), "the second launch sweeps, the first is held"
         assert {first, second, foreign} == set(tmp_path.iterdir())
     assert [foreign] == list(tmp_path.iterdir())
+
+
+def test_a_temporary_folder_too_long_for_sockets_is_refused_in_words(tmp_path: Path) -> None:
+    long = tmp_path / ("x" * 100)
+    long.mkdir()
+    command = [sys.executable, "-m", "lockstep", "execute", "all-reduce", "--ranks", "2", "--size", "1KB"]
+    found = subprocess.run(
+        command, capture_output=True, text=True, env={**os.environ, "TMPDIR": str(long)}, check=False
+    )  # fmt: skip
+    assert found.returncode == 2
+    assert re.fullmatch(r"error: TMPDIR: .* is too long a path for sockets; .*\n", found.stderr)
 
 
 def test_a_message_is_taken_in_as_far_as_it_has_come() -> None:

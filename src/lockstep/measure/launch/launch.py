@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from torch.distributed import Store
 
 MOST_RANKS = 256
+MOST_FOLDER_B = 107 - len("/listener-12345678")  # unix(7): a socket's path has at most 107 bytes
 BACKENDS = ("gloo", "nccl", None)
 PRELOADED = (
     "numpy", "torch", "torch.distributed", "lockstep.measure.launch.rank",
@@ -155,6 +156,9 @@ def _check(ranks: int, backend: str | None, hosts: Sequence[Host]) -> None:
         raise BadInput(f"backend {backend!r} is not one of gloo, nccl, None", "backend")
     if hosts and len(hosts) not in (1, ranks):
         raise BadInput(f"{len(hosts)} hosts for {ranks} ranks; give one for all, or one each", "hosts")
+    folder = util.get_temp_dir()
+    if len(os.fsencode(folder)) > MOST_FOLDER_B:
+        raise BadInput(f"{folder} is too long a path for sockets; set it to a shorter one, such as /tmp", "TMPDIR")
     if importlib.util.find_spec("torch") is None:
         raise BadInput("real runs need torch: pip install 'lockstep[measure]'", "torch")
     if backend == "nccl":
