@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -72,30 +73,39 @@ def execute(
 
     number, link = whole(ranks, "--ranks"), _link(latency, bandwidth)
     given = {name: value for name, value in pipeline.items() if value is not None}
-    if what == "pipeline":
-        _refuse({"size": size, "algorithm": algorithm}, "a pipeline")
-        program, name = _pipeline(number, message_size, **given)
-        words: dict[str, Any] = {"op": "pipeline", "algorithm": name}
-        size_B = None
-    else:
-        _refuse({"message_size": message_size, **given}, what)
-        program, name, size_B = _collective(what, number, size, algorithm, link)
-        words = {"op": what, "algorithm": name, "members": number, "elems": int(size_B / ELEMENT_B)}
-    if len(program) > MOST_OPERATIONS:
-        raise BadInput(f"{len(program):,} operations are too many to run; take fewer ranks or micro-batches", "--ranks")
+    program, words, size_B = _asked(what, number, size, algorithm, message_size, link, given)
     path = None if trace is None else trace_path(trace, "--trace")
     words |= {"backend": backend, "repeats": whole(repeats, "--repeats"), "warm_up": whole(warm_up, "--warm-up", 0)}
     wait_s, late = parse_time_s(timeout, "--timeout"), _late(straggler, program)
     asked = {"what": what, "ranks": number, "size_B": size_B, "straggler": straggler, **given, **words}
     with flags("--ranks"), kept("execute", asked, root) as record:
         found = run(program, **words, link=link, timeout_s=wait_s, straggler=late, progress=progress)
-        answer = Executed(what, name, size_B, found)
+        answer = Executed(what, words["algorithm"], size_B, found)
         for turn, makespan_s in enumerate(found.makespans_s, 1):
             record(run=turn, makespan_s=makespan_s)
         record.result = answer.to_dict()
     if path is not None:
         write_timeline(found.measured, path, "--trace", beside=found.predicted)
     return answer
+
+
+def _asked(
+    what: str, ranks: int, size: Quantity | None, algorithm: str | None, message_size: Quantity | None,
+    link: PlainLink | None, pipeline: Mapping[str, Any],
+) -> tuple[Program, dict[str, Any], float | None]:  # fmt: skip
+    """The program, what says how to check it, and the bytes of a collective."""
+    size_B = None
+    if what == "pipeline":
+        _refuse({"size": size, "algorithm": algorithm}, "a pipeline")
+        program, name = _pipeline(ranks, message_size, **pipeline)
+        words: dict[str, Any] = {"op": "pipeline", "algorithm": name}
+    else:
+        _refuse({"message_size": message_size, **pipeline}, what)
+        program, name, size_B = _collective(what, ranks, size, algorithm, link)
+        words = {"op": what, "algorithm": name, "members": ranks, "elems": int(size_B / ELEMENT_B)}
+    if len(program) > MOST_OPERATIONS:
+        raise BadInput(f"{len(program):,} operations are too many to run; take fewer ranks or micro-batches", "--ranks")
+    return program, words, size_B
 
 
 def _late(straggler: str | None, program: Program) -> LateRank | None:

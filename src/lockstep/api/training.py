@@ -14,7 +14,7 @@ from lockstep.errors import BadInput, UnknownName
 from lockstep.units import parse_count, parse_time_s
 
 if TYPE_CHECKING:
-    from lockstep.measure.train import Method, Saving, TrainRun
+    from lockstep.measure.train import Method, Saving, Task, TrainRun
     from lockstep.measure.train.result import Step
     from lockstep.stragglers import LateRank
 
@@ -89,22 +89,12 @@ def train(
     `timeout` is the longest wait of one rank for another; `straggler` makes a rank late in every second step: `1:20ms`;
     `progress(done, total)` counts the steps of all runs.
     """
-    from lockstep.measure.train import MODELS, Task, find_method
+    from lockstep.measure.train import find_method
     from lockstep.measure.train import train as run
 
     chosen = [find_method(name.strip()) for name in method.split(",")]
     per_method = [_for(one, settings or {}, chosen) for one in chosen]
-    name = model or next((kind for kind in MODELS if all(kind in one.models for one in chosen)), "mlp")
-    if name not in MODELS:
-        raise UnknownName("model", name, MODELS, "--model")
-    number = whole(steps, "--steps")
-    if number > MOST_STEPS:
-        raise BadInput(f"must be at most {MOST_STEPS:,}, got {number:,}", "--steps")
-    rate = MODELS[name].learning_rate if learning_rate is None else parse_count(learning_rate, "--learning-rate")
-    task = Task(
-        model=name, layers=whole(layers, "--layers"), steps=number, batch=whole(batch, "--batch"), optimizer=optimizer,
-        learning_rate=rate, dtype=dtype, seed=whole(seed, "--seed", minimum=0),
-    )  # fmt: skip
+    task = _task(chosen, model, layers, steps, batch, optimizer, learning_rate, dtype, seed)
     saving = _saving(checkpoint, every, keep, beside, resume)
     if saving is not None and len(chosen) > 1:
         raise BadInput("one folder holds the checkpoints of one run: give one method", "--checkpoint")
@@ -113,16 +103,16 @@ def train(
     wait_s = parse_time_s(timeout, "--timeout")
     if not wait_s > 0:
         raise BadInput("must be above 0", "--timeout")
-    late, curves = _late(straggler, world, number), _curves(tensorboard)
+    late, curves = _late(straggler, world, task.steps), _curves(tensorboard)
     for one, own in zip(chosen, per_method, strict=True):
-        before = len(runs) * number
+        before = len(runs) * task.steps
         words = {"method": one.name, "ranks": world, **asdict(task), "settings": own}
         with kept("train", words, root, curves and curves / one.name) as record:
 
             def step(done: int, seen: Step, before: int = before, record: Record = record) -> None:
                 record(step=done, **seen.to_dict())
                 if progress is not None:
-                    progress(before + done, len(chosen) * number)
+                    progress(before + done, len(chosen) * task.steps)
 
             runs.append(
                 run(
@@ -132,6 +122,26 @@ def train(
             )  # fmt: skip
             record.result = runs[-1].summary()
     return Training(tuple(runs))
+
+
+def _task(
+    methods: list[Method], model: str | None, layers: Quantity, steps: Quantity, batch: Quantity, optimizer: str,
+    learning_rate: Quantity | None, dtype: str, seed: Quantity,
+) -> Task:  # fmt: skip
+    """What is trained: a model that all methods train, unless one is named."""
+    from lockstep.measure.train import MODELS, Task
+
+    name = model or next((kind for kind in MODELS if all(kind in one.models for one in methods)), "mlp")
+    if name not in MODELS:
+        raise UnknownName("model", name, MODELS, "--model")
+    number = whole(steps, "--steps")
+    if number > MOST_STEPS:
+        raise BadInput(f"must be at most {MOST_STEPS:,}, got {number:,}", "--steps")
+    rate = MODELS[name].learning_rate if learning_rate is None else parse_count(learning_rate, "--learning-rate")
+    return Task(
+        model=name, layers=whole(layers, "--layers"), steps=number, batch=whole(batch, "--batch"), optimizer=optimizer,
+        learning_rate=rate, dtype=dtype, seed=whole(seed, "--seed", minimum=0),
+    )  # fmt: skip
 
 
 def _saving(folder: str | Path | None, every: Quantity, keep: Quantity, beside: bool, resume: bool) -> Saving | None:
