@@ -22,6 +22,8 @@ S = TypeVar("S")
 
 MOST_NUMBERS = 1000
 """Values that a setting with several of them may have."""
+SMALLEST, LARGEST = 1e-60, 1e60
+"""Sizes of numbers that are not 0; the fourth powers of others leave the range of floats."""
 _UNITS: dict[str, Callable[[object, str], float]] = {
     "_s": parse_time_s, "_B": parse_size_B, "_Bps": parse_bandwidth_Bps, "_frac": parse_frac,
 }  # fmt: skip
@@ -115,6 +117,8 @@ def _single(one: Field[Any], like: Any, value: object, where: str) -> Any:
         or (rules["below"] is not None and number >= rules["below"])
     ):
         raise BadInput(f"must be a {allowed(one).replace('numbers with commas, each', 'number')}, got {value}", where)
+    if number and not SMALLEST <= abs(number) <= LARGEST:
+        raise BadInput(f"must be 0 or between {SMALLEST:g} and {LARGEST:g} in size, got {value}", where)
     return number
 
 

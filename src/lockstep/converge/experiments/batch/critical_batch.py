@@ -37,7 +37,7 @@ class Settings:
     axes: int = setting(32, "Dimensions of the quadratic.", least=2, most=500)
     condition: float = setting(100.0, "Largest over smallest curvature.", least=10, most=1e4)
     noise: float = setting(1.0, "Variance of one example's gradient over the curvature.", above=0, most=1e6)
-    target_frac: float = setting(0.01, "Loss to reach, as a share of the first.", above=0, below=1)
+    target_frac: float = setting(0.01, "Loss to reach, as a share of the first.", least=1e-6, most=0.9)
     worker_batch: int = setting(4, "Examples per worker and step, for the time on n workers.", least=1, most=100_000)
     trials: int = setting(400, "Simulated runs per checked batch size.", least=20, most=20_000)
 

@@ -72,7 +72,8 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
         seen = simulate(rate, settings.curvature, settings.noise**2 / k, settings.trials, np.random.default_rng(stream))
         rows.append({"rule": name, "batch": k, "rate": rate, "variance": seen.variance if expected else None,
                      "variance_law": expected, "diverged_at_step": seen.diverged_at})  # fmt: skip
-        if expected is not None or _growth(rate * settings.curvature) * LONGEST > 2 * math.log(DIVERGED):
+        product = rate * settings.curvature
+        if product <= 2 - LEAST_PRODUCT or _growth(product) * LONGEST > 2 * math.log(DIVERGED):
             checks.append(_check(name, k, expected, seen))
     checks += [*_kept(settings, sequence.spawn(1)[0]), *_correlated(settings, sequence.spawn(1)[0])]
     edge = 2 / (settings.rate * settings.curvature)
@@ -106,7 +107,7 @@ def _growth(product: float) -> float:
 def simulate(rate: float, curvature: float, variance: float, trials: int, generator: np.random.Generator) -> Stay:
     """`trials` runs from 1 until the start is forgotten, or until the mean square passes the limit."""
     kept = abs(1 - rate * curvature)
-    steps = LONGEST if kept >= 1 else math.ceil(math.log(SETTLED) / (2 * math.log(max(kept, 1e-9))))
+    steps = LONGEST if kept > 1 - LEAST_PRODUCT else math.ceil(math.log(SETTLED) / (2 * math.log(max(kept, 1e-9))))
     w, scale = np.ones(trials), rate * math.sqrt(variance)
     limit = DIVERGED * max(1.0, rate * variance / curvature)
     for at in range(steps):

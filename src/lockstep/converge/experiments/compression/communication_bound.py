@@ -38,7 +38,7 @@ class Settings:
     """Dimension and targets."""
 
     elems: int = setting(64, "Dimensions.", least=1, most=10_000)
-    targets: tuple[float, ...] = setting((1e-1, 1e-2, 1e-3, 1e-4, 1e-6), "Loss to reach.", above=0, below=1)
+    targets: tuple[float, ...] = setting((1e-1, 1e-2, 1e-3, 1e-4, 1e-6), "Loss to reach.", least=1e-12, below=1)
     problems: int = setting(200, "Random problems per target, and the worst corner.", least=1, most=10_000)
 
 

@@ -45,7 +45,7 @@ class Settings:
     features: tuple[float, ...] = setting((1.0, 0.1, 0.01), "Coefficients a of the equation.", least=1e-3, most=1e3)
     target: float = setting(1.0, "Right-hand side y.", above=0, most=1e3)
     steps: int = setting(4000, "Steps of each run.", least=100, most=100_000)
-    momentum: float = setting(0.9, "beta of heavy ball.", least=0, below=1)
+    momentum: float = setting(0.9, "beta of heavy ball.", least=0, most=0.98)
     powers: tuple[float, ...] = setting((0.0, 0.5, 1.0, 1.5, 2.0), "Powers s of the preconditioner.", least=0, most=4)
 
 

@@ -36,9 +36,11 @@ METHODS = {"l1": "greedy coordinate descent", "l2": "gradient descent", "linf": 
 class Settings:
     """What is asked."""
 
-    gradient: tuple[float, ...] = setting((3.0, -4.0, 1.0), "The gradient g.")
-    matrix: tuple[float, ...] = setting((3.0, -4.0, 1.0, 2.0), "Gradient of a 2 x 2 matrix, row by row.")
-    alpha: float = setting(0.5, "Price of length; the Euclidean step is -(alpha / 2) g.", above=0, most=1e6)
+    gradient: tuple[float, ...] = setting((3.0, -4.0, 1.0), "The gradient g.", least=-1e6, most=1e6)
+    matrix: tuple[float, ...] = setting(
+        (3.0, -4.0, 1.0, 2.0), "Gradient of a 2 x 2 matrix, row by row.", least=-1e6, most=1e6
+    )
+    alpha: float = setting(0.5, "Price of length; the Euclidean step is -(alpha / 2) g.", least=1e-6, most=1e6)
 
 
 def run(settings: Settings, seed: int, progress: Progress) -> Findings:

@@ -15,12 +15,15 @@ import numpy as np
 from lockstep.converge.descent.updates import Updates, asynchronous, worker_times_s
 from lockstep.converge.experiment import Experiment, Progress
 from lockstep.converge.findings import Check, Curve, Findings, Law, Picture, mean_and_error
+from lockstep.errors import BadInput
 from lockstep.settings import setting
 from lockstep.simulate import Constant, parse_law
 from lockstep.stragglers import asynchronous as exact
 
 SOURCE = "every update is missed once by each other worker"
 MOST_SHOWN = 60
+LEAST_UPDATES = 20
+"""Of the slowest worker."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +31,7 @@ class Settings:
     """The workers."""
 
     slowdowns: tuple[float, ...] = setting(
-        (1.0, 1.0, 1.0, 10.0), "Factor on the times of every worker.", above=0, most=1e3
+        (1.0, 1.0, 1.0, 10.0), "Factor on the times of every worker.", least=1e-3, most=1e3
     )
     law: str = setting("lognormal:mean=1s,cv=0.3", "Of a worker's time per gradient, as in lockstep stragglers.")
     steps: int = setting(4000, "Gradients of the fastest workers in one run.", least=200, most=1_000_000)
@@ -39,6 +42,8 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
     """Delays and throughput with fixed times, and with times drawn from the law."""
     slowdown = np.array(settings.slowdowns)
     law = parse_law(settings.law, "--set law")
+    if settings.steps * slowdown.min() < LEAST_UPDATES * slowdown.max():
+        raise BadInput(f"the slowest worker makes fewer than {LEAST_UPDATES} updates; take more", "--set steps")
     fixed = asynchronous(worker_times_s(Constant(law.mean_s), slowdown, settings.steps, np.random.default_rng(seed)))
     drawn: list[Updates] = []
     for number in range(settings.runs):

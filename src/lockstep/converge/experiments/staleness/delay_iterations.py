@@ -31,7 +31,7 @@ class Settings:
     condition: float = setting(100.0, "Condition number of the quadratic.", above=1, most=1000)
     target_frac: float = setting(1e-4, "Distance to reach, of the first distance.", above=0, most=0.1)
     noise_std: float = setting(1.0, "Standard deviation of a gradient in the noisy problem.", above=0, most=100)
-    noisy_gap: float = setting(0.003, "Loss to reach in the noisy problem of curvature 1.", above=0, most=1)
+    noisy_gap: float = setting(0.003, "Loss to reach in the noisy problem of curvature 1.", least=1e-6, most=1)
 
 
 def run(settings: Settings, seed: int, progress: Progress) -> Findings:

@@ -18,9 +18,13 @@ from lockstep.converge.descent.stability import LIMIT, RESOLUTION, Windows, sear
 from lockstep.converge.experiment import Experiment, Progress
 from lockstep.converge.findings import Check, Curve, Findings, Law, Picture
 from lockstep.converge.laws.delay import largest_stable_step
+from lockstep.errors import BadInput
 from lockstep.settings import setting
 
 Array = npt.NDArray[Any]
+
+LEAST_TOUCHES = 10
+"""Delays in a run, from which on its quarters tell growing from shrinking."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +40,8 @@ class Settings:
 
 def run(settings: Settings, seed: int, progress: Progress) -> Findings:
     """Stable steps and meetings over the density."""
+    if settings.touches < LEAST_TOUCHES * settings.delay:
+        raise BadInput(f"must be at least {LEAST_TOUCHES} delays, to tell growing from shrinking", "--set touches")
     densities = sorted(set(settings.densities))
     edges, checks, rows = [], [], []
     for place, density in enumerate(densities):

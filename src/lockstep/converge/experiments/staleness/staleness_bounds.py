@@ -18,6 +18,7 @@ import numpy as np
 from lockstep.converge.descent.updates import Updates, asynchronous, cut_off, worker_times_s
 from lockstep.converge.experiment import Experiment, Progress
 from lockstep.converge.findings import Check, Curve, Findings, Law, Picture
+from lockstep.errors import BadInput
 from lockstep.settings import setting
 from lockstep.simulate import Constant, Uniform
 from lockstep.simulate import Law as TimeLaw
@@ -40,6 +41,9 @@ class Settings:
 def run(settings: Settings, seed: int, progress: Progress) -> Findings:
     """Steps per second of a worker under clock gaps, and shares of the gradients that count under ages."""
     bounds = sorted(set(settings.bounds))
+    reached = settings.steps / 2 * (1 - 1 / settings.slow_factor)
+    if bounds[-1] > reached:
+        raise BadInput(f"a gap of {bounds[-1]} is not reached in half of the steps, {reached:.0f} is", "--set bounds")
     slowdown = np.where(np.arange(settings.workers) < settings.workers // 2, 1.0, settings.slow_factor)
     generator = np.random.default_rng(seed)
     constant = worker_times_s(Constant(1.0), slowdown, settings.steps, generator)
