@@ -5,7 +5,6 @@ from lockstep.converge.objectives.landscapes import Landscape as Landscape
 from lockstep.converge.objectives.logistic import Logistic as Logistic
 from lockstep.converge.objectives.logistic import digits_logistic as digits_logistic
 from lockstep.converge.objectives.objective import Objective as Objective
-from lockstep.converge.objectives.objective import curvature_along as curvature_along
 from lockstep.converge.objectives.objective import sharpness as sharpness
 from lockstep.converge.objectives.perceptron import Perceptron as Perceptron
 from lockstep.converge.objectives.perceptron import digits_perceptron as digits_perceptron

@@ -1,12 +1,14 @@
 """Steps against examples on a real network: the hyperbola measured on digits, and the noise scale that predicts it.
 
     S = S_min (1 + B_crit / B)       E = S B                    fitted, with its interval
-    B_noise = sum tr(H Sigma) / sum G' H G               over the steps of the run with all examples
-    best rate(B) = best rate(all) / (1 + B_noise / B)
-A constant rate a gains a sum |G|^2 - a^2 / 2 sum (G' H G + tr(H Sigma) / B) to second order, most at a rate
-1 / (1 + B_noise / B) of that without noise, and then as much less; so B_crit is about B_noise. The rate is tuned for
-each batch on a grid around that law; the steps to a training loss are counted when all starts are there. Refuted: that
-steps fall as 1 / B for ever, that the best rate is linear in B for ever, that it is the same for all B.
+    B_simple = sum tr(Sigma) / sum |G|^2                 over the steps of the run with all examples
+    best rate(B) = best rate(all) / (1 + B_simple / B)
+To second order and with one curvature h, a constant rate a gains a sum |G|^2 - a^2 h / 2 sum (|G|^2 + tr(Sigma) / B),
+most at a rate 1 / (1 + B_simple / B) of that without noise, and then as much less; so B_crit is about B_simple. The
+scale with the Hessian in it is no better here: it depends on how hard the run bounces at the edge of stability. The
+rate is tuned for each batch on a grid around that law; the steps to a training loss are counted when all starts are
+there. Refuted: that steps fall as 1 / B for ever, that the best rate is linear in B for ever, that it is the same for
+all B.
 
 Source: McCandlish, Kaplan, Amodei, "An empirical model of large-batch training", 2018, sections 2.2 and 2.3; the
 method of tuning and counting: Shallue et al., "Measuring the effects of data parallelism", 2019.
@@ -23,7 +25,7 @@ import numpy.typing as npt
 
 from lockstep.converge.experiment import Experiment, Progress
 from lockstep.converge.findings import Check, Curve, Findings, Law, Picture
-from lockstep.converge.objectives import Perceptron, curvature_along, digits_perceptron
+from lockstep.converge.objectives import Perceptron, digits_perceptron
 from lockstep.converge.statistics.hyperbola import Hyperbola, fit_hyperbola
 from lockstep.errors import BadInput
 from lockstep.methods import critical_batch as law
@@ -44,8 +46,8 @@ FACTOR = 3.0
 BETWEEN_LOOKS = 1.05
 """The loss is looked at after so many times the steps of the last look, and interpolated in its logarithm."""
 MOST_STEPS = 20_000
-MOMENTS, DIRECTIONS = 6, 16
-"""Places of a run at which the noise is measured, and examples whose curvature is measured there."""
+MOMENTS = 6
+"""Places of a run at which the noise is measured."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +83,7 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
     starts = np.array([network.start(seed * settings.starts + one) for one in range(settings.starts)])
     generator = np.random.default_rng([seed, 1])
     everything = _tuned(network, starts, settings.examples, WIDE, settings.target, generator)
-    noise_scale = _noise_scale(network, starts, everything, generator)
+    noise_scale = _noise_scale(network, starts, everything)
     found = []
     for place, batch in enumerate(batches):
         progress(place, len(batches))
@@ -93,7 +95,7 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
     return Findings(
         checks=tuple(_checks(found, fit, noise_scale)),
         theory=(
-            Law("noise_scale", noise_scale, "sum tr(H Sigma) / sum G'HG over the run with all examples", SOURCE),
+            Law("noise_scale", noise_scale, "sum tr(Sigma) / sum |G|^2 over the run with all examples", SOURCE),
             Law("critical_batch", fit.critical_batch, "fit of S = S_min (1 + B_crit / B)", SOURCE),
             Law("least_steps", fit.least_steps, "the same", SOURCE),
         ),
@@ -147,32 +149,27 @@ def _arrivals(
     raise BadInput(f"is not reached within {MOST_STEPS:,} steps of {batch} examples; take a larger one", "--set target")
 
 
-def _noise_scale(network: Perceptron, starts: Array, tuned: Tuned, generator: np.random.Generator) -> float:
-    """B_noise of the runs with all examples; the sums over their steps by the midpoint rule."""
-    steps, bends = max(int(tuned.steps), 1), []
+def _noise_scale(network: Perceptron, starts: Array, tuned: Tuned) -> float:
+    """B_simple of the runs with all examples; the sums over their steps by the midpoint rule."""
+    steps, parts = max(int(tuned.steps), 1), []
     moments = ((np.arange(MOMENTS) + 0.5) / MOMENTS * steps).astype(int)
     for start in starts:
         weights = start
         for step in range(steps):
             if step in moments:
-                bends.append(_bends(network, weights, generator))
+                parts.append(_noise_and_square(network, weights))
             weights = weights - tuned.rate * network.gradient(weights)
-    noise, descent = np.sum(bends, axis=0)
-    return float(noise / descent)
+    noise, square = np.sum(parts, axis=0)
+    return float(noise / square)
 
 
-def _bends(network: Perceptron, weights: Array, generator: np.random.Generator) -> tuple[float, float]:
-    """(tr(H Sigma), G' H G): the first as the mean of e' H e over some examples, e their gradient less the mean G."""
+def _noise_and_square(network: Perceptron, weights: Array) -> tuple[float, float]:
+    """(tr Sigma, |G|^2) from the gradient of every example."""
     count = len(network.inputs)
     one_by_one = network.part(np.arange(count)[:, np.newaxis])
     single = one_by_one.gradient(np.broadcast_to(weights, (count, weights.size)))
     mean = single.mean(axis=0)
-    errors = (single - mean)[generator.choice(count, DIRECTIONS, replace=False)]
-    directions = np.concatenate([errors, mean[np.newaxis]])
-    lengths = np.linalg.norm(directions, axis=1, keepdims=True)
-    bent = curvature_along(network, np.broadcast_to(weights, directions.shape), directions / lengths)
-    bends = (lengths * bent * directions).sum(axis=1)
-    return float(bends[:-1].mean()), float(bends[-1])
+    return float(((single - mean) ** 2).sum(axis=1).mean()), float(mean @ mean)
 
 
 def _checks(found: list[Tuned], fit: Hyperbola, noise_scale: float) -> list[Check]:
