@@ -10,6 +10,7 @@ import pytest
 import lockstep
 from cli_runner import run
 from lockstep.reliability import exact_s, llama3, overhead_frac
+from lockstep.runs import RunStore
 from lockstep.units import format_time
 
 QUESTION = ("checkpoint", "--mtbf", "6h", "--write", "5min", "--restart", "10min")
@@ -220,3 +221,15 @@ def test_the_picture_is_drawn(tmp_path: Path) -> None:
         picture = tmp_path / "overhead.svg"
         assert run(*QUESTION, *words, "--plot", str(picture), "--json").code == 0
         assert picture.read_text().lstrip().startswith("<?xml")
+
+
+def test_the_write_time_of_a_kept_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LOCKSTEP_RUNS", str(tmp_path))
+    words = ("checkpoint", "--mtbf", "6h", "--restart", "10min", "--json")
+    assert run(*words, "--write", "run:last").refusal() == f"--write: there are no runs in {tmp_path}"
+    with RunStore(tmp_path).start("train", {}) as writer:
+        writer.finish({"checkpoints": {"saves": 3, "write_s": 300.0}})
+    assert run(*words, "--write", "run:last").json() == run(*words, "--write", "5min").json()
+    with RunStore(tmp_path).start("train", {}) as writer:
+        writer.finish({"checkpoints": {"saves": 0}})
+    assert "saved no checkpoint" in run(*words, "--write", "run:last").refusal()

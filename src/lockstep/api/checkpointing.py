@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from lockstep.reliability import Checkpoint, Pattern
     from lockstep.workload import Model
 
+MEASURED = "run:"
+
 
 def checkpoint(
     model: str | Model | None = None,
@@ -57,10 +59,11 @@ def checkpoint(
 
     Failures: `mtbf` of the job, or those of its parts (`nodes` of `node_mtbf`, devices, switches, racks, power,
     software) added up, or a `law` of gaps, or a `cluster` whose MTBF is known; `silent_mtbf` adds corruption that is
-    noticed after `silent_delay`. A checkpoint: `write` seconds, or `size` bytes, or what training `model` with
-    `optimizer` has to save, from `ranks` at `rank_bandwidth` into `storage_bandwidth`. Local ones (`local_write`, which
-    serve `local_frac` of the failures) or deltas (`delta_write`) come between: one full one in `every`. `repair` says
-    how long a lost node is away, `spares` how many stand by, `fewest_nodes` how far the job shrinks instead of waiting.
+    noticed after `silent_delay`. A checkpoint: `write` seconds, or `run:NAME` for what one took in a kept run of
+    training, or `size` bytes, or what training `model` with `optimizer` has to save, from `ranks` at `rank_bandwidth`
+    into `storage_bandwidth`. Local ones (`local_write`, which serve `local_frac` of the failures) or deltas
+    (`delta_write`) come between: one full one in `every`. `repair` says how long a lost node is away, `spares` how many
+    stand by, `fewest_nodes` how far the job shrinks instead of waiting.
     """
     from lockstep.reliability import best_cycle
     from lockstep.reliability import checkpoint as find
@@ -99,6 +102,22 @@ def _unknown_failures(machine: Cluster | None, nodes: Quantity | None) -> Lockst
     return BadInput("give one of --mtbf, --nodes with --node-mtbf, --cluster, or --law", "--mtbf")
 
 
+def _measured(write: Quantity) -> Quantity:
+    """Seconds that a save took in a kept run of training, where `run:` names one; else what is given."""
+    from lockstep.runs import RunStore
+
+    if not isinstance(write, str) or not write.startswith(MEASURED):
+        return write
+    try:
+        record = RunStore().read(write.removeprefix(MEASURED))
+    except BadInput as error:
+        raise BadInput(error.message, "--write") from None
+    saves = (record.result or {}).get("checkpoints") or {}
+    if not saves.get("saves"):
+        raise BadInput(f"run {record.id} saved no checkpoint", "--write")
+    return float(saves["write_s"])
+
+
 def _write_s(
     model: str | Model | None, machine: Cluster | None, write: Quantity | None, size: Quantity | None, optimizer: str,
     ranks: Quantity | None, rank_bandwidth: Quantity | None, storage_bandwidth: Quantity | None,
@@ -111,7 +130,7 @@ def _write_s(
     if write is not None:
         if rank_bandwidth is not None or storage_bandwidth is not None:
             raise BadInput("a bandwidth needs --size or a MODEL, not --write", "--write")
-        return bounded_time_s(write, "--write")
+        return bounded_time_s(_measured(write), "--write")
     known_Bps = math.inf if machine is None or machine.storage_write_Bps is None else machine.storage_write_Bps
     if rank_bandwidth is None and storage_bandwidth is None and math.isinf(known_Bps):
         where = "--size" if model is None else "--storage-bandwidth"

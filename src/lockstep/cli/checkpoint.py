@@ -34,7 +34,7 @@ WORDS = {
     "fewest_nodes": text("--fewest-nodes", "N", "Go on with so many, instead of waiting.", panel=_NODES),
     "replica_nodes": text("--replica-nodes", "N", "Nodes that leave together. (default: 1)", panel=_NODES),
     "replaced": text("--replaced", "FRAC", "Share of the failures that lose a node. (default: 1)", panel=_NODES),
-    "write": text("--write", "T", "One checkpoint."),
+    "write": text("--write", "T", "One checkpoint; run:last is what one took in a kept run of train."),
     "restart": text("--restart", "T", "From a noticed failure to work going on. (default: 0)"),
     "detection": text("--detection", "T", "Until a failure is noticed. (default: 0)"),
     "async_frac": text("--async", "FRAC", "Share of a write hidden behind work. (default: 0)"),
