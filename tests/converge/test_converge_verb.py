@@ -1,5 +1,6 @@
 """The verb `converge`: every experiment answers with its keys, agrees with its theory, and draws."""
 
+import re
 from dataclasses import fields
 from functools import cache
 from pathlib import Path
@@ -126,6 +127,16 @@ def test_the_list_names_every_experiment_and_its_settings() -> None:
     listed = run("converge", "--json").json()["experiments"]
     assert [one["experiment"] for one in listed] == list(EXPERIMENTS)
     assert all({"name", "default", "allowed", "help"} == set(one) for each in listed for one in each["settings"])
+
+
+def test_the_examples_of_the_help_name_settings_that_exist() -> None:
+    help_text = " ".join(run("converge", "--help").out.split())
+    examples = re.findall(r"lockstep converge (\S+)((?: --(?:set|sweep) \S+)+)", help_text)
+    assert len(examples) >= 2
+    for name, words in examples:
+        given = dict(pair.split("=") for pair in words.split()[1::2])
+        known = {field.name for field in fields(find_experiment(name).settings)}
+        assert set(given) <= known
 
 
 def test_the_groups_fit_on_a_screen_and_each_lists_its_experiments() -> None:

@@ -41,7 +41,7 @@ def register(app: typer.Typer) -> None:
         epilog=EXAMPLES
         + "lockstep converge\n\n"
         + "lockstep converge staleness\n\n"
-        + "lockstep converge delay-stability --set delays=1,2,5,10 --set momentum=0.9 --plot edge.png\n\n"
+        + "lockstep converge delay-stability --set delays=1,2,5,10 --set momenta=0.9 --plot edge.png\n\n"
         + "lockstep converge noise-scale --sweep condition=1,10,100 --seeds 20 --engine processes"
     )(converge)
 

@@ -62,7 +62,9 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
         equal.append(_fewest_steps(WorkerQuadratics(np.ones_like(h), np.ones_like(b) * b[0]), period, settings.gap))
         progress(place + 1, len(periods))
         if not (different[-1] and equal[-1]):
-            raise BadInput(f"K = {period} has it from the start, or not in {ROUNDS} rounds; take another", "--set gap")
+            raise BadInput(
+                f"K = {period} begins within it, or needs more than {ROUNDS} rounds; take another", "--set gap"
+            )
     best = best_period(settings.penalty_frac, settings.compute_s, settings.exchange_s)
     counts = np.arange(1, LARGEST_PERIOD + 1)
     seconds = run_s(1 + settings.penalty_frac * (counts - 1), counts, settings.compute_s, settings.exchange_s)
