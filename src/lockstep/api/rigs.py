@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,7 @@ from lockstep.units import format_time, parse_bandwidth_Bps, parse_frac, parse_s
 if TYPE_CHECKING:
     from lockstep.measure.rig import Group, Race
     from lockstep.measure.rig.experiment import Progress
+    from lockstep.program import Program
     from lockstep.simulate import Topology
 
 TOPOLOGIES = ("star", "flat", "uplinks")
@@ -53,7 +55,7 @@ def rig(
     $LOCKSTEP_RUNS, nowhere without. Raises BadInput where the machine permits no namespaces, or where it and not the
     links would set the pace.
     """
-    from lockstep.measure.rig import Rig, entrant, expected_s, judged, measure_capacity, race
+    from lockstep.measure.rig import Rig, entrant, judged, measure_capacity, race
 
     group = _group(topology, ranks, nodes)
     sizes_B = _sizes_B(size, group)
@@ -62,13 +64,7 @@ def rig(
         hosts = max(entrant(op, name, group, sizes_B[0]).ranks for name in names)
         links = _topology(topology, group, hosts, delay, rate, inner_delay, inner_rate, jitter, loss)
         programs = [entrant(op, name, group.on(links), size_B) for size_B in sizes_B for name in names]
-    number = whole(repeats, "--repeats")
-    if number > MOST_REPEATS:
-        raise BadInput(f"must be at most {MOST_REPEATS}, got {number}", "--repeats")
-    packet_B = whole(mtu, "--mtu")
-    if (wait_s := expected_s(links, group.ranks, programs, number)) > LONGEST_RUN_S:
-        runs = f"{len(names)} algorithms at {len(sizes_B)} sizes, {number} times,"
-        raise BadInput(f"{runs} take about {format_time(wait_s)}; try fewer or smaller sizes", "--size")
+    number, packet_B = _repeats(repeats, links, group, programs), whole(mtu, "--mtu")
     with flags("--mtu"):
         made = Rig(links, mtu_B=packet_B, seed=whole(seed, "--seed", minimum=0))
     capacity = measure_capacity(hosts, packet_B)
@@ -86,6 +82,19 @@ def rig(
             record(**lap.to_dict())
         record.result = found.summary()
     return found
+
+
+def _repeats(given: Quantity, topology: Topology, group: Group, programs: Sequence[Program]) -> int:
+    """The number of repeats, if that many end before long."""
+    from lockstep.measure.rig import expected_s
+
+    number = whole(given, "--repeats")
+    if number > MOST_REPEATS:
+        raise BadInput(f"must be at most {MOST_REPEATS}, got {number}", "--repeats")
+    if (wait_s := expected_s(topology, group.ranks, programs, number)) > LONGEST_RUN_S:
+        runs = f"{len(programs)} algorithms and sizes, {number} times,"
+        raise BadInput(f"{runs} take about {format_time(wait_s)}; try fewer or smaller sizes", "--size")
+    return number
 
 
 def _group(topology: str, ranks: Quantity, nodes: Quantity) -> Group:
