@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 import lockstep
@@ -13,7 +14,7 @@ from lockstep.errors import BadInput, Infeasible
 from lockstep.layout import Job, Recipe, checkpoint_B
 from lockstep.plan import Estimate
 from lockstep.reliability import overhead_frac, simulate_campaigns
-from lockstep.simulate import Exponential, LogNormal
+from lockstep.simulate import Exponential, LogNormal, Sample
 from lockstep.workload import model, parameters
 
 TOKENS = 2e12
@@ -142,16 +143,16 @@ def test_bad_operation_is_refused(wrong: dict[str, float]) -> None:
 
 
 def test_intervals_of_the_days_cover_the_formula() -> None:
-    """300 experiments of 60 campaigns on failures every 6 h: 95 % intervals hold the formula in 91 to 99 % of them."""
+    """P16: 2,000 experiments of 60 campaigns on failures every 6 h hold the formula in 93 to 97 % of them."""
     run = Scenario(ESTIMATE, for_tokens(2e11), replace(REAL, device_mtbf_s=64 * 6 * 3600.0)).run()
+    found = simulate_campaigns(
+        run.pattern, run.work.work_s, run.interval_s, Exponential(run.mtbf_s), campaigns=60 * 2000, seed=0
+    )
     covered = 0
-    for seed in range(300):
-        found = simulate_campaigns(
-            run.pattern, run.work.work_s, run.interval_s, Exponential(run.mtbf_s), campaigns=60, seed=seed
-        )
-        low, high = found.overhead.interval_s()
+    for overheads in np.split(found.overhead.values_s, 2000):
+        low, high = Sample(overheads).interval_s()
         covered += low <= run.wall_s / run.work.work_s - 1 <= high
-    assert 0.91 <= covered / 300 <= 0.99
+    assert 0.93 <= covered / 2000 <= 0.97
 
 
 def test_missing_nodes_cost_time_and_spares_cost_money() -> None:

@@ -84,7 +84,9 @@ NODES = ("--cluster", "dgx-h100:128", "--write", "1min", "--restart", "5min", "-
 @pytest.mark.parametrize(
     "words",
     [(), ("--fewest-nodes", "96"), ("--fewest-nodes", "96", "--replica-nodes", "16"), ("--replaced", "60%"),
-     ("--silent-mtbf", "20d", "--silent-delay", "6h"), ("--async", "90%", "--fewest-nodes", "64")],
+     ("--silent-mtbf", "20d", "--silent-delay", "6h"), ("--async", "90%", "--fewest-nodes", "64"),
+     ("--fewest-nodes", "96", "--local-write", "5s", "--local-restart", "1min", "--local-frac", "80%"),
+     ("--fewest-nodes", "96", "--delta-write", "5s")],
 )  # fmt: skip
 def test_nodes_and_corruption_by_formula_and_by_simulation(words: tuple[str, ...]) -> None:
     """The bar of the verb: every formula inside 1.7 times the 95 % interval (1 in 1,000), one fixed seed."""
@@ -170,8 +172,6 @@ def test_the_table_says_it_in_words(words: tuple[str, ...]) -> None:
         (("--mtbf", "6h", "--nodes", "8", "--write", "1s", "--repair", "1d", "--replica-nodes", "3"),
          "--replica-nodes"),
         (("--mtbf", "6h", "--write", "1s", "--repair", "1d", "--replaced", "2"), "--replaced"),
-        (("--mtbf", "6h", "--nodes", "8", "--write", "9s", "--repair", "1d", "--fewest-nodes", "4", "--delta-write",
-          "1s", "--every", "4"), "--fewest-nodes"),
         (("--mtbf", "0", "--write", "1s"), "--mtbf"),
         (("--mtbf", "6GB", "--write", "1s"), "--mtbf"),
         (("--nodes", "4", "--write", "1s"), "--node-mtbf"),

@@ -7,7 +7,8 @@ seed one of them would fail once in 1,000 times though nothing is wrong, one of 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from hypothesis import strategies as st
 from lockstep.errors import BadInput, Infeasible
 from lockstep.reliability import (
     LOSSES,
+    Campaigns,
     Pattern,
     Weibull,
     expected_losses,
@@ -225,32 +227,35 @@ def test_same_seed_same_campaigns() -> None:
     assert (first.wall_s != other.wall_s).any()
 
 
-def test_intervals_cover_the_truth() -> None:
-    """500 experiments of 100 campaigns: 95 % intervals hold the exact time in 92 to 98 % of them.
-
-    A correct interval leaves that band once in 500 seeds (3.1 standard errors of a binomial share).
-    """
-    pattern, covered = PATTERNS["single"], 0
-    exact = run_time_s(pattern, 0.15, 20, 1.0) / 3.0 - 1
-    for seed in range(500):
-        low, high = simulate_campaigns(
-            pattern, 3.0, 0.15, Exponential(1.0), campaigns=100, seed=seed
-        ).overhead.interval_s()
-        covered += low <= exact <= high
-    assert 0.92 <= covered / 500 <= 0.98
+EXPERIMENTS = 2000
+"""P16: with 2,000 of them a true 95 % shows as 93.4 to 96.6 % but once in 1,000 seeds."""
 
 
-def test_intervals_of_shares_cover_the_truth() -> None:
-    """The same for goodput and rollback, which are ratios of means."""
-    pattern, covered = PATTERNS["single"], {"goodput": 0, "rollback": 0}
+def experiments(found: Campaigns) -> Iterator[Campaigns]:
+    """Independent experiments: the campaigns in as many equal parts."""
+    parts = [
+        [getattr(found, field.name)] * EXPERIMENTS
+        if field.name == "work_s"
+        else np.split(getattr(found, field.name), EXPERIMENTS)
+        for field in fields(Campaigns)
+    ]
+    return (Campaigns(*part) for part in zip(*parts, strict=True))
+
+
+@pytest.mark.parametrize("name", ["single", "two levels"])
+def test_intervals_cover_the_truth(name: str) -> None:
+    """2,000 experiments of 100 campaigns: 95 % intervals hold the exact overhead, goodput and losses in 93 to 97 %."""
+    pattern, covered = PATTERNS[name], dict.fromkeys(("overhead", "goodput", "rollback", "restart"), 0)
     losses = expected_losses(pattern, 0.15, 20, 1.0)
-    exact = {"goodput": losses.goodput_frac, "rollback": losses.fracs()["rollback"]}
-    for seed in range(500):
-        found = simulate_campaigns(pattern, 3.0, 0.15, Exponential(1.0), campaigns=100, seed=seed)
-        for name, sample in (("goodput", found.goodput), ("rollback", found.losses()["rollback"])):
-            low, high = sample.interval_s()
-            covered[name] += low <= exact[name] <= high
-    assert all(0.92 <= count / 500 <= 0.98 for count in covered.values())
+    exact = {"overhead": losses.wall_s / losses.work_s - 1, "goodput": losses.goodput_frac, **losses.fracs()}
+    found = simulate_campaigns(pattern, 3.0, 0.15, Exponential(1.0), campaigns=100 * EXPERIMENTS, seed=11)
+    for one in experiments(found):
+        samples = {"overhead": one.overhead, "goodput": one.goodput, **one.losses()}
+        for part in covered:
+            low, high = samples[part].interval_s()
+            covered[part] += low <= exact[part] <= high
+    shares = {part: count / EXPERIMENTS for part, count in covered.items()}
+    assert all(0.93 <= share <= 0.97 for share in shares.values()), shares
 
 
 def test_bunched_failures_cost_less_than_regular_ones() -> None:

@@ -48,8 +48,8 @@ class Checkpoint:
     """Useful work of the run that the following numbers, and the simulation, are about."""
     expected_wall_s: float
     no_failure_frac: float
-    losses: Losses | None
-    """By formula, of the run of work_s; None for a cycle of different checkpoints."""
+    losses: Losses
+    """By formula, of the run of work_s."""
     simulated: Campaigns | None
     pool: Pool | None
     causes: Failures | None
@@ -71,7 +71,7 @@ class Checkpoint:
             "interval_s": self.interval_s,
             "overhead_frac": self.overhead_frac,
             "goodput_frac": 1 / (1 + self.overhead_frac),
-            "losses_frac": None if self.losses is None else self.losses.fracs(),
+            "losses_frac": self.losses.fracs(),
             "simulated": None if self.simulated is None else self.simulated.to_dict(),
             "mtbf_s": self.mtbf_s,
             "write_s": pattern.costs_s[-1],
@@ -142,7 +142,7 @@ def checkpoint(
         work_s=length_s,
         expected_wall_s=wall_s,
         no_failure_frac=finish_probability_frac(run_time_s(pattern, length_s / number, number, math.inf), mtbf_s),
-        losses=long_run.losses(length_s / number, number) if pattern.is_single else None,
+        losses=long_run.losses(length_s / number, number),
         simulated=campaigns_run,
         pool=pool,
         causes=causes,
@@ -169,6 +169,8 @@ def _assumptions(pattern: Pattern, pool: Pool | None, memoryless: bool) -> list[
         said.append("repairs take exponential times, all at once; the cluster is in service when the run begins")
     if pool is not None and pool.shrinks:
         said.append("fewer nodes work and fail proportionally less; repaired ones join at the next restart")
+        if not pattern.is_single:
+            said.append("by formula a restart finds the cycle of checkpoints as usual for the nodes away then")
     if pattern.silent_frac:
         said.append("after a corruption all work is lost until it is noticed, a fixed time later")
     if pattern.hidden_frac:

@@ -52,7 +52,7 @@ class LongRun:
         return run_time_s(self._waiting(), work_s, intervals, self.mtbf_s)
 
     def losses(self, work_s: float, intervals: int) -> Losses:
-        """Where that time goes. Raises BadInput for a cycle of different checkpoints."""
+        """Where that time goes."""
         if self.pool is not None and self.pool.shrinks:
             return pool_losses(self.pattern, self.pool, work_s, intervals, self.mtbf_s)
         found = expected_losses(self._waiting(), work_s, intervals, self.mtbf_s)

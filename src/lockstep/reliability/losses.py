@@ -2,11 +2,11 @@
 
     failures    N = E / (M + D)                    every failure costs the up time before it and its detection
     detection   N D
-    restart     N M (1 - e^(-R / M))               a restart ends when it is done or struck
-    checkpoint  (intervals - 1) (1 - f) delta      blocking writes that count in the end
+    restart     by the recursion of `expected`, counting restarts only; N M (1 - e^(-R / M)) for one kind of checkpoint
+    checkpoint  (1 - f) delta of every write but the last, which is left out: what counts in the end
     rollback    E - work - all of the above
 E: expected seconds of the run (`expected.run_time_s`); M, D, R, delta, f as in `exact`. Up time is a Poisson process
-that stops with the run, so Wald's identity makes the first three exact for any run of a single-checkpoint `Pattern`.
+that stops with the run, so Wald's identity makes the first two exact for any `Pattern`.
 
 Source: S. M. Ross, Stochastic Processes, 2nd ed. 1996, section 3.3 (Wald's equation).
 """
@@ -16,8 +16,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from lockstep.errors import BadInput
-from lockstep.reliability.expected import run_time_s
+from lockstep.reliability.expected import RESTARTS, run_time_s
 from lockstep.reliability.pattern import Pattern
 
 
@@ -61,19 +60,21 @@ class Losses:
 
 
 def expected_losses(pattern: Pattern, work_s: float, intervals: int, mtbf_s: float) -> Losses:
-    """Losses of a run of `intervals` intervals of `work_s` seconds each, no checkpoint after the last.
-
-    Raises BadInput for a cycle of different checkpoints, whose restarts differ.
-    """
-    if not pattern.is_single:
-        raise BadInput("losses by formula need the same checkpoint every time; simulate a cycle instead")
+    """Losses of a run of `intervals` intervals of `work_s` seconds each, no checkpoint after the last."""
     wall_s = run_time_s(pattern, work_s, intervals, mtbf_s)
-    useful_s, checkpoint_s = intervals * work_s, (intervals - 1) * (1 - pattern.hidden_frac) * pattern.costs_s[0]
+    useful_s, checkpoint_s = intervals * work_s, blocked_s(pattern, intervals - 1)
     if math.isinf(mtbf_s):
         return Losses(useful_s, checkpoint_s, 0.0, 0.0, 0.0, 0.0)
     failures = wall_s / (mtbf_s + pattern.mean_detection_s)
     detection_s = failures * pattern.mean_detection_s
-    restart_s = failures * mtbf_s * -math.expm1(-pattern.restarts_s[0] / mtbf_s)
+    restart_s = run_time_s(pattern, work_s, intervals, mtbf_s, RESTARTS)
     # Rounding must not show as a loss below 0.
     rollback_s = max(0.0, wall_s - useful_s - checkpoint_s - restart_s - detection_s)
     return Losses(useful_s, checkpoint_s, rollback_s, restart_s, detection_s, failures)
+
+
+def blocked_s(pattern: Pattern, checkpoints: int) -> float:
+    """Seconds that work stands still for the first `checkpoints` checkpoints of a run."""
+    cycles, position = divmod(checkpoints, pattern.every)
+    written_s = cycles * math.fsum(pattern.costs_s) + math.fsum(pattern.costs_s[:position])
+    return (1 - pattern.hidden_frac) * written_s

@@ -177,6 +177,7 @@ class _Run:
         self.saved = np.zeros(campaigns, dtype=np.int64)
         self.restarting_s = np.zeros(campaigns)
         self.from_afar = np.zeros(campaigns, dtype=bool)
+        self.slower_s = np.zeros(campaigns)
         self.wall_s, self.restart_s, self.detection_s, self.degraded_s = np.zeros((4, campaigns))
         self.counts = np.zeros((4, campaigns), dtype=np.int64)
 
@@ -194,15 +195,23 @@ class _Run:
         self.wall_s[at] += np.where(done, restart_s + left_s, gap_s)
         now, writing = self._reached(saved, position, np.where(done, 0.0, up_s), length_s)
         now = np.where(done, self.intervals, now)
-        self.degraded_s[at] += (now - saved) * (length_s - self.work_s)
+        if self.nodes is not None:
+            self._slow_down(at, saved, now, length_s - self.work_s)
         going = ~done
         if done.any():
             self.alive, at, up_s, now, writing, gap_s = (x[going] for x in (at, at, up_s, now, writing, gap_s))
-            self.from_afar = self.from_afar[going]
+            self.from_afar, self.slower_s = self.from_afar[going], self.slower_s[going]
             hard, silent = (None if one is None else one[going] for one in (hard, silent))
         self._count(at, up_s < 0, writing, silent)
         self._notice(at, silent, gap_s, going)
-        self._fall_back(now, hard, up_s < 0)
+        self._fall_back(at, now, hard, up_s < 0)
+
+    def _slow_down(self, at: Array, saved: Array, now: Array, longer_s: Array) -> None:
+        """Every interval kept took `longer_s` more than on all nodes; of those a hard failure undoes, the sum is kept."""
+        self.degraded_s[at] += (now - saved) * longer_s
+        here, before = now // self.pattern.every, saved // self.pattern.every
+        since_s = np.where(here > before, 0.0, self.slower_s)
+        self.slower_s = since_s + np.where(here > before, now % self.pattern.every, now - saved) * longer_s
 
     def _count(self, at: Array, restarting: Array, writing: Array, silent: Array | None) -> None:
         self.counts[0, at] += 1
@@ -238,11 +247,7 @@ class _Run:
         cycle_s = every * length_s + self.blocked_s[-1]
         time_s = position * length_s + self.blocked_s[position] + np.maximum(up_s, 0.0)
         cycles = np.floor((time_s - length_s - self.costs_s[0]) / cycle_s)
-        index = (
-            1
-            if every == 1
-            else np.searchsorted(self._ends_s(np.arange(every), self.work_s), time_s - cycles * cycle_s, "right")
-        )
+        index = 1 if every == 1 else self._written_in_cycle(time_s - cycles * cycle_s, length_s)
         written = np.maximum((cycles * every + index).astype(np.int64), position)
         more, next_position = np.divmod(written, every)
         missing_s = more * cycle_s + self._ends_s(next_position, length_s) - time_s
@@ -250,11 +255,19 @@ class _Run:
         writing = (up_s >= 0) & (missing_s < self.costs_s[next_position]) & (now < self.intervals - 1)
         return now, writing
 
+    def _written_in_cycle(self, time_s: Array, length_s: Array) -> Array:
+        """Checkpoints of a cycle that are written `time_s` after its begin, at the speed of each campaign."""
+        written = np.empty(len(time_s), dtype=np.int64)
+        for one_s in np.unique(length_s):
+            here = length_s == one_s
+            written[here] = np.searchsorted(self._ends_s(np.arange(self.pattern.every), one_s), time_s[here], "right")
+        return written
+
     def _ends_s(self, position: Array, length_s: Any) -> Any:
         """When the checkpoint at each position is written, from the begin of its cycle."""
         return (position + 1) * length_s + self.blocked_s[position] + self.costs_s[position]
 
-    def _fall_back(self, now: Array, hard: Array | None, restarting: Array) -> None:
+    def _fall_back(self, at: Array, now: Array, hard: Array | None, restarting: Array) -> None:
         """What a failure leaves, and how long the next restart takes."""
         every = self.pattern.every
         self.saved, self.restarting_s = now, self.restarts_s[now % every]
@@ -263,6 +276,9 @@ class _Run:
         # Until a restart from the last checkpoint of a cycle succeeds, there is nothing nearer to restart from.
         self.from_afar = hard | (self.from_afar & restarting)
         self.saved = np.where(self.from_afar, now - now % every, now)
+        # Work that is lost after all took no longer for the nodes away: it is done again.
+        self.degraded_s[at] -= np.where(self.from_afar, self.slower_s, 0.0)
+        self.slower_s = np.where(self.from_afar, 0.0, self.slower_s)
         self.restarting_s = np.where(self.from_afar, self.pattern.hard_restart_s, self.restarting_s)
 
     def result(self, work_s: float) -> Campaigns:

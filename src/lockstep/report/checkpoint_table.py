@@ -43,7 +43,7 @@ def render(found: Checkpoint, out: Console) -> None:
     heading(out, "Around it")
     columns = [("interval", "right"), ("overhead", "right"), ("", "left")]
     indented(out, table(columns, _curve(found)))
-    if found.losses is not None and found.simulated is None:
+    if found.simulated is None:
         heading(out, "Where the time goes", "by formula")
         indented(out, table([("", "left"), ("of the time", "right"), ("", "left")], _losses(found.losses)))
     if found.simulated is not None:
@@ -94,7 +94,7 @@ def _losses(losses: Losses) -> list[list[str | Text]]:
     return [[name, format_frac(share), bar(share)] for name, share in rows.items() if share or name == "goodput"]
 
 
-def _simulated(campaigns: Campaigns, losses: Losses | None, out: Console) -> None:
+def _simulated(campaigns: Campaigns, losses: Losses, out: Console) -> None:
     """Where the time of the simulated runs goes, beside the formula."""
     low, high = campaigns.overhead.interval_s()
     note = f"{len(campaigns.wall_s):,} runs, {campaigns.failures.mean():.4g} failures each"
@@ -103,12 +103,11 @@ def _simulated(campaigns: Campaigns, losses: Losses | None, out: Console) -> Non
     said = f"overhead {mean}, {format_frac(low, 4)} to {format_frac(high, 4)} (95 %)"
     indented(out, Text(said))
     columns = [("", "left"), ("of the time", "right"), ("95 %", "right"), ("formula", "right"), ("", "left")]
-    expected = {} if losses is None else {"goodput": losses.goodput_frac, **losses.fracs()}
+    expected = {"goodput": losses.goodput_frac, **losses.fracs()}
     rows: list[list[str | Text]] = []
     for name, sample in {"goodput": campaigns.goodput, **campaigns.losses()}.items():
         if not sample.mean_s:
             continue
         ends = " to ".join(format_frac(end, 4) for end in sample.interval_s())
-        formula = format_frac(expected[name], 4) if name in expected else ""
-        rows.append([name, format_frac(sample.mean_s, 4), ends, formula, bar(sample.mean_s)])
+        rows.append([name, format_frac(sample.mean_s, 4), ends, format_frac(expected[name], 4), bar(sample.mean_s)])
     indented(out, table(columns, rows))
