@@ -155,6 +155,24 @@ def test_intervals_of_the_days_cover_the_formula() -> None:
     assert 0.93 <= covered / 2000 <= 0.97
 
 
+def test_copies_to_peers_save_work_by_formula_and_by_simulation() -> None:
+    """Two copies on eight nodes, each lost node leaves one; a copy is one shard over the rate of a device."""
+    often = replace(REAL, device_mtbf_s=64 * 6 * 3600.0)
+    alone, copied = (scenario(one).run() for one in (often, replace(often, copies=2, copy_Bps=25e9)))
+    job = copied.estimate.job
+    assert copied.pattern.costs_s[0] == pytest.approx(checkpoint_B(job) / (job.devices * 25e9))
+    assert copied.pattern.hard_frac == 0.0
+    assert copied.losses.rollback_s < alone.losses.rollback_s
+    assert copied.losses.wall_s < alone.losses.wall_s
+    found = simulate_campaigns(
+        copied.pattern, copied.work.work_s, copied.interval_s, Exponential(copied.mtbf_s), campaigns=2000, seed=1
+    )
+    low, high = found.overhead.interval_s()
+    expected = copied.wall_s / copied.work.work_s - 1
+    assert abs(expected - (low + high) / 2) <= 1.7 * (high - low) / 2
+    assert sum(copied.parts_s.values()) == pytest.approx(copied.wall_s)
+
+
 def test_missing_nodes_cost_time_and_spares_cost_money() -> None:
     waiting = replace(REAL, device_mtbf_s=64 * 86_400.0, repair_s=2 * 86_400.0)
     alone, spared = (scenario(replace(waiting, spares=spares)).run() for spares in (0, 3))

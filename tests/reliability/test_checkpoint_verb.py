@@ -98,6 +98,28 @@ def test_nodes_and_corruption_by_formula_and_by_simulation(words: tuple[str, ...
         assert abs(expected - (low + high) / 2) <= 1.7 * (high - low) / 2 + 2e-3 * expected
 
 
+def test_copies_in_the_memory_of_peers_come_between() -> None:
+    """16 nodes send 1.6 TB to a peer each at 10 GB/s: 10 s; a rack of four never holds both copies, the power does."""
+    words = {"nodes": 16, "size": "1.6TB", "storage_bandwidth": "16GB/s", "restart": "10min", "device_mtbf": "1y"}
+    found = lockstep.checkpoint(**words, rack_mtbf="1y", copies=2, copy_bandwidth="10GB/s")
+    assert found.pattern.costs_s[0] == pytest.approx(10.0)
+    assert found.pattern.costs_s[-1] == pytest.approx(100.0)
+    assert found.pattern.hard_frac == 0.0
+    assert set(found.pattern.restarts_s) == {600.0}
+    assert any("2 nodes, 8 apart" in text for text in found.assumptions)
+    power = lockstep.checkpoint(**words, power_mtbf="1y", copies=2, copy_bandwidth="10GB/s")
+    assert power.causes is not None
+    assert power.pattern.hard_frac == pytest.approx(power.causes.share_frac("power"))
+    alone = lockstep.checkpoint(**words, power_mtbf="1y")
+    assert power.overhead_frac < alone.overhead_frac
+
+
+def test_a_cluster_knows_how_fast_its_nodes_send_copies() -> None:
+    """DGX H100: eight ports of 400 Gbit/s at nine tenths; 1,120 GB over 32 nodes with AdamW in bf16."""
+    found = lockstep.checkpoint("llama3-8b", cluster="dgx-h100:32", rank_bandwidth="1GB/s", copies=4)
+    assert found.pattern.costs_s[0] == pytest.approx(14 * 8_030_261_248 * 3 / (32 * 8 * 50e9 * 0.9))
+
+
 def test_parts_compose_to_the_job() -> None:
     """1024 devices, 128 nodes, 32 racks of 4, 4 switches of 32: rates add up, and racks lose their nodes together."""
     words = ("--cluster", "dgx-h100:128", "--write", "1min", "--device-mtbf", "1024d", "--switch-mtbf", "8d",
@@ -152,6 +174,9 @@ def test_the_table_says_it_in_words(words: tuple[str, ...]) -> None:
     assert "nan" not in shown.lower().replace("detection", "")
 
 
+SHARDS = ("--nodes", "8", "--size", "1TB", "--storage-bandwidth", "1GB/s")
+
+
 @pytest.mark.parametrize(
     ("words", "flag"),
     [
@@ -172,6 +197,14 @@ def test_the_table_says_it_in_words(words: tuple[str, ...]) -> None:
         (("--mtbf", "6h", "--nodes", "8", "--write", "1s", "--repair", "1d", "--replica-nodes", "3"),
          "--replica-nodes"),
         (("--mtbf", "6h", "--write", "1s", "--repair", "1d", "--replaced", "2"), "--replaced"),
+        (("--mtbf", "6h", "--write", "1s", "--copies", "2"), "--copies"),
+        (("--mtbf", "6h", "--nodes", "8", "--write", "1s", "--copies", "2", "--copy-bandwidth", "1GB/s"), "--copies"),
+        (("--mtbf", "6h", *SHARDS, "--copies", "2"), "--copy-bandwidth"),
+        (("--mtbf", "6h", *SHARDS, "--copies", "2", "--copy-bandwidth", "0B/s"), "--copy-bandwidth"),
+        (("--mtbf", "6h", *SHARDS, "--copies", "3", "--copy-bandwidth", "1GB/s"), "--copies"),
+        (("--mtbf", "6h", *SHARDS, "--copies", "1", "--copy-bandwidth", "1GB/s"), "--copies"),
+        (("--mtbf", "6h", *SHARDS, "--copy-bandwidth", "1GB/s"), "--copy-bandwidth"),
+        (("--mtbf", "6h", *SHARDS, "--copies", "2", "--copy-bandwidth", "1GB/s", "--delta-write", "1s"), "--copies"),
         (("--mtbf", "0", "--write", "1s"), "--mtbf"),
         (("--mtbf", "6GB", "--write", "1s"), "--mtbf"),
         (("--nodes", "4", "--write", "1s"), "--node-mtbf"),

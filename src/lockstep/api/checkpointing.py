@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING, Unpack
 
 from lockstep.api.failures import (
     FailureWords,
+    JobFailures,
     bounded_time_s,
     job_failures,
     node_count,
@@ -15,6 +17,7 @@ from lockstep.api.failures import (
     with_corruption,
 )
 from lockstep.api.network import flags
+from lockstep.api.peer_copies import PeerCopies, read_copies
 from lockstep.api.question import Quantity, located, read_cluster, whole
 from lockstep.errors import BadInput, Infeasible, LockstepError
 from lockstep.units import parse_bandwidth_Bps, parse_frac, parse_size_B
@@ -44,9 +47,11 @@ def checkpoint(
     detection: Quantity = 0.0,
     async_frac: Quantity = 0.0,
     local_write: Quantity | None = None,
-    local_restart: Quantity = 0.0,
+    local_restart: Quantity | None = None,
     local_frac: Quantity | None = None,
     delta_write: Quantity | None = None,
+    copies: Quantity | None = None,
+    copy_bandwidth: Quantity | None = None,
     every: Quantity | None = None,
     interval: Quantity | None = None,
     work: Quantity | None = None,
@@ -61,9 +66,10 @@ def checkpoint(
     software) added up, or a `law` of gaps, or a `cluster` whose MTBF is known; `silent_mtbf` adds corruption that is
     noticed after `silent_delay`. A checkpoint: `write` seconds, or `run:NAME` for what one took in a kept run of
     training, or `size` bytes, or what training `model` with `optimizer` has to save, from `ranks` at `rank_bandwidth`
-    into `storage_bandwidth`. Local ones (`local_write`, which serve `local_frac` of the failures) or deltas
-    (`delta_write`) come between: one full one in `every`. `repair` says how long a lost node is away, `spares` how many
-    stand by, `fewest_nodes` how far the job shrinks instead of waiting.
+    into `storage_bandwidth`. Local ones (`local_write`, which serve `local_frac` of the failures), `copies` in the
+    memory of other nodes, sent at `copy_bandwidth` per node, or deltas (`delta_write`) come between: one full one in
+    `every`. `repair` says how long a lost node is away, `spares` how many stand by, `fewest_nodes` how far the job
+    shrinks instead of waiting, `grow` when it takes nodes back.
     """
     from lockstep.reliability import best_cycle
     from lockstep.reliability import checkpoint as find
@@ -73,6 +79,14 @@ def checkpoint(
     if math.isinf(failing.mtbf_s):
         raise _unknown_failures(machine, nodes)
     write_s = _write_s(model, machine, write, size, optimizer, ranks, rank_bandwidth, storage_bandwidth)
+    peers = None
+    if copies is not None or copy_bandwidth is not None:
+        peers = _peers(machine, node_count(machine, nodes), failing, copies, copy_bandwidth, local_write, delta_write)
+        if write is not None:
+            raise BadInput("needs --size or a MODEL, to know what to copy", "--copies")
+        local_write = peers.write_s(_size_B(model, size, optimizer))
+        local_frac = peers.serve_frac if local_frac is None else local_frac
+        local_restart = restart if local_restart is None else local_restart
     with flags("--write"):
         make = _pattern(
             write_s, restart=restart, detection=detection, async_frac=async_frac, local_write=local_write,
@@ -85,12 +99,25 @@ def checkpoint(
         else:
             pattern = best_cycle(make, failing.mtbf_s).pattern
         pattern, mtbf_s = with_corruption(pattern, failing, words)
-        return find(
+        found = find(
             pattern, mtbf_s, interval_s=None if interval is None else bounded_time_s(interval, "--interval"),
             work_s=None if work is None else bounded_time_s(work, "--work"), simulate=simulate, law=failing.law,
             pool=read_pool(node_count(machine, nodes), failing, words), causes=failing.causes,
             campaigns=simulated_runs(campaigns), seed=whole(seed, "--seed", minimum=0),
         )  # fmt: skip
+    return found if peers is None else replace(found, assumptions=(*found.assumptions, str(peers)))
+
+
+def _peers(
+    machine: Cluster | None, nodes: int | None, failing: JobFailures, copies: Quantity | None,
+    bandwidth: Quantity | None, local_write: Quantity | None, delta_write: Quantity | None,
+) -> PeerCopies:  # fmt: skip
+    """The copies in peers' memory, where nothing else comes between the full checkpoints."""
+    if copies is None:
+        raise BadInput("needs --copies: how many", "--copy-bandwidth")
+    if local_write is not None or delta_write is not None:
+        raise BadInput("are what comes between; leave --local-write and --delta-write out", "--copies")
+    return read_copies(machine, nodes, failing, copies, bandwidth)
 
 
 def _unknown_failures(machine: Cluster | None, nodes: Quantity | None) -> LockstepError:
@@ -145,17 +172,19 @@ def _write_s(
         raise BadInput(
             "a bandwidth must be above 0", "--storage-bandwidth" if rates_Bps[1] == 0 else "--rank-bandwidth"
         )
-    size_B = parse_size_B(size, "--size") if model is None else _model_B(model, optimizer)
+    size_B = _size_B(model, size, optimizer)
     number = (1 if machine is None else machine.num_devices) if ranks is None else whole(ranks, "--ranks")
     time_s = float(write_time_s(size_B, number, rank_Bps=rates_Bps[0], storage_Bps=rates_Bps[1]))
     return bounded_time_s(time_s, "--size")
 
 
-def _model_B(model: str | Model, optimizer: str) -> float:
-    """Bytes of a checkpoint of `model`, trained with `optimizer`."""
+def _size_B(model: str | Model | None, size: Quantity | None, optimizer: str) -> float:
+    """Bytes of a checkpoint: those given, or of `model`, trained with `optimizer`."""
     from lockstep.layout import Job, Recipe, checkpoint_B
     from lockstep.workload import model as find_model
 
+    if model is None:
+        return parse_size_B("" if size is None else size, "--size")
     with located("MODEL"):
         found = find_model(model) if isinstance(model, str) else model
     return checkpoint_B(Job(found, Recipe(seq=1, batch=1, optimizer=optimizer), 1))
@@ -163,7 +192,7 @@ def _model_B(model: str | Model, optimizer: str) -> float:
 
 def _pattern(
     write_s: float, *, restart: Quantity, detection: Quantity, async_frac: Quantity, local_write: Quantity | None,
-    local_restart: Quantity, local_frac: Quantity | None, delta_write: Quantity | None,
+    local_restart: Quantity | None, local_frac: Quantity | None, delta_write: Quantity | None,
 ) -> Callable[[int], Pattern]:  # fmt: skip
     """The pattern for any number of checkpoints in a cycle."""
     from lockstep.reliability import incremental, single, two_level
@@ -178,7 +207,7 @@ def _pattern(
         raise BadInput("--local-write and --local-frac belong together", "--local-write")
     if local_write is not None and local_frac is not None:
         local_s = bounded_time_s(local_write, "--local-write")
-        local_restart_s = bounded_time_s(local_restart, "--local-restart")
+        local_restart_s = bounded_time_s(local_restart or 0.0, "--local-restart")
         frac = parse_frac(local_frac, "--local-frac")
         return lambda every: two_level(
             local_s, write_s, every, frac, local_restart_s=local_restart_s, remote_restart_s=restart_s,

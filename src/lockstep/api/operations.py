@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 from lockstep.api.failures import (
     FailureWords,
+    JobFailures,
     bounded_mtbf_s,
     bounded_time_s,
     check_company,
     job_failures,
     nodes_lost,
 )
+from lockstep.api.peer_copies import read_copies
 from lockstep.api.question import Quantity, whole
 from lockstep.api.verbs import positive
 from lockstep.errors import BadInput
@@ -32,6 +34,10 @@ class OperationWords(FailureWords, total=False):
     storage_bandwidth: Quantity | None
     async_frac: Quantity | None
     interval: Quantity | None
+    copies: Quantity | None
+    """Copies of every node's shard of the state in the memory of nodes, its own included."""
+    copy_bandwidth: Quantity | None
+    """Of one node."""
     straggler_cv: Quantity | None
     eval_every: Quantity | None
     eval_tokens: Quantity | None
@@ -55,6 +61,7 @@ def read_operation(cluster: Cluster, words: Mapping[str, Any]) -> Operation:
     for name, field, read in _READ:
         if name in given:
             fields[field] = read(given[name], f"--{name.removesuffix('_frac').replace('_', '-')}")
+    fields |= _copied(cluster, failing, given)
     if "silent_mtbf_s" in fields:
         fields["silent_mtbf_s"] *= cluster.num_devices
     if "fewest_nodes" in given:
@@ -62,6 +69,17 @@ def read_operation(cluster: Cluster, words: Mapping[str, Any]) -> Operation:
     if cluster.storage_write_Bps is not None and "write" not in given:
         fields.setdefault("storage_Bps", cluster.storage_write_Bps)
     return Operation(**fields)
+
+
+def _copied(cluster: Cluster, failing: JobFailures, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Fields of Operation about copies in the memory of other nodes."""
+    if "copies" not in given:
+        if "copy_bandwidth" in given:
+            raise BadInput("needs --copies: how many", "--copy-bandwidth")
+        return {}
+    peers = read_copies(cluster, cluster.num_nodes, failing, given["copies"], given.get("copy_bandwidth"))
+    device_Bps = peers.node_Bps / cluster.devices_per_unit(0)
+    return {"copies": peers.copies, "copy_Bps": device_Bps, "copies_serve_frac": peers.serve_frac}
 
 
 def _check_company(given: Mapping[str, Any]) -> None:

@@ -85,7 +85,12 @@ class Campaign:
             "mfu_frac": found.mfu_frac,
             "bound_by": found.step.bound_by,
             "mtbf_s": run.mtbf_s,
-            "checkpoint": {"interval_s": run.interval_s, "write_s": run.pattern.costs_s[0]},
+            "checkpoint": {
+                "interval_s": run.interval_s,
+                "write_s": run.pattern.costs_s[-1],
+                "every": run.pattern.every,
+                "between_s": run.pattern.costs_s[0],
+            },
             "simulated": None if self.simulated is None else self.simulated.to_dict(),
             "model": found.job.model.name,
             "cluster": found.cluster.name,

@@ -74,11 +74,13 @@ def _hardware(scenario: Scenario) -> Iterator[tuple[str, Scenario, bool]]:
 
 def _operation(scenario: Scenario) -> Iterator[tuple[str, Scenario, bool]]:
     """The same for changes of operation, which cost nothing per hour."""
-    now = scenario.operation
-    pattern = now.pattern(scenario.estimate.job)
+    now, cluster = scenario.operation, scenario.estimate.cluster
     if now.hidden_frac < HIDDEN_FRAC:
         yield "asynchronous checkpoints", replace(scenario, operation=replace(now, hidden_frac=HIDDEN_FRAC)), True
-    halved = replace(now, detection_s=pattern.detection_s / 2, restart_s=pattern.restarts_s[0] / 2)
+    if now.copies == 1 and cluster.num_nodes % 2 == 0:
+        copied = replace(now, copies=2, copy_Bps=cluster.bandwidth_per_device_Bps(1))
+        yield "copies in the memory of a peer", replace(scenario, operation=copied), True
+    halved = replace(now, detection_s=now.detection_s / 2, restart_s=now.whole_restart_s(scenario.estimate.job) / 2)
     yield "half the detection and restart times", replace(scenario, operation=halved), True
     rarer = replace(now, device_mtbf_s=2 * now.device_mtbf_s, silent_mtbf_s=2 * now.silent_mtbf_s, law=None)
     yield "half the failures", replace(scenario, operation=rarer), False

@@ -8,11 +8,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from lockstep.errors import BadInput
 from lockstep.layout import Job, checkpoint_B
 from lockstep.plan import Estimate
-from lockstep.reliability import GapLaw, Pattern, Pool, single, write_time_s
+from lockstep.reliability import GapLaw, Pattern, Pool, best_cycle, single, two_level, write_time_s
 from lockstep.units import format_bandwidth, format_frac, format_size, format_time
 
 STORAGE_BPS_PER_DEVICE = 57.5e9 / 384
@@ -39,6 +40,12 @@ class Operation:
     """Seconds a checkpoint takes; None: its size at the storage's rate."""
     storage_Bps: float | None = None
     """Rate at which all devices together write; None: STORAGE_BPS_PER_DEVICE each."""
+    copies: int = 1
+    """Copies of every node's shard in the memory of nodes, its own included; from 2 on, between two checkpoints."""
+    copy_Bps: float = math.inf
+    """Rate per device at which shards are sent to their peers."""
+    copies_serve_frac: float = 1.0
+    """Share of the failures that leave a copy."""
     hidden_frac: float = 0.0
     """Share of a write that hides behind work."""
     interval_s: float | None = None
@@ -78,6 +85,8 @@ class Operation:
             raise BadInput(f"must be above 0, got {self.interval_s:g} s", "--interval")
         if not 0 <= self.straggler_cv <= WIDEST_CV:
             raise BadInput(f"must be from 0 to {WIDEST_CV:g}, got {self.straggler_cv:g}", "--straggler-cv")
+        if self.copies < 1 or not self.copy_Bps > 0:
+            raise BadInput(f"must be at least 1, sent at a rate above 0, got {self.copies}", "--copies")
         if self.eval_every is not None and not (self.eval_every >= 1 and self.eval_tokens > 0):
             raise BadInput("needs at least one step, and --eval-tokens", "--eval-every")
 
@@ -92,15 +101,33 @@ class Operation:
             return self.write_s
         return float(write_time_s(checkpoint_B(job), storage_Bps=self._storage_Bps(job)))
 
+    def copy_time_s(self, job: Job) -> float:
+        """Seconds to send every shard to its peers."""
+        return checkpoint_B(job) * (self.copies - 1) / (job.devices * self.copy_Bps)
+
+    def whole_restart_s(self, job: Job) -> float:
+        """Seconds to restart from the storage."""
+        return RESTART_S + self.checkpoint_write_s(job) if self.restart_s is None else self.restart_s
+
     def pattern(self, job: Job) -> Pattern:
-        """The checkpoint, and the way back after a failure."""
-        write_s = self.checkpoint_write_s(job)
-        restart_s = RESTART_S + write_s if self.restart_s is None else self.restart_s
-        alone = single(write_s, restart_s, self.detection_s, self.hidden_frac)
+        """The checkpoints, and the way back after a failure."""
+        found = self._saved(job)
         if math.isinf(self.silent_mtbf_s):
-            return alone
+            return found
         silent_frac = self.mtbf_s(1) / self.silent_mtbf_s
-        return replace(alone, silent_frac=silent_frac, silent_delay_s=self.silent_delay_s)
+        return replace(found, silent_frac=silent_frac, silent_delay_s=self.silent_delay_s)
+
+    def _saved(self, job: Job) -> Pattern:
+        """One checkpoint, or the best cycle of copies and one."""
+        write_s, restart_s = self.checkpoint_write_s(job), self.whole_restart_s(job)
+        mtbf_s = self.mtbf_s(job.devices)
+        if self.copies == 1 or math.isinf(mtbf_s):
+            return single(write_s, restart_s, self.detection_s, self.hidden_frac)
+        copy_s = self.copy_time_s(job)
+        again_s = RESTART_S + copy_s if self.restart_s is None else self.restart_s
+        return _cycle(
+            copy_s, write_s, self.copies_serve_frac, again_s, restart_s, self.detection_s, self.hidden_frac, mtbf_s
+        )
 
     def pool(self, found: Estimate) -> Pool | None:
         """The nodes of an estimated layout, which leave in whole replicas; None: a replacement is always there."""
@@ -132,7 +159,13 @@ class Operation:
             size, rate = format_size(checkpoint_B(job)), format_bandwidth(self._storage_Bps(job))
             known = "" if self.storage_Bps is not None else ", assumed as BLOOM's 150 MB/s per device"
             yield f"a checkpoint holds {size}: parameters and optimizer state; written at {rate}{known}"
-        restart_s = self.pattern(job).restarts_s[0]
+        if self.copies > 1:
+            served, rate = format_frac(self.copies_serve_frac), format_bandwidth(self.copy_Bps)
+            yield (
+                f"between checkpoints every shard goes to the memory of {self.copies} nodes, at {rate} per device;"
+                f" a copy is left after {served} of the failures"
+            )
+        restart_s = self.whole_restart_s(job)
         known = "" if self.restart_s is not None else " (assumed: 5 min and reading it back)"
         yield f"detection takes {format_time(self.detection_s)}, a restart {format_time(restart_s)}{known}"
         if self.repair_s is None:
@@ -144,3 +177,18 @@ class Operation:
 
     def _storage_Bps(self, job: Job) -> float:
         return STORAGE_BPS_PER_DEVICE * job.devices if self.storage_Bps is None else self.storage_Bps
+
+
+@lru_cache(maxsize=256)
+def _cycle(
+    copy_s: float, write_s: float, serve_frac: float, again_s: float, restart_s: float, detection_s: float,
+    hidden_frac: float, mtbf_s: float,
+) -> Pattern:  # fmt: skip
+    """The best number of copies to peers between two checkpoints."""
+    return best_cycle(
+        lambda every: two_level(
+            copy_s, write_s, every, serve_frac, local_restart_s=again_s, remote_restart_s=restart_s,
+            detection_s=detection_s, hidden_frac=hidden_frac,
+        ),
+        mtbf_s,
+    ).pattern  # fmt: skip

@@ -108,10 +108,9 @@ def _data(scenario: Scenario, factor: float) -> Scenario:
 
 
 def _recovery(scenario: Scenario, factor: float) -> Scenario:
-    pattern = scenario.operation.pattern(scenario.estimate.job)
-    times = replace(
-        scenario.operation, detection_s=pattern.detection_s * factor, restart_s=pattern.restarts_s[0] * factor
-    )
+    now = scenario.operation
+    restart_s = now.whole_restart_s(scenario.estimate.job)
+    times = replace(now, detection_s=now.detection_s * factor, restart_s=restart_s * factor)
     return replace(scenario, operation=times)
 
 

@@ -45,9 +45,13 @@ WORDS = {
     "rank_bandwidth": text("--rank-bandwidth", "R", "Of one rank.", panel=_SHARDS),
     "storage_bandwidth": text("--storage-bandwidth", "R", "Of the storage, for all.", panel=_SHARDS),
     "local_write": text("--local-write", "T", "One local checkpoint: memory, disk, a peer.", panel=_BETWEEN),
-    "local_restart": text("--local-restart", "T", "Restart from it. (default: 0)", panel=_BETWEEN),
+    "local_restart": text(
+        "--local-restart", "T", "Restart from it. (default: 0; --restart with --copies)", panel=_BETWEEN
+    ),
     "local_frac": text("--local-frac", "FRAC", "Share of the failures it serves.", panel=_BETWEEN),
     "delta_write": text("--delta-write", "T", "One incremental checkpoint.", panel=_BETWEEN),
+    "copies": text("--copies", "N", "Copies in the memory of N nodes, with --size or a MODEL.", panel=_BETWEEN),
+    "copy_bandwidth": text("--copy-bandwidth", "R", "Of one node. (default: the cluster's network)", panel=_BETWEEN),
     "every": text("--every", "K", "One full in K checkpoints. (default: the best)", panel=_BETWEEN),
     "work": text("--work", "T", "Useful work. (default: 60 d, or 200 intervals if longer)", panel=_RUN),
     "simulate": switch("--simulate", "Monte Carlo with a 95 % interval.", False, _RUN),
@@ -65,7 +69,8 @@ def register(app: typer.Typer) -> None:
         + "lockstep checkpoint --cluster dgx-h100:128 --write 1min --restart 5min --repair 1d --spares 1 "
         + "--fewest-nodes 96 --simulate\n\n"
         + "lockstep checkpoint --mtbf 3h --write 60s --restart 10min --local-write 2s --local-restart 1min "
-        + "--local-frac 90%"
+        + "--local-frac 90%\n\n"
+        + "lockstep checkpoint llama3-405b --cluster dgx-h100:2048 --storage-bandwidth 2TB/s --restart 10min --copies 2"
     )(checkpoint)
 
 

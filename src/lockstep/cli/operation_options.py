@@ -36,6 +36,8 @@ FAILURES: Options = {
     "replaced": text("--replaced", "FRAC", "Share of the failures that lose a node. (default: 1)", panel=_FAILURES),
     "write": text("--write", "T", "One checkpoint. (default: its size at the storage's rate)", panel=_FAILURES),
     "storage_bandwidth": text("--storage-bandwidth", "R", "Of the storage, for all devices.", panel=_FAILURES),
+    "copies": text("--copies", "N", "Between checkpoints, copies in the memory of N nodes.", panel=_FAILURES),
+    "copy_bandwidth": text("--copy-bandwidth", "R", "Of a node. (default: the cluster's network)", panel=_FAILURES),
     "async_frac": text("--async", "FRAC", "Share of a write hidden behind work. (default: 0)", panel=_FAILURES),
     "interval": text("--interval", "T", "Work between checkpoints. (default: the best)", panel=_FAILURES),
 }

@@ -2,7 +2,7 @@
 
 From one restart to the next failure the job has k nodes away, speed v_k and MTBF M_k, and keeps on average
 
-    n_k = (M_k + D) / t_k          t_k: seconds per interval of a long run with work / v_k in each and MTBF M_k (`expected`)
+    n_k = (M_k + D) / t_k      t_k: seconds per interval of a long run with work / v_k in each and MTBF M_k (`expected`)
 so with p_k from `pool.in_service`, D the mean detection and W the mean wait per failure (renewal-reward theorem)
 
     time per work = sum p_k (M_k + D + W) / (work sum p_k n_k)

@@ -46,7 +46,8 @@ def cycle_time_s(pattern: Pattern, work_s: ArrayLike, mtbf_s: ArrayLike, counted
 
     Infinite where it is too long for a number. `mtbf_s` finite unless it is a number.
     """
-    return _cycle(pattern, pattern.costs_s, *floats(work_s, mtbf_s), counted)[0]
+    work, mtbf = floats(work_s, mtbf_s)
+    return _cycle(pattern, pattern.costs_s, work, mtbf, counted)[0]
 
 
 def pattern_overhead_frac(pattern: Pattern, work_s: ArrayLike, mtbf_s: float) -> Array:
@@ -56,9 +57,7 @@ def pattern_overhead_frac(pattern: Pattern, work_s: ArrayLike, mtbf_s: float) ->
         return np.asarray(cycle_time_s(pattern, work, mtbf_s) / (pattern.every * work) - 1)
 
 
-def run_time_s(
-    pattern: Pattern, work_s: float, intervals: int, mtbf_s: float, counted: Counted = ALL
-) -> float:
+def run_time_s(pattern: Pattern, work_s: float, intervals: int, mtbf_s: float, counted: Counted = ALL) -> float:
     """Expected seconds of a run of `intervals` intervals of `work_s` each, with no checkpoint after the last one."""
     work, mtbf = floats(work_s, mtbf_s)
     cycles = math.ceil(intervals / pattern.every)

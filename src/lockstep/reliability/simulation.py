@@ -207,7 +207,7 @@ class _Run:
         self._fall_back(at, now, hard, up_s < 0)
 
     def _slow_down(self, at: Array, saved: Array, now: Array, longer_s: Array) -> None:
-        """Every interval kept took `longer_s` more than on all nodes; of those a hard failure undoes, the sum is kept."""
+        """Every interval kept took `longer_s` more than on all nodes; its sum of this cycle may yet be undone."""
         self.degraded_s[at] += (now - saved) * longer_s
         here, before = now // self.pattern.every, saved // self.pattern.every
         since_s = np.where(here > before, 0.0, self.slower_s)

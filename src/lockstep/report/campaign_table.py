@@ -113,10 +113,12 @@ def _megawatt_hours(energy_MWh: float) -> str:
 def _failures(run: Run) -> str:
     if not run.losses.failures:
         return "No failures are counted: nobody says how often these devices fail (--mtbf, --node-mtbf)."
+    first, last = run.pattern.costs_s[0], run.pattern.costs_s[-1]
+    copies = f"copies to peers of {format_time(first)} every {format_time(run.interval_s)} of work, between them "
     return (
         f"Goodput {format_frac(run.losses.goodput_frac)}: a failure every {format_time(run.mtbf_s)},"
-        f" {run.losses.failures:,.3g} in all; a checkpoint of {format_time(run.pattern.costs_s[0])} every"
-        f" {format_time(run.interval_s)}."
+        f" {run.losses.failures:,.3g} in all; {copies if run.pattern.every > 1 else ''}a checkpoint of"
+        f" {format_time(last)} every {format_time(run.pattern.every * run.interval_s)}."
     )
 
 
