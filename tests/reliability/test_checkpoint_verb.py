@@ -85,6 +85,7 @@ NODES = ("--cluster", "dgx-h100:128", "--write", "1min", "--restart", "5min", "-
     "words",
     [(), ("--fewest-nodes", "96"), ("--fewest-nodes", "96", "--replica-nodes", "16"), ("--replaced", "60%"),
      ("--silent-mtbf", "20d", "--silent-delay", "6h"), ("--async", "90%", "--fewest-nodes", "64"),
+     ("--fewest-nodes", "96", "--grow", "checkpoint"), ("--fewest-nodes", "96", "--grow", "at-once"),
      ("--fewest-nodes", "96", "--local-write", "5s", "--local-restart", "1min", "--local-frac", "80%"),
      ("--fewest-nodes", "96", "--delta-write", "5s")],
 )  # fmt: skip
@@ -197,6 +198,10 @@ SHARDS = ("--nodes", "8", "--size", "1TB", "--storage-bandwidth", "1GB/s")
         (("--mtbf", "6h", "--nodes", "8", "--write", "1s", "--repair", "1d", "--replica-nodes", "3"),
          "--replica-nodes"),
         (("--mtbf", "6h", "--write", "1s", "--repair", "1d", "--replaced", "2"), "--replaced"),
+        (("--mtbf", "6h", "--write", "1s", "--grow", "at-once"), "--grow"),
+        (("--mtbf", "6h", "--nodes", "8", "--write", "1s", "--repair", "1d", "--grow", "at-once"), "--grow"),
+        (("--mtbf", "6h", "--nodes", "8", "--write", "1s", "--repair", "1d", "--fewest-nodes", "4", "--grow", "soon"),
+         "--grow"),
         (("--mtbf", "6h", "--write", "1s", "--copies", "2"), "--copies"),
         (("--mtbf", "6h", "--nodes", "8", "--write", "1s", "--copies", "2", "--copy-bandwidth", "1GB/s"), "--copies"),
         (("--mtbf", "6h", *SHARDS, "--copies", "2"), "--copy-bandwidth"),

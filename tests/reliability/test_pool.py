@@ -127,6 +127,66 @@ def test_simulation_agrees_with_the_long_run(name: str, kind: str) -> None:
     )
 
 
+GROWS = ("checkpoint", "at-once")
+
+
+@pytest.mark.parametrize("kind", PATTERNS)
+@pytest.mark.parametrize("name", ["shrinks", "software and racks", "slow repairs"])
+@pytest.mark.parametrize("grows", GROWS)
+def test_growing_before_a_failure_agrees_with_the_simulation(grows: str, name: str, kind: str) -> None:
+    pool = replace(POOLS.get(name, Pool(16, 1, 30.0, fewest=4)), grows=grows)
+    pattern, intervals = PATTERNS[kind], 4000
+    found = simulate_campaigns(pattern, 0.2 * intervals, 0.2, Exponential(1.0), pool=pool, campaigns=300, seed=6)
+    expected = pool_losses(pattern, pool, 0.2, intervals, 1.0)
+    overhead = float(pool_overhead_frac(pattern, pool, 0.2, 1.0))
+    assert expected.wall_s == pytest.approx(expected.work_s * (1 + overhead), rel=1e-9)
+    parts = {**{f"{part}_s": seconds for part, seconds in expected.by_name().items()}, "wall_s": expected.wall_s}
+    for part, seconds in {**parts, "failures": expected.failures}.items():
+        drawn = getattr(found, part)
+        error = drawn.std() / math.sqrt(len(drawn))
+        assert drawn.mean() == pytest.approx(seconds, rel=2e-3, abs=3.3 * error), part
+
+
+@EXAMPLES
+@given(repair_s=st.floats(0.1, 30), work_s=st.floats(0.01, 2), spares=st.integers(0, 3))
+@pytest.mark.parametrize("grows", GROWS)
+def test_every_gap_ends_in_a_failure_or_in_a_planned_restart(
+    grows: str, repair_s: float, work_s: float, spares: int
+) -> None:
+    pool = Pool(12, spares, repair_s, fewest=4, grows=grows)
+    gaps = in_service(pool, PATTERN, 1.0, work_s).gaps
+    assert gaps is not None
+    assert gaps.failing.sum(axis=1) + gaps.growing.sum(axis=1) == pytest.approx(np.ones(len(gaps.mean_s)), rel=1e-9)
+    assert (gaps.failing >= 0).all()
+    assert (gaps.growing >= 0).all()
+    # Failures come at a constant rate while a gap lasts, so its mean tells how many end it.
+    speed_frac = pool.speed_frac(np.arange(len(gaps.mean_s)))
+    assert gaps.failing.sum(axis=1) == pytest.approx(gaps.mean_s * speed_frac, rel=1e-9)
+
+
+@pytest.mark.parametrize("grows", GROWS)
+def test_without_missing_nodes_there_is_nothing_to_grow(grows: str) -> None:
+    for pool in (Pool(16, 60, 2.0, fewest=4), Pool(16, 0, 1e7, fewest=15)):
+        want = float(pool_overhead_frac(PATTERN, pool, 0.2, 1.0))
+        assert pool_overhead_frac(PATTERN, replace(pool, grows=grows), 0.2, 1.0) == pytest.approx(want, rel=1e-5)
+
+
+def test_where_restarts_are_free_the_sooner_a_job_grows_the_better() -> None:
+    free = single(1e-4, 0.0, 0.0)
+    pool = Pool(16, 1, 5.0, fewest=4)
+    at_failure, at_checkpoint, at_once = (
+        float(pool_overhead_frac(free, replace(pool, grows=grows), 1e-2, 1.0)) for grows in ("failure", *GROWS)
+    )
+    assert at_once < at_failure
+    assert at_checkpoint < at_failure
+    assert at_once == pytest.approx(at_checkpoint, rel=0.05)
+
+
+def test_a_cycle_of_checkpoints_does_not_grow_before_a_failure() -> None:
+    with pytest.raises(BadInput, match="one kind of checkpoint"):
+        pool_overhead_frac(CYCLES["deltas"], replace(POOLS["shrinks"], grows="checkpoint"), 0.2, 1.0)
+
+
 def test_a_cycle_of_checkpoints_that_waits_is_noticed_later() -> None:
     cycle, pool, intervals = CYCLES["two levels"], Pool(16, 1, 1.0), 4000
     found = simulate_campaigns(cycle, 0.2 * intervals, 0.2, Exponential(1.0), pool=pool, campaigns=300, seed=4)
@@ -206,7 +266,9 @@ def test_racks_lose_their_nodes_together() -> None:
 @pytest.mark.parametrize(
     "wrong",
     [{"nodes": 0}, {"spares": -1}, {"repair_s": 0.0}, {"repair_s": math.inf}, {"fewest": 17}, {"fewest": 0},
-     {"replica_nodes": 3}, {"lost": ((1, 0.5),)}, {"lost": ((-1, 1.0),)}],
+     {"replica_nodes": 3}, {"grows": "soon"}, {"grows": "at-once"},
+     {"grows": "checkpoint", "fewest": 8, "replica_nodes": 2},
+     {"lost": ((1, 0.5),)}, {"lost": ((-1, 1.0),)}],
 )  # fmt: skip
 def test_bad_pools_are_refused(wrong: dict[str, object]) -> None:
     with pytest.raises(BadInput):

@@ -47,6 +47,8 @@ class FailureWords(TypedDict, total=False):
     """Mean time until a lost node is back."""
     spares: Quantity | None
     fewest_nodes: Quantity | None
+    grow: str | None
+    """When a job that shrank takes repaired nodes back: failure, checkpoint or at-once."""
     replica_nodes: Quantity | None
     replaced: Quantity | None
     """Share of the failures that lose a node."""
@@ -115,7 +117,7 @@ def check_company(words: Mapping[str, Any]) -> None:
             raise BadInput("--silent-mtbf and --silent-delay belong together", f"--{second.replace('_', '-')}")
     if {"law", "silent_mtbf"} <= given:
         raise BadInput("adds to failures at a constant rate, not to a --law of all gaps", "--silent-mtbf")
-    for name in ("spares", "fewest_nodes", "replica_nodes", "replaced"):
+    for name in ("spares", "fewest_nodes", "grow", "replica_nodes", "replaced"):
         if name in given and "repair" not in given:
             raise BadInput("needs --repair: how long until a lost node is back", f"--{name.replace('_', '-')}")
 
@@ -136,6 +138,7 @@ def read_pool(nodes: int | None, failing: JobFailures, words: Mapping[str, Any])
         repair_s=bounded_time_s(given["repair"], "--repair"),
         fewest=whole(given["fewest_nodes"], "--fewest-nodes") if "fewest_nodes" in given else None,
         replica_nodes=whole(given.get("replica_nodes", 1), "--replica-nodes"),
+        grows=given.get("grow", "failure"),
         lost=nodes_lost(nodes or 1, failing, given.get("replaced")),
     )
 

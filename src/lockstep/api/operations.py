@@ -112,6 +112,7 @@ _READ = (
     ("restart", "restart_s", bounded_time_s),
     ("repair", "repair_s", bounded_time_s),
     ("spares", "spares", lambda value, where: whole(value, where, minimum=0)),
+    ("grow", "grows", lambda value, where: value),
     ("write", "write_s", bounded_time_s),
     ("storage_bandwidth", "storage_Bps", _rate_Bps),
     ("async_frac", "hidden_frac", _share),

@@ -14,6 +14,7 @@ from lockstep.errors import BadInput
 from lockstep.layout import Job, checkpoint_B
 from lockstep.plan import Estimate
 from lockstep.reliability import GapLaw, Pattern, Pool, best_cycle, single, two_level, write_time_s
+from lockstep.reliability.growth import AT_FAILURE, AT_ONCE
 from lockstep.units import format_bandwidth, format_frac, format_size, format_time
 
 STORAGE_BPS_PER_DEVICE = 57.5e9 / 384
@@ -63,6 +64,8 @@ class Operation:
     """Nodes that stand by, and are paid for."""
     fewest_frac: float = 1.0
     """Share of the nodes with which the job goes on when spares have run out; 1: it waits for a repair."""
+    grows: str = AT_FAILURE
+    """When a job that shrank takes repaired nodes back, as in `Pool`."""
     lost: tuple[tuple[int, float], ...] = ((1, 1.0),)
     """(nodes lost, share of the failures), as in `Pool`."""
     straggler_cv: float = 0.0
@@ -142,6 +145,7 @@ class Operation:
             fewest=max(1, math.ceil(self.fewest_frac * nodes)),
             replica_nodes=per_replica if nodes % per_replica == 0 else 1,
             lost=self.lost,
+            grows=self.grows,
         )
 
     def assumptions(self, job: Job) -> Iterator[str]:
@@ -171,7 +175,9 @@ class Operation:
         if self.repair_s is None:
             yield "a lost node is replaced within the restart; --repair, --spares and --fewest-nodes say what if not"
         else:
-            yield "repairs take exponential times, all at once; repaired nodes join at the next restart"
+            when = {AT_FAILURE: "at the next restart", AT_ONCE: "by a restart at once"}
+            joining = when.get(self.grows, "by a restart behind the next checkpoint")
+            yield f"repairs take exponential times, all at once; repaired nodes join {joining}"
         if not math.isinf(self.silent_mtbf_s):
             yield "after a corruption all work is lost until it is noticed, a fixed time later"
 

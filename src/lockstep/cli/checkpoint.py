@@ -32,6 +32,7 @@ WORDS = {
     "repair": text("--repair", "T", "Mean time until a lost node is back.", panel=_NODES),
     "spares": text("--spares", "N", "Nodes that stand by. (default: 0)", panel=_NODES),
     "fewest_nodes": text("--fewest-nodes", "N", "Go on with so many, instead of waiting.", panel=_NODES),
+    "grow": text("--grow", "W", "Take nodes back at a failure, checkpoint, at-once. (default: failure)", panel=_NODES),
     "replica_nodes": text("--replica-nodes", "N", "Nodes that leave together. (default: 1)", panel=_NODES),
     "replaced": text("--replaced", "FRAC", "Share of the failures that lose a node. (default: 1)", panel=_NODES),
     "write": text("--write", "T", "One checkpoint; run:last is what one took in a kept run of train."),

@@ -1,5 +1,6 @@
 """How often a job fails, how often to save, and what is left of the time."""
 
+from lockstep.reliability.campaigns import LOSSES, Campaigns
 from lockstep.reliability.checkpoint import Checkpoint, checkpoint
 from lockstep.reliability.daly import daly_s
 from lockstep.reliability.degraded import pool_losses, pool_overhead_frac
@@ -14,7 +15,7 @@ from lockstep.reliability.optimum import Optimum, best_cycle, optimum
 from lockstep.reliability.pattern import Pattern, incremental, single, two_level
 from lockstep.reliability.peer_copies import copy_time_s, recoverable_frac, survival_frac
 from lockstep.reliability.pool import Pool, Service, in_service, lost_nodes
-from lockstep.reliability.simulation import LOSSES, Campaigns, intervals_of, simulate_campaigns
+from lockstep.reliability.simulation import intervals_of, simulate_campaigns
 from lockstep.reliability.storage import write_time_s
 from lockstep.reliability.young import first_order_overhead_frac, young_s
 

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from lockstep.errors import BadInput, Infeasible
+from lockstep.reliability.campaigns import Campaigns
 from lockstep.reliability.daly import daly_s
 from lockstep.reliability.exact import exact_s
 from lockstep.reliability.expected import run_time_s
@@ -16,7 +17,7 @@ from lockstep.reliability.long_run import LongRun, overhead_curve
 from lockstep.reliability.losses import Losses
 from lockstep.reliability.pattern import Pattern
 from lockstep.reliability.pool import Pool
-from lockstep.reliability.simulation import Campaigns, intervals_of, simulate_campaigns
+from lockstep.reliability.simulation import intervals_of, simulate_campaigns
 from lockstep.reliability.young import young_s
 from lockstep.simulate import Exponential
 from lockstep.units import format_time
@@ -168,7 +169,9 @@ def _assumptions(pattern: Pattern, pool: Pool | None, memoryless: bool) -> list[
     else:
         said.append("repairs take exponential times, all at once; the cluster is in service when the run begins")
     if pool is not None and pool.shrinks:
-        said.append("fewer nodes work and fail proportionally less; repaired ones join at the next restart")
+        joining = {"failure": "at the next restart", "checkpoint": "by a restart behind the next checkpoint"}
+        when = joining.get(pool.grows, "by a restart at once, back at the last checkpoint")
+        said.append(f"fewer nodes work and fail proportionally less; repaired ones join {when}")
         if not pattern.is_single:
             said.append("by formula a restart finds the cycle of checkpoints as usual for the nodes away then")
     if pattern.silent_frac:

@@ -16,11 +16,14 @@ Source: S. M. Ross, Stochastic Processes, 2nd ed. 1996, theorem 3.6.1 (renewal r
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 from numpy.typing import ArrayLike
 
 from lockstep.reliability.arrays import Array, floats
 from lockstep.reliability.expected import ALL, RESTARTS, Counted, cycle_time_s
+from lockstep.reliability.growth import AT_FAILURE
 from lockstep.reliability.losses import Losses, blocked_s
 from lockstep.reliability.pattern import Pattern
 from lockstep.reliability.pool import Pool, Service, in_service
@@ -29,29 +32,62 @@ from lockstep.reliability.pool import Pool, Service, in_service
 def pool_overhead_frac(pattern: Pattern, pool: Pool, work_s: ArrayLike, mtbf_s: float) -> Array:
     """Expected time over useful work on all nodes, minus 1, of a long run. Broadcasts over `work_s`."""
     (work,) = floats(work_s)
+    if pool.grows != AT_FAILURE:
+        found = [_grown_overhead_frac(pattern, pool, float(one), mtbf_s) for one in work.flat]
+        return np.array(found).reshape(work.shape)
     service = in_service(pool, pattern, mtbf_s)
     with np.errstate(divide="ignore", over="ignore"):
         return np.asarray(_gap_s(pattern, service) / (work * (_kept(pattern, service, work) @ service.share)) - 1)
 
 
+def _grown_overhead_frac(pattern: Pattern, pool: Pool, work_s: float, mtbf_s: float) -> float:
+    with np.errstate(divide="ignore", over="ignore"):
+        service = in_service(pool, pattern, mtbf_s, work_s)
+        spans = _spans(pattern, service, work_s)
+        return float(service.share @ spans.whole_s + service.wait_s) / (work_s * float(service.share @ spans.kept)) - 1
+
+
 def pool_losses(pattern: Pattern, pool: Pool, work_s: float, intervals: int, mtbf_s: float) -> Losses:
     """Losses of `intervals` intervals of `work_s` of a long run."""
-    service = in_service(pool, pattern, mtbf_s)
-    kept = service.share * _kept(pattern, service, np.asarray(work_s))
-    failures = intervals / float(kept.sum())
-    restarting_s = float(kept @ _per_interval_s(pattern, service, np.asarray(work_s), RESTARTS))
+    service = in_service(pool, pattern, mtbf_s, work_s)
+    share, spans = service.share, _spans(pattern, service, work_s)
+    gaps = intervals / float(share @ spans.kept)
     stopped_s = blocked_s(pattern, pattern.every) / pattern.every
-    slower_s = work_s * (1 / service.speed_frac - 1)
-    rolled_back_s = float(service.share @ service.mtbf_s - kept @ (work_s + stopped_s + slower_s)) - restarting_s
+    slower_s = float(share @ (spans.kept * work_s * (1 / service.speed_frac - 1)))
+    noticing_s = float(share @ spans.failing_frac) * pattern.mean_detection_s
+    restarting_s = float(share @ spans.restarting_s)
+    saved_s = float(share @ spans.kept) * (work_s + stopped_s) + slower_s
     return Losses(
         work_s=intervals * work_s,
         checkpoint_s=intervals * stopped_s,
-        rollback_s=max(0.0, failures * rolled_back_s),
-        restart_s=failures * restarting_s,
-        detection_s=failures * pattern.mean_detection_s,
-        degraded_s=failures * (service.wait_s + float(kept @ slower_s)),
-        failures=failures,
+        rollback_s=max(0.0, gaps * (float(share @ spans.whole_s) - noticing_s - saved_s - restarting_s)),
+        restart_s=gaps * restarting_s,
+        detection_s=gaps * noticing_s,
+        degraded_s=gaps * (service.wait_s + slower_s),
+        failures=gaps * float(share @ spans.failing_frac),
     )
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class _Spans:
+    """From one restart to the next, by number of nodes away."""
+
+    whole_s: Array
+    """Detection included, waits not."""
+    kept: Array
+    restarting_s: Array
+    failing_frac: Array
+    """Share that ends with a failure."""
+
+
+def _spans(pattern: Pattern, service: Service, work_s: float) -> _Spans:
+    gaps, work = service.gaps, np.asarray(work_s)
+    if gaps is not None:
+        failing = gaps.failing.sum(axis=1)
+        return _Spans(gaps.mean_s + failing * pattern.mean_detection_s, gaps.kept, gaps.restarting_s, failing)
+    kept = _kept(pattern, service, work)
+    restarting_s = kept * _per_interval_s(pattern, service, work, RESTARTS)
+    return _Spans(service.mtbf_s + pattern.mean_detection_s, kept, restarting_s, np.ones_like(kept))
 
 
 def _gap_s(pattern: Pattern, service: Service) -> float:

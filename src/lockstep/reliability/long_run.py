@@ -15,11 +15,14 @@ from numpy.typing import ArrayLike
 from lockstep.reliability.arrays import Array
 from lockstep.reliability.degraded import pool_losses, pool_overhead_frac
 from lockstep.reliability.expected import pattern_overhead_frac, run_time_s
+from lockstep.reliability.growth import AT_FAILURE
 from lockstep.reliability.losses import Losses, expected_losses
-from lockstep.reliability.optimum import least, optimum
+from lockstep.reliability.optimum import POINTS, least, optimum
 from lockstep.reliability.pattern import Pattern
 from lockstep.reliability.pool import Pool, in_service
 
+FEW_POINTS = 17
+"""Of the search where every point has a pool of its own."""
 SPREAD = 8.0
 """The curve runs from an eighth of the optimum to eight times it."""
 
@@ -40,10 +43,11 @@ class LongRun:
 
     def best_s(self) -> float:
         """Work between checkpoints of least overhead. Raises BadInput when nothing says how long it should be."""
-        found = optimum(self._waiting(), self.mtbf_s).work_s
         if self.pool is None or not self.pool.shrinks:
-            return found
-        return least(self.overhead_frac, self.pattern.shortest_work_s, self.mtbf_s)
+            return optimum(self._waiting(), self.mtbf_s).work_s
+        optimum(self.pattern, self.mtbf_s)  # refuses what has none
+        points = POINTS if self.pool.grows == AT_FAILURE else FEW_POINTS
+        return least(self.overhead_frac, self.pattern.shortest_work_s, self.mtbf_s, points)
 
     def run_time_s(self, work_s: float, intervals: int) -> float:
         """Expected seconds of a run of `intervals` intervals."""

@@ -53,13 +53,13 @@ def best_cycle(make: Callable[[int], Pattern], mtbf_s: float) -> Optimum:
     return min(found, key=lambda one: one.overhead_frac)
 
 
-def least(overhead_frac: Callable[[Any], Any], shortest_s: float, mtbf_s: float) -> float:
+def least(overhead_frac: Callable[[Any], Any], shortest_s: float, mtbf_s: float, points: int = POINTS) -> float:
     """Work between checkpoints with the least `overhead_frac`, by a grid that shrinks around its best point."""
     longest = max(2 * mtbf_s, shortest_s)
     shortest = max(shortest_s, 1e-9 * longest)
     low, high = math.log(shortest), math.log(longest)
     for _ in range(ROUNDS):
-        grid = np.linspace(low, high, POINTS)
+        grid = np.linspace(low, high, points)
         best = int(np.argmin(overhead_frac(np.exp(grid))))
-        low, high = float(grid[max(best - 1, 0)]), float(grid[min(best + 1, POINTS - 1)])
+        low, high = float(grid[max(best - 1, 0)]), float(grid[min(best + 1, points - 1)])
     return math.exp((low + high) / 2) if low > math.log(shortest) else shortest

@@ -1,8 +1,8 @@
 """`Pool`: the nodes of a job, its spares, and lost nodes on their way back.
 
 A failure loses nodes; spares replace them at the restart that follows anyway. Where spares have run out, the job either
-waits for a repair, or goes on with fewer nodes ("shrinks") down to `fewest`; it takes repaired nodes back ("grows")
-at its next restart. So the number of nodes changes only at restarts, and between two failures nothing is random.
+waits for a repair, or goes on with fewer nodes ("shrinks") down to `fewest`. It takes repaired nodes back ("grows") at
+the restart that the next failure brings, or by a planned one: at the next checkpoint, or at once (`growth`).
 
     speed_k = whole replicas that k lost nodes leave / all replicas        work per second, 1 while spares last
     MTBF_k  = MTBF / speed_k                                               fewer nodes fail less often
@@ -24,9 +24,10 @@ from functools import lru_cache
 
 import numpy as np
 
-from lockstep.errors import BadInput
+from lockstep.errors import BadInput, UnknownName
 from lockstep.reliability.arrays import Array
 from lockstep.reliability.failures import Failures
+from lockstep.reliability.growth import AT_FAILURE, POLICIES, Gaps, grown_gaps
 from lockstep.reliability.pattern import Pattern
 
 MOST_NODES = 1_000_000
@@ -48,6 +49,8 @@ class Pool:
     """Nodes of a data-parallel replica: a lost one stops the whole replica."""
     lost: tuple[tuple[int, float], ...] = ((1, 1.0),)
     """(nodes lost, share of the failures), shares adding up to 1."""
+    grows: str = AT_FAILURE
+    """When a job that shrank takes repaired nodes back: one of `growth.POLICIES`."""
 
     def __post_init__(self) -> None:
         if not 1 <= self.nodes <= MOST_NODES:
@@ -60,6 +63,10 @@ class Pool:
             raise BadInput(f"{self.nodes} nodes are no whole replicas of {self.replica_nodes}", "replica-nodes")
         if self.fewest is not None and not 1 <= self.fewest <= self.nodes:
             raise BadInput(f"must be 1 to {self.nodes} nodes, got {self.fewest}", "fewest-nodes")
+        if self.grows not in POLICIES:
+            raise UnknownName("time to grow", self.grows, POLICIES, "grow")
+        if self.grows != AT_FAILURE and (self.replica_nodes > 1 or not self.shrinks):
+            raise BadInput("needs a job that shrinks, by single nodes: --fewest-nodes, replicas of one node", "grow")
         if any(number < 0 or frac < 0 for number, frac in self.lost) or not math.isclose(
             math.fsum(frac for _, frac in self.lost), 1.0
         ):
@@ -93,7 +100,9 @@ class Service:
     speed_frac: Array
     mtbf_s: Array
     wait_s: float
-    """Mean wait for repairs per failure, when nothing runs."""
+    """Mean wait for repairs per gap, when nothing runs."""
+    gaps: Gaps | None = None
+    """Where planned restarts end gaps too."""
 
 
 def lost_nodes(failures: Failures, nodes: int) -> tuple[tuple[int, float], ...]:
@@ -106,13 +115,19 @@ def lost_nodes(failures: Failures, nodes: int) -> tuple[tuple[int, float], ...]:
 
 
 @lru_cache(maxsize=64)
-def in_service(pool: Pool, pattern: Pattern, mtbf_s: float) -> Service:
-    """The stationary state of `pool` under failures every `mtbf_s` of all nodes, noticed as `pattern` says."""
+def in_service(pool: Pool, pattern: Pattern, mtbf_s: float, work_s: float = math.nan) -> Service:
+    """The stationary state of `pool` under failures every `mtbf_s` of all nodes, noticed as `pattern` says.
+
+    `work_s` between checkpoints matters to a pool that grows by planned restarts.
+    """
     top = _top(pool, mtbf_s)
     broken = np.arange(top + 1)
     speed = pool.speed_frac(broken)
     mtbfs_s = mtbf_s / speed
-    left = _at_failure(mtbfs_s, pool.repair_s)
+    left, gaps = _at_failure(mtbfs_s, pool.repair_s), None
+    if pool.grows != AT_FAILURE:
+        gaps = grown_gaps(pattern, pool.grows, pool.repair_s, mtbfs_s, speed, left, work_s)
+        left = gaps.failing
     most_lost = max(number for number, _ in pool.lost)
     struck = np.zeros((top + 1, top + most_lost + 1))
     for number, frac in pool.lost:
@@ -123,8 +138,9 @@ def in_service(pool: Pool, pattern: Pattern, mtbf_s: float) -> Service:
     )
     chain = noticed[:, : top + 1].copy()
     chain[:, top] += noticed[:, top + 1 :].sum(axis=1)
-    share = _stationary(chain)
-    return Service(share, share @ left, speed, mtbfs_s, float(share @ noticed @ repairs_s))
+    share = _stationary(chain if gaps is None else chain + gaps.growing)
+    before = share @ left
+    return Service(share, before / before.sum(), speed, mtbfs_s, float(share @ noticed @ repairs_s), gaps)
 
 
 def _top(pool: Pool, mtbf_s: float) -> int:

@@ -17,91 +17,24 @@ Every second of a campaign is useful work that counts in the end, or lost to one
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from lockstep.errors import BadInput, Infeasible
 from lockstep.reliability.arrays import Array
+from lockstep.reliability.campaigns import Campaigns
 from lockstep.reliability.expected import run_time_s
+from lockstep.reliability.growth import AT_FAILURE, AT_ONCE
 from lockstep.reliability.laws import GapLaw
 from lockstep.reliability.nodes import Nodes
 from lockstep.reliability.pattern import Pattern
 from lockstep.reliability.pool import Pool
-from lockstep.simulate import Sample
 from lockstep.units import format_time
 
-LOSSES = ("checkpoint", "rollback", "restart", "detection", "degraded")
 MOST_CAMPAIGNS = 1_000_000
 MOST_ROUNDS = 50_000
 MOST_INTERVALS = 10**9
-
-
-@dataclass(frozen=True, eq=False, slots=True)
-class Campaigns:
-    """Simulated campaigns of the same run, one value each."""
-
-    work_s: float
-    wall_s: Array
-    checkpoint_s: Array
-    rollback_s: Array
-    restart_s: Array
-    detection_s: Array
-    degraded_s: Array
-    failures: Array
-    failures_restarting: Array
-    """Of these, how many struck a restart."""
-    failures_writing: Array
-    """Of these, how many struck while a checkpoint was written."""
-    failures_silent: Array
-    """Of these, how many were silent corruption."""
-
-    @property
-    def overhead(self) -> Sample:
-        """Wall time over useful work, minus 1."""
-        return Sample(self.wall_s / self.work_s - 1)
-
-    @property
-    def goodput(self) -> Sample:
-        """Useful work over wall time, of all campaigns together."""
-        return self._share(np.full(len(self.wall_s), self.work_s))
-
-    def losses(self) -> dict[str, Sample]:
-        """Share of the wall time that each loss takes, of all campaigns together; with the goodput they are 1."""
-        return {name: self._share(getattr(self, f"{name}_s")) for name in LOSSES}
-
-    def _share(self, part_s: Array) -> Sample:
-        """Mean part over mean wall time, with the spread of the ratio (W. G. Cochran, Sampling Techniques, 1977, 6.4).
-
-        The mean of single ratios is another number: short campaigns would count as much as long ones.
-        """
-        mean_s = self.wall_s.mean()
-        ratio = part_s.mean() / mean_s
-        return Sample(ratio + (part_s - ratio * self.wall_s) / mean_s)
-
-    def losses_frac(self) -> dict[str, float]:
-        """Means of `losses`."""
-        return {name: sample.mean_s for name, sample in self.losses().items()}
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain JSON form."""
-        return {
-            "campaigns": len(self.wall_s),
-            "overhead_frac": self.overhead.mean_s,
-            "ci95": list(self.overhead.interval_s()),
-            "goodput_frac": self.goodput.mean_s,
-            "goodput_ci95": list(self.goodput.interval_s()),
-            "losses_frac": self.losses_frac(),
-            "losses_ci95": {name: list(one.interval_s()) for name, one in self.losses().items()},
-            "mean_wall_s": float(self.wall_s.mean()),
-            "p95_wall_s": float(np.quantile(self.wall_s, 0.95)),
-            "failures": float(self.failures.mean()),
-            "failures_restarting": float(self.failures_restarting.mean()),
-            "failures_writing": float(self.failures_writing.mean()),
-            "failures_silent": float(self.failures_silent.mean()),
-            "finished_without_failure_frac": float((self.failures == 0).mean()),
-        }
 
 
 def intervals_of(work_s: float, interval_s: float, pattern: Pattern) -> int:
@@ -137,7 +70,9 @@ def simulate_campaigns(
     if law is not None and not run_time_s(pattern, work_s / number, number, law.mean_s) < MOST_ROUNDS / 2 * law.mean_s:
         raise Infeasible(_endless(work_s / number))
     generators = [np.random.Generator(np.random.PCG64(child)) for child in np.random.SeedSequence(seed).spawn(4)]
-    nodes = None if pool is None or law is None else Nodes(pool, pattern, law.mean_s, campaigns, generators[3])
+    nodes = None
+    if pool is not None and law is not None:
+        nodes = Nodes(pool, pattern, law.mean_s, campaigns, work_s / number, generators[3])
     run = _Run(pattern, work_s / number, number, campaigns, nodes)
     for _ in range(MOST_ROUNDS):
         run.advance(*_drawn(pattern, law, len(run.alive), generators))
@@ -178,33 +113,64 @@ class _Run:
         self.restarting_s = np.zeros(campaigns)
         self.from_afar = np.zeros(campaigns, dtype=bool)
         self.slower_s = np.zeros(campaigns)
+        self.rest_s = np.full(campaigns, np.nan)
         self.wall_s, self.restart_s, self.detection_s, self.degraded_s = np.zeros((4, campaigns))
         self.counts = np.zeros((4, campaigns), dtype=np.int64)
 
     def advance(self, gap_s: Array, hard: Array | None, silent: Array | None) -> None:
-        """To the next failure of every campaign that is alive, or to its end."""
+        """To the next failure or planned restart of every campaign that is alive, or to its end."""
         at, saved, restart_s = self.alive, self.saved, self.restarting_s
-        speed = 1.0 if self.nodes is None else self.nodes.speed_frac
-        gap_s = gap_s / speed  # fewer nodes fail less often
-        length_s = np.broadcast_to(self.work_s / speed, gap_s.shape)
+        speed = np.ones(len(at)) if self.nodes is None else self.nodes.speed_frac
+        length_s = self.work_s / speed
         position = saved % self.pattern.every
+        gap_s, planned, first_s = self._planned(gap_s, speed, length_s)
         up_s = gap_s - restart_s
         left_s = (self.intervals - saved) * length_s + self._blocked(self.intervals - 1) - self._blocked(saved)
         done = up_s >= left_s
         self.restart_s[at] += np.minimum(gap_s, restart_s)
         self.wall_s[at] += np.where(done, restart_s + left_s, gap_s)
-        now, writing = self._reached(saved, position, np.where(done, 0.0, up_s), length_s)
+        # A restart that waited for a checkpoint finds it written, whatever rounding says.
+        waited_s = np.where(planned, 1e-9 * length_s, 0.0)
+        now, writing = self._reached(saved, position, np.where(done, 0.0, up_s + waited_s), length_s)
         now = np.where(done, self.intervals, now)
         if self.nodes is not None:
             self._slow_down(at, saved, now, length_s - self.work_s)
         going = ~done
+        if self.nodes is not None:
+            self.nodes.repaired(gap_s[going], None if first_s is None else first_s[going], going)
         if done.any():
-            self.alive, at, up_s, now, writing, gap_s = (x[going] for x in (at, at, up_s, now, writing, gap_s))
-            self.from_afar, self.slower_s = self.from_afar[going], self.slower_s[going]
+            self.alive, at, up_s, now, writing, planned = (x[going] for x in (at, at, up_s, now, writing, planned))
+            self.from_afar, self.slower_s, self.rest_s = (
+                x[going] for x in (self.from_afar, self.slower_s, self.rest_s)
+            )
             hard, silent = (None if one is None else one[going] for one in (hard, silent))
-        self._count(at, up_s < 0, writing, silent)
-        self._notice(at, silent, gap_s, going)
-        self._fall_back(at, now, hard, up_s < 0)
+        failed = ~planned
+        self._count(at[failed], (up_s < 0)[failed], writing[failed], None if silent is None else silent[failed])
+        self._notice(at, silent, failed)
+        self._fall_back(at, now, None if hard is None else hard & failed, up_s < 0)
+
+    def _planned(self, gap_s: Array, speed: Array, length_s: Array) -> tuple[Array, Array, Array | None]:
+        """(seconds until something stops each campaign, whether it is a planned restart, when the first repair comes).
+
+        Fewer nodes fail less often: a gap is longer by 1 / speed, and what a planned restart leaves of it is kept.
+        """
+        gap_s = np.where(np.isnan(self.rest_s), gap_s, self.rest_s) / speed
+        if self.nodes is None or self.nodes.pool.grows == AT_FAILURE:
+            return gap_s, np.zeros(len(gap_s), dtype=bool), None
+        first_s = self.nodes.first_repair_s()
+        event_s = first_s if self.nodes.pool.grows == AT_ONCE else self._next_checkpoint_s(first_s, length_s)
+        planned = event_s < gap_s
+        self.rest_s = np.where(planned, (gap_s - np.where(planned, event_s, 0.0)) * speed, np.nan)
+        return np.where(planned, event_s, gap_s), planned, first_s
+
+    def _next_checkpoint_s(self, after_s: Array, length_s: Array) -> Array:
+        """When the first checkpoint after `after_s` is written (there is one kind); never where the run ends first."""
+        hidden_s = self.pattern.hidden_frac * self.costs_s[0]
+        each_s = length_s + self.costs_s[0] - hidden_s
+        begin_s = self.restarting_s + hidden_s
+        number = np.maximum(np.ceil((np.where(np.isfinite(after_s), after_s, 0.0) - begin_s) / each_s), 1.0)
+        there = np.isfinite(after_s) & (self.saved + number < self.intervals)
+        return np.where(there, begin_s + number * each_s, np.inf)
 
     def _slow_down(self, at: Array, saved: Array, now: Array, longer_s: Array) -> None:
         """Every interval kept took `longer_s` more than on all nodes; its sum of this cycle may yet be undone."""
@@ -220,15 +186,16 @@ class _Run:
         if silent is not None:
             self.counts[3, at] += silent
 
-    def _notice(self, at: Array, silent: Array | None, gap_s: Array, going: Array) -> None:
-        """Nothing useful happens until the failure is noticed and enough nodes are there."""
+    def _notice(self, at: Array, silent: Array | None, failed: Array) -> None:
+        """Nothing useful happens until a failure is noticed and enough nodes are there."""
         noticed_s = np.full(len(at), self.pattern.detection_s)
         if silent is not None:
             noticed_s[silent] = self.pattern.silent_delay_s
+        at, noticed_s = at[failed], noticed_s[failed]
         self.detection_s[at] += noticed_s
         self.wall_s[at] += noticed_s
         if self.nodes is not None:
-            waited_s = self.nodes.struck(gap_s, noticed_s, going)
+            waited_s = self.nodes.struck(noticed_s, failed)
             self.degraded_s[at] += waited_s
             self.wall_s[at] += waited_s
 
