@@ -33,7 +33,7 @@ FAILURES: Options = {
     ),
     "spares": text("--spares", "N", "Nodes that stand by, with --repair. (default: 0)", panel=_FAILURES),
     "fewest_nodes": text("--fewest-nodes", "N", "Go on with so many instead of waiting.", panel=_FAILURES),
-    "grow": text("--grow", "W", "Take nodes back at a failure, checkpoint, at-once.", panel=_FAILURES),
+    "grow": text("--grow", "W", "Take nodes back at a failure (default), checkpoint, at-once.", panel=_FAILURES),
     "replaced": text("--replaced", "FRAC", "Share of the failures that lose a node. (default: 1)", panel=_FAILURES),
     "write": text("--write", "T", "One checkpoint. (default: its size at the storage's rate)", panel=_FAILURES),
     "storage_bandwidth": text("--storage-bandwidth", "R", "Of the storage, for all devices.", panel=_FAILURES),

@@ -13,6 +13,12 @@ from lockstep.units import format_time
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+TICKS_S = (
+    0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 60.0, 180.0, 600.0, 1800.0, 3600.0, 10_800.0, 28_800.0, 86_400.0, 259_200.0, 864e3,
+    2_592e3, 8_640e3,
+)  # fmt: skip
+"""Round durations."""
+
 
 def plot_overhead(found: Checkpoint, path: Path) -> None:
     """Writes the curve."""
@@ -33,8 +39,14 @@ def plot_overhead(found: Checkpoint, path: Path) -> None:
                 [found.interval_s], [middle], [[middle - low], [high - middle]], color=PALETTE[1], capsize=6,
                 label="simulated, 95 %",
             )  # fmt: skip
-        axes.set(xscale="log", xlabel="work between checkpoints, seconds", ylabel="overhead, % of the work")
+        axes.set(xscale="log", xlabel="work between checkpoints", ylabel="overhead, % of the work")
+        ticks_s = [tick_s for tick_s in TICKS_S if work_s[0] <= tick_s <= work_s[-1]]
+        if ticks_s:
+            axes.set_xticks(ticks_s, [format_time(tick_s) for tick_s in ticks_s])
+            axes.set_xticks([], minor=True)
         axes.legend(fontsize=8, frameon=False)
 
-    title = f"A failure every {format_time(found.mtbf_s)}, a checkpoint takes {format_time(found.pattern.costs_s[-1])}"
+    first, last = (format_time(found.pattern.costs_s[place]) for place in (0, -1))
+    between = f", those between {first}" if found.pattern.every > 1 else ""
+    title = f"A failure every {format_time(found.mtbf_s)}; a checkpoint takes {last}{between}"
     write_figure(path, title, draw)

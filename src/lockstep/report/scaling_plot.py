@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from lockstep.campaign import Scaling
 from lockstep.report.figure import write_figure
 from lockstep.report.timeline_plot import PALETTE
+from lockstep.units import format_time
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -23,8 +24,8 @@ def plot_scaling(found: Scaling, path: Path) -> None:
         last = found.last_helping
         axes.plot([last.devices], [last.speedup], "o", color=PALETTE[4], markersize=9, label="last that helps")
         for one in found.sizes:
-            days = f"{one.run.days:.3g} d" if one.run is not None else f"{one.efficiency_frac:.0%}"
-            axes.annotate(days, (one.devices, one.speedup), fontsize=7, xytext=(4, -9), textcoords="offset points")
+            label = format_time(one.run.wall_s) if one.run is not None else f"{one.efficiency_frac:.0%}"
+            axes.annotate(label, (one.devices, one.speedup), fontsize=7, xytext=(4, -9), textcoords="offset points")
         axes.set(xscale="log", yscale="log", xlabel="devices", ylabel="speed-up over the smallest size")
         axes.set_xticks(devices, [str(number) for number in devices], rotation=45)
         axes.minorticks_off()
