@@ -135,7 +135,16 @@ def test_footprint_of_llama_65b() -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"device_mtbf_s": 0.0}, {"straggler_cv": -1.0}, {"straggler_cv": math.inf}, {"eval_every": 5}]
+    "wrong",
+    [
+        {"device_mtbf_s": 0.0},
+        {"straggler_cv": -1.0},
+        {"straggler_cv": math.inf},
+        {"eval_every": 5},
+        {"copies": 0},
+        {"copies": 2, "copy_Bps": 0.0},
+        {"grows": "at-once"},
+    ],
 )
 def test_bad_operation_is_refused(wrong: dict[str, float]) -> None:
     with pytest.raises(BadInput):
@@ -171,6 +180,20 @@ def test_copies_to_peers_save_work_by_formula_and_by_simulation() -> None:
     expected = copied.wall_s / copied.work.work_s - 1
     assert abs(expected - (low + high) / 2) <= 1.7 * (high - low) / 2
     assert sum(copied.parts_s.values()) == pytest.approx(copied.wall_s)
+
+
+@pytest.mark.parametrize("grows", ["checkpoint", "at-once"])
+def test_a_run_that_grows_before_a_failure_agrees_with_its_simulation(grows: str) -> None:
+    often = replace(REAL, device_mtbf_s=64 * 12 * 3600.0, repair_s=86_400.0, fewest_frac=0.5, grows=grows)
+    run = scenario(often).run()
+    assert run.pool is not None
+    assert run.pool.grows == grows
+    found = simulate_campaigns(
+        run.pattern, run.work.work_s, run.interval_s, Exponential(run.mtbf_s), pool=run.pool, campaigns=2000, seed=2
+    )
+    low, high = found.overhead.interval_s()
+    expected = run.wall_s / run.work.work_s - 1
+    assert abs(expected - (low + high) / 2) <= 1.7 * (high - low) / 2 + 2e-3 * expected
 
 
 def test_missing_nodes_cost_time_and_spares_cost_money() -> None:

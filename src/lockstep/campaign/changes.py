@@ -16,6 +16,7 @@ from lockstep.campaign.run import Run
 from lockstep.campaign.scenario import Scenario
 from lockstep.errors import BadInput, Infeasible
 from lockstep.plan.upgrades import upgrades
+from lockstep.reliability.growth import AT_FAILURE
 
 HIDDEN_FRAC = 0.95
 """Of an asynchronous checkpoint: what ByteCheckpoint and Megatron-LM hide, all but copying to host memory (assumed)."""
@@ -77,7 +78,7 @@ def _operation(scenario: Scenario) -> Iterator[tuple[str, Scenario, bool]]:
     now, cluster = scenario.operation, scenario.estimate.cluster
     if now.hidden_frac < HIDDEN_FRAC:
         yield "asynchronous checkpoints", replace(scenario, operation=replace(now, hidden_frac=HIDDEN_FRAC)), True
-    if now.copies == 1 and cluster.num_nodes % 2 == 0:
+    if now.copies == 1 and cluster.num_nodes % 2 == 0 and now.grows == AT_FAILURE:
         copied = replace(now, copies=2, copy_Bps=cluster.bandwidth_per_device_Bps(1))
         yield "copies in the memory of a peer", replace(scenario, operation=copied), True
     halved = replace(now, detection_s=now.detection_s / 2, restart_s=now.whole_restart_s(scenario.estimate.job) / 2)

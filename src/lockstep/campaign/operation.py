@@ -90,6 +90,8 @@ class Operation:
             raise BadInput(f"must be from 0 to {WIDEST_CV:g}, got {self.straggler_cv:g}", "--straggler-cv")
         if self.copies < 1 or not self.copy_Bps > 0:
             raise BadInput(f"must be at least 1, sent at a rate above 0, got {self.copies}", "--copies")
+        if self.grows != AT_FAILURE and self.fewest_frac == 1:
+            raise BadInput("needs a job that shrinks: --fewest-nodes", "--grow")
         if self.eval_every is not None and not (self.eval_every >= 1 and self.eval_tokens > 0):
             raise BadInput("needs at least one step, and --eval-tokens", "--eval-every")
 
@@ -137,15 +139,16 @@ class Operation:
         if self.repair_s is None:
             return None
         nodes, replica = found.cluster.num_nodes, found.job.devices // found.layout.dp
+        fewest = max(1, math.ceil(self.fewest_frac * nodes))
         per_replica = max(1, math.ceil(replica / found.cluster.devices_per_unit(0)))
         return Pool(
             nodes=nodes,
             spares=self.spares,
             repair_s=self.repair_s,
-            fewest=max(1, math.ceil(self.fewest_frac * nodes)),
+            fewest=fewest,
             replica_nodes=per_replica if nodes % per_replica == 0 else 1,
             lost=self.lost,
-            grows=self.grows,
+            grows=self.grows if fewest < nodes else AT_FAILURE,
         )
 
     def assumptions(self, job: Job) -> Iterator[str]:
