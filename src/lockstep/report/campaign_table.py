@@ -95,8 +95,8 @@ def _verdict(found: Campaign, out: Console) -> None:
 def _mean(found: Campaign) -> str:
     if found.simulated is None:
         return "the spread is the step time's error"
-    low, high = found.ci95_days
-    return f"the mean of {len(found.simulated.wall_s):,} simulated ones is {low:.5g} to {high:.5g} d"
+    low, high = (format_time(days * SECONDS_PER_DAY, 5) for days in found.ci95_days)
+    return f"the mean of {len(found.simulated.wall_s):,} simulated ones is {low} to {high}"
 
 
 def _energy(found: Campaign) -> str:
