@@ -104,7 +104,7 @@ def test_a_wrong_limit_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
         ("implicit-bias-epochs", {"equations": 5, "unknowns": 5}, "at least twice the equations"),
         ("norm-steps", {"gradient": "0,0"}, "one of them not 0"),
         ("norm-steps", {"matrix": "1,2,3"}, "needs 4 numbers"),
-        ("norm-steps", {"alpha": 0}, "above 0"),
+        ("norm-steps", {"alpha": 0}, "at least 1e-06"),
     ],
 )
 def test_refusals(experiment: str, settings: dict[str, object], said: str) -> None:
