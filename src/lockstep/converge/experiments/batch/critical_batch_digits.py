@@ -37,8 +37,8 @@ Array = npt.NDArray[Any]
 SOURCE = "McCandlish, Kaplan, Amodei 2018, sections 2.2 and 2.3; Shallue et al. 2019"
 WIDE = 0.1 * 2.0 ** (np.arange(13) / 2)
 """Rates tried with all examples."""
-NARROW = 2.0 ** (np.arange(-2, 4) / 2)
-"""Rates tried with a batch, as multiples of the law's."""
+NARROW = 2.0 ** (np.arange(-3, 6) / 2)
+"""Rates tried with a batch, as multiples of the law's; wider than `FACTOR`, so that the law can fail."""
 SHAPE = 0.30
 """Largest error of the hyperbola over a whole run that counts as agreement, as a share of the steps."""
 FACTOR = 3.0
