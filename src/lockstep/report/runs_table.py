@@ -28,7 +28,11 @@ def render(answer: RunsAnswer, out: Console) -> None:
         case Comparison():
             _compare(answer, out)
         case Changed():
-            out.print(f"{answer.done}; {answer.runs} runs in {answer.root}")
+            out.print(f"{answer.done}; {_runs(answer.runs)} in {answer.root}")
+
+
+def _runs(count: int) -> str:
+    return "1 run" if count == 1 else f"{count} runs"
 
 
 def _list(found: RunList, out: Console) -> None:
@@ -36,7 +40,7 @@ def _list(found: RunList, out: Console) -> None:
         out.print(f"No runs in {found.root}.")
         return
     more = f", newest {len(found.rows)}" if len(found.rows) < found.total else ""
-    out.print(f"{found.total} runs in {found.root}{more}")
+    out.print(f"{_runs(found.total)} in {found.root}{more}")
     out.print()
     rows = (
         (row.id, row.verb, _status(row.status), _lasted(row.started_s, row.ended_s), str(row.events), row.reason)
