@@ -14,6 +14,7 @@ from lockstep import pipelines
 from lockstep.collectives import PlainLink, get
 from lockstep.errors import BadInput
 from lockstep.measure.execute import execute
+from lockstep.measure.execute.exchange import Crowd
 from lockstep.measure.execute.execute import measured_timeline
 from lockstep.measure.execute.lanes import check_runnable, lanes_of
 from lockstep.measure.execute.transfer import OWN_CORE, SHARED_CORES, SHARED_CORES_OWN_NETWORK, cut_for
@@ -125,6 +126,16 @@ def test_execution_puts_prediction_and_measurement_together() -> None:
     assert answer["predicted"]["source"] == "simulated"
     assert answer["measured"]["source"] == "measured"
     assert answer["machine"]["scheduling"] != "unknown"
+
+
+def test_ranks_that_share_cores_are_predicted_by_the_work_of_all() -> None:
+    crowd = Crowd(ranks=2, shifts=((10, 1.0), (30, 2.0)), reduce_s_per_B=0.5)
+    assert crowd.makespan_s(np.array([20.0, 30.0]), 4.0) == (1.5 + 2.0 + 2.0) / 2
+    program = get("all-reduce", "ring").program(4, 4000.0, element_B=4.0)
+    found = execute(program, op="all-reduce", algorithm="ring", elems=1000, repeats=1)
+    assert (found.shared_cores_s is not None) == (found.machine.cores < 4)
+    if found.shared_cores_s is not None:
+        assert found.shared_cores_s > 0
 
 
 def test_a_given_link_predicts_without_calibration() -> None:

@@ -14,17 +14,18 @@ import statistics
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 
 from lockstep.measure.execute.transfer import Transfers
 from lockstep.measure.launch import Rank
-from lockstep.measure.line import fit_line
 
 if TYPE_CHECKING:
     from torch import Tensor
 
+Array = npt.NDArray[Any]
 Sample = tuple[int, float]
 """(bytes of a message, seconds of an exchange)."""
 MOST_MEMORY_B = 1 << 26
@@ -77,11 +78,15 @@ class Crowd:
     reduce_s_per_B: float
     """Seconds until each rank has added one byte."""
 
-    def makespan_s(self, messages: int, sent_B: float, reduced_B: float) -> float:
-        """(messages alpha' + bytes beta' + bytes added gamma') / ranks; a shift takes alpha' + bytes beta'."""
-        line = fit_line(*np.array(self.shifts).T)
-        terms = (messages * line.latency_s, sent_B * line.s_per_B, reduced_B * self.reduce_s_per_B)
-        return math.fsum(terms) / self.ranks
+    def makespan_s(self, sizes_B: Array, reduced_B: float) -> float:
+        """(sum over messages of the seconds of a shift of its size + bytes added gamma') / ranks.
+
+        Between the sizes measured a shift is taken as linear; the kernel's copies are not from the first byte to the
+        last.
+        """
+        measured_B, times_s = zip(*self.shifts, strict=True)
+        messages_s = np.interp(sizes_B, measured_B, times_s).tolist()
+        return math.fsum((*messages_s, reduced_B * self.reduce_s_per_B)) / self.ranks
 
 
 def crowd(rank: Rank, sizes_B: Sequence[int], memory_B: int, repeats: int = 7) -> Crowd:

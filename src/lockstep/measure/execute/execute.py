@@ -236,4 +236,4 @@ def _shared_cores_s(program: Program, crowd: Crowd | None) -> float | None:
     if crowd is None or (program.duration_s > 0).any():
         return None
     reduced_B = float(program.size_B[program.kind == Kind.REDUCE].sum())
-    return crowd.makespan_s(program.num_messages, float(program.sent_B().sum()), reduced_B)
+    return crowd.makespan_s(program.size_B[program.kind == Kind.SEND], reduced_B)
