@@ -90,7 +90,7 @@ def search(
 def _grids(space: Space, stages: int, devices: int) -> Iterator[LayoutGrid]:
     """The layouts of one stage count by placement of layers, cut along tp where they are too many to hold at once."""
     for part in space.parts(stages):
-        if space.size <= MAX_GRID * len(space.pp):
+        if part.size <= MAX_GRID * len(part.pp):
             yield part.grid(stages, devices)
             continue
         for tp in space.tp:
