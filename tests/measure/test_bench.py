@@ -21,6 +21,7 @@ from lockstep.measure.bench import BUILT_IN, OPS, bench_collective
 from lockstep.measure.bench.collective import Row, elements
 from lockstep.measure.bench.definition import DIVIDED, pattern, wrong_elements
 from lockstep.measure.bench.result import COLUMNS, CollectiveBench
+from lockstep.measure.execute.settled import settled
 from lockstep.measure.fit import read_points
 from lockstep.measure.kernels import KernelRow, bench_device, fit_curve
 from lockstep.measure.launch import Fault
@@ -41,6 +42,12 @@ def test_every_implementation_is_right_by_definition(op: str) -> None:
     assert found.ok
     assert [row.wrong for row in found.rows] == [0] * (2 * len(names))
     assert {row.algorithm for row in found.rows} == set(names)
+
+
+@pytest.mark.parametrize("name", algorithms("all-reduce"))
+def test_a_tree_is_cut_for_a_link_and_not_into_elements(name: str) -> None:
+    """At most as many messages as a full exchange of 16 pieces, for 2^18 elements."""
+    assert settled("all-reduce", name, 4, 2.0**20).num_messages <= 4 * 3 * 16
 
 
 @pytest.mark.parametrize("op", OPS)

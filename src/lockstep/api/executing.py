@@ -170,14 +170,14 @@ def _collective(
     op: str, ranks: int, size: Quantity | None, algorithm: str | None, link: PlainLink | None
 ) -> tuple[Program, str, float]:
     """The program of a collective on whole float32 elements, its algorithm's name and its size."""
-    from lockstep.collectives import PlainLink, best, get, ops
+    from lockstep.collectives import best, ops
+    from lockstep.measure.execute.settled import USUAL_LINK, settled
 
     if op not in ops():
         raise UnknownName("program", op, ("pipeline", *ops()), "WHAT")
     if size is None:
         raise BadInput("must be given for a collective", "--size")
     size_B = ELEMENT_B * max(1, round(parse_size_B(size, "--size") / ELEMENT_B))
-    known = link or PlainLink(5e-5, 2e9)
     with flags("--algorithm"):
-        name = algorithm or str(best(op, ranks, size_B, known).algorithm)
-        return get(op, name).program(ranks, size_B, known, ELEMENT_B), name, size_B
+        name = algorithm or str(best(op, ranks, size_B, link or USUAL_LINK).algorithm)
+        return settled(op, name, ranks, size_B, ELEMENT_B, link), name, size_B

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from lockstep.collectives import get
 from lockstep.measure.bench.built_in import Prepared
 from lockstep.measure.bench.definition import pattern
 from lockstep.measure.execute.lanes import lanes_of
 from lockstep.measure.execute.runner import Runner
+from lockstep.measure.execute.settled import settled
 from lockstep.measure.launch import Rank
 from lockstep.program import extents
 
@@ -17,7 +17,7 @@ def own(op: str, algorithm: str, rank: Rank, elems: int) -> Prepared:
     """The program of an algorithm on `elems` float32 elements."""
     import torch
 
-    program = get(op, algorithm).program(rank.ranks, elems * ELEMENT_B, element_B=ELEMENT_B)
+    program = settled(op, algorithm, rank.ranks, elems * ELEMENT_B, ELEMENT_B)
     scratch = {name: int(extent[rank.number]) for name, extent in extents(program).items() if name != "data"}
     buffers = {name: torch.zeros(size, device=rank.device) for name, size in scratch.items()}
     before = pattern(rank.number, elems, rank.device)

@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from lockstep.collectives import get
 from lockstep.collectives.rounds import cut
 from lockstep.measure.execute.lanes import lanes_of
 from lockstep.measure.execute.runner import Runner
+from lockstep.measure.execute.settled import settled
 from lockstep.measure.launch import Rank
 from lockstep.program import Program, extents
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 @cache
 def _program(op: str, algorithm: str, ranks: int, num_elems: int, element_B: int) -> Program:
     """A collective's program on a buffer of whole elements."""
-    return get(op, algorithm).program(ranks, num_elems * element_B, element_B=element_B)
+    return settled(op, algorithm, ranks, num_elems * element_B, element_B)
 
 
 class Wire:
