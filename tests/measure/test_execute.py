@@ -4,6 +4,7 @@ bytes and messages equal the predicted integers, results equal torch's own colle
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -17,7 +18,13 @@ from lockstep.measure.execute import execute
 from lockstep.measure.execute.exchange import Crowd
 from lockstep.measure.execute.execute import measured_timeline
 from lockstep.measure.execute.lanes import check_runnable, lanes_of
-from lockstep.measure.execute.transfer import OWN_CORE, SHARED_CORES, SHARED_CORES_OWN_NETWORK, cut_for
+from lockstep.measure.execute.transfer import (
+    OWN_CORE,
+    SHARED_CORES,
+    SHARED_CORES_IN_TURN,
+    SHARED_CORES_OWN_NETWORK,
+    cut_for,
+)
 from lockstep.measure.execute.worker import Report, Work, run_rank
 from lockstep.measure.launch import Fault, Host, Rank, RunFailed, launch
 from lockstep.program import Kind, ProgramBuilder
@@ -157,13 +164,17 @@ def test_large_messages_in_pieces_are_right_and_counted_once(algorithm: str, ran
     assert sum(found.messages) == program.num_messages
 
 
-def test_pieces_are_asked_for_one_by_one_only_where_cores_are_shared_and_asking_is_free() -> None:
+def test_pieces_are_asked_for_one_by_one_only_where_ranks_take_turns_and_asking_is_free(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def chosen(ranks: int, cores: int | None, namespace: str | None = None, backend: str = "gloo") -> object:
         return cut_for(Rank(0, ranks, 0, backend, 1.0, host=Host(namespace), cores=cores))
 
-    assert chosen(2, 2) == chosen(8, None) == chosen(8, 2, backend="nccl") == OWN_CORE
-    assert chosen(3, 2) == SHARED_CORES
-    assert chosen(3, 2, "a network of its own") == SHARED_CORES_OWN_NETWORK
+    for policy, shared in ((os.SCHED_OTHER, SHARED_CORES), (os.SCHED_RR, SHARED_CORES_IN_TURN)):
+        monkeypatch.setattr(os, "sched_getscheduler", lambda _, policy=policy: policy)
+        assert chosen(2, 2) == chosen(8, None) == chosen(8, 2, backend="nccl") == OWN_CORE
+        assert chosen(3, 2) == shared
+        assert chosen(3, 2, "a network of its own") == SHARED_CORES_OWN_NETWORK
 
 
 def test_wrong_results_and_counts_are_seen() -> None:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from lockstep.measure.execute.join import joined
 from lockstep.measure.execute.lanes import Lane, Task
 from lockstep.measure.execute.scratch import summands
-from lockstep.measure.execute.transfer import SHARED_CORES, Transfers
+from lockstep.measure.execute.transfer import Transfers
 from lockstep.measure.launch import Rank, point
 from lockstep.program import Kind
 
@@ -65,7 +65,7 @@ class Runner:
         self.rank = rank
         self.transfers = Transfers(rank)
         # With a core of its own for each of them, two threads send and receive at the same time.
-        self.threads, self.joined = joined(lanes) if self.transfers.cut is SHARED_CORES else (lanes, frozenset())
+        self.threads, self.joined = joined(lanes) if self.transfers.cut.crowded else (lanes, frozenset())
         self.buffers = buffers
         self.title = title
         self.payload = _payloads(lanes, rank.device)

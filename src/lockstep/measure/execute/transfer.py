@@ -15,6 +15,7 @@ from itertools import cycle
 from typing import TYPE_CHECKING
 
 from lockstep.measure.launch import Host, Rank
+from lockstep.measure.machine import scheduling_class
 
 if TYPE_CHECKING:
     import torch
@@ -31,13 +32,18 @@ class Cut:
 
     piece_B: float
     in_flight: int = MOST_PIECES
+    crowded: bool = False
+    """Whether ranks share cores, and nothing but memory lies between them."""
 
 
 OWN_CORE = Cut(1 << 19)
 """Fitted: the fastest of 256 KiB to 8 MiB for a ring of 16 MB on two ranks with a core each."""
-SHARED_CORES = Cut(1 << 19, in_flight=2)
-"""Fitted: the fastest of 256 KiB to 4 MiB, 1 to 3 at a time, for a ring of 16 MB on 4 ranks and 2 cores. What is asked
-for waits in the kernel's buffers until its rank has a turn; more than the caches hold is slower there."""
+SHARED_CORES = Cut(float("inf"), crowded=True)
+"""Measured on 4 ranks and 2 cores: a rank that is woken takes a core at once, so each piece would cost two switches."""
+SHARED_CORES_IN_TURN = Cut(1 << 19, in_flight=2, crowded=True)
+"""In the real-time classes a woken rank waits for its turn, and what comes meanwhile lies in the kernel's buffers; more
+than the caches hold is slower there. Fitted: the fastest of 256 KiB to 4 MiB, 1 to 3 at a time, for that ring."""
+IN_TURN = ("fifo", "rr")
 SHARED_CORES_OWN_NETWORK = Cut(float("inf"))
 """Asking piece by piece would cost a round trip for each."""
 
@@ -114,10 +120,12 @@ class Transfers:
 
 
 def cut_for(rank: Rank) -> Cut:
-    """How this rank's messages travel; the same on all ranks."""
+    """How this rank's messages travel; the same on all ranks, which inherit the launcher's scheduling class."""
     if rank.backend != "gloo" or rank.cores is None or rank.ranks <= rank.cores:
         return OWN_CORE
-    return SHARED_CORES if rank.host == Host() else SHARED_CORES_OWN_NETWORK
+    if rank.host != Host():
+        return SHARED_CORES_OWN_NETWORK
+    return SHARED_CORES_IN_TURN if scheduling_class() in IN_TURN else SHARED_CORES
 
 
 def _world() -> ProcessGroup:

@@ -15,7 +15,7 @@ from lockstep.measure.execute.exchange import Crowd, Sample, crowd, exchange_sam
 from lockstep.measure.execute.lanes import lanes_of
 from lockstep.measure.execute.reference import built_in
 from lockstep.measure.execute.runner import Runner, Spans
-from lockstep.measure.execute.transfer import SHARED_CORES, cut_for
+from lockstep.measure.execute.transfer import cut_for
 from lockstep.measure.launch import Rank
 from lockstep.measure.machine import Load, LoadMeter, Machine, this_machine
 from lockstep.measure.sites import gather_sites
@@ -80,7 +80,7 @@ def run_rank(rank: Rank, work: Work) -> Report:
     meter, sites = LoadMeter(), gather_sites(rank)
     samples = exchange_samples(rank, work.calibrate_B) if work.calibrate_B else []
     reduce_s = reduce_s_per_B(rank) if work.calibrate_B else 0.0
-    shared = work.calibrate_B and cut_for(rank) is SHARED_CORES
+    shared = work.calibrate_B and cut_for(rank).crowded
     together = crowd(rank, work.calibrate_B, ELEMENT_B * work.elems) if shared else None
     before = initial(work)
     buffers = _buffers(rank, work, before)
