@@ -18,10 +18,15 @@ from lockstep.methods.compression.rounding import rounded
 class Quantizer(Compressor):
     """Rounds to `levels` steps on either side of 0 that end at the reach of the vector; at random if `unbiased`."""
 
-    bits: int
-    """Of a code."""
-    levels: int
-    """s: steps from 0 to the reach."""
+    @property
+    @abstractmethod
+    def bits(self) -> int:
+        """Of a code."""
+
+    @property
+    @abstractmethod
+    def levels(self) -> int:
+        """s: steps from 0 to the reach."""
 
     @abstractmethod
     def reach(self, entries: Array) -> Array:

@@ -35,7 +35,7 @@ class Qsgd(Quantizer):
             raise BadInput(f"levels = {self.levels}: from 1 to 127, so that a code fits in 8 bits", "levels")
 
     @property
-    def bits(self) -> int:  # type: ignore[override]
+    def bits(self) -> int:
         """Bits of a code."""
         return 2 if self.levels == 1 else 4 if self.levels <= 7 else 8
 

@@ -44,7 +44,7 @@ class Uniform(Quantizer):
         check_rounding(self.rounding)
 
     @property
-    def levels(self) -> int:  # type: ignore[override]
+    def levels(self) -> int:
         """s: steps from 0 to the largest magnitude."""
         return int(2 ** (self.bits - 1) - 1)
 
