@@ -8,6 +8,7 @@ import pytest
 
 import lockstep
 from cli_runner import run
+from lockstep.runs import RunStore
 
 BAR = ("campaign", "llama3-70b", "--cluster", "dgx-h100:64", "--batch-tokens", "4M", "--tokens", "15T")
 SMALL = ("campaign", "llama3-8b", "-c", "dgx-h100:8", "--batch", "512", "--tp", "2", "--zero", "1")
@@ -87,6 +88,53 @@ def test_formula_and_simulation_agree(mtbf: str) -> None:
         drawn = getattr(found.simulated, f"{name}_s")
         error = drawn.std() / len(drawn) ** 0.5
         assert seconds == pytest.approx(drawn.mean(), abs=3.3 * error + 1e-9)
+
+
+LOCAL = ("--local-write", "2s", "--local-frac", "90%")
+COMPUTED = ("--storage-bandwidth", "10GB/s")
+
+
+@pytest.mark.parametrize(
+    "saved",
+    [("--write", "1min"), ("--write", "1min", *LOCAL), ("--write", "1min", *LOCAL, "--local-restart", "1min"),
+     ("--write", "1min", *LOCAL, "--every", "7"), ("--write", "1min", *LOCAL, "--async", "80%"),
+     ("--write", "1min", "--delta-write", "5s"), ("--write", "1min", "--delta-write", "5s", "--every", "4"),
+     ("--write", "1min", "--delta-write", "5s", "--silent-mtbf", "2d", "--silent-delay", "3h"),
+     (*COMPUTED, "--copies", "2"), (*COMPUTED, "--copies", "4", "--local-frac", "50%", "--every", "9"),
+     ("--rank-bandwidth", "100MB/s"), ("--rank-bandwidth", "100MB/s", "--ranks", "8", "--local-restart", "9s", *LOCAL)],
+)  # fmt: skip
+def test_saving_costs_what_the_verb_checkpoint_says(saved: tuple[str, ...]) -> None:
+    """The same words about failures and saving, the same useful work: the same goodput, losses and cycle."""
+    common = ("--mtbf", "6h", "--restart", "10min", "--detection", "5min", *saved)
+    ours = run(*TOKENS, *common, "--campaigns", "2", "--json").json()
+    work_s = ours["days"] * ours["goodput_frac"] * 86_400
+    which = () if "--write" in saved else ("llama3-8b",)
+    alone = run("checkpoint", *which, "-c", "dgx-h100:8", *common, "--work", f"{work_s!r}s", "--json").json()
+    assert ours["days"] * 86_400 == pytest.approx(alone["run"]["expected_wall_s"], rel=1e-12)
+    assert ours["checkpoint"]["interval_s"] == pytest.approx(alone["interval_s"], rel=1e-9)
+    for name in ("every", "write_s", "kept_checkpoints"):
+        assert ours["checkpoint"][name] == pytest.approx(alone[name])
+    for name, frac in alone["losses_frac"].items():
+        assert ours["breakdown"][name] / ours["days"] == pytest.approx(frac, rel=1e-9, abs=1e-15)
+
+
+def test_what_a_save_took_in_a_kept_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LOCKSTEP_RUNS", str(tmp_path))
+    assert run(*TOKENS, "--write", "run:last").refusal().startswith("--write: ")
+    with RunStore(tmp_path).start("train", {}) as writer:
+        writer.finish({"checkpoints": {"saves": 3, "write_s": 42.0}})
+    assert run(*TOKENS, "--write", "run:last", "--json").json()["checkpoint"]["write_s"] == 42.0
+
+
+@pytest.mark.parametrize(
+    ("words", "said"), [(LOCAL, "local checkpoints of 2 s"), (("--delta-write", "5s"), "deltas of 5 s"),
+                        (("--copies", "2"), "copies to peers of")]
+)  # fmt: skip
+def test_the_table_names_what_comes_between(words: tuple[str, ...], said: str) -> None:
+    shown = " ".join(run(*TOKENS, "--mtbf", "3h", *words).out.split())
+    assert said in shown
+    assert "of work, between them a checkpoint of" in shown
+    assert "copies in the memory of a peer" not in shown
 
 
 def test_ways_to_pay() -> None:
@@ -181,6 +229,18 @@ def test_the_tornado_is_drawn(tmp_path: Path) -> None:
         (("--tokens", "1T", "--repair", "1d", "--replica-nodes", "2"), "--replica-nodes"),
         (("--tokens", "1T", "--repair", "1d", "--fewest-nodes", "9"), "--fewest-nodes"),
         (("--tokens", "1T", "--silent-mtbf", "1d"), "--silent-delay"),
+        (("--tokens", "1T", "--local-write", "1s"), "--local-write"),
+        (("--tokens", "1T", "--local-restart", "1s"), "--local-restart"),
+        (("--tokens", "1T", "--local-write", "1s", "--local-frac", "2", "--mtbf", "1d"), "--local-frac"),
+        (("--tokens", "1T", *LOCAL, "--delta-write", "1s"), "--delta-write"),
+        (("--tokens", "1T", *LOCAL, "--copies", "2"), "--copies"),
+        (("--tokens", "1T", "--copies", "3"), "--copies"),
+        (("--tokens", "1T", "--copy-bandwidth", "1GB/s"), "--copy-bandwidth"),
+        (("--tokens", "1T", "--every", "4"), "--every"),
+        (("--tokens", "1T", "--delta-write", "1s", "--every", "1G"), "--every"),
+        (("--tokens", "1T", "--ranks", "8"), "--ranks"),
+        (("--tokens", "1T", "--ranks", "65", "--rank-bandwidth", "1GB/s"), "--ranks"),
+        (("--tokens", "1T", "--write", "1s", "--rank-bandwidth", "1GB/s"), "--write"),
     ],
 )  # fmt: skip
 def test_bad_input_names_its_flag(words: tuple[str, ...], flag: str) -> None:

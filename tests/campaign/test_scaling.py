@@ -104,11 +104,37 @@ def test_the_table_says_where_it_ends(tmp_path: Path) -> None:
     assert picture.read_text().lstrip().startswith("<?xml")
 
 
+def test_sizes_with_fewer_nodes_than_copies_are_left_out() -> None:
+    """Eight nodes of eight devices: four copies stand on four and on eight nodes; what is left is priced as alone."""
+    words = {"batch": 256, "tokens": "10G", "mtbf": "12h", "write": "5min"}
+    copied = lockstep.scaling("gpt2", "ethernet-25-v100:8", **words, copies=4)
+    assert [one.devices for one in copied.sizes] == [32, 64]
+    assert {devices for devices, _ in copied.skipped} == {1, 2, 4, 8, 16}
+    assert all("--copies: 4 copies stand on as many nodes" in why for _, why in copied.skipped)
+    alone = lockstep.campaign("gpt2", "ethernet-25-v100:8", **words, copies=4)
+    assert copied.sizes[-1].run is not None
+    assert copied.sizes[-1].run.wall_s == pytest.approx(alone.run.wall_s)
+    assert run(*SMALL, "--tokens", "10G", "--copies", "3").refusal().startswith("--copies: 8 nodes do not form")
+
+
+def test_parts_that_fail_add_up_anew_on_every_size() -> None:
+    """A power feed carries the job whatever its size; devices fail in proportion; a rack takes half of four copies."""
+    words = {"batch": 256, "tokens": "10G", "copies": 2, "write": "5min"}
+    found = lockstep.scaling("gpt2", "ethernet-25-v100:8", **words, device_mtbf="64d", power_mtbf="1d")
+    for one in found.sizes:
+        assert one.run is not None
+        assert 86_400 / one.run.mtbf_s == pytest.approx(1 + one.devices / 64)
+        assert one.run.pattern.hard_frac == pytest.approx(1 / (1 + one.devices / 64))
+    racks = lockstep.scaling("gpt2", "ethernet-25-v100:8", **words, rack_mtbf="1d")
+    lost = {one.devices: one.run.pattern.hard_frac for one in racks.sizes if one.run}
+    assert lost == {16: 1.0, 32: 1.0, 64: 0.0}
+
+
 @pytest.mark.parametrize(
     ("words", "flag"),
     [(("--deadline", "30d"), "--deadline"), (("--budget", "1000"), "--budget"), (("--tokens", "0"), "--tokens"),
      (("--critical-batch-tokens", "1M"), "--critical-batch-tokens"), (("--scaling-law", "kaplan"), "--scaling-law"),
-     (("--tokens", "1G", "--spares", "1"), "--spares")],
+     (("--tokens", "1G", "--spares", "1"), "--spares"), (("--mtbf", "6h"), "--mtbf"), (("--async", "1"), "--async")],
 )  # fmt: skip
 def test_bad_input_names_its_flag(words: tuple[str, ...], flag: str) -> None:
     assert run(*SMALL, *words).refusal().startswith(f"{flag}: ")

@@ -115,6 +115,12 @@ def test_copies_in_the_memory_of_peers_come_between() -> None:
     assert power.overhead_frac < alone.overhead_frac
 
 
+def test_a_restart_from_a_local_checkpoint_takes_as_long_unless_it_says_how_long() -> None:
+    local = {"mtbf": "6h", "write": 60, "restart": "10min", "local_write": 2, "local_frac": 0.9}
+    assert set(lockstep.checkpoint(**local).pattern.restarts_s) == {600.0}
+    assert set(lockstep.checkpoint(**local, local_restart="1min").pattern.restarts_s) == {60.0}
+
+
 def test_a_cluster_knows_how_fast_its_nodes_send_copies() -> None:
     """DGX H100: eight ports of 400 Gbit/s at nine tenths; 1,120 GB over 32 nodes with AdamW in bf16."""
     found = lockstep.checkpoint("llama3-8b", cluster="dgx-h100:32", rank_bandwidth="1GB/s", copies=4)
@@ -222,6 +228,7 @@ SHARDS = ("--nodes", "8", "--size", "1TB", "--storage-bandwidth", "1GB/s")
         (("--mtbf", "6h", "--write", "1s", "--every", "4"), "--every"),
         (("--mtbf", "6h", "--write", "1s", "--every", "1G", "--delta-write", "1s"), "--every"),
         (("--mtbf", "6h", "--write", "1s", "--local-write", "1s"), "--local-write"),
+        (("--mtbf", "6h", "--write", "1s", "--local-restart", "1s"), "--local-restart"),
         (("--mtbf", "6h", "--write", "1s", "--local-write", "1s", "--local-frac", "2"), "--local-frac"),
         (("--mtbf", "6h", "--write", "9s", "--local-write", "1s", "--local-frac", "1", "--delta-write", "1s"),
          "--delta-write"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from scipy.special import lambertw
 from lockstep.errors import BadInput
 from lockstep.reliability import (
     LongRun,
+    Saving,
     best_cycle,
     cycle_time_s,
     daly_s,
@@ -31,6 +33,7 @@ from lockstep.reliability import (
     write_time_s,
     young_s,
 )
+from lockstep.reliability.optimum import CYCLES
 
 EXAMPLES = settings(max_examples=50, derandomize=True, deadline=None)
 MINUTE_S, HOUR_S = 60.0, 3600.0
@@ -209,6 +212,28 @@ def test_a_second_level_pays_only_when_it_is_cheaper() -> None:
     assert cheap.pattern.every > 1
     assert cheap.overhead_frac < alone.overhead_frac
     assert best_cycle(make(0.05, 0.0), 1.0).pattern.every == 1
+
+
+@pytest.mark.parametrize(
+    "saving",
+    [Saving(write_s=60.0, restart_s=600.0, local_write_s=2.0, local_restart_s=60.0, local_frac=0.9),
+     Saving(write_s=60.0, restart_s=600.0, delta_write_s=5.0, hidden_frac=0.5),
+     Saving(write_s=60.0, delta_write_s=5.0, silent_frac=0.3, silent_delay_s=3 * HOUR_S)],
+)  # fmt: skip
+def test_no_other_cycle_is_better(saving: Saving) -> None:
+    best = optimum(saving.pattern(HOUR_S), HOUR_S).overhead_frac
+    assert all(best <= optimum(saving.cycle(every), HOUR_S).overhead_frac for every in CYCLES)
+    assert saving.pattern(HOUR_S).every > 1
+    assert replace(saving, every=3).pattern(HOUR_S) == saving.cycle(3)
+    assert saving.pattern(math.inf).costs_s == (60.0,)
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"every": 2}, {"local_write_s": 1.0, "delta_write_s": 1.0}, {"local_write_s": 1.0, "every": 0}]
+)
+def test_saving_that_contradicts_itself_is_refused(wrong: dict[str, float]) -> None:
+    with pytest.raises(BadInput):
+        Saving(write_s=60.0, **wrong).pattern(HOUR_S)  # type: ignore[arg-type]
 
 
 def test_the_curve_touches_its_optimum() -> None:

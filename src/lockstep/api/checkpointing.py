@@ -4,32 +4,33 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import TYPE_CHECKING, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 from lockstep.api.failures import (
     FailureWords,
-    JobFailures,
     bounded_time_s,
     job_failures,
     node_count,
+    read_corruption,
     read_pool,
+    share_frac,
     simulated_runs,
-    with_corruption,
 )
 from lockstep.api.network import flags
-from lockstep.api.peer_copies import PeerCopies, read_copies
+from lockstep.api.peer_copies import read_copies
 from lockstep.api.question import Quantity, located, read_cluster, whole
+from lockstep.api.saving import LighterWords, read_lighter, read_write_s
 from lockstep.errors import BadInput, Infeasible, LockstepError
-from lockstep.units import parse_bandwidth_Bps, parse_frac, parse_size_B
+from lockstep.units import parse_bandwidth_Bps, parse_size_B
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from lockstep.hardware import Cluster
-    from lockstep.reliability import Checkpoint, Pattern
+    from lockstep.reliability import Checkpoint
     from lockstep.workload import Model
 
-MEASURED = "run:"
+
+class CheckpointWords(FailureWords, LighterWords, total=False):
+    """Keywords about failures and about what comes between whole checkpoints."""
 
 
 def checkpoint(
@@ -46,19 +47,12 @@ def checkpoint(
     restart: Quantity = 0.0,
     detection: Quantity = 0.0,
     async_frac: Quantity = 0.0,
-    local_write: Quantity | None = None,
-    local_restart: Quantity | None = None,
-    local_frac: Quantity | None = None,
-    delta_write: Quantity | None = None,
-    copies: Quantity | None = None,
-    copy_bandwidth: Quantity | None = None,
-    every: Quantity | None = None,
     interval: Quantity | None = None,
     work: Quantity | None = None,
     simulate: bool = False,
     campaigns: Quantity = 1000,
     seed: Quantity = 0,
-    **words: Unpack[FailureWords],
+    **words: Unpack[CheckpointWords],
 ) -> Checkpoint:
     """How often to save, and what failures and checkpoints cost.
 
@@ -71,7 +65,7 @@ def checkpoint(
     `every`. `repair` says how long a lost node is away, `spares` how many stand by, `fewest_nodes` how far the job
     shrinks instead of waiting, `grow` when it takes nodes back.
     """
-    from lockstep.reliability import best_cycle
+    from lockstep.reliability import Saving
     from lockstep.reliability import checkpoint as find
 
     machine = None if cluster is None else read_cluster(cluster)
@@ -79,45 +73,29 @@ def checkpoint(
     if math.isinf(failing.mtbf_s):
         raise _unknown_failures(machine, nodes)
     write_s = _write_s(model, machine, write, size, optimizer, ranks, rank_bandwidth, storage_bandwidth)
+    lighter: dict[str, Any] = read_lighter(words)
     peers = None
-    if copies is not None or copy_bandwidth is not None:
-        peers = _peers(machine, node_count(machine, nodes), failing, copies, copy_bandwidth, local_write, delta_write)
+    if (copies := words.get("copies")) is not None:
+        peers = read_copies(machine, node_count(machine, nodes), failing, copies, words.get("copy_bandwidth"))
         if write is not None:
             raise BadInput("needs --size or a MODEL, to know what to copy", "--copies")
-        local_write = peers.write_s(_size_B(model, size, optimizer))
-        local_frac = peers.serve_frac if local_frac is None else local_frac
-        local_restart = restart if local_restart is None else local_restart
+        lighter = {"local_frac": peers.serve_frac} | lighter
+        lighter["local_write_s"] = peers.write_s(_size_B(model, size, optimizer))
+    restart_s = bounded_time_s(restart, "--restart")
     with flags("--write"):
-        make = _pattern(
-            write_s, restart=restart, detection=detection, async_frac=async_frac, local_write=local_write,
-            local_restart=local_restart, local_frac=local_frac, delta_write=delta_write,
+        corruption, mtbf_s = read_corruption(failing, words)
+        saving = Saving(
+            write_s=write_s, restart_s=restart_s, detection_s=bounded_time_s(detection, "--detection"),
+            hidden_frac=share_frac(async_frac, "--async"), **{"local_restart_s": restart_s} | lighter | corruption,
         )  # fmt: skip
-        if every is not None:
-            pattern = make(whole(every, "--every"))
-        elif local_write is None and delta_write is None:
-            pattern = make(1)
-        else:
-            pattern = best_cycle(make, failing.mtbf_s).pattern
-        pattern, mtbf_s = with_corruption(pattern, failing, words)
         found = find(
-            pattern, mtbf_s, interval_s=None if interval is None else bounded_time_s(interval, "--interval"),
+            saving.pattern(mtbf_s), mtbf_s,
+            interval_s=None if interval is None else bounded_time_s(interval, "--interval"),
             work_s=None if work is None else bounded_time_s(work, "--work"), simulate=simulate, law=failing.law,
             pool=read_pool(node_count(machine, nodes), failing, words), causes=failing.causes,
             campaigns=simulated_runs(campaigns), seed=whole(seed, "--seed", minimum=0),
         )  # fmt: skip
     return found if peers is None else replace(found, assumptions=(*found.assumptions, str(peers)))
-
-
-def _peers(
-    machine: Cluster | None, nodes: int | None, failing: JobFailures, copies: Quantity | None,
-    bandwidth: Quantity | None, local_write: Quantity | None, delta_write: Quantity | None,
-) -> PeerCopies:  # fmt: skip
-    """The copies in peers' memory, where nothing else comes between the full checkpoints."""
-    if copies is None:
-        raise BadInput("needs --copies: how many", "--copy-bandwidth")
-    if local_write is not None or delta_write is not None:
-        raise BadInput("are what comes between; leave --local-write and --delta-write out", "--copies")
-    return read_copies(machine, nodes, failing, copies, bandwidth)
 
 
 def _unknown_failures(machine: Cluster | None, nodes: Quantity | None) -> LockstepError:
@@ -127,22 +105,6 @@ def _unknown_failures(machine: Cluster | None, nodes: Quantity | None) -> Lockst
     if nodes is not None:
         return BadInput("--nodes and --node-mtbf belong together", "--node-mtbf")
     return BadInput("give one of --mtbf, --nodes with --node-mtbf, --cluster, or --law", "--mtbf")
-
-
-def _measured(write: Quantity) -> Quantity:
-    """Seconds that a save took in a kept run of training, where `run:` names one; else what is given."""
-    from lockstep.runs import RunStore
-
-    if not isinstance(write, str) or not write.startswith(MEASURED):
-        return write
-    try:
-        record = RunStore().read(write.removeprefix(MEASURED))
-    except BadInput as error:
-        raise BadInput(error.message, "--write") from None
-    saves = (record.result or {}).get("checkpoints") or {}
-    if not saves.get("saves"):
-        raise BadInput(f"run {record.id} saved no checkpoint", "--write")
-    return float(saves["write_s"])
 
 
 def _write_s(
@@ -157,7 +119,7 @@ def _write_s(
     if write is not None:
         if rank_bandwidth is not None or storage_bandwidth is not None:
             raise BadInput("a bandwidth needs --size or a MODEL, not --write", "--write")
-        return bounded_time_s(_measured(write), "--write")
+        return read_write_s(write)
     known_Bps = math.inf if machine is None or machine.storage_write_Bps is None else machine.storage_write_Bps
     if rank_bandwidth is None and storage_bandwidth is None and math.isinf(known_Bps):
         where = "--size" if model is None else "--storage-bandwidth"
@@ -188,40 +150,3 @@ def _size_B(model: str | Model | None, size: Quantity | None, optimizer: str) ->
     with located("MODEL"):
         found = find_model(model) if isinstance(model, str) else model
     return checkpoint_B(Job(found, Recipe(seq=1, batch=1, optimizer=optimizer), 1))
-
-
-def _pattern(
-    write_s: float, *, restart: Quantity, detection: Quantity, async_frac: Quantity, local_write: Quantity | None,
-    local_restart: Quantity | None, local_frac: Quantity | None, delta_write: Quantity | None,
-) -> Callable[[int], Pattern]:  # fmt: skip
-    """The pattern for any number of checkpoints in a cycle."""
-    from lockstep.reliability import incremental, single, two_level
-
-    restart_s, detection_s = bounded_time_s(restart, "--restart"), bounded_time_s(detection, "--detection")
-    hidden_frac = parse_frac(async_frac, "--async")
-    if hidden_frac > 1:
-        raise BadInput(f"must be from 0 to 1, got {hidden_frac:g}", "--async")
-    if local_write is not None and delta_write is not None:
-        raise BadInput("local checkpoints and deltas cannot be combined; give one", "--delta-write")
-    if (local_write is None) != (local_frac is None):
-        raise BadInput("--local-write and --local-frac belong together", "--local-write")
-    if local_write is not None and local_frac is not None:
-        local_s = bounded_time_s(local_write, "--local-write")
-        local_restart_s = bounded_time_s(local_restart or 0.0, "--local-restart")
-        frac = parse_frac(local_frac, "--local-frac")
-        return lambda every: two_level(
-            local_s, write_s, every, frac, local_restart_s=local_restart_s, remote_restart_s=restart_s,
-            detection_s=detection_s, hidden_frac=hidden_frac,
-        )  # fmt: skip
-    if delta_write is not None:
-        delta_s = bounded_time_s(delta_write, "--delta-write")
-        return lambda every: incremental(
-            write_s, delta_s, every, restart_s=restart_s, detection_s=detection_s, hidden_frac=hidden_frac
-        )
-    return lambda every: _alone(every, single(write_s, restart_s, detection_s, hidden_frac))
-
-
-def _alone(every: int, pattern: Pattern) -> Pattern:
-    if every > 1:
-        raise BadInput("needs --local-write or --delta-write for what comes between", "--every")
-    return pattern

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from lockstep.api.question import Quantity, located, whole
@@ -13,7 +13,7 @@ from lockstep.units import parse_frac, parse_time_s
 
 if TYPE_CHECKING:
     from lockstep.hardware import Cluster
-    from lockstep.reliability import Failures, GapLaw, Pattern, Pool
+    from lockstep.reliability import Failures, GapLaw, Pool
 
 LONGEST_S = 1e11
 SHORTEST_MTBF_S = 1e-3
@@ -98,15 +98,15 @@ def _composed(machine: Cluster | None, nodes: Quantity | None, parts: Mapping[st
     return JobFailures(bounded_mtbf_s(causes.mtbf_s, f"--{first}-mtbf"), None, causes)
 
 
-def with_corruption(pattern: Pattern, failing: JobFailures, words: Mapping[str, Any]) -> tuple[Pattern, float]:
-    """(pattern, MTBF of both together) where silent corruption strikes the job as well."""
+def read_corruption(failing: JobFailures, words: Mapping[str, Any]) -> tuple[dict[str, float], float]:
+    """(fields of `Saving` about silent corruption, MTBF of both together)."""
     check_company(words)
     if words.get("silent_mtbf") is None:
-        return pattern, failing.mtbf_s
+        return {}, failing.mtbf_s
     silent_s = bounded_mtbf_s(parse_time_s(words["silent_mtbf"], "--silent-mtbf"), "--silent-mtbf")
     both_s = 1 / (1 / failing.mtbf_s + 1 / silent_s)
     delay_s = bounded_time_s(words["silent_delay"], "--silent-delay")
-    return replace(pattern, silent_frac=both_s / silent_s, silent_delay_s=delay_s), both_s
+    return {"silent_frac": both_s / silent_s, "silent_delay_s": delay_s}, both_s
 
 
 def check_company(words: Mapping[str, Any]) -> None:
@@ -149,9 +149,7 @@ def nodes_lost(nodes: int, failing: JobFailures, replaced: Quantity | None) -> t
 
     if replaced is None:
         return ((1, 1.0),) if failing.causes is None else lost_nodes(failing.causes, nodes)
-    frac = parse_frac(replaced, "--replaced")
-    if frac > 1:
-        raise BadInput(f"must be from 0 to 1, got {frac:g}", "--replaced")
+    frac = share_frac(replaced, "--replaced")
     return ((0, 1 - frac), (1, frac))
 
 
@@ -160,6 +158,14 @@ def node_count(machine: Cluster | None, nodes: Quantity | None) -> int | None:
     if nodes is not None:
         return whole(nodes, "--nodes")
     return None if machine is None else machine.num_nodes
+
+
+def share_frac(given: Quantity, where: str) -> float:
+    """A share, from 0 to 1."""
+    frac = parse_frac(given, where)
+    if frac > 1:
+        raise BadInput(f"must be from 0 to 1, got {frac:g}", where)
+    return frac
 
 
 def bounded_mtbf_s(time_s: float, where: str) -> float:

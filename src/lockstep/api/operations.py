@@ -13,9 +13,11 @@ from lockstep.api.failures import (
     check_company,
     job_failures,
     nodes_lost,
+    share_frac,
 )
 from lockstep.api.peer_copies import read_copies
 from lockstep.api.question import Quantity, whole
+from lockstep.api.saving import LighterWords, read_lighter, read_write_s
 from lockstep.api.verbs import positive
 from lockstep.errors import BadInput
 from lockstep.units import parse_bandwidth_Bps, parse_count, parse_frac, parse_size_B, parse_time_s
@@ -25,19 +27,19 @@ if TYPE_CHECKING:
     from lockstep.hardware import Cluster
 
 
-class OperationWords(FailureWords, total=False):
+class OperationWords(FailureWords, LighterWords, total=False):
     """Keywords about failures, checkpoints and what a step meets in service; see the flags of the same names."""
 
     detection: Quantity | None
     restart: Quantity | None
     write: Quantity | None
+    """Seconds, or run:NAME for what a save took in a kept run of training."""
+    ranks: Quantity | None
+    """That write at once; all devices where not given."""
+    rank_bandwidth: Quantity | None
     storage_bandwidth: Quantity | None
     async_frac: Quantity | None
     interval: Quantity | None
-    copies: Quantity | None
-    """Copies of every node's shard of the state in the memory of nodes, its own included."""
-    copy_bandwidth: Quantity | None
-    """Of one node."""
     straggler_cv: Quantity | None
     eval_every: Quantity | None
     eval_tokens: Quantity | None
@@ -49,19 +51,25 @@ class OperationWords(FailureWords, total=False):
 OPERATION_WORDS = tuple(sorted(OperationWords.__annotations__))
 
 
-def read_operation(cluster: Cluster, words: Mapping[str, Any]) -> Operation:
-    """How a run on `cluster` is operated; what is not given keeps the library's default."""
+def read_operation(cluster: Cluster, words: Mapping[str, Any], part: Cluster | None = None) -> Operation:
+    """How a run on `part` of `cluster`, else on all of it, is operated; what is not given keeps the library's default.
+
+    Times between failures of the job, and numbers of nodes, are those of all of `cluster`; times of parts add up to
+    what the nodes in `part` do. Raises BadInput.
+    """
     from lockstep.campaign import Operation
 
     given = {name: value for name, value in words.items() if value is not None}
-    _check_company(given)
-    failing = job_failures(cluster, given)
-    fields: dict[str, Any] = {"device_mtbf_s": failing.mtbf_s * cluster.num_devices, "law": failing.law}
-    fields["lost"] = nodes_lost(cluster.num_nodes, failing, given.get("replaced"))
+    _check_company(given, cluster)
+    machine = cluster if part is None else part
+    failing = job_failures(machine, given)
+    failed = cluster if failing.causes is None else machine
+    fields: dict[str, Any] = {"device_mtbf_s": failing.mtbf_s * failed.num_devices, "law": failing.law}
+    fields["lost"] = nodes_lost(machine.num_nodes, failing, given.get("replaced"))
     for name, field, read in _READ:
         if name in given:
             fields[field] = read(given[name], f"--{name.removesuffix('_frac').replace('_', '-')}")
-    fields |= _copied(cluster, failing, given)
+    fields |= _lighter(machine, failing, given)
     if "silent_mtbf_s" in fields:
         fields["silent_mtbf_s"] *= cluster.num_devices
     if "fewest_nodes" in given:
@@ -71,34 +79,30 @@ def read_operation(cluster: Cluster, words: Mapping[str, Any]) -> Operation:
     return Operation(**fields)
 
 
-def _copied(cluster: Cluster, failing: JobFailures, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Fields of Operation about copies in the memory of other nodes."""
+def _lighter(cluster: Cluster, failing: JobFailures, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Fields of Operation about what comes between whole checkpoints."""
+    fields = read_lighter(given)
     if "copies" not in given:
-        if "copy_bandwidth" in given:
-            raise BadInput("needs --copies: how many", "--copy-bandwidth")
-        return {}
+        return fields
     peers = read_copies(cluster, cluster.num_nodes, failing, given["copies"], given.get("copy_bandwidth"))
     device_Bps = peers.node_Bps / cluster.devices_per_unit(0)
-    return {"copies": peers.copies, "copy_Bps": device_Bps, "copies_serve_frac": peers.serve_frac}
+    return {"copies": peers.copies, "copy_Bps": device_Bps, "local_frac": peers.serve_frac} | fields
 
 
-def _check_company(given: Mapping[str, Any]) -> None:
+def _check_company(given: Mapping[str, Any], cluster: Cluster) -> None:
     """Words that need one another, or exclude one another."""
     check_company(given)
     for first, second in (("eval_every", "eval_tokens"), ("eval_tokens", "eval_every")):
         if first in given and second not in given:
             raise BadInput("--eval-every and --eval-tokens belong together", f"--{second.replace('_', '-')}")
-    if "write" in given and "storage_bandwidth" in given:
-        raise BadInput("give --write or --storage-bandwidth, not both", "--write")
+    if "write" in given and not given.keys().isdisjoint(("storage_bandwidth", "rank_bandwidth", "ranks")):
+        raise BadInput("give --write or what a checkpoint is written at (--storage-bandwidth), not both", "--write")
+    if "ranks" in given and "rank_bandwidth" not in given:
+        raise BadInput("needs --rank-bandwidth: the rate of one", "--ranks")
+    if "ranks" in given and whole(given["ranks"], "--ranks") > cluster.num_devices:
+        raise BadInput(f"{given['ranks']} ranks on the {cluster.num_devices:,} devices of {cluster.name}", "--ranks")
     if "replica_nodes" in given:
         raise BadInput("follows from the layout here; leave it out", "--replica-nodes")
-
-
-def _share(value: Quantity, where: str) -> float:
-    frac = parse_frac(value, where)
-    if frac > 1:
-        raise BadInput(f"must be from 0 to 1, got {frac:g}", where)
-    return frac
 
 
 def _rate_Bps(value: Quantity, where: str) -> float:
@@ -113,9 +117,11 @@ _READ = (
     ("repair", "repair_s", bounded_time_s),
     ("spares", "spares", lambda value, where: whole(value, where, minimum=0)),
     ("grow", "grows", lambda value, where: value),
-    ("write", "write_s", bounded_time_s),
+    ("write", "write_s", lambda value, where: read_write_s(value)),
+    ("ranks", "ranks", whole),
+    ("rank_bandwidth", "rank_Bps", _rate_Bps),
     ("storage_bandwidth", "storage_Bps", _rate_Bps),
-    ("async_frac", "hidden_frac", _share),
+    ("async_frac", "hidden_frac", share_frac),
     ("interval", "interval_s", bounded_time_s),
     ("straggler_cv", "straggler_cv", parse_frac),
     ("eval_every", "eval_every", whole),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, Unpack
 
 from lockstep.api.network import LinkWords, flags, read_network
@@ -55,18 +57,27 @@ def scaling(
         asked.model, tokens=tokens, loss=loss, compute_optimal=compute_optimal, scaling_law=scaling_law,
         critical_batch_tokens=critical_batch_tokens,
     )  # fmt: skip
+    if target is None:
+        _refuse_operation(operation)
     with flags("--write"):
         return find(
             asked.model,
             asked.cluster,
             asked.recipe,
             target=target,
-            operation=read_operation(asked.cluster, operation),
+            operation=partial(read_operation, asked.cluster, operation),
             weak=weak,
             deadline_s=None if deadline is None else positive(parse_time_s(deadline, "--deadline"), "--deadline"),
             budget_usd=None if budget is None else positive(parse_money_usd(budget, "--budget"), "--budget"),
             progress=progress,
         )
+
+
+def _refuse_operation(words: Mapping[str, Any]) -> None:
+    """Without a target there is no run that could fail or save."""
+    for name in sorted(name for name, value in words.items() if value is not None):
+        flag = f"--{name.removesuffix('_frac').replace('_', '-')}"
+        raise BadInput("needs --tokens, --loss or --compute-optimal: a run that it happens to", flag)
 
 
 def speedup(

@@ -90,6 +90,7 @@ class Campaign:
                 "write_s": run.pattern.costs_s[-1],
                 "every": run.pattern.every,
                 "between_s": run.pattern.costs_s[0],
+                "kept_checkpoints": run.pattern.kept(run.interval_s),
             },
             "simulated": None if self.simulated is None else self.simulated.to_dict(),
             "model": found.job.model.name,

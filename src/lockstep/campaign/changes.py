@@ -78,10 +78,10 @@ def _operation(scenario: Scenario) -> Iterator[tuple[str, Scenario, bool]]:
     now, cluster = scenario.operation, scenario.estimate.cluster
     if now.hidden_frac < HIDDEN_FRAC:
         yield "asynchronous checkpoints", replace(scenario, operation=replace(now, hidden_frac=HIDDEN_FRAC)), True
-    if now.copies == 1 and cluster.num_nodes % 2 == 0 and now.grows == AT_FAILURE:
+    if not now.saving(scenario.estimate.job).is_cycle and cluster.num_nodes % 2 == 0 and now.grows == AT_FAILURE:
         copied = replace(now, copies=2, copy_Bps=cluster.bandwidth_per_device_Bps(1))
         yield "copies in the memory of a peer", replace(scenario, operation=copied), True
-    halved = replace(now, detection_s=now.detection_s / 2, restart_s=now.whole_restart_s(scenario.estimate.job) / 2)
+    halved = now.recovering(scenario.estimate.job, 0.5)
     yield "half the detection and restart times", replace(scenario, operation=halved), True
     rarer = replace(now, device_mtbf_s=2 * now.device_mtbf_s, silent_mtbf_s=2 * now.silent_mtbf_s, law=None)
     yield "half the failures", replace(scenario, operation=rarer), False

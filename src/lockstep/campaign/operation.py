@@ -8,12 +8,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import lru_cache
 
 from lockstep.errors import BadInput
 from lockstep.layout import Job, checkpoint_B
 from lockstep.plan import Estimate
-from lockstep.reliability import GapLaw, Pattern, Pool, best_cycle, single, two_level, write_time_s
+from lockstep.reliability import GapLaw, Pattern, Pool, Saving, write_time_s
 from lockstep.reliability.growth import AT_FAILURE, AT_ONCE
 from lockstep.units import format_bandwidth, format_frac, format_size, format_time
 
@@ -41,12 +40,24 @@ class Operation:
     """Seconds a checkpoint takes; None: its size at the storage's rate."""
     storage_Bps: float | None = None
     """Rate at which all devices together write; None: STORAGE_BPS_PER_DEVICE each."""
+    rank_Bps: float | None = None
+    """Rate at which one rank writes; None: only the storage holds it up."""
+    ranks: int | None = None
+    """Ranks that write at once, at rank_Bps, at most one per device; None: one per device."""
     copies: int = 1
     """Copies of every node's shard in the memory of nodes, its own included; from 2 on, between two checkpoints."""
     copy_Bps: float = math.inf
     """Rate per device at which shards are sent to their peers."""
-    copies_serve_frac: float = 1.0
-    """Share of the failures that leave a copy."""
+    local_write_s: float | None = None
+    """Seconds of a local checkpoint between whole ones; None: there are none."""
+    local_restart_s: float | None = None
+    """From a local checkpoint or a copy; None: restart_s, else RESTART_S and reading it back."""
+    local_frac: float = 1.0
+    """Share of the failures that a local checkpoint or a copy serves."""
+    delta_write_s: float | None = None
+    """Seconds of a delta between whole checkpoints; None: there are none."""
+    every: int | None = None
+    """One whole checkpoint in so many; None is the best number."""
     hidden_frac: float = 0.0
     """Share of a write that hides behind work."""
     interval_s: float | None = None
@@ -90,6 +101,8 @@ class Operation:
             raise BadInput(f"must be from 0 to {WIDEST_CV:g}, got {self.straggler_cv:g}", "--straggler-cv")
         if self.copies < 1 or not self.copy_Bps > 0:
             raise BadInput(f"must be at least 1, sent at a rate above 0, got {self.copies}", "--copies")
+        if self.copies > 1 and (self.local_write_s, self.delta_write_s) != (None, None):
+            raise BadInput("are what comes between; leave --local-write and --delta-write out", "--copies")
         if self.grows != AT_FAILURE and self.fewest_frac == 1:
             raise BadInput("needs a job that shrinks: --fewest-nodes", "--grow")
         if self.eval_every is not None and not (self.eval_every >= 1 and self.eval_tokens > 0):
@@ -104,7 +117,14 @@ class Operation:
         """Seconds a whole checkpoint takes."""
         if self.write_s is not None:
             return self.write_s
-        return float(write_time_s(checkpoint_B(job), storage_Bps=self._storage_Bps(job)))
+        return float(write_time_s(checkpoint_B(job), storage_Bps=self.write_Bps(job)))
+
+    def write_Bps(self, job: Job) -> float:
+        """Rate at which a whole checkpoint is written: of its ranks, and of the storage."""
+        if self.rank_Bps is None:
+            return STORAGE_BPS_PER_DEVICE * job.devices if self.storage_Bps is None else self.storage_Bps
+        together_Bps = self.rank_Bps * (job.devices if self.ranks is None else min(self.ranks, job.devices))
+        return together_Bps if self.storage_Bps is None else min(together_Bps, self.storage_Bps)
 
     def copy_time_s(self, job: Job) -> float:
         """Seconds to send every shard to its peers."""
@@ -114,25 +134,44 @@ class Operation:
         """Seconds to restart from the storage."""
         return RESTART_S + self.checkpoint_write_s(job) if self.restart_s is None else self.restart_s
 
-    def pattern(self, job: Job) -> Pattern:
-        """The checkpoints, and the way back after a failure."""
-        found = self._saved(job)
-        if math.isinf(self.silent_mtbf_s):
-            return found
-        silent_frac = self.mtbf_s(1) / self.silent_mtbf_s
-        return replace(found, silent_frac=silent_frac, silent_delay_s=self.silent_delay_s)
+    def lighter_restart_s(self, job: Job) -> float:
+        """Seconds to restart from a local checkpoint, or from a copy at a peer."""
+        if self.local_restart_s is not None:
+            return self.local_restart_s
+        return RESTART_S + (self._local_s(job) or 0.0) if self.restart_s is None else self.restart_s
 
-    def _saved(self, job: Job) -> Pattern:
-        """One checkpoint, or the best cycle of copies and one."""
-        write_s, restart_s = self.checkpoint_write_s(job), self.whole_restart_s(job)
-        mtbf_s = self.mtbf_s(job.devices)
-        if self.copies == 1 or math.isinf(mtbf_s):
-            return single(write_s, restart_s, self.detection_s, self.hidden_frac)
-        copy_s = self.copy_time_s(job)
-        again_s = RESTART_S + copy_s if self.restart_s is None else self.restart_s
-        return _cycle(
-            copy_s, write_s, self.copies_serve_frac, again_s, restart_s, self.detection_s, self.hidden_frac, mtbf_s
+    def recovering(self, job: Job, factor: float) -> Operation:
+        """With detection and restarts that take `factor` times as long."""
+        return replace(
+            self,
+            detection_s=self.detection_s * factor,
+            restart_s=self.whole_restart_s(job) * factor,
+            local_restart_s=self.lighter_restart_s(job) * factor,
         )
+
+    def saving(self, job: Job) -> Saving:
+        """The checkpoints, and the way back after a failure."""
+        silent = not math.isinf(self.silent_mtbf_s)
+        return Saving(
+            write_s=self.checkpoint_write_s(job),
+            restart_s=self.whole_restart_s(job),
+            detection_s=self.detection_s,
+            hidden_frac=self.hidden_frac,
+            local_write_s=self._local_s(job),
+            local_restart_s=self.lighter_restart_s(job),
+            local_frac=self.local_frac,
+            delta_write_s=self.delta_write_s,
+            every=self.every,
+            silent_frac=self.mtbf_s(1) / self.silent_mtbf_s if silent else 0.0,
+            silent_delay_s=self.silent_delay_s if silent else 0.0,
+        )
+
+    def pattern(self, job: Job) -> Pattern:
+        """The cycle of checkpoints, the best where none is given."""
+        return self.saving(job).pattern(self.mtbf_s(job.devices))
+
+    def _local_s(self, job: Job) -> float | None:
+        return self.copy_time_s(job) if self.copies > 1 else self.local_write_s
 
     def pool(self, found: Estimate) -> Pool | None:
         """The nodes of an estimated layout, which leave in whole replicas; None: a replacement is always there."""
@@ -163,15 +202,14 @@ class Operation:
     def _about_failures(self, job: Job) -> Iterator[str]:
         yield f"a failure every {format_time(self.mtbf_s(job.devices))}: {format_time(self.mtbf_s(1))} per device"
         if self.write_s is None:
-            size, rate = format_size(checkpoint_B(job)), format_bandwidth(self._storage_Bps(job))
-            known = "" if self.storage_Bps is not None else ", assumed as BLOOM's 150 MB/s per device"
-            yield f"a checkpoint holds {size}: parameters and optimizer state; written at {rate}{known}"
-        if self.copies > 1:
-            served, rate = format_frac(self.copies_serve_frac), format_bandwidth(self.copy_Bps)
-            yield (
-                f"between checkpoints every shard goes to the memory of {self.copies} nodes, at {rate} per device;"
-                f" a copy is left after {served} of the failures"
+            size, rate = format_size(checkpoint_B(job)), format_bandwidth(self.write_Bps(job))
+            known = (
+                ""
+                if self.storage_Bps is not None or self.rank_Bps is not None
+                else ", assumed as BLOOM's 150 MB/s per device"
             )
+            yield f"a checkpoint holds {size}: parameters and optimizer state; written at {rate}{known}"
+        yield from self._about_lighter()
         restart_s = self.whole_restart_s(job)
         known = "" if self.restart_s is not None else " (assumed: 5 min and reading it back)"
         yield f"detection takes {format_time(self.detection_s)}, a restart {format_time(restart_s)}{known}"
@@ -184,20 +222,14 @@ class Operation:
         if not math.isinf(self.silent_mtbf_s):
             yield "after a corruption all work is lost until it is noticed, a fixed time later"
 
-    def _storage_Bps(self, job: Job) -> float:
-        return STORAGE_BPS_PER_DEVICE * job.devices if self.storage_Bps is None else self.storage_Bps
-
-
-@lru_cache(maxsize=256)
-def _cycle(
-    copy_s: float, write_s: float, serve_frac: float, again_s: float, restart_s: float, detection_s: float,
-    hidden_frac: float, mtbf_s: float,
-) -> Pattern:  # fmt: skip
-    """The best number of copies to peers between two checkpoints."""
-    return best_cycle(
-        lambda every: two_level(
-            copy_s, write_s, every, serve_frac, local_restart_s=again_s, remote_restart_s=restart_s,
-            detection_s=detection_s, hidden_frac=hidden_frac,
-        ),
-        mtbf_s,
-    ).pattern  # fmt: skip
+    def _about_lighter(self) -> Iterator[str]:
+        served = format_frac(self.local_frac)
+        if self.copies > 1:
+            yield (
+                f"between checkpoints every shard goes to the memory of {self.copies} nodes, at"
+                f" {format_bandwidth(self.copy_Bps)} per device; a copy is left after {served} of the failures"
+            )
+        if self.local_write_s is not None:
+            yield f"local checkpoints serve {served} of the failures, whole ones the others"
+        if self.delta_write_s is not None:
+            yield "a restart replays every delta since the last whole checkpoint, as fast as they are written"

@@ -12,7 +12,7 @@ devices it adds. Sizes are powers of two of nodes, parts of a node, and the whol
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -128,24 +128,27 @@ class Scaling:
 
 def scaling(
     model: Model, cluster: Cluster, recipe: Recipe, *, target: Target | None = None,
-    operation: Operation | None = None, weak: bool = False, deadline_s: float | None = None,
+    operation: Callable[[Cluster], Operation] | None = None, weak: bool = False, deadline_s: float | None = None,
     budget_usd: float | None = None, progress: Progress | None = None,
 ) -> Scaling:  # fmt: skip
     """`model` on parts of `cluster` and on all of it; `recipe` has the batch of the whole cluster.
 
-    Weak scaling cuts the batch with the devices, as far as it stays whole. `progress(done, total)` is called after each
-    size. Raises BadInput when a deadline or budget has no target, Infeasible when nothing fits on any size.
+    Weak scaling cuts the batch with the devices, as far as it stays whole. `operation(part)`: how a run is operated on
+    part of the cluster; where it raises BadInput the part is left out. `progress(done, total)` is called after each
+    size. Raises BadInput when a deadline or budget has no target, or the whole cluster cannot be operated so,
+    Infeasible when nothing fits on any size.
     """
     if target is None and (deadline_s is not None or budget_usd is not None):
         raise BadInput("needs --tokens, to know when it is done", "--deadline" if budget_usd is None else "--budget")
+    operated = operation or (lambda part: Operation())
+    operated(cluster)
     counts = [one for one in device_counts(cluster) if _doubles(one, cluster)]
     found: list[tuple[Estimate, Run | None]] = []
     skipped: list[tuple[int, str]] = []
     for done, devices in enumerate(counts):
         try:
-            found.append(
-                _planned(model, cluster.resized(devices), _recipe(recipe, cluster, devices, weak), target, operation)
-            )
+            part = cluster.resized(devices)
+            found.append(_planned(model, part, _recipe(recipe, cluster, devices, weak), target, _on(part, operated)))
         except Infeasible as error:
             skipped.append((devices, str(error)))
         if progress is not None:
@@ -173,12 +176,20 @@ def _recipe(recipe: Recipe, cluster: Cluster, devices: int, weak: bool) -> Recip
     return replace(recipe, batch=batch)
 
 
+def _on(part: Cluster, operated: Callable[[Cluster], Operation]) -> Operation:
+    """How a run on a part is operated. Raises Infeasible where it cannot be."""
+    try:
+        return operated(part)
+    except BadInput as error:
+        raise Infeasible(str(error)) from None
+
+
 def _planned(
-    model: Model, part: Cluster, recipe: Recipe, target: Target | None, operation: Operation | None
+    model: Model, part: Cluster, recipe: Recipe, target: Target | None, operation: Operation
 ) -> tuple[Estimate, Run | None]:
     """The best layout on a part of the cluster, and its run to the target."""
     best = plan(model, part, recipe, top=1).best
-    return best, None if target is None else expected_run(best, target, operation or Operation())
+    return best, None if target is None else expected_run(best, target, operation)
 
 
 def _compared(found: Sequence[tuple[Estimate, Run | None]]) -> list[Size]:

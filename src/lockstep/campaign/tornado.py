@@ -10,7 +10,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from lockstep.campaign.operation import STORAGE_BPS_PER_DEVICE
 from lockstep.campaign.run import Run
 from lockstep.campaign.scenario import Scenario
 from lockstep.errors import BadInput, Infeasible
@@ -96,8 +95,8 @@ def _storage(scenario: Scenario, factor: float) -> Scenario:
     now = scenario.operation
     if now.write_s is not None:
         return replace(scenario, operation=replace(now, write_s=now.write_s / factor))
-    rate_Bps = now.storage_Bps or STORAGE_BPS_PER_DEVICE * scenario.estimate.job.devices
-    return replace(scenario, operation=replace(now, storage_Bps=rate_Bps * factor))
+    rate_Bps = now.write_Bps(scenario.estimate.job) * factor
+    return replace(scenario, operation=replace(now, storage_Bps=rate_Bps, rank_Bps=None))
 
 
 def _data(scenario: Scenario, factor: float) -> Scenario:
@@ -108,10 +107,7 @@ def _data(scenario: Scenario, factor: float) -> Scenario:
 
 
 def _recovery(scenario: Scenario, factor: float) -> Scenario:
-    now = scenario.operation
-    restart_s = now.whole_restart_s(scenario.estimate.job)
-    times = replace(now, detection_s=now.detection_s * factor, restart_s=restart_s * factor)
-    return replace(scenario, operation=times)
+    return replace(scenario, operation=scenario.operation.recovering(scenario.estimate.job, factor))
 
 
 def _price(scenario: Scenario, factor: float) -> Scenario:

@@ -6,7 +6,7 @@ from typing import Any
 
 import typer
 
-from lockstep.cli.operation_options import FAILURES, SERVICE, TARGET
+from lockstep.cli.operation_options import FAILURES, LIGHTER, SERVICE, TARGET
 from lockstep.cli.options import BATCH, CLUSTER, LAYOUT, MODEL, RECIPE, takes, text
 from lockstep.cli.output import EXAMPLES, show
 from lockstep.cli.program_options import PLOT, SEED, draw, given, picture_path
@@ -40,7 +40,7 @@ def register(app: typer.Typer) -> None:
     )(campaign)
 
 
-@takes(MODEL, CLUSTER, BATCH, TARGET, SCHEDULE, RUNS, SEED, PLOT, FAILURES, SERVICE, MONEY, LAYOUT, RECIPE)
+@takes(MODEL, CLUSTER, BATCH, TARGET, SCHEDULE, RUNS, SEED, PLOT, FAILURES, LIGHTER, SERVICE, MONEY, LAYOUT, RECIPE)
 def campaign(as_json: bool, plot: str | None, sequence_parallel: bool, **words: Any) -> None:
     """Follow a whole training run: days, failures, money, what it waits for, and what to change.
 

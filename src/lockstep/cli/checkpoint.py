@@ -6,13 +6,13 @@ from typing import Any
 
 import typer
 
+from lockstep.cli.operation_options import LIGHTER
 from lockstep.cli.options import MODEL_IF_ANY, switch, takes, text
 from lockstep.cli.output import EXAMPLES, show
 from lockstep.cli.program_options import PLOT, SEED, draw, given
 
 _FAILURES = "Failures: one of these"
 _SHARDS = "A sharded checkpoint, of --size or of a MODEL, instead of --write"
-_BETWEEN = "Lighter checkpoints between the full ones"
 _CORRUPTION = "Silent corruption, beside the failures"
 _NODES = "Spare nodes and repairs (default: a replacement is always there)"
 _RUN = "The run"
@@ -45,15 +45,7 @@ WORDS = {
     "ranks": text("--ranks", "N", "Ranks that write at once. (default: the cluster's, or 1)", panel=_SHARDS),
     "rank_bandwidth": text("--rank-bandwidth", "R", "Of one rank.", panel=_SHARDS),
     "storage_bandwidth": text("--storage-bandwidth", "R", "Of the storage, for all.", panel=_SHARDS),
-    "local_write": text("--local-write", "T", "One local checkpoint: memory, disk, a peer.", panel=_BETWEEN),
-    "local_restart": text(
-        "--local-restart", "T", "Restart from it. (default: 0; --restart with --copies)", panel=_BETWEEN
-    ),
-    "local_frac": text("--local-frac", "FRAC", "Share of the failures it serves.", panel=_BETWEEN),
-    "delta_write": text("--delta-write", "T", "One incremental checkpoint.", panel=_BETWEEN),
-    "copies": text("--copies", "N", "Copies in the memory of N nodes, with --size or a MODEL.", panel=_BETWEEN),
-    "copy_bandwidth": text("--copy-bandwidth", "R", "Of one node. (default: the cluster's network)", panel=_BETWEEN),
-    "every": text("--every", "K", "One full in K checkpoints. (default: the best)", panel=_BETWEEN),
+    **LIGHTER,
     "work": text("--work", "T", "Useful work. (default: 60 d, or 200 intervals if longer)", panel=_RUN),
     "simulate": switch("--simulate", "Monte Carlo with a 95 % interval.", False, _RUN),
     "campaigns": text("--campaigns", "N", "Simulated runs. (default: 1000)", panel=_RUN),

@@ -14,6 +14,18 @@ TARGET: Options = {
         "--critical-batch-tokens", "N", "Beyond it a batch spends more tokens on the same loss.", panel=_TARGET
     ),
 }
+_BETWEEN = "Lighter checkpoints between the whole ones"
+LIGHTER: Options = {
+    "local_write": text("--local-write", "T", "One local checkpoint: memory, disk, a peer.", panel=_BETWEEN),
+    "local_restart": text(
+        "--local-restart", "T", "Restart from it, or from a copy. (default: --restart)", panel=_BETWEEN
+    ),
+    "local_frac": text("--local-frac", "FRAC", "Share of the failures it serves.", panel=_BETWEEN),
+    "delta_write": text("--delta-write", "T", "One incremental checkpoint.", panel=_BETWEEN),
+    "copies": text("--copies", "N", "Copies in the memory of N nodes.", panel=_BETWEEN),
+    "copy_bandwidth": text("--copy-bandwidth", "R", "Of one node. (default: the cluster's network)", panel=_BETWEEN),
+    "every": text("--every", "K", "One whole in K checkpoints. (default: the best)", panel=_BETWEEN),
+}
 _FAILURES = "Failures and checkpoints (default: what is known of the cluster)"
 FAILURES: Options = {
     "mtbf": text("--mtbf", "T", "Mean time between failures of the job.", panel=_FAILURES),
@@ -35,10 +47,12 @@ FAILURES: Options = {
     "fewest_nodes": text("--fewest-nodes", "N", "Go on with so many instead of waiting.", panel=_FAILURES),
     "grow": text("--grow", "W", "Take nodes back at a failure (default), checkpoint, at-once.", panel=_FAILURES),
     "replaced": text("--replaced", "FRAC", "Share of the failures that lose a node. (default: 1)", panel=_FAILURES),
-    "write": text("--write", "T", "One checkpoint. (default: its size at the storage's rate)", panel=_FAILURES),
+    "write": text(
+        "--write", "T", "One checkpoint, or run:last. (default: its size at the storage's rate)", panel=_FAILURES
+    ),
+    "ranks": text("--ranks", "N", "Ranks that write at once. (default: all)", panel=_FAILURES),
+    "rank_bandwidth": text("--rank-bandwidth", "R", "Of one of them.", panel=_FAILURES),
     "storage_bandwidth": text("--storage-bandwidth", "R", "Of the storage, for all devices.", panel=_FAILURES),
-    "copies": text("--copies", "N", "Between checkpoints, copies in the memory of N nodes.", panel=_FAILURES),
-    "copy_bandwidth": text("--copy-bandwidth", "R", "Of a node. (default: the cluster's network)", panel=_FAILURES),
     "async_frac": text("--async", "FRAC", "Share of a write hidden behind work. (default: 0)", panel=_FAILURES),
     "interval": text("--interval", "T", "Work between checkpoints. (default: the best)", panel=_FAILURES),
 }

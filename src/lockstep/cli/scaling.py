@@ -6,7 +6,7 @@ from typing import Any
 
 import typer
 
-from lockstep.cli.operation_options import FAILURES, SERVICE, TARGET
+from lockstep.cli.operation_options import FAILURES, LIGHTER, SERVICE, TARGET
 from lockstep.cli.options import BATCH, CLUSTER, MODEL, RECIPE, switch, takes, text
 from lockstep.cli.output import EXAMPLES, show
 from lockstep.cli.program_options import PLOT, draw, given, picture_path
@@ -28,7 +28,7 @@ def register(app: typer.Typer) -> None:
     )(scaling)
 
 
-@takes(MODEL, CLUSTER, BATCH, SIZES, PLOT, TARGET, FAILURES, SERVICE, RECIPE)
+@takes(MODEL, CLUSTER, BATCH, SIZES, PLOT, TARGET, FAILURES, LIGHTER, SERVICE, RECIPE)
 def scaling(as_json: bool, plot: str | None, **words: Any) -> None:
     """Plan a job on every part of a cluster: speed-up, days, money, and where more devices stop helping."""
     from lockstep import api

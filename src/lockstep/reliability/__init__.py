@@ -15,6 +15,7 @@ from lockstep.reliability.optimum import Optimum, best_cycle, optimum
 from lockstep.reliability.pattern import Pattern, incremental, single, two_level
 from lockstep.reliability.peer_copies import copy_time_s, recoverable_frac, survival_frac
 from lockstep.reliability.pool import Pool, Service, in_service, lost_nodes
+from lockstep.reliability.saving import Saving
 from lockstep.reliability.simulation import intervals_of, simulate_campaigns
 from lockstep.reliability.storage import write_time_s
 from lockstep.reliability.young import first_order_overhead_frac, young_s
@@ -34,6 +35,7 @@ __all__ = [
     "Optimum",
     "Pattern",
     "Pool",
+    "Saving",
     "Service",
     "Weibull",
     "best_cycle",

@@ -76,7 +76,7 @@ def _verdict(found: Campaign, out: Console) -> None:
         f" {format_time(estimate.step_time_s)} at {format_frac(estimate.mfu_frac)} MFU with"
         f" {layout_words(estimate.layout)}."
     )
-    out.print(_failures(run))
+    out.print(_failures(run, _lighter_words(found)))
     if not bool(estimate.memory.fits):
         out.print(Text("This layout does not fit in memory: its times are what they would be if it did.", style="red"))
     if found.warmup_steps:
@@ -110,16 +110,29 @@ def _megawatt_hours(energy_MWh: float) -> str:
     return f"{energy_MWh:,.0f} MWh" if energy_MWh >= 100 else f"{energy_MWh:.3g} MWh"
 
 
-def _failures(run: Run) -> str:
+def _failures(run: Run, lighter: str) -> str:
+    """How often the job fails, and when it saves."""
     if not run.losses.failures:
         return "No failures are counted: nobody says how often these devices fail (--mtbf, --node-mtbf)."
-    first, last = run.pattern.costs_s[0], run.pattern.costs_s[-1]
-    copies = f"copies to peers of {format_time(first)} every {format_time(run.interval_s)} of work, between them "
+    pattern = run.pattern
+    between = (
+        f"{lighter} of {format_time(pattern.costs_s[0])} every {format_time(run.interval_s)} of work, between them"
+    )
+    kept = pattern.kept(run.interval_s)
     return (
         f"Goodput {format_frac(run.losses.goodput_frac)}: a failure every {format_time(run.mtbf_s)},"
-        f" {run.losses.failures:,.3g} in all; {copies if run.pattern.every > 1 else ''}a checkpoint of"
-        f" {format_time(last)} every {format_time(run.pattern.every * run.interval_s)}."
+        f" {run.losses.failures:,.3g} in all; {f'{between} ' if pattern.every > 1 else ''}a checkpoint of"
+        f" {format_time(pattern.costs_s[-1])} every {format_time(pattern.every * run.interval_s)}"
+        f"{f'; keep {kept}' if kept > 1 else ''}."
     )
+
+
+def _lighter_words(found: Campaign) -> str:
+    """What comes between whole checkpoints, in words."""
+    operation = found.scenario.operation
+    if operation.delta_write_s is not None:
+        return "deltas"
+    return "copies to peers" if operation.copies > 1 else "local checkpoints"
 
 
 def _parts(run: Run) -> list[list[str | Text]]:
