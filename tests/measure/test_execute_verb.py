@@ -10,6 +10,8 @@ import pytest
 from tests.cli_runner import run
 
 import lockstep
+from lockstep.api.processes import world
+from lockstep.cli import program_options
 from lockstep.errors import BadInput
 from lockstep.program import read_trace
 from lockstep.runs import RunStore
@@ -103,6 +105,8 @@ def test_runs_are_kept_and_compared(tmp_path: Path) -> None:
         ({"what": "all-reduce", "ranks": 2, "size": "1KB", "algorithm": "circle"}, "--algorithm"),
         ({"what": "all-reduce", "ranks": 2, "size": "1KB", "microbatches": 4}, "--microbatches"),
         ({"what": "all-reduce", "ranks": 2, "size": "1KB", "trace": "ring.txt"}, "--trace"),
+        ({"what": "all-reduce", "ranks": 2, "size": "1KB", "trace": "no/such/ring.json"}, "--trace"),
+        ({"what": "all-reduce", "ranks": 2, "size": "1KB", "timeout": 0}, "--timeout"),
         ({"what": "all-reduce", "ranks": 2, "size": "1KB", "latency": "1us"}, "--bandwidth"),
         ({"what": "all-reduce", "ranks": 2, "size": "1KB", "backend": "mpi"}, "--backend"),
         ({"what": "all-reduce", "ranks": 2, "size": "1KB", "straggler": "2:1ms"}, "--straggler"),
@@ -116,3 +120,20 @@ def test_refusals_name_the_flag(words: dict[str, object], where: str) -> None:
     with pytest.raises(BadInput) as caught:
         lockstep.execute(**words)  # type: ignore[arg-type]
     assert caught.value.where == where
+
+
+def test_a_picture_that_cannot_be_drawn_is_refused_before_anything_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(program_options, "find_spec", lambda name: None)
+    monkeypatch.setattr(lockstep.api, "execute", lambda **words: pytest.fail("ran"))
+    message = run("execute", "all-reduce", "--ranks", "2", "--size", "1KB", "--plot", "ring.png").refusal()
+    assert message == "--plot: pictures need matplotlib: pip install 'lockstep[plot]'"
+
+
+def test_ranks_that_torchrun_started_need_not_be_said_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert world(None) == 2
+    for name, value in {"RANK": "1", "WORLD_SIZE": "3", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1"}.items():
+        monkeypatch.setenv(name, value)
+    assert world(None) == world("3") == 3
+    with pytest.raises(BadInput, match="torchrun started 3 ranks, not 2") as caught:
+        world(2)
+    assert caught.value.where == "--ranks"

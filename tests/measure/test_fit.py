@@ -107,6 +107,28 @@ def test_outliers_are_named_and_left_out(factor: float) -> None:
     assert found.latency_s == pytest.approx(5e-6, rel=0.03)
 
 
+def test_a_disturbed_measurement_says_so() -> None:
+    rows = times("send-recv", "", 2, PlainLink(5e-6, 10e9), noise=0.01)
+    spiked = [
+        Point("send-recv", "", 2, row.size_B, row.time_s * (50 if i % 4 == 2 else 1)) for i, row in enumerate(rows)
+    ]
+    assert not any("disturbed" in line for line in fitted(rows).assumptions)
+    assert any(f"6 of {len(rows)} times are left out" in line for line in fitted(spiked).assumptions)
+
+
+def test_a_file_whose_times_make_no_link_is_named(tmp_path: Path) -> None:
+    flat = "op,algorithm,ranks,size_B,time_s\n" + "".join(f"send-recv,built-in,2,{2**i},1e-3\n" for i in range(3, 9))
+    path = tmp_path / "flat.csv"
+    path.write_text(flat)
+    assert run("fit", str(path)).refusal().startswith("flat.csv: times do not grow")
+
+
+def test_a_table_made_by_hand_needs_five_columns(tmp_path: Path) -> None:
+    path = tmp_path / "own.csv"
+    path.write_text("op,algorithm,ranks,size_B\nsend-recv,built-in,2,8\n")
+    assert run("fit", str(path)).refusal() == f"{path}: has no column 'time_s'; give op,algorithm,ranks,size_B,time_s"
+
+
 def test_leave_one_out_predicts_what_it_has_not_seen() -> None:
     """By hand: every size is predicted by the line through the others."""
     rows = times("send-recv", "", 2, PlainLink(5e-6, 10e9), noise=0.05, sizes_B=4.0 ** np.arange(4, 12))

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from lockstep.api.keeping import kept
 from lockstep.api.network import flags
-from lockstep.api.question import Quantity, whole
+from lockstep.api.processes import longest_wait_s, world
+from lockstep.api.question import Quantity, whole, writable
 from lockstep.errors import BadInput, UnknownName
-from lockstep.units import parse_bandwidth_Bps, parse_count, parse_flops, parse_size_B, parse_time_s
+from lockstep.units import parse_bandwidth_Bps, parse_count, parse_flops, parse_size_B
 
 if TYPE_CHECKING:
     from lockstep.measure.bench import CollectiveBench
@@ -92,15 +93,13 @@ def _collective(
 ) -> CollectiveBench:
     from lockstep.measure.bench import bench_collective
 
-    if ranks is None:
-        raise BadInput("must be given for a collective: how many processes", "--ranks")
-    number, path = whole(ranks, "--ranks"), _writable(csv, "--csv")
+    number, path = world(ranks), None if csv is None else writable(csv, "--csv")
     swept, chosen = _sizes(sizes or USUAL_SIZES, parse_size_B), _algorithms(op, algorithm, number)
     how: dict[str, Any] = {
         "backend": backend or "gloo",
         "repeats": 20 if repeats is None else whole(repeats, "--repeats"),
         "warm_up": 3 if warm_up is None else whole(warm_up, "--warm-up", 0),
-        "timeout_s": 60.0 if timeout is None else parse_time_s(timeout, "--timeout"),
+        "timeout_s": longest_wait_s(timeout),
     }
     asked = {"op": op, "ranks": number, "sizes_B": swept, "algorithms": chosen, **how}
     with flags("--ranks"), kept("bench", asked, root) as record:
@@ -183,7 +182,8 @@ def _device(
             raise BadInput(f"belongs to `bench {WHOLE_DEVICE}`, which measures all kernels", name)
     if everything and sizes is not None:
         raise BadInput("every kernel has sizes of its own; name one kernel", "--sizes")
-    path, file = _writable(curve, "--curve"), _device_file(device_file)
+    path = None if curve is None else writable(curve, "--curve")
+    file = _device_file(device_file)
     kernels = tuple(KERNELS) if everything else (op,)
     how: dict[str, Any] = {
         "device": device or "cpu",
@@ -205,9 +205,9 @@ def _device_file(given: str | Path | None) -> DeviceFile | None:
     """The hardware file to put the curve into, read before anything is measured."""
     from lockstep.measure.kernels import DeviceFile
 
-    path = _writable(given, "--device-file")
-    if path is None:
+    if given is None:
         return None
+    path = writable(given, "--device-file")
     if path.suffix not in (".yaml", ".yml"):
         raise BadInput(f"{path.name!r} must end in .yaml", "--device-file")
     return DeviceFile.read(path)
@@ -229,13 +229,3 @@ def _datasheet(
             raise BadInput(f"{file.path} says it of {file.device.name} already", name)
     with flags("--dtype"):
         return {"peak_flops": file.device.peak(dtype), "memory_bandwidth_Bps": file.device.memory_bandwidth_Bps}
-
-
-def _writable(given: str | Path | None, where: str) -> Path | None:
-    """The path, in a folder that exists, before anything is measured."""
-    if given is None:
-        return None
-    path = Path(given)
-    if not path.parent.is_dir() or path.is_dir():
-        raise BadInput(f"cannot write {str(path)!r}: no such folder, or a folder itself", where)
-    return path

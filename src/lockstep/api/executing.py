@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from lockstep.api.keeping import kept
 from lockstep.api.network import flags, read_network
+from lockstep.api.processes import longest_wait_s, world
 from lockstep.api.question import Quantity, whole
 from lockstep.api.schedules import per_stage
 from lockstep.api.tracing import trace_path, write_timeline
@@ -45,14 +46,14 @@ class Executed:
 def execute(
     what: str,
     *,
-    ranks: Quantity,
+    ranks: Quantity | None = None,
     size: Quantity | None = None,
     algorithm: str | None = None,
     message_size: Quantity | None = None,
     backend: str = "gloo",
     repeats: Quantity = 5,
     warm_up: Quantity = 1,
-    timeout: Quantity = 60.0,
+    timeout: Quantity | None = None,
     straggler: str | None = None,
     trace: str | Path | None = None,
     root: str | Path | None = None,
@@ -63,6 +64,7 @@ def execute(
 ) -> Executed:
     """Runs `what`, a collective or `pipeline`, on `ranks` real ranks (stages) and checks bytes, messages and results.
 
+    `ranks`: by default those that torchrun or srun started, else two.
     `size` and `algorithm` are those of a collective; `message_size` and `pipeline`, the words of the verb `pipeline`,
     those of a pipeline. Without `latency` and `bandwidth` two ranks calibrate the link first. `straggler` makes a rank
     late: `2:50ms` each of its computations (in a collective: sends), `2:1.5x` the time of its computations. `trace`
@@ -71,12 +73,12 @@ def execute(
     """
     from lockstep.measure.execute import execute as run
 
-    number, link = whole(ranks, "--ranks"), _link(latency, bandwidth)
+    number, link = world(ranks), _link(latency, bandwidth)
     given = {name: value for name, value in pipeline.items() if value is not None}
     program, words, size_B = _asked(what, number, size, algorithm, message_size, link, given)
     path = None if trace is None else trace_path(trace, "--trace")
     words |= {"backend": backend, "repeats": whole(repeats, "--repeats"), "warm_up": whole(warm_up, "--warm-up", 0)}
-    wait_s, late = parse_time_s(timeout, "--timeout"), _late(straggler, program)
+    wait_s, late = longest_wait_s(timeout), _late(straggler, program)
     asked = {"what": what, "ranks": number, "size_B": size_B, "straggler": straggler, **given, **words}
     with flags("--ranks"), kept("execute", asked, root) as record:
         found = run(program, **words, link=link, timeout_s=wait_s, straggler=late, progress=progress)

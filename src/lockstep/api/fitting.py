@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lockstep.api.network import flags
-from lockstep.api.question import Quantity, located, read_cluster, whole
+from lockstep.api.question import Quantity, located, read_cluster, whole, writable
 from lockstep.errors import BadInput
 from lockstep.hardware import Cluster, Level, Link, device
 
@@ -56,9 +56,9 @@ def fit(
     if out is None:
         _refuse(cluster=cluster, level=level, device_name=device_name)
         return Fit(found, None, None)
-    path = Path(out)
-    if path.suffix not in (".yaml", ".yml") or not path.parent.is_dir():
-        raise BadInput(f"{str(path)!r} must end in .yaml, in a folder that exists", "--out")
+    path = writable(out, "--out")
+    if path.suffix not in (".yaml", ".yml"):
+        raise BadInput(f"{str(path)!r} must end in .yaml", "--out")
     base = _base(cluster, device_name, max(point.ranks for point in points.points))
     chosen = base.levels[-1].name if level is None else level
     date = points.date or datetime.now(UTC).strftime("%Y-%m-%d")

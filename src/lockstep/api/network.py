@@ -132,9 +132,6 @@ def flags(otherwise: str) -> Iterator[None]:
             yield
     except BadInput as error:
         where = error.where or otherwise
-        named = (
-            where
-            if where.startswith("--") or where.isupper() or "/" in where or ":" in where
-            else f"--{where.replace('_', '-')}"
-        )
+        word = where.replace("_", "").replace("-", "").isalnum() and not where.isupper()
+        named = f"--{where.replace('_', '-')}" if word and not where.startswith("--") else where
         raise BadInput(error.message, FLAGS.get(where, named)) from None

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from lockstep.errors import BadInput
@@ -105,6 +106,14 @@ def whole(value: Quantity, where: str, minimum: int = 1) -> int:
     if number > limit:
         raise BadInput(f"must be at most {limit:,}, got {number:,}", where)
     return number
+
+
+def writable(given: str | Path, where: str) -> Path:
+    """The path of a file to write, in a folder that exists: asked before anything is computed or measured."""
+    path = Path(given)
+    if not path.parent.is_dir() or path.is_dir():
+        raise BadInput(f"cannot write {str(path)!r}: no such folder, or a folder itself", where)
+    return path
 
 
 def _sequence(model: Model, seq: Quantity | None) -> tuple[int, tuple[str, ...]]:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lockstep.api.network import flags, read_network
-from lockstep.api.question import Quantity, whole
+from lockstep.api.question import Quantity, whole, writable
 from lockstep.api.schedules import pipeline
 from lockstep.errors import BadInput
 from lockstep.units import parse_size_B
@@ -63,11 +63,11 @@ def trace_step(estimate: Estimate, out: str | Path) -> Trace:
 
 
 def trace_path(out: str | Path, where: str) -> Path:
-    """The path, which must end as a trace does. Raises BadInput at `where`."""
+    """The path, which must end as a trace does and be in a folder that exists. Raises BadInput at `where`."""
     path = Path(out)
     if not path.name.endswith((".json", ".json.gz")):
         raise BadInput(f"{path.name!r} must end in .json.gz or .json", where)
-    return path
+    return writable(path, where)
 
 
 def _written(timeline: Timeline, path: Path, what: str, where: str) -> Trace:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -9,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from lockstep.api.keeping import Record, kept
 from lockstep.api.network import flags
+from lockstep.api.processes import longest_wait_s, world
 from lockstep.api.question import Quantity, whole
 from lockstep.errors import BadInput, UnknownName
-from lockstep.units import parse_count, parse_time_s
+from lockstep.units import parse_count
 
 if TYPE_CHECKING:
     from lockstep.measure.train import Method, Saving, Task, TrainRun
@@ -19,6 +21,9 @@ if TYPE_CHECKING:
     from lockstep.stragglers import LateRank
 
 MOST_STEPS = 1_000_000
+USUAL_BATCH = 64
+MICROBATCHES = 4
+"""What methods that cut a share again do by default."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,11 +63,11 @@ def training_methods() -> TrainingMethods:
 def train(
     method: str,
     *,
-    ranks: Quantity = 2,
+    ranks: Quantity | None = None,
     model: str | None = None,
     layers: Quantity = 4,
     steps: Quantity = 100,
-    batch: Quantity = 64,
+    batch: Quantity | None = None,
     optimizer: str = "sgd",
     learning_rate: Quantity | None = None,
     dtype: str = "float32",
@@ -76,15 +81,17 @@ def train(
     restarts: Quantity = 0,
     root: str | Path | None = None,
     tensorboard: str | Path | None = None,
-    timeout: Quantity = 60.0,
+    timeout: Quantity | None = None,
     straggler: str | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Training:
     """Trains a small model on real data by one method, or several between commas, on real processes.
 
-    `settings` go to every method that has them. `checkpoint`: a folder for checkpoints after `every` steps, of which
-    `keep` stay, written `beside` the training or in line; `resume` goes on from the newest, and a run that fails does
-    so by itself up to `restarts` times. `root`: where runs are kept, by default $LOCKSTEP_RUNS, nowhere without.
+    `ranks`: by default those that torchrun or srun started, else two. `batch`: samples per step of all ranks, 64 or a
+    number near it that they share evenly. `settings` go to every method that has them. `checkpoint`: a folder for
+    checkpoints after `every` steps and at the end, of which `keep` stay, written `beside` the training or in line;
+    `resume` goes on from the newest, and a run that fails does so by itself up to `restarts` times. `root`: where runs
+    are kept, by default $LOCKSTEP_RUNS, nowhere without.
     `tensorboard`: a folder for event files of TensorBoard, a folder in it per method.
     `timeout` is the longest wait of one rank for another; `straggler` makes a rank late in every second step: `1:20ms`;
     `progress(done, total)` counts the steps of all runs.
@@ -94,19 +101,18 @@ def train(
 
     chosen = [find_method(name.strip()) for name in method.split(",")]
     per_method = [_for(one, settings or {}, chosen) for one in chosen]
-    task = _task(chosen, model, layers, steps, batch, optimizer, learning_rate, dtype, seed)
+    number, again = world(ranks), whole(restarts, "--restarts", minimum=0)
+    samples = _usual_batch(chosen, number) if batch is None else whole(batch, "--batch")
+    task = _task(chosen, model, layers, steps, samples, optimizer, learning_rate, dtype, seed)
     saving = _saving(checkpoint, every, keep, beside, resume)
     if saving is not None and len(chosen) > 1:
         raise BadInput("one folder holds the checkpoints of one run: give one method", "--checkpoint")
-    world, again = whole(ranks, "--ranks"), whole(restarts, "--restarts", minimum=0)
     runs: list[TrainRun] = []
-    wait_s = parse_time_s(timeout, "--timeout")
-    if not wait_s > 0:
-        raise BadInput("must be above 0", "--timeout")
-    late, curves = _late(straggler, world, task.steps), _curves(tensorboard)
+    wait_s = longest_wait_s(timeout)
+    late, curves = _late(straggler, number, task.steps), _curves(tensorboard)
     for one, own in zip(chosen, per_method, strict=True):
         before = len(runs) * task.steps
-        words = {"method": one.name, "ranks": world, **asdict(task), "settings": own}
+        words = {"method": one.name, "ranks": number, **asdict(task), "settings": own}
         with kept("train", words, root, curves and curves / one.name) as record:
 
             def step(done: int, seen: Step, before: int = before, record: Record = record) -> None:
@@ -116,7 +122,7 @@ def train(
 
             runs.append(
                 run(
-                    one.name, task, world, own,
+                    one.name, task, number, own,
                     saving=saving, restarts=again, timeout_s=wait_s, straggler=late, on_step=step,
                 )
             )  # fmt: skip
@@ -124,8 +130,14 @@ def train(
     return Training(tuple(runs))
 
 
+def _usual_batch(methods: list[Method], ranks: int) -> int:
+    """Samples near USUAL_BATCH that the workers of every method share evenly, each share a multiple of four."""
+    part = MICROBATCHES * math.lcm(*(max(1, ranks - one.helpers) for one in methods))
+    return part * max(1, round(USUAL_BATCH / part))
+
+
 def _task(
-    methods: list[Method], model: str | None, layers: Quantity, steps: Quantity, batch: Quantity, optimizer: str,
+    methods: list[Method], model: str | None, layers: Quantity, steps: Quantity, batch: int, optimizer: str,
     learning_rate: Quantity | None, dtype: str, seed: Quantity,
 ) -> Task:  # fmt: skip
     """What is trained: a model that all methods train, unless one is named."""
@@ -139,7 +151,7 @@ def _task(
         raise BadInput(f"must be at most {MOST_STEPS:,}, got {number:,}", "--steps")
     rate = MODELS[name].learning_rate if learning_rate is None else parse_count(learning_rate, "--learning-rate")
     return Task(
-        model=name, layers=whole(layers, "--layers"), steps=number, batch=whole(batch, "--batch"), optimizer=optimizer,
+        model=name, layers=whole(layers, "--layers"), steps=number, batch=batch, optimizer=optimizer,
         learning_rate=rate, dtype=dtype, seed=whole(seed, "--seed", minimum=0),
     )  # fmt: skip
 

@@ -8,13 +8,13 @@ import typer
 
 from lockstep.cli.options import argument, takes, text
 from lockstep.cli.output import EXAMPLES, show_once
-from lockstep.cli.program_options import PLOT, RUNS, draw, given, picture_path
+from lockstep.cli.program_options import PLOT, RANKS_HELP, RUNS, draw, given, picture_path
 
 _COLLECTIVE, _KERNEL = "A collective", "A kernel, or all of them: device"
 WORDS = {
     "op": argument("OP", "all-reduce, all-gather, send-recv ...; matmul, memory, attention, optimizer; or device."),
     "sizes": text("--sizes", "S", "From:to:factor, as 1KB:16MB:4, or a list between commas. (default: that)"),
-    "ranks": text("--ranks", "N", "Processes to start, or those that torchrun or srun started.", panel=_COLLECTIVE),
+    "ranks": text("--ranks", "N", RANKS_HELP, panel=_COLLECTIVE),
     "backend": text("--backend", "B", "gloo, or nccl with one GPU per rank. (default: gloo)", panel=_COLLECTIVE),
     "algorithm": text(
         "--algorithm", "A", "built-in, Lockstep's by name, or all. (default: built-in,ring)", panel=_COLLECTIVE
@@ -40,7 +40,7 @@ def register(app: typer.Typer) -> None:
         epilog=EXAMPLES
         + "lockstep bench all-reduce --ranks 2 --sizes 1KB:16MB:4 --algorithm built-in,ring --csv ring.csv\n\n"
         + "lockstep bench device --device-file my-device.yaml\n\n"
-        + "torchrun --nproc-per-node 8 -m lockstep bench all-reduce --ranks 8 --backend nccl"
+        + "torchrun --nproc-per-node 8 -m lockstep bench all-reduce --backend nccl"
     )(bench)
 
 

@@ -6,14 +6,14 @@ from typing import Any
 
 import typer
 
-from lockstep.cli.options import argument, required, takes, text
+from lockstep.cli.options import argument, takes, text
 from lockstep.cli.output import EXAMPLES, show_once
-from lockstep.cli.program_options import PLOT, RUNS, SIZE_IF_ANY, draw, given, picture_path
+from lockstep.cli.program_options import PLOT, RANKS_HELP, RUNS, SIZE_IF_ANY, draw, given, picture_path
 
 _PIPELINE = "A pipeline, one rank per stage"
 WORDS = {
     "what": argument("WHAT", "pipeline, or a collective: all-reduce, all-to-all ..."),
-    "ranks": required(("--ranks",), "N", "Processes to start, or those that torchrun or srun started."),
+    "ranks": text("--ranks", "N", RANKS_HELP),
 }
 PIPELINE = {
     "microbatches": text("--microbatches", "M", "Micro-batches per step.", panel=_PIPELINE),
@@ -44,7 +44,7 @@ def register(app: typer.Typer) -> None:
         + "lockstep execute all-reduce --ranks 2 --size 16MB --algorithm ring --plot ring.png\n\n"
         + "lockstep execute pipeline --ranks 4 --microbatches 8 --schedule zb-h1 --plot zb.png\n\n"
         + "lockstep execute all-reduce --ranks 4 --size 1MB --algorithm ring --straggler 2:50ms --plot late.png\n\n"
-        + "torchrun --nproc-per-node 4 -m lockstep execute all-to-all --ranks 4 --size 1MB"
+        + "torchrun --nproc-per-node 4 -m lockstep execute all-to-all --size 1MB"
     )(execute)
 
 

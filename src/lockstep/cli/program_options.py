@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -38,6 +39,7 @@ PASSES: Options = {
 }
 SEED: Options = {"seed": text("--seed", "N", "Of the random numbers. (default: 0)", "0")}
 RUNS: Options = {"root": text("--runs", "DIR", "Keep the run there; see lockstep runs. (default: $LOCKSTEP_RUNS)")}
+RANKS_HELP = "Processes to start. (default: those that torchrun or srun started, else 2)"
 SWEEP: Options = {"sweep": switch("--sweep", "All bucket sizes that differ.", False)}
 _SET_HELP = "One setting; may be repeated. All are listed by --json without a name."
 SETTINGS: Options = {
@@ -57,8 +59,6 @@ def draw(plot: str | None, picture: Callable[[Path], None]) -> None:
         return
     try:
         picture(path)
-    except ImportError:
-        raise BadInput("pictures need matplotlib: pip install 'lockstep[plot]'", "--plot") from None
     except OSError as error:
         raise BadInput(f"cannot write {path}: {error.strerror}", "--plot") from None
 
@@ -72,6 +72,8 @@ def picture_path(plot: str | None) -> Path | None:
         raise BadInput(f"{path.name!r} must end in .png, .svg or .pdf", "--plot")
     if not path.parent.is_dir():
         raise BadInput(f"the folder {str(path.parent)!r} does not exist", "--plot")
+    if find_spec("matplotlib") is None:
+        raise BadInput("pictures need matplotlib: pip install 'lockstep[plot]'", "--plot")
     return path
 
 

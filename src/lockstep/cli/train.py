@@ -9,25 +9,25 @@ import typer
 
 from lockstep.cli.options import argument, switch, takes, text
 from lockstep.cli.output import EXAMPLES, show, show_once
-from lockstep.cli.program_options import PLOT, SEED, SETTINGS, draw, given, pairs, picture_path
+from lockstep.cli.program_options import PLOT, RANKS_HELP, SEED, SETTINGS, draw, given, pairs, picture_path
 from lockstep.errors import BadInput
 
 _TASK = "What is trained"
 _SAVES = "What is kept"
 WORDS = {
     "method": argument("[METHOD]", "One method, or several between commas; all are listed when left out.", None),
-    "ranks": text("--ranks", "N", "Processes of this machine. (default: 2)"),
+    "ranks": text("--ranks", "N", RANKS_HELP),
     "timeout": text("--timeout", "T", "Longest wait of one rank for another. (default: 60 s)"),
     "straggler": text("--straggler", "R:T", "Make a rank late in every second step, as 1:20ms."),
     "model": text("--model", "M", "mlp, cnn, gpt or moe. (default: the first that the methods train)", panel=_TASK),
     "layers": text("--layers", "N", "Pieces of the model. (default: 4)", panel=_TASK),
     "steps": text("--steps", "N", "Optimizer steps. (default: 100)", panel=_TASK),
-    "batch": text("--batch", "N", "Samples per step, all ranks together. (default: 64)", panel=_TASK),
+    "batch": text("--batch", "N", "Samples per step, all ranks together. (default: 64, or near it)", panel=_TASK),
     "optimizer": text("--optimizer", "O", "sgd, momentum or adam. (default: sgd)", panel=_TASK),
     "learning_rate": text("--learning-rate", "X", "(default: 0.1; gpt 0.5)", panel=_TASK),
     "dtype": text("--dtype", "T", "float32 or float64. (default: float32)", panel=_TASK),
     "checkpoint": text("--checkpoint", "DIR", "Folder for checkpoints.", panel=_SAVES),
-    "every": text("--every", "N", "Steps between two checkpoints. (default: 10)", panel=_SAVES),
+    "every": text("--every", "N", "Steps between two checkpoints; the last step has one. (default: 10)", panel=_SAVES),
     "keep": text("--keep", "N", "Checkpoints that stay. (default: 2)", panel=_SAVES),
     "beside": switch("--beside", "Write them beside the training.", False, _SAVES),
     "resume": switch("--resume", "Go on from the newest whole one, if there is one.", False, _SAVES),

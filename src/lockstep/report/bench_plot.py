@@ -13,6 +13,8 @@ from lockstep.report.timeline_plot import PALETTE
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+MARKERS = (("o", "-"), ("s", "--"), ("^", ":"))
+
 
 def plot_bench(found: CollectiveBench | DeviceBench, path: Path) -> None:
     """Writes the picture; the ending of `path` chooses the format."""
@@ -33,10 +35,18 @@ def _collective(found: CollectiveBench, axes: Axes) -> None:
             [(row["time_s"] - row["q25_s"]) * 1e6 for row in rows],
             [(row["q75_s"] - row["time_s"]) * 1e6 for row in rows],
         ]
-        colour = PALETTE[place % len(PALETTE)]
-        axes.errorbar(sizes, time_us, spread, marker="o", capsize=3, color=colour, label=name)
+        _spread_line(axes, place, name, sizes, time_us, spread)
     axes.set(xscale="log", yscale="log", xlabel="size, bytes", ylabel="time, microseconds")
-    axes.legend(fontsize=8, frameon=False)
+    axes.legend(fontsize=8, frameon=False, loc="upper left", bbox_to_anchor=(1.0, 1.0))
+
+
+def _spread_line(
+    axes: Axes, place: int, name: str, x: list[float], middle: list[float], spread: list[list[float]]
+) -> None:
+    """The line of the `place`-th name: another colour, and once these are used up another marker and dash."""
+    turn, colour = divmod(place, len(PALETTE))
+    marker, dash = MARKERS[turn % len(MARKERS)]
+    axes.errorbar(x, middle, spread, marker=marker, linestyle=dash, capsize=3, color=PALETTE[colour], label=name)
 
 
 def _device(found: DeviceBench, axes: Axes) -> None:
@@ -49,6 +59,6 @@ def _device(found: DeviceBench, axes: Axes) -> None:
             [(row["time_s"] - row["min_s"]) * 1e6 for row in ours],
             [(row["max_s"] - row["time_s"]) * 1e6 for row in ours],
         ]
-        axes.errorbar(work, middle, spread, marker="o", capsize=3, color=PALETTE[place % len(PALETTE)], label=name)
+        _spread_line(axes, place, name, work, middle, spread)
     axes.set(xscale="log", yscale="log", xlabel="FLOPs, or bytes where there are none", ylabel="time, microseconds")
-    axes.legend(fontsize=8, frameon=False)
+    axes.legend(fontsize=8, frameon=False, loc="upper left", bbox_to_anchor=(1.0, 1.0))

@@ -191,15 +191,18 @@ def test_an_emulator_that_was_killed_is_reported_and_leaves_nothing() -> None:
 @permitted
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
 def test_a_parent_that_was_killed_takes_the_rig_with_it(number: signal.Signals) -> None:
-    # Whoever starts the tests in the background leaves SIGINT ignored, which children inherit.
+    # Whoever starts the tests in the background leaves SIGINT ignored, which children inherit. One that comes just
+    # before signal.pause would be waited for in vain.
     code = """
 import signal
+import time
 from lockstep.measure.rig import Rig
 from lockstep.simulate import flat_topology
 signal.signal(signal.SIGINT, signal.default_int_handler)
 with Rig(flat_topology(2, 1e6, 0.0)) as rig:
     print(rig.pid, flush=True)
-    signal.pause()
+    while True:
+        time.sleep(0.01)
 """
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as parent:
         assert parent.stdout is not None

@@ -9,7 +9,8 @@ import pytest
 
 import lockstep
 from cli_runner import run, shell
-from lockstep.measure.train import MODELS, all_methods
+from lockstep.api.training import _usual_batch
+from lockstep.measure.train import MODELS, Task, all_methods, find_method
 from lockstep.measure.train.lateness import Lateness
 from lockstep.measure.train.result import Step
 from lockstep.stragglers import LateRank
@@ -60,7 +61,10 @@ def test_a_table_and_a_picture(tmp_path: Path) -> None:
     [
         (("nothing",), "METHOD: unknown training method"),
         (("synchronous", "--set", "period=2"), "--set: unknown setting 'period'; try one of: algorithm, bucket_B"),
-        (("synchronous", "--ranks", "3"), "--batch: 64 samples do not split into 3 equal parts; try 63 or 66"),
+        (
+            ("synchronous", "--ranks", "3", "--batch", "64"),
+            "--batch: 64 samples do not split into 3 equal parts; try 63 or 66",
+        ),
         (("synchronous", "--batch", "2000"), "--batch: a batch of 2000 is more than the 1438 samples there are"),
         (("synchronous", "--model", "vgg"), "--model: unknown model 'vgg'"),
         (("tensor-parallel", "--model", "cnn"), "--model: tensor-parallel trains mlp, gpt, not cnn"),
@@ -145,6 +149,21 @@ def test_stragglers_that_cannot_be_measured(straggler: str, why: str) -> None:
     message = run("train", "synchronous", "--steps", "4", "--straggler", straggler).refusal()
     assert message.startswith("--straggler: ")
     assert why in message
+
+
+@pytest.mark.parametrize("methods", ["synchronous", "parameter-server", "accumulation,parameter-server"])
+def test_the_usual_batch_splits_on_any_number_of_ranks(methods: str) -> None:
+    chosen = [find_method(name) for name in methods.split(",")]
+    for ranks in range(2, 17):
+        shares = [Task(batch=_usual_batch(chosen, ranks)).share(ranks - one.helpers) for one in chosen]
+        assert all(share % 4 == 0 for share in shares)
+    assert _usual_batch(chosen, 1 + chosen[0].helpers) == 64
+
+
+def test_the_last_step_is_saved(tmp_path: Path) -> None:
+    words = ("train", "synchronous", "--batch", "8", "--checkpoint", str(tmp_path), "--every", "3")
+    assert "2 saves of " in run(*words, "--steps", "4").out
+    assert "went on after 4 steps" in run(*words, "--steps", "5", "--resume").out
 
 
 def test_what_happened_to_checkpoints_is_said(tmp_path: Path) -> None:

@@ -25,6 +25,8 @@ Array = npt.NDArray[Any]
 Interval = tuple[float, float]
 SEPARABLE = 1e6
 """Largest condition number of the scaled columns at which gamma can be told from beta; assumed."""
+DISTURBED_FRAC = 0.2
+"""Share of outliers from which a measurement says that it was disturbed; assumed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +111,9 @@ class LinkFit:
         said = [f"the library's {op} counts as {self.taken_for or LIBRARY[op]}" for op in ops]
         if not self.gamma_found and any(point.op in REDUCING for point in self.points.points):
             said.append("reductions are part of the bandwidth: these times cannot tell them apart")
+        if len(self.outliers) > DISTURBED_FRAC * len(self.points.points):
+            share = f"{len(self.outliers)} of {len(self.points.points)} times are left out as outliers"
+            said.append(f"{share}: something disturbed the measurement; repeat it")
         return (*said, *self.points.notes)
 
     def to_dict(self) -> dict[str, Any]:

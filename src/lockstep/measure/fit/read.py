@@ -34,6 +34,7 @@ OSU_NAMES = {
     "reduce-scatter": "reduce-scatter", "alltoall": "all-to-all", "all-to-all": "all-to-all", "broadcast": "broadcast",
     "bcast": "broadcast", "reduce": "reduce", "scatter": "scatter", "gather": "gather",
 }  # fmt: skip
+OWN_COLUMNS = ("op", "algorithm", "ranks", "size_B", "time_s")
 OSU_PARTS = ("all-gather", "scatter", "gather", "all-to-all")
 
 
@@ -67,15 +68,19 @@ def read_points(path: str | Path, *, op: str | None = None, ranks: int | None = 
 
 def _own(text: str, file: Path) -> list[Point]:
     lines = [line for line in text.splitlines() if line and not line.startswith("#")]
+    rows = csv.DictReader(io.StringIO("\n".join(lines)))
+    missing = [name for name in OWN_COLUMNS if name not in (rows.fieldnames or ())]
+    if missing:
+        raise BadInput(f"has no column {missing[0]!r}; give {','.join(OWN_COLUMNS)}", str(file))
     points = []
-    for number, row in enumerate(csv.DictReader(io.StringIO("\n".join(lines))), start=1):
+    for number, row in enumerate(rows, start=1):
         try:
-            if float(row["wrong"]):
+            if float(row.get("wrong") or 0):
                 continue
             algorithm = "" if row["algorithm"] == BUILT_IN else row["algorithm"]
             size_B, time_s = _positive(row["size_B"]), _positive(row["time_s"])
             points.append(Point(row["op"], algorithm, int(row["ranks"]), size_B, time_s))
-        except (KeyError, TypeError, ValueError) as error:
+        except (TypeError, ValueError) as error:
             raise BadInput(f"row {number} is damaged: {error}", str(file)) from None
     return points
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Saving:
-    """Checkpoints of a run in `folder`, after `every` steps, of which `keep` stay."""
+    """Checkpoints of a run in `folder`, after `every` steps and at the end, of which `keep` stay."""
 
     folder: Path
     every: int
@@ -72,8 +72,8 @@ class Saver:
         )  # fmt: skip
 
     def after_step(self, number: int) -> None:
-        """Saves when it is time; `number` steps are done."""
-        if number % self.saving.every == 0:
+        """Saves when it is time, and at the end; `number` steps are done."""
+        if number % self.saving.every == 0 or number == self.worker.task.steps:
             self.writer.save(number, self.worker.parts(), self.words)
 
     def close(self) -> dict[str, Any]:

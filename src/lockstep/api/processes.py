@@ -1,0 +1,34 @@
+"""How real ranks are asked for: how many, and how long one may wait for another."""
+
+from __future__ import annotations
+
+from lockstep.api.question import Quantity, whole
+from lockstep.errors import BadInput
+from lockstep.units import parse_time_s
+
+USUAL_RANKS = 2
+"""Fewer have nobody to talk to."""
+USUAL_WAIT_S = 60.0
+
+
+def world(ranks: Quantity | None, usual: int = USUAL_RANKS) -> int:
+    """The ranks asked for; when not given, those that torchrun or srun started, else `usual`.
+
+    Raises BadInput at `--ranks` for a number that they did not start.
+    """
+    from lockstep.measure.launch import place
+
+    here, asked = place(), None if ranks is None else whole(ranks, "--ranks")
+    if here is None:
+        return usual if asked is None else asked
+    if asked not in (None, here.ranks):
+        raise BadInput(f"{here.started_by} started {here.ranks} ranks, not {asked}", "--ranks")
+    return here.ranks
+
+
+def longest_wait_s(timeout: Quantity | None) -> float:
+    """Seconds that one rank may wait for another, above 0. Raises BadInput at `--timeout`."""
+    seconds = USUAL_WAIT_S if timeout is None else parse_time_s(timeout, "--timeout")
+    if not seconds > 0:
+        raise BadInput("must be above 0", "--timeout")
+    return seconds
