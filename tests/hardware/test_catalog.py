@@ -15,7 +15,7 @@ import pytest
 
 from lockstep import hardware, units
 from lockstep.errors import BadInput, UnknownName
-from lockstep.hardware import catalog
+from lockstep.hardware import shipped
 from lockstep.hardware.shelf import Shelf
 
 DEVICES = {device.name: device for device in hardware.devices()}
@@ -74,7 +74,7 @@ def test_prices_are_assumptions_and_failure_rates_are_measured() -> None:
             assert thing.provenance["mtbf_s"].kind == "measured"
 
 
-@pytest.mark.parametrize("name", catalog.FILES)
+@pytest.mark.parametrize("name", shipped.FILES)
 def test_every_source_is_used_and_every_quantity_is_written_with_its_unit(name: str) -> None:
     document = tomllib.loads(catalog_text(name))
     named = document.pop("sources")
@@ -108,7 +108,7 @@ BAD_CATALOG = {
 @pytest.mark.parametrize(("entry", "message"), BAD_CATALOG.values(), ids=BAD_CATALOG.keys())
 def test_the_loader_refuses_an_entry(entry: str, message: str) -> None:
     with pytest.raises(BadInput, match=message):
-        catalog.load(f"{SOURCES}[links.x]\n{entry}\n", "x.toml", Shelf())
+        shipped.load(f"{SOURCES}[links.x]\n{entry}\n", "x.toml", Shelf())
 
 
 def test_an_unknown_kind_of_source_is_refused() -> None:

@@ -6,11 +6,11 @@ from pathlib import Path as FilePath
 
 from lockstep.documents import read_yaml, validated
 from lockstep.errors import BadInput
-from lockstep.hardware import catalog
 from lockstep.hardware.build import Builder, Path
 from lockstep.hardware.cluster import Cluster
 from lockstep.hardware.schema import HardwareFile
 from lockstep.hardware.shelf import Shelf
+from lockstep.hardware.shipped import shelf
 from lockstep.hardware.source import Source
 
 
@@ -18,7 +18,7 @@ def read_hardware(path: str | FilePath) -> Shelf:
     """What a YAML file defines, by name; its cluster is called by its `name`, or else by the file's."""
     data, locate = read_yaml(path)
     entries = validated(HardwareFile, data, locate)
-    known = catalog.shelf()
+    known = shelf()
     filled = Shelf(dict(known.devices), dict(known.links), dict(known.nodes))
 
     def source_of(place: Path, text: str | None) -> Source:

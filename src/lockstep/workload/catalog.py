@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from lockstep.errors import BadInput, UnknownName
-from lockstep.workload.architecture import Attention, ConvNet, Experts, LatentAttention, Mlp, Model, Transformer
+from lockstep.workload.architecture import Model, Transformer
+from lockstep.workload.from_fields import build
 from lockstep.workload.parameters import parameters
 
 FILE_SUFFIXES = (".json", ".yaml", ".yml")
@@ -49,23 +50,6 @@ class Entry:
         if self.published:
             row["published_parameters"] = self.published.text
         return row
-
-
-def build(fields: Mapping[str, Any]) -> Model:
-    """The model that plain `fields` describe, nested tables included. Raises BadInput."""
-    given = dict(fields)
-    if given.pop("kind", "transformer") == "convnet":
-        given["blocks"] = tuple(given["blocks"])
-        return ConvNet(**given)
-    attention = dict(given.pop("attention"))
-    if attention.get("latent"):
-        attention["latent"] = LatentAttention(**attention["latent"])
-    attention.setdefault("kv_heads", attention["heads"])
-    experts = given.pop("experts", None)
-    if experts:
-        experts = Experts(**{**experts, "dense_layers": tuple(experts.get("dense_layers", ()))})
-    mlp = given.pop("mlp", None)
-    return Transformer(attention=Attention(**attention), mlp=Mlp(**mlp) if mlp else None, experts=experts, **given)
 
 
 def _merged(defaults: Mapping[str, Any], entry: Mapping[str, Any]) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, get_type_hints
 from lockstep.documents import read_yaml, validated
 from lockstep.errors import BadInput, UnknownName
 from lockstep.workload.architecture import Attention, ConvNet, Experts, LatentAttention, Mlp, Model, Transformer
-from lockstep.workload.catalog import build
+from lockstep.workload.from_fields import build
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
