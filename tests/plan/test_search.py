@@ -118,6 +118,17 @@ def test_cutting_the_grid_changes_nothing(both: tuple, monkeypatch: pytest.Monke
     assert (cut.evaluated, cut.feasible, cut.rejected) == (found.evaluated, found.feasible, found.rejected)
 
 
+def test_rows_of_a_grid_hold_the_layouts_of_the_whole() -> None:
+    grid = small(MOE).grid(2, 16)
+    inner = int(np.prod(grid.shape[1:]))
+    whole = grid.layouts(np.arange(grid.shape[0] * inner))
+    rows = np.array([7, 0, 23])
+    assert len(set(whole)) == len(whole)
+    assert grid.rows(rows).layouts(np.arange(3 * inner)) == [
+        whole[row * inner + i] for row in rows for i in range(inner)
+    ]
+
+
 def test_returned_layouts_simulate_to_their_time(both: tuple) -> None:  # type: ignore[type-arg]
     """A sample of the search: the closed form is the simulation of the step's program, or within its stated bound."""
     job, _, found, _ = both

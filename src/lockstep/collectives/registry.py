@@ -136,10 +136,10 @@ def algorithms(op: str) -> tuple[str, ...]:
 
 def get(op: str, algorithm: str) -> Algorithm:
     """The algorithm; raises UnknownName with close names."""
-    known = algorithms(op)
-    if algorithm not in known:
-        raise UnknownName(f"algorithm of {op}", algorithm, known)
-    return _TABLE[op, algorithm]
+    found = _TABLE.get((op, algorithm))
+    if found is None:
+        raise UnknownName(f"algorithm of {op}", algorithm, algorithms(op))
+    return found
 
 
 def check_arguments(ranks: Number, size_B: Number, link: LinkLike) -> None:

@@ -1,8 +1,8 @@
 """`Layout`, one parallel layout in the field's words, and `LayoutGrid`, many of them as broadcastable arrays.
 
 Every formula of the package reads a `LayoutGrid`. A single layout is a grid of shape (); the planner's space is a
-grid in which each choice lies along an axis of its own, so that a formula that depends on three choices costs the
-product of three axes, not of all of them.
+grid in which choices that limit one another share the first axis, its rows, and each of the others has an axis of its
+own. So rows that break a rule can be left out, and a formula costs the product of the axes it depends on, not of all.
 
 World size: dp * tp * pp * cp. Expert parallelism splits the data-parallel axis (ep divides dp) for expert layers.
 """
@@ -177,22 +177,28 @@ class LayoutGrid:
         """Micro-batches per step and replica, for a global batch of `batch` sequences."""
         return batch // (self.dp * self.micro_batch)
 
-    def at(self, index: tuple[int, ...]) -> Layout:
-        """The layout at `index` of the broadcast shape."""
-        one = {name: _entry(getattr(self, name), index) for name in GRID_FIELDS}
+    def rows(self, places: NDArray[np.intp]) -> LayoutGrid:
+        """The layouts at `places` of the first axis, which every field must have; of size 1, it holds for all."""
+        arrays = {name: getattr(self, name) for name in GRID_FIELDS}
+        picked = {name: array[places] if len(array) > 1 else array for name, array in arrays.items()}
+        return LayoutGrid(order=self.order, **picked)
+
+    def layouts(self, places: NDArray[np.intp]) -> list[Layout]:
+        """The layouts at `places` of the flattened grid."""
+        shape = self.shape
+        index = np.unravel_index(places, shape)
+        columns = [np.broadcast_to(getattr(self, name), shape)[index].tolist() for name in GRID_FIELDS]
+        return [self._layout(dict(zip(GRID_FIELDS, codes, strict=True))) for codes in zip(*columns, strict=True)]
+
+    def _layout(self, codes: dict[str, int]) -> Layout:
+        """One layout from the numbers of its fields."""
         words: dict[str, Any] = {
-            "recompute": RECOMPUTE[one["recompute"]],
-            "offload": OFFLOAD[one["offload"]],
-            "schedule": SCHEDULES[one["schedule"]].name,
-            "sequence_parallel": bool(one["sequence_parallel"]),
+            "recompute": RECOMPUTE[codes["recompute"]],
+            "offload": OFFLOAD[codes["offload"]],
+            "schedule": SCHEDULES[codes["schedule"]].name,
+            "sequence_parallel": bool(codes["sequence_parallel"]),
         }
-        return Layout(order=self.order, **{**one, **words})
-
-
-def _entry(array: Whole, index: tuple[int, ...]) -> int:
-    """The entry at `index` of the shape to which `array` broadcasts."""
-    own = index[len(index) - array.ndim :]
-    return int(array[tuple(0 if size == 1 else place for size, place in zip(array.shape, own, strict=True))])
+        return Layout(order=self.order, **{**codes, **words})
 
 
 def stack(layouts: Sequence[Layout]) -> LayoutGrid:

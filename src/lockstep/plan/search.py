@@ -1,7 +1,8 @@
 """The search: every layout of a space scored with the formulas of `estimate`, all of a stage count at once.
 
-Exact: the best layouts, the Pareto front and the counts are those of scoring one layout after another. Two things
-are skipped, both provably without effect on the answer:
+Exact: the best layouts, the Pareto front and the counts are those of scoring one layout after another. Three things
+are skipped, all provably without effect on the answer:
+    a row of a grid in which every layout breaks a rule is counted, and not scored;
     a grid in which no layout that keeps the rules fits in memory is not timed (it holds nothing to choose from);
     a number of devices whose perfect-compute bound misses the deadline is not searched (no layout is faster).
 Ties in step time go to less memory, then to the layout that comes first in the space.
@@ -10,7 +11,7 @@ Ties in step time go to less memory, then to the layout that comes first in the 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +26,7 @@ Floats = NDArray[np.float64]
 Progress = Callable[[int, int], None]
 """Called with (done, total)."""
 MAX_GRID = 400_000
-"""Layouts scored at once, which bounds memory."""
+"""Layouts scored at once, with those that share their rows: bounds the search's own memory."""
 MEMORY = "memory"
 WORLD = "world size"
 DUPLICATE = "same as another layout"
@@ -37,7 +38,7 @@ class Scored:
 
     step_time_s: float
     memory_B: float
-    place: tuple[int, int]
+    place: tuple[int, int, int]
     layout: Layout = field(compare=False)
 
 
@@ -78,8 +79,8 @@ def search(
     found, total = Findings(), len(space.pp)
     try:
         for done, stages in enumerate(space.pp):
-            for part, grid in enumerate(_grids(space, stages, job.devices)):
-                _score(found, job, cluster, grid, stages, (done, part), top, prune)
+            for part, (grid, valid) in enumerate(_candidates(found, job, space, stages)):
+                _score(found, job, cluster, grid, valid, (done, part), top, prune)
             if progress is not None:
                 progress(done + 1, total)
     except KeyboardInterrupt:
@@ -87,14 +88,16 @@ def search(
     return found
 
 
-def _grids(space: Space, stages: int, devices: int) -> Iterator[LayoutGrid]:
-    """The layouts of one stage count by placement of layers, cut along tp where they are too many to hold at once."""
+def _candidates(found: Findings, job: Job, space: Space, stages: int) -> Iterator[tuple[LayoutGrid, Mask]]:
+    """Rows of one stage count that hold layouts which keep the rules, and which do, by placement; counts the others."""
     for part in space.parts(stages):
-        if part.size <= MAX_GRID * len(part.pp):
-            yield part.grid(stages, devices)
-            continue
-        for tp in space.tp:
-            yield replace(part, tp=(tp,)).grid(stages, devices)
+        grid = part.grid(stages, job.devices)
+        valid = _valid(found, job, grid)
+        rows = np.flatnonzero(valid.any(axis=(1, 2, 3)))
+        at_once = max(1, MAX_GRID // valid[0].size)
+        for start in range(0, rows.size, at_once):
+            some = rows[start : start + at_once]
+            yield grid.rows(some), valid[some]
 
 
 def _score(
@@ -102,15 +105,14 @@ def _score(
     job: Job,
     cluster: Cluster,
     grid: LayoutGrid,
-    stages: int,
+    valid: Mask,
     place: tuple[int, int],
     top: int,
     prune: bool,
 ) -> None:
-    """Adds the layouts of one grid to `found`."""
-    valid = _valid(found, job, grid)
+    """Adds the layouts of one grid that keep the rules to `found`."""
     found.evaluated += int(np.count_nonzero(valid))
-    memory_B = np.broadcast_to(peak_B(job, cluster, grid, stages), grid.shape)
+    memory_B = np.broadcast_to(peak_B(job, cluster, grid, int(grid.pp.flat[0])), grid.shape)
     fits = valid & (memory_B <= cluster.device.memory_B)
     feasible = int(np.count_nonzero(fits))
     found.feasible += feasible
@@ -158,7 +160,7 @@ def _note_miss(found: Findings, grid: LayoutGrid, missed: Mask, memory_B: Floats
     flat = int(np.argmin(over))
     least_B = float(over.reshape(-1)[flat])
     if found.nearest_miss is None or least_B < found.nearest_miss.memory_B:
-        found.nearest_miss = Miss(least_B, grid.at(tuple(int(i) for i in np.unravel_index(flat, grid.shape))))
+        found.nearest_miss = Miss(least_B, grid.layouts(np.array([flat]))[0])
 
 
 def _keep(
@@ -175,15 +177,8 @@ def _keep(
     front = order[_improves(memory_B[order])]
 
     def scored(picked: NDArray[np.intp]) -> list[Scored]:
-        return [
-            Scored(
-                float(seconds[i]),
-                float(memory_B[i]),
-                (place[0], place[1] * MAX_GRID + int(flat[i])),
-                grid.at(tuple(int(k) for k in np.unravel_index(flat[i], grid.shape))),
-            )
-            for i in picked.tolist()
-        ]
+        layouts = zip(picked.tolist(), grid.layouts(flat[picked]), strict=True)
+        return [Scored(float(seconds[i]), float(memory_B[i]), (*place, int(flat[i])), one) for i, one in layouts]
 
     found.best = sorted(found.best + scored(order[:top]))[:top]
     merged = sorted(found.front + scored(front))

@@ -3,18 +3,18 @@
 tp, cp, ep and pp are the divisors that the model and the device count allow, dp is what is left of the devices;
 micro-batch, sharding, recomputation and sequence parallelism are listed; the schedules go with the stages: one stage
 needs none, and interleaving takes the chunk counts that divide a stage's layers. Schedules that hide the experts'
-exchange are listed for models with experts. Each axis has a dimension of its own in a grid of layouts, one grid per
-stage count and placement of layers. Combinations that break a rule of `layout/rules.py` are counted, never
-skipped.
+exchange are listed for models with experts. One grid of layouts per stage count and placement of layers has a row for
+every combination of degrees, micro-batch and sequence parallelism, and an axis for each of the other choices.
+Combinations that break a rule of `layout/rules.py` are counted, never skipped.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from lockstep.layout import AXES, KEEP, Job, LayoutGrid, divisors, splits_evenly
 from lockstep.pipelines import Placement, code, get
@@ -27,7 +27,7 @@ MAX_CP = 64
 MICRO_BATCHES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128)
 SCHEDULES = ("1f1b", "zb-h1", "gpipe")
 EXPERT_SCHEDULES = ("dualpipe", "dualpipe-v")
-DIMENSIONS = 8
+DIMENSIONS = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,10 +78,11 @@ class Space:
         return [replace(self, schedules=tuple(some)) for some in names.values()]
 
     def grid(self, stages: int, devices: int) -> LayoutGrid:
-        """All layouts with `stages` stages; axes tp, cp, ep, micro-batch, sharding, recompute, sp, schedule."""
-        tp, cp, ep = _axis(self.tp, 0), _axis(self.cp, 1), _axis(self.ep, 2)
+        """All layouts with `stages` stages; axes: (tp, cp, ep, micro-batch, sp), sharding, recompute, schedule."""
+        rows = np.meshgrid(self.tp, self.cp, self.ep, self.micro_batch, self.sequence_parallel, indexing="ij")
+        tp, cp, ep, micro_batch, sequence_parallel = (_axis(values, 0) for values in rows)
         dp = np.maximum(1, devices // (tp * cp * stages))
-        zero, hsdp = (_axis([pair[i] for pair in self.sharding], 4) for i in (0, 1))
+        zero, hsdp = (_axis([pair[i] for pair in self.sharding], 1) for i in (0, 1))
         inner = np.gcd(np.maximum(1, self.unit // tp), dp * cp)
         pairs = self.schedules_of(stages)
         return LayoutGrid(
@@ -90,23 +91,23 @@ class Space:
             pp=_axis([stages], 0),
             dp=dp,
             ep=ep,
-            micro_batch=_axis(self.micro_batch, 3),
+            micro_batch=micro_batch,
             zero=zero,
             shard=np.where(hsdp > 0, inner, 0),
-            recompute=_axis(self.recompute, 5),
-            sequence_parallel=_axis(self.sequence_parallel, 6),
-            schedule=_axis([code(name) for name, _ in pairs], 7),
-            vpp=_axis([chunks for _, chunks in pairs], 7),
+            recompute=_axis(self.recompute, 2),
+            sequence_parallel=sequence_parallel,
+            schedule=_axis([code(name) for name, _ in pairs], 3),
+            vpp=_axis([chunks for _, chunks in pairs], 3),
             offload=_axis([self.offload], 0),
             order=self.order,
         )
 
 
-def _axis(values: Sequence[int], dimension: int) -> Any:
+def _axis(values: ArrayLike, dimension: int) -> Any:
     """`values` along one dimension of a grid."""
-    shape = [1] * DIMENSIONS
-    shape[dimension] = len(values)
-    return np.asarray(values, dtype=np.int64).reshape(shape)
+    array, shape = np.asarray(values, dtype=np.int64), [1] * DIMENSIONS
+    shape[dimension] = array.size
+    return array.reshape(shape)
 
 
 def default_space(job: Job, unit: int, offload: int = KEEP) -> Space:
