@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
+from lockstep.api.recipe import RecipeWords, read_recipe
 from lockstep.errors import BadInput
 from lockstep.errors import located as located
 from lockstep.hardware import Cluster
@@ -54,15 +55,7 @@ def read_question(
     batch: Quantity | None = None,
     batch_tokens: Quantity | None = None,
     seq: Quantity | None = None,
-    dtype: str | None = None,
-    optimizer: str = "adamw",
-    gradient_bytes: Quantity = 4,
-    flash: bool = True,
-    overlap: bool = True,
-    overlap_tp: str = "gradients",
-    overlap_ep: str = "cells",
-    recompute_modules: str = "core_attn",
-    fused_accumulation: bool = True,
+    **recipe: Unpack[RecipeWords],
 ) -> Question:
     """The question in words as objects. Exactly one of `batch` and `batch_tokens` must be given."""
     with located("MODEL"):
@@ -70,21 +63,8 @@ def read_question(
     machine = read_cluster(cluster, gpus)
     tokens, notes = _sequence(wanted, seq)
     sequences, rounded = _sequences(batch, batch_tokens, tokens, machine.num_devices)
-    recipe = Recipe(
-        seq=tokens,
-        batch=sequences,
-        dtype=_dtype(machine, dtype),
-        optimizer=optimizer,
-        gradient_B=_gradient_B(gradient_bytes),
-        flash_attention=flash,
-        overlap_dp=overlap,
-        overlap_tp=overlap_tp,
-        overlap_ep=overlap_ep,
-        recompute_modules=tuple(word.strip() for word in recompute_modules.split(",")),
-        fused_accumulation=fused_accumulation,
-        notes=(*rounded, *notes),
-    )
-    return Question(wanted, machine, recipe)
+    asked = read_recipe(machine, recipe, seq=tokens, batch=sequences, notes=(*rounded, *notes))
+    return Question(wanted, machine, asked)
 
 
 def read_cluster(cluster: str | Cluster, gpus: Quantity | None = None) -> Cluster:
@@ -161,23 +141,6 @@ def even_batch(wanted: float, devices: int) -> int:
     while unit > 1 and unit > wanted / 4:
         unit //= 2
     return max(1, int(wanted / unit + 0.5)) * unit
-
-
-def _dtype(cluster: Cluster, dtype: str | None) -> str:
-    """The format asked for if the device computes in it; bf16 where there is bf16, else fp16 (V100)."""
-    if dtype is None:
-        return "bf16" if "bf16" in cluster.device.peak_flops else "fp16"
-    with located("--dtype"):
-        cluster.device.peak(dtype)
-    return dtype
-
-
-def _gradient_B(value: Quantity) -> float:
-    """Bytes per accumulated gradient."""
-    size_B = parse_count(value, "--gradient-bytes")
-    if size_B not in (2.0, 4.0):
-        raise BadInput(f"gradients are kept in 4 bytes (Megatron) or 2, got {value}", "--gradient-bytes")
-    return size_B
 
 
 def read_layout(job: Job, words: Mapping[str, Any]) -> Layout:

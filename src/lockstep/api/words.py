@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TypedDict
-
 from lockstep.api.question import Quantity
+from lockstep.api.recipe import RecipeWords
 
 
-class QuestionWords(TypedDict, total=False):
+class QuestionWords(RecipeWords, total=False):
     """Keywords of every verb about a training run; see the flags of the same names."""
 
     gpus: Quantity | None
@@ -18,20 +17,6 @@ class QuestionWords(TypedDict, total=False):
     """Tokens per optimizer step, instead of `batch`."""
     seq: Quantity | None
     """Tokens per sequence."""
-    dtype: str | None
-    optimizer: str
-    gradient_bytes: Quantity
-    """Bytes per accumulated gradient: 4 or 2."""
-    flash: bool
-    overlap: bool
-    overlap_tp: str
-    """Tensor-parallel traffic beside products: none, gradients or all."""
-    overlap_ep: str
-    """The experts' exchange beside computing: none, cells (of dualpipe) or shared (experts)."""
-    recompute_modules: str
-    """What selective recomputation runs again, between commas: core_attn, layernorm, mla_up_proj, moe_act."""
-    fused_accumulation: bool
-    """Weight gradients are added to the accumulated ones inside their product."""
 
 
 class LayoutWords(QuestionWords, total=False):

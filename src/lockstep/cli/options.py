@@ -60,39 +60,59 @@ _RECIPE = "Recipe"
 RECIPE: Options = {
     "dtype": text("--dtype", "T", "Matrix products in bf16, fp16 or fp8. (default: bf16)", panel=_RECIPE),
     "optimizer": text(
-        "--optimizer", "O", "adamw, adamw-8bit, adafactor, sgd, lion, muon ... (default: adamw)", "adamw", _RECIPE
+        "--optimizer", "O", "adamw, adamw-8bit, adafactor, sgd, lion, muon ... (default: adamw)", panel=_RECIPE
     ),
+    "parameter_bytes": text("--parameter-bytes", "B", "Per working parameter. (default: 2)", panel=_RECIPE),
     "gradient_bytes": text(
-        "--gradient-bytes", "B", "Per accumulated gradient: 4 (Megatron) or 2. (default: 4)", "4", _RECIPE
+        "--gradient-bytes", "B", "Per accumulated gradient: 4 (Megatron) or 2. (default: 4)", panel=_RECIPE
+    ),
+    "reduce_bytes": text(
+        "--reduce-bytes", "B", "Per gradient on the wire. (default: --gradient-bytes)", panel=_RECIPE
     ),
     "flash": switch("--flash/--no-flash", "Fused attention that keeps no scores.", True, _RECIPE),
+    "dropout": switch("--dropout/--no-dropout", "Masks on attention and residuals, as until 2022.", False, _RECIPE),
+    "fused_elementwise": switch(
+        "--fused-elementwise/--no-fused-elementwise", "Neighbouring elementwise operations as one kernel.", True,
+        _RECIPE,
+    ),
+    "fused_accumulation": switch(
+        "--fused-accumulation/--no-fused-accumulation", "Gradients accumulate inside their products.", True, _RECIPE
+    ),
     "overlap": switch("--overlap/--no-overlap", "Data-parallel traffic beside compute.", True, _RECIPE),
     "overlap_tp": text(
         "--overlap-tp",
         "W",
         "Tensor-parallel traffic beside products: none, gradients (Megatron) or all (userbuffers). "
         "(default: gradients)",
-        "gradients",
-        _RECIPE,
+        panel=_RECIPE,
     ),
+    "overlap_pp": switch("--overlap-pp/--no-overlap-pp", "Pipeline sends beside compute.", False, _RECIPE),
     "overlap_ep": text(
         "--overlap-ep",
         "W",
         "Experts' exchange beside computing: none, cells (of dualpipe) or shared (experts). (default: cells)",
-        "cells",
-        _RECIPE,
+        panel=_RECIPE,
+    ),
+    "overlap_device": text(
+        "--overlap-device", "FRAC", "Of the device, for that exchange. (default: 20 of 132, DeepSeek-V3)", panel=_RECIPE
+    ),
+    "dispatch_bytes": text(
+        "--dispatch-bytes", "B", "Per element sent to experts; 1.03125 in fp8. (default: as activations)", panel=_RECIPE
+    ),
+    "cached_bytes": text(
+        "--cached-bytes", "B", "Per element that linear layers keep for the backward pass. (default: as activations)",
+        panel=_RECIPE,
+    ),
+    "cached_attention_bytes": text(
+        "--cached-attention-bytes", "B", "The same of the attention's output. (default: as activations)", panel=_RECIPE
     ),
     "recompute_modules": text(
         "--recompute-modules",
         "W",
         "What --recompute selective runs again: core_attn, layernorm, mla_up_proj, moe_act. (default: core_attn)",
-        "core_attn",
-        _RECIPE,
+        panel=_RECIPE,
     ),
-    "fused_accumulation": switch(
-        "--fused-accumulation/--no-fused-accumulation", "Gradients accumulate inside their products.", True, _RECIPE
-    ),
-}
+}  # fmt: skip
 _LAYOUT = "Layout"
 OFFLOAD: Options = {
     "offload": text("--offload", "W", "To host memory: none, optimizer or parameters. (default: none)", panel=_LAYOUT)

@@ -21,7 +21,7 @@ from lockstep.errors import Infeasible
 from lockstep.layout import AXES, Job, Layout, Recipe
 from lockstep.plan.estimate import Estimate
 from lockstep.plan.export.megatron_shape import Flags, refuse_shape, shape_flags
-from lockstep.plan.export.refusals import Refusals
+from lockstep.plan.export.refusals import Refusals, refuse_formats
 from lockstep.workload import Transformer
 
 SCHEDULES = ("1f1b", "interleaved")
@@ -150,8 +150,11 @@ def _refuse_layout(layout: Layout, job: Job, no: Refusals) -> None:
     no.when(bool(layout.shard) and layout.zero == 0, "shard without zero 1 to 3")
     no.when(layout.order not in (AXES, PIPELINE_INSIDE), f"rank order {'-'.join(layout.order)}")
     blocking = layout.vpp > 1 and not job.recipe.overlap_pp
-    no.when(blocking and layout.pp == 2, "interleaving on 2 stages with sends that compute waits for (overlap_pp)")
-    no.when(piped and layout.vpp == 1 and job.recipe.overlap_pp, "overlapped pipeline sends without interleaving")
+    no.when(
+        blocking and layout.pp == 2, "interleaving on 2 stages with sends that compute waits for; take --overlap-pp"
+    )
+    alone = piped and layout.vpp == 1
+    no.when(alone and job.recipe.overlap_pp, "overlapped pipeline sends without interleaving; drop --overlap-pp")
 
 
 def _refuse_recipe(layout: Layout, recipe: Recipe, no: Refusals) -> None:
@@ -161,9 +164,7 @@ def _refuse_recipe(layout: Layout, recipe: Recipe, no: Refusals) -> None:
     no.when(recipe.optimizer not in OPTIMIZERS, f"optimizer {recipe.optimizer}: export has {', '.join(OPTIMIZERS)}")
     no.when(recipe.gradient_B != recipe.wire_B, "gradients reduced in another format than they are accumulated in")
     no.when(recipe.gradient_B not in (2.0, 4.0), f"gradients of {recipe.gradient_B:g} bytes")
-    narrow = (recipe.cached_B, recipe.cached_attention_B, recipe.dispatch_B)
-    no.when(any(size_B is not None for size_B in narrow), "activations kept or sent in a format of their own")
-    no.when(recipe.parameter_B != 2.0, f"parameters of {recipe.parameter_B:g} bytes")
+    refuse_formats(recipe, no)
     no.when(
         recipe.overlap_tp == "all" and not layout.sequence_parallel,
         "overlapped tensor parallelism without its sequences",

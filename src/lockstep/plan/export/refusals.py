@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from lockstep.errors import Infeasible, Violation
+from lockstep.layout import Recipe
 
 
 @dataclass(slots=True)
@@ -24,3 +25,10 @@ class Refusals:
         if self.reasons:
             message = f"{self.target} cannot express this plan: " + "; ".join(self.reasons)
             raise Infeasible(message, [Violation(reason, 1.0, 1.0) for reason in self.reasons])
+
+
+def refuse_formats(recipe: Recipe, no: Refusals) -> None:
+    """Notes number formats that none of the tools can be told of."""
+    narrow = (recipe.cached_B, recipe.cached_attention_B, recipe.dispatch_B)
+    no.when(any(size_B is not None for size_B in narrow), "activations kept or sent in a format of their own")
+    no.when(recipe.parameter_B != 2.0, f"parameters of {recipe.parameter_B:g} bytes")

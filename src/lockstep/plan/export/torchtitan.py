@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from lockstep.layout import AXES
 from lockstep.plan.estimate import Estimate
-from lockstep.plan.export.refusals import Refusals
+from lockstep.plan.export.refusals import Refusals, refuse_formats
 
 SCHEDULES = {
     "1f1b": "1F1B",
@@ -127,6 +127,7 @@ def _refuse(found: Estimate) -> None:
     no.when(layout.order != AXES, f"rank order {'-'.join(layout.order)}: it is always {'-'.join(AXES)}")
     no.when(recipe.dtype != "bf16", f"matrix products in {recipe.dtype}: export has bf16 only")
     no.when(recipe.optimizer not in OPTIMIZERS, f"optimizer {recipe.optimizer}: only {', '.join(OPTIMIZERS)} match")
+    refuse_formats(recipe, no)
     no.when(recipe.wire_B != 4.0, "gradients are reduced in fp32 there; set --gradient-bytes 4")
     no.when(not recipe.overlap_dp and layout.zero > 0, "FSDP2 always overlaps its traffic; drop --no-overlap")
     no.when(

@@ -1,0 +1,106 @@
+"""The recipe on the command line: every field has a flag or a reason, and every flag does what its field does."""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+
+import pytest
+import typer
+
+import lockstep
+from cli_runner import run
+from lockstep.api.question import read_question
+from lockstep.api.recipe import RecipeWords
+from lockstep.cli.app import build
+from lockstep.cli.options import RECIPE
+from lockstep.layout import Recipe
+from lockstep.plan.estimate import estimate as estimate_layout
+
+FLAGS = {
+    "dtype": ("fp8", "dtype", "fp8"),
+    "optimizer": ("adamw-8bit", "optimizer", "adamw-8bit"),
+    "parameter_bytes": ("4", "parameter_B", 4.0),
+    "gradient_bytes": ("2", "gradient_B", 2.0),
+    "reduce_bytes": ("2", "reduce_B", 2.0),
+    "flash": (False, "flash_attention", False),
+    "dropout": (True, "dropout", True),
+    "fused_elementwise": (False, "fused_elementwise", False),
+    "fused_accumulation": (False, "fused_accumulation", False),
+    "overlap": (False, "overlap_dp", False),
+    "overlap_tp": ("all", "overlap_tp", "all"),
+    "overlap_pp": (True, "overlap_pp", True),
+    "overlap_ep": ("none", "overlap_ep", "none"),
+    "overlap_device": ("50%", "overlap_device_frac", 0.5),
+    "dispatch_bytes": ("1.03125", "dispatch_B", 1.03125),
+    "cached_bytes": ("1.03125", "cached_B", 1.03125),
+    "cached_attention_bytes": ("1.53125", "cached_attention_B", 1.53125),
+    "recompute_modules": ("layernorm, moe_act", "recompute_modules", ("layernorm", "moe_act")),
+}
+"""Word of the library -> (as said, field of Recipe, its value)."""
+QUESTION = {"seq", "batch", "notes"}
+"""Fields that other flags say, or that say what was chosen."""
+PYTHON_ONLY = {"converted_gradients", "paired_sends", "launch_blocking"}
+"""Habits of DeepSpeed's engine and of debugging, for case studies."""
+MOE = ("deepseek-v2", "hgx-h800:8")
+LAYOUT = {"tp": 2, "pp": 4, "ep": 8, "zero": 1, "recompute": "selective", "sequence_parallel": True}
+
+
+def test_every_field_has_a_flag_or_a_reason() -> None:
+    assert set(FLAGS) == set(RECIPE) == set(RecipeWords.__annotations__)
+    said = {field for _, field, _ in FLAGS.values()}
+    assert {one.name for one in fields(Recipe)} == said | QUESTION | PYTHON_ONLY
+
+
+@pytest.mark.parametrize("word", FLAGS)
+def test_a_word_sets_its_field_alone(word: str) -> None:
+    value, field, expected = FLAGS[word]
+    plain = read_question(*MOE, batch=256).recipe
+    changed = read_question(*MOE, batch=256, **{word: value}).recipe  # type: ignore[misc]
+    assert changed == replace(plain, **{field: expected})
+    assert changed != plain
+
+
+@pytest.mark.parametrize("word", FLAGS)
+def test_a_flag_is_its_field(word: str) -> None:
+    """The verb's answer is that of the estimate whose recipe has the field."""
+    value, field, expected = FLAGS[word]
+    flag = word.replace("_", "-")
+    said = ((f"--{flag}",) if value else (f"--no-{flag}",)) if isinstance(value, bool) else (f"--{flag}", str(value))
+    layout = [part for name, one in LAYOUT.items() for part in ((f"--{name.replace('_', '-')}",) if one is True else
+              (f"--{name}", str(one)))]  # fmt: skip
+    answer = run("estimate", MOE[0], "-c", MOE[1], "--batch", "256", *layout, *said, "--json").json()
+    found = lockstep.estimate(*MOE, batch=256, **LAYOUT)  # type: ignore[arg-type]
+    job = replace(found.job, recipe=replace(found.job.recipe, **{field: expected}))
+    want = estimate_layout(job, found.cluster, found.layout)
+    assert answer["step_time_s"] == want.step_time_s
+    assert answer["memory"]["total_B"] == float(want.memory.total_B)
+
+
+@pytest.mark.parametrize("verb", ["plan", "guide", "estimate", "memory", "roofline", "sensitivity", "cite", "export",
+                                  "campaign", "scaling"])  # fmt: skip
+def test_every_verb_about_a_run_takes_the_recipe(verb: str) -> None:
+    command = typer.main.get_command(build([verb]))
+    assert isinstance(command, typer.core.TyperGroup)
+    assert set(FLAGS) <= {parameter.name for parameter in command.commands[verb].params}
+
+
+def test_numbers_cost_their_bytes() -> None:
+    """Parameters in fp32 take twice the memory, gradients in bf16 half the wire, kept activations their share."""
+    words = {"batch": 64, "tp": 2, "zero": 1, "overlap": False}
+    plain = lockstep.estimate("llama3-8b", "dgx-h100:2", **words)
+    wide = lockstep.estimate("llama3-8b", "dgx-h100:2", **words, parameter_bytes=4)
+    assert wide.memory.parameters_B == pytest.approx(2 * plain.memory.parameters_B)
+    reduced = lockstep.estimate("llama3-8b", "dgx-h100:2", **words, reduce_bytes=2)
+    assert reduced.memory.total_B == plain.memory.total_B
+    comm_s, halved_s = (one.step.breakdown_s()["dp_comm"] for one in (plain, reduced))
+    assert comm_s / 2 < halved_s < comm_s
+    narrow = lockstep.estimate("llama3-8b", "dgx-h100:2", **words, cached_bytes="1.03125")
+    assert narrow.memory.activations_B < plain.memory.activations_B
+
+
+@pytest.mark.parametrize("target", ["megatron", "deepspeed", "torchtitan"])
+@pytest.mark.parametrize("words", [("--dispatch-bytes", "1"), ("--cached-bytes", "1"), ("--parameter-bytes", "4")])
+def test_formats_that_no_tool_can_be_told_of_are_not_exported(target: str, words: tuple[str, ...]) -> None:
+    session = run("export", "llama3-8b", "-c", "dgx-h100:2", "--batch", "64", "--zero", "1", "--to", target, *words)
+    assert session.code == 1
+    assert "bytes" in session.out + session.err or "format of their own" in session.out + session.err
