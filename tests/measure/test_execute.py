@@ -15,7 +15,7 @@ from lockstep import pipelines
 from lockstep.collectives import PlainLink, get
 from lockstep.errors import BadInput
 from lockstep.measure.execute import execute
-from lockstep.measure.execute.exchange import Crowd
+from lockstep.measure.execute.cores import link_of, sizes_to_time
 from lockstep.measure.execute.execute import measured_timeline
 from lockstep.measure.execute.lanes import check_runnable, lanes_of
 from lockstep.measure.execute.transfer import (
@@ -29,6 +29,7 @@ from lockstep.measure.execute.worker import Report, Work, run_rank
 from lockstep.measure.launch import Fault, Host, Rank, RunFailed, launch
 from lockstep.program import Kind, ProgramBuilder
 from lockstep.program.timeline import COMPUTES
+from lockstep.simulate import SharedCores, Timed, simulate_shared_cores
 
 from .workers import run_programs
 
@@ -125,9 +126,7 @@ def test_execution_puts_prediction_and_measurement_together() -> None:
     assert len(found.makespans_s) == 3
     assert found.measured.makespan_s in found.makespans_s
     assert sorted(found.makespans_s)[1] == found.measured.makespan_s
-    price = get("all-reduce", "ring").price(2, 4.0 * elems, found.link, 4.0)
-    assert found.predicted.makespan_s == pytest.approx(float(price.time_s), rel=1e-12)
-    assert turns[-1] == (8, 8)
+    assert turns[-1] == (4, 4)
     answer = found.to_dict()
     assert answer["sent_B"] == answer["predicted_sent_B"] == [4 * elems] * 2
     assert answer["predicted"]["source"] == "simulated"
@@ -135,14 +134,34 @@ def test_execution_puts_prediction_and_measurement_together() -> None:
     assert answer["machine"]["scheduling"] != "unknown"
 
 
-def test_ranks_that_share_cores_are_predicted_by_the_work_of_all() -> None:
-    crowd = Crowd(ranks=2, shifts=((10, 1.0), (30, 2.0)), reduce_s_per_B=0.5)
-    assert crowd.makespan_s(np.array([20.0, 30.0]), 4.0) == (1.5 + 2.0 + 2.0) / 2
-    program = get("all-reduce", "ring").program(4, 4000.0, element_B=4.0)
+@pytest.mark.parametrize("ranks", [2, 3])
+def test_ranks_of_one_machine_are_predicted_by_what_they_do_alone_and_all_at_once(ranks: int) -> None:
+    program = get("all-reduce", "ring").program(ranks, 4000.0, element_B=4.0)
     found = execute(program, op="all-reduce", algorithm="ring", elems=1000, repeats=1)
-    assert (found.shared_cores_s is not None) == (found.machine.cores < 4)
-    if found.shared_cores_s is not None:
-        assert found.shared_cores_s > 0
+    assert found.cores is not None
+    assert found.cores.ranks == ranks
+    sent_B = {int(size_B) for size_B in program.size_B[program.kind == Kind.SEND]}
+    assert {int(one.size_B) for one in found.cores.timed} == {64, 65536} | sent_B
+    assert all(min(one.alone_s, one.together_s) > 0 for one in found.cores.timed)
+    assert found.predicted.makespan_s == simulate_shared_cores(program, found.cores).makespan_s > found.cores.start_s
+    assert found.to_dict()["cores"] == found.cores.to_dict()
+
+
+def test_sizes_to_time_are_whole_elements_few_and_the_ends_among_them() -> None:
+    assert sizes_to_time(np.array([8.0, 8.0, 5.0])) == (4, 8, 64, 65536)
+    many = sizes_to_time(np.arange(1000.0) * 4)
+    assert {4, 3996} <= set(many)
+    assert len(many) <= 7
+    assert sizes_to_time(np.array([0.0])) == (4, 64, 65536)
+
+
+def test_the_link_of_a_machine_is_that_of_messages_alone() -> None:
+    timed = tuple(Timed(size_B, 1e-5 + size_B / 1e9, 1.0, size_B / 1e10, 2.0) for size_B in (64, 65536, 1 << 20))
+    link = link_of(SharedCores(4, timed))
+    assert (link.latency_s, link.bandwidth_Bps) == pytest.approx((1e-5, 1e9), rel=1e-9)
+    assert link.reduce_s_per_B == pytest.approx(1e-10)
+    noisy = link_of(SharedCores(2, (Timed(64, 2.0, 1.0, 0.0, 0.0), Timed(128, 1.0, 1.0, 0.0, 0.0))))
+    assert (noisy.latency_s, noisy.bandwidth_Bps) == (0.0, 128.0)
 
 
 def test_a_given_link_predicts_without_calibration() -> None:

@@ -44,16 +44,14 @@ def _times(found: Executed) -> list[list[str]]:
     run = found.execution
     measured_s = run.measured.makespan_s
     spread = f"{format_time(min(run.makespans_s))} to {format_time(max(run.makespans_s))}"
-    link = f"{format_time(run.link.latency_s)}, {format_bandwidth(run.link.bandwidth_Bps)}"
+    alone = "" if run.cores is None else " alone"
+    link = f"{format_time(run.link.latency_s)}, {format_bandwidth(run.link.bandwidth_Bps)}{alone}"
     rows = [
         ["measured", format_time(measured_s), spread],
         [f"predicted ({link})", format_time(run.predicted.makespan_s), _signed(run.difference.makespan_frac)],
     ]
     if run.straggler is not None:
         rows.append(["predicted, nobody late", format_time(run.on_time.makespan_s), ""])
-    if run.shared_cores_s is not None:
-        error = run.shared_cores_s / measured_s - 1
-        rows.append(["predicted, cores shared", format_time(run.shared_cores_s), _signed(error)])
     return rows
 
 

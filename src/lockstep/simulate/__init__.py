@@ -22,6 +22,7 @@ from lockstep.simulate.packets import Protocol, simulate_packets
 from lockstep.simulate.prices import Price, durations_s
 from lockstep.simulate.queues import QueueRun, Rounds, circulate, closed_loop, queue, restarting
 from lockstep.simulate.sample import Sample
+from lockstep.simulate.shared_cores import SharedCores, Timed, simulate_shared_cores
 from lockstep.simulate.topology import FifoLink, Topology, flat_topology, star_topology, uplinks_topology
 
 __all__ = [
@@ -42,6 +43,8 @@ __all__ = [
     "QueueRun",
     "Rounds",
     "Sample",
+    "SharedCores",
+    "Timed",
     "Topology",
     "Uniform",
     "circulate",
@@ -59,6 +62,7 @@ __all__ = [
     "simulate",
     "simulate_contended",
     "simulate_packets",
+    "simulate_shared_cores",
     "star_network",
     "star_topology",
     "tree_network",

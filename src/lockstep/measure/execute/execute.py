@@ -11,19 +11,18 @@ import numpy.typing as npt
 
 from lockstep.collectives import PlainLink
 from lockstep.measure.execute.clock import Alignment, said
-from lockstep.measure.execute.exchange import Crowd
+from lockstep.measure.execute.cores import link_of
 from lockstep.measure.execute.lanes import check_runnable
 from lockstep.measure.execute.worker import Report, Work, run_rank
 from lockstep.measure.launch import Host, launch
 from lockstep.measure.line import fit_line
 from lockstep.measure.machine import Machine, with_load
 from lockstep.program import Kind, Program, Timeline, TimelineDiff, diff
-from lockstep.simulate import simulate
+from lockstep.simulate import SharedCores, simulate, simulate_shared_cores
 from lockstep.stragglers import FoundLate, LateRank, find_late
 
 Array = npt.NDArray[Any]
 Progress = Callable[[int, int], None]
-CALIBRATION_B = (64, 4096, 65536, 1 << 20)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,10 +41,10 @@ class Execution:
     wrong: int
     checks: tuple[str, ...]
     link: PlainLink
+    """Given, or calibrated; on one machine that of a message which is alone."""
     calibrated: bool
-    shared_cores_s: float | None
-    """Makespan when ranks share cores, predicted from shifts and additions of all at once; None where they do not, a
-    link was given, or the program computes."""
+    cores: SharedCores | None
+    """What predicts when all ranks are on one machine and no link was given."""
     machine: Machine
     """Rank 0's."""
     clocks: tuple[Alignment, ...]
@@ -76,9 +75,13 @@ class Execution:
     @property
     def assumptions(self) -> tuple[str, ...]:
         """What the prediction takes for granted, and what the measurement is worth."""
-        where = "calibrated on exchanges of two ranks in this run" if self.calibrated else "as given"
+        how = "link as given"
+        if self.cores is not None:
+            how = "messages and additions timed by themselves in this run, alone and on all ranks at once"
+        elif self.calibrated:
+            how = "link calibrated on exchanges of two ranks in this run"
         known = (*said(self.clocks), *self.machine.warnings(self.program.ranks))
-        return (f"link {where}", *self.predicted.assumptions, *known)
+        return (how, *self.predicted.assumptions, *known)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON form."""
@@ -96,7 +99,7 @@ class Execution:
             "measured": self.measured.to_dict(),
             "makespans_s": list(self.makespans_s),
             "error_frac": self.difference.makespan_frac,
-            "shared_cores_s": self.shared_cores_s,
+            "cores": None if self.cores is None else self.cores.to_dict(),
             "on_time_s": self.on_time.makespan_s,
             "straggler": None if self.straggler is None else asdict(self.straggler),
             "late": None if self.late is None else self.late.to_dict(),
@@ -137,18 +140,15 @@ def execute(
     """
     check_runnable(program)
     asked, program = program, program if straggler is None else straggler.applied(program)
-    calibrate = link is None and program.num_messages > 0
     work = Work(
         program, op, algorithm, members or program.ranks, elems, seed, warm_up, repeats,
-        calibrate_B=_sizes_B(program) if calibrate else (),
+        calibrate=link is None and program.num_messages > 0,
     )  # fmt: skip
-    total = (warm_up + repeats) * program.ranks
-    heard: list[int] = []
+    total = warm_up + repeats
 
     def on_message(rank: int, turn: int) -> None:
-        heard.append(rank)
         if progress is not None:
-            progress(len(heard), total)
+            progress(turn, total)
 
     reports = launch(
         run_rank, program.ranks, (work,), backend=backend, timeout_s=timeout_s, hosts=hosts, environment=environment,
@@ -157,26 +157,24 @@ def execute(
     return _execution(work, reports, link, asked, straggler)
 
 
-def _sizes_B(program: Program) -> tuple[int, ...]:
-    """Sizes to calibrate on: the usual ones, and the program's largest message when that is larger."""
-    largest = int(program.size_B[program.kind == Kind.SEND].max())
-    return (*CALIBRATION_B, *((largest,) if largest > CALIBRATION_B[-1] else ()))
-
-
 def _execution(
     work: Work, reports: Sequence[Report], link: PlainLink | None, asked: Program, straggler: LateRank | None
 ) -> Execution:
     program = work.program
     machine = with_load(reports[0].machine, [report.load for report in reports])
-    if link is None:
-        link = _calibrated(reports[0])
+    cores, given = reports[0].cores, link
+    link = given or (_calibrated(reports[0]) if cores is None else link_of(cores))
+
+    def predicted(one: Program) -> Timeline:
+        return simulate(one, link) if cores is None else simulate_shared_cores(one, cores)
+
     lines = [measured_timeline(program, reports, run) for run in range(work.repeats)]
     middle = sorted(range(len(lines)), key=lambda run: lines[run].makespan_s)[(len(lines) - 1) // 2]
     spans = [report.runs[middle] for report in reports]
-    on_time = simulate(asked, link)
+    on_time = predicted(asked)
     return Execution(
         program=program,
-        predicted=simulate(program, link),
+        predicted=predicted(program),
         measured=lines[middle],
         makespans_s=tuple(line.makespan_s for line in lines),
         sent_B=tuple(span.sent_B for span in spans),
@@ -184,8 +182,8 @@ def _execution(
         wrong=sum(report.wrong for report in reports),
         checks=reports[0].checks,
         link=link,
-        calibrated=bool(reports[0].samples),
-        shared_cores_s=_shared_cores_s(program, reports[0].crowd),
+        calibrated=given is None and program.num_messages > 0,
+        cores=cores,
         machine=machine,
         clocks=tuple(report.clock for report in reports),
         on_time=on_time,
@@ -225,15 +223,3 @@ def _calibrated(report: Report) -> PlainLink:
     if line.s_per_B <= 0:
         return PlainLink(0.0, float(sizes_B[-1] / times_s[-1]), report.reduce_s_per_B)
     return PlainLink(line.latency_s, 1.0 / line.s_per_B, report.reduce_s_per_B)
-
-
-def _shared_cores_s(program: Program, crowd: Crowd | None) -> float | None:
-    """Makespan of a program that only communicates, by the work of all ranks' messages and additions.
-
-    With more ranks than cores no core waits for a message while another rank has work, so it is the work that counts,
-    and not who waits for whom.
-    """
-    if crowd is None or (program.duration_s > 0).any():
-        return None
-    reduced_B = float(program.size_B[program.kind == Kind.REDUCE].sum())
-    return crowd.makespan_s(program.size_B[program.kind == Kind.SEND], reduced_B)

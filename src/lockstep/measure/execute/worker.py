@@ -11,15 +11,16 @@ import numpy as np
 import numpy.typing as npt
 
 from lockstep.measure.execute.clock import Alignment, compare_clocks
-from lockstep.measure.execute.exchange import Crowd, Sample, crowd, exchange_samples, reduce_s_per_B
+from lockstep.measure.execute.cores import sizes_to_time, start_together, time_cores
+from lockstep.measure.execute.exchange import Sample, exchange_samples, reduce_s_per_B
 from lockstep.measure.execute.lanes import lanes_of
 from lockstep.measure.execute.reference import built_in
 from lockstep.measure.execute.runner import Runner, Spans
-from lockstep.measure.execute.transfer import cut_for
 from lockstep.measure.launch import Rank
 from lockstep.measure.machine import Load, LoadMeter, Machine, this_machine
 from lockstep.measure.sites import gather_sites
 from lockstep.program import Kind, Program, execute, extents
+from lockstep.simulate import SharedCores
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -46,8 +47,8 @@ class Work:
     seed: int
     warm_up: int
     repeats: int
-    calibrate_B: tuple[int, ...] = ()
-    """Message sizes to calibrate the link on; none to leave it out."""
+    calibrate: bool = False
+    """Whether to time messages and additions by themselves first."""
 
     @property
     def title(self) -> str:
@@ -66,22 +67,24 @@ class Report:
     checks: tuple[str, ...]
     samples: tuple[Sample, ...]
     reduce_s_per_B: float
-    """Gamma: seconds to add one received byte; 0 when nothing was calibrated."""
-    crowd: Crowd | None
-    """What the ranks need when each does the same at once; None where each has a core, or nothing was calibrated."""
+    """Gamma: seconds to add one received byte; 0 when no link was calibrated."""
+    cores: SharedCores | None
+    """What messages and additions need on the one machine of all ranks; None elsewhere, or when not calibrated."""
     machine: Machine
     load: Load
 
 
 def run_rank(rank: Rank, work: Work) -> Report:
     """Body of a rank: calibrates, warms up, runs, checks."""
-    import torch.distributed as dist
 
     meter, sites = LoadMeter(), gather_sites(rank)
-    samples = exchange_samples(rank, work.calibrate_B) if work.calibrate_B else []
-    reduce_s = reduce_s_per_B(rank) if work.calibrate_B else 0.0
-    shared = work.calibrate_B and cut_for(rank).crowded
-    together = crowd(rank, work.calibrate_B, ELEMENT_B * work.elems) if shared else None
+    one_machine = sites.loopback and rank.backend == "gloo"
+    sizes_B = work.program.size_B[work.program.kind == Kind.SEND]
+    cores, samples, reduce_s = None, [], 0.0
+    if work.calibrate and one_machine:
+        cores = time_cores(rank, sizes_to_time(sizes_B), ELEMENT_B * work.elems)
+    elif work.calibrate:
+        samples, reduce_s = exchange_samples(rank, int(sizes_B.max())), reduce_s_per_B(rank)
     before = initial(work)
     buffers = _buffers(rank, work, before)
     runner = Runner(rank, lanes_of(work.program, rank.number), buffers, work.title, _groups(work.program))
@@ -90,17 +93,18 @@ def run_rank(rank: Rank, work: Work) -> Report:
     for turn in range(work.warm_up + work.repeats):
         if work.elems:
             buffers["data"].copy_(_tensor(before[rank.number]))
-        dist.barrier()
+        start_together()
         spans = runner.run()
         if turn >= work.warm_up:
             runs.append(spans)
-        rank.tell(turn + 1)
+        if rank.number == 0:
+            rank.tell(turn + 1)
     clock = Alignment(earlier, compare_clocks(rank, sites))
     runner.close()
     load = meter.read()
     wrong, checks = _check(rank, work, buffers, before) if work.elems else (0, ())
     machine = this_machine(loopback=sites.loopback)
-    return Report(tuple(runs), clock, wrong, checks, tuple(samples), reduce_s, together, machine, load)
+    return Report(tuple(runs), clock, wrong, checks, tuple(samples), reduce_s, cores, machine, load)
 
 
 def initial(work: Work) -> list[Array]:

@@ -1,0 +1,133 @@
+"""Messages and additions of ranks that share one machine, timed as rounds of programs that do nothing else.
+
+    together   in a round every rank sends to the next
+    alone      ranks 0 and 1 send in turn; the others wait
+    seconds of a round = (time of MANY rounds - time of one) / (MANY - 1)
+    start = time of one round - seconds of a round, the median over sizes
+Rounds run as the program will: by its threads, in its pieces, through memory as large as its own, since copies out of
+the caches cost several times as much as within. What a round with additions takes longer is the addition.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from statistics import median
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from lockstep.collectives import PlainLink
+from lockstep.collectives.rounds import Rounds
+from lockstep.measure.execute.lanes import lanes_of
+from lockstep.measure.execute.runner import Runner
+from lockstep.measure.launch import Rank
+from lockstep.measure.line import fit_line
+from lockstep.program import Program, extents
+from lockstep.simulate import SharedCores, Timed
+
+Array = npt.NDArray[Any]
+Pairs = Callable[[int, int], tuple[Array, Array]]
+"""(ranks, turn) -> senders and receivers of a round."""
+ELEMENT_B = 4
+MANY = 6
+MOST_MEMORY_B = 1 << 26
+"""Larger than the caches of a processor: more would not be slower."""
+USUAL_B = (64, 65536)
+"""Timed always, so that there is a latency and a rate to tell."""
+MOST_SIZES = 5
+PAUSE_S = 1e-3
+"""Assumed to be enough."""
+NEVER_NS = 1 << 62
+"""When a rank starts that has nothing to do."""
+
+
+def sizes_to_time(sizes_B: Array) -> tuple[int, ...]:
+    """The sizes of a program's messages in whole elements, MOST_SIZES of them at most, and the usual ones."""
+    known = np.unique(np.maximum(1, np.rint(np.asarray(sizes_B) / ELEMENT_B)).astype(np.int64)) * ELEMENT_B
+    chosen = known[np.unique(np.linspace(0, len(known) - 1, MOST_SIZES).round().astype(int))]
+    return tuple(sorted({*USUAL_B, *chosen.tolist()}))
+
+
+def time_cores(rank: Rank, sizes_B: Sequence[int], memory_B: int, repeats: int = 5) -> SharedCores:
+    """What messages and additions of some sizes need; the same on every rank. All ranks call it together."""
+    found, starts_s = [], []
+    for size_B in sizes_B:
+        places = max(1, min(memory_B, MOST_MEMORY_B) // size_B)
+        (alone_s, _), (added_alone_s, _), (together_s, start_s), (added_together_s, _) = (
+            _round_s(rank, size_B, places, pairs, add, repeats)
+            for pairs in (_in_turn, _everyone)
+            for add in (False, True)
+        )
+        add_s = max(0.0, added_alone_s - alone_s), max(0.0, added_together_s - together_s)
+        found.append(Timed(size_B, alone_s, together_s, *add_s))
+        starts_s.append(start_s)
+    return SharedCores(rank.ranks, tuple(found), max(0.0, median(starts_s)))
+
+
+def link_of(cores: SharedCores) -> PlainLink:
+    """Latency and bandwidth of a message that is alone, by least squares on relative errors."""
+    sizes_B, alone_s, add_s = (
+        np.array(column) for column in zip(*((t.size_B, t.alone_s, t.add_alone_s) for t in cores.timed), strict=True)
+    )
+    line = fit_line(sizes_B, alone_s)
+    # Where noise hides the slope, the largest message is all bandwidth: slow rather than infinitely fast.
+    s_per_B = line.s_per_B if line.s_per_B > 0 else float(alone_s[-1] / sizes_B[-1])
+    return PlainLink(line.latency_s if line.s_per_B > 0 else 0.0, 1 / s_per_B, float(add_s[-1] / sizes_B[-1]))
+
+
+def start_together() -> None:
+    """Before a run that is timed: what the launcher and the others do about the last one is over, all are here."""
+    import torch.distributed as dist
+
+    time.sleep(PAUSE_S)
+    dist.barrier()
+
+
+def _everyone(ranks: int, turn: int) -> tuple[Array, Array]:
+    """Senders and receivers of a round in which every rank sends to the next."""
+    return np.arange(ranks), (np.arange(ranks) + 1) % ranks
+
+
+def _in_turn(ranks: int, turn: int) -> tuple[Array, Array]:
+    """Sender and receiver of a round in which rank 0 or 1 sends to the other."""
+    return np.array([turn % 2]), np.array([1 - turn % 2])
+
+
+def _round_s(rank: Rank, size_B: int, places: int, pairs: Pairs, add: bool, repeats: int) -> tuple[float, float]:
+    """(median seconds of a round, a nanosecond at least; what the first takes longer)."""
+    one_s, many_s = (
+        median(_makespans_s(rank, _rounds(rank.ranks, size_B, places, turns, pairs, add), repeats))
+        for turns in (1, MANY)
+    )
+    round_s = max(1e-9, (many_s - one_s) / (MANY - 1))
+    return round_s, one_s - round_s
+
+
+def _rounds(ranks: int, size_B: int, places: int, turns: int, pairs: Pairs, add: bool) -> Program:
+    """Rounds one after another, each on the next place of the buffer."""
+    rounds, elems = Rounds(ranks, ELEMENT_B), size_B // ELEMENT_B
+    for turn in range(turns):
+        start = turn % places * elems
+        senders, receivers = pairs(ranks, turn)
+        rounds.messages(senders, receivers, start, start + elems, reduce=add)
+    return rounds.build()
+
+
+def _makespans_s(rank: Rank, program: Program, repeats: int, warm_up: int = 1) -> list[float]:
+    """Seconds from the first start to the last end of each run, on one machine's clock."""
+    import torch
+    import torch.distributed as dist
+
+    buffers = {name: torch.zeros(int(extent[rank.number])) for name, extent in extents(program).items()}
+    runner = Runner(rank, lanes_of(program, rank.number), buffers, "calibration", {})
+    ends = torch.zeros((repeats, 2), dtype=torch.int64)
+    for turn in range(-warm_up, repeats):
+        start_together()
+        spans = runner.run()
+        if turn >= 0:
+            ends[turn] = torch.tensor((-min(spans.start_ns, default=NEVER_NS), max(spans.end_ns, default=-NEVER_NS)))
+    runner.close()
+    dist.all_reduce(ends, dist.ReduceOp.MAX)
+    return (ends.sum(dim=1).double() / 1e9).tolist()
