@@ -33,13 +33,17 @@ class BadInput(LockstepError, ValueError):
         super().__init__(f"{where}: {message}" if where else message)
 
 
+LONGEST = 60
+"""Letters of a wrong name that are said again."""
+
+
 class UnknownName(BadInput):
     """A name that nobody registered; the message lists the closest names, or all when they are few."""
 
     def __init__(self, what: str, given: str, allowed: Iterable[str], where: str | None = None) -> None:
         self.given = given
         self.allowed = tuple(allowed)
-        super().__init__(f"unknown {what} {given!r}; {suggestion(given, self.allowed)}", where)
+        super().__init__(f"unknown {what} {given[:LONGEST]!r}; {suggestion(given, self.allowed)}", where)
 
 
 @contextmanager

@@ -126,12 +126,13 @@ def test_other_verbs_print_the_same_bytes_too(verb: str) -> None:
     assert first.code == second.code == 0
 
 
-def test_a_reader_who_leaves_early_is_no_error() -> None:
+@pytest.mark.parametrize("words", ["catalog models", "plan --help"])
+def test_a_reader_who_leaves_early_is_no_error(words: str) -> None:
     import subprocess
     import sys
 
     lockstep_command = f"{sys.executable} -c 'from lockstep.cli import main; main()'"
-    command = f"set -o pipefail; {lockstep_command} catalog models | head -1"
+    command = f"set -o pipefail; {lockstep_command} {words} | head -1"
     made = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
     assert made.returncode == 0
     assert made.stderr == ""

@@ -199,3 +199,10 @@ def test_packages_that_are_verbs_are_both() -> None:
 
     assert Layers.equal(1, 1.0, 1.0).forward_s == 0
     assert lockstep.overlap(layers="2x5ms:1MB", **WORDS).ranks == 8
+
+
+def test_chunks_alone_ask_for_interleaving() -> None:
+    """As for `estimate` and its --vpp: a word means the same everywhere."""
+    plain = ("pipeline", "--stages", "4", "--microbatches", "8", "--json")
+    assert run(*plain).json() == run(*plain, "--schedule", "1f1b").json() == run(*plain, "--chunks", "1").json()
+    assert run(*plain, "--chunks", "2").json() == run(*plain, "--chunks", "2", "--schedule", "interleaved").json()

@@ -238,6 +238,8 @@ SHARDS = ("--nodes", "8", "--size", "1TB", "--storage-bandwidth", "1GB/s")
         (("--mtbf", "6h", "--write", "5min", "--campaigns", "1"), "--campaigns"),
         (("--mtbf", "1s", "--write", "1ms", "--campaigns", "100k", "--simulate"), "--campaigns"),
         (("--mtbf", "6h", "--size", "1TB"), "--size"),
+        (("--mtbf", "6h", "--write", "1s", "--optimizer", "sgd"), "--optimizer"),
+        (("--mtbf", "6h", "--size", "1TB", "--storage-bandwidth", "1GB/s", "--ranks", "4"), "--ranks"),
         (("--mtbf", "6h", "--size", "1TB", "--storage-bandwidth", "0"), "--storage-bandwidth"),
         (("--mtbf", "6h", "--write", "1s", "--storage-bandwidth", "1GB/s"), "--write"),
         (("--mtbf", "6h", "--write", "1e300"), "--write"),

@@ -40,7 +40,7 @@ def checkpoint(
     cluster: str | Cluster | None = None,
     write: Quantity | None = None,
     size: Quantity | None = None,
-    optimizer: str = "adamw",
+    optimizer: str | None = None,
     ranks: Quantity | None = None,
     rank_bandwidth: Quantity | None = None,
     storage_bandwidth: Quantity | None = None,
@@ -108,11 +108,16 @@ def _unknown_failures(machine: Cluster | None, nodes: Quantity | None) -> Lockst
 
 
 def _write_s(
-    model: str | Model | None, machine: Cluster | None, write: Quantity | None, size: Quantity | None, optimizer: str,
-    ranks: Quantity | None, rank_bandwidth: Quantity | None, storage_bandwidth: Quantity | None,
+    model: str | Model | None, machine: Cluster | None, write: Quantity | None, size: Quantity | None,
+    optimizer: str | None, ranks: Quantity | None, rank_bandwidth: Quantity | None, storage_bandwidth: Quantity | None,
 ) -> float:  # fmt: skip
     """Seconds one whole checkpoint takes to write."""
     from lockstep.reliability import write_time_s
+
+    if optimizer is not None and model is None:
+        raise BadInput("needs a MODEL: what it trains", "--optimizer")
+    if ranks is not None and rank_bandwidth is None:
+        raise BadInput("needs --rank-bandwidth: the rate of one", "--ranks")
 
     if (write is not None) + (size is not None) + (model is not None) != 1:
         raise BadInput("give --write, or --size or a MODEL with --storage-bandwidth or --rank-bandwidth", "--write")
@@ -140,7 +145,7 @@ def _write_s(
     return bounded_time_s(time_s, "--size")
 
 
-def _size_B(model: str | Model | None, size: Quantity | None, optimizer: str) -> float:
+def _size_B(model: str | Model | None, size: Quantity | None, optimizer: str | None) -> float:
     """Bytes of a checkpoint: those given, or of `model`, trained with `optimizer`."""
     from lockstep.layout import Job, Recipe, checkpoint_B
     from lockstep.workload import model as find_model
@@ -149,4 +154,4 @@ def _size_B(model: str | Model | None, size: Quantity | None, optimizer: str) ->
         return parse_size_B("" if size is None else size, "--size")
     with located("MODEL"):
         found = find_model(model) if isinstance(model, str) else model
-    return checkpoint_B(Job(found, Recipe(seq=1, batch=1, optimizer=optimizer), 1))
+    return checkpoint_B(Job(found, Recipe(seq=1, batch=1, optimizer=optimizer or "adamw"), 1))

@@ -42,7 +42,7 @@ def pipeline(
     stages: Quantity,
     microbatches: Quantity | None = None,
     target: Quantity | None = None,
-    schedule: str = "1f1b",
+    schedule: str | None = None,
     chunks: Quantity | None = None,
     layers: str | None = None,
     forward_s: Quantity | None = None,
@@ -53,9 +53,10 @@ def pipeline(
     backward_comm_s: Quantity = 0.0,
     recompute: Quantity = 0.0,
 ) -> PipelineRun:
-    """One step of a schedule. Times per micro-batch: one value, or one per stage between commas.
+    """One step of a schedule: the one named, else 1f1b, or interleaved with `chunks`.
 
-    `forward_comm_s` and `backward_comm_s`: of the passes, traffic that hides where a schedule pairs them.
+    Times per micro-batch: one value, or one per stage between commas. `forward_comm_s` and `backward_comm_s`: of the
+    passes, traffic that hides where a schedule pairs them.
 
     Without `microbatches`: the fewest that keep the devices busy for a share `target` of the step. `layers` (forward
     times in order, as `30x10ms,1x14ms`; backward takes twice as long) are split into stages so that the slowest is as
@@ -66,6 +67,7 @@ def pipeline(
 
     p = whole(stages, "--stages")
     v = None if chunks is None else whole(chunks, "--chunks")
+    name = schedule if schedule is not None else "1f1b" if v in (None, 1) else "interleaved"
     split, times = _times(p, layers, forward_s, backward_s)
     times["transfer_s"] = parse_time_s(transfer_s, "--transfer-s")
     times["forward_comm_s"] = parse_time_s(forward_comm_s, "--forward-comm-s")
@@ -74,10 +76,10 @@ def pipeline(
         times["weight_s"] = parse_time_s(weight_s, "--weight-s")
     times["recompute_frac"] = parse_frac(recompute, "--recompute")
     with flags("--schedule"):
-        m = _microbatches(schedule, p, v, microbatches, target, times)
+        m = _microbatches(name, p, v, microbatches, target, times)
         if p * m * (v or 1) > MOST_PASSES:
             raise BadInput(f"{p} stages x {m} micro-batches are more than {MOST_PASSES:,} passes", "--microbatches")
-        found = find(schedule, p, m, chunks=v, **times)
+        found = find(name, p, m, chunks=v, **times)
     if found.makespan_s == 0:
         raise BadInput("all times are 0, so there is no pipeline to schedule", "--forward-s")
     return PipelineRun(found, simulate(found.program), split)

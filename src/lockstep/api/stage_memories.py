@@ -7,7 +7,7 @@ from typing import Any
 
 from lockstep.hardware import Cluster
 from lockstep.layout import Job, Layout, Memory
-from lockstep.plan import assumptions
+from lockstep.plan import memory_assumptions
 
 CATEGORIES = ("parameters", "gradients", "optimizer", "activations", "buffers")
 
@@ -49,5 +49,5 @@ class StageMemories:
             "stages": [{"stage": number} | one.to_dict() for number, one in enumerate(self.stages)],
             "by_category": self.by_category(),
             "bytes_per_parameter": self.job.recipe.bytes_per_parameter,
-            "assumptions": list(assumptions(self.job, self.cluster)),
+            "assumptions": list(memory_assumptions(self.job)),
         }

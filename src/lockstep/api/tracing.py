@@ -112,7 +112,7 @@ def _collective(
         raise BadInput("must be given for a collective", "--ranks" if ranks is None else "--size")
     network, size_B = read_network(whole(ranks, "--ranks"), **link), parse_size_B(size, "--size")
     with flags("--algorithm"):
-        name = algorithm or str(best(op, network.ranks, size_B, network.link).algorithm)
+        name = algorithm if algorithm is not None else str(best(op, network.ranks, size_B, network.link).algorithm)
         chosen = get(op, name)
         count = 3 * float(chosen.price(network.ranks, size_B, network.link).messages)
         if count > MOST_OPERATIONS:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from lockstep.stragglers import Balance, StragglerCost
 
 MOST_WORKERS = 100_000
+SLOW_FACTOR = 2.0
 
 
 def stragglers(
@@ -26,7 +27,7 @@ def stragglers(
     mitigation: str = "none",
     comm: Quantity = 0.0,
     slow: Quantity = 0,
-    slow_factor: Quantity = 2.0,
+    slow_factor: Quantity | None = None,
     seed: Quantity = 0,
 ) -> StragglerCost:
     """Cost of waiting for the slowest of `workers`, with a mitigation; `slow` workers are always slower by a factor."""
@@ -46,7 +47,9 @@ def stragglers(
     always = whole(slow, "--slow", minimum=0)
     if always > launched:
         raise BadInput(f"{always} slow workers of {launched}", "--slow")
-    factor = parse_count(slow_factor, "--slow-factor")
+    if slow_factor is not None and not always:
+        raise BadInput("needs --slow: how many are slower", "--slow-factor")
+    factor = SLOW_FACTOR if slow_factor is None else parse_count(slow_factor, "--slow-factor")
     if factor <= 0:
         raise BadInput("a factor on times must be above 0", "--slow-factor")
     slowdown = [1.0] * (launched - always) + [factor] * always if always else []

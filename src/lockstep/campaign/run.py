@@ -16,10 +16,10 @@ from lockstep.campaign.work import Work, work
 from lockstep.errors import BadInput, Infeasible
 from lockstep.plan import Estimate
 from lockstep.plan.estimate import SECONDS_PER_DAY, SECONDS_PER_HOUR, hourly_price_usd
+from lockstep.plan.goal import check_tokens
 from lockstep.reliability import LongRun, Losses, Pattern, Pool, intervals_of
 from lockstep.units import format_time
 
-MOST_TOKENS = 1e18
 NO_PROGRESS = 1e3
 """Overhead beyond which a run is said to make no progress."""
 
@@ -87,8 +87,7 @@ def expected_run(
     Raises BadInput when ramp or interval do not fit, Infeasible when failures leave no time to work.
     """
     tokens = target.with_batch(found.job.recipe.batch_tokens)
-    if not found.job.recipe.batch_tokens <= tokens <= MOST_TOKENS:
-        raise BadInput(f"must be from one step to {MOST_TOKENS:g} tokens, got {tokens:g}", "--tokens")
+    check_tokens(tokens, found.job.recipe.batch_tokens)
     done = work(found, tokens, operation, ramp)
     pattern, pool, mtbf_s = operation.pattern(found.job), operation.pool(found), operation.mtbf_s(found.job.devices)
     long_run = LongRun(pattern, mtbf_s, pool)

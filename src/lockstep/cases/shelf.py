@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from functools import cache
 from importlib import resources
-from pathlib import Path
 
 from lockstep.cases.schema import read_study
 from lockstep.cases.study import Study
@@ -25,6 +25,6 @@ def study(name_or_path: str) -> Study:
     if name_or_path in names():
         with resources.as_file(resources.files("lockstep.cases").joinpath(f"studies/{name_or_path}.yaml")) as path:
             return read_study(path)
-    if name_or_path.lower().endswith(SUFFIXES) or Path(name_or_path).is_file():
+    if name_or_path.lower().endswith(SUFFIXES) or os.path.isfile(name_or_path):
         return read_study(name_or_path)
     raise UnknownName("case", name_or_path, names(), "CASE")

@@ -70,8 +70,9 @@ def main(arguments: list[str] | None = None) -> None:
     try:
         code = _run(given)
         sys.stdout.flush()
-    except BrokenPipeError:
-        # The reader (head, less) has seen enough; Python's own flush at exit must not complain.
+    except (BrokenPipeError, SystemExit):
+        # The reader (head, less) has seen enough, where rich prints --help and leaves by itself too; Python's own flush
+        # at exit must not complain.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = 0
     sys.exit(code)

@@ -8,7 +8,7 @@ import typer
 
 from lockstep.cli.options import argument, takes
 from lockstep.cli.output import EXAMPLES, show
-from lockstep.cli.program_options import PLOT, draw
+from lockstep.cli.program_options import PLOT, draw, picture_path
 
 CASE = {"name": argument("[CASE]", "One case study, or a YAML file of your own; all when left out.", None)}
 
@@ -30,6 +30,7 @@ def case(as_json: bool, name: str | None, plot: str | None) -> None:
     from lockstep import api
     from lockstep.report.progress import progress
 
+    picture_path(plot)
     with progress("predicting runs") as report:
         answer = api.case(name, progress=report)
 

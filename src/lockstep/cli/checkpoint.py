@@ -9,7 +9,7 @@ import typer
 from lockstep.cli.operation_options import LIGHTER
 from lockstep.cli.options import MODEL_IF_ANY, switch, takes, text
 from lockstep.cli.output import EXAMPLES, show
-from lockstep.cli.program_options import PLOT, SEED, draw, given
+from lockstep.cli.program_options import PLOT, SEED, draw, given, picture_path
 
 _FAILURES = "Failures: one of these"
 _SHARDS = "A sharded checkpoint, of --size or of a MODEL, instead of --write"
@@ -41,7 +41,7 @@ WORDS = {
     "async_frac": text("--async", "FRAC", "Share of a write hidden behind work. (default: 0)"),
     "interval": text("--interval", "T", "Work between checkpoints. (default: the best)"),
     "size": text("--size", "S", "Bytes of the whole checkpoint.", panel=_SHARDS),
-    "optimizer": text("--optimizer", "O", "What a MODEL is trained with. (default: adamw)", "adamw", _SHARDS),
+    "optimizer": text("--optimizer", "O", "What a MODEL is trained with. (default: adamw)", panel=_SHARDS),
     "ranks": text("--ranks", "N", "Ranks that write at once. (default: the cluster's, or 1)", panel=_SHARDS),
     "rank_bandwidth": text("--rank-bandwidth", "R", "Of one rank.", panel=_SHARDS),
     "storage_bandwidth": text("--storage-bandwidth", "R", "Of the storage, for all.", panel=_SHARDS),
@@ -72,6 +72,7 @@ def checkpoint(as_json: bool, plot: str | None, **words: Any) -> None:
     """Find how often to save: Young, Daly, exact; what checkpoints and failures cost, simulated too."""
     from lockstep import api
 
+    picture_path(plot)
     answer = api.checkpoint(**given(words))  # type: ignore[arg-type]
 
     def picture(path: Any) -> None:

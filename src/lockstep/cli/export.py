@@ -16,7 +16,7 @@ def register(app: typer.Typer) -> None:
     """Adds the verb."""
     app.command(
         epilog=EXAMPLES
-        + "lockstep export llama3-8b -c dgx-h100:4 --batch 256 --to torchtitan\n\n"
+        + "lockstep export llama3-8b -c dgx-h100:4 --batch 256 --zero 3 --to torchtitan\n\n"
         + "lockstep export llama3-70b -c dgx-h100:64 --batch 512 --tp 8 --pp 4 --zero 1 --to megatron"
     )(export)
 

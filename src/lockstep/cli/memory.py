@@ -15,7 +15,7 @@ def register(app: typer.Typer) -> None:
     app.command(
         epilog=EXAMPLES
         + "lockstep memory llama3-70b -c dgx-h100:8 --batch 128 --tp 8 --pp 4 --zero 1 --sequence-parallel\n\n"
-        + "lockstep memory llama3-8b -c dgx-a100-40gb --gpus 8 --batch 64 --zero 3 --offload optimizer"
+        + "lockstep memory llama3-8b -c dgx-a100-40gb --gpus 8 --batch 64 --zero 3 --recompute full --offload optimizer"
     )(memory)
 
 

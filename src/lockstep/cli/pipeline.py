@@ -17,8 +17,10 @@ WORDS: Options = {
     "microbatches": text("--microbatches", "M", "Micro-batches per step; likewise."),
     "target": text("--target", "FRAC", "Instead: the fewest that keep devices busy so much, as 95%."),
     "schedule": text(
-        "--schedule", "S", "gpipe, 1f1b, interleaved, zb-h1, zb-h2, zb-v ... or all, side by side. (default: 1f1b)",
-        "1f1b",
+        "--schedule",
+        "S",
+        "gpipe, 1f1b, interleaved, zb-h1, zb-h2, zb-v ... or all, side by side. "
+        "(default: 1f1b, interleaved with --chunks)",
     ),
     **PASSES,
     "layers": text(

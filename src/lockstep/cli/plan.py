@@ -8,6 +8,7 @@ import typer
 
 from lockstep.cli.options import BATCH, CLUSTER, MODEL, OFFLOAD, RECIPE, takes, text
 from lockstep.cli.output import EXAMPLES, show
+from lockstep.cli.program_options import given
 
 SEARCH = {
     "tokens": text(
@@ -31,11 +32,11 @@ def register(app: typer.Typer) -> None:
 
 
 @takes(MODEL, CLUSTER, BATCH, SEARCH, RECIPE, OFFLOAD)
-def plan(as_json: bool, offload: str | None, **words: Any) -> None:
+def plan(as_json: bool, **words: Any) -> None:
     """Find the best parallel layouts for training MODEL on a cluster."""
     from lockstep import api
     from lockstep.report.progress import progress
 
     with progress("searching layouts") as report:
-        answer = api.plan(offload=offload or "none", progress=report, **words)
+        answer = api.plan(progress=report, **given(words))  # type: ignore[arg-type]
     show(answer, as_json, "plan")

@@ -20,7 +20,7 @@ WORDS = {
     ),
     "comm": text("--comm", "T", "Communication per synchronisation. (default: 0)", "0"),
     "slow": text("--slow", "N", "Workers that are always slow. (default: 0)", "0"),
-    "slow_factor": text("--slow-factor", "F", "How much slower they are. (default: 2)", "2"),
+    "slow_factor": text("--slow-factor", "F", "How much slower they are. (default: 2)"),
 }
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+import os
 
 from lockstep.errors import UnknownName
 from lockstep.hardware.cluster import Cluster
@@ -35,7 +35,7 @@ def cluster(name: str, gpus: int | None = None) -> Cluster:
     """
     base, _, count = name.partition(":")
     found = shelf().clusters.get(base)
-    if found is None and (name.lower().endswith((".yaml", ".yml")) or Path(name).is_file()):
+    if found is None and (name.lower().endswith((".yaml", ".yml")) or os.path.isfile(name)):
         from lockstep.hardware.userfile import read_cluster
 
         found, base, count = read_cluster(name), name, ""

@@ -90,7 +90,11 @@ def program(
 
 def check(schedule: Schedule, stages: int, microbatches: int, chunks: int | None) -> int:
     """The number of chunks, after refusing numbers the schedule does not exist for."""
-    number = chunks or schedule.num_chunks or 2
+    fixed = schedule.num_chunks
+    if chunks is not None and fixed is not None and chunks != fixed:
+        said = "1 chunk" if fixed == 1 else f"{fixed} chunks"
+        raise BadInput(f"{schedule.name} has {said} per stage, got {chunks}; interleaved takes any number", "chunks")
+    number = chunks or fixed or 2
     if not bool(schedule.valid(stages, microbatches, number)):
         given = f"stages={stages}, microbatches={microbatches}, chunks={number}"
         raise BadInput(f"{schedule.name} cannot run with {given}: {schedule.rule}")

@@ -69,7 +69,7 @@ def pipeline(
     )
     given = Times(forward_s, backward_s, weight_s, **times)
     if weight_s is not None and not np.less_equal(weight_s, backward_s).all():
-        raise BadInput(f"weight_s is part of backward_s={backward_s}, so it cannot be {weight_s}")
+        raise BadInput(f"weight_s is part of backward_s={backward_s}, so it cannot be {weight_s}", "weight_s")
     _refuse_traffic(given)
     if recompute_frac:
         given = given.recomputing(recompute_frac)
@@ -132,7 +132,8 @@ def _refuse_traffic(times: Times) -> None:
     ):
         if not np.less_equal(comm_s, whole_s).all():
             raise BadInput(
-                f"{name}_comm_s={comm_s} is part of a {name} pass that takes {whole_s} s without weight gradients"
+                f"{name}_comm_s={comm_s} is part of a {name} pass that takes {whole_s} s without weight gradients",
+                f"{name}_comm_s",
             )
 
 

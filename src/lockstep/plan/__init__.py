@@ -1,6 +1,7 @@
 """Planning: the space of layouts, the exact search, estimates, rooflines, sensitivities, upgrades and exports."""
 
 from lockstep.plan.assumptions import assumptions as assumptions
+from lockstep.plan.assumptions import memory_assumptions as memory_assumptions
 from lockstep.plan.citations import Citation as Citation
 from lockstep.plan.citations import bibliography as bibliography
 from lockstep.plan.citations import citations as citations

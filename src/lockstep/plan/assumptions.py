@@ -5,13 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from lockstep.hardware import Cluster
-from lockstep.layout import FRAMEWORK_B, SLACK_FRAC, Job
+from lockstep.layout import FRAMEWORK_B, SLACK_FRAC, Job, Recipe
 from lockstep.units import format_frac, format_size, format_time
 
 
 def assumptions(job: Job, cluster: Cluster, hidden_s: float = 0.0) -> tuple[str, ...]:
     """Sentences, the most important first; `hidden_s` of a step the experts' exchange runs beside computing."""
     return tuple(_all(job, cluster, hidden_s))
+
+
+def memory_assumptions(job: Job) -> tuple[str, ...]:
+    """The sentences that an answer about memory alone rests on."""
+    return (*job.recipe.notes, *_model(job), *_memory(job.recipe))
 
 
 def _all(job: Job, cluster: Cluster, hidden_s: float) -> Iterator[str]:
@@ -37,15 +42,23 @@ def _all(job: Job, cluster: Cluster, hidden_s: float) -> Iterator[str]:
     yield "model FLOPs count attention in full (no causal halving), as most published MFU figures do"
     if recipe.overlap_dp:
         yield "data-parallel traffic runs beside compute without slowing it"
+    yield from _model(job)
+    yield from _memory(recipe)
+    price = cluster.provenance.get("price_per_hour_usd") or cluster.device.provenance.get("price_per_hour_usd")
+    if price is not None:
+        yield f"price per device and hour: {price.kind}, {price.text} ({price.date})"
+
+
+def _model(job: Job) -> Iterator[str]:
     if job.num_experts:
         yield "experts are equally loaded and no token is dropped"
     if job.transformer and job.transformer.mtp_layers:
         yield f"{job.transformer.mtp_layers} multi-token-prediction module(s) are trained too"
+
+
+def _memory(recipe: Recipe) -> Iterator[str]:
     framework, slack = format_size(FRAMEWORK_B), format_frac(SLACK_FRAC)
     yield f"framework and communicators take {framework}, the allocator {slack} of what is used (assumed)"
     states = f"{recipe.parameter_B:g} parameter + {recipe.gradient_B:g} gradient"
     states += f" + {recipe.states.matrix_B:g} {recipe.optimizer}"
     yield f"{recipe.bytes_per_parameter:g} B of state per matrix parameter before sharding: {states}"
-    price = cluster.provenance.get("price_per_hour_usd") or cluster.device.provenance.get("price_per_hour_usd")
-    if price is not None:
-        yield f"price per device and hour: {price.kind}, {price.text} ({price.date})"

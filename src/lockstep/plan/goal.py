@@ -19,6 +19,15 @@ from lockstep.units import format_time
 OBJECTIVES = ("time", "cost")
 
 
+MOST_TOKENS = 1e18
+
+
+def check_tokens(tokens: float, batch_tokens: float) -> None:
+    """Raises BadInput when a run to `tokens` is shorter than a step of `batch_tokens`, or longer than any."""
+    if not batch_tokens <= tokens <= MOST_TOKENS:
+        raise BadInput(f"must be from one step to {MOST_TOKENS:g} tokens, got {tokens:g}", "--tokens")
+
+
 @dataclass(frozen=True, slots=True)
 class Goal:
     """What is wanted. `tokens` to train on; `deadline_s` needs them."""

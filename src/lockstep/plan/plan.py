@@ -9,7 +9,7 @@ from lockstep.errors import Infeasible, UnknownName, Violation
 from lockstep.hardware import Cluster
 from lockstep.layout import OFFLOAD, Job, Recipe
 from lockstep.plan.estimate import estimates
-from lockstep.plan.goal import Goal
+from lockstep.plan.goal import Goal, check_tokens
 from lockstep.plan.result import Plan
 from lockstep.plan.search import MEMORY, Findings, Progress, search
 from lockstep.plan.space import Space, default_space
@@ -40,6 +40,8 @@ def plan(
     Raises BadInput, and Infeasible with every violated constraint when no layout is possible.
     """
     goal = Goal(objective, tokens, deadline_s)
+    if tokens is not None:
+        check_tokens(tokens, recipe.batch_tokens)
     goal.check(cluster)
     if offload not in OFFLOAD:
         raise UnknownName("offload", offload, OFFLOAD, "--offload")

@@ -9,7 +9,7 @@ import numpy as np
 
 from lockstep.api import Collective
 from lockstep.collectives import get, lower_bound_s
-from lockstep.report.figure import write_figure
+from lockstep.report.figure import sizes_on, times_on, write_figure
 from lockstep.report.timeline_plot import PALETTE
 
 if TYPE_CHECKING:
@@ -37,7 +37,9 @@ def plot_sizes(found: Collective, path: Path) -> None:
             axes.plot([known.size_B], [row.time_s], "o", color=colour, markersize=4)
         bound_s = np.broadcast_to(lower_bound_s(known.op, known.ranks, sizes_B, link), sizes_B.shape)
         axes.fill_between(sizes_B, bound_s, np.min(bound_s) / 3, color="#DDDDDD", label="below the bound of one port")
-        axes.set(xscale="log", yscale="log", xlabel="size, bytes", ylabel="time, seconds")
+        axes.set(xscale="log", yscale="log", xlabel="size", ylabel="time")
+        sizes_on(axes.xaxis)
+        times_on(axes.yaxis)
         axes.legend(fontsize=8, ncols=2, frameon=False)
 
     write_figure(path, f"{known.op} on {known.ranks} ranks", draw)

@@ -80,7 +80,11 @@ def _curves(found: Findings, out: Console) -> None:
         return
     shown = [curve for curve in found.curves if not curve.theory and len(curve.x)]
     more = len(shown) - CURVES
-    heading(out, f"{_title(picture.y)} over {_title(picture.x)}".capitalize(), f"{max(more, 0)} more with --json")
+    heading(
+        out,
+        f"{_title(picture.y)} over {_title(picture.x)}".capitalize(),
+        f"{more} more with --json" if more > 0 else "",
+    )
     columns = [
         ("", "text"),
         ("first", "right"),

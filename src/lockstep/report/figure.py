@@ -6,8 +6,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from lockstep.units import format_size, format_time
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
 
 
 def write_figure(
@@ -31,3 +34,19 @@ def write_figure(
         figure.savefig(path, dpi=150, metadata=metadata)
     finally:
         pyplot.close(figure)
+
+
+def sizes_on(axis: Axis) -> None:
+    """A logarithmic axis of bytes, with powers of two as a person says them."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
+
+    axis.set_major_locator(LogLocator(base=2, numticks=9))
+    axis.set_minor_locator(NullLocator())
+    axis.set_major_formatter(FuncFormatter(lambda size_B, _: format_size(size_B)))
+
+
+def times_on(axis: Axis) -> None:
+    """Seconds on an axis as a person says them."""
+    from matplotlib.ticker import FuncFormatter
+
+    axis.set_major_formatter(FuncFormatter(lambda time_s, _: format_time(time_s)))

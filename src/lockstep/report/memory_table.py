@@ -9,7 +9,7 @@ from rich.text import Text
 
 from lockstep.api import StageMemories
 from lockstep.layout import Memory
-from lockstep.plan import assumptions
+from lockstep.plan import memory_assumptions
 from lockstep.report.layout_columns import layout_words
 from lockstep.report.terminal import bar, heading, indented, small_print, table
 from lockstep.units import format_frac, format_size
@@ -33,7 +33,7 @@ def render(found: StageMemories, out: Console) -> None:
     if len(found.stages) > 1:
         heading(out, "Stages", _left_out(found.stages))
         _stages(found.stages, out)
-    small_print(out, "Assumptions", assumptions(found.job, found.cluster), ASSUMPTIONS)
+    small_print(out, "Assumptions", memory_assumptions(found.job), ASSUMPTIONS)
 
 
 def categories(memory: Memory, out: Console) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lockstep.api import Overlap
-from lockstep.report.figure import write_figure
+from lockstep.report.figure import sizes_on, times_on, write_figure
 from lockstep.report.timeline_plot import PALETTE
 
 if TYPE_CHECKING:
@@ -26,7 +26,9 @@ def plot_buckets(found: Overlap, path: Path) -> None:
         axes.axhline(found.sweep.no_overlap_s, color="#999999", linestyle="--", label="no overlap")
         both_s = max(float(step.compute_s), float(step.comm_s))
         axes.axhline(both_s, color="#999999", linestyle=":", label="max(computing, communicating): a bound")
-        axes.set(xscale="log", xlabel="bucket, bytes", ylabel="step, seconds")
+        axes.set(xscale="log", xlabel="bucket", ylabel="step")
+        sizes_on(axes.xaxis)
+        times_on(axes.yaxis)
         axes.legend(fontsize=8, frameon=False)
 
     write_figure(path, f"{len(found.layers.backward_s)} layers on {found.ranks} ranks", draw)

@@ -11,7 +11,7 @@ from lockstep.report.terminal import bar, heading, indented, table
 from lockstep.units import format_bandwidth, format_count, format_frac, format_size
 
 _TITLES = [("level", "left"), ("moves", "right"), ("mostly", "left"), ("at", "right"), ("intensity", "right")]
-_TITLES += [("ridge", "right"), ("bound by", "left"), ("traffic/compute", "right"), ("", "left")]
+_TITLES += [("ridge", "right"), ("bound by", "left"), ("traffic", "right"), ("", "left")]
 
 
 def render(found: Roofline, out: Console) -> None:
@@ -19,7 +19,7 @@ def render(found: Roofline, out: Console) -> None:
     job = found.job
     out.print(Text(found.regime().capitalize(), style="bold"))
     out.print(f"{job.model.name} on {job.devices} x {found.cluster.device.name}: {layout_words(found.layout)}")
-    heading(out, "Levels", "one device, one step; FLOP/B")
+    heading(out, "Levels", "one device, one step; FLOP/B; traffic over computing")
     indented(out, table(_TITLES, (_row(level) for level in found.levels)))
     now = _tokens(job.recipe.batch_tokens)
     heading(out, "Critical batch", f"tokens at which data-parallel traffic hides; now {now}")

@@ -7,7 +7,7 @@ from rich.text import Text
 
 from lockstep.campaign import Scaling, Size
 from lockstep.plan.estimate import SECONDS_PER_DAY
-from lockstep.report.terminal import heading, indented, table
+from lockstep.report.terminal import heading, indented, one_line, table
 from lockstep.units import format_count, format_frac, format_money, format_time
 
 
@@ -22,8 +22,9 @@ def render(found: Scaling, out: Console) -> None:
     indented(out, table(columns, (_row(one, found) for one in found.sizes)))
     if found.skipped:
         heading(out, "Left out")
-        rows = [(f"{devices:,}", why) for devices, why in found.skipped]
-        indented(out, table([("devices", "right"), ("why", "line")], rows))
+        *smaller, (largest, why) = found.skipped
+        rows: list[tuple[str, str | Text]] = [(f"{devices:,}", one_line(why)) for devices, why in smaller]
+        indented(out, table([("devices", "right"), ("why", "text")], [*rows, (f"{largest:,}", why)]))
 
 
 def _verdict(found: Scaling, out: Console) -> None:

@@ -38,5 +38,10 @@ def _row(found: SpeedUp, workers: int) -> list[Text]:
     row = found.row(workers)
     style = "bold green" if workers == found.best_workers else ""
     cells = [f"{workers:,}", format_time(row["time_s"]), f"{row['speedup']:,.4g}", format_frac(row["efficiency_frac"])]
-    laws = [f"{row['amdahl']:,.4g}", f"{row['gustafson']:,.4g}", format_frac(row["karp_flatt_frac"])]
+    laws = [f"{row['amdahl']:,.4g}", f"{row['gustafson']:,.4g}", _serial(row["karp_flatt_frac"])]
     return [*(Text(cell, style=style) for cell in cells), *(Text(law, style="dim") for law in laws)]
+
+
+def _serial(frac: float) -> str:
+    """Above 1, where workers are slower together than one alone, no serial share explains the time."""
+    return format_frac(frac) if frac <= 1 else "-"

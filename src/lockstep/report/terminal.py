@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from rich.cells import cell_len
 from rich.console import Console, JustifyMethod
 from rich.padding import Padding
 from rich.table import Table
@@ -46,18 +47,27 @@ def table(columns: Sequence[tuple[str, str]], rows: Iterable[Sequence[str | Text
         made.add_column(title, justify=justify, no_wrap=kind in ("left", "right"), overflow="ellipsis")
     cut = [kind == "line" for _, kind in columns]
     for row in rows:
-        made.add_row(*(_line(cell) if one else cell for cell, one in zip(row, cut, strict=True)))
+        made.add_row(*(one_line(cell) if one else cell for cell, one in zip(row, cut, strict=True)))
     return made
 
 
-def _line(cell: str | Text) -> Text:
+def one_line(cell: str | Text) -> Text:
     """A cell that is cut, not wrapped, where there is no room."""
     return Text(str(cell), no_wrap=True, overflow="ellipsis")
 
 
 def indented(out: Console, inner: Table | Text) -> None:
-    """Prints two cells in."""
+    """Prints two cells in; a table that is too wide stands closer together before anything in it is cut."""
+    if isinstance(inner, Table) and _width(inner) > out.width - 2:
+        inner.padding = (0, 1, 0, 0)
     out.print(Padding(inner, (0, 0, 0, 2), expand=False))
+
+
+def _width(made: Table) -> int:
+    """Cells of a table whose columns are not cut; columns that wrap take what is left."""
+    kept = (column for column in made.columns if column.no_wrap)
+    widths = [max(cell_len(str(cell)) for cell in (column.header, *column.cells)) for column in kept]
+    return sum(widths) + 2 * len(made.columns)
 
 
 def bar(frac: float, cells: int = BAR) -> Text:

@@ -1,0 +1,51 @@
+"""What --help shows works as shown: every example answers, and nothing in its tables is cut at 80 columns."""
+
+from __future__ import annotations
+
+import shlex
+import shutil
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+import typer
+
+from cli_runner import run
+from lockstep.cli.app import VERBS, build
+
+REAL = {"execute", "bench", "fit", "rig", "train", "reproduce", "runs"}
+"""Verbs whose examples start processes or need what such a run left behind."""
+LISTS = {"catalog", "case", "validate"}
+"""Verbs with columns of prose that are cut on purpose, as --json has them in full."""
+CONFIG = Path(__file__).parents[1] / "workload" / "configs" / "phi3-mini.json"
+
+
+def _examples() -> list[str]:
+    command = typer.main.get_command(build([verb for verb in VERBS if verb not in REAL]))
+    assert isinstance(command, typer.core.TyperGroup)
+    lines = [line for one in command.commands.values() for line in (one.epilog or "").splitlines()]
+    return [line for line in lines if line.startswith("lockstep ")]
+
+
+EXAMPLES = _examples()
+
+
+@pytest.mark.parametrize("example", EXAMPLES)
+def test_it_answers(example: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "80")
+    shutil.copy(CONFIG, "config.json")
+    words = shlex.split(example)[1:]
+    session = run(*words)
+    assert session.code == 0, session.out + session.err
+    if "--json" in words:
+        assert session.json()
+    elif words[0] not in LISTS:
+        whole = session.out.partition("\nLeft out")[0]
+        assert "…" not in whole
+    for flag, file in pairwise(words):
+        assert flag not in ("--plot", "--trace", "-o") or Path(file).stat().st_size
+
+
+def test_every_verb_shows_one() -> None:
+    assert {example.split()[1] for example in EXAMPLES} == set(VERBS) - REAL
