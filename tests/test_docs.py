@@ -34,6 +34,8 @@ def test_links_lead_somewhere(page: Path) -> None:
 WIDTH = "110"
 MEASURING = ("execute", "bench", "fit", "rig", "train", "reproduce", "runs")
 """Verbs that print what they measure on the machine they run on, or what others did."""
+REFUSED = {"no:": 1, "error:": 2}
+"""Exit codes of answers that go to stderr, by their first word."""
 FENCE = re.compile(r"^```(\w+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 BLOCKS = [
     (str(page.relative_to(ROOT)), *found.groups())
@@ -49,14 +51,32 @@ SESSIONS = [
 
 @pytest.mark.parametrize("session", SESSIONS)
 def test_the_pages_show_what_the_command_prints(session: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """At 110 columns, spaces at line ends dropped."""
+    """At 110 columns, spaces at line ends dropped; what is refused, with any line ends."""
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", WIDTH)
     monkeypatch.setenv("NO_COLOR", "1")
     command, _, output = session.partition("\n")
     found = run(*shlex.split(command.removeprefix("$ lockstep ")))
+    refused = REFUSED.get(output.partition(" ")[0])
+    if refused is not None:
+        assert (found.code, found.err.split()) == (refused, output.split())
+        return
     assert found.code == 0, found.err
     assert [line.rstrip() for line in found.out.rstrip().splitlines()] == output.rstrip().splitlines()
+
+
+FILES = [
+    pytest.param(body, id=f"{page}: {body.splitlines()[0].removeprefix('# ')}")
+    for page, language, body in BLOCKS
+    if language in ("yaml", "json") and body.startswith("# examples/")
+]
+
+
+@pytest.mark.parametrize("body", FILES)
+def test_the_files_on_the_pages_are_those_of_the_repository(body: str) -> None:
+    name = body.splitlines()[0].removeprefix("# ")
+    assert (ROOT / name).read_text("utf-8") == body
 
 
 LOCKSTEP = cast(Group, get_command(build()))

@@ -44,6 +44,12 @@ def written(folder: Path, text: str) -> str:
     return str(path)
 
 
+def test_a_path_is_as_good_as_its_text(tmp_path: Path) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_text(GOOD, encoding="utf-8")
+    assert hardware.cluster(path) == hardware.cluster(str(path))
+
+
 def test_a_cluster_of_own_parts(tmp_path: Path) -> None:
     path = written(tmp_path, GOOD)
     cluster = hardware.cluster(path)

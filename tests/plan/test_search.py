@@ -203,8 +203,20 @@ def test_a_deadline_takes_the_fewest_devices_that_make_it() -> None:
 
 
 def test_an_impossible_deadline_is_a_no() -> None:
-    with pytest.raises(Infeasible, match="finishes within"):
+    with pytest.raises(Infeasible, match="finishes within 1 h: even at their full peak rate they take at least") as caught:
         plan(model("llama3-70b"), cluster("dgx-h100:1"), Recipe(seq=4096, batch=64), tokens=1e13, deadline_s=3600.0)
+    (missed,) = caught.value.violations
+    peak_flops = 8 * max(cluster("dgx-h100").device.peak_flops.values())
+    assert missed.excess + missed.limit >= 3 * 69e9 * 1e13 / peak_flops
+
+
+def test_a_missed_deadline_says_how_long_the_fastest_takes() -> None:
+    described, whole, recipe = model("llama3-8b"), cluster("dgx-h100:2"), Recipe(seq=4096, batch=256)
+    days, _ = plan(described, whole, recipe, tokens=1e11).best.campaign(1e11)
+    with pytest.raises(Infeasible, match="the fastest takes") as caught:
+        plan(described, whole, recipe, tokens=1e11, deadline_s=0.9 * days * 86400.0)
+    (missed,) = caught.value.violations
+    assert missed.margin_frac == pytest.approx(1 / 0.9 - 1)
 
 
 def test_cost_never_exceeds_that_of_the_whole_cluster() -> None:

@@ -28,11 +28,12 @@ def link(name: str) -> Link:
     return found
 
 
-def cluster(name: str, gpus: int | None = None) -> Cluster:
+def cluster(name_or_path: str | FilePath, gpus: int | None = None) -> Cluster:
     """The cluster `dgx-h100:64` (64 nodes; one without `:64`), or that of a YAML file; `gpus` overrides its size.
 
     Raises BadInput when `gpus` does not fill whole nodes, unless it is less than one node.
     """
+    name = str(name_or_path)
     base, _, count = name.partition(":")
     found = shelf().clusters.get(base)
     if found is None and (name.lower().endswith((".yaml", ".yml")) or os.path.isfile(name)):

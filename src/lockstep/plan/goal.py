@@ -50,15 +50,21 @@ class Goal:
         alone = self.objective == "time" and self.deadline_s is None
         return [cluster.num_devices] if alone else device_counts(cluster)
 
-    def hopeless(self, job: Job, cluster: Cluster) -> bool:
-        """Whether even the full peak rate misses the deadline: no layout is faster, so none need be searched.
+    def least_s(self, job: Job, cluster: Cluster) -> float:
+        """Seconds for the tokens at the full peak rate: no layout is faster. 0 where no tokens are given.
 
         A causal mask leaves at least half of the attention that `model_flops` counts, and nothing else is left out.
         """
-        if self.deadline_s is None or self.tokens is None:
-            return False
-        flops = 0.5 * model_flops(job) * self.tokens / job.recipe.batch_tokens
-        return flops / (job.devices * max(cluster.device.peak_flops.values())) > self.deadline_s
+        flops = 0.5 * model_flops(job) * (self.tokens or 0.0) / job.recipe.batch_tokens
+        return flops / (job.devices * max(cluster.device.peak_flops.values()))
+
+    def planned_s(self, found: Plan) -> float:
+        """Seconds for the tokens in the best layout found. 0 where no tokens are given."""
+        return 0.0 if self.tokens is None else found.best.campaign(self.tokens)[0] * SECONDS_PER_DAY
+
+    def hopeless(self, job: Job, cluster: Cluster) -> bool:
+        """Whether even the full peak rate misses the deadline, so that no layout need be searched."""
+        return self.deadline_s is not None and self.least_s(job, cluster) > self.deadline_s
 
     def prefers(self, found: Plan, chosen: Plan | None) -> bool:
         """Whether `found` should replace what was chosen so far."""
@@ -71,16 +77,17 @@ class Goal:
 
     def reached(self, found: Plan) -> bool:
         """Whether nothing better can follow: the first size that makes the deadline is the smallest."""
-        if self.deadline_s is None or self.tokens is None:
-            return False
-        return found.best.campaign(self.tokens)[0] * SECONDS_PER_DAY <= self.deadline_s
+        return self.deadline_s is not None and self.planned_s(found) <= self.deadline_s
 
-    def missed(self, cluster: Cluster) -> Infeasible:
-        """What to say when no size makes the deadline."""
-        within = format_time(self.deadline_s or 0.0)
+    def missed(self, job: Job, cluster: Cluster, fastest_s: float | None) -> Infeasible:
+        """What to say when no size makes the deadline; `fastest_s` of what was planned, None when all was hopeless."""
+        within_s, least_s = self.deadline_s or 0.0, self.least_s(job, cluster)
+        least = f"even at their full peak rate they take at least {format_time(least_s)}"
+        reason = least if fastest_s is None else f"the fastest takes {format_time(fastest_s)}"
         return Infeasible(
-            f"no layout on up to {cluster.num_devices} devices finishes within {within}; try more devices",
-            [Violation("deadline", 1.0, self.deadline_s or 0.0)],
+            f"no layout on up to {job.devices} devices finishes within {format_time(within_s)}: {reason}; "
+            "try more devices, or fewer tokens",
+            [Violation("deadline", (least_s if fastest_s is None else fastest_s) - within_s, within_s)],
         )
 
 

@@ -47,7 +47,9 @@ def plan(
         raise UnknownName("offload", offload, OFFLOAD, "--offload")
     started = time.perf_counter()
     chosen: Plan | None = None
-    failure, complete = goal.missed(cluster), True
+    failure: Infeasible | None = None
+    planned_s: list[float] = []
+    complete = True
     for devices in goal.sizes(cluster):
         job, part = Job(model, recipe, devices), cluster.resized(devices)
         if goal.hopeless(job, part):
@@ -62,12 +64,16 @@ def plan(
             complete = False
             break
         complete = found.findings.complete
+        planned_s.append(goal.planned_s(found))
         if goal.prefers(found, chosen):
             chosen = found
         if not complete or goal.reached(found):
             break
     if chosen is None:
-        raise failure if complete else KeyboardInterrupt
+        if not complete:
+            raise KeyboardInterrupt
+        missed = goal.missed(Job(model, recipe, cluster.num_devices), cluster, min(planned_s, default=None))
+        raise missed if planned_s or failure is None else failure
     chosen.findings.complete = complete
     return replace(chosen, elapsed_s=time.perf_counter() - started)
 

@@ -33,6 +33,8 @@ from lockstep.workload import RankParameters
 PARTS = ("compute", "tp_comm", "pp_comm", "dp_comm", "ep_comm", "cp_comm", "bubble", "optimizer", "other")
 BUCKET_B = 25 * 2.0**20
 """Gradients of small layers travel together: PyTorch's DistributedDataParallel gathers 25 MiB (arXiv 2006.15704)."""
+ROUNDING_FRAC = 1e-12
+"""Idle time below this share of the makespan is what is left of subtracting equal sums."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,6 +242,8 @@ def priced(parts: Composition, grid: LayoutGrid) -> Step:
     hold_s = 2.0 * parts.transfer_s * chunks if parts.blocking and parts.stages > 1 else 0.0
     hidden_s = _hidden_s(grid, parts)
     each_s = parts.gather_forward_s + parts.gather_backward_s
+    makespan_s = _makespan_s(grid, parts)
+    idle_s = makespan_s - m * (busy.total_s + each_s + hold_s) + hidden_s
     return Step(
         compute_s=m * (busy.compute_forward_s + busy.compute_backward_s),
         tp_comm_s=m * (busy.tp_forward_s + busy.tp_backward_s),
@@ -247,7 +251,7 @@ def priced(parts: Composition, grid: LayoutGrid) -> Step:
         dp_comm_s=m * each_s + parts.once_s,
         ep_comm_s=m * (busy.ep_forward_s + busy.ep_backward_s) - hidden_s,
         cp_comm_s=m * (busy.cp_forward_s + busy.cp_backward_s),
-        bubble_s=np.maximum(0.0, _makespan_s(grid, parts) - m * (busy.total_s + each_s + hold_s) + hidden_s),
+        bubble_s=np.where(idle_s > ROUNDING_FRAC * makespan_s, idle_s, 0.0),
         optimizer_s=parts.update_s,
         other_s=parts.fixed_s,
         ep_hidden_s=hidden_s + m * busy.ep_hidden_s,
