@@ -41,7 +41,7 @@ class Campaign:
     run: Run
     simulated: Campaigns | None
     """None when nothing fails."""
-    range_days: tuple[float, float]
+    range95_days: tuple[float, float]
     """Where 95 % of campaigns end: failures and the error of the step time together."""
     offers: tuple[Offer, ...]
     energy: Energy | None
@@ -64,7 +64,7 @@ class Campaign:
         return {
             "days": run.days,
             "ci95_days": list(self.ci95_days),
-            "range95_days": list(self.range_days),
+            "range95_days": list(self.range95_days),
             "gpu_hours": run.gpu_hours,
             "cost": run.cost_usd,
             "goodput_frac": run.losses.goodput_frac,
@@ -130,7 +130,7 @@ def campaign(
         scenario=scenario,
         run=run,
         simulated=simulated,
-        range_days=_range_days(run, simulated, scenario.estimate.uncertainty_frac, seed),
+        range95_days=_range_days(run, simulated, scenario.estimate.uncertainty_frac, seed),
         offers=tuple(_offers(scenario, run, market or Market())),
         energy=_energy(scenario, run, power_W, pue, carbon_kg_per_kWh),
         tornado=bars,
