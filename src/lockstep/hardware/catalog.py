@@ -28,7 +28,7 @@ def link(name: str) -> Link:
     return found
 
 
-def cluster(name_or_path: str | FilePath, gpus: int | None = None) -> Cluster:
+def cluster(name_or_path: str | Path, gpus: int | None = None) -> Cluster:
     """The cluster `dgx-h100:64` (64 nodes; one without `:64`), or that of a YAML file; `gpus` overrides its size.
 
     Raises BadInput when `gpus` does not fill whole nodes, unless it is less than one node.

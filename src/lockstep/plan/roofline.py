@@ -281,4 +281,5 @@ def critical_batch(once_B: float, each_B: float, room_B: float, layout: Layout, 
         return None, f"each micro-batch brings traffic for {format_frac(share)} of its compute: it binds at any batch"
     microbatches = math.ceil(once_B / (room_B - each_B))
     sequences = microbatches * layout.dp * layout.micro_batch
-    return sequences * seq, f"{microbatches} micro-batch{'es' if microbatches > 1 else ''}, {format_count(sequences)} sequences"
+    batches = "micro-batch" if microbatches == 1 else "micro-batches"
+    return sequences * seq, f"{microbatches} {batches}, {format_count(sequences)} sequences"
