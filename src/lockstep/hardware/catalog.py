@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 from lockstep.errors import UnknownName
 from lockstep.hardware.cluster import Cluster
