@@ -203,7 +203,7 @@ def test_a_deadline_takes_the_fewest_devices_that_make_it() -> None:
 
 
 def test_an_impossible_deadline_is_a_no() -> None:
-    with pytest.raises(Infeasible, match="within 1 h: even at their full peak rate they take at least") as caught:
+    with pytest.raises(Infeasible, match="within 60 min: even at their full peak rate they take at least") as caught:
         plan(model("llama3-70b"), cluster("dgx-h100:1"), Recipe(seq=4096, batch=64), tokens=1e13, deadline_s=3600.0)
     (missed,) = caught.value.violations
     peak_flops = 8 * max(cluster("dgx-h100").device.peak_flops.values())
