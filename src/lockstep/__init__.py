@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from lockstep.api import catalog as catalog
     from lockstep.api import checkpoint as checkpoint
     from lockstep.api import cite as cite
+    from lockstep.api import claims as claims
     from lockstep.api import collective as collective
     from lockstep.api import converge as converge
     from lockstep.api import crossover as crossover
@@ -54,7 +55,7 @@ __version__ = "0.1.0"
 VERBS = (
     "plan", "estimate", "memory", "roofline", "sensitivity", "guide",
     "messages", "collective", "crossover", "pipeline", "overlap", "stragglers", "balance", "experts", "trace",
-    "checkpoint", "campaign", "scaling", "speedup", "converge", "train", "reproduce", "runs",
+    "checkpoint", "campaign", "scaling", "speedup", "converge", "claims", "train", "reproduce", "runs",
     "execute", "bench", "fit", "rig",
     "catalog", "validate", "case", "export", "cite",
 )  # fmt: skip

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from lockstep.api.campaigns import campaign as campaign
     from lockstep.api.case_studies import case as case
     from lockstep.api.checkpointing import checkpoint as checkpoint
+    from lockstep.api.claiming import claims as claims
     from lockstep.api.convergence import Experiments as Experiments
     from lockstep.api.convergence import converge as converge
     from lockstep.api.exchanges import Collective as Collective
@@ -77,6 +78,7 @@ _HOMES = {
     "campaigns": ("campaign",),
     "case_studies": ("case",),
     "checkpointing": ("checkpoint",),
+    "claiming": ("claims",),
     "convergence": ("Experiments", "converge"),
     "exchanges": (
         "Collective",
@@ -122,7 +124,6 @@ _HOMES = {
     "training": ("Training", "TrainingMethods", "train", "training_methods"),
     "verbs": (
         "Export",
-        "Fit",
         "References",
         "cite",
         "estimate",

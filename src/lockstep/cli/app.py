@@ -23,7 +23,7 @@ from lockstep.errors import BadInput, Infeasible, RunFailed
 VERBS = (
     "plan", "estimate", "memory", "roofline", "sensitivity", "guide",
     "messages", "collective", "crossover", "pipeline", "overlap", "stragglers", "balance", "experts", "trace",
-    "checkpoint", "campaign", "scaling", "speedup", "converge", "train", "reproduce", "runs",
+    "checkpoint", "campaign", "scaling", "speedup", "converge", "claims", "train", "reproduce", "runs",
     "execute", "bench", "fit", "rig",
     "catalog", "validate", "case", "export", "cite",
 )  # fmt: skip

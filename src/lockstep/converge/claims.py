@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from lockstep.converge.findings import Check, Findings
+from lockstep.errors import UnknownName
 
 _TABLE = Path(__file__).with_name("claims.csv")
 
@@ -47,6 +48,14 @@ def claims() -> tuple[Claim, ...]:
             Claim(tuple(row["ids"].split()), row["statement"], row["holds"] == "yes", row["experiment"], row["check"])
             for row in csv.DictReader(file)
         )
+
+
+def find_claims(name: str) -> tuple[Claim, ...]:
+    """Those with that id. Raises UnknownName."""
+    found = tuple(claim for claim in claims() if name in claim.ids)
+    if not found:
+        raise UnknownName("claim", name, tuple(dict.fromkeys(one for claim in claims() for one in claim.ids)), "ID")
+    return found
 
 
 def claims_of(experiment: str) -> tuple[Claim, ...]:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rich.console import Console
+from rich.table import Table
 from rich.text import Text
 
 from lockstep.converge import Check, Curve, Findings
@@ -38,11 +39,16 @@ def _checks(checks: Sequence[Check], out: Console) -> None:
     ordered = sorted(checks, key=lambda check: (check.ok, -check.strain))
     more = len(ordered) - CHECKS
     heading(out, "Theory and simulation", f"{more} more with --json" if more > 0 else "")
+    indented(out, checks_table(ordered[:CHECKS]))
+
+
+def checks_table(checks: Sequence[Check]) -> Table:
+    """A row per check: what the law gives, what the simulation gave, and what was said of it."""
     columns = [("", "text"), ("theory", "right"), ("simulated", "right"), ("allowed", "right"), ("", "left")]
     rows: list[list[str | Text]] = [
-        [one.what, _expected(one), _number(one.got), f"± {one.allowed:.2g}", _said(one)] for one in ordered[:CHECKS]
+        [one.what, _expected(one), _number(one.got), f"± {one.allowed:.2g}", _said(one)] for one in checks
     ]
-    indented(out, table(columns, rows))
+    return table(columns, rows)
 
 
 def _expected(check: Check) -> str:

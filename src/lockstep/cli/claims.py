@@ -1,0 +1,30 @@
+"""`lockstep claims`: what the field says about convergence, held or refuted by an experiment."""
+
+from __future__ import annotations
+
+import typer
+
+from lockstep.cli.options import argument, takes
+from lockstep.cli.output import EXAMPLES, show
+from lockstep.cli.program_options import SEED
+
+WORDS = {"claim": argument("[ID]", "Of a claim, as A.5; or all, which takes minutes. Without it, a list.", None)}
+
+
+def register(app: typer.Typer) -> None:
+    """Adds the verb."""
+    app.command(epilog=EXAMPLES + "lockstep claims\n\nlockstep claims A.5\n\nlockstep claims --json")(claims)
+
+
+@takes(WORDS, SEED)
+def claims(as_json: bool, claim: str | None, seed: str) -> None:
+    """Decide what the field says about how training converges, each claim by an experiment.
+
+    The exit code is 1 when a claim that was asked for is false.
+    """
+    from lockstep import api
+    from lockstep.report.progress import progress
+
+    with progress("experiments") as report:
+        answer = api.claims(claim, seed=seed, progress=report)
+    show(answer, as_json, "claims", ok=answer.ok)

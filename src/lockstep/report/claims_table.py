@@ -1,0 +1,63 @@
+"""Claims of the field for a person: how many there are of each part of the lab, or one id with its evidence."""
+
+from __future__ import annotations
+
+from rich.console import Console
+from rich.text import Text
+
+from lockstep.api.claiming import EVERY, Claims, Decided
+from lockstep.converge import GROUPS
+from lockstep.report.converge_table import checks_table
+from lockstep.report.terminal import heading, indented, table
+
+MOST = 6
+STYLES = {"holds": "green", "false": "red", "undecided": "bold red"}
+
+
+def render(found: Claims, out: Console) -> None:
+    """Prints the verdict, then the parts or the evidence."""
+    out.print(Text(_said(found), style="bold"))
+    if found.asked in (None, EVERY):
+        _parts(found, out)
+        return
+    for one in found.decided[:MOST]:
+        _claim(one, out)
+    if len(found.decided) > MOST:
+        out.print(f"\n{len(found.decided) - MOST} more with --json")
+
+
+def _said(found: Claims) -> str:
+    if len(found.decided) == 1:
+        verdict = found.decided[0].verdict
+        return f"The claim {verdict if verdict == 'holds' else f'is {verdict}'}"
+    undecided = found.count("undecided")
+    more = f", {undecided} undecided" if undecided else ""
+    return f"{found.count('holds')} of {len(found.decided)} claims hold{more}"
+
+
+def _parts(found: Claims, out: Console) -> None:
+    """A row per group of experiments."""
+    heading(out, "By part of the lab", "each claim: docs/reference/claims.md, or --json")
+    rows = []
+    for group in GROUPS:
+        here = [one for one in found.decided if one.claim.experiment in group.experiments]
+        if here:
+            counts = [str(sum(one.verdict == name for one in here)) for name in STYLES]
+            rows.append([group.name, *counts, group.about])
+    columns = [("", "left"), *((name, "right") for name in STYLES), ("about", "text")]
+    indented(out, table(columns, rows))
+    bad = [one for one in found.decided if not one.as_known]
+    for one in bad[:MOST]:
+        _claim(one, out)
+    if found.asked is None:
+        first = found.decided[0].claim.ids[0]
+        out.print(f"\nlockstep claims {first} runs what decides a claim; lockstep claims {EVERY}, every one.")
+
+
+def _claim(one: Decided, out: Console) -> None:
+    """A statement with the checks that decide it."""
+    out.print()
+    out.print(Text.assemble((one.verdict, STYLES[one.verdict]), ": ", (one.claim.statement, "bold")))
+    out.print(Text(f"{' '.join(one.claim.ids)}; lockstep converge {one.claim.experiment}", style="dim"))
+    if one.evidence:
+        indented(out, checks_table(one.evidence[:MOST]))
