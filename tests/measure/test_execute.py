@@ -153,6 +153,7 @@ def test_sizes_to_time_are_whole_elements_few_and_the_ends_among_them() -> None:
     assert {4, 3996} <= set(many)
     assert len(many) <= 7
     assert sizes_to_time(np.array([0.0])) == (4, 64, 65536)
+    assert sizes_to_time(np.array([1e9, 2e9])) == (64, 65536, 1 << 24)
 
 
 def test_the_link_of_a_machine_is_that_of_messages_alone() -> None:

@@ -37,6 +37,8 @@ MOST_MEMORY_B = 1 << 26
 USUAL_B = (64, 65536)
 """Timed always, so that there is a latency and a rate to tell."""
 MOST_SIZES = 5
+LARGEST_B = MOST_MEMORY_B // 4
+"""Larger messages are in proportion: they are copies out of memory."""
 PAUSE_S = 1e-3
 """Assumed to be enough."""
 NEVER_NS = 1 << 62
@@ -44,8 +46,9 @@ NEVER_NS = 1 << 62
 
 
 def sizes_to_time(sizes_B: Array) -> tuple[int, ...]:
-    """The sizes of a program's messages in whole elements, MOST_SIZES of them at most, and the usual ones."""
-    known = np.unique(np.maximum(1, np.rint(np.asarray(sizes_B) / ELEMENT_B)).astype(np.int64)) * ELEMENT_B
+    """The sizes of a program's messages in whole elements up to LARGEST_B, MOST_SIZES of them, and the usual ones."""
+    whole_B = np.rint(np.clip(sizes_B, ELEMENT_B, LARGEST_B) / ELEMENT_B).astype(np.int64) * ELEMENT_B
+    known = np.unique(whole_B)
     chosen = known[np.unique(np.linspace(0, len(known) - 1, MOST_SIZES).round().astype(int))]
     return tuple(sorted({*USUAL_B, *chosen.tolist()}))
 
