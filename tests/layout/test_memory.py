@@ -17,7 +17,7 @@ LLAMA = Job(model("llama3-8b"), Recipe(seq=4096, batch=512), 64)
 
 
 def fullest(job: Job, layout: Layout) -> Memory:
-    return memory(job, CLUSTER, layout.grid(), layout.pp)
+    return memory(job, CLUSTER, layout.grid())
 
 
 @given(st.sampled_from([1, 2, 4]), st.sampled_from([1, 2, 4]), st.sampled_from(["none", "selective", "full"]))
@@ -49,7 +49,7 @@ def test_shards_add_up_to_the_model(name: str, tp: int, pp: int, ep: int) -> Non
     held = job.stage_layers(pp)
     total = expert = 0.0
     for stage in range(pp):
-        found = stage_parameters(job, grid, pp, stage, held[stage])
+        found = stage_parameters(job, grid, stage, held[stage])
         total += float(found.matrix_elems + found.other_elems) * tp
         expert += float(found.expert_elems) * tp * ep
     replicated = parameters(described).total - parameters(described).untrained
@@ -85,8 +85,8 @@ def test_the_search_sees_the_fullest_stage(pp: int, schedule: str, zero: int) ->
         pp=pp, dp=64 // pp, schedule="1f1b" if pp == 1 else schedule, vpp=chunks if pp > 1 else 1, zero=zero
     )
     grid = layout.grid()
-    every = [float(stage_memory(LLAMA, CLUSTER, grid, pp, stage).total_B) for stage in range(pp)]
-    assert float(peak_B(LLAMA, CLUSTER, grid, pp)) == max(every)
+    every = [float(stage_memory(LLAMA, CLUSTER, grid, stage).total_B) for stage in range(pp)]
+    assert float(peak_B(LLAMA, grid)) == max(every)
     assert float(fullest(LLAMA, layout).total_B) == max(every)
 
 
@@ -146,7 +146,7 @@ def test_categories_add_up() -> None:
 
 def test_earlier_stages_hold_more_micro_batches() -> None:
     grid = Layout(pp=8, dp=8).grid()
-    kept = [float(stage_memory(LLAMA, CLUSTER, grid, 8, stage).activations_B) for stage in range(8)]
+    kept = [float(stage_memory(LLAMA, CLUSTER, grid, stage).activations_B) for stage in range(8)]
     assert np.allclose(np.diff(kept[:-1]), kept[1] - kept[0])
     assert kept[0] / kept[-1] == pytest.approx(8.0, rel=1e-9)
 
@@ -156,7 +156,7 @@ def test_two_copies_double_parameters_and_share_their_states(tied: bool) -> None
     """DualPipe holds stages s and p - 1 - s: parameters twice, the same optimizer states over all ranks."""
     job = replace(LLAMA, model=replace(LLAMA.model, tied_embeddings=tied))  # type: ignore[type-var]
     plain, both = Layout(pp=4, dp=16, zero=1), Layout(pp=4, dp=16, zero=1, schedule="dualpipe", vpp=2)
-    held = [[stage_memory(job, CLUSTER, one.grid(), 4, stage) for stage in range(4)] for one in (plain, both)]
+    held = [[stage_memory(job, CLUSTER, one.grid(), stage) for stage in range(4)] for one in (plain, both)]
     sums = [
         {name: sum(float(getattr(x, name)) for x in all_) for name in ("parameters_B", "optimizer_B")} for all_ in held
     ]
@@ -171,7 +171,7 @@ def test_two_copies_double_parameters_and_share_their_states(tied: bool) -> None
 def test_a_device_of_two_stages_holds_what_its_schedule_says(schedule: str, live: float) -> None:
     """32 equal layers on 8 devices: 4 per stage, 8 where two copies meet, of which a micro-batch passes half."""
     layout = Layout(pp=8, dp=8, schedule=schedule, vpp=1 if schedule == "1f1b" else 2)
-    found = stage_memory(LLAMA, CLUSTER, layout.grid(), 8, 0)
-    alone = stage_memory(LLAMA, CLUSTER, Layout(dp=8, micro_batch=1, pp=8).grid(), 8, 7)
+    found = stage_memory(LLAMA, CLUSTER, layout.grid(), 0)
+    alone = stage_memory(LLAMA, CLUSTER, Layout(dp=8, micro_batch=1, pp=8).grid(), 7)
     layers = 2 if schedule == "dualpipe" else 1
     assert float(found.activations_B) == pytest.approx(live * layers * float(alone.activations_B), rel=1e-9)

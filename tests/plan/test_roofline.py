@@ -94,7 +94,7 @@ def test_data_parallel_bytes_by_hand(zero: int, bytes_each: float) -> None:
     """
     layout = Layout(tp=2, dp=16, zero=zero, sequence_parallel=True)
     held = DENSE.stage_layers(1)[0]
-    parameters = float(stage_parameters(DENSE, layout.grid(), 1, 0, held).total_elems)
+    parameters = float(stage_parameters(DENSE, layout.grid(), 0, held).total_elems)
     found = roofline(DENSE, NODES, layout)
     assert found.level("node").traffic_B["dp"] == pytest.approx(15 / 16 * 3 / 4 * parameters * bytes_each, rel=1e-12)
     assert found.level("fabric").traffic_B["dp"] == pytest.approx(3 / 4 / 4 * parameters * bytes_each, rel=1e-12)

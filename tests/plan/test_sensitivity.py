@@ -12,6 +12,7 @@ from lockstep.errors import BadInput
 from lockstep.hardware import Cluster, Level, cluster, link
 from lockstep.layout import Job, Layout, Recipe
 from lockstep.plan import Space, search, sensitivity
+from lockstep.plan.replans import Replans
 from lockstep.plan.sensitivity import (
     DEGREES,
     RATES,
@@ -31,6 +32,10 @@ from lockstep.workload import model
 
 CASE = st.sampled_from(CASES)
 SMALL = Space(tp=(1, 2, 8), cp=(1,), ep=(1,), pp=(1, 2), micro_batch=(1, 2), layers=32, unit=8)
+
+
+def small() -> Replans:
+    return Replans(DENSE.model, DENSE.recipe, SMALL)
 
 
 def seconds(job: Job, hardware: Cluster, layout: Layout) -> float:
@@ -96,31 +101,31 @@ def test_longer_sequences_cost_more_than_in_proportion_when_compute_bounds() -> 
 def test_a_single_device_depends_on_no_network() -> None:
     job = Job(model("gpt2-xl"), Recipe(seq=1024, batch=8), 1)
     alone = replace(SMALL, layers=48, tp=(1,), pp=(1,))
-    found = sensitivity(job, cluster("dgx-a100-80gb", gpus=1), Layout(), space=alone)
+    found = sensitivity(job, cluster("dgx-a100-80gb", gpus=1), Layout(), replans=Replans(job.model, job.recipe, alone))
     assert found.elasticity["intra_bw"] == found.elasticity["inter_bw"] == found.elasticity["latency"] == 0.0
     assert found.ranked[0][0] in ("batch", "seq", "peak_flops")
 
 
 def test_memory_counts_only_where_it_changes_the_plan() -> None:
-    roomy = scaled(NODES, memory=100.0)
-    assert memory_elasticity(DENSE, roomy, SMALL) == 0.0
-    assert memory_elasticity(DENSE, scaled(NODES, memory=0.001), SMALL) is None
+    replans = small()
+    assert memory_elasticity(scaled(NODES, memory=100.0), replans) == 0.0
+    assert memory_elasticity(scaled(NODES, memory=0.001), replans) is None
     tight = scaled(NODES, memory=0.3)
     now, more = (search(DENSE, scaled(tight, memory=factor), SMALL).best[0].step_time_s for factor in (1.0, 1.1))
-    assert memory_elasticity(DENSE, tight, SMALL) == pytest.approx(math.log(more / now) / math.log(1.1), abs=1e-12)
+    assert memory_elasticity(tight, replans) == pytest.approx(math.log(more / now) / math.log(1.1), abs=1e-12)
     assert more <= now
 
 
 def test_each_outer_level_has_an_elasticity_of_its_own() -> None:
     rails = (*NODES.levels[:1], Level("rail", 2, link("hdr"), 8), Level("spine", 2, link("hdr"), 16))
     deep = replace(NODES, levels=rails)
-    found = sensitivity(DENSE, deep, Layout(tp=8, dp=4, zero=1, sequence_parallel=True), space=SMALL).elasticity
+    found = sensitivity(DENSE, deep, Layout(tp=8, dp=4, zero=1, sequence_parallel=True), replans=small()).elasticity
     parts = (found["bw_rail"] or 0.0) + (found["bw_spine"] or 0.0)
     assert parts == pytest.approx(found["inter_bw"], abs=1e-3)
 
 
 def test_keys_of_the_contract() -> None:
-    answer = sensitivity(DENSE, NODES, Layout(tp=8, dp=4), space=SMALL).to_dict()
+    answer = sensitivity(DENSE, NODES, Layout(tp=8, dp=4), replans=small()).to_dict()
     assert {"peak_flops", "memory_B", "intra_bw", "inter_bw", "latency"} <= set(answer["elasticity"])
 
 

@@ -11,6 +11,7 @@ from lockstep.hardware import cluster
 from lockstep.layout import Job, Layout, Recipe
 from lockstep.plan import Space, Upgrades, default_space, estimate, plan, search, upgrades
 from lockstep.plan.estimate import hourly_price_usd
+from lockstep.plan.replans import Replans
 from lockstep.plan.upgrades import NEXT_GENERATION, SAME
 from lockstep.workload import model
 
@@ -68,7 +69,8 @@ def test_less_recomputation_is_offered_with_the_memory_that_it_needs(found: Upgr
     assert offered[0].after.layout == replace(POOR.layout, recompute="selective")
     tight = Job(model("gpt2-large"), Recipe(seq=1024, batch=1024), 16)
     full = estimate(tight, PAIR, Layout(dp=16, zero=1, micro_batch=64, recompute="full"))
-    needed = [one for one in upgrades(full, space=SMALL).found if one.what.startswith("recompute")]
+    found = upgrades(full, replans=Replans(tight.model, tight.recipe, SMALL)).found
+    needed = [one for one in found if one.what.startswith("recompute")]
     assert "of memory per device" in needed[0].what
     assert needed[0].cost is None
     assert not needed[0].after.memory.fits
@@ -76,7 +78,7 @@ def test_less_recomputation_is_offered_with_the_memory_that_it_needs(found: Upgr
 
 def test_the_best_plan_has_nothing_to_gain_from_planning_again() -> None:
     best = plan(JOB.model, PAIR, JOB.recipe, space=SMALL)
-    assert SAME not in [one.what for one in upgrades(best, space=SMALL).found]
+    assert SAME not in [one.what for one in upgrades(best, replans=Replans(JOB.model, JOB.recipe, SMALL)).found]
 
 
 def test_leaving_gpipe_out_of_the_space_loses_nothing() -> None:
@@ -90,7 +92,7 @@ def test_what_is_not_possible_is_named_with_its_reason() -> None:
     """80 devices fill no whole racks of 72."""
     job = Job(JOB.model, replace(JOB.recipe, batch=80), 80)
     now = estimate(job, cluster("dgx-b200:10"), Layout(dp=80, zero=1))
-    skipped = dict(upgrades(now, space=SMALL).skipped)
+    skipped = dict(upgrades(now, replans=Replans(job.model, job.recipe, SMALL)).skipped)
     assert "80" in skipped["gb200-nvl72 with as many devices"]
 
 

@@ -381,7 +381,7 @@ def test_fp32_activations_fill_twice_the_memory() -> None:
     held = [
         float(
             memory(
-                Job(model("resnet50"), Recipe(seq=1, batch=8, dtype=dtype), 1), machine, Layout(micro_batch=8).grid(), 1
+                Job(model("resnet50"), Recipe(seq=1, batch=8, dtype=dtype), 1), machine, Layout(micro_batch=8).grid()
             ).activations_B
         )
         for dtype in ("fp16", "fp32")

@@ -27,7 +27,10 @@ class Advice:
 
 def advise(found: Estimate) -> Advice:
     """The advice for an estimated layout."""
+    from lockstep.plan.replans import Replans
     from lockstep.plan.sensitivity import sensitivity
     from lockstep.plan.upgrades import upgrades
 
-    return Advice(found, sensitivity(found.job, found.cluster, found.layout), upgrades(found))
+    replans = Replans(found.job.model, found.job.recipe)
+    follows = sensitivity(found.job, found.cluster, found.layout, replans=replans)
+    return Advice(found, follows, upgrades(found, replans=replans))

@@ -41,7 +41,7 @@ class Draft:
         """Bytes per device; of a batch that the replicas do not share evenly, as if each had a whole micro-batch."""
         unit = self.layout.dp * self.layout.micro_batch
         recipe = replace(self.job.recipe, batch=max(1, self.job.recipe.batch // unit) * unit)
-        return memory(replace(self.job, recipe=recipe), self.cluster, self.layout.grid(), self.layout.pp)
+        return memory(replace(self.job, recipe=recipe), self.cluster, self.layout.grid())
 
     @property
     def fits(self) -> bool:

@@ -145,6 +145,14 @@ class LayoutGrid:
         return np.broadcast_shapes(*(getattr(self, name).shape for name in GRID_FIELDS))
 
     @property
+    def stages(self) -> int:
+        """Pipeline stages. Raises BadInput when the layouts differ in them."""
+        stages = int(self.pp.flat[0])
+        if np.any(self.pp != stages):
+            raise BadInput("layouts of one grid must have the same number of pipeline stages")
+        return stages
+
+    @property
     def placement(self) -> Placement:
         """Where the schedules put layers. Raises BadInput when they differ."""
         found: set[Placement] = {SCHEDULES[number].placement for number in np.unique(self.schedule).tolist()}

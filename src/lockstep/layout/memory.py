@@ -91,13 +91,13 @@ class Memory:
         return {**parts, "total_B": float(self.total_B), "capacity_B": capacity_B, "fits": bool(self.fits)}
 
 
-def stage_parameters(job: Job, grid: LayoutGrid, stages: int, stage: int, held: Counter[LayerKind]) -> RankParameters:
+def stage_parameters(job: Job, grid: LayoutGrid, stage: int, held: Counter[LayerKind]) -> RankParameters:
     """Parameters on one rank of device `stage`, which holds the layers `held`, before any ZeRO sharding."""
     model = job.transformer
     if model is None:
         return rank_parameters(all_weights(job.model))
     tp, ep = grid.tp, grid.ep
-    first, last = ends_on(stage, stages, grid.placement)
+    first, last = ends_on(stage, grid.stages, grid.placement)
     found = RankParameters(0.0, 0.0, 0.0)
     for experts, count in _by_experts(held).items():
         found = found + rank_parameters(layer_weights(model, experts), tp, ep) * count
@@ -122,43 +122,15 @@ def layer_parameters(job: Job, grid: LayoutGrid) -> dict[bool, Any]:
     return {experts: rank_parameters(layer_weights(model, experts), grid.tp, grid.ep).total_elems for experts in kinds}
 
 
-def stage_memory(job: Job, cluster: Cluster, grid: LayoutGrid, stages: int, stage: int) -> Memory:
-    """Memory of one rank of pipeline stage `stage` of `stages`, for every layout of `grid`."""
-    held = job.device_layers(stages, grid.placement)[stage]
-    parameters = stage_parameters(job, grid, stages, stage, held)
-    recipe, zero = job.recipe, grid.zero
-    dense, expert = parameters.matrix_elems + parameters.other_elems, parameters.expert_elems
-    shard, expert_shard = grid.shard_ranks, grid.expert_shard_ranks
-
-    def sharded(dense_B: Any, expert_B: Any, from_stage: int) -> Any:
-        whole = zero < from_stage
-        return dense_B / np.where(whole, 1, shard) + expert_B / np.where(whole, 1, expert_shard)
-
-    states = recipe.states
-    optimizer_B = sharded(
-        parameters.matrix_elems * states.matrix_B + parameters.other_elems * states.other_B, expert * states.matrix_B, 1
-    )
-    weights_B = sharded(dense * recipe.parameter_B, expert * recipe.parameter_B, 3)
-    activations_B, loose_B = _activations(job, grid, stages, stage, held)
-    loose_B = loose_B + _gathered(recipe, grid, parameters, max(1, sum(held.values())))
-    weights_B = np.where(grid.offload == OFFLOAD_PARAMETERS, 0.0, weights_B)
-    gradients_B = sharded(dense * recipe.gradient_B, expert * recipe.gradient_B, 2)
-    optimizer_B = np.where(grid.offload == KEEP, optimizer_B, 0.0)
-    used_B = weights_B + gradients_B + optimizer_B + activations_B + loose_B
-    return Memory(
-        parameters_B=weights_B,
-        gradients_B=gradients_B,
-        optimizer_B=optimizer_B,
-        activations_B=activations_B,
-        buffers_B=loose_B + SLACK_FRAC * used_B + FRAMEWORK_B,
-        capacity_B=cluster.device.memory_B,
-    )
+def stage_memory(job: Job, cluster: Cluster, grid: LayoutGrid, stage: int) -> Memory:
+    """Memory of one rank of pipeline stage `stage`, for every layout of `grid`."""
+    return Memory(*_stage_B(job, grid, stage), capacity_B=cluster.device.memory_B)
 
 
-def memory(job: Job, cluster: Cluster, grid: LayoutGrid, stages: int) -> Memory:
+def memory(job: Job, cluster: Cluster, grid: LayoutGrid) -> Memory:
     """Memory of the fullest stage, for every layout of `grid`, with the categories of that stage."""
-    telling = job.telling_stages(stages, grid.placement)
-    found = [stage_memory(job, cluster, grid, stages, stage) for stage, _ in telling]
+    telling = job.telling_stages(grid.stages, grid.placement)
+    found = [stage_memory(job, cluster, grid, stage) for stage, _ in telling]
     fullest = np.argmax(np.stack(np.broadcast_arrays(*(one.total_B for one in found))), axis=0)
     parts = {
         name: np.choose(fullest, [getattr(one, name) for one in found])
@@ -167,11 +139,34 @@ def memory(job: Job, cluster: Cluster, grid: LayoutGrid, stages: int) -> Memory:
     return Memory(**parts, capacity_B=cluster.device.memory_B)
 
 
-def peak_B(job: Job, cluster: Cluster, grid: LayoutGrid, stages: int) -> Any:
+def peak_B(job: Job, grid: LayoutGrid) -> Any:
     """Total bytes on the fullest stage, for every layout of `grid`: what a search needs of `memory`."""
-    telling = job.telling_stages(stages, grid.placement)
-    totals = [stage_memory(job, cluster, grid, stages, stage).total_B for stage, _ in telling]
-    return reduce(np.maximum, totals)
+    telling = job.telling_stages(grid.stages, grid.placement)
+    return reduce(np.maximum, [sum(_stage_B(job, grid, stage)) for stage, _ in telling])
+
+
+def _stage_B(job: Job, grid: LayoutGrid, stage: int) -> tuple[Any, Any, Any, Any, Any]:
+    """Bytes of one rank of a stage by category, in the order of `Memory`."""
+    held = job.device_layers(grid.stages, grid.placement)[stage]
+    parameters = stage_parameters(job, grid, stage, held)
+    recipe, states = job.recipe, job.recipe.states
+    matrix, other, expert = parameters.matrix_elems, parameters.other_elems, parameters.expert_elems
+    dense = matrix + other
+    weights_B = _sharded(grid, dense * recipe.parameter_B, expert * recipe.parameter_B, 3)
+    weights_B = np.where(grid.offload == OFFLOAD_PARAMETERS, 0.0, weights_B)
+    gradients_B = _sharded(grid, dense * recipe.gradient_B, expert * recipe.gradient_B, 2)
+    optimizer_B = _sharded(grid, matrix * states.matrix_B + other * states.other_B, expert * states.matrix_B, 1)
+    optimizer_B = np.where(grid.offload == KEEP, optimizer_B, 0.0)
+    activations_B, loose_B = _activations(job, grid, stage, held)
+    loose_B = loose_B + _gathered(recipe, grid, parameters, max(1, sum(held.values())))
+    used_B = weights_B + gradients_B + optimizer_B + activations_B + loose_B
+    return weights_B, gradients_B, optimizer_B, activations_B, loose_B + SLACK_FRAC * used_B + FRAMEWORK_B
+
+
+def _sharded(grid: LayoutGrid, dense_B: Any, expert_B: Any, from_zero: int) -> Any:
+    """Bytes on a rank of what the shard group divides from ZeRO stage `from_zero` on."""
+    whole = grid.zero < from_zero
+    return dense_B / np.where(whole, 1, grid.shard_ranks) + expert_B / np.where(whole, 1, grid.expert_shard_ranks)
 
 
 def _by_experts(held: Counter[LayerKind]) -> Counter[bool]:
@@ -200,13 +195,13 @@ def piece(recipe: Recipe, grid: LayoutGrid) -> Piece:
     )
 
 
-def _activations(job: Job, grid: LayoutGrid, stages: int, stage: int, held: Counter[LayerKind]) -> tuple[Any, Any]:
+def _activations(job: Job, grid: LayoutGrid, stage: int, held: Counter[LayerKind]) -> tuple[Any, Any]:
     """(kept activations, passing buffers) of a stage in bytes."""
     model = job.model
     if isinstance(model, ConvNet):
         return convnet_activation_B(model, grid.micro_batch, job.recipe.element_B), 0.0
     one = piece(job.recipe, grid)
-    first, last = ends_on(stage, stages, grid.placement)
+    first, last = ends_on(stage, grid.stages, grid.placement)
     kept: Any = 0.0
     passing: Any = 0.0
     for experts, count in sorted(_by_experts(held).items()):
@@ -215,7 +210,7 @@ def _activations(job: Job, grid: LayoutGrid, stages: int, stage: int, held: Coun
         kept = kept + (count + _extra_layers(model, experts, last)) * mode_B
         passing = np.maximum(passing, modes[NONE] - mode_B)
     microbatches = grid.microbatches(job.recipe.batch)
-    live = peak_live_by_code(grid.schedule, stages, microbatches, chunks=grid.vpp, stage=stage)
+    live = peak_live_by_code(grid.schedule, grid.stages, microbatches, chunks=grid.vpp, stage=stage)
     if first:
         kept = kept + embedding_activation_B(model, one)
     if last:

@@ -122,7 +122,7 @@ def estimate(job: Job, cluster: Cluster, layout: Layout) -> Estimate:
     """The estimate of one layout. Raises BadInput when it breaks a rule; too much memory is reported, not raised."""
     check(layout, job)
     grid = layout.grid()
-    return Estimate(job, cluster, layout, price_step(job, cluster, grid), memory(job, cluster, grid, layout.pp))
+    return Estimate(job, cluster, layout, price_step(job, cluster, grid), memory(job, cluster, grid))
 
 
 def estimates(job: Job, cluster: Cluster, layouts: Sequence[Layout]) -> list[Estimate]:
@@ -131,7 +131,7 @@ def estimates(job: Job, cluster: Cluster, layouts: Sequence[Layout]) -> list[Est
     for stages, placement in sorted({(layout.pp, layout.placement) for layout in layouts}, key=str):
         some = [layout for layout in layouts if (layout.pp, layout.placement) == (stages, placement)]
         grid = stack(some)
-        step, held = price_step(job, cluster, grid), memory(job, cluster, grid, stages)
+        step, held = price_step(job, cluster, grid), memory(job, cluster, grid)
         for place, layout in enumerate(some):
             found[layout] = Estimate(job, cluster, layout, _at(step, place, len(some)), _at(held, place, len(some)))
     return [found[layout] for layout in layouts]
@@ -150,7 +150,7 @@ def stage_memories(job: Job, cluster: Cluster, layout: Layout) -> list[Memory]:
     """Memory of one rank of every pipeline stage."""
     check(layout, job)
     grid = layout.grid()
-    return [stage_memory(job, cluster, grid, layout.pp, stage) for stage in range(layout.pp)]
+    return [stage_memory(job, cluster, grid, stage) for stage in range(layout.pp)]
 
 
 def require_fit(found: Estimate) -> None:

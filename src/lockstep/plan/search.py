@@ -10,26 +10,22 @@ Ties in step time go to less memory, then to the layout that comes first in the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lockstep.hardware import Cluster
-from lockstep.layout import Job, Layout, LayoutGrid, broken_rules, peak_B
+from lockstep.layout import Job, Layout, LayoutGrid
+from lockstep.plan.candidates import Candidates, Floats, Mask, Sized, candidates
 from lockstep.plan.space import Space
 from lockstep.step import compose, step_time_s
 
-Mask = NDArray[np.bool_]
-Floats = NDArray[np.float64]
 Progress = Callable[[int, int], None]
 """Called with (done, total)."""
-MAX_GRID = 400_000
-"""Layouts scored at once, with those that share their rows: bounds the search's own memory."""
 MEMORY = "memory"
-WORLD = "world size"
-DUPLICATE = "same as another layout"
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -60,10 +56,14 @@ class Findings:
     evaluated: int = 0
     """Layouts that keep the rules, all of them scored for memory."""
     feasible: int = 0
-    rejected: dict[str, int] = field(default_factory=dict)
+    rejected: Counter[str] = field(default_factory=Counter)
     nearest_miss: Miss | None = None
     """The layout that exceeds the memory by least."""
     complete: bool = True
+
+    def fastest_within(self, memory_B: float) -> Scored | None:
+        """The fastest layout that needs at most `memory_B`, itself at most what was searched; None where none does."""
+        return next((one for one in self.front if one.memory_B <= memory_B), None)
 
 
 def search(
@@ -74,13 +74,19 @@ def search(
     top: int = 5,
     prune: bool = True,
     progress: Progress | None = None,
+    among: Iterable[Candidates] | None = None,
 ) -> Findings:
-    """Scores every layout of `space`. `progress(done, total)` is called after each grid; Ctrl-C keeps what is known."""
+    """Scores every layout of `space`.
+
+    `progress(done, total)` is called after each stage count; Ctrl-C keeps what is known. `among` are the candidates of
+    `job` and `space`, where several searches share them.
+    """
     found, total = Findings(), len(space.pp)
     try:
-        for done, stages in enumerate(space.pp):
-            for part, (grid, valid) in enumerate(_candidates(found, job, space, stages)):
-                _score(found, job, cluster, grid, valid, (done, part), top, prune)
+        for done, some in enumerate(candidates(job, space) if among is None else among):
+            found.rejected += some.rejected
+            for part, sized in enumerate(some.grids):
+                _score(found, job, cluster, sized, (done, part), top, prune)
             if progress is not None:
                 progress(done + 1, total)
     except KeyboardInterrupt:
@@ -88,70 +94,24 @@ def search(
     return found
 
 
-def _candidates(found: Findings, job: Job, space: Space, stages: int) -> Iterator[tuple[LayoutGrid, Mask]]:
-    """Rows of one stage count that hold layouts which keep the rules, and which do, by placement; counts the others."""
-    for part in space.parts(stages):
-        grid = part.grid(stages, job.devices)
-        valid = _valid(found, job, grid)
-        rows = np.flatnonzero(valid.any(axis=(1, 2, 3)))
-        at_once = max(1, MAX_GRID // valid[0].size)
-        for start in range(0, rows.size, at_once):
-            some = rows[start : start + at_once]
-            yield grid.rows(some), valid[some]
-
-
 def _score(
-    found: Findings,
-    job: Job,
-    cluster: Cluster,
-    grid: LayoutGrid,
-    valid: Mask,
-    place: tuple[int, int],
-    top: int,
-    prune: bool,
+    found: Findings, job: Job, cluster: Cluster, sized: Sized, place: tuple[int, int], top: int, prune: bool
 ) -> None:
     """Adds the layouts of one grid that keep the rules to `found`."""
+    grid, valid, memory_B = sized.grid, sized.valid, sized.memory_B
     found.evaluated += int(np.count_nonzero(valid))
-    memory_B = np.broadcast_to(peak_B(job, cluster, grid, int(grid.pp.flat[0])), grid.shape)
     fits = valid & (memory_B <= cluster.device.memory_B)
     feasible = int(np.count_nonzero(fits))
     found.feasible += feasible
     misses = int(np.count_nonzero(valid)) - feasible
     if misses:
-        found.rejected[MEMORY] = found.rejected.get(MEMORY, 0) + misses
+        found.rejected[MEMORY] += misses
         _note_miss(found, grid, valid & ~fits, memory_B)
     if not feasible and prune:
         return
     seconds = np.broadcast_to(step_time_s(compose(job, cluster, grid), grid), grid.shape)
     chosen = np.flatnonzero(fits)
     _keep(found, grid, chosen, seconds.reshape(-1)[chosen], memory_B.reshape(-1)[chosen], place, top)
-
-
-def _valid(found: Findings, job: Job, grid: LayoutGrid) -> Mask:
-    """Layouts that keep every rule and are not the same as another; what each rule rejects first is counted.
-
-    Degrees that do not multiply to the number of devices are no layouts of this cluster, and not counted.
-    """
-    rules = broken_rules(grid, job)
-    valid = np.broadcast_to(~rules.pop(WORLD), grid.shape).copy()
-    left = int(np.count_nonzero(valid))
-    for key, broken in {**rules, DUPLICATE: duplicates(grid)}.items():
-        if not broken.any():
-            continue
-        valid &= ~broken
-        now = int(np.count_nonzero(valid))
-        if now < left:
-            found.rejected[key] = found.rejected.get(key, 0) + left - now
-        left = now
-    return valid
-
-
-def duplicates(grid: LayoutGrid) -> Mask:
-    """Layouts that differ from another in name only: ZeRO without replicas, HSDP with a single rank on one side."""
-    replicas = grid.data_ranks
-    alone = (grid.zero > 0) & (replicas == 1)
-    mask: Mask = alone | ((grid.shard > 0) & ((grid.shard == 1) | (grid.shard == replicas)))
-    return mask
 
 
 def _note_miss(found: Findings, grid: LayoutGrid, missed: Mask, memory_B: Floats) -> None:

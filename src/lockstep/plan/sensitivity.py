@@ -25,8 +25,7 @@ from typing import Any
 
 from lockstep.hardware import Cluster
 from lockstep.layout import Job, Layout, broken_rules, check
-from lockstep.plan.search import search
-from lockstep.plan.space import Space, default_space
+from lockstep.plan.replans import Replans
 from lockstep.plan.whatif import scaled
 from lockstep.step import price_step
 
@@ -66,8 +65,8 @@ class Sensitivity:
         return f"{self.layout}: step time follows {strongest}"
 
 
-def sensitivity(job: Job, cluster: Cluster, layout: Layout, *, space: Space | None = None) -> Sensitivity:
-    """The elasticities of `layout`; `space` is searched for memory_B instead of the default one.
+def sensitivity(job: Job, cluster: Cluster, layout: Layout, *, replans: Replans | None = None) -> Sensitivity:
+    """The elasticities of `layout`; `replans` finds the plans that memory_B compares, new ones if not given.
 
     Raises Infeasible when the layout breaks a rule.
     """
@@ -81,7 +80,7 @@ def sensitivity(job: Job, cluster: Cluster, layout: Layout, *, space: Space | No
         cluster,
         layout,
         found
-        | {"memory_B": memory_elasticity(job, cluster, space)}
+        | {"memory_B": memory_elasticity(cluster, replans or Replans(job.model, job.recipe))}
         | {"batch": batch_elasticity(job, cluster, layout), "seq": sequence_elasticity(job, cluster, layout)}
         | {name: degree_elasticity(job, cluster, layout, name) for name in DEGREES},
     )
@@ -109,13 +108,12 @@ def _level_elasticity(job: Job, cluster: Cluster, layout: Layout, levels: tuple[
     return _slope(at(1.0 / STEP), at(STEP), STEP**2)
 
 
-def memory_elasticity(job: Job, cluster: Cluster, space: Space | None = None) -> float | None:
+def memory_elasticity(cluster: Cluster, replans: Replans) -> float | None:
     """Elasticity of the best plan's step time to the memory of a device; None when nothing fits in what there is."""
-    searched = space or default_space(job, cluster.devices_per_unit(0))
-    now, more = (search(job, scaled(cluster, memory=factor), searched, top=1).best for factor in (1.0, MEMORY_STEP))
-    if not now:
+    now, more = (replans.fastest(scaled(cluster, memory=factor)) for factor in (1.0, MEMORY_STEP))
+    if now is None or more is None:
         return None
-    return _slope(now[0].step_time_s, more[0].step_time_s, MEMORY_STEP)
+    return _slope(now.step_time_s, more.step_time_s, MEMORY_STEP)
 
 
 def batch_elasticity(job: Job, cluster: Cluster, layout: Layout) -> float | None:

@@ -1,7 +1,7 @@
 """`upgrades`: what to buy or change next, each answered by planning again on the changed hardware.
 
-Every upgrade searches the same default space (its schedules without gpipe, which 1f1b matches in time with less
-memory), so it shows the best that the new hardware can do, not the old layout on it. Compared with the layout in use:
+Every upgrade searches the same space (`replans.py`), so it shows the best that the new hardware can do, not the old
+layout on it. Compared with the layout in use:
 
     saving_frac      1 - step time after / step time now
     cost             more dollars per hour for all devices; 0 where nothing is bought, None where no price is known
@@ -23,9 +23,8 @@ from lockstep.errors import BadInput, Infeasible
 from lockstep.hardware import Cluster
 from lockstep.layout import Job, Layout
 from lockstep.plan.estimate import Estimate, estimate, hourly_price_usd
+from lockstep.plan.replans import Replans
 from lockstep.plan.result import Plan
-from lockstep.plan.search import search
-from lockstep.plan.space import Space, default_space
 from lockstep.plan.whatif import scaled
 from lockstep.units import format_frac, format_size, format_time
 from lockstep.workload import RECOMPUTE
@@ -137,14 +136,15 @@ def _value(one: Upgrade) -> tuple[int, float]:
     return (2 if one.cost is None else 0), -one.saving_frac
 
 
-def upgrades(given: Plan | Estimate, *, space: Space | None = None) -> Upgrades:
-    """The upgrades of a plan's best layout or of an estimated one; `space` is searched instead of the default one."""
+def upgrades(given: Plan | Estimate, *, replans: Replans | None = None) -> Upgrades:
+    """The upgrades of a plan's best layout or of an estimated one; `replans` plans them, new ones if not given."""
     now = given.best if isinstance(given, Plan) else given
+    replans = replans or Replans(now.job.model, now.job.recipe)
     found: list[Upgrade] = []
     skipped: list[tuple[str, str]] = []
     for what, make, is_priced in _hardware(now):
         try:
-            after = _planned(now, make(), space)
+            after = _planned(now, make(), replans)
         except (BadInput, Infeasible) as error:
             skipped.append((what, str(error)))
             continue
@@ -170,14 +170,12 @@ def _hardware(now: Estimate) -> Iterator[tuple[str, Callable[[], Cluster], bool]
         yield f"{name} with as many devices", partial(hardware.cluster, name, gpus=devices), True
 
 
-def _planned(now: Estimate, cluster: Cluster, space: Space | None) -> Estimate:
+def _planned(now: Estimate, cluster: Cluster, replans: Replans) -> Estimate:
     """The best layout on `cluster`, the one in use if it is still allowed and nothing in the space is faster."""
     job = Job(now.job.model, now.job.recipe, cluster.num_devices)
-    searched = space or _without_gpipe(default_space(job, cluster.devices_per_unit(0)))
-    best = search(job, cluster, searched, top=1).best
-    kept = _kept(job, cluster, now.layout)
-    if best and (kept is None or best[0].step_time_s <= kept.step_time_s):
-        return estimate(job, cluster, best[0].layout)
+    best, kept = replans.fastest(cluster), _kept(job, cluster, now.layout)
+    if best is not None and (kept is None or best.step_time_s <= kept.step_time_s):
+        return estimate(job, cluster, best.layout)
     if kept is None:
         raise Infeasible(f"no layout of {job.model.name} fits on {job.devices} x {cluster.device.name}")
     return kept
@@ -190,10 +188,6 @@ def _kept(job: Job, cluster: Cluster, layout: Layout) -> Estimate | None:
     except (BadInput, Infeasible):
         return None
     return found if found.memory.fits else None
-
-
-def _without_gpipe(space: Space) -> Space:
-    return replace(space, schedules=tuple(name for name in space.schedules if name != "gpipe"))
 
 
 def _less_recompute(now: Estimate) -> Iterator[tuple[str, Estimate, float | None]]:

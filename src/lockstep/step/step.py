@@ -17,7 +17,6 @@ from typing import Any
 
 import numpy as np
 
-from lockstep.errors import BadInput
 from lockstep.hardware import Cluster
 from lockstep.layout import Job, LayoutGrid, layer_parameters, stage_parameters
 from lockstep.pipelines import SCHEDULES, Placement, Times, cells_by_code, price_by_code
@@ -124,14 +123,12 @@ class Composition:
 
 def compose(job: Job, cluster: Cluster, grid: LayoutGrid) -> Composition:
     """The parts of a step for every layout of `grid`, which must share stages and placement. Raises BadInput if not."""
-    stages = int(grid.pp.flat[0])
-    if np.any(grid.pp != stages):
-        raise BadInput("layouts of one grid must have the same number of pipeline stages")
+    stages = grid.stages
     clock = Clock(cluster.device, job.recipe.dtype, job.recipe.element_B)
     network = Network(cluster, grid)
-    parameters = _fullest(job, grid, stages)
+    parameters = _fullest(job, grid)
     layers = _pieces(job, stages, parameters)
-    body, first, last = _stage_times(job, grid, clock, network, stages)
+    body, first, last = _stage_times(job, grid, clock, network)
     copies = grid.copies
     moved = traffic(network, job.recipe, parameters, copies * layers)
     beside_s = copies * body.compute_forward_s, copies * body.compute_backward_s
@@ -165,10 +162,10 @@ def _pieces(job: Job, stages: int, parameters: RankParameters) -> int:
     return max(1, math.ceil(held_B / BUCKET_B))
 
 
-def _fullest(job: Job, grid: LayoutGrid, stages: int) -> RankParameters:
+def _fullest(job: Job, grid: LayoutGrid) -> RankParameters:
     """Parameters of the stage that holds most of each group: the one that the others wait for."""
-    telling = job.telling_stages(stages, grid.placement)
-    found = [stage_parameters(job, grid, stages, stage, held) for stage, held in telling]
+    telling = job.telling_stages(grid.stages, grid.placement)
+    found = [stage_parameters(job, grid, stage, held) for stage, held in telling]
     most = [
         np.max(np.stack(np.broadcast_arrays(*(getattr(one, field.name) for one in found))), axis=0)
         for field in fields(RankParameters)
@@ -177,7 +174,7 @@ def _fullest(job: Job, grid: LayoutGrid, stages: int) -> RankParameters:
 
 
 def _stage_times(
-    job: Job, grid: LayoutGrid, clock: Clock, network: Network, stages: int
+    job: Job, grid: LayoutGrid, clock: Clock, network: Network
 ) -> tuple[StageTimes, StageTimes, StageTimes]:
     """(heaviest body, extra of the first stage, extra of the last stage)."""
     model = job.transformer
@@ -192,7 +189,7 @@ def _stage_times(
     folded = grid.placement is Placement.VEE
     bodies = [
         sum((kinds[kind] * count for kind, count in sorted(held.items())), StageTimes())
-        for _, held in job.telling_stages(stages, grid.placement if folded else Placement.LOOPED)
+        for _, held in job.telling_stages(grid.stages, grid.placement if folded else Placement.LOOPED)
     ]
     body = bodies[0]
     for other in bodies[1:]:

@@ -33,7 +33,7 @@ def _case(row: dict[str, str]) -> Case:
     stage = int(row["pp_stage"])
 
     def allocated_B(case: Case) -> float:
-        found = stage_memory(case.job, case.cluster, case.layout.grid(), case.layout.pp, stage)
+        found = stage_memory(case.job, case.cluster, case.layout.grid(), stage)
         return float(found.parameters_B + found.gradients_B + found.optimizer_B)
 
     return Case(

@@ -15,13 +15,13 @@ def step_time_s(case: Case) -> float:
 
 def state_B(case: Case) -> float:
     """Parameters, gradients and optimizer states of the fullest rank."""
-    found = memory(case.job, case.cluster, case.layout.grid(), case.layout.pp)
+    found = memory(case.job, case.cluster, case.layout.grid())
     return float(found.parameters_B + found.gradients_B + found.optimizer_B)
 
 
 def activations_B(case: Case) -> float:
     """Kept activations of the fullest rank."""
-    return float(memory(case.job, case.cluster, case.layout.grid(), case.layout.pp).activations_B)
+    return float(memory(case.job, case.cluster, case.layout.grid()).activations_B)
 
 
 def constant_efficiency_s(case: Case, executed: bool) -> float:
