@@ -12,6 +12,8 @@ from typer.main import get_command
 
 from cli_runner import run
 from lockstep.cli.app import build
+from lockstep.collectives.registry import algorithms, ops
+from lockstep.pipelines import SCHEDULES
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
@@ -29,6 +31,21 @@ def test_links_lead_somewhere(page: Path) -> None:
     for target in re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text(encoding="utf-8")):
         if not target.startswith("http"):
             assert (page.parent / target).exists(), target
+
+
+def test_the_formulas_are_those_of_the_code() -> None:
+    """Files named on the page exist, and no algorithm and no schedule is missing from it."""
+    page = (ROOT / "docs/reference/formulas.md").read_text("utf-8")
+    folder = ROOT / "src/lockstep"
+    for line in page.splitlines():
+        beside = folder
+        for name in re.findall(r"`([\w/]+(?:\.py|/))`", line):
+            found = folder / name if (folder / name).exists() else beside / name
+            assert found.exists() or name == "src/lockstep/", name
+            beside = found.parent
+    words = {word for cell in re.findall(r"(?<=\| )[^|]+(?= \|)", page) for word in re.split(r"[;,] ", cell)}
+    assert {name for op in ops() for name in algorithms(op)} <= words
+    assert {schedule.name for schedule in SCHEDULES} - {"dualpipe-v"} <= words
 
 
 WIDTH = "110"

@@ -1,0 +1,157 @@
+"""docs/reference/json.md lists what `--json` prints: each documented key is there, each printed key is documented."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cli_runner import LLAMA, run
+from lockstep.cli.app import VERBS
+
+PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "json.md").read_text("utf-8")
+LINK = ("--latency", "5us", "--bandwidth", "25GB/s")
+PROCESSES = {
+    "execute",
+    "bench",
+    "bench of kernels",
+    "train",
+    "reproduce",
+    "rig",
+    "fit",
+    "runs",
+    "runs show",
+    "runs compare",
+}
+"""Sections about runs on real processes, which tests/measure and tests/runs make; only their form is checked here."""
+SAMPLES: dict[str, list[tuple[str, ...]]] = {
+    "Estimate": [("estimate", *LLAMA, "--tp", "2", "--zero", "3", "--sequence-parallel")],
+    "plan": [("plan", *LLAMA), ("plan", *LLAMA, "--tokens", "1T")],
+    "memory": [("memory", *LLAMA, "--tp", "2", "--pp", "2", "--zero", "1")],
+    "roofline": [("roofline", *LLAMA, "--tp", "2", "--zero", "1")],
+    "sensitivity": [("sensitivity", "gpt2", "--cluster", "dgx-h100", "--batch", "64")],
+    "guide": [("guide", *LLAMA)],
+    "export": [("export", *LLAMA, "--to", "megatron", "--tp", "2", "--zero", "1")],
+    "cite": [("cite", *LLAMA, "--tp", "2", "--zero", "1")],
+    "catalog": [("catalog",)],
+    "validate": [("validate", "korthikanti_2022")],
+    "case": [("case", "gpt3-175b-megatron")],
+    "messages": [("messages", "--workers", "4", "--params", "1M")],
+    "collective": [
+        ("collective", "all-reduce", "--ranks", "4", "--size", "1MB", *LINK, "--simulate"),
+        ("collective", "all-reduce", "--ranks", "16", "--size", "1MB", "--cluster", "dgx-h100:2"),
+    ],
+    "crossover": [("crossover", "all-reduce", "--ranks", "8", *LINK)],
+    "pipeline": [
+        ("pipeline", "--stages", "4", "--microbatches", "8"),
+        ("pipeline", "--stages", "4", "--microbatches", "16", "--layers", "1x3ms,30x10ms,1x18ms"),
+        ("pipeline", "--stages", "4", "--microbatches", "16", "--schedule", "dualpipe"),
+    ],
+    "pipeline --schedule all": [("pipeline", "--stages", "4", "--microbatches", "8,16", "--schedule", "all")],
+    "overlap": [("overlap", "--layers", "8", "--backward", "48ms", "--gradients", "70MB", "--ranks", "8", *LINK)],
+    "stragglers": [("stragglers", "--workers", "16", "--law", "lognormal:mean=50ms,cv=0.3")],
+    "balance": [("balance", "--speeds", "2x310,2x125", "--batch", "64")],
+    "trace": [("trace", "pipeline", "--stages", "2", "--microbatches", "2", "-o", "made.json")],
+    "experts": [("experts", "--experts", "8", "--top-k", "2", "--tokens", "4096", "--ranks", "4", *LINK)],
+    "checkpoint": [
+        ("checkpoint", "--mtbf", "6h", "--write", "5min", "--simulate"),
+        ("checkpoint", "--cluster", "dgx-h100:16", "--write", "1min", "--repair", "2d", "--spares", "1"),
+    ],
+    "campaign": [("campaign", *LLAMA, "--tokens", "100G")],
+    "scaling": [
+        ("scaling", "gpt2", "--cluster", "dgx-a100-80gb:2", "--batch", "24"),
+        ("scaling", "gpt2", "--cluster", "dgx-a100-80gb", "--batch", "64", "--tokens", "1G", "--deadline", "30d"),
+    ],
+    "speedup": [("speedup", "--compute", "10s", "--size", "200MB", *LINK)],
+    "converge": [("converge", "delay-stability"), ("converge", "index-bits")],
+    "converge without an experiment": [("converge", "local")],
+    "converge --sweep, --seeds": [
+        ("converge", "gradient-variance", "--sweep", "trials=200,400", "--seeds", "2"),
+    ],
+    "claims": [("claims",)],
+    "train without a method": [("train",)],
+    "A question whose answer is no": [("plan", "llama3-405b", "--cluster", "dgx-h100", "--batch", "8")],
+}
+
+
+@dataclass
+class Keys:
+    """Documented keys of one object."""
+
+    inner: dict[str, "Keys"] = field(default_factory=dict)
+    optional: set[str] = field(default_factory=set)
+    shared: str = ""
+    """The section that lists further keys."""
+    others: "Keys | None" = None
+    """Keys of the values under names that are not listed."""
+
+    def add(self, word: str) -> "Keys":
+        """Takes in one key as the page writes it; returns where its own keys go."""
+        read = KEY.fullmatch(word)
+        assert read is not None, word
+        child = Keys()
+        if read["name"].startswith("{"):
+            self.others = child
+            return child
+        self.inner[read["name"]] = child
+        if read["optional"]:
+            self.optional.add(read["name"])
+        if read["kind"] == "{name}":
+            child.others = Keys()
+            return child.others
+        child.shared = read["kind"] or ""
+        return child
+
+
+KEY = re.compile(r"(?P<name>\w+|\{\w+\})(?:\[\])?(?P<optional>\?)?(?:: (?P<kind>\w+|\{name\}))?")
+
+
+def parsed(block: str) -> Keys:
+    """The object that the lines of a block describe: keys, then two spaces, then words for people."""
+    whole = Keys()
+    parents = {0: whole}
+    for line in filter(None, block.splitlines()):
+        indent = len(line) - len(line.lstrip())
+        for word in re.split(r" {2,}", line.strip())[0].split(", "):
+            parents[indent + 2] = parents[indent].add(word)
+    return whole
+
+
+SECTIONS = {
+    title: parsed(block)
+    for title, block in re.findall(r"^## ([^\n]+)\n(?:(?!^## ).)*?^```keys\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
+}
+
+
+def strangers(answer: Any, keys: Keys, path: str = "") -> Iterator[str]:
+    """Keys that are printed and not documented, or documented and not printed."""
+    if isinstance(answer, list):
+        for one in answer[:3]:
+            yield from strangers(one, keys, path)
+        return
+    if not isinstance(answer, dict):
+        return
+    known = {**(SECTIONS[keys.shared].inner if keys.shared else {}), **keys.inner}
+    for name in known.keys() - answer.keys() - keys.optional:
+        yield f"{path}.{name} is documented and not printed"
+    for name, value in answer.items():
+        child = known.get(name, keys.others)
+        if child is None:
+            yield f"{path}.{name} is printed and not documented"
+        else:
+            yield from strangers(value, child, f"{path}.{name}")
+
+
+@pytest.mark.parametrize("title", SAMPLES)
+def test_the_page_lists_what_is_printed(title: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for words in SAMPLES[title]:
+        session = run(*words, "--json")
+        assert sorted(set(strangers(session.json(), SECTIONS[title]))) == []
+
+
+def test_every_verb_has_its_section() -> None:
+    assert set(VERBS) - {"estimate"} <= SECTIONS.keys()
+    assert SECTIONS.keys() - SAMPLES.keys() == PROCESSES | {"Layout", "Memory", "Machine"}
