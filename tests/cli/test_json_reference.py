@@ -70,7 +70,7 @@ SAMPLES: dict[str, list[tuple[str, ...]]] = {
     "converge --sweep, --seeds": [
         ("converge", "gradient-variance", "--sweep", "trials=200,400", "--seeds", "2"),
     ],
-    "claims": [("claims",)],
+    "claims": [("claims",), ("claims", "A.5")],
     "train without a method": [("train",)],
     "A question whose answer is no": [("plan", "llama3-405b", "--cluster", "dgx-h100", "--batch", "8")],
 }
