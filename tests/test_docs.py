@@ -48,6 +48,18 @@ def test_the_formulas_are_those_of_the_code() -> None:
     assert {schedule.name for schedule in SCHEDULES} - {"dualpipe-v"} <= words
 
 
+def _anchors(page: Path) -> set[str]:
+    """Names by which GitHub links to the headings of a page."""
+    headings = re.findall(r"^#+ (.+)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=[str(page.relative_to(ROOT)) for page in PAGES])
+def test_links_lead_to_headings_that_are_there(page: Path) -> None:
+    for target, heading in re.findall(r"\]\(([^)#:]*)#([^)]+)\)", page.read_text(encoding="utf-8")):
+        assert heading in _anchors(page.parent / target if target else page), f"{target}#{heading}"
+
+
 WIDTH = "110"
 MEASURING = ("execute", "bench", "fit", "rig", "train", "reproduce", "runs")
 """Verbs that print what they measure on the machine they run on, or what others did."""

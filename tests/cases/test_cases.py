@@ -168,6 +168,15 @@ def test_a_ramp_costs_what_its_batches_cost() -> None:
     assert flat < seconds
 
 
+def test_an_unknown_micro_batch_divides_every_batch_of_a_ramp() -> None:
+    whole = study("deepseek-v2")
+    (ramp, *_) = whole.stretches
+    unknown = replace(ramp, chosen=("micro_batch",))
+    found = predict(replace(whole, stretches=(unknown, *whole.stretches[1:]))).stretches[0]
+    layout = found.estimate.layout
+    assert all(batch % (layout.dp * layout.micro_batch) == 0 for batch in (*range(2304, 9216, 768), 9216))
+
+
 def test_deepseek_v3_fits_as_published() -> None:
     assert all(one.estimate.memory.fits for one in FOUND["deepseek-v3"].prediction.stretches)
 

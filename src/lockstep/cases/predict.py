@@ -147,6 +147,10 @@ def _restricted(space: Space, stretch: Stretch) -> Space:
     axes: dict[str, Any] = {name: (getattr(known, name),) for name in ("tp", "cp", "ep", "pp")}
     if "micro_batch" not in chosen:
         axes["micro_batch"] = (known.micro_batch,)
+    elif stretch.ramp is not None:
+        every = math.gcd(stretch.recipe.batch, *_batches(stretch))
+        replicas = stretch.devices // (known.tp * known.pp * known.cp)
+        axes["micro_batch"] = tuple(size for size in space.micro_batch if every % (replicas * size) == 0) or (1,)
     if "zero" not in chosen:
         axes["sharding"] = tuple(pair for pair in SHARDING if pair == (known.zero, known.shard > 0))
     if "recompute" not in chosen:
