@@ -17,35 +17,33 @@ import argparse
 import csv
 import statistics
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
+from typing import Any
 
 import lockstep
 from lockstep.collectives import ops
 from lockstep.measure.rig import entrants
 from lockstep.measure.rig.entrants import SCATTERED
+from lockstep.measure.rig.result import Lap
 from lockstep.units import format_size, format_time
 
 BAR_FRAC = 0.10
 RANKS = 4
 LATE_S, SPREAD, TRIES = 1e-4, 2.0, 3
+KINDS: dict[str, type] = {"int": int, "float": float, "str": str}
+"""What a cell of the file may hold."""
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One program at one size and delay, and the race it ran in."""
+    """One program at one size and delay, beside the race that it ran in."""
 
     topology: str
     delay: str
     op: str
-    algorithm: str
-    size_B: int
-    predicted_s: float
-    measured_s: float
-    fastest_s: float
-    slowest_s: float
-    wrong: int
+    lap: Lap
     latency_s: float
     rate_frac: float
     worst_trial_frac: float
@@ -54,21 +52,16 @@ class Row:
     repeats: int
 
     @property
-    def error_frac(self) -> float:
-        """Above 0 the prediction is pessimistic."""
-        return self.predicted_s / self.measured_s - 1
-
-    @property
     def program(self) -> tuple[str, str]:
         """Collective and algorithm."""
-        return self.op, self.algorithm
+        return self.op, self.lap.algorithm
 
 
 def undisturbed(topology: str, delay: str, op: str, sizes: str, repeats: int) -> list[Row]:
     """The first race that nothing else disturbed, else the last."""
     for _ in range(TRIES):
         rows = raced(topology, delay, op, sizes, repeats)
-        if all(row.mean_late_s <= LATE_S and row.slowest_s <= SPREAD * row.fastest_s for row in rows):
+        if all(row.mean_late_s <= LATE_S and row.lap.slowest_s <= SPREAD * row.lap.fastest_s for row in rows):
             break
     return rows
 
@@ -80,8 +73,7 @@ def raced(topology: str, delay: str, op: str, sizes: str, repeats: int) -> list[
     fitted, cores, late_s = found.calibration, found.machine.foreign_cores or 0.0, found.counts.mean_late_s
     return [
         Row(
-            topology, delay, op, lap.algorithm, lap.size_B, lap.predicted_s, lap.measured_s, lap.fastest_s,
-            lap.slowest_s, lap.wrong, fitted.latency_s, fitted.rate_frac, fitted.worst_frac, cores, late_s, repeats,
+            topology, delay, op, lap, fitted.latency_s, fitted.rate_frac, fitted.worst_frac, cores, late_s, repeats,
         )
         for lap in found.laps
     ]  # fmt: skip
@@ -91,22 +83,33 @@ def read(path: Path) -> list[Row]:
     """What the file has."""
     if not path.exists():
         return []
-    kinds = {"int": int, "float": float, "str": str}
     with path.open(encoding="utf-8", newline="") as file:
-        return [
-            Row(**{one.name: kinds[str(one.type)](row[one.name]) for one in fields(Row)})
-            for row in csv.DictReader(file)
-        ]
+        return [Row(lap=Lap(**_values(Lap, row)), **_values(Row, row)) for row in csv.DictReader(file)]
+
+
+def _values(kind: type[Row] | type[Lap], row: Mapping[str, str]) -> dict[str, Any]:
+    """Fields of `kind` that a cell holds, as numbers and words."""
+    return {one.name: KINDS[str(one.type)](row[one.name]) for one in fields(kind) if str(one.type) in KINDS}
+
+
+def line(row: Row) -> dict[str, Any]:
+    """A line of the file: the fields, those of the lap in its place."""
+    return {
+        name: value
+        for field, held in asdict(row).items()
+        for name, value in (held.items() if field == "lap" else [(field, held)])
+    }
 
 
 def append(path: Path, rows: Sequence[Row]) -> None:
     """Adds rows to the file."""
+    lines = [line(row) for row in rows]
     new = not path.exists()
     with path.open("a", encoding="utf-8", newline="") as file:
-        writer = csv.DictWriter(file, [one.name for one in fields(Row)], lineterminator="\n")
+        writer = csv.DictWriter(file, list(lines[0]), lineterminator="\n")
         if new:
             writer.writeheader()
-        writer.writerows(asdict(row) for row in rows)
+        writer.writerows(lines)
 
 
 def percent(frac: float) -> str:
@@ -116,7 +119,7 @@ def percent(frac: float) -> str:
 
 def median_frac(rows: Iterable[Row]) -> float:
     """Of the absolute errors."""
-    return statistics.median(abs(row.error_frac) for row in rows)
+    return statistics.median(abs(row.lap.error_frac) for row in rows)
 
 
 def races(rows: Sequence[Row]) -> None:
@@ -135,14 +138,14 @@ def summary(rows: Sequence[Row], delays: Sequence[str]) -> float:
     for key, median in sorted(found.items(), key=lambda item: (-item[1], item[0])):
         own = [row for row in rows if row.program == key]
         cells = [percent(median_frac(row for row in own if row.delay == delay)) for delay in delays]
-        worst = max((row.error_frac for row in own), key=abs)
+        worst = max((row.lap.error_frac for row in own), key=abs)
         print(f"| {' | '.join((*key, *cells, percent(median)))} | {100 * worst:+.1f} % |")
     return max(found.values())
 
 
 def table(rows: Sequence[Row], delay: str) -> None:
     """Prints predicted, measured and error of every program at every size."""
-    sizes_B = sorted({row.size_B for row in rows})
+    sizes_B = sorted({row.lap.size_B for row in rows})
     print(f"\n{delay} one way: predicted, measured, error\n")
     print(f"| collective | algorithm | {' | '.join(format_size(size_B) for size_B in sizes_B)} | median |")
     print("|---|---|" + "---:|" * (len(sizes_B) + 1))
@@ -154,7 +157,7 @@ def table(rows: Sequence[Row], delay: str) -> None:
 
 def cell(row: Row) -> str:
     """Predicted, measured, error."""
-    return f"{format_time(row.predicted_s)}, {format_time(row.measured_s)}, {100 * row.error_frac:+.1f} %"
+    return f"{format_time(row.lap.predicted_s)}, {format_time(row.lap.measured_s)}, {100 * row.lap.error_frac:+.1f} %"
 
 
 def main() -> int:
@@ -176,7 +179,7 @@ def main() -> int:
     worst_frac = summary(rows, delays)
     for delay in delays:
         table(rows, delay)
-    return 0 if worst_frac <= BAR_FRAC and not any(row.wrong for row in rows) else 1
+    return 0 if worst_frac <= BAR_FRAC and not any(row.lap.wrong for row in rows) else 1
 
 
 if __name__ == "__main__":
