@@ -10,8 +10,8 @@ import numpy as np
 
 from lockstep.collectives.bounds import bus_bandwidth_Bps
 from lockstep.collectives.cost import LinkLike
+from lockstep.collectives.registry import Algorithm, check_arguments, get
 from lockstep.collectives.registry import algorithms as names_of
-from lockstep.collectives.registry import check_arguments, get
 from lockstep.collectives.shares import whole_nodes
 from lockstep.program import Program
 
@@ -81,7 +81,8 @@ def compare(
 ) -> Comparison:
     """Price of every algorithm (or of `algorithms`), and its simulation when a `simulate(program, link)` is given.
 
-    `node_ranks`: ranks per node, numbered node by node; then bytes that cross nodes are counted from the program.
+    `node_ranks`: ranks per node, numbered node by node; then bytes that cross nodes are counted from the program, and
+    algorithms in groups take the nodes as their groups.
     Raises BadInput, UnknownName.
     """
     check_arguments(ranks, size_B, link)
@@ -103,11 +104,12 @@ def _row(
     node_ranks: int | None,
 ) -> Row:
     algorithm = get(op, name)
-    cost = algorithm.price(ranks, size_B, link, element_B)
+    choices = _nodes_as_groups(algorithm, node_ranks)
+    cost = algorithm.price(ranks, size_B, link, element_B, **choices)
     time_s, messages = float(cost.time_s), round(float(cost.messages))
     program = None
     if messages <= MOST_MESSAGES and (simulate is not None or node_ranks is not None):
-        program = algorithm.program(ranks, size_B, link, element_B)
+        program = algorithm.program(ranks, size_B, link, element_B, **choices)
     return Row(
         algorithm=name,
         time_s=time_s,
@@ -124,6 +126,14 @@ def _row(
         ports=algorithm.ports,
         stale=algorithm.stale,
     )
+
+
+def _nodes_as_groups(algorithm: Algorithm, node_ranks: int | None) -> dict[str, Any]:
+    """The choice of groups of an algorithm that has groups, where nodes are known."""
+    if node_ranks is None:
+        return {}
+    groups = {"levels": (node_ranks,), "node_ranks": node_ranks, "row_ranks": node_ranks}
+    return {name: group for name, group in groups.items() if name in algorithm.choices}
 
 
 def cross_node_B(program: Program, node_ranks: int) -> float:

@@ -24,7 +24,7 @@ TAIL = """
 - **Other verbs decide** A.3, A.4, A.8, A.11, A.13 to A.15, T5, T10, B.3, B.4, B.6, B.10, B.12, B.13, B.15, B.17, B.19,
   C.1, C.2, C.4, C.5, C.8, C.10 to C.12, C.14, C.17, C.18, C.20 and the table of messages: seconds, bytes, memory and
   failures (`collective`, `messages`, `pipeline`, `overlap`, `balance`, `experts`, `speedup`, `checkpoint`, `campaign`);
-  F66, the slowest of n over the mean: `stragglers`.
+  their errata line by line: [claims about seconds, bytes and memory](system-claims.md).
 - **Theorems of the literature that no run can decide**: lower bounds over all methods (F14: rounds of convex problems;
   F24: delay without noise) and rates in O (F11, F49 beyond the quadratic).
 - **Nothing to run**: errata of wording, units, signs in a proof and names (F05, F06, F19, F27, F39, F64, F92, A12-3,
