@@ -1,6 +1,7 @@
 """The verbs as functions: the same answers as the command line, from names, objects and quantities."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from lockstep.cli.output import plain
 from lockstep.errors import BadInput
 from lockstep.layout import Layout
 
+EXAMPLES = Path(__file__).parents[2] / "examples"
 WORDS: dict[str, Any] = {"batch": 64}
 QUESTION = ("llama3-8b", "dgx-h100:2")
 CALLS = {
@@ -50,6 +52,12 @@ def test_objects_do_as_well_as_names() -> None:
     )
     with pytest.raises(BadInput, match="not both"):
         lockstep.estimate(model, cluster, Layout(tp=2, dp=8), tp=2, batch=64)
+
+
+def test_paths_do_as_well_as_text() -> None:
+    model, machine = EXAMPLES / "my-model.yaml", EXAMPLES / "my-cluster.yaml"
+    found = lockstep.estimate(model, machine, batch=256, tp=2, zero=1)
+    assert found.to_dict() == lockstep.estimate(str(model), str(machine), batch=256, tp=2, zero=1).to_dict()
 
 
 def test_a_plan_can_be_cited_and_exported() -> None:

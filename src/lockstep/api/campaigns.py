@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
 from lockstep.api.failures import bounded_mtbf_s, simulated_runs
@@ -28,8 +29,8 @@ class CampaignWords(LayoutWords, OperationWords, total=False):
 
 
 def campaign(
-    model: str | Model | Plan | Estimate,
-    cluster: str | Cluster | None = None,
+    model: str | Path | Model | Plan | Estimate,
+    cluster: str | Path | Cluster | None = None,
     layout: Layout | None = None,
     *,
     tokens: Quantity | None = None,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
 from lockstep.api.failures import (
@@ -34,10 +35,10 @@ class CheckpointWords(FailureWords, LighterWords, total=False):
 
 
 def checkpoint(
-    model: str | Model | None = None,
+    model: str | Path | Model | None = None,
     *,
     nodes: Quantity | None = None,
-    cluster: str | Cluster | None = None,
+    cluster: str | Path | Cluster | None = None,
     write: Quantity | None = None,
     size: Quantity | None = None,
     optimizer: str | None = None,
@@ -108,7 +109,7 @@ def _unknown_failures(machine: Cluster | None, nodes: Quantity | None) -> Lockst
 
 
 def _write_s(
-    model: str | Model | None, machine: Cluster | None, write: Quantity | None, size: Quantity | None,
+    model: str | Path | Model | None, machine: Cluster | None, write: Quantity | None, size: Quantity | None,
     optimizer: str | None, ranks: Quantity | None, rank_bandwidth: Quantity | None, storage_bandwidth: Quantity | None,
 ) -> float:  # fmt: skip
     """Seconds one whole checkpoint takes to write."""
@@ -145,7 +146,7 @@ def _write_s(
     return bounded_time_s(time_s, "--size")
 
 
-def _size_B(model: str | Model | None, size: Quantity | None, optimizer: str | None) -> float:
+def _size_B(model: str | Path | Model | None, size: Quantity | None, optimizer: str | None) -> float:
     """Bytes of a checkpoint: those given, or of `model`, trained with `optimizer`."""
     from lockstep.layout import Job, Recipe, checkpoint_B
     from lockstep.workload import model as find_model
@@ -153,5 +154,5 @@ def _size_B(model: str | Model | None, size: Quantity | None, optimizer: str | N
     if model is None:
         return parse_size_B("" if size is None else size, "--size")
     with located("MODEL"):
-        found = find_model(model) if isinstance(model, str) else model
+        found = find_model(model) if isinstance(model, str | Path) else model
     return checkpoint_B(Job(found, Recipe(seq=1, batch=1, optimizer=optimizer or "adamw"), 1))

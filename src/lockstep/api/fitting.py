@@ -36,7 +36,7 @@ def fit(
     ranks: Quantity | None = None,
     algorithm: str | None = None,
     out: str | Path | None = None,
-    cluster: str | Cluster | None = None,
+    cluster: str | Path | Cluster | None = None,
     level: str | None = None,
     device_name: str | None = None,
 ) -> Fit:
@@ -72,7 +72,7 @@ def _refuse(**words: object) -> None:
             raise BadInput("is about the file to write; give --out too", f"--{name.removesuffix('_name')}")
 
 
-def _base(cluster: str | Cluster | None, device_name: str | None, ranks: int) -> Cluster:
+def _base(cluster: str | Path | Cluster | None, device_name: str | None, ranks: int) -> Cluster:
     """The cluster whose link is replaced: the one named, or one level of as many devices as there were ranks."""
     if (cluster is None) == (device_name is None):
         raise BadInput(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
 from lockstep.api.question import read_question
@@ -15,7 +16,11 @@ if TYPE_CHECKING:
 
 
 def guide(
-    model: str | Model, cluster: str | Cluster, *, progress: Progress | None = None, **words: Unpack[QuestionWords]
+    model: str | Path | Model,
+    cluster: str | Path | Cluster,
+    *,
+    progress: Progress | None = None,
+    **words: Unpack[QuestionWords],
 ) -> Guidance:
     """The layout that the field's rules lead to, rule by rule, beside the planner's best. Raises BadInput."""
     from lockstep.guide import guide as ask

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, TypedDict
 
 import numpy as np
@@ -23,7 +24,7 @@ class LinkWords(TypedDict, total=False):
     """Seconds per message."""
     bandwidth: Quantity | None
     """Bytes per second, each way."""
-    cluster: str | Cluster | None
+    cluster: str | Path | Cluster | None
     """Instead of the two."""
 
 
@@ -68,7 +69,7 @@ def read_network(
     ranks: int,
     latency: Quantity | None = None,
     bandwidth: Quantity | None = None,
-    cluster: str | Cluster | None = None,
+    cluster: str | Path | Cluster | None = None,
 ) -> Network:
     """The network of `ranks` consecutive ranks. Raises BadInput."""
     if cluster is None:

@@ -48,8 +48,8 @@ class Question:
 
 
 def read_question(
-    model: str | Model,
-    cluster: str | Cluster,
+    model: str | Path | Model,
+    cluster: str | Path | Cluster,
     *,
     gpus: Quantity | None = None,
     batch: Quantity | None = None,
@@ -59,7 +59,7 @@ def read_question(
 ) -> Question:
     """The question in words as objects. Exactly one of `batch` and `batch_tokens` must be given."""
     with located("MODEL"):
-        wanted = find_model(model) if isinstance(model, str) else model
+        wanted = find_model(model) if isinstance(model, str | Path) else model
     machine = read_cluster(cluster, gpus)
     tokens, notes = _sequence(wanted, seq)
     sequences, rounded = _sequences(batch, batch_tokens, tokens, machine.num_devices)
@@ -67,10 +67,10 @@ def read_question(
     return Question(wanted, machine, asked)
 
 
-def read_cluster(cluster: str | Cluster, gpus: Quantity | None = None) -> Cluster:
+def read_cluster(cluster: str | Path | Cluster, gpus: Quantity | None = None) -> Cluster:
     """The cluster of that name or path, with `gpus` devices instead of its own number if given."""
     devices = None if gpus is None else whole(gpus, "--gpus")
-    if isinstance(cluster, str):
+    if isinstance(cluster, str | Path):
         with located("--cluster"):
             cluster = find_cluster(cluster)
     if devices is None:

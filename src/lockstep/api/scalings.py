@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
 from lockstep.api.network import LinkWords, flags, read_network
@@ -29,8 +30,8 @@ class ScalingWords(QuestionWords, OperationWords, total=False):
 
 
 def scaling(
-    model: str | Model,
-    cluster: str | Cluster,
+    model: str | Path | Model,
+    cluster: str | Path | Cluster,
     *,
     weak: bool = False,
     tokens: Quantity | None = None,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
 from lockstep.api.advice import Advice, advise
@@ -27,8 +28,8 @@ MAX_TOP = 1000
 
 
 def plan(
-    model: str | Model,
-    cluster: str | Cluster,
+    model: str | Path | Model,
+    cluster: str | Path | Cluster,
     *,
     tokens: Quantity | None = None,
     objective: str = "time",
@@ -57,7 +58,7 @@ def plan(
 
 
 def estimate(
-    model: str | Model, cluster: str | Cluster, layout: Layout | None = None, **words: Unpack[LayoutWords]
+    model: str | Path | Model, cluster: str | Path | Cluster, layout: Layout | None = None, **words: Unpack[LayoutWords]
 ) -> Estimate:
     """Step time, memory and their parts for one layout. Raises BadInput when it breaks a rule."""
     asked, chosen = _asked(model, cluster, layout, dict(words))
@@ -65,7 +66,7 @@ def estimate(
 
 
 def memory(
-    model: str | Model, cluster: str | Cluster, layout: Layout | None = None, **words: Unpack[LayoutWords]
+    model: str | Path | Model, cluster: str | Path | Cluster, layout: Layout | None = None, **words: Unpack[LayoutWords]
 ) -> StageMemories:
     """Bytes on one rank of every pipeline stage, by category."""
     asked, chosen = _asked(model, cluster, layout, dict(words))
@@ -74,7 +75,7 @@ def memory(
 
 
 def roofline(
-    model: str | Model, cluster: str | Cluster, layout: Layout | None = None, **words: Unpack[LayoutWords]
+    model: str | Path | Model, cluster: str | Path | Cluster, layout: Layout | None = None, **words: Unpack[LayoutWords]
 ) -> Roofline:
     """Communication roofline: one per level of the cluster that the layout talks over."""
     from lockstep.plan.roofline import roofline as find_roofline
@@ -84,7 +85,7 @@ def roofline(
 
 
 def sensitivity(
-    model: str | Model, cluster: str | Cluster, layout: Layout | None = None, **words: Unpack[LayoutWords]
+    model: str | Path | Model, cluster: str | Path | Cluster, layout: Layout | None = None, **words: Unpack[LayoutWords]
 ) -> Advice:
     """How the step time follows each number of hardware and layout, and which upgrades save most."""
     return advise(estimate(model, cluster, layout, **words))
@@ -106,8 +107,8 @@ class Export:
 
 
 def export(
-    model: str | Model | Plan | Estimate,
-    cluster: str | Cluster | None = None,
+    model: str | Path | Model | Plan | Estimate,
+    cluster: str | Path | Cluster | None = None,
     layout: Layout | None = None,
     *,
     to: str,
@@ -132,8 +133,8 @@ class References:
 
 
 def cite(
-    model: str | Model | Plan | Estimate | None = None,
-    cluster: str | Cluster | None = None,
+    model: str | Path | Model | Plan | Estimate | None = None,
+    cluster: str | Path | Cluster | None = None,
     layout: Layout | None = None,
     **words: Unpack[LayoutWords],
 ) -> References:
@@ -146,7 +147,7 @@ def cite(
 
 
 def _asked(
-    model: str | Model, cluster: str | Cluster, layout: Layout | None, words: dict[str, Any]
+    model: str | Path | Model, cluster: str | Path | Cluster, layout: Layout | None, words: dict[str, Any]
 ) -> tuple[Question, Layout]:
     """The question and the layout in `words`, or the one given as an object."""
     described = {name: words.pop(name) for name in LAYOUT_WORDS if name in words}
@@ -160,7 +161,10 @@ def _asked(
 
 
 def best_estimate(
-    model: str | Model | Plan | Estimate, cluster: str | Cluster | None, layout: Layout | None, words: LayoutWords
+    model: str | Path | Model | Plan | Estimate,
+    cluster: str | Path | Cluster | None,
+    layout: Layout | None,
+    words: LayoutWords,
 ) -> Estimate:
     """An estimate as it is, the best of a plan, the one of the layout given, or the best layout of a search."""
     if isinstance(model, Estimate):
