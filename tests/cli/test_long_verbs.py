@@ -11,6 +11,9 @@ LONG = {
     "campaign": ("llama3-70b", "--cluster", "dgx-h100:64", "--batch-tokens", "4M", "--tokens", "15T"),
     "scaling": ("llama3-70b", "--cluster", "dgx-h100:64", "--batch-tokens", "4M", "--tokens", "15T"),
     "converge": ("delay-stability",),
+    "collective": ("all-to-all", "--ranks", "1024", "--size", "1GB", "--cluster", "dgx-h100:128"),
+    "checkpoint": ("--mtbf", "6h", "--write", "1s", "--simulate", "--campaigns", "100000", "--work", "10y"),
+    "case": (),
     "rig": (),
 }
 

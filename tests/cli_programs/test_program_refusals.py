@@ -67,6 +67,7 @@ REFUSED: list[tuple[str, tuple[str, ...]]] = [
     ("--slow", ("stragglers", "--workers", "4", "--law", "constant:value=1s", "--slow", "5")),
     ("--slow-factor", ("stragglers", "--workers", "4", "--law", "constant:value=1s", "--slow-factor", "3")),
     ("--chunks", ("pipeline", "--stages", "4", "--microbatches", "8", "--schedule", "1f1b", "--chunks", "2")),
+    ("--params", ("messages", "--workers", "4", "--params", "100T")),
     ("--weight-s", ("pipeline", "--stages", "4", "--microbatches", "8", "--weight-s", "7")),
     ("--forward-comm-s", ("pipeline", "--stages", "4", "--microbatches", "8", "--forward-comm-s", "7")),
     (

@@ -206,3 +206,19 @@ def test_chunks_alone_ask_for_interleaving() -> None:
     plain = ("pipeline", "--stages", "4", "--microbatches", "8", "--json")
     assert run(*plain).json() == run(*plain, "--schedule", "1f1b").json() == run(*plain, "--chunks", "1").json()
     assert run(*plain, "--chunks", "2").json() == run(*plain, "--chunks", "2", "--schedule", "interleaved").json()
+
+
+def test_messages_count_models_of_any_size() -> None:
+    """GPT-3 and ten trillion parameters: 2 (n - 1) p elements by a ring, n (n - 1) p by full exchange, exactly."""
+    for params, number in (("175B", 175 * 10**9), ("10T", 10**13)):
+        rows = {row.program: row for row in lockstep.messages(workers=512, params=params).rows}
+        assert rows["ring"].total_elems == 2 * 511 * number
+        assert rows["all-to-all"].total_elems == 512 * 511 * number
+
+
+def test_a_comparison_tells_how_far_it_is() -> None:
+    told: list[tuple[int, int]] = []
+    words = {"ranks": 8, "size": "1MB", "latency": 0, "bandwidth": "1GB/s"}
+    found = lockstep.collective("all-reduce", **words, progress=lambda done, total: told.append((done, total)))
+    number = len(found.comparison.rows)
+    assert told == [(done, number) for done in range(1, number + 1)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Unpack
 
@@ -56,6 +56,7 @@ def collective(
     size: Quantity,
     algorithm: str | None = None,
     simulate: bool = False,
+    progress: Callable[[int, int], None] | None = None,
     **link: Unpack[LinkWords],
 ) -> Collective:
     """Price (and simulate) the algorithms of `op`: one, several between commas, or all."""
@@ -66,7 +67,7 @@ def collective(
     with flags("--ranks"):
         comparison = compare(
             op, network.ranks, size_B, network.link, names, _simulator(network) if simulate else None,
-            node_ranks=network.node_ranks,
+            node_ranks=network.node_ranks, progress=progress,
         )  # fmt: skip
     if network.node_ranks:
         comparison = _bounded(comparison, network)

@@ -26,7 +26,7 @@ Quantity = str | int | float
 
 USUAL_SEQ = 8192
 """Longest sequence assumed when none is given: models stretched to 128k tokens were trained on this one."""
-LIMITS = {"--seq": 10**8, "--batch": 10**9, "--gpus": 10**7}
+LIMITS = {"--seq": 10**8, "--batch": 10**9, "--gpus": 10**7, "--params": 10**13}
 """Beyond these a number is taken for a mistake; their products stay below 2**63."""
 DP_RULES = (WORLD, BATCH, SCHEDULE, "ep divides dp", "shard divides the data ranks")
 """Rules that depend on the number of data-parallel replicas."""

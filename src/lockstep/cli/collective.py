@@ -8,7 +8,7 @@ import typer
 
 from lockstep.cli.options import switch, takes
 from lockstep.cli.output import EXAMPLES, show
-from lockstep.cli.program_options import ALGORITHM, LINK, OP, PLOT, RANKS, SIZE, draw
+from lockstep.cli.program_options import ALGORITHM, LINK, OP, PLOT, RANKS, SIZE, draw, picture_path
 
 SIMULATE = {"simulate": switch("--simulate", "Run the programs through the engine too.", False)}
 
@@ -26,8 +26,11 @@ def register(app: typer.Typer) -> None:
 def collective(as_json: bool, plot: str | None, **words: Any) -> None:
     """Compare the algorithms of a collective: time, messages, bytes, bus bandwidth, lower bound."""
     from lockstep import api
+    from lockstep.report.progress import progress
 
-    answer = api.collective(**words)
+    picture_path(plot)
+    with progress("counting every algorithm") as report:
+        answer = api.collective(progress=report, **words)
 
     def picture(path: Any) -> None:
         from lockstep.report.collective_plot import plot_sizes

@@ -70,7 +70,7 @@ def converge(
     fixed = pairs(settings or [])
     answer: Findings | Sweep
     with progress(experiment) as report:
-        if swept or seeds or engine:
+        if swept or seeds is not None or engine is not None:
             many = given({"seeds": seeds, "engine": engine})
             answer = api.sweep(
                 experiment,

@@ -16,6 +16,7 @@ from lockstep.collectives.shares import whole_nodes
 from lockstep.program import Program
 
 Simulate = Callable[[Program, LinkLike], float]
+Progress = Callable[[int, int], None]
 # Programs with more messages than this are priced but not built: a minute of Python.
 MOST_MESSAGES = 500_000
 
@@ -78,19 +79,24 @@ def compare(
     simulate: Simulate | None = None,
     element_B: float = 0.0,
     node_ranks: int | None = None,
+    progress: Progress | None = None,
 ) -> Comparison:
     """Price of every algorithm (or of `algorithms`), and its simulation when a `simulate(program, link)` is given.
 
     `node_ranks`: ranks per node, numbered node by node; then bytes that cross nodes are counted from the program, and
-    algorithms in groups take the nodes as their groups.
+    algorithms in groups take the nodes as their groups. `progress(done, total)` is called after each algorithm.
     Raises BadInput, UnknownName.
     """
     check_arguments(ranks, size_B, link)
     if node_ranks is not None:
         whole_nodes(ranks, node_ranks)
     chosen = names_of(op) if algorithms is None else tuple(algorithms)
-    rows = tuple(_row(op, name, int(ranks), size_B, link, simulate, element_B, node_ranks) for name in chosen)
-    return Comparison(op, int(ranks), float(size_B), rows)
+    rows = []
+    for name in chosen:
+        rows.append(_row(op, name, int(ranks), size_B, link, simulate, element_B, node_ranks))
+        if progress is not None:
+            progress(len(rows), len(chosen))
+    return Comparison(op, int(ranks), float(size_B), tuple(rows))
 
 
 def _row(

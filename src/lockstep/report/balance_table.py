@@ -24,9 +24,10 @@ def render(found: Balance, out: Console) -> None:
     )
     more = f"first {ROWS} of {len(found.shares)}" if len(found.shares) > ROWS else ""
     heading(out, "Workers", more)
+    weights, idle_frac = found.weights, found.idle_frac
     rows: list[list[str | Text]] = [
         [str(i), format_count(found.speeds[i]), str(found.static_shares[i]), str(found.shares[i]),
-         f"{found.weights[i]:.4f}", format_frac(found.idle_frac[i], 2), bar(1 - found.idle_frac[i])]
+         f"{weights[i]:.4f}", format_frac(idle_frac[i], 2), bar(1 - idle_frac[i])]
         for i in range(min(ROWS, len(found.shares)))
     ]  # fmt: skip
     indented(out, table(_TITLES, rows))
