@@ -212,7 +212,7 @@ def test_kernels_of_this_machine_are_measured() -> None:
     ("words", "where"),
     [
         ({"op": "all-reduces"}, "OP"),
-        ({"op": "all-reduce"}, "--ranks"),
+        ({"op": "all-reduce", "ranks": 0}, "--ranks"),
         ({"op": "all-reduce", "ranks": 2, "device": "cpu"}, "--device"),
         ({"op": "all-reduce", "ranks": 2, "sizes": "4MB:1KB"}, "--sizes"),
         ({"op": "all-reduce", "ranks": 2, "sizes": "1:2:3:4"}, "--sizes"),

@@ -81,7 +81,7 @@ def test_a_run_goes_on_from_the_generation_that_all_have(tmp_path: Path) -> None
     train("zero-1", Task(steps=4, batch=16, optimizer="momentum"), RANKS, saving=Saving(tmp_path / "0", 2))
     shutil.copytree(tmp_path / "0", tmp_path / "1")
     flip(folder_of(tmp_path / "1", 4))
-    savings = [Saving(tmp_path / str(rank), 100, resume=True) for rank in range(RANKS)]
+    savings = [Saving(tmp_path / str(rank), 100, resume=True, at_end=False) for rank in range(RANKS)]
     outcomes = launch(seen.resumes, RANKS, ("zero-1", task, savings), timeout_s=20)
     for outcome in outcomes:
         assert outcome.first_step == 2

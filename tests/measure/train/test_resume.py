@@ -79,7 +79,7 @@ def test_methods_whose_messages_carry_their_state_are_refused(tmp_path: Path) ->
 def on_other_ranks(rank: Rank, names: list[str], root: Path) -> list[Outcome]:
     """Every method, resumed here."""
     longer = replace(TASK, steps=STEPS + 2)
-    return [work(rank, name, longer, {}, Saving(root / name, 100, resume=True)) for name in names]
+    return [work(rank, name, longer, {}, Saving(root / name, 100, resume=True, at_end=False)) for name in names]
 
 
 def saved_here(rank: Rank, names: list[str], root: Path) -> list[Outcome]:

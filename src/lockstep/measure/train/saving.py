@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Saving:
-    """Checkpoints of a run in `folder`, after `every` steps and at the end, of which `keep` stay."""
+    """Checkpoints of a run in `folder`, after `every` steps, of which `keep` stay."""
 
     folder: Path
     every: int
@@ -28,6 +28,8 @@ class Saving:
     """Whether a thread writes while the training goes on."""
     resume: bool = False
     """Whether to go on from the newest whole checkpoint, if there is one."""
+    at_end: bool = True
+    """Whether the last step has one too."""
 
     def newest(self, words: Mapping[str, Any], steps: int) -> Checkpoint | None:
         """The checkpoint to go on from, as one process sees it; None to begin anew.
@@ -72,8 +74,9 @@ class Saver:
         )  # fmt: skip
 
     def after_step(self, number: int) -> None:
-        """Saves when it is time, and at the end; `number` steps are done."""
-        if number % self.saving.every == 0 or number == self.worker.task.steps:
+        """Saves when it is time; `number` steps are done."""
+        last = number == self.worker.task.steps
+        if number % self.saving.every == 0 or (last and self.saving.at_end):
             self.writer.save(number, self.worker.parts(), self.words)
 
     def close(self) -> dict[str, Any]:
