@@ -10,22 +10,12 @@ import pytest
 
 from cli_runner import LLAMA, run
 from lockstep.cli.app import VERBS
+from lockstep.runs import RunStore
 
 PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "json.md").read_text("utf-8")
 LINK = ("--latency", "5us", "--bandwidth", "25GB/s")
-PROCESSES = {
-    "execute",
-    "bench",
-    "bench of kernels",
-    "train",
-    "reproduce",
-    "rig",
-    "fit",
-    "runs",
-    "runs show",
-    "runs compare",
-}
-"""Sections about runs on real processes, which tests/measure and tests/runs make; only their form is checked here."""
+PROCESSES = {"execute", "bench", "bench of kernels", "train", "reproduce", "rig"}
+"""Sections about runs on real processes, which tests/measure makes; only their form is checked here."""
 SAMPLES: dict[str, list[tuple[str, ...]]] = {
     "Estimate": [("estimate", *LLAMA, "--tp", "2", "--zero", "3", "--sequence-parallel")],
     "plan": [("plan", *LLAMA), ("plan", *LLAMA, "--tokens", "1T")],
@@ -71,6 +61,10 @@ SAMPLES: dict[str, list[tuple[str, ...]]] = {
         ("converge", "gradient-variance", "--sweep", "trials=200,400", "--seeds", "2"),
     ],
     "claims": [("claims",), ("claims", "A.5")],
+    "fit": [("fit", "rows.csv")],
+    "runs": [("runs",)],
+    "runs show": [("runs", "show", "last")],
+    "runs compare": [("runs", "compare", "last", "last")],
     "train without a method": [("train",)],
     "A question whose answer is no": [("plan", "llama3-405b", "--cluster", "dgx-h100", "--batch", "8")],
 }
@@ -144,9 +138,22 @@ def strangers(answer: Any, keys: Keys, path: str = "") -> Iterator[str]:
             yield from strangers(value, child, f"{path}.{name}")
 
 
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Measured times and a kept run, for verbs that read them."""
+    here = tmp_path_factory.mktemp("json")
+    rows = (f"send-recv,,2,{2**power},{1e-5 + 2**power / 1e9}" for power in range(6, 24, 3))
+    (here / "rows.csv").write_text("\n".join(["op,algorithm,ranks,size_B,time_s", *rows]) + "\n")
+    with RunStore(here / "runs").start("train", {"method": "synchronous", "ranks": 2}) as kept:
+        kept.record(step=0, loss=1.0)
+        kept.finish({"final_loss": 1.0})
+    return here
+
+
 @pytest.mark.parametrize("title", SAMPLES)
-def test_the_page_lists_what_is_printed(title: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_the_page_lists_what_is_printed(title: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(folder)
+    monkeypatch.delenv("LOCKSTEP_RUNS", raising=False)
     for words in SAMPLES[title]:
         session = run(*words, "--json")
         assert sorted(set(strangers(session.json(), SECTIONS[title]))) == []
