@@ -12,6 +12,8 @@ from cli_runner import run
 GROUP = ("--ranks", "8", "--size", "1MB")
 REFUSED: list[tuple[str, tuple[str, ...]]] = [
     ("--workers", ("messages", "--workers", "0", "--params", "1M")),
+    ("--out", ("trace", "pipeline", "--stages", "2", "--microbatches", "2", "-o", "x" * 300 + ".json")),
+    ("--plot", ("pipeline", "--stages", "2", "--microbatches", "2", "--plot", "x" * 300 + "/x.png")),
     ("--params", ("messages", "--workers", "8", "--params", "many")),
     ("--program", ("messages", "--workers", "8", "--params", "1M", "--program", "rings")),
     ("OP", ("collective", "allreduce", *GROUP, *LINK)),
@@ -67,6 +69,8 @@ REFUSED: list[tuple[str, tuple[str, ...]]] = [
     ("--slow", ("stragglers", "--workers", "4", "--law", "constant:value=1s", "--slow", "5")),
     ("--slow-factor", ("stragglers", "--workers", "4", "--law", "constant:value=1s", "--slow-factor", "3")),
     ("--chunks", ("pipeline", "--stages", "4", "--microbatches", "8", "--schedule", "1f1b", "--chunks", "2")),
+    ("--out", ("trace", "pipeline", "--stages", "2", "--microbatches", "2", "-o", "x" * 300 + ".json")),
+    ("--plot", ("pipeline", "--stages", "2", "--microbatches", "2", "--plot", "x" * 300 + "/x.png")),
     ("--params", ("messages", "--workers", "4", "--params", "100T")),
     ("--weight-s", ("pipeline", "--stages", "4", "--microbatches", "8", "--weight-s", "7")),
     ("--forward-comm-s", ("pipeline", "--stages", "4", "--microbatches", "8", "--forward-comm-s", "7")),

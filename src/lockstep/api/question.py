@@ -6,6 +6,7 @@ What is chosen on the user's behalf (a sequence length, a batch rounded to whole
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -91,7 +92,8 @@ def whole(value: Quantity, where: str, minimum: int = 1) -> int:
 def writable(given: str | Path, where: str) -> Path:
     """The path of a file to write, in a folder that exists: asked before anything is computed or measured."""
     path = Path(given)
-    if not path.parent.is_dir() or path.is_dir():
+    # Names that the file system finds too long are no folders; writing says what is wrong with them.
+    if not os.path.isdir(path.parent) or os.path.isdir(path):
         raise BadInput(f"cannot write {str(path)!r}: no such folder, or a folder itself", where)
     return path
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -70,7 +71,7 @@ def picture_path(plot: str | None) -> Path | None:
     path = Path(plot)
     if path.suffix not in (".png", ".svg", ".pdf"):
         raise BadInput(f"{path.name!r} must end in .png, .svg or .pdf", "--plot")
-    if not path.parent.is_dir():
+    if not os.path.isdir(path.parent):
         raise BadInput(f"the folder {str(path.parent)!r} does not exist", "--plot")
     if find_spec("matplotlib") is None:
         raise BadInput("pictures need matplotlib: pip install 'lockstep[plot]'", "--plot")
