@@ -34,6 +34,11 @@ class Job:
         return self.model if isinstance(self.model, Transformer) else None
 
     @property
+    def hidden(self) -> int:
+        """Width of the model, 0 for images."""
+        return self.transformer.hidden if self.transformer else 0
+
+    @property
     def layers(self) -> int:
         """Layers that pipeline stages can share out."""
         return self.transformer.layers if self.transformer else 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
+from functools import lru_cache
 from typing import Any, TypeVar
 
 import numpy as np
@@ -163,6 +164,7 @@ def require_fit(found: Estimate) -> None:
         )
 
 
+@lru_cache(maxsize=64)
 def model_flops(job: Job) -> float:
     """FLOPs of one optimizer step that the model needs: three forward passes, attention counted in full."""
     if isinstance(job.model, ConvNet):

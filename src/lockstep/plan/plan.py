@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import replace
 
 from lockstep.errors import Infeasible, UnknownName, Violation
@@ -45,7 +46,20 @@ def plan(
     goal.check(cluster)
     if offload not in OFFLOAD:
         raise UnknownName("offload", offload, OFFLOAD, "--offload")
+
+    def searched(job: Job, part: Cluster) -> Findings:
+        wanted = space or default_space(job, part.devices_per_unit(0), OFFLOAD.index(offload))
+        return search(job, part, wanted, top=top, prune=prune, progress=progress)
+
     started = time.perf_counter()
+    chosen = _preferred(goal, model, recipe, cluster, searched)
+    return replace(chosen, elapsed_s=time.perf_counter() - started)
+
+
+def _preferred(
+    goal: Goal, model: Model, recipe: Recipe, cluster: Cluster, searched: Callable[[Job, Cluster], Findings]
+) -> Plan:
+    """The plan that `goal` prefers of the sizes that it looks at. Raises Infeasible with why there is none."""
     chosen: Plan | None = None
     failure: Infeasible | None = None
     planned_s: list[float] = []
@@ -54,9 +68,8 @@ def plan(
         job, part = Job(model, recipe, devices), cluster.resized(devices)
         if goal.hopeless(job, part):
             continue
-        searched = space or default_space(job, part.devices_per_unit(0), OFFLOAD.index(offload))
         try:
-            found = _plan_on(job, part, goal, search(job, part, searched, top=top, prune=prune, progress=progress))
+            found = _plan_on(job, part, goal, searched(job, part))
         except Infeasible as error:
             failure = error
             continue
@@ -75,7 +88,7 @@ def plan(
         missed = goal.missed(Job(model, recipe, cluster.num_devices), cluster, min(planned_s, default=None))
         raise missed if planned_s or failure is None else failure
     chosen.findings.complete = complete
-    return replace(chosen, elapsed_s=time.perf_counter() - started)
+    return chosen
 
 
 def _plan_on(job: Job, cluster: Cluster, goal: Goal, found: Findings) -> Plan:

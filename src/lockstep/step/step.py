@@ -141,11 +141,9 @@ def compose(job: Job, cluster: Cluster, grid: LayoutGrid) -> Composition:
         last=last,
         gather_forward_s=waiting.forward_s,
         gather_backward_s=waiting.backward_s,
-        transfer_s=_transfer(job.transformer.hidden, job, grid, clock, network)
-        if job.transformer and stages > 1
-        else 0.0,
+        transfer_s=_transfer(job, grid, clock, network) if stages > 1 else 0.0,
         once_s=waiting.once_s,
-        update_s=optimizer_s(clock, grid, job.recipe, parameters, job.transformer.hidden if job.transformer else 0),
+        update_s=optimizer_s(clock, grid, job.recipe, parameters, job.hidden),
         fixed_s=cluster.device.efficiency.step_s,
         blocking=not job.recipe.overlap_pp,
         copies=copies,
@@ -209,14 +207,14 @@ def _beyond(stage: StageTimes, body: StageTimes) -> StageTimes:
     return StageTimes(*(np.maximum(0.0, getattr(stage, f.name) - getattr(body, f.name)) for f in fields(StageTimes)))
 
 
-def _transfer(hidden: int, job: Job, grid: LayoutGrid, clock: Clock, network: Network) -> Any:
+def _transfer(job: Job, grid: LayoutGrid, clock: Clock, network: Network) -> Any:
     """Seconds to hand a micro-batch's activations to the next stage.
 
     Each tensor-parallel rank sends its 1/tp of the tokens; without sequence parallelism the receivers gather them
     again (the scatter-gather optimisation of arXiv 2104.04473, section 4.1). Unpaired, it waits for what comes the
     other way first.
     """
-    size_B = grid.micro_batch * job.recipe.seq / grid.cp * hidden * clock.element_B
+    size_B = grid.micro_batch * job.recipe.seq / grid.cp * job.hidden * clock.element_B
     gather_s = collective("all-gather", network.levels(("tp",)), size_B)
     turns = 1.0 if job.recipe.paired_sends or job.recipe.overlap_pp else 2.0
     return turns * network.send("pp", size_B / grid.tp) + np.where(grid.sequence_parallel > 0, 0.0, gather_s)
