@@ -12,6 +12,7 @@ from cli_runner import LLAMA, Session, run
 from lockstep.cli.app import VERBS
 from lockstep.cli.output import plain
 from lockstep.program import read_trace
+from lockstep.units import format_frac
 
 LAYOUT = ("dp", "tp", "pp", "cp", "ep", "vpp", "zero", "micro_batch", "recompute", "sequence_parallel", "schedule")
 ESTIMATE = (
@@ -221,3 +222,13 @@ def test_a_step_is_drawn_and_traced(tmp_path: Path) -> None:
         assert refused.code == 2
         assert refused.err.startswith(f"error: {flag}")
         assert refused.out == ""
+
+
+def test_a_plan_is_drawn_with_its_layouts_and_front(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    pictures = [tmp_path / name for name in ("plan.svg", "again.svg")]
+    answer, _ = (run("plan", *LLAMA, "--plot", str(picture), "--json").json() for picture in pictures)
+    drawn = pictures[0].read_text(encoding="utf-8")
+    assert drawn == pictures[1].read_text(encoding="utf-8")
+    for one in answer["plans"]:
+        assert f"{format_frac(one['mfu_frac'])} MFU" in drawn

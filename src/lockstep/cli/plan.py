@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import typer
 
 from lockstep.cli.options import BATCH, CLUSTER, MODEL, OFFLOAD, RECIPE, takes, text
 from lockstep.cli.output import EXAMPLES, show
-from lockstep.cli.program_options import given
+from lockstep.cli.program_options import PLOT, draw, given, picture_path
 
 SEARCH = {
     "tokens": text(
@@ -26,17 +27,25 @@ def register(app: typer.Typer) -> None:
     """Adds the verb."""
     app.command(
         epilog=EXAMPLES
-        + "lockstep plan llama3-70b --cluster dgx-h100:64 --batch-tokens 4M --tokens 15T\n\n"
+        + "lockstep plan llama3-70b --cluster dgx-h100:64 --batch-tokens 4M --tokens 15T --plot plan.png\n\n"
         + "lockstep plan ./config.json --cluster dgx-a100-80gb:16 --batch 512 --objective cost --json"
     )(plan)
 
 
-@takes(MODEL, CLUSTER, BATCH, SEARCH, RECIPE, OFFLOAD)
-def plan(as_json: bool, **words: Any) -> None:
+@takes(MODEL, CLUSTER, BATCH, SEARCH, RECIPE, OFFLOAD, PLOT)
+def plan(as_json: bool, plot: str | None, **words: Any) -> None:
     """Find the best parallel layouts for training MODEL on a cluster."""
     from lockstep import api
     from lockstep.report.progress import progress
 
+    picture_path(plot)
     with progress("searching layouts") as report:
         answer = api.plan(progress=report, **given(words))  # type: ignore[arg-type]
+
+    def picture(path: Path) -> None:
+        from lockstep.report.plan_plot import plot_plan
+
+        plot_plan(answer, path)
+
+    draw(plot, picture)
     show(answer, as_json, "plan")

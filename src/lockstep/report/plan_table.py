@@ -67,7 +67,7 @@ def _best(plan: Plan, out: Console) -> None:
 
 def _front(plan: Plan, out: Console) -> None:
     """What less memory costs in time and money."""
-    rows = _spread(plan.front)
+    rows = readable_front(plan.front)
     if len(rows) < 2:
         return
     note = f"{len(rows)} of {len(plan.front)}" if len(rows) < len(plan.front) else ""
@@ -75,7 +75,7 @@ def _front(plan: Plan, out: Console) -> None:
     _layouts(rows, plan.tokens, out)
 
 
-def _spread(front: Sequence[Estimate]) -> list[Estimate]:
+def readable_front(front: Sequence[Estimate]) -> list[Estimate]:
     """Rows of the front that differ enough to be read, fastest first."""
     rows: list[Estimate] = []
     for one in front:
