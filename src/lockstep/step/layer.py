@@ -68,7 +68,7 @@ class Shard:
 
 
 def projections(shard: Shard) -> Passes:
-    """The products around the attention core, and rotary embedding."""
+    """The products around the attention core, and rotary embedding; gradients of q, k and v are copied together."""
     attention, tokens, h = shard.model.attention, shard.tokens, shard.model.hidden
     heads = attention.heads / shard.grid.tp
     if attention.latent is not None:
@@ -76,6 +76,7 @@ def projections(shard: Shard) -> Passes:
     width = heads * attention.head_dim
     kv_width = shard.kv_heads * attention.head_dim
     parts = shard.product(tokens, width + 2 * kv_width, h) + shard.product(tokens, h, width)
+    parts += Passes(Work(), shard.clock.stream(2.0 * tokens * (width + 2 * kv_width) * shard.clock.element_B))
     if shard.model.positions == "rotary":
         parts += shard.elementwise(tokens * (width + kv_width), 2.0, 2.0, kernels=2)
     return parts
@@ -105,7 +106,8 @@ def attention_core(shard: Shard, window: int) -> Passes:
 
     A fused kernel executes 2 products forward and 5 backward over the scores that a causal mask leaves (half of
     them); the unfused one computes all scores and moves them through memory for scaling, softmax and dropout. ALiBi's
-    bias is then written where the scores go and read by their product, which adds to it (`baddbmm`).
+    bias is then written where the scores go and read by their product, which adds to it (`baddbmm`). The output is
+    copied from heads to tokens.
     """
     attention, recipe, grid = shard.model.attention, shard.recipe, shard.grid
     heads, per_head = attention.heads / grid.tp, grid.micro_batch * recipe.seq / grid.cp
@@ -121,6 +123,7 @@ def attention_core(shard: Shard, window: int) -> Passes:
     if shard.model.positions == "alibi":
         products += shard.elementwise(count * rows * recipe.seq, 2.0, 0.0)
     dropout = 2.5 if recipe.dropout else 0.0
+    products += shard.elementwise(count * rows * value_dim, 2.0, 2.0)
     return products + shard.elementwise(count * rows * recipe.seq, 2.0 + dropout, 3.0 + dropout, 1 + recipe.dropout)
 
 
@@ -236,11 +239,14 @@ def head_work(shard: Shard) -> Passes:
     """Final norm, vocabulary product and fp32 cross-entropy over the vocabulary shard.
 
     The loss reads the half-precision logits, holds them in fp32 and takes max, exponential and sum; backward writes
-    the gradient: 5 and 4 passes in units of half-precision elements.
+    the gradient: 5 and 4 passes in units of half-precision elements where kernels are fused. In kernels of their own
+    the logits are converted (3 passes), normalised (6) and picked from; backward zeros are filled (2), the gradient of
+    the softmax is taken (6) and converted (3).
     """
     tokens, vocabulary = shard.tokens, shard.model.vocab / shard.grid.tp
     parts = shard.product(tokens, vocabulary, shard.model.hidden)
-    parts += shard.elementwise(tokens * vocabulary, 5.0, 4.0, kernels=5)
+    passes = (5.0, 4.0) if shard.recipe.fused_elementwise else (9.0, 11.0)
+    parts += shard.elementwise(tokens * vocabulary, *passes, kernels=5)
     return parts + shard.elementwise(shard.loose_tokens * shard.model.hidden, 2.0, 3.0)
 
 

@@ -32,7 +32,7 @@ NOTES = """
   curve to nvidia_nemo's. The other vTrain rows were not used: the error there is the same. Memory is not fitted at all.
 - **Where a constant does as well.** nvidia_nemo's rows are showcases at nearly one utilisation, bigscience_a100_sweep's
   lie around its optimum; a constant that saw the answers errs as little there. On the other tables its median error is
-  1.7 to 6.5 times ours.
+  1.7 to 6.6 times ours.
 - **Two years of Megatron-LM.** The same 1T layout took 102.6 s in 2021 and 94.4 s in 2022. Between the two papers it
   learned to reduce input gradients beside weight-gradient products and to accumulate inside these: two settings of the
   recipe (`overlap_tp`, `fused_accumulation`), off for narayanan and vTrain, on for korthikanti, on one curve.
