@@ -13,7 +13,6 @@ Source: none; the two limits of k are what is measured, and max-min fairness is 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -61,18 +60,14 @@ class SharedCores:
 
     def messages_s(self, sizes_B: Array) -> tuple[Array, Array]:
         """(alone, together) of messages; linear between the sizes timed, in proportion beyond the largest."""
-        return self._at(sizes_B, [one.alone_s for one in self.timed]), self._at(
-            sizes_B, [one.together_s for one in self.timed]
-        )
+        return self._at(sizes_B, "alone_s"), self._at(sizes_B, "together_s")
 
     def additions_s(self, sizes_B: Array) -> tuple[Array, Array]:
         """(alone, together) of additions."""
-        return self._at(sizes_B, [one.add_alone_s for one in self.timed]), self._at(
-            sizes_B, [one.add_together_s for one in self.timed]
-        )
+        return self._at(sizes_B, "add_alone_s"), self._at(sizes_B, "add_together_s")
 
-    def _at(self, sizes_B: Array, times_s: Sequence[float]) -> Array:
-        known_B = [one.size_B for one in self.timed]
+    def _at(self, sizes_B: Array, name: str) -> Array:
+        known_B, times_s = ([getattr(one, field) for one in self.timed] for field in ("size_B", name))
         beyond = np.maximum(np.asarray(sizes_B) / known_B[-1], 1.0)
         return np.asarray(np.interp(sizes_B, known_B, times_s) * beyond)
 
