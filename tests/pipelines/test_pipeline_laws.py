@@ -217,7 +217,10 @@ def test_traffic_is_part_of_its_pass() -> None:
     ],
 )  # fmt: skip
 def test_impossible_sizes_are_refused_with_the_rule(name: str, p: int, m: int, chunks: int) -> None:
-    with pytest.raises(BadInput, match=f"{name} cannot run with stages={p}"):
+    number = pipelines.get(name).num_chunks
+    wrong = f"has {number} chunks? per stage, got {chunks}"
+    rule = f"cannot run with stages={p}" if number in (None, chunks) else wrong
+    with pytest.raises(BadInput, match=f"{name} {rule}"):
         pipelines.pipeline(name, p, m, chunks=chunks)
     assert not pipelines.valid(pipelines.code(name), p, m, chunks)
 
