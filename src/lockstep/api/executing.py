@@ -64,11 +64,11 @@ def execute(
 ) -> Executed:
     """Runs `what`, a collective or `pipeline`, on `ranks` real ranks (stages) and checks bytes, messages and results.
 
-    `ranks`: by default those that torchrun or srun started, else two.
-    `size` and `algorithm` are those of a collective; `message_size` and `pipeline`, the words of the verb `pipeline`,
-    those of a pipeline. Without `latency` and `bandwidth` two ranks calibrate the link first. `straggler` makes a rank
-    late: `2:50ms` each of its computations (in a collective: sends), `2:1.5x` the time of its computations. `trace`
-    writes both timelines. `root`: where runs are kept, by default $LOCKSTEP_RUNS, nowhere without.
+    `ranks`: by default those that torchrun or srun started, else two. `size` and `algorithm` are those of a collective;
+    `message_size` and `pipeline`, the words of the verb `pipeline`, those of a pipeline. Without `latency` and
+    `bandwidth` the ranks time what predicts first: messages and additions on one machine, else a link. `straggler`
+    makes a rank late: `2:50ms` each of its computations (in a collective: sends), `2:1.5x` the time of its
+    computations. `trace` writes both timelines. `root`: where runs are kept; by default $LOCKSTEP_RUNS, else nowhere.
     Raises RunFailed, BadInput.
     """
     from lockstep.measure.execute import execute as run

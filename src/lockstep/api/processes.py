@@ -11,8 +11,8 @@ USUAL_RANKS = 2
 USUAL_WAIT_S = 60.0
 
 
-def world(ranks: Quantity | None, usual: int = USUAL_RANKS) -> int:
-    """The ranks asked for; when not given, those that torchrun or srun started, else `usual`.
+def world(ranks: Quantity | None) -> int:
+    """The ranks asked for; when not given, those that torchrun or srun started, else USUAL_RANKS.
 
     Raises BadInput at `--ranks` for a number that they did not start.
     """
@@ -20,7 +20,7 @@ def world(ranks: Quantity | None, usual: int = USUAL_RANKS) -> int:
 
     here, asked = place(), None if ranks is None else whole(ranks, "--ranks")
     if here is None:
-        return usual if asked is None else asked
+        return USUAL_RANKS if asked is None else asked
     if asked not in (None, here.ranks):
         raise BadInput(f"{here.started_by} started {here.ranks} ranks, not {asked}", "--ranks")
     return here.ranks

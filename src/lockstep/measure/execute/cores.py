@@ -20,10 +20,10 @@ import numpy.typing as npt
 
 from lockstep.collectives import PlainLink
 from lockstep.collectives.rounds import Rounds
+from lockstep.measure.execute.exchange import link_through
 from lockstep.measure.execute.lanes import lanes_of
 from lockstep.measure.execute.runner import Runner
 from lockstep.measure.launch import Rank
-from lockstep.measure.line import fit_line
 from lockstep.program import Program, extents
 from lockstep.simulate import SharedCores, Timed
 
@@ -40,7 +40,7 @@ MOST_SIZES = 5
 LARGEST_B = MOST_MEMORY_B // 4
 """Larger messages are in proportion: they are copies out of memory."""
 PAUSE_S = 1e-3
-"""Assumed to be enough."""
+"""For the launcher to be done with what the last run told it; assumed."""
 NEVER_NS = 1 << 62
 """When a rank starts that has nothing to do."""
 
@@ -70,14 +70,9 @@ def time_cores(rank: Rank, sizes_B: Sequence[int], memory_B: int, repeats: int =
 
 
 def link_of(cores: SharedCores) -> PlainLink:
-    """Latency and bandwidth of a message that is alone, by least squares on relative errors."""
-    sizes_B, alone_s, add_s = (
-        np.array(column) for column in zip(*((t.size_B, t.alone_s, t.add_alone_s) for t in cores.timed), strict=True)
-    )
-    line = fit_line(sizes_B, alone_s)
-    # Where noise hides the slope, the largest message is all bandwidth: slow rather than infinitely fast.
-    s_per_B = line.s_per_B if line.s_per_B > 0 else float(alone_s[-1] / sizes_B[-1])
-    return PlainLink(line.latency_s if line.s_per_B > 0 else 0.0, 1 / s_per_B, float(add_s[-1] / sizes_B[-1]))
+    """Latency and bandwidth of a message that is alone."""
+    largest = cores.timed[-1]
+    return link_through([(one.size_B, one.alone_s) for one in cores.timed], largest.add_alone_s / largest.size_B)
 
 
 def start_together() -> None:

@@ -9,14 +9,19 @@ from __future__ import annotations
 
 import statistics
 import time
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+import numpy as np
+
+from lockstep.collectives import PlainLink
 from lockstep.measure.launch import Rank
+from lockstep.measure.line import fit_line
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-Sample = tuple[int, float]
+Sample = tuple[float, float]
 """(bytes of a message, seconds of an exchange)."""
 USUAL_B = (64, 4096, 65536, 1 << 20)
 
@@ -55,6 +60,20 @@ def _exchange_s(number: int, ours: Tensor, theirs: Tensor) -> float:
         if work is not None:
             work.wait()
     return time.perf_counter() - began
+
+
+def link_through(samples: Sequence[Sample], gamma: float) -> PlainLink:
+    """Latency and bandwidth of timed messages, by least squares on relative errors; `gamma`, seconds per byte added.
+
+    Where noise hides the slope, the largest message is all bandwidth: slow rather than infinitely fast.
+    """
+    if not samples:
+        return PlainLink(0.0, 1.0)
+    sizes_B, times_s = (np.array(column, dtype=float) for column in zip(*samples, strict=True))
+    line = fit_line(sizes_B, times_s)
+    if line.s_per_B <= 0:
+        return PlainLink(0.0, float(sizes_B[-1] / times_s[-1]), gamma)
+    return PlainLink(line.latency_s, 1.0 / line.s_per_B, gamma)
 
 
 def reduce_s_per_B(rank: Rank, elems: int = 1 << 20, repeats: int = 9) -> float:

@@ -12,10 +12,10 @@ import numpy.typing as npt
 from lockstep.collectives import PlainLink
 from lockstep.measure.execute.clock import Alignment, said
 from lockstep.measure.execute.cores import link_of
+from lockstep.measure.execute.exchange import link_through
 from lockstep.measure.execute.lanes import check_runnable
 from lockstep.measure.execute.worker import Report, Work, run_rank
 from lockstep.measure.launch import Host, launch
-from lockstep.measure.line import fit_line
 from lockstep.measure.machine import Machine, with_load
 from lockstep.program import Kind, Program, Timeline, TimelineDiff, diff
 from lockstep.simulate import SharedCores, simulate, simulate_shared_cores
@@ -163,7 +163,7 @@ def _execution(
     program = work.program
     machine = with_load(reports[0].machine, [report.load for report in reports])
     cores, given = reports[0].cores, link
-    link = given or (_calibrated(reports[0]) if cores is None else link_of(cores))
+    link = given or (link_through(reports[0].samples, reports[0].reduce_s_per_B) if cores is None else link_of(cores))
 
     def predicted(one: Program) -> Timeline:
         return simulate(one, link) if cores is None else simulate_shared_cores(one, cores)
@@ -209,17 +209,3 @@ def measured_timeline(program: Program, reports: Sequence[Report], run: int) -> 
     end[sends] = np.maximum(start[sends], np.minimum(end[sends], end[program.match[sends]]))
     start[paired] = np.minimum(np.maximum(start[paired], start[program.match[paired]]), end[paired])
     return Timeline(program, (start - zero) / 1e9, (end - zero) / 1e9, source="measured")
-
-
-def _calibrated(report: Report) -> PlainLink:
-    """Latency and bandwidth of the exchanges, by least squares on relative errors.
-
-    Where noise hides the slope, the largest exchange is all bandwidth: slow rather than infinitely fast.
-    """
-    if not report.samples:
-        return PlainLink(0.0, 1.0)
-    sizes_B, times_s = (np.array(column, dtype=float) for column in zip(*report.samples, strict=True))
-    line = fit_line(sizes_B, times_s)
-    if line.s_per_B <= 0:
-        return PlainLink(0.0, float(sizes_B[-1] / times_s[-1]), report.reduce_s_per_B)
-    return PlainLink(line.latency_s, 1.0 / line.s_per_B, report.reduce_s_per_B)

@@ -76,7 +76,6 @@ class Report:
 
 def run_rank(rank: Rank, work: Work) -> Report:
     """Body of a rank: calibrates, warms up, runs, checks."""
-
     meter, sites = LoadMeter(), gather_sites(rank)
     one_machine = sites.loopback and rank.backend == "gloo"
     sizes_B = work.program.size_B[work.program.kind == Kind.SEND]
