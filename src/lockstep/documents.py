@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
 from lockstep.errors import BadInput, suggestion
+from lockstep.files import read_text
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -66,13 +67,13 @@ class Locate:
 def read_yaml(path: str | Path) -> tuple[Document, Locate]:
     """The mapping in a YAML file, and where each key stands."""
     file = str(path)
-    return _mapping(file, _yaml_events(_text(path, MAX_YAML_B), file))
+    return _mapping(file, _yaml_events(read_text(path, MAX_YAML_B), file))
 
 
 def read_json(path: str | Path) -> tuple[Document, Locate]:
     """The mapping in a JSON file, and where each key stands."""
     file = str(path)
-    text = _text(path, MAX_JSON_B)
+    text = read_text(path, MAX_JSON_B)
     _check_json(text, file)
     return _mapping(file, _json_events(text))
 
@@ -89,27 +90,6 @@ def validated(model: type[Model], data: Mapping[str, Any], locate: Locate) -> Mo
 
 
 # --- reading -------------------------------------------------------------------------------------------------
-
-
-def _text(path: str | Path, limit_B: int) -> str:
-    """The text of a file of at most `limit_B` bytes, UTF-8 with or without a byte order mark."""
-    file = str(path)
-    try:
-        with Path(path).open("rb") as stream:
-            raw = stream.read(limit_B + 1)
-    except FileNotFoundError:
-        raise BadInput("there is no such file", file) from None
-    except IsADirectoryError:
-        raise BadInput("is a folder, not a file", file) from None
-    except (OSError, ValueError) as error:
-        raise BadInput(f"cannot be read: {getattr(error, 'strerror', None) or error}", file) from None
-    if len(raw) > limit_B:
-        raise BadInput(f"is larger than the {limit_B // 1024} KiB allowed for such a file", file)
-    try:
-        return raw.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = raw.count(b"\n", 0, error.start) + 1
-        raise BadInput("is not UTF-8 text", f"{file}:{line}") from None
 
 
 def _yaml_events(text: str, file: str) -> Iterator[Event]:

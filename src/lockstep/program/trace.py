@@ -15,6 +15,7 @@ import gzip
 import itertools
 import json
 import math
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -22,12 +23,16 @@ from typing import Any
 import numpy as np
 
 from lockstep.errors import BadInput
+from lockstep.files import open_file
 from lockstep.program.builder import ProgramBuilder
 from lockstep.program.program import COLUMNS, Kind, Program
 from lockstep.program.timeline import Timeline
+from lockstep.units import format_size
 
 TEXT_COLUMNS = ("label", "buffer", "source", "op", "algorithm")
 FORMAT = "lockstep-timeline-1"
+MOST_B = 256 << 20
+"""Bytes of a trace that is read: a million events, and about ten times as much memory while it is."""
 
 
 def write_trace(timeline: Timeline, path: str | Path, beside: Timeline | None = None) -> None:
@@ -108,9 +113,10 @@ def _title(args: dict[str, Any], kind: Kind, match: int) -> str:
 def read_trace(path: str | Path) -> Timeline:
     """The timeline in a trace file of Lockstep or, as labelled computations, of another tool."""
     try:
-        raw = Path(path).read_bytes()
-        data = json.loads(gzip.decompress(raw) if raw[:2] == b"\x1f\x8b" else raw)
-    except (OSError, EOFError, ValueError, RecursionError) as error:
+        data = json.loads(_content(path))
+    except BadInput:
+        raise
+    except (OSError, EOFError, ValueError, RecursionError, zlib.error) as error:
         raise BadInput(f"not a trace: {error}; give a Chrome trace (.json or .json.gz)", str(path)) from None
     events = data.get("traceEvents") if isinstance(data, dict) else data
     if not isinstance(events, list) or not all(isinstance(event, dict) for event in events):
@@ -125,6 +131,16 @@ def read_trace(path: str | Path) -> Timeline:
         raise BadInput(error.message, str(path)) from None
     except (KeyError, TypeError, AttributeError, IndexError, OverflowError, ValueError) as error:
         raise BadInput(f"the trace is damaged: {type(error).__name__} {error}", str(path)) from None
+
+
+def _content(path: str | Path) -> bytes:
+    """The bytes of the trace, unpacked."""
+    with open_file(path) as file:
+        packed = file.peek(2)[:2] == b"\x1f\x8b"
+        text = (gzip.GzipFile(fileobj=file) if packed else file).read(MOST_B + 1)
+    if len(text) > MOST_B:
+        raise BadInput(f"is larger than the {format_size(MOST_B)} allowed for an unpacked trace", str(path))
+    return text
 
 
 def _own(head: dict[str, Any], spans: list[dict[str, Any]]) -> Timeline:

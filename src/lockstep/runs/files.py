@@ -15,6 +15,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from lockstep.errors import BadInput
+from lockstep.files import read_bytes
+
+MOST_VALUE_B = 64 << 20
+"""Bytes of a JSON file that are read."""
+MOST_LINES_B = 1 << 30
+"""Bytes of a file of lines that are read: ten million events."""
+
 
 def canonical(value: Any) -> str:
     """One line of JSON, keys sorted: the same value, the same text."""
@@ -53,22 +61,22 @@ def flush(path: Path) -> None:
 def read_whole(path: Path) -> Any:
     """The value of a JSON file; None where there is none or it is not JSON."""
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        return json.loads(read_bytes(path, MOST_VALUE_B))
+    except (ValueError, RecursionError):
         return None
 
 
 def read_lines(path: Path) -> tuple[list[Any], list[int]]:
     """(values, numbers of damaged lines counted from 1); a last line without its end is torn, and left out."""
     try:
-        text = path.read_bytes()
-    except OSError:
+        text = read_bytes(path, MOST_LINES_B)
+    except BadInput:
         return [], []
     values, damaged = [], []
     for number, line in enumerate(text[: text.rfind(b"\n") + 1].splitlines(), start=1):
         try:
             values.append(json.loads(line))
-        except ValueError:
+        except (ValueError, RecursionError):
             damaged.append(number)
     return values, damaged
 
@@ -76,7 +84,7 @@ def read_lines(path: Path) -> tuple[list[Any], list[int]]:
 def cut_torn_tail(path: Path) -> None:
     """Removes a last line without its end, so that the next one does not continue it."""
     if path.exists():
-        text = path.read_bytes()
+        text = read_bytes(path, MOST_LINES_B)
         whole = text.rfind(b"\n") + 1
         if whole < len(text):
             os.truncate(path, whole)

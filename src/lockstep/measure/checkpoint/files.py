@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
+from lockstep.files import open_file
+
 MANIFEST = "manifest.json"
 PREFIX = "step-"
 CHUNK_B = 1 << 20
@@ -28,7 +30,7 @@ def note_file(folder: Path, rank: int) -> Path:
 def checksum(path: Path) -> str:
     """BLAKE2b of a file's bytes, 16 bytes in hex."""
     found = hashlib.blake2b(digest_size=16)
-    with path.open("rb") as file:
+    with open_file(path) as file:
         while chunk := file.read(CHUNK_B):
             found.update(chunk)
     return found.hexdigest()

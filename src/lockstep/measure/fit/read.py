@@ -19,11 +19,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from lockstep.errors import BadInput
+from lockstep.files import read_bytes
 from lockstep.measure.bench.collective import BUILT_IN
 from lockstep.measure.bench.definition import OPS
 from lockstep.measure.fit.points import Point, Points
 
 MOST_B = 64 << 20
+"""Bytes of a benchmark's output that are read: a million rows."""
 PERF_NAMES = {
     "all_reduce": "all-reduce", "all_gather": "all-gather", "reduce_scatter": "reduce-scatter",
     "alltoall": "all-to-all", "broadcast": "broadcast", "reduce": "reduce", "scatter": "scatter", "gather": "gather",
@@ -41,12 +43,7 @@ OSU_PARTS = ("all-gather", "scatter", "gather", "all-to-all")
 def read_points(path: str | Path, *, op: str | None = None, ranks: int | None = None) -> Points:
     """The times in a file. `op` and `ranks` say what the text does not. Raises BadInput with the line."""
     file = Path(path)
-    try:
-        if file.stat().st_size > MOST_B:
-            raise BadInput("larger than any benchmark's output", str(path))
-        text = file.read_text(encoding="utf-8-sig", errors="replace")
-    except OSError as error:
-        raise BadInput(f"cannot read it: {error.strerror}", str(path)) from None
+    text = read_bytes(path, MOST_B).decode("utf-8-sig", errors="replace")
     if op is not None and op not in OPS:
         raise BadInput(f"{op!r} is none of {', '.join(OPS)}", "--op")
     if "# OSU" in text:

@@ -12,7 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from lockstep.documents import MAX_YAML_B
 from lockstep.errors import BadInput
+from lockstep.files import read_text
 from lockstep.hardware import Device
 from lockstep.hardware.schema import CurveEntry
 from lockstep.hardware.userfile import read_hardware
@@ -45,7 +47,7 @@ class DeviceFile:
             raise BadInput("an efficiency curve needs all kernels: bench device")
         if self.device is None:
             return _new(found, found.curve, self.path.stem)
-        return _replaced(self.path.read_text(encoding="utf-8"), self.device.name, _flow(found.curve, "      "))
+        return _replaced(read_text(self.path, MAX_YAML_B), self.device.name, _flow(found.curve, "      "))
 
     def write(self, found: DeviceBench) -> None:
         """Replaces the file; what is written has been read back before."""

@@ -14,6 +14,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from lockstep.errors import BadInput
+from lockstep.files import open_folder
+
 PREFIX = "lockstep-run-"
 
 
@@ -37,19 +40,19 @@ def run_folder() -> Iterator[Path]:
 def _hold(folder: Path) -> int | None:
     """A file descriptor that holds the folder as long as it is open; None when the folder is gone."""
     try:
-        handle = os.open(folder, os.O_RDONLY)
-    except FileNotFoundError:
+        handle = open_folder(folder)
+    except BadInput:
         return None
     fcntl.flock(handle, fcntl.LOCK_SH)
     return handle
 
 
 def sweep() -> None:
-    """Removes the folders of runs of this user that nobody holds."""
+    """Removes the folders of runs of this user that nobody holds; whatever else has such a name is left alone."""
     for folder in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
         try:
-            handle = os.open(folder, os.O_RDONLY)
-        except OSError:
+            handle = open_folder(folder)
+        except BadInput:
             continue
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)

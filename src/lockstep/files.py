@@ -1,0 +1,97 @@
+"""Opening files and folders that a user, or another user of the machine, has made: at once, or with an error.
+
+    data = read_bytes(path, limit_B)        # or read_text; open_file for what is read in parts
+    handle = open_folder(path)              # a folder of this user, never through a link
+
+An ordinary `open` waits for ever on a named pipe that nobody writes to, and a read of /dev/zero never ends. Here only
+regular files are opened (also through links), without waiting; every failure is one `BadInput` located at the path.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from io import BufferedReader
+from pathlib import Path
+
+from lockstep.errors import BadInput
+from lockstep.units import format_size
+
+# Missing on Windows, where opening a named pipe by such a path is not possible.
+_AT_ONCE = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0)
+_FOLDER = getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_NOFOLLOW", 0)
+
+_KINDS = (
+    (stat.S_ISFIFO, "a named pipe"),
+    (stat.S_ISCHR, "a device"),
+    (stat.S_ISBLK, "a device"),
+    (stat.S_ISSOCK, "a socket"),
+)
+
+
+def open_file(path: str | Path) -> BufferedReader:
+    """A regular file, open for reading bytes; the size is the caller's to limit. Raises BadInput."""
+    with _explained(path):
+        # Opening a device can already do something to it, so its kind is looked at first.
+        _refuse_other_kinds(path, os.stat(path))
+        file = open(path, "rb", opener=lambda name, flags: os.open(name, flags | _AT_ONCE))  # noqa: SIM115
+    try:
+        # The path may have become something else in between.
+        _refuse_other_kinds(path, os.fstat(file.fileno()))
+    except BadInput:
+        file.close()
+        raise
+    return file
+
+
+def read_bytes(path: str | Path, limit_B: int) -> bytes:
+    """The content of a regular file of at most `limit_B` bytes. Raises BadInput."""
+    with open_file(path) as file, _explained(path):
+        raw = file.read(limit_B + 1)
+    if len(raw) > limit_B:
+        raise BadInput(f"is larger than the {format_size(limit_B)} allowed for such a file", str(path))
+    return raw
+
+
+def read_text(path: str | Path, limit_B: int) -> str:
+    """The text of a file of at most `limit_B` bytes, UTF-8 with or without a byte order mark. Raises BadInput."""
+    raw = read_bytes(path, limit_B)
+    try:
+        return raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = raw.count(b"\n", 0, error.start) + 1
+        raise BadInput("is not UTF-8 text", f"{path}:{line}") from None
+
+
+def open_folder(path: str | Path) -> int:
+    """A descriptor, for the caller to close, of a folder of this user; a link is refused. Raises BadInput."""
+    with _explained(path):
+        handle = os.open(path, os.O_RDONLY | _AT_ONCE | _FOLDER)
+    if hasattr(os, "getuid") and os.fstat(handle).st_uid != os.getuid():
+        os.close(handle)
+        raise BadInput("is a folder of another user", str(path))
+    return handle
+
+
+def _refuse_other_kinds(path: str | Path, found: os.stat_result) -> None:
+    """BadInput unless it is a regular file."""
+    if stat.S_ISDIR(found.st_mode):
+        raise BadInput("is a folder, not a file", str(path))
+    if not stat.S_ISREG(found.st_mode):
+        kind = next((name for is_kind, name in _KINDS if is_kind(found.st_mode)), "something else")
+        raise BadInput(f"is {kind}, not a file; give a regular file", str(path))
+
+
+@contextmanager
+def _explained(path: str | Path) -> Iterator[None]:
+    """Any failure of the system, or a path that no system takes, as BadInput."""
+    try:
+        yield
+    except BadInput:
+        raise
+    except FileNotFoundError:
+        raise BadInput("there is no such file", str(path)) from None
+    except (OSError, ValueError) as error:
+        raise BadInput(f"cannot be read: {getattr(error, 'strerror', None) or error}", str(path)) from None
