@@ -126,3 +126,19 @@ def test_unknown_names_suggest_the_closest() -> None:
 
 def test_a_violation_knows_its_margin() -> None:
     assert Violation("memory", 5.0, 10.0).margin_frac == 0.5
+
+
+@given(st.floats(allow_nan=False, allow_infinity=False))
+def test_no_number_takes_more_than_a_few_digits(value: float) -> None:
+    for format_it in (units.format_time, units.format_size, units.format_count, units.format_frac, units.format_flops):
+        assert len(format_it(value)) <= 26
+
+
+@given(st.floats(0.0, 1.0), st.floats(0.0, 1.0))
+def test_different_numbers_are_printed_differently(first: float, second: float) -> None:
+    one, other = (float(text) for text in units.format_apart(first, second))
+    assert (one < other, one > other) == (first < second, first > second)
+
+
+def test_a_fraction_near_one_is_not_printed_as_one() -> None:
+    assert units.format_apart(0.99999332, 0.999999) == ("0.999993", "0.999999")

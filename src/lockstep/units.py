@@ -148,8 +148,15 @@ def parse_rate_per_s(value: object, where: str | None = None) -> float:
     return _non_negative(_parse(value, RATE, "rate", "3/h or 0.1/s", where), "rate", where)
 
 
+LARGEST, MOST_DECIMALS = 1e7, 12
+"""Beyond these nobody counts the digits."""
+
+
 def _format(number: float, steps: tuple[tuple[float, str], ...], digits: int) -> str:
-    """`number` in the largest step not above it, with `digits` significant digits and no exponent."""
+    """`number` in the largest step not above it, with `digits` significant digits.
+
+    It has no exponent, unless it lies LARGEST above the largest step or MOST_DECIMALS below the smallest.
+    """
     if not math.isfinite(number):
         return "unknown"
     if number == 0:
@@ -157,7 +164,9 @@ def _format(number: float, steps: tuple[tuple[float, str], ...], digits: int) ->
     factor, name = next((step for step in steps if abs(number) >= step[0] * 0.9995), steps[-1])
     scaled = number / factor
     decimals = max(0, digits - 1 - math.floor(math.log10(abs(scaled)))) if scaled else 0
-    text = f"{scaled:.{min(decimals, 12)}f}"
+    if abs(scaled) >= LARGEST or decimals > MOST_DECIMALS:
+        return f"{scaled:.{digits}g} {name}".strip()
+    text = f"{scaled:.{decimals}f}"
     if "." in text:
         text = text.rstrip("0").rstrip(".")
     return f"{text} {name}".strip()
@@ -206,6 +215,16 @@ def format_flops(flops: float, digits: int = 3) -> str:
 def format_frac(fraction: float, digits: int = 3) -> str:
     """`43.1 %`: a fraction as a percentage."""
     return _format(fraction * 100.0, ((1.0, "%"),), digits)
+
+
+def format_apart(number: float, other: float, digits: int = 4) -> tuple[str, str]:
+    """Two numbers, each rounded by at most a tenth of what lies between them: `0.999993` and `0.999999`."""
+    told = f"{number:.{digits}g}", f"{other:.{digits}g}"
+    for places in range(digits, 18):
+        told = f"{number:.{places}g}", f"{other:.{places}g}"
+        if max(abs(float(told[0]) - number), abs(float(told[1]) - other)) <= abs(number - other) / 10:
+            break
+    return told
 
 
 def format_money(amount_usd: float, digits: int = 3) -> str:

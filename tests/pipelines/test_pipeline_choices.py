@@ -81,3 +81,8 @@ def test_messages_counted_from_the_program(name: str) -> None:
         for point in pipelines.points((p,), (12, 24), names=(name,), chunks=(2, 3)):
             answer = pipelines.pipeline(name, p, point.microbatches, chunks=point.chunks, message_B=1.0)
             assert max(answer.sent_B) == point.messages
+
+
+def test_a_target_out_of_reach_is_told_apart_from_what_is_reached() -> None:
+    with pytest.raises(Infeasible, match=r"0\.999993 with 1,048,576 micro-batches, not 0\.999999"):
+        pipelines.smallest_microbatches("1f1b", 8, 0.999999)

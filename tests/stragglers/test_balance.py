@@ -78,6 +78,49 @@ def test_plain_averaging_of_unequal_shares_is_noisier(shares: tuple[int, ...], w
     assert gradient_variance(shares) == pytest.approx((weighted, plain), rel=1e-4)
 
 
+def one_by_one(speeds: list[float], batch: int, most: list[int]) -> tuple[int, ...]:
+    """Every sample to whoever ends it first; ties to the faster worker, then to the lower number."""
+    shares = [0] * len(speeds)
+    for _ in range(batch):
+        open_workers = [i for i in range(len(speeds)) if shares[i] < most[i]]
+        shares[min(open_workers, key=lambda i: ((shares[i] + 1) / speeds[i], -speeds[i], i))] += 1
+    return tuple(shares)
+
+
+@EXAMPLES
+@given(
+    st.lists(st.sampled_from([0.5, 1.0, 1.0, 2.0, 3.0, 7.0]) | st.floats(0.01, 100.0), min_size=1, max_size=12),
+    st.integers(1, 60),
+    st.data(),
+)
+def test_every_sample_goes_to_whoever_ends_it_first(speeds: list[float], batch: int, data: st.DataObject) -> None:
+    most = data.draw(st.lists(st.integers(0, 30), min_size=len(speeds), max_size=len(speeds)))
+    most[0] += max(0, batch - sum(most))
+    assert balance(speeds, batch, most=most).shares == one_by_one(speeds, batch, most)
+
+
+def test_a_hundred_thousand_speeds_follow_the_same_rule() -> None:
+    """No worker could end another sample sooner than the last one ends."""
+    speeds = np.random.default_rng(7).uniform(1.0, 3.0, 100_000)
+    found = balance(speeds.tolist(), 3_000_001)
+    shares = np.array(found.shares)
+    assert shares.sum() == 3_000_001
+    assert ((shares + 1) / speeds).min() >= (shares / speeds).max()
+
+
+def test_the_slow_are_not_lost_beside_the_fast() -> None:
+    """When the fast worker is full, the rate of the slow one is far below the rounding of their sum."""
+    found = balance([1e-9, 1e15], 100, most=[1000, 10])
+    assert found.shares == (90, 10)
+    assert found.bound_s == pytest.approx(90e9)
+
+
+@pytest.mark.parametrize("speed", [1e-300, 5e-324, 1e300])
+def test_speeds_that_no_worker_has_are_refused(speed: float) -> None:
+    with pytest.raises(BadInput, match="samples per second"):
+        balance([speed, 1.0], 100)
+
+
 @pytest.mark.parametrize(
     "arguments", [{"speeds": []}, {"speeds": [0.0]}, {"batch": 0}, {"most": [1]}, {"most": [-1, 9]}, {"comm_s": -1.0}]
 )

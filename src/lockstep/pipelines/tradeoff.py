@@ -12,6 +12,7 @@ from lockstep.errors import BadInput, Infeasible, Violation
 from lockstep.pipelines.registry import get, schedules
 from lockstep.pipelines.schedule import Placement, Schedule
 from lockstep.pipelines.times import Times
+from lockstep.units import format_apart
 
 MOST_MICROBATCHES = 1 << 20
 
@@ -117,5 +118,6 @@ def smallest_microbatches(
             return int(enough[0])
         low *= 2
     reached = float(chosen.cost(stages, MOST_MICROBATCHES, v, given).utilization_frac)
-    why = f"{schedule} on {stages} stages reaches a utilisation of {reached:.4g} with {MOST_MICROBATCHES} micro-batches"
-    raise Infeasible(f"{why}, not {target_frac:g}", [Violation(why, target_frac, reached)])
+    most, wanted = format_apart(reached, target_frac)
+    why = f"{schedule} on {stages} stages reaches a utilisation of {most} with {MOST_MICROBATCHES:,} micro-batches"
+    raise Infeasible(f"{why}, not {wanted}", [Violation(why, target_frac, reached)])

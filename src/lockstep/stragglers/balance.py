@@ -18,8 +18,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from lockstep.errors import BadInput, Infeasible, Violation
+
+Array = npt.NDArray[Any]
+SLOWEST_PER_S, FASTEST_PER_S = 1e-9, 1e15
+"""Samples per second; beyond these a speed is taken for a mistake: the slower one is a sample in 32 years."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,23 +80,24 @@ def balance(speeds: Sequence[float], batch: int, *, most: Sequence[int] | None =
     Ties go to the faster worker, then to the lower number. Raises BadInput; Infeasible when the batch does not fit.
     """
     _check(speeds, batch, most, comm_s)
-    number = len(speeds)
-    caps = [batch] * number if most is None else [min(batch, cap) for cap in most]
-    if sum(caps) < batch:
-        why = f"a batch of {batch} samples does not fit: the workers hold {sum(caps)} in all"
-        raise Infeasible(why, [Violation("memory", batch - sum(caps), sum(caps))])
-    bound_s = _fractional_s(speeds, batch, caps)
-    shares = _whole_shares(speeds, batch, caps, bound_s)
+    number, rates = len(speeds), np.asarray(speeds, dtype=np.float64)
+    caps = np.array([batch] * number if most is None else [min(batch, cap) for cap in most], dtype=np.int64)
+    room = sum(caps.tolist())
+    if room < batch:
+        why = f"a batch of {batch} samples does not fit: the workers hold {room} in all"
+        raise Infeasible(why, [Violation("memory", batch - room, room)])
+    bound_s = _fractional_s(rates, batch, caps)
+    shares = _whole_shares(rates, batch, caps, bound_s)
     each, larger = divmod(batch, number)
-    static = tuple(each + (i < larger) for i in range(number))
+    static = np.where(np.arange(number) < larger, each + 1, each)
     return Balance(
-        speeds=tuple(float(speed) for speed in speeds),
+        speeds=tuple(rates.tolist()),
         batch=batch,
-        shares=shares,
-        static_shares=static,
-        static_fits=all(share <= cap for share, cap in zip(static, caps, strict=True)),
-        static_s=_longest_s(static, speeds) + comm_s,
-        balanced_s=_longest_s(shares, speeds) + comm_s,
+        shares=tuple(shares.tolist()),
+        static_shares=tuple(static.tolist()),
+        static_fits=bool((static <= caps).all()),
+        static_s=float((static / rates).max()) + comm_s,
+        balanced_s=float((shares / rates).max()) + comm_s,
         bound_s=bound_s + comm_s,
     )
 
@@ -105,37 +111,44 @@ def gradient_variance(shares: Sequence[int]) -> tuple[float, float]:
     return 1 / sum(taking), math.fsum(1 / share for share in taking) / len(taking) ** 2
 
 
-def _longest_s(shares: Sequence[int], speeds: Sequence[float]) -> float:
-    return max(share / speed for share, speed in zip(shares, speeds, strict=True))
-
-
-def _fractional_s(speeds: Sequence[float], batch: int, caps: Sequence[int]) -> float:
+def _fractional_s(speeds: Array, batch: int, caps: Array) -> float:
     """Time at which the workers have done `batch` samples, each stopping at its cap (water filling)."""
-    order = sorted(range(len(speeds)), key=lambda i: caps[i] / speeds[i])
-    left, rate = float(batch), math.fsum(speeds)
-    for i in order:
-        if rate <= 0 or left / rate <= caps[i] / speeds[i]:
-            return left / rate
-        left, rate = left - caps[i], rate - speeds[i]
-    return max(cap / speed for cap, speed in zip(caps, speeds, strict=True))
+    full_s = caps / speeds
+    order = np.argsort(full_s, kind="stable")
+    # Summed from the end: taken off the total one by one, the rates of the slow would be lost in rounding.
+    rate = np.cumsum(speeds[order][::-1])[::-1]
+    rate[0] = math.fsum(speeds)
+    left = batch - (np.cumsum(caps[order]) - caps[order])
+    ends = left / rate <= full_s[order]
+    return float((left / rate)[np.argmax(ends)]) if ends.any() else float(full_s.max())
 
 
-def _whole_shares(speeds: Sequence[float], batch: int, caps: Sequence[int], bound_s: float) -> tuple[int, ...]:
+def _whole_shares(speeds: Array, batch: int, caps: Array, bound_s: float) -> Array:
     """What surely ends by the fractional time, then sample by sample to whoever would end first."""
-    shares = [min(cap, math.floor(speed * bound_s * (1 - 1e-12))) for speed, cap in zip(speeds, caps, strict=True)]
-    heap = [((shares[i] + 1) / speeds[i], -speeds[i], i) for i in range(len(speeds)) if shares[i] < caps[i]]
-    heapq.heapify(heap)
-    for _ in range(batch - sum(shares)):
-        _, _, i = heapq.heappop(heap)
+    shares = np.minimum(caps, np.floor(speeds * bound_s * (1 - 1e-12))).astype(np.int64)
+    left = batch - int(shares.sum())
+    next_s = np.where(shares < caps, (shares + 1) / speeds, np.inf)
+    # Of k samples none goes to a worker with k others before it; a sorted list is a heap.
+    first = np.lexsort((-speeds, next_s))[:left]
+    first = first[np.isfinite(next_s[first])]
+    heap = list(zip(next_s[first].tolist(), (-speeds[first]).tolist(), first.tolist(), strict=True))
+    for _ in range(left):
+        _, slowness, i = heap[0]
         shares[i] += 1
         if shares[i] < caps[i]:
-            heapq.heappush(heap, ((shares[i] + 1) / speeds[i], -speeds[i], i))
-    return tuple(shares)
+            heapq.heapreplace(heap, ((int(shares[i]) + 1) / -slowness, slowness, i))
+        else:
+            heapq.heappop(heap)
+    return shares
 
 
 def _check(speeds: Sequence[float], batch: int, most: Sequence[int] | None, comm_s: float) -> None:
     if not len(speeds) or not (np.isfinite(speeds).all() and min(speeds) > 0):
         raise BadInput("every worker needs a speed above 0 and finite, in samples per second", "speeds")
+    for speed in (min(speeds), max(speeds)):
+        if not SLOWEST_PER_S <= speed <= FASTEST_PER_S:
+            room = f"must be {SLOWEST_PER_S:g} to {FASTEST_PER_S:g} samples per second, got {speed:g}"
+            raise BadInput(f"a worker's speed {room}", "speeds")
     if batch < 1 or batch > 10**12:
         raise BadInput(f"the batch must have 1 to 10^12 samples, got {batch}", "batch")
     if most is not None and len(most) != len(speeds):
