@@ -1,5 +1,6 @@
 """Tables for a person: verdict first, inside the width, no colour where none is wanted."""
 
+import contextlib
 from importlib import import_module
 
 import pytest
@@ -7,6 +8,7 @@ from rich.cells import cell_len
 from test_cli_contract import COMMANDS
 
 from cli_runner import LLAMA, run, shell
+from lockstep.cli import main
 from lockstep.layout import Job
 
 SCREEN = 50
@@ -91,6 +93,35 @@ def test_progress_is_for_people_who_wait(monkeypatch: pytest.MonkeyPatch, capsys
         report(1, 10)
         report(10, 10)
     assert "searching" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("verb", "words", "title"),
+    [
+        ("pipeline", ("--stages", "4", "--microbatches", "8"), "building the schedule"),
+        ("stragglers", ("--workers", "4", "--law", "exponential:mean=1s", "--mitigation", "bounded:2"), "simulating"),
+        ("stragglers", ("--workers", "8", "--law", "exponential:mean=1s"), "simulating"),
+        ("stragglers", ("--workers", "4", "--law", "exponential:mean=1s", "--mitigation", "local:4"), "simulating"),
+    ],
+)
+def test_what_takes_long_at_large_sizes_shows_how_far_it_is(
+    verb: str,
+    words: tuple[str, ...],
+    title: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    from lockstep.report import progress as module
+
+    monkeypatch.setattr(module, "PATIENCE_S", -1.0)
+    silent = run(verb, *words, "--json")
+    assert silent.err == ""
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
+    with contextlib.suppress(SystemExit):
+        main([verb, *words, "--json"])
+    watched = capsys.readouterr()
+    assert title in watched.err
+    assert watched.out == silent.out
 
 
 def test_a_search_over_sizes_that_is_stopped_says_so(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -233,3 +233,13 @@ def test_hierarchical_wins_on_a_slow_network_with_latency() -> None:
 def test_bad_input_is_refused(arguments: dict[str, Any]) -> None:
     with pytest.raises(BadInput):
         experts(**{"experts": 8, "top_k": 2, "tokens": 64, "ranks": 4, "link": LINK, **arguments})
+
+
+def test_an_answer_names_its_links_and_what_imbalance_costs_on_them() -> None:
+    found = experts(8, 2, 4096, 8, LINK, skew=0.8, token_B=4096.0, node_ranks=4, outer=PlainLink(5e-6, 10e9))
+    told = " ".join(found.to_dict()["assumptions"])
+    for part in ("4 to a node", "1 us and 50 GB/s inside a node", "5 us and 10 GB/s between nodes", "4 KiB"):
+        assert part in told
+    balanced_s = 4 * found.balanced_all_to_all_s
+    assert found.to_dict()["imbalance_comm_s"] == pytest.approx(found.layer_all_to_all_s - balanced_s)
+    assert found.imbalance_comm_s > 0

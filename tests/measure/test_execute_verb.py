@@ -22,7 +22,7 @@ def test_a_collective_prints_its_verdict_and_writes_picture_and_trace(tmp_path: 
     command = ["execute", "all-reduce", "--ranks", "2", "--size", "40KB", "--algorithm", "ring"]
     found = run(*command, "--plot", str(picture), "--trace", str(trace))
     assert found.code == 0
-    assert "ring, on 2 ranks: ran as predicted" in found.out
+    assert "ring, on 2 ranks: bytes and messages as predicted; the predicted" in " ".join(found.out.split())
     assert "0 wrong elements against torch's own collective" in " ".join(found.out.split())
     assert picture.stat().st_size > 10_000
     assert read_trace(trace).source == "measured"
@@ -32,6 +32,17 @@ def test_a_collective_prints_its_verdict_and_writes_picture_and_trace(tmp_path: 
     spans = [event for event in events if event["ph"] == "X"]
     assert len(spans) == 2 * len(read_trace(trace).program)
     assert len({event["id"] for event in events if event["ph"] == "s"}) == 2 * read_trace(trace).program.num_messages
+
+
+def test_the_verdict_keeps_what_was_sent_apart_from_the_time() -> None:
+    """The link given is of seconds; both ranks are on this machine."""
+    link = ("--latency", "2s", "--bandwidth", "1GB/s", "--repeats", "1")
+    found = run("execute", "all-reduce", "--ranks", "2", "--size", "4KB", "--algorithm", "ring", *link)
+    verdict = " ".join(found.out.split())
+    assert found.code == 0
+    assert "bytes and messages as predicted; the predicted time is" in verdict
+    assert "% too long" in verdict
+    assert "ran as predicted" not in verdict
 
 
 def test_json_holds_both_timelines_and_the_counts() -> None:

@@ -286,3 +286,10 @@ def test_a_pipeline_can_be_written_into_a_larger_program(name: str, blocking: bo
         assert timeline.end_s[last[s]] == timeline.end_s[lane].max()
     assert timeline.makespan_s == pytest.approx(alone + 1.0, rel=1e-12)
     assert timeline.end_s[after].max() == timeline.makespan_s
+
+
+def test_progress_counts_up_to_its_total() -> None:
+    heard: list[tuple[int, int]] = []
+    pipelines.pipeline("1f1b", 4, 8, progress=lambda done, total: heard.append((done, total)))
+    assert [done for done, _ in heard] == list(range(1, 9))
+    assert {total for _, total in heard} == {8}

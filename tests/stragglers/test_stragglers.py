@@ -232,3 +232,11 @@ def test_same_seed_same_numbers() -> None:
 def test_bad_input_is_refused(make: Any) -> None:
     with pytest.raises(BadInput):
         make()
+
+
+@pytest.mark.parametrize(("mitigation", "share"), [("none", 1.0), ("backup:2", 1.0), ("local:4", 0.25)])
+def test_communication_is_named_among_what_is_paid(mitigation: str, share: float) -> None:
+    """A step's part of a synchronisation is what the step takes longer than without."""
+    paying, free = (stragglers(8, Constant(0.05), mitigation, comm_s=comm_s) for comm_s in (0.02, 0.0))
+    assert paying.to_dict()["comm_s"] == pytest.approx(0.02 * share)
+    assert paying.mean_step_s - free.mean_step_s == pytest.approx(paying.comm_s)

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from lockstep.overlap import BucketSweep, Layers
     from lockstep.pipelines import Partition, Pipeline
     from lockstep.program import Timeline
+    from lockstep.simulate import Progress
 
 MOST_PASSES = 200_000
 MOST_LAYERS = 4096
@@ -52,6 +53,7 @@ def pipeline(
     forward_comm_s: Quantity = 0.0,
     backward_comm_s: Quantity = 0.0,
     recompute: Quantity = 0.0,
+    progress: Progress | None = None,
 ) -> PipelineRun:
     """One step of a schedule: the one named, else 1f1b, or interleaved with `chunks`.
 
@@ -60,10 +62,11 @@ def pipeline(
 
     Without `microbatches`: the fewest that keep the devices busy for a share `target` of the step. `layers` (forward
     times in order, as `30x10ms,1x14ms`; backward takes twice as long) are split into stages so that the slowest is as
-    fast as it can be. Raises BadInput, and Infeasible for a target out of reach.
+    fast as it can be. `progress` hears (done, total) now and then. Raises BadInput, and
+    Infeasible for a target out of reach.
     """
     from lockstep.pipelines import pipeline as find
-    from lockstep.simulate import simulate
+    from lockstep.simulate import simulate, unseen
 
     p = whole(stages, "--stages")
     v = None if chunks is None else whole(chunks, "--chunks")
@@ -79,7 +82,7 @@ def pipeline(
         m = _microbatches(name, p, v, microbatches, target, times)
         if p * m * (v or 1) > MOST_PASSES:
             raise BadInput(f"{p} stages x {m} micro-batches are more than {MOST_PASSES:,} passes", "--microbatches")
-        found = find(name, p, m, chunks=v, **times)
+        found = find(name, p, m, chunks=v, progress=progress or unseen, **times)
     if found.makespan_s == 0:
         raise BadInput("all times are 0, so there is no pipeline to schedule", "--forward-s")
     return PipelineRun(found, simulate(found.program), split)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Unpack
 from lockstep.api.network import LinkWords, flags, read_network
 from lockstep.api.question import Quantity, whole
 from lockstep.errors import BadInput
-from lockstep.simulate import Law, parse_law
+from lockstep.simulate import Law, Progress, parse_law, unseen
 from lockstep.units import parse_count, parse_size_B, parse_time_s
 
 if TYPE_CHECKING:
@@ -29,8 +29,12 @@ def stragglers(
     slow: Quantity = 0,
     slow_factor: Quantity | None = None,
     seed: Quantity = 0,
+    progress: Progress | None = None,
 ) -> StragglerCost:
-    """Cost of waiting for the slowest of `workers`, with a mitigation; `slow` workers are always slower by a factor."""
+    """Cost of waiting for the slowest of `workers`, with a mitigation; `slow` workers are always slower by a factor.
+
+    `progress` hears (done, total) of the simulation now and then.
+    """
     from lockstep.stragglers import parse_mitigation
     from lockstep.stragglers import stragglers as find
 
@@ -56,7 +60,7 @@ def stragglers(
     with flags("--workers"):
         return find(
             number, drawn, chosen, comm_s=parse_time_s(comm, "--comm"), slowdown=slowdown,
-            seed=whole(seed, "--seed", minimum=0),
+            seed=whole(seed, "--seed", minimum=0), progress=progress or unseen,
         )  # fmt: skip
 
 

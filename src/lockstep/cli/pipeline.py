@@ -57,8 +57,10 @@ def pipeline(as_json: bool, plot: str | None, **words: Any) -> None:
         _compare(as_json, plot, given(words))
         return
     from lockstep import api
+    from lockstep.report.progress import progress
 
-    answer = api.pipeline(**given(words))  # type: ignore[arg-type]
+    with progress("building the schedule") as report:
+        answer = api.pipeline(progress=report, **given(words))  # type: ignore[arg-type]
 
     def picture(path: Any) -> None:
         from lockstep.report.timeline_plot import plot_timeline

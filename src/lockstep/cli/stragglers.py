@@ -37,5 +37,8 @@ def register(app: typer.Typer) -> None:
 def stragglers(as_json: bool, **words: Any) -> None:
     """Price barriers under random step times, and what mitigations save and pay."""
     from lockstep import api
+    from lockstep.report.progress import progress
 
-    show(api.stragglers(**words), as_json, "stragglers")
+    with progress("simulating workers") as report:
+        answer = api.stragglers(progress=report, **words)
+    show(answer, as_json, "stragglers")

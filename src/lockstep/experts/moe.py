@@ -25,6 +25,7 @@ from lockstep.experts.capacity import capacity, kept
 from lockstep.experts.loss import balance_loss
 from lockstep.experts.placement import place
 from lockstep.experts.routing import Array, route
+from lockstep.units import format_bandwidth, format_size, format_time
 
 SHOWN_RANKS = 64
 
@@ -65,6 +66,8 @@ class MoeLayer:
     hierarchical_s: float | None
     layer_all_to_all_s: float
     """Dispatch and combine, forward and backward."""
+    imbalance_comm_s: float
+    """What the layer's four exchanges take beyond balanced ones."""
     lower_bound_s: float
     """What the busiest port alone needs."""
     compute_slowdown: float
@@ -72,6 +75,8 @@ class MoeLayer:
     sent_per_rank_B: float
     most_received_B: float
     cross_node_B: float | None
+    assumptions: tuple[str, ...]
+    """The links, and the size of a token on them."""
     size_B: Array
     """Bytes from rank to rank, the diagonal without link."""
 
@@ -79,7 +84,8 @@ class MoeLayer:
         """Plain JSON form in the words of the command line; the matrix of bytes for few ranks only."""
         shown = {name: getattr(self, name) for name in self.__slots__ if name != "size_B"}
         pair_B = self.size_B.tolist() if self.ranks <= SHOWN_RANKS else None
-        return {**shown, "load": asdict(self.load), "rank_load": asdict(self.rank_load), "pair_B": pair_B}
+        shown |= {"load": asdict(self.load), "rank_load": asdict(self.rank_load), "pair_B": pair_B}
+        return {**shown, "assumptions": list(self.assumptions)}
 
 
 def experts(
@@ -141,13 +147,30 @@ def experts(
         imbalance_slowdown=flat_s / even_s if even_s else 1.0,
         hierarchical_s=two_level_s,
         layer_all_to_all_s=2 * (flat_s + back_s),
+        imbalance_comm_s=2 * (flat_s + back_s) - 4 * even_s,
         lower_bound_s=float(port_B.max()) / fastest_Bps,
         compute_slowdown=float(work.max() / work.mean()) if work.any() else 1.0,
         sent_per_rank_B=float(_leaving(size_B).sum()) / ranks,
         most_received_B=float(_leaving(size_B).sum(axis=0).max()),
         cross_node_B=None if node_ranks is None else cross_node_B(size_B, node_ranks),
+        assumptions=_assumptions(token_B, ranks, link, outer, node_ranks),
         size_B=size_B,
     )
+
+
+def _assumptions(
+    token_B: float, ranks: int, link: LinkLike, outer: LinkLike | None, node_ranks: int | None
+) -> tuple[str, ...]:
+    """What the exchange is priced on."""
+    inside, across = (None if one is None else _told(one) for one in (link, outer))
+    sent = f"a token takes {format_size(token_B)} on the link"
+    if node_ranks is None or across is None:
+        return f"{ranks} ranks on one link of {inside}", sent
+    return f"{ranks} ranks, {node_ranks} to a node: {inside} inside a node, {across} between nodes", sent
+
+
+def _told(link: LinkLike) -> str:
+    return f"{format_time(link.latency_s)} and {format_bandwidth(link.bandwidth_Bps)}"
 
 
 def assignments(owner: Array, mask: Array, ranks: int) -> Array:

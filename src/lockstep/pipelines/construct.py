@@ -21,6 +21,7 @@ from lockstep.pipelines.passes import COMM, Key, PassTimes, Where, add_passes, k
 from lockstep.pipelines.schedule import Cells, Order, Placement, Schedule
 from lockstep.pipelines.times import Array, Times, Value
 from lockstep.program import Kind, Program, ProgramBuilder
+from lockstep.simulate import Progress, unseen
 
 Message = tuple[int, int, str, int, int]  # rank, peer, kind of pass, chunk of the sender, operation before or behind it
 
@@ -75,6 +76,7 @@ def program(
     activation_B: float = 1.0,
     priced_by_link: bool = False,
     cells: bool = True,
+    progress: Progress = unseen,
 ) -> Program:
     """One step of a pipeline as a program; forward_s, backward_s and weight_s may have one value per device.
 
@@ -85,7 +87,9 @@ def program(
     order = schedule.order(stages, microbatches, chunks)
     sizes = {"message_B": message_B, "activation_B": activation_B}
     given = schedule.cells(stages, microbatches, chunks) if cells and schedule.cells else None
-    return program_of(schedule, order, chunks, times, **sizes, priced_by_link=priced_by_link, cells=given)
+    return program_of(
+        schedule, order, chunks, times, **sizes, priced_by_link=priced_by_link, cells=given, progress=progress
+    )
 
 
 def check(schedule: Schedule, stages: int, microbatches: int, chunks: int | None) -> int:
@@ -111,11 +115,14 @@ def program_of(
     activation_B: float = 1.0,
     priced_by_link: bool = False,
     cells: Cells | None = None,
+    progress: Progress = unseen,
 ) -> Program:
     """The program of any order with the placement of `schedule`."""
     builder = ProgramBuilder(len(order), lanes(chunks))
     sizes = {"message_B": message_B, "activation_B": activation_B}
-    write(builder, schedule, order, chunks, times, **sizes, priced_by_link=priced_by_link, cells=cells)
+    write(
+        builder, schedule, order, chunks, times, **sizes, priced_by_link=priced_by_link, cells=cells, progress=progress
+    )
     return builder.build()
 
 
@@ -135,6 +142,7 @@ def write(
     activation_B: float = 1.0,
     priced_by_link: bool = False,
     cells: Cells | None = None,
+    progress: Progress = unseen,
 ) -> list[int]:
     """Adds passes and messages to a builder with the streams `lanes(chunks)`; returns each device's last operation."""
     stages = len(order)
@@ -142,8 +150,8 @@ def write(
     held_B = activation_B / (1 if schedule.placement is Placement.BOTH_WAYS else chunks)
     transfer_s = 0.0 if times.blocking else float(times.transfer_s)
     spent = _pass_times(schedule, stages, chunks, times, hold_s)
-    start, ready = add_passes(builder, order, cells, spent, held_B)
-    sends, recvs = _add_dependencies(builder, order, _neighbours(schedule, stages, chunks), start, ready)
+    start, ready = add_passes(builder, order, cells, spent, held_B, progress)
+    sends, recvs = _add_dependencies(builder, order, _neighbours(schedule, stages, chunks), start, ready, progress)
     columns = {"size_B": message_B} | ({} if priced_by_link else {"duration_s": transfer_s})
     _add_messages(builder, sends, recvs, columns)
     return [ready[kind_of(lane[-1][0]), lane[-1][1], (device, lane[-1][2])] for device, lane in enumerate(order)]
@@ -164,6 +172,7 @@ def _add_dependencies(
     neighbours: dict[Where, tuple[Where | None, Where | None]],
     start: dict[Key, int],
     ready: dict[Key, int],
+    progress: Progress,
 ) -> tuple[list[Message], list[Message]]:
     """Adds what passes wait for on their own device; returns (sends, receives) in the order they are made or needed."""
     waits: list[tuple[int, int]] = []
@@ -185,6 +194,7 @@ def _add_dependencies(
                 recvs.append((device, before[0], key[0], before[1], start[key]))
             if behind is not None and behind[0] != device:
                 sends.append((device, behind[0], key[0], chunk, ready[key]))
+        progress(len(order) + device + 1, 2 * len(order))
     if waits:
         builder.depend(*np.array(waits).T)
     return sends, recvs

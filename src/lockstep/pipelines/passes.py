@@ -15,6 +15,7 @@ import numpy as np
 from lockstep.pipelines.schedule import Cells, Order, Pass
 from lockstep.pipelines.times import Array
 from lockstep.program import Kind, ProgramBuilder
+from lockstep.simulate import Progress, unseen
 
 Where = tuple[int, int]  # (device, chunk)
 Key = tuple[str, int, Where]  # (kind of pass, micro-batch, where)
@@ -83,9 +84,17 @@ def kind_of(step: str) -> str:
 
 
 def add_passes(
-    builder: ProgramBuilder, order: Order, cells: Cells | None, times: PassTimes, held_B: float
+    builder: ProgramBuilder,
+    order: Order,
+    cells: Cells | None,
+    times: PassTimes,
+    held_B: float,
+    progress: Progress = unseen,
 ) -> tuple[dict[Key, int], dict[Key, int]]:
-    """Adds all passes; returns the operation that starts each pass and the one that ends it."""
+    """Adds all passes; returns the operation that starts each pass and the one that ends it.
+
+    `progress` hears of devices: half of the work on each, as their dependencies follow.
+    """
     lanes = _Lanes(builder, len(times.seconds["F"][0]), held_B, first=len(builder))
     start: dict[Key, int] = {}
     ready: dict[Key, int] = {}
@@ -99,6 +108,7 @@ def add_passes(
             for step, i, chunk in together:
                 key = (kind_of(step), i, (device, chunk))
                 start[key], ready[key] = edges
+        progress(device + 1, 2 * len(order))
     lanes.write()
     return start, ready
 

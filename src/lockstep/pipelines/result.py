@@ -12,6 +12,7 @@ from lockstep.pipelines.construct import check, program
 from lockstep.pipelines.registry import get
 from lockstep.pipelines.times import Times
 from lockstep.program import Kind, Program, longest_path
+from lockstep.simulate import Progress, unseen
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,12 +54,14 @@ def pipeline(
     backward_s: Any = 2.0,
     message_B: float = 0.0,
     recompute_frac: float = 0.0,
+    progress: Progress = unseen,
     **times: Any,
 ) -> Pipeline:
     """One step of `schedule`: makespan, bubble, peak live micro-batches per stage, bytes sent per stage.
 
     forward_s, backward_s, and `times` are the fields of `Times`: seconds per micro-batch on a whole device, one value
-    or one per stage. `recompute_frac` of the forward pass runs again in the backward pass. Raises BadInput.
+    or one per stage. `recompute_frac` of the forward pass runs again in the backward pass. `progress` hears of
+    the devices whose passes are made. Raises BadInput.
     """
     chosen = get(schedule)
     _refuse_numbers(stages, microbatches, forward_s=forward_s, backward_s=backward_s, message_B=message_B, **times)
@@ -73,7 +76,7 @@ def pipeline(
     _refuse_traffic(given)
     if recompute_frac:
         given = given.recomputing(recompute_frac)
-    built = program(chosen, stages, microbatches, chunks=v, message_B=message_B, times=given)
+    built = program(chosen, stages, microbatches, chunks=v, message_B=message_B, times=given, progress=progress)
     makespan_s, stage_s = replay_s(built)
     work_s = float(np.sum(built.duration_s[built.kind == Kind.COMPUTE])) / stages
     uneven = np.ndim(forward_s) or np.ndim(backward_s)

@@ -6,6 +6,7 @@ from rich.console import Console
 from rich.text import Text
 
 from lockstep.api import Executed
+from lockstep.measure.execute import Execution
 from lockstep.report.terminal import heading, indented, small_print, table
 from lockstep.stragglers import FoundLate
 from lockstep.units import format_bandwidth, format_frac, format_size, format_time
@@ -18,8 +19,7 @@ def render(found: Executed, out: Console) -> None:
     """Prints the verdict, the times and what a reader must know."""
     run = found.execution
     what = found.what if found.what == "pipeline" else f"{found.what} of {format_size(found.size_B or 0)}"
-    verdict = "ran as predicted" if run.ok else "did NOT run as predicted"
-    out.print(Text(f"{what}, {found.algorithm}, on {run.program.ranks} ranks: {verdict}", style="bold"))
+    out.print(Text(f"{what}, {found.algorithm}, on {run.program.ranks} ranks: {_verdict(run)}", style="bold"))
     out.print(_counts(found))
     heading(out, "Time", f"median of {len(run.makespans_s)} runs")
     indented(out, table([("", "left"), ("makespan", "right"), ("", "right")], _times(found)))
@@ -30,6 +30,14 @@ def render(found: Executed, out: Console) -> None:
     titles = [("", "left"), ("predicted", "right"), ("measured", "right")]
     indented(out, table(titles, rows[:ROWS]))
     small_print(out, "Assumptions", run.assumptions, len(run.assumptions))
+
+
+def _verdict(run: Execution) -> str:
+    """What was sent and computed, and the time, which is predicted apart from it."""
+    sent = "bytes and messages as predicted" if run.counts_agree else "bytes and messages NOT as predicted"
+    wrong = ", results WRONG" if run.wrong else ""
+    frac = run.difference.makespan_frac
+    return f"{sent}{wrong}; the predicted time is {format_frac(abs(frac), 2)} too {'short' if frac < 0 else 'long'}"
 
 
 def _counts(found: Executed) -> str:

@@ -6,7 +6,7 @@ from rich.console import Console
 from rich.text import Text
 
 from lockstep.experts import Load, MoeLayer
-from lockstep.report.terminal import heading, indented, table
+from lockstep.report.terminal import heading, indented, small_print, table
 from lockstep.units import format_count, format_frac, format_size, format_time
 
 
@@ -28,12 +28,14 @@ def render(found: MoeLayer, out: Console) -> None:
         ("if balanced", format_time(found.balanced_all_to_all_s)),
         *([("in two levels", format_time(found.hierarchical_s))] if found.hierarchical_s is not None else []),
         ("all four", format_time(found.layer_all_to_all_s)),
+        ("of it for imbalance", format_time(found.imbalance_comm_s)),
         ("sent per rank", format_size(found.sent_per_rank_B)),
         ("most received", format_size(found.most_received_B)),
         *([("between nodes", format_size(found.cross_node_B))] if found.cross_node_B is not None else []),
         ("busiest rank's work", f"{found.compute_slowdown:.3g} times the mean"),
     ]
     indented(out, table([("", "left"), ("", "right")], lines))
+    small_print(out, "Assumptions", found.assumptions, len(found.assumptions))
 
 
 def _load(name: str, load: Load) -> tuple[str, ...]:

@@ -37,6 +37,10 @@ def render(found: StragglerCost, out: Console) -> None:
     heading(out, "Paid for it")
     costs = [
         ("workers", f"{found.used} of {found.launched} gradients count"),
+        (
+            "communication",
+            f"{format_time(found.comm_s)} per step, {format_frac(found.comm_s / found.mean_step_s)} of it",
+        ),
         ("duplicated work", format_frac(paid.duplicated_frac)),
         ("lost gradients", format_frac(paid.lost_frac)),
         ("staleness", f"up to {paid.stale_steps:g} steps"),

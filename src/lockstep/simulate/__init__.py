@@ -20,6 +20,7 @@ from lockstep.simulate.network import Network, ring_network, star_network, tree_
 from lockstep.simulate.noise import Noise
 from lockstep.simulate.packets import Protocol, simulate_packets
 from lockstep.simulate.prices import Price, durations_s
+from lockstep.simulate.progress import Progress, unseen
 from lockstep.simulate.queues import QueueRun, Rounds, circulate, closed_loop, queue, restarting
 from lockstep.simulate.sample import Sample
 from lockstep.simulate.shared_cores import SharedCores, Timed, simulate_shared_cores
@@ -39,6 +40,7 @@ __all__ = [
     "Normal",
     "Pareto",
     "Price",
+    "Progress",
     "Protocol",
     "QueueRun",
     "Rounds",
@@ -66,5 +68,6 @@ __all__ = [
     "star_network",
     "star_topology",
     "tree_network",
+    "unseen",
     "uplinks_topology",
 ]

@@ -17,7 +17,7 @@ import numpy as np
 
 from lockstep.errors import BadInput
 from lockstep.program import Program, ProgramBuilder
-from lockstep.simulate import Law
+from lockstep.simulate import Law, Progress, unseen
 from lockstep.stragglers.mitigation import Array, Mitigation, Paid, check_count, draw
 
 REPLICATIONS = 32
@@ -83,12 +83,15 @@ class Bounded(Mitigation):
         """Exact where it is the barrier, and for one worker."""
         return law.expected_max_s(workers) if self.bound == 0 or workers == 1 else None
 
-    def steps_s(self, law: Law, factor: Array, comm_s: float, numbers: int, generator: Any) -> tuple[Array, Array]:
+    def steps_s(
+        self, law: Law, factor: Array, comm_s: float, numbers: int, generator: Any, progress: Progress = unseen
+    ) -> tuple[Array, Array]:
         """Mean over the later steps of independent runs; single steps of all runs."""
         settling = SETTLING_STEPS + 4 * self.bound
         steps = max(self._steps(), numbers // (REPLICATIONS * len(factor)))
         means, singles = [], []
-        for _ in range(REPLICATIONS):
+        for run in range(REPLICATIONS):
+            progress(run, REPLICATIONS)
             times_s = draw(law, factor, generator, steps) + comm_s
             ends_s = finish_s(times_s, self.bound).max(axis=-1)
             means.append((ends_s[-1] - ends_s[settling - 1]) / (steps - settling))

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from lockstep.errors import BadInput, UnknownName
-from lockstep.simulate import Law, Normal, Pareto, Sample
+from lockstep.simulate import Law, Normal, Pareto, Progress, Sample, unseen
 from lockstep.stragglers.bounded import Bounded
 from lockstep.stragglers.local import Local
 from lockstep.stragglers.mitigation import Mitigation, Paid
@@ -66,6 +66,8 @@ class StragglerCost:
     launched: int
     used: int
     gradients_per_s: float
+    comm_s: float
+    """Communication in a step: that of a synchronisation, shared by the steps that make one do."""
     paid: Paid
     assumptions: tuple[str, ...]
 
@@ -84,11 +86,12 @@ def stragglers(
     slowdown: Sequence[float] = (),
     numbers: int = NUMBERS,
     seed: int = 0,
+    progress: Progress = unseen,
 ) -> StragglerCost:
     """Cost of waiting for `workers` whose times follow `law`.
 
     `comm_s` per synchronisation; `slowdown`: fixed factor of each launched worker (persistent slowness), empty = none.
-    Raises BadInput.
+    `progress` hears (done, total) of the simulation. Raises BadInput.
     """
     chosen = parse_mitigation(mitigation) if isinstance(mitigation, str) else mitigation
     factor = _factors(workers, chosen, slowdown)
@@ -98,7 +101,7 @@ def stragglers(
     if not 0 <= comm_s < math.inf:
         raise BadInput(f"comm_s must be finite and not negative, got {comm_s}", "comm")
     generator = np.random.Generator(np.random.PCG64(np.random.SeedSequence(seed)))
-    means, singles = chosen.steps_s(law, factor, comm_s, numbers, generator)
+    means, singles = chosen.steps_s(law, factor, comm_s, numbers, generator, progress)
     sample = Sample(means)
     alike = bool((factor == 1).all())
     exact_s = chosen.expected_s(law, workers) if alike else None
@@ -125,6 +128,7 @@ def stragglers(
         launched=len(factor),
         used=used,
         gradients_per_s=used / step_s,
+        comm_s=waited_s,
         paid=chosen.paid(workers),
         assumptions=tuple(_assumptions(law, alike)),
     )

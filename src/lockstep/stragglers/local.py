@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from lockstep.errors import BadInput
-from lockstep.simulate import Constant, Law, Normal
+from lockstep.simulate import Constant, Law, Normal, Progress, unseen
 from lockstep.stragglers.mitigation import Array, Mitigation, Paid, check_count, draw
 
 MOST_STEPS = 100_000
@@ -54,11 +54,14 @@ class Local(Mitigation):
             return Normal(law.mean_s, spread_s).expected_max_s(workers)
         return law.mean_s if isinstance(law, Constant) else None
 
-    def steps_s(self, law: Law, factor: Array, comm_s: float, numbers: int, generator: Any) -> tuple[Array, Array]:
+    def steps_s(
+        self, law: Law, factor: Array, comm_s: float, numbers: int, generator: Any, progress: Progress = unseen
+    ) -> tuple[Array, Array]:
         """Independent rounds, per step."""
         rounds = max(FEWEST_ROUNDS, numbers // (self.steps * len(factor)))
         total_s = np.zeros((rounds, len(factor)))
-        for _ in range(self.steps):
+        for step in range(self.steps):
+            progress(step, self.steps)
             total_s += draw(law, factor, generator, rounds)
         per_step_s = (total_s.max(axis=1) + comm_s) / self.steps
         return per_step_s, per_step_s

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lockstep.errors import BadInput
-from lockstep.simulate import Law
+from lockstep.simulate import Law, Progress, unseen
 
 Array = npt.NDArray[Any]
 
@@ -64,10 +64,13 @@ class Mitigation(ABC):
         return None
 
     @abstractmethod
-    def steps_s(self, law: Law, factor: Array, comm_s: float, numbers: int, generator: Any) -> tuple[Array, Array]:
+    def steps_s(
+        self, law: Law, factor: Array, comm_s: float, numbers: int, generator: Any, progress: Progress = unseen
+    ) -> tuple[Array, Array]:
         """Simulated times of steps, communication included: (independent means, single steps).
 
-        `factor`: fixed slowdown of each launched worker; about `numbers` random numbers are drawn.
+        `factor`: fixed slowdown of each launched worker; about `numbers` random numbers are drawn. `progress` hears
+        (done, total) now and then.
         """
 
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from lockstep.simulate import Law
+from lockstep.simulate import Law, Progress, unseen
 from lockstep.stragglers.mitigation import Array, Mitigation, Paid, check_count, draw
 from lockstep.stragglers.order import order_quantile_s
 
@@ -32,18 +32,21 @@ class Waiting(Mitigation):
         """Quantile of X_(used : launched)."""
         return order_quantile_s(law, self.used(workers), self.launched(workers), fraction)
 
-    def steps_s(self, law: Law, factor: Array, comm_s: float, numbers: int, generator: Any) -> tuple[Array, Array]:
+    def steps_s(
+        self, law: Law, factor: Array, comm_s: float, numbers: int, generator: Any, progress: Progress = unseen
+    ) -> tuple[Array, Array]:
         """Independent steps."""
         launched = len(factor)
         used = self._used_of(launched)
         parts: list[Array] = []
-        steps = max(2, numbers // launched)
+        steps = total = max(2, numbers // launched)
         while steps > 0:
             # A million numbers at a time, so that memory stays bounded.
             now = min(steps, max(1, 1_000_000 // launched))
             times_s = draw(law, factor, generator, now)
             parts.append(np.partition(times_s, used - 1, axis=1)[:, used - 1] + comm_s)
             steps -= now
+            progress(total - steps, total)
         times = np.concatenate(parts)
         return times, times
 
