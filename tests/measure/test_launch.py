@@ -268,9 +268,52 @@ def test_places_of_torchrun_and_slurm() -> None:
     assert found is not None
     assert (found.rank, found.ranks, found.local_rank, found.master_address) == (3, 4, 1, "gpu012")
     assert found.master_port == 20_077
-    with pytest.raises(BadInput, match="RANK: must be a whole number"):
-        place(torchrun | {"RANK": "first"})
     assert [first_node(text) for text in ("a,b", "n[3-4]", "login")] == ["a", "n3", "login"]
+
+
+STARTED = {"RANK": "5", "WORLD_SIZE": "8", "MASTER_ADDR": "a", "MASTER_PORT": "1234"}
+STEPPED = {"SLURM_PROCID": "3", "SLURM_STEP_NUM_TASKS": "4", "SLURM_STEP_NODELIST": "a"}
+
+
+@pytest.mark.parametrize(
+    ("known", "name", "value", "why"),
+    [
+        (STARTED, "RANK", "first", "must be a whole number"),
+        (STARTED, "RANK", "8", "WORLD_SIZE says 8 ranks, numbered from 0; there is no rank 8"),
+        (STARTED, "RANK", "-1", "must be a whole number from 0"),
+        (STARTED, "RANK", "1" * 5000, "must be a whole number"),
+        (STARTED, "WORLD_SIZE", "0", "must be a whole number from 1"),
+        (STARTED, "LOCAL_RANK", "", "must be a whole number"),
+        (STARTED, "MASTER_PORT", "99999", "from 0 to 65535, got '99999'"),
+        (STEPPED, "SLURM_STEP_NUM_TASKS", "x", "must be a whole number"),
+        (STEPPED, "SLURM_PROCID", "4", "there is no rank 4"),
+        (STEPPED, "SLURM_LOCALID", "1.5", "must be a whole number"),
+        (STEPPED, "SLURM_JOB_ID", "١", "must be a whole number"),
+        (STEPPED, "SLURM_STEP_NODELIST", "[1-2]", "not a list of nodes"),
+    ],
+)
+def test_a_variable_that_cannot_be_is_named(known: dict[str, str], name: str, value: str, why: str) -> None:
+    with pytest.raises(BadInput) as caught:
+        place(known | {name: value})
+    assert caught.value.where == name
+    assert why in caught.value.message
+    assert len(caught.value.message) < 200
+
+
+@pytest.mark.parametrize("name", ["no.such.host.invalid", "two words", "x" * 300])
+@pytest.mark.parametrize("known", [STARTED | {"RANK": "0", "WORLD_SIZE": "1"}, STEPPED])
+def test_a_master_that_nobody_knows_is_refused_before_anyone_waits(
+    known: dict[str, str], name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    where = "MASTER_ADDR" if known is not STEPPED else "SLURM_STEP_NODELIST"
+    for variable, value in (known | {where: name}).items():
+        monkeypatch.setenv(variable, value)
+    here = place()
+    assert here is not None
+    with pytest.raises(BadInput, match="is not the name of a host") as caught:
+        launch(workers.sums, here.ranks, (5,), timeout_s=600)
+    assert caught.value.where == where
+    assert len(caught.value.message) < 300
 
 
 TORCHRUN = """

@@ -94,9 +94,9 @@ def _collective(
     from lockstep.measure.bench import bench_collective
 
     number, path = world(ranks), None if csv is None else writable(csv, "--csv")
-    swept, chosen = _sizes(sizes or USUAL_SIZES, parse_size_B), _algorithms(op, algorithm, number)
+    swept, chosen = _sizes(USUAL_SIZES if sizes is None else sizes, parse_size_B), _algorithms(op, algorithm, number)
     how: dict[str, Any] = {
-        "backend": backend or "gloo",
+        "backend": "gloo" if backend is None else backend,
         "repeats": 20 if repeats is None else whole(repeats, "--repeats"),
         "warm_up": 3 if warm_up is None else whole(warm_up, "--warm-up", 0),
         "timeout_s": longest_wait_s(timeout),
@@ -185,10 +185,11 @@ def _device(
     path = None if curve is None else writable(curve, "--curve")
     file = _device_file(device_file)
     kernels = tuple(KERNELS) if everything else (op,)
+    where = "cpu" if device is None else device
     how: dict[str, Any] = {
-        "device": device or "cpu",
-        "dtype": dtype or usual_dtype(device or "cpu"),
-        "sizes": _sizes(sizes, parse_count) if sizes else [],
+        "device": where,
+        "dtype": usual_dtype(where) if dtype is None else dtype,
+        "sizes": [] if sizes is None else _sizes(sizes, parse_count),
     }
     how |= _datasheet(peak, memory_bandwidth, file, how["dtype"])
     with flags("--device"), kept("bench", {"kernels": kernels, **how}, root) as record:

@@ -181,5 +181,7 @@ def _collective(
         raise BadInput("must be given for a collective", "--size")
     size_B = ELEMENT_B * max(1, round(parse_size_B(size, "--size") / ELEMENT_B))
     with flags("--algorithm"):
-        name = algorithm or str(best(op, ranks, size_B, link or USUAL_LINK).algorithm)
+        name = algorithm
+        if name is None:
+            name = str(best(op, ranks, size_B, link or USUAL_LINK).algorithm)
         return settled(op, name, ranks, size_B, ELEMENT_B, link), name, size_B

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from lockstep.api.question import named_folder
+
 if TYPE_CHECKING:
     from lockstep.runs import EventFile, RunWriter
 
@@ -46,7 +48,8 @@ def kept(
     from lockstep.runs import EventFile, RunStore
     from lockstep.runs.store import VARIABLE
 
-    where, here = root or os.environ.get(VARIABLE), place()
+    where = os.environ.get(VARIABLE) if root is None else named_folder(root, "--runs")
+    here = place()
     if here is not None and here.rank:
         yield Record(None)
         return

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from lockstep.api.question import Quantity, whole
 from lockstep.errors import BadInput
-from lockstep.units import parse_time_s
+from lockstep.units import format_time, parse_time_s
 
 USUAL_RANKS = 2
 """Fewer have nobody to talk to."""
 USUAL_WAIT_S = 60.0
+LONGEST_WAIT_S = 30 * 86400.0
+"""The longest wait for a rank that says nothing. Clocks of the libraries below overflow at some hundred years."""
 
 
 def world(ranks: Quantity | None) -> int:
@@ -27,8 +29,10 @@ def world(ranks: Quantity | None) -> int:
 
 
 def longest_wait_s(timeout: Quantity | None) -> float:
-    """Seconds that one rank may wait for another, above 0. Raises BadInput at `--timeout`."""
+    """Seconds that one rank may wait for another, above 0 and at most a month. Raises BadInput at `--timeout`."""
     seconds = USUAL_WAIT_S if timeout is None else parse_time_s(timeout, "--timeout")
     if not seconds > 0:
         raise BadInput("must be above 0", "--timeout")
+    if seconds > LONGEST_WAIT_S:
+        raise BadInput(f"must be at most {format_time(LONGEST_WAIT_S)}, got {seconds:g} s", "--timeout")
     return seconds

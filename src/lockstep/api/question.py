@@ -98,6 +98,13 @@ def writable(given: str | Path, where: str) -> Path:
     return path
 
 
+def named_folder(given: str | Path, where: str) -> Path:
+    """The path of a folder, which need not exist. Raises BadInput for one without a name, which would be this one."""
+    if not str(given):
+        raise BadInput("must name a folder; write . for this one", where)
+    return Path(given)
+
+
 def _sequence(model: Model, seq: Quantity | None) -> tuple[int, tuple[str, ...]]:
     """Tokens per sequence, and a note when they were not given. An image counts as one sequence of one token."""
     if not isinstance(model, Transformer):

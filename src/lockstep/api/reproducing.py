@@ -45,5 +45,5 @@ def reproduce(
         model=model, steps=number, batch=whole(batch, "--batch"), optimizer=optimizer, dropout_frac=DROPOUT_FRAC,
         learning_rate=MODELS[model].learning_rate, seed=whole(seed, "--seed", minimum=0),
     )  # fmt: skip
-    names = [name.strip() for name in switch.split(",")] if switch else []
+    names = [] if switch is None else [name.strip() for name in switch.split(",")]
     return run(method, task, whole(ranks, "--ranks"), settings, switch=names, progress=progress)

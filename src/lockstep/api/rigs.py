@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from lockstep.simulate import Topology
 
 TOPOLOGIES = ("star", "flat", "uplinks")
+USUAL_NODES, USUAL_INNER_DELAY, USUAL_INNER_RATE = 2, "100us", "1Gbit/s"
 MOST_RANKS, MOST_REPEATS = 16, 100
 SMALLEST_BPS, LARGEST_BPS = 1e5, 1e9
 LONGEST_DELAY_S = 1.0
@@ -35,9 +36,9 @@ def rig(
     size: str | Quantity = "64KiB",
     delay: Quantity = "5ms",
     rate: Quantity = "100Mbit/s",
-    nodes: Quantity = 2,
-    inner_delay: Quantity = "100us",
-    inner_rate: Quantity = "1Gbit/s",
+    nodes: Quantity | None = None,
+    inner_delay: Quantity | None = None,
+    inner_rate: Quantity | None = None,
     jitter: Quantity = 0.0,
     loss: Quantity = 0.0,
     algorithm: str | None = None,
@@ -50,19 +51,25 @@ def rig(
     """A collective on hosts of this machine joined by links of a chosen rate and delay: predicted, then measured.
 
     `op`: any collective. `topology`: star (a link up and one down per host), flat (a private link per pair), uplinks
-    (`nodes` with fast links inside and one slow link up and down each). `delay` one way from host to host, `rate` of
+    (`nodes`, by default 2, with fast links of `inner_rate` and `inner_delay` inside and one slow link up and down
+    each; the three belong to uplinks alone). `delay` one way from host to host, `rate` of
     each link. `size` and `algorithm`: one or several between commas. `root`: where runs are kept, by default
     $LOCKSTEP_RUNS, nowhere without. Raises BadInput where the machine permits no namespaces, or where it and not the
     links would set the pace.
     """
     from lockstep.measure.rig import Rig, entrant, judged, measure_capacity, race
 
-    group = _group(topology, ranks, nodes)
+    _check_topology(topology, {"--nodes": nodes, "--inner-delay": inner_delay, "--inner-rate": inner_rate})
+    group = _group(topology, ranks, USUAL_NODES if nodes is None else nodes)
     sizes_B = _sizes_B(size, group)
     names = _names(op, algorithm, group)
     with flags("--algorithm"):
         hosts = max(entrant(op, name, group, sizes_B[0]).ranks for name in names)
-        links = _topology(topology, group, hosts, delay, rate, inner_delay, inner_rate, jitter, loss)
+        inner = (
+            USUAL_INNER_DELAY if inner_delay is None else inner_delay,
+            USUAL_INNER_RATE if inner_rate is None else inner_rate,
+        )
+        links = _topology(topology, group, hosts, delay, rate, *inner, jitter, loss)
         programs = [entrant(op, name, group.on(links), size_B) for size_B in sizes_B for name in names]
     number, packet_B = _repeats(repeats, links, group, programs), whole(mtu, "--mtu")
     with flags("--mtu"):
@@ -97,11 +104,18 @@ def _repeats(given: Quantity, topology: Topology, group: Group, programs: Sequen
     return number
 
 
+def _check_topology(topology: str, inside: Mapping[str, Quantity | None]) -> None:
+    """Refuses an unknown topology, and flags about the inside of nodes where there are no nodes."""
+    if topology not in TOPOLOGIES:
+        raise UnknownName("topology", topology, TOPOLOGIES, "--topology")
+    for flag, value in inside.items():
+        if value is not None and topology != "uplinks":
+            raise BadInput(f"belongs to --topology uplinks; {topology} has no nodes", flag)
+
+
 def _group(topology: str, ranks: Quantity, nodes: Quantity) -> Group:
     from lockstep.measure.rig import Group
 
-    if topology not in TOPOLOGIES:
-        raise UnknownName("topology", topology, TOPOLOGIES, "--topology")
     number = whole(ranks, "--ranks", minimum=2)
     if number > MOST_RANKS:
         raise BadInput(f"must be at most {MOST_RANKS}, got {number}; more would measure this machine's CPU", "--ranks")

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from lockstep.api.question import Quantity, whole
+from lockstep.api.question import Quantity, named_folder, whole
 from lockstep.errors import BadInput, UnknownName
 
 if TYPE_CHECKING:
@@ -65,11 +65,11 @@ def runs(
     fewest, most = ACTIONS[action]
     if not fewest <= len(names) <= most:
         raise BadInput(f"{action} takes {most or 'no'} run{'' if most == 1 else 's'}, got {len(names)}", "RUN")
-    store = RunStore(None if root is None else Path(root))
+    store = RunStore(None if root is None else named_folder(root, "--runs"))
     if (action == "export") != (tensorboard is not None):
         raise BadInput("export needs a folder; nothing else takes one", "--tensorboard")
     if tensorboard is not None:
-        return _exported(store, names[0], Path(tensorboard))
+        return _exported(store, names[0], named_folder(tensorboard, "--tensorboard"))
     if action == "show":
         return store.read(names[0])
     if action == "compare":

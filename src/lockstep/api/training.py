@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from lockstep.api.keeping import Record, kept
 from lockstep.api.network import flags
 from lockstep.api.processes import longest_wait_s, world
-from lockstep.api.question import Quantity, whole
+from lockstep.api.question import Quantity, named_folder, whole
 from lockstep.errors import BadInput, UnknownName
 from lockstep.units import parse_count
 
@@ -24,6 +24,7 @@ MOST_STEPS = 1_000_000
 USUAL_BATCH = 64
 MICROBATCHES = 4
 """What methods that cut a share again do by default."""
+USUAL_EVERY, USUAL_KEEP = 10, 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +75,8 @@ def train(
     seed: Quantity = 0,
     settings: Mapping[str, object] | None = None,
     checkpoint: str | Path | None = None,
-    every: Quantity = 10,
-    keep: Quantity = 2,
+    every: Quantity | None = None,
+    keep: Quantity | None = None,
     beside: bool = False,
     resume: bool = False,
     restarts: Quantity = 0,
@@ -89,9 +90,9 @@ def train(
 
     `ranks`: by default those that torchrun or srun started, else two. `batch`: samples per step of all ranks, 64 or a
     number near it that they share evenly. `settings` go to every method that has them. `checkpoint`: a folder for
-    checkpoints after `every` steps and at the end, of which `keep` stay, written `beside` the training or in line;
-    `resume` goes on from the newest, and a run that fails does so by itself up to `restarts` times. `root`: where runs
-    are kept, by default $LOCKSTEP_RUNS, nowhere without.
+    checkpoints after `every` steps (10) and at the end, of which `keep` (2) stay, written `beside` the training or in
+    line; `resume` goes on from the newest, and a run that fails does so by itself up to `restarts` times. `root`: where
+    runs are kept, by default $LOCKSTEP_RUNS, nowhere without.
     `tensorboard`: a folder for event files of TensorBoard, a folder in it per method.
     `timeout` is the longest wait of one rank for another; `straggler` makes a rank late in every second step: `1:20ms`;
     `progress(done, total)` counts the steps of all runs.
@@ -143,7 +144,9 @@ def _task(
     """What is trained: a model that all methods train, unless one is named."""
     from lockstep.measure.train import MODELS, Task
 
-    name = model or next((kind for kind in MODELS if all(kind in one.models for one in methods)), "mlp")
+    name = model
+    if name is None:
+        name = next((kind for kind in MODELS if all(kind in one.models for one in methods)), "mlp")
     if name not in MODELS:
         raise UnknownName("model", name, MODELS, "--model")
     number = whole(steps, "--steps")
@@ -156,22 +159,31 @@ def _task(
     )  # fmt: skip
 
 
-def _saving(folder: str | Path | None, every: Quantity, keep: Quantity, beside: bool, resume: bool) -> Saving | None:
-    """Checkpoints of a run, if a folder is given."""
+def _saving(
+    folder: str | Path | None, every: Quantity | None, keep: Quantity | None, beside: bool, resume: bool
+) -> Saving | None:
+    """Checkpoints of a run, if a folder is given; without one, whatever is about them is refused."""
     from lockstep.measure.train import Saving
 
     if folder is None:
-        if resume or beside:
-            raise BadInput("needs a folder: --checkpoint DIR", "--resume" if resume else "--beside")
+        given = {"--resume": resume, "--beside": beside, "--every": every is not None, "--keep": keep is not None}
+        for flag in (name for name, is_given in given.items() if is_given):
+            raise BadInput("needs a folder: --checkpoint DIR", flag)
         return None
-    return Saving(Path(folder), whole(every, "--every"), whole(keep, "--keep"), beside, resume)
+    return Saving(
+        named_folder(folder, "--checkpoint"),
+        whole(USUAL_EVERY if every is None else every, "--every"),
+        whole(USUAL_KEEP if keep is None else keep, "--keep"),
+        beside,
+        resume,
+    )
 
 
 def _curves(folder: str | Path | None) -> Path | None:
     """A folder that can be made, before anything is trained."""
     if folder is None:
         return None
-    path = Path(folder)
+    path = named_folder(folder, "--tensorboard")
     if path.exists() and not path.is_dir():
         raise BadInput(f"{str(path)!r} is a file; name a folder", "--tensorboard")
     try:

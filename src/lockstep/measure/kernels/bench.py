@@ -79,7 +79,7 @@ def bench_device(
     """
     import torch
 
-    chosen = dtype or usual_dtype(device)
+    chosen = usual_dtype(device) if dtype is None else dtype
     _check(kernels, device, chosen)
     torch_dtype = getattr(torch, TORCH_NAMES[chosen])
     jobs = [(name, size) for name in kernels for size in sizes or _usual(KERNELS[name], device)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import pickle
+import socket
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
@@ -14,7 +15,7 @@ from multiprocessing.context import ForkServerContext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lockstep.errors import BadInput, LockstepError
+from lockstep.errors import LONGEST, BadInput, LockstepError
 from lockstep.measure.launch import points
 from lockstep.measure.launch.clock import clock_of
 from lockstep.measure.launch.failure import from_exception, run_failed
@@ -201,8 +202,14 @@ def _join(
 def _meeting_place(here: Place, timeout_s: float) -> Store:
     """The job's own store, apart for every attempt of an elastic restart.
 
-    torch 2.13 shares the agent's store between attempts, where new ranks would read addresses of dead ones.
+    torch 2.13 shares the agent's store between attempts, where new ranks would read addresses of dead ones. Raises
+    BadInput for a master whose name nobody knows: torch would ask again until the timeout.
     """
+    try:
+        socket.getaddrinfo(here.master_address, here.master_port)
+    except (OSError, ValueError) as error:
+        why = f"{here.master_address[:LONGEST]!r} is not the name of a host that is known here ({error})"
+        raise BadInput(why, here.named_by) from None
     from torch.distributed import PrefixStore, TCPStore
 
     # torchrun's agent serves the store already and says so in this variable.

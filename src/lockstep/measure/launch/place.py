@@ -14,10 +14,13 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from lockstep.errors import BadInput
+from lockstep.errors import LONGEST, BadInput
 
 TORCHRUN = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 FIRST_PORT, NUM_PORTS = 20_000, 10_000  # assumed: below Linux's ephemeral ports, which begin at 32768
+LAST_PORT = 65_535
+MOST = 2**31 - 1
+"""Jobs and ranks are 32-bit numbers in Slurm and in torch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,31 +33,37 @@ class Place:
     master_address: str
     master_port: int
     started_by: str
+    named_by: str = "MASTER_ADDR"
+    """The variable that `master_address` comes from."""
 
 
 def place(environment: Mapping[str, str] | None = None) -> Place | None:
     """The place of this process; None when neither torchrun nor a Slurm step with several tasks started it.
 
-    Raises BadInput for a variable that is not a whole number.
+    Raises BadInput, located at the variable, for a number that is none or cannot be: a rank beyond the ranks, a port
+    beyond 65535.
     """
     known = os.environ if environment is None else environment
     if all(name in known for name in TORCHRUN):
-        rank = _whole(known, "RANK")
-        local = _whole(known, "LOCAL_RANK") if "LOCAL_RANK" in known else rank
-        port = _whole(known, "MASTER_PORT")
-        return Place(rank, _whole(known, "WORLD_SIZE"), local, known["MASTER_ADDR"], port, "torchrun")
-    if "SLURM_PROCID" in known and int(known.get("SLURM_STEP_NUM_TASKS", "1")) > 1:
-        return _slurm(known)
+        rank, ranks = _rank(known, "RANK", "WORLD_SIZE")
+        local = _whole(known, "LOCAL_RANK", MOST) if "LOCAL_RANK" in known else rank
+        port = _whole(known, "MASTER_PORT", LAST_PORT)
+        return Place(rank, ranks, local, known["MASTER_ADDR"], port, "torchrun", "MASTER_ADDR")
+    if "SLURM_PROCID" in known and "SLURM_STEP_NUM_TASKS" in known:
+        rank, ranks = _rank(known, "SLURM_PROCID", "SLURM_STEP_NUM_TASKS")
+        return _slurm(known, rank, ranks) if ranks > 1 else None
     return None
 
 
-def _slurm(known: Mapping[str, str]) -> Place:
-    address = known.get("MASTER_ADDR") or first_node(known.get("SLURM_STEP_NODELIST", "127.0.0.1"))
-    job = _whole(known, "SLURM_JOB_ID") if "SLURM_JOB_ID" in known else 0
-    port = _whole(known, "MASTER_PORT") if "MASTER_PORT" in known else FIRST_PORT + job % NUM_PORTS
-    rank, ranks = _whole(known, "SLURM_PROCID"), _whole(known, "SLURM_STEP_NUM_TASKS")
-    local = _whole(known, "SLURM_LOCALID") if "SLURM_LOCALID" in known else rank
-    return Place(rank, ranks, local, address, port, "Slurm")
+def _slurm(known: Mapping[str, str], rank: int, ranks: int) -> Place:
+    named_by = "MASTER_ADDR" if known.get("MASTER_ADDR") else "SLURM_STEP_NODELIST"
+    address = known.get("MASTER_ADDR", "")
+    if named_by != "MASTER_ADDR":
+        address = first_node(known.get("SLURM_STEP_NODELIST", "127.0.0.1"))
+    job = _whole(known, "SLURM_JOB_ID", MOST) if "SLURM_JOB_ID" in known else 0
+    port = _whole(known, "MASTER_PORT", LAST_PORT) if "MASTER_PORT" in known else FIRST_PORT + job % NUM_PORTS
+    local = _whole(known, "SLURM_LOCALID", MOST) if "SLURM_LOCALID" in known else rank
+    return Place(rank, ranks, local, address, port, "Slurm", named_by)
 
 
 def first_node(nodes: str) -> str:
@@ -65,7 +74,19 @@ def first_node(nodes: str) -> str:
     return found[1] + (found[2] or "")
 
 
-def _whole(known: Mapping[str, str], name: str) -> int:
-    if not known[name].isdecimal():
-        raise BadInput(f"must be a whole number, got {known[name]!r}", name)
-    return int(known[name])
+def _rank(known: Mapping[str, str], number: str, world: str) -> tuple[int, int]:
+    """A rank and the ranks there are, by the names of their variables."""
+    ranks = _whole(known, world, MOST, least=1)
+    rank = _whole(known, number, MOST)
+    if rank >= ranks:
+        raise BadInput(f"{world} says {ranks} ranks, numbered from 0; there is no rank {rank}", number)
+    return rank, ranks
+
+
+def _whole(known: Mapping[str, str], name: str, most: int, least: int = 0) -> int:
+    given = known[name].strip()
+    # Numbers of more digits than the limit are not converted: Python refuses some thousand.
+    number = int(given) if given.isascii() and given.isdecimal() and len(given) <= len(str(MOST)) else -1
+    if not least <= number <= most:
+        raise BadInput(f"must be a whole number from {least} to {most}, got {given[:LONGEST]!r}", name)
+    return number
