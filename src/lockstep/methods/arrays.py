@@ -3,10 +3,31 @@
 from __future__ import annotations
 
 import sys
-from typing import Any
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, ParamSpec, TypeVar
+
+import numpy as np
+
+Parameters = ParamSpec("Parameters")
+Result = TypeVar("Result")
 
 Array = Any
 """A numpy array or a torch tensor."""
+
+
+def ieee(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
+    """`function` without numpy's warnings about overflow and NaN: values go through as IEEE 754 says, as in torch.
+
+    Which operations warn about a signalling NaN differs between processors; the results do not.
+    """
+
+    @wraps(function)
+    def quiet(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
+        with np.errstate(all="ignore"):
+            return function(*args, **kwargs)
+
+    return quiet
 
 
 def namespace(array: Array) -> Any:
@@ -33,6 +54,11 @@ def like(values: Array, array: Array) -> Array:
 def place(array: Array) -> dict[str, Any]:
     """The words that let its library make a new array where `array` lies."""
     return {} if namespace(array).__name__ == "numpy" else {"device": array.device}
+
+
+def wide(array: Array) -> Array:
+    """`array` with at least 32 bits an entry, which linear algebra needs."""
+    return cast(array, "float32") if array.dtype.itemsize < 4 else array
 
 
 def flat(array: Array) -> Array:

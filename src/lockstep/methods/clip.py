@@ -13,9 +13,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from lockstep.errors import BadInput
-from lockstep.methods.arrays import Array
+from lockstep.methods.arrays import Array, ieee
 
 
+@ieee
 def clip_by_norm(gradients: Sequence[Array], limit: float) -> tuple[Array, ...]:
     """The layers, scaled together to a norm of at most `limit`. Raises `BadInput` unless the limit is positive."""
     if not 0 < limit < float("inf"):

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from lockstep.errors import BadInput
-from lockstep.methods.arrays import Array, namespace
+from lockstep.methods.arrays import Array, ieee, namespace
 
 START_SCALE = 2.0**16  # PyTorch GradScaler's init_scale
 GROWTH = 2.0  # PyTorch GradScaler's growth_factor
@@ -66,6 +66,7 @@ def all_finite(gradients: Sequence[Array]) -> bool:
     return all(bool(namespace(gradient).isfinite(gradient).all()) for gradient in gradients)
 
 
+@ieee
 def unscaled(gradients: Sequence[Array], scale: float) -> tuple[Array, ...]:
     """The layers divided by the scale."""
     return tuple(gradient / scale for gradient in gradients)

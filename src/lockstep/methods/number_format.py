@@ -21,6 +21,7 @@ import numpy.typing as npt
 from numpy.random import Generator
 
 from lockstep.errors import UnknownName
+from lockstep.methods.arrays import ieee
 
 Array = npt.NDArray[np.float64]
 
@@ -61,12 +62,16 @@ class NumberFormat:
         odd = (self.largest / last_step) % 2 == 1
         return float(self.largest + last_step / 2 if odd else np.nextafter(self.largest + last_step / 2, np.inf))
 
+    @ieee
     def spacing(self, values: npt.ArrayLike) -> Array:
-        """Distance between neighbouring numbers at the magnitude of `values`."""
-        exponent = np.maximum(np.frexp(np.asarray(values, dtype=np.float64))[1], self.least_exponent + 1)
-        step: Array = np.ldexp(1.0, exponent - self.precision_bits)
-        return step
+        """Distance between neighbouring numbers at the magnitude of `values`; NaN where they are not finite."""
+        given = np.asarray(values, dtype=np.float64)
+        finite = np.isfinite(given)
+        # C leaves the exponent of an infinity and of a NaN open.
+        exponent = np.maximum(np.frexp(np.where(finite, given, 0.0))[1], self.least_exponent + 1)
+        return np.where(finite, np.ldexp(1.0, exponent - self.precision_bits), np.nan)
 
+    @ieee
     def rounded(self, values: npt.ArrayLike, generator: Generator | None = None) -> Array:
         """The values this format stores, as float64: the nearest, or up or down at random with a generator.
 
@@ -74,9 +79,8 @@ class NumberFormat:
         """
         given = np.asarray(values, dtype=np.float64)
         step = self.spacing(given)
-        with np.errstate(invalid="ignore"):
-            places = given / step
-            whole = np.rint(places) if generator is None else np.floor(places + generator.random(given.shape))
+        places = given / step
+        whole = np.rint(places) if generator is None else np.floor(places + generator.random(given.shape))
         stored = np.where(np.isfinite(given), whole * step, given)
         past = np.copysign(np.inf, stored) if self.infinite else np.nan
         return np.where(np.abs(stored) > self.largest, past, stored)
@@ -106,6 +110,7 @@ def rounded_sum(name: str) -> Any:
     """A function of two arrays that adds as hardware of that format does, for values held in float64."""
     chosen = number_format(name)
 
+    @ieee
     def add(first: Array, second: Array) -> Array:
         return chosen.rounded(first + second)
 

@@ -22,12 +22,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
-from lockstep.methods.arrays import Array, namespace
+import numpy as np
+
+from lockstep.methods.arrays import Array, ieee, namespace
 
 FOLDS = 3
 """Each keeps 22 - log2(n) bits of fp32: three are more than fp32 has, up to ten thousand terms."""
 
 
+@ieee
 def one_by_one(terms: Sequence[Array]) -> Array:
     """The sum in the order given."""
     total = terms[0]
@@ -36,6 +39,7 @@ def one_by_one(terms: Sequence[Array]) -> Array:
     return total
 
 
+@ieee
 def in_pairs(terms: Sequence[Array]) -> Array:
     """The sum of the sums of both halves."""
     if len(terms) == 1:
@@ -44,6 +48,7 @@ def in_pairs(terms: Sequence[Array]) -> Array:
     return in_pairs(terms[:middle]) + in_pairs(terms[middle:])
 
 
+@ieee
 def kahan(terms: Sequence[Array]) -> Array:
     """The sum with what every addition lost taken along."""
     total = terms[0]
@@ -56,6 +61,7 @@ def kahan(terms: Sequence[Array]) -> Array:
     return total
 
 
+@ieee
 def neumaier(terms: Sequence[Array]) -> Array:
     """The sum with all losses added at the end, each taken from the larger of both sides."""
     total = terms[0]
@@ -74,11 +80,19 @@ def grids(largest: float, count: int, precision_bits: int, folds: int = FOLDS) -
     found: list[float] = []
     size = largest
     for _ in range(folds):
-        found.append(2.0 ** (math.ceil(math.log2(count * size)) + 2 - precision_bits) if size > 0 else 0.0)
+        found.append(_spacing(count * size, precision_bits))
         size = found[-1] / 2
     return tuple(found)
 
 
+def _spacing(reach: float, precision_bits: int) -> float:
+    """Of the grid for sums up to `reach`; infinite, so that shares are NaN, where there is no largest term."""
+    if not math.isfinite(reach):
+        return math.inf
+    return 2.0 ** (math.ceil(math.log2(reach)) + 2 - precision_bits) if reach > 0 else 0.0
+
+
+@ieee
 def parts(vector: Array, spacings: Sequence[float], precision_bits: int) -> tuple[Array, ...]:
     """The vector's shares on every grid, whose sums over ranks are exact in any order."""
     found = []
@@ -91,10 +105,11 @@ def parts(vector: Array, spacings: Sequence[float], precision_bits: int) -> tupl
     return tuple(found)
 
 
+@ieee
 def reproducible(terms: Sequence[Array], precision_bits: int = 24, folds: int = FOLDS) -> Array:
-    """The same bits for every order of the terms."""
+    """The same bits for every order of the terms; NaN everywhere if one of them is not finite."""
     library = namespace(terms[0])
-    largest = max(float(library.abs(term).max()) for term in terms)
+    largest = float(np.max([float(library.abs(term).max()) for term in terms]))
     spacings = grids(largest, len(terms), precision_bits, folds)
     cut = [parts(term, spacings, precision_bits) for term in terms]
     return one_by_one([one_by_one(column) for column in zip(*cut, strict=True)])

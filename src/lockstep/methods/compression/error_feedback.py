@@ -18,7 +18,7 @@ from typing import Any
 
 from numpy.random import Generator
 
-from lockstep.methods.arrays import Array, namespace
+from lockstep.methods.arrays import Array, ieee, namespace
 from lockstep.methods.compression.compressor import Compressor, Payload, State
 
 
@@ -58,11 +58,13 @@ class ErrorFeedback(Compressor):
         """Nothing is late yet."""
         return namespace(vector).zeros_like(vector), self.inner.start(vector)
 
+    @ieee
     def agree(self, vector: Array, state: State) -> Array | None:
         """What the inner compressor wants agreed, for the corrected vector."""
         residual, inner = state
         return self.inner.agree(vector + residual, inner)
 
+    @ieee
     def compress(
         self, vector: Array, state: State, generator: Generator, agreed: Array | None = None
     ) -> tuple[Payload, State]:
@@ -72,6 +74,7 @@ class ErrorFeedback(Compressor):
         payload, inner = self.inner.compress(corrected, inner, generator, agreed)
         return payload, (corrected - self.decompress(payload).reshape(corrected.shape), inner)
 
+    @ieee
     def decompress(self, payload: Payload) -> Array:
         """As the inner one, divided by 1 + omega when scaled down."""
         vector = self.inner.decompress(payload)

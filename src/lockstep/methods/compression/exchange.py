@@ -13,7 +13,7 @@ from typing import Any
 
 from numpy.random import Generator
 
-from lockstep.methods.arrays import Array
+from lockstep.methods.arrays import Array, ieee
 from lockstep.methods.compression.compressor import Compressor, Payload, State
 
 
@@ -32,6 +32,7 @@ class Exchange:
         return (ranks - 1) * total_B / ranks * (2 / ranks if summable else 1)
 
 
+@ieee
 def exchange(
     compressor: Compressor, vectors: Sequence[Array], states: Sequence[State], generators: Sequence[Generator]
 ) -> Exchange:
@@ -49,6 +50,7 @@ def exchange(
     return Exchange(combine(compressor, payloads), states, payloads)
 
 
+@ieee
 def combine(compressor: Compressor, payloads: Sequence[Payload]) -> Array:
     """The mean of the vectors that the payloads stand for, in one row."""
     if compressor.summable:

@@ -9,7 +9,7 @@ from abc import abstractmethod
 
 from numpy.random import Generator
 
-from lockstep.methods.arrays import Array, flat, like, namespace
+from lockstep.methods.arrays import Array, flat, ieee, like, namespace
 from lockstep.methods.compression.compressor import Compressor, Payload, State
 from lockstep.methods.compression.packing import pack, packed_B, unpack
 from lockstep.methods.compression.rounding import rounded
@@ -36,6 +36,7 @@ class Quantizer(Compressor):
         """Codes and one scale."""
         return packed_B(num_elems, self.bits) + value_B
 
+    @ieee
     def compress(
         self, vector: Array, state: State, generator: Generator, agreed: Array | None = None
     ) -> tuple[Payload, State]:
@@ -46,8 +47,11 @@ class Quantizer(Compressor):
         places = entries / library.where(step > 0, step, library.ones_like(step))
         rounding = "stochastic" if self.unbiased else "nearest"
         codes = library.clip(rounded(places, rounding, generator), -self.levels, self.levels)
+        # A NaN has no code: 0 stands for it, and the step, which is not finite then, makes it NaN again.
+        codes = library.where(codes == codes, codes, library.zeros_like(codes))
         return Payload((pack(codes + self.levels, self.bits), step), len(entries)), state
 
+    @ieee
     def decompress(self, payload: Payload) -> Array:
         """Codes times steps."""
         packed, step = payload.arrays

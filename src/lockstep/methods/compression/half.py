@@ -15,7 +15,7 @@ from typing import ClassVar
 
 from numpy.random import Generator
 
-from lockstep.methods.arrays import Array, cast, flat, like
+from lockstep.methods.arrays import Array, cast, flat, ieee, like
 from lockstep.methods.compression.compressor import Compressor, Payload, State
 
 
@@ -31,6 +31,7 @@ class Half(Compressor):
         """2 d."""
         return 2 * num_elems
 
+    @ieee
     def compress(
         self, vector: Array, state: State, generator: Generator, agreed: Array | None = None
     ) -> tuple[Payload, State]:
@@ -38,6 +39,7 @@ class Half(Compressor):
         entries = flat(vector)
         return Payload((cast(entries, "float16"),), len(entries), shared=entries[:0]), state
 
+    @ieee
     def decompress(self, payload: Payload) -> Array:
         """The rounded entries, in the precision they had."""
         return like(payload.arrays[0], payload.shared)

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from numpy.random import Generator
 
-from lockstep.methods.arrays import Array, flat
+from lockstep.methods.arrays import Array, flat, ieee
 from lockstep.methods.compression.compressor import Compressor, Payload, State
 
 
@@ -33,6 +33,7 @@ class NoCompression(Compressor):
         """value_B d."""
         return value_B * num_elems
 
+    @ieee
     def compress(
         self, vector: Array, state: State, generator: Generator, agreed: Array | None = None
     ) -> tuple[Payload, State]:
@@ -40,6 +41,7 @@ class NoCompression(Compressor):
         entries = flat(vector)
         return Payload((entries,), len(entries)), state
 
+    @ieee
     def decompress(self, payload: Payload) -> Array:
         """The entries."""
         return payload.arrays[0]

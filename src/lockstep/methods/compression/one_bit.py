@@ -16,7 +16,7 @@ from typing import ClassVar
 
 from numpy.random import Generator
 
-from lockstep.methods.arrays import Array, flat, like, namespace
+from lockstep.methods.arrays import Array, flat, ieee, like, namespace
 from lockstep.methods.compression.compressor import Compressor, Payload, State
 from lockstep.methods.compression.packing import pack, packed_B
 from lockstep.methods.compression.sign import signs
@@ -37,6 +37,7 @@ class OneBit(Compressor):
         """d / 8 and one scale."""
         return packed_B(num_elems, 1) + value_B
 
+    @ieee
     def compress(
         self, vector: Array, state: State, generator: Generator, agreed: Array | None = None
     ) -> tuple[Payload, State]:
@@ -45,6 +46,7 @@ class OneBit(Compressor):
         scale = namespace(entries).abs(entries).mean().reshape(1)
         return Payload((pack(entries >= 0, 1), scale), len(entries)), state
 
+    @ieee
     def decompress(self, payload: Payload) -> Array:
         """Signs times scale."""
         scale = payload.arrays[1]

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.random import PCG64, Generator, SeedSequence
 
 from lockstep.errors import BadInput
-from lockstep.methods.arrays import Array, flat, like, namespace
+from lockstep.methods.arrays import Array, flat, ieee, like, namespace, wide
 from lockstep.methods.compression.compressor import Compressor, Payload, State
 
 FULL_RANK = 2**31
@@ -57,20 +57,23 @@ class PowerSgd(Compressor):
         generator = Generator(PCG64(SeedSequence(START_SEED)))
         return like(generator.standard_normal((columns, min(self.rank, rows, columns))), vector)
 
+    @ieee
     def agree(self, vector: Array, state: State) -> Array:
         """M Q."""
         return matrix_of(vector) @ state
 
+    @ieee
     def compress(
         self, vector: Array, state: State, generator: Generator, agreed: Array | None = None
     ) -> tuple[Payload, State]:
         """M' P, on the basis P of what the ranks agreed on."""
         matrix = matrix_of(vector)
         product = matrix @ state if agreed is None else agreed
-        basis = namespace(matrix).linalg.qr(product)[0]
+        basis = like(namespace(matrix).linalg.qr(wide(product))[0], product)
         back = matrix.T @ basis
         return Payload((back,), len(flat(vector)), agreed=product, shared=basis), back
 
+    @ieee
     def decompress(self, payload: Payload) -> Array:
         """P Q', without the padding."""
         return flat(payload.shared @ payload.arrays[0].T)[: payload.num_elems]

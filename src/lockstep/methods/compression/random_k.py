@@ -18,7 +18,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.random import Generator
 
-from lockstep.methods.arrays import Array, cast, flat, namespace, place
+from lockstep.methods.arrays import Array, cast, flat, ieee, namespace, place
 from lockstep.methods.compression.compressor import Payload, State, kept_elems
 from lockstep.methods.compression.selection import Sparsifier, scattered
 
@@ -48,6 +48,7 @@ class RandomK(Sparsifier):
             return kept / num_elems
         return 2 - num_elems / kept if 2 * kept > num_elems else None
 
+    @ieee
     def compress(
         self, vector: Array, state: State, generator: Generator, agreed: Array | None = None
     ) -> tuple[Payload, State]:
@@ -79,6 +80,7 @@ class SharedRandomK(RandomK):
         """k values."""
         return kept_elems(self.keep_frac, num_elems) * value_B
 
+    @ieee
     def compress(
         self, vector: Array, state: State, generator: Generator, agreed: Array | None = None
     ) -> tuple[Payload, State]:
@@ -87,6 +89,7 @@ class SharedRandomK(RandomK):
         indices = self.drawn(entries, generator)
         return Payload((self.factor(len(entries)) * entries[indices],), len(entries), shared=indices), state
 
+    @ieee
     def decompress(self, payload: Payload) -> Array:
         """Zeros where nothing was drawn."""
         return scattered(payload.arrays[0], payload.shared, payload.num_elems)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from lockstep.methods.arrays import Array, cast, namespace, place
+from lockstep.methods.arrays import Array, cast, ieee, namespace, place
 from lockstep.methods.compression.compressor import Compressor, Payload, check_index_bits, check_share, kept_elems
 
 
@@ -26,6 +27,7 @@ class Sparsifier(Compressor):
         """k (value + index)."""
         return kept_elems(self.keep_frac, num_elems) * (value_B + self.index_bits // 8)
 
+    @ieee
     def decompress(self, payload: Payload) -> Array:
         """Zeros where nothing was sent."""
         values, indices = payload.arrays
@@ -33,9 +35,9 @@ class Sparsifier(Compressor):
 
 
 def largest(vector: Array, count: int) -> Array:
-    """Indices of the `count` entries of largest magnitude, ascending; of equal ones the first."""
+    """Indices of the `count` entries of largest magnitude, ascending; of equal ones the first. NaN is the largest."""
     library = namespace(vector)
-    sizes = library.abs(vector)
+    sizes = library.where(vector == vector, library.abs(vector), library.full_like(vector, math.inf))
     if count >= len(vector):
         return library.arange(len(vector), **place(vector))
     if library.__name__ == "numpy":

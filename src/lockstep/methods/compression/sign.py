@@ -14,7 +14,7 @@ from typing import ClassVar
 
 from numpy.random import Generator
 
-from lockstep.methods.arrays import Array, cast, flat
+from lockstep.methods.arrays import Array, cast, flat, ieee
 from lockstep.methods.compression.compressor import Compressor, Payload, State
 from lockstep.methods.compression.packing import pack, packed_B, unpack
 
@@ -30,6 +30,7 @@ class Sign(Compressor):
         """d / 8."""
         return packed_B(num_elems, 1)
 
+    @ieee
     def compress(
         self, vector: Array, state: State, generator: Generator, agreed: Array | None = None
     ) -> tuple[Payload, State]:
@@ -37,6 +38,7 @@ class Sign(Compressor):
         entries = flat(vector)
         return Payload((pack(entries >= 0, 1),), len(entries)), state
 
+    @ieee
     def decompress(self, payload: Payload) -> Array:
         """Plus and minus one."""
         return signs(payload)

@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 from numpy.random import Generator
 
 from lockstep.errors import BadInput
-from lockstep.methods.arrays import Array, flat, namespace
+from lockstep.methods.arrays import Array, flat, ieee, namespace
 from lockstep.methods.compression.compressor import Compressor, Payload, State, check_index_bits
 from lockstep.methods.compression.selection import nonzero, scattered, sparse
 
@@ -44,13 +44,17 @@ class Threshold(Compressor):
         """Depends on the vector."""
         return None
 
+    @ieee
     def compress(
         self, vector: Array, state: State, generator: Generator, agreed: Array | None = None
     ) -> tuple[Payload, State]:
         """Values and indices."""
         entries = flat(vector)
-        return sparse(entries, nonzero(namespace(entries).abs(entries) >= self.threshold), self.index_bits), state
+        # Said this way, a NaN travels too.
+        kept = nonzero(~(namespace(entries).abs(entries) < self.threshold))
+        return sparse(entries, kept, self.index_bits), state
 
+    @ieee
     def decompress(self, payload: Payload) -> Array:
         """Zeros where nothing was sent."""
         values, indices = payload.arrays

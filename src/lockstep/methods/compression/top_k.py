@@ -16,7 +16,7 @@ from typing import ClassVar
 
 from numpy.random import Generator
 
-from lockstep.methods.arrays import Array, flat
+from lockstep.methods.arrays import Array, flat, ieee
 from lockstep.methods.compression.compressor import Payload, State, kept_elems
 from lockstep.methods.compression.selection import Sparsifier, largest, sparse
 
@@ -32,6 +32,7 @@ class TopK(Sparsifier):
         """k / d."""
         return kept_elems(self.keep_frac, num_elems) / num_elems
 
+    @ieee
     def compress(
         self, vector: Array, state: State, generator: Generator, agreed: Array | None = None
     ) -> tuple[Payload, State]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from lockstep.methods.arrays import Array, namespace
+from lockstep.methods.arrays import Array, ieee, namespace
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,14 +20,17 @@ class Absolute:
 
     name: ClassVar[str] = "l1"
 
+    @ieee
     def length(self, update: Array) -> Array:
         """Sum of absolute entries."""
         return namespace(update).abs(update).sum()
 
+    @ieee
     def dual(self, gradient: Array) -> Array:
         """Largest absolute entry."""
         return namespace(gradient).abs(gradient).max()
 
+    @ieee
     def steepest(self, gradient: Array) -> Array:
         """The sign of the first largest entry at its place, zeros elsewhere."""
         library, flat = namespace(gradient), gradient.reshape(-1)

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from lockstep.errors import BadInput
-from lockstep.methods.arrays import Array, namespace
+from lockstep.methods.arrays import Array, ieee, namespace
 from lockstep.methods.norms.norm import Norm
 
 
@@ -28,14 +28,17 @@ class Blocks:
     outer: Norm
     inner: tuple[Norm, ...]
 
+    @ieee
     def length(self, update: Sequence[Array]) -> Array:
         """|u| of a sequence of blocks."""
         return self.outer.length(_stacked([norm.length(u) for norm, u in self._pairs(update)]))
 
+    @ieee
     def dual(self, gradient: Sequence[Array]) -> Array:
         """|g|_* of a sequence of blocks."""
         return self.outer.dual(self._duals(gradient))
 
+    @ieee
     def steepest(self, gradient: Sequence[Array]) -> tuple[Array, ...]:
         """One array per block."""
         weights = self.outer.steepest(self._duals(gradient))
@@ -43,6 +46,7 @@ class Blocks:
             weight * norm.steepest(g) for weight, (norm, g) in zip(weights, self._pairs(gradient), strict=True)
         )
 
+    @ieee
     def step(self, gradient: Sequence[Array], alpha: float) -> tuple[Array, ...]:
         """The blocks that minimise g'u + |u|^2 / alpha together."""
         scale = -(alpha / 2) * self.dual(gradient)

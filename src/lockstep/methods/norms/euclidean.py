@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from lockstep.methods.arrays import Array, namespace, norm
+from lockstep.methods.arrays import Array, ieee, namespace, norm
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,14 +18,17 @@ class Euclidean:
 
     name: ClassVar[str] = "l2"
 
+    @ieee
     def length(self, update: Array) -> Array:
         """Root of the sum of squares."""
         return norm(update)
 
+    @ieee
     def dual(self, gradient: Array) -> Array:
         """Its own."""
         return norm(gradient)
 
+    @ieee
     def steepest(self, gradient: Array) -> Array:
         """Along the gradient."""
         length = norm(gradient)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from lockstep.methods.arrays import Array, namespace
+from lockstep.methods.arrays import Array, ieee, namespace
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,14 +18,17 @@ class Maximum:
 
     name: ClassVar[str] = "linf"
 
+    @ieee
     def length(self, update: Array) -> Array:
         """Largest absolute entry."""
         return namespace(update).abs(update).max()
 
+    @ieee
     def dual(self, gradient: Array) -> Array:
         """Sum of absolute entries."""
         return namespace(gradient).abs(gradient).sum()
 
+    @ieee
     def steepest(self, gradient: Array) -> Array:
         """The signs."""
         return namespace(gradient).sign(gradient)

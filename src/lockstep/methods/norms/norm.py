@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import ClassVar, Protocol
 
 from lockstep.errors import BadInput
-from lockstep.methods.arrays import Array
+from lockstep.methods.arrays import Array, ieee
 
 
 class Norm(Protocol):
@@ -35,6 +35,7 @@ class Norm(Protocol):
         ...
 
 
+@ieee
 def steepest_step(norm: Norm, gradient: Array, alpha: float) -> Array:
     """The u that minimises g'u + |u|^2 / alpha, of the shape of `gradient`."""
     if not 0 < alpha < float("inf"):
@@ -42,6 +43,7 @@ def steepest_step(norm: Norm, gradient: Array, alpha: float) -> Array:
     return -(alpha / 2) * norm.dual(gradient) * norm.steepest(gradient)
 
 
+@ieee
 def least_value(norm: Norm, gradient: Array, alpha: float) -> float:
     """The least g'u + |u|^2 / alpha, -(alpha / 4) |g|_*^2."""
     return float(-(alpha / 4) * norm.dual(gradient) ** 2)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from lockstep.errors import BadInput
-from lockstep.methods.arrays import Array, namespace
+from lockstep.methods.arrays import Array, ieee, namespace
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,14 +31,17 @@ class Power:
         """Exponent of the dual norm, p / (p - 1)."""
         return self.p / (self.p - 1)
 
+    @ieee
     def length(self, update: Array) -> Array:
         """The p-norm."""
         return _norm(update, self.p)
 
+    @ieee
     def dual(self, gradient: Array) -> Array:
         """The q-norm."""
         return _norm(gradient, self.q)
 
+    @ieee
     def steepest(self, gradient: Array) -> Array:
         """Signs times powers of the share of each entry."""
         library, length = namespace(gradient), self.dual(gradient)

@@ -10,11 +10,12 @@ Source: Carlson, Cevher, Carin, "Stochastic spectral descent for restricted Bolt
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import ClassVar
 
 from lockstep.errors import BadInput
-from lockstep.methods.arrays import Array, namespace
+from lockstep.methods.arrays import Array, ieee, like, namespace, wide
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,14 +24,17 @@ class Spectral:
 
     name: ClassVar[str] = "spectral"
 
+    @ieee
     def length(self, update: Array) -> Array:
         """Largest singular value."""
         return _decomposed(update)[1].max()
 
+    @ieee
     def dual(self, gradient: Array) -> Array:
         """Sum of the singular values."""
         return _decomposed(gradient)[1].sum()
 
+    @ieee
     def steepest(self, gradient: Array) -> Array:
         """The orthogonal factor of the polar decomposition, on the row space of the gradient."""
         left, values, right = _decomposed(gradient)
@@ -42,5 +46,10 @@ class Spectral:
 def _decomposed(matrix: Array) -> tuple[Array, Array, Array]:
     if matrix.ndim != 2:
         raise BadInput(f"the spectral norm is of matrices, got {matrix.ndim} dimensions")
-    left, values, right = namespace(matrix).linalg.svd(matrix, full_matrices=False)
-    return left, values, right
+    given = wide(matrix)
+    library = namespace(given)
+    finite = bool(library.isfinite(given).all())
+    # The decomposition of anything else is an error or does not end, depending on the library.
+    parts = library.linalg.svd(given if finite else library.zeros_like(given), full_matrices=False)
+    left, values, right = (like(part, matrix) for part in parts)
+    return (left, values, right) if finite else (left * math.nan, values * math.nan, right * math.nan)

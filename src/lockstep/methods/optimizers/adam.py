@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from lockstep.methods.arrays import namespace
+from lockstep.methods.arrays import ieee, namespace
 from lockstep.methods.optimizers.optimizer import Layers, State, check_decay, check_frac, check_positive, zeros
 
 
@@ -37,6 +37,7 @@ class Adam:
         """No steps, zero moments."""
         return 0, zeros(parameters), zeros(parameters)
 
+    @ieee
     def direction(self, gradients: Layers, state: State, parameters: Layers) -> tuple[Layers, State]:
         """(normalised first moments, moments)."""
         count, first, second = state

@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from lockstep.methods.arrays import norm
+from lockstep.methods.arrays import ieee, norm
 from lockstep.methods.optimizers.adam import Adam
 from lockstep.methods.optimizers.optimizer import Layers, State
 from lockstep.methods.optimizers.trust import trust_ratio
@@ -30,6 +30,7 @@ class Lamb:
         """Adam's."""
         return self.adam.start(parameters)
 
+    @ieee
     def direction(self, gradients: Layers, state: State, parameters: Layers) -> tuple[Layers, State]:
         """(Adam's directions as long as the weights, Adam's state)."""
         directions, state = self.adam.direction(gradients, state, parameters)

@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from lockstep.methods.arrays import norm
+from lockstep.methods.arrays import ieee, norm
 from lockstep.methods.optimizers.optimizer import Layers, State, check_decay, check_frac, check_positive, zeros
 from lockstep.methods.optimizers.sgd import decayed
 from lockstep.methods.optimizers.trust import trust_ratio
@@ -37,6 +37,7 @@ class Lars:
         """Zeros."""
         return zeros(parameters)
 
+    @ieee
     def direction(self, gradients: Layers, state: State, parameters: Layers) -> tuple[Layers, State]:
         """(buffers, buffers)."""
         pushed = decayed(gradients, parameters, self.weight_decay)

@@ -15,6 +15,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from lockstep.methods.arrays import ieee
 from lockstep.methods.optimizers.optimizer import Layers, State, check_decay, check_frac, zeros
 from lockstep.methods.optimizers.sgd import decayed
 
@@ -36,6 +37,7 @@ class Momentum:
         """Zeros."""
         return zeros(parameters)
 
+    @ieee
     def direction(self, gradients: Layers, state: State, parameters: Layers) -> tuple[Layers, State]:
         """(buffers or their look-ahead, buffers)."""
         gradients = decayed(gradients, parameters, self.weight_decay)

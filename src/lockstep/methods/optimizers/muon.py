@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from math import sqrt
 from typing import ClassVar
 
-from lockstep.methods.arrays import Array, norm
+from lockstep.methods.arrays import Array, ieee, norm
 from lockstep.methods.optimizers.adam import Adam
 from lockstep.methods.optimizers.momentum import Momentum
 from lockstep.methods.optimizers.optimizer import Layers, Optimizer, State
@@ -54,6 +54,7 @@ class Muon:
         matrices, rest = _split(parameters, parameters)
         return self.momentum.start(matrices), self.others.start(rest)
 
+    @ieee
     def direction(self, gradients: Layers, state: State, parameters: Layers) -> tuple[Layers, State]:
         """(orthogonal matrices and the others' directions, both states)."""
         matrices, rest = _split(parameters, parameters)

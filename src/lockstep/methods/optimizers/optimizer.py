@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any, ClassVar, Protocol
 
 from lockstep.errors import BadInput
-from lockstep.methods.arrays import Array, namespace
+from lockstep.methods.arrays import Array, ieee, namespace
 
 Layers = Sequence[Array]
 """One array per layer."""
@@ -32,6 +32,7 @@ class Optimizer(Protocol):
         ...
 
 
+@ieee
 def step(
     optimizer: Optimizer, parameters: Layers, gradients: Layers, state: State, learning_rate: float
 ) -> tuple[Layers, State]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from lockstep.methods.arrays import ieee
 from lockstep.methods.optimizers.optimizer import Layers, State, check_decay
 
 
@@ -28,6 +29,7 @@ class Sgd:
         """No state."""
         return ()
 
+    @ieee
     def direction(self, gradients: Layers, state: State, parameters: Layers) -> tuple[Layers, State]:
         """(gradients, no state)."""
         return decayed(gradients, parameters, self.weight_decay), state

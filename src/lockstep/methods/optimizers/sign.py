@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from lockstep.methods.arrays import namespace
+from lockstep.methods.arrays import ieee, namespace
 from lockstep.methods.optimizers.optimizer import Layers, State, check_frac, zeros
 
 
@@ -30,6 +30,7 @@ class Sign:
         """Zeros."""
         return zeros(parameters)
 
+    @ieee
     def direction(self, gradients: Layers, state: State, parameters: Layers) -> tuple[Layers, State]:
         """(signs of the buffers, buffers)."""
         state = tuple(self.beta * m + (1 - self.beta) * g for m, g in zip(state, gradients, strict=True))
