@@ -136,6 +136,20 @@ def test_offload_moves_states_off_the_device() -> None:
     assert float(kept.total_B) > float(states.total_B) > float(weights.total_B)
 
 
+@pytest.mark.parametrize(("zero", "stage"), [(0, 1), (0, 3), (1, 2), (2, 1), (3, 2)])
+def test_buffers_are_what_passes_through_and_a_twentieth_of_all_in_use(zero: int, stage: int) -> None:
+    """What passes, counted by hand: logits in 2 + 4 bytes, a layer's gradients from zero 2 on, two layers at zero 3."""
+    found = stage_memory(LLAMA, CLUSTER, Layout(pp=4, dp=16, zero=zero).grid(), stage)
+    layer = 4096 * (4096 * 2 + 1024 * 2) + 3 * 4096 * 14336
+    head = 4096 * 128256 / 8 if stage == 3 else 0
+    # The head keeps the input of its norm and of its product, and logits.
+    passing_B = 4096 * (2 * 2.0 * 4096 + 6.0 * 128256) if stage == 3 else 0.0
+    passing_B += (4.0 * (layer + head) if zero >= 2 else 0.0) + (2 * 2.0 * layer if zero == 3 else 0.0)
+    kept_B = sum(float(getattr(found, f"{name}_B")) for name in ("parameters", "gradients", "optimizer", "activations"))
+    assert float(found.total_B) == pytest.approx(1.05 * (kept_B + passing_B) + 1.5e9, rel=1e-6)
+    assert float(found.buffers_B) == pytest.approx(passing_B + 0.05 * (kept_B + passing_B) + 1.5e9, rel=1e-6)
+
+
 def test_categories_add_up() -> None:
     found = fullest(LLAMA, Layout(tp=2, pp=2, dp=16))
     parts = found.to_dict()

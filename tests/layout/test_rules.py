@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from lockstep.errors import BadInput
 from lockstep.layout import RULES, Job, Layout, LayoutGrid, Recipe, broken_rules, check, divisors
+from lockstep.plan import default_space
 from lockstep.workload import model
 
 LLAMA = Job(model("llama3-8b"), Recipe(seq=4096, batch=64), 8)
@@ -101,6 +102,26 @@ def test_every_layer_is_on_one_stage(layers: int, stages: int, chunks: int) -> N
     if stages > 1 and chunks == 1:
         assert max(sizes) - min(sizes) <= 1
         assert sizes[0] == min(sizes)
+
+
+def dealt(pieces: list[str], parts: int) -> list[list[str]]:
+    """`pieces` in order over `parts` hands, as full as they come: some are empty or short where they do not divide."""
+    each = -(-len(pieces) // parts)
+    return [pieces[part * each : (part + 1) * each] for part in range(parts)]
+
+
+@given(st.integers(2, 140), st.sampled_from([2, 3, 4, 8]), st.integers(2, 9))
+def test_chunks_must_be_equal_with_or_without_embedding_and_head(layers: int, stages: int, chunks: int) -> None:
+    """Dealt out by hand: the rule breaks exactly where neither the layers nor layers and both ends come out equal."""
+    described = replace(LLAMA.model, layers=layers)  # type: ignore[type-var]
+    job = Job(described, Recipe(seq=4096, batch=8 * stages), stages)
+    parts, plain = stages * chunks, ["layer"] * layers
+    hands = [dealt(pieces, parts) for pieces in (plain, ["embedding", *plain, "head"])]
+    equal = any(len({len(hand) for hand in each}) == 1 for each in hands)
+    grid = Layout(pp=stages, vpp=chunks, schedule="interleaved").grid()
+    assert bool(broken_rules(grid, job)["layers per stage"]) == (not equal or stages > layers)
+    asked = default_space(job, 8).schedules_of(stages)
+    assert (("interleaved", chunks) in asked) == (equal and chunks <= len(dealt(plain, stages)[0]))
 
 
 def test_llama_405b_splits_as_its_authors_did() -> None:

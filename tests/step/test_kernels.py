@@ -100,3 +100,19 @@ def test_ring_attention_pays_for_merging_its_partial_outputs() -> None:
     for core, merged_B in zip(cores, merges_B, strict=True):
         assert float(core.forward.device_s - cores[0].forward.device_s) == pytest.approx(merged_B / rate_Bps, abs=1e-15)
         assert float(core.forward.flops) == pytest.approx(float(cores[0].forward.flops), rel=1e-12)
+
+
+@pytest.mark.parametrize("flash", [True, False])
+def test_a_layer_launches_the_kernels_that_can_be_counted_by_hand(flash: bool) -> None:
+    """A host that waits for every kernel adds its time once for each, in either direction."""
+    work = layer_work(shard_of("llama3-8b", flash=flash), LayerKind(False, 0))
+    around = {"qkv": 1, "output": 1, "rotary": 2, "norms": 2, "residuals": 2, "up and gate": 1, "down": 1, "silu": 1}
+    core = {"attention": 1} if flash else {"scores": 1, "values": 1, "softmax": 1, "copy": 1}
+    assert float(work.forward.kernels) == sum(around.values()) + sum(core.values())
+    products = 4 if flash else 6
+    # Every product has two gradients; those of q, k and v are copied together.
+    assert float(work.backward.kernels) == float(work.forward.kernels) + products + 1
+    launch_s = 1.0
+    assert float(work.core.forward.seconds(launch_s, blocking=True)) == pytest.approx(
+        float(work.core.forward.device_s) + sum(core.values()) * launch_s
+    )

@@ -4,13 +4,15 @@
     zero 1   reduce-scatter of the gradients and all-gather of the updated parameters, once per step
     zero 2   reduce-scatter after every micro-batch (gradients are never whole), all-gather once per step
     zero 3   all-gather before every forward and backward pass, reduce-scatter after every backward pass (FSDP)
-    HSDP     zero 3 inside a shard group, and an all-reduce of the shards across groups once per step
+    groups   with several shard groups (HSDP at zero 3), all of this inside a group, and an all-reduce of the shards
+             across groups once per step, after the last reduce-scatter
 
 Traffic moves layer by layer, so latency is paid once per layer; without overlap, zero 0 to 2 move all of it at once.
 
 Overlap: traffic of a layer runs beside the compute of its neighbours, so of a total C in L layers beside W seconds of
 compute max(C/L, C - W (L-1)/L) is exposed: the first or last layer's share has nothing to hide behind. Only kernels
-hide traffic, not the tensor, context or expert traffic of a pass, which may need the same links.
+hide traffic, not the tensor, context or expert traffic of a pass, which may need the same links. What comes once per
+step hides behind what the last micro-batch's own traffic leaves of its backward pass.
 
 Sources: ZeRO (arXiv 1910.02054) section 7; PyTorch FSDP (arXiv 2304.11277) section 3.
 """
@@ -38,7 +40,7 @@ class Traffic:
     reduce_s: Any
     """One all-reduce of all gradients of the stage."""
     replicas_s: Any
-    """One all-reduce of the shards across HSDP groups; 0 without."""
+    """One all-reduce of the shards across shard groups; 0 with a single group."""
 
 
 def traffic(network: Network, recipe: Recipe, parameters: RankParameters, layers: int) -> Traffic:
@@ -80,14 +82,16 @@ class Exposed:
 def waits(grid: LayoutGrid, recipe: Recipe, moved: Traffic, forward_s: Any, backward_s: Any, layers: Any) -> Exposed:
     """Exposed traffic of a stage of `layers` layers that computes `forward_s` and `backward_s` per micro-batch."""
     overlap, zero = recipe.overlap_dp, grid.zero
+
+    def beside_backward(total_s: Any) -> Any:
+        return exposed(total_s, backward_s, layers, overlap)
+
     gather_s = exposed(moved.gather_s, forward_s, layers, overlap)
-    scatter_s = exposed(moved.scatter_s, backward_s, layers, overlap)
-    each_forward_s = np.where(zero == 3, gather_s, 0.0)
-    both_s = exposed(moved.gather_s + moved.scatter_s, backward_s, layers, overlap)
-    each_backward_s = np.where(zero == 3, both_s, np.where(zero == 2, scatter_s, 0.0))
-    reduce_s = exposed(moved.reduce_s, backward_s, layers, overlap)
-    replicas_s = exposed(moved.replicas_s, backward_s, layers, overlap)
-    once_s = np.select(
-        [zero == 0, zero == 1, zero == 2], [reduce_s, scatter_s + gather_s, gather_s], default=replicas_s
+    each_s = np.where(zero == 3, moved.gather_s + moved.scatter_s, np.where(zero == 2, moved.scatter_s, 0.0))
+    once_s = np.select([zero == 0, zero == 1], [moved.reduce_s, moved.scatter_s + moved.replicas_s], moved.replicas_s)
+    each_backward_s = beside_backward(each_s)
+    return Exposed(
+        forward_s=np.where(zero == 3, gather_s, 0.0),
+        backward_s=each_backward_s,
+        once_s=beside_backward(each_s + once_s) - each_backward_s + np.where((zero == 1) | (zero == 2), gather_s, 0.0),
     )
-    return Exposed(each_forward_s, each_backward_s, once_s)

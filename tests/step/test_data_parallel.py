@@ -1,0 +1,62 @@
+"""Data-parallel traffic against bytes counted by hand, above all where shard groups hold several copies."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lockstep.hardware import Cluster, cluster
+from lockstep.layout import Job, Layout, Recipe
+from lockstep.step import price_step
+from lockstep.workload import model, parameters
+
+NODES = 8
+CLUSTER = cluster(f"dgx-h100:{NODES}")
+LLAMA = Job(model("llama3-8b"), Recipe(seq=4096, batch=256, gradient_B=2.0, overlap_dp=False), 8 * NODES)
+PARAMETERS = parameters(LLAMA.model).total
+
+
+def data_parallel_s(layout: Layout, hardware: Cluster = CLUSTER, job: Job = LLAMA) -> float:
+    return float(price_step(job, hardware, layout.grid()).dp_comm_s)
+
+
+def least_outer_s(layout: Layout) -> float:
+    """A node's gradients leave it once at least: 2 (n-1)/n of them over all its NICs, copies inside summed before."""
+    whole_B = 2.0 * PARAMETERS / layout.tp
+    return 2.0 * (NODES - 1) / NODES * whole_B / (8 / layout.tp) / CLUSTER.bandwidth_per_device_Bps(1)
+
+
+@given(st.sampled_from([1, 2, 3]), st.sampled_from([1, 2, 4, 8, 16, 0]), st.sampled_from([1, 2, 4]))
+def test_gradients_of_all_nodes_meet_on_the_fabric(zero: int, shard: int, tp: int) -> None:
+    """Whatever the shard groups: one inside a node leaves a copy per node, which only the fabric can add up."""
+    layout = Layout(dp=8 * NODES // tp, tp=tp, zero=zero, shard=shard)
+    assert data_parallel_s(layout) >= least_outer_s(layout)
+
+
+@pytest.mark.parametrize("zero", [1, 2, 3])
+def test_sharding_inside_nodes_adds_one_all_reduce_between_them(zero: int) -> None:
+    """On a fabric that costs all the time, groups inside a node leave 2 (r-1)/r of a shard, once per step."""
+    fabric = replace(CLUSTER.levels[1].link, bandwidth_Bps=1e6, achieved_frac=1.0, latency_s=0.0)
+    slow = replace(CLUSTER, levels=(CLUSTER.levels[0], replace(CLUSTER.levels[1], link=fabric)))
+    shard_B = 2.0 * PARAMETERS / 8
+    found_s = data_parallel_s(Layout(dp=64, zero=zero, shard=8), slow)
+    assert found_s == pytest.approx(2.0 * (NODES - 1) / NODES * shard_B / 1e6, rel=1e-3)
+
+
+@pytest.mark.parametrize("zero", [0, 1, 2, 3])
+def test_one_group_of_all_ranks_is_no_group(zero: int) -> None:
+    assert data_parallel_s(Layout(dp=64, zero=zero, shard=64)) == data_parallel_s(Layout(dp=64, zero=zero))
+
+
+@given(st.sampled_from([0, 1, 2, 3]), st.sampled_from([0, 1, 2, 4, 8, 16]), st.sampled_from([1, 2, 4]), st.booleans())
+def test_gradients_that_come_once_hide_behind_what_is_left_of_the_last_pass(
+    zero: int, shard: int, micro_batch: int, fast: bool
+) -> None:
+    """Overlap saves no more than the kernels of the passes last, however many kinds of traffic hide there."""
+    hardware = CLUSTER if fast else replace(CLUSTER, levels=(CLUSTER.levels[0],) + cluster("aws-p4d:8").levels[1:])
+    layout = Layout(dp=64, zero=zero, shard=shard, micro_batch=micro_batch)
+    beside = replace(LLAMA, recipe=replace(LLAMA.recipe, overlap_dp=True))
+    step = price_step(beside, hardware, layout.grid())
+    saved_s = data_parallel_s(layout, hardware) - float(step.dp_comm_s)
+    assert -1e-9 <= saved_s <= float(step.compute_s) * (1 + 1e-12)
