@@ -66,6 +66,49 @@ def test_every_number_has_a_source(thing: hardware.Device | hardware.Link | hard
         assert re.fullmatch(r"20\d\d(-\d\d){0,2}", source.date)
 
 
+@pytest.mark.parametrize("cluster", CLUSTERS.values(), ids=lambda cluster: cluster.name)
+def test_every_cluster_says_what_its_hosts_are(cluster: hardware.Cluster) -> None:
+    host = cluster.host
+    assert host is not None
+    assert {"memory_B", "memory_bandwidth_Bps", "devices_per_link"} <= set(host.provenance)
+    for source in host.provenance.values():
+        assert source.kind in ("datasheet", "measured", "assumed")
+        assert re.fullmatch(r"20\d\d(-\d\d){0,2}", source.date)
+    assert host.link == LINKS[host.link.name]
+    assert cluster.devices_per_unit(0) % host.devices == 0
+    assert host.devices % host.devices_per_link == 0
+    # All links of a machine together do not outrun the memory that they read.
+    assert host.memory_bandwidth_Bps is not None
+    assert cluster.host_bandwidth_Bps * host.devices <= host.memory_bandwidth_Bps
+
+
+@pytest.mark.parametrize(
+    ("name", "link"),
+    [("v100-sxm-32gb", "pcie3"), ("a100-sxm-80gb", "pcie4"), ("h100-sxm", "pcie5"), ("h200", "pcie5"),
+     ("gb200", "nvlink-c2c"), ("mi300x", "pcie5"), ("rtx-4090", "pcie4"), ("tpu-v5e", "pcie3")],
+)  # fmt: skip
+def test_devices_reach_their_host_by_the_port_on_their_datasheet(name: str, link: str) -> None:
+    assert DEVICES[name].host_link == LINKS[link]
+
+
+def test_devices_that_share_a_port_to_the_host_share_its_rate() -> None:
+    """DGX-2: about 12 GB/s for one GPU alone, 3.0 measured for each of 16 (arXiv 2104.07857, figure 2)."""
+    alone, all_busy = (hardware.cluster("dgx-2:1", gpus=count).host_bandwidth_Bps for count in (1, 16))
+    assert alone == pytest.approx(12e9, rel=0.1)
+    assert all_busy == pytest.approx(3.0e9, rel=0.1)
+    assert hardware.cluster("dgx-2:1", gpus=2).host_bandwidth_Bps == alone / 2
+
+
+def test_a_rack_of_superchips_is_many_hosts() -> None:
+    """GB200 NVL72: 17 TB at 18.4 TB/s in all (datasheet)."""
+    rack = hardware.cluster("gb200-nvl72:1")
+    host = rack.host
+    assert host is not None
+    assert rack.devices_per_host == 4
+    assert host.memory_B == pytest.approx(17e12 * 4 / 72, rel=0.05)
+    assert host.memory_bandwidth_Bps == pytest.approx(18.4e12 * 4 / 72, rel=0.01)
+
+
 def test_prices_are_assumptions_and_failure_rates_are_measured() -> None:
     for thing in (*DEVICES.values(), *CLUSTERS.values()):
         if thing.price_per_hour_usd is not None:

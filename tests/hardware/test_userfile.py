@@ -141,6 +141,47 @@ def test_bad_files_are_refused_at_their_line(tmp_path: Path, old: str, new: str,
     assert caught.value.where == f"{path}:{line}"
 
 
+HOSTS = {
+    "a catalog device brings its port": ("device: h100-sxm", "", ("pcie5", 8, 1, None)),
+    "the node's host": ("node: dgx-a100-80gb", "", ("pcie4", 8, 2, 2048 * 2**30)),
+    "own numbers": (
+        "node: dgx-a100-80gb",
+        "host: {link: pcie3, devices: 4, devices_per_link: 4, memory: 1 TB, memory_bandwidth: 200 GB/s}",
+        ("pcie3", 4, 4, 1e12),
+    ),
+    "memory alone": ("device: h100-sxm", "host: {memory: 1 TB, source: dmidecode}", ("pcie5", 8, 1, 1e12)),
+    "a link in place": (
+        "device: my-gpu",
+        "host: {link: {latency: 1 us, bandwidth: 7 GB/s}}",
+        ("host-link", 8, 1, None),
+    ),
+}
+
+
+def with_host(device: str, host: str) -> str:
+    levels = "[{name: fabric, size: 2, link: ndr, links: 8}]"
+    if "node" not in device:
+        levels = "[{name: node, size: 8, link: nvlink4}, {name: fabric, size: 2, link: ndr, links: 8}]"
+    return GOOD[: GOOD.index("links:")] + f"cluster:\n  {device}\n  levels: {levels}\n  {host}\n"
+
+
+@pytest.mark.parametrize(("device", "text", "expected"), HOSTS.values(), ids=HOSTS.keys())
+def test_a_file_says_what_its_hosts_are(tmp_path: Path, device: str, text: str, expected: tuple[object, ...]) -> None:
+    host = hardware.cluster(written(tmp_path, with_host(device, text))).host
+    assert host is not None
+    assert (host.link.name, host.devices, host.devices_per_link, host.memory_B) == expected
+
+
+def test_a_device_of_unknown_port_has_no_host_until_the_file_names_one(tmp_path: Path) -> None:
+    cluster = hardware.cluster(written(tmp_path, with_host("device: my-gpu", "")))
+    assert cluster.host is None
+    with pytest.raises(BadInput, match="says nothing of its hosts, so nothing can be offloaded to them; give `host: "):
+        _ = cluster.host_bandwidth_Bps
+    with pytest.raises(BadInput, match="give `link`, as my-gpu does not say how it reaches its host") as caught:
+        hardware.cluster(written(tmp_path, with_host("device: my-gpu", "host: {memory: 1 TB}")))
+    assert str(caught.value.where).endswith("mine.yaml:13")
+
+
 def test_a_device_needs_levels(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="give `levels`"):
         hardware.cluster(written(tmp_path, "cluster: {device: h100-sxm}\n"))

@@ -54,7 +54,7 @@ def test_gradients_that_come_once_hide_behind_what_is_left_of_the_last_pass(
     zero: int, shard: int, micro_batch: int, fast: bool
 ) -> None:
     """Overlap saves no more than the kernels of the passes last, however many kinds of traffic hide there."""
-    hardware = CLUSTER if fast else replace(CLUSTER, levels=(CLUSTER.levels[0],) + cluster("aws-p4d:8").levels[1:])
+    hardware = CLUSTER if fast else replace(CLUSTER, levels=(CLUSTER.levels[0], *cluster("aws-p4d:8").levels[1:]))
     layout = Layout(dp=64, zero=zero, shard=shard, micro_batch=micro_batch)
     beside = replace(LLAMA, recipe=replace(LLAMA.recipe, overlap_dp=True))
     step = price_step(beside, hardware, layout.grid())

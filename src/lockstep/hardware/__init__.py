@@ -12,6 +12,7 @@ from lockstep.hardware.device import DTYPES as DTYPES
 from lockstep.hardware.device import Device as Device
 from lockstep.hardware.efficiency import Efficiency as Efficiency
 from lockstep.hardware.efficiency import efficiency as efficiency
+from lockstep.hardware.host import Host as Host
 from lockstep.hardware.link import Link as Link
 from lockstep.hardware.source import Source as Source
 
@@ -20,6 +21,7 @@ __all__ = [
     "Cluster",
     "Device",
     "Efficiency",
+    "Host",
     "Level",
     "Link",
     "Source",

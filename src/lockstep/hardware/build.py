@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
@@ -10,12 +11,14 @@ from lockstep.errors import BadInput, UnknownName
 from lockstep.hardware.cluster import Cluster, Level
 from lockstep.hardware.device import Device
 from lockstep.hardware.efficiency import Efficiency, efficiency
+from lockstep.hardware.host import Host
 from lockstep.hardware.link import Link
 from lockstep.hardware.schema import (
     ClusterEntry,
     CurveEntry,
     DeviceEntry,
     HardwareFile,
+    HostEntry,
     LevelEntry,
     LinkEntry,
     NodeEntry,
@@ -37,10 +40,10 @@ class Builder:
 
     def file(self, entries: HardwareFile) -> None:
         """Puts everything that a file defines on the shelf; its own names hide those of the shelf."""
-        for name, device in entries.devices.items():
-            self.shelf.devices[name] = self.device(name, device, ("devices", name))
         for name, link in entries.links.items():
             self.shelf.links[name] = self.link(name, link, ("links", name))
+        for name, device in entries.devices.items():
+            self.shelf.devices[name] = self.device(name, device, ("devices", name))
         for name, node in entries.nodes.items():
             self.shelf.nodes[name] = self.node(node, ("nodes", name))
         for name, cluster in entries.clusters.items():
@@ -56,6 +59,7 @@ class Builder:
             "mtbf_s": ("mtbf", entry.mtbf),
         }
         sources = self._sources(numbers, path, entry.source)
+        port = entry.host_link
         for dtype in entry.peak_flops:
             sources[f"peak_flops.{dtype}"] = self.source_of((*path, "peak_flops", dtype), entry.source)
         return Device(
@@ -69,6 +73,7 @@ class Builder:
             tdp_W=entry.tdp,
             price_per_hour_usd=entry.price_per_hour,
             mtbf_s=entry.mtbf,
+            host_link=None if port is None else self._find("link", port, self.shelf.links, (*path, "host_link")),
         )
 
     def _curve(self, device: str, reference: str | CurveEntry, path: Path) -> Efficiency:
@@ -106,16 +111,21 @@ class Builder:
     def node(self, entry: NodeEntry, path: Path) -> Node:
         """A node from its entry."""
         levels, sources = self._levels(entry.levels, path)
-        return Node(self._device_of(entry.device, path), levels, sources)
+        device = self._device_of(entry.device, path)
+        inside = math.prod(level.size for level in levels)
+        return Node(device, levels, sources, self._host(entry.host, device, inside, path))
 
     def cluster(self, name: str, entry: ClusterEntry, path: Path) -> Cluster:
         """A cluster from its entry; prices and failure rates that it does not give are those of its device."""
         levels, level_sources = self._levels(entry.levels, path)
         if entry.node is not None:
             node = self._find("node", entry.node, self.shelf.nodes, (*path, "node"))
+            inside = math.prod(level.size for level in node.levels)
             device, levels, sources = node.device, node.levels + levels, {**node.sources, **level_sources}
+            host = node.host if entry.host is None else self._host(entry.host, device, inside, path)
         else:
             device, sources = self._device_of(entry.device, path), level_sources
+            host = self._host(entry.host, device, levels[0].size, path)
         numbers = {
             "price_per_hour_usd": ("price_per_hour", entry.price_per_hour),
             "mtbf_s": ("mtbf", entry.mtbf),
@@ -134,6 +144,37 @@ class Builder:
                 price_per_hour_usd=entry.price_per_hour or device.price_per_hour_usd,
                 mtbf_s=entry.mtbf or device.mtbf_s,
                 storage_write_Bps=entry.storage_write,
+                host=host,
+                provenance=sources,
+            ),
+        )
+
+    def _host(self, entry: HostEntry | None, device: Device, inside: int, path: Path) -> Host | None:
+        """The machine around `inside` devices; None where neither it nor the device names a link to it."""
+        here, entry = (*path, "host"), entry or HostEntry()
+        found = device.host_link if entry.link is None else self._link_of(entry.link, "host", here)
+        if found is None and entry.model_fields_set:
+            raise BadInput(f"give `link`, as {device.name} does not say how it reaches its host", self.where(*here))
+        if found is None:
+            return None
+        numbers = {
+            "memory_B": ("memory", entry.memory),
+            "memory_bandwidth_Bps": ("memory_bandwidth", entry.memory_bandwidth),
+        }
+        sources = self._sources(numbers, here, entry.source)
+        for name in ("devices", "devices_per_link"):
+            if name in entry.model_fields_set:
+                sources[name] = self.source_of((*here, name), entry.source)
+        if "devices_per_link" not in entry.model_fields_set:
+            sources["devices_per_link"] = Source("assumed", "not given, so every device has a link of its own", "")
+        return self._located(
+            here,
+            lambda: Host(
+                link=found,
+                devices=entry.devices or inside,
+                devices_per_link=entry.devices_per_link,
+                memory_B=entry.memory,
+                memory_bandwidth_Bps=entry.memory_bandwidth,
                 provenance=sources,
             ),
         )
@@ -143,7 +184,7 @@ class Builder:
         levels, sources = [], {}
         for index, entry in enumerate(entries):
             here: Path = (*path, "levels", index)
-            levels.append(Level(entry.name, entry.size, self._link_of(entry, here), entry.links))
+            levels.append(Level(entry.name, entry.size, self._link_of(entry.link, entry.name, here), entry.links))
             sources[f"levels.{entry.name}.size"] = self.source_of((*here, "size"), None)
             if "links" in entry.model_fields_set:
                 sources[f"levels.{entry.name}.links_per_child"] = self.source_of((*here, "links"), None)
@@ -156,12 +197,12 @@ class Builder:
             return self.device(str(path[-1]) + "-device", reference, here)
         return self._find("device", str(reference), self.shelf.devices, here)
 
-    def _link_of(self, level: LevelEntry, path: Path) -> Link:
-        """A link by name or given in place."""
+    def _link_of(self, reference: str | LinkEntry, owner: str, path: Path) -> Link:
+        """A link by name or given in place, which is then called after its owner."""
         here = (*path, "link")
-        if isinstance(level.link, LinkEntry):
-            return self.link(f"{level.name}-link", level.link, here)
-        return self._find("link", level.link, self.shelf.links, here)
+        if isinstance(reference, LinkEntry):
+            return self.link(f"{owner}-link", reference, here)
+        return self._find("link", reference, self.shelf.links, here)
 
     def _find(self, what: str, name: str, known: dict[str, T], path: Path) -> T:
         """The thing called `name`. Raises a located UnknownName."""
@@ -175,7 +216,7 @@ class Builder:
             target: self.source_of((*path, key), text) for target, (key, value) in numbers.items() if value is not None
         }
 
-    def _located(self, path: Path, make: Callable[[], Cluster]) -> Cluster:
+    def _located(self, path: Path, make: Callable[[], T]) -> T:
         """What `make` returns; a BadInput without a place gets this one."""
         try:
             return make()

@@ -20,6 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from lockstep.errors import BadInput
 from lockstep.hardware.device import Device
+from lockstep.hardware.host import Host
 from lockstep.hardware.link import Link
 from lockstep.hardware.source import Provenance, Source, check_positive, provenance_dict
 from lockstep.units import format_bandwidth, format_flops, format_size
@@ -64,6 +65,8 @@ class Cluster:
     """Mean time between failures that interrupt a job, per device, its share of node and network included."""
     storage_write_Bps: float | None = None
     """Rate at which the whole cluster can write a checkpoint to shared storage."""
+    host: Host | None = None
+    """The machines that the devices sit in; None where nothing is known of them, so that nothing can be offloaded."""
     provenance: Provenance = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
@@ -107,6 +110,27 @@ class Cluster:
         return replace(
             self.levels[self._index(level)].link.effective(), bandwidth_Bps=self.bandwidth_per_device_Bps(level)
         )
+
+    @property
+    def devices_per_host(self) -> int:
+        """Devices of this cluster that share one machine's host memory. Raises BadInput where no host is known."""
+        return min(self.known_host.devices, self.num_devices)
+
+    @property
+    def host_bandwidth_Bps(self) -> float:
+        """Achieved bytes per second and direction between a device and host memory when all devices move at once."""
+        return self.known_host.rate_Bps(self.devices_per_host)
+
+    @property
+    def known_host(self) -> Host:
+        """The host. Raises BadInput where it is not known."""
+        if self.host is None:
+            raise BadInput(
+                f"cluster {self.name} says nothing of its hosts, so nothing can be offloaded to them; give "
+                "`host: {link: pcie5, memory: 2 TB}` in its file, or drop --offload",
+                "--offload",
+            )
+        return self.host
 
     def level_spanned(self, extent_devices: ArrayLike) -> NDArray[np.intp]:
         """Index of the innermost level whose unit holds `extent_devices` consecutive devices. Broadcasts.
@@ -161,6 +185,7 @@ class Cluster:
             "price_per_hour_usd": self.price_per_hour_usd,
             "mtbf_s": self.mtbf_s,
             "storage_write_Bps": self.storage_write_Bps,
+            "host": None if self.host is None else self.host.to_dict(),
             "provenance": provenance_dict(self.provenance),
         }
 

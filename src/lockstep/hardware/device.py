@@ -8,6 +8,7 @@ from typing import Any
 
 from lockstep.errors import BadInput, UnknownName
 from lockstep.hardware.efficiency import Efficiency
+from lockstep.hardware.link import Link
 from lockstep.hardware.source import Provenance, check_positive, provenance_dict
 
 DTYPES = ("fp64", "fp32", "tf32", "fp16", "bf16", "fp8", "int8", "fp4")
@@ -29,6 +30,8 @@ class Device:
     price_per_hour_usd: float | None = None
     mtbf_s: float | None = None
     """Mean time between failures that interrupt a job, per device in service."""
+    host_link: Link | None = None
+    """The port by which it reaches host memory; machines may join several devices to one (`Host`)."""
     provenance: Provenance = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
@@ -62,5 +65,6 @@ class Device:
             "tdp_W": self.tdp_W,
             "price_per_hour_usd": self.price_per_hour_usd,
             "mtbf_s": self.mtbf_s,
+            "host_link": None if self.host_link is None else self.host_link.name,
             "provenance": provenance_dict(self.provenance),
         }

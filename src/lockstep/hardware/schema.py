@@ -12,6 +12,7 @@ A file holds any of `devices`, `links`, `nodes` (named things that the rest of t
       name: my-cluster
       node: my-node                            # a catalog or own node; or `device` and all levels
       levels: [{name: fabric, size: 16, link: my-roce, links: 4}]    # 4 NICs per node
+      host: {link: pcie5, memory: 2 TB}        # what a node's devices reach of its memory, for --offload
       price_per_hour: 2.20                     # dollars per device and hour
       storage_write: 40 GB/s
 
@@ -117,6 +118,8 @@ class DeviceEntry(Strict):
     tdp: Power | None = None
     price_per_hour: Price | None = None
     mtbf: Time | None = None
+    host_link: Name | None = None
+    """The link of the catalog by which it reaches host memory."""
     source: str | None = None
 
 
@@ -145,11 +148,24 @@ class LevelEntry(Strict):
     links: Count = 1
 
 
+class HostEntry(Strict):
+    """The machine around the devices; what is left out is the device's own `host_link`, or unknown."""
+
+    link: LinkReference | None = None
+    devices: Count | None = None
+    """Devices in one machine: those of the node, or of a unit of the innermost level."""
+    devices_per_link: Count = 1
+    memory: Size | None = None
+    memory_bandwidth: Bandwidth | None = None
+    source: str | None = None
+
+
 class NodeEntry(Strict):
     """A kind of node: its device and the levels inside it."""
 
     device: DeviceReference
     levels: Annotated[list[LevelEntry], Field(min_length=1, max_length=8)]
+    host: HostEntry | None = None
 
 
 class ClusterEntry(Strict):
@@ -162,6 +178,7 @@ class ClusterEntry(Strict):
     price_per_hour: Price | None = None
     mtbf: Time | None = None
     storage_write: Bandwidth | None = None
+    host: HostEntry | None = None
     source: str | None = None
 
     @model_validator(mode="after")

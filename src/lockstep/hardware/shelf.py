@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from lockstep.hardware.cluster import Cluster, Level
 from lockstep.hardware.device import Device
+from lockstep.hardware.host import Host
 from lockstep.hardware.link import Link
 from lockstep.hardware.source import Source
 
@@ -17,6 +18,7 @@ class Node:
     device: Device
     levels: tuple[Level, ...]
     sources: dict[str, Source]
+    host: Host | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,12 +15,12 @@ from lockstep.errors import BadInput, UnknownName
 from lockstep.hardware.shelf import Shelf
 from lockstep.hardware.source import Source
 
-FILES = ("devices.toml", "links.toml", "clusters.toml")
+FILES = ("links.toml", "devices.toml", "clusters.toml")
 
 Path = tuple[str | int, ...]
 
 # Text that names things; everything else in the catalog is a number and needs a source.
-NAMING_KEYS = frozenset({"vendor", "efficiency", "device", "link", "node", "name"})
+NAMING_KEYS = frozenset({"vendor", "efficiency", "device", "link", "node", "name", "host_link"})
 
 
 @cache
