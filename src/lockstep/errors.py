@@ -12,10 +12,16 @@ A message says what was given, what is allowed and what to try. Anything else th
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
+
+LONGEST = 60
+"""Letters of a wrong value that are said again."""
+_LONG_WORD, _PUNCTUATION = re.compile(r"\S{300,}"), re.compile(r"\W*$")
+_LONG_MESSAGE, _ENDING = 1500, 300
 
 
 class LockstepError(Exception):
@@ -28,13 +34,18 @@ class BadInput(LockstepError, ValueError):
     exit_code = 2
 
     def __init__(self, message: str, where: str | None = None) -> None:
-        self.message = message
+        self.message = brief(message)
         self.where = where
-        super().__init__(f"{where}: {message}" if where else message)
+        super().__init__(f"{brief(where)}: {self.message}" if where else self.message)
 
 
-LONGEST = 60
-"""Letters of a wrong name that are said again."""
+def brief(message: str) -> str:
+    """The message with very long words cut to their beginning, and its middle left out when it is still too long.
+
+    What a user gives may be as long as a file; a message that says it again must still be read.
+    """
+    text = _LONG_WORD.sub(lambda word: word[0][:LONGEST] + "..." + _PUNCTUATION.findall(word[0][-3:])[0], message)
+    return text if len(text) <= _LONG_MESSAGE else f"{text[: _LONG_MESSAGE - _ENDING]} ... {text[-_ENDING:]}"
 
 
 class UnknownName(BadInput):

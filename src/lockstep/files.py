@@ -24,6 +24,7 @@ _AT_ONCE = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0)
 _FOLDER = getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_NOFOLLOW", 0)
 
 _KINDS = (
+    (stat.S_ISDIR, "a folder"),
     (stat.S_ISFIFO, "a named pipe"),
     (stat.S_ISCHR, "a device"),
     (stat.S_ISBLK, "a device"),
@@ -75,13 +76,52 @@ def open_folder(path: str | Path) -> int:
     return handle
 
 
+def writable(path: str | Path, where: str) -> Path:
+    """The path of a file to write, asked before anything is computed: one that may be replaced, or a new one in a
+    folder that may be written to. Raises BadInput at `where`.
+    """
+    wanted = Path(path)
+    try:
+        found = wanted.stat()
+        if not stat.S_ISREG(found.st_mode):
+            raise BadInput(f"cannot write {str(path)!r}: it {_kind(found.st_mode)}", where)
+        allowed = os.access(wanted, os.W_OK)
+    except FileNotFoundError:
+        if not wanted.parent.is_dir():
+            raise BadInput(f"the folder {str(wanted.parent)!r} does not exist", where) from None
+        allowed = os.access(wanted.parent, os.W_OK | os.X_OK)
+    except BadInput:
+        raise
+    except (OSError, ValueError) as error:
+        raise BadInput(f"cannot write {str(path)!r}: {_reason(error)}", where) from None
+    if not allowed:
+        raise BadInput(f"cannot write {str(path)!r}: it is read-only", where)
+    return wanted
+
+
+@contextmanager
+def writing(path: str | Path, where: str) -> Iterator[None]:
+    """For the writing itself: a full disk, or a place that has changed since, as BadInput at `where`."""
+    try:
+        yield
+    except OSError as error:
+        raise BadInput(f"cannot write {str(path)!r}: {_reason(error)}", where) from None
+
+
 def _refuse_other_kinds(path: str | Path, found: os.stat_result) -> None:
     """BadInput unless it is a regular file."""
-    if stat.S_ISDIR(found.st_mode):
-        raise BadInput("is a folder, not a file", str(path))
     if not stat.S_ISREG(found.st_mode):
-        kind = next((name for is_kind, name in _KINDS if is_kind(found.st_mode)), "something else")
-        raise BadInput(f"is {kind}, not a file; give a regular file", str(path))
+        raise BadInput(_kind(found.st_mode), str(path))
+
+
+def _kind(mode: int) -> str:
+    """What stands where a regular file should."""
+    return f"is {next((name for is_kind, name in _KINDS if is_kind(mode)), 'something else')}, not a file"
+
+
+def _reason(error: OSError | ValueError) -> str:
+    """What the system said, without the path."""
+    return getattr(error, "strerror", None) or str(error)
 
 
 @contextmanager
@@ -94,4 +134,4 @@ def _explained(path: str | Path) -> Iterator[None]:
     except FileNotFoundError:
         raise BadInput("there is no such file", str(path)) from None
     except (OSError, ValueError) as error:
-        raise BadInput(f"cannot be read: {getattr(error, 'strerror', None) or error}", str(path)) from None
+        raise BadInput(f"cannot be read: {_reason(error)}", str(path)) from None

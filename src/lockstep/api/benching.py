@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 from lockstep.api.keeping import kept
 from lockstep.api.network import flags
 from lockstep.api.processes import longest_wait_s, world
-from lockstep.api.question import Quantity, whole, writable
+from lockstep.api.question import Quantity, whole
 from lockstep.errors import BadInput, UnknownName
+from lockstep.files import writable, writing
 from lockstep.units import parse_bandwidth_Bps, parse_count, parse_flops, parse_size_B
 
 if TYPE_CHECKING:
@@ -108,7 +109,8 @@ def _collective(
         )  # fmt: skip
         record.result, record.failure = found.summary(), found.stopped
     if path is not None:
-        path.write_text(found.to_csv(), encoding="utf-8")
+        with writing(path, "--csv"):
+            path.write_text(found.to_csv(), encoding="utf-8")
     return found
 
 
@@ -196,9 +198,11 @@ def _device(
         found = bench_device(kernels, **how, progress=progress, on_row=lambda row: record(**row))
         record.result = found.summary()
     if path is not None and found.curve is not None:
-        path.write_text(found.curve.to_toml(), encoding="utf-8")
+        with writing(path, "--curve"):
+            path.write_text(found.curve.to_toml(), encoding="utf-8")
     if file is not None:
-        file.write(found)
+        with writing(file.path, "--device-file"):
+            file.write(found)
     return found
 
 

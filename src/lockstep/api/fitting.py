@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lockstep.api.network import flags
-from lockstep.api.question import Quantity, located, read_cluster, whole, writable
+from lockstep.api.question import Quantity, located, read_cluster, whole
 from lockstep.errors import BadInput
+from lockstep.files import writable, writing
 from lockstep.hardware import Cluster, Level, Link, device
 
 if TYPE_CHECKING:
@@ -62,7 +63,9 @@ def fit(
     base = _base(cluster, device_name, max(point.ranks for point in points.points))
     chosen = base.levels[-1].name if level is None else level
     date = points.date or datetime.now(UTC).strftime("%Y-%m-%d")
-    path.write_text(cluster_yaml(found, name=path.stem, date=date, base=base, level=chosen), encoding="utf-8")
+    text = cluster_yaml(found, name=path.stem, date=date, base=base, level=chosen)
+    with writing(path, "--out"):
+        path.write_text(text, encoding="utf-8")
     return Fit(found, str(path), chosen)
 
 

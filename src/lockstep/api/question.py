@@ -6,7 +6,6 @@ What is chosen on the user's behalf (a sequence length, a batch rounded to whole
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -87,15 +86,6 @@ def whole(value: Quantity, where: str, minimum: int = 1) -> int:
     if number > limit:
         raise BadInput(f"must be at most {limit:,}, got {number:,}", where)
     return number
-
-
-def writable(given: str | Path, where: str) -> Path:
-    """The path of a file to write, in a folder that exists: asked before anything is computed or measured."""
-    path = Path(given)
-    # Names that the file system finds too long are no folders; writing says what is wrong with them.
-    if not os.path.isdir(path.parent) or os.path.isdir(path):
-        raise BadInput(f"cannot write {str(path)!r}: no such folder, or a folder itself", where)
-    return path
 
 
 def named_folder(given: str | Path, where: str) -> Path:

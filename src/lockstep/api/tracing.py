@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lockstep.api.network import flags, read_network
-from lockstep.api.question import Quantity, whole, writable
+from lockstep.api.question import Quantity, whole
 from lockstep.api.schedules import pipeline
 from lockstep.errors import BadInput
+from lockstep.files import writable, writing
 from lockstep.units import parse_size_B
 
 if TYPE_CHECKING:
@@ -79,10 +80,8 @@ def write_timeline(timeline: Timeline, path: Path, where: str, beside: Timeline 
     """Writes the trace, with another timeline beside it if given. Raises BadInput at `where`."""
     from lockstep.program import write_trace
 
-    try:
+    with writing(path, where):
         write_trace(timeline, path, beside)
-    except OSError as error:
-        raise BadInput(f"cannot write {path}: {error.strerror}", where) from None
 
 
 def _pipeline(given: dict[str, Any]) -> Timeline:

@@ -8,7 +8,6 @@ listed in VERBS.
 from __future__ import annotations
 
 import difflib
-import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -18,7 +17,8 @@ import typer
 
 from lockstep import __version__
 from lockstep.cli.output import print_failed, print_infeasible
-from lockstep.errors import BadInput, Infeasible, RunFailed
+from lockstep.cli.streams import standard_streams
+from lockstep.errors import BadInput, Infeasible, RunFailed, brief
 
 VERBS = (
     "plan", "estimate", "memory", "roofline", "sensitivity", "guide",
@@ -64,17 +64,12 @@ def build(verbs: Sequence[str] = VERBS) -> typer.Typer:
 def main(arguments: list[str] | None = None) -> None:
     """Runs the command line and exits with its code."""
     given = sys.argv[1:] if arguments is None else arguments
-    for stream in (sys.stdout, sys.stderr):
-        # A terminal that cannot show a letter gets another one, not an exception.
-        getattr(stream, "reconfigure", lambda **_: None)(errors="replace")
-    try:
+    with standard_streams() as output:
         code = _run(given)
-        sys.stdout.flush()
-    except (BrokenPipeError, SystemExit):
-        # The reader (head, less) has seen enough, where rich prints --help and leaves by itself too; Python's own flush
-        # at exit must not complain.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        code = 0
+        try:
+            output.check()
+        except BadInput as error:
+            code = _refuse(str(error))
     sys.exit(code)
 
 
@@ -106,7 +101,7 @@ def _run(given: list[str]) -> int:
 
 def _refuse(message: str) -> int:
     """Bad input: one line on stderr."""
-    sys.stderr.write(f"error: {' '.join(message.split())}\n")
+    sys.stderr.write(f"error: {' '.join(brief(message).split())}\n")
     return BadInput.exit_code
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,6 +12,7 @@ import typer
 
 from lockstep.cli.options import Options, argument, required, switch, text
 from lockstep.errors import BadInput
+from lockstep.files import writable, writing
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -58,10 +60,8 @@ def draw(plot: str | None, picture: Callable[[Path], None]) -> None:
     path = picture_path(plot)
     if path is None:
         return
-    try:
+    with writing(path, "--plot"):
         picture(path)
-    except OSError as error:
-        raise BadInput(f"cannot write {path}: {error.strerror}", "--plot") from None
 
 
 def picture_path(plot: str | None) -> Path | None:
@@ -71,11 +71,19 @@ def picture_path(plot: str | None) -> Path | None:
     path = Path(plot)
     if path.suffix not in (".png", ".svg", ".pdf"):
         raise BadInput(f"{path.name!r} must end in .png, .svg or .pdf", "--plot")
-    if not os.path.isdir(path.parent):
-        raise BadInput(f"the folder {str(path.parent)!r} does not exist", "--plot")
     if find_spec("matplotlib") is None:
         raise BadInput("pictures need matplotlib: pip install 'lockstep[plot]'", "--plot")
-    return path
+    if "MPLBACKEND" in os.environ:
+        _check_backend()
+    return writable(path, "--plot")
+
+
+def _check_backend() -> None:
+    """matplotlib, when it is first imported, refuses a backend that it does not know. Raises BadInput."""
+    try:
+        import_module("matplotlib")
+    except ValueError as error:
+        raise BadInput(str(error), "MPLBACKEND") from None
 
 
 def pairs(settings: list[str], where: str = "--set") -> dict[str, Any]:

@@ -17,16 +17,9 @@ BAR = 12
 """Cells of a full bar."""
 
 
-class _Output(Console):
-    """A console that leaves a reader who has gone away (head, less) to the command line."""
-
-    def on_broken_pipe(self) -> None:
-        raise BrokenPipeError
-
-
 def console() -> Console:
     """Standard output."""
-    return _Output(highlight=False, markup=False, emoji=False)
+    return Console(highlight=False, markup=False, emoji=False)
 
 
 def heading(out: Console, title: str, note: str = "") -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,6 +17,8 @@ __all__ = ["Failure", "RunFailed", "from_exit", "run_failed"]
 OWN_CAUSES = ("killed", "stopped", "exited", "raised")
 CAUSES = (*OWN_CAUSES, "cut off", "timed out", "silent")
 RAISED = ("raised", "cut off", "timed out")
+# Where in its own source gloo failed, and what it advises its own users (gloo/transport/tcp/pair.cc of torch 2.13).
+_GLOO = re.compile(r"^\[\S*gloo\S*:\d+\] | This is typically caused by a remote worker hanging.*$")
 CUT_OFF = ("connection closed", "connection reset", "connection refused", "broken pipe", "socket", "peer", "gloo")
 
 
@@ -52,7 +55,7 @@ def from_exception(rank: int, error: BaseException, point: str, traceback: str) 
     """The failure of a rank whose worker raised."""
     if isinstance(error, SystemExit):
         return from_exit(rank, error.code if isinstance(error.code, int) else int(error.code is not None), point)
-    text = " ".join(str(error).split()) or type(error).__name__
+    text = _GLOO.sub("", " ".join(str(error).split())) or type(error).__name__
     lowered = text.lower()
     cause = "raised"
     if "timed out" in lowered or "timeout" in lowered:
