@@ -11,9 +11,10 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from lockstep.errors import BadInput
 from lockstep.files import read_bytes
@@ -40,12 +41,25 @@ def finite(value: Any) -> Any:
 
 def write_whole(path: Path, value: Any) -> None:
     """Replaces `path` by `value` as JSON, so that no reader ever sees a part of it."""
+    content = f"{canonical(value)}\n".encode()
+    with replacing(path) as file:
+        file.write(content)
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[BinaryIO]:
+    """A file to write that takes the place of `path` when all of it is on the disk, and leaves nothing otherwise."""
     beside = path.with_name(path.name + ".tmp")
-    with beside.open("w", encoding="utf-8") as file:
-        file.write(canonical(value) + "\n")
-        file.flush()
-        os.fsync(file.fileno())
-    beside.replace(path)
+    try:
+        with beside.open("wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        beside.replace(path)
+    except BaseException:
+        with suppress(OSError):
+            beside.unlink()
+        raise
     flush(path.parent)
 
 

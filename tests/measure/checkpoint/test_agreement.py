@@ -19,7 +19,7 @@ from .test_checkpoints import save
 RANKS = 2
 
 
-def two_views(root: Path, harm: Callable[[Path], None], harmed: int) -> list[Path]:
+def two_views(root: Path, harm: Callable[[Path], object], harmed: int) -> list[Path]:
     """Generations 10 and 20 as every rank sees them; one rank's newest is harmed."""
     save(root / "0", 10)
     save(root / "0", 20)
@@ -36,10 +36,14 @@ def flip(folder: Path) -> None:
     path.write_bytes(data)
 
 
-HARMS: dict[str, tuple[Callable[[Path], None], str]] = {
+HARMS: dict[str, tuple[Callable[[Path], object], str]] = {
     "flipped bit": (flip, "step-00000020: rank-1.npz is damaged"),
-    "not committed yet": (lambda folder: (folder / MANIFEST).unlink(), "step-00000020: its manifest is damaged"),
-    "not there": (shutil.rmtree, "step-00000020: its manifest is damaged"),
+    "not committed yet": (lambda folder: (folder / MANIFEST).unlink(), "step-00000020: its manifest is missing"),
+    "not there": (shutil.rmtree, "step-00000020: its manifest is missing"),
+    "another step": (
+        lambda folder: shutil.copy(folder_of(folder.parent, 10) / MANIFEST, folder / MANIFEST),
+        "step-00000020: its manifest is of step-00000010",
+    ),
 }
 
 
@@ -70,7 +74,7 @@ def test_generations_of_the_same_step_that_differ_are_passed_over(tmp_path: Path
 
 def test_without_one_for_all_every_rank_says_so(tmp_path: Path) -> None:
     save(tmp_path / "0", 10)
-    with pytest.raises(RunFailed, match="no checkpoint can be used: step-00000010: its manifest is damaged"):
+    with pytest.raises(RunFailed, match="no checkpoint can be used: step-00000010: its manifest is missing"):
         launch(seen.chooses, RANKS, ([tmp_path / "0", tmp_path / "1"],), timeout_s=20)
     assert launch(seen.chooses, RANKS, ([tmp_path / "1"] * RANKS,), timeout_s=20) == [None] * RANKS
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 import resource
 import shutil
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 import pytest
@@ -18,7 +19,11 @@ from hypothesis import strategies as st
 
 from lockstep.errors import BadInput, RunFailed
 from lockstep.measure.checkpoint import OWN, REPLICATED, SHARDED, CheckpointWriter, Part, generations, latest
-from lockstep.measure.checkpoint.files import MANIFEST, data_file, folder_of, note_file
+from lockstep.measure.checkpoint.files import MANIFEST, data_file, folder_of, folders, note_file
+from lockstep.measure.checkpoint.manifest import Manifest
+from lockstep.measure.checkpoint.reader import Unusable, _parts
+from lockstep.measure.checkpoint.sealed import Unsealed, digest, read_sealed, unsealed, write_sealed
+from lockstep.runs.files import write_whole
 
 WORDS = {"method": "zero-1"}
 
@@ -73,6 +78,183 @@ def test_what_belongs_to_a_rank_is_refused_to_another_number_of_ranks(tmp_path: 
         found.array("momentum")
 
 
+def test_no_flipped_bit_and_no_cut_of_a_manifest_is_accepted(tmp_path: Path) -> None:
+    """Every bit, and every length from nothing to one byte less."""
+    save(tmp_path, 60)
+    content = (folder_of(tmp_path, 60) / MANIFEST).read_bytes()
+    assert unsealed(content)["step"] == 60
+    for damaged in (*flips(content), *cuts(content)):
+        with pytest.raises(Unsealed):
+            unsealed(damaged)
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_no_flipped_bit_and_no_cut_of_a_header_is_accepted(tmp_path: Path, rank: int) -> None:
+    """Names, lengths and types of the arrays stand at both ends of a rank's file."""
+    save(tmp_path, 60)
+    folder = folder_of(tmp_path, 60)
+    path, note = data_file(folder, rank), Manifest.read(folder).notes[rank]
+    content = path.read_bytes()
+    ends = [*range(200), *range(len(content) - 100, len(content))]
+    with path.open("r+b", buffering=0) as file:
+        for place in ends:
+            for bit in range(8):
+                os.pwrite(file.fileno(), bytes([content[place] ^ 1 << bit]), place)
+                with pytest.raises(Unusable, match=f"rank-{rank}.npz is damaged"):
+                    _parts(path, note)
+            os.pwrite(file.fileno(), content[place : place + 1], place)
+        assert {part.name for part in _parts(path, note)} == set(note.parts)
+        for length in reversed(ends):
+            os.ftruncate(file.fileno(), length)
+            with pytest.raises(Unusable, match=f"rank-{rank}.npz is damaged"):
+                _parts(path, note)
+
+
+def test_a_note_that_was_damaged_before_the_commit_is_not_committed(tmp_path: Path) -> None:
+    """Rank 0 takes names and places of the parts from what the ranks say; a wrong place would get a right checksum."""
+    CheckpointWriter(tmp_path, 1, 2, "a").save(60, parts_of(1, 2, 60), WORDS)
+    path = note_file(folder_of(tmp_path, 60), 1)
+    path.write_bytes(path.read_bytes().replace(b'"start":5', b'"start":4'))
+    with pytest.raises(RunFailed, match="rank 1 did not write"):
+        CheckpointWriter(tmp_path, 0, 2, "a", timeout_s=0.02).save(60, parts_of(0, 2, 60), WORDS)
+
+
+def flips(content: bytes) -> Iterator[bytes]:
+    """The content with one bit changed, for every bit."""
+    for place in range(len(content)):
+        for bit in range(8):
+            yield content[:place] + bytes([content[place] ^ 1 << bit]) + content[place + 1 :]
+
+
+def cuts(content: bytes) -> Iterator[bytes]:
+    """The first bytes of the content, for every length below the whole."""
+    for length in range(len(content)):
+        yield content[:length]
+
+
+def rewritten(folder: Path, **changes: Any) -> None:
+    """The manifest with other fields and a right checksum, as a program that is not this one might write it."""
+    path = folder / MANIFEST
+    write_sealed(path, {**read_sealed(path), **changes})
+
+
+def without(mapping: dict[str, Any], name: str) -> dict[str, Any]:
+    return {key: value for key, value in mapping.items() if key != name}
+
+
+def _earlier(folder: Path) -> None:
+    """As the version before checksums wrote it."""
+    old = {"step": 20, "ranks": 2, "words": WORDS, "files": []}
+    (folder / MANIFEST).write_text(json.dumps(old))
+
+
+def _files(folder: Path) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = read_sealed(folder / MANIFEST)["files"]
+    return found
+
+
+SPARE = {"kind": "spare", "start": 0, "total": 0}
+MANIFESTS: dict[str, tuple[Callable[[Path], object], str]] = {
+    "empty object": (lambda folder: (folder / MANIFEST).write_text("{}\n"), "has no checksum"),
+    "of before": (_earlier, "of an earlier Lockstep: it has no checksum"),
+    "list": (lambda folder: (folder / MANIFEST).write_text("[]\n"), "holds no object"),
+    "nested": (lambda folder: (folder / MANIFEST).write_text("[" * 100_000), "is not JSON"),
+    "not text": (lambda folder: (folder / MANIFEST).write_bytes(b"\xff\xfe\x00"), "is not JSON"),
+    "spaced": (
+        lambda folder: (folder / MANIFEST).write_text(json.dumps(json.loads((folder / MANIFEST).read_text()))),
+        "not as it was written",
+    ),
+    "a folder": (lambda folder: ((folder / MANIFEST).unlink(), (folder / MANIFEST).mkdir()), "is a folder"),
+    "a pipe": (lambda folder: ((folder / MANIFEST).unlink(), os.mkfifo(folder / MANIFEST)), "is a named pipe"),
+    "newer": (
+        lambda folder: write_whole(
+            folder / MANIFEST, {"schema": 9, "checksum": digest({"schema": 9})}
+        ),
+        "of a newer Lockstep (schema 9)",
+    ),
+    "another step": (lambda folder: rewritten(folder, step=30), "is of step-00000030"),
+    "step as text": (lambda folder: rewritten(folder, step="20"), "has a field step that cannot be"),
+    "step below 0": (lambda folder: rewritten(folder, step=-20), "has a field step that cannot be"),
+    "step as truth": (lambda folder: rewritten(folder, step=True), "has a field step that cannot be"),
+    "another field": (lambda folder: rewritten(folder, giles=[]), "does not have the fields"),
+    "no files": (lambda folder: rewritten(folder, files=[]), "names no files"),
+    "files as text": (lambda folder: rewritten(folder, files=["rank-0"]), "does not have the fields"),
+    "unknown kind": (
+        lambda folder: rewritten(folder, files=[{**one, "parts": {"weights": SPARE}} for one in _files(folder)]),
+        "unknown kind 'spare'",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("harm", MANIFESTS)
+def test_a_manifest_that_cannot_be_is_passed_over(tmp_path: Path, harm: str) -> None:
+    save(tmp_path, 10)
+    save(tmp_path, 20)
+    change, why = MANIFESTS[harm]
+    change(folder_of(tmp_path, 20))
+    found = latest(tmp_path)
+    assert found is not None
+    assert found.step == 10
+    (message,) = found.passed_over
+    assert message.startswith("step-00000020: its manifest ")
+    assert why in message
+
+
+def test_parts_that_do_not_fit_together_are_passed_over(tmp_path: Path) -> None:
+    """Under a right checksum: a name that the file does not hold, and shards of two totals."""
+    for name, start, total, why in (("momenta", 0, 10, "cannot be read"), ("moments", 0, 11, "in different ways")):
+        save(tmp_path, 10)
+        folder = folder_of(tmp_path, 10)
+        first, second = _files(folder)
+        parts = {**without(second["parts"], "moments"), name: {"kind": SHARDED, "start": start, "total": total}}
+        rewritten(folder, files=[first, {**second, "parts": parts}])
+        with pytest.raises(BadInput, match=why):
+            latest(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["step-00000070", "step-70", "step-abc", "step-", "step-²", "step-00000020-copy"])
+def test_a_folder_under_another_name_is_passed_over(tmp_path: Path, name: str) -> None:
+    """Also where newer ones are saved afterwards, which do not go in its place."""
+    save(tmp_path, 10)
+    save(tmp_path, 20)
+    folder_of(tmp_path, 20).rename(tmp_path / name)
+    for newest in (10, 30):
+        found = latest(tmp_path)
+        assert found is not None
+        assert found.step == newest
+        assert found.passed_over == (f"{name}: its manifest is of step-00000020",)
+        save(tmp_path, 30, keep=1)
+    assert [path.name for path in folders(tmp_path)] == ["step-00000030", name]
+
+
+def test_a_stranger_among_the_generations_is_passed_over_and_left_alone(tmp_path: Path) -> None:
+    stranger = tmp_path / "step-abc"
+    stranger.mkdir()
+    (stranger / MANIFEST).write_text('{"name": "an extension of a browser"}')
+    with pytest.raises(BadInput, match="no checkpoint can be used: step-abc: its manifest"):
+        latest(tmp_path)
+    for step in (1, 2, 3):
+        save(tmp_path, step, keep=1)
+    found = latest(tmp_path)
+    assert found is not None
+    assert found.step == 3
+    assert (stranger / MANIFEST).exists()
+
+
+def test_what_others_keep_in_an_old_generation_stays(tmp_path: Path) -> None:
+    """Its own files go; through a link nothing goes."""
+    elsewhere = tmp_path / "elsewhere"
+    save(elsewhere, 20)
+    save(tmp_path / "saves", 10)
+    (folder_of(tmp_path / "saves", 10) / "notes.txt").write_text("mine")
+    folder_of(tmp_path / "saves", 20).symlink_to(folder_of(elsewhere, 20))
+    save(tmp_path / "saves", 30, keep=1)
+    assert [path.name for path in folder_of(tmp_path / "saves", 10).iterdir()] == ["notes.txt"]
+    found = latest(elsewhere)
+    assert found is not None
+    assert found.step == 20
+
+
 def _truncate(folder: Path) -> None:
     path = data_file(folder, 1)
     path.write_bytes(path.read_bytes()[:-7])
@@ -85,7 +267,7 @@ def _flip(folder: Path) -> None:
     path.write_bytes(data)
 
 
-DAMAGES: dict[str, tuple[Callable[[Path], None], str]] = {
+DAMAGES: dict[str, tuple[Callable[[Path], object], str]] = {
     "torn file": (_truncate, "rank-1.npz is damaged"),
     "flipped bit": (_flip, "rank-0.npz is damaged"),
     "missing file": (lambda folder: data_file(folder, 1).unlink(), "rank-1.npz is missing"),
@@ -180,6 +362,7 @@ def test_without_room_it_is_an_error_and_the_last_checkpoint_stays(tmp_path: Pat
         save_without_room(tmp_path)
     _, status = os.waitpid(child, 0)
     assert os.waitstatus_to_exitcode(status) == errno.EFBIG
+    assert list(tmp_path.rglob("*.tmp")) == [], "what was written of it takes no room either"
     found = latest(tmp_path)
     assert found is not None
     assert found.step == 10

@@ -9,8 +9,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from lockstep.errors import BadInput
-from lockstep.measure.checkpoint.files import MANIFEST, checksum, folder_of
-from lockstep.measure.checkpoint.reader import Checkpoint, Unusable, generations, read_generation
+from lockstep.measure.checkpoint.files import MANIFEST, checksum, folders
+from lockstep.measure.checkpoint.reader import Checkpoint, Unusable, read_generation
 
 
 def latest_for_all(root: Path) -> Checkpoint | None:
@@ -20,14 +20,14 @@ def latest_for_all(root: Path) -> Checkpoint | None:
     """
     import torch.distributed as dist
 
-    steps = [[step for step, _ in reversed(generations(root))]]
-    dist.broadcast_object_list(steps, src=0)
+    names = [[folder.name for folder in reversed(folders(root))]]
+    dist.broadcast_object_list(names, src=0)
     passed_over: list[str] = []
-    for step in steps[0]:
-        seen, why = _seen(folder_of(root, step), tuple(passed_over))
+    for name in names[0]:
+        seen, why = _seen(root / name, tuple(passed_over))
         answers: list[tuple[str, str]] = [("", "")] * dist.get_world_size()
         dist.all_gather_object(answers, ("" if seen is None else checksum(seen.folder / MANIFEST), why))
-        objection = _objection(answers, folder_of(root, step))
+        objection = _objection(answers, root / name)
         if not objection:
             return seen
         passed_over.append(objection)

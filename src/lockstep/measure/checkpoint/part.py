@@ -29,10 +29,6 @@ class Part:
     start: int = 0
     total: int = 0
 
-    def described(self) -> dict[str, Any]:
-        """Everything but the elements, as plain JSON."""
-        return {"kind": self.kind, "start": self.start, "total": self.total}
-
 
 def assembled(name: str, shards: list[Part]) -> Array:
     """The whole vector from its shards, in any order; elements beyond `total` are padding. Raises BadInput for gaps."""

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-import zipfile
+import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from lockstep.errors import BadInput
-from lockstep.measure.checkpoint.files import MANIFEST, PREFIX, checksum, data_file
+from lockstep.files import open_file
+from lockstep.measure.checkpoint.files import checksum, data_file, folder_of, folders
+from lockstep.measure.checkpoint.manifest import Manifest, Note
 from lockstep.measure.checkpoint.part import REPLICATED, SHARDED, Array, Part, assembled
-from lockstep.runs.files import read_whole
+from lockstep.measure.checkpoint.sealed import Unsealed
 
 
 class Unusable(BadInput):
@@ -54,11 +56,16 @@ class Checkpoint:
 
 
 def generations(root: Path) -> list[tuple[int, Path]]:
-    """(step, folder) of all committed checkpoints, oldest first."""
-    if not root.is_dir():
-        return []
-    found = [path.parent for path in root.glob(f"{PREFIX}*/{MANIFEST}")]
-    return sorted((int(path.name.removeprefix(PREFIX)), path) for path in found)
+    """(step, folder) of all committed checkpoints under their own names, oldest first. Raises BadInput."""
+    named = [(_step(folder), folder) for folder in folders(root)]
+    return [(step, folder) for step, folder in named if step is not None]
+
+
+def _step(folder: Path) -> int | None:
+    """The step that a folder of ours is named for."""
+    _, _, text = folder.name.partition("-")
+    step = int(text) if text.isdecimal() and text.isascii() else None
+    return step if step is not None and folder.name == folder_of(folder.parent, step).name else None
 
 
 def latest(root: Path) -> Checkpoint | None:
@@ -67,7 +74,7 @@ def latest(root: Path) -> Checkpoint | None:
     Raises BadInput when there are some and none can be used.
     """
     passed_over: list[str] = []
-    for _, folder in reversed(generations(root)):
+    for folder in reversed(folders(root)):
         try:
             return read_generation(folder, tuple(passed_over))
         except Unusable as error:
@@ -79,28 +86,37 @@ def latest(root: Path) -> Checkpoint | None:
 
 def read_generation(folder: Path, passed_over: tuple[str, ...] = ()) -> Checkpoint:
     """The checkpoint in a folder; `passed_over` says why newer ones are not used. Raises Unusable."""
-    manifest = read_whole(folder / MANIFEST)
-    if not isinstance(manifest, dict):
-        raise Unusable(f"{folder.name}: its manifest is damaged")
+    try:
+        manifest = Manifest.read(folder)
+    except Unsealed as error:
+        raise Unusable(f"{folder.name}: its manifest {error.message}") from None
     parts: dict[str, list[Part]] = {}
-    for rank, note in enumerate(manifest["files"]):
+    for rank, note in enumerate(manifest.notes):
         for part in _parts(data_file(folder, rank), note):
             parts.setdefault(part.name, []).append(part)
+    for name, found in parts.items():
+        if len({(part.kind, part.total) for part in found}) > 1:
+            raise Unusable(f"{folder.name}: the ranks kept {name!r} in different ways")
     return Checkpoint(
-        folder, manifest["step"], manifest["ranks"], manifest["words"],
+        folder, manifest.step, len(manifest.notes), manifest.words,
         {name: tuple(found) for name, found in parts.items()}, passed_over,
     )  # fmt: skip
 
 
-def _parts(path: Path, note: Mapping[str, Any]) -> list[Part]:
+def _parts(path: Path, note: Note) -> list[Part]:
     """The parts of one rank's file, checked."""
     where = f"{path.parent.name}: {path.name}"
-    if not path.exists():
+    if not os.path.exists(path):
         raise Unusable(f"{where} is missing")
-    if checksum(path) != note["checksum"]:
-        raise Unusable(f"{where} is damaged: {path.stat().st_size} bytes with another checksum than noted")
     try:
+        with open_file(path) as file:
+            size_B = file.seek(0, 2)
+        if size_B != note.size_B or checksum(path) != note.file_checksum:
+            raise Unusable(f"{where} is damaged: {size_B} bytes with another checksum than noted")
         with np.load(path, allow_pickle=False) as arrays:
-            return [Part(name, arrays[name], **about) for name, about in note["parts"].items()]
-    except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
-        raise Unusable(f"{where} cannot be read: {error}") from None
+            return [Part(name, arrays[name], **asdict(about)) for name, about in note.parts.items()]
+    except Unusable:
+        raise
+    # What is noted is on the disk; numpy and zipfile raise a dozen kinds for files that nobody here has written.
+    except Exception as error:
+        raise Unusable(f"{where} cannot be read: {getattr(error, 'message', error)}") from None

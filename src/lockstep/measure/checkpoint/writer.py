@@ -7,8 +7,6 @@ meet over the files, so nothing here touches the process group, and a rank that 
 
 from __future__ import annotations
 
-import os
-import shutil
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -19,11 +17,13 @@ from typing import Any
 import numpy as np
 
 from lockstep.errors import RunFailed
-from lockstep.measure.checkpoint.files import MANIFEST, checksum, data_file, folder_of, note_file
+from lockstep.measure.checkpoint.files import checksum, data_file, folder_of, note_file, remove
+from lockstep.measure.checkpoint.manifest import About, Manifest, Note
 from lockstep.measure.checkpoint.part import REPLICATED, Part
 from lockstep.measure.checkpoint.reader import generations
+from lockstep.measure.checkpoint.sealed import Unsealed, read_sealed, write_sealed
 from lockstep.measure.launch.points import point
-from lockstep.runs.files import flush, read_whole, write_whole
+from lockstep.runs.files import replacing
 
 POLL_S = 0.005
 
@@ -93,45 +93,45 @@ class CheckpointWriter:
         folder.mkdir(parents=True, exist_ok=True)
         point(f"mid_checkpoint:{step}")
         size_B = _write_arrays(data_file(folder, self.rank), parts)
-        note = {
-            "attempt": self.attempt,
-            "size_B": size_B,
-            "checksum": checksum(data_file(folder, self.rank)),
-            "parts": {part.name: part.described() for part in parts},
-        }
-        write_whole(note_file(folder, self.rank), note)
+        abouts = {part.name: About(part.kind, part.start, part.total) for part in parts}
+        note = Note(self.attempt, size_B, checksum(data_file(folder, self.rank)), abouts)
+        write_sealed(note_file(folder, self.rank), note.to_dict())
         if self.rank == 0:
             point(f"before_commit:{step}")
             self._commit(folder, step, words)
         return Written(step, size_B, blocking_s, time.perf_counter() - began_s)
 
     def _commit(self, folder: Path, step: int, words: dict[str, Any]) -> None:
-        """Waits for every rank's note, then writes the manifest and removes what is older than `keep` generations."""
-        notes = [self._note(folder, rank) for rank in range(self.ranks)]
-        write_whole(folder / MANIFEST, {"step": step, "ranks": self.ranks, "words": words, "files": notes})
-        for _, old in generations(self.root)[: -self.keep]:
-            # The manifest first: a half-removed checkpoint is none.
-            (old / MANIFEST).unlink()
-            shutil.rmtree(old)
+        """Waits for every rank's note, then writes the manifest and removes what is older than `keep` generations.
 
-    def _note(self, folder: Path, rank: int) -> Any:
+        Generations after this step, which the run has passed over, are not counted: this one would be the one to go.
+        """
+        Manifest(step, words, [self._note(folder, rank) for rank in range(self.ranks)]).write(folder)
+        for _, old in [one for one in generations(self.root) if one[0] <= step][: -self.keep]:
+            remove(old)
+
+    def _note(self, folder: Path, rank: int) -> Note:
         until_s = time.monotonic() + self.timeout_s
         # A note may be left from a run that died here before it committed.
-        while (note := read_whole(note_file(folder, rank)) or {}).get("attempt") != self.attempt:
+        while (note := _read_note(note_file(folder, rank))) is None or note.attempt != self.attempt:
             if time.monotonic() > until_s:
                 raise RunFailed(f"rank {rank} did not write its part of {folder.name} within {self.timeout_s:g} s", ())
             time.sleep(POLL_S)
         return note
 
 
+def _read_note(path: Path) -> Note | None:
+    """What a rank says of its file; None while it has said nothing that can be read."""
+    try:
+        return Note.of(read_sealed(path))
+    except Unsealed:
+        return None
+
+
 def _write_arrays(path: Path, parts: Sequence[Part]) -> int:
     """Writes the arrays under their names; returns the bytes of the file."""
-    beside = path.with_name(path.name + ".tmp")
-    with beside.open("wb") as file:
+    with replacing(path) as file:
         np.savez(file, **{part.name: part.array for part in parts})  # type: ignore[arg-type]
         file.flush()
-        os.fsync(file.fileno())
-    point("after_checkpoint_file")
-    beside.replace(path)
-    flush(path.parent)
+        point("after_checkpoint_file")
     return path.stat().st_size
