@@ -17,6 +17,7 @@ import pytest
 
 from lockstep.errors import BadInput
 from lockstep.measure.launch import Fault, Host, RunFailed, launch, place
+from lockstep.measure.launch.failure import from_exception
 from lockstep.measure.launch.family import descendants, kill_all
 from lockstep.measure.launch.folder import run_folder
 from lockstep.measure.launch.mail import LENGTH, Inbox, post
@@ -73,6 +74,23 @@ def test_the_sentence_of_a_killed_rank() -> None:
     assert re.search(r"RuntimeError: [A-Z][^\[]*\[127\.0\.0\.1\]", str(caught.value))
     assert "gloo/" not in str(caught.value)
     assert "GLHF" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "Connection closed by peer [127.0.0.1]:18115. This is typically caused by a remote worker crashing. Check the "
+        "logs of the remote worker before reporting an error. GLHF! 🏖️",
+        "Read error [127.0.0.1]:4: Connection reset by peer. This is typically caused by a remote worker hanging or "
+        "bugs in the application. Check the logs of the remote worker before reporting an error. GLHF! 🏖️",
+        "Timed out waiting 3000ms for recv operation to complete",
+    ],
+)
+def test_of_what_gloo_says_only_what_happened_is_kept(said: str) -> None:
+    error = RuntimeError(f"[/__w/pytorch/pytorch/third_party/gloo/gloo/transport/tcp/pair.cc:537] {said}")
+    found = from_exception(0, error, "mid_all_reduce:1", "")
+    assert found.reason == f"RuntimeError: {said.partition(' This is')[0]}"
+    assert found.cause in ("cut off", "timed out")
 
 
 def test_a_stopped_rank_is_blamed_for_the_timeouts_of_the_others() -> None:

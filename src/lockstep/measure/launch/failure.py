@@ -18,7 +18,7 @@ OWN_CAUSES = ("killed", "stopped", "exited", "raised")
 CAUSES = (*OWN_CAUSES, "cut off", "timed out", "silent")
 RAISED = ("raised", "cut off", "timed out")
 # Where in its own source gloo failed, and what it advises its own users (gloo/transport/tcp/pair.cc of torch 2.13).
-_GLOO = re.compile(r"^\[\S*gloo\S*:\d+\] | This is typically caused by a remote worker hanging.*$")
+_GLOO = re.compile(r"^\[\S*gloo\S*:\d+\] | This is typically caused by [^.]*\. Check the logs.*$")
 CUT_OFF = ("connection closed", "connection reset", "connection refused", "broken pipe", "socket", "peer", "gloo")
 
 
@@ -55,14 +55,14 @@ def from_exception(rank: int, error: BaseException, point: str, traceback: str) 
     """The failure of a rank whose worker raised."""
     if isinstance(error, SystemExit):
         return from_exit(rank, error.code if isinstance(error.code, int) else int(error.code is not None), point)
-    text = _GLOO.sub("", " ".join(str(error).split())) or type(error).__name__
+    text = " ".join(str(error).split()) or type(error).__name__
     lowered = text.lower()
     cause = "raised"
     if "timed out" in lowered or "timeout" in lowered:
         cause = "timed out"
     elif isinstance(error, RuntimeError) and any(word in lowered for word in CUT_OFF):
         cause = "cut off"
-    return Failure(rank, cause, f"{type(error).__name__}: {text}", point, traceback)
+    return Failure(rank, cause, f"{type(error).__name__}: {_GLOO.sub('', text)}", point, traceback)
 
 
 def run_failed(failures: Sequence[Failure]) -> RunFailed:
