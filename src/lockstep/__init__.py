@@ -16,6 +16,9 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from inspect import Signature
+
     from lockstep.api import balance as balance
     from lockstep.api import bench as bench
     from lockstep.api import campaign as campaign
@@ -71,7 +74,19 @@ class _Verb(ModuleType):
     """A package that shares its name with a verb, such as `lockstep.plan`: importable and callable."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return getattr(import_module("lockstep.api"), self.__name__.rpartition(".")[2])(*args, **kwargs)
+        return self._verb(*args, **kwargs)
+
+    @property
+    def __signature__(self) -> Signature:
+        """That of the verb, for `inspect.signature` and notebooks."""
+        from inspect import signature
+
+        return signature(self._verb)
+
+    @property
+    def _verb(self) -> Callable[..., Any]:
+        verb: Callable[..., Any] = getattr(import_module("lockstep.api"), self.__name__.rpartition(".")[2])
+        return verb
 
 
 class _Lockstep(ModuleType):

@@ -13,15 +13,22 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
+
+from lockstep.vocabulary import LAYOUT, OPTIONS, SEARCHING, VALUES, bare
 
 LONGEST = 60
 """Letters of a wrong value that are said again."""
 _LONG_WORD, _PUNCTUATION = re.compile(r"\S{300,}"), re.compile(r"\W*$")
 _LONG_MESSAGE, _ENDING = 1500, 300
+OPTION = re.compile(r"\[(\w+)(?: ([^\]]+))?\]")
+"""A word of Lockstep in a text of the vocabulary, and its value."""
+NUMBERS = re.compile(r"\d+")
+SHORT = 3
+"""Letters of a word of which half may be wrong: `tx` is near `tp`."""
 
 
 class LockstepError(Exception):
@@ -49,12 +56,19 @@ def brief(message: str) -> str:
 
 
 class UnknownName(BadInput):
-    """A name that nobody registered; the message lists the closest names, or all when they are few."""
+    """A name that nobody registered; the message says what was meant, lists the closest names, or all of few."""
 
-    def __init__(self, what: str, given: str, allowed: Iterable[str], where: str | None = None) -> None:
+    def __init__(
+        self, what: str, given: str, allowed: Iterable[str], where: str | None = None, *,
+        why: str | None = None, otherwise: str | None = None,
+    ) -> None:  # fmt: skip
+        """`why` it cannot be had, where that is known; `otherwise` as for `suggestion`."""
         self.given = given
         self.allowed = tuple(allowed)
-        super().__init__(f"unknown {what} {given[:LONGEST]!r}; {suggestion(given, self.allowed)}", where)
+        meant = VALUES.get(what, {}).get(bare(given))
+        said = f"here it is {meant}" if meant in self.allowed else None
+        hint = why or said or suggestion(given, self.allowed, otherwise)
+        super().__init__(f"unknown {what} {given[:LONGEST]!r}; {hint}", where)
 
 
 @contextmanager
@@ -68,14 +82,65 @@ def located(where: str) -> Iterator[None]:
         raise BadInput(error.message, where) from None
 
 
-def suggestion(given: str, allowed: Sequence[str]) -> str:
-    """`did you mean ...?` when something is close, else the list of what is allowed."""
+def closest(given: str, allowed: Sequence[str]) -> list[str]:
+    """The names that are spelled nearly as `given`, the nearest first; none that is much further off than the nearest.
+
+    A word with the same letters in another order is near, and of a short word half may be wrong.
+    """
+    word = given.lower()
+    number, cutoff, margin = (6, 0.5, 0.5) if len(word) <= SHORT else (3, 0.6, 0.15)
     lowered = {name.lower(): name for name in allowed}
-    close = difflib.get_close_matches(given.lower(), list(lowered), n=3, cutoff=0.6)
+    turned = [name for name in lowered if sorted(name) == sorted(word)]
+    close = difflib.get_close_matches(word, list(lowered), n=number, cutoff=cutoff)
+    likeness = {name: difflib.SequenceMatcher(None, name, word).ratio() for name in close}
+    near = [name for name in close if likeness[name] >= likeness[close[0]] - margin and name not in turned]
+    return [lowered[name] for name in (*turned, *near)][:number]
+
+
+def _same_numbers(given: str, name: str) -> bool:
+    """Whether `name` has the numbers of `given`, each but for digits at its end that are missing or too many.
+
+    `dgx-h10` may be a misspelled `dgx-h100`; `llama-4` is not a misspelled `llama-7b`.
+    """
+    pairs = list(zip(NUMBERS.findall(given), NUMBERS.findall(name), strict=False))
+    return all(first.startswith(second) or second.startswith(first) for first, second in pairs)
+
+
+def suggestion(given: str, allowed: Sequence[str], otherwise: str | None = None) -> str:
+    """`did you mean ...?` when something is close, else the list of what is allowed.
+
+    With `otherwise` the names are those of things in the world: one with another number is another thing, which is not
+    suggested; and when nothing is close, `otherwise` is said.
+    """
+    close = [name for name in closest(given, allowed) if otherwise is None or _same_numbers(given, name)]
     if close:
-        return "did you mean " + " or ".join(lowered[name] for name in close) + "?"
+        return f"did you mean {' or '.join(close)}?"
     shown = ", ".join(allowed[:20]) + (", ..." if len(allowed) > 20 else "")
-    return f"try one of: {shown}"
+    return f"try one of: {shown}" if otherwise is None else otherwise
+
+
+def option_hint(
+    given: str, allowed: Sequence[str], verb: str, write: Callable[[str, str], str], otherwise: str
+) -> str:  # fmt: skip
+    """What to say instead of an option that `verb` does not have: by meaning, by spelling, or `otherwise`.
+
+    `write(word, value)` writes a word of Lockstep, with its value or "", as a flag or as a keyword.
+    """
+    word = given.lower().strip("-").replace("-", "_")
+    texts = OPTIONS.get(word, ())
+    named = {text: [match[1] for match in OPTION.finditer(text)] for text in texts}
+    text = next((text for text in texts if set(named[text]) <= set(allowed)), texts[0] if texts else "")
+    missing = next((one for one in named.get(text, ()) if one not in allowed), None)
+    chosen = verb in SEARCHING and (missing or word) in LAYOUT
+    if text:
+        shown = OPTION.sub(lambda match: write(match[1], match[2] or ""), text)
+        return shown + (f"; {verb} chooses it itself" if chosen else f"; {verb} does not take it" if missing else "")
+    if chosen:
+        return f"{verb} chooses it itself; estimate takes {write(word, '')}"
+    close = closest(word, allowed)
+    if close:
+        return f"did you mean {' or '.join(write(one, '') for one in close)}?"
+    return otherwise
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,8 +48,11 @@ REFUSED = [
     ({"tie_word_embeddings": "false"}, "tie_word_embeddings", "must be true or false"),
     ({"hidden_act": "sillu"}, "hidden_act", "did you mean silu"),
     ({"hidden_act": 7}, "hidden_act", "unknown activation"),
-    ({"model_type": "lama"}, "model_type", "did you mean llama"),
-    ({"model_type": "whisper"}, "model_type", "try one of: bert"),
+    ({"model_type": "lama"}, "model_type", "the architecture 'lama' .* is not supported: .*; supported: bert, "),
+    ({"model_type": "whisper"}, "model_type", "images and sound are not priced"),
+    ({"model_type": "jamba"}, "model_type", "state-space or linear-attention layers"),
+    ({"model_type": "llama4"}, "model_type", "the architecture 'llama4' .* is not supported: no file of its kind"),
+    ({"model_type": "gpt_oss"}, "model_type", "the architecture 'gpt_oss' .* is not supported: no file of its kind"),
     ({"model_type": None}, None, "model_type is missing"),
     ({"model_type": ["llama"]}, None, "model_type must be text"),
 ]
@@ -191,3 +194,11 @@ def test_mistakes_in_an_own_file_are_located(folder, old, new, line, message):
     with pytest.raises(BadInput, match=rf"mine\.yaml:\d+: .*{message}") as caught:
         read(folder, OWN.replace(old, new), "mine.yaml")
     assert f"mine.yaml:{line}:" in str(caught.value)
+
+
+@pytest.mark.parametrize("kind", ["jamba", "llama4", "gpt_oss", "lama", "mistral3", "qwen3_next", "gemma3n", "bertt"])
+def test_no_architecture_is_taken_for_another(folder: Path, kind: str) -> None:
+    with pytest.raises(BadInput) as caught:
+        read(folder, {**LLAMA, "model_type": kind})
+    assert "did you mean" not in str(caught.value)
+    assert repr(kind) in str(caught.value)

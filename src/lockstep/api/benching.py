@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from lockstep.api.calling import strict
 from lockstep.api.keeping import kept
 from lockstep.api.network import flags
 from lockstep.api.processes import longest_wait_s, world
@@ -26,6 +27,7 @@ USUAL_RIVAL = "ring"
 """Lockstep's algorithm beside the built-in one when none is named, where the collective has it."""
 
 
+@strict
 def bench(
     op: str,
     *,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
+from lockstep.api.calling import strict
 from lockstep.api.failures import bounded_mtbf_s, simulated_runs
 from lockstep.api.network import flags
 from lockstep.api.operations import OPERATION_WORDS, OperationWords, read_operation
@@ -28,6 +29,7 @@ class CampaignWords(LayoutWords, OperationWords, total=False):
     """Keywords of verbs about whole runs: those of a layout and those of its operation."""
 
 
+@strict
 def campaign(
     model: str | Path | Model | Plan | Estimate,
     cluster: str | Path | Cluster | None = None,

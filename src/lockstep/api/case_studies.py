@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from lockstep.api.calling import strict
 from lockstep.api.question import located
 
 if TYPE_CHECKING:
     from lockstep.cases import Survey
 
 
+@strict
 def case(name: str | None = None, *, progress: Callable[[int, int], None] | None = None) -> Survey:
     """Published training runs, predicted beside published: the one called `name` (or a YAML file), or all of them.
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
+from lockstep.api.calling import strict
 from lockstep.api.failures import (
     FailureWords,
     bounded_time_s,
@@ -34,6 +35,7 @@ class CheckpointWords(FailureWords, LighterWords, total=False):
     """Keywords about failures and about what comes between whole checkpoints."""
 
 
+@strict
 def checkpoint(
     model: str | Path | Model | None = None,
     *,

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from lockstep.api.calling import strict
 from lockstep.api.question import Quantity, whole
 
 if TYPE_CHECKING:
@@ -70,6 +71,7 @@ class Claims:
         return {"asked": self.asked, "claims": [one.to_dict() for one in self.decided]}
 
 
+@strict
 def claims(
     claim: str | None = None, *, seed: Quantity = 0, progress: Callable[[int, int], None] | None = None
 ) -> Claims:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, overload
 
+from lockstep.api.calling import strict
 from lockstep.api.question import Quantity, whole
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ def converge(
 ) -> Findings: ...
 
 
+@strict
 def converge(
     experiment: str | None = None,
     settings: Mapping[str, object] | None = None,

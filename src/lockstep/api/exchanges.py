@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Unpack
 
+from lockstep.api.calling import strict
 from lockstep.api.network import LinkWords, Network, flags, read_network
 from lockstep.api.question import Quantity, whole
 from lockstep.errors import BadInput
@@ -20,6 +21,7 @@ MOST_SIMULATED_RANKS = 64
 """Over levels; a ring in 8 channels sends 64,000 messages among so many."""
 
 
+@strict
 def messages(workers: Quantity, params: Quantity, *, program: str | None = None) -> Messages:
     """Messages and elements of one synchronisation of `params` parameters, counted from the programs."""
     from lockstep.collectives import messages as count
@@ -49,6 +51,7 @@ class Collective:
         }
 
 
+@strict
 def collective(
     op: str,
     *,
@@ -76,6 +79,7 @@ def collective(
     return Collective(comparison, network, over_s, simulated_s, tuple(_said(network, simulate)))
 
 
+@strict
 def crossover(op: str, *, ranks: Quantity, between: str | None = None, **link: Unpack[LinkWords]) -> Crossover:
     """Sizes at which the fastest algorithm changes, exactly; `between` names the ones to compare."""
     from lockstep.collectives import crossover as find
@@ -86,6 +90,7 @@ def crossover(op: str, *, ranks: Quantity, between: str | None = None, **link: U
         return find(op, network.ranks, network.link, names)
 
 
+@strict
 def best_algorithms(op: str, *, ranks: Quantity, between: str | None = None, **link: Unpack[LinkWords]) -> BestMap:
     """The fastest algorithm over group sizes up to `ranks` (powers of two) and sizes from 1 KiB to 4 GiB."""
     from lockstep.collectives import best_map

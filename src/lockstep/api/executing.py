@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
+from lockstep.api.calling import strict
 from lockstep.api.keeping import kept
 from lockstep.api.network import flags, read_network
 from lockstep.api.processes import longest_wait_s, world
@@ -28,6 +29,17 @@ ELEMENT_B = 4.0
 MOST_OPERATIONS = 100_000
 
 
+class StageWords(TypedDict, total=False):
+    """Keywords about the pipeline that is run; see the verb `pipeline`."""
+
+    microbatches: Quantity | None
+    schedule: str | None
+    chunks: Quantity | None
+    forward_s: Quantity | None
+    backward_s: Quantity | None
+    weight_s: Quantity | None
+
+
 @dataclass(frozen=True, slots=True)
 class Executed:
     """A program that ran, and what it was."""
@@ -43,6 +55,7 @@ class Executed:
         return {**named, **self.execution.to_dict()}
 
 
+@strict
 def execute(
     what: str,
     *,
@@ -60,7 +73,7 @@ def execute(
     latency: Quantity | None = None,
     bandwidth: Quantity | None = None,
     progress: Progress | None = None,
-    **pipeline: Any,
+    **pipeline: Unpack[StageWords],
 ) -> Executed:
     """Runs `what`, a collective or `pipeline`, on `ranks` real ranks (stages) and checks bytes, messages and results.
 
@@ -74,7 +87,7 @@ def execute(
     from lockstep.measure.execute import execute as run
 
     number, link = world(ranks), _link(latency, bandwidth)
-    given = {name: value for name, value in pipeline.items() if value is not None}
+    given: dict[str, Any] = {name: value for name, value in pipeline.items() if value is not None}
     program, words, size_B = _asked(what, number, size, algorithm, message_size, link, given)
     path = None if trace is None else trace_path(trace, "--trace")
     words |= {"backend": backend, "repeats": whole(repeats, "--repeats"), "warm_up": whole(warm_up, "--warm-up", 0)}

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from lockstep.api.calling import strict
 from lockstep.api.network import flags
 from lockstep.api.question import Quantity, located, read_cluster, whole
 from lockstep.errors import BadInput
@@ -30,6 +31,7 @@ class Fit:
         return {**self.found.to_dict(), "file": self.path, "level": self.level}
 
 
+@strict
 def fit(
     file: str | Path,
     *,

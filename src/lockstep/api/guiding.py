@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
+from lockstep.api.calling import strict
 from lockstep.api.question import read_question
 from lockstep.api.words import QuestionWords
 from lockstep.hardware import Cluster
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from lockstep.guide import Guidance
 
 
+@strict
 def guide(
     model: str | Path | Model,
     cluster: str | Path | Cluster,

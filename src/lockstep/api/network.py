@@ -10,6 +10,7 @@ from typing import Any, TypedDict
 
 import numpy as np
 
+from lockstep.api.calling import strict
 from lockstep.api.question import Quantity, located, read_cluster
 from lockstep.collectives import PlainLink
 from lockstep.errors import BadInput
@@ -65,6 +66,7 @@ class Network:
         }
 
 
+@strict
 def read_network(
     ranks: int,
     latency: Quantity | None = None,

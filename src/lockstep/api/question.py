@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Unpack
 
+from lockstep.api.calling import strict
 from lockstep.api.recipe import RecipeWords, read_recipe
 from lockstep.errors import BadInput
 from lockstep.errors import located as located
@@ -47,6 +48,7 @@ class Question:
         return Job(self.model, self.recipe, self.cluster.num_devices)
 
 
+@strict
 def read_question(
     model: str | Path | Model,
     cluster: str | Path | Cluster,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
+from lockstep.api.calling import strict
 from lockstep.api.question import Quantity, whole
 from lockstep.errors import BadInput, UnknownName
 
@@ -16,6 +17,7 @@ DROPOUT_FRAC = 0.1
 """Where dropout is a source, there must be some."""
 
 
+@strict
 def reproduce(
     method: str = "synchronous",
     *,

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from lockstep.api.calling import strict
 from lockstep.api.keeping import kept
 from lockstep.api.network import flags
 from lockstep.api.question import Quantity, whole
@@ -28,6 +29,7 @@ LARGEST_B = 16e6
 LONGEST_RUN_S = 1800.0
 
 
+@strict
 def rig(
     op: str = "all-reduce",
     *,

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from lockstep.api.calling import strict
 from lockstep.api.question import Quantity, named_folder, whole
 from lockstep.errors import BadInput, UnknownName
 
@@ -49,6 +50,7 @@ class Changed:
         return {"root": self.root, "done": self.done, "runs": self.runs}
 
 
+@strict
 def runs(
     action: str = "list", *names: str,
     root: str | Path | None = None, limit: Quantity = 20, tensorboard: str | Path | None = None,

@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
+from lockstep.api.calling import strict
 from lockstep.api.network import LinkWords, flags, read_network
 from lockstep.api.operations import OPERATION_WORDS, OperationWords, read_operation
 from lockstep.api.question import Quantity, read_question, whole
@@ -29,6 +30,7 @@ class ScalingWords(QuestionWords, OperationWords, total=False):
     """Keywords of `scaling`: those of a planner's question and those of an operation."""
 
 
+@strict
 def scaling(
     model: str | Path | Model,
     cluster: str | Path | Cluster,
@@ -81,6 +83,7 @@ def _refuse_operation(words: Mapping[str, Any]) -> None:
         raise BadInput("needs --tokens, --loss or --compute-optimal: a run that it happens to", flag)
 
 
+@strict
 def speedup(
     *,
     compute: Quantity,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 
+from lockstep.api.calling import strict
 from lockstep.api.network import LinkWords, flags, read_network
 from lockstep.api.question import Quantity, whole
 from lockstep.errors import BadInput
@@ -38,6 +39,7 @@ class PipelineRun:
         return {**self.pipeline.to_dict(), "partition": split}
 
 
+@strict
 def pipeline(
     *,
     stages: Quantity,
@@ -174,6 +176,7 @@ class Overlap:
         }
 
 
+@strict
 def overlap(
     *,
     layers: Quantity,

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from lockstep.api.calling import strict
 from lockstep.api.question import located
 from lockstep.errors import UnknownName
 
@@ -24,6 +25,7 @@ class Catalog:
         return dict(self.shelves)
 
 
+@strict
 def catalog(shelf: str | None = None) -> Catalog:
     """The models, devices, clusters and links that ship with Lockstep, or one of these shelves. Raises UnknownName."""
     if shelf is not None and shelf not in SHELVES:
@@ -63,6 +65,7 @@ SHELVES: dict[str, Callable[[], list[dict[str, Any]]]] = {
 }
 
 
+@strict
 def validate(tables: str | Iterable[str] | None = None) -> Report:
     """Published measurements against predictions: all tables, or those named. Raises UnknownName."""
     from lockstep import validation

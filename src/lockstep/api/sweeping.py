@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
+from lockstep.api.calling import strict
 from lockstep.api.question import Quantity, whole
 
 if TYPE_CHECKING:
     from lockstep.converge.sweep import Sweep
 
 
+@strict
 def sweep(
     experiment: str,
     swept: Mapping[str, object] | None = None,

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
-from lockstep.api.network import flags, read_network
+from lockstep.api.calling import strict
+from lockstep.api.network import LinkWords, flags, read_network
 from lockstep.api.question import Quantity, whole
 from lockstep.api.schedules import pipeline
 from lockstep.errors import BadInput
@@ -18,10 +19,31 @@ if TYPE_CHECKING:
     from lockstep.program import Timeline
 
 MOST_OPERATIONS = 300_000
-PIPELINE_WORDS = (
-    "stages", "microbatches", "schedule", "chunks", "forward_s", "backward_s", "weight_s", "transfer_s",
-)  # fmt: skip
-COLLECTIVE_WORDS = ("ranks", "size", "algorithm", "latency", "bandwidth", "cluster")
+
+
+class PipelineWords(TypedDict, total=False):
+    """Keywords about a pipeline; see the verb `pipeline`."""
+
+    stages: Quantity | None
+    microbatches: Quantity | None
+    schedule: str | None
+    chunks: Quantity | None
+    forward_s: Quantity | None
+    backward_s: Quantity | None
+    weight_s: Quantity | None
+    transfer_s: Quantity | None
+
+
+class CollectiveWords(LinkWords, total=False):
+    """Keywords about a collective; see the verb `collective`."""
+
+    ranks: Quantity | None
+    size: Quantity | None
+    algorithm: str | None
+
+
+class TraceWords(PipelineWords, CollectiveWords, total=False):
+    """Keywords of `trace`: those of what is traced."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,17 +68,24 @@ class Trace:
         }
 
 
-def trace(what: str, *, out: str | Path, **words: Any) -> Trace:
+@strict
+def trace(what: str, *, out: str | Path, **words: Unpack[TraceWords]) -> Trace:
     """Simulates `what`, `pipeline` or the name of a collective, and writes the trace; nothing on bad input.
 
     `words`: those of `pipeline`, or ranks, size, algorithm and the link as in `collective`.
     """
     path = trace_path(out, "--out")
-    given = {name: value for name, value in words.items() if value is not None}
-    timeline = _pipeline(given) if what == "pipeline" else _collective(what, **_only(given, COLLECTIVE_WORDS, what))
+    given: dict[str, Any] = {name: value for name, value in words.items() if value is not None}
+    known = PipelineWords if what == "pipeline" else CollectiveWords
+    for name in given:
+        if name not in known.__annotations__:
+            kind = "a pipeline" if what == "pipeline" else what
+            raise BadInput(f"does not belong to {kind}", f"--{name.replace('_', '-')}")
+    timeline = _pipeline(given) if what == "pipeline" else _collective(what, **given)
     return _written(timeline, path, what, "--out")
 
 
+@strict
 def trace_step(estimate: Estimate, out: str | Path) -> Trace:
     """Simulates the step of an estimate, one rank per pipeline stage, and writes the trace."""
     path = trace_path(out, "--trace")
@@ -88,14 +117,7 @@ def _pipeline(given: dict[str, Any]) -> Timeline:
     for name in ("stages", "microbatches"):
         if name not in given:
             raise BadInput("must be given for a pipeline", f"--{name}")
-    return pipeline(**_only(given, PIPELINE_WORDS, "a pipeline")).timeline
-
-
-def _only(given: dict[str, Any], known: tuple[str, ...], what: str) -> dict[str, Any]:
-    for name in given:
-        if name not in known:
-            raise BadInput(f"does not belong to {what}", f"--{name.replace('_', '-')}")
-    return given
+    return pipeline(**given).timeline
 
 
 def _collective(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from lockstep.api.calling import strict
 from lockstep.api.network import flags
 from lockstep.api.question import Quantity, whole
 from lockstep.errors import BadInput
@@ -31,6 +32,7 @@ class PipelineChoices:
         return {"points": sorted(rows, key=lambda row: -float(row["utilization_frac"]))}
 
 
+@strict
 def pipeline_choices(
     *,
     stages: Quantity,

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from lockstep.api.calling import strict
 from lockstep.api.keeping import Record, kept
 from lockstep.api.network import flags
 from lockstep.api.processes import longest_wait_s, world
@@ -54,6 +55,7 @@ class Training:
         return {"runs": [run.to_dict() for run in self.runs], "assumptions": list(self.assumptions)}
 
 
+@strict
 def training_methods() -> TrainingMethods:
     """All methods that `train` knows, with their settings."""
     from lockstep.measure.train import all_methods
@@ -61,6 +63,7 @@ def training_methods() -> TrainingMethods:
     return TrainingMethods(all_methods())
 
 
+@strict
 def train(
     method: str,
     *,

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
 from lockstep.api.advice import Advice, advise
+from lockstep.api.calling import strict
 from lockstep.api.question import Quantity, Question, read_layout, read_question, whole
 from lockstep.api.stage_memories import StageMemories
 from lockstep.api.words import LAYOUT_WORDS, LayoutWords, QuestionWords
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 MAX_TOP = 1000
 
 
+@strict
 def plan(
     model: str | Path | Model,
     cluster: str | Path | Cluster,
@@ -57,6 +59,7 @@ def plan(
     )
 
 
+@strict
 def estimate(
     model: str | Path | Model, cluster: str | Path | Cluster, layout: Layout | None = None, **words: Unpack[LayoutWords]
 ) -> Estimate:
@@ -65,6 +68,7 @@ def estimate(
     return estimate_layout(asked.job, asked.cluster, chosen)
 
 
+@strict
 def memory(
     model: str | Path | Model, cluster: str | Path | Cluster, layout: Layout | None = None, **words: Unpack[LayoutWords]
 ) -> StageMemories:
@@ -74,6 +78,7 @@ def memory(
     return StageMemories(asked.job, asked.cluster, chosen, tuple(stages))
 
 
+@strict
 def roofline(
     model: str | Path | Model, cluster: str | Path | Cluster, layout: Layout | None = None, **words: Unpack[LayoutWords]
 ) -> Roofline:
@@ -84,6 +89,7 @@ def roofline(
     return find_roofline(asked.job, asked.cluster, chosen)
 
 
+@strict
 def sensitivity(
     model: str | Path | Model, cluster: str | Path | Cluster, layout: Layout | None = None, **words: Unpack[LayoutWords]
 ) -> Advice:
@@ -106,6 +112,7 @@ class Export:
         return {"to": self.to, "text": self.text} | {key: answer[key] for key in kept}
 
 
+@strict
 def export(
     model: str | Path | Model | Plan | Estimate,
     cluster: str | Path | Cluster | None = None,
@@ -132,6 +139,7 @@ class References:
         return {"citations": [{"key": one.key, "text": one.text, "bibtex": one.bibtex} for one in self.citations]}
 
 
+@strict
 def cite(
     model: str | Path | Model | Plan | Estimate | None = None,
     cluster: str | Path | Cluster | None = None,

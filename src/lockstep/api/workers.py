@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Unpack
 
+from lockstep.api.calling import strict
 from lockstep.api.network import LinkWords, flags, read_network
 from lockstep.api.question import Quantity, whole
 from lockstep.errors import BadInput
@@ -20,6 +21,7 @@ MOST_WORKERS = 100_000
 SLOW_FACTOR = 2.0
 
 
+@strict
 def stragglers(
     *,
     workers: Quantity,
@@ -64,6 +66,7 @@ def stragglers(
         )  # fmt: skip
 
 
+@strict
 def balance(
     *,
     speeds: str | Sequence[float],
@@ -87,6 +90,7 @@ def balance(
         return find(rates, number, most=most, comm_s=parse_time_s(comm, "--comm"))
 
 
+@strict
 def experts(
     *,
     experts: Quantity,

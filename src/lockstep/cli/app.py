@@ -7,18 +7,18 @@ listed in VERBS.
 
 from __future__ import annotations
 
-import difflib
 import sys
 from collections.abc import Sequence
 from importlib import import_module
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from lockstep import __version__
 from lockstep.cli.output import print_failed, print_infeasible
 from lockstep.cli.streams import standard_streams
-from lockstep.errors import BadInput, Infeasible, RunFailed, brief
+from lockstep.errors import BadInput, Infeasible, RunFailed, brief, closest, option_hint
+from lockstep.vocabulary import COMMANDS
 
 VERBS = (
     "plan", "estimate", "memory", "roofline", "sensitivity", "guide",
@@ -113,9 +113,28 @@ def _stopped() -> int:
 
 def _unknown_verb(given: str) -> str:
     """A verb that does not exist, with the one that was meant or the list."""
-    close = difflib.get_close_matches(given, VERBS, n=1)
+    close = closest(given, VERBS)[:1]
     hint = f"did you mean {close[0]}?" if close else f"try one of: {', '.join(VERBS)}"
-    return f"unknown command {given[:60]!r}; {hint}"
+    return f"unknown command {given[:60]!r}; {COMMANDS.get(given.lower()) or hint}"
+
+
+def _unknown_flag(given: str, context: Any) -> str:
+    """A flag that the verb does not have, with what to say instead."""
+    verb = context.info_name
+    shown: dict[str, str] = {}
+    for option in context.command.params:
+        name = str(option.metavar or option.name).strip("[].")
+        flags = [flag for flag in option.opts if flag.startswith("--")] or [name]
+        shown |= {flag.strip("-").replace("-", "_").lower(): flag for flag in flags}
+    word = given.strip("-").replace("-", "_")
+    if word in shown:
+        return f"{given[:60]}: no such flag; {shown[word]} is given without one"
+
+    def write(name: str, value: str) -> str:
+        return f"{shown.get(name, f'--{name}'.replace('_', '-'))} {value}".replace('"', "").rstrip()
+
+    hint = option_hint(given, tuple(shown), verb, write, f"see lockstep {verb} --help")
+    return f"{given[:60]}: no such flag; {hint}"
 
 
 def _usage_message(error: Exception) -> str | None:
@@ -128,7 +147,5 @@ def _usage_message(error: Exception) -> str | None:
             name = param.opts[0] if param.opts[0].startswith("-") else param.metavar or param.name.upper()
             return f"{name}: must be given; see lockstep COMMAND --help"
         case "NoSuchOption", _:
-            given, close = getattr(error, "option_name", ""), getattr(error, "possibilities", None) or ()
-            hint = f"did you mean {' or '.join(close)}?" if close else "see lockstep COMMAND --help"
-            return f"{given[:60]}: no such flag; {hint}"
+            return _unknown_flag(getattr(error, "option_name", ""), getattr(error, "ctx", None))
     return str(describe())

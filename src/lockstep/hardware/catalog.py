@@ -12,6 +12,9 @@ from lockstep.hardware.link import Link
 from lockstep.hardware.shipped import shelf
 from lockstep.units import parse_integer
 
+OTHERWISE = "it is not in the catalog (lockstep catalog clusters); a YAML file describes any machine"
+"""Said of a cluster that is not known."""
+
 
 def device(name: str) -> Device:
     """The catalog's device `name`. Raises UnknownName."""
@@ -42,7 +45,7 @@ def cluster(name_or_path: str | Path, gpus: int | None = None) -> Cluster:
 
         found, base, count = read_cluster(name), name, ""
     if found is None:
-        raise UnknownName("cluster", base, list(shelf().clusters))
+        raise UnknownName("cluster", base, list(shelf().clusters), otherwise=OTHERWISE)
     if gpus is not None:
         return found.resized(gpus)
     if base != name:

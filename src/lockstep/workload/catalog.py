@@ -16,11 +16,14 @@ from pathlib import Path
 from typing import Any
 
 from lockstep.errors import BadInput, UnknownName
+from lockstep.vocabulary import architecture
 from lockstep.workload.architecture import Model, Transformer
 from lockstep.workload.from_fields import build
 from lockstep.workload.parameters import parameters
 
 FILE_SUFFIXES = (".json", ".yaml", ".yml")
+OTHERWISE = "it is not in the catalog (lockstep catalog models); a config.json or a YAML file describes any model"
+"""Said of a model that is not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,4 +126,5 @@ def model(name_or_path: str | Path) -> Model:
     if "/" in text or "\\" in text:
         wanted = ", ".join(FILE_SUFFIXES)
         raise BadInput(f"a model file ends in {wanted}; give the config.json itself", text)
-    raise UnknownName("model", text, names())
+    why = architecture(text)
+    raise UnknownName("model", text, names(), why=why and f"such models are not supported: {why}", otherwise=OTHERWISE)

@@ -12,7 +12,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from lockstep.documents import read_json
-from lockstep.errors import BadInput, UnknownName
+from lockstep.errors import LONGEST, BadInput
+from lockstep.vocabulary import architecture
 from lockstep.workload import huggingface_decoders as plain
 from lockstep.workload import huggingface_experts as mixtures
 from lockstep.workload.architecture import Transformer
@@ -64,10 +65,16 @@ def read_config(path: str | Path) -> Transformer:
         raise BadInput(f"key model_type {got}; it says which architecture the file describes", config.where())
     family = FAMILIES.get(kind)
     if family is None:
-        raise UnknownName("model_type", kind[:60], FAMILIES, config.where("model_type"))
+        raise BadInput(_unsupported(kind), config.where("model_type"))
     try:
         return family(config)
     except BadInput as error:
         if error.where and error.where.startswith(str(path)):
             raise
         raise BadInput(f"{error.where}: {error.message}", str(path)) from None
+
+
+def _unsupported(kind: str) -> str:
+    """An architecture is never taken for another that is spelled like it: whoever obeyed would get another model."""
+    why = architecture(kind) or "a transformer can also be described in a YAML file of its own"
+    return f"the architecture {kind[:LONGEST]!r} (model_type) is not supported: {why}; supported: {', '.join(FAMILIES)}"

@@ -1,0 +1,255 @@
+"""What people say who come from other software, and what to say here instead.
+
+Where spelling misleads, meaning decides: `--lora` is near `--plot` in letters and far in sense. A text below may name
+words of Lockstep in brackets, `[tp]` or `[zero 3]`; they are written as flags or as keywords where the text is shown.
+Of several texts the first counts whose words the verb takes. Words of other software are those of Megatron-LM,
+DeepSpeed, PyTorch FSDP, torchtitan, NeMo, Hugging Face transformers and nccl-tests.
+"""
+
+from __future__ import annotations
+
+import re
+
+_SAME: dict[str, tuple[str, ...]] = {
+    """tp_size tensor_parallel tensor_parallel_size tensor_parallel_degree tensor_model_parallel_size tp_degree mp
+    mp_size model_parallel model_parallel_size""": ("tp",),
+    "pp": ("stages",),
+    "stages": ("pp",),
+    "vpp": ("chunks",),
+    "chunks": ("vpp",),
+    "gpus": ("ranks", "workers"),
+    "ranks": ("gpus", "workers"),
+    "workers": ("ranks", "gpus"),
+    """pp_size pipeline_parallel pipeline_parallel_size pipeline_parallel_degree pipeline_model_parallel_size pp_degree
+    num_stages pipeline_stages""": ("pp", "stages"),
+    "dp_size data_parallel data_parallel_size data_parallel_degree dp_degree replicas num_replicas": ("dp", "workers"),
+    "cp_size context_parallel context_parallel_size context_parallel_degree ring_attention": ("cp",),
+    "ep_size expert_parallel expert_parallel_size expert_parallel_degree expert_model_parallel_size": ("ep",),
+    """vp vpp_size virtual_pipeline virtual_stages virtual_pipeline_model_parallel_size num_virtual_stages model_chunks
+    num_model_chunks""": ("vpp", "chunks"),
+    """mbs micro_batch_size microbatch microbatch_size micro_bsz local_batch_size per_device_batch_size
+    per_device_train_batch_size train_micro_batch_size_per_gpu device_batch_size""": ("micro_batch",),
+    "gbs bs batch_size global_batch global_batch_size train_batch_size total_batch_size": ("batch",),
+    "tokens_per_batch tokens_per_step batch_size_tokens global_batch_tokens": ("batch_tokens",),
+    """seq_len seq_length seqlen sequence_length max_seq_len max_seq_length max_length model_max_length context
+    context_length context_window n_ctx block_size max_position_embeddings""": ("seq",),
+    "gpu num_gpus n_gpus ngpus num_devices n_devices devices chips accelerators": ("gpus", "ranks", "workers"),
+    "world_size nproc num_ranks nranks n_ranks num_workers n_workers num_processes": ("ranks", "workers", "gpus"),
+    "zero_stage stage zero_optimization sharding_strategy data_parallel_sharding_strategy": ("zero",),
+    "precision mixed_precision torch_dtype data_type params_dtype compute_dtype number_format": ("dtype",),
+    "sp seq_parallel sequence_parallelism enable_sequence_parallel": ("sequence_parallel",),
+    "flash_attention flash_attn use_flash_attn use_flash_attention attn_implementation": ("flash",),
+    "optim optimizer_type optimizer_name": ("optimizer",),
+    "attention_dropout hidden_dropout attn_dropout": ("dropout",),
+    "overlap_grad_reduce overlap_param_gather overlap_comm overlap_dp": ("overlap",),
+    "tp_comm_overlap async_tensor_parallel enable_async_tensor_parallel": ("overlap_tp",),
+    "accumulate_allreduce_grads_in_fp32 main_grads_dtype grad_dtype gradient_dtype": ("gradient_bytes",),
+    "grad_reduce_dtype reduce_dtype grad_reduce_in_fp32 communication_data_type": ("reduce_bytes",),
+    "train_tokens num_tokens total_tokens training_tokens dataset_tokens": ("tokens",),
+    "message_size msg_size nbytes data_size num_bytes": ("size",),
+    "algo nccl_algo": ("algorithm",),
+    "alpha lat link_latency": ("latency",),
+    "topk moe_router_topk num_experts_per_tok": ("top_k",),
+    "num_experts n_experts num_local_experts": ("experts",),
+    "moe_expert_capacity_factor": ("capacity_factor",),
+    "num_microbatches n_microbatches num_micro_batches micro_batches": ("microbatches",),
+    "mttf mean_time_between_failures": ("mtbf",),
+    "num_spares spare_nodes hot_spares": ("spares",),
+    "price_per_hour gpu_price hourly_price hourly_rate cost_per_gpu_hour": ("price",),
+    "tdp watts": ("power",),
+    "warmup warmup_iters lr_warmup_iters lr_warmup_steps": ("warmup_steps", "warm_up"),
+    "max_steps num_steps train_iters n_steps iterations iters": ("steps", "repeats"),
+    "lr": ("learning_rate",),
+    "output output_file out_file outfile save_to": ("out",),
+    "cluster_name hardware gpu_type gpu_model device_type machine system accelerator": ("cluster",),
+    "model_name model_name_or_path arch architecture": ("model",),
+    "scheduler pipeline_schedule pipeline_parallel_schedule": ("schedule",),
+    "save_interval checkpoint_interval": ("interval", "every"),
+}  # fmt: skip
+
+_ADAPTERS = "adapters cannot be asked for yet: every parameter is trained; without them the answer bounds their memory"
+_QUANTISED = "training on quantised weights cannot be asked for yet; the formats of products are [dtype]"
+_SERVING = "only training is priced, not inference"
+_AFTER = "reinforcement learning cannot be asked for yet; its training steps alone are those of any training run"
+_FROZEN = "frozen parameters cannot be asked for yet: every parameter is trained"
+_SHAPE = "the shape belongs to the model: give a config.json or a YAML file as MODEL"
+_LINKS = "links belong to the cluster: give a YAML file of your own as [cluster]"
+_NODES = 'the number of nodes follows the name of the cluster, as [cluster "dgx-h100:4"]'
+_ACCUMULATED = "it follows from [batch] / (dp * micro-batch), so change [micro_batch]"
+_RUN = "this is about one step; lockstep campaign takes the [tokens] of a whole run"
+
+_MEANT: dict[str, tuple[str, ...]] = {
+    "lora qlora peft adapter adapters lora_rank lora_r lora_alpha lora_dropout lora_target_modules": (_ADAPTERS,),
+    "load_in_4bit load_in_8bit quantization quantize nf4 gptq awq bnb_4bit_quant_type": (_QUANTISED,),
+    "freeze frozen trainable trainable_parameters": (_FROZEN,),
+    "inference serving serve generate prompt prompt_length max_new_tokens max_tokens kv_cache decode": (_SERVING,),
+    "rlhf ppo dpo grpo": (_AFTER,),
+    "sft finetune fine_tune finetuning": ("fine-tuning all parameters is training: give its [batch] and [seq]",),
+    "nodes num_nodes nnodes n_nodes hosts num_hosts": (_NODES,),
+    "gpus_per_node devices_per_node nproc_per_node ntasks_per_node": (
+        "it follows from the cluster; a YAML file of your own as [cluster] may describe other nodes",
+    ),
+    "use_distributed_optimizer distributed_optimizer": ("here it is [zero 1]",),
+    "fsdp fsdp2 full_shard fully_shard use_fsdp": ("FSDP's full sharding is [zero 3], and its hybrid form [shard]",),
+    "hsdp hybrid_shard data_parallel_replicate_degree": ("here it is [shard] with [zero 3]: the ranks that share",),
+    "ddp no_shard": ("replicas without sharding are [zero 0], the default",),
+    "deepspeed deepspeed_config": ("say what DeepSpeed is to do, as [zero 2] or [offload]; export writes its file",),
+    "megatron nemo torchtitan": ("say what it is to do, as [tp]; export writes its flags",),
+    "cpu_offload zero_offload offload_optimizer optimizer_cpu_offload offload_optimizer_device": (
+        'here it is [offload "optimizer"]',
+    ),
+    "offload_param offload_params offload_parameters offload_param_device zero_infinity": (
+        'here it is [offload "parameters"]',
+    ),
+    "bf16 bfloat16 use_bf16": ('here it is [dtype "bf16"]',),
+    "fp16 float16 half amp": ('here it is [dtype "fp16"]',),
+    "fp8 fp8_format transformer_engine": ('here it is [dtype "fp8"]',),
+    "fp32 float32 tf32": ('here it is [dtype "tf32"] or [dtype "fp32"]',),
+    """microbatches num_microbatches n_microbatches gradient_accumulation gradient_accumulation_steps grad_acc
+    grad_accum grad_accumulation_steps accumulate_grad_batches accumulation_steps""": (_ACCUMULATED,),
+    """activation_checkpointing activation_checkpoint gradient_checkpointing checkpoint_activations ac remat
+    activation_recompute recompute_activations recompute_granularity recomputation""": (
+        'here it is [recompute "selective"] or [recompute "full"]',
+    ),
+    "recompute_method recompute_num_layers": ("layers are treated alike here: [recompute] holds for all of them",),
+    "ulysses deepspeed_sequence_parallel_size": (
+        "attention split by heads cannot be asked for yet; [cp] is ring attention",
+    ),
+    "compile torch_compile": ("what a compiler fuses here is [fused_elementwise], the default",),
+    "layers num_layers n_layers n_layer num_hidden_layers": ("here it is [layers]", _SHAPE),
+    """experts top_k hidden_size d_model n_embd ffn_hidden_size intermediate_size num_heads n_heads n_head
+    num_attention_heads num_key_value_heads vocab_size params num_params parameters model_size""": (_SHAPE,),
+    "bw bandwidth_gbps link_bandwidth beta": ("here it is [bandwidth]", _LINKS),
+    "nvlink infiniband ib network_bandwidth inter_bandwidth intra_bandwidth inter_bw intra_bw": (_LINKS,),
+    "steps max_train_steps total_steps": (_RUN, "the length of a run is its [tokens]: steps times those of a batch"),
+    "epochs num_epochs num_train_epochs n_epochs": (
+        "the length of a run is its [tokens]: epochs times those of the data", "here it is [steps]", _RUN,
+    ),
+    "learning_rate max_lr min_lr": ("a step takes the same time at any learning rate; lockstep converge is about it",),
+    "mfu hfu utilization target_mfu": ("that is an answer, not a setting",),
+    "layout parallelism strategy mesh": ("a layout is said by its parts: [tp], [pp], [zero]",),
+    "config config_file yaml": ("the model and the cluster may each be a file: MODEL, and [cluster]",),
+    "json as_json to_json": ("here it is [json]", "results have to_dict()"),
+    "verbose debug quiet silent log_level": ("answers say everything; there is no such switch",),
+}  # fmt: skip
+
+LAYOUT = ("tp", "pp", "dp", "cp", "ep", "vpp", "micro_batch", "zero", "shard", "recompute", "sequence_parallel",
+          "schedule", "order")  # fmt: skip
+"""Words that only verbs about one layout take."""
+SEARCHING = ("plan", "scaling", "guide")
+"""Verbs that choose the layout themselves."""
+PUNCTUATION = "[^a-z0-9]*"
+SHORTEST = 4
+"""Letters of a family whose name may go on with letters."""
+
+
+def _spread() -> dict[str, tuple[str, ...]]:
+    """Every word of the two tables with its texts."""
+    found: dict[str, tuple[str, ...]] = {}
+    for words, ours in _SAME.items():
+        for word in words.split():
+            found[word] = found.get(word, ()) + tuple(f"here it is [{one}]" for one in ours)
+    for words, texts in _MEANT.items():
+        for word in words.split():
+            found[word] = found.get(word, ()) + texts
+    return found
+
+
+OPTIONS = _spread()
+"""Word of an option -> texts."""
+
+COMMANDS = {
+    word: text
+    for words, text in {
+        "predict price step run": "estimate prices one layout, campaign a whole run",
+        "simulate simulation": "estimate simulates a step, collective --simulate and pipeline simulate theirs",
+        "search tune autotune optimize optimise find best recommend": "plan searches for the best layout",
+        "mem vram gpu-memory": "here it is memory",
+        "allreduce all-reduce": "here it is collective all-reduce",
+        "allgather all-gather": "here it is collective all-gather",
+        "reducescatter reduce-scatter": "here it is collective reduce-scatter",
+        "alltoall all-to-all": "here it is collective all-to-all",
+        "nccl nccl-test nccl-tests osu perf benchmark": "bench measures, collective predicts",
+        "profile profiler": "bench measures this machine, roofline says what bounds a layout",
+        "cost money days": "campaign says what a whole run costs",
+        "list models clusters devices gpus hardware": "here it is catalog",
+        "finetune fine-tune sft": "fine-tuning all parameters is training: ask plan or estimate with its batch",
+        "lora qlora peft": f"{_ADAPTERS}; ask estimate",
+        "rlhf ppo dpo grpo": _AFTER,
+        "serve serving inference infer generate": _SERVING,
+        "goodput failures mtbf reliability": "checkpoint and campaign are about failures",
+        "moe": "experts is about one layer, estimate --ep about a model",
+        "bubble schedule": "here it is pipeline",
+        "scale": "here it is scaling",
+        "convergence": "here it is converge",
+        "version": "here it is lockstep --version",
+        "help": "here it is lockstep --help",
+    }.items()
+    for word in words.split()
+}
+"""Command -> text."""
+
+_STATE = "it has state-space or linear-attention layers, which nothing here prices"
+_UNREAD = "no file of its kind is read yet; where its layers are ordinary, a YAML file can describe it"
+_SEES = "images and sound are not priced, only transformers over tokens and ConvNets"
+_TWO = "an encoder with a decoder is not priced"
+_CLOSED = "its shape was never published"
+ARCHITECTURES = {
+    word: text
+    for words, text in {
+        """jamba mamba mamba2 falconmamba falconh1 zamba zamba2 rwkv retnet xlstm recurrentgemma hymba bamba nemotronh
+        granitemoehybrid qwen3next qwen35 kimilinear lfm2""": _STATE,
+        """llama4 gptoss mistral3 ministral3 mistral4 gemma3n gemma4 glm4 glm45 glm4moe glmmoe chatglm kimik2
+        grok1 grok2 minimax cohere2 commanda phimoe phi3small phi4multimodal olmoe olmo3 granitemoe smollm3 stablelm
+        codegen internlm2 internlm3 baichuan exaone ernie45 hunyuan deepseekv32 deepseekv4 arctic openelm persimmon
+        apertus xglm albert electra deberta distilbert modernbert xlmroberta""": _UNREAD,
+        """vit dinov2 swin convnext clip siglip llava qwen2vl qwen25vl qwen3vl mllama idefics paligemma pixtral
+        stablediffusion sdxl flux dit unet whisper wav2vec2 hubert""": _SEES,
+        "t5 mt5 flant5 ul2 bart mbart pegasus marian m2m100 nllb": _TWO,
+        "gpt35 gpt4 gpt5 chatgpt claude gemini grok3 grok4 o1 o3": _CLOSED,
+    }.items()
+    for word in words.split()
+}
+"""Architecture or family of models that is not priced, without punctuation -> why not."""
+
+VALUES: dict[str, dict[str, str]] = {
+    "optimizer": {
+        "adam8bit": "adamw-8bit", "adamw8bit": "adamw-8bit", "adamwbnb8bit": "adamw-8bit", "bnbadam8bit": "adamw-8bit",
+        "pagedadamw8bit": "adamw-8bit", "fusedadam": "adamw", "adamwtorch": "adamw", "adamwtorchfused": "adamw",
+        "cpuadam": "adamw", "deepspeedcpuadam": "adamw", "momentum": "sgd-momentum", "distadam": "adamw",
+    },
+    "pipeline schedule": {
+        "zerobubble": "zb-h1", "zb": "zb-h1", "zbvzerobubble": "zb-v", "interleavedzerobubble": "zb-v",
+        "interleaved1f1b": "interleaved", "pipedreamflush": "1f1b", "dapple": "1f1b", "dualpipev": "dualpipe-v",
+        "fillanddrain": "gpipe", "filldrain": "gpipe",
+    },
+    "recompute": {"block": "full", "uniform": "full", "all": "full", "true": "full", "attention": "selective"},
+    "offload": {"cpu": "optimizer", "param": "parameters", "params": "parameters", "states": "optimizer"},
+    "cluster": {
+        "p4d": "aws-p4d", "p4d24xlarge": "aws-p4d", "p5": "aws-p5", "p548xlarge": "aws-p5", "gb200": "gb200-nvl72",
+        "nvl72": "gb200-nvl72", "mi300x": "mi300x-8",
+    },
+}  # fmt: skip
+"""What a value is of -> the value, without punctuation -> the one to give instead."""
+
+
+def bare(word: str) -> str:
+    """`word` in small letters without punctuation: `Llama-4_Scout` is `llama4scout`."""
+    return re.sub(r"[^a-z0-9]", "", word.lower())
+
+
+def architecture(name: str) -> str | None:
+    """Why a model of that name or model_type is not priced, None when nothing is known of it."""
+    family = max((one for one in ARCHITECTURES if _belongs(name.lower(), one)), key=len, default=None)
+    return None if family is None else ARCHITECTURES[family]
+
+
+def _belongs(name: str, family: str) -> bool:
+    """Whether `name` begins with the family: `Llama-4-Scout` is a llama4, and neither `llama-40` nor `llama-7b` is.
+
+    Letters go on only after a long name: `vit` begins many words.
+    """
+    match = re.match(PUNCTUATION.join(family), name)
+    after = "" if match is None else name[match.end() : match.end() + 1]
+    another = (after.isdigit() and family[-1].isdigit()) or (after.isalpha() and len(family) < SHORTEST)
+    return match is not None and not another

@@ -1,0 +1,202 @@
+"""A word that a verb does not have is refused before anything is computed, and the refusal says what was meant."""
+
+import inspect
+import random
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import lockstep
+from cli_runner import LLAMA, run
+from lockstep import api
+from lockstep.errors import BadInput
+from lockstep.vocabulary import OPTIONS
+
+FUNCTIONS = sorted({*lockstep.VERBS, *(name for name in api.__all__ if inspect.isfunction(getattr(api, name)))})
+DRAWS = 55
+"""Keyword sets per function: more than 2,000 in all."""
+
+
+class Untouchable:
+    """A value that must not be looked at."""
+
+    def _refuse(self, *_: object) -> Any:
+        raise AssertionError("a value was read before the words were checked")
+
+    __eq__ = __str__ = __repr__ = __float__ = __int__ = __index__ = __bool__ = __fspath__ = __iter__ = _refuse
+    __len__ = __lt__ = __format__ = __hash__ = _refuse  # type: ignore[assignment]
+
+
+def words_of(function: Callable[..., Any]) -> list[str]:
+    """Keywords of a function as a type checker sees them."""
+    found = []
+    for one in inspect.signature(function).parameters.values():
+        if one.kind is one.VAR_KEYWORD:
+            words = inspect.unwrap(function).__globals__[one.annotation.removeprefix("Unpack[").removesuffix("]")]
+            found += sorted(words.__optional_keys__ | words.__required_keys__)
+        elif one.kind is not one.VAR_POSITIONAL:
+            found.append(one.name)
+    return found
+
+
+def misspelled(word: str, chance: random.Random) -> str:
+    """The word with one letter dropped, doubled, turned with its neighbour, or another in its place."""
+    at = chance.randrange(len(word))
+    match chance.randrange(4):
+        case 0 if len(word) > 2:
+            return word[:at] + word[at + 1 :]
+        case 1:
+            return word[:at] + word[at] + word[at:]
+        case 2 if at + 1 < len(word):
+            return word[:at] + word[at + 1] + word[at] + word[at + 2 :]
+        case _:
+            return word[:at] + chance.choice("qxzj") + word[at + 1 :]
+
+
+def test_there_are_enough_draws() -> None:
+    assert len(FUNCTIONS) * DRAWS > 2000
+    assert set(lockstep.VERBS) <= set(FUNCTIONS)
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_a_misspelled_keyword_is_a_type_error_before_anything_is_computed(name: str) -> None:
+    function = getattr(lockstep, name, None) or getattr(api, name)
+    words, chance = words_of(getattr(api, name)), random.Random(name)
+    for _ in range(DRAWS if words else 0):
+        meant = chance.choice(words)
+        wrong = misspelled(meant, chance)
+        if wrong in words:
+            continue
+        beside = chance.sample(words, chance.randrange(len(words) + 1))
+        given = [*beside, wrong]
+        chance.shuffle(given)
+        with pytest.raises(TypeError) as caught:
+            function(**{word: Untouchable() for word in given})
+        said = str(caught.value)
+        assert said.startswith(f"{name}() got an unexpected keyword argument {wrong!r}; ")
+        assert f"'{meant}'" in said or wrong in OPTIONS, said
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_a_word_from_nowhere_is_a_type_error(name: str) -> None:
+    with pytest.raises(TypeError, match=rf"{name}\(\) got an unexpected keyword argument 'qqwwzz'; see help"):
+        getattr(api, name)(qqwwzz=1)
+
+
+@pytest.mark.parametrize(
+    ("word", "said"),
+    [
+        ("dtpe", "estimate() got an unexpected keyword argument 'dtpe'; did you mean 'dtype'?"),
+        ("zeroo", "did you mean 'zero'?"),
+        ("tp_size", "here it is 'tp'"),
+        ("mbs", "here it is 'micro_batch'"),
+        ("gbs", "here it is 'batch'"),
+        ("sequence_length", "here it is 'seq'"),
+        ("zero_stage", "here it is 'zero'"),
+        ("bf16", 'here it is dtype="bf16"'),
+        ("nodes", 'follows the name of the cluster, as cluster="dgx-h100:4"'),
+        ("lora", "adapters cannot be asked for yet"),
+        ("gradient_accumulation_steps", "follows from 'batch' / (dp * micro-batch), so change 'micro_batch'"),
+        ("activation_checkpointing", 'recompute="selective"'),
+        ("fsdp", "FSDP's full sharding is zero=3"),
+        ("num_layers", "the shape belongs to the model"),
+    ],
+)
+def test_words_of_other_software_are_translated(word: str, said: str) -> None:
+    with pytest.raises(TypeError) as caught:
+        lockstep.estimate("llama3-8b", "dgx-h100:2", batch=128, **{word: 1})
+    assert said in str(caught.value)
+
+
+def test_a_verb_that_searches_says_that_it_chooses() -> None:
+    with pytest.raises(TypeError, match=r"plan chooses it itself; estimate takes 'tp'"):
+        lockstep.plan("gpt2", "dgx-h100", batch=64, tp=2)  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match=r"here it is 'micro_batch'; plan chooses it itself"):
+        lockstep.plan("gpt2", "dgx-h100", batch=64, mbs=2)  # type: ignore[call-arg]
+
+
+def test_a_package_that_is_a_verb_checks_words_and_shows_the_verb() -> None:
+    import lockstep.plan as package
+
+    for verb in (package, lockstep.plan, api.plan):
+        with pytest.raises(
+            TypeError, match=r"plan\(\) got an unexpected keyword argument 'offlaod'; did you mean 'off"
+        ):
+            verb("gpt2", "dgx-h100", batch=64, offlaod="optimizer")  # type: ignore[operator]
+    assert inspect.signature(package) == inspect.signature(api.plan)  # type: ignore[arg-type]
+    assert list(inspect.signature(api.plan).parameters)[:2] == ["model", "cluster"]
+    assert (api.estimate.__doc__ or "").startswith("Step time, memory")
+
+
+FLAGS = [
+    ("--lora", "adapters cannot be asked for yet"),
+    ("--nodes", "the number of nodes follows the name of the cluster, as --cluster dgx-h100:4"),
+    ("--tp-size", "here it is --tp"),
+    ("--tensor-model-parallel-size", "here it is --tp"),
+    ("--mbs", "here it is --micro-batch"),
+    ("--global-batch-size", "here it is --batch"),
+    ("--seq-length", "here it is --seq"),
+    ("--bf16", "here it is --dtype bf16"),
+    ("--deepspeed", "say what DeepSpeed is to do, as --zero 2"),
+    ("--num-layers", "the shape belongs to the model"),
+    ("--model", "MODEL is given without one"),
+    ("--clutser", "did you mean --cluster?"),
+    ("--qqwwzz", "see lockstep estimate --help"),
+]
+
+
+@pytest.mark.parametrize(("flag", "said"), FLAGS)
+def test_flags_of_other_software_are_translated(flag: str, said: str) -> None:
+    message = run("estimate", *LLAMA, flag, "4").refusal()
+    assert message.startswith(f"{flag}: no such flag; ")
+    assert said in message
+
+
+def test_no_flag_is_suggested_for_its_letters_alone() -> None:
+    message = run("estimate", *LLAMA, "--lora", "8").refusal()
+    assert "--plot" not in message
+    assert "--overlap" not in message
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        ("finetune", "fine-tuning all parameters is training"),
+        ("search", "plan searches"),
+        ("pln", "did you mean plan?"),
+    ],
+)
+def test_commands_of_other_software_are_translated(command: str, said: str) -> None:
+    assert said in run(command).refusal()
+
+
+@pytest.mark.parametrize(
+    ("name", "said", "never"),
+    [
+        ("llama4-scout", "such models are not supported", "llama-7b"),
+        ("Llama-4-Maverick", "such models are not supported", "llama-7b"),
+        ("gpt-oss-20b", "such models are not supported", "gpt-neox-20b"),
+        ("jamba", "state-space or linear-attention layers", "gemma"),
+        ("gpt-4", "its shape was never published", "did you mean"),
+        ("llama9-8b", "it is not in the catalog", "llama3-8b"),
+        ("llama3-8", "did you mean llama3-8b?", "llama3-70b"),
+    ],
+)
+def test_a_model_that_is_not_there_is_not_taken_for_another(name: str, said: str, never: str) -> None:
+    message = run("estimate", name, "-c", "dgx-h100", "--batch", "8").refusal()
+    assert said in message
+    assert never not in message
+
+
+def test_a_cluster_with_another_number_is_not_suggested() -> None:
+    assert "did you mean" not in run("estimate", "gpt2", "-c", "dgx-b300:4", "--batch", "8").refusal()
+    assert "did you mean dgx-h100" in run("estimate", "gpt2", "-c", "dgx-h10:4", "--batch", "8").refusal()
+    assert "here it is aws-p5" in run("estimate", "gpt2", "-c", "p5.48xlarge:4", "--batch", "8").refusal()
+
+
+def test_values_of_other_software_are_translated() -> None:
+    with pytest.raises(BadInput, match="unknown optimizer 'FusedAdam'; here it is adamw"):
+        lockstep.estimate("gpt2", "dgx-h100", batch=64, optimizer="FusedAdam")
+    with pytest.raises(BadInput, match="unknown recompute 'block'; here it is full"):
+        lockstep.estimate("gpt2", "dgx-h100", batch=64, recompute="block")

@@ -1,0 +1,69 @@
+"""The vocabulary names only what there is, and calls nothing unsupported that is supported."""
+
+import pytest
+
+import lockstep
+from lockstep import api, hardware, workload
+from lockstep.api.calling import keywords
+from lockstep.cli.options import LAYOUT as LAYOUT_FLAGS
+from lockstep.errors import OPTION
+from lockstep.layout.layout import OFFLOAD
+from lockstep.layout.recipe import OPTIMIZERS
+from lockstep.pipelines import SCHEDULES
+from lockstep.vocabulary import ARCHITECTURES, COMMANDS, LAYOUT, OPTIONS, SEARCHING, VALUES, architecture, bare
+from lockstep.workload import RECOMPUTE
+from lockstep.workload.huggingface import FAMILIES
+
+WORDS = {word for verb in lockstep.VERBS for word in keywords(getattr(api, verb).__wrapped__)} | {"json"}
+ALLOWED = {
+    "optimizer": OPTIMIZERS,
+    "pipeline schedule": [one.name for one in SCHEDULES],
+    "recompute": RECOMPUTE,
+    "offload": OFFLOAD,
+    "cluster": [one.name for one in hardware.clusters()],
+}
+
+
+def test_options_are_explained_by_options_that_exist() -> None:
+    named = {match[1] for texts in OPTIONS.values() for text in texts for match in OPTION.finditer(text)}
+    assert named <= WORDS
+    assert {"lora", "nodes", "tp_size", "mbs", "gbs", "precision", "fsdp", "deepspeed"} <= OPTIONS.keys()
+
+
+def test_commands_are_none_of_ours() -> None:
+    assert not COMMANDS.keys() & set(lockstep.VERBS)
+
+
+@pytest.mark.parametrize("what", VALUES)
+def test_values_are_explained_by_values_that_exist(what: str) -> None:
+    for word, meant in VALUES[what].items():
+        assert word == bare(word)
+        assert meant in ALLOWED[what]
+        assert word not in ALLOWED[what]
+
+
+def test_nothing_that_is_supported_is_called_unsupported() -> None:
+    supported = [*FAMILIES, *(row["name"] for row in workload.models())]
+    assert {name: architecture(name) for name in supported if architecture(name)} == {}
+    assert all(word == bare(word) for word in ARCHITECTURES)
+
+
+def test_a_family_is_recognised_with_what_follows_its_name() -> None:
+    for name in (
+        "jamba",
+        "Jamba-v0.1",
+        "gpt_oss",
+        "gpt-oss-120b",
+        "llama4_text",
+        "qwen3_next",
+        "mamba2-2.7b",
+        "t5-11b",
+    ):
+        assert architecture(name), name
+    for name in ("llama", "llama40", "vitamin-7b", "my-own", ""):
+        assert architecture(name) is None, name
+
+
+def test_words_of_a_layout_are_those_of_the_flags() -> None:
+    assert set(LAYOUT) | {"offload"} == set(LAYOUT_FLAGS)
+    assert set(SEARCHING) <= set(lockstep.VERBS)
