@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from lockstep.collectives import get
 from lockstep.errors import BadInput
 from lockstep.program import Kind, Program, ProgramBuilder, longest_path
-from lockstep.simulate import durations_s, sent_per_level_B, simulate
+from lockstep.simulate import durations_s, sent_per_level_B, simulate, simulate_contended, tree_network
 from lockstep.simulate.passes import node_start, wavefront_end
 from program.random_programs import Link, oracle, price, programs
 from program.test_executor import ring_all_reduce
@@ -290,3 +290,44 @@ def test_importing_the_package_stays_light() -> None:
     )
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True)
     assert result.stdout.strip() == "[]"
+
+
+def two_nodes(inside: float, outside: float, name: str = "toy") -> SimpleNamespace:
+    """Two nodes of two devices; `inside` and `outside` seconds to reduce a byte that came over either link."""
+    links = [SimpleNamespace(latency_s=0.0, bandwidth_Bps=1.0, reduce_s_per_B=gamma) for gamma in (inside, outside)]
+    levels = [SimpleNamespace(link=link, size=2, links_per_child=i, name=str(i)) for i, link in enumerate(links, 1)]
+    return SimpleNamespace(
+        name=name, num_devices=4, levels=levels,
+        devices_per_unit=lambda level: 2 << level, link_per_device=lambda level: links[level],
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("order", [(1, 2), (2, 1)])
+def test_a_reduction_costs_by_the_link_its_operand_came_over(order: tuple[int, int]) -> None:
+    """Rank 0 adds what rank 1 sent inside the node and what rank 2 sent from the other, from two places of a buffer."""
+    builder = ProgramBuilder(4)
+    place = {1: (0, 4), 2: (4, 8)}
+    for sender in (1, 2):
+        builder.message(sender, 0, 4.0, chunk=(0, 4), to_chunk=place[sender], to_buffer="inbox")
+    added = {sender: builder.reduce(0, 4.0, chunk=(0, 4), source_start=place[sender][0]) for sender in order}
+    own = builder.reduce(0, 4.0, chunk=(0, 4), source="spare")
+    time_s = durations_s(builder.build(), two_nodes(3.0, 50.0))
+    assert (time_s[added[1]], time_s[added[2]], time_s[own]) == (12.0, 200.0, 12.0)
+
+
+def test_the_last_message_into_a_place_counts() -> None:
+    builder = ProgramBuilder(4)
+    ids = []
+    for sender in (2, 1, 3):
+        builder.message(sender, 0, 4.0, chunk=(0, 4), to_buffer="inbox")
+        ids.append(builder.reduce(0, 4.0, chunk=(0, 4)))
+    assert durations_s(builder.build(), two_nodes(3.0, 50.0))[ids].tolist() == [200.0, 12.0, 200.0]
+
+
+@pytest.mark.parametrize("way", ["ring", "recursive-doubling", "tree"])
+def test_with_room_for_all_a_shared_network_reduces_as_the_engine_does(way: str) -> None:
+    cluster = two_nodes(3.0, 50.0)
+    program = get("all-reduce", way).program(4, 32.0, element_B=4.0)
+    alone, shared = simulate(program, cluster), simulate_contended(program, tree_network(cluster))
+    assert shared.makespan_s == pytest.approx(alone.makespan_s, rel=1e-12)
+    assert alone.makespan_s > simulate(program, two_nodes(3.0, 3.0)).makespan_s

@@ -132,6 +132,19 @@ def test_faster_links_never_slow_a_step(layout: Layout, index: int) -> None:
     )
 
 
+def test_gradients_pay_for_reductions_over_the_link_that_says_so() -> None:
+    """One message per byte each way and an addition at the same rate: 3/2 of the time without the addition."""
+    job = replace(LLAMA, recipe=replace(LLAMA.recipe, overlap_dp=False))
+    inside, fabric = CLUSTER.levels
+    found = []
+    for reduce_s_per_B in (0.0, 1 / CLUSTER.bandwidth_per_device_Bps(1)):
+        link = replace(fabric.link, latency_s=0.0, reduce_s_per_B=reduce_s_per_B)
+        hardware = replace(CLUSTER, levels=(inside, replace(fabric, link=link)))
+        found.append(price_step(job, hardware, Layout(tp=8, dp=8).grid()).breakdown_s())
+    assert found[1].pop("dp_comm") == pytest.approx(1.5 * found[0].pop("dp_comm"), rel=1e-12)
+    assert found[1] == found[0]
+
+
 @given(st.lists(layouts(stages=(4,)), min_size=2, max_size=5))
 def test_a_grid_prices_what_its_layouts_cost_alone(several: list[Layout]) -> None:
     grids = [layout.grid() for layout in several]

@@ -62,11 +62,11 @@ def collective(
     progress: Callable[[int, int], None] | None = None,
     **link: Unpack[LinkWords],
 ) -> Collective:
-    """Price (and simulate) the algorithms of `op`: one, several between commas, or all."""
+    """Price (and simulate) the algorithms of `op`: one, several between commas, or all that there are ports for."""
     from lockstep.collectives import compare
 
     network, size_B = _group(ranks, link), parse_size_B(size, "--size")
-    names = _names(op, algorithm, "--algorithm")
+    names = _names(op, algorithm, "--algorithm", network)
     with flags("--ranks"):
         comparison = compare(
             op, network.ranks, size_B, network.link, names, _simulator(network) if simulate else None,
@@ -76,7 +76,9 @@ def collective(
         comparison = _bounded(comparison, network)
     over_s = _over_levels(op, network, size_B)
     simulated_s = _simulated_over_levels(op, network, size_B, over_s) if simulate and over_s else None
-    return Collective(comparison, network, over_s, simulated_s, tuple(_said(network, simulate)))
+    left_out = [] if algorithm not in (None, "all") else _needing_ports(op, network)
+    said = [*_said(network, simulate), *(f"left out: {_too_wide(op, name, network)}" for name in left_out)]
+    return Collective(comparison, network, over_s, simulated_s, tuple(said))
 
 
 @strict
@@ -85,7 +87,7 @@ def crossover(op: str, *, ranks: Quantity, between: str | None = None, **link: U
     from lockstep.collectives import crossover as find
 
     network = _group(ranks, link)
-    names = _names(op, between, "--between")
+    names = _names(op, between, "--between", network)
     with flags("--between"):
         return find(op, network.ranks, network.link, names)
 
@@ -97,7 +99,9 @@ def best_algorithms(op: str, *, ranks: Quantity, between: str | None = None, **l
 
     network = _group(ranks, link)
     groups = [2**i for i in range(1, network.ranks.bit_length())] or [1]
-    return best_map(op, groups, [2.0**i for i in range(10, 33)], network.link, _names(op, between, "--between"))
+    return best_map(
+        op, groups, [2.0**i for i in range(10, 33)], network.link, _names(op, between, "--between", network)
+    )
 
 
 def _group(ranks: Quantity, link: LinkWords) -> Network:
@@ -107,8 +111,11 @@ def _group(ranks: Quantity, link: LinkWords) -> Network:
     return read_network(number, **link)
 
 
-def _names(op: str, given: str | None, where: str) -> Sequence[str] | None:
-    """Names between commas, all known; None for `all`. A collective that does not exist is refused first."""
+def _names(op: str, given: str | None, where: str, network: Network) -> Sequence[str] | None:
+    """Names between commas, all known, or all that the network has ports for; None for `all` on one link.
+
+    A collective that does not exist is refused first.
+    """
     from lockstep.collectives import algorithms, get
 
     with flags("OP"):
@@ -116,13 +123,33 @@ def _names(op: str, given: str | None, where: str) -> Sequence[str] | None:
             algorithms(op)
         except BadInput as error:
             raise BadInput(error.message, "OP") from None
+    wide = _needing_ports(op, network)
     if given is None or given == "all":
-        return None
+        return [name for name in algorithms(op) if name not in wide] if wide else None
     names = [name.strip() for name in given.split(",")]
     with flags(where):
         for name in names:
             get(op, name)
+    for name in names:
+        if name in wide:
+            raise BadInput(_too_wide(op, name, network) + "; give --latency and --bandwidth of one port", where)
     return names
+
+
+def _needing_ports(op: str, network: Network) -> list[str]:
+    """Algorithms for more ports than a device of the cluster has: one per level, at the rate of all its links."""
+    from lockstep.collectives import algorithms, get
+
+    return [] if network.cluster is None else [name for name in algorithms(op) if get(op, name).ports > 1]
+
+
+def _too_wide(op: str, name: str, network: Network) -> str:
+    from lockstep.collectives import get
+
+    device = "a device" if network.cluster is None else f"a device of {network.cluster.name}"
+    return (
+        f"{name} needs {get(op, name).ports} ports per rank; {device} has one per level, at the rate of all its links"
+    )
 
 
 def _simulator(network: Network) -> Any:
@@ -157,21 +184,21 @@ def _simulated_over_levels(op: str, network: Network, size_B: float, ways: dict[
 def _bounded(comparison: Comparison, network: Network) -> Comparison:
     """The comparison with the bound of a cluster: whole units as ranks with the ports of all their devices.
 
-    Nothing leaves a unit faster than through all its ports, and no rank is faster than its fastest port.
+    Nothing leaves a unit faster than through all its ports, and no rank is faster than its ports of all levels.
     """
     from lockstep.collectives import PlainLink, lower_bound_s
 
     latency_s = min(level[1] for level in network.levels)
-    fastest_Bps = max(level[2] for level in network.levels)
+    rank_Bps = sum(level[2] for level in network.levels)
     bound_s, below = 0.0, 1
     for size, _, rate_Bps, _ in network.levels:
         # The send buffer of an all-to-all belongs to one rank; all other sizes are those of the group.
         size_B = comparison.size_B * (below if comparison.op == "all-to-all" else 1)
-        ports = PlainLink(latency_s, fastest_Bps if below == 1 else below * rate_Bps)
+        ports = PlainLink(latency_s, rank_Bps if below == 1 else below * rate_Bps)
         units = network.ranks // below
         bound_s = max(bound_s, float(lower_bound_s(comparison.op, units, size_B, ports)))
         below *= size
-    rows = tuple(replace(row, lower_bound_s=bound_s / row.ports) for row in comparison.rows)
+    rows = tuple(replace(row, lower_bound_s=bound_s) for row in comparison.rows)
     return replace(comparison, rows=rows)
 
 

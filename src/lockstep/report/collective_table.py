@@ -24,7 +24,9 @@ def render(found: Collective, out: Console) -> None:
     over = " over the cluster's levels" if ways else ""
     out.print(Text(f"{name}{over}: {format_time(time_s)}", style="bold"))
     bound = format_time(best.lower_bound_s)
-    out.print(f"{known.op} of {format_size(known.size_B)} on {known.ranks} ranks; no algorithm is below {bound}.")
+    ports = "port per level" if ways else "port" if best.ports == 1 else "ports"
+    ports = f"{best.ports if best.ports > 1 else 'one'} {ports}"
+    out.print(f"{known.op} of {format_size(known.size_B)} on {known.ranks} ranks; lower bound with {ports}: {bound}.")
     note = "; (2) needs two ports" if any(row.ports > 1 for row in ranked) else ""
     heading(out, "Algorithms", f"fastest first; bytes sent per rank{note}")
     simulated = any(row.simulated_s is not None for row in ranked)

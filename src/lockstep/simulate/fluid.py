@@ -7,7 +7,7 @@ that flow at that moment; rates change whenever one starts or ends.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from lockstep.program import Program
 from lockstep.simulate.fairness import max_min_rates
+from lockstep.simulate.links import PairLinks
 
 Array = npt.NDArray[Any]
 
@@ -33,13 +34,19 @@ AT_ONCE = Flow(0.0, 0.0, ())
 
 
 class Unlimited:
-    """A link that gives messages no time of their own, so that `durations_s` prices only the rest."""
+    """Links that give messages no time of their own, so that `durations_s` prices only the rest.
 
-    latency_s = 0.0
-    bandwidth_Bps = np.inf
+    `reduce_s_per_B`: seconds per reduced byte, or (senders, receivers) -> those of what came that way.
+    """
 
-    def __init__(self, reduce_s_per_B: float = 0.0) -> None:
+    def __init__(self, reduce_s_per_B: float | Callable[[Array, Array], Array] = 0.0) -> None:
         self.reduce_s_per_B = reduce_s_per_B
+
+    def link_between(self, first: Array, second: Array) -> PairLinks:
+        """What each pair of ranks pays."""
+        nothing = np.zeros(np.shape(first))
+        known = self.reduce_s_per_B
+        return PairLinks(nothing, nothing + np.inf, known(first, second) if callable(known) else nothing + known)
 
 
 class Fluid:

@@ -1,4 +1,8 @@
-"""The link between two ranks: one link for all, or the level of a cluster at which the two ranks meet."""
+"""The link between two ranks: one link for all, or the level of a cluster at which the two ranks meet.
+
+A reduction costs by the link over which its operand came (gamma is of a link: what does not hide behind its transfers),
+the innermost level's where the operand came over none.
+"""
 
 from __future__ import annotations
 
@@ -16,10 +20,11 @@ Array = npt.NDArray[Any]
 
 @dataclass(frozen=True, eq=False, slots=True)
 class PairLinks:
-    """Latency in s and rate in B/s of many pairs of ranks."""
+    """Latency in s, rate in B/s and seconds per reduced byte of many pairs of ranks."""
 
     latency_s: Array
     bandwidth_Bps: Array
+    reduce_s_per_B: Array
 
 
 def links_between(network: Any, first: Array, second: Array) -> PairLinks:
@@ -32,8 +37,8 @@ def links_between(network: Any, first: Array, second: Array) -> PairLinks:
         network = network.link_between(first, second)
     elif hasattr(network, "levels"):
         return _of_cluster(network, first, second)
-    shape = np.shape(first)
-    return PairLinks(np.broadcast_to(network.latency_s, shape), np.broadcast_to(network.bandwidth_Bps, shape))
+    values = (network.latency_s, network.bandwidth_Bps, getattr(network, "reduce_s_per_B", 0.0))
+    return PairLinks(*(np.broadcast_to(value, np.shape(first)) for value in values))
 
 
 def meeting_level(cluster: Any, first: Array, second: Array) -> Array:
@@ -51,9 +56,28 @@ def meeting_level(cluster: Any, first: Array, second: Array) -> Array:
 def _of_cluster(cluster: Any, first: Array, second: Array) -> PairLinks:
     level = meeting_level(cluster, first, second)
     links = [cluster.link_per_device(index) for index in range(len(cluster.levels))]
-    latency_s = np.array([link.latency_s for link in links], dtype=np.float64)
-    bandwidth_Bps = np.array([link.bandwidth_Bps for link in links], dtype=np.float64)
-    return PairLinks(latency_s[level], bandwidth_Bps[level])
+    names = ("latency_s", "bandwidth_Bps", "reduce_s_per_B")
+    columns = ([getattr(link, name, 0.0) for link in links] for name in names)
+    return PairLinks(*(np.array(column, dtype=np.float64)[level] for column in columns))
+
+
+def brought_from(program: Program, reductions: Array) -> Array:
+    """Rank that sent the operand of each of the operations `reductions`; their own rank where no message brought it.
+
+    It came with the last receive before the reduction, on its rank, into the place that it adds from.
+    """
+    receives = np.flatnonzero(program.kind == Kind.RECV)
+    ids = np.concatenate((receives, reductions))
+    columns = ("rank", "rank"), ("buffer", "source"), ("chunk_start", "source_start")
+    place = [np.concatenate((program.columns[a][receives], program.columns[b][reductions])) for a, b in columns]
+    order = np.lexsort((ids, *place))
+    starts = np.any([column[order][1:] != column[order][:-1] for column in place], axis=0)
+    begin = np.maximum.accumulate(np.where(np.concatenate(([True], starts)), np.arange(len(ids)), 0))
+    last = np.maximum.accumulate(np.where(order < len(receives), np.arange(len(ids)), -1))
+    sender = np.where(last >= begin, program.peer[ids[order[last]]], program.rank[ids[order]])
+    found: Array = np.empty_like(sender)
+    found[order] = sender
+    return found[len(receives) :]
 
 
 def sent_per_level_B(program: Program, cluster: Any) -> Array:

@@ -33,7 +33,8 @@ class Network:
     route: Callable[[int, int], Sequence[int]]
     """(sender, receiver) -> resources crossed."""
     latency_s: Callable[[int, int], float]
-    reduce_s_per_B: float = 0.0
+    reduce_s_per_B: float | Callable[[Array, Array], Array] = 0.0
+    """Seconds per reduced byte, or (senders, receivers) -> those of what came that way."""
 
     def __post_init__(self) -> None:
         if not (self.capacity_Bps > 0).all():
@@ -100,9 +101,14 @@ def tree_network(cluster: Any) -> Network:
     capacity = [np.full(2 * count * (cluster.num_devices // size), rate)
                 for (_, count, rate), size in zip(ports, inside, strict=False)]  # fmt: skip
     latencies = [float(level.link.latency_s) for level in cluster.levels]
+    gammas = np.array([getattr(level.link, "reduce_s_per_B", 0.0) for level in cluster.levels], dtype=np.float64)
+
+    def gamma(senders: Array, receivers: Array) -> Array:
+        apart = [senders // unit != receivers // unit for unit in inside[1:-1]]
+        return np.asarray(gammas[np.sum(apart, axis=0, dtype=np.int64)])
+
     return Network(
-        cluster.num_devices, np.concatenate(capacity), names, route, lambda a, b: latencies[meeting(a, b)],
-        float(getattr(cluster.levels[0].link, "reduce_s_per_B", 0.0)),
+        cluster.num_devices, np.concatenate(capacity), names, route, lambda a, b: latencies[meeting(a, b)], gamma
     )  # fmt: skip
 
 

@@ -1,7 +1,7 @@
 """Seconds of every operation of a program on a link or a cluster, before any waiting, contention or noise.
 
     message      latency_s + size_B / bandwidth_Bps     of the link between the two ranks
-    reduce       reduce_s_per_B * size_B
+    reduce       reduce_s_per_B * size_B                of the link over which its operand came
     copy, barrier 0
     collective   price(op, algorithm, ranks, size_B)
 
@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from lockstep.errors import BadInput
 from lockstep.program import Kind, Program
-from lockstep.simulate.links import links_between
+from lockstep.simulate.links import brought_from, links_between
 
 Array = npt.NDArray[Any]
 Price = Callable[[str, str, tuple[int, ...], float], float]
@@ -38,7 +38,7 @@ def durations_s(program: Program, link: Any = None, price: Price | None = None) 
         time_s[messages] = _message_s(program, messages, link)
     reductions = np.flatnonzero(open_ & (kind == Kind.REDUCE))
     if len(reductions):
-        time_s[reductions] = reduce_s_per_B(link) * program.size_B[reductions]
+        time_s[reductions] = _reduction_s_per_B(program, reductions, link) * program.size_B[reductions]
     if (open_ & (kind == Kind.COLLECTIVE)).any():
         _price_collectives(program, open_, price, time_s)
     return time_s
@@ -60,12 +60,22 @@ def _message_s(program: Program, ids: Array, link: Any) -> Array:
     return result
 
 
-def reduce_s_per_B(link: Any) -> float:
-    """Seconds per byte of a reduction: of the link, or of the innermost level of a cluster; 0 when it says nothing."""
-    if hasattr(link, "reduce_s_per_B"):
-        return float(link.reduce_s_per_B)
-    levels = getattr(link, "levels", ())
-    return float(getattr(levels[0].link, "reduce_s_per_B", 0.0)) if levels else 0.0
+def _reduction_s_per_B(program: Program, ids: Array, link: Any) -> Array:
+    """Seconds per byte of the reductions `ids`; 0 without a link.
+
+    A rank of a network with `reductions` runs that many at once: they share its adder, and end together.
+    """
+    if link is None:
+        return np.zeros(len(ids))
+    rank = program.rank[ids]
+    pair_s_per_B: Array = links_between(link, brought_from(program, ids), rank).reduce_s_per_B
+    at_once = getattr(link, "reductions", 1)
+    if at_once == 1:
+        return pair_s_per_B
+    size_B = program.size_B[ids]
+    total_s, total_B = (np.bincount(rank, weights) for weights in (pair_s_per_B * size_B, size_B))
+    mean_s_per_B = np.divide(total_s, total_B, out=np.zeros_like(total_s), where=total_B > 0)
+    return np.asarray(at_once * mean_s_per_B[rank])
 
 
 def _price_collectives(program: Program, open_: Array, price: Price | None, time_s: Array) -> None:

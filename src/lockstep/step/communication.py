@@ -16,8 +16,8 @@ from lockstep.collectives import best_on_levels_time_s
 from lockstep.hardware import Cluster
 from lockstep.layout import LayoutGrid, span
 
-Levels: TypeAlias = list[tuple[Any, float, float]]
-"""(children spanned, latency_s, bandwidth_Bps of one rank) at each level, innermost first."""
+Levels: TypeAlias = list[tuple[Any, float, float, float]]
+"""(children spanned, latency_s, bandwidth_Bps of one rank, reduce_s_per_B) at each level, innermost first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,27 +32,29 @@ class Network:
         indices = range(len(self.cluster.levels))
         where = span(self.grid, axes, [self.cluster.devices_per_child(i) for i in indices])
         links = [self.cluster.link_per_device(i) for i in indices]
-        return [(where.children(i), links[i].latency_s, links[i].bandwidth_Bps) for i in indices]
+        return [
+            (where.children(i), links[i].latency_s, links[i].bandwidth_Bps, links[i].reduce_s_per_B) for i in indices
+        ]
 
     def shard_levels(self) -> Levels:
         """As `levels`, of the ranks that share one sharded copy: the inner part of the data ranks."""
         left: Any = self.grid.shard_ranks
         found: Levels = []
-        for ranks, latency_s, bandwidth_Bps in self.levels(("cp", "ep", "dp")):
+        for ranks, *link in self.levels(("cp", "ep", "dp")):
             here = np.gcd(left, ranks)
-            found.append((here, latency_s, bandwidth_Bps))
+            found.append((here, *link))
             left = left // here
         return found
 
     def replica_levels(self) -> Levels:
         """As `levels`, of the ranks that hold the same shard in different copies (HSDP); one rank without copies."""
         whole, inner = self.levels(("cp", "ep", "dp")), self.shard_levels()
-        return [(one[0] // held[0], one[1], one[2]) for one, held in zip(whole, inner, strict=True)]
+        return [(one[0] // held[0], *one[1:]) for one, held in zip(whole, inner, strict=True)]
 
     def send(self, axis: str, size_B: Any) -> Any:
         """Seconds of a message to the next rank along `axis`, at the outermost level that its group spans."""
         seconds: Any = 0.0
-        for ranks, latency_s, bandwidth_Bps in self.levels((axis,)):
+        for ranks, latency_s, bandwidth_Bps, _ in self.levels((axis,)):
             seconds = np.where(ranks > 1, latency_s + size_B / bandwidth_Bps, seconds)
         return seconds
 

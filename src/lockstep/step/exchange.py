@@ -37,7 +37,7 @@ def _one_way_s(levels: Levels, token_B: Any, experts: Experts) -> Any:
         return collective("all-to-all", levels, token_B * experts.top_k)
     seconds: Any = 0.0
     apart: Any = 1
-    for children, latency_s, bandwidth_Bps in reversed(levels):
+    for children, latency_s, bandwidth_Bps, _ in reversed(levels):
         apart = apart * children
         whole = np.minimum(np.minimum(experts.top_k, experts.top_groups), children)
         copies = np.where(apart <= experts.groups, whole, experts.top_k)

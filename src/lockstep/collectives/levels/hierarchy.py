@@ -27,7 +27,7 @@ class Hierarchy:
     """Two ranks talk over the link of the innermost level whose unit holds both.
 
     `sharing`: messages that a rank's port of each level carries at once, each at an equal share of its rate.
-    `reductions`: reductions that a rank runs at once.
+    `reductions`: reductions that a rank runs at once; they share its adder, and end together.
     """
 
     sizes: tuple[int, ...]
@@ -35,19 +35,15 @@ class Hierarchy:
     sharing: tuple[int, ...]
     reductions: int = 1
 
-    @property
-    def reduce_s_per_B(self) -> float:
-        """Seconds per byte of one of the reductions that run at once."""
-        return float(gamma(self.links[0])) * self.reductions
-
     def link_between(self, first: Array, second: Array) -> PlainLink:
-        """Latency and rate of each pair of ranks."""
+        """Latency and rate of each pair of ranks, and what reducing a byte costs that came that way."""
         level = np.zeros(np.shape(first), dtype=np.int64)
         for unit in units_below(self.sizes)[1:]:
             level += first // unit != second // unit
         latency_s = np.array([link.latency_s for link in self.links], dtype=np.float64)
         rate_Bps = np.array([link.bandwidth_Bps for link in self.links], dtype=np.float64) / self.sharing
-        return PlainLink(latency_s[level], rate_Bps[level])
+        reduce_s_per_B = np.array([gamma(link) for link in self.links], dtype=np.float64)
+        return PlainLink(latency_s[level], rate_Bps[level], reduce_s_per_B[level])
 
 
 def product(ranks: Sequence[Number]) -> Number:

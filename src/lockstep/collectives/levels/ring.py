@@ -1,12 +1,13 @@
 """A flat ring over all ranks of a hierarchy, in as many channels as an inner unit has ranks.
 
-    time  = turns (n - 1) max_l (alpha_l + (S/n) w_l / b_l) + (n - 1)/n S gamma,   over the levels with r_l > 1
+    time  = turns (n - 1) max_l (alpha_l + (S/n) w_l / b_l) + (n - 1)/n S sum_l w_l gamma_l  over r_l > 1
     w_l   = (r_l - 1)/R_l below the outermost level, r_l/R_l = 1/(ranks of an inner unit) at it;  R_l = r_0 r_1 ... r_l
     turns = 2 for all-reduce (it reduces in the first turn), 1 for all-gather and reduce-scatter
 n ranks, S bytes, r_l units per level with link alpha_l, b_l. A ring runs at its slowest hop, and leaves a node once per
 turn. One ring would leave every node through one adapter; so each rank is the exit of some channels. A channel carries
 an equal part of the buffer, and the channels that share a port each get an equal part of its rate: w_l R_l of them at
-level l. Channel i with places (i_0, i_1, ...) visits the children of a unit of level l from i_l + 1 to i_l.
+level l. They share its adder too: w_l of what a rank reduces came over level l. Channel i with places (i_0, i_1, ...)
+visits the children of a unit of level l from i_l + 1 to i_l.
 
 Source: NCCL `src/graph/tuning.cc` and `rings.cc` (one ring per channel, each leaving by another adapter; bytes of the
 slowest level); latency as in P. Patarasuk, X. Yuan, JPDC 69 (2009): every step waits for the slowest hop. NCCL's own
@@ -35,17 +36,19 @@ TURNS: Mapping[str, tuple[str, ...]] = {
 def price(op: str, ranks: Sequence[Number], links: Sequence[LinkLike], size_B: Number) -> Number:
     """Seconds; broadcasts."""
     total = product(ranks)
-    share_B = size_B / total
+    share_B, reduces = size_B / total, "reduce-scatter" in TURNS[op]
     slowest_s: Number = 0.0
+    gamma_s_per_B: Number = 0.0
     unit: Number = 1.0
     for size, link in zip(ranks, links, strict=True):
         unit = unit * size
-        hops = np.where(unit < total, size - 1.0, size)
-        hop_s = link.latency_s + share_B * hops / (unit * link.bandwidth_Bps)
+        share = (np.asarray(size) > 1) * np.where(unit < total, size - 1.0, size) / unit
+        hop_s = link.latency_s + share_B * share / link.bandwidth_Bps
         slowest_s = np.maximum(slowest_s, (np.asarray(size) > 1) * hop_s)
+        if reduces and np.any(gamma(link)):
+            gamma_s_per_B = gamma_s_per_B + share * gamma(link)
     steps = total - 1
-    time_s = len(TURNS[op]) * steps * slowest_s
-    return time_s + steps * share_B * gamma(links[0]) if "reduce-scatter" in TURNS[op] else time_s
+    return steps * (len(TURNS[op]) * slowest_s + share_B * gamma_s_per_B)
 
 
 def program(op: str, sizes: Sequence[int], links: Sequence[LinkLike], size_B: float) -> Program:
