@@ -7,13 +7,13 @@ import pytest
 import lockstep
 from cli_runner import run
 from lockstep.api.claiming import Claims, Decided
-from lockstep.converge import Check
+from lockstep.converge import ALWAYS, Check
 from lockstep.converge.claims import Claim, claims
 from lockstep.report.claims_table import render
 from lockstep.report.terminal import console
 
 TRUE, FALSE = Claim(("X.1",), "so it is", True, "here", "it"), Claim(("X.2", "F0"), "so it is not", False, "here", "it")
-RIGHT, WRONG = Check("it", 1.0, 1.0), Check("it", 1.0, 2.0)
+RIGHT, WRONG = Check("it", 1.0, 1.0, holds=ALWAYS), Check("it", 1.0, 2.0, holds=ALWAYS)
 
 
 def test_the_list_has_every_claim_and_runs_nothing() -> None:
@@ -50,8 +50,8 @@ def test_unknown_ids_are_bad_input() -> None:
         (TRUE, (RIGHT,), "holds", True, True),
         (TRUE, (RIGHT, WRONG), "undecided", False, False),
         (TRUE, (), "undecided", False, False),
-        (FALSE, (Check("it", 1.0, 2.0, false_law=True),), "false", False, True),
-        (FALSE, (Check("it", 1.0, 1.0, false_law=True),), "undecided", False, False),
+        (FALSE, (Check("it", 1.0, 2.0, false_law=True, holds=ALWAYS),), "false", False, True),
+        (FALSE, (Check("it", 1.0, 1.0, false_law=True, holds=ALWAYS),), "undecided", False, False),
     ],
 )
 def test_verdicts_are_those_of_the_evidence(

@@ -10,7 +10,17 @@ import pytest
 
 import lockstep
 from cli_runner import run
-from lockstep.converge import EXPERIMENTS, GROUPS, Check, Curve, Experiment, Findings, claims_page, find_experiment
+from lockstep.converge import (
+    ALWAYS,
+    EXPERIMENTS,
+    GROUPS,
+    Check,
+    Curve,
+    Experiment,
+    Findings,
+    claims_page,
+    find_experiment,
+)
 from lockstep.converge.claims import Claim, claims
 from lockstep.errors import BadInput
 from lockstep.report.converge_plot import plot_findings
@@ -79,8 +89,11 @@ def test_every_claim_is_held_or_contradicted(claim: Claim) -> None:
 
 
 def test_evidence_is_of_the_kind_that_the_claim_needs() -> None:
-    law, refuted = Check("two and two", 4.0, 4.0), Check("two and two: five", 5.0, 4.0, false_law=True)
-    found = Findings((law, refuted, Check("three", 3.0, 3.0)))
+    law, refuted = (
+        Check("two and two", 4.0, 4.0, holds=ALWAYS),
+        Check("two and two: five", 5.0, 4.0, false_law=True, holds=ALWAYS),
+    )
+    found = Findings((law, refuted, Check("three", 3.0, 3.0, holds=ALWAYS)))
     assert Claim(("A",), "", True, "", "Two and").evidence(found) == (law,)
     assert Claim(("A",), "", False, "", "two and").evidence(found) == (refuted,)
     assert not Claim(("A",), "", False, "", "three").evidence(found)
@@ -178,7 +191,7 @@ def test_bad_input_says_what_is_allowed(arguments: tuple[str, ...], said: str) -
 def test_a_refuted_law_exits_with_one(monkeypatch: pytest.MonkeyPatch) -> None:
     from lockstep.converge import registry
 
-    wrong = Check("two and two", 5.0, 4.0)
+    wrong = Check("two and two", 5.0, 4.0, holds=ALWAYS)
     fake = Experiment("fake", "?", "none", find_experiment(EXPERIMENTS[0]).settings, lambda *_: Findings((wrong,)))
     monkeypatch.setattr(registry, "import_module", lambda _: type("module", (), {"EXPERIMENT": fake}))
     session = run("converge", EXPERIMENTS[0], "--json")
@@ -188,11 +201,11 @@ def test_a_refuted_law_exits_with_one(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_check_counts_its_standard_errors_and_a_false_law_must_fail() -> None:
-    assert Check("", 1.0, 1.3, standard_error=0.1).ok
-    assert not Check("", 1.0, 1.5, standard_error=0.1).ok
-    assert Check("", 1.0, 1.5, standard_error=0.1, false_law=True).ok
-    assert not Check("", 1.0, 1.0, false_law=True).ok
-    assert not Check("", 1.0, float("nan")).ok
+    assert Check("", 1.0, 1.3, standard_error=0.1, holds=ALWAYS).ok
+    assert not Check("", 1.0, 1.5, standard_error=0.1, holds=ALWAYS).ok
+    assert Check("", 1.0, 1.5, standard_error=0.1, false_law=True, holds=ALWAYS).ok
+    assert not Check("", 1.0, 1.0, false_law=True, holds=ALWAYS).ok
+    assert not Check("", 1.0, float("nan"), holds=ALWAYS).ok
 
 
 def test_a_curve_ends_where_the_run_diverges() -> None:

@@ -11,7 +11,7 @@ import pytest
 import lockstep
 from cli_runner import run
 from lockstep.api import sweep
-from lockstep.converge import Check, find_experiment
+from lockstep.converge import ALWAYS, Check, find_experiment
 from lockstep.converge.sweep import Outcome, read_grid
 from lockstep.converge.sweep.engines.dask import _local_cluster
 from lockstep.converge.sweep.summary import joined
@@ -41,7 +41,9 @@ def test_every_run_can_be_made_again_alone() -> None:
 
 def test_standard_errors_of_the_mean_and_intervals_between_seeds() -> None:
     values = [1.0, 1.2, 0.7, 1.1]
-    point = joined((), [Outcome((Check("x", 1.0, value, standard_error=0.2, tolerance=0.01),)) for value in values])
+    point = joined(
+        (), [Outcome((Check("x", 1.0, value, standard_error=0.2, tolerance=0.01, holds=ALWAYS),)) for value in values]
+    )
     check, (low, high) = point.checks[0].check, point.checks[0].ci95
     assert check.got == pytest.approx(1.0)
     assert check.standard_error == pytest.approx(0.1)
@@ -52,7 +54,9 @@ def test_standard_errors_of_the_mean_and_intervals_between_seeds() -> None:
 
 def test_many_seeds_see_what_one_cannot() -> None:
     """A bias of one standard error passes in every run and fails in the mean of a hundred."""
-    outcomes = [Outcome((Check("biased", 0.0, 1.0 + math.sin(seed), standard_error=1.0),)) for seed in range(100)]
+    outcomes = [
+        Outcome((Check("biased", 0.0, 1.0 + math.sin(seed), standard_error=1.0, holds=ALWAYS),)) for seed in range(100)
+    ]
     point = joined((), outcomes)
     assert point.agreeing == 100
     assert not point.agrees
@@ -62,7 +66,9 @@ def test_intervals_of_the_mean_cover_the_truth() -> None:
     """P16, at 5 seeds a point."""
     rng, covered = np.random.default_rng(0), 0
     for _ in range(2000):
-        outcomes = [Outcome((Check("x", 0.0, float(value), standard_error=1.0),)) for value in rng.normal(size=5)]
+        outcomes = [
+            Outcome((Check("x", 0.0, float(value), standard_error=1.0, holds=ALWAYS),)) for value in rng.normal(size=5)
+        ]
         low, high = joined((), outcomes).checks[0].ci95
         covered += low <= 0 <= high
     assert 0.93 < covered / 2000 < 0.97

@@ -5,6 +5,10 @@ law beside what it simulated, and says whether the two agree. `objectives` are w
 are what theory says in closed form, `statistics` are draws and intervals, `sweep` is many runs.
 """
 
+from lockstep.converge.domain import ALWAYS as ALWAYS
+from lockstep.converge.domain import Domain as Domain
+from lockstep.converge.domain import example as example
+from lockstep.converge.domain import when as when
 from lockstep.converge.experiment import Experiment as Experiment
 from lockstep.converge.findings import Check as Check
 from lockstep.converge.findings import Curve as Curve

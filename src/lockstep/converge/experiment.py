@@ -42,8 +42,8 @@ class Experiment:
         with np.errstate(over="ignore", invalid="ignore"):
             found = self.run(settings, seed, progress)
         return replace(
-            found, experiment=self.name, question=self.question, source=self.source, settings=asdict(settings),
-            seed=seed,
+            found.sorted_out(), experiment=self.name, question=self.question, source=self.source,
+            settings=asdict(settings), seed=seed,
         )  # fmt: skip
 
     def to_dict(self) -> dict[str, Any]:

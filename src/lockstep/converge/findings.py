@@ -4,16 +4,29 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from functools import cache
+from statistics import NormalDist
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from lockstep.converge.domain import Domain, when
+from lockstep.simulate.sample import student_t
+
 Array = npt.NDArray[Any]
 
+MOST_DIGITS = 17
+"""With these every two floats are printed differently."""
 CREDIBLE_ERRORS = 4.0
 """Standard errors within which a simulation agrees with a law: a false alarm in 16,000 normal checks."""
+
+
+@cache
+def credible_errors(runs: int = 0) -> float:
+    """The same confidence where the standard error is itself estimated, from that many runs (Student t)."""
+    return CREDIBLE_ERRORS if not runs else student_t(NormalDist().cdf(CREDIBLE_ERRORS), max(runs - 1, 1))
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,9 +45,9 @@ class Law:
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """A value that a law gives beside the simulated one.
+    """A value that a law gives beside the simulated one, and the settings for which that `holds`.
 
-    They agree within `standard_errors` times `standard_error`, or within `tolerance` where nothing is random, or
+    They agree within `credible_errors` times `standard_error`, or within `tolerance` where nothing is random, or
     where a formula is an approximation of known size; both add up. `relation`: the simulated value `equals` the one of
     the law, or is `at most` or `at least` that. `false_law`: the law is known to be wrong, and the check is right when
     the simulation contradicts it.
@@ -47,12 +60,14 @@ class Check:
     tolerance: float = 0.0
     false_law: bool = False
     relation: str = "equals"
-    standard_errors: float = CREDIBLE_ERRORS
+    runs: int = 0
+    """Independent runs that `standard_error` is estimated from; 0 where it is known, or from so many that it may be."""
+    holds: Domain = field(kw_only=True)
 
     @property
     def allowed(self) -> float:
         """Largest difference at which law and simulation agree."""
-        return self.standard_errors * self.standard_error + self.tolerance
+        return credible_errors(self.runs) * self.standard_error + self.tolerance
 
     @property
     def strain(self) -> float:
@@ -84,8 +99,32 @@ class Check:
             "standard_error": self.standard_error,
             "allowed": self.allowed,
             "false_law": self.false_law,
+            "holds_for": self.holds.words,
+            "example": self.holds.example,
             "ok": self.ok,
         }
+
+    def printed(self, digits: int) -> tuple[str, str]:
+        """(expected, got) with that many digits, or with as many as it takes to see them differ where they disagree."""
+        while True:
+            shown = f"{self.expected:.{digits}g}", f"{self.got:.{digits}g}"
+            if self.agrees or shown[0] != shown[1] or digits >= MOST_DIGITS:
+                return shown
+            digits += 1
+
+
+def tells(right: float, wrong: float, standard_error: float = 0.0, tolerance: float = 0.0, runs: int = 0) -> Domain:
+    """The settings at which a run sees that a law is `wrong`, where the value is really `right`.
+
+    Twice the errors within which a check agrees lie between the two: it is `right` itself that a run must then miss.
+    """
+    seen = abs(right - wrong) > 2 * credible_errors(runs) * standard_error + tolerance
+    return when(seen, "laws far enough apart for this many runs")
+
+
+def absent(what: str, words: str) -> Check:
+    """A check whose numbers do not exist for these settings; `words`: the settings for which they do."""
+    return Check(what, math.nan, math.nan, holds=Domain(words, here=False))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -149,6 +188,9 @@ class Findings:
     """
 
     checks: tuple[Check, ...]
+    """Those that hold for these settings, examples with numbers of their own last."""
+    left_out: tuple[Check, ...] = ()
+    """Those that are not for these settings; nothing is said about their values."""
     theory: tuple[Law, ...] = ()
     rows: tuple[Mapping[str, Any], ...] = ()
     curves: tuple[Curve, ...] = ()
@@ -172,6 +214,15 @@ class Findings:
         """Whether theory and simulation agree, within what."""
         return verdict(self.checks)
 
+    def sorted_out(self) -> Findings:
+        """The same with the checks that are not for these settings apart, and with examples last."""
+        here = [check for check in self.checks if check.holds.here]
+        return replace(
+            self,
+            checks=tuple(sorted(here, key=lambda check: check.holds.example)),
+            left_out=(*self.left_out, *(check for check in self.checks if not check.holds.here)),
+        )
+
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON form."""
         found: dict[str, Any] = {
@@ -183,6 +234,7 @@ class Findings:
             "settings": dict(self.settings or {}),
             "seed": self.seed,
             "checks": [check.to_dict() for check in self.checks],
+            "left_out": [{"check": check.what, "holds_for": check.holds.words} for check in self.left_out],
             "theory": [law.to_dict() for law in self.theory],
         }
         if self.rows:
@@ -198,7 +250,8 @@ def verdict(checks: Sequence[Check]) -> str:
     if failed:
         first = failed[0]
         how = "a false law was not contradicted" if first.false_law else "theory and simulation disagree"
-        return f"{how}: {first.what}: expected {first.expected:.6g}, got {first.got:.6g}, allowed {first.allowed:.2g}"
+        expected, got = first.printed(6)
+        return f"{how}: {first.what}: expected {expected}, got {got}, allowed {first.allowed:.2g}"
     laws = [check for check in checks if not check.false_law]
     said = f"theory and simulation agree in {len(laws)} of {len(laws)} checks"
     errors = [

@@ -14,6 +14,9 @@ from lockstep.report.terminal import heading, indented, small_print, table
 from lockstep.units import format_bandwidth, format_frac, format_size, format_time
 
 CHECKS = 8
+EXAMPLES = 5
+LEFT_OUT = 8
+DIGITS = 4
 ROWS = 14
 CURVES = 8
 
@@ -24,36 +27,66 @@ def render(found: Findings, out: Console) -> None:
     out.print(Text(sentence, style="bold green" if found.agrees else "bold red"))
     if found.conclusion:
         out.print(found.conclusion[0].upper() + found.conclusion[1:] + ".")
-    if found.checks:
-        _checks(found.checks, out)
+    _checks([check for check in found.checks if not check.holds.example], out)
     if found.rows:
         _rows(found.rows, out)
     elif found.picture is not None and found.curves:
         _curves(found, out)
+    _examples([check for check in found.checks if check.holds.example], out)
+    _left_out(found.left_out, out)
     small_print(out, "Assumptions", found.assumptions, len(found.assumptions))
     out.print(Text(f"\nSource: {found.source}", style="dim"))
 
 
 def _checks(checks: Sequence[Check], out: Console) -> None:
     """Law beside simulation, what failed and what is furthest off first."""
-    ordered = sorted(checks, key=lambda check: (check.ok, -check.strain))
-    more = len(ordered) - CHECKS
+    if not checks:
+        return
+    more = len(checks) - CHECKS
     heading(out, "Theory and simulation", f"{more} more with --json" if more > 0 else "")
-    indented(out, checks_table(ordered[:CHECKS]))
+    indented(out, checks_table(_worst_first(checks)[:CHECKS]))
+
+
+def _examples(checks: Sequence[Check], out: Console) -> None:
+    """Checks of problems that are printed somewhere, with their numbers."""
+    if not checks:
+        return
+    more = len(checks) - EXAMPLES
+    counted = f"; {more} more with --json" if more > 0 else ""
+    heading(out, "Examples", f"with numbers of their own, which --set does not change{counted}")
+    indented(out, checks_table(_worst_first(checks)[:EXAMPLES]))
+
+
+def _left_out(checks: Sequence[Check], out: Console) -> None:
+    """Checks that say nothing about these settings, and what they are for."""
+    if not checks:
+        return
+    more = len(checks) - LEFT_OUT
+    heading(out, "Not for these settings", f"{more} more with --json" if more > 0 else "")
+    rows: list[list[str | Text]] = [[check.what, Text(check.holds.words, style="dim")] for check in checks[:LEFT_OUT]]
+    indented(out, table([("", "text"), ("holds for", "text")], rows))
+
+
+def _worst_first(checks: Sequence[Check]) -> list[Check]:
+    return sorted(checks, key=lambda check: (check.ok, -check.strain))
 
 
 def checks_table(checks: Sequence[Check]) -> Table:
     """A row per check: what the law gives, what the simulation gave, and what was said of it."""
     columns = [("", "text"), ("theory", "right"), ("simulated", "right"), ("allowed", "right"), ("", "left")]
-    rows: list[list[str | Text]] = [
-        [one.what, _expected(one), _number(one.got), f"± {one.allowed:.2g}", _said(one)] for one in checks
-    ]
+    rows: list[list[str | Text]] = []
+    for one in checks:
+        expected, got = one.printed(DIGITS)
+        sign = {"at most": "≤ ", "at least": "≥ "}.get(one.relation, "")
+        rows.append([_what(one), sign + expected, got, f"± {one.allowed:.2g}", _said(one)])
     return table(columns, rows)
 
 
-def _expected(check: Check) -> str:
-    sign = {"at most": "≤ ", "at least": "≥ "}.get(check.relation, "")
-    return sign + _number(check.expected)
+def _what(check: Check) -> str | Text:
+    """The name of a check; of an example with its numbers."""
+    if not check.holds.example:
+        return check.what
+    return Text.assemble(check.what, (f" ({check.holds.words})", "dim"))
 
 
 def _said(check: Check) -> Text:
@@ -137,4 +170,4 @@ def _cell(key: str, value: Any) -> str:
 
 
 def _number(value: float) -> str:
-    return f"{value:.4g}"
+    return f"{value:.{DIGITS}g}"

@@ -67,5 +67,6 @@ def _checks(found: Sweep, out: Console) -> None:
         said = "false, as known" if one.check.false_law else "agrees"
         mark = Text(said, style="green") if one.check.ok else Text("no", style="red")
         name = f"{one.check.what} ({where})" if where else one.check.what
-        rows.append([name, f"{one.check.expected:.4g}", f"{one.check.got:.4g}", f"{low:.4g} to {high:.4g}", mark])
+        expected, got = one.check.printed(4)
+        rows.append([name, expected, got, f"{low:.4g} to {high:.4g}", mark])
     indented(out, table(columns, rows))

@@ -165,6 +165,7 @@ def _pooled(checks: Sequence[Check]) -> Pooled:
         got=mean,
         standard_error=math.sqrt(math.fsum(check.standard_error**2 for check in checks)) / n,
         tolerance=math.fsum(check.tolerance for check in checks) / n,
+        runs=sum(max(check.runs - 1, 1) for check in checks) + 1 if all(check.runs for check in checks) else 0,
     )
     return Pooled(together, (mean - half, mean + half), n, sum(check.ok for check in checks))
 

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from lockstep.converge.domain import ALWAYS
 from lockstep.converge.experiment import Experiment, Progress
 from lockstep.converge.findings import Check, Curve, Findings, Law, Picture, mean_and_error
 from lockstep.converge.objectives.noisy_quadratic import NoisyQuadratic, power_law
@@ -99,12 +100,14 @@ def _shape(problem: NoisyQuadratic, target: float, fit: Hyperbola) -> list[Check
 
     critical = fit.critical_batch
     return [
-        Check("hyperbola over the run: largest error, share of the steps", 0.0, fit.worst_frac, tolerance=SHAPE),
+        Check("hyperbola over the run: largest error, share of the steps", 0.0, fit.worst_frac, tolerance=SHAPE,
+              holds=ALWAYS),
         Check("B_crit / 16 instead of B_crit / 8: steps times", 2.0, steps(critical / 16) / steps(critical / 8),
-              tolerance=0.3),
+              tolerance=0.3, holds=ALWAYS),
         Check("16 B_crit instead of 8 B_crit: steps saved", 0.0, 1 - steps(16 * critical) / steps(8 * critical),
-              tolerance=0.15),
-        Check("time on B_crit / b workers over the least", 2.0, steps(critical) / steps(1e12), tolerance=2 * SHAPE),
+              tolerance=0.15, holds=ALWAYS),
+        Check("time on B_crit / b workers over the least", 2.0, steps(critical) / steps(1e12), tolerance=2 * SHAPE,
+              holds=ALWAYS),
     ]  # fmt: skip
 
 
@@ -116,7 +119,9 @@ def _simulated(problem: NoisyQuadratic, batch: Array, steps: Array, rate: Array,
         count, b, r = int(np.ceil(steps[place])), float(batch[place]), float(rate[place])
         mean, error = mean_and_error(problem.simulate(r, b, count, trials, generator))
         expected = float(problem.expected_loss(float(count), r, b))
-        checks.append(Check(f"loss after {count} steps of {b:.3g} examples", expected, mean, error))
+        checks.append(
+            Check(f"loss after {count} steps of {b:.3g} examples", expected, mean, error, runs=trials, holds=ALWAYS)
+        )
     return checks
 
 
@@ -129,11 +134,11 @@ def _noise(problem: NoisyQuadratic, target: float, fit: Hyperbola) -> list[Check
     below = fit.critical_batch / 8
     return [
         Check("four times the noise and the batch: steps times", 1.0, steps(4.0, 4 * below) / steps(1.0, below),
-              tolerance=1e-9),
+              tolerance=1e-9, holds=ALWAYS),
         Check("without noise: steps with 1 example over steps with a million", 1.0, steps(0.0, 1.0) / steps(0.0, 1e6),
-              tolerance=1e-9),
+              tolerance=1e-9, holds=ALWAYS),
         Check("B_crit = kappa^2 / epsilon, whatever the noise: steps at B_crit / 8 with four times the noise, times",
-              1.0, steps(4.0, below) / steps(1.0, below), tolerance=0.1, false_law=True),
+              1.0, steps(4.0, below) / steps(1.0, below), tolerance=0.1, false_law=True, holds=ALWAYS),
     ]  # fmt: skip
 
 

@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from lockstep.converge.domain import ALWAYS, example
 from lockstep.converge.experiment import Experiment, Progress
 from lockstep.converge.findings import Check, Curve, Findings, Law, Picture
 from lockstep.converge.statistics.draws import streams
@@ -53,15 +54,20 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
         bits, loss = _schemes(minima, target)
         bound = bound_bits(settings.elems, target)
         for name, used in bits.items():
-            checks.append(Check(f"{name}, target {target:g}: bits", max(bound, 0.0), used, relation="at least"))
-            checks.append(Check(f"{name}, target {target:g}: loss", target, loss[name], relation="at most"))
+            checks.append(
+                Check(f"{name}, target {target:g}: bits", max(bound, 0.0), used, relation="at least", holds=ALWAYS)
+            )
+            checks.append(
+                Check(f"{name}, target {target:g}: loss", target, loss[name], relation="at most", holds=ALWAYS)
+            )
         most = max(bound, 0.0) + BITS_ABOVE * settings.elems
         what = f"rounded once, target {target:g}: bits above the bound"
-        checks.append(Check(what, most, bits["rounded once"], relation="at most"))
+        checks.append(Check(what, most, bits["rounded once"], relation="at most", holds=ALWAYS))
         rows.append({"target": target, "bound_bits": max(bound, 0.0), **{f"{n}_bits": b for n, b in bits.items()}})
         progress(place + 1, len(targets))
     return Findings(
-        checks=(*checks, Check("d bits of 10^9 entries are 1 GB", 1e9, 1e9 / 8, false_law=True)),
+        checks=(*checks, Check("d bits of 10^9 entries are 1 GB", 1e9, 1e9 / 8, false_law=True,
+              holds=example("8 bits are a byte"))),
         theory=tuple(Law(f"bits to {row['target']:g}", row["bound_bits"], "log2(1 / V_d(sqrt(2 eps)))",
                          "Tsitsiklis and Luo 1987") for row in rows),
         rows=tuple({key.replace(" ", "_"): value for key, value in row.items()} for row in rows),

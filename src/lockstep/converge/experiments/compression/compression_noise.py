@@ -12,20 +12,19 @@ that quantisation matters less at large batches: its share of the noise, omega (
 from __future__ import annotations
 
 from dataclasses import dataclass
-from statistics import NormalDist
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from lockstep.converge.domain import ALWAYS, example
 from lockstep.converge.experiment import Experiment, Progress
-from lockstep.converge.findings import CREDIBLE_ERRORS, Check, Curve, Findings, Law, Picture, mean_and_error
+from lockstep.converge.findings import Check, Curve, Findings, Law, Picture, mean_and_error, tells
 from lockstep.converge.laws.stationary import stationary_variance
 from lockstep.converge.statistics.draws import streams
 from lockstep.errors import BadInput
 from lockstep.methods.compression import RandomK, exchange
 from lockstep.settings import setting
-from lockstep.simulate.sample import student_t
 
 Array = npt.NDArray[Any]
 EPSILON = 1.0
@@ -51,7 +50,6 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
     omega = made.variance_factor(settings.elems) or 0.0
     if max(settings.step_sizes) * (1 + omega) >= 2:
         raise BadInput(f"must stay below 2 / (1 + omega) = {2 / (1 + omega):.3g} to have a floor", "--set step_sizes")
-    credible = student_t(NormalDist().cdf(CREDIBLE_ERRORS), settings.repetitions - 1)
     checks: list[Check] = []
     floors: dict[str, list[tuple[float, float, float]]] = {}
     for place, step in enumerate(settings.step_sizes):
@@ -59,7 +57,9 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
             mean, error = mean_and_error(got)
             # The slowest mode has not fully arrived: (1 - a)^steps of the start is left.
             left = (1 - min(step, 1.0)) ** settings.steps
-            checks.append(Check(f"{name}, a = {step:g}", law, mean, error, left, standard_errors=credible))
+            checks.append(
+                Check(f"{name}, a = {step:g}", law, mean, error, left, runs=settings.repetitions, holds=ALWAYS)
+            )
             floors.setdefault(name, []).append((law, mean, error))
         progress(place + 1, len(settings.step_sizes))
     return Findings(
@@ -128,18 +128,29 @@ def _laws(omega: float, settings: Settings) -> tuple[Law, ...]:
 
 def _false_laws(made: RandomK, omega: float, settings: Settings, seed: int) -> tuple[Check, ...]:
     """The printed floor of the worked example, additive inflation, and the direction of the batch."""
+    runs = settings.repetitions
     mean, error = mean_and_error(_additive(0.5, settings, seed + 11))
     checks = [
-        Check("additive floor at a = 1/2: eps^2 / 3", EPSILON**2 / 3, mean, error),
-        Check("additive floor at a = 1/2: eps^2 / 12", EPSILON**2 / 12, mean, error, false_law=True),
-    ]
-    if omega:
-        step = max(settings.step_sizes)
-        got, spread = mean_and_error(_relative(made, step, 1, settings, seed + 12))
-        added = step * (1 + omega) / (2 - step)
-        checks.append(Check("relative error only adds to the variance", added, got, spread, false_law=True))
+        Check("additive floor at a = 1/2: eps^2 / 3", EPSILON**2 / 3, mean, error, runs=runs, holds=ALWAYS),
+        Check("additive floor at a = 1/2: eps^2 / 12", EPSILON**2 / 12, mean, error, false_law=True,
+              runs=runs, holds=tells(EPSILON**2 / 3, EPSILON**2 / 12, error, runs=runs)),
+    ]  # fmt: skip
+    step = max(settings.step_sizes)
+    got, spread = mean_and_error(_relative(made, step, 1, settings, seed + 12))
+    right, added = step * (1 + omega) / (2 - step * (1 + omega)), step * (1 + omega) / (2 - step)
+    checks.append(Check("relative error only adds to the variance", added, got, spread, false_law=True, runs=runs,
+                        holds=tells(right, added, spread, runs=runs)))  # fmt: skip
     small, large = (_quantisation_share(batch) for batch in (64, 2048))
-    return (*checks, Check("quantisation matters less at large batches", 1.0, float(large < small), false_law=True))
+    return (
+        *checks,
+        Check(
+            "quantisation matters less at large batches",
+            1.0,
+            float(large < small),
+            false_law=True,
+            holds=example("batches 64 and 2048, omega = 0.15, |grad|^2 = 1, s^2 = 100"),
+        ),
+    )
 
 
 def _quantisation_share(batch: int) -> float:

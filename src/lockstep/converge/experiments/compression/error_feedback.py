@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from lockstep.converge.domain import ALWAYS, Domain, example, when
 from lockstep.converge.experiment import Experiment, Progress
 from lockstep.converge.findings import Check, Curve, Findings, Law, Picture, mean_and_error
 from lockstep.converge.statistics.draws import streams
@@ -31,6 +32,9 @@ DIRECTIONS = np.array([[-3.0, 2, 2], [2, -3, 2], [2, 2, -3]])
 TOP_ONE = TopK(1 / 3)
 LOUD = 10.0
 """Size of the large gradient beside the small one."""
+ARRIVES = 10.0
+"""Step size times steps after which the slowest run that converges, at exp(-a) a step, has come far enough."""
+CONSTANT_GRADIENT = "the gradient (1, 0.1), top-1"
 SLOPE = 0.25
 """eps of the function whose sum of coordinates signs never change."""
 
@@ -53,13 +57,14 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
         "top-1 with feedback": _three_ranks(ErrorFeedback(TOP_ONE), a, steps),
     }
     progress(1, 4)
-    checks = [*_diverging(runs, a), *_signs(settings, seed)]
+    long = when(a * steps >= ARRIVES, f"step_size x steps of at least {ARRIVES:g}")
+    checks = [*_diverging(runs, a, long), *_signs(settings, seed)]
     progress(2, 4)
-    checks += _stalled(a, steps)
+    checks += _stalled(a, steps, long)
     progress(3, 4)
-    checks += [*_forgotten(a, steps), *_not_unbiased(seed)]
+    checks += [*_forgotten(a, steps, long), *_not_unbiased(seed)]
     progress(4, 4)
-    x = np.arange(steps + 1, dtype=float)
+    x, left = np.arange(steps + 1, dtype=float), float(runs["top-1 with feedback"][-1])
     law = (1 + 11 * a / 6) ** x
     return Findings(
         checks=tuple(checks),
@@ -73,7 +78,8 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
             *(Curve.until_divergence(name, x, np.maximum(y, 1e-30)) for name, y in runs.items()),
         ),
         picture=Picture("step", "distance", log_y=True),
-        conclusion=f"three ranks grow {runs['top-1'][200]:.4g} times in 200 steps of top-1, with feedback they arrive",
+        conclusion=f"three ranks grow {runs['top-1'][200]:.4g} times in 200 steps of top-1; with feedback "
+        f"{left:.2g} of the distance is left after {steps:,}",
         assumptions=("exact gradients except in the example of noisy signs",),
     )
 
@@ -95,14 +101,38 @@ def _three_ranks(made: Compressor, a: float, steps: int) -> Array:
     return distances
 
 
-def _diverging(runs: dict[str, Array], a: float) -> tuple[Check, ...]:
+def _diverging(runs: dict[str, Array], a: float, long: Domain) -> tuple[Check, ...]:
     """Growth over 200 steps by formula, and where the others end."""
     grown = (1 + 11 * a / 6) ** 200
     return (
-        Check("three ranks, top-1: growth in 200 steps", grown, float(runs["top-1"][200]), tolerance=1e-9 * grown),
-        Check("three ranks, dense: left after 200 steps", (1 - 7 * a / 6) ** 200, float(runs["dense"][200]), 0, 1e-9),
-        Check("three ranks, top-1 with feedback: arrives", 1.0, float(runs["top-1 with feedback"][-1] < 1e-3)),
-        Check("three ranks, top-1 converges without memory", 1.0, float(runs["top-1"][-1] < 1), false_law=True),
+        Check(
+            "three ranks, top-1: growth in 200 steps",
+            grown,
+            float(runs["top-1"][200]),
+            tolerance=1e-9 * grown,
+            holds=ALWAYS,
+        ),
+        Check(
+            "three ranks, dense: left after 200 steps",
+            (1 - 7 * a / 6) ** 200,
+            float(runs["dense"][200]),
+            0,
+            1e-9,
+            holds=ALWAYS,
+        ),
+        Check(
+            "three ranks, top-1 with feedback: arrives",
+            1.0,
+            float(runs["top-1 with feedback"][-1] < 1e-3),
+            holds=long,
+        ),
+        Check(
+            "three ranks, top-1 converges without memory",
+            1.0,
+            float(runs["top-1"][-1] < 1),
+            false_law=True,
+            holds=ALWAYS,
+        ),
     )
 
 
@@ -115,17 +145,17 @@ def _signs(settings: Settings, seed: int) -> tuple[Check, ...]:
     packed = [sent.decompress(sent.compress(row, None, draw)[0]) for row in gradients]
     moved = -settings.step_size * np.mean(packed, axis=0)
     return (
-        Check("drift of plain descent: -a / 4", -settings.step_size / 4, *mean_and_error(plain)),
-        Check("drift of signs: +a / 2, uphill", settings.step_size / 2, *mean_and_error(moved)),
+        Check("drift of plain descent: -a / 4", -settings.step_size / 4, *mean_and_error(plain), holds=ALWAYS),
+        Check("drift of signs: +a / 2, uphill", settings.step_size / 2, *mean_and_error(moved), holds=ALWAYS),
     )
 
 
-def _stalled(a: float, steps: int) -> tuple[Check, ...]:
+def _stalled(a: float, steps: int, long: Domain) -> tuple[Check, ...]:
     """x1 + x2 under scaled signs on eps |x1 + x2| + |x1 - x2|, from (1, 1)."""
     plain, corrected = (_two_slopes(made, a, steps) for made in (OneBit(), ErrorFeedback(OneBit())))
     return (
-        Check("scaled signs: x1 + x2 stays 2", 2.0, plain, tolerance=1e-9),
-        Check("scaled signs with feedback: |x1 + x2| falls below 1", 1.0, float(abs(corrected) < 1)),
+        Check("scaled signs: x1 + x2 stays 2", 2.0, plain, tolerance=1e-9, holds=ALWAYS),
+        Check("scaled signs with feedback: |x1 + x2| falls below 1", 1.0, float(abs(corrected) < 1), holds=long),
     )
 
 
@@ -141,14 +171,23 @@ def _two_slopes(made: Compressor, a: float, steps: int) -> float:
     return float(point.sum())
 
 
-def _forgotten(a: float, steps: int) -> tuple[Check, ...]:
+def _forgotten(a: float, steps: int, long: Domain) -> tuple[Check, ...]:
     """A quadratic coordinate beside one with a gradient of plus and minus 10 in turn; what is left of the first."""
     no_memory, short_memory, memory = (_quiet(kind, a, steps) for kind in ("none", "last", "all"))
     return (
-        Check("quiet coordinate without memory", 1.0, no_memory),
-        Check("quiet coordinate with e = g - C(g)", 1.0, short_memory),
-        Check("e = g - C(g) brings the quiet coordinate in", 0.0, short_memory, tolerance=a * 2 * LOUD, false_law=True),
-        Check("quiet coordinate with feedback", 0.0, memory, tolerance=a * 2 * LOUD),
+        Check("quiet coordinate without memory", 1.0, no_memory, holds=ALWAYS),
+        Check("quiet coordinate with e = g - C(g)", 1.0, short_memory, holds=ALWAYS),
+        Check(
+            "e = g - C(g) brings the quiet coordinate in",
+            0.0,
+            short_memory,
+            tolerance=a * 2 * LOUD,
+            false_law=True,
+            holds=when(
+                a * 2 * LOUD <= 0.5, "step_size up to 0.025, at which the loud coordinate swings by 1/2 at most"
+            ),
+        ),
+        Check("quiet coordinate with feedback", 0.0, memory, tolerance=a * 2 * LOUD, holds=long),
     )
 
 
@@ -180,10 +219,12 @@ def _not_unbiased(seed: int) -> tuple[Check, ...]:
         sent.append(made.decompress(payload)[1])
     losses = {memory: _loss(memory, seed) for memory in (False, True)}
     return (
-        Check("first payload with feedback is unbiased", 0.1, float(sent[0]), false_law=True),
-        Check("mean payload with feedback", 0.1, float(np.mean(sent)), tolerance=1.1 / 1000),
+        Check("first payload with feedback is unbiased", 0.1, float(sent[0]), false_law=True,
+              holds=example(CONSTANT_GRADIENT)),
+        Check("mean payload with feedback", 0.1, float(np.mean(sent)), tolerance=1.1 / 1000,
+              holds=example(CONSTANT_GRADIENT)),
         Check("feedback divides the loss of a payload by 5", losses[False] / 5, losses[True],
-              tolerance=losses[False] / 5, false_law=True),
+              tolerance=losses[False] / 5, false_law=True, holds=example("top-k 10 % of 500 Gaussian entries")),
     )  # fmt: skip
 
 

@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from lockstep.converge.domain import ALWAYS, example
 from lockstep.converge.experiment import Experiment, Progress
 from lockstep.converge.findings import Check, Curve, Findings, Law, Picture
 from lockstep.converge.statistics.draws import streams
@@ -99,9 +100,13 @@ def _coding_checks(shares: list[float], coded: list[float], elems: int) -> list[
         # The number of chosen entries is random, and with it the bits.
         spread = 4 * math.sqrt(share * (1 - share) / elems) * abs(math.log2(share / (1 - share)))
         least = entropy_bits(share)
-        checks.append(Check(f"coded gaps at {share:g}, bits an entry", least, bits, 0, spread, relation="at least"))
+        checks.append(
+            Check(f"coded gaps at {share:g}, bits an entry", least, bits, 0, spread, relation="at least", holds=ALWAYS)
+        )
         most = 1.05 * least + 0.1 * share
-        checks.append(Check(f"coded gaps at {share:g}, not far above", most, bits, 0, spread, relation="at most"))
+        checks.append(
+            Check(f"coded gaps at {share:g}, not far above", most, bits, 0, spread, relation="at most", holds=ALWAYS)
+        )
     return checks
 
 
@@ -109,15 +114,15 @@ def _golden() -> list[Check]:
     """Savings for published shares, and the printed ones."""
     widest = VALUE_BITS / (VALUE_BITS + 30)
     return [
-        Check("top 10 % of 10^9, 30-bit indices", 5.161, saving(0.1, 30), 0, 5e-4),
-        Check("top 10 %, at best", 8.72, best_saving(0.1), 0, 5e-3),
-        Check("top 1 %, 32-bit indices", 50.0, saving(0.01, 32), 0, 1e-9),
-        Check("top 1 %, at best", 79.8, best_saving(0.01), 0, 0.1),
-        Check("share from which 30-bit indices lose", 0.516, widest, 0, 1e-3),
-        Check("top 1 % saves 100 times", 100.0, best_saving(0.01), 0, 1, True),
-        Check("top 10 % of 10^9 saves 3 times", 3.0, saving(0.1, 30), 0, 0.1, True),
+        Check("top 10 % of 10^9, 30-bit indices", 5.161, saving(0.1, 30), 0, 5e-4, holds=example("published shares")),
+        Check("top 10 %, at best", 8.72, best_saving(0.1), 0, 5e-3, holds=example("published shares")),
+        Check("top 1 %, 32-bit indices", 50.0, saving(0.01, 32), 0, 1e-9, holds=example("published shares")),
+        Check("top 1 %, at best", 79.8, best_saving(0.01), 0, 0.1, holds=example("published shares")),
+        Check("share from which 30-bit indices lose", 0.516, widest, 0, 1e-3, holds=example("published shares")),
+        Check("top 1 % saves 100 times", 100.0, best_saving(0.01), 0, 1, True, holds=example("published shares")),
+        Check("top 10 % of 10^9 saves 3 times", 3.0, saving(0.1, 30), 0, 0.1, True, holds=example("published shares")),
         Check("indices of the top 10 % are larger than the vector", 1.0, 0.1 * 30 / VALUE_BITS, relation="at least",
-              false_law=True),
+              false_law=True, holds=example("30-bit indices")),
     ]  # fmt: skip
 
 
@@ -127,9 +132,16 @@ def _quantiser() -> list[Check]:
     codes = {steps: np.rint((values + 10) / 20 * steps) for steps in (255, 256)}
     error = float(np.abs(codes[255] / 255 * 20 - 10 - values).max())
     return [
-        Check("largest error of 8 bits on [-10, 10]", 20 / (2 * 255), error, 0, 1e-4),
-        Check("largest error of 8 bits on [-10, 10] is 0.078", 0.078, error, 0, 1e-3, True),
-        Check("code 2^8 fits in 8 bits", 255.0, float(codes[256].max()), relation="at most", false_law=True),
+        Check("largest error of 8 bits on [-10, 10]", 20 / (2 * 255), error, 0, 1e-4, holds=example("255 steps")),
+        Check("largest error of 8 bits on [-10, 10] is 0.078", 0.078, error, 0, 1e-3, True, holds=example("256 steps")),
+        Check(
+            "code 2^8 fits in 8 bits",
+            255.0,
+            float(codes[256].max()),
+            relation="at most",
+            false_law=True,
+            holds=example("256 steps"),
+        ),
     ]
 
 

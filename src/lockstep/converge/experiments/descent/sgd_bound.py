@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from lockstep.converge.descent.delayed import descend
+from lockstep.converge.domain import ALWAYS, example, when
 from lockstep.converge.experiment import Experiment, Progress
 from lockstep.converge.findings import Check, Curve, Findings, Law, Picture, mean_and_error
 from lockstep.converge.laws.stationary import stationary_variance
@@ -53,7 +54,15 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
                 gaps.append(gap)
                 halves.append(1.96 * error)
                 checks.append(
-                    Check(f"gap on {name}, batch {batch}, a L = {step:g}", bounds[-1], gap, error, relation="at most")
+                    Check(
+                        f"gap on {name}, batch {batch}, a L = {step:g}",
+                        bounds[-1],
+                        gap,
+                        error,
+                        relation="at most",
+                        runs=settings.trials,
+                        holds=ALWAYS,
+                    )
                 )
             progress(place, len(shapes) * len(sizes) * len(settings.batches))
             if name == "quadratic":
@@ -104,7 +113,14 @@ def _floor_check(batch: int, settings: Settings, seed: int) -> Check:
     made = descend(np.ones(1), np.zeros((settings.trials, 1)), 0.5, noise_std=batch**-0.5, steps=400,
                    record_every=10, first_record=50, seed=seed + batch)  # fmt: skip
     mean, error = mean_and_error(made.losses.mean(axis=0))
-    return Check(f"floor, batch {batch}, a L = 0.5", _floor(batch), mean, standard_error=error)
+    return Check(
+        f"floor, batch {batch}, a L = 0.5",
+        _floor(batch),
+        mean,
+        standard_error=error,
+        runs=settings.trials,
+        holds=ALWAYS,
+    )
 
 
 def _false_floors(floors: list[Check], settings: Settings) -> list[Check]:
@@ -115,16 +131,16 @@ def _false_floors(floors: list[Check], settings: Settings) -> list[Check]:
     above, error = mean_and_error(steep.losses.mean(axis=0))
     found = [
         Check("noise term L s^2 / (2 B T), after 400 steps", 1 / (800 * sizes[0]), floors[0].got,
-              floors[0].standard_error, relation="at most", false_law=True),
+              floors[0].standard_error, relation="at most", false_law=True, holds=ALWAYS),
         Check("a s^2 / (2 mu) bounds the floor, L = mu = 100, a = 0.01", 0.01 / 200, above, error, relation="at most",
-              false_law=True),
+              false_law=True, holds=example("L = mu = 100, a = 0.01, batch 1")),
         Check("noise lowers the loss: change of f by a step from the optimum, a = 1/2", -0.375,
-              0.5 * (0.5 * 1.0) ** 2, relation="at most", false_law=True),
+              0.5 * (0.5 * 1.0) ** 2, relation="at most", false_law=True, holds=example("s = L = 1")),
     ]  # fmt: skip
-    if len(sizes) > 1:
-        times = sizes[-1] / sizes[0]
-        found.append(Check(f"noise grows with the batch: floor at {sizes[-1]} over that at {sizes[0]}", times,
-                           floors[-1].got / floors[0].got, tolerance=0.5, false_law=True))  # fmt: skip
+    times = sizes[-1] / sizes[0]
+    found.append(Check(f"noise grows with the batch: floor at {sizes[-1]} over that at {sizes[0]}", times,
+                       floors[-1].got / floors[0].got, tolerance=0.5, false_law=True,
+                       holds=when(times >= 2, "batches of which one is twice another or more")))  # fmt: skip
     return found
 
 
@@ -134,8 +150,9 @@ def _false_laws() -> tuple[Check, ...]:
     swinging = descend(np.ones(1), np.ones((1, 1)), 2.0, steps=100)
     return (
         Check("the gap falls like 2 L R^2 / T at any step, a = 0.01 / L", 0.2, float(slow.losses[-1, 0]),
-              relation="at most", false_law=True),
-        Check("a = 2 / L converges", 0.02, float(swinging.losses[-1, 0]), relation="at most", false_law=True),
+              relation="at most", false_law=True, holds=example("x^2 / 2 from 1, T = 10, no noise")),
+        Check("a = 2 / L converges", 0.02, float(swinging.losses[-1, 0]), relation="at most", false_law=True,
+              holds=example("x^2 / 2 from 1, T = 100, no noise")),
     )  # fmt: skip
 
 

@@ -14,6 +14,7 @@ import numpy as np
 
 from lockstep.converge.descent.delayed import descend
 from lockstep.converge.descent.local_rounds import LocalMethod, run_rounds
+from lockstep.converge.domain import ALWAYS
 from lockstep.converge.experiment import Experiment, Progress
 from lockstep.converge.findings import Check, Curve, Findings, Law, Picture
 from lockstep.converge.laws.delay import largest_stable_step
@@ -63,7 +64,13 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
     count = settings.workers * (periods[-1] - 1)
     return Findings(
         checks=(
-            Check(f"largest difference between all periods after {steps} steps", 0.0, apart, tolerance=ROUNDING),
+            Check(
+                f"largest difference between all periods after {steps} steps",
+                0.0,
+                apart,
+                tolerance=ROUNDING,
+                holds=ALWAYS,
+            ),
             _like_a_delay(settings),
             *_missed(settings.workers, periods[-1]),
         ),
@@ -95,7 +102,7 @@ def _like_a_delay(settings: Settings) -> Check:
     path = run_rounds(lambda y: y, settings.workers, np.ones((1, 1)), LocalMethod(step), [2] * 200)
     what = f"K = 2 diverges at a L = {step:.3g} like a delay of {2 * (settings.workers - 1)}"
     grown = float(np.sqrt(2 * delayed.losses[-1, 0]))
-    return Check(what, grown, float(abs(path[-1, 0, 0])), tolerance=0.1 * grown, false_law=True)
+    return Check(what, grown, float(abs(path[-1, 0, 0])), tolerance=0.1 * grown, false_law=True, holds=ALWAYS)
 
 
 def _missed(workers: int, period: int) -> tuple[Check, ...]:
@@ -104,8 +111,13 @@ def _missed(workers: int, period: int) -> tuple[Check, ...]:
     last = sum(1 for step, worker in taken if worker != 0 and step < period - 1)
     synchronous = sum(1 for step, worker in taken if worker != 0 and step < 0)
     return (
-        Check(f"gradients missed in the last step of K = {period}", (workers - 1.0) * (period - 1), float(last)),
-        Check("K (n - 1) gradients are missed, K = 1", workers - 1.0, float(synchronous), false_law=True),
+        Check(
+            f"gradients missed in the last step of K = {period}",
+            (workers - 1.0) * (period - 1),
+            float(last),
+            holds=ALWAYS,
+        ),
+        Check("K (n - 1) gradients are missed, K = 1", workers - 1.0, float(synchronous), false_law=True, holds=ALWAYS),
     )
 
 

@@ -12,20 +12,24 @@ iterations and price another.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from lockstep.converge.descent.local_rounds import LocalMethod, run_rounds
+from lockstep.converge.domain import ALWAYS, example, when
 from lockstep.converge.experiment import Experiment, Progress
 from lockstep.converge.findings import Check, Curve, Findings, Law, Picture
 from lockstep.converge.laws.period import best_period, penalty_frac, run_s
 from lockstep.converge.objectives import WorkerQuadratics
 from lockstep.errors import BadInput
 from lockstep.settings import setting
+from lockstep.units import format_time
 
 Array = npt.NDArray[np.float64]
+Rows = Sequence[Mapping[str, float]]
 
 STEP_SIZES = np.geomspace(1e-3, 0.49, 160)
 ROUNDS = 600
@@ -33,9 +37,13 @@ FEDERATED_S = (0.5, 5.0)
 """Computing and exchange of the table: seconds of a step and of a round."""
 FEDERATED = {1: (100e3, 139.0), 10: (150e3, 27.8), 20: (220e3, 21.0), 50: (400e3, 18.0)}
 """K: iterations, and hours as printed; those of K = 1 leave the computing out, the others price 100,000 iterations."""
+FEDERATED_TABLE = "a table of federated averaging, 0.5 s a step and 5 s an exchange"
 WHOLE_S, ROUND_S = 0.8, 0.015
 """Computing of a step on one worker, and an exchange, for strong scaling."""
+STRONG_SCALING = "a fixed batch, 0.8 s of computing, 15 ms an exchange"
 LARGEST_PERIOD = 200
+MISSED = 10.0
+"""Loss at the end of local steps over the gap to reach, from which on it is the bias that asks for smaller steps."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,18 +78,24 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
     seconds = run_s(1 + settings.penalty_frac * (counts - 1), counts, settings.compute_s, settings.exchange_s)
     cheapest = int(counts[seconds.argmin()])
     x = np.array(periods, dtype=float)
-    checks = [Check("K of the fewest seconds", max(1.0, min(best, LARGEST_PERIOD)), float(cheapest), tolerance=0.5)]
+    # Seconds(K) is convex, so one of the two whole numbers around K* takes the fewest.
+    nearest = max(1.0, min(best, LARGEST_PERIOD))
+    checks = [Check("K of the fewest seconds", nearest, float(cheapest), tolerance=1.0, holds=ALWAYS)]
     more = x > 1
-    line = np.zeros(0)
+    slope, line = math.nan, np.zeros(0)
     if more.sum() > 2:
         slope = float(np.polyfit(np.log(x[more] - 1), np.log(np.array(different)[more]), 1)[0])
-        checks.append(Check("slope of steps over K - 1, different data, log-log", 1.0, slope, tolerance=0.1))
         line = different[-1] * (x[more] - 1) / (x[-1] - 1)
+    biased = when(
+        more.sum() > 2 and _missed(WorkerQuadratics(h, b), min(p for p in periods if p > 1)) > MISSED * settings.gap,
+        f"3 periods above 1, and data so different that local steps of 1 / L end {MISSED:g} times the gap away or more",
+    )  # fmt: skip
+    checks.append(Check("slope of steps over K - 1, different data, log-log", 1.0, slope, tolerance=0.1, holds=biased))
     what = f"steps with equal data, K = {periods[-1]}: at most one round more than K = 1"
-    checks.append(Check(what, equal[0] + periods[-1], equal[-1], relation="at most"))
+    checks.append(Check(what, equal[0] + periods[-1], equal[-1], relation="at most", holds=ALWAYS))
     naive = math.sqrt(settings.exchange_s / settings.compute_s)
-    if abs(naive - best) > 1:
-        checks.append(Check("the best K is sqrt(X / T)", naive, float(cheapest), tolerance=0.5, false_law=True))
+    checks.append(Check("the best K is sqrt(X / T)", naive, float(cheapest), tolerance=0.5, false_law=True,
+                        holds=when(abs(naive - nearest) > 1.5, "sqrt(X / T) more than 1.5 away from K*")))  # fmt: skip
     rows = tuple(
         {"local_steps": period, "steps": steps, "rounds": steps / period,
          "time_s": run_s(steps, period, settings.compute_s, settings.exchange_s)}
@@ -105,13 +119,30 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
             Curve("in proportion to K - 1", x[more][: len(line)], line, theory=True),
         ),
         picture=Picture("local_steps", "steps", log_x=True, log_y=True),
-        conclusion=(
-            f"with a penalty of {settings.penalty_frac:.3g} per local step the best K is {cheapest}; with K = "
-            f"{periods[-1]} workers with different data need {different[-1] / different[0]:.3g} times the steps, with "
-            f"equal data {equal[-1] / equal[0]:.3g} times"
-        ),
+        conclusion=_conclusion(rows, equal, settings, cheapest),
         assumptions=("no gradient noise; the step is tuned for every K; whole rounds",),
     )
+
+
+def _conclusion(rows: Rows, equal: list[float], settings: Settings, cheapest: int) -> str:
+    """Which K of the table is fastest, what the longest costs, and the best one at the penalty per step."""
+    quickest = min(rows, key=lambda row: row["time_s"])
+    first, last = rows[0], rows[-1]
+    said = f"of these, K = {quickest['local_steps']} takes the fewest seconds: {format_time(quickest['time_s'])}"
+    if last is not first:
+        said += (
+            f"; K = {last['local_steps']} needs {last['steps'] / first['steps']:.3g} times the steps of K = "
+            f"{first['local_steps']} with these workers' data and {equal[-1] / equal[0]:.3g} times with equal data"
+        )
+    return (
+        f"{said}. If every local step cost {settings.penalty_frac:.3g} of the steps more, K = {cheapest} would be best"
+    )
+
+
+def _missed(objective: WorkerQuadratics, period: int) -> float:
+    """Loss above the lowest where rounds of that many local steps of 1 / L end."""
+    step = 1 / float(objective.curvatures.max())
+    return float(objective.loss(objective.local_fixed_point(step, period))) - objective.lowest
 
 
 def _federated_checks() -> tuple[Check, ...]:
@@ -120,13 +151,29 @@ def _federated_checks() -> tuple[Check, ...]:
     for period, (iterations, printed_h) in FEDERATED.items():
         rounds_h = iterations / period * (period * FEDERATED_S[0] + FEDERATED_S[1]) / 3600
         hours = run_s(iterations, period, *FEDERATED_S) / 3600
-        found.append(Check(f"hours of {iterations:,.0f} iterations, K = {period}", hours, rounds_h, tolerance=1e-9))
+        found.append(
+            Check(
+                f"hours of {iterations:,.0f} iterations, K = {period}",
+                hours,
+                rounds_h,
+                tolerance=1e-9,
+                holds=example(FEDERATED_TABLE),
+            )
+        )
         what = f"{printed_h:g} hours for K = {period}, as printed"
-        found.append(Check(what, printed_h, rounds_h, tolerance=0.05, false_law=True))
+        found.append(Check(what, printed_h, rounds_h, tolerance=0.05, false_law=True, holds=example(FEDERATED_TABLE)))
     penalties = [penalty_frac(FEDERATED[k][0], FEDERATED[1][0], k) for k in FEDERATED if k > 1]
     cheapest = min(FEDERATED, key=lambda k: run_s(FEDERATED[k][0], k, *FEDERATED_S))
     best = [best_period(c, *FEDERATED_S) for c in (max(penalties), min(penalties))]
-    found.append(Check("cheapest K of the table, below the K* of its penalties", best[1], cheapest, relation="at most"))
+    found.append(
+        Check(
+            "cheapest K of the table, below the K* of its penalties",
+            best[1],
+            cheapest,
+            relation="at most",
+            holds=example(FEDERATED_TABLE),
+        )
+    )
     return tuple(found)
 
 
@@ -139,11 +186,11 @@ def _strong_scaling() -> tuple[Check, ...]:
     following = [efficiency(n, n // 8) for n in (8, 32, 128, 512)]
     return (
         Check("128 workers, K = 4: share that computes", 1 / (1 + 128 * ROUND_S / (4 * WHOLE_S)), efficiency(128, 4),
-              tolerance=1e-12),
+              tolerance=1e-12, holds=example(STRONG_SCALING)),
         Check("K = n / 8: share that computes, largest change over n", 0.0, max(following) - min(following),
-              tolerance=1e-12),
+              tolerance=1e-12, holds=example(STRONG_SCALING)),
         Check("K = 4 keeps the share that computes, n from 8 to 512", efficiency(8, 4), efficiency(512, 4),
-              tolerance=0.1, false_law=True),
+              tolerance=0.1, false_law=True, holds=example(STRONG_SCALING)),
     )  # fmt: skip
 
 

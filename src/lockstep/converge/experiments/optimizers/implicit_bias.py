@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from lockstep.converge.domain import ALWAYS, example
 from lockstep.converge.experiment import Experiment, Progress
 from lockstep.converge.findings import Check, Curve, Findings, Law, Picture
 from lockstep.converge.laws.least_norm import least_norm_solution
@@ -146,8 +147,8 @@ def _edge(name: str, a: Array, y: float, s: float, steps: int) -> list[Check]:
     """Converges one per cent below 1 / a'D a and diverges one per cent above."""
     inside, outside = (_scaled(a, y, s, factor / _slope(a, s), max(steps, 2000)) for factor in (0.99, 1.01))
     return [
-        Check(f"{name} below its edge: residual", 0.0, float(inside.residual[-1]), tolerance=1e-6 * y),
-        Check(f"{name} above its edge: diverges (1 = yes)", 1.0, float(outside.diverged)),
+        Check(f"{name} below its edge: residual", 0.0, float(inside.residual[-1]), tolerance=1e-6 * y, holds=ALWAYS),
+        Check(f"{name} above its edge: diverges (1 = yes)", 1.0, float(outside.diverged), holds=ALWAYS),
     ]
 
 
@@ -157,8 +158,8 @@ def _momentum_edge(a: Array, y: float, settings: Settings) -> list[Check]:
     steps = int(max(settings.steps, 4000 / (1 - settings.momentum)))
     inside, outside = (_walk(method, a, y, np.full(steps, f * edge), np.ones_like(a)) for f in (0.98, 1.02))
     return [
-        Check("momentum below its edge: residual", 0.0, float(inside.residual[-1]), tolerance=1e-6 * y),
-        Check("momentum above its edge: diverges (1 = yes)", 1.0, float(outside.diverged)),
+        Check("momentum below its edge: residual", 0.0, float(inside.residual[-1]), tolerance=1e-6 * y, holds=ALWAYS),
+        Check("momentum above its edge: diverges (1 = yes)", 1.0, float(outside.diverged), holds=ALWAYS),
     ]
 
 
@@ -169,9 +170,9 @@ def _band(a: Array, y: float) -> list[Check]:
     late = _walk(Sign(), a, y, np.full(300, rate), np.ones_like(a)).residual[-100:]
     return [
         Check("width of the band of sign descent at a constant rate, in steps", 1.0, float(np.ptp(late)) / stride,
-              tolerance=1e-9),
+              tolerance=1e-9, holds=ALWAYS),
         Check("sign descent at a constant rate reaches the solution", 0.0, float(np.abs(late).min()) / y,
-              tolerance=1e-6, false_law=True),
+              tolerance=1e-6, false_law=True, holds=ALWAYS),
     ]  # fmt: skip
 
 
@@ -186,14 +187,15 @@ def _printed_series() -> Check:
     """sum of (1 - 2 alpha |a|^2)^t over all t, printed as 1 / (1 - 2 alpha |a|^2): right is 1 / (2 alpha |a|^2)."""
     ratio = 1 - 2 * 0.3 * 1.0101
     return Check("the steps' geometric series sums to 1 / (1 - 2 alpha |a|^2)", 1 / ratio,
-                 float((ratio ** np.arange(200)).sum()), tolerance=1e-6, false_law=True)  # fmt: skip
+                 float((ratio ** np.arange(200)).sum()), tolerance=1e-6, false_law=True,
+                 holds=example("alpha = 0.3, |a|^2 = 1.0101"))  # fmt: skip
 
 
 def _close(what: str, limit: Array, theta: Array, tolerance: float = 0.0) -> Check:
     """Largest difference of a coordinate, as a share of the largest coordinate."""
     size = float(np.abs(limit).max())
     return Check(what + ": largest error of a coordinate", 0.0, float(np.abs(theta - limit).max()) / size,
-                 tolerance=1e-6 + tolerance / size)  # fmt: skip
+                 tolerance=1e-6 + tolerance / size, holds=ALWAYS)  # fmt: skip
 
 
 def _row(name: str, a: Array, theta: Array, stable_below: float | None) -> dict[str, Any]:

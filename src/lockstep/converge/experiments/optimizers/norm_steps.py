@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from lockstep.converge.domain import ALWAYS
 from lockstep.converge.experiment import Experiment, Progress
 from lockstep.converge.findings import Check, Curve, Findings, Law, Picture
 from lockstep.errors import BadInput
@@ -66,9 +67,11 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
             }
         )  # fmt: skip
         error = SEARCH if isinstance(norm, Power) else 1e-6
-        checks.append(Check(f"least value, {norm.name}, {method}", value, searched, tolerance=error * abs(value)))
+        checks.append(
+            Check(f"least value, {norm.name}, {method}", value, searched, tolerance=error * abs(value), holds=ALWAYS)
+        )
         checks.append(Check(f"nothing lower, {norm.name}, {method}", value, searched, tolerance=1e-9 * abs(value),
-                            relation="at least"))  # fmt: skip
+                            relation="at least", holds=ALWAYS))  # fmt: skip
     checks += _methods(g, alpha) + _false_laws()
     return Findings(
         checks=tuple(checks),
@@ -134,7 +137,7 @@ def _methods(g: Array, alpha: float) -> list[Check]:
     }
     return [
         Check(f"{METHODS[name]} is the step of {name}", 0.0, float(np.abs(steepest_step(norm, g, alpha) - u).max()),
-              tolerance=1e-12 * float(np.abs(u).max()))
+              tolerance=1e-12 * float(np.abs(u).max()), holds=ALWAYS)
         for name, (norm, u) in named.items()
     ]  # fmt: skip
 
@@ -148,7 +151,7 @@ def _false_laws() -> list[Check]:
     }
     return [
         Check(what, float(g @ u + norm.length(u) ** 2 / alpha), least_value(norm, g, alpha), tolerance=1e-9,
-              false_law=True)
+              false_law=True, holds=ALWAYS)
         for what, (norm, u) in scores.items()
     ]  # fmt: skip
 

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from lockstep.converge.domain import ALWAYS, when
 from lockstep.converge.experiment import Experiment, Progress
 from lockstep.converge.findings import Check, Curve, Findings, Law, Picture, mean_and_error
 from lockstep.converge.statistics.draws import streams
@@ -96,8 +97,8 @@ def _thresholds(chosen: NumberFormat) -> list[Check]:
     down = _largest_lost(lambda u: float(chosen.rounded(1.0 - u)) == 1.0)
     u = chosen.unit_roundoff
     return [
-        Check("largest lost update above 1", u, up, tolerance=1e-12),
-        Check("largest lost update below 1", u / 2, down, tolerance=1e-12),
+        Check("largest lost update above 1", u, up, tolerance=1e-12, holds=ALWAYS),
+        Check("largest lost update below 1", u / 2, down, tolerance=1e-12, holds=ALWAYS),
     ]
 
 
@@ -123,18 +124,26 @@ def _floors(paths: dict[str, Array], chosen: NumberFormat, settings: Settings) -
     precise = max(float(number_format("fp32").spacing(START)) / (2 * a), chosen.least_subnormal / 2)
     return [
         # It may stop one step of the format early or late: the weight moves on a grid.
-        Check("stall, rounded to nearest", _stall(chosen, a), stalled, 0.0, spacing + left),
-        Check("squared distance, rounded at random", bound, mean, error, left**2, relation="at most"),
-        Check("weights of 32 bits stall", precise, kept, 0.0, precise + left),
+        Check("stall, rounded to nearest", _stall(chosen, a), stalled, 0.0, spacing + left, holds=ALWAYS),
+        Check(
+            "squared distance, rounded at random",
+            bound,
+            mean,
+            error,
+            left**2,
+            relation="at most",
+            runs=settings.repetitions,
+            holds=ALWAYS,
+        ),
+        Check("weights of 32 bits stall", precise, kept, 0.0, precise + left, holds=ALWAYS),
     ]
 
 
 def _last_digit(paths: dict[str, Array], spacing: float, stall: float) -> tuple[Check, ...]:
     """That nearest ends within a step of the format, at steps small enough to tell."""
-    if stall < 3 * spacing:
-        return ()
+    small = when(stall >= 3 * spacing, "steps below 1/6, at which it stalls three steps of the format away or more")
     end = float(np.abs(paths["rounded to nearest"][-1]).max())
-    return (Check("16-bit weights end within a step of the minimum", 0.0, end, 0.0, spacing, True),)
+    return (Check("16-bit weights end within a step of the minimum", 0.0, end, 0.0, spacing, True, holds=small),)
 
 
 EXPERIMENT = Experiment(

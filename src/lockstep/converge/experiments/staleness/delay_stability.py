@@ -14,8 +14,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from lockstep.converge.descent.stability import RESOLUTION, delayed_shrinks, searched_edge
+from lockstep.converge.domain import ALWAYS, example, when
 from lockstep.converge.experiment import Experiment, Progress
-from lockstep.converge.findings import Check, Curve, Findings, Law, Picture
+from lockstep.converge.findings import Check, Curve, Findings, Law, Picture, absent
 from lockstep.converge.laws.delay import largest_stable_step
 from lockstep.settings import setting
 
@@ -46,7 +47,7 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
             exact.append(largest_stable_step(delay, momentum))
             found.append(_searched_edge(delay, momentum, settings.steps))
             what = f"largest stable step, delay {delay}, momentum {momentum:g}"
-            checks.append(Check(what, exact[-1], found[-1], tolerance=2 * RESOLUTION * exact[-1]))
+            checks.append(Check(what, exact[-1], found[-1], tolerance=2 * RESOLUTION * exact[-1], holds=ALWAYS))
             progress(len(checks), total)
         named = f"momentum {momentum:g}"
         x = np.array(delays, dtype=float)
@@ -78,32 +79,46 @@ def _map_check(delays: list[int], momenta: list[float], steps: int) -> Check:
             clear = grid[np.abs(grid / edge - 1) > 0.01]
             right += int((delayed_shrinks(clear, delay, momentum, steps) == (clear < edge)).sum())
             points += len(clear)
-    return Check(f"share of {points} points of the map on the right side", 1.0, right / points)
+    return Check(f"share of {points} points of the map on the right side", 1.0, right / points, holds=ALWAYS)
 
 
 def _saddle_check() -> Check:
     """Along negative curvature every step grows, delayed or not."""
     grown = sum(int(not delayed_shrinks(np.array([-0.01]), delay, 0.0, 2000)[0]) for delay in (0, 5))
-    return Check("runs along negative curvature that grow, of 2", 2.0, float(grown))
+    return Check(
+        "runs along negative curvature that grow, of 2",
+        2.0,
+        float(grown),
+        holds=example("a lambda = -0.01, delays 0 and 5"),
+    )
 
 
 def _rules(delays: list[int], momenta: list[float]) -> list[Check]:
     """What is safe and what is not: a lambda tau <= 1 - beta; 1.5 and 1.6 over the step; a step over mu, not L."""
     pairs = [(delay, momentum) for delay in delays for momentum in momenta if delay > 0]
-    room = [largest_stable_step(delay, momentum) * delay / (1 - momentum) for delay, momentum in pairs]
-    found = []
-    if pairs:
-        found.append(Check("largest stable a lambda tau over 1 - beta, the least", 1.0, min(room), relation="at least",
-                           tolerance=1e-9))  # fmt: skip
-        found.append(Check("largest stable a lambda tau over 1 - beta, the most", math.pi / 2, max(room),
-                           relation="at most"))  # fmt: skip
-        over_mu = 0.1 * CONDITION / (1 + delays[-1])
-        shrinks = float(delayed_shrinks(np.array([over_mu]), delays[-1], 0.0, 2000)[0])
-        found.append(Check(f"0.1 / (mu (1 + tau)) is stable, condition number {CONDITION}", 1.0, shrinks,
-                           false_law=True))  # fmt: skip
+    room = [largest_stable_step(delay, momentum) * delay / (1 - momentum) for delay, momentum in pairs] or [math.nan]
+    over_mu = 0.1 * CONDITION / (1 + delays[-1])
+    shrinks = float(delayed_shrinks(np.array([over_mu]), delays[-1], 0.0, 2000)[0])
+    late = when(bool(pairs), "a delay of 1 or more")
+    found = [
+        Check("largest stable a lambda tau over 1 - beta, the least", 1.0, min(room), relation="at least",
+              tolerance=1e-9, holds=late),
+        Check("largest stable a lambda tau over 1 - beta, the most", math.pi / 2, max(room), relation="at most",
+              holds=late),
+        Check(f"0.1 / (mu (1 + tau)) is stable, condition number {CONDITION}", 1.0, shrinks, false_law=True,
+              holds=late),
+    ]  # fmt: skip
     inside, beyond = (float(delayed_shrinks(np.array([0.01]), delay, 0.0, 40_000)[0]) for delay in (150, 160))
-    found.append(Check("a lambda = 0.01, delay 1.5 / a: shrinks (1 = yes)", 1.0, inside))
-    found.append(Check("delays in proportion to 1 / a are safe: 1.6 / a, a lambda = 0.01", 1.0, beyond, false_law=True))
+    found.append(Check("a lambda = 0.01, delay 1.5 / a: shrinks (1 = yes)", 1.0, inside, holds=example("delay 150")))
+    found.append(
+        Check(
+            "delays in proportion to 1 / a are safe: 1.6 / a, a lambda = 0.01",
+            1.0,
+            beyond,
+            false_law=True,
+            holds=example("delay 160"),
+        )
+    )
     return found
 
 
@@ -125,14 +140,17 @@ def _law(delay: int, momentum: float) -> Law:
 
 def _false_laws(delays: list[int], steps: int) -> list[Check]:
     """a * tau * lambda < 1 as the edge, and a = 1/L with any delay, where the delays show them."""
-    found = []
-    for delay in [delay for delay in delays if delay >= 2][:1]:
-        edge = _searched_edge(delay, 0.0, steps)
-        slack = 2 * RESOLUTION * edge
-        found.append(Check(f"edge at 1 / delay, delay {delay}", 1 / delay, edge, tolerance=slack, false_law=True))
-        shrinks = float(delayed_shrinks(np.array([1.0]), delay, 0.0, steps)[0])
-        found.append(Check(f"a = 1/L converges with delay {delay}", 1.0, shrinks, false_law=True))
-    return found
+    late = [delay for delay in delays if delay >= 2]
+    if not late:
+        return [absent(what, "a delay of 2 or more") for what in ("edge at 1 / delay", "a = 1/L converges")]
+    edge = _searched_edge(late[0], 0.0, steps)
+    shrinks = float(delayed_shrinks(np.array([1.0]), late[0], 0.0, steps)[0])
+    return [
+        Check(f"edge at 1 / delay, delay {late[0]}", 1 / late[0], edge, tolerance=2 * RESOLUTION * edge, false_law=True,
+              holds=when(True, "a delay of 2 or more")),
+        Check(f"a = 1/L converges with delay {late[0]}", 1.0, shrinks, false_law=True,
+              holds=when(True, "a delay of 2 or more")),
+    ]  # fmt: skip
 
 
 def _searched_edge(delay: int, momentum: float, steps: int) -> float:

@@ -16,6 +16,7 @@ import numpy as np
 
 from lockstep.converge.descent.delayed import descend
 from lockstep.converge.descent.follow import follow
+from lockstep.converge.domain import ALWAYS, example
 from lockstep.converge.experiment import Experiment, Progress
 from lockstep.converge.findings import Check, Curve, Findings, Law, Picture, mean_and_error
 from lockstep.converge.objectives import LANDSCAPES
@@ -58,7 +59,9 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
         means.append(mean)
         halves.append(1.96 * error)
         what = f"mean squared gradient, delay {delay}"
-        checks.append(Check(what, bounds[-1], mean, standard_error=error, relation="at most"))
+        checks.append(
+            Check(what, bounds[-1], mean, standard_error=error, relation="at most", runs=settings.trials, holds=ALWAYS)
+        )
         progress(place + 1, len(delays))
     x = np.array(delays, dtype=float)
     return Findings(
@@ -89,7 +92,14 @@ def _no_condition() -> Check:
     steps, step = 200, 0.5
     made = descend(np.ones(1), np.ones((1, 1)), step, delay=10, steps=steps)
     squared = 2 * float(made.losses[-1, 0])
-    return Check("the bound holds at any step", 1 / ((steps - 1) * step), squared, relation="at most", false_law=True)
+    return Check(
+        "the bound holds at any step",
+        1 / ((steps - 1) * step),
+        squared,
+        relation="at most",
+        false_law=True,
+        holds=example("x^2 / 2 from 1, a = 1/2, delay 10, no noise, 200 steps"),
+    )
 
 
 def _last_iterate() -> Check:
@@ -103,7 +113,14 @@ def _last_iterate() -> Check:
     lowest = float(objective.loss(np.linspace(-5, 5, 100_001)[:, None]).min())
     gap = float(objective.loss(np.full(1, 2.5))) - lowest
     what = f"the bound holds for the last iterate, after {last} steps on a plateau"
-    return Check(what, 2 * gap / ((last - 1) * step), float(squared[last]), relation="at most", false_law=True)
+    return Check(
+        what,
+        2 * gap / ((last - 1) * step),
+        float(squared[last]),
+        relation="at most",
+        false_law=True,
+        holds=example("a cliff from 2.5, a L = 0.3, no delay"),
+    )
 
 
 EXPERIMENT = Experiment(

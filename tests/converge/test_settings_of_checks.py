@@ -1,0 +1,149 @@
+"""Every check knows the settings it is for: elsewhere it is left out and says so; examples stand below the others."""
+
+from __future__ import annotations
+
+import pytest
+
+import lockstep
+from cli_runner import run
+from lockstep.converge import ALWAYS, Check, Findings, example, find_experiment, when
+from lockstep.converge.experiments.local.local_bias import _control_factor
+from lockstep.converge.findings import CREDIBLE_ERRORS, absent, credible_errors, tells, verdict
+from lockstep.report.converge_table import render
+from lockstep.report.terminal import console
+
+
+def test_a_check_without_its_settings_is_no_check() -> None:
+    with pytest.raises(TypeError, match="holds"):
+        Check("two and two", 4.0, 4.0)  # type: ignore[call-arg]
+
+
+def test_checks_for_other_settings_are_apart_and_examples_come_last(capsys: pytest.CaptureFixture[str]) -> None:
+    printed = Check("the printed one", 5.0, 4.0, false_law=True, holds=example("a = 0.08"))
+    law = Check("the law", 4.0, 4.0, holds=ALWAYS)
+    wrong = Check("the law of delays", 4.0, 5.0, holds=when(False, "a delay of 2 or more"))
+    nothing = absent("no number", "3 periods or more")
+    found = Findings((printed, wrong, law, nothing)).sorted_out()
+    assert found.checks == (law, printed)
+    assert [one.what for one in found.left_out] == ["the law of delays", "no number"]
+    assert found.agrees
+    said = found.to_dict()
+    assert said["left_out"] == [
+        {"check": "the law of delays", "holds_for": "a delay of 2 or more"},
+        {"check": "no number", "holds_for": "3 periods or more"},
+    ]
+    assert [(one["example"], one["holds_for"]) for one in said["checks"]] == [
+        (False, "all settings"),
+        (True, "a = 0.08"),
+    ]
+    render(found, console())
+    shown = capsys.readouterr().out
+    order = [shown.index(words) for words in ("the law", "the printed one (a = 0.08)", "Not for these", "a delay of 2")]
+    assert order == sorted(order)
+
+
+def test_both_of_two_conditions_must_be_met() -> None:
+    both = when(True, "a delay") & when(False, "momentum")
+    assert (both.here, both.words) == (False, "a delay; momentum")
+    assert (when(True, "a delay") & when(True, "momentum")).here
+
+
+@pytest.mark.parametrize(
+    ("expected", "got", "shown"),
+    [
+        (-0.6, -0.599999921, ("-0.6", "-0.5999999")),
+        (1.0, 1.0 + 2**-52, ("1", "1.0000000000000002")),
+        (3.0, 5.0, ("3", "5")),
+        (0.1234567, 0.1234568, ("0.1234567", "0.1234568")),
+    ],
+)
+def test_a_disagreement_is_printed_with_the_digits_that_show_it(
+    expected: float, got: float, shown: tuple[str, str]
+) -> None:
+    wrong = Check("the end", expected, got, holds=ALWAYS)
+    assert wrong.printed(4) == shown
+    assert f"expected {shown[0]}, got {shown[1]}" in verdict([wrong])
+    assert wrong.printed(4)[0] != wrong.printed(4)[1]
+
+
+def test_an_agreement_is_printed_shortly() -> None:
+    assert Check("the end", -0.6, -0.599999921, tolerance=1e-6, holds=ALWAYS).printed(4) == ("-0.6", "-0.6")
+
+
+def test_an_error_from_few_runs_allows_what_student_says() -> None:
+    from scipy import stats
+
+    beyond = stats.norm.sf(CREDIBLE_ERRORS)
+    for runs in (2, 3, 20, 100, 1000):
+        assert credible_errors(runs) == pytest.approx(stats.t.isf(beyond, runs - 1), rel=0.02)
+    assert credible_errors() == CREDIBLE_ERRORS
+
+
+def test_a_false_law_is_left_out_where_runs_cannot_tell_it_from_the_right_one() -> None:
+    assert tells(1 / 3, 1 / 12, 0.01).here
+    assert not tells(1 / 3, 1 / 12, 0.1).here
+    assert not tells(0.5, 0.5).here
+    assert not tells(1.0, 1.2, tolerance=0.3).here
+
+
+@pytest.mark.parametrize(
+    ("experiment", "settings"),
+    [
+        ("time-to-accuracy", {"period": 2, "trials": 4}),
+        ("error-feedback", {"step_size": 0.05, "steps": 500, "repetitions": 500}),
+        ("error-feedback", {"step_size": 0.0025, "steps": 500, "repetitions": 500}),
+        ("local-period", {"curvatures": (1, 1), "optima": (0.1, 0.1)}),
+        ("local-period", {"curvatures": (0.25, 1), "compute_s": 2}),
+        ("local-bias", {"curvatures": (2, 8), "periods": (1, 100)}),
+        ("local-drift", {"workers": (2, 4), "trials": 500}),
+        ("compression-stability", {"keep_frac": 0.6}),
+        ("compression-stability", {"keep_frac": 1.0}),
+        ("varying-delay", {"delays": (20,), "steps": 3000}),
+        ("sgd-bound", {"batches": (64, 65), "trials": 100}),
+        ("overflow", {"ranks": 2}),
+    ],
+)
+def test_settings_far_from_the_default_disagree_with_nothing(experiment: str, settings: dict[str, object]) -> None:
+    found = lockstep.converge(experiment, settings)
+    assert found.agrees, found.verdict
+    names = {one.what for one in found.checks}
+    assert not names & {one.what for one in found.left_out}
+    assert all(one.holds.words for one in found.left_out)
+
+
+def test_what_is_left_out_stands_in_the_terminal_with_its_condition() -> None:
+    shown = run("converge", "local-period", "--set=curvatures=1,1", "--set=optima=0.1,0.1")
+    assert shown.code == 0
+    flat = " ".join(shown.out.split())
+    assert "Not for these settings" in flat
+    assert "slope of steps over K - 1" in flat[flat.index("Not for these settings") :]
+
+
+def test_the_best_period_of_the_verdict_is_the_fastest_of_the_table() -> None:
+    for settings in ({"compute_s": 0.05, "exchange_s": 0.1}, {}, {"gap": 1e-4, "exchange_s": 500}):
+        found = lockstep.converge("local-period", settings)
+        quickest = min(found.rows, key=lambda row: row["time_s"])
+        assert found.conclusion.startswith(f"of these, K = {quickest['local_steps']} takes the fewest seconds")
+
+
+def test_scaffold_shrinks_by_the_factor_of_its_matrix() -> None:
+    """The rounds themselves, run on the distance to the end, with another implementation of the method."""
+    import numpy as np
+
+    from lockstep.converge.descent.local_rounds import LocalMethod, run_rounds
+
+    h, step, period = np.array([2.0, 8.0]), 0.1, 100
+    path = run_rounds(
+        lambda y: h[:, None, None] * y, 2, np.ones((1, 1)), LocalMethod(step, scaffold=True), [period] * 400
+    )[:, 0, 0]
+    late = np.abs(path[[200, 400]])
+    factor = _control_factor(h, (1 - step * h) ** period, step * period)
+    assert (late[1] / late[0]) ** (1 / 200) == pytest.approx(factor, rel=1e-3)
+
+
+def test_every_row_about_an_example_names_its_numbers() -> None:
+    for name in ("async-momentum", "index-bits", "communication-bound", "stale-descent"):
+        checks = find_experiment(name).answer({}).checks
+        examples = [one.holds.example for one in checks]
+        assert any(examples)
+        assert examples == sorted(examples)
