@@ -38,6 +38,7 @@ BANDWIDTH = {
     **{unit + per: factor for unit, factor in BYTES.items() for per in ("/s", "ps")},
 }
 TIME = {"": 1.0, **SECONDS}
+PURE = {"": 1.0}
 COUNT = dict(DECIMAL) | {"B": 1e9, "b": 1e9, "m": 1e6, "t": 1e12}
 FLOPS = {
     "": 1.0,
@@ -54,6 +55,8 @@ def _parse(value: object, units: Mapping[str, float], kind: str, example: str, w
     if isinstance(value, bool) or not isinstance(value, (int, float, str)):
         raise BadInput(f"expected a {kind} such as {example}, got {_shown(value)}", where)
     if isinstance(value, str):
+        if "," in value:
+            raise BadInput(f"takes one {kind}, such as {example}, not a list; got {_shown(value)}", where)
         match = NUMBER.fullmatch(value)
         if match is None:
             raise BadInput(f"{_shown(value)} is not a {kind}; write it like {example}", where)
@@ -109,6 +112,22 @@ def parse_bandwidth_Bps(value: object, where: str | None = None) -> float:
 def parse_count(value: object, where: str | None = None) -> float:
     """A count from `4M`, `15T`, `70B` (billions) or a plain number."""
     return _non_negative(_parse(value, COUNT, "count", "2048, 4M or 15T", where), "count", where)
+
+
+def parse_number(value: object, where: str | None = None) -> float:
+    """A plain number without a unit, not negative: a factor, an exponent, a coefficient of variation."""
+    number = _parse(value, PURE, "number", "0.5 or 2", where)
+    if number < 0:
+        raise BadInput(f"must not be negative, got {number:g}", where)
+    return number
+
+
+def list_parts(text: str, where: str | None = None) -> list[str]:
+    """What stands between commas, without spaces around it. Raises BadInput where nothing does."""
+    parts = [part.strip() for part in text.split(",")]
+    if not all(parts):
+        raise BadInput(f"nothing stands before, after or between commas in {_shown(text)}", where)
+    return parts
 
 
 def parse_integer(value: object, where: str | None = None, minimum: int = 1) -> int:

@@ -237,7 +237,7 @@ SHARDS = ("--nodes", "8", "--size", "1TB", "--storage-bandwidth", "1GB/s")
         (("--mtbf", "6h", "--write", "5min", "--work", "0"), "--work"),
         (("--mtbf", "6h", "--write", "5min", "--campaigns", "1"), "--campaigns"),
         (("--mtbf", "1s", "--write", "1ms", "--campaigns", "100k", "--simulate"), "--campaigns"),
-        (("--mtbf", "6h", "--size", "1TB"), "--size"),
+        (("--mtbf", "6h", "--size", "1TB"), "--storage-bandwidth"),
         (("--mtbf", "6h", "--write", "1s", "--optimizer", "sgd"), "--optimizer"),
         (("--mtbf", "6h", "--size", "1TB", "--storage-bandwidth", "1GB/s", "--ranks", "4"), "--ranks"),
         (("--mtbf", "6h", "--size", "1TB", "--storage-bandwidth", "0"), "--storage-bandwidth"),

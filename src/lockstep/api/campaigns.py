@@ -18,7 +18,7 @@ from lockstep.hardware import Cluster
 from lockstep.layout import Layout
 from lockstep.plan import Estimate, Plan
 from lockstep.plan.search import Progress
-from lockstep.units import parse_count, parse_frac, parse_money_usd, parse_power_W, parse_time_s
+from lockstep.units import parse_count, parse_frac, parse_money_usd, parse_number, parse_power_W, parse_time_s
 from lockstep.workload import Model
 
 if TYPE_CHECKING:
@@ -85,8 +85,8 @@ def campaign(
             ),
             market=market,
             power_W=None if power is None else positive(parse_power_W(power, "--power"), "--power"),
-            pue=parse_count(pue, "--pue"),
-            carbon_kg_per_kWh=None if carbon is None else parse_count(carbon, "--carbon"),
+            pue=parse_number(pue, "--pue"),
+            carbon_kg_per_kWh=None if carbon is None else parse_number(carbon, "--carbon"),
             warmup_steps=whole(warmup_steps, "--warmup-steps", minimum=0),
             campaigns=simulated_runs(campaigns),
             seed=whole(seed, "--seed", minimum=0),

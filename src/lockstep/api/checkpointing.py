@@ -130,8 +130,7 @@ def _write_s(
         return read_write_s(write)
     known_Bps = math.inf if machine is None or machine.storage_write_Bps is None else machine.storage_write_Bps
     if rank_bandwidth is None and storage_bandwidth is None and math.isinf(known_Bps):
-        where = "--size" if model is None else "--storage-bandwidth"
-        raise BadInput("needs --storage-bandwidth, --rank-bandwidth or both", where)
+        raise BadInput("give the rate of a write: this, --rank-bandwidth or both", "--storage-bandwidth")
     rates_Bps = [
         otherwise if given is None else parse_bandwidth_Bps(given, where)
         for given, where, otherwise in (

@@ -11,7 +11,7 @@ from lockstep.api.calling import strict
 from lockstep.api.network import LinkWords, flags, read_network
 from lockstep.api.question import Quantity, whole
 from lockstep.errors import BadInput
-from lockstep.units import parse_frac, parse_size_B, parse_time_s
+from lockstep.units import list_parts, parse_frac, parse_size_B, parse_time_s
 
 if TYPE_CHECKING:
     from lockstep.overlap import BucketSweep, Layers
@@ -70,6 +70,9 @@ def pipeline(
     from lockstep.pipelines import pipeline as find
     from lockstep.simulate import simulate, unseen
 
+    for several, flag in ((stages, "--stages"), (microbatches, "--microbatches")):
+        if isinstance(several, str) and "," in several:
+            raise BadInput(f"one schedule has one number of them, --schedule all compares several; got {several}", flag)
     p = whole(stages, "--stages")
     v = None if chunks is None else whole(chunks, "--chunks")
     name = schedule if schedule is not None else "1f1b" if v in (None, 1) else "interleaved"
@@ -113,7 +116,7 @@ def _times(
 def _groups(layers: str) -> list[tuple[int, float]]:
     """(number, forward seconds) of groups of equal layers."""
     groups: list[tuple[int, float]] = []
-    for part in layers.split(","):
+    for part in list_parts(layers, "--layers"):
         count, cross, time = part.partition("x")
         if not cross:
             raise BadInput(f"{part!r} is no group of layers; write it like 30x10ms", "--layers")
@@ -142,7 +145,7 @@ def _microbatches(
 
 def per_stage(value: Quantity, stages: int, where: str) -> Any:
     """One time, or one per stage between commas."""
-    parts = value.split(",") if isinstance(value, str) else [value]
+    parts = list_parts(value, where) if isinstance(value, str) else [value]
     times = [parse_time_s(part, where) for part in parts]
     if len(times) == 1:
         return times[0]
@@ -229,7 +232,7 @@ def _layers(layers: Quantity, backward: Quantity | None, gradients: Quantity | N
         raise BadInput("the list of --layers already says it", "--backward" if backward is not None else "--gradients")
     backward_s: list[float] = []
     gradient_B: list[float] = []
-    for part in text.split(","):
+    for part in list_parts(text, "--layers"):
         count, cross, rest = part.partition("x")
         time, colon, size = rest.partition(":")
         if not cross or not colon:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from lockstep.api.question import Quantity, located
 from lockstep.api.verbs import positive
 from lockstep.errors import BadInput
-from lockstep.units import parse_count
+from lockstep.units import parse_count, parse_number
 from lockstep.workload import Model
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def read_target(
     else:
         law = find_law(scaling_law or SCALING_LAW, "--scaling-law")
         with located("--compute-optimal" if loss is None else "--loss"):
-            target = for_compute(law, model) if loss is None else for_loss(law, model, parse_count(loss))
+            target = for_compute(law, model) if loss is None else for_loss(law, model, parse_number(loss))
     if critical_batch_tokens is None:
         return target
     critical = positive(parse_count(critical_batch_tokens, "--critical-batch-tokens"), "--critical-batch-tokens")

@@ -9,7 +9,7 @@ from lockstep.api.calling import strict
 from lockstep.api.network import flags
 from lockstep.api.question import Quantity, whole
 from lockstep.errors import BadInput
-from lockstep.units import parse_time_s
+from lockstep.units import list_parts, parse_time_s
 
 if TYPE_CHECKING:
     from lockstep.pipelines import Point
@@ -67,7 +67,7 @@ def pipeline_choices(
 
 def _several(value: Quantity, where: str) -> list[int]:
     """Whole numbers between commas, each once."""
-    parts = value.split(",") if isinstance(value, str) else [value]
+    parts = list_parts(value, where) if isinstance(value, str) else [value]
     return list(dict.fromkeys(whole(part, where) for part in parts))
 
 

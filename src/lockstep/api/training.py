@@ -14,7 +14,7 @@ from lockstep.api.network import flags
 from lockstep.api.processes import longest_wait_s, world
 from lockstep.api.question import Quantity, named_folder, whole
 from lockstep.errors import BadInput, UnknownName
-from lockstep.units import parse_count
+from lockstep.units import parse_number
 
 if TYPE_CHECKING:
     from lockstep.measure.train import Method, Saving, Task, TrainRun
@@ -155,7 +155,7 @@ def _task(
     number = whole(steps, "--steps")
     if number > MOST_STEPS:
         raise BadInput(f"must be at most {MOST_STEPS:,}, got {number:,}", "--steps")
-    rate = MODELS[name].learning_rate if learning_rate is None else parse_count(learning_rate, "--learning-rate")
+    rate = MODELS[name].learning_rate if learning_rate is None else parse_number(learning_rate, "--learning-rate")
     return Task(
         model=name, layers=whole(layers, "--layers"), steps=number, batch=batch, optimizer=optimizer,
         learning_rate=rate, dtype=dtype, seed=whole(seed, "--seed", minimum=0),

@@ -9,7 +9,7 @@ from lockstep.api.network import LinkWords, flags, read_network
 from lockstep.api.question import Quantity, whole
 from lockstep.errors import BadInput
 from lockstep.simulate import Law, Progress, parse_law, unseen
-from lockstep.units import parse_count, parse_size_B, parse_time_s
+from lockstep.units import list_parts, parse_count, parse_number, parse_size_B, parse_time_s
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -55,7 +55,7 @@ def stragglers(
         raise BadInput(f"{always} slow workers of {launched}", "--slow")
     if slow_factor is not None and not always:
         raise BadInput("needs --slow: how many are slower", "--slow-factor")
-    factor = SLOW_FACTOR if slow_factor is None else parse_count(slow_factor, "--slow-factor")
+    factor = SLOW_FACTOR if slow_factor is None else parse_number(slow_factor, "--slow-factor")
     if factor <= 0:
         raise BadInput("a factor on times must be above 0", "--slow-factor")
     slowdown = [1.0] * (launched - always) + [factor] * always if always else []
@@ -119,12 +119,12 @@ def experts(
             whole(tokens, "--tokens"),
             number,
             network.inner,
-            skew=parse_count(skew, "--skew"),
-            capacity_factor=None if capacity_factor is None else parse_count(capacity_factor, "--capacity-factor"),
+            skew=parse_number(skew, "--skew"),
+            capacity_factor=None if capacity_factor is None else parse_number(capacity_factor, "--capacity-factor"),
             token_B=parse_size_B(token_size, "--token-size"),
             shared=whole(shared, "--shared", minimum=0),
-            temperature=parse_count(temperature, "--temperature"),
-            noise=parse_count(noise, "--noise"),
+            temperature=parse_number(temperature, "--temperature"),
+            noise=parse_number(noise, "--noise"),
             placement=placement,
             node_ranks=network.node_ranks,
             outer=network.link if network.node_ranks else None,
@@ -135,7 +135,7 @@ def experts(
 def _list(text: str, where: str, size: bool = False) -> list[float]:
     """Numbers from `1,1,2` or `4x1.5,2x0.8`."""
     found: list[float] = []
-    for part in text.split(","):
+    for part in list_parts(text, where):
         count, cross, value = part.partition("x")
         times = whole(count, where) if cross else 1
         if times + len(found) > MOST_WORKERS:

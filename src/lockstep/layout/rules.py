@@ -44,7 +44,11 @@ def divisors(number: int, limit: int | None = None) -> list[int]:
 
 def nearest(number: int, given: int) -> str:
     """Divisors of `number` beside `given`, for a message: `4 or 8`."""
-    found = divisors(number)
+    return _beside(divisors(number), given)
+
+
+def _beside(found: Sequence[int], given: int) -> str:
+    """Those of `found` (ascending) just below and just above `given`."""
     below = [d for d in found if d < given][-1:]
     above = [d for d in found if d > given][:1]
     return " or ".join(str(d) for d in [*below, *above])
@@ -66,7 +70,13 @@ def _batch(layout: Layout, job: Job) -> str:
 
 
 def _heads(layout: Layout, job: Job) -> str:
-    return f"tp={layout.tp} does not divide {job.heads} attention heads; try {nearest(job.heads, layout.tp)}"
+    return f"tp={layout.tp} does not divide {job.heads} attention heads; try {_heads_split(layout, job)}"
+
+
+def _heads_split(layout: Layout, job: Job) -> str:
+    """Numbers of ranks beside tp that share out both kinds of heads."""
+    shared = [d for d in divisors(job.heads) if job.kv_heads % d == 0 or d % job.kv_heads == 0]
+    return _beside(shared, layout.tp)
 
 
 def _key_value_heads(grid: LayoutGrid, job: Job) -> Any:
@@ -108,15 +118,20 @@ def _split_sequence(grid: LayoutGrid, job: Job) -> Any:
 
 
 WORLD, BATCH, SCHEDULE = "world size", "batch not divisible", "schedule"
+HEADS, KEY_VALUE_HEADS = "tp divides heads", "tp divides key-value heads"
+FOLLOWS = {SCHEDULE: BATCH, KEY_VALUE_HEADS: HEADS}
+"""Rule -> the one that comes first: without whole micro-batches there are no schedules to speak of."""
 RULES = (
     Rule(WORLD, "--dp", lambda g, j: g.dp * g.tp * g.pp * g.cp != j.devices, _world),
     Rule(BATCH, "--micro-batch", lambda g, j: j.recipe.batch % (g.dp * g.micro_batch) != 0, _batch),
-    Rule("tp divides heads", "--tp", lambda g, j: j.heads % g.tp != 0, _heads),
+    Rule(HEADS, "--tp", lambda g, j: j.heads % g.tp != 0, _heads),
     Rule(
-        "tp divides key-value heads",
+        KEY_VALUE_HEADS,
         "--tp",
         _key_value_heads,
-        lambda x, j: f"tp={x.tp} neither divides nor is a multiple of {j.kv_heads} key-value heads",
+        lambda x, j: (
+            f"tp={x.tp} neither divides nor is a multiple of {j.kv_heads} key-value heads; try {_heads_split(x, j)}"
+        ),
     ),
     Rule("layers per stage", "--pp", lambda g, j: _uneven(g, j.layers), _stages),
     Rule(
@@ -185,9 +200,9 @@ def broken_rules(grid: LayoutGrid, job: Job) -> dict[str, Mask]:
 
 
 def broken_by(layout: Layout, job: Job) -> list[Rule]:
-    """The rules that one layout breaks. Without whole micro-batches there are no schedules to speak of."""
+    """The rules that one layout breaks, without those that say the same fault again."""
     keys = {key for key, mask in broken_rules(layout.grid(), job).items() if mask.any()}
-    return [rule for rule in RULES if rule.key in keys and not (rule.key == SCHEDULE and BATCH in keys)]
+    return [rule for rule in RULES if rule.key in keys and FOLLOWS.get(rule.key) not in keys]
 
 
 def check(layout: Layout, job: Job) -> None:

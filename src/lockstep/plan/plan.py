@@ -121,6 +121,14 @@ def _nothing_fits(job: Job, cluster: Cluster, found: Findings) -> Infeasible:
         f"{job.model.name} does not fit on {job.devices} x {cluster.device.name}: the smallest layout ({miss.layout}) "
         f"needs {format_size(miss.memory_B)} of {format_size(capacity_B)}, "
         f"{format_frac(violations[0].margin_frac)} too much; "
-        "try more devices, a device with more memory, or --offload optimizer",
+        f"try {_levers(miss.layout.offload)}",
         violations,
     )
+
+
+def _levers(offload: str) -> str:
+    """What makes more layouts fit, without what is on already."""
+    further = OFFLOAD[OFFLOAD.index(offload) + 1 :]
+    if not further:
+        return "more devices, or a device with more memory"
+    return f"more devices, a device with more memory, or --offload {further[0]}"

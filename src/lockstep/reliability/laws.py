@@ -22,7 +22,7 @@ import numpy.typing as npt
 
 from lockstep.errors import BadInput, UnknownName
 from lockstep.simulate import Empirical, Exponential
-from lockstep.units import parse_count, parse_time_s
+from lockstep.units import parse_number, parse_time_s
 
 Array = npt.NDArray[Any]
 NAMES = ("exponential", "weibull", "trace")
@@ -83,7 +83,7 @@ def parse_gap_law(text: str, where: str | None = None) -> GapLaw:
         raise BadInput(f"the law {name} needs mean > 0, got {given['mean']}", where)
     if name == "exponential":
         return Exponential(mean_s)
-    shape = parse_count(given["shape"], where)
+    shape = parse_number(given["shape"], where)
     if not 0.1 <= shape <= 100:
         raise BadInput(f"a Weibull law needs a shape of 0.1 to 100, got {shape:g}", where)
     return Weibull(mean_s, shape)

@@ -16,7 +16,7 @@ from collections.abc import Callable
 
 from lockstep.errors import BadInput, UnknownName
 from lockstep.simulate.law import Constant, Empirical, Exponential, Law, LogNormal, Normal, Pareto, Uniform
-from lockstep.units import parse_count, parse_time_s
+from lockstep.units import parse_number, parse_time_s
 
 # name -> (required keys, one key of which exactly one is required, maker)
 Maker = Callable[[dict[str, float]], Law]
@@ -49,13 +49,17 @@ def parse_law(text: str, where: str | None = None) -> Law:
     if name not in LAWS:
         raise UnknownName("law", name, (*LAWS, "trace"), where)
     required, either, make = LAWS[name]
-    example = f"{name}:" + ",".join(f"{key}=..." for key in (*required, *either[:1]))
+    choices = [(*required, one) for one in either] or [required]
+    example = " or ".join(f"{name}:" + ",".join(f"{key}=..." for key in keys) for keys in choices)
     given: dict[str, float] = {}
     for part in filter(None, (piece.strip() for piece in rest.split(","))):
         key, equals, value = (piece.strip() for piece in part.partition("="))
         if not equals or key not in (*required, *either) or key in given:
             raise BadInput(f"{part!r} does not belong into the law {name}; write {example}", where)
-        given[key] = parse_count(value, where) if key in PURE_NUMBERS else parse_time_s(value, where)
+        try:
+            given[key] = parse_number(value) if key in PURE_NUMBERS else parse_time_s(value)
+        except BadInput as error:
+            raise BadInput(f"{key}: {error.message}", where) from None
     if any(key not in given for key in required) or (either and sum(key in given for key in either) != 1):
         one_of = f" and one of {', '.join(either)}" if either else ""
         raise BadInput(

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from lockstep.errors import BadInput
 from lockstep.program import COLUMNS, Kind, Program, ProgramBuilder
-from lockstep.units import parse_count, parse_time_s
+from lockstep.units import parse_number, parse_time_s
 
 Array = npt.NDArray[Any]
 LABEL = "late"
@@ -80,7 +80,7 @@ def parse_late(text: str) -> LateRank:
     if not rank.strip().isdecimal() or not amount.strip():
         raise BadInput(f"{text!r} is no straggler; write rank and delay, as 2:50ms, or rank and factor, as 2:1.5x")
     if amount.strip().endswith("x"):
-        factor = parse_count(amount.strip()[:-1])
+        factor = parse_number(amount.strip()[:-1])
         if factor < 1:
             raise BadInput(f"a straggler's factor is at least 1, got {amount!r}")
         return LateRank(int(rank), factor=factor)

@@ -1,0 +1,98 @@
+"""Hints of refusals: they name the fault once, what is allowed, and nothing that would not help."""
+
+import pytest
+
+from cli_runner import LLAMA, run
+from lockstep.errors import BadInput
+from lockstep.layout import Job, Layout, Recipe, broken_by
+from lockstep.simulate import parse_law
+from lockstep.units import parse_count
+from lockstep.workload import model
+
+LINK = ("--latency", "1us", "--bandwidth", "1GB/s")
+
+
+def test_ranks_that_do_not_divide_the_heads_are_said_once() -> None:
+    message = run("estimate", *LLAMA, "--tp", "6").refusal()
+    assert message == "--tp: tp=6 does not divide 32 attention heads; try 4 or 8"
+
+
+@pytest.mark.parametrize("name", ["llama3-8b", "llama3-70b", "falcon-40b", "qwen2.5-7b", "gpt2", "gemma3-1b"])
+@pytest.mark.parametrize("tp", [3, 5, 6, 7, 9, 12, 24, 48])
+def test_a_number_of_ranks_that_is_tried_shares_out_the_heads(name: str, tp: int) -> None:
+    job = Job(model(name), Recipe(seq=1024, batch=tp * 8), tp)
+    broken = [rule for rule in broken_by(Layout(tp=tp), job) if "heads" in rule.key]
+    assert len(broken) <= 1
+    for rule in broken:
+        tried = [int(word) for word in rule.teach(Layout(tp=tp), job).rpartition("try ")[2].split(" or ")]
+        for other in tried:
+            again = Job(job.model, job.recipe, other)
+            assert not [one for one in broken_by(Layout(tp=other), again) if "heads" in one.key]
+
+
+@pytest.mark.parametrize(
+    ("offload", "said", "never"),
+    [
+        ("none", "or --offload optimizer", "--offload parameters"),
+        ("optimizer", "or --offload parameters", "--offload optimizer"),
+        ("parameters", "try more devices, or a device with more memory", "--offload"),
+    ],
+)
+def test_what_is_on_already_is_not_a_hint(offload: str, said: str, never: str) -> None:
+    found = run("plan", "llama3-405b", "-c", "dgx-h100", "--batch", "8", "--offload", offload)
+    assert found.code == 1
+    assert said in found.err
+    assert never not in found.err
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (
+            ("collective", "all-reduce", "--ranks", "4,8,16,32", "--size", "1MB", *LINK),
+            "--ranks: takes one count, such as 2048, 4M or 15T, not a list; got '4,8,16,32'",
+        ),
+        (("pipeline", "--stages", "4", "--microbatches", "8,16"), "--schedule all compares several; got 8,16"),
+        (("pipeline", "--stages", "4,8", "--microbatches", "8"), "--schedule all compares several; got 4,8"),
+        (
+            ("pipeline", "--schedule", "all", "--stages", "4", "--microbatches", ",8,16,32"),
+            "--microbatches: nothing stands before, after or between commas in ',8,16,32'",
+        ),
+        (("balance", "--speeds", "1,,2", "--batch", "4"), "--speeds: nothing stands before, after or between commas"),
+        (
+            ("checkpoint", "--size", "3GB", "--mtbf", "3h"),
+            "--storage-bandwidth: give the rate of a write: this, --rank-bandwidth or both",
+        ),
+        (
+            ("experts", "--experts", "8", "--tokens", "99", "--ranks", "8", "--skew", "-1", *LINK),
+            "--skew: must not be negative, got -1",
+        ),
+        (("stragglers", "--workers", "4", "--law", "lognormal:mean=1ms,cv=-1"), "--law: cv: must not be negative"),
+        (("stragglers", "--workers", "4", "--law", "pareto:shape=2"), "pareto:shape=...,minimum=..."),
+        (("stragglers", "--workers", "4", "--law", "pareto:shape=2,men=1s"), "pareto:shape=...,minimum=..."),
+    ],
+)
+def test_what_is_wrong_is_called_by_its_name(words: tuple[str, ...], said: str) -> None:
+    assert said in run(*words).refusal()
+
+
+def test_plain_numbers_have_no_unit() -> None:
+    from lockstep.units import list_parts, parse_number
+
+    assert parse_number("0.5") == parse_number(0.5) == 0.5
+    for text in ("4M", "1 s", "-1", "nan", "50%", "1,5"):
+        with pytest.raises(BadInput):
+            parse_number(text)
+    with pytest.raises(BadInput, match="takes one count, such as 2048, 4M or 15T, not a list; got '1,000'"):
+        parse_count("1,000")
+    with pytest.raises(BadInput, match="nothing stands"):
+        list_parts("1, ,2")
+    assert list_parts(" 1, 2 ") == ["1", "2"]
+
+
+@pytest.mark.parametrize("law", ["normal", "lognormal", "pareto", "uniform", "exponential", "constant"])
+def test_a_law_without_its_numbers_shows_every_way_to_write_it(law: str) -> None:
+    with pytest.raises(BadInput) as caught:
+        parse_law(f"{law}:")
+    for example in str(caught.value).rpartition("write ")[2].split(" or "):
+        assert parse_law(example.replace("high=...", "high=3").replace("shape=...", "shape=2").replace("...", "1"))
