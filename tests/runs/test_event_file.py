@@ -88,7 +88,9 @@ def curves(folder: Path) -> dict[str, list[tuple[int, float]]]:
     found: dict[str, list[tuple[int, float]]] = {}
     for event in others:
         value = fields(fields(event[5])[1])
-        found.setdefault(value[1].decode(), []).append((event.get(2, 0), value[2]))
+        step = event.get(2, 0)
+        # An int64 below 0 is written as the same bits of an unsigned one.
+        found.setdefault(value[1].decode(), []).append((step if step < 2**63 else step - 2**64, value[2]))
     return found
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lockstep.api.question import named_folder
+from lockstep.errors import RunFailed
 
 if TYPE_CHECKING:
     from lockstep.runs import EventFile, RunWriter
@@ -42,10 +43,11 @@ def kept(
     """A record under `root`, else under $LOCKSTEP_RUNS, else nowhere. An exception inside is why the run failed.
 
     `tensorboard`: a folder for its events as TensorBoard reads them. Of the ranks that torchrun or Slurm started only
-    the first keeps the run.
+    the first keeps the run. Raises BadInput where nothing can be written before the run, RunFailed where nothing can
+    any more, as on a disk that is full: the run ends there.
     """
     from lockstep.measure.launch.place import place
-    from lockstep.runs import EventFile, RunStore
+    from lockstep.runs import EventFile, NotRecorded, RunStore
     from lockstep.runs.store import VARIABLE
 
     where = os.environ.get(VARIABLE) if root is None else named_folder(root, "--runs")
@@ -53,12 +55,15 @@ def kept(
     if here is not None and here.rank:
         yield Record(None)
         return
-    with ExitStack() as open_files:
-        writer = open_files.enter_context(RunStore(Path(where)).start(verb, words)) if where else None
-        curves = None if tensorboard is None else open_files.enter_context(EventFile(tensorboard))
-        record = Record(writer, curves)
-        yield record
-        if writer is not None and record.failure:
-            writer.fail(record.failure)
-        elif writer is not None and record.result is not None:
-            writer.finish(record.result)
+    try:
+        with ExitStack() as open_files:
+            curves = None if tensorboard is None else open_files.enter_context(EventFile(tensorboard))
+            writer = open_files.enter_context(RunStore(Path(where)).start(verb, words)) if where else None
+            record = Record(writer, curves)
+            yield record
+            if writer is not None and record.failure:
+                writer.fail(record.failure)
+            elif writer is not None and record.result is not None:
+                writer.finish(record.result)
+    except NotRecorded as error:
+        raise RunFailed(str(error)) from None

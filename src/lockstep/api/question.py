@@ -91,8 +91,8 @@ def whole(value: Quantity, where: str, minimum: int = 1) -> int:
 
 
 def named_folder(given: str | Path, where: str) -> Path:
-    """The path of a folder, which need not exist. Raises BadInput for one without a name, which would be this one."""
-    if not str(given):
+    """The path of a folder, which need not exist. Raises BadInput for no name, and for one that no system takes."""
+    if not str(given) or "\0" in str(given):
         raise BadInput("must name a folder; write . for this one", where)
     return Path(given)
 

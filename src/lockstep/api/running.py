@@ -86,10 +86,17 @@ def runs(
 
 def _exported(store: RunStore, name: str, folder: Path) -> Changed:
     """Writes the events of a run for TensorBoard, all at the time of its start: they do not say their own."""
-    from lockstep.runs import EventFile
+    from lockstep.runs import EventFile, NotRecorded
 
-    record = store.read(name)
-    with EventFile(folder / record.id) as file:
-        for number, event in enumerate(record.measurements, 1):
-            file.event(event, number, record.started_s)
-    return Changed(str(store.root), f"exported {record.id} to {folder}", len(store.ids()))
+    record, left_out = store.read(name), 0
+    try:
+        with EventFile(folder / record.id) as file:
+            for number, event in enumerate(record.measurements, 1):
+                try:
+                    file.event(event, number, record.started_s)
+                except BadInput:
+                    left_out += 1
+    except NotRecorded as error:
+        raise BadInput(str(error), "--tensorboard") from None
+    without = f", without {left_out} events whose step is no whole number of 64 bits" if left_out else ""
+    return Changed(str(store.root), f"exported {record.id} to {folder}{without}", len(store.ids()))

@@ -15,7 +15,7 @@ from lockstep.runs import Comparison, Record, change_frac
 from lockstep.units import format_frac, format_time
 
 EVENTS = 8
-COLOURS = {"finished": "green", "failed": "red", "running": "yellow"}
+COLOURS = {"finished": "green", "failed": "red", "running": "yellow", "stopped": "yellow", "damaged": "red"}
 
 
 def render(answer: RunsAnswer, out: Console) -> None:
@@ -62,6 +62,10 @@ def _show(run: Record, out: Console) -> None:
         f"{run.verb}, began {began:%Y-%m-%d %H:%M:%S} UTC, took {_lasted(run.started_s, run.ended_s) or '?'}; "
         f"Lockstep {where.get('lockstep', '?')}, Python {where.get('python', '?')}, {where.get('cpus', '?')} CPUs"
     )
+    damage = [*run.damaged_files, *(f"line {number} of events.jsonl" for number in run.damaged)]
+    if damage:
+        more = f" and {len(damage) - EVENTS} more" if len(damage) > EVENTS else ""
+        out.print(f"damaged: {', '.join(damage[:EVENTS])}{more}")
     for title, values in (("Asked", run.words), ("Answer", run.result or {})):
         if values:
             heading(out, title)

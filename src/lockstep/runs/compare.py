@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -66,7 +67,15 @@ def _numbers(value: Any, key: str = "") -> Iterator[tuple[str, float]]:
         for name, inner in value.items():
             yield from _numbers(inner, f"{key}.{name}" if key else str(name))
     elif isinstance(value, int | float) and not isinstance(value, bool):
-        yield key, float(value)
+        yield key, _float(value)
+
+
+def _float(value: int | float) -> float:
+    """The number as a float: infinite beyond those."""
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf
 
 
 def _series(record: Record) -> dict[str, list[float]]:

@@ -16,13 +16,18 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from lockstep.errors import BadInput
 from lockstep.files import read_bytes
 
 MOST_VALUE_B = 64 << 20
 """Bytes of a JSON file that are read."""
 MOST_LINES_B = 1 << 30
 """Bytes of a file of lines that are read: ten million events."""
+MOST_LEVELS = 64
+"""Objects and lists inside each other that are read: no run writes a tenth, and printing them is recursive."""
+
+
+class NotRecorded(OSError):
+    """What a run has to say cannot be written any more: the disk is full, read-only or gone."""
 
 
 def canonical(value: Any) -> str:
@@ -73,26 +78,44 @@ def flush(path: Path) -> None:
 
 
 def read_whole(path: Path) -> Any:
-    """The value of a JSON file; None where there is none or it is not JSON."""
+    """The value of a JSON file; None where there is none or it is not JSON, or nested too deep."""
     try:
-        return json.loads(read_bytes(path, MOST_VALUE_B))
+        return _parsed(read_bytes(path, MOST_VALUE_B))
     except (ValueError, RecursionError):
         return None
 
 
-def read_lines(path: Path) -> tuple[list[Any], list[int]]:
-    """(values, numbers of damaged lines counted from 1); a last line without its end is torn, and left out."""
-    try:
-        text = read_bytes(path, MOST_LINES_B)
-    except BadInput:
+def read_lines(path: Path) -> tuple[list[dict[str, Any]], list[int]]:
+    """(objects, numbers of damaged lines counted from 1); a last line without its end is torn, and left out.
+
+    No file has no lines. Raises BadInput where there is one that cannot be read.
+    """
+    if not os.path.lexists(path):
         return [], []
+    text = read_bytes(path, MOST_LINES_B)
     values, damaged = [], []
     for number, line in enumerate(text[: text.rfind(b"\n") + 1].splitlines(), start=1):
         try:
-            values.append(json.loads(line))
+            value = _parsed(line)
         except (ValueError, RecursionError):
+            value = None
+        if isinstance(value, dict):
+            values.append(value)
+        else:
             damaged.append(number)
     return values, damaged
+
+
+def _parsed(text: bytes) -> Any:
+    """The value of JSON text. Raises ValueError, RecursionError."""
+    value = json.loads(text)
+    level = [value]
+    for _ in range(MOST_LEVELS):
+        inner = [one.values() if isinstance(one, dict) else one for one in level if isinstance(one, dict | list)]
+        level = [each for values in inner for each in values if isinstance(each, dict | list)]
+        if not level:
+            return value
+    raise ValueError(f"nested deeper than {MOST_LEVELS} levels")
 
 
 def cut_torn_tail(path: Path) -> None:

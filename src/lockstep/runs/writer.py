@@ -5,13 +5,14 @@ from __future__ import annotations
 import errno
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from lockstep.runs.files import canonical, cut_torn_tail, finite, flush, write_whole
-from lockstep.runs.record import EVENTS, FAILED, FINISHED, RESULT
+from lockstep.runs.files import NotRecorded, canonical, cut_torn_tail, finite, flush, write_whole
+from lockstep.runs.record import EVENTS, FAILED, FINISHED, RESULT, STOPPED
 
 
 class RunWriter:
@@ -30,29 +31,50 @@ class RunWriter:
         return self.path.name
 
     def record(self, **values: Any) -> None:
-        """Appends one event: plain JSON values, null for numbers that are not finite. Kept once this returns."""
+        """Appends one event: plain JSON values, null for numbers that are not finite. Kept once this returns.
+
+        Raises NotRecorded, without a part of the event in the file.
+        """
         line = (canonical(finite(values)) + "\n").encode()
-        written = os.write(self._file, line)
-        if written != len(line):
-            os.ftruncate(self._file, os.fstat(self._file).st_size - written)
-            raise OSError(errno.ENOSPC, f"no room for an event in {self.path / EVENTS}")
+        with self._recording():
+            written = os.write(self._file, line)
+            if written != len(line):
+                os.ftruncate(self._file, os.fstat(self._file).st_size - written)
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     def finish(self, result: Mapping[str, Any]) -> None:
-        """Ends the run with its answer."""
+        """Ends the run with its answer. Raises NotRecorded."""
         self._end({"status": FINISHED, "reason": "", "result": finite(result)})
 
     def fail(self, reason: str) -> None:
-        """Ends the run with the reason why it has no answer."""
+        """Ends the run with the reason why it has no answer. Raises NotRecorded."""
         self._end({"status": FAILED, "reason": reason, "result": None})
+
+    def stop(self) -> None:
+        """Ends the run because somebody pressed Ctrl-C. Raises NotRecorded."""
+        self._end({"status": STOPPED, "reason": "stopped by Ctrl-C", "result": None})
 
     def _end(self, outcome: dict[str, Any]) -> None:
         if self._ended:
             raise ValueError(f"internal: run {self.id} has ended already")
         self._ended = True
-        self.record(event="end", time_s=time.time())
-        os.close(self._file)
-        flush(self.path / EVENTS)
-        write_whole(self.path / RESULT, outcome)
+        with self._recording():
+            try:
+                self.record(event="end", time_s=time.time())
+            finally:
+                os.close(self._file)
+            flush(self.path / EVENTS)
+            write_whole(self.path / RESULT, outcome)
+
+    @contextmanager
+    def _recording(self) -> Iterator[None]:
+        """Whatever the system says against writing, as NotRecorded."""
+        try:
+            yield
+        except NotRecorded:
+            raise
+        except OSError as error:
+            raise NotRecorded(f"run {self.id} cannot be recorded in {self.path.parent}: {error.strerror}") from None
 
     def __enter__(self) -> Self:
         return self
@@ -60,6 +82,14 @@ class RunWriter:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if not self._ended:
-            named = "stopped by Ctrl-C" if kind is KeyboardInterrupt else str(error) or getattr(kind, "__name__", "")
-            self.fail(named if error is not None else "ended without an answer")
+        if self._ended:
+            return
+        if error is None:
+            self.fail("ended without an answer")
+            return
+        # Why the run ended counts for more than that it cannot be written down.
+        with suppress(NotRecorded):
+            if isinstance(error, KeyboardInterrupt):
+                self.stop()
+            else:
+                self.fail(str(error) or type(error).__name__)
