@@ -114,6 +114,74 @@ def test_bad_names_and_sizes(name: str, gpus: int | None, message: str) -> None:
         hardware.cluster(name, gpus)
 
 
+@pytest.mark.parametrize(
+    ("gpus", "rack", "racks"), [(512, 64, 8), (1024, 64, 16), (96, 48, 2), (144, 72, 2), (64, 64, 1)]
+)
+def test_a_rack_may_be_used_in_part(gpus: int, rack: int, racks: int) -> None:
+    """The same number in each of the fewest racks that can share them evenly, with the ports of those devices only."""
+    cluster = hardware.cluster("gb200-nvl72", gpus=gpus)
+    assert [level.size for level in cluster.levels] == [rack, racks]
+    said = any(f"{rack} of the 72 devices of each rack are used" in note for note in cluster.notes)
+    assert said == (racks > 1 and rack < 72)
+    whole = hardware.cluster("gb200-nvl72:16")
+    if racks > 1:
+        assert cluster.bandwidth_per_device_Bps(1) == whole.bandwidth_per_device_Bps(1)
+    assert cluster.resized(576).num_devices == 576
+    with pytest.raises(BadInput, match="try 72 or 144"):
+        hardware.cluster("gb200-nvl72", gpus=73)
+
+
+def test_a_pod_may_be_used_in_part() -> None:
+    cluster = hardware.cluster("tpu-v4-pods", gpus=4096)
+    assert [level.size for level in cluster.levels] == [4, 512, 2]
+    assert "2048 of the 3072 devices of each pod are used" in cluster.notes[0]
+    assert cluster.bandwidth_per_device_Bps(2) == hardware.cluster("tpu-v4-pods:2").bandwidth_per_device_Bps(2)
+
+
+@settings(max_examples=50, derandomize=True, deadline=None)
+@given(st.integers(17, 80), st.integers(1, 100), st.integers(1, 2000))
+def test_parts_of_a_unit_are_equal_and_no_device_gains_a_port(size: int, links: int, num_devices: int) -> None:
+    cluster = made((size, 1), (4, links))
+    try:
+        resized = cluster.resized(num_devices)
+    except BadInput:
+        assert not any(num_devices % part == 0 for part in range(size // 2 + 1, size + 1))
+        return
+    assert resized.num_devices == num_devices
+    inside = resized.levels[0].size
+    assert inside <= size
+    if resized.levels[1].size > 1 and links >= size:
+        assert resized.bandwidth_per_device_Bps(1) <= cluster.bandwidth_per_device_Bps(1) * (1 + 1e-12)
+
+
+MACHINES = {
+    "rtx-4090": (1, "pcie4"),
+    "rtx-4090:4": (4, "pcie4"),
+    "h100-sxm:8": (8, "nvlink4"),
+    "a100-pcie-80gb:8": (8, "pcie4"),
+    "mi300x:8": (8, "infinity-fabric-mi300x"),
+    "v100-sxm-32gb:16": (16, "nvlink2"),
+    "gb200:72": (72, "nvlink5-rack"),
+    "a100-pcie-40gb:2": (2, "pcie4"),
+}
+
+
+@pytest.mark.parametrize(("name", "shape"), MACHINES.items())
+def test_a_device_with_a_number_is_one_machine_with_its_links(name: str, shape: tuple[int, str]) -> None:
+    found = hardware.cluster(name)
+    assert (found.num_devices, found.num_nodes) == (shape[0], 1)
+    assert [(level.size, level.link.name) for level in found.levels] == [shape]
+    assert found.device == hardware.device(name.partition(":")[0])
+    assert f"one machine of {shape[0]} {found.device.name}" in found.notes[0]
+    assert hardware.cluster(found.device.name, gpus=shape[0]) == found
+
+
+@pytest.mark.parametrize("name", ["rtx-4090:9", "h100-sxm:16", "gb200:144", "a100-pcie-40gb:9"])
+def test_a_machine_that_nobody_builds_is_refused(name: str) -> None:
+    with pytest.raises(BadInput, match="no machine of the catalog joins"):
+        hardware.cluster(name)
+
+
 def test_a_resized_level_says_that_it_was_asked_for() -> None:
     resized = hardware.cluster("dgx-h100:64")
     assert resized.provenance["levels.fabric.size"].kind == "user"

@@ -99,7 +99,8 @@ def _of_cluster(ranks: int, cluster: Cluster) -> Network:
         )
     node = cluster.devices_per_unit(0)
     if ranks > node and ranks % node:
-        raise BadInput(f"{ranks} ranks do not fill whole nodes of {node}; try {ranks - ranks % node}", "--ranks")
+        cluster = _evenly(ranks, cluster)
+        node = cluster.devices_per_unit(0)
     level = int(np.asarray(cluster.level_spanned(ranks)))
     return Network(
         ranks,
@@ -109,6 +110,16 @@ def _of_cluster(ranks: int, cluster: Cluster) -> Network:
         cluster,
         tuple(_levels(ranks, cluster)),
     )
+
+
+def _evenly(ranks: int, cluster: Cluster) -> Cluster:
+    """The cluster with `ranks` devices, as many in each of its nodes."""
+    try:
+        return cluster.resized(ranks)
+    except BadInput:
+        node = cluster.devices_per_unit(0)
+        why = f"{ranks} ranks do not fill whole nodes of {node}; try {ranks - ranks % node}"
+        raise BadInput(why, "--ranks") from None
 
 
 def _levels(ranks: int, cluster: Cluster) -> Iterator[tuple[Any, ...]]:

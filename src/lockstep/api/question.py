@@ -72,13 +72,14 @@ def read_question(
 def read_cluster(cluster: str | Path | Cluster, gpus: Quantity | None = None) -> Cluster:
     """The cluster of that name or path, with `gpus` devices instead of its own number if given."""
     devices = None if gpus is None else whole(gpus, "--gpus")
+    given = cluster
     if isinstance(cluster, str | Path):
         with located("--cluster"):
             cluster = find_cluster(cluster)
     if devices is None:
         return cluster
     with located("--gpus"):
-        return cluster.resized(devices)
+        return find_cluster(given, devices) if isinstance(given, str | Path) else cluster.resized(devices)
 
 
 def whole(value: Quantity, where: str, minimum: int = 1) -> int:

@@ -42,7 +42,7 @@ def argument(metavar: str, words: str, default: Any = inspect.Parameter.empty) -
 
 
 _MODEL_HELP = "Catalog name, or a path to a Hugging Face config.json or a YAML file."
-_CLUSTER_HELP = "Catalog name with nodes, as dgx-h100:64, or a YAML file."
+_CLUSTER_HELP = "Nodes of the catalog, as dgx-h100:64; one machine, as rtx-4090:4; or a YAML file."
 
 MODEL: Options = {"model": argument("MODEL", _MODEL_HELP)}
 MODEL_IF_ANY: Options = {"model": argument("[MODEL]", _MODEL_HELP, None)}

@@ -9,6 +9,7 @@ from lockstep.errors import UnknownName
 from lockstep.hardware.cluster import Cluster
 from lockstep.hardware.device import Device
 from lockstep.hardware.link import Link
+from lockstep.hardware.machine import machine
 from lockstep.hardware.shipped import shelf
 from lockstep.units import parse_integer
 
@@ -35,17 +36,21 @@ def link(name: str) -> Link:
 def cluster(name_or_path: str | Path, gpus: int | None = None) -> Cluster:
     """The cluster `dgx-h100:64` (64 nodes; one without `:64`), or that of a YAML file; `gpus` overrides its size.
 
-    Raises BadInput when `gpus` does not fill whole nodes, unless it is less than one node.
+    A device's name is one machine of so many of them: `rtx-4090:4`. Raises BadInput when `gpus` does not fill whole
+    nodes, unless it is less than one node.
     """
     name = str(name_or_path)
     base, _, count = name.partition(":")
+    if base in shelf().devices and base not in shelf().clusters:
+        asked = parse_integer(count if base != name else 1, f"{name}: number of devices after the colon")
+        return machine(shelf(), shelf().devices[base], asked if gpus is None else gpus)
     found = shelf().clusters.get(base)
     if found is None and (name.lower().endswith((".yaml", ".yml")) or os.path.isfile(name)):
         from lockstep.hardware.userfile import read_cluster
 
         found, base, count = read_cluster(name), name, ""
     if found is None:
-        raise UnknownName("cluster", base, list(shelf().clusters), otherwise=OTHERWISE)
+        raise UnknownName("cluster", base, [*shelf().clusters, *shelf().devices], otherwise=OTHERWISE)
     if gpus is not None:
         return found.resized(gpus)
     if base != name:

@@ -26,6 +26,8 @@ from lockstep.hardware.source import Provenance, Source, check_positive, provena
 from lockstep.units import format_bandwidth, format_flops, format_size
 
 MAX_DEVICES = 10_000_000
+LARGEST_WHOLE = 16
+"""Servers of up to so many devices are used whole; of a larger unit (a rack, a pod) schedulers hand out parts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +69,8 @@ class Cluster:
     """Rate at which the whole cluster can write a checkpoint to shared storage."""
     host: Host | None = None
     """The machines that the devices sit in; None where nothing is known of them, so that nothing can be offloaded."""
+    notes: tuple[str, ...] = ()
+    """What was chosen where the question left room; answers say it among their assumptions."""
     provenance: Provenance = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
@@ -143,23 +147,48 @@ class Cluster:
     def resized(self, num_devices: int) -> Cluster:
         """The same cluster with `num_devices` devices: inner levels as full as they are here, the outermost as needed.
 
-        Fewer devices than one unit make one smaller unit: 4 of a node of 8 are one node of 4.
-        Raises BadInput when the devices do not fill whole units of every inner level.
+        Fewer devices than one unit make one smaller unit: 4 of a node of 8 are one node of 4. Of units larger than
+        LARGEST_WHOLE a part may be used, the same of each: 512 are 64 of the 72 in each of 8 racks. Raises BadInput
+        when the devices do not fill whole units of every inner level.
         """
         if isinstance(num_devices, bool) or not isinstance(num_devices, int) or num_devices < 1:
             raise BadInput(f"cluster {self.name}: number of devices must be at least 1, got {num_devices!r}")
-        sizes, left = [], num_devices
-        for level in self.levels[:-1]:
-            size = min(level.size, left)
+        levels, notes, left = [], [], num_devices
+        links_frac = 1.0
+        for index, level in enumerate(self.levels):
+            size = left if index == len(self.levels) - 1 else min(level.size, left)
+            resized = replace(level, links_per_child=self._links_in_use(index, links_frac))
+            links_frac = 1.0
             if left % size:
-                raise BadInput(self._partial(level, left, num_devices))
-            sizes.append(size)
+                size = self._part(index, left, num_devices)
+                links_frac = size / level.size
+                notes.append(self._part_note(index, size))
+            levels.append(replace(resized, size=size))
             left //= size
-        sizes.append(left)
-        levels = tuple(replace(level, size=size) for level, size in zip(self.levels, sizes, strict=True))
         asked = Source("user", f"follows from {num_devices} devices asked for", "")
         changed = {f"levels.{new.name}.size": asked for old, new in zip(self.levels, levels, strict=True) if old != new}
-        return replace(self, levels=levels, provenance={**self.provenance, **changed})
+        kept = () if levels[:-1] != list(self.levels[:-1]) else self.notes
+        return replace(self, levels=tuple(levels), notes=(*kept, *notes), provenance={**self.provenance, **changed})
+
+    def _part(self, index: int, units: int, num_devices: int) -> int:
+        """Children per unit of a level that share `units` evenly, if that leaves less than half of them idle."""
+        level = self.levels[index]
+        size = next(size for size in range(level.size, 0, -1) if units % size == 0)
+        if level.size <= LARGEST_WHOLE or 2 * size <= level.size:
+            raise BadInput(self._partial(level, units, num_devices))
+        return size
+
+    def _part_note(self, index: int, size: int) -> str:
+        """What is said of a level that is used in part."""
+        level, inside = self.levels[index], self.devices_per_child(index)
+        used = f"{size * inside} of the {level.size * inside} devices of each {level.name}"
+        return f"{used} are used, so that all hold as many; the others are neither counted nor paid for"
+
+    def _links_in_use(self, index: int, used_frac: float) -> int:
+        """Links per child of a level when `used_frac` of its devices are used: those of idle devices are idle too."""
+        links = self.levels[index].links_per_child
+        own = used_frac < 1 and links >= self.devices_per_child(index)
+        return max(1, int(links * used_frac)) if own else links
 
     def describe(self) -> str:
         """One line: devices, their memory and rate, and what joins them at each level."""

@@ -26,6 +26,8 @@ def _all(job: Job, cluster: Cluster, hidden_s: float) -> Iterator[str]:
     how = f"{how} {curve.date}" if how == "measured" else how
     error = format_frac(curve.error_frac_on(cluster.device.name), 2)
     yield from recipe.notes
+    yield from cluster.notes
+    yield from _alone(cluster)
     yield f"kernel efficiency of {cluster.device.name}: curve {curve.name!r}, {how} ({curve.source}), error {error}"
     if hidden_s:
         share = format_frac(recipe.overlap_device_frac)
@@ -47,6 +49,15 @@ def _all(job: Job, cluster: Cluster, hidden_s: float) -> Iterator[str]:
     price = cluster.provenance.get("price_per_hour_usd") or cluster.device.provenance.get("price_per_hour_usd")
     if price is not None:
         yield f"price per device and hour: {price.kind}, {price.text} ({price.date})"
+
+
+def _alone(cluster: Cluster) -> Iterator[str]:
+    """That machines of one device are as many machines, which a number of devices does not say."""
+    if cluster.num_devices > 1 and cluster.levels[0].size == 1:
+        fabric = next(level.link.name for level in cluster.levels if level.size > 1)
+        number, device = cluster.num_devices, cluster.device.name
+        together = f"{device}:{number} is one machine of {number}"
+        yield f"{number} machines of one {device} each, joined by {fabric}; {together}"
 
 
 def _model(job: Job) -> Iterator[str]:
