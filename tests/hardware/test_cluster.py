@@ -176,6 +176,20 @@ def test_a_device_with_a_number_is_one_machine_with_its_links(name: str, shape: 
     assert hardware.cluster(found.device.name, gpus=shape[0]) == found
 
 
+def test_cards_of_one_machine_share_its_memory() -> None:
+    assert hardware.cluster("rtx-4090:4").devices_per_host == 4
+    assert hardware.cluster("workstation-4090", gpus=4).devices_per_host == 1
+    assert hardware.cluster("gb200:8").devices_per_host == hardware.cluster("gb200-nvl72").devices_per_host
+    assert hardware.cluster("rtx-4090:4").host.memory_B == hardware.cluster("workstation-4090").host.memory_B
+
+
+@pytest.mark.parametrize("device", hardware.devices(), ids=lambda device: device.name)
+def test_every_device_of_the_catalog_has_a_machine(device: hardware.Device) -> None:
+    found = hardware.cluster(f"{device.name}:2")
+    assert found.device == device
+    assert found.num_devices >= 2
+
+
 @pytest.mark.parametrize("name", ["rtx-4090:9", "h100-sxm:16", "gb200:144", "a100-pcie-40gb:9"])
 def test_a_machine_that_nobody_builds_is_refused(name: str) -> None:
     with pytest.raises(BadInput, match="no machine of the catalog joins"):

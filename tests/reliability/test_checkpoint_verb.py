@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import lockstep
 from cli_runner import run
+from lockstep.layout import Job, Recipe, checkpoint_B
 from lockstep.reliability import exact_s, llama3, overhead_frac
 from lockstep.runs import RunStore
 from lockstep.units import format_time
+from lockstep.workload import model
 
 QUESTION = ("checkpoint", "--mtbf", "6h", "--write", "5min", "--restart", "10min")
 
@@ -53,6 +56,32 @@ def test_ways_to_say_the_same_failures() -> None:
     assert lockstep.checkpoint(law="exponential:mean=6h", write="5min").to_dict() == whole.to_dict()
     cluster = lockstep.checkpoint(cluster="dgx-h100:2048", write="1min")
     assert cluster.mtbf_s == pytest.approx(llama3().mtbf_s, rel=1e-3)
+
+
+def test_devices_are_counted_as_they_are_given_and_the_answer_says_how_many() -> None:
+    """A hundred of 5 years fail every 18.3 days; eight to a node is said to be assumed."""
+    year_s = 365.25 * 86_400
+    told = lockstep.checkpoint(devices=100, device_mtbf="5y", write=60)
+    assert told.mtbf_s == pytest.approx(5 * year_s / 100)
+    assert "100 devices" in told.assumptions[0]
+    silent = lockstep.checkpoint(nodes=100, device_mtbf="5y", write=60)
+    assert silent.mtbf_s == pytest.approx(5 * year_s / 800)
+    assert "800 devices: 100 nodes of 8 (assumed" in silent.assumptions[0]
+    four = lockstep.checkpoint(nodes=100, devices=400, device_mtbf="5y", rack_mtbf="10y", write=60)
+    assert four.mtbf_s == pytest.approx(1 / (400 / (5 * year_s) + 25 / (10 * year_s)))
+    known = lockstep.checkpoint(cluster="dgx-h100:4", device_mtbf="5y", write=60)
+    assert "32 devices: 4 nodes of 8 (as in dgx-h100)" in known.assumptions[0]
+
+
+@pytest.mark.parametrize(
+    "words", [{"cluster": "dgx-h100:64"}, {"mtbf": "6h", "devices": 512}, {"nodes": 64, "node_mtbf": "1y"}]
+)
+def test_a_storage_that_nobody_knows_is_the_one_that_campaigns_assume(words: dict[str, Any]) -> None:
+    """BLOOM's 2.3 TB in 40 s from 384 devices, for 512 of them; the answer says so."""
+    found = lockstep.checkpoint("llama3-70b", **words)
+    size_B = checkpoint_B(Job(model("llama3-70b"), Recipe(seq=1, batch=1), 1))
+    assert found.to_dict()["write_s"] == pytest.approx(size_B / (57.5e9 * 512 / 384))
+    assert any("assumed as BLOOM's 150 MB/s per device" in said for said in found.assumptions)
 
 
 def test_ways_to_say_the_same_write() -> None:
@@ -193,6 +222,9 @@ SHARDS = ("--nodes", "8", "--size", "1TB", "--storage-bandwidth", "1GB/s")
         (("llama3-8b", "--mtbf", "6h"), "--storage-bandwidth"),
         (("llama3-8b", "--mtbf", "6h", "--write", "1s"), "--write"),
         (("llama9", "--mtbf", "6h", "--storage-bandwidth", "1GB/s"), "MODEL"),
+        (("--mtbf", "6h", "--write", "1s", "--devices", "8"), "--devices"),
+        (("--device-mtbf", "5y", "--nodes", "3", "--write", "1s", "--devices", "8"), "--devices"),
+        (("--device-mtbf", "5y", "-c", "dgx-h100", "--write", "1s", "--devices", "8"), "--devices"),
         (("--mtbf", "6h", "--write", "1s", "--silent-mtbf", "1d"), "--silent-delay"),
         (("--mtbf", "6h", "--write", "1s", "--silent-delay", "1h"), "--silent-mtbf"),
         (("--law", "exponential:mean=6h", "--write", "1s", "--silent-mtbf", "1d", "--silent-delay", "1h"),

@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from lockstep.api.calling import strict
 from lockstep.api.failures import (
+    Counted,
     FailureWords,
     bounded_time_s,
+    device_count,
     job_failures,
     node_count,
     read_corruption,
@@ -23,7 +25,7 @@ from lockstep.api.peer_copies import read_copies
 from lockstep.api.question import Quantity, located, read_cluster, whole
 from lockstep.api.saving import LighterWords, read_lighter, read_write_s
 from lockstep.errors import BadInput, Infeasible, LockstepError
-from lockstep.units import parse_bandwidth_Bps, parse_size_B
+from lockstep.units import format_size, parse_bandwidth_Bps, parse_size_B
 
 if TYPE_CHECKING:
     from lockstep.hardware import Cluster
@@ -40,6 +42,7 @@ def checkpoint(
     model: str | Path | Model | None = None,
     *,
     nodes: Quantity | None = None,
+    devices: Quantity | None = None,
     cluster: str | Path | Cluster | None = None,
     write: Quantity | None = None,
     size: Quantity | None = None,
@@ -59,23 +62,28 @@ def checkpoint(
 ) -> Checkpoint:
     """How often to save, and what failures and checkpoints cost.
 
-    Failures: `mtbf` of the job, or those of its parts (`nodes` of `node_mtbf`, devices, switches, racks, power,
-    software) added up, or a `law` of gaps, or a `cluster` whose MTBF is known; `silent_mtbf` adds corruption that is
-    noticed after `silent_delay`. A checkpoint: `write` seconds, or `run:NAME` for what one took in a kept run of
-    training, or `size` bytes, or what training `model` with `optimizer` has to save, from `ranks` at `rank_bandwidth`
-    into `storage_bandwidth`. Local ones (`local_write`, which serve `local_frac` of the failures), `copies` in the
-    memory of other nodes, sent at `copy_bandwidth` per node, or deltas (`delta_write`) come between: one full one in
-    `every`. `repair` says how long a lost node is away, `spares` how many stand by, `fewest_nodes` how far the job
-    shrinks instead of waiting, `grow` when it takes nodes back.
+    Failures: `mtbf` of the job, or those of its parts (`nodes` of `node_mtbf`, `devices`, by default 8 to a node,
+    switches and so on) added up, or a `law` of gaps, or a `cluster` whose MTBF is known; `silent_mtbf` adds
+    corruption that is noticed after `silent_delay`. A checkpoint: `write` seconds, or `run:NAME` for what one took
+    in a kept run of training, or `size` bytes, or what training `model` with `optimizer` has to save, from `ranks`
+    at `rank_bandwidth` into `storage_bandwidth`. Local ones (`local_write`, which serve `local_frac` of the
+    failures), `copies` in the memory of other nodes, sent at `copy_bandwidth` per node, or deltas (`delta_write`)
+    come between: one full one in `every`. `repair` says how long a lost node is away, `spares` how many stand by,
+    `fewest_nodes` how far the job shrinks instead of waiting, `grow` when it takes nodes back.
     """
     from lockstep.reliability import Saving
     from lockstep.reliability import checkpoint as find
 
     machine = None if cluster is None else read_cluster(cluster)
-    failing = job_failures(machine, words, nodes)
+    failing = job_failures(machine, words, nodes, devices)
     if math.isinf(failing.mtbf_s):
         raise _unknown_failures(machine, nodes)
-    write_s = _write_s(model, machine, write, size, optimizer, ranks, rank_bandwidth, storage_bandwidth)
+    counted = device_count(machine, nodes, devices)
+    write_s, how = _write_s(
+        model, machine, counted, write, size, optimizer, ranks, rank_bandwidth, storage_bandwidth
+    )  # fmt: skip
+    if devices is not None and not how and failing.causes is None:
+        raise BadInput("has no effect on --mtbf and --law, which are of the whole job", "--devices")
     lighter: dict[str, Any] = read_lighter(words)
     peers = None
     if (copies := words.get("copies")) is not None:
@@ -98,7 +106,8 @@ def checkpoint(
             pool=read_pool(node_count(machine, nodes), failing, words), causes=failing.causes,
             campaigns=simulated_runs(campaigns), seed=whole(seed, "--seed", minimum=0),
         )  # fmt: skip
-    return found if peers is None else replace(found, assumptions=(*found.assumptions, str(peers)))
+    said = (*failing.counted, *how, *found.assumptions)
+    return replace(found, assumptions=said if peers is None else (*said, str(peers)))
 
 
 def _unknown_failures(machine: Cluster | None, nodes: Quantity | None) -> LockstepError:
@@ -111,10 +120,12 @@ def _unknown_failures(machine: Cluster | None, nodes: Quantity | None) -> Lockst
 
 
 def _write_s(
-    model: str | Path | Model | None, machine: Cluster | None, write: Quantity | None, size: Quantity | None,
-    optimizer: str | None, ranks: Quantity | None, rank_bandwidth: Quantity | None, storage_bandwidth: Quantity | None,
-) -> float:  # fmt: skip
-    """Seconds one whole checkpoint takes to write."""
+    model: str | Path | Model | None, machine: Cluster | None, counted: Counted | None, write: Quantity | None,
+    size: Quantity | None, optimizer: str | None, ranks: Quantity | None, rank_bandwidth: Quantity | None,
+    storage_bandwidth: Quantity | None,
+) -> tuple[float, tuple[str, ...]]:  # fmt: skip
+    """Seconds one whole checkpoint takes to write, and what was assumed for it."""
+    from lockstep.campaign import assumed_storage
     from lockstep.reliability import write_time_s
 
     if optimizer is not None and model is None:
@@ -127,10 +138,16 @@ def _write_s(
     if write is not None:
         if rank_bandwidth is not None or storage_bandwidth is not None:
             raise BadInput("a bandwidth needs --size or a MODEL, not --write", "--write")
-        return read_write_s(write)
+        return read_write_s(write), ()
     known_Bps = math.inf if machine is None or machine.storage_write_Bps is None else machine.storage_write_Bps
+    size_B = _size_B(model, size, optimizer)
+    how: tuple[str, ...] = ()
     if rank_bandwidth is None and storage_bandwidth is None and math.isinf(known_Bps):
-        raise BadInput("give the rate of a write: this, --rank-bandwidth or both", "--storage-bandwidth")
+        if counted is None:
+            why = "give the rate of a write: this, --rank-bandwidth or both, or say who writes (--cluster, --devices)"
+            raise BadInput(why, "--storage-bandwidth")
+        known_Bps, rate = assumed_storage(counted.devices)
+        how = (f"a checkpoint holds {format_size(size_B)}; {rate}",)
     rates_Bps = [
         otherwise if given is None else parse_bandwidth_Bps(given, where)
         for given, where, otherwise in (
@@ -141,10 +158,9 @@ def _write_s(
         raise BadInput(
             "a bandwidth must be above 0", "--storage-bandwidth" if rates_Bps[1] == 0 else "--rank-bandwidth"
         )
-    size_B = _size_B(model, size, optimizer)
     number = (1 if machine is None else machine.num_devices) if ranks is None else whole(ranks, "--ranks")
     time_s = float(write_time_s(size_B, number, rank_Bps=rates_Bps[0], storage_Bps=rates_Bps[1]))
-    return bounded_time_s(time_s, "--size")
+    return bounded_time_s(time_s, "--size"), how
 
 
 def _size_B(model: str | Path | Model | None, size: Quantity | None, optimizer: str | None) -> float:

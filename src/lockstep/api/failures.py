@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 from lockstep.api.question import Quantity, located, whole
 from lockstep.errors import BadInput
-from lockstep.units import parse_frac, parse_time_s
+from lockstep.units import format_time, parse_frac, parse_time_s
 
 if TYPE_CHECKING:
     from lockstep.hardware import Cluster
@@ -64,10 +64,20 @@ class JobFailures:
     """Given for the gaps, None for exponential ones."""
     causes: Failures | None = None
     """Composed of parts, None when only their sum is known."""
+    counted: tuple[str, ...] = ()
+    """How many devices and nodes may fail, where the rate follows from them."""
 
 
-def job_failures(machine: Cluster | None, words: Mapping[str, Any], nodes: Quantity | None = None) -> JobFailures:
-    """The failures of a job on `nodes`, else on `machine`: in one way of saying it, else what is known of `machine`."""
+def job_failures(
+    machine: Cluster | None,
+    words: Mapping[str, Any],
+    nodes: Quantity | None = None,
+    devices: Quantity | None = None,
+) -> JobFailures:
+    """The failures of a job on `nodes` or `devices`, else on `machine`, in one way of saying it.
+
+    Where nothing is said, what is known of `machine`.
+    """
     from lockstep.reliability import of_cluster, parse_gap_law
 
     given = {name: value for name, value in words.items() if value is not None}
@@ -80,22 +90,57 @@ def job_failures(machine: Cluster | None, words: Mapping[str, Any], nodes: Quant
     if "mtbf" in given:
         return JobFailures(bounded_mtbf_s(parse_time_s(given["mtbf"], "--mtbf"), "--mtbf"))
     if parts:
-        return _composed(machine, nodes, parts)
-    return JobFailures(math.inf if machine is None or machine.mtbf_s is None else of_cluster(machine).mtbf_s)
+        return _composed(device_count(machine, nodes, devices), parts)
+    if machine is None or machine.mtbf_s is None:
+        return JobFailures(math.inf)
+    each = f"{machine.num_devices:,} devices, each failing every {format_time(machine.mtbf_s)}"
+    return JobFailures(of_cluster(machine).mtbf_s, counted=(each,))
 
 
-def _composed(machine: Cluster | None, nodes: Quantity | None, parts: Mapping[str, Quantity]) -> JobFailures:
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """Devices of a job, `per_node` to a node, and how that is known."""
+
+    devices: int
+    per_node: int
+    known: str
+
+
+def device_count(machine: Cluster | None, nodes: Quantity | None, devices: Quantity | None) -> Counted | None:
+    """How many devices a job has, None when nobody says. Raises BadInput."""
+    number = node_count(machine, nodes)
+    if devices is not None:
+        given = whole(devices, "--devices")
+        if machine is not None:
+            raise BadInput(f"{machine.name} says how many there are; leave one of the two out", "--devices")
+        if number is not None and given % number:
+            raise BadInput(f"{given} devices cannot be shared by {number} nodes evenly", "--devices")
+        per_node, known = (USUAL_NODE, " (assumed)") if number is None else (given // number, "")
+        return Counted(given, per_node, f"{given:,} devices in nodes of {per_node}{known}")
+    if number is None:
+        return None
+    if machine is not None:
+        per_node = machine.devices_per_unit(0)
+        known = f"as in {machine.name}"
+    else:
+        per_node, known = USUAL_NODE, "assumed; --devices says otherwise"
+    together = number * per_node
+    return Counted(together, per_node, f"{together:,} devices: {number:,} nodes of {per_node} ({known})")
+
+
+def _composed(counted: Counted | None, parts: Mapping[str, Quantity]) -> JobFailures:
     """The rates of all parts of the job added up."""
     from lockstep.reliability import composed
 
-    number, first = node_count(machine, nodes), next(iter(parts))
-    if number is None:
-        raise BadInput(f"--nodes and --{first}-mtbf belong together", "--nodes")
-    per_node = USUAL_NODE if machine is None else machine.devices_per_unit(0)
+    first = next(iter(parts))
+    if counted is None:
+        other = "--devices or --nodes" if first == "device" else "--nodes"
+        raise BadInput(f"{other} and --{first}-mtbf belong together", "--nodes")
+    said = (counted.known,) if "device" in parts else ()
     times_s: dict[str, Any] = {f"{name}_mtbf_s": parse_time_s(value, f"--{name}-mtbf") for name, value in parts.items()}
     with located(f"--{first}-mtbf"):
-        causes = composed(number * per_node, devices_per_node=per_node, **times_s)
-    return JobFailures(bounded_mtbf_s(causes.mtbf_s, f"--{first}-mtbf"), None, causes)
+        causes = composed(counted.devices, devices_per_node=counted.per_node, **times_s)
+    return JobFailures(bounded_mtbf_s(causes.mtbf_s, f"--{first}-mtbf"), None, causes, said)
 
 
 def read_corruption(failing: JobFailures, words: Mapping[str, Any]) -> tuple[dict[str, float], float]:

@@ -9,6 +9,7 @@ from lockstep.campaign.energy import energy as energy
 from lockstep.campaign.offer import Market as Market
 from lockstep.campaign.offer import Offer as Offer
 from lockstep.campaign.operation import Operation as Operation
+from lockstep.campaign.operation import assumed_storage as assumed_storage
 from lockstep.campaign.ramp import Ramp as Ramp
 from lockstep.campaign.ramp import phases as phases
 from lockstep.campaign.run import Run as Run

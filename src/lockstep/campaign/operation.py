@@ -28,6 +28,12 @@ TOKEN_B = 4.0
 """Bytes read per token: one 32-bit number, as in Megatron-LM's indexed datasets of large vocabularies."""
 
 
+def assumed_storage(devices: int) -> tuple[float, str]:
+    """Bytes per second at which `devices` together write where no storage is known, and how that is said."""
+    rate_Bps = STORAGE_BPS_PER_DEVICE * devices
+    return rate_Bps, f"written at {format_bandwidth(rate_Bps)}, assumed as BLOOM's 150 MB/s per device"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operation:
     """How a run is operated; every field has a value that means "not known" or "not done"."""
@@ -122,7 +128,7 @@ class Operation:
     def write_Bps(self, job: Job) -> float:
         """Rate at which a whole checkpoint is written: of its ranks, and of the storage."""
         if self.rank_Bps is None:
-            return STORAGE_BPS_PER_DEVICE * job.devices if self.storage_Bps is None else self.storage_Bps
+            return assumed_storage(job.devices)[0] if self.storage_Bps is None else self.storage_Bps
         together_Bps = self.rank_Bps * (job.devices if self.ranks is None else min(self.ranks, job.devices))
         return together_Bps if self.storage_Bps is None else min(together_Bps, self.storage_Bps)
 
@@ -202,13 +208,9 @@ class Operation:
     def _about_failures(self, job: Job) -> Iterator[str]:
         yield f"a failure every {format_time(self.mtbf_s(job.devices))}: {format_time(self.mtbf_s(1))} per device"
         if self.write_s is None:
-            size, rate = format_size(checkpoint_B(job)), format_bandwidth(self.write_Bps(job))
-            known = (
-                ""
-                if self.storage_Bps is not None or self.rank_Bps is not None
-                else ", assumed as BLOOM's 150 MB/s per device"
-            )
-            yield f"a checkpoint holds {size}: parameters and optimizer state; written at {rate}{known}"
+            given = self.storage_Bps is not None or self.rank_Bps is not None
+            rate = f"written at {format_bandwidth(self.write_Bps(job))}" if given else assumed_storage(job.devices)[1]
+            yield f"a checkpoint holds {format_size(checkpoint_B(job))}: parameters and optimizer state; {rate}"
         yield from self._about_lighter()
         restart_s = self.whole_restart_s(job)
         known = "" if self.restart_s is not None else " (assumed: 5 min and reading it back)"

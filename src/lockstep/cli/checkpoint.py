@@ -19,6 +19,7 @@ _RUN = "The run"
 WORDS = {
     "mtbf": text("--mtbf", "T", "Mean time between failures of the job.", panel=_FAILURES),
     "nodes": text("--nodes", "N", "Nodes of the job, with times of parts.", panel=_FAILURES),
+    "devices": text("--devices", "N", "Devices of the job. (default: 8 for each of --nodes)", panel=_FAILURES),
     "device_mtbf": text("--device-mtbf", "T", "Of one device; times of parts add up to the job's.", panel=_FAILURES),
     "node_mtbf": text("--node-mtbf", "T", "Of one node.", panel=_FAILURES),
     "switch_mtbf": text("--switch-mtbf", "T", "Of one switch, each for 32 nodes.", panel=_FAILURES),

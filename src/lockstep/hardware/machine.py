@@ -55,7 +55,7 @@ def machine(shelf: Shelf, device: Device, number: int) -> Cluster:
 def _host(device: Device, number: int, found: Cluster | None) -> Host | None:
     """The machine's memory and ports: the catalog's, shared by the cards that its node does not hold."""
     if found is None or found.host is None:
-        return device.host_link and Host(device.host_link, devices=number)
+        return None if device.host_link is None else Host(device.host_link, devices=number)
     return replace(found.host, devices=number) if number > found.levels[0].size else found.host
 
 
