@@ -69,3 +69,10 @@ def leaves(rank: Rank) -> None:
 def run_programs(rank: Rank, works: list[Work]) -> list[Report]:
     """Many programs in one launch."""
     return [run_rank(rank, work) for work in works]
+
+
+def talks(rank: Rank) -> None:
+    """Tells its launcher something without end."""
+    while True:
+        rank.tell(rank.number)
+        time.sleep(0.001)

@@ -22,19 +22,30 @@ PREFIX = "lockstep-run-"
 
 @contextmanager
 def run_folder() -> Iterator[Path]:
-    """A new folder, held until the context ends and removed then; what dead launchers left is removed first."""
-    sweep()
-    while True:
-        folder = Path(tempfile.mkdtemp(prefix=PREFIX))
-        handle = _hold(folder)
-        # Until it was held, somebody else's sweep may have taken it for a dead one.
-        if handle is not None and folder.exists():
-            break
+    """A new folder, held until the context ends and removed then; what dead launchers left is removed first.
+
+    Raises BadInput where no temporary folder can be made.
+    """
+    try:
+        sweep(Path(tempfile.gettempdir()))
+        folder, handle = _new()
+    except OSError as error:
+        raise BadInput(f"no temporary folder can be made: {error}", "TMPDIR") from None
     try:
         yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
         os.close(handle)
+
+
+def _new() -> tuple[Path, int]:
+    """A folder and what holds it."""
+    while True:
+        folder = Path(tempfile.mkdtemp(prefix=PREFIX))
+        handle = _hold(folder)
+        # Until it was held, somebody else's sweep may have taken it for a dead one.
+        if handle is not None and folder.exists():
+            return folder, handle
 
 
 def _hold(folder: Path) -> int | None:
@@ -47,9 +58,24 @@ def _hold(folder: Path) -> int | None:
     return handle
 
 
-def sweep() -> None:
-    """Removes the folders of runs of this user that nobody holds; whatever else has such a name is left alone."""
-    for folder in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
+def held(folder: Path) -> bool:
+    """Whether its launcher lives; False for a folder that is gone."""
+    try:
+        handle = open_folder(folder)
+    except BadInput:
+        return False
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return True
+    finally:
+        os.close(handle)
+    return False
+
+
+def sweep(where: Path) -> None:
+    """Removes this user's folders of runs in `where` that nobody holds; whatever else has such a name is left alone."""
+    for folder in where.glob(f"{PREFIX}*"):
         try:
             handle = open_folder(folder)
         except BadInput:

@@ -5,8 +5,10 @@ the rank has ever started stays below it, in whichever group or session. It ends
 
     when the rank ends, and then ends in the same way, exit code or signal
     when the launcher asks it to (SIGTERM), or has died: the server dies with it, which the kernel tells by the same
-    signal (PR_SET_PDEATHSIG); then the files of the run go too
+    signal (PR_SET_PDEATHSIG)
 
+In all of these the files of the run go too when the launcher lives no more, which is told by its lock on their folder:
+its ranks may notice its death, and die of it, before the server does.
 A keeper that is killed takes the rank and its group with it. Where there is no prctl(2), as on macOS, the rank's group
 is all that is ended.
 """
@@ -18,19 +20,19 @@ import os
 import shutil
 import signal
 import sys
-from collections.abc import Iterable
 from contextlib import suppress
 from multiprocessing import forkserver
 from pathlib import Path
 
 from lockstep.measure.launch.family import descendants, kill_all, kill_group
+from lockstep.measure.launch.folder import held, sweep
 
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36  # linux/prctl.h
 HEARD = (signal.SIGTERM, signal.SIGCHLD)
 
 
-def keep(leavings: Iterable[Path]) -> None:
-    """Forks: returns in the rank, and never in its keeper; `leavings` are removed when the launcher has died."""
+def keep(folder: Path, sockets: Path) -> None:
+    """Forks: returns in the rank, and never in its keeper, which removes both folders when the launcher has died."""
     os.setpgid(0, 0)
     _let_server_go()
     keeper = os.getpid()
@@ -38,7 +40,7 @@ def keep(leavings: Iterable[Path]) -> None:
     rank = os.fork()
     if rank:
         _adopt_all()
-        os._exit(_wait(rank, leavings))
+        os._exit(_wait(rank, folder, sockets))
     _tell_at_parents_death(signal.SIGKILL)
     if os.getppid() != keeper:
         os._exit(1)
@@ -70,7 +72,7 @@ def _prctl(option: int, value: int) -> None:
         ctypes.CDLL(None).prctl(option, value)
 
 
-def _wait(rank: int, leavings: Iterable[Path]) -> int:
+def _wait(rank: int, folder: Path, sockets: Path) -> int:
     """Waits for the end of the rank or the order to end it; the exit code, unless a signal is how it ended."""
     server = os.getppid()
     status: int | None = None
@@ -80,9 +82,11 @@ def _wait(rank: int, leavings: Iterable[Path]) -> int:
         else:
             status = _reaped().get(rank)
     _end_all(rank)
-    if os.getppid() != server:
-        for path in leavings:
-            shutil.rmtree(path, ignore_errors=True)
+    if not held(folder):
+        shutil.rmtree(sockets, ignore_errors=True)
+        sweep(folder.parent)
+    elif os.getppid() != server:
+        shutil.rmtree(folder, ignore_errors=True)
     if os.WIFSIGNALED(status):
         _die_by(os.WTERMSIG(status))
     return os.waitstatus_to_exitcode(status)

@@ -6,16 +6,14 @@ import importlib.util
 import os
 import pickle
 import socket
+import sys
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
-from functools import cache, partial
-from multiprocessing import util
-from multiprocessing.context import ForkServerContext
-from pathlib import Path
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from lockstep.errors import LONGEST, BadInput, LockstepError
+from lockstep.errors import LONGEST, BadInput, LockstepError, RunFailed
 from lockstep.measure.launch import points
 from lockstep.measure.launch.clock import clock_of
 from lockstep.measure.launch.failure import from_exception, run_failed
@@ -25,6 +23,7 @@ from lockstep.measure.launch.mail import Inbox
 from lockstep.measure.launch.place import Place, place
 from lockstep.measure.launch.points import Board, Fault
 from lockstep.measure.launch.rank import BOARD, Orders, Rank, join_group, live, unheard
+from lockstep.measure.launch.server import IMPORTED_AGAIN, leave_if_imported_again, ranks_context, sockets_folder
 from lockstep.measure.launch.watch import Running, end, watch
 
 if TYPE_CHECKING:
@@ -33,10 +32,6 @@ if TYPE_CHECKING:
 MOST_RANKS = 256
 MOST_FOLDER_B = 107 - len("/listener-12345678")  # unix(7): a socket's path has at most 107 bytes
 BACKENDS = ("gloo", "nccl", None)
-PRELOADED = (
-    "numpy", "torch", "torch.distributed", "lockstep.measure.launch.rank",
-    "lockstep.measure.execute.worker", "lockstep.measure.bench.collective",
-)  # fmt: skip
 
 
 def launch(
@@ -61,6 +56,7 @@ def launch(
     variables of the ranks. `on_message(rank, message)` for what a rank `tell`s, also before a failure.
     Raises: RunFailed when a rank does not return; BadInput.
     """
+    leave_if_imported_again()
     joined = place()
     if joined is not None:
         tell = partial(on_message, joined.rank) if on_message else unheard
@@ -83,7 +79,7 @@ def launch(
                 usable_cores(),
                 host,
                 folder,
-                Path(util.get_temp_dir()),
+                sockets_folder(),
                 tuple(faults),
                 dict(environment or {}),
             )
@@ -103,6 +99,11 @@ def _run(
         for order in orders:
             running.append(_start(order, work))
         return watch(running, board, timeout_s, deadline_s, on_message)
+    except RunFailed:
+        if all(rank.process.exitcode != IMPORTED_AGAIN for rank in running):
+            raise
+        why = 'every rank imports this script, which starts ranks again; do that below `if __name__ == "__main__":`'
+        raise BadInput(why, str(getattr(sys.modules["__main__"], "__file__", "__main__"))) from None
     finally:
         end(running)
         board.close()
@@ -115,24 +116,14 @@ def usable_cores() -> int:
 
 def warm_up() -> None:
     """Starts the server that the ranks are forked from, so that the first `launch` does not wait for torch."""
-    from multiprocessing import forkserver
-
-    _server()
-    forkserver.ensure_running()
-
-
-@cache
-def _server() -> ForkServerContext:
-    """The context whose server has imported torch; it stays warm until this process ends."""
-    context = ForkServerContext()
-    context.set_forkserver_preload(list(PRELOADED))
-    return context
+    ranks_context()
 
 
 def _start(orders: Orders, work: bytes) -> Running:
     """Forks one rank."""
-    ours, theirs = _server().Pipe(duplex=False)
-    process = _server().Process(target=live, args=(orders, work, theirs))
+    context = ranks_context()
+    ours, theirs = context.Pipe(duplex=False)
+    process = context.Process(target=live, args=(orders, work, theirs))
     process.start()
     # Only the rank may hold its end, or its death would not close the pipe.
     theirs.close()
@@ -157,7 +148,7 @@ def _check(ranks: int, backend: str | None, hosts: Sequence[Host]) -> None:
         raise BadInput(f"backend {backend!r} is not one of gloo, nccl, None", "backend")
     if hosts and len(hosts) not in (1, ranks):
         raise BadInput(f"{len(hosts)} hosts for {ranks} ranks; give one for all, or one each", "hosts")
-    folder = util.get_temp_dir()
+    folder = sockets_folder()
     if len(os.fsencode(folder)) > MOST_FOLDER_B:
         raise BadInput(f"{folder} is too long a path for sockets; set it to a shorter one, such as /tmp", "TMPDIR")
     if importlib.util.find_spec("torch") is None:
@@ -177,25 +168,24 @@ def _join(
 
     if ranks != here.ranks:
         raise BadInput(f"{here.started_by} started {here.ranks} ranks, not {ranks}", "ranks")
-    with run_folder() as folder:
-        board = Board(folder / BOARD, here.ranks)
-        points.enter(here.rank, board, faults)
-        try:
-            points.point("before_rendezvous")
-            join_group(rank, _meeting_place(here, rank.timeout_s))
-            points.point("before_work")
-            values: list[Any] = [None] * here.ranks
-            dist.all_gather_object(values, worker(rank, *arguments))
-            dist.barrier()
-            dist.destroy_process_group()
-        except LockstepError:
-            raise
-        except Exception as error:
-            where = board.read(here.rank)
-            raise run_failed([from_exception(here.rank, error, where, traceback.format_exc())]) from error
-        finally:
-            points.leave()
-            board.close()
+    board = Board(None, here.ranks)
+    points.enter(here.rank, board, faults)
+    try:
+        points.point("before_rendezvous")
+        join_group(rank, _meeting_place(here, rank.timeout_s))
+        points.point("before_work")
+        values: list[Any] = [None] * here.ranks
+        dist.all_gather_object(values, worker(rank, *arguments))
+        dist.barrier()
+        dist.destroy_process_group()
+    except LockstepError:
+        raise
+    except Exception as error:
+        where = board.read(here.rank)
+        raise run_failed([from_exception(here.rank, error, where, traceback.format_exc())]) from error
+    finally:
+        points.leave()
+        board.close()
     return values
 
 

@@ -56,9 +56,12 @@ def _leave() -> NoReturn:
 
 
 class Board:
-    """The current point of every rank in a file mapped by the launcher and the ranks."""
+    """The current point of every rank in a file mapped by the launcher and the ranks; without one, for this process."""
 
-    def __init__(self, path: Path, ranks: int) -> None:
+    def __init__(self, path: Path | None, ranks: int) -> None:
+        if path is None:
+            self._memory = mmap.mmap(-1, SLOT_B * ranks)
+            return
         if not path.exists():
             path.write_bytes(bytes(SLOT_B * ranks))
         with path.open("r+b") as file:

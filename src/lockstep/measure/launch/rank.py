@@ -78,20 +78,28 @@ class Orders:
 
 def live(orders: Orders, work: bytes, pipe: Connection) -> None:
     """Body of a rank's process: becomes the rank of a keeper, works, sends ("value", value) or ("failure", failure)."""
-    keep((orders.folder, orders.sockets))
-    post(pipe, ("process", os.getpid()))
+    keep(orders.folder, orders.sockets)
+    _send(pipe, ("process", os.getpid()))
     board = Board(orders.folder / BOARD, orders.ranks)
     points.enter(orders.number, board, orders.faults)
     try:
         value = _work(orders, work, pipe)
     except BaseException as error:
         where = board.read(orders.number)
-        post(pipe, ("failure", from_exception(orders.number, error, where, traceback.format_exc())))
+        _send(pipe, ("failure", from_exception(orders.number, error, where, traceback.format_exc())))
         sys.stderr.flush()
         # Peers must learn of it now: a normal exit would wait for gloo's threads first.
         os._exit(1)
-    post(pipe, ("value", value))
+    _send(pipe, ("value", value))
     _part()
+
+
+def _send(pipe: Connection, message: Any) -> None:
+    """Posts a message; a rank whose launcher has died has nobody to tell, and ends without a word."""
+    try:
+        post(pipe, message)
+    except BrokenPipeError:
+        os._exit(1)
 
 
 def _work(orders: Orders, work: bytes, pipe: Connection) -> bytes:
@@ -107,7 +115,7 @@ def _work(orders: Orders, work: bytes, pipe: Connection) -> bytes:
     worker, arguments = pickle.loads(work)
 
     def tell(message: Any) -> None:
-        post(pipe, ("message", message))
+        _send(pipe, ("message", message))
 
     rank = Rank(
         orders.number, orders.ranks, orders.number, orders.backend, orders.timeout_s,

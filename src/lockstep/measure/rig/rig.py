@@ -60,7 +60,7 @@ class Rig:
         """Starts the emulator. Raises BadInput where the machine does not permit it."""
         if reason := why_not():
             raise BadInput(f"links cannot be shaped here: {reason}", "rig")
-        command = [sys.executable, "-m", "lockstep.measure.rig.emulator"]
+        command = [sys.executable, "-P", "-m", "lockstep.measure.rig.emulator"]
         self._emulator = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         try:
             made = self._ask(json.dumps(self._order()))

@@ -26,7 +26,7 @@ class Child:
 
     def __init__(self, function: Callable[[Any], Any]) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, "-m", ANSWERING], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+            [sys.executable, "-P", "-m", ANSWERING], stdin=subprocess.PIPE, stdout=subprocess.PIPE
         )
         self._first: list[Any] = [sys.path, function]
 

@@ -24,6 +24,7 @@ from lockstep.converge.sweep.engines.engine import MOST_DEATHS, Result, Task, gi
 from lockstep.errors import BadInput, RunFailed
 
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+LOOPBACK = "127.0.0.1"
 CONNECT_S = 10.0
 LEAVE_S = 10.0
 
@@ -87,10 +88,13 @@ def _local_cluster(workers: int) -> Iterator[Any]:
     settings = {"distributed.scheduler.allowed-failures": MOST_DEATHS - 1}
     with (
         import_module("dask").config.set(settings),
-        distributed.LocalCluster(n_workers=0, dashboard_address=":0", silence_logs=50) as scheduler,
-    ):
-        command = [sys.executable, "-m", "dask", "worker", scheduler.scheduler_address, "--no-dashboard"]
-        command += ["--host", "127.0.0.1", "--nworkers", str(workers), "--nthreads", "1", "--death-timeout", "30"]
+        distributed.LocalCluster(
+            n_workers=0, host=LOOPBACK, dashboard_address=f"{LOOPBACK}:0", silence_logs=50
+        ) as scheduler,
+    ):  # fmt: skip
+        command = [sys.executable, "-P", "-m", "dask", "worker", scheduler.scheduler_address, "--no-dashboard"]
+        command += ["--host", LOOPBACK, "--dashboard-address", f"{LOOPBACK}:0"]
+        command += ["--nworkers", str(workers), "--nthreads", "1", "--death-timeout", "30"]
         with tempfile.TemporaryDirectory() as scratch:
             # A session of their own: Ctrl-C is for this process, which then ends them all.
             beside = subprocess.Popen(

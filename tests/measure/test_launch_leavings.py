@@ -1,0 +1,151 @@
+"""What is left when launcher or server are killed at a bad moment, and what the server and the ranks do not import."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from multiprocessing import forkserver
+from pathlib import Path
+
+import pytest
+
+from lockstep.measure.launch import launch
+from lockstep.measure.launch.family import descendants
+from lockstep.measure.launch.launch import warm_up
+
+from . import workers
+from .test_launch import alive, within
+
+ROOT = Path(__file__).parents[2]
+linux = pytest.mark.skipif(sys.platform != "linux", reason="processes are found in /proc")
+TALKING = """
+from tests.measure import workers
+from lockstep.measure.launch import launch
+
+if __name__ == "__main__":
+    launch(workers.talks, 2, backend=None, on_message=lambda rank, message: print(message, flush=True))
+"""
+IDLE = """
+import signal
+from lockstep.measure.launch.launch import warm_up
+
+warm_up()
+print("ready", flush=True)
+signal.pause()
+"""
+UNGUARDED = """
+import lockstep
+
+print(lockstep.execute("all-reduce", ranks=2, size="1KB").to_dict())
+"""
+
+
+@pytest.fixture
+def temporary() -> Iterator[Path]:
+    """Where a launcher's temporary files go; pytest's own paths are too long for sockets."""
+    with tempfile.TemporaryDirectory(prefix="ls-") as folder:
+        yield Path(folder)
+
+
+def started(text: str, folder: Path, temporary: Path) -> subprocess.Popen[str]:
+    """A launcher that runs `text` in `folder`."""
+    script = folder / "job.py"
+    script.write_text(text)
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "src")])}
+    return subprocess.Popen(
+        [sys.executable, str(script)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=folder,
+        env={**environment, "TMPDIR": str(temporary)},
+    )  # fmt: skip
+
+
+@linux
+def test_ranks_that_notice_a_killed_launcher_first_leave_no_file_and_say_nothing(
+    tmp_path: Path, temporary: Path
+) -> None:
+    parent = started(TALKING, tmp_path, temporary)
+    assert parent.stdout
+    assert {parent.stdout.readline() for _ in range(200)} == {"0\n", "1\n"}
+    below = descendants([parent.pid])
+    parent.kill()
+    _, said = parent.communicate(timeout=60)
+    assert said == ""
+    assert within(30, lambda: not any(alive(pid) for pid in below))
+    assert within(30, lambda: not list(temporary.iterdir()))
+
+
+@linux
+def test_a_launcher_killed_between_its_runs_leaves_nothing(tmp_path: Path, temporary: Path) -> None:
+    parent = started(IDLE, tmp_path, temporary)
+    assert parent.stdout
+    assert parent.stdout.readline() == "ready\n"
+    below = descendants([parent.pid])
+    assert list(temporary.iterdir())
+    parent.kill()
+    parent.communicate(timeout=60)
+    assert within(30, lambda: not any(alive(pid) for pid in below))
+    assert within(30, lambda: not list(temporary.iterdir()))
+
+
+@linux
+def test_what_launcher_and_server_left_together_goes_with_the_next_run(tmp_path: Path, temporary: Path) -> None:
+    parent = started(IDLE, tmp_path, temporary)
+    assert parent.stdout
+    parent.stdout.readline()
+    for pid in (parent.pid, *descendants([parent.pid])):
+        os.kill(pid, signal.SIGKILL)
+    parent.communicate(timeout=60)
+    assert list(temporary.iterdir())
+    second = started(IDLE, tmp_path, temporary)
+    assert second.stdout
+    second.stdout.readline()
+    second.send_signal(signal.SIGINT)
+    second.communicate(timeout=60)
+    assert within(30, lambda: not list(temporary.iterdir()))
+
+
+@linux
+def test_a_killed_server_is_replaced() -> None:
+    warm_up()
+    first = forkserver._forkserver._forkserver_pid  # type: ignore[attr-defined]
+    os.kill(first, signal.SIGKILL)
+    assert within(30, lambda: not alive(first))
+    assert launch(workers.alone, 2, backend=None, threads=1) == [(0, False, 1), (1, False, 1)]
+
+
+def test_ranks_do_not_import_from_the_working_directory(tmp_path: Path) -> None:
+    (tmp_path / "bin").mkdir()
+    # As the command `lockstep` is: a script in another folder.
+    (tmp_path / "bin" / "command").write_text(
+        "from lockstep.cli import main\n\nif __name__ == '__main__':\n    main()\n"
+    )
+    for name in ("bisect", "random", "numpy", "lockstep"):
+        (tmp_path / f"{name}.py").write_text("raise ImportError('of the user')")
+    command = [sys.executable, str(tmp_path / "bin" / "command"), "execute", "all-reduce", "--ranks", "2"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
+    environment.pop("PYTHONSAFEPATH", None)
+    made = subprocess.run(
+        [*command, "--size", "1KB"], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+    )
+    assert (made.returncode, made.stderr) == (0, "")
+
+
+def test_ranks_keep_the_paths_of_the_user(tmp_path: Path, temporary: Path) -> None:
+    (tmp_path / "mine.py").write_text("import os\n\ndef work(rank): return os.environ.get('PYTHONSAFEPATH')\n")
+    text = "import mine\nfrom lockstep.measure.launch import launch\n\nif __name__ == '__main__':\n"
+    parent = started(f"{text}    print(launch(mine.work, 2, backend=None))\n", tmp_path, temporary)
+    assert parent.communicate(timeout=60) == (f"{[os.environ.get('PYTHONSAFEPATH')] * 2}\n", "")
+
+
+def test_a_script_that_its_ranks_import_again_is_told_what_to_do(tmp_path: Path, temporary: Path) -> None:
+    parent = started(UNGUARDED, tmp_path, temporary)
+    out, said = parent.communicate(timeout=120)
+    assert (parent.returncode, out) == (1, "")
+    assert said.count("Traceback") == 1
+    last = said.strip().splitlines()[-1]
+    assert last.startswith(f"lockstep.errors.BadInput: {tmp_path / 'job.py'}: every rank imports this script")
+    assert 'if __name__ == "__main__":' in last
+    assert within(30, lambda: not list(temporary.iterdir()))
