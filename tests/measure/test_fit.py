@@ -141,7 +141,7 @@ def test_leave_one_out_predicts_what_it_has_not_seen() -> None:
 
 
 def test_too_little_is_refused() -> None:
-    with pytest.raises(BadInput, match="at least 3"):
+    with pytest.raises(BadInput, match="give 3 to 200 sizes"):
         fitted(times("send-recv", "", 2, PlainLink(1e-6, 1e9), sizes_B=[8, 16]))
     with pytest.raises(BadInput, match="do not grow with the size"):
         fitted([Point("send-recv", "", 2, size_B, 1e-3 / size_B) for size_B in (1.0, 2.0, 4.0, 8.0)])
@@ -242,7 +242,8 @@ def test_its_own_csv_becomes_a_cluster_that_plan_calls_calibrated(tmp_path: Path
     rows = [Row("built-in", int(p.size_B), (p.time_s,), 0) for p in times("send-recv", "", 2, link, noise=0.02)]
     file.write_text(CollectiveBench("send-recv", 2, "gloo", tuple(rows), None, "2026-01-02").to_csv())
     picture = tmp_path / "fit.png"
-    written = run("fit", str(file), "-o", str(made), "--cluster", "dgx-h100:2", "--plot", str(picture), "--json").json()
+    where = ("-c", "dgx-h100:2", "--level", "fabric")
+    written = run("fit", str(file), "-o", str(made), *where, "--plot", str(picture), "--json").json()
     assert written["level"] == "fabric"
     assert written["date"] == "2026-01-02"
     assert written["latency_s"] == pytest.approx(link.latency_s, rel=0.05)
@@ -271,6 +272,9 @@ def test_estimates_say_when_a_link_is_uncalibrated() -> None:
         ({"level": "fabric"}, "--level"),
         ({"out": "x.yaml", "device_name": "h900"}, "--device"),
         ({"out": "x.yaml", "cluster": "dgx-h100:2", "level": "moon"}, "--level"),
+        ({"out": "x.yaml", "cluster": "dgx-h100:2", "level": "fabric"}, "--level"),
+        ({"out": "missing/x.yaml", "cluster": "dgx-h100:2"}, "--out"),
+        ({"out": "x" * 400 + ".yaml", "cluster": "dgx-h100:2"}, "--out"),
         ({"op": "all-reduces"}, "--op"),
         ({"algorithm": "circle"}, "--algorithm"),
     ],

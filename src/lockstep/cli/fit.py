@@ -18,7 +18,7 @@ WORDS = {
     "algorithm": text("--algorithm", "A", "What the library's own collective counts as. (default: ring, or its like)"),
     "out": text(("--out", "-o"), "FILE", "Write it: ends in .yaml.", panel=_FILE),
     "cluster": text(("--cluster", "-c"), "C", "The cluster whose link was measured.", panel=_FILE),
-    "level": text("--level", "L", "Which of its levels. (default: the outermost)", panel=_FILE),
+    "level": text("--level", "L", "Which of its levels. (default: the one that hosts in the text used)", panel=_FILE),
     "device_name": text("--device", "D", "Instead of --cluster: one level of this device.", panel=_FILE),
 }
 

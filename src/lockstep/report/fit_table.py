@@ -31,8 +31,9 @@ def render(answer: Fit, out: Console) -> None:
         for i in found.outliers[:OUTLIERS]:
             told = f"{found.points.points[i]}, fitted {format_frac(abs(found.errors_frac[i]), 2)} "
             indented(out, Text(told + ("below" if found.errors_frac[i] < 0 else "above")))
-    if answer.path:
-        out.print(f"\nWritten to {answer.path}: level {answer.level}. Give it as --cluster.")
+    if answer.path and answer.link_bandwidth_Bps is not None:
+        rate = format_bandwidth(answer.link_bandwidth_Bps)
+        out.print(f"\nWritten to {answer.path}: level {answer.level}, {rate} per link. Give it as --cluster.")
     if found.assumptions:
         small_print(out, "Assumptions", found.assumptions, len(found.assumptions))
 

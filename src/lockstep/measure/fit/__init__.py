@@ -2,7 +2,21 @@
 
 from lockstep.measure.fit.cluster_file import cluster_yaml
 from lockstep.measure.fit.fit import LinkFit, Segment, fit_link
+from lockstep.measure.fit.hosts import Hosts
+from lockstep.measure.fit.placement import UNKNOWN, link_rate_Bps, measured_level
 from lockstep.measure.fit.points import Point, Points
 from lockstep.measure.fit.read import read_points
 
-__all__ = ["LinkFit", "Point", "Points", "Segment", "cluster_yaml", "fit_link", "read_points"]
+__all__ = [
+    "UNKNOWN",
+    "Hosts",
+    "LinkFit",
+    "Point",
+    "Points",
+    "Segment",
+    "cluster_yaml",
+    "fit_link",
+    "link_rate_Bps",
+    "measured_level",
+    "read_points",
+]

@@ -2,11 +2,15 @@
 
 The headline link takes its latency from the smallest sizes' segment and its bandwidth from the largest sizes', which
 are the same one where no protocol changes. Leave-one-out: every size in turn is left out, the rest is fitted, and the
-missing times are predicted; those errors are the ones to expect at sizes that nobody measured.
+missing times are predicted; those errors are the ones to expect at sizes that nobody measured. Where a constant, the
+median of the other times of the series, predicts sizes left out about as well, the times are not those of a link.
+
+Source: L. Breiman et al., "Classification and Regression Trees" (1984), 3.4.3, for the rule of one standard error.
 """
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lockstep.collectives import PlainLink
-from lockstep.errors import BadInput
+from lockstep.errors import BadInput, Infeasible
 from lockstep.measure.bench.definition import REDUCING
 from lockstep.measure.fit.points import LIBRARY, Points
 from lockstep.measure.fit.segments import segment_edges, segment_of
@@ -23,8 +27,12 @@ from lockstep.measure.fit.spikes import spikes
 
 Array = npt.NDArray[Any]
 Interval = tuple[float, float]
+LEAST_SIZES, MOST_SIZES, MOST_TIMES = 3, 200, 5_000
+"""Every pair of sizes may be where protocols change, so time grows with the square of their number."""
 SEPARABLE = 1e6
 """Largest condition number of the scaled columns at which gamma can be told from beta; assumed."""
+TINY_S = 1e-15
+"""Least time that is told from none in a prediction."""
 DISTURBED_FRAC = 0.2
 """Share of outliers from which a measurement says that it was disturbed; assumed."""
 
@@ -143,16 +151,20 @@ class LinkFit:
 def fit_link(points: Points, *, taken_for: str | None = None) -> LinkFit:
     """The link that explains the times best. `taken_for`: the algorithm of a library's own collective.
 
-    Raises BadInput for too few sizes, or times that do not grow with the size.
+    Raises BadInput for too few sizes, or times that do not grow with the size; Infeasible where a constant predicts
+    sizes left out about as well.
     """
     terms = points.terms(taken_for)
     sizes_B = np.array([point.size_B for point in points.points])
     times_s = np.array([point.time_s for point in points.points])
-    if len(np.unique(sizes_B)) < 3:
-        raise BadInput(f"{len(np.unique(sizes_B))} different sizes; give at least 3", points.source)
+    sizes = len(np.unique(sizes_B))
+    if not LEAST_SIZES <= sizes <= MOST_SIZES or len(sizes_B) > MOST_TIMES:
+        allowed = f"give {LEAST_SIZES} to {MOST_SIZES} sizes and at most {MOST_TIMES:,} times"
+        raise BadInput(f"{sizes:,} different sizes in {len(sizes_B):,} times; {allowed}", points.source)
     with_gamma = _separable(terms, times_s)
     columns = terms if with_gamma else terms[:, :2]
-    outliers = spikes([(point.op, point.algorithm, point.ranks) for point in points.points], sizes_B, times_s)
+    series = [(point.op, point.algorithm, point.ranks) for point in points.points]
+    outliers = spikes(series, sizes_B, times_s)
     edges = segment_edges(columns[~outliers], sizes_B[~outliers], times_s[~outliers])
     number, errors, found = segment_of(sizes_B, edges), np.zeros(len(times_s)), []
     for k in range(len(edges) + 1):
@@ -164,13 +176,16 @@ def fit_link(points: Points, *, taken_for: str | None = None) -> LinkFit:
     segments = tuple(found)
     if segments[-1].bandwidth_Bps is None:
         raise BadInput("times do not grow with the size, so there is no bandwidth; measure larger sizes", points.source)
+    predicted_s = _predicted(columns, sizes_B, times_s, number, outliers)
+    r2 = _r2(times_s[~outliers], errors[~outliers])
+    _check_is_line(predicted_s, _constant(series, sizes_B, times_s), times_s, r2)
     return LinkFit(
         points=points,
         segments=segments,
         outliers=tuple(np.flatnonzero(outliers).tolist()),
-        r2=_r2(times_s[~outliers], errors[~outliers]),
+        r2=r2,
         errors_frac=errors,
-        left_out_frac=_left_out(columns, sizes_B, times_s, number, outliers),
+        left_out_frac=np.where(outliers, np.nan, predicted_s / times_s - 1),
         taken_for=taken_for,
         gamma_found=with_gamma,
     )
@@ -206,15 +221,42 @@ def _r2(times_s: Array, errors_frac: Array) -> float:
     return 1 - float(residual @ residual) / total if total else 1.0
 
 
-def _left_out(columns: Array, sizes_B: Array, times_s: Array, number: Array, outliers: Array) -> Array:
-    """Signed errors of predicting each size from the others of its segment."""
-    errors = np.full(len(times_s), np.nan)
+def _predicted(columns: Array, sizes_B: Array, times_s: Array, number: Array, outliers: Array) -> Array:
+    """Time of each size from the others of its segment, outliers not among them; NaN where too few sizes remain."""
+    predicted_s = np.full(len(times_s), np.nan)
     for size_B in np.unique(sizes_B):
-        here = (sizes_B == size_B) & ~outliers
-        if not here.any():
-            continue
-        rest = (number == number[here][0]) & (sizes_B != size_B) & ~outliers
+        here = sizes_B == size_B
+        rest = (number == number[here][0]) & ~here & ~outliers
         if len(np.unique(sizes_B[rest])) >= 2 and rest.sum() >= columns.shape[1]:
-            values = solve(columns[rest], times_s[rest], robust=False).values
-            errors[here] = columns[here] @ values / times_s[here] - 1
-    return errors
+            predicted_s[here] = columns[here] @ solve(columns[rest], times_s[rest], robust=False).values
+    return predicted_s
+
+
+def _constant(series: Sequence[Hashable], sizes_B: Array, times_s: Array) -> Array:
+    """Time of each size as the median of the other sizes of its series; NaN where there are none."""
+    numbers = {name: number for number, name in enumerate(dict.fromkeys(series))}
+    code = np.array([numbers[name] for name in series])
+    same = (code[:, np.newaxis] == code) & (sizes_B[:, np.newaxis] != sizes_B)
+    return np.array([np.median(times_s[others]) if others.any() else np.nan for others in same])
+
+
+def _check_is_line(line_s: Array, constant_s: Array, times_s: Array, r2: float) -> None:
+    """Infeasible unless the line predicts sizes left out better than a constant does, by a standard error.
+
+    Better in the mean of |log error|; outliers count, as they are as far from both. A line through times that no link
+    made leaves some out and fits the others, so an R2 of 0 or less is none either.
+    """
+    known = np.isfinite(line_s) & np.isfinite(constant_s)
+    if known.sum() < 2:
+        return
+    line, constant = (
+        np.abs(np.log(np.maximum(predicted_s[known], TINY_S) / times_s[known])) for predicted_s in (line_s, constant_s)
+    )
+    gain = constant - line
+    if r2 <= 0 or gain.mean() <= gain.std(ddof=1) / np.sqrt(len(gain)):
+        wrong = [f"{np.expm1(min(float(error.mean()), 50.0)):.0%}" for error in (line, constant)]
+        raise Infeasible(
+            f"not a line: a size left out is predicted within {wrong[0]} by latency and bandwidth, within {wrong[1]} "
+            f"by one time for all sizes (mean of logarithms), and R2 is {r2:.2f}; "
+            "measure larger sizes, or again on an idle machine"
+        )

@@ -11,6 +11,7 @@ import numpy.typing as npt
 from lockstep.collectives import PlainLink, get
 from lockstep.collectives.shares import FLUID
 from lockstep.errors import BadInput
+from lockstep.measure.fit.hosts import Hosts
 
 Array = npt.NDArray[Any]
 LIBRARY = {
@@ -43,6 +44,8 @@ class Points:
     source: str
     date: str
     notes: tuple[str, ...] = ()
+    hosts: Hosts | None = None
+    """Who took part, where the text says it."""
 
     def terms(self, taken_for: str | None = None) -> Array:
         """Latency steps, bytes in series and reduced bytes in series of every point, shape (points, 3).

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import csv
 import io
-import math
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,9 +21,13 @@ from lockstep.errors import BadInput
 from lockstep.files import read_bytes
 from lockstep.measure.bench.collective import BUILT_IN
 from lockstep.measure.bench.definition import OPS
+from lockstep.measure.fit.hosts import Hosts, read_hosts
 from lockstep.measure.fit.points import Point, Points
 
 MOST_B = 64 << 20
+SMALLEST, LARGEST = 1e-15, 1e18
+"""Of a size in bytes, a time in seconds or microseconds, a rate in MB/s: beyond these it is a mistake."""
+MOST_RANKS = 10_000_000
 """Bytes of a benchmark's output that are read: a million rows."""
 PERF_NAMES = {
     "all_reduce": "all-reduce", "all_gather": "all-gather", "reduce_scatter": "reduce-scatter",
@@ -46,10 +49,12 @@ def read_points(path: str | Path, *, op: str | None = None, ranks: int | None = 
     text = read_bytes(path, MOST_B).decode("utf-8-sig", errors="replace")
     if op is not None and op not in OPS:
         raise BadInput(f"{op!r} is none of {', '.join(OPS)}", "--op")
-    if "# OSU" in text:
-        points, notes = _osu(text, file, op, ranks)
+    hosts: Hosts | None = None
+    if titles := re.findall(r"^# OSU.*", text, re.MULTILINE):
+        points, notes = _osu(text, titles[0], file, op, ranks)
     elif re.search(r"^#\s+size\s+count\s+type", text, re.MULTILINE):
-        points, notes = _nccl(text, file, op, ranks), ()
+        points, hosts = _nccl(text, file, op, ranks)
+        notes = ()
     elif re.search(r"^op,algorithm,", text, re.MULTILINE):
         points, notes = _own(text, file), ()
     else:
@@ -60,37 +65,46 @@ def read_points(path: str | Path, *, op: str | None = None, ranks: int | None = 
     if not kept:
         raise BadInput(f"holds no times{f' of {op}' if op else ''}", str(path))
     date = re.search(r"^# date: (\d{4}-\d{2}-\d{2})$", text, re.MULTILINE)
-    return Points(kept, file.name, date[1] if date else "", notes)
+    return Points(kept, file.name, date[1] if date else "", notes, hosts)
 
 
 def _own(text: str, file: Path) -> list[Point]:
     lines = [line for line in text.splitlines() if line and not line.startswith("#")]
-    rows = csv.DictReader(io.StringIO("\n".join(lines)))
-    missing = [name for name in OWN_COLUMNS if name not in (rows.fieldnames or ())]
-    if missing:
-        raise BadInput(f"has no column {missing[0]!r}; give {','.join(OWN_COLUMNS)}", str(file))
     points = []
-    for number, row in enumerate(rows, start=1):
+    for number, row in enumerate(_records(lines, file), start=1):
         try:
             if float(row.get("wrong") or 0):
                 continue
             algorithm = "" if row["algorithm"] == BUILT_IN else row["algorithm"]
             size_B, time_s = _positive(row["size_B"]), _positive(row["time_s"])
-            points.append(Point(row["op"], algorithm, int(row["ranks"]), size_B, time_s))
+            points.append(Point(_known(row["op"]), algorithm, _ranks(row["ranks"]), size_B, time_s))
         except (TypeError, ValueError) as error:
             raise BadInput(f"row {number} is damaged: {error}", str(file)) from None
     return points
 
 
-def _nccl(text: str, file: Path, op: str | None, ranks: int | None) -> list[Point]:
-    found_ranks = len(re.findall(r"^#\s+Rank\s+\d+", text, re.MULTILINE)) or ranks
+def _records(lines: list[str], file: Path) -> Iterator[dict[str, str]]:
+    """The rows under the header, which must hold OWN_COLUMNS."""
+    rows = csv.DictReader(io.StringIO("\n".join(lines)))
+    try:
+        missing = [name for name in OWN_COLUMNS if name not in (rows.fieldnames or ())]
+        if missing:
+            raise BadInput(f"has no column {missing[0]!r}; give {','.join(OWN_COLUMNS)}", str(file))
+        yield from rows
+    except csv.Error as error:
+        raise BadInput(f"is not a CSV: {error}", f"{file}:{rows.line_num}") from None
+
+
+def _nccl(text: str, file: Path, op: str | None, ranks: int | None) -> tuple[list[Point], Hosts | None]:
+    told_ranks, hosts = read_hosts(text, str(file))
+    found_ranks = told_ranks or ranks
     if not found_ranks:
         raise BadInput("the text has no `# Rank` lines; say how many", "--ranks")
     rows = list(_nccl_rows(text, file))
     name = op or _perf_name(text) or _by_ratio(rows, found_ranks)
     if name is None:
         raise BadInput("the text does not say which collective it is", "--op")
-    return [Point(name, "", found_ranks, size_B, time_us * 1e-6) for size_B, time_us, _, _ in rows]
+    return [Point(name, "", found_ranks, size_B, time_us * 1e-6) for size_B, time_us, _, _ in rows], hosts
 
 
 def _nccl_rows(text: str, file: Path) -> Iterator[tuple[float, float, float, float]]:
@@ -106,7 +120,7 @@ def _nccl_rows(text: str, file: Path) -> Iterator[tuple[float, float, float, flo
                 time_us, algbw, busbw = (float(word) for word in words[place : place + 3])
             except (ValueError, IndexError):
                 raise BadInput(f"not a row of nccl-tests: {line.strip()[:60]!r}", f"{file}:{number}") from None
-            if size_B > 0 and time_us > 0 and math.isfinite(size_B + time_us):
+            if 0 < size_B <= LARGEST and 0 < time_us <= LARGEST:
                 yield size_B, time_us, algbw, busbw
 
 
@@ -123,16 +137,15 @@ def _by_ratio(rows: list[tuple[float, float, float, float]], ranks: int) -> str 
     return "all-reduce" if largest[3] / largest[2] > 1.2 else None
 
 
-def _osu(text: str, file: Path, op: str | None, ranks: int | None) -> tuple[list[Point], tuple[str, ...]]:
-    titles = [line for line in text.splitlines() if line.startswith("# OSU")]
-    title = titles[0].lower()
+def _osu(text: str, first: str, file: Path, op: str | None, ranks: int | None) -> tuple[list[Point], tuple[str, ...]]:
+    title = first.lower()
     streams = "bandwidth test" in title
     if streams or "mpi latency test" in title or ("latency test" in title and not _osu_name(title)):
         name, group = "send-recv", 2
     else:
         name, group = op or _osu_name(title) or "", ranks or 0
     if not name:
-        raise BadInput(f"the title does not say which collective it is: {titles[0][:60]!r}", "--op")
+        raise BadInput(f"the title does not say which collective it is: {first[:60]!r}", "--op")
     if not group:
         raise BadInput("OSU output does not hold the number of ranks; say it", "--ranks")
     points = []
@@ -157,6 +170,20 @@ def _osu_name(title: str) -> str | None:
 
 def _positive(text: str) -> float:
     number = float(text)
-    if not (math.isfinite(number) and number > 0):
-        raise ValueError(f"{text!r} is not above zero")
+    if not SMALLEST <= number <= LARGEST:
+        raise ValueError(f"{text!r} is not {SMALLEST:g} to {LARGEST:g}")
     return number
+
+
+def _ranks(text: str) -> int:
+    """A number of ranks: one rank sends nothing."""
+    number = int(text)
+    if not 2 <= number <= MOST_RANKS:
+        raise ValueError(f"{number} ranks are not 2 to {MOST_RANKS:,}")
+    return number
+
+
+def _known(op: str) -> str:
+    if op not in OPS:
+        raise ValueError(f"{op!r} is none of {', '.join(OPS)}")
+    return op

@@ -52,12 +52,14 @@ def solve(terms: Array, times_s: Array, *, robust: bool = True) -> Solution:
     """
     if len(times_s) < terms.shape[1]:
         raise BadInput(f"{len(times_s)} times cannot give {terms.shape[1]} constants; measure more sizes")
-    outliers = (
-        _outliers(terms, times_s) if robust and len(times_s) > terms.shape[1] + 1 else np.zeros(len(times_s), bool)
-    )
-    kept = ~outliers
-    relative = terms / times_s[:, np.newaxis]
-    values, low, high = _with_intervals(relative[kept])
+    try:
+        outliers = (
+            _outliers(terms, times_s) if robust and len(times_s) > terms.shape[1] + 1 else np.zeros(len(times_s), bool)
+        )
+        relative = terms / times_s[:, np.newaxis]
+        values, low, high = _with_intervals(relative[~outliers])
+    except (np.linalg.LinAlgError, RuntimeError) as error:
+        raise BadInput(f"these sizes and times give no constants ({error}); look for a wrong unit") from None
     return Solution(values, low, high, relative @ values - 1, outliers)
 
 
