@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -39,8 +41,11 @@ def plan(as_json: bool, plot: str | None, **words: Any) -> None:
     from lockstep.report.progress import progress
 
     picture_path(plot)
+    began = time.perf_counter()
     with progress("searching layouts") as report:
         answer = api.plan(progress=report, **given(words))  # type: ignore[arg-type]
+    # Not in the answer, whose bytes are the same every time.
+    sys.stderr.write(f"searched {answer.findings.evaluated:,} layouts in {time.perf_counter() - began:.2f} s\n")
 
     def picture(path: Path) -> None:
         from lockstep.report.plan_plot import plot_plan

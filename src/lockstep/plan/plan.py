@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
-from dataclasses import replace
 
 from lockstep.errors import Infeasible, UnknownName, Violation
 from lockstep.hardware import Cluster
@@ -51,9 +49,7 @@ def plan(
         wanted = space or default_space(job, part.devices_per_unit(0), OFFLOAD.index(offload))
         return search(job, part, wanted, top=top, prune=prune, progress=progress)
 
-    started = time.perf_counter()
-    chosen = _preferred(goal, model, recipe, cluster, searched)
-    return replace(chosen, elapsed_s=time.perf_counter() - started)
+    return _preferred(goal, model, recipe, cluster, searched)
 
 
 def _preferred(
@@ -99,7 +95,7 @@ def _plan_on(job: Job, cluster: Cluster, goal: Goal, found: Findings) -> Plan:
         raise _nothing_fits(job, cluster, found)
     every = estimates(job, cluster, [one.layout for one in (*found.best, *found.front)])
     plans, front = tuple(every[: len(found.best)]), tuple(every[len(found.best) :])
-    return Plan(job, cluster, goal.objective, plans, front, found, 0.0, goal.tokens)
+    return Plan(job, cluster, goal.objective, plans, front, found, goal.tokens)
 
 
 def _nothing_fits(job: Job, cluster: Cluster, found: Findings) -> Infeasible:

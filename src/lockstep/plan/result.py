@@ -25,7 +25,6 @@ class Plan:
     front: tuple[Estimate, ...]
     """Layouts that no other beats in step time, memory and cost together."""
     findings: Findings
-    elapsed_s: float
     tokens: float | None = None
 
     @property
@@ -81,7 +80,6 @@ class Plan:
             "evaluated": self.findings.evaluated,
             "feasible": self.findings.feasible,
             "complete": self.findings.complete,
-            "elapsed_s": self.elapsed_s,
             "rejected": self.rejected,
             "assumptions": list(self.best.assumptions()),
         }

@@ -1,0 +1,315 @@
+"""Mutation testing: one small change of the code at a time; does a test notice?
+
+    python tools/mutants.py record                      the whole suite once under coverage: which test runs which line
+    python tools/mutants.py run --seed 1 --count 120    draws mutants and tries those not tried yet (resumes)
+    python tools/mutants.py report                      score and survivors
+
+A room is a folder of src/lockstep; each gets mutants in proportion to its lines. A mutant changes one operator, number,
+condition or statement (`CHANGES`). It is tried on a copy of the sources with the tests that run its line, those of its
+own room first, quick ones first, for at most 60 s. It counts as killed when a test fails; one that times out counts as
+survived. Mutants that change nothing a caller could see are listed with the reason in `equivalent_mutants.toml`.
+
+    score = killed / (drawn - equivalent)
+
+Needs `coverage`, which the dev extra installs. Everything is kept in `.mutants/`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import copy
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import tomllib
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from functools import cache
+from pathlib import Path
+from xml.etree import ElementTree
+
+ROOT = Path(__file__).resolve().parents[1]
+SOURCE = ROOT / "src" / "lockstep"
+KEPT = ROOT / ".mutants"
+EQUIVALENT = Path(__file__).with_name("equivalent_mutants.toml")
+LIMIT_S = 60.0
+CHOSEN_S = 45.0
+"""Recorded time of the tests chosen for a mutant."""
+
+OPERATORS: dict[type[ast.AST], type[ast.AST]] = {
+    ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Div, ast.Div: ast.Mult, ast.FloorDiv: ast.Div,
+    ast.Mod: ast.Mult, ast.Pow: ast.Mult, ast.BitOr: ast.BitAnd, ast.BitAnd: ast.BitOr,
+    ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,
+    ast.In: ast.NotIn, ast.NotIn: ast.In, ast.Is: ast.IsNot, ast.IsNot: ast.Is, ast.And: ast.Or, ast.Or: ast.And,
+}  # fmt: skip
+NAMES = {"min": "max", "max": "min", "maximum": "minimum", "minimum": "maximum", "floor": "ceil", "ceil": "floor"}
+UNSEEN = ("annotation", "returns", "decorator_list", "type_params", "cases")
+"""Parts of the syntax that are left alone: types, decorators, patterns."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mutant:
+    """One change of one file."""
+
+    file: str
+    """Below src/lockstep."""
+    line: int
+    last_line: int
+    column: int
+    end_column: int
+    before: str
+    after: str
+
+    @property
+    def id(self) -> str:
+        """What it changes, wherever the line has moved to."""
+        return f"{self.file}:{self.line}: {self.before} -> {self.after}"
+
+    @property
+    def room(self) -> str:
+        """The folder, or the file for those at the top."""
+        return self.file.partition("/")[0]
+
+    def apply(self, text: str) -> str:
+        """The source with the change."""
+        lines = [line.encode() for line in text.splitlines(keepends=True)]
+        head = b"".join(lines[: self.line - 1]) + lines[self.line - 1][: self.column]
+        tail = lines[self.last_line - 1][self.end_column :] + b"".join(lines[self.last_line :])
+        return (head + self.after.encode() + tail).decode()
+
+
+def changed(node: ast.AST) -> Iterator[ast.AST]:
+    """The node with one thing different, in every way there is."""
+    if isinstance(node, ast.BinOp | ast.BoolOp | ast.AugAssign) and type(node.op) in OPERATORS:
+        sides = (node.left, node.right) if isinstance(node, ast.BinOp) else ()
+        if not any(_is_text(side) for side in sides):
+            yield _with(node, op=OPERATORS[type(node.op)]())
+    elif isinstance(node, ast.Compare):
+        for place, op in enumerate(node.ops):
+            yield _with(node, ops=[OPERATORS[type(op)]() if i == place else one for i, one in enumerate(node.ops)])
+    elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not | ast.USub):
+        yield node.operand
+    elif isinstance(node, ast.Constant) and isinstance(node.value, bool):
+        yield _with(node, value=not node.value)
+    elif isinstance(node, ast.Constant) and isinstance(node.value, int | float):
+        yield _with(node, value=node.value + 1 if isinstance(node.value, int) else node.value * 1.1 or 1.0)
+    elif isinstance(node, ast.Name | ast.Attribute):
+        name = node.id if isinstance(node, ast.Name) else node.attr
+        if name in NAMES:
+            yield _with(node, **{"id" if isinstance(node, ast.Name) else "attr": NAMES[name]})
+    elif isinstance(node, ast.If | ast.While | ast.IfExp):
+        if not isinstance(node.test, ast.Compare | ast.BoolOp | ast.UnaryOp | ast.Constant):
+            yield ast.UnaryOp(ast.Not(), node.test)
+    elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
+        yield ast.Pass()
+
+
+def _with(node: ast.AST, **fields: object) -> ast.AST:
+    other = copy.copy(node)
+    for name, value in fields.items():
+        setattr(other, name, value)
+    return other
+
+
+def _is_text(node: ast.AST) -> bool:
+    return isinstance(node, ast.JoinedStr) or (isinstance(node, ast.Constant) and isinstance(node.value, str))
+
+
+@cache
+def mutants_of(file: str, text: str) -> list[Mutant]:
+    """Every change of one file, in the order of its lines."""
+    found: list[Mutant] = []
+
+    def visit(node: ast.AST) -> None:
+        if isinstance(node, ast.JoinedStr) or (isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test)):
+            return
+        for other in changed(node):
+            place = node.test if isinstance(node, ast.If | ast.While | ast.IfExp) else node
+            bare = isinstance(other, ast.stmt | ast.Constant | ast.Name | ast.Attribute)
+            before, after = ast.unparse(place), ast.unparse(other) if bare else f"({ast.unparse(other)})"
+            lines, columns = (place.lineno, place.end_lineno or 0), (place.col_offset, place.end_col_offset or 0)
+            found.append(Mutant(file, *lines, *columns, before, after))
+        for name, value in ast.iter_fields(node):
+            if name not in UNSEEN:
+                for child in value if isinstance(value, list) else [value]:
+                    if isinstance(child, ast.AST):
+                        visit(child)
+
+    visit(ast.parse(text))
+    return sorted(found, key=lambda one: (one.line, one.column, one.after))
+
+
+def drawn(seed: int, count: int) -> list[Mutant]:
+    """`count` mutants, by room in proportion to lines (largest remainders), without repetition."""
+    rooms: dict[str, list[Path]] = defaultdict(list)
+    for path in sorted(SOURCE.rglob("*.py")):
+        rooms[path.relative_to(SOURCE).parts[0]].append(path)
+    lines = {room: sum(len(path.read_text().splitlines()) for path in files) for room, files in rooms.items()}
+    exact = {room: count * lines[room] / sum(lines.values()) for room in rooms}
+    shares = {room: int(share) for room, share in exact.items()}
+    for room in sorted(rooms, key=lambda one: (shares[one] - exact[one], one))[: count - sum(shares.values())]:
+        shares[room] += 1
+    chosen: list[Mutant] = []
+    for room, files in rooms.items():
+        every = [one for path in files for one in mutants_of(str(path.relative_to(SOURCE)), path.read_text())]
+        chosen += random.Random(f"{seed}/{room}").sample(every, min(shares[room], len(every)))
+    return chosen
+
+
+def record() -> None:
+    """Runs the suite under coverage with a context for every test, and keeps what each test takes."""
+    KEPT.mkdir(exist_ok=True)
+    settings = f"[run]\nsource = {SOURCE}\ndynamic_context = test_function\ndata_file = {KEPT / 'coverage'}\n"
+    (KEPT / "coverage.ini").write_text(settings)
+    command = ["-m", "coverage", "run", f"--rcfile={KEPT / 'coverage.ini'}", "-m", "pytest", "-q", "-p", "no:xdist"]
+    extra = [f"--junitxml={KEPT / 'times.xml'}", "--timeout=1200", "-o", "addopts="]
+    subprocess.run([sys.executable, *command, *extra], cwd=ROOT, check=False)
+
+
+class Record:
+    """Which tests run a line, and how long they take."""
+
+    def __init__(self) -> None:
+        from coverage import CoverageData
+
+        self.data = CoverageData(str(KEPT / "coverage"))
+        self.data.read()
+        self.files = {name.partition("/src/lockstep/")[2]: name for name in self.data.measured_files()}
+        self.seconds: Counter[str] = Counter()
+        for case in ElementTree.parse(KEPT / "times.xml").iter("testcase"):
+            self.seconds[f"{case.get('classname')}.{(case.get('name') or '').partition('[')[0]}"] += float(
+                case.get("time") or 0
+            )
+
+    def tests(self, mutant: Mutant) -> list[str]:
+        """Node ids, those of the mutant's room first, quick ones first, up to `CHOSEN_S` of them."""
+        by_line = self.data.contexts_by_lineno(self.files[mutant.file]) if mutant.file in self.files else {}
+        names = {name for line in range(mutant.line, mutant.last_line + 1) for name in by_line.get(line, ()) if name}
+        if not names:  # Run at import, or in another process only.
+            names = {name for found in by_line.values() for name in found if name}
+        folder = Path(mutant.file).parent
+        own = {node for node in map(_node, names) if node}
+        if not own:
+            while not (ROOT / "tests" / folder).is_dir():
+                folder = folder.parent
+            return [str(ROOT / "tests" / folder)]
+        seconds = {_node(name): self.seconds[f"tests.{name}"] or self.seconds[name] for name in names}
+        chosen, total_s = [], 0.0
+        for node in sorted(own, key=lambda one: (not one.startswith(f"tests/{mutant.room}"), seconds[one], one)):
+            if chosen and total_s + seconds[node] > CHOSEN_S:
+                continue
+            chosen.append(node)
+            total_s += seconds[node]
+        return chosen
+
+
+def _node(context: str) -> str | None:
+    """`room.test_file.test_name` as pytest wants it."""
+    *module, name = context.split(".")
+    file = Path("tests", *module).with_suffix(".py")
+    return f"{file}::{name}" if (ROOT / file).exists() else None
+
+
+def tried(mutant: Mutant, tests: list[str], copied: Path) -> dict[str, object]:
+    """The verdict of those tests on the mutant, in the copy of the sources."""
+    path = copied / mutant.file
+    original = path.read_text()
+    path.write_text(mutant.apply(original))
+    environment = os.environ | {"PYTHONPATH": str(copied.parent), "PYTHONDONTWRITEBYTECODE": "1"}
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-x",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        "-p",
+        "no:xdist",
+        "-o",
+        "addopts=",
+        *tests,
+    ]
+    began = time.monotonic()
+    process = subprocess.Popen(
+        command,
+        cwd=ROOT,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        output, _ = process.communicate(timeout=LIMIT_S)
+        verdict = {0: "survived", 5: "survived"}.get(process.returncode, "killed")
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        output, _ = process.communicate()
+        verdict = "timeout"
+    finally:
+        path.write_text(original)
+    failed = [line for line in output.splitlines() if line.startswith(("FAILED", "ERROR"))]
+    return {"verdict": verdict, "seconds": round(time.monotonic() - began, 1), "by": (failed or [""])[0][:200]}
+
+
+def results() -> dict[tuple[int, str], dict[str, object]]:
+    """What is known: by seed and mutant."""
+    path = KEPT / "results.jsonl"
+    rows = map(json.loads, path.read_text().splitlines()) if path.exists() else ()
+    return {(row["seed"], row["id"]): row for row in rows}
+
+
+def run(seed: int, count: int) -> None:
+    """Tries the mutants of a seed that were not tried."""
+    known, recorded = results(), Record()
+    with tempfile.TemporaryDirectory() as folder, (KEPT / "results.jsonl").open("a") as file:
+        copied = Path(folder) / "src" / "lockstep"
+        shutil.copytree(SOURCE, copied, ignore=shutil.ignore_patterns("__pycache__"))
+        for place, mutant in enumerate(drawn(seed, count), 1):
+            if (seed, mutant.id) in known:
+                continue
+            tests = recorded.tests(mutant)
+            row = {"seed": seed, "id": mutant.id, **asdict(mutant), "tests": len(tests), **tried(mutant, tests, copied)}
+            file.write(json.dumps(row) + "\n")
+            file.flush()
+            print(f"{place}/{count} {row['verdict']:9} {row['seconds']:5} s  {mutant.id}", flush=True)
+    report()
+
+
+def report() -> None:
+    """Score, survivors and what they are in, by seed."""
+    excused = {(one["file"], one["before"], one["after"]) for one in tomllib.loads(EQUIVALENT.read_text())["mutant"]}
+    rows = list(results().values())
+    for seed in sorted({row["seed"] for row in rows}):
+        own = [row for row in rows if row["seed"] == seed]
+        same = [row for row in own if (row["file"], row["before"], row["after"]) in excused]
+        counted = [row for row in own if row not in same]
+        killed = sum(row["verdict"] == "killed" for row in counted)
+        score = killed / max(1, len(counted))
+        print(f"seed {seed}: {killed} of {len(counted)} killed = {score:.1%}; {len(same)} equivalent")
+        for row in counted:
+            if row["verdict"] != "killed":
+                print(f"  {row['verdict']:9} {row['id']}")
+
+
+def main() -> None:
+    """The command."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=("record", "run", "report"))
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--count", type=int, default=120)
+    given = parser.parse_args()
+    {"record": record, "run": lambda: run(given.seed, given.count), "report": report}[given.what]()
+
+
+if __name__ == "__main__":
+    main()
