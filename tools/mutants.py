@@ -147,11 +147,11 @@ def mutants_of(file: str, text: str) -> list[Mutant]:
     return sorted(found, key=lambda one: (one.line, one.column, one.after))
 
 
-def drawn(seed: int, count: int) -> list[Mutant]:
-    """`count` mutants, by room in proportion to lines (largest remainders), without repetition."""
+def drawn(seed: int, count: int, source: Path = SOURCE) -> list[Mutant]:
+    """`count` mutants, by folder of `source` in proportion to lines (largest remainders), without repetition."""
     rooms: dict[str, list[Path]] = defaultdict(list)
-    for path in sorted(SOURCE.rglob("*.py")):
-        rooms[path.relative_to(SOURCE).parts[0]].append(path)
+    for path in sorted(source.rglob("*.py")):
+        rooms[path.relative_to(source).parts[0]].append(path)
     lines = {room: sum(len(path.read_text().splitlines()) for path in files) for room, files in rooms.items()}
     exact = {room: count * lines[room] / sum(lines.values()) for room in rooms}
     shares = {room: int(share) for room, share in exact.items()}
