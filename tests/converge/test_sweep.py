@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,7 +14,10 @@ from cli_runner import run
 from lockstep.api import sweep
 from lockstep.converge import ALWAYS, Check, find_experiment
 from lockstep.converge.sweep import Outcome, read_grid
+from lockstep.converge.sweep import sweep as run_sweep
+from lockstep.converge.sweep.engines import Serial
 from lockstep.converge.sweep.engines.dask import _local_cluster
+from lockstep.converge.sweep.forecast import limited
 from lockstep.converge.sweep.summary import joined
 from lockstep.errors import BadInput
 
@@ -98,7 +102,8 @@ def test_a_person_sees_points_means_and_intervals(tmp_path: Path) -> None:
 
 def test_keys_of_a_sweep() -> None:
     answer = run(*QUICK, "--json").json()
-    assert {"experiment", "question", "verdict", "agrees", "runs", "settings", "seed", "rows", "source"} == set(answer)
+    keys = {"experiment", "question", "verdict", "agrees", "runs", "complete", "settings", "seed", "rows", "source"}
+    assert keys == set(answer)
     row = answer["rows"][1]
     assert row["condition"] == "10"
     assert {"seeds", "agreeing", "agrees", "checks"} <= set(row)
@@ -144,3 +149,60 @@ def test_a_picture_needs_one_key_with_numbers(tmp_path: Path) -> None:
     )
     with pytest.raises(BadInput, match="--sweep"):
         sweep("noise-scale", {"axes": []})
+
+
+def test_a_sweep_that_would_take_too_long_is_refused_with_its_forecast(monkeypatch: pytest.MonkeyPatch) -> None:
+    from lockstep.converge.sweep import forecast
+
+    monkeypatch.setattr(forecast, "MEASURED_S", 0.0)
+    said = run("converge", "communication-bound", "--seeds", "100000", "--limit", "1s").refusal()
+    assert said.startswith("--limit: 100,000 runs would take about ")
+    assert "in the first 3; the limit is 1 s" in said
+
+
+def test_the_forecast_counts_from_the_first_run_and_is_made_once() -> None:
+    now_s, seen = [0.0], []
+    report = limited(lambda done, total: seen.append(done), 100.0, clock=lambda: now_s[0])
+    now_s[0] = 50.0  # processes have started
+    report(1, 90)
+    for done, at_s in ((2, 51.0), (3, 51.9), (4, 52.0), (5, 53.0), (6, 5000.0)):
+        now_s[0] = at_s
+        report(done, 90)
+    assert seen == [1, 2, 3, 4, 5, 6]
+    slow = limited(lambda done, total: None, 100.0, clock=lambda: now_s[0])
+    slow(1, 90)
+    now_s[0] += 1.2 * 3
+    with pytest.raises(
+        BadInput, match=r"90 runs would take about 108 s, at 1.2 s each in the first 3; the limit is 100 s"
+    ):
+        slow(4, 90)
+
+
+class _Stopped(Serial):
+    """Ctrl-C during the fourth task."""
+
+    def stream(self, function: Any, tasks: Any) -> Any:
+        for place, task in enumerate(tasks):
+            if place == 3:
+                raise KeyboardInterrupt
+            yield place, function(task)
+
+
+def test_ctrl_c_keeps_the_runs_that_are_done() -> None:
+    found = run_sweep("communication-bound", {}, {"elems": (8, 16, 32)}, _Stopped(), seeds=2)
+    assert (found.runs, found.asked, found.complete) == (3, 6, False)
+    assert [(dict(point.swept)["elems"], point.seeds) for point in found.points] == [(8, 2), (16, 1)]
+    assert found.to_dict()["complete"] is False
+    whole = run_sweep("communication-bound", {}, {"elems": (8, 16)}, Serial(), seeds=2)
+    assert whole.complete
+    assert whole.points[0] == found.points[0]
+
+
+def test_ctrl_c_before_the_first_run_is_passed_on() -> None:
+    class AtOnce(Serial):
+        def stream(self, function: Any, tasks: Any) -> Any:
+            raise KeyboardInterrupt
+            yield
+
+    with pytest.raises(KeyboardInterrupt):
+        run_sweep("communication-bound", {}, {}, AtOnce())

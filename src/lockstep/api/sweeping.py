@@ -21,18 +21,21 @@ def sweep(
     seeds: Quantity = 1,
     seed: Quantity = 0,
     engine: str = "serial",
+    limit: Quantity = "1h",
     progress: Callable[[int, int], None] | None = None,
 ) -> Sweep:
     """Runs an experiment of the lab at every combination of the `swept` values, with `seeds` seeds from `seed` on.
 
     Values of a key are a sequence, or text with commas. `engine` is serial, processes, processes:N, dask, dask:N or
-    dask:ADDRESS; the answer does not depend on it. `settings` are the same for all runs.
+    dask:ADDRESS; the answer does not depend on it. `settings` are the same for all runs. `limit`: longest time that the
+    whole may take by a forecast from its first runs; a longer one is refused. Ctrl-C keeps the runs that are done.
     """
     from lockstep.converge.experiment import silent
     from lockstep.converge.sweep import find_engine
     from lockstep.converge.sweep import sweep as run
+    from lockstep.units import parse_time_s
 
     return run(
         experiment, settings or {}, swept or {}, find_engine(engine), seeds=whole(seeds, "--seeds"),
-        seed=whole(seed, "--seed", minimum=0), progress=progress or silent,
+        seed=whole(seed, "--seed", minimum=0), progress=progress or silent, most_s=parse_time_s(limit, "--limit"),
     )  # fmt: skip

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 _SWEEP = "Many runs"
 _SWEEP_HELP = "Run at each of these values; may be repeated for every combination."
 _ENGINE_HELP = "serial, processes[:N], or dask[:N or :ADDRESS of a scheduler]. (default: serial)"
+_LIMIT_HELP = "Longest time for all runs, as forecast from the first; a longer sweep is refused. (default: 1h)"
 WORDS = {
     "experiment": argument("[EXPERIMENT]", "An experiment to run, or a group to list; without it, all groups.", None),
 }
@@ -32,6 +33,7 @@ SWEEPING = {
     ),
     "seeds": text("--seeds", "N", "Run with N seeds, from --seed on. (default: 1)", panel=_SWEEP),
     "engine": text("--engine", "E", _ENGINE_HELP, panel=_SWEEP),
+    "limit": text("--limit", "TIME", _LIMIT_HELP, panel=_SWEEP),
 }
 
 
@@ -49,7 +51,7 @@ def register(app: typer.Typer) -> None:
 @takes(WORDS, SETTINGS, SWEEPING, SEED, PLOT)
 def converge(
     as_json: bool, experiment: str | None, settings: list[str] | None, seed: str, plot: str | None,
-    swept: list[str] | None, seeds: str | None, engine: str | None,
+    swept: list[str] | None, seeds: str | None, engine: str | None, limit: str | None,
 ) -> None:  # fmt: skip
     """Simulate how training converges, with the law drawn beside it: staleness, local steps, compression, batch size.
 
@@ -60,9 +62,10 @@ def converge(
     from lockstep.report.progress import progress
 
     if experiment is None or is_group(experiment):
-        if settings or plot or swept or seeds or engine:
+        if settings or plot or swept or seeds or engine or limit:
             raise BadInput(
-                "--set, --sweep, --seeds, --engine and --plot need an experiment; lockstep converge lists them",
+                "--set, --sweep, --seeds, --engine, --limit and --plot need an experiment; "
+                "lockstep converge lists them",
                 "EXPERIMENT",
             )
         return show(api.converge(group=experiment), as_json, "experiments")
@@ -70,8 +73,8 @@ def converge(
     fixed = pairs(settings or [])
     answer: Findings | Sweep
     with progress(experiment) as report:
-        if swept or seeds is not None or engine is not None:
-            many = given({"seeds": seeds, "engine": engine})
+        if swept or seeds is not None or engine is not None or limit is not None:
+            many = given({"seeds": seeds, "engine": engine, "limit": limit})
             answer = api.sweep(
                 experiment,
                 pairs(swept or [], "--sweep"),

@@ -18,6 +18,8 @@ def render(found: Sweep, out: Console) -> None:
     out.print(Text(sentence, style="bold green" if found.agrees else "bold red"))
     seeds = found.points[0].seeds
     points = f"{len(found.points)} point{'s' * (len(found.points) > 1)}"
+    if not found.complete:
+        out.print(Text(f"Stopped after {found.runs:,} of {found.asked:,} runs.", style="bold"))
     out.print(f"{found.runs:,} runs: {points}, {seeds} seed{'s' * (seeds > 1)} each, from {found.seed} on.")
     if found.points[0].swept:
         _points(found, out)

@@ -76,6 +76,14 @@ class Sweep:
     """Those that were fixed."""
     seed: int
     points: tuple[Point, ...]
+    """Those with a run that was made."""
+    asked: int
+    """Runs that were asked for."""
+
+    @property
+    def complete(self) -> bool:
+        """Whether all runs were made; not after Ctrl-C."""
+        return self.runs == self.asked
 
     @property
     def runs(self) -> int:
@@ -136,6 +144,7 @@ class Sweep:
             "verdict": self.verdict,
             "agrees": self.agrees,
             "runs": self.runs,
+            "complete": self.complete,
             "settings": dict(self.settings),
             "seed": self.seed,
             "rows": [point.to_dict() for point in self.points],

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 
 from lockstep.converge.experiment import Progress, silent
 from lockstep.converge.registry import find_experiment
-from lockstep.converge.sweep.engines import Engine
+from lockstep.converge.sweep.engines import Engine, gather
+from lockstep.converge.sweep.forecast import MOST_S, limited
 from lockstep.converge.sweep.grid import read_grid
 from lockstep.converge.sweep.summary import Sweep, joined
 from lockstep.converge.sweep.trial import Outcome, Refusal, Trial, run_trial
@@ -22,22 +23,29 @@ def sweep(
     seeds: int = 1,
     seed: int = 0,
     progress: Progress = silent,
+    most_s: float = MOST_S,
 ) -> Sweep:
     """Every combination of the swept values with the seeds `seed`, `seed + 1`, ... `seed + seeds - 1`.
 
-    So every run can be made again alone, with `--seed`. Raises `BadInput` before anything runs, and `RunFailed` when a
+    So every run can be made again alone, with `--seed`. Ctrl-C ends it early with the runs that are done. Raises
+    `BadInput` before anything runs or when the first runs forecast more than `most_s` for all, and `RunFailed` when a
     run keeps killing the process that makes it.
     """
     found = find_experiment(experiment)
     grid = read_grid(found, fixed, swept, seeds)
     trials = [Trial(found.name, pairs, seed + one) for _, pairs in grid for one in range(seeds)]
-    outcomes = [
-        _accepted(one, trial) for one, trial in zip(engine.map(run_trial, trials, progress), trials, strict=True)
-    ]
-    points = tuple(
-        joined(pairs, outcomes[place * seeds : (place + 1) * seeds]) for place, (pairs, _) in enumerate(grid)
-    )
-    return Sweep(found.name, found.question, found.source, tuple(fixed.items()), seed, points)
+    results: dict[int, Outcome | Refusal] = {}
+    try:
+        gather(engine.stream(run_trial, trials), results, len(trials), limited(progress, most_s))
+    except KeyboardInterrupt:
+        if not results:
+            raise
+    outcomes = {place: _accepted(results[place], trials[place]) for place in sorted(results)}
+    points = []
+    for place, (pairs, _) in enumerate(grid):
+        here = [outcomes[one] for one in range(place * seeds, (place + 1) * seeds) if one in outcomes]
+        points += [joined(pairs, here)] if here else []
+    return Sweep(found.name, found.question, found.source, tuple(fixed.items()), seed, tuple(points), asked=len(trials))
 
 
 def _accepted(outcome: Outcome | Refusal, trial: Trial) -> Outcome:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from lockstep.converge.sweep.engines.dask import Dask
-from lockstep.converge.sweep.engines.engine import Engine
+from lockstep.converge.sweep.engines.engine import Engine, gather
 from lockstep.converge.sweep.engines.processes import Processes
 from lockstep.converge.sweep.engines.serial import Serial
 from lockstep.errors import BadInput, UnknownName
@@ -35,4 +35,4 @@ def find_engine(text: str, where: str = "--engine") -> Engine:
     return Processes(workers) if name == "processes" else Dask(workers=workers)
 
 
-__all__ = ["ENGINES", "Dask", "Engine", "Processes", "Serial", "find_engine"]
+__all__ = ["ENGINES", "Dask", "Engine", "Processes", "Serial", "find_engine", "gather"]

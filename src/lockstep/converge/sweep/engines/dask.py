@@ -19,8 +19,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, ClassVar
 
-from lockstep.converge.experiment import Progress
-from lockstep.converge.sweep.engines.engine import MOST_DEATHS, Result, Task, given_up
+from lockstep.converge.sweep.engines.engine import MOST_DEATHS, Engine, Result, Task, given_up
 from lockstep.errors import BadInput, RunFailed
 
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
@@ -30,7 +29,7 @@ LEAVE_S = 10.0
 
 
 @dataclass(frozen=True, slots=True)
-class Dask:
+class Dask(Engine):
     """The cluster whose scheduler is at `address`, or a local one with a worker per core."""
 
     name: ClassVar[str] = "dask"
@@ -38,19 +37,18 @@ class Dask:
     workers: int | None = None
     """Of a local cluster."""
 
-    def map(self, function: Callable[[Task], Result], tasks: Sequence[Task], progress: Progress) -> list[Result]:
-        """`function(task)` of every task, in order."""
+    def stream(self, function: Callable[[Task], Result], tasks: Sequence[Task]) -> Iterator[tuple[int, Result]]:
+        """(place, `function(task)`) of every task as it is done."""
         distributed = _distributed()
         with self._client() as client:
             futures = client.map(function, list(tasks), pure=False)
-            place = {future.key: task for future, task in zip(futures, tasks, strict=True)}
+            place = {future.key: at for at, future in enumerate(futures)}
             try:
-                for done, future in enumerate(distributed.as_completed(futures)):
-                    future.result()
-                    progress(done + 1, len(tasks))
-                return list(client.gather(futures))
+                for future, result in distributed.as_completed(futures, with_results=True):
+                    yield place[future.key], result
             except distributed.KilledWorker as error:
-                raise RunFailed(given_up(place.get(error.task, "a task"))) from None
+                killer = place.get(error.task)
+                raise RunFailed(given_up("a task" if killer is None else tasks[killer])) from None
 
     @contextmanager
     def _client(self) -> Iterator[Any]:

@@ -8,45 +8,41 @@ from __future__ import annotations
 import os
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from queue import SimpleQueue
 from typing import Any, ClassVar
 
-from lockstep.converge.experiment import Progress
 from lockstep.converge.sweep.engines.child import Child, Died
-from lockstep.converge.sweep.engines.engine import MOST_DEATHS, Result, Task, given_up
+from lockstep.converge.sweep.engines.engine import MOST_DEATHS, Engine, Result, Task, given_up
 from lockstep.errors import RunFailed
 
 
 @dataclass(frozen=True, slots=True)
-class Processes:
+class Processes(Engine):
     """As many processes as this machine may use, or `workers`."""
 
     name: ClassVar[str] = "processes"
     workers: int = field(default_factory=lambda: len(os.sched_getaffinity(0)))
 
-    def map(self, function: Callable[[Task], Result], tasks: Sequence[Task], progress: Progress) -> list[Result]:
-        """`function(task)` of every task, in order."""
+    def stream(self, function: Callable[[Task], Result], tasks: Sequence[Task]) -> Iterator[tuple[int, Result]]:
+        """(place, `function(task)`) of every task as it is done."""
         work = _Work(function, deque(enumerate(tasks)))
         threads = [threading.Thread(target=work.feed) for _ in range(min(self.workers, len(tasks)))]
         for thread in threads:
             thread.start()
-        results: dict[int, Any] = {}
         try:
-            while len(results) < len(tasks):
+            for _ in tasks:
                 place, result, error = work.done.get()
                 if error is not None:
                     raise error
-                results[place] = result
-                progress(len(results), len(tasks))
+                yield place, result
         except BaseException:
             work.abandon()
             raise
         finally:
             for thread in threads:
                 thread.join()
-        return [results[place] for place in range(len(tasks))]
 
 
 @dataclass(slots=True)

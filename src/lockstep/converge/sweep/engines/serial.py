@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from lockstep.converge.experiment import Progress
-from lockstep.converge.sweep.engines.engine import Result, Task
+from lockstep.converge.sweep.engines.engine import Engine, Result, Task
 
 
 @dataclass(frozen=True, slots=True)
-class Serial:
+class Serial(Engine):
     """No processes."""
 
     name: ClassVar[str] = "serial"
 
-    def map(self, function: Callable[[Task], Result], tasks: Sequence[Task], progress: Progress) -> list[Result]:
-        """`function(task)` of every task, in order."""
-        results = []
+    def stream(self, function: Callable[[Task], Result], tasks: Sequence[Task]) -> Iterator[tuple[int, Result]]:
+        """(place, `function(task)`) of every task, in order."""
         for place, task in enumerate(tasks):
-            results.append(function(task))
-            progress(place + 1, len(tasks))
-        return results
+            yield place, function(task)
