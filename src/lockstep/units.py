@@ -1,7 +1,8 @@
 """Text with units in, SI floats out, and back. The only place where units are converted.
 
 `parse_size_B("80 GiB") == 80 * 2**30`, `parse_bandwidth_Bps("400 Gbit/s") == 50e9`, `parse_time_s("10 us") == 1e-5`.
-A number without a unit is taken as SI. A unit of the wrong kind is `BadInput`: sizes never turn into counts, nor
+A number without a unit is taken as SI; where hardware is described, one that can hardly be meant so is refused
+(`Plausible`). A unit of the wrong kind is `BadInput`: sizes never turn into counts, nor
 bits into bytes, silently. Prefixes: k M G T P E are powers of 1000 (K is accepted for k), Ki Mi Gi Ti Pi of 1024.
 """
 
@@ -10,6 +11,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from decimal import Decimal
 
 from lockstep.errors import BadInput
@@ -39,7 +41,7 @@ BANDWIDTH = {
 }
 TIME = {"": 1.0, **SECONDS}
 PURE = {"": 1.0}
-COUNT = dict(DECIMAL) | {"B": 1e9, "b": 1e9, "m": 1e6, "t": 1e12}
+COUNT = DECIMAL | BINARY | {"B": 1e9, "b": 1e9, "m": 1e6, "t": 1e12}
 FLOPS = {
     "": 1.0,
     **_scaled({"FLOP/s": 1.0, "FLOPS": 1.0, "flop/s": 1.0, "flops": 1.0, "FLOPs": 1.0}, binary=False),
@@ -94,6 +96,36 @@ def _non_negative(number: float, kind: str, where: str | None) -> float:
     return number
 
 
+@dataclass(frozen=True, slots=True)
+class Plausible:
+    """Between which values, in SI units, a quantity may be a plain number, and the units that it is else meant in."""
+
+    least: float
+    below: float
+    readings: tuple[str, ...]
+
+    def check(self, value: object, where: str | None = None) -> None:
+        """Refuses a number without a unit that is too far off to be meant in SI units. Raises BadInput."""
+        if isinstance(value, bool) or not isinstance(value, int | float | str):
+            return
+        try:
+            number = float(value)
+        except (ValueError, OverflowError):
+            return
+        if 0 < number < math.inf and not self.least <= number < self.below:
+            meant = " or ".join(f"{value} {unit}" for unit in self.readings)
+            raise BadInput(f"{value} has no unit; write {meant}", where)
+
+
+PLAIN_LATENCY = Plausible(0.0, 1.0, ("us", "s"))
+"""A message that takes a second or more is meant in microseconds, unless it says otherwise."""
+PLAIN_BANDWIDTH = Plausible(1e6, math.inf, ("GB/s", "Gbit/s"))
+PLAIN_SIZE = Plausible(1e6, math.inf, ("GB", "GiB"))
+PLAIN_FLOPS = Plausible(1e9, math.inf, ("TFLOP/s", "PFLOP/s"))
+PLAIN_MTBF = Plausible(3600.0, math.inf, ("years", "days"))
+"""Of hardware: links below 1 MB/s, memories below 1 MB, devices below 1 GFLOP/s or that last no hour do not exist."""
+
+
 def parse_size_B(value: object, where: str | None = None) -> float:
     """Bytes from `80 GB`, `1GiB`, `512 Mbit` or a plain number of bytes."""
     return _non_negative(_parse(value, SIZE, "size", "100MB or 1GiB", where), "size", where)
@@ -110,7 +142,7 @@ def parse_bandwidth_Bps(value: object, where: str | None = None) -> float:
 
 
 def parse_count(value: object, where: str | None = None) -> float:
-    """A count from `4M`, `15T`, `70B` (billions) or a plain number."""
+    """A count from `4M`, `8Ki` (8,192), `15T`, `70B` (billions) or a plain number."""
     return _non_negative(_parse(value, COUNT, "count", "2048, 4M or 15T", where), "count", where)
 
 

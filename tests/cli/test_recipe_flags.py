@@ -8,7 +8,7 @@ import pytest
 import typer
 
 import lockstep
-from cli_runner import run
+from cli_runner import LLAMA, run
 from lockstep.api.question import read_question
 from lockstep.api.recipe import RecipeWords
 from lockstep.cli.app import build
@@ -104,3 +104,32 @@ def test_formats_that_no_tool_can_be_told_of_are_not_exported(target: str, words
     session = run("export", "llama3-8b", "-c", "dgx-h100:2", "--batch", "64", "--zero", "1", "--to", target, *words)
     assert session.code == 1
     assert "bytes" in session.out + session.err or "format of their own" in session.out + session.err
+
+
+def test_integers_are_no_training_format() -> None:
+    message = run("estimate", *LLAMA, "--dtype", "int8").refusal()
+    assert message.startswith("--dtype: int8 is not a training format")
+    assert "fp8" in message
+
+
+def test_thousands_are_said_where_a_power_of_two_may_be_meant() -> None:
+    answer = run("estimate", *LLAMA, "--seq", "8k", "--json").json()
+    assert any("8,000 tokens, as k is 1,000; 8Ki would be 8,192" in said for said in answer["assumptions"])
+    binary, plain = (run("estimate", *LLAMA, "--seq", seq, "--json").json() for seq in ("8Ki", "8192"))
+    assert binary == plain
+    assert not any("k is 1,000" in said for said in plain["assumptions"])
+
+
+def test_utilisation_in_fp8_names_its_peak() -> None:
+    """Twice the peak of bf16, so that half a utilisation may be the faster one."""
+    narrow, half = (run("estimate", *LLAMA, "--dtype", dtype, "--json").json() for dtype in ("fp8", "bf16"))
+    assert (narrow["peak_dtype"], half["peak_dtype"]) == ("fp8", "bf16")
+    assert narrow["peak_flops_per_s"] == pytest.approx(2 * half["peak_flops_per_s"], rel=1e-3)
+    for answer in (narrow, half):
+        assert answer["mfu_frac"] == pytest.approx(answer["model_flops_per_gpu_per_s"] / answer["peak_flops_per_s"])
+    assert any("of the dense fp8 peak" in said for said in narrow["assumptions"])
+    assert "in fp8)" in " ".join(run("estimate", *LLAMA, "--dtype", "fp8").out.split())
+    assert any(
+        "of the dense fp8 peak" in said
+        for said in run("plan", *LLAMA, "--dtype", "fp8", "--json").json()["assumptions"]
+    )

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+import lockstep
 from cli_programs.questions import COMMANDS, LINK
 from cli_runner import run
 
@@ -141,3 +142,12 @@ def test_pictures_that_cannot_be_written(verb: str, name: str, tmp_path: Path, m
     monkeypatch.chdir(tmp_path)
     assert run(*COMMANDS[verb], "--plot", name).refusal().startswith("--plot: ")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_link_without_units_is_refused_with_its_readings() -> None:
+    """As words; a number of Python's is in SI units."""
+    slow = run("collective", "all-reduce", *GROUP, "--latency", "8", "--bandwidth", "25GB/s").refusal()
+    assert slow == "--latency: 8 has no unit; write 8 us or 8 s"
+    thin = run("collective", "all-reduce", *GROUP, "--latency", "5us", "--bandwidth", "25").refusal()
+    assert thin == "--bandwidth: 25 has no unit; write 25 GB/s or 25 Gbit/s"
+    assert lockstep.collective("all-reduce", ranks=4, size=1e6, latency=1.0, bandwidth=1.0).to_dict()["rows"]

@@ -189,3 +189,31 @@ def test_a_device_needs_levels(tmp_path: Path) -> None:
 
 def test_the_schema_is_one_and_exportable() -> None:
     assert set(json_schema()["properties"]) == {"devices", "links", "nodes", "clusters", "cluster"}
+
+
+AMBIGUOUS = [
+    ("latency: 8 us", "latency: 8", "8 us or 8 s"),
+    ("latency: 20 us", "latency: 1.0", "1.0 us or 1.0 s"),
+    ("latency: 20 us", 'latency: "20"', "20 us or 20 s"),
+    ("bandwidth: 200 Gbit/s", "bandwidth: 200", "200 GB/s or 200 Gbit/s"),
+    ("storage_write: 40 GB/s", "storage_write: 40", "40 GB/s or 40 Gbit/s"),
+    ("memory: 64 GiB", "memory: 64", "64 GB or 64 GiB"),
+    ("bf16: 400 TFLOP/s", "bf16: 400", "400 TFLOP/s or 400 PFLOP/s"),
+    ("mtbf: 100 d", "mtbf: 5", "5 years or 5 days"),
+]
+
+
+@pytest.mark.parametrize(("given", "bare", "readings"), AMBIGUOUS)
+def test_a_number_that_cannot_be_meant_in_si_is_refused_with_its_readings(
+    tmp_path: Path, given: str, bare: str, readings: str
+) -> None:
+    with pytest.raises(BadInput, match=f"mine.yaml:[0-9]+: .*has no unit; write {readings}"):
+        hardware.cluster(written(tmp_path, GOOD.replace(given, bare)))
+
+
+@pytest.mark.parametrize(("given", "plain"), [("latency: 8 us", "latency: 8e-6"), ("latency: 8 us", "latency: 0"),
+                                              ("latency: 8 us", "latency: 8 s"), ("mtbf: 100 d", "mtbf: 8640000"),
+                                              ("bandwidth: 200 Gbit/s", "bandwidth: 25000000000"),
+                                              ("memory: 64 GiB", "memory: 68719476736")])  # fmt: skip
+def test_plain_numbers_in_si_are_taken_as_they_are(tmp_path: Path, given: str, plain: str) -> None:
+    assert hardware.cluster(written(tmp_path, GOOD.replace(given, plain))).num_devices == 24

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cli_runner import run
 from lockstep import workload
 from lockstep.errors import BadInput
 from lockstep.workload.huggingface import FAMILIES
@@ -202,3 +203,35 @@ def test_no_architecture_is_taken_for_another(folder: Path, kind: str) -> None:
         read(folder, {**LLAMA, "model_type": kind})
     assert "did you mean" not in str(caught.value)
     assert repr(kind) in str(caught.value)
+
+
+def test_a_config_is_called_by_its_name_or_its_folder(tmp_path, monkeypatch):
+    named = {**LLAMA, "_name_or_path": "meta-llama/Meta-Llama-3-8B"}
+    bare = {key: value for key, value in LLAMA.items() if "name_or_path" not in key}
+    folder = tmp_path / "my-llama"
+    folder.mkdir()
+    assert read(folder, named).name == "meta-llama/Meta-Llama-3-8B"
+    assert read(folder, {**bare, "_name_or_path": "./"}).name == "my-llama"
+    assert read(folder, bare).name == "my-llama"
+    assert read(folder, bare, "llama-small.json").name == "llama-small"
+    monkeypatch.chdir(folder)
+    assert workload.model("config.json").name == "my-llama"
+
+
+def test_a_tower_that_is_not_counted_is_named(tmp_path):
+    """The wrapped text model is the same as alone, and answers about the whole say that it is all they are about."""
+    text = json.loads(Path(__file__).parent.joinpath("configs/gemma3-1b.json").read_text())
+    whole = {"model_type": "gemma3", "text_config": text, "vision_config": {"num_hidden_layers": 27}}
+    found, alone = read(tmp_path, whole), read(tmp_path, text, "text.json")
+    assert workload.parameters(found).total == workload.parameters(alone).total
+    assert alone.notes == ()
+    (note,) = found.notes
+    assert "the vision tower (vision_config) is not counted" in note
+    answer = run("estimate", str(tmp_path / "config.json"), "-c", "dgx-h100", "--batch", "8", "--json").json()
+    assert note in answer["assumptions"]
+    assert (
+        note
+        in run("memory", str(tmp_path / "config.json"), "-c", "dgx-h100", "--batch", "8", "--json").json()[
+            "assumptions"
+        ]
+    )

@@ -15,7 +15,7 @@ from lockstep.api.question import Quantity, located, read_cluster
 from lockstep.collectives import PlainLink
 from lockstep.errors import BadInput
 from lockstep.hardware import Cluster
-from lockstep.units import parse_bandwidth_Bps, parse_time_s
+from lockstep.units import PLAIN_BANDWIDTH, PLAIN_LATENCY, parse_bandwidth_Bps, parse_time_s
 
 
 class LinkWords(TypedDict, total=False):
@@ -78,6 +78,10 @@ def read_network(
         if latency is None or bandwidth is None:
             where = "--bandwidth" if bandwidth is None else "--latency"
             raise BadInput("must be given: both --latency and --bandwidth, or --cluster", where)
+        # A number of Python's is in SI units; text without a unit may be somebody's microseconds.
+        for value, known, where in ((latency, PLAIN_LATENCY, "--latency"), (bandwidth, PLAIN_BANDWIDTH, "--bandwidth")):
+            if isinstance(value, str):
+                known.check(value, where)
         rate_Bps = parse_bandwidth_Bps(bandwidth, "--bandwidth")
         if not SLOWEST_BPS <= rate_Bps <= FASTEST_BPS:
             room = f"must be {SLOWEST_BPS:g} to {FASTEST_BPS:g} B/s, got {rate_Bps:g}"

@@ -105,10 +105,20 @@ def _sequence(model: Model, seq: Quantity | None) -> tuple[int, tuple[str, ...]]
             raise BadInput(f"{model.name} reads images, not sequences; leave --seq out", "--seq")
         return 1, ()
     if seq is not None:
-        return whole(seq, "--seq"), ()
+        tokens = whole(seq, "--seq")
+        return tokens, _thousands(str(seq).strip(), tokens)
     chosen = min(model.max_positions, USUAL_SEQ)
     longest = "its longest" if chosen == model.max_positions else f"it takes up to {model.max_positions:,}"
     return chosen, (f"sequences of {chosen:,} tokens, as --seq was not given ({model.name}: {longest})",)
+
+
+def _thousands(given: str, tokens: int) -> tuple[str, ...]:
+    """What k means, where lengths of sequences are usually powers of two."""
+    if given[-1] not in "kK":
+        return ()
+    return (
+        f"sequences of {tokens:,} tokens, as k is 1,000; {given[:-1].strip()}Ki would be {tokens * 1024 // 1000:,}",
+    )
 
 
 def _sequences(

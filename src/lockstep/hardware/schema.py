@@ -17,7 +17,7 @@ A file holds any of `devices`, `links`, `nodes` (named things that the rest of t
       storage_write: 40 GB/s
 
 A device's `efficiency` is a curve of the catalog by name, or a mapping of its own (`CurveEntry`). Quantities are text
-with a unit, or plain SI numbers.
+with a unit, or plain SI numbers, unless those can hardly be meant (`units.Plausible`): `latency: 8`.
 """
 
 from __future__ import annotations
@@ -43,6 +43,16 @@ def _above_zero(parse: Callable[[object], float]) -> Callable[[object], float]:
     return positive
 
 
+def _plain(known: units.Plausible, parse: Callable[[object], float]) -> Callable[[object], float]:
+    """`parse`, refusing a number without a unit that is not plausible as SI."""
+
+    def checked(value: object) -> float:
+        known.check(value)
+        return parse(value)
+
+    return checked
+
+
 def _fraction(value: object) -> float:
     """A fraction above 0 and at most 1."""
     number = _above_zero(units.parse_frac)(value)
@@ -64,11 +74,11 @@ def _single_or_inline(value: object) -> object:
 
 
 Name = Annotated[str, BeforeValidator(_name), Field(min_length=1, max_length=80)]
-Size = Annotated[float, BeforeValidator(_above_zero(units.parse_size_B))]
-Bandwidth = Annotated[float, BeforeValidator(_above_zero(units.parse_bandwidth_Bps))]
-Time = Annotated[float, BeforeValidator(_above_zero(units.parse_time_s))]
-Latency = Annotated[float, BeforeValidator(units.parse_time_s)]
-Flops = Annotated[float, BeforeValidator(_above_zero(units.parse_flops))]
+Size = Annotated[float, BeforeValidator(_plain(units.PLAIN_SIZE, _above_zero(units.parse_size_B)))]
+Bandwidth = Annotated[float, BeforeValidator(_plain(units.PLAIN_BANDWIDTH, _above_zero(units.parse_bandwidth_Bps)))]
+Mtbf = Annotated[float, BeforeValidator(_plain(units.PLAIN_MTBF, _above_zero(units.parse_time_s)))]
+Latency = Annotated[float, BeforeValidator(_plain(units.PLAIN_LATENCY, units.parse_time_s))]
+Flops = Annotated[float, BeforeValidator(_plain(units.PLAIN_FLOPS, _above_zero(units.parse_flops)))]
 Power = Annotated[float, BeforeValidator(_above_zero(units.parse_power_W))]
 Price = Annotated[float, BeforeValidator(_above_zero(units.parse_money_usd))]
 Fraction = Annotated[float, BeforeValidator(_fraction)]
@@ -117,7 +127,7 @@ class DeviceEntry(Strict):
     """A curve of the catalog by name, or its own."""
     tdp: Power | None = None
     price_per_hour: Price | None = None
-    mtbf: Time | None = None
+    mtbf: Mtbf | None = None
     host_link: Name | None = None
     """The link of the catalog by which it reaches host memory."""
     source: str | None = None
@@ -176,7 +186,7 @@ class ClusterEntry(Strict):
     device: DeviceReference | None = None
     levels: Annotated[list[LevelEntry], Field(max_length=8)] = []
     price_per_hour: Price | None = None
-    mtbf: Time | None = None
+    mtbf: Mtbf | None = None
     storage_write: Bandwidth | None = None
     host: HostEntry | None = None
     source: str | None = None

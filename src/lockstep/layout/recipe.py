@@ -61,6 +61,8 @@ OPTIMIZERS = {
 }
 
 
+NOT_TRAINED = {"int8": "a step's products need a floating-point format: bf16, fp16 or, where the device has it, fp8"}
+"""Formats of `Device.peak_flops` that nothing here is trained in, and what to say instead: integers serve inference."""
 TP_OVERLAPS = ("none", "gradients", "all")
 EP_OVERLAPS = ("none", "cells", "shared")
 ACTIVATION_B = {"fp64": 8.0, "fp32": 4.0, "tf32": 4.0}
@@ -134,6 +136,8 @@ class Recipe:
             value = getattr(self, name)
             if not isinstance(value, int) or isinstance(value, bool) or value < 1:
                 raise BadInput(f"{name} must be a whole number of at least 1, got {value!r}", f"--{name}")
+        if self.dtype in NOT_TRAINED:
+            raise BadInput(f"{self.dtype} is not a training format; {NOT_TRAINED[self.dtype]}", "--dtype")
         if self.overlap_tp not in TP_OVERLAPS:
             raise UnknownName("overlap of tensor-parallel traffic", self.overlap_tp, TP_OVERLAPS, "--overlap-tp")
         if self.overlap_ep not in EP_OVERLAPS:

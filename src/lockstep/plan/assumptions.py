@@ -6,7 +6,9 @@ from collections.abc import Iterator
 
 from lockstep.hardware import Cluster
 from lockstep.layout import FRAMEWORK_B, SLACK_FRAC, Job, Recipe
-from lockstep.units import format_frac, format_size, format_time
+from lockstep.units import format_flops, format_frac, format_size, format_time
+
+HALF = ("bf16", "fp16")
 
 
 def assumptions(job: Job, cluster: Cluster, hidden_s: float = 0.0) -> tuple[str, ...]:
@@ -29,6 +31,7 @@ def _all(job: Job, cluster: Cluster, hidden_s: float) -> Iterator[str]:
     yield from cluster.notes
     yield from _alone(cluster)
     yield f"kernel efficiency of {cluster.device.name}: curve {curve.name!r}, {how} ({curve.source}), error {error}"
+    yield from _peak(cluster, recipe)
     if hidden_s:
         share = format_frac(recipe.overlap_device_frac)
         hides = "shared experts" if recipe.overlap_ep == "shared" else "the other pass of a cell"
@@ -51,6 +54,16 @@ def _all(job: Job, cluster: Cluster, hidden_s: float) -> Iterator[str]:
         yield f"price per device and hour: {price.kind}, {price.text} ({price.date})"
 
 
+def _peak(cluster: Cluster, recipe: Recipe) -> Iterator[str]:
+    """Which peak utilisations are of, where it is not that of half precision, which most published ones are of."""
+    device = cluster.device
+    if recipe.dtype not in HALF:
+        half = next(
+            (f"; {dtype} has {format_flops(device.peak(dtype))}" for dtype in HALF if dtype in device.peak_flops), ""
+        )
+        yield f"MFU and HFU are of the dense {recipe.dtype} peak, {format_flops(device.peak(recipe.dtype))}{half}"
+
+
 def _alone(cluster: Cluster) -> Iterator[str]:
     """That machines of one device are as many machines, which a number of devices does not say."""
     if cluster.num_devices > 1 and cluster.levels[0].size == 1:
@@ -65,6 +78,8 @@ def _model(job: Job) -> Iterator[str]:
         yield "experts are equally loaded and no token is dropped"
     if job.transformer and job.transformer.mtp_layers:
         yield f"{job.transformer.mtp_layers} multi-token-prediction module(s) are trained too"
+    if job.transformer:
+        yield from job.transformer.notes
 
 
 def _memory(recipe: Recipe) -> Iterator[str]:

@@ -100,6 +100,8 @@ class Estimate:
             "hfu_frac": self.hfu_frac,
             "uncertainty_frac": self.uncertainty_frac,
             "model_flops_per_gpu_per_s": self.model_flops_per_gpu_per_s,
+            "peak_dtype": self.job.recipe.dtype,
+            "peak_flops_per_s": self.cluster.device.peak(self.job.recipe.dtype),
             "breakdown_s": self.step.breakdown_s(),
             "ep_hidden_s": float(self.step.ep_hidden_s),
             "memory": self.memory.to_dict(),

@@ -7,6 +7,7 @@ from rich.text import Text
 
 from lockstep.layout import Job
 from lockstep.plan import Estimate
+from lockstep.plan.assumptions import HALF
 from lockstep.report.layout_columns import layout_words
 from lockstep.report.memory_table import categories
 from lockstep.report.terminal import bar, heading, indented, small_print, table
@@ -47,7 +48,8 @@ def _verdict(found: Estimate, out: Console) -> None:
     out.print(
         f"{format_time(found.step_time_s)} per step of {format_count(job.recipe.batch_tokens)} {pieces}, "
         f"{format_count(found.tokens_per_s)} {pieces}/s ({format_count(found.tokens_per_s_per_gpu)} per device), "
-        f"{format_frac(found.mfu_frac)} MFU ± {spread} ({format_flops(found.model_flops_per_gpu_per_s)} per device), "
+        f"{format_frac(found.mfu_frac)} MFU ± {spread} ({format_flops(found.model_flops_per_gpu_per_s)} per device"
+        f"{_peak(found)}), "
         f"{format_frac(found.hfu_frac)} HFU; bound by {PART_WORDS[found.step.bound_by]}."
     )
     total, capacity = format_size(float(memory.total_B)), format_size(memory.capacity_B)
@@ -55,6 +57,12 @@ def _verdict(found: Estimate, out: Console) -> None:
         out.print(f"It fits: {total} of {capacity} per device.")
     else:
         out.print(Text(f"It does not fit: {total} per device, the {found.cluster.device.name} has {capacity}."))
+
+
+def _peak(found: Estimate) -> str:
+    """The peak that utilisations are of, where it is not that of half precision."""
+    dtype = found.job.recipe.dtype
+    return "" if dtype in HALF else f" of {format_flops(found.cluster.device.peak(dtype))} in {dtype}"
 
 
 def unit(job: Job) -> str:

@@ -260,6 +260,8 @@ class Transformer:
     """BERT's masked-language head: dense, norm, tied projection with bias. Without it an encoder has no head."""
     mtp_layers: int = 0
     """Multi-token-prediction modules (DeepSeek-V3, 2.2), counted apart from the main model."""
+    notes: tuple[str, ...] = field(default=(), compare=False)
+    """What of the file is left out; answers say it among their assumptions."""
     source: str = field(default="", compare=False)
     date: str = field(default="", compare=False)
 

@@ -1,15 +1,17 @@
 """`read_config(path)`: a Hugging Face config.json as a `Transformer`, without the transformers library.
 
 Each model type has its own key names, defaults (are embeddings tied?) and fixed habits (which biases there are): they
-live in `huggingface_decoders.py` and `huggingface_experts.py`, one short function per family. Not read: multi-modal
-towers (of gemma3 only the text part counts), adapters and quantisation, which change no shape that matters here.
+live in `huggingface_decoders.py` and `huggingface_experts.py`, one short function per family. Not read: towers for
+images and sound, which the model's notes name, adapters and quantisation, which change no shape that matters here.
 Source: the `configuration_*.py` and `modeling_*.py` files of github.com/huggingface/transformers, 4.57.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from lockstep.documents import read_json
 from lockstep.errors import LONGEST, BadInput
@@ -19,6 +21,7 @@ from lockstep.workload import huggingface_experts as mixtures
 from lockstep.workload.architecture import Transformer
 from lockstep.workload.config_reader import ConfigReader
 
+LONGEST_NAME = 100
 FAMILIES: dict[str, Callable[[ConfigReader], Transformer]] = {
     "bert": plain.bert,
     "bloom": plain.bloom,
@@ -67,7 +70,7 @@ def read_config(path: str | Path) -> Transformer:
     if family is None:
         raise BadInput(_unsupported(kind), config.where("model_type"))
     try:
-        return family(config)
+        return replace(family(config), name=_name(data, Path(path)), notes=tuple(_left_out(config)))
     except BadInput as error:
         if error.where and error.where.startswith(str(path)):
             raise
@@ -78,3 +81,24 @@ def _unsupported(kind: str) -> str:
     """An architecture is never taken for another that is spelled like it: whoever obeyed would get another model."""
     why = architecture(kind) or "a transformer can also be described in a YAML file of its own"
     return f"the architecture {kind[:LONGEST]!r} (model_type) is not supported: {why}; supported: {', '.join(FAMILIES)}"
+
+
+TOWERS = {"vision_config": "vision", "audio_config": "audio"}
+"""Tables of a config.json that describe what comes before the text model."""
+
+
+def _left_out(config: ConfigReader) -> Iterator[str]:
+    """A sentence per tower."""
+    for key, tower in TOWERS.items():
+        if config.has(key):
+            yield f"the {tower} tower ({key}) is not counted: only the text model is priced, on text alone"
+
+
+def _name(data: Mapping[str, Any], path: Path) -> str:
+    """What to call the model: the name in the file, else that of its folder, or of the file if that says more."""
+    for key in ("_name_or_path", "name_or_path"):
+        value = data.get(key)
+        if isinstance(value, str) and value.strip("./ "):
+            return value[:LONGEST_NAME]
+    folder = path.absolute().parent.name
+    return (path.stem if path.stem != "config" else folder or str(data["model_type"]))[:LONGEST_NAME]

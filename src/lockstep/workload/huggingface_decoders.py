@@ -15,19 +15,10 @@ POSITIONS = ("max_position_embeddings", "n_positions", "n_ctx", "seq_length", "m
 FFN = ("intermediate_size", "n_inner", "ffn_dim", "ffn_hidden_size")
 
 
-def name_of(config: ConfigReader) -> str:
-    """What to call the model: the name in the file, else its model type."""
-    for key in ("_name_or_path", "name_or_path"):
-        value = config.data.get(key)
-        if isinstance(value, str) and value.strip("./ "):
-            return value[:100]
-    return str(config.data.get("model_type", "model"))
-
-
 def sizes(config: ConfigReader, positions: int | None = None, tied: bool = False, **defaults: int) -> dict[str, Any]:
     """The fields that every family has; `positions`, `tied` and `defaults` are what the family takes when absent."""
     return {
-        "name": name_of(config),
+        "name": str(config.data.get("model_type", "model")),
         "layers": config.size(*LAYERS, limit="layers", default=defaults.get("layers")),
         "hidden": config.size(*HIDDEN, limit="hidden"),
         "vocab": config.size("vocab_size", limit="vocab", default=defaults.get("vocab")),

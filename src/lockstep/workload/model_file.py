@@ -51,6 +51,8 @@ def schema(record: type[Any]) -> type[BaseModel]:
     hints = get_type_hints(record)
     given: dict[str, Any] = {"kind": (str, "transformer")} if record in KINDS.values() else {}
     for each in fields(record):
+        if each.name == "notes":
+            continue
         optional = each.default is not MISSING or each.name in ("name", "kv_heads")
         given[each.name] = (_annotation(hints[each.name]), None if optional else ...)
     config = ConfigDict(extra="forbid", strict=True)
