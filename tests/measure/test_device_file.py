@@ -159,3 +159,16 @@ def test_a_wrong_curve_is_refused_where_it_stands(tmp_path: Path, right: str) ->
         read_hardware(path)
     assert caught.value.where is not None
     assert caught.value.where.startswith(str(path))
+
+
+def test_writing_touches_no_other_file(tmp_path: Path) -> None:
+    path = tmp_path / "mine.yaml"
+    others = {tmp_path / name: f"{name} of the user" for name in ("mine.new.yaml", "mine.yaml.tmp", ".mine.yaml")}
+    for other, text in others.items():
+        other.write_text(text)
+    DeviceFile.read(path).write(measured())
+    assert {other: other.read_text() for other in others} == others
+    assert set(tmp_path.iterdir()) == {path, *others}
+    broken = tmp_path / "none" / "mine.yaml"
+    with pytest.raises(OSError, match="No such file"):
+        DeviceFile(broken, None).write(measured())

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -51,9 +52,12 @@ class DeviceFile:
 
     def write(self, found: DeviceBench) -> None:
         """Replaces the file; what is written has been read back before."""
-        beside = self.path.with_name(f"{self.path.stem}.new.yaml")
-        beside.write_text(self.text(found), encoding="utf-8")
+        # A name that nobody else has chosen, and "x" so that no file of the user is ever it.
+        beside = self.path.with_name(f".lockstep-{secrets.token_hex(8)}.yaml")
+        text = self.text(found)
         try:
+            with beside.open("x", encoding="utf-8") as file:
+                file.write(text)
             read_hardware(beside)
             beside.replace(self.path)
         finally:

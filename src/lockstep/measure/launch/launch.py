@@ -200,15 +200,42 @@ def _meeting_place(here: Place, timeout_s: float) -> Store:
     except (OSError, ValueError) as error:
         why = f"{here.master_address[:LONGEST]!r} is not the name of a host that is known here ({error})"
         raise BadInput(why, here.named_by) from None
-    from torch.distributed import PrefixStore, TCPStore
+    from torch.distributed import PrefixStore
+
+    return PrefixStore(f"attempt-{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", _store(here, timeout_s))
+
+
+def _store(here: Place, timeout_s: float) -> Store:
+    """The store at the master's port: on loopback for ranks of one machine, else on every address of the master.
+
+    torch listens on all addresses, whichever name it is given, unless it is handed a socket.
+    """
+    from torch.distributed import TCPStore
 
     # torchrun's agent serves the store already and says so in this variable.
     served = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
-    store = TCPStore(
-        here.master_address,
-        here.master_port,
-        here.ranks,
-        is_master=here.rank == 0 and not served,
-        timeout=timedelta(seconds=timeout_s),
+    serving = here.rank == 0 and not served
+    options: dict[str, Any] = {}
+    address = here.master_address
+    if here.one_machine:
+        # Where the ranks' own sockets listen, unless the user has said it.
+        os.environ.update(Host().environment() | dict(os.environ))
+    if here.one_machine and not served:
+        address = Host().address
+        if serving:
+            options["master_listen_fd"] = _listening(address, here.master_port)
+    return TCPStore(
+        address, here.master_port, here.ranks, is_master=serving, timeout=timedelta(seconds=timeout_s), **options
     )
-    return PrefixStore(f"attempt-{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", store)
+
+
+def _listening(address: str, port: int) -> int:
+    """A socket that listens there, for torch to keep. Raises BadInput when the port is taken."""
+    with socket.socket() as made:
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            made.bind((address, port))
+        except OSError as error:
+            raise BadInput(f"{address}:{port} cannot be listened on: {error.strerror}", "MASTER_PORT") from None
+        made.listen()
+        return made.detach()

@@ -4,6 +4,8 @@ torchrun   RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, MASTER_PORT
 Slurm      SLURM_PROCID, SLURM_STEP_NUM_TASKS, SLURM_LOCALID of a job step (`srun`); the master is the first node of
            SLURM_STEP_NODELIST and a port that follows from the job's number, unless MASTER_ADDR and MASTER_PORT say so
 
+All ranks are on one machine where LOCAL_WORLD_SIZE or SLURM_STEP_NUM_NODES says so, or the master is on loopback.
+
 Sources: docs.pytorch.org/docs/stable/elastic/run.html; slurm.schedmd.com/srun.html (output environment variables).
 """
 
@@ -35,6 +37,8 @@ class Place:
     started_by: str
     named_by: str = "MASTER_ADDR"
     """The variable that `master_address` comes from."""
+    one_machine: bool = False
+    """Whether all ranks are known to be on this machine, so that nothing needs to listen to others."""
 
 
 def place(environment: Mapping[str, str] | None = None) -> Place | None:
@@ -48,7 +52,9 @@ def place(environment: Mapping[str, str] | None = None) -> Place | None:
         rank, ranks = _rank(known, "RANK", "WORLD_SIZE")
         local = _whole(known, "LOCAL_RANK", MOST) if "LOCAL_RANK" in known else rank
         port = _whole(known, "MASTER_PORT", LAST_PORT)
-        return Place(rank, ranks, local, known["MASTER_ADDR"], port, "torchrun", "MASTER_ADDR")
+        address = known["MASTER_ADDR"]
+        alone = known.get("LOCAL_WORLD_SIZE") == known["WORLD_SIZE"] or _is_loopback(address)
+        return Place(rank, ranks, local, address, port, "torchrun", "MASTER_ADDR", alone)
     if "SLURM_PROCID" in known and "SLURM_STEP_NUM_TASKS" in known:
         rank, ranks = _rank(known, "SLURM_PROCID", "SLURM_STEP_NUM_TASKS")
         return _slurm(known, rank, ranks) if ranks > 1 else None
@@ -63,7 +69,12 @@ def _slurm(known: Mapping[str, str], rank: int, ranks: int) -> Place:
     job = _whole(known, "SLURM_JOB_ID", MOST) if "SLURM_JOB_ID" in known else 0
     port = _whole(known, "MASTER_PORT", LAST_PORT) if "MASTER_PORT" in known else FIRST_PORT + job % NUM_PORTS
     local = _whole(known, "SLURM_LOCALID", MOST) if "SLURM_LOCALID" in known else rank
-    return Place(rank, ranks, local, address, port, "Slurm", named_by)
+    alone = known.get("SLURM_STEP_NUM_NODES") == "1" or _is_loopback(address)
+    return Place(rank, ranks, local, address, port, "Slurm", named_by, alone)
+
+
+def _is_loopback(address: str) -> bool:
+    return address in ("localhost", "::1") or address.startswith("127.")
 
 
 def first_node(nodes: str) -> str:
