@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from lockstep.hardware import Cluster
@@ -28,8 +28,8 @@ class StageMemories:
 
     @property
     def memory(self) -> Memory:
-        """Memory of the fullest stage, which decides whether the layout fits."""
-        return self.stages[self.fullest]
+        """Memory of the fullest stage, with the most that a rank offloads: what decides whether the layout fits."""
+        return replace(self.stages[self.fullest], host_B=max(float(one.host_B) for one in self.stages))
 
     def by_category(self) -> dict[str, dict[str, float]]:
         """Bytes of each category on the fullest stage, and its share of the total."""
@@ -49,5 +49,5 @@ class StageMemories:
             "stages": [{"stage": number} | one.to_dict() for number, one in enumerate(self.stages)],
             "by_category": self.by_category(),
             "bytes_per_parameter": self.job.recipe.bytes_per_parameter,
-            "assumptions": list(memory_assumptions(self.job)),
+            "assumptions": list(memory_assumptions(self.job, self.cluster, self.layout)),
         }

@@ -197,4 +197,4 @@ def _assumptions(scenario: Scenario, run: Run) -> Iterator[str]:
     yield "the range takes the error of the step time as one standard deviation"
     if not bool(found.memory.fits):
         yield "this layout does not fit in memory: its times are what they would be if it did"
-    yield from assumptions(found.job, found.cluster)
+    yield from assumptions(found.job, found.cluster, found.layout)

@@ -115,7 +115,12 @@ RECIPE: Options = {
 }  # fmt: skip
 _LAYOUT = "Layout"
 OFFLOAD: Options = {
-    "offload": text("--offload", "W", "To host memory: none, optimizer or parameters. (default: none)", panel=_LAYOUT)
+    "offload": text(
+        "--offload",
+        "W",
+        "To host memory: none, optimizer (and gradients) or parameters (too, at ZeRO 3). (default: none)",
+        panel=_LAYOUT,
+    )
 }
 LAYOUT: Options = {
     "tp": text("--tp", "N", "Tensor-parallel ranks. (default: 1)", panel=_LAYOUT),

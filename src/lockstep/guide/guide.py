@@ -88,7 +88,7 @@ class Guidance:
             "optimum": None if self.optimum is None else self.optimum.to_dict(),
             "rules": [_rule(rule, finding) for rule, finding in self.findings],
             "differences": [each.to_dict() for each in self.differences],
-            "assumptions": list(assumptions(self.job, self.cluster)),
+            "assumptions": list(assumptions(self.job, self.cluster, self.layout)),
         }
 
     def __str__(self) -> str:

@@ -52,7 +52,7 @@ class Layout:
     shard: int = 0
     """Data-parallel ranks that share one sharded copy (HSDP); 0 means all of them."""
     offload: str = "none"
-    """none, optimizer (states live in host memory) or parameters (sharded parameters too)."""
+    """none, optimizer (its states and the gradients live in host memory) or parameters (sharded parameters too)."""
     order: tuple[str, ...] = AXES
     """Axes of the rank grid, innermost first; ep, if named, is the inner part of dp."""
 

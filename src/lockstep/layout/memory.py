@@ -10,11 +10,13 @@
 
 With p + g + k = 2 + 2 + 12 the rule "16 bytes per parameter" is ZeRO's (arXiv 1910.02054, section 3.1); see
 `Recipe.bytes_per_parameter` for 18 and 20. Experts are replicated over dp*cp/ep ranks, everything else over dp*cp.
-Where two copies of the model run in both directions (DualPipe), a rank holds two stages and shards with twice as many.
+Offloaded states are host memory's (`offload.py`). Where two copies of the model run in both directions (DualPipe), a
+rank holds two stages and shards with twice as many.
 """
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from dataclasses import dataclass, fields
 from functools import reduce
@@ -25,6 +27,7 @@ import numpy as np
 from lockstep.hardware import Cluster
 from lockstep.layout.job import Job, LayerKind, ends_on
 from lockstep.layout.layout import KEEP, OFFLOAD_PARAMETERS, LayoutGrid
+from lockstep.layout.offload import gradients_leave, host_capacity_B, host_states_B
 from lockstep.layout.recipe import Recipe
 from lockstep.pipelines import peak_live_by_code
 from lockstep.workload import (
@@ -60,7 +63,7 @@ LOGIT_EAGER_B = 2.0 + 4.0 + 4.0 + 2.0
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """Bytes on one rank by category; arrays when the layout is a grid."""
+    """Bytes on one rank by category, and what it keeps in host memory; arrays when the layout is a grid."""
 
     parameters_B: Any
     gradients_B: Any
@@ -68,16 +71,20 @@ class Memory:
     activations_B: Any
     buffers_B: Any
     capacity_B: float
+    host_B: Any = 0.0
+    """Offloaded states, in host memory."""
+    host_capacity_B: float = math.inf
+    """A rank's share of host memory; infinite where it is not known."""
 
     @property
     def total_B(self) -> Any:
-        """All categories together."""
+        """All categories on the device together."""
         return self.parameters_B + self.gradients_B + self.optimizer_B + self.activations_B + self.buffers_B
 
     @property
     def fits(self) -> Any:
-        """Whether the total is within the device's memory."""
-        return self.total_B <= self.capacity_B
+        """Whether the total is within the device's memory, and offloaded states within the host's."""
+        return (self.total_B <= self.capacity_B) & (self.host_B <= self.host_capacity_B)
 
     @property
     def used_frac(self) -> Any:
@@ -87,8 +94,15 @@ class Memory:
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON form of one layout."""
         parts = {field.name: float(getattr(self, field.name)) for field in fields(self)}
-        capacity_B = parts.pop("capacity_B")
-        return {**parts, "total_B": float(self.total_B), "capacity_B": capacity_B, "fits": bool(self.fits)}
+        capacity_B, host_B, host_capacity_B = (parts.pop(name) for name in ("capacity_B", "host_B", "host_capacity_B"))
+        return {
+            **parts,
+            "total_B": float(self.total_B),
+            "capacity_B": capacity_B,
+            "host_B": host_B,
+            "host_capacity_B": host_capacity_B if math.isfinite(host_capacity_B) else None,
+            "fits": bool(self.fits),
+        }
 
 
 def stage_parameters(job: Job, grid: LayoutGrid, stage: int, held: Counter[LayerKind]) -> RankParameters:
@@ -124,7 +138,8 @@ def layer_parameters(job: Job, grid: LayoutGrid) -> dict[bool, Any]:
 
 def stage_memory(job: Job, cluster: Cluster, grid: LayoutGrid, stage: int) -> Memory:
     """Memory of one rank of pipeline stage `stage`, for every layout of `grid`."""
-    return Memory(*_stage_B(job, grid, stage), capacity_B=cluster.device.memory_B)
+    on_host_B, capacity_B = _stage_host_B(job, grid, stage), host_capacity_B(cluster)
+    return Memory(*_stage_B(job, grid, stage), cluster.device.memory_B, on_host_B, capacity_B)
 
 
 def memory(job: Job, cluster: Cluster, grid: LayoutGrid) -> Memory:
@@ -134,9 +149,11 @@ def memory(job: Job, cluster: Cluster, grid: LayoutGrid) -> Memory:
     fullest = np.argmax(np.stack(np.broadcast_arrays(*(one.total_B for one in found))), axis=0)
     parts = {
         name: np.choose(fullest, [getattr(one, name) for one in found])
-        for name in (field.name for field in fields(Memory) if field.name != "capacity_B")
+        for name in (field.name for field in fields(Memory) if not field.name.endswith(("capacity_B", "host_B")))
     }
-    return Memory(**parts, capacity_B=cluster.device.memory_B)
+    return Memory(
+        **parts, capacity_B=cluster.device.memory_B, host_B=host_B(job, grid), host_capacity_B=host_capacity_B(cluster)
+    )
 
 
 def peak_B(job: Job, grid: LayoutGrid) -> Any:
@@ -155,12 +172,37 @@ def _stage_B(job: Job, grid: LayoutGrid, stage: int) -> tuple[Any, Any, Any, Any
     weights_B = _sharded(grid, dense * recipe.parameter_B, expert * recipe.parameter_B, 3)
     weights_B = np.where(grid.offload == OFFLOAD_PARAMETERS, 0.0, weights_B)
     gradients_B = _sharded(grid, dense * recipe.gradient_B, expert * recipe.gradient_B, 2)
+    gradients_B = np.where(gradients_leave(grid), 0.0, gradients_B)
     optimizer_B = _sharded(grid, matrix * states.matrix_B + other * states.other_B, expert * states.matrix_B, 1)
     optimizer_B = np.where(grid.offload == KEEP, optimizer_B, 0.0)
     activations_B, loose_B = _activations(job, grid, stage, held)
     loose_B = loose_B + _gathered(recipe, grid, parameters, max(1, sum(held.values())))
     used_B = weights_B + gradients_B + optimizer_B + activations_B + loose_B
     return weights_B, gradients_B, optimizer_B, activations_B, loose_B + SLACK_FRAC * used_B + FRAMEWORK_B
+
+
+def host_B(job: Job, grid: LayoutGrid) -> Any:
+    """Bytes of offloaded states of the rank that keeps most in host memory, for every layout of `grid`."""
+    if not np.any(grid.offload != KEEP):
+        return 0.0
+    telling = job.telling_stages(grid.stages, grid.placement)
+    return reduce(np.maximum, [_stage_host_B(job, grid, stage) for stage, _ in telling])
+
+
+def _stage_host_B(job: Job, grid: LayoutGrid, stage: int) -> Any:
+    """Bytes of offloaded states of one rank of a stage: of what it updates, divided from zero 1 on."""
+    if not np.any(grid.offload != KEEP):
+        return 0.0
+    states, recipe = job.recipe.states, job.recipe
+    held = stage_parameters(job, grid, stage, job.device_layers(grid.stages, grid.placement)[stage])
+    dense, expert = held.matrix_elems + held.other_elems, held.expert_elems
+    optimizer_B = held.matrix_elems * states.matrix_B + held.other_elems * states.other_B
+    return host_states_B(
+        grid,
+        _sharded(grid, dense * recipe.parameter_B, expert * recipe.parameter_B, 1),
+        _sharded(grid, dense * recipe.gradient_B, expert * recipe.gradient_B, 1),
+        _sharded(grid, optimizer_B, expert * states.matrix_B, 1),
+    )
 
 
 def _sharded(grid: LayoutGrid, dense_B: Any, expert_B: Any, from_zero: int) -> Any:
@@ -226,7 +268,9 @@ def _extra_layers(model: Transformer, experts: bool, last: bool) -> int:
 
 
 def _gathered(recipe: Recipe, grid: LayoutGrid, parameters: RankParameters, layers: int) -> Any:
-    """Whole parameters of two layers (this and the prefetched one) and one layer's gradients, from zero 2 or 3 on."""
+    """Whole parameters of two layers (this and the prefetched one) at zero 3, and one layer's passing gradients."""
     layer = (parameters.matrix_elems + parameters.expert_elems) / layers
-    gradients_B = np.where(grid.zero >= 2, layer * max(recipe.wire_B, recipe.parameter_B), 0.0)
+    gradients_B = np.where(
+        (grid.zero >= 2) | gradients_leave(grid), layer * max(recipe.wire_B, recipe.parameter_B), 0.0
+    )
     return gradients_B + np.where(grid.zero >= 3, 2.0 * layer * recipe.parameter_B, 0.0)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from lockstep.errors import BadInput
 from lockstep.layout.job import Job, splits_evenly
-from lockstep.layout.layout import Layout, LayoutGrid
+from lockstep.layout.layout import KEEP, OFFLOAD_PARAMETERS, Layout, LayoutGrid
 from lockstep.pipelines import SCHEDULES, Placement, get, valid
 from lockstep.workload import FULL
 
@@ -176,6 +176,24 @@ RULES = (
         "--shard",
         lambda g, j: (g.dp * g.cp) % np.maximum(g.shard, 1) != 0,
         lambda x, j: f"shard={x.shard} does not divide dp*cp = {x.dp * x.cp}",
+    ),
+    Rule(
+        "offloaded parameters need zero 3",
+        "--offload",
+        lambda g, j: (g.offload == OFFLOAD_PARAMETERS) & (g.zero < 3),
+        lambda x, j: (
+            f"with zero={x.zero} parameters stay whole on the device, and only zero 3 brings them layer by layer, from "
+            "the host as from other ranks; use --zero 3, or --offload optimizer"
+        ),
+    ),
+    Rule(
+        "offloaded optimizer without products",
+        "--offload",
+        lambda g, j: (g.offload != KEEP) & (j.recipe.states.matmul_flops_factor > 0),
+        lambda x, j: (
+            f"the update of {j.recipe.optimizer} is matrix products, which no host does in time; use --offload none or "
+            "another --optimizer, as adamw"
+        ),
     ),
     Rule(
         "model cannot be split",

@@ -5,23 +5,26 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from lockstep.hardware import Cluster
-from lockstep.layout import FRAMEWORK_B, SLACK_FRAC, Job, Recipe
-from lockstep.units import format_flops, format_frac, format_size, format_time
+from lockstep.hardware.source import Provenance
+from lockstep.layout import FRAMEWORK_B, HOST_USABLE_FRAC, KEEP, OFFLOAD, SLACK_FRAC, Job, Layout, Recipe
+from lockstep.step import HOST_STREAM_FRAC
+from lockstep.units import format_bandwidth, format_flops, format_frac, format_size, format_time
 
 HALF = ("bf16", "fp16")
 
 
-def assumptions(job: Job, cluster: Cluster, hidden_s: float = 0.0) -> tuple[str, ...]:
+def assumptions(job: Job, cluster: Cluster, layout: Layout, hidden_s: float = 0.0) -> tuple[str, ...]:
     """Sentences, the most important first; `hidden_s` of a step the experts' exchange runs beside computing."""
-    return tuple(_all(job, cluster, hidden_s))
+    return tuple(_all(job, cluster, layout, hidden_s))
 
 
-def memory_assumptions(job: Job) -> tuple[str, ...]:
+def memory_assumptions(job: Job, cluster: Cluster, layout: Layout) -> tuple[str, ...]:
     """The sentences that an answer about memory alone rests on."""
-    return (*job.recipe.notes, *_model(job), *_memory(job.recipe))
+    host = () if layout.offload == OFFLOAD[KEEP] else _host_memory(cluster)
+    return (*job.recipe.notes, *_model(job), *_memory(job.recipe), *host)
 
 
-def _all(job: Job, cluster: Cluster, hidden_s: float) -> Iterator[str]:
+def _all(job: Job, cluster: Cluster, layout: Layout, hidden_s: float) -> Iterator[str]:
     curve, recipe = cluster.device.efficiency, job.recipe
     how = curve.kind_on(cluster.device.name)
     how = f"{how}, so times are uncalibrated" if how == "assumed" else how
@@ -32,6 +35,9 @@ def _all(job: Job, cluster: Cluster, hidden_s: float) -> Iterator[str]:
     yield from _alone(cluster)
     yield f"kernel efficiency of {cluster.device.name}: curve {curve.name!r}, {how} ({curve.source}), error {error}"
     yield from _peak(cluster, recipe)
+    if layout.offload != OFFLOAD[KEEP]:
+        yield from _host_traffic(cluster)
+        yield from _host_memory(cluster)
     if hidden_s:
         share = format_frac(recipe.overlap_device_frac)
         hides = "shared experts" if recipe.overlap_ep == "shared" else "the other pass of a cell"
@@ -71,6 +77,46 @@ def _alone(cluster: Cluster) -> Iterator[str]:
         number, device = cluster.num_devices, cluster.device.name
         together = f"{device}:{number} is one machine of {number}"
         yield f"{number} machines of one {device} each, joined by {fabric}; {together}"
+
+
+def _host_traffic(cluster: Cluster) -> Iterator[str]:
+    host = cluster.known_host
+    rate, reached = format_bandwidth(cluster.host_bandwidth_Bps), format_frac(host.link.achieved_frac)
+    wire, kind = _source(host.link.provenance, "bandwidth_Bps"), _kind(host.link.provenance, "achieved_frac")
+    sharing = min(host.devices_per_link, cluster.devices_per_host)
+    shared = f", shared by {sharing} devices ({_source(host.provenance, 'devices_per_link')})" if sharing > 1 else ""
+    yield (
+        f"host link {host.link.name}: {rate} per device and direction, {reached} ({kind}) of "
+        f"{format_bandwidth(host.link.bandwidth_Bps)} ({wire}){shared}"
+    )
+    yield "what a pass moves to or from the host runs beside the compute of other layers; updates run beside nothing"
+    if host.memory_bandwidth_Bps is None:
+        yield "the rate of host memory is not given, so an update on the host is taken to need no time"
+        return
+    memory, share = format_bandwidth(host.memory_bandwidth_Bps), format_frac(HOST_STREAM_FRAC)
+    source = _source(host.provenance, "memory_bandwidth_Bps")
+    yield f"the host updates at {share} of its memory's {memory} (assumed; rate {source}), all its devices at once"
+
+
+def _host_memory(cluster: Cluster) -> Iterator[str]:
+    host = cluster.known_host
+    if host.memory_B is None:
+        yield f"host memory of {cluster.name} is not given, so whether the offloaded states fit in it is not checked"
+        return
+    size, usable = format_size(host.memory_B), format_frac(HOST_USABLE_FRAC)
+    source, devices = _source(host.provenance, "memory_B"), cluster.devices_per_host
+    per = "1 device" if devices == 1 else f"{devices} devices"
+    yield f"host memory: {size} for {per} ({source}), of which offloaded states may fill {usable} (assumed)"
+
+
+def _source(provenance: Provenance, name: str) -> str:
+    found = provenance.get(name)
+    return "assumed" if found is None else f"{found.kind}: {found.text}"
+
+
+def _kind(provenance: Provenance, name: str) -> str:
+    found = provenance.get(name)
+    return "assumed" if found is None else found.kind
 
 
 def _model(job: Job) -> Iterator[str]:

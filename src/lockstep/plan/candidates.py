@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from lockstep.layout import Job, LayoutGrid, broken_rules, peak_B
+from lockstep.layout import OFFLOAD_PARAMETERS, Job, LayoutGrid, broken_rules, host_B, peak_B
 from lockstep.plan.space import Space
 
 Mask = NDArray[np.bool_]
@@ -32,6 +32,8 @@ class Sized:
     """Where layouts keep every rule; somewhere in each row."""
     memory_B: Floats
     """Bytes on the fullest rank."""
+    host_B: Floats
+    """Bytes that the rank with most offloaded states keeps in host memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +79,7 @@ def _valid(rejected: Counter[str], job: Job, grid: LayoutGrid) -> Mask:
 def duplicates(grid: LayoutGrid) -> Mask:
     """Layouts that differ from another in name only: ZeRO without replicas, HSDP with a single rank on one side."""
     replicas = grid.data_ranks
-    alone = (grid.zero > 0) & (replicas == 1)
+    alone = (grid.zero > 0) & (replicas == 1) & (grid.offload != OFFLOAD_PARAMETERS)
     mask: Mask = alone | ((grid.shard > 0) & ((grid.shard == 1) | (grid.shard == replicas)))
     return mask
 
@@ -91,4 +93,4 @@ def _rows(valid: Mask) -> Iterator[NDArray[np.intp]]:
 
 
 def _sized(job: Job, grid: LayoutGrid, valid: Mask) -> Sized:
-    return Sized(grid, valid, np.broadcast_to(peak_B(job, grid), grid.shape))
+    return Sized(grid, valid, *(np.broadcast_to(size_B(job, grid), grid.shape) for size_B in (peak_B, host_B)))

@@ -83,7 +83,7 @@ class Estimate:
 
     def assumptions(self) -> tuple[str, ...]:
         """What it takes for granted, the most important first."""
-        return assumptions(self.job, self.cluster, float(self.step.ep_hidden_s))
+        return assumptions(self.job, self.cluster, self.layout, float(self.step.ep_hidden_s))
 
     def timeline(self) -> Timeline:
         """The step simulated: one rank per pipeline stage, standing for all that do the same."""

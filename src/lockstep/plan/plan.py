@@ -6,11 +6,11 @@ from collections.abc import Callable
 
 from lockstep.errors import Infeasible, UnknownName, Violation
 from lockstep.hardware import Cluster
-from lockstep.layout import OFFLOAD, Job, Recipe
+from lockstep.layout import OFFLOAD, Job, Recipe, host_capacity_B
 from lockstep.plan.estimate import estimates
 from lockstep.plan.goal import Goal, check_tokens
 from lockstep.plan.result import Plan
-from lockstep.plan.search import MEMORY, Findings, Progress, search
+from lockstep.plan.search import HOST_MEMORY, MEMORY, Findings, Miss, Progress, search
 from lockstep.plan.space import Space, default_space
 from lockstep.units import format_frac, format_size
 from lockstep.workload import Model
@@ -102,6 +102,8 @@ def _nothing_fits(job: Job, cluster: Cluster, found: Findings) -> Infeasible:
     """Why there is no layout: every constraint that rejected some, with the margin of the nearest miss."""
     violations = [Violation(why, float(count), 0.0) for why, count in sorted(found.rejected.items())]
     miss = found.nearest_miss
+    if found.host_miss is not None:
+        return _host_full(job, cluster, found.host_miss, violations)
     if miss is None:
         return Infeasible(
             f"no layout of {job.model.name} on {job.devices} devices keeps the rules; most are rejected by: "
@@ -128,3 +130,18 @@ def _levers(offload: str) -> str:
     if not further:
         return "more devices, or a device with more memory"
     return f"more devices, a device with more memory, or --offload {further[0]}"
+
+
+def _host_full(job: Job, cluster: Cluster, miss: Miss, violations: list[Violation]) -> Infeasible:
+    """Why no layout that fits on the devices is possible: its offloaded states exceed the hosts' memory."""
+    devices = cluster.devices_per_host
+    needed_B, capacity_B = devices * miss.memory_B, devices * host_capacity_B(cluster)
+    return Infeasible(
+        f"{job.model.name} does not fit on {job.devices} x {cluster.device.name} with offloading: {miss.layout} keeps "
+        f"{format_size(needed_B)} in the memory of each host, which has {format_size(capacity_B)} for it; "
+        "try more hosts, more host memory, or an optimizer with smaller states",
+        [
+            Violation(HOST_MEMORY, needed_B - capacity_B, capacity_B),
+            *(one for one in violations if one.why != HOST_MEMORY),
+        ],
+    )

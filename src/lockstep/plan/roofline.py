@@ -218,7 +218,7 @@ def _memory_level(job: Job, cluster: Cluster, layout: Layout, flops: float) -> R
     bare = _only(cluster, None, memory_bandwidth=1.0)
     curve = replace(bare.device.efficiency, matmul_bytes_factor=1.0, stream_frac=1.0)
     moved = _step(job, replace(bare, device=replace(bare.device, efficiency=curve)), grid)
-    update_s = moved.optimizer_s if grid.offload == KEEP else 0.0
+    update_s = moved.optimizer_s if grid.offload == KEEP else 0.0  # otherwise the host
     arithmetic = scaled(cluster, memory_bandwidth=BOUNDLESS, bandwidth=BOUNDLESS, latency=0.0, host=0.0)
     return RooflineLevel(
         name=MEMORY_LEVEL,

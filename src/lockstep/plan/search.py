@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lockstep.hardware import Cluster
-from lockstep.layout import Job, Layout, LayoutGrid
+from lockstep.layout import Job, Layout, LayoutGrid, host_capacity_B
 from lockstep.plan.candidates import Candidates, Floats, Mask, Sized, candidates
 from lockstep.plan.space import Space
 from lockstep.step import compose, step_time_s
@@ -26,6 +26,7 @@ from lockstep.step import compose, step_time_s
 Progress = Callable[[int, int], None]
 """Called with (done, total)."""
 MEMORY = "memory"
+HOST_MEMORY = "host memory"
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -59,6 +60,8 @@ class Findings:
     rejected: Counter[str] = field(default_factory=Counter)
     nearest_miss: Miss | None = None
     """The layout that exceeds the memory by least."""
+    host_miss: Miss | None = None
+    """Of those that fit on the device, the one whose offloaded states exceed a rank's share of host memory by least."""
     complete: bool = True
 
     def fastest_within(self, memory_B: float) -> Scored | None:
@@ -100,13 +103,16 @@ def _score(
     """Adds the layouts of one grid that keep the rules to `found`."""
     grid, valid, memory_B = sized.grid, sized.valid, sized.memory_B
     found.evaluated += int(np.count_nonzero(valid))
-    fits = valid & (memory_B <= cluster.device.memory_B)
+    held = valid & (memory_B <= cluster.device.memory_B)
+    if missed := int(np.count_nonzero(valid)) - int(np.count_nonzero(held)):
+        found.rejected[MEMORY] += missed
+        found.nearest_miss = _nearer(found.nearest_miss, grid, valid & ~held, memory_B)
+    fits = held & (sized.host_B <= host_capacity_B(cluster))
     feasible = int(np.count_nonzero(fits))
     found.feasible += feasible
-    misses = int(np.count_nonzero(valid)) - feasible
-    if misses:
-        found.rejected[MEMORY] += misses
-        _note_miss(found, grid, valid & ~fits, memory_B)
+    if missed := int(np.count_nonzero(held)) - feasible:
+        found.rejected[HOST_MEMORY] += missed
+        found.host_miss = _nearer(found.host_miss, grid, held & ~fits, sized.host_B)
     if not feasible and prune:
         return
     seconds = np.broadcast_to(step_time_s(compose(job, cluster, grid), grid), grid.shape)
@@ -114,13 +120,14 @@ def _score(
     _keep(found, grid, chosen, seconds.reshape(-1)[chosen], memory_B.reshape(-1)[chosen], place, top)
 
 
-def _note_miss(found: Findings, grid: LayoutGrid, missed: Mask, memory_B: Floats) -> None:
-    """Keeps the layout that exceeds the memory by least."""
+def _nearer(known: Miss | None, grid: LayoutGrid, missed: Mask, memory_B: Floats) -> Miss:
+    """The layout that exceeds a memory by least: the one known, or one of `missed`."""
     over = np.where(missed, memory_B, np.inf)
     flat = int(np.argmin(over))
     least_B = float(over.reshape(-1)[flat])
-    if found.nearest_miss is None or least_B < found.nearest_miss.memory_B:
-        found.nearest_miss = Miss(least_B, grid.layouts(np.array([flat]))[0])
+    if known is not None and known.memory_B <= least_B:
+        return known
+    return Miss(least_B, grid.layouts(np.array([flat]))[0])
 
 
 def _keep(

@@ -10,7 +10,7 @@ and as T doubles when every time doubles and every rate halves (Euler, homogeneo
 Numbers that cannot move by a per cent move by their smallest step: the batch by one micro-batch per replica (one round
 of micro-batches where the schedule is interleaved), the sequence by what the layout divides, micro-batch and degrees to
 half and double, with dp filling up the devices for tp, pp and cp. None where neither neighbour keeps the rules; whether
-the neighbour fits in memory is not asked. The host link of an offloaded optimizer belongs to no number here.
+the neighbour fits in memory is not asked. The host link and memory of offloaded states belong to no number here.
 
 More memory changes nothing for a given layout, so `memory_B` compares plans: the best layout of the default space with
 10 % more memory against the best with what there is; 0 when it stays the same.

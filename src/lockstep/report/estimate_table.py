@@ -9,7 +9,7 @@ from lockstep.layout import Job
 from lockstep.plan import Estimate
 from lockstep.plan.assumptions import HALF
 from lockstep.report.layout_columns import layout_words
-from lockstep.report.memory_table import categories
+from lockstep.report.memory_table import categories, host_words
 from lockstep.report.terminal import bar, heading, indented, small_print, table
 from lockstep.units import format_count, format_flops, format_frac, format_size, format_time
 
@@ -20,6 +20,7 @@ PART_WORDS = {
     "dp_comm": "data-parallel traffic",
     "ep_comm": "expert traffic",
     "cp_comm": "context-parallel traffic",
+    "host_comm": "traffic with the host",
     "bubble": "pipeline bubble",
     "optimizer": "optimizer",
     "other": "other",
@@ -55,8 +56,12 @@ def _verdict(found: Estimate, out: Console) -> None:
     total, capacity = format_size(float(memory.total_B)), format_size(memory.capacity_B)
     if fits:
         out.print(f"It fits: {total} of {capacity} per device.")
-    else:
+    elif memory.total_B > memory.capacity_B:
         out.print(Text(f"It does not fit: {total} per device, the {found.cluster.device.name} has {capacity}."))
+    else:
+        out.print(f"It does not fit, though the device holds its part: {total} of {capacity}.")
+    if memory.host_B:
+        out.print(host_words(memory))
 
 
 def _peak(found: Estimate) -> str:

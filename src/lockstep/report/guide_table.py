@@ -28,7 +28,7 @@ def render(found: Guidance, out: Console) -> None:
         heading(out, "Where the planner disagrees", "a word alone taken from its layout changes the rules' step by")
         titles = [("word", "left"), ("rules", "right"), ("planner", "right"), ("alone", "text")]
         indented(out, table(titles, (_difference(each) for each in found.differences)))
-    small_print(out, "Assumptions", assumptions(found.job, found.cluster), ASSUMPTIONS)
+    small_print(out, "Assumptions", assumptions(found.job, found.cluster, found.layout), ASSUMPTIONS)
 
 
 def _compared(found: Guidance) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from rich.console import Console
@@ -28,12 +29,24 @@ def render(found: StageMemories, out: Console) -> None:
     total, capacity = format_size(float(memory.total_B)), format_size(memory.capacity_B)
     say = "It fits" if fits else "It does not fit"
     out.print(f"{say}: stage {found.fullest} is the fullest with {total} of {capacity} per device.")
+    if memory.host_B:
+        out.print(host_words(memory))
     heading(out, "What fills the memory", f"stage {found.fullest}")
     categories(memory, out)
     if len(found.stages) > 1:
         heading(out, "Stages", _left_out(found.stages))
         _stages(found.stages, out)
-    small_print(out, "Assumptions", memory_assumptions(found.job), ASSUMPTIONS)
+    small_print(out, "Assumptions", memory_assumptions(found.job, found.cluster, found.layout), ASSUMPTIONS)
+
+
+def host_words(memory: Memory) -> str:
+    """What offloaded states need of host memory, and whether it has that."""
+    held, capacity = format_size(float(memory.host_B)), format_size(memory.host_capacity_B)
+    if math.isinf(memory.host_capacity_B):
+        return f"Offloaded: {held} per device in host memory of unknown size."
+    if memory.host_B > memory.host_capacity_B:
+        return f"Offloaded states exceed host memory: {held} per device, where its share is {capacity}."
+    return f"Offloaded: {held} per device in host memory, of its share of {capacity}."
 
 
 def categories(memory: Memory, out: Console) -> None:

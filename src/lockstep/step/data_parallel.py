@@ -14,18 +14,24 @@ compute max(C/L, C - W (L-1)/L) is exposed: the first or last layer's share has 
 hide traffic, not the tensor, context or expert traffic of a pass, which may need the same links. What comes once per
 step hides behind what the last micro-batch's own traffic leaves of its backward pass.
 
+Traffic with the host (`host.py`) passes before or after this traffic, layer by layer: with links and compute taking
+C1, C2, ... and W seconds, the L layers need sum(C)/L + W/L + (L-1)/L max(C1, C2, ..., W), as pieces through machines.
+
 Sources: ZeRO (arXiv 1910.02054) section 7; PyTorch FSDP (arXiv 2304.11277) section 3.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
 from typing import Any
 
 import numpy as np
 
-from lockstep.layout import LayoutGrid, Recipe
+from lockstep.layout import KEEP, LayoutGrid, Recipe
 from lockstep.step.communication import Levels, Network, collective
+from lockstep.step.host import HostTraffic
 from lockstep.workload import RankParameters
 
 
@@ -70,6 +76,15 @@ def exposed(total_s: Any, beside_s: Any, layers: Any, overlap: bool) -> Any:
     return np.maximum(total_s / layers, total_s - beside_s * (layers - 1) / layers)
 
 
+def exposed_lanes(lanes_s: Sequence[Any], beside_s: Any, layers: Any, overlap: bool) -> Any:
+    """As `exposed`, of traffic that passes several links one after another, each layer on one link at a time."""
+    total_s: Any = sum(lanes_s)
+    if not overlap:
+        return total_s
+    longest_s = reduce(np.maximum, lanes_s, beside_s)
+    return total_s / layers + (longest_s - beside_s) * (layers - 1) / layers
+
+
 @dataclass(frozen=True, slots=True)
 class Exposed:
     """Seconds that a stage waits: in every forward and backward pass, and once per step."""
@@ -77,6 +92,26 @@ class Exposed:
     forward_s: Any
     backward_s: Any
     once_s: Any
+    host_forward_s: Any = 0.0
+    """What traffic with the host adds to these, once per step with nothing beside it."""
+    host_backward_s: Any = 0.0
+    host_once_s: Any = 0.0
+
+
+def host_waits(
+    grid: LayoutGrid, recipe: Recipe, moved: Traffic, host: HostTraffic, beside_s: tuple[Any, Any], layers: Any
+) -> Exposed:
+    """`waits` with offloaded states, of a stage that computes `beside_s` per forward and backward pass."""
+    plain = waits(grid, recipe, moved, *beside_s, layers)
+    gather_s, scatter_s = (np.where(grid.zero == 3, one, 0.0) for one in (moved.gather_s, moved.scatter_s))
+    scatter_s = np.where(grid.zero == 2, moved.scatter_s, scatter_s)
+    passes = (
+        ((host.up_forward_s, gather_s), beside_s[0], plain.forward_s),
+        ((host.up_backward_s, gather_s + scatter_s, host.down_backward_s), beside_s[1], plain.backward_s),
+    )
+    added = (exposed_lanes(lanes, each_s, layers, recipe.overlap_dp) - known_s for lanes, each_s, known_s in passes)
+    forward_s, backward_s = (np.where(grid.offload == KEEP, 0.0, np.maximum(0.0, one)) for one in added)
+    return replace(plain, host_forward_s=forward_s, host_backward_s=backward_s, host_once_s=host.once_s)
 
 
 def waits(grid: LayoutGrid, recipe: Recipe, moved: Traffic, forward_s: Any, backward_s: Any, layers: Any) -> Exposed:

@@ -1,9 +1,10 @@
 """`Step`: one optimizer step of a job on a cluster, for a layout or a whole grid of layouts with one stage count.
 
-    step = pipeline makespan + exposed data-parallel traffic + optimizer + fixed host time
+    step = pipeline makespan + exposed data-parallel and host traffic + optimizer + fixed host time
 
 A stage's pass takes its kernels (`layer.py`), the tensor, context and expert traffic that they wait for
-(`traffic.py`) and the parameters gathered just before them (`data_parallel.py`). The pipeline's closed form turns
+(`traffic.py`) and the parameters gathered just before them (`data_parallel.py`), from host memory if they are
+offloaded (`host.py`). The pipeline's closed form turns
 stage times into a makespan; `program.py` builds the same step as a Program, and the simulation gives the same time.
 A device of a folded pipeline counts as one stage; of two copies of the model, each stage is one.
 Stages are priced as if each held as much as the heaviest one, which is exact when layers divide evenly.
@@ -18,18 +19,19 @@ from typing import Any
 import numpy as np
 
 from lockstep.hardware import Cluster
-from lockstep.layout import Job, LayoutGrid, layer_parameters, stage_parameters
+from lockstep.layout import KEEP, Job, LayoutGrid, layer_parameters, stage_parameters
 from lockstep.pipelines import SCHEDULES, Placement, Times, cells_by_code, price_by_code
 from lockstep.step.communication import Network, collective
 from lockstep.step.convolution import convolution_times
-from lockstep.step.data_parallel import traffic, waits
+from lockstep.step.data_parallel import host_waits, traffic
+from lockstep.step.host import host_traffic
 from lockstep.step.kernels import Clock
 from lockstep.step.layer import Shard, accumulation_work, embedding_work, head_work, prediction_module_work
 from lockstep.step.optimizer import optimizer_s
 from lockstep.step.stage import StageTimes, layer_times, part_times
 from lockstep.workload import RankParameters
 
-PARTS = ("compute", "tp_comm", "pp_comm", "dp_comm", "ep_comm", "cp_comm", "bubble", "optimizer", "other")
+PARTS = ("compute", "tp_comm", "pp_comm", "dp_comm", "ep_comm", "cp_comm", "host_comm", "bubble", "optimizer", "other")
 BUCKET_B = 25 * 2.0**20
 """Gradients of small layers travel together: PyTorch's DistributedDataParallel gathers 25 MiB (arXiv 2006.15704)."""
 ROUNDING_FRAC = 1e-12
@@ -46,6 +48,7 @@ class Step:
     dp_comm_s: Any
     ep_comm_s: Any
     cp_comm_s: Any
+    host_comm_s: Any
     bubble_s: Any
     optimizer_s: Any
     other_s: Any
@@ -87,6 +90,10 @@ class Composition:
     transfer_s: Any
     once_s: Any
     """Data-parallel traffic that the step waits for once."""
+    host_forward_s: Any
+    """Traffic with the host that each forward pass waits for besides, and so on."""
+    host_backward_s: Any
+    host_once_s: Any
     update_s: Any
     fixed_s: float
     blocking: bool
@@ -99,8 +106,8 @@ class Composition:
     def times(self) -> Times:
         """Stage times as the pipeline formulas take them."""
         return Times(
-            forward_s=self.body.forward_s + self.gather_forward_s,
-            backward_s=self.body.backward_s + self.gather_backward_s,
+            forward_s=self.body.forward_s + self.gather_forward_s + self.host_forward_s,
+            backward_s=self.body.backward_s + self.gather_backward_s + self.host_backward_s,
             weight_s=self.body.weight_s,
             transfer_s=self.transfer_s,
             blocking=self.blocking,
@@ -132,7 +139,9 @@ def compose(job: Job, cluster: Cluster, grid: LayoutGrid) -> Composition:
     copies = grid.copies
     moved = traffic(network, job.recipe, parameters, copies * layers)
     beside_s = copies * body.compute_forward_s, copies * body.compute_backward_s
-    waiting = waits(grid, job.recipe, moved, *beside_s, copies * layers)
+    host = host_traffic(cluster, grid, job.recipe, parameters)
+    waiting = host_waits(grid, job.recipe, moved, host, beside_s, copies * layers)
+    update_s = optimizer_s(clock, grid, job.recipe, parameters, job.hidden)
     return Composition(
         stages=stages,
         microbatches=grid.microbatches(job.recipe.batch),
@@ -143,7 +152,10 @@ def compose(job: Job, cluster: Cluster, grid: LayoutGrid) -> Composition:
         gather_backward_s=waiting.backward_s,
         transfer_s=_transfer(job, grid, clock, network) if stages > 1 else 0.0,
         once_s=waiting.once_s,
-        update_s=optimizer_s(clock, grid, job.recipe, parameters, job.hidden),
+        host_forward_s=waiting.host_forward_s,
+        host_backward_s=waiting.host_backward_s,
+        host_once_s=waiting.host_once_s,
+        update_s=np.where(grid.offload == KEEP, update_s, host.update_s),
         fixed_s=cluster.device.efficiency.step_s,
         blocking=not job.recipe.overlap_pp,
         copies=copies,
@@ -227,7 +239,7 @@ def price_step(job: Job, cluster: Cluster, grid: LayoutGrid) -> Step:
 
 def step_time_s(parts: Composition, grid: LayoutGrid) -> Any:
     """Seconds of a whole step: pipeline makespan, exposed data-parallel traffic, update and fixed host time."""
-    return _makespan_s(grid, parts) + (parts.once_s + parts.update_s + parts.fixed_s)
+    return _makespan_s(grid, parts) + (parts.once_s + parts.host_once_s + parts.update_s + parts.fixed_s)
 
 
 def priced(parts: Composition, grid: LayoutGrid) -> Step:
@@ -237,8 +249,9 @@ def priced(parts: Composition, grid: LayoutGrid) -> Step:
     hold_s = 2.0 * parts.transfer_s * chunks if parts.blocking and parts.stages > 1 else 0.0
     hidden_s = _hidden_s(grid, parts)
     each_s = parts.gather_forward_s + parts.gather_backward_s
+    host_s = parts.host_forward_s + parts.host_backward_s
     makespan_s = _makespan_s(grid, parts)
-    idle_s = makespan_s - m * (busy.total_s + each_s + hold_s) + hidden_s
+    idle_s = makespan_s - m * (busy.total_s + each_s + host_s + hold_s) + hidden_s
     return Step(
         compute_s=m * (busy.compute_forward_s + busy.compute_backward_s),
         tp_comm_s=m * (busy.tp_forward_s + busy.tp_backward_s),
@@ -246,6 +259,7 @@ def priced(parts: Composition, grid: LayoutGrid) -> Step:
         dp_comm_s=m * each_s + parts.once_s,
         ep_comm_s=m * (busy.ep_forward_s + busy.ep_backward_s) - hidden_s,
         cp_comm_s=m * (busy.cp_forward_s + busy.cp_backward_s),
+        host_comm_s=m * host_s + parts.host_once_s,
         bubble_s=np.where(idle_s > ROUNDING_FRAC * makespan_s, idle_s, 0.0),
         optimizer_s=parts.update_s,
         other_s=parts.fixed_s,

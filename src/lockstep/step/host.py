@@ -1,0 +1,82 @@
+"""Seconds of traffic between a device and its host's memory, and of the update that the host makes.
+
+With P bytes of a rank's parameters and G of its gradients (its shards, from zero 1 on), a step of m micro-batches moves
+
+    up     P before every forward and every backward pass, where parameters are offloaded; full recomputation runs
+           inside the backward pass on the parameters that are there, and asks for no third time
+           G from the second micro-batch on: the sum so far, which the device adds the new gradients to
+           P once per step, after the update, where parameters stay on the device
+    down   G after every backward pass; where gradients stay on the device until the end (`layout/offload.py`), once
+
+in either direction at most at the link's rate. The host reads and writes states, gradients and parameters once at
+HOST_STREAM_FRAC of its memory's rate, after the last gradient and before the first new parameter (DeepSpeed's step();
+ZeRO-Offload's delayed update is not assumed).
+
+What comes with every pass travels layer by layer beside the compute of other layers (pinned memory, streams of their
+own), like the gathers and reductions that it follows or precedes; what comes once per step runs beside nothing.
+
+Sources: ZeRO-Offload (arXiv 2101.06840) section 4; ZeRO-Infinity (arXiv 2104.07857) section 4.1 for the passes;
+DeepSpeed, deepspeed/runtime/zero/stage_1_and_2.py: async_accumulate_grad_in_cpu_via_gpu, and stage3.py:
+partition_grads, for sums that go down and up again. PyTorch, torch/distributed/fsdp/_fully_shard: _fsdp_param.py
+(all_gather_inputs) sends the shard before every unshard, _fsdp_state.py (_pre_forward) none for recomputation, and
+_fsdp_collectives.py (foreach_reduce) adds gradients on the host, which saves G upwards and waits for the sum instead.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from lockstep.hardware import Cluster
+from lockstep.layout import KEEP, OFFLOAD_OPTIMIZER, OFFLOAD_PARAMETERS, LayoutGrid, Recipe, gradients_leave
+from lockstep.step.optimizer import updated, updated_B
+from lockstep.workload import RankParameters
+
+HOST_STREAM_FRAC = 0.45
+"""Share of the memory's datasheet rate that an update on the host reaches: 2.57 s for Adam on 10B parameters, 30 bytes
+each, on a DGX-2 with 256 GB/s (ZeRO-Offload, arXiv 2101.06840, table of CPU-Adam); on other hosts assumed."""
+
+
+@dataclass(frozen=True, slots=True)
+class HostTraffic:
+    """Seconds of one rank's transfers, each direction as if alone on the link, and of the host's update."""
+
+    up_forward_s: Any = 0.0
+    """Before a forward pass."""
+    up_backward_s: Any = 0.0
+    """Before a backward pass, on average over the micro-batches."""
+    down_backward_s: Any = 0.0
+    """After a backward pass."""
+    once_s: Any = 0.0
+    """Both directions, once per step."""
+    update_s: Any = 0.0
+
+
+def host_traffic(cluster: Cluster, grid: LayoutGrid, recipe: Recipe, parameters: RankParameters) -> HostTraffic:
+    """Traffic of a rank that holds `parameters`, zero where nothing is offloaded. Raises BadInput without a host."""
+    if not np.any(grid.offload != KEEP):
+        return HostTraffic()
+    matrix, other = updated(grid, parameters)
+    rate_Bps = cluster.host_bandwidth_Bps
+    each_s = (matrix + other) / rate_Bps
+    parameters_s, gradients_s = each_s * recipe.parameter_B, each_s * recipe.gradient_B
+    sent, leave = grid.offload == OFFLOAD_PARAMETERS, gradients_leave(grid)
+    later_frac = 1.0 - 1.0 / np.maximum(grid.microbatches(recipe.batch), 1)
+    return HostTraffic(
+        up_forward_s=np.where(sent, parameters_s, 0.0),
+        up_backward_s=np.where(sent, parameters_s, 0.0) + np.where(leave, later_frac * gradients_s, 0.0),
+        down_backward_s=np.where(leave, gradients_s, 0.0),
+        once_s=np.where(grid.offload == OFFLOAD_OPTIMIZER, parameters_s, 0.0)
+        + np.where((grid.offload != KEEP) & ~leave, gradients_s, 0.0),
+        update_s=updated_B(recipe, matrix, other) / update_rate_Bps(cluster),
+    )
+
+
+def update_rate_Bps(cluster: Cluster) -> float:
+    """Bytes per second that each device's share of its host updates at; infinite where the memory's rate is unknown."""
+    host = cluster.known_host
+    if host.memory_bandwidth_Bps is None:
+        return float("inf")
+    return HOST_STREAM_FRAC * host.memory_bandwidth_Bps / cluster.devices_per_host
