@@ -5,6 +5,8 @@
     │   └── UnknownName     a name that is not in a catalog or schema; suggests close ones
     ├── Infeasible          the question is well posed and the answer is "no"; exit code 1
     └── RunFailed           a real run ended early: which rank, at which point, why; exit code 1
+    KeyboardInterrupt
+    └── Stopped             Ctrl-C in a real run that has something to show by then; exit code 130
 
 A message says what was given, what is allowed and what to try. Anything else that escapes is a bug in Lockstep.
 """
@@ -182,3 +184,13 @@ class RunFailed(LockstepError):
     def __init__(self, message: str, failures: Sequence[Any] = ()) -> None:
         self.failures = tuple(failures)
         super().__init__(message)
+
+
+class Stopped(KeyboardInterrupt):
+    """Ctrl-C in a run that has something to show: `answer`, as the verb would have returned it, as far as it came."""
+
+    exit_code = 130
+
+    def __init__(self, answer: Any) -> None:
+        self.answer = answer
+        super().__init__("stopped by Ctrl-C")

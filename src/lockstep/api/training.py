@@ -13,11 +13,11 @@ from lockstep.api.keeping import Record, kept
 from lockstep.api.network import flags
 from lockstep.api.processes import longest_wait_s, world
 from lockstep.api.question import Quantity, named_folder, whole
-from lockstep.errors import BadInput, UnknownName
+from lockstep.errors import BadInput, Stopped, UnknownName
 from lockstep.units import parse_number
 
 if TYPE_CHECKING:
-    from lockstep.measure.train import Method, Saving, Task, TrainRun
+    from lockstep.measure.train import Method, Saving, StoppedRun, Task, TrainRun
     from lockstep.measure.train.result import Step
     from lockstep.stragglers import LateRank
 
@@ -44,6 +44,8 @@ class Training:
     """One run per method, all of the same task."""
 
     runs: tuple[TrainRun, ...]
+    stopped: StoppedRun | None = None
+    """The run that Ctrl-C ended, after which no other began."""
 
     @property
     def assumptions(self) -> tuple[str, ...]:
@@ -52,7 +54,8 @@ class Training:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON form."""
-        return {"runs": [run.to_dict() for run in self.runs], "assumptions": list(self.assumptions)}
+        stopped = None if self.stopped is None else self.stopped.to_dict()
+        return {"runs": [run.to_dict() for run in self.runs], "stopped": stopped, "assumptions": list(self.assumptions)}
 
 
 @strict
@@ -98,7 +101,9 @@ def train(
     runs are kept, by default $LOCKSTEP_RUNS, nowhere without.
     `tensorboard`: a folder for event files of TensorBoard, a folder in it per method.
     `timeout` is the longest wait of one rank for another; `straggler` makes a rank late in every second step: `1:20ms`;
-    `progress(done, total)` counts the steps of all runs.
+    `progress(done, total)` counts the steps of all runs. Ctrl-C raises Stopped, a KeyboardInterrupt whose `answer` is
+    what this returns otherwise: the runs until then, and `stopped` with the losses of the one under way. Raises
+    BadInput, RunFailed.
     """
     from lockstep.measure.train import find_method
     from lockstep.measure.train import train as run
@@ -118,20 +123,42 @@ def train(
         before = len(runs) * task.steps
         words = {"method": one.name, "ranks": number, **asdict(task), "settings": own}
         with kept("train", words, root, curves and curves / one.name) as record:
+            seen_by_step: dict[int, Step] = {}
 
-            def step(done: int, seen: Step, before: int = before, record: Record = record) -> None:
+            def step(
+                done: int, seen: Step, before: int = before, record: Record = record,
+                seen_by_step: dict[int, Step] = seen_by_step,
+            ) -> None:  # fmt: skip
+                # A run that goes on from its checkpoint after a failure does some steps again.
+                seen_by_step[done] = seen
                 record(step=done, **seen.to_dict())
                 if progress is not None:
                     progress(before + done, len(chosen) * task.steps)
 
-            runs.append(
-                run(
-                    one.name, task, number, own,
-                    saving=saving, restarts=again, timeout_s=wait_s, straggler=late, on_step=step,
-                )
-            )  # fmt: skip
+            try:
+                runs.append(
+                    run(
+                        one.name, task, number, own,
+                        saving=saving, restarts=again, timeout_s=wait_s, straggler=late, on_step=step,
+                    )
+                )  # fmt: skip
+            except KeyboardInterrupt:
+                raise _stopped(one.name, task, number, own, runs, seen_by_step) from None
             record.result = runs[-1].summary()
     return Training(tuple(runs))
+
+
+def _stopped(
+    method: str, task: Task, ranks: int, settings: Mapping[str, object], runs: list[TrainRun], seen: dict[int, Step]
+) -> KeyboardInterrupt:
+    """Ctrl-C with what is known by then, if anything is."""
+    from lockstep.measure.train import StoppedRun
+
+    if not seen and not runs:
+        return KeyboardInterrupt()
+    first = min(seen, default=1) - 1
+    steps = tuple(seen[number] for number in sorted(seen))
+    return Stopped(Training(tuple(runs), StoppedRun(method, task, ranks, settings, first, steps)))
 
 
 def _usual_batch(methods: list[Method], ranks: int) -> int:

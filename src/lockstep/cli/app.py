@@ -1,8 +1,8 @@
 """The `lockstep` command: registers the verbs and turns deliberate errors into exit codes.
 
 0 answered, 1 answered "no" (infeasible, out of tolerance, refuted) or a real run that failed, 2 bad input with one
-located message, 130 stopped by Ctrl-C before anything was known. A verb is a file of this folder with `register(app)`,
-listed in VERBS.
+located message, 130 stopped by Ctrl-C: before anything was known, or, of `train`, with the losses so far printed. A
+verb is a file of this folder with `register(app)`, listed in VERBS.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Annotated, Any
 import typer
 
 from lockstep import __version__
-from lockstep.cli.output import print_failed, print_infeasible
+from lockstep.cli.output import Ended, print_failed, print_infeasible
 from lockstep.cli.streams import standard_streams
 from lockstep.errors import BadInput, Infeasible, RunFailed, brief, closest, option_hint
 from lockstep.vocabulary import COMMANDS
@@ -90,6 +90,8 @@ def _run(given: list[str]) -> int:
         return RunFailed.exit_code
     except BadInput as error:
         return _refuse(str(error))
+    except Ended as end:
+        return end.code
     except (typer.Abort, KeyboardInterrupt):
         return _stopped()
     except Exception as error:

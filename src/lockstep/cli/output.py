@@ -17,6 +17,14 @@ EXAMPLES = "[bold]Examples[/bold]\n\n"
 """Opens the epilog of a verb; the commands follow, one paragraph each."""
 
 
+class Ended(Exception):
+    """A verb that has printed what there is ends with a code of its own."""
+
+    def __init__(self, code: int) -> None:
+        self.code = code
+        super().__init__(f"exit code {code}")
+
+
 class Answer(Protocol):
     """What every library call returns."""
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
 import typer
 
 from lockstep.cli.options import argument, switch, takes, text
-from lockstep.cli.output import EXAMPLES, show, show_once
+from lockstep.cli.output import EXAMPLES, Ended, show, show_once
 from lockstep.cli.program_options import PLOT, RANKS_HELP, SEED, SETTINGS, draw, given, pairs, picture_path
-from lockstep.errors import BadInput
+from lockstep.errors import BadInput, Stopped
 
 _TASK = "What is trained"
 _SAVES = "What is kept"
@@ -60,13 +61,21 @@ def train(as_json: bool, method: str | None, settings: list[str] | None, plot: s
             raise BadInput("--set and --plot need a method; lockstep train lists them", "METHOD")
         return show(api.training_methods(), as_json, "training_methods")
     picture_path(plot)
-    with progress(f"train {method}") as report:
-        answer = api.train(method, settings=pairs(settings or []), progress=report, **given(words))  # type: ignore[arg-type]
+    stopped = False
+    try:
+        with progress(f"train {method}") as report:
+            answer = api.train(method, settings=pairs(settings or []), progress=report, **given(words))  # type: ignore[arg-type]
+    except Stopped as error:
+        answer, stopped = error.answer, True
 
     def picture(path: Path) -> None:
         from lockstep.report.train_plot import plot_losses
 
         plot_losses(answer, path)
 
-    draw(plot, picture)
+    if not stopped:
+        draw(plot, picture)
     show_once(answer, as_json, "train")
+    if stopped:
+        sys.stderr.write(f"stopped by Ctrl-C{'; no picture was drawn' if plot else ''}\n")
+        raise Ended(Stopped.exit_code)

@@ -9,9 +9,12 @@ from rich.console import Console
 from rich.text import Text
 
 from lockstep.api import Training
+from lockstep.measure.train import StoppedRun
 from lockstep.report.terminal import heading, indented, small_print, table
 from lockstep.units import format_count, format_frac, format_size, format_time
 
+ROWS = 12
+"""Of the losses of a run that was stopped."""
 NOTES = {
     "state_B": "weights, gradients and optimizer state of a rank",
     "most_live": "micro-batches held at most",
@@ -23,13 +26,35 @@ NOTES = {
 
 
 def render(found: Training, out: Console) -> None:
-    """Prints a row per method, and what each has to say."""
+    """Prints a row per method, and what each has to say; first of all, where Ctrl-C ended one."""
+    if found.stopped is not None:
+        _stopped(found.stopped, out)
+    if found.runs:
+        _methods(found, out)
+    small_print(out, "Assumptions", found.assumptions, len(found.assumptions))
+
+
+def _stopped(run: StoppedRun, out: Console) -> None:
+    """The losses of a run that was ended, at most ROWS of them."""
+    out.print(Text(f"{run.method}: stopped by Ctrl-C after {run.done:,} of {run.task.steps:,} steps", style="bold"))
+    if not run.steps:
+        return
+    heading(out, "Losses so far", "all of them with --json")
+    last = len(run.steps) - 1
+    places = sorted({round(row * last / (ROWS - 1)) for row in range(ROWS)})
+    losses = [(run.first_step + place + 1, run.loss[place]) for place in places]
+    rows = [[f"{step:,}", "-" if loss is None else _loss(loss)] for step, loss in losses]
+    indented(out, table([("step", "right"), ("loss", "right")], rows))
+
+
+def _methods(found: Training, out: Console) -> None:
+    """The runs that ended by themselves."""
     best = min(found.runs, key=lambda run: run.test_loss if math.isfinite(run.test_loss) else math.inf)
     task = best.task
+    way = f"loss {_loss(best.loss[0])} to {_loss(best.loss[-1])}" if best.loss else "no step was left to do"
     out.print(
         Text(
-            f"{best.method}: loss {_loss(best.loss[0])} to {_loss(best.loss[-1])} in {task.steps:,} steps, "
-            f"{format_frac(best.accuracy_frac)} right on test data",
+            f"{best.method}: {way} in {task.steps:,} steps, {format_frac(best.accuracy_frac)} right on test data",
             style="bold",
         )
     )
@@ -43,11 +68,11 @@ def render(found: Training, out: Console) -> None:
     rows = [
         [
             run.method,
-            _loss(run.loss[-1]),
+            "-" if run.final_loss is None else _loss(run.final_loss),
             _loss(run.test_loss),
             format_frac(run.accuracy_frac),
-            format_size(run.step_sent_B),
-            format_time(run.step_time_s),
+            "-" if run.step_sent_B is None else format_size(run.step_sent_B),
+            "-" if run.step_time_s is None else format_time(run.step_time_s),
             "equal" if run.replicas_equal else "differ",
         ]
         for run in found.runs
@@ -56,7 +81,6 @@ def render(found: Training, out: Console) -> None:
     _late(found, out)
     _checkpoints(found, out)
     _notes(found, out)
-    small_print(out, "Assumptions", found.assumptions, len(found.assumptions))
 
 
 def _late(found: Training, out: Console) -> None:

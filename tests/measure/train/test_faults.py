@@ -53,6 +53,15 @@ def test_a_run_goes_on_from_its_checkpoint_to_the_same_bits(
     assert run.first_step == last[fault.point]
 
 
+def test_a_run_that_dies_after_its_last_checkpoint_is_evaluated_from_it(undisturbed: TrainRun, tmp_path: Path) -> None:
+    fault = Fault(1, "before_evaluation", "kill")
+    run = train("zero-1", TASK, RANKS, saving=Saving(tmp_path, 2), restarts=1, faults=[fault], timeout_s=20)
+    assert run.weights.tobytes() == undisturbed.weights.tobytes()
+    assert (run.first_step, run.loss, run.test_loss) == (TASK.steps, (), undisturbed.test_loss)
+    (why,) = run.failures
+    assert "rank 1 killed by SIGKILL before evaluation" in why
+
+
 def test_without_restarts_the_failure_names_rank_reason_and_point(tmp_path: Path) -> None:
     with pytest.raises(RunFailed, match=r"^rank 1 killed by SIGKILL before step 3"):
         train("synchronous", TASK, RANKS, saving=Saving(tmp_path, 2), faults=[Fault(1, "before_step:3", "kill")])

@@ -34,9 +34,22 @@ def task_of(name: str) -> Task:
     return replace(TASK, model=METHODS[name].models[0])
 
 
-def both_ways(rank: Rank, names: list[str], root: Path) -> list[tuple[Outcome, Outcome]]:
-    """Every method without a stop, and stopped after a step that was not saved, then resumed."""
-    return [(work(rank, name, task_of(name), {}), _stopped_and_resumed(rank, name, root / name)) for name in names]
+def three_ways(rank: Rank, names: list[str], root: Path) -> list[tuple[Outcome, Outcome, Outcome]]:
+    """Every method without a stop; stopped after a step that was not saved, then resumed; resumed after its end."""
+    return [
+        (
+            work(rank, name, task_of(name), {}),
+            _stopped_and_resumed(rank, name, root / name),
+            _resumed_after_its_end(rank, name, root / name),
+        )
+        for name in names
+    ]
+
+
+def _resumed_after_its_end(rank: Rank, name: str, folder: Path) -> Outcome:
+    """As after a kill between the last checkpoint and the exit."""
+    distributed.barrier()
+    return work(rank, name, task_of(name), {}, Saving(folder, EVERY, resume=True))
 
 
 def _stopped_and_resumed(rank: Rank, name: str, folder: Path) -> Outcome:
@@ -55,19 +68,27 @@ def _stopped_and_resumed(rank: Rank, name: str, folder: Path) -> Outcome:
 
 
 @pytest.fixture(scope="module")
-def outcomes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[tuple[Outcome, Outcome]]]:
-    by_rank = launch(both_ways, 2, (RESUMABLE, tmp_path_factory.mktemp("saves")), timeout_s=60)
+def outcomes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[tuple[Outcome, Outcome, Outcome]]]:
+    by_rank = launch(three_ways, 2, (RESUMABLE, tmp_path_factory.mktemp("saves")), timeout_s=60)
     return {name: [pairs[place] for pairs in by_rank] for place, name in enumerate(RESUMABLE)}
 
 
 @pytest.mark.parametrize("name", RESUMABLE)
 def test_resumed_is_bit_identical_to_never_stopped(name: str, outcomes: dict[str, Any]) -> None:
-    for whole, resumed in outcomes[name]:
+    for whole, resumed, _ in outcomes[name]:
         assert resumed.first_step == STOP_AFTER - STOP_AFTER % EVERY
         assert resumed.weights.tobytes() == whole.weights.tobytes()
         assert [step.loss for step in resumed.steps] == [step.loss for step in whole.steps[resumed.first_step :]]
         assert resumed.test_loss == whole.test_loss
         assert resumed.notes == whole.notes
+
+
+@pytest.mark.parametrize("name", RESUMABLE)
+def test_resumed_after_its_end_a_run_has_its_bits_and_its_answer(name: str, outcomes: dict[str, Any]) -> None:
+    for whole, _, again in outcomes[name]:
+        assert (again.first_step, again.steps, again.saves) == (STEPS, (), {"saves": 0})
+        assert again.weights.tobytes() == whole.weights.tobytes()
+        assert (again.test_loss, again.accuracy_frac) == (whole.test_loss, whole.accuracy_frac)
 
 
 def test_methods_whose_messages_carry_their_state_are_refused(tmp_path: Path) -> None:

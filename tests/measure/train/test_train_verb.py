@@ -3,6 +3,8 @@
 import math
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -10,9 +12,11 @@ import pytest
 import lockstep
 from cli_runner import run, shell
 from lockstep.api.training import _usual_batch
+from lockstep.errors import Stopped
 from lockstep.measure.train import MODELS, Task, all_methods, find_method
 from lockstep.measure.train.lateness import Lateness
 from lockstep.measure.train.result import Step
+from lockstep.runs import RunStore
 from lockstep.stragglers import LateRank
 
 SHORT = ("--steps", "3", "--batch", "8")
@@ -166,6 +170,87 @@ def test_the_usual_batch_splits_on_any_number_of_ranks(methods: str) -> None:
         shares = [Task(batch=_usual_batch(chosen, ranks)).share(ranks - one.helpers) for one in chosen]
         assert all(share % 4 == 0 for share in shares)
     assert _usual_batch(chosen, 1 + chosen[0].helpers) == 64
+
+
+def press_ctrl_c_after(steps: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where a person would press it: while the launcher waits for the next step."""
+
+    @contextmanager
+    def pressed(title: str) -> Iterator[Callable[[int, int], None]]:
+        def report(done: int, total: int) -> None:
+            if done == steps:
+                raise KeyboardInterrupt
+
+        yield report
+
+    monkeypatch.setattr("lockstep.report.progress.progress", pressed)
+
+
+@pytest.mark.parametrize("method", ["synchronous", "pipeline", "parameter-server"])
+def test_ctrl_c_keeps_the_losses_so_far(method: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where rank 0 sees no loss; and the run is kept as one that was stopped."""
+    press_ctrl_c_after(3, monkeypatch)
+    words = ("train", method, "--steps", "6", "--batch", "8", "--json", "--runs", str(tmp_path))
+    shown = run(*words)
+    assert shown.code == 130
+    assert shown.err == "stopped by Ctrl-C\n"
+    answer = shown.json()
+    assert answer["runs"] == []
+    stopped = answer["stopped"]
+    assert (stopped["method"], stopped["first_step"], stopped["steps_done"], stopped["steps"]) == (method, 0, 3, 6)
+    assert [len(stopped[name]) for name in ("loss", "time_s", "sent_B")] == [3, 3, 3]
+    assert all(loss > 0 for loss in stopped["loss"])
+    kept = RunStore(tmp_path).read("last")
+    assert (kept.status, kept.reason) == ("stopped", "stopped by Ctrl-C")
+    assert [event["loss"] for event in kept.measurements] == stopped["loss"]
+
+
+def test_ctrl_c_keeps_the_runs_before_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    press_ctrl_c_after(5, monkeypatch)
+    picture = tmp_path / "loss.svg"
+    shown = run("train", "synchronous,accumulation", *SHORT, "--plot", str(picture))
+    assert shown.code == 130
+    assert "accumulation: stopped by Ctrl-C after 2 of 3 steps" in shown.out
+    assert "synchronous: loss" in shown.out
+    assert "no picture was drawn" in shown.err
+    assert not picture.exists()
+    (last,) = (line.split() for line in shown.out.splitlines() if line.split()[:1] == ["2"])
+    assert 0 < float(last[1]) < 10
+
+
+def test_ctrl_c_before_the_first_step_is_nothing_but_ctrl_c(monkeypatch: pytest.MonkeyPatch) -> None:
+    def press(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("lockstep.measure.train.train", press)
+    with pytest.raises(KeyboardInterrupt) as caught:
+        lockstep.train("synchronous", steps=3)
+    assert not isinstance(caught.value, Stopped)
+    assert run("train", "synchronous", "--steps", "3").code == 130
+
+
+@pytest.mark.parametrize("place", ["file", "file/saves", "/proc/saves"])
+def test_a_place_where_no_checkpoint_can_be_is_refused_before_the_first_step(place: str, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    refusal = run("train", "synchronous", "--steps", "9", "--checkpoint", str(tmp_path / place)).refusal()
+    assert refusal.startswith("--checkpoint: no checkpoint can be written in ")
+
+
+def test_a_run_that_was_killed_after_its_last_checkpoint_is_resumed(tmp_path: Path) -> None:
+    """Nothing is left to do but the evaluation, and a straggler that is not measured is said."""
+    words = ("train", "synchronous", "--steps", "4", "--batch", "8", "--checkpoint", str(tmp_path))
+    whole = run(*words, "--json").json()["runs"][0]
+    shown = run(*words, "--resume", "--plot", str(tmp_path / "loss.svg"))
+    assert shown.code == 0
+    assert "synchronous: no step was left to do in 4 steps" in shown.out
+    assert "went on after 4 steps" in shown.out
+    answer = run(*words, "--resume", "--straggler", "1:1ms", "--json").json()
+    (again,) = answer["runs"]
+    for name in ("test_loss", "accuracy_frac", "parameters", "replicas_equal"):
+        assert again[name] == whole[name]
+    assert (again["loss"], again["final_loss"], again["step_time_s"], again["lateness"]) == ([], None, None, None)
+    assert any("the late rank was not measured" in line for line in answer["assumptions"])
+    assert "holds a checkpoint after 4 steps already, got 3" in run(*words, "--steps", "3", "--resume").refusal()
 
 
 def test_the_last_step_is_saved(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from importlib import import_module as _import_module
 
 from lockstep.measure.train.method import Method, all_methods, find_method
 from lockstep.measure.train.models import MODELS
-from lockstep.measure.train.result import TrainRun
+from lockstep.measure.train.result import StoppedRun, TrainRun
 from lockstep.measure.train.run import train
 from lockstep.measure.train.saving import Saving
 from lockstep.measure.train.task import Task
@@ -27,4 +27,4 @@ compression mixed_precision
 for _name in _METHODS.split():
     _import_module(f"{__name__}.methods.{_name}")
 
-__all__ = ["MODELS", "Method", "Saving", "Task", "TrainRun", "all_methods", "find_method", "train"]
+__all__ = ["MODELS", "Method", "Saving", "StoppedRun", "Task", "TrainRun", "all_methods", "find_method", "train"]

@@ -49,11 +49,18 @@ class Method:
     """Whether every worker takes its share of the batch, and not all of them the whole of it."""
     resumable: bool = True
     """Whether its state between two steps can be saved: not while messages or other processes carry it."""
+    losses_everywhere: bool = True
+    """Whether every rank that trains sees a loss, and not only those at the end of a pipeline."""
     replicas: bool = True
     """Whether all ranks end with the same bits."""
     check: Callable[[Task, int, Any], None] = field(default=_anything, repr=False)
     """Raises BadInput where the method cannot run the task on so many ranks."""
     assumptions: tuple[str, ...] = ()
+
+    @property
+    def rank_0_sees_losses(self) -> bool:
+        """Whether rank 0 does, whatever the settings."""
+        return self.losses_everywhere and not self.helpers
 
     @property
     def setting_names(self) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from lockstep.measure.machine import Load, Machine, with_load
-from lockstep.measure.train.lateness import Lateness
+from lockstep.measure.train.lateness import LEAST_STEPS, Lateness
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -50,6 +50,43 @@ class Outcome:
     """What its checkpoints took."""
     passed_over: tuple[str, ...] = ()
     """Checkpoints that could not be used, and why."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoppedRun:
+    """A run that Ctrl-C ended. Lists have one entry per step that was done, from `first_step` on."""
+
+    method: str
+    task: Task
+    ranks: int
+    settings: Mapping[str, Any]
+    first_step: int
+    steps: tuple[Step, ...]
+    """As one rank that sees losses saw them: its share's loss, its seconds, its bytes."""
+
+    @property
+    def loss(self) -> tuple[float | None, ...]:
+        """Training loss of the rank's share, in nats; None where the rank sees none."""
+        return tuple(step.loss for step in self.steps)
+
+    @property
+    def done(self) -> int:
+        """Steps done, those of runs before included."""
+        return self.first_step + len(self.steps)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON form."""
+        return {
+            "method": self.method,
+            "ranks": self.ranks,
+            **asdict(self.task),
+            "settings": dict(self.settings),
+            "first_step": self.first_step,
+            "steps_done": self.done,
+            "loss": list(self.loss),
+            "time_s": [step.time_s for step in self.steps],
+            "sent_B": [step.sent_B for step in self.steps],
+        }
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -97,6 +134,11 @@ class TrainRun:
         first = outcomes[0]
         machine = with_load(first.machine, [outcome.load for outcome in outcomes])
         steps = list(zip(*(outcome.steps for outcome in outcomes), strict=True))
+        lateness, too_few = None, list[str]()
+        if straggler is not None and len(steps) < LEAST_STEPS:
+            too_few = [f"the late rank was not measured: {len(steps)} steps were left to do, {LEAST_STEPS} are needed"]
+        elif straggler is not None:
+            lateness = Lateness.of(straggler, [outcome.steps for outcome in outcomes], first.first_step)
         return cls(
             method=method.name,
             task=task,
@@ -111,25 +153,28 @@ class TrainRun:
             replicas_equal=all(outcome.weights.tobytes() == first.weights.tobytes() for outcome in outcomes),
             notes=first.notes,
             machine=machine,
-            assumptions=(*method.assumptions, *machine.warnings(len(outcomes))),
+            assumptions=(*method.assumptions, *machine.warnings(len(outcomes)), *too_few),
             first_step=first.first_step,
             saves=_together([outcome.saves for outcome in outcomes]),
             passed_over=first.passed_over,
             failures=failures,
-            lateness=None
-            if straggler is None
-            else Lateness.of(straggler, [outcome.steps for outcome in outcomes], first.first_step),
+            lateness=lateness,
         )
 
     @property
-    def step_time_s(self) -> float:
-        """Median seconds of a step, the first left out where there are others: it warms up."""
-        return median(self.time_s[1:] or self.time_s)
+    def final_loss(self) -> float | None:
+        """Training loss of the last step; None where every step was done before."""
+        return self.loss[-1] if self.loss else None
 
     @property
-    def step_sent_B(self) -> float:
-        """Mean bytes that a rank sends in a step."""
-        return sum(self.sent_B) / len(self.sent_B) / self.ranks
+    def step_time_s(self) -> float | None:
+        """Median seconds of a step, the first left out where there are others: it warms up. None without a step."""
+        return median(self.time_s[1:] or self.time_s) if self.time_s else None
+
+    @property
+    def step_sent_B(self) -> float | None:
+        """Mean bytes that a rank sends in a step; None without a step."""
+        return sum(self.sent_B) / len(self.sent_B) / self.ranks if self.sent_B else None
 
     def summary(self) -> dict[str, Any]:
         """Plain JSON form without the steps, as a kept run's answer."""
@@ -142,7 +187,7 @@ class TrainRun:
             "ranks": self.ranks,
             **asdict(self.task),
             "settings": dict(self.settings),
-            "final_loss": self.loss[-1],
+            "final_loss": self.final_loss,
             "test_loss": self.test_loss,
             "accuracy_frac": self.accuracy_frac,
             "step_time_s": self.step_time_s,

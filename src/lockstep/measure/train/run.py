@@ -9,7 +9,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from lockstep.errors import BadInput, RunFailed
-from lockstep.measure.launch import launch
+from lockstep.measure.launch import launch, place
+from lockstep.measure.launch.points import point
 from lockstep.measure.machine import LoadMeter, this_machine
 from lockstep.measure.sites import gather_sites
 from lockstep.measure.train.lateness import is_late, refuse
@@ -46,14 +47,15 @@ def train(
 
     Args: `settings` of the method, as values or text; `saving`, checkpoints; `restarts`, how often a run that fails is
     begun again from its newest checkpoint; `timeout_s`, the longest wait of one rank for another; `straggler`, a rank
-    to make late in every second step; `faults` to inject into the first attempt; `on_step(steps done, what rank 0 saw
-    of the last)`; `on_failure(why)` before it is begun again.
+    to make late in every second step; `faults` to inject into the first attempt; `on_step(steps done, what a rank
+    that sees losses saw of the last)`; `on_failure(why)` before it is begun again.
     Raises: BadInput, UnknownName, RunFailed.
     """
     given = dict(settings or {})
     chosen = read(method, task, ranks, given)
     if saving is not None:
         find_method(method).refuse_saving()
+        saving.check_writable()
     if restarts and saving is None:
         raise BadInput("a run can only be begun again from a checkpoint: give a folder for them", "--restarts")
     if straggler is not None:
@@ -81,8 +83,17 @@ def _attempt(
     if saving is not None:
         saving.newest(words_of(method, task, settings), task.steps)
 
+    # A rank that torchrun or Slurm started hears itself alone; here the one that sees losses is listened to.
+    needs_loss = place() is None and not find_method(method).rank_0_sees_losses
+    speakers: list[int] = []
+
     def hear(rank: int, told: tuple[int, Step]) -> None:
-        if on_step is not None:
+        if on_step is None or (needs_loss and told[1].loss is None):
+            return
+        # Several may, as at both ends of some pipelines: the first one to speak goes on.
+        if not speakers:
+            speakers.append(rank)
+        if rank == speakers[0]:
             on_step(*told)
 
     return launch(work, ranks, asked, timeout_s=timeout_s, faults=faults, on_message=hear)
@@ -113,8 +124,14 @@ def work(
     with closing(worker.wire):
         losses = found.run(worker, read_settings(found.settings, settings))
         own = straggler is not None and straggler.rank == rank.number
-        steps = tuple(_steps(worker, losses, rank, saver, straggler.delay_s if straggler and own else 0.0))
+
+        def tell(number: int, step: Step) -> None:
+            if rank.number == 0 or (step.loss is not None and not found.rank_0_sees_losses):
+                rank.tell((number, step))
+
+        steps = tuple(_steps(worker, losses, tell, saver, straggler.delay_s if straggler and own else 0.0))
     saves = saver.close() if saver is not None else {}
+    point("before_evaluation")
     load = meter.read()
     machine = this_machine(loopback=gather_sites(rank).loopback)
     test_loss, accuracy_frac = worker.evaluate()
@@ -125,8 +142,10 @@ def work(
     )
 
 
-def _steps(worker: Worker, losses: Losses, rank: Rank, saver: Saver | None, delay_s: float) -> Iterator[Step]:
-    """Every step with the time it took and the bytes it sent; the launcher hears of rank 0's.
+def _steps(
+    worker: Worker, losses: Losses, tell: Callable[[int, Step], None], saver: Saver | None, delay_s: float
+) -> Iterator[Step]:
+    """Every step with the time it took and the bytes it sent; `tell` hears of it with its number.
 
     Steps that are late (`lateness.is_late`) begin with the delay.
     """
@@ -136,8 +155,7 @@ def _steps(worker: Worker, losses: Losses, rank: Rank, saver: Saver | None, dela
         yield step
         if saver is not None:
             saver.after_step(number)
-        if rank.number == 0:
-            rank.tell((number, step))
+        tell(number, step)
         started_s, sent_B = time.perf_counter(), worker.wire.sent_B
         if delay_s and is_late(number + 1):
             time.sleep(delay_s)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median
+from tempfile import TemporaryFile
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
@@ -34,7 +35,8 @@ class Saving:
     def newest(self, words: Mapping[str, Any], steps: int) -> Checkpoint | None:
         """The checkpoint to go on from, as one process sees it; None to begin anew.
 
-        Raises BadInput for one of another run, or in the way.
+        One after all `steps` is gone on from as well: nothing but the evaluation is left to do. Raises BadInput for one
+        of another run, or in the way.
         """
         return self._checked(latest(self.folder), words, steps)
 
@@ -52,9 +54,19 @@ class Saving:
         if differing:
             was, now = ({name: one.get(name) for name in differing} for one in (found.words, words))
             raise BadInput(f"{self.folder} is of another run: {was}, asked for {now}", "--checkpoint")
-        if found.step >= steps:
+        if found.step > steps:
             raise BadInput(f"{self.folder} holds a checkpoint after {found.step} steps already, got {steps}", "--steps")
         return found
+
+    def check_writable(self) -> None:
+        """Raises BadInput where nothing can be written in the folder, which is made."""
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            with TemporaryFile(dir=self.folder) as file:
+                file.write(b"0")
+        except OSError as error:
+            why = f"no checkpoint can be written in {str(self.folder)!r}: {error.strerror}"
+            raise BadInput(why, "--checkpoint") from None
 
 
 def words_of(method: str, task: Task, settings: Mapping[str, object]) -> dict[str, Any]:

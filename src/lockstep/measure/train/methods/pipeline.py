@@ -141,6 +141,7 @@ PIPELINE = register(
         run=run,
         settings=Settings,
         splits_batch=False,
+        losses_everywhere=False,
         check=_check,
     )
 )
