@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lockstep.converge.domain import ALWAYS
+from lockstep.converge.domain import ALWAYS, when
 from lockstep.converge.experiment import Experiment, Progress
 from lockstep.converge.findings import Check, Curve, Findings, Law, Picture
 from lockstep.converge.objectives import Perceptron, digits_perceptron
@@ -46,6 +46,8 @@ FACTOR = 3.0
 """Between the fitted critical batch and the noise scale; the source finds them "within a small factor"."""
 BETWEEN_LOOKS = 1.05
 """The loss is looked at after so many times the steps of the last look, and interpolated in its logarithm."""
+WIDEST = 32
+"""Hidden units; with 64 the best rate with all examples, 1.13, is below that with 128 of them, 1.29."""
 MOST_STEPS = 20_000
 MOMENTS = 6
 """Places of a run at which the noise is measured."""
@@ -94,7 +96,7 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
     fit = fit_hyperbola(np.array([one.batch for one in found]), np.array([one.steps for one in found]))
     low, high = fit.critical_batch_ci95
     return Findings(
-        checks=tuple(_checks(found, fit, noise_scale)),
+        checks=tuple(_checks(found, fit, noise_scale, settings.hidden)),
         theory=(
             Law("noise_scale", noise_scale, "sum tr(Sigma) / sum |G|^2 over the run with all examples", SOURCE),
             Law("critical_batch", fit.critical_batch, "fit of S = S_min (1 + B_crit / B)", SOURCE),
@@ -173,18 +175,20 @@ def _noise_and_square(network: Perceptron, weights: Array) -> tuple[float, float
     return float(((single - mean) ** 2).sum(axis=1).mean()), float(mean @ mean)
 
 
-def _checks(found: list[Tuned], fit: Hyperbola, noise_scale: float) -> list[Check]:
+def _checks(found: list[Tuned], fit: Hyperbola, noise_scale: float, hidden: int) -> list[Check]:
     """The shape, its prediction, and three rules that hold nowhere near the critical batch."""
     first, last = found[0], found[-1]
     times = last.batch / first.batch
     law_of_rates = float(law.best_rate_frac(first.batch, noise_scale) / law.best_rate_frac(last.batch, noise_scale))
     wide = math.log(FACTOR)
+    noisy = when(hidden <= WIDEST, f"at most {WIDEST} hidden units: in wider networks the edge of stability and not the"
+                 " noise decides the rate with all examples")  # fmt: skip
     return [
         Check("hyperbola: largest error, share of the steps", 0.0, fit.worst_frac, tolerance=SHAPE, holds=ALWAYS),
         Check("log of the fitted critical batch over the noise scale", 0.0, math.log(fit.critical_batch / noise_scale),
               tolerance=wide, holds=ALWAYS),
         Check(f"log of the best rate with {first.batch} over that with all examples", math.log(law_of_rates),
-              math.log(first.rate / last.rate), tolerance=wide, holds=ALWAYS),
+              math.log(first.rate / last.rate), tolerance=wide, holds=noisy),
         Check("steps fall as 1 / B for ever: log of steps with all over those with the smallest batch",
               -math.log(times), math.log(last.steps / first.steps), tolerance=wide, false_law=True, holds=ALWAYS),
         Check("linear rule for ever: log of the best rate with all over that with the smallest batch",

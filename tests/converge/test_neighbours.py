@@ -1,0 +1,42 @@
+"""Settings around the defaults: no experiment disagrees with a law that is not for them.
+
+One setting of each experiment is halved or doubled here, a whole number only halved, which is quicker;
+`python tests/converge/neighbours.py` tries all of them, and pairs.
+"""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from converge.neighbours import Trial, answer, numeric, pairs, singles
+from lockstep.converge import EXPERIMENTS
+from lockstep.settings import allowed
+
+SLOW = ("critical-batch-digits", "algorithmic-stability", "tolerable-delay", "compression-noise", "large-batch")
+"""Experiments whose runs take several seconds, or more where a setting is doubled: the script alone tries these."""
+QUICK = tuple(name for name in EXPERIMENTS if name not in SLOW)
+
+
+def drawn(name: str) -> Trial:
+    """One setting of an experiment, halved or doubled; every run of the tests draws the same."""
+    counts = {one.name for one in numeric(name) if "whole" in allowed(one)}
+    halved, doubled = singles(name, (0.5,)), singles(name, (2.0,))
+    return random.Random(name).choice([*halved, *(trial for trial in doubled if not counts & set(trial.settings))])
+
+
+@pytest.mark.parametrize("experiment", QUICK)
+def test_a_setting_away_from_its_default_is_answered_without_a_false_alarm(experiment: str) -> None:
+    said = answer(drawn(experiment))
+    assert said == "agrees" or said.startswith("refused: --set"), f"{drawn(experiment)}: {said}"
+
+
+def test_trials_move_what_they_name_within_what_is_allowed() -> None:
+    assert {trial.experiment for name in EXPERIMENTS for trial in singles(name)} == set(EXPERIMENTS)
+    some = list(pairs(200, seed=3))
+    assert len({trial.experiment for trial in some}) > 40
+    assert all(len(trial.settings) == 2 for trial in some)
+    assert str(Trial("hogwild", {"delay": 7, "densities": (0.01, 0.5)}, seed=2)) == (
+        "hogwild --set delay=7 --set densities=0.01,0.5 --seed 2"
+    )
