@@ -10,12 +10,13 @@ from advice_samples import CASES, DENSE, EXPERTS, NODES
 from hypothesis import given
 from hypothesis import strategies as st
 
+import lockstep
 from lockstep.errors import Infeasible, UnknownName
 from lockstep.hardware import cluster
 from lockstep.layout import Job, Layout, Recipe
-from lockstep.plan import TARGETS, Estimate, estimate, export
+from lockstep.plan import TARGETS, Estimate, best_for, estimate, export, plan
 from lockstep.plan.export.torchtitan import SCHEDULES
-from lockstep.workload import model
+from lockstep.workload import Rotary, model
 
 ZERO = {"no_shard": 1, "optim_grads": 2, "optim_grads_params": 3}
 
@@ -26,7 +27,7 @@ def found(job: Job, layout: Layout) -> Estimate:
 
 def flags_of(text: str) -> dict[str, str]:
     """Megatron's flags: each line is a flag and at most one value."""
-    words = [shlex.split(line) for line in text.splitlines()]
+    words = [shlex.split(line) for line in text.splitlines() if not line.startswith("#")]
     assert all(1 <= len(word) <= 2 and word[0].startswith("--") for word in words)
     assert len({word[0] for word in words}) == len(words), "a flag is given once"
     return {word[0][2:]: word[1] if len(word) == 2 else "true" for word in words}
@@ -193,6 +194,131 @@ def test_megatron_flags_of_shapes() -> None:
     assert "swiglu" not in plain
     assert "disable-bias-linear" not in plain
     assert plain["position-embedding-type"] == "learned_absolute"
+
+
+# Rotary base, epsilon and what stretches the angles, as in the publishers' config.json files.
+SAME_MODEL = {
+    "llama3-8b": {"rotary-base": "500000", "norm-epsilon": "1e-05"},
+    "llama3-405b": {"rotary-base": "500000", "use-rope-scaling": "true", "rope-scaling-factor": "8.0"},
+    "llama3.2-1b": {"rotary-base": "500000", "use-rope-scaling": "true", "rope-scaling-factor": "32.0"},
+    "llama2-70b": {"rotary-base": "10000", "norm-epsilon": "1e-05"},
+    "mixtral-8x7b": {"rotary-base": "1000000", "norm-epsilon": "1e-05"},
+    "qwen3-8b": {"rotary-base": "1000000", "norm-epsilon": "1e-06", "qk-layernorm": "true"},
+    "nemotron4-15b": {"rotary-percent": "0.5", "squared-relu": "true"},
+    "gpt2": {"norm-epsilon": "1e-05", "position-embedding-type": "learned_absolute"},
+    "deepseek-v3": {
+        "rope-type": "yarn", "rotary-scaling-factor": "40.0", "mscale": "1.0", "mscale-all-dim": "1.0",
+        "norm-epsilon": "1e-06", "qk-layernorm": "true", "multi-latent-attention": "true",
+        "moe-router-topk-scaling-factor": "2.5", "moe-router-score-function": "sigmoid",
+    },
+    "deepseek-v2": {
+        "mscale": "0.707", "moe-router-pre-softmax": "true", "moe-router-topk-scaling-factor": "16.0",
+        "qk-layernorm": "true",
+    },
+}  # fmt: skip
+NOT_THERE = {
+    "llama3-8b": ("use-rope-scaling", "rope-type", "rotary-percent", "qk-layernorm"),
+    "gpt2": ("rotary-base", "use-rope-scaling"),
+    "mixtral-8x7b": ("moe-router-pre-softmax", "moe-router-topk-scaling-factor"),
+    "deepseek-v3": ("moe-router-pre-softmax", "use-rope-scaling"),
+}
+
+
+@pytest.mark.parametrize("name", SAME_MODEL)
+def test_megatron_trains_the_same_model(name: str) -> None:
+    job = Job(model(name), Recipe(seq=1024, batch=32), 32)
+    flags = flags_of(export(found(job, Layout(dp=32, zero=1)), "megatron"))
+    assert SAME_MODEL[name].items() <= flags.items()
+    assert not set(NOT_THERE.get(name, ())) & set(flags)
+
+
+def test_megatron_names_what_the_description_does_not_say() -> None:
+    bare = replace(DENSE.model, rotary=None, norm_epsilon=None)
+    text = export(found(Job(bare, DENSE.recipe, DENSE.devices), Layout(dp=32)), "megatron")
+    assert "# norm_epsilon is not known: Megatron's default holds, --norm-epsilon 1e-05" in text
+    assert "# rotary is not known: Megatron's default holds, --rotary-base 10000" in text
+    assert not {"rotary-base", "norm-epsilon"} & set(flags_of(text))
+    assert "not known" not in export(found(DENSE, Layout(dp=32)), "megatron")
+
+
+@pytest.mark.parametrize(
+    ("changes", "word"),
+    [
+        ({"rotary": Rotary(base=999999.44)}, "not whole"),
+        ({"rotary": Rotary(scaling="longrope")}, "stretched by longrope"),
+        ({"rotary": Rotary(scaling="yarn", factor=4.0)}, "stretched by yarn"),
+        ({"rotary": Rotary(scaling="llama3", factor=8.0, original_positions=4096)}, "llama3 frequencies"),
+        ({"scaled_stream": True}, "multipliers"),
+    ],
+)
+def test_angles_that_megatron_has_no_flags_for_are_refused(changes: dict[str, object], word: str) -> None:
+    job = Job(replace(DENSE.model, **changes), DENSE.recipe, DENSE.devices)
+    with pytest.raises(Infeasible, match=word):
+        export(found(job, Layout(dp=32)), "megatron")
+
+
+@pytest.mark.parametrize("tp", [1, 2, 4, 8])
+@pytest.mark.parametrize("name", ["llama3-8b", "llama2-7b", "gpt2", "mixtral-8x7b", "qwen2.5-7b"])
+def test_megatron_adds_no_rows_to_a_vocabulary_that_splits(name: str, tp: int) -> None:
+    """Its rule: the next multiple of the number given times tp; 128 when none is."""
+    chosen = model(name)
+    if chosen.attention.heads % tp or chosen.attention.kv_heads % tp:
+        return
+    job = Job(chosen, Recipe(seq=1024, batch=32), 32)
+    flags = flags_of(export(found(job, Layout(tp=tp, dp=32 // tp, sequence_parallel=tp > 1)), "megatron"))
+    multiple = int(flags.get("make-vocab-size-divisible-by", "128")) * tp
+    padded = -(-chosen.vocab // multiple) * multiple
+    assert padded == chosen.vocab or chosen.vocab % (8 * tp) != 0
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_an_export_names_the_version_that_it_is_written_for(target: str) -> None:
+    layout = {
+        "megatron": Layout(dp=32, zero=1),
+        "deepspeed": Layout(dp=32, zero=1),
+        "torchtitan": Layout(dp=32, zero=3),
+    }
+    text = export(found(DENSE, layout[target]), target)
+    named = {"megatron": "Megatron Core 0.15", "deepspeed": "DeepSpeed 0.18", "torchtitan": "torchtitan v0.2"}[target]
+    head = json.loads(text)["comment"][0] if target == "deepspeed" else text.splitlines()[0].removeprefix("# ")
+    assert head == f"written for {named}" or head.endswith(named)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_the_best_that_can_be_exported_is_the_best_of_all_that_can(target: str) -> None:
+    """Against every layout of the planner's space, exported one after another."""
+    job = Job(model("gpt2"), Recipe(seq=512, batch=16), 4)
+    machine = cluster("dgx-h100", gpus=4)
+    every = plan(job.model, machine, job.recipe, top=100_000).plans
+    best = next(one for one in every if _exported(one, target))
+    assert best_for(target, every[0]).estimate.step_time_s == best.step_time_s
+
+
+def _exported(one: Estimate, target: str) -> bool:
+    try:
+        export(one, target)
+    except Infeasible:
+        return False
+    return True
+
+
+def test_a_best_layout_that_cannot_be_exported_is_replaced_and_a_named_one_refused() -> None:
+    question = ("llama3-8b", "dgx-h100:2")
+    best = lockstep.plan(*question, batch=64).best
+    with pytest.raises(Infeasible):
+        export(best, "torchtitan")
+    answer = lockstep.export(*question, batch=64, to="torchtitan").to_dict()
+    assert answer["planned"] == {"layout": best.layout.to_dict(), "step_time_s": best.step_time_s}
+    assert answer["step_time_s"] >= best.step_time_s
+    assert f"# the planner's best layout is {best.layout}" in answer["text"]
+    assert "longer" in answer["text"]
+    of_plan = lockstep.export(lockstep.plan(*question, batch=64), to="torchtitan").to_dict()
+    assert of_plan["text"] == answer["text"]
+    with pytest.raises(Infeasible, match="zero 1"):
+        lockstep.export(*question, batch=64, zero=1, to="torchtitan")
+    with pytest.raises(Infeasible, match="zero 1"):
+        lockstep.export(best, to="torchtitan")
+    assert lockstep.export(*question, batch=64, zero=3, to="torchtitan").to_dict()["planned"] is None
 
 
 def test_uneven_stages_are_written_out() -> None:

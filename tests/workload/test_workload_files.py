@@ -235,3 +235,36 @@ def test_a_tower_that_is_not_counted_is_named(tmp_path):
             "assumptions"
         ]
     )
+
+
+@pytest.mark.parametrize("name", ["llama3-8b", "llama3-405b", "mistral-7b", "mixtral-8x7b", "deepseek-v3", "qwen3-8b"])
+def test_angles_of_a_config_are_those_of_the_catalog(name):
+    """No shape depends on them, so equality of models does not ask for them."""
+    found = workload.model(Path(__file__).parent / "configs" / f"{name}.json")
+    listed = workload.model(name)
+    assert found.rotary.base == listed.rotary.base
+    assert (found.rotary.scaling, found.rotary.factor) == (listed.rotary.scaling, listed.rotary.factor)
+    assert found.rotary.original_positions == listed.rotary.original_positions
+
+
+def test_numbers_that_files_leave_out_are_their_librarys(tmp_path):
+    bare = {key: value for key, value in LLAMA.items() if key not in ("rms_norm_eps", "rope_theta", "rope_scaling")}
+    found = read(tmp_path, bare)
+    assert (found.norm_epsilon, found.rotary) == (1e-6, workload.Rotary(base=10_000.0))
+    newer = {**bare, "rope_parameters": {"rope_theta": 500000.0, "rope_type": "default"}}
+    assert read(tmp_path, newer).rotary == workload.Rotary(base=500_000.0)
+    for changes in (
+        {"rope_theta": "x"},
+        {"rms_norm_eps": 0},
+        {"rope_scaling": {"factor": True}},
+        {"rope_theta": -5},
+    ):
+        with pytest.raises(BadInput, match=r"config\.json:\d+: "):
+            read(tmp_path, {**LLAMA, **changes})
+
+
+def test_granites_multipliers_are_noticed(tmp_path):
+    granite = json.loads(Path(__file__).parent.joinpath("configs/granite3.0-8b.json").read_text())
+    ones = {key: 1.0 for key in granite if key.endswith("_multiplier")} | {"logits_scaling": 1.0}
+    assert read(tmp_path, granite).scaled_stream
+    assert not read(tmp_path, {**granite, **ones}).scaled_stream

@@ -11,7 +11,7 @@ from lockstep.api.calling import strict
 from lockstep.api.question import Quantity, Question, read_layout, read_question, whole
 from lockstep.api.stage_memories import StageMemories
 from lockstep.api.words import LAYOUT_WORDS, LayoutWords, QuestionWords
-from lockstep.errors import BadInput
+from lockstep.errors import BadInput, Infeasible
 from lockstep.hardware import Cluster
 from lockstep.layout import Layout, check
 from lockstep.plan import Estimate, Plan, stage_memories
@@ -104,12 +104,20 @@ class Export:
     estimate: Estimate
     to: str
     text: str
+    version: str
+    """The software and its version that the text is written for."""
+    planned: Estimate | None = None
+    """The planner's best layout, where the software cannot run it and `estimate` is the best that it can."""
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON form."""
-        answer = self.estimate.to_dict()
+        answer, planned = self.estimate.to_dict(), self.planned
         kept = ("layout", "step_time_s", "mfu_frac", "assumptions")
-        return {"to": self.to, "text": self.text} | {key: answer[key] for key in kept}
+        instead = None
+        if planned is not None:
+            instead = {"layout": planned.layout.to_dict(), "step_time_s": planned.step_time_s}
+        said = {"to": self.to, "version": self.version, "text": self.text, "planned": instead}
+        return said | {key: answer[key] for key in kept}
 
 
 @strict
@@ -121,11 +129,25 @@ def export(
     to: str,
     **words: Unpack[LayoutWords],
 ) -> Export:
-    """What `to` (megatron, deepspeed, torchtitan) is launched with: for a result, the given layout, or the best one."""
+    """What `to` (megatron, deepspeed, torchtitan) is launched with: for a result, the given layout, or the best one.
+
+    Where nobody named a layout, it is the best that `to` can run, and says what that costs against the planner's best.
+    Raises UnknownName, BadInput, and Infeasible with every reason why `to` cannot run it.
+    """
+    from lockstep.plan.export import best_for, version
     from lockstep.plan.export import export as write
 
     found = best_estimate(model, cluster, layout, words)
-    return Export(found, to, write(found, to))
+    try:
+        return Export(found, to, write(found, to), version(to))
+    except Infeasible as error:
+        if isinstance(model, Estimate) or names_layout(layout, words):
+            raise
+        other = best_for(to, found)
+        if other is None:
+            raise
+        text = write(other.estimate, to, other.describe(str(error)))
+    return Export(other.estimate, to, text, version(to), found)
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,10 +203,15 @@ def best_estimate(
         return model.best
     if cluster is None:
         raise BadInput("give the cluster to train on, as dgx-h100:64", "--cluster")
-    if layout is not None or any(words.get(name) is not None for name in LAYOUT_WORDS if name != "offload"):
+    if names_layout(layout, words):
         return estimate(model, cluster, layout, **words)
     searched: Any = {name: value for name, value in words.items() if name not in LAYOUT_WORDS}
     return plan(model, cluster, top=1, offload=words.get("offload") or "none", **searched).best
+
+
+def names_layout(layout: Layout | None, words: LayoutWords) -> bool:
+    """Whether a layout is given, as an object or in words; offload alone belongs to a search too."""
+    return layout is not None or any(words.get(name) is not None for name in LAYOUT_WORDS if name != "offload")
 
 
 def positive(number: float, where: str) -> float:

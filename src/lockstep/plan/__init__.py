@@ -10,6 +10,7 @@ from lockstep.plan.estimate import estimate as estimate
 from lockstep.plan.estimate import require_fit as require_fit
 from lockstep.plan.estimate import stage_memories as stage_memories
 from lockstep.plan.export import TARGETS as TARGETS
+from lockstep.plan.export import best_for as best_for
 from lockstep.plan.export import export as export
 from lockstep.plan.goal import OBJECTIVES as OBJECTIVES
 from lockstep.plan.plan import plan as plan

@@ -23,6 +23,7 @@ from lockstep.workload.architecture import (
     LatentAttention,
     Mlp,
     Model,
+    Rotary,
     Transformer,
 )
 from lockstep.workload.catalog import (
@@ -93,6 +94,7 @@ __all__ = [
     "ParameterCount",
     "Piece",
     "RankParameters",
+    "Rotary",
     "TrainingFlops",
     "Transformer",
     "Weight",

@@ -7,12 +7,14 @@ the field, what it holds and what would be allowed.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import Any
 
 from lockstep.errors import BadInput, UnknownName
 
 POSITIONS = ("rotary", "learned", "alibi", "none")
+SCALINGS = ("none", "linear", "llama3", "yarn")
 NORMS = ("rmsnorm", "layernorm", "layernorm-no-bias", "nonparametric")
 NORM_PLACEMENTS = ("pre", "post", "sandwich", "output")
 QK_NORMS = ("none", "head", "per-head", "full")
@@ -31,6 +33,12 @@ def whole(owner: str, name: str, value: object, limit: int, minimum: int = 1) ->
         raise BadInput(f"{name} must be a whole number, got {_short(value)}", _key(owner, name))
     if not minimum <= value <= limit:
         raise BadInput(f"{name} must be from {minimum} to {limit:,}, got {_short(value)}", _key(owner, name))
+
+
+def positive(owner: str, name: str, value: object) -> None:
+    """Raises BadInput unless `value` is a finite number above 0."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
+        raise BadInput(f"{name} must be a number above 0, got {_short(value)}", _key(owner, name))
 
 
 def one_of(owner: str, name: str, value: object, allowed: tuple[str, ...]) -> None:
@@ -147,6 +155,39 @@ class Attention:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Rotary:
+    """Rotary positions: which angles, which counts and times do not ask for and other software has to be told."""
+
+    base: float = 10_000.0
+    share_frac: float = 1.0
+    """Share of a head that is rotated."""
+    scaling: str = "none"
+    """How angles are stretched for long sequences: none, linear, llama3, yarn, or another kind's name."""
+    factor: float = 1.0
+    original_positions: int | None = None
+    """Longest sequence before the stretch."""
+    low_freq_factor: float = 1.0
+    high_freq_factor: float = 4.0
+    """These two of llama3."""
+    beta_fast: float = 32.0
+    beta_slow: float = 1.0
+    mscale: float = 1.0
+    mscale_all_dim: float = 0.0
+    """These four of yarn."""
+
+    def __post_init__(self) -> None:
+        for name in ("base", "share_frac", "factor", "low_freq_factor", "high_freq_factor", "beta_fast", "beta_slow"):
+            positive("rotary", name, getattr(self, name))
+        if self.share_frac > 1:
+            raise BadInput(f"share_frac must be at most 1, got {self.share_frac:g}", "rotary.share_frac")
+        for name in ("mscale", "mscale_all_dim"):
+            if getattr(self, name) != 0:
+                positive("rotary", name, getattr(self, name))
+        if self.original_positions is not None:
+            whole("rotary", "original_positions", self.original_positions, LIMITS["positions"])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Mlp:
     """Feed-forward block: down(act(up(x))), or down(act(gate(x)) * up(x)) when gated."""
 
@@ -186,6 +227,10 @@ class Experts:
     """A bias in the router's linear layer."""
     correction_bias: bool = False
     """A per-expert balancing bias that is stored but gets no gradient (DeepSeek-V3, 2.1.2)."""
+    router_normalized: bool = field(default=True, compare=False)
+    """The weights of a token's experts add up to one (Mixtral), or are taken as the router gives them (DeepSeek-V2)."""
+    router_scale: float = field(default=1.0, compare=False)
+    """What they are multiplied by."""
     first_dense: int = 0
     """The first so many layers keep the dense block."""
     every: int = 1
@@ -211,7 +256,8 @@ class Experts:
         whole("experts", "first_dense", self.first_dense, LIMITS["layers"], 0)
         whole("experts", "every", self.every, LIMITS["layers"])
         one_of("experts", "activation", self.activation, ACTIVATIONS)
-        flags("experts", self, "gated", "shared_gate", "router_bias", "correction_bias")
+        flags("experts", self, "gated", "shared_gate", "router_bias", "correction_bias", "router_normalized")
+        positive("experts", "router_scale", self.router_scale)
         for layer in self.dense_layers:
             whole("experts", "dense_layers", layer, LIMITS["layers"], 0)
         if self.shared_gate and not self.shared_ffn:
@@ -260,6 +306,12 @@ class Transformer:
     """BERT's masked-language head: dense, norm, tied projection with bias. Without it an encoder has no head."""
     mtp_layers: int = 0
     """Multi-token-prediction modules (DeepSeek-V3, 2.2), counted apart from the main model."""
+    norm_epsilon: float | None = field(default=None, compare=False)
+    """Added to the variance in every norm; None where nobody says."""
+    rotary: Rotary | None = field(default=None, compare=False)
+    """None where nobody says which angles."""
+    scaled_stream: bool = field(default=False, compare=False)
+    """Embeddings, residuals, scores or logits have multipliers of their own (Granite)."""
     notes: tuple[str, ...] = field(default=(), compare=False)
     """What of the file is left out; answers say it among their assumptions."""
     source: str = field(default="", compare=False)
@@ -277,6 +329,8 @@ class Transformer:
         one_of("model", "norm_placement", self.norm_placement, NORM_PLACEMENTS)
         flags("model", self, "final_norm", "embedding_norm", "parallel_block", "tied_embeddings", "head_bias")
         flags("model", self, "pooler", "mlm_head")
+        if self.norm_epsilon is not None:
+            positive("model", "norm_epsilon", self.norm_epsilon)
         self._check_together()
 
     def _check_together(self) -> None:

@@ -6,6 +6,7 @@ treats null as absent. Keys that nobody asks for are ignored: such files hold ma
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -59,6 +60,20 @@ class ConfigReader:
             allowed = f"{minimum} to {LIMITS[limit]:,}"
             raise BadInput(f"{found} must be from {allowed}, got {_short(value)}", self.where(found))
         return value
+
+    def number(self, *names: str, default: float | None = None) -> float | None:
+        """A finite number above 0."""
+        found = self._find(names)
+        if found is None:
+            return default
+        value = self.data[found]
+        try:
+            number = math.nan if isinstance(value, bool) or not isinstance(value, int | float) else float(value)
+        except OverflowError:
+            number = math.inf
+        if not 0 < number < math.inf:
+            raise BadInput(f"{found} must be a number above 0, got {_short(value)}", self.where(found))
+        return number
 
     def flag(self, *names: str, default: bool = False) -> bool:
         """True or false."""

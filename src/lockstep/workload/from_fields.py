@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from lockstep.workload.architecture import Attention, ConvNet, Experts, LatentAttention, Mlp, Model, Transformer
+from lockstep.workload.architecture import Attention, ConvNet, Experts, LatentAttention, Mlp, Model, Rotary, Transformer
 
 
 def build(fields: Mapping[str, Any]) -> Model:
@@ -22,4 +22,6 @@ def build(fields: Mapping[str, Any]) -> Model:
     if experts:
         experts = Experts(**{**experts, "dense_layers": tuple(experts.get("dense_layers", ()))})
     mlp = given.pop("mlp", None)
+    if given.get("rotary"):
+        given["rotary"] = Rotary(**given["rotary"])
     return Transformer(attention=Attention(**attention), mlp=Mlp(**mlp) if mlp else None, experts=experts, **given)

@@ -20,6 +20,7 @@ from lockstep.workload import huggingface_decoders as plain
 from lockstep.workload import huggingface_experts as mixtures
 from lockstep.workload.architecture import Transformer
 from lockstep.workload.config_reader import ConfigReader
+from lockstep.workload.huggingface_numerics import numerics
 
 LONGEST_NAME = 100
 FAMILIES: dict[str, Callable[[ConfigReader], Transformer]] = {
@@ -70,7 +71,8 @@ def read_config(path: str | Path) -> Transformer:
     if family is None:
         raise BadInput(_unsupported(kind), config.where("model_type"))
     try:
-        return replace(family(config), name=_name(data, Path(path)), notes=tuple(_left_out(config)))
+        named: dict[str, Any] = {"name": _name(data, Path(path)), "notes": tuple(_left_out(config))}
+        return replace(family(config), **named, **numerics(kind, config))
     except BadInput as error:
         if error.where and error.where.startswith(str(path)):
             raise

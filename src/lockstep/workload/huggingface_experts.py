@@ -39,6 +39,7 @@ def _qwen(config: ConfigReader, heads: Attention, shared: int) -> Transformer:
         top_k=top_k(config, "num_experts", "num_local_experts"),
         ffn=config.size("moe_intermediate_size", limit="ffn"),
         activation=config.activation("hidden_act", default="silu"),
+        router_normalized=config.flag("norm_topk_prob"),
         shared_ffn=shared,
         shared_gate=shared > 0,
         every=config.size("decoder_sparse_step", limit="layers", default=1),
@@ -113,6 +114,8 @@ def _deepseek_experts(config: ConfigReader, layers: int, correction_bias: bool) 
         activation=config.activation("hidden_act", default="silu"),
         shared_ffn=shared,
         correction_bias=correction_bias,
+        router_normalized=config.flag("norm_topk_prob", default=correction_bias),
+        router_scale=config.number("routed_scaling_factor", default=2.5 if correction_bias else 1.0) or 1.0,
         first_dense=first,
         dense_layers=tuple(layer for layer in range(first, layers) if layer % every),
     )

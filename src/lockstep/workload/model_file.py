@@ -20,14 +20,14 @@ from typing import TYPE_CHECKING, Any, get_type_hints
 
 from lockstep.documents import read_yaml, validated
 from lockstep.errors import BadInput, UnknownName
-from lockstep.workload.architecture import Attention, ConvNet, Experts, LatentAttention, Mlp, Model, Transformer
+from lockstep.workload.architecture import Attention, ConvNet, Experts, LatentAttention, Mlp, Model, Rotary, Transformer
 from lockstep.workload.from_fields import build
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
 KINDS = {"transformer": Transformer, "convnet": ConvNet}
-NESTED = (Attention, LatentAttention, Mlp, Experts)
+NESTED = (Attention, LatentAttention, Mlp, Experts, Rotary)
 
 
 def read_model_file(path: str | Path) -> Model:

@@ -4,25 +4,52 @@
     export(found, "deepspeed")      JSON
     export(found, "torchtitan")     TOML
 
-A plan that a framework cannot express is refused with every reason; nothing is dropped on the way.
+A plan that a framework cannot express is refused with every reason; nothing is dropped on the way. Each begins by the
+version that it was written for: as comments, in JSON, which has none, under a key that DeepSpeed does not read.
 """
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
+from typing import Any
+
 from lockstep.errors import UnknownName
 from lockstep.plan.estimate import Estimate
-from lockstep.plan.export.deepspeed import deepspeed
-from lockstep.plan.export.megatron import megatron
-from lockstep.plan.export.torchtitan import torchtitan
+from lockstep.plan.export import deepspeed, megatron, torchtitan
+from lockstep.plan.export.runnable import Runnable, best_runnable
 
-TARGETS = {"megatron": megatron, "deepspeed": deepspeed, "torchtitan": torchtitan}
+TARGETS = {"megatron": megatron.megatron, "deepspeed": deepspeed.deepspeed, "torchtitan": torchtitan.torchtitan}
+VERSIONS = {"megatron": megatron.VERSION, "deepspeed": deepspeed.VERSION, "torchtitan": torchtitan.VERSION}
+CHOICES: dict[str, dict[str, tuple[Any, ...]]] = {
+    "megatron": megatron.CHOICES,
+    "deepspeed": deepspeed.CHOICES,
+    "torchtitan": torchtitan.CHOICES,
+}
+COMMENT = "comment"
 
 
-def export(found: Estimate, to: str) -> str:
-    """The configuration for `to`. Raises UnknownName, and Infeasible with every reason why `to` cannot express it."""
+def export(found: Estimate, to: str, said: Sequence[str] = ()) -> str:
+    """The configuration for `to`, headed by its version and the sentences `said`.
+
+    Raises UnknownName, and Infeasible with every reason why `to` cannot express it.
+    """
     if to not in TARGETS:
         raise UnknownName("target of an export", to, TARGETS, "--to")
-    return TARGETS[to](found)
+    body, head = TARGETS[to](found), [f"written for {version(to)}", *said]
+    if to == "deepspeed":
+        return json.dumps({COMMENT: head, **json.loads(body)}, indent=2) + "\n"
+    return "".join(f"# {sentence}\n" for sentence in head) + body
 
 
-__all__ = ["TARGETS", "export"]
+def version(to: str) -> str:
+    """The software and its version that an export to `to` is written for."""
+    return VERSIONS[to]
+
+
+def best_for(to: str, found: Estimate) -> Runnable | None:
+    """The best layout that `to` can run, where it cannot run `found`, the planner's best; None where there is none."""
+    return best_runnable(found, CHOICES[to], TARGETS[to])
+
+
+__all__ = ["TARGETS", "Runnable", "best_for", "export", "version"]

@@ -21,7 +21,18 @@ from typing import Any
 from lockstep.layout import AXES
 from lockstep.plan.estimate import Estimate
 from lockstep.plan.export.refusals import Refusals, refuse_formats
+from lockstep.workload import FULL, NONE
 
+VERSION = "DeepSpeed 0.18"
+CHOICES: dict[str, tuple[Any, ...]] = {
+    "cp": (1,),
+    "ep": (1,),
+    "sequence_parallel": (0,),
+    "schedules": ("1f1b",),
+    "recompute": (NONE, FULL),
+    "sharding": tuple((zero, False) for zero in range(4)),
+}
+"""Axes of the planner's space that it can run; other limits join several of them."""
 OPTIMIZERS = {"adam": "Adam", "adamw": "AdamW"}
 
 

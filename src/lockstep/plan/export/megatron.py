@@ -1,4 +1,4 @@
-"""Megatron-LM flags, one per line and quoted for the shell: `xargs -a flags.txt torchrun ... pretrain_gpt.py`.
+"""Megatron-LM flags, one per line and quoted: `grep -v '^#' flags.txt | xargs torchrun ... pretrain_gpt.py`.
 
     tp pp cp ep            --tensor-model-parallel-size, --pipeline-model-parallel-size, --context-parallel-size,
                            --expert-model-parallel-size (experts take tp too, the default); dp is what is left
@@ -16,15 +16,20 @@ FSDP page of its developer guide.
 from __future__ import annotations
 
 import shlex
+from typing import Any
 
 from lockstep.errors import Infeasible
 from lockstep.layout import AXES, Job, Layout, Recipe
 from lockstep.plan.estimate import Estimate
+from lockstep.plan.export.megatron_positions import unknown_numbers
 from lockstep.plan.export.megatron_shape import Flags, refuse_shape, shape_flags
 from lockstep.plan.export.refusals import Refusals, refuse_formats
 from lockstep.workload import Transformer
 
+VERSION = "Megatron-LM, Megatron Core 0.15"
 SCHEDULES = ("1f1b", "interleaved")
+CHOICES: dict[str, tuple[Any, ...]] = {"schedules": SCHEDULES}
+"""Axes of the planner's space that it can run; other limits join several of them."""
 STRATEGIES = {2: "optim_grads", 3: "optim_grads_params"}
 OPTIMIZERS = {"adam": "adam", "adamw": "adam", "sgd-momentum": "sgd"}
 DTYPES = {"bf16": ("bf16",), "fp16": ("fp16",), "fp8": ("bf16", "fp8-format")}
@@ -42,8 +47,10 @@ def megatron(found: Estimate) -> str:
     _refuse_layout(layout, job, no)
     _refuse_recipe(layout, job.recipe, no)
     no.settle()
-    flags = {**shape_flags(model, job.recipe.seq), **_parallel(layout, job), **_recipe(layout, job.recipe, model)}
-    return "".join(_line(name, value) for name, value in flags.items())
+    shape = shape_flags(model, job.recipe.seq, layout.tp)
+    flags = {**shape, **_parallel(layout, job), **_recipe(layout, job.recipe, model)}
+    said = "".join(f"# {sentence}\n" for sentence in unknown_numbers(model))
+    return said + "".join(_line(name, value) for name, value in flags.items())
 
 
 def _line(name: str, value: object) -> str:

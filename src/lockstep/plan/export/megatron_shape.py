@@ -1,22 +1,25 @@
 """Megatron-LM flags of a model's shape, and the reasons why a model has none.
 
 Names as in megatron/training/arguments.py (see `megatron.py`). The vocabulary is given before Megatron pads it to a
-multiple of 128 tp.
+multiple of --make-vocab-size-divisible-by times tp: the largest that adds no row, where there is one.
 """
 
 from __future__ import annotations
 
+from lockstep.plan.export.megatron_positions import position_flags, refuse_positions
 from lockstep.plan.export.refusals import Refusals
 from lockstep.workload import Attention, Experts, Mlp, Transformer
 
 POSITIONS = {"rotary": "rope", "learned": "learned_absolute", "none": "none"}
+VOCAB_MULTIPLES = (128, 64, 32, 16, 8)
+"""Smaller ones make slow products; then Megatron's own padding, to 128 tp, is left to it."""
 NORMS = {"rmsnorm": "RMSNorm", "layernorm": "LayerNorm"}
 
 Flags = dict[str, object]
 """Flag (without dashes) to its value; True for a flag without one."""
 
 
-def shape_flags(model: Transformer, seq: int) -> Flags:
+def shape_flags(model: Transformer, seq: int, tp: int = 1) -> Flags:
     """Flags of the model's shape."""
     experts = model.experts
     ffn = model.mlp.ffn if model.mlp else experts.ffn if experts else 0
@@ -30,7 +33,11 @@ def shape_flags(model: Transformer, seq: int) -> Flags:
         "position-embedding-type": POSITIONS[model.positions],
         "normalization": NORMS[model.norm],
         "vocab-size": model.vocab,
+        **position_flags(model),
     }
+    whole = next((number for number in VOCAB_MULTIPLES if model.vocab % (number * tp) == 0), None)
+    if whole is not None:
+        flags["make-vocab-size-divisible-by"] = whole
     activation = _feed_forward(model)
     if activation.gated:
         flags["swiglu"] = True
@@ -62,7 +69,8 @@ def _attention(attention: Attention) -> Flags:
         flags["kv-channels"] = attention.head_dim
     if attention.kv_heads != attention.heads:
         flags |= {"group-query-attention": True, "num-query-groups": attention.kv_heads}
-    if attention.qk_norm == "head":
+    # Latent attention norms its bottlenecks under the same flag.
+    if attention.qk_norm == "head" or latent:
         flags["qk-layernorm"] = True
     if attention.window:
         flags["window-size"] = f"{attention.window - 1},0"
@@ -82,6 +90,10 @@ def _experts(model: Transformer, experts: Experts) -> Flags:
         "moe-token-dispatcher-type": "alltoall",
         "moe-grouped-gemm": True,
     }
+    if not experts.router_normalized:
+        flags["moe-router-pre-softmax"] = True
+    if experts.router_scale != 1:
+        flags["moe-router-topk-scaling-factor"] = experts.router_scale
     if experts.shared_ffn:
         flags["moe-shared-expert-intermediate-size"] = experts.shared_ffn
     if experts.top_groups < experts.groups:
@@ -130,3 +142,8 @@ def refuse_shape(model: Transformer, no: Refusals) -> None:
         no.when(bool(mlp and mlp.gated != experts.gated), "experts with another activation than the dense layers")
         no.when(experts.shared_gate, "a gate on the shared expert")
         no.when(experts.router_bias, "a bias in the router")
+        scaled = experts.router_scale != 1 and experts.router_normalized and not experts.correction_bias
+        no.when(scaled, "weights of experts scaled after they were made to add up to one")
+        no.when(experts.correction_bias and not experts.router_normalized, "sigmoid weights that do not add up to one")
+    no.when(model.scaled_stream, "multipliers on embeddings, residuals, scores or logits")
+    refuse_positions(model, no)

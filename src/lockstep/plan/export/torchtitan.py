@@ -14,9 +14,12 @@ v0.2 (2025), the last releases that read TOML.
 
 from __future__ import annotations
 
+from typing import Any
+
 from lockstep.layout import AXES
 from lockstep.plan.estimate import Estimate
 from lockstep.plan.export.refusals import Refusals, refuse_formats
+from lockstep.workload import FULL, NONE
 
 SCHEDULES = {
     "1f1b": "1F1B",
@@ -27,6 +30,13 @@ SCHEDULES = {
     "dualpipe-v": "DualPipeV",
 }
 """Schedules of torch.distributed.pipelining that ours equal."""
+VERSION = "torchtitan v0.2"
+CHOICES: dict[str, tuple[Any, ...]] = {
+    "schedules": ("1f1b", "gpipe", "interleaved"),
+    "recompute": (NONE, FULL),
+    "sharding": tuple((zero, hsdp) for zero in (0, 2, 3) for hsdp in (False, True) if zero == 3 or not hsdp),
+}
+"""Axes of the planner's space that it can run; other limits join several of them."""
 OPTIMIZERS = {"adam": "Adam", "adamw": "AdamW"}
 Value = str | int | bool
 
