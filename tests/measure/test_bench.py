@@ -9,6 +9,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+
+from . import needs_torch as needs_torch  # isort: skip
 import torch
 from tests.cli_runner import run
 

@@ -16,6 +16,8 @@ from lockstep.errors import BadInput
 from lockstep.program import read_trace
 from lockstep.runs import RunStore
 
+from . import needs_torch as needs_torch
+
 
 def test_a_collective_prints_its_verdict_and_writes_picture_and_trace(tmp_path: Path) -> None:
     picture, trace = tmp_path / "ring.png", tmp_path / "ring.json.gz"

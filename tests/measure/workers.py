@@ -4,6 +4,7 @@ import os
 import signal
 import time
 
+from . import needs_torch as needs_torch  # isort: skip
 import torch
 import torch.distributed as dist
 

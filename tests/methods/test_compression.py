@@ -5,7 +5,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
 from lockstep.errors import BadInput
 from lockstep.methods.compression import (
@@ -27,6 +26,8 @@ from lockstep.methods.compression import (
 )
 from lockstep.methods.compression.packing import pack, unpack
 from lockstep.methods.compression.power_sgd import matrix_of
+
+torch = pytest.importorskip("torch", reason="needs torch")
 
 ELEMS = 203
 ALL = [

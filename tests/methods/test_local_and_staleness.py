@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-import torch
 
 from lockstep.errors import BadInput, UnknownName
 from lockstep.methods import staleness
@@ -17,6 +16,8 @@ from lockstep.methods.local import (
     outer_gradient,
     proximal_gradient,
 )
+
+torch = pytest.importorskip("torch", reason="needs torch")
 
 GENERATOR = np.random.default_rng(0)
 ENDS, START, BUFFER = GENERATOR.normal(size=(3, 5)), GENERATOR.normal(size=5), GENERATOR.normal(size=5)

@@ -7,7 +7,6 @@ from typing import Any
 import cvxpy
 import numpy as np
 import pytest
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -23,6 +22,8 @@ from lockstep.methods.norms import (
     least_value,
     steepest_step,
 )
+
+torch = pytest.importorskip("torch", reason="needs torch")
 
 VECTOR_NORMS: list[tuple[Norm, Any]] = [
     (Euclidean(), 2),

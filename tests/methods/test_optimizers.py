@@ -6,12 +6,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
 from lockstep.errors import BadInput, UnknownName
 from lockstep.methods.norms import Spectral
 from lockstep.methods.optimizers import OPTIMIZERS, Adam, Lamb, Lars, Momentum, Muon, Optimizer, optimizer, step
 from lockstep.methods.optimizers.muon import orthogonalized
+
+torch = pytest.importorskip("torch", reason="needs torch")
 
 SHAPES = ((4, 3), (3,), (2, 6))
 

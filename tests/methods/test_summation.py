@@ -6,11 +6,12 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-import torch
 
 from lockstep.collectives import algorithms, get
 from lockstep.methods.summation import FOLDS, SUMS, grids, in_pairs, kahan, neumaier, one_by_one, parts, reproducible
 from lockstep.program.executor import execute
+
+torch = pytest.importorskip("torch", reason="needs torch")
 
 U = 2.0**-24
 

@@ -1,0 +1,1 @@
+from .. import needs_torch as needs_torch

@@ -17,6 +17,8 @@ from lockstep.runs import RunStore
 from lockstep.simulate import flat_topology, star_topology
 from measure.rig.permission import permitted
 
+from .. import needs_torch as needs_torch
+
 RATE_BPS, DELAY_S, SIZE_B = 12.5e6, 5e-3, 1e6
 AMPLE = Capacity(floor_s=1e-5, bandwidth_Bps=1e9)
 

@@ -29,6 +29,8 @@ from lockstep.program import Kind
 from lockstep.simulate import FifoLink, Topology, flat_topology
 from measure.rig.permission import permitted
 
+from .. import needs_torch as needs_torch
+
 CLOCKS = (Clock(), Clock(2.5, 1e-4), Clock(-1.25, -5e-5))
 """Seconds apart, and drifting like the worst quartz."""
 DELAYS_S = {(0, 1): 4e-3, (1, 0): 4e-3, (0, 2): 1e-3, (2, 0): 9e-3, (1, 2): 5e-3, (2, 1): 5e-3}

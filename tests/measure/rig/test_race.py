@@ -22,6 +22,8 @@ from lockstep.report.terminal import console
 from lockstep.simulate import LinkCount, Protocol, simulate_packets, star_topology, uplinks_topology
 from measure.rig.permission import permitted
 
+from .. import needs_torch as needs_torch
+
 ROW = {
     "algorithm", "size_B", "predicted_s", "measured_s", "error_frac", "fastest_s", "slowest_s", "wrong",
 }  # fmt: skip
