@@ -38,6 +38,16 @@ def test_times_are_those_of_pint(number: str, unit: str) -> None:
     assert units.parse_time_s(f"{number} {unit}") == pytest.approx(expected, rel=1e-14)
 
 
+REGISTRY.define("flop = [operations]")
+PREFIXES = {"": "", "k": "kilo", "M": "mega", "G": "giga", "T": "tera", "P": "peta", "E": "exa"}
+
+
+@given(NUMBERS, st.sampled_from(sorted(PREFIXES)), st.sampled_from(["FLOP/s", "FLOPS", "flop/s", "flops", "FLOPs"]))
+def test_rates_of_computing_are_those_of_pint(number: str, prefix: str, word: str) -> None:
+    expected = REGISTRY.Quantity(float(number), f"{PREFIXES[prefix]}flop/s").to("flop/s").magnitude
+    assert units.parse_flops(f"{number} {prefix}{word}") == pytest.approx(expected, rel=1e-14)
+
+
 @pytest.mark.parametrize(
     ("parse", "text", "value"),
     [

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from lockstep.errors import BadInput
-from lockstep.simulate import Constant, Exponential, Law, Sample, Uniform, closed_loop, queue, restarting
+from lockstep.simulate import Constant, Exponential, Law, Sample, Uniform, circulate, closed_loop, queue, restarting
 
 SEEDS = range(20)
 JOBS = 4000
@@ -95,3 +95,21 @@ def test_bad_input() -> None:
     ):
         with pytest.raises(BadInput):
             wrong()
+
+
+@pytest.mark.parametrize(("workers", "bound"), [(1, 0), (3, 0), (3, 1), (5, 2), (4, None)])
+def test_nobody_runs_ahead_of_the_slowest_by_more_than_the_bound(workers: int, bound: int | None) -> None:
+    """With a server for everybody: a round begins after the own last one, and after all others' round before it."""
+    rounds, draw = 12, np.random.default_rng(np.random.SeedSequence(workers))
+    work_s, service_s = draw.exponential(1.0, (2, rounds, workers))
+    left_s, end_s = np.zeros((2, rounds, workers))
+    for turn in range(rounds):
+        for worker in range(workers):
+            waits_s = [end_s[turn - 1, worker]] if turn else [0.0]
+            if bound is not None and turn > bound:
+                waits_s.append(end_s[turn - 1 - bound].max())
+            left_s[turn, worker] = max(waits_s)
+        end_s[turn] = left_s[turn] + work_s[turn] + service_s[turn]
+    found = circulate(work_s, service_s, servers=workers, bound=bound)
+    np.testing.assert_allclose(found.left_s, left_s, rtol=1e-12)
+    np.testing.assert_allclose(found.end_s, end_s, rtol=1e-12)

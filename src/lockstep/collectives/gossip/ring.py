@@ -41,9 +41,8 @@ def counts(ranks: Number, size_B: Number, link: LinkLike, split: Split, rounds: 
 def contraction(ranks: Number) -> Number:
     """Factor by which the distance to the average shrinks per round, in the worst direction; 0 for up to 3 ranks."""
     ranks = np.asarray(ranks, dtype=np.float64)
-    slow = np.abs(1 + 2 * np.cos(2 * np.pi / ranks)) / 3
-    alternating = np.abs(1 + 2 * np.cos(2 * np.pi * np.floor(ranks / 2) / ranks)) / 3
-    return np.where(ranks <= 3, 0.0, np.maximum(slow, alternating))
+    # Eigenvalues (1 + 2 cos(2 pi k / n))/3: the largest besides 1 is at k = 1; none of 4 ranks and more is below -1/3.
+    return np.where(ranks <= 3, 0.0, (1 + 2 * np.cos(2 * np.pi / ranks)) / 3)
 
 
 def rounds_to_agree(ranks: Number, remaining_frac: float) -> Number:
