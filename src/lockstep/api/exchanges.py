@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from lockstep.program import Program
 
 MOST_RANKS = 1_000_000
-MOST_SIMULATED_RANKS = 64
-"""Over levels; a ring in 8 channels sends 64,000 messages among so many."""
 
 
 @strict
@@ -68,6 +66,7 @@ def collective(
     network, size_B = _group(ranks, link), parse_size_B(size, "--size")
     names = _names(op, algorithm, "--algorithm", network)
     with flags("--ranks"):
+        priced_only = _priced_only(op, network, size_B, names, simulate, named=algorithm not in (None, "all"))
         comparison = compare(
             op, network.ranks, size_B, network.link, names, _simulator(network) if simulate else None,
             node_ranks=network.node_ranks, progress=progress,
@@ -78,7 +77,7 @@ def collective(
     simulated_s = _simulated_over_levels(op, network, size_B, over_s) if simulate and over_s else None
     left_out = [] if algorithm not in (None, "all") else _needing_ports(op, network)
     said = [*_said(network, simulate), *(f"left out: {_too_wide(op, name, network)}" for name in left_out)]
-    return Collective(comparison, network, over_s, simulated_s, tuple(said))
+    return Collective(comparison, network, over_s, simulated_s, (*said, *priced_only))
 
 
 @strict
@@ -172,13 +171,35 @@ def _over_levels(op: str, network: Network, size_B: float) -> dict[str, float] |
 
 
 def _simulated_over_levels(op: str, network: Network, size_B: float, ways: dict[str, float]) -> dict[str, float] | None:
-    """Makespan of every way's program; None for more ranks than are built."""
-    from lockstep.collectives import program_on_levels
+    """Makespan of every way's program that is small enough; None when none is."""
+    from lockstep.collectives import MOST_OPERATIONS, program_on_levels, work_on_levels
     from lockstep.simulate import simulate
 
-    if network.ranks > MOST_SIMULATED_RANKS:
-        return None
-    return {way: simulate(*program_on_levels(op, network.levels, size_B, way)).makespan_s for way in ways}
+    small = [way for way in ways if work_on_levels(op, network.levels, size_B, way) <= MOST_OPERATIONS]
+    return {way: simulate(*program_on_levels(op, network.levels, size_B, way)).makespan_s for way in small} or None
+
+
+def _priced_only(
+    op: str, network: Network, size_B: float, names: Sequence[str] | None, simulate: bool, *, named: bool
+) -> list[str]:
+    """What is said of programs too large to be built. Raises BadInput to simulate one that was named, or all."""
+    from lockstep.collectives import MOST_OPERATIONS, check_work, forecasts, work_on_levels
+    from lockstep.collectives.levels import WAYS
+
+    works = forecasts(op, network.ranks, size_B, network.link, names, network.node_ranks)
+    large = [name for name, work in works.items() if work > MOST_OPERATIONS]
+    if simulate and large and (named or len(large) == len(works)):
+        least = min(large, key=works.__getitem__)
+        check_work(f"{op} {least}", network.ranks, works[least])
+    if simulate and network.node_ranks:
+        ways = WAYS.get(op, {})
+        large += [
+            f"{way} over levels" for way in ways
+            if work_on_levels(op, network.levels, size_B, way) > MOST_OPERATIONS
+        ]  # fmt: skip
+    if not large or not (simulate or network.node_ranks):
+        return []
+    return [f"priced but not built, above {MOST_OPERATIONS:,} operations: {', '.join(large)}"]
 
 
 def _bounded(comparison: Comparison, network: Network) -> Comparison:

@@ -119,7 +119,7 @@ def _asked(
         program, name, size_B = _collective(what, ranks, size, algorithm, link)
         words = {"op": what, "algorithm": name, "members": ranks, "elems": int(size_B / ELEMENT_B)}
     if len(program) > MOST_OPERATIONS:
-        raise BadInput(f"{len(program):,} operations are too many to run; take fewer ranks or micro-batches", "--ranks")
+        raise _too_long(f"{len(program):,} operations")
     return program, words, size_B
 
 
@@ -185,7 +185,7 @@ def _collective(
     op: str, ranks: int, size: Quantity | None, algorithm: str | None, link: PlainLink | None
 ) -> tuple[Program, str, float]:
     """The program of a collective on whole float32 elements, its algorithm's name and its size."""
-    from lockstep.collectives import best, ops
+    from lockstep.collectives import best, get, ops
     from lockstep.measure.execute.settled import USUAL_LINK, settled
 
     if op not in ops():
@@ -197,4 +197,16 @@ def _collective(
         name = algorithm
         if name is None:
             name = str(best(op, ranks, size_B, link or USUAL_LINK).algorithm)
+        chosen = get(op, name)
+        chosen.price(ranks, size_B, link or USUAL_LINK, ELEMENT_B)
+        forecast = float(chosen.operations(ranks, size_B, link or USUAL_LINK, ELEMENT_B))
+        # The forecast counts a reduction for every message; far above the limit nothing is built.
+        if forecast > 2 * MOST_OPERATIONS:
+            raise _too_long(f"about {forecast:.2g} operations")
         return settled(op, name, ranks, size_B, ELEMENT_B, link), name, size_B
+
+
+def _too_long(operations: str) -> BadInput:
+    return BadInput(
+        f"{operations} are too many to run, at most {MOST_OPERATIONS:,}; take fewer ranks or micro-batches", "--ranks"
+    )

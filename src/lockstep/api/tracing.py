@@ -135,8 +135,10 @@ def _collective(
     with flags("--algorithm"):
         name = algorithm if algorithm is not None else str(best(op, network.ranks, size_B, network.link).algorithm)
         chosen = get(op, name)
-        count = 3 * float(chosen.price(network.ranks, size_B, network.link).messages)
+        chosen.price(network.ranks, size_B, network.link)
+        count = float(chosen.operations(network.ranks, size_B, network.link))
         if count > MOST_OPERATIONS:
-            raise BadInput(f"a trace of {count:.3g} operations is too large; take fewer ranks", "ranks")
+            allowed = f"at most {MOST_OPERATIONS:,}; take fewer ranks"
+            raise BadInput(f"a trace of about {count:.3g} operations is too large: {allowed}", "ranks")
         program = chosen.program(network.ranks, size_B, network.link)
     return simulate(program, network.cluster if network.node_ranks else network.link)

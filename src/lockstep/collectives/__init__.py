@@ -8,7 +8,7 @@ from importlib import import_module as _import_module
 
 from lockstep.collectives.best import best, best_time_s, contenders
 from lockstep.collectives.bounds import bus_bandwidth_Bps, bus_factor, lower_bound_s, lower_bound_terms
-from lockstep.collectives.compare import Comparison, Row, compare, cross_node_B
+from lockstep.collectives.compare import Comparison, Row, compare, cross_node_B, forecasts
 from lockstep.collectives.cost import Cost, Counts, LinkLike, PlainLink, Terms
 from lockstep.collectives.crossover import BestMap, Crossover, Region, best_map, crossover, n_star_B
 from lockstep.collectives.levels import (
@@ -17,10 +17,11 @@ from lockstep.collectives.levels import (
     best_on_levels_time_s,
     program_on_levels,
     times_on_levels,
+    work_on_levels,
 )
 from lockstep.collectives.messages import MessageRow, Messages, message_programs, messages
 from lockstep.collectives.operation import expander, pricer
-from lockstep.collectives.registry import Algorithm, algorithms, get, ops
+from lockstep.collectives.registry import MOST_OPERATIONS, Algorithm, algorithms, check_work, get, ops
 
 # One line per algorithm, in the order of the registry: ties in `best` go to the one registered first.
 _ALGORITHMS = """
@@ -39,6 +40,7 @@ for _name in _ALGORITHMS.split():
     _import_module(f"{__name__}.{_name}")
 
 __all__ = [
+    "MOST_OPERATIONS",
     "Algorithm",
     "BestMap",
     "Comparison",
@@ -61,11 +63,13 @@ __all__ = [
     "best_time_s",
     "bus_bandwidth_Bps",
     "bus_factor",
+    "check_work",
     "compare",
     "contenders",
     "cross_node_B",
     "crossover",
     "expander",
+    "forecasts",
     "get",
     "lower_bound_s",
     "lower_bound_terms",
@@ -76,4 +80,5 @@ __all__ = [
     "pricer",
     "program_on_levels",
     "times_on_levels",
+    "work_on_levels",
 ]

@@ -10,15 +10,13 @@ import numpy as np
 
 from lockstep.collectives.bounds import bus_bandwidth_Bps
 from lockstep.collectives.cost import LinkLike
-from lockstep.collectives.registry import Algorithm, check_arguments, get
+from lockstep.collectives.registry import MOST_OPERATIONS, Algorithm, check_arguments, get
 from lockstep.collectives.registry import algorithms as names_of
 from lockstep.collectives.shares import whole_nodes
 from lockstep.program import Program
 
 Simulate = Callable[[Program, LinkLike], float]
 Progress = Callable[[int, int], None]
-# Programs with more messages than this are priced but not built: a minute of Python.
-MOST_MESSAGES = 500_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +97,19 @@ def compare(
     return Comparison(op, int(ranks), float(size_B), tuple(rows))
 
 
+def forecasts(
+    op: str,
+    ranks: int,
+    size_B: float,
+    link: LinkLike,
+    algorithms: Sequence[str] | None = None,
+    node_ranks: int | None = None,
+) -> dict[str, float]:
+    """Work of every program that `compare` would build, in operations; above MOST_OPERATIONS it builds none."""
+    chosen = [get(op, name) for name in (names_of(op) if algorithms is None else algorithms)]
+    return {one.name: float(one.work(ranks, size_B, link, **_nodes_as_groups(one, node_ranks))) for one in chosen}
+
+
 def _row(
     op: str,
     name: str,
@@ -113,8 +124,8 @@ def _row(
     choices = _nodes_as_groups(algorithm, node_ranks)
     cost = algorithm.price(ranks, size_B, link, element_B, **choices)
     time_s, messages = float(cost.time_s), round(float(cost.messages))
-    program = None
-    if messages <= MOST_MESSAGES and (simulate is not None or node_ranks is not None):
+    program, work = None, float(algorithm.work(ranks, size_B, link, element_B, **choices))
+    if work <= MOST_OPERATIONS and (simulate is not None or node_ranks is not None):
         program = algorithm.program(ranks, size_B, link, element_B, **choices)
     return Row(
         algorithm=name,

@@ -13,9 +13,19 @@ from lockstep.collectives.cost import Cost, Counts, LinkLike, Number, PlainLink,
 from lockstep.collectives.rounds import Rounds, everyone
 from lockstep.collectives.shares import Split
 from lockstep.errors import BadInput, UnknownName
+from lockstep.units import format_size
 
 if TYPE_CHECKING:
     from lockstep.program import Program
+
+MOST_OPERATIONS = 2_000_000
+"""Of a program that is built: 0.8 GB, and some seconds of Python."""
+OPERATION_B = 400
+"""Memory of one while it is built and simulated, measured."""
+ROUND_OPERATIONS = 200
+"""A round of any number of messages takes as long as this many operations in rounds of many, measured."""
+REDUCE = ("reduce", "reduce-scatter", "all-reduce", "parameter-server", "gossip")
+"""Collectives whose messages may each be added to something."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +55,8 @@ class Algorithm:
     """Number of equal pieces a fluid buffer is cut into by the program."""
     settle: Callable[..., dict[str, Any]] = field(default=lambda *given, **choices: choices, repr=False, kw_only=True)
     """Choices that depend on ranks, size, link and split, such as the best number of segments."""
+    copies: Callable[..., Number] = field(default=lambda ranks, **choices: 0, repr=False, kw_only=True)
+    """Most local copies of the program."""
     helpers: Callable[..., int] = field(default=lambda ranks, **choices: 0, repr=False, kw_only=True)
     """Ranks beside the group, such as parameter servers; numbered after it."""
 
@@ -79,6 +91,20 @@ class Algorithm:
             algorithm=self.name,
         )
 
+    def operations(
+        self, ranks: Number, size_B: Number, link: LinkLike, element_B: float = 0.0, **choices: Any
+    ) -> Number:
+        """Most operations of the program: both ends of every message, its reduction, local copies. Broadcasts."""
+        split = Split(element_B)
+        counts = self.counts(ranks, size_B, link, split, **choices)
+        settled = self.settle(ranks, size_B, link, split, **choices)
+        return (2 + (self.op in REDUCE)) * counts.messages + self.copies(ranks, **settled)
+
+    def work(self, ranks: Number, size_B: Number, link: LinkLike, element_B: float = 0.0, **choices: Any) -> Number:
+        """Operations of the program, with what its rounds cost as operations: a forecast of its making. Broadcasts."""
+        steps = self.terms(ranks, size_B, link, Split(element_B), **choices).steps
+        return self.operations(ranks, size_B, link, element_B, **choices) + ROUND_OPERATIONS * steps
+
     def program(
         self,
         ranks: int,
@@ -92,10 +118,13 @@ class Algorithm:
 
         Without `element_B` the buffer has as many elements as the algorithm cuts pieces, so that all are equal. `order`
         relabels: order[i] is the rank that plays member i. `link` settles choices that depend on it, as in `price`.
+        Raises BadInput, also for more than MOST_OPERATIONS.
         """
-        check_arguments(ranks, size_B, link or PlainLink(0.0, 1.0))
+        link = link or PlainLink(0.0, 1.0)
+        check_arguments(ranks, size_B, link)
         self.check_choices(choices)
-        settled = self.settle(ranks, size_B, link or PlainLink(0.0, 1.0), Split(element_B), **choices)
+        check_work(f"{self.op} {self.name}", ranks, float(self.work(ranks, size_B, link, element_B, **choices)))
+        settled = self.settle(ranks, size_B, link, Split(element_B), **choices)
         pieces = self.pieces(ranks, **settled)
         num_elems = int(Split(element_B).elements(size_B)) if element_B else pieces
         rounds = Rounds(ranks + self.helpers(ranks, **settled), element_B or size_B / pieces)
@@ -108,6 +137,17 @@ class Algorithm:
         for name in choices:
             if name not in self.choices:
                 raise UnknownName(f"choice of {self.op} {self.name}", name, self.choices or ("(none)",))
+
+
+def check_work(name: str, ranks: int, operations: float) -> None:
+    """Raise BadInput when a program of so many operations is not built."""
+    if operations > MOST_OPERATIONS:
+        memory = format_size(OPERATION_B * operations)
+        raise BadInput(
+            f"{name} on {ranks:,} ranks is about {operations:.2g} operations ({memory}), "
+            f"and at most {MOST_OPERATIONS:,} are simulated; take fewer ranks, or an algorithm with fewer messages",
+            "ranks",
+        )
 
 
 _TABLE: dict[tuple[str, str], Algorithm] = {}

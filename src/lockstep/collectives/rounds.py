@@ -7,7 +7,7 @@ Groups are a matrix `members[group, index] -> rank`; chunks are in elements.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -139,10 +139,10 @@ class Rounds:
         )  # fmt: skip
         self.last[rank, 1] = done
 
-    def rotate(self, members: Array, edges: Array, back: bool = False) -> Array:
+    def rotate(self, members: Array, edges: Array, back: bool = False) -> Callable[[int], Array]:
         """Copies `data` to `rotated` so that member i's own share comes first and runs never wrap; `back` undoes it.
 
-        Returns positions[group, member, k]: where the share k places after the member's own begins in `rotated`.
+        Returns place(k)[group, member]: where the share k places after the member's own begins in `rotated`.
         """
         ranks = members.shape[1]
         start, stop, own = edges[:, :1], edges[:, -1:], edges[:, :-1]
@@ -152,10 +152,12 @@ class Rounds:
                 self.copies(members, first, last, "rotated", moved, "data")
             else:
                 self.copies(members, moved, moved + last - first, "data", first, "rotated")
-        index = np.arange(ranks)[:, np.newaxis] + np.arange(ranks + 1)
-        turns, share = np.divmod(index, ranks)
-        offset = edges[:, share] - own[:, :, np.newaxis] + turns * (stop - start)[:, :, np.newaxis]
-        return np.asarray(start[:, :, np.newaxis] + offset)
+
+        def place(k: int) -> Array:
+            turns, share = np.divmod(np.arange(ranks) + k, ranks)
+            return np.asarray(start + edges[:, share] - own + turns * (stop - start))
+
+        return place
 
     def build(self) -> Program:
         """The checked program."""

@@ -260,7 +260,7 @@ class ProgramBuilder:
     def _add_segment(self, arrays: dict[str, Array], num: int, after: Any) -> Array:
         self._flush()
         ids = np.arange(self._size, self._size + num)
-        self._segments.append({name: np.broadcast_to(array, (num,)) for name, array in arrays.items()})
+        self._segments.append({name: _stretched(array, num) for name, array in arrays.items()})
         self._size += num
         if after is not None:
             on = np.asarray(after, dtype=np.int64)
@@ -294,11 +294,11 @@ class ProgramBuilder:
     def _column(self, name: str) -> Array:
         """One column of the whole program; a view of a single value when all entries are equal."""
         dtype, default = COLUMNS[name]
-        fill = np.asarray(default, dtype=dtype)
+        fill = np.broadcast_to(np.asarray(default, dtype=dtype), (self._size,))
         parts = []
         for segment in self._segments:
             if length := len(segment["kind"]):
-                parts.append(segment.get(name, np.broadcast_to(fill, (length,))))
+                parts.append(segment.get(name, fill[:length]))
         if not parts:
             return np.zeros(0, dtype=dtype)
         if all(_constant(part) for part in parts):
@@ -319,6 +319,11 @@ class ProgramBuilder:
         order = np.argsort(heads, kind="stable")
         counts = np.bincount(heads, minlength=self._size)
         return np.concatenate(([0], np.cumsum(counts))), tails[order]
+
+
+def _stretched(values: Array, num: int) -> Array:
+    """The column of `num` entries; a view."""
+    return values if values.shape == (num,) else np.broadcast_to(values, (num,))
 
 
 def _constant(values: Array) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from rich.console import Console
 from rich.text import Text
 
@@ -40,9 +42,17 @@ def render(found: Collective, out: Console) -> None:
     if ways:
         heading(out, "Over the cluster's levels", "every adapter at work")
         again = found.over_levels_simulated_s or {}
-        rows = [[way, format_time(time_s), *([format_time(again[way])] if again else [])] for way, time_s in ways]
-        indented(out, table([("way", "left"), ("time", "right"), *([("simulated", "right")] if again else [])], rows))
+        again_title = [("simulated", "right")] * bool(again)
+        rows = [[way, format_time(time_s), *_again(way, again)] for way, time_s in ways]
+        indented(out, table([("way", "left"), ("time", "right"), *again_title], rows))
     small_print(out, "Assumptions", found.assumptions, len(found.assumptions))
+
+
+def _again(way: str, simulated_s: Mapping[str, float]) -> list[str]:
+    """The cell of a way's simulation, where any was simulated."""
+    if not simulated_s:
+        return []
+    return [format_time(simulated_s[way]) if way in simulated_s else "-"]
 
 
 def _row(row: Row, simulated: bool, crossing: bool) -> list[str]:

@@ -50,8 +50,8 @@ def write(rounds: Rounds, members: Array, start: Any, stop: Any) -> None:
     while held < ranks:
         count, receiver = min(held, ranks - held), (index - held) % ranks
         rounds.messages(
-            members, members[:, receiver], place[:, :, 0], place[:, :, count],
-            buffer="rotated", to_start=place[:, receiver, held],
+            members, members[:, receiver], place(0), place(count),
+            buffer="rotated", to_start=place(held)[:, receiver],
         )  # fmt: skip
         held *= 2
     rounds.rotate(members, cut(start, stop, ranks), back=True)
@@ -65,6 +65,7 @@ BRUCK = register(
         counts=counts,
         formula="ceil(log2 n) alpha + (n-1)/n S beta",
         source="Bruck et al. 1997",
+        copies=lambda ranks, **choices: 4 * ranks,
         write=write,
     )
 )

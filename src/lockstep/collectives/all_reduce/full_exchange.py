@@ -53,6 +53,7 @@ FULL_EXCHANGE = register(
         formula="(n-1)(alpha + S (beta + gamma))",
         source="definition",
         pieces=lambda ranks, **choices: 1,
+        copies=lambda ranks, **choices: ranks,
         write=write,
     )
 )

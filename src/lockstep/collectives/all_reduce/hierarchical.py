@@ -154,6 +154,7 @@ HIERARCHICAL = register(
         choices=("levels", "inner", "outer"),
         settle=settle,
         pieces=pieces,
+        copies=lambda ranks, levels, **choices: ranks * (8 * len(levels) + 1),
         write=write,
     )
 )

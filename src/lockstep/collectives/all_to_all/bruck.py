@@ -77,6 +77,7 @@ BRUCK = register(
         counts=counts,
         formula="ceil(log2 n) alpha + h(n) S/n beta, h(2^k) = k 2^(k-1)",
         source="Bruck et al. 1997",
+        copies=lambda ranks, **choices: 2 * ranks * (ranks + hops(ranks)),
         write=write,
     )
 )

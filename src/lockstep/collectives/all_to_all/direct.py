@@ -67,6 +67,7 @@ DIRECT = register(
         counts=counts,
         formula="(n-1)(alpha + S/n beta)",
         source="Thakur et al. 2005",
+        copies=lambda ranks, **choices: ranks,
         write=write,
     )
 )

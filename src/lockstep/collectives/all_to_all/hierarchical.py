@@ -78,6 +78,11 @@ def write_levels(rounds: Rounds, members: Array, start: Any, stop: Any, sizes: S
         rounds.copies(members, position, position + np.diff(edges), "blocks", slot[k] * block, "output")
 
 
+def copies(ranks: Number, levels: int) -> Number:
+    """Local copies of `write_levels`: every block in, once per level and out, and what stays at every level."""
+    return ranks * (ranks * (levels + 2) + levels)
+
+
 def _exchange(rounds: Rounds, members: Array, place: Array, first: Array, below: int, count: int, run: int) -> None:
     """Direct exchange of runs from `packed` to `blocks` among the `count` members first, first + below, ..."""
     rounds.copies(members, place * run, (place + 1) * run, "packed", place * run, "blocks")
@@ -99,6 +104,7 @@ HIERARCHICAL = register(
         source="Rajbhandari et al. 2022",
         choices=("node_ranks",),
         settle=settle,
+        copies=lambda ranks, **choices: copies(ranks, 2),
         write=write,
     )
 )

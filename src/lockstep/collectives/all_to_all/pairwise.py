@@ -41,6 +41,7 @@ PAIRWISE = register(
         formula="(n-1)(alpha + S/n beta)",
         source="Thakur et al. 2005",
         dominated_by="direct",
+        copies=lambda ranks, **choices: ranks,
         write=write,
     )
 )

@@ -76,6 +76,7 @@ RING = register(
         source="Boyd et al. 2006; Lian et al. 2017",
         choices=("rounds",),
         settle=settle,
+        copies=lambda ranks, rounds=1, **choices: ranks * rounds,
         pieces=lambda ranks, **choices: 1,
         write=write,
     )

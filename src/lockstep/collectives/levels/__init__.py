@@ -19,6 +19,7 @@ from lockstep.collectives.levels.best import (
     best_on_levels_time_s,
     program_on_levels,
     times_on_levels,
+    work_on_levels,
 )
 from lockstep.collectives.levels.hierarchy import Hierarchy, Levels
 
@@ -31,4 +32,5 @@ __all__ = [
     "best_on_levels_time_s",
     "program_on_levels",
     "times_on_levels",
+    "work_on_levels",
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -9,20 +10,21 @@ import numpy as np
 
 from lockstep.collectives.cost import Number, PlainLink
 from lockstep.collectives.levels import direct, hierarchical, regrouped, ring
-from lockstep.collectives.levels.hierarchy import Hierarchy, Levels, Price, Write
+from lockstep.collectives.levels.hierarchy import Hierarchy, Levels, Price, Work, Write
+from lockstep.collectives.registry import check_work
 from lockstep.errors import BadInput, UnknownName
 from lockstep.program import Program
 
-_RING: tuple[Price, Write] = (ring.price, ring.program)
-_PHASES: tuple[Price, Write] = (hierarchical.price, hierarchical.program)
-# Per collective and way: closed form and program. Ties in the best go to the first.
-WAYS: Mapping[str, Mapping[str, tuple[Price, Write]]] = {
+_RING: tuple[Price, Write, Work] = (ring.price, ring.program, ring.work)
+_PHASES: tuple[Price, Write, Work] = (hierarchical.price, hierarchical.program, hierarchical.work)
+# Per collective and way: closed form, program and forecast of its size. Ties in the best go to the first.
+WAYS: Mapping[str, Mapping[str, tuple[Price, Write, Work]]] = {
     "all-reduce": {"ring": _RING, "hierarchical": _PHASES},
     "all-gather": {"ring": _RING, "hierarchical": _PHASES},
     "reduce-scatter": {"ring": _RING, "hierarchical": _PHASES},
     "all-to-all": {
-        "direct": (direct.price, direct.program),
-        "hierarchical": (regrouped.price, regrouped.program),
+        "direct": (direct.price, direct.program, direct.work),
+        "hierarchical": (regrouped.price, regrouped.program, regrouped.work),
     },
     "broadcast": {"hierarchical": _PHASES},
     "reduce": {"hierarchical": _PHASES},
@@ -70,9 +72,13 @@ def times_on_levels(
 
 
 def program_on_levels(op: str, levels: Levels, size_B: float, way: str) -> tuple[Program, Hierarchy]:
-    """The program of one way across the levels, and the network on which its simulation equals the price."""
+    """The program of one way across the levels, and the network on which its simulation equals the price.
+
+    Raises UnknownName, and BadInput for more operations than are simulated.
+    """
     ranks, links = _read(levels)
     sizes = tuple(int(size) for size in ranks)
+    check_work(f"{op} {way}", math.prod(sizes), _way(op, way)[2](op, sizes, links, size_B))
     program = _way(op, way)[1](op, sizes, links, size_B)
     if way == "ring":
         sharing = ring.sharing(sizes)
@@ -86,13 +92,19 @@ def _read(levels: Levels) -> tuple[list[Number], list[PlainLink]]:
     return [level[0] for level in levels], [PlainLink(*level[1:]) for level in levels]
 
 
-def _ways(op: str) -> Mapping[str, tuple[Price, Write]]:
+def work_on_levels(op: str, levels: Levels, size_B: float, way: str) -> float:
+    """Forecast of the program of one way: its operations, with what its rounds cost as operations."""
+    ranks, links = _read(levels)
+    return _way(op, way)[2](op, tuple(int(size) for size in ranks), links, size_B)
+
+
+def _ways(op: str) -> Mapping[str, tuple[Price, Write, Work]]:
     if op not in WAYS:
         raise UnknownName("collective over levels", op, WAYS)
     return WAYS[op]
 
 
-def _way(op: str, name: str) -> tuple[Price, Write]:
+def _way(op: str, name: str) -> tuple[Price, Write, Work]:
     if name not in _ways(op):
         raise UnknownName(f"way of {op} over levels", name, WAYS[op])
     return WAYS[op][name]

@@ -15,6 +15,7 @@ import numpy as np
 from lockstep.collectives.all_to_all.direct import exchange, keep_own
 from lockstep.collectives.cost import LinkLike, Number
 from lockstep.collectives.levels.hierarchy import product, units_below
+from lockstep.collectives.registry import ROUND_OPERATIONS
 from lockstep.collectives.rounds import Rounds, cut, everyone
 from lockstep.program import Program
 
@@ -27,6 +28,12 @@ def price(op: str, ranks: Sequence[Number], links: Sequence[LinkLike], size_B: N
         slowest_s = np.maximum(slowest_s, (size - 1) * below * (link.latency_s + size_B / (total * link.bandwidth_Bps)))
         below = below * size
     return slowest_s
+
+
+def work(op: str, sizes: Sequence[int], links: Sequence[LinkLike], size_B: float) -> float:
+    """Both ends of a message for every pair, and the own block."""
+    total = product(sizes)
+    return float(2 * total * (total - 1) + total + ROUND_OPERATIONS * (total - 1))
 
 
 def program(op: str, sizes: Sequence[int], links: Sequence[LinkLike], size_B: float) -> Program:

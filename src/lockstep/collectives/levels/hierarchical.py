@@ -14,6 +14,7 @@ Source: M. Cho et al., "BlueConnect", MLSys 2019; X. Jia et al., arXiv 1807.1120
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -61,6 +62,19 @@ def price(op: str, ranks: Sequence[Number], links: Sequence[LinkLike], size_B: N
     for phase, level in phases(op, len(ranks)):
         time_s = time_s + best_time_s(phase, ranks[level], size_B / cut_in[level], links[level], PLAIN.get(phase))
     return time_s
+
+
+def work(op: str, sizes: Sequence[int], links: Sequence[LinkLike], size_B: float) -> float:
+    """That of every phase's algorithm in all its groups; rounds are those of one, as groups keep step."""
+    total, ranks = 0.0, product(sizes)
+    cut_in = parts(op, sizes)
+    for algorithm, level, choices in _choices(op, sizes, links, size_B):
+        given: dict[str, Any] = {name: choices[name] for name in choices if name in algorithm.choices}
+        arguments = (sizes[level], size_B / cut_in[level], links[level])
+        groups = product(sizes[level + 1 :]) if op in HEADED else ranks / sizes[level]
+        operations = float(algorithm.operations(*arguments, **given))
+        total += groups * operations + float(algorithm.work(*arguments, **given)) - operations
+    return total
 
 
 def program(op: str, sizes: Sequence[int], links: Sequence[LinkLike], size_B: float) -> Program:

@@ -18,6 +18,8 @@ Levels: TypeAlias = Sequence[tuple[Number, ...]]
 """(ranks, latency_s, bandwidth_Bps[, reduce_s_per_B]) per level, innermost first."""
 Price: TypeAlias = Callable[[str, Sequence[Number], Sequence[LinkLike], Number], Number]
 """(op, ranks per level, link per level, size_B) -> seconds."""
+Work: TypeAlias = Callable[[str, Sequence[int], Sequence[LinkLike], float], float]
+"""The same arguments -> a forecast of that program's operations, with what its rounds cost as operations."""
 Write: TypeAlias = Callable[[str, Sequence[int], Sequence[LinkLike], float], "Program"]
 """The same arguments -> the program that takes them."""
 

@@ -12,10 +12,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from lockstep.collectives.all_to_all.hierarchical import write_levels
+from lockstep.collectives.all_to_all.hierarchical import copies, write_levels
 from lockstep.collectives.best import best_time_s
 from lockstep.collectives.cost import LinkLike, Number
 from lockstep.collectives.levels.hierarchy import product
+from lockstep.collectives.registry import ROUND_OPERATIONS
 from lockstep.collectives.rounds import Rounds, everyone
 from lockstep.program import Program
 
@@ -26,6 +27,12 @@ def price(op: str, ranks: Sequence[Number], links: Sequence[LinkLike], size_B: N
     for size, link in zip(ranks, links, strict=True):
         time_s = time_s + best_time_s(op, size, size_B, link, ("direct",))
     return time_s
+
+
+def work(op: str, sizes: Sequence[int], links: Sequence[LinkLike], size_B: float) -> float:
+    """Both ends of r_l - 1 messages per rank and level, and copies of all blocks."""
+    total, turns = product(sizes), sum(sizes) - len(sizes)
+    return float(copies(total, len(sizes)) + (2 * total + ROUND_OPERATIONS) * turns)
 
 
 def program(op: str, sizes: Sequence[int], links: Sequence[LinkLike], size_B: float) -> Program:

@@ -22,7 +22,7 @@ import numpy as np
 
 from lockstep.collectives.cost import LinkLike, Number
 from lockstep.collectives.levels.hierarchy import gamma, places, product, units_below
-from lockstep.collectives.registry import get
+from lockstep.collectives.registry import ROUND_OPERATIONS, get
 from lockstep.collectives.rounds import Array, Rounds, cut
 from lockstep.program import Program
 
@@ -49,6 +49,14 @@ def price(op: str, ranks: Sequence[Number], links: Sequence[LinkLike], size_B: N
             gamma_s_per_B = gamma_s_per_B + share * gamma(link)
     steps = total - 1
     return steps * (len(TURNS[op]) * slowest_s + share_B * gamma_s_per_B)
+
+
+def work(op: str, sizes: Sequence[int], links: Sequence[LinkLike], size_B: float) -> float:
+    """Both ends of every message, a reduction for each in the first turn, and rounds of their own in every channel."""
+    total = product(sizes)
+    messages = total / sizes[_outermost(sizes)] * (total - 1)
+    ends = sum(3 if turn == "reduce-scatter" else 2 for turn in TURNS[op])
+    return float(messages * (ends * total + len(TURNS[op]) * ROUND_OPERATIONS))
 
 
 def program(op: str, sizes: Sequence[int], links: Sequence[LinkLike], size_B: float) -> Program:

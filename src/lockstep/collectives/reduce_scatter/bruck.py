@@ -40,8 +40,8 @@ def write(rounds: Rounds, members: Array, start: Any, stop: Any) -> None:
     for held in [2**s for s in reversed(range((ranks - 1).bit_length()))]:
         count, receiver = min(held, ranks - held), (index + held) % ranks
         rounds.messages(
-            members, members[:, receiver], place[:, :, held], place[:, :, held + count],
-            reduce=True, buffer="rotated", to_start=place[:, receiver, 0],
+            members, members[:, receiver], place(held), place(held + count),
+            reduce=True, buffer="rotated", to_start=place(0)[:, receiver],
         )  # fmt: skip
     rounds.rotate(members, cut(start, stop, ranks), back=True)
 
@@ -54,6 +54,7 @@ BRUCK = register(
         counts=counts,
         formula="ceil(log2 n) alpha + (n-1)/n S (beta + gamma)",
         source="Bruck et al. 1997; Traff 2024",
+        copies=lambda ranks, **choices: 4 * ranks,
         write=write,
     )
 )

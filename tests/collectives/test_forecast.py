@@ -1,0 +1,117 @@
+"""Forecasts of programs: never below what is built, near it, and refusals that come before anything is built."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lockstep import api
+from lockstep.api.executing import _collective
+from lockstep.collectives import MOST_OPERATIONS, PlainLink, get, ops, program_on_levels, work_on_levels
+from lockstep.collectives.levels import WAYS
+from lockstep.collectives.registry import ROUND_OPERATIONS
+from lockstep.collectives.shares import Split
+from lockstep.errors import BadInput
+from lockstep.program import Kind
+
+from .conformance import CASES, ELEMENT_B, Case, links, quick
+
+every_case = pytest.mark.parametrize("case", CASES, ids=str)
+
+
+@every_case
+@settings(quick, max_examples=8)
+@given(ranks=st.integers(1, 24), link=links)
+def test_a_program_has_no_more_operations_than_forecast(case: Case, ranks: int, link: PlainLink) -> None:
+    ranks = case.fitting(ranks)
+    algorithm = case.algorithm
+    for size_B, element_B in ((1e4, 0.0), (1024 * ELEMENT_B, ELEMENT_B)):
+        program = algorithm.program(ranks, size_B, link, element_B, **case.choices)
+        forecast = algorithm.operations(ranks, size_B, link, element_B, **case.choices)
+        assert len(program) <= forecast
+        assert forecast <= 2 * len(program) + 10 * ranks
+        if algorithm.op != "parameter-server":
+            settled = algorithm.settle(ranks, size_B, link, Split(element_B), **case.choices)
+            assert np.count_nonzero(program.kind == Kind.COPY) <= algorithm.copies(ranks, **settled)
+
+
+@pytest.mark.parametrize(("op", "way"), [(op, way) for op, ways in WAYS.items() for way in ways])
+@pytest.mark.parametrize("sizes", [(1,), (5,), (2, 3), (4, 1, 2), (3, 2, 2), (8, 4)])
+def test_a_program_over_levels_has_no_more_operations_than_forecast(op: str, way: str, sizes: tuple[int, ...]) -> None:
+    levels = [(size, 1e-6, 1e9) for size in sizes]
+    program, _ = program_on_levels(op, levels, 1e6, way)
+    forecast = work_on_levels(op, levels, 1e6, way)
+    assert len(program) <= forecast <= 4 * (len(program) + ROUND_OPERATIONS * math.prod(sizes) * len(sizes))
+
+
+@pytest.mark.parametrize(
+    ("op", "algorithm", "ranks"),
+    [("all-to-all", None, 4096), ("all-to-all", "bruck", 1024), ("all-to-all", "hierarchical", 100_000),
+     ("all-reduce", "ring", 5000), ("all-reduce", "naive", 50_000), ("all-gather", "bruck", 1_000_000)],
+)  # fmt: skip
+def test_what_is_too_large_to_simulate_is_refused_unbuilt(
+    monkeypatch: pytest.MonkeyPatch, op: str, algorithm: str | None, ranks: int
+) -> None:
+    monkeypatch.setattr("lockstep.collectives.registry.Rounds", _never)
+    words = {"ranks": ranks, "size": "1GB", "latency": "5us", "bandwidth": "25GB/s", "algorithm": algorithm}
+    with pytest.raises(
+        BadInput, match=r"operations .* and at most 2,000,000 are simulated; take fewer ranks"
+    ) as caught:
+        api.collective(op, **words, simulate=True)
+    assert caught.value.where == "--ranks"
+    assert api.collective(op, **words).comparison.rows
+
+
+def _never(*given: object, **words: object) -> None:
+    raise AssertionError("a program is built")
+
+
+def test_among_all_algorithms_the_large_ones_are_priced_and_said() -> None:
+    words = {"ranks": 1500, "size": "1GB", "latency": "5us", "bandwidth": "25GB/s"}
+    found = api.collective("all-gather", **words, simulate=True)
+    simulated = {row.algorithm for row in found.comparison.rows if row.simulated_s is not None}
+    assert simulated == {"bruck", "recursive-doubling"}
+    assert found.assumptions[-1] == "priced but not built, above 2,000,000 operations: ring, direct"
+    assert not any("not built" in line for line in api.collective("all-gather", **words).assumptions)
+
+
+def test_ways_over_levels_that_are_too_large_are_said() -> None:
+    found = api.collective("all-reduce", ranks=512, size=1e8, cluster="dgx-h100:64", algorithm="tree", simulate=True)
+    assert set(found.over_levels_s or {}) == {"ring", "hierarchical"}
+    assert set(found.over_levels_simulated_s or {}) == {"hierarchical"}
+    assert "ring over levels" in found.assumptions[-1]
+    assert found.over_levels_simulated_s == pytest.approx(
+        {"hierarchical": (found.over_levels_s or {})["hierarchical"]}, rel=1e-12
+    )
+
+
+@pytest.mark.parametrize("op", ops())
+def test_no_library_call_builds_more_than_the_limit(op: str) -> None:
+    for name in [case.algorithm.name for case in CASES if case.algorithm.op == op and not case.choices]:
+        ranks = 1_000_000
+        work = float(get(op, name).work(ranks, 1e9, PlainLink(1e-6, 1e9)))
+        assert work > MOST_OPERATIONS, name
+        with pytest.raises(BadInput, match="are simulated"):
+            get(op, name).program(ranks, 1e9, PlainLink(1e-6, 1e9))
+
+
+def test_no_way_over_levels_is_built_above_the_limit() -> None:
+    levels = [(8, 1e-6, 1e9), (200_000, 1e-6, 1e9)]
+    for op, ways in WAYS.items():
+        for way in ways:
+            with pytest.raises(BadInput, match="are simulated"):
+                program_on_levels(op, levels, 1e9, way)
+
+
+def test_verbs_that_build_one_program_forecast_it_first(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("lockstep.collectives.registry.Rounds", _never)
+    link = {"latency": "5us", "bandwidth": "25GB/s"}
+    with pytest.raises(BadInput, match="at most 300,000"):
+        api.trace("all-to-all", out=tmp_path / "x.json", ranks=512, size="1GB", algorithm="bruck", **link)
+    with pytest.raises(BadInput, match="at most 100,000"):
+        _collective("all-to-all", 512, "1MB", "bruck", None)
