@@ -42,6 +42,8 @@ QUESTION = {"seq", "batch", "notes"}
 PYTHON_ONLY = {"converted_gradients", "paired_sends", "launch_blocking"}
 """Habits of DeepSpeed's engine and of debugging, for case studies."""
 MOE = ("deepseek-v2", "hgx-h800:8")
+COMPANY = {"overlap_device": ("overlap_ep", "shared")}
+"""Words that mean something only beside another one."""
 LAYOUT = {"tp": 2, "pp": 4, "ep": 8, "zero": 1, "recompute": "selective", "sequence_parallel": True}
 
 
@@ -68,8 +70,10 @@ def test_a_flag_is_its_field(word: str) -> None:
     said = ((f"--{flag}",) if value else (f"--no-{flag}",)) if isinstance(value, bool) else (f"--{flag}", str(value))
     layout = [part for name, one in LAYOUT.items() for part in ((f"--{name.replace('_', '-')}",) if one is True else
               (f"--{name}", str(one)))]  # fmt: skip
+    company = dict([COMPANY[word]] if word in COMPANY else [])
+    said += tuple(part for name, one in company.items() for part in (f"--{name.replace('_', '-')}", one))
     answer = run("estimate", MOE[0], "-c", MOE[1], "--batch", "256", *layout, *said, "--json").json()
-    found = lockstep.estimate(*MOE, batch=256, **LAYOUT)  # type: ignore[arg-type]
+    found = lockstep.estimate(*MOE, batch=256, **LAYOUT, **company)  # type: ignore[arg-type]
     job = replace(found.job, recipe=replace(found.job.recipe, **{field: expected}))
     want = estimate_layout(job, found.cluster, found.layout)
     assert answer["step_time_s"] == want.step_time_s
@@ -101,7 +105,8 @@ def test_numbers_cost_their_bytes() -> None:
 @pytest.mark.parametrize("target", ["megatron", "deepspeed", "torchtitan"])
 @pytest.mark.parametrize("words", [("--dispatch-bytes", "1"), ("--cached-bytes", "1"), ("--parameter-bytes", "4")])
 def test_formats_that_no_tool_can_be_told_of_are_not_exported(target: str, words: tuple[str, ...]) -> None:
-    session = run("export", "llama3-8b", "-c", "dgx-h100:2", "--batch", "64", "--zero", "1", "--to", target, *words)
+    about = ("mixtral-8x7b", "--ep", "8") if "--dispatch-bytes" in words else ("llama3-8b",)
+    session = run("export", *about, "-c", "dgx-h100:2", "--batch", "64", "--zero", "1", "--to", target, *words)
     assert session.code == 1
     assert "bytes" in session.out + session.err or "format of their own" in session.out + session.err
 

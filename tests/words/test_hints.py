@@ -35,7 +35,7 @@ def test_a_number_of_ranks_that_is_tried_shares_out_the_heads(name: str, tp: int
     [
         ("none", "or --offload optimizer", "--offload parameters"),
         ("optimizer", "or --offload parameters", "--offload optimizer"),
-        ("parameters", "try more devices, or a device with more memory", "--offload"),
+        ("parameters", "does not fit on 8 x h100-sxm", "--offload"),
     ],
 )
 def test_what_is_on_already_is_not_a_hint(offload: str, said: str, never: str) -> None:

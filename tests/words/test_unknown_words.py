@@ -11,7 +11,6 @@ import lockstep
 from cli_runner import LLAMA, run
 from lockstep import api
 from lockstep.errors import BadInput
-from lockstep.vocabulary import OPTIONS
 
 FUNCTIONS = sorted({*lockstep.VERBS, *(name for name in api.__all__ if inspect.isfunction(getattr(api, name)))})
 DRAWS = 55
@@ -61,6 +60,8 @@ def test_there_are_enough_draws() -> None:
 
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_a_misspelled_keyword_is_a_type_error_before_anything_is_computed(name: str) -> None:
+    from lockstep.vocabulary import OPTIONS
+
     function = getattr(lockstep, name, None) or getattr(api, name)
     words, chance = words_of(getattr(api, name)), random.Random(name)
     for _ in range(DRAWS if words else 0):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
@@ -33,6 +34,9 @@ if TYPE_CHECKING:
     from lockstep.workload import Model
 
 
+USUAL_CAMPAIGNS = 1000
+
+
 class CheckpointWords(FailureWords, LighterWords, total=False):
     """Keywords about failures and about what comes between whole checkpoints."""
 
@@ -56,7 +60,7 @@ def checkpoint(
     interval: Quantity | None = None,
     work: Quantity | None = None,
     simulate: bool = False,
-    campaigns: Quantity = 1000,
+    campaigns: Quantity | None = None,
     seed: Quantity = 0,
     **words: Unpack[CheckpointWords],
 ) -> Checkpoint:
@@ -74,6 +78,9 @@ def checkpoint(
     from lockstep.reliability import Saving
     from lockstep.reliability import checkpoint as find
 
+    if campaigns is not None and not simulate:
+        raise BadInput("needs --simulate: what to do so often", "--campaigns")
+    runs = USUAL_CAMPAIGNS if campaigns is None else campaigns
     machine = None if cluster is None else read_cluster(cluster)
     failing = job_failures(machine, words, nodes, devices)
     if math.isinf(failing.mtbf_s):
@@ -85,6 +92,9 @@ def checkpoint(
     if devices is not None and not how and failing.causes is None:
         raise BadInput("has no effect on --mtbf and --law, which are of the whole job", "--devices")
     lighter: dict[str, Any] = read_lighter(words)
+    if failing.causes is None and not how and words.get("repair") is None and words.get("copies") is None:
+        paced = write is None and (storage_bandwidth is None or (rank_bandwidth is not None and ranks is None))
+        _refuse_count(words, machine, nodes, paced)
     peers = None
     if (copies := words.get("copies")) is not None:
         peers = read_copies(machine, node_count(machine, nodes), failing, copies, words.get("copy_bandwidth"))
@@ -104,10 +114,18 @@ def checkpoint(
             interval_s=None if interval is None else bounded_time_s(interval, "--interval"),
             work_s=None if work is None else bounded_time_s(work, "--work"), simulate=simulate, law=failing.law,
             pool=read_pool(node_count(machine, nodes), failing, words), causes=failing.causes,
-            campaigns=simulated_runs(campaigns), seed=whole(seed, "--seed", minimum=0),
+            campaigns=simulated_runs(runs), seed=whole(seed, "--seed", minimum=0),
         )  # fmt: skip
     said = (*failing.counted, *how, *found.assumptions)
     return replace(found, assumptions=said if peers is None else (*said, str(peers)))
+
+
+def _refuse_count(words: Mapping[str, Any], machine: Cluster | None, nodes: Quantity | None, paced: bool) -> None:
+    """Refuses who the job is made of where that changes nothing; `paced`: a write goes at a rate of the cluster."""
+    if nodes is not None:
+        raise BadInput("has no effect on --mtbf and --law, which are of the whole job", "--nodes")
+    if machine is not None and not paced and any(words.get(name) is not None for name in ("mtbf", "law")):
+        raise BadInput("has no effect, as failures and writing are given without it; leave it out", "--cluster")
 
 
 def _unknown_failures(machine: Cluster | None, nodes: Quantity | None) -> LockstepError:

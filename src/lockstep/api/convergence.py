@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 from lockstep.api.calling import strict
 from lockstep.api.question import Quantity, whole
+from lockstep.errors import BadInput
 
 if TYPE_CHECKING:
     from lockstep.converge import Experiment, Findings, Group
@@ -59,6 +60,10 @@ def converge(
     from lockstep.converge import GROUPS, find_experiment, find_group
     from lockstep.converge.experiment import silent
 
+    if experiment is None and (settings or whole(seed, "--seed", minimum=0)):
+        raise BadInput("needs an experiment to run; without one they are listed", "--set" if settings else "--seed")
+    if experiment is not None and group is not None:
+        raise BadInput("lists the experiments of a group; leave it out to run one", "group")
     if experiment is None:
         groups = GROUPS if group is None else (find_group(group),)
         return Experiments(groups, tuple(find_experiment(name) for one in groups for name in one.experiments))

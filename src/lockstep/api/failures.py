@@ -199,7 +199,9 @@ def nodes_lost(nodes: int, failing: JobFailures, replaced: Quantity | None) -> t
 
 
 def node_count(machine: Cluster | None, nodes: Quantity | None) -> int | None:
-    """Nodes of the job: those given, else the machine's, None when nobody says."""
+    """Nodes of the job: those given, or the machine's, None when nobody says. Raises BadInput when both do."""
+    if nodes is not None and machine is not None:
+        raise BadInput(f"{machine.name} says how many there are; leave one of the two out", "--nodes")
     if nodes is not None:
         return whole(nodes, "--nodes")
     return None if machine is None else machine.num_nodes

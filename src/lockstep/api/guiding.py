@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
 from lockstep.api.calling import strict
+from lockstep.api.meaning import refuse_idle
 from lockstep.api.question import read_question
 from lockstep.api.words import QuestionWords
 from lockstep.hardware import Cluster
@@ -28,4 +29,5 @@ def guide(
     from lockstep.guide import guide as ask
 
     asked = read_question(model, cluster, **words)
+    refuse_idle(words, asked.job)
     return ask(asked.model, asked.cluster, asked.recipe, progress)

@@ -95,6 +95,8 @@ def _check_company(given: Mapping[str, Any], cluster: Cluster) -> None:
     for first, second in (("eval_every", "eval_tokens"), ("eval_tokens", "eval_every")):
         if first in given and second not in given:
             raise BadInput("--eval-every and --eval-tokens belong together", f"--{second.replace('_', '-')}")
+    if "sample_size" in given and "data_bandwidth" not in given:
+        raise BadInput("needs --data-bandwidth: the rate at which data is read", "--sample-size")
     if "write" in given and not given.keys().isdisjoint(("storage_bandwidth", "rank_bandwidth", "ranks")):
         raise BadInput("give --write or what a checkpoint is written at (--storage-bandwidth), not both", "--write")
     if "ranks" in given and "rank_bandwidth" not in given:

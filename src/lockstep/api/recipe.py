@@ -66,6 +66,14 @@ def read_recipe(
     return Recipe(seq=seq, batch=batch, dtype=_dtype(machine, given.get("dtype")), notes=notes, **fields)
 
 
+def is_usual(word: str, value: Any) -> bool:
+    """Whether `word` is a switch that stands as it does when nobody touches it, as the command line passes it on."""
+    from lockstep.layout import Recipe
+
+    defaults = {name: Recipe.__dataclass_fields__[field].default for name, field, _ in _READ}
+    return isinstance(value, bool) and value is defaults.get(word)
+
+
 def _dtype(machine: Cluster, dtype: str | None) -> str:
     """The format asked for if the device computes in it; bf16 where there is bf16, else fp16 (V100)."""
     if dtype is None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
 from lockstep.api.calling import strict
+from lockstep.api.meaning import refuse_idle
 from lockstep.api.network import LinkWords, flags, read_network
 from lockstep.api.operations import OPERATION_WORDS, OperationWords, read_operation
 from lockstep.api.question import Quantity, read_question, whole
@@ -56,6 +57,7 @@ def scaling(
     operation: dict[str, Any] = {name: value for name, value in words.items() if name in OPERATION_WORDS}
     question: dict[str, Any] = {name: value for name, value in words.items() if name not in OPERATION_WORDS}
     asked = read_question(model, cluster, **question)
+    refuse_idle(question, asked.job)
     target = read_target(
         asked.model, tokens=tokens, loss=loss, compute_optimal=compute_optimal, scaling_law=scaling_law,
         critical_batch_tokens=critical_batch_tokens,

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 MOST_PASSES = 200_000
 MOST_LAYERS = 4096
 MOST_ROWS = 128
+USUAL_BUCKET_B = 25e6
+"""Bytes; DistributedDataParallel's bucket_cap_mb is 25."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,9 +90,21 @@ def pipeline(
         if p * m * (v or 1) > MOST_PASSES:
             raise BadInput(f"{p} stages x {m} micro-batches are more than {MOST_PASSES:,} passes", "--microbatches")
         found = find(name, p, m, chunks=v, progress=progress or unseen, **times)
+    if weight_s is not None and not _splits(found):
+        raise BadInput(f"{name} runs the backward pass in one piece, so its parts change nothing", "--weight-s")
+    if p == 1 and times["transfer_s"]:
+        raise BadInput("one stage has no neighbour to send to", "--transfer-s")
     if found.makespan_s == 0:
         raise BadInput("all times are 0, so there is no pipeline to schedule", "--forward-s")
     return PipelineRun(found, simulate(found.program), split)
+
+
+def _splits(pipeline: Pipeline) -> bool:
+    """Whether the schedule runs gradients of the weights apart from those of the inputs."""
+    from lockstep.pipelines import get
+
+    order = get(pipeline.schedule).order(pipeline.stages, pipeline.microbatches, pipeline.chunks)
+    return any(step == "W" for passes in order for step, _, _ in passes)
 
 
 def _times(
@@ -186,14 +200,14 @@ def overlap(
     backward: Quantity | None = None,
     gradients: Quantity | None = None,
     forward: Quantity = 0.0,
-    bucket_size: Quantity = 25e6,
+    bucket_size: Quantity | None = None,
     sweep: bool = False,
     ranks: Quantity = 8,
     algorithm: str = "ring",
     efficiency: Quantity = 1.0,
     **link: Unpack[LinkWords],
 ) -> Overlap:
-    """Bucketed all-reduce beside the backward pass, for one bucket size or (`sweep`) for all that differ.
+    """Bucketed all-reduce beside the backward pass, for one bucket size (25 MB) or (`sweep`) for all that differ.
 
     `layers`: a number of equal layers, that together take `backward` and hold `gradients`; or their list in forward
     order, as `96x5ms:7.3MB,1x9ms:120MB` (count x backward time : gradient bytes).
@@ -205,7 +219,13 @@ def overlap(
     read = _layers(layers, backward, gradients, parse_time_s(forward, "--forward"))
     number, share = whole(ranks, "--ranks"), parse_frac(efficiency, "--efficiency")
     network = read_network(number, **link)
-    sizes = _sizes(read) if sweep else [parse_size_B(bucket_size, "--bucket-size")]
+    if sweep and bucket_size is not None:
+        raise BadInput("--sweep takes all sizes that differ; give one of the two", "--bucket-size")
+    sizes = (
+        _sizes(read)
+        if sweep
+        else [parse_size_B(USUAL_BUCKET_B if bucket_size is None else bucket_size, "--bucket-size")]
+    )
     with flags("--algorithm"):
         get("all-reduce", algorithm)
     with flags("--bucket-size"):

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from lockstep.api.advice import Advice, advise
 from lockstep.api.calling import strict
+from lockstep.api.meaning import refuse_idle
 from lockstep.api.question import Quantity, Question, read_layout, read_question, whole
+from lockstep.api.recipe import is_usual
 from lockstep.api.stage_memories import StageMemories
 from lockstep.api.words import LAYOUT_WORDS, LayoutWords, QuestionWords
 from lockstep.errors import BadInput, Infeasible
@@ -22,6 +24,8 @@ from lockstep.units import parse_count, parse_time_s
 from lockstep.workload import Model
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from lockstep.plan.citations import Citation
     from lockstep.plan.roofline import Roofline
 
@@ -43,6 +47,7 @@ def plan(
 ) -> Plan:
     """The best layouts, the Pareto front and why the others were not chosen. Raises Infeasible when nothing fits."""
     asked = read_question(model, cluster, **words)
+    refuse_idle(words, asked.job)
     listed = whole(top, "--top")
     if listed > MAX_TOP:
         raise BadInput(f"must be at most {MAX_TOP}, got {listed}", "--top")
@@ -172,6 +177,7 @@ def cite(
     from lockstep.plan.citations import citations, papers
 
     if model is None:
+        _refuse_beside("all papers", cluster, layout, words)
         return References(tuple(paper.citation(key) for key, paper in papers().items()))
     return References(citations(best_estimate(model, cluster, layout, words)))
 
@@ -183,10 +189,13 @@ def _asked(
     described = {name: words.pop(name) for name in LAYOUT_WORDS if name in words}
     asked = read_question(model, cluster, **words)
     if layout is None:
-        return asked, read_layout(asked.job, described)
+        chosen = read_layout(asked.job, described)
+        refuse_idle(words | described, asked.job, chosen)
+        return asked, chosen
     if any(value is not None for value in described.values()):
         raise BadInput(f"give either a Layout or its words ({', '.join(sorted(described))}), not both", "layout")
     check(layout, asked.job)
+    refuse_idle(words, asked.job, layout)
     return asked, layout
 
 
@@ -197,10 +206,9 @@ def best_estimate(
     words: LayoutWords,
 ) -> Estimate:
     """An estimate as it is, the best of a plan, the one of the layout given, or the best layout of a search."""
-    if isinstance(model, Estimate):
-        return model
-    if isinstance(model, Plan):
-        return model.best
+    if isinstance(model, Estimate | Plan):
+        _refuse_beside("an estimate" if isinstance(model, Estimate) else "a plan", cluster, layout, words)
+        return model if isinstance(model, Estimate) else model.best
     if cluster is None:
         raise BadInput("give the cluster to train on, as dgx-h100:64", "--cluster")
     if names_layout(layout, words):
@@ -212,6 +220,16 @@ def best_estimate(
 def names_layout(layout: Layout | None, words: LayoutWords) -> bool:
     """Whether a layout is given, as an object or in words; offload alone belongs to a search too."""
     return layout is not None or any(words.get(name) is not None for name in LAYOUT_WORDS if name != "offload")
+
+
+def _refuse_beside(
+    what: str, cluster: str | Path | Cluster | None, layout: Layout | None, words: Mapping[str, Any]
+) -> None:
+    """Words of a question mean nothing beside `what`, which is the answer to one already."""
+    for name, value in {"cluster": cluster, "layout": layout, **words}.items():
+        if value is not None and not is_usual(name, value):
+            where = name if name == "layout" else f"--{name.replace('_', '-')}"
+            raise BadInput(f"changes nothing about {what}; give a MODEL to ask with it, or leave it out", where)
 
 
 def positive(number: float, where: str) -> float:

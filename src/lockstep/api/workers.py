@@ -101,7 +101,7 @@ def experts(
     capacity_factor: Quantity | None = None,
     token_size: Quantity = 8192,
     shared: Quantity = 0,
-    temperature: Quantity = 1.0,
+    temperature: Quantity | None = None,
     noise: Quantity = 1.0,
     placement: str = "contiguous",
     seed: Quantity = 0,
@@ -111,6 +111,8 @@ def experts(
     from lockstep.experts import experts as find
 
     number = whole(ranks, "--ranks")
+    if temperature is not None and not parse_number(skew, "--skew"):
+        raise BadInput("flattens the popularity of experts, which is flat without --skew", "--temperature")
     network = read_network(number, **link)
     with flags("--experts"):
         return find(
@@ -123,7 +125,7 @@ def experts(
             capacity_factor=None if capacity_factor is None else parse_number(capacity_factor, "--capacity-factor"),
             token_B=parse_size_B(token_size, "--token-size"),
             shared=whole(shared, "--shared", minimum=0),
-            temperature=parse_number(temperature, "--temperature"),
+            temperature=1.0 if temperature is None else parse_number(temperature, "--temperature"),
             noise=parse_number(noise, "--noise"),
             placement=placement,
             node_ranks=network.node_ranks,

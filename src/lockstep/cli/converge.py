@@ -62,9 +62,9 @@ def converge(
     from lockstep.report.progress import progress
 
     if experiment is None or is_group(experiment):
-        if settings or plot or swept or seeds or engine or limit:
+        if settings or plot or swept or seeds or engine or limit or seed != "0":
             raise BadInput(
-                "--set, --sweep, --seeds, --engine, --limit and --plot need an experiment; "
+                "--set, --seed, --sweep, --seeds, --engine, --limit and --plot need an experiment; "
                 "lockstep converge lists them",
                 "EXPERIMENT",
             )
