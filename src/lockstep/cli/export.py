@@ -25,7 +25,7 @@ def register(app: typer.Typer) -> None:
 def export(as_json: bool, sequence_parallel: bool, **words: Any) -> None:
     """Print launch flags or a configuration for a layout.
 
-    It is the layout of the flags, or the best one when no flag describes one.
+    It is the layout of the flags, or, when no flag describes one, the best that the tool can run.
     """
     from lockstep import api
 

@@ -14,7 +14,6 @@ from typing import Any
 from lockstep.errors import BadInput, UnknownName
 
 POSITIONS = ("rotary", "learned", "alibi", "none")
-SCALINGS = ("none", "linear", "llama3", "yarn")
 NORMS = ("rmsnorm", "layernorm", "layernorm-no-bias", "nonparametric")
 NORM_PLACEMENTS = ("pre", "post", "sandwich", "output")
 QK_NORMS = ("none", "head", "per-head", "full")
