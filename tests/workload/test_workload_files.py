@@ -228,7 +228,7 @@ def test_a_tower_that_is_not_counted_is_named(tmp_path):
     (note,) = found.notes
     assert "the vision tower (vision_config) is not counted" in note
     answer = run("estimate", str(tmp_path / "config.json"), "-c", "dgx-h100", "--batch", "8", "--json").json()
-    assert note in answer["assumptions"]
+    assert note in answer["assumptions"][:5]
     assert (
         note
         in run("memory", str(tmp_path / "config.json"), "-c", "dgx-h100", "--batch", "8", "--json").json()[

@@ -21,7 +21,7 @@ def assumptions(job: Job, cluster: Cluster, layout: Layout, hidden_s: float = 0.
 def memory_assumptions(job: Job, cluster: Cluster, layout: Layout) -> tuple[str, ...]:
     """The sentences that an answer about memory alone rests on."""
     host = () if layout.offload == OFFLOAD[KEEP] else _host_memory(cluster)
-    return (*job.recipe.notes, *_model(job), *_memory(job.recipe), *host)
+    return (*_chosen(job), *_model(job), *_memory(job.recipe), *host)
 
 
 def _all(job: Job, cluster: Cluster, layout: Layout, hidden_s: float) -> Iterator[str]:
@@ -30,7 +30,7 @@ def _all(job: Job, cluster: Cluster, layout: Layout, hidden_s: float) -> Iterato
     how = f"{how}, so times are uncalibrated" if how == "assumed" else how
     how = f"{how} {curve.date}" if how == "measured" else how
     error = format_frac(curve.error_frac_on(cluster.device.name), 2)
-    yield from recipe.notes
+    yield from _chosen(job)
     yield from cluster.notes
     yield from _alone(cluster)
     yield f"kernel efficiency of {cluster.device.name}: curve {curve.name!r}, {how} ({curve.source}), error {error}"
@@ -119,13 +119,18 @@ def _kind(provenance: Provenance, name: str) -> str:
     return "assumed" if found is None else found.kind
 
 
+def _chosen(job: Job) -> Iterator[str]:
+    """What was chosen on the user's behalf, and what of the model is left out."""
+    yield from job.recipe.notes
+    if job.transformer:
+        yield from job.transformer.notes
+
+
 def _model(job: Job) -> Iterator[str]:
     if job.num_experts:
         yield "experts are equally loaded and no token is dropped"
     if job.transformer and job.transformer.mtp_layers:
         yield f"{job.transformer.mtp_layers} multi-token-prediction module(s) are trained too"
-    if job.transformer:
-        yield from job.transformer.notes
 
 
 def _memory(recipe: Recipe) -> Iterator[str]:

@@ -12,7 +12,7 @@ import numpy as np
 from lockstep.errors import Infeasible, Violation
 from lockstep.hardware import Cluster
 from lockstep.layout import Job, Layout, Memory, check, group_summary, memory, stack, stage_memory
-from lockstep.plan.assumptions import assumptions
+from lockstep.plan.assumptions import HALF, assumptions
 from lockstep.program import Timeline
 from lockstep.simulate import simulate
 from lockstep.step import Step, price_step, step_program
@@ -57,6 +57,12 @@ class Estimate:
     def mfu_frac(self) -> float:
         """Model FLOPs utilisation: of the dense peak in the recipe's format."""
         return self.model_flops_per_gpu_per_s / self.cluster.device.peak(self.job.recipe.dtype)
+
+    @property
+    def mfu_name(self) -> str:
+        """`MFU`, with its peak where that is not half precision's, which most published ones are of."""
+        dtype = self.job.recipe.dtype
+        return "MFU" if dtype in HALF else f"MFU (of the {dtype} peak)"
 
     @property
     def hfu_frac(self) -> float:
@@ -115,7 +121,7 @@ class Estimate:
         fits = "fits" if self.memory.fits else "does not fit"
         return (
             f"{self.layout}: {format_time(self.step_time_s)} per step, "
-            f"{format_frac(self.mfu_frac)} MFU ± {format_frac(self.mfu_frac * self.uncertainty_frac, 2)} "
+            f"{format_frac(self.mfu_frac)} {self.mfu_name} ± {format_frac(self.mfu_frac * self.uncertainty_frac, 2)} "
             f"({format_flops(self.model_flops_per_gpu_per_s)} per device), "
             f"{format_size(float(self.memory.total_B))} per device ({fits}), bound by {self.step.bound_by}"
         )
