@@ -2,7 +2,8 @@
 
 Tokens per second and GPU are printed with batch, micro-batch and degrees; recomputation and kernel settings are not, so
 none is taken. Transformer Engine overlaps tensor-parallel traffic with products and, with interleaving, hides sends.
-Rows are left out where the model or the number format is not in the catalog or the cluster is not filled evenly.
+Rows are left out where the model or the number format is not in the catalog or the cluster is not filled evenly. The
+eight on racks used in part came after the fit of the B200 curve.
 """
 
 from __future__ import annotations
