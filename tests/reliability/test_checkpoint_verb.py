@@ -312,3 +312,7 @@ def test_the_write_time_of_a_kept_run(tmp_path: Path, monkeypatch: pytest.Monkey
     with RunStore(tmp_path).start("train", {}) as writer:
         writer.finish({"checkpoints": {"saves": 0}})
     assert "saved no checkpoint" in run(*words, "--write", "run:last").refusal()
+    for saves in ([3, 300.0], "three", {"saves": 3}, {"saves": 3, "write_s": "long"}, {"saves": 3, "write_s": None}):
+        with RunStore(tmp_path).start("train", {}) as writer:
+            writer.finish({"checkpoints": saves})
+        assert run(*words, "--write", "run:last").refusal().startswith("--write: run 2")

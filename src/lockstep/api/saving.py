@@ -46,10 +46,13 @@ def _measured_s(write: Quantity) -> Quantity:
         record = RunStore().read(write.removeprefix(MEASURED))
     except BadInput as error:
         raise BadInput(error.message, "--write") from None
-    saves = (record.result or {}).get("checkpoints") or {}
-    if not saves.get("saves"):
+    saves = (record.result or {}).get("checkpoints")
+    if not isinstance(saves, dict) or not saves.get("saves"):
         raise BadInput(f"run {record.id} saved no checkpoint", "--write")
-    return float(saves["write_s"])
+    write_s = saves.get("write_s")
+    if not isinstance(write_s, int | float):
+        raise BadInput(f"run {record.id} does not say how long a checkpoint took; its answer is damaged", "--write")
+    return write_s
 
 
 def read_lighter(words: Mapping[str, Any]) -> dict[str, Any]:

@@ -55,11 +55,12 @@ def train(
     chosen = read(method, task, ranks, given)
     if saving is not None:
         find_method(method).refuse_saving()
-        saving.check_writable()
     if restarts and saving is None:
         raise BadInput("a run can only be begun again from a checkpoint: give a folder for them", "--restarts")
     if straggler is not None:
         refuse(straggler, ranks, task.steps)
+    if saving is not None:
+        saving.check_writable()
     failures: list[str] = []
     while True:
         asked = (method, task, given, saving, straggler)
