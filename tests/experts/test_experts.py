@@ -243,3 +243,9 @@ def test_an_answer_names_its_links_and_what_imbalance_costs_on_them() -> None:
     balanced_s = 4 * found.balanced_all_to_all_s
     assert found.to_dict()["imbalance_comm_s"] == pytest.approx(found.layer_all_to_all_s - balanced_s)
     assert found.imbalance_comm_s > 0
+
+
+def test_a_capacity_beyond_all_numbers_is_refused() -> None:
+    for factor in (1e308, float("inf"), float("nan"), 0.0, -1.0):
+        with pytest.raises(BadInput, match="capacity factor must be above 0"):
+            capacity(4096, 2, 8, factor)

@@ -121,6 +121,42 @@ def test_bad_models_are_located(old: str, new: str, message: str, tmp_path: Path
     assert said.startswith(str(path))
 
 
+STUDY = """\
+title: a run
+model: gpt2
+cluster: dgx-a100-80gb
+devices: 8
+layout: {tp: 1, pp: 1, dp: 8, micro_batch: 1}
+stretches: [{seq: 1024, batch: 64, tokens: 1B}]
+published: [{quantity: step_time_s, value: 1.5, source: nobody}]
+source: nobody
+"""
+BAD_STUDIES = [
+    (
+        "micro_batch: 1",
+        "micro_batch: 9223372036854775808",
+        "micro_batch must be a whole number from 1 to 1,000,000,000",
+    ),
+    ("dp: 8", "dp: 100000000000", "dp must be a whole number from 1 to 1,000,000,000"),
+    ("batch: 64", "batch: 1000000000000000000000000000000", "batch"),
+    ("value: 1.5", "value: 5e-324", "value"),
+    ("value: 1.5", "value: 1e308", "value"),
+    ("value: 1.5", "value: 0", "value"),
+    ("tokens: 1B", "tokens: 1e300", ""),
+]
+
+
+@pytest.mark.parametrize(("old", "new", "message"), BAD_STUDIES, ids=[row[1][:30] for row in BAD_STUDIES])
+def test_bad_studies_are_located(old: str, new: str, message: str, tmp_path: Path) -> None:
+    path = tmp_path / "study.yaml"
+    path.write_text(STUDY)
+    assert run("case", str(path), "--json").code in (0, 1)
+    path.write_text(STUDY.replace(old, new, 1))
+    said = run("case", str(path)).refusal()
+    assert message in said
+    assert said.startswith((str(path), "--"))
+
+
 BAD_JSON = [
     "",
     "{",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,7 @@ import scipy.stats
 
 from lockstep.errors import BadInput
 from lockstep.simulate import Constant, Empirical, Exponential, Law, LogNormal, Normal, Pareto, Uniform, parse_law
+from lockstep.simulate.law import at_least
 
 SIGMA = math.sqrt(math.log1p(0.09))
 # One line per law: the law and the same law in scipy.
@@ -142,3 +144,38 @@ def test_traces_from_files(tmp_path: Path) -> None:
     path.write_bytes(b"\xff\xfe\x00\x01")
     with pytest.raises(BadInput):
         Empirical.read(path)
+
+
+@pytest.mark.parametrize(
+    ("k", "n"), [(1, 1), (1, 9), (9, 9), (5, 9), (900, 1000), (1000, 1000), (1, 1000), (333, 1000)]
+)
+def test_a_binomial_tail_is_the_exact_sum_of_its_terms(k: int, n: int) -> None:
+    places = [Fraction(i, 40) for i in range(41)]
+    exact = [
+        float(sum(math.comb(n, j) * p**j * (1 - p) ** (n - j) for j in range(k, n + 1))) for p in places
+    ]  # fmt: skip
+    assert at_least(k, n, np.array([float(p) for p in places])) == pytest.approx(exact, rel=1e-10, abs=1e-14)
+
+
+def test_a_large_trace_of_many_workers_is_ordered() -> None:
+    """The mean of k-th smallest of 20,000 of uniform times is k / (n + 1)."""
+    times = Empirical(tuple((i + 0.5) / 100_000 for i in range(100_000)))
+    assert times.expected_order_s(18_000, 20_000) == pytest.approx(18_000 / 20_001, rel=1e-6)
+
+
+@pytest.mark.parametrize("time", ["1e308", "1e-308", "1e61"])
+def test_times_whose_sums_are_no_floats_are_refused(time: str, tmp_path: Path) -> None:
+    (tmp_path / "times.csv").write_text(f"time_s\n1\n{time}\n")
+    with pytest.raises(BadInput, match=r"times\.csv: row 2: must be 0 or from 1e-60 to 1e\+60"):
+        Empirical.read(tmp_path / "times.csv")
+    for text in (f"constant:value={time}", f"normal:mean={time},cv=0.1", f"uniform:low=0,high={time}"):
+        with pytest.raises(BadInput, match="must be 0 or from 1e-60"):
+            parse_law(text, "--law")
+
+
+def test_a_csv_that_is_none_is_located(tmp_path: Path) -> None:
+    (tmp_path / "times.csv").write_text("time_s\n1\n" + "9" * 200_000)
+    with pytest.raises(BadInput, match=r"times\.csv:3: is not a CSV file of times: field larger"):
+        Empirical.read(tmp_path / "times.csv")
+    with pytest.raises(BadInput, match=r"shape of at least 0\.2"):
+        parse_law("pareto:minimum=1s,shape=0.01")

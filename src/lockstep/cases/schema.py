@@ -32,6 +32,8 @@ from lockstep.cases.study import DURATIONS, QUANTITIES, Published, Ramp, Stretch
 from lockstep.documents import Locate, read_yaml, validated
 from lockstep.errors import BadInput, UnknownName
 from lockstep.layout import Layout, Recipe
+from lockstep.layout.layout import MOST
+from lockstep.settings import LARGEST, SMALLEST
 from lockstep.units import parse_count
 from lockstep.workload import model as find_model
 
@@ -39,8 +41,8 @@ UNKNOWN = "unknown"
 OFTEN_UNKNOWN = ("vpp", "micro_batch", "zero", "recompute", "sequence_parallel", "schedule")
 """Words of a layout that the planner can choose one by one."""
 
-Tokens = Annotated[float, BeforeValidator(parse_count), Field(gt=0)]
-Whole = Annotated[int, Field(gt=0)]
+Tokens = Annotated[float, BeforeValidator(parse_count), Field(gt=0, le=LARGEST)]
+Whole = Annotated[int, Field(gt=0, le=MOST)]
 
 
 def _words_of(record: type[Any], *leave: str) -> Any:
@@ -100,7 +102,7 @@ class PublishedEntry(Strict):
     """A published number."""
 
     quantity: Literal[QUANTITIES]  # type: ignore[valid-type]
-    value: Annotated[float, Field(gt=0)]
+    value: Annotated[float, Field(ge=SMALLEST, le=LARGEST)]
     source: str
     stretch: str | None = None
     downtime: bool = False

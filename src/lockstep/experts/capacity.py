@@ -16,11 +16,16 @@ import numpy as np
 from lockstep.errors import BadInput
 from lockstep.experts.routing import Array, Routing
 
+MOST_FACTOR = 1e9
+"""Nothing is dropped at the number of experts already."""
+
 
 def capacity(tokens: int, top_k: int, experts: int, factor: float) -> int:
     """Assignments that one expert takes."""
-    if not 0 < factor < math.inf:
-        raise BadInput(f"the capacity factor must be finite and above 0, got {factor}", "capacity-factor")
+    if not 0 < factor <= MOST_FACTOR:
+        raise BadInput(
+            f"the capacity factor must be above 0 and at most {MOST_FACTOR:g}, got {factor}", "capacity-factor"
+        )
     # A hair below, so that 1.1 * 10 is 11 and not 12.
     return math.ceil(factor * tokens * top_k / experts * (1 - 1e-12))
 

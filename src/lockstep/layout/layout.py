@@ -22,6 +22,9 @@ from lockstep.workload import RECOMPUTE
 
 Whole = NDArray[np.int64]
 
+MOST = 10**9
+"""Of a degree or a micro-batch, as on the command line; larger ones are no 64-bit integers when multiplied."""
+
 OFFLOAD = ("none", "optimizer", "parameters")
 KEEP, OFFLOAD_OPTIMIZER, OFFLOAD_PARAMETERS = range(3)
 
@@ -59,17 +62,17 @@ class Layout:
     def __post_init__(self) -> None:
         for name in ("dp", "tp", "pp", "cp", "ep", "vpp", "micro_batch"):
             value = getattr(self, name)
-            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+            if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= MOST:
                 raise BadInput(
-                    f"{name} must be a whole number of at least 1, got {value!r}", f"--{name.replace('_', '-')}"
+                    f"{name} must be a whole number from 1 to {MOST:,}, got {value!r}", f"--{name.replace('_', '-')}"
                 )
         if self.zero not in (0, 1, 2, 3):
             raise BadInput(f"zero must be 0, 1, 2 or 3, got {self.zero!r}", "--zero")
         for name, allowed in (("recompute", RECOMPUTE), ("offload", OFFLOAD)):
             if getattr(self, name) not in allowed:
                 raise UnknownName(name, str(getattr(self, name)), allowed, f"--{name}")
-        if self.shard < 0:
-            raise BadInput(f"shard must be 0 (all) or a count of ranks, got {self.shard}", "--shard")
+        if not 0 <= self.shard <= MOST:
+            raise BadInput(f"shard must be 0 (all) or a count of ranks up to {MOST:,}, got {self.shard}", "--shard")
         if sorted(self.order) != sorted(AXES):
             raise BadInput(f"order must name each of {'-'.join(AXES)} once, got {'-'.join(self.order)}", "--order")
         code(self.schedule, "--schedule")

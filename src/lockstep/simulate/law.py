@@ -28,10 +28,13 @@ import numpy.typing as npt
 
 from lockstep.errors import BadInput
 from lockstep.files import read_text
+from lockstep.settings import LARGEST, SMALLEST
 from lockstep.units import parse_time_s
 
 Array = npt.NDArray[Any]
 
+MOST_TERMS = 10_000
+"""Of a continued fraction; a few hundred are needed for 100,000 workers."""
 MOST_TRACE_B = 4 << 20
 """Bytes of a file of times that is read: some 200,000 times."""
 
@@ -210,7 +213,7 @@ class Empirical(Law):
     def expected_order_s(self, k: int, n: int) -> float:
         # P(k-th smallest of n <= i-th of the trace) = P(at least k of n fall into the first i of m).
         m = len(self.times_s)
-        below = np.array([at_least(k, n, i / m) for i in range(m + 1)])
+        below = at_least(k, n, np.arange(m + 1) / m)
         return math.fsum(np.diff(below) * np.array(self.times_s))
 
     @staticmethod
@@ -229,7 +232,7 @@ class Empirical(Law):
             raise BadInput("a trace of times needs at least one time", str(path))
         return Empirical(
             tuple(
-                parse_time_s(row[column] if column < len(row) else "", f"{path}: row {i}")
+                sized(parse_time_s(row[column] if column < len(row) else "", f"{path}: row {i}"), f"{path}: row {i}")
                 for i, row in enumerate(rows, 1)
             )
         )
@@ -243,16 +246,60 @@ def _is_number(text: str) -> bool:
     return True
 
 
-def at_least(k: int, n: int, probability: float) -> float:
-    """P(at least k of n independent trials succeed)."""
-    if probability <= 0 or probability >= 1:
-        return float(probability >= 1)
-    logs = (
-        math.lgamma(n + 1) - math.lgamma(j + 1) - math.lgamma(n - j + 1)
-        + j * math.log(probability) + (n - j) * math.log1p(-probability)
-        for j in range(k, n + 1)
-    )  # fmt: skip
-    return min(1.0, math.fsum(math.exp(value) for value in logs))
+def sized(value: float, where: str | None) -> float:
+    """The value, when it is at most 0 or of a size that sums and products of many such keep finite. Raises BadInput."""
+    if value > 0 and not SMALLEST <= value <= LARGEST:
+        raise BadInput(f"must be 0 or from {SMALLEST:g} to {LARGEST:g}, got {value:g}", where)
+    return value
+
+
+def at_least(k: int, n: int, probability: Array | float) -> Array:
+    """P(at least k of n independent trials succeed), for every probability of one trial.
+
+    It is the incomplete beta function I_p(k, n - k + 1), by its continued fraction (DLMF 8.17.22, Lentz's method): a
+    number of terms that grows with the root of n only, where the sum of the binomial law has n.
+    """
+    p = np.asarray(probability, dtype=float)
+    found = np.array(p >= 1, dtype=float)
+    inside = (p > 0) & (p < 1)
+    a, b = float(k), float(n - k + 1)
+    # The fraction converges fast below the mean; above it the other tail is computed.
+    below = inside & (p < (a + 1) / (a + b + 2))
+    above = inside & ~below
+    found[below] = _beta_tail(a, b, p[below])
+    found[above] = 1.0 - _beta_tail(b, a, 1.0 - p[above])
+    return found
+
+
+def _beta_tail(a: float, b: float, x: Array) -> Array:
+    """I_x(a, b) for x below about its mean."""
+    constant = math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b)
+    with np.errstate(under="ignore"):
+        front = np.exp(constant + a * np.log(x) + b * np.log1p(-x)) / a
+    found = np.zeros_like(x)
+    # Where the factor before the fraction is 0 in floats, so is the tail.
+    live = front > 0
+    found[live] = front[live] * _beta_fraction(a, b, x[live])
+    return np.minimum(found, 1.0)
+
+
+def _beta_fraction(a: float, b: float, x: Array) -> Array:
+    """1 / (1 + d_1 / (1 + d_2 / (1 + ...))) of DLMF 8.17.22."""
+    c = np.ones_like(x)
+    d = 1.0 / (1.0 - (a + b) * x / (a + 1.0))
+    value = d.copy()
+    for m in range(1, MOST_TERMS):
+        even = m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m))
+        d = 1.0 / (1.0 + even * d)
+        c = 1.0 + even / c
+        value *= c * d
+        odd = -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1))
+        d = 1.0 / (1.0 + odd * d)
+        c = 1.0 + odd / c
+        value *= c * d
+        if not len(x) or float(np.max(np.abs(c * d - 1.0))) < 4e-16:
+            break
+    return value
 
 
 @lru_cache(maxsize=4096)

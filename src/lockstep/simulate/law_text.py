@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from lockstep.errors import BadInput, UnknownName
-from lockstep.simulate.law import Constant, Empirical, Exponential, Law, LogNormal, Normal, Pareto, Uniform
+from lockstep.simulate.law import Constant, Empirical, Exponential, Law, LogNormal, Normal, Pareto, Uniform, sized
 from lockstep.units import parse_number, parse_time_s
 
 # name -> (required keys, one key of which exactly one is required, maker)
@@ -38,6 +38,8 @@ LAWS: dict[str, tuple[tuple[str, ...], tuple[str, ...], Maker]] = {
 }
 PURE_NUMBERS = ("cv", "shape")
 MAX_CV = 1e6
+LEAST_SHAPE = 0.2
+"""Of a Pareto law: times drawn with smaller ones leave the range of floats."""
 
 
 def parse_law(text: str, where: str | None = None) -> Law:
@@ -57,7 +59,7 @@ def parse_law(text: str, where: str | None = None) -> Law:
         if not equals or key not in (*required, *either) or key in given:
             raise BadInput(f"{part!r} does not belong into the law {name}; write {example}", where)
         try:
-            given[key] = parse_number(value) if key in PURE_NUMBERS else parse_time_s(value)
+            given[key] = sized(parse_number(value) if key in PURE_NUMBERS else parse_time_s(value), None)
         except BadInput as error:
             raise BadInput(f"{key}: {error.message}", where) from None
     if any(key not in given for key in required) or (either and sum(key in given for key in either) != 1):
@@ -79,6 +81,8 @@ def _check_parameters(name: str, given: dict[str, float], where: str | None) -> 
         raise BadInput(
             f"a standard deviation of more than {MAX_CV:g} means is no time; give a smaller cv or std", where
         )
+    if name == "pareto" and given["shape"] < LEAST_SHAPE:
+        raise BadInput(f"a Pareto law needs a shape of at least {LEAST_SHAPE}, got {given['shape']:g}", where)
     if name == "pareto" and "mean" in given and given["shape"] <= 1:
         raise BadInput(f"a Pareto law with shape {given['shape']} <= 1 has no mean; give minimum instead", where)
 

@@ -22,5 +22,5 @@ def _probability(k: int, n: int, fraction: float) -> float:
     """p with P(Binomial(n, p) >= k) = fraction: bisection down to neighbouring floats."""
     low, high = 0.0, 1.0
     while low < (middle := (low + high) / 2) < high:
-        low, high = (middle, high) if at_least(k, n, middle) < fraction else (low, middle)
+        low, high = (middle, high) if float(at_least(k, n, middle)) < fraction else (low, middle)
     return low
