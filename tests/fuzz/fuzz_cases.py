@@ -1,7 +1,7 @@
 """Cases of the fuzzer: seeded commands with bad words, damaged files, run folders and environments.
 
-`case(number, seed, folder)` makes the files of a case in `folder` and says what to run. A case is `refused` when what it
-gives cannot mean anything: then any other end than exit code 2 is a fault, since the value was ignored.
+`case(number, seed, folder)` makes the files of a case in `folder` and says what to run. A case is `refused` when what
+it gives cannot mean anything: then any other end than exit code 2 is a fault, since the value was ignored.
 """
 
 from __future__ import annotations
@@ -11,15 +11,18 @@ import os
 import random
 import shutil
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 
+import numpy as np
 import typer
 
 from lockstep.cli.app import VERBS, build
+from lockstep.measure.checkpoint import CheckpointWriter, Part
 
 HERE = Path(__file__).parent
+STEPS_SAVED = (10, 20)
 STORE = HERE.parent / "runs" / "schema_1"
 LINK = ("--latency", "5us", "--bandwidth", "25GB/s")
 RUN = ("gpt2", "--cluster", "dgx-a100-40gb", "--batch", "64")
@@ -33,7 +36,7 @@ BASES: dict[str, tuple[str, ...]] = {
     "collective": ("all-reduce", "--ranks", "8", "--size", "1MB", *LINK),
     "crossover": ("all-reduce", "--ranks", "8", *LINK),
     "pipeline": ("--stages", "4", "--microbatches", "8"),
-    "overlap": ("--layers", "8", "--size", "100MB", "--backward", "100ms", "--ranks", "8", *LINK),
+    "overlap": ("--layers", "8", "--gradients", "100MB", "--backward", "80ms", "--ranks", "8", *LINK),
     "stragglers": ("--workers", "16", "--law", "lognormal:mean=50ms,cv=0.2"),
     "balance": ("--speeds", "1,2,3", "--batch", "64"),
     "experts": ("--experts", "8", "--top-k", "2", "--tokens", "4096", "--skew", "1", "--ranks", "8", *LINK),
@@ -48,10 +51,6 @@ BASES: dict[str, tuple[str, ...]] = {
     "rig": ("all-reduce",), "reproduce": (),
 }  # fmt: skip
 """Good words of every verb, to which a bad one is added. Those of the last lines start processes, unless refused."""
-REAL = ("train", "execute", "bench", "rig", "reproduce")
-LASTING = ("converge", "validate", "case", "claims", "guide", "plan", "scaling")
-"""Verbs that take longer; they are asked with bad words only."""
-
 BAD_TEXTS = (
     "💥",
     "",
@@ -67,8 +66,8 @@ BAD_TEXTS = (
     "0x10",
     "\ud800",
 )
-BAD_PATHS = ("a\x00b", "/proc/none/x.svg", "/dev/null/x.yaml", "y" * 5000)
-PATHS = ("DIR", "FILE")
+BAD_PATHS = {"FILE": ("a\x00b.svg", "/proc/none/x.svg", "/dev/null/x.yaml", "y" * 5000), "DIR": ("a\x00b",)}
+"""By what a flag takes; a folder need not exist, so that only what can be none is bad."""
 
 CLUSTER = """\
 devices:
@@ -136,11 +135,13 @@ READERS: tuple[Reader, ...] = (
 )
 """What a file is called, a good one, and a command that reads it."""
 NUMBERS = (
-    "0", "-1", "1e308", "5e-324", "1e-60", "1e60", "9" * 400, "9223372036854775808", "nan", "inf", ".inf", "1e400", "true",
-    "null", '""', "[]", "{}", "[[[[1]]]]", "2.5", "1e15", "1e-15", "'💥'",
+    "0", "-1", "1e308", "5e-324", "1e-60", "1e60", "9" * 400, "9223372036854775808", "nan", "inf", ".inf", "1e400",
+    "true", "null", '""', "[]", "{}", "[[[[1]]]]", "2.5", "1e15", "1e-15", "'💥'",
 )  # fmt: skip
-PIECES = ("\x00", "\r", "\t", "💥", "{", "[" * 2000, '"', "#", "---\n", "&x ", "*x", "!!python/object:os.system ", ",", "\n\n",
-          "\ufeff", "a" * 140_000, "- ", ": ")  # fmt: skip
+PIECES = (
+    "\x00", "\r", "\t", "💥", "{", "[" * 2000, '"', "#", "---\n", "&x ", "*x", "!!python/object:os.system ", ",",
+    "\n\n", "\ufeff", "a" * 140_000, "- ", ": ",
+)  # fmt: skip
 
 PLACES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_PORT")
 STARTED = {"RANK": "0", "WORLD_SIZE": "2", "LOCAL_RANK": "0", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29400"}
@@ -154,7 +155,7 @@ SURROUNDINGS = {
     "LOCKSTEP_RUNS": ("", "/dev/null", "/proc/none", "x" * 5000), "TMPDIR": ("/none", "", "/dev/null"),
     "MPLCONFIGDIR": ("/none", ""), "PYTHONIOENCODING": ("x",), "PYTHONHASHSEED": ("x",), "PYTHONPATH": ("/dev/null",),
     "OMP_NUM_THREADS": ("x", "-1", "0"), "TORCHELASTIC_RESTART_COUNT": ("x",), "HOME": ("", "/dev/null"),
-    "SLURM_STEP_NODELIST": ("[", ""), "MASTER_ADDR": ("x" * 300, ""), "TTY_COMPATIBLE": ("x",), "LOCKSTEP_SCHEMA": ("x",),
+    "SLURM_STEP_NODELIST": ("[", ""), "MASTER_ADDR": ("x" * 300, ""), "TTY_COMPATIBLE": ("x",),
 }  # fmt: skip
 
 
@@ -166,15 +167,26 @@ class Case:
     refused: bool = False
     """Whether only exit code 2 is right."""
     environment: dict[str, str] = field(default_factory=dict)
+    checkpoints: Path | None = None
+    """A folder of checkpoints to read instead of a command."""
 
 
 def case(number: int, seed: int, folder: Path) -> Case:
     """The case of that number; its files are in `folder`."""
     draw = random.Random(f"{seed} {number}")
-    kinds = (bad_word, bad_word, damaged_file, damaged_file, odd_file, damaged_store, bad_environment)
+    kinds = (
+        bad_word,
+        bad_word,
+        damaged_file,
+        damaged_file,
+        odd_file,
+        damaged_store,
+        damaged_checkpoint,
+        bad_environment,
+    )
     made = kinds[number % len(kinds)](draw, folder)
     form = ("--json",) if draw.random() < 0.5 and "--json" not in made.arguments else ()
-    return Case((*made.arguments, *form), made.refused, made.environment)
+    return replace(made, arguments=(*made.arguments, *form))
 
 
 @cache
@@ -194,7 +206,7 @@ def bad_word(draw: random.Random, folder: Path) -> Case:
     """A good question with one value that no flag takes."""
     verb = draw.choice([verb for verb in VERBS if flags(verb)])
     flag, metavar = draw.choice(flags(verb))
-    value = draw.choice(BAD_PATHS if metavar in PATHS else BAD_TEXTS)
+    value = draw.choice(BAD_PATHS.get(metavar, BAD_TEXTS))
     (folder / "good.csv").write_text(GOOD_CSV)
     (folder / "runs").mkdir()
     base = [word.replace("{folder}", str(folder)) for word in BASES[verb]]
@@ -274,8 +286,28 @@ def damaged_store(draw: random.Random, folder: Path) -> Case:
     run = next(path for path in root.iterdir() if path.is_dir())
     if draw.random() < 0.5:
         shutil.copytree(run, root / run.name.replace("1400", "1500"))
-    files = sorted(path for path in root.rglob("*") if path.is_file())
-    path = draw.choice(files)
+    _harm(draw, draw.choice(sorted(path for path in root.rglob("*") if path.is_file())))
+    action = draw.choice((("list",), ("show", "last"), ("reindex",), ("compare", run.name, "last"),
+                          ("export", "last", "--tensorboard", str(folder / "curves"))))  # fmt: skip
+    return Case(("runs", *action, "--runs", str(root)))
+
+
+def damaged_checkpoint(draw: random.Random, folder: Path) -> Case:
+    """Two generations of a checkpoint, one file of which is damaged."""
+    root = folder / "saves"
+    for step in STEPS_SAVED:
+        CheckpointWriter(root, 0, 1, "a", keep=2).save(step, [Part("weights", weights(step))], {"method": "x"})
+    _harm(draw, draw.choice(sorted(path for path in root.rglob("*") if path.is_file())))
+    return Case((), checkpoints=root)
+
+
+def weights(step: int) -> np.ndarray:
+    """What the checkpoint after `step` steps holds."""
+    return np.arange(40, dtype=np.float32) + step
+
+
+def _harm(draw: random.Random, path: Path) -> None:
+    """A file with other content, or something else in its place."""
     raw = path.read_bytes()
     match draw.randrange(8):
         case 0:
@@ -295,13 +327,10 @@ def damaged_store(draw: random.Random, folder: Path) -> Case:
             path.mkdir()
         case 6:
             path.unlink()
-            path.symlink_to(draw.choice(("/dev/zero", path, folder / "nothing")))
+            path.symlink_to(draw.choice(("/dev/zero", path, path.parent / "nothing")))
         case _:
             text = raw.decode("utf-8", "replace")
             path.write_text(_damaged(draw, text), encoding="utf-8", errors="surrogatepass")
-    action = draw.choice((("list",), ("show", "last"), ("reindex",), ("compare", run.name, "last"),
-                          ("export", "last", "--tensorboard", str(folder / "curves"))))  # fmt: skip
-    return Case(("runs", *action, "--runs", str(root)))
 
 
 def bad_environment(draw: random.Random, folder: Path) -> Case:

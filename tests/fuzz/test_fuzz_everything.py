@@ -1,4 +1,4 @@
-"""The fuzzer: words, files, run folders and environments, drawn by `fuzz_cases.py`; no hang, no traceback, nothing ignored.
+"""The fuzzer: bad words, files, stores and environments of `fuzz_cases.py`; no hang, no traceback, nothing ignored.
 
 pytest tests/fuzz/test_fuzz_everything.py                         the 600 first cases of seed 1
 LOCKSTEP_FUZZ=5000 pytest tests/fuzz/test_fuzz_everything.py      as many as wanted
@@ -19,10 +19,13 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+import numpy as np
 import pytest
-from fuzz_cases import Case, case
+from fuzz_cases import STEPS_SAVED, Case, case, weights
 
 from cli_runner import run
+from lockstep.errors import BadInput
+from lockstep.measure.checkpoint import latest
 
 CASES = int(os.environ.get("LOCKSTEP_FUZZ", "600"))
 SEED = int(os.environ.get("LOCKSTEP_FUZZ_SEED", "1"))
@@ -56,6 +59,8 @@ def patience() -> Iterator[None]:
 
 def fault(asked: Case) -> str:
     """What is wrong with how the case ended; empty when nothing is."""
+    if asked.checkpoints is not None:
+        return checkpoint_fault(asked.checkpoints)
     try:
         with patch.dict(os.environ, asked.environment), patience():
             session = run(*asked.arguments)
@@ -79,6 +84,25 @@ def fault(asked: Case) -> str:
         except ValueError as error:
             return f"no JSON: {error}"
     return ""
+
+
+def checkpoint_fault(root: Path) -> str:
+    """A damaged generation is passed over, and an older one used, or it is said that none can be."""
+    try:
+        with patience():
+            found = latest(root)
+    except BadInput as error:
+        return (
+            "" if "\n" not in str(error) and len(str(error)) <= LONGEST else f"a message of {len(str(error))} letters"
+        )
+    except Hang:
+        return "hangs"
+    except BaseException as error:
+        return f"traceback: {type(error).__name__} {error}"[:300]
+    if found is None:
+        return ""
+    right = found.step in STEPS_SAVED and np.array_equal(found.array("weights"), weights(found.step))
+    return "" if right and found.words == {"method": "x"} else f"taken though damaged: step {found.step}"
 
 
 def faults(numbers: range) -> list[str]:

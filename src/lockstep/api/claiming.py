@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from lockstep.api.calling import strict
 from lockstep.api.question import Quantity, whole
+from lockstep.errors import BadInput
 
 if TYPE_CHECKING:
     from lockstep.converge import Check
@@ -73,21 +74,23 @@ class Claims:
 
 @strict
 def claims(
-    claim: str | None = None, *, seed: Quantity = 0, progress: Callable[[int, int], None] | None = None
+    claim: str | None = None, *, seed: Quantity | None = None, progress: Callable[[int, int], None] | None = None
 ) -> Claims:
     """What the field says about how training converges, and whether it is so.
 
     With the id of a claim, such as `A.5`, the experiments that decide run with their default settings and `seed`; with
-    `all`, every one does, which takes minutes; without, the claims are listed. `progress(experiments done, of)`.
-    Raises UnknownName.
+    `all`, every one does, which takes minutes; without, the claims are listed. `seed`: 0 when left out.
+    `progress(experiments done, of)`. Raises BadInput, UnknownName.
     """
     from lockstep.converge.claims import claims as known
     from lockstep.converge.claims import find_claims
 
     if claim is None:
+        if seed is not None:
+            raise BadInput("no experiment runs for the list; name a claim, or all", "--seed")
         return Claims(tuple(Decided(one) for one in known()), None)
     chosen = known() if claim == EVERY else find_claims(claim)
-    return Claims(_decide(chosen, whole(seed, "--seed", minimum=0), progress), claim)
+    return Claims(_decide(chosen, 0 if seed is None else whole(seed, "--seed", minimum=0), progress), claim)
 
 
 def _decide(chosen: Sequence[Claim], seed: int, progress: Callable[[int, int], None] | None) -> tuple[Decided, ...]:

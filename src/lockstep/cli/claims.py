@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import typer
 
-from lockstep.cli.options import argument, takes
+from lockstep.cli.options import argument, takes, text
 from lockstep.cli.output import EXAMPLES, show
-from lockstep.cli.program_options import SEED
 
 WORDS = {"claim": argument("[ID]", "Of a claim, as A.5; or all, which takes minutes. Without it, a list.", None)}
+SEED = {"seed": text("--seed", "N", "Of the random numbers of the experiments. (default: 0)")}
 
 
 def register(app: typer.Typer) -> None:
@@ -17,7 +17,7 @@ def register(app: typer.Typer) -> None:
 
 
 @takes(WORDS, SEED)
-def claims(as_json: bool, claim: str | None, seed: str) -> None:
+def claims(as_json: bool, claim: str | None, seed: str | None) -> None:
     """Decide what the field says about how training converges, each claim by an experiment.
 
     The exit code is 1 when a claim that was asked for is false.

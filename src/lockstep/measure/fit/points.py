@@ -51,8 +51,12 @@ class Points:
         """Latency steps, bytes in series and reduced bytes in series of every point, shape (points, 3).
 
         A library's own collective counts as `taken_for`, or as LIBRARY says. Raises BadInput for an algorithm whose
-        steps depend on the link that is to be found.
+        steps depend on the link that is to be found, and for `taken_for` where every time names its own.
         """
+        if taken_for is not None and all(point.algorithm or point.op == "send-recv" for point in self.points):
+            raise BadInput(
+                "is for times of a library's own collective; all of these say what they are of", "--algorithm"
+            )
         return np.array([_terms(point, taken_for) for point in self.points])
 
 
