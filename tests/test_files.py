@@ -18,12 +18,16 @@ from lockstep.errors import BadInput
 from lockstep.files import open_file, open_folder, read_bytes, read_text
 
 
+class Waited(BaseException):
+    """Of a kind that no reader takes for an error of the file."""
+
+
 @pytest.fixture(autouse=True)
 def _no_waiting() -> Iterator[None]:
     """A reader that waits fails its test."""
 
     def stop(number: int, frame: Any) -> None:
-        raise TimeoutError("the reader waited")
+        raise Waited
 
     before = signal.signal(signal.SIGALRM, stop)
     signal.alarm(10)
