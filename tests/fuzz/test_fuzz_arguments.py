@@ -194,3 +194,7 @@ def test_any_number_gives_a_plan_or_one_message(changed: dict[str, str]) -> None
 
 def _with_base(changed: dict[str, str]) -> dict[str, str]:
     return {"cluster": "dgx-h100", "batch": "8"} | changed
+
+
+def test_a_seed_without_a_claim_is_refused() -> None:
+    assert run("claims", "--seed", "3").refusal().startswith("--seed: no experiment runs for the list")

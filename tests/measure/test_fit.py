@@ -290,3 +290,16 @@ def test_refusals_name_the_flag(
         lockstep.fit(file, **words)  # type: ignore[arg-type]
     assert caught.value.where == where
     assert not (tmp_path / "x.yaml").exists()
+
+
+def test_an_algorithm_that_no_time_needs_is_refused(tmp_path: Path) -> None:
+    rows = "".join(
+        f"all-reduce,ring,4,{size},{2e-5 + size / 1e10}\n" for size in (1000, 10_000, 100_000, 1_000_000, 10**7)
+    )
+    path = tmp_path / "own.csv"
+    path.write_text(f"op,algorithm,ranks,size_B,time_s\n{rows}")
+    assert run("fit", str(path)).code == 0
+    for name in ("ring", "nonsense"):
+        assert (
+            run("fit", str(path), "--algorithm", name).refusal().startswith("--algorithm: is for times of a library's")
+        )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import subprocess
@@ -13,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from lockstep.errors import BadInput
 from lockstep.measure.launch import launch
 from lockstep.measure.launch.family import descendants
 from lockstep.measure.launch.launch import warm_up
@@ -24,6 +26,7 @@ ROOT = Path(__file__).parents[2]
 linux = pytest.mark.skipif(sys.platform != "linux", reason="processes are found in /proc")
 TALKING = """
 from tests.measure import workers
+from lockstep.errors import BadInput
 from lockstep.measure.launch import launch
 
 if __name__ == "__main__":
@@ -149,3 +152,18 @@ def test_a_script_that_its_ranks_import_again_is_told_what_to_do(tmp_path: Path,
     assert last.startswith(f"lockstep.errors.BadInput: {tmp_path / 'job.py'}: every rank imports this script")
     assert 'if __name__ == "__main__":' in last
     assert within(30, lambda: not list(temporary.iterdir()))
+
+
+NEEDED = ("pathlib.Path.write_bytes", "multiprocessing.forkserver.ensure_running", "tempfile.mkdtemp")
+
+
+@pytest.mark.parametrize("needed", NEEDED)
+def test_a_full_temporary_folder_is_said(needed: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    warm_up()
+
+    def full(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(needed, full)
+    with pytest.raises(BadInput, match="TMPDIR: no temporary files can be made: No space left on device"):
+        launch(workers.alone, 1, backend=None)

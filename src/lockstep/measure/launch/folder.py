@@ -26,16 +26,23 @@ def run_folder() -> Iterator[Path]:
 
     Raises BadInput where no temporary folder can be made.
     """
-    try:
+    with temporary_files():
         sweep(Path(tempfile.gettempdir()))
         folder, handle = _new()
-    except OSError as error:
-        raise BadInput(f"no temporary folder can be made: {error}", "TMPDIR") from None
     try:
         yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
         os.close(handle)
+
+
+@contextmanager
+def temporary_files() -> Iterator[None]:
+    """For making what a run needs for itself: a full or read-only disk becomes BadInput."""
+    try:
+        yield
+    except OSError as error:
+        raise BadInput(f"no temporary files can be made: {error.strerror or error}", "TMPDIR") from None
 
 
 def _new() -> tuple[Path, int]:

@@ -17,7 +17,7 @@ from lockstep.errors import LONGEST, BadInput, LockstepError, RunFailed
 from lockstep.measure.launch import points
 from lockstep.measure.launch.clock import clock_of
 from lockstep.measure.launch.failure import from_exception, run_failed
-from lockstep.measure.launch.folder import run_folder
+from lockstep.measure.launch.folder import run_folder, temporary_files
 from lockstep.measure.launch.host import Host
 from lockstep.measure.launch.mail import Inbox
 from lockstep.measure.launch.place import Place, place
@@ -93,7 +93,9 @@ def _run(
     on_message: Callable[[int, Any], None] | None,
 ) -> list[Any]:  # fmt: skip
     """Starts the ranks, watches them, and leaves none."""
-    board = Board(orders[0].folder / BOARD, len(orders))
+    with temporary_files():
+        board = Board(orders[0].folder / BOARD, len(orders))
+        ranks_context()
     running: list[Running] = []
     try:
         for order in orders:
