@@ -85,7 +85,7 @@ def pairs(count: int, seed: int = 0, experiments: tuple[str, ...] = EXPERIMENTS)
     """Drawn pairs of settings, the experiments in turn."""
     draw = random.Random(seed)
     several = [name for name in experiments if len(numeric(name)) >= 2]
-    for place in range(count):
+    for place in range(count if several else 0):
         name = several[place % len(several)]
         yield Trial(name, {one.name: scaled(one, draw.choice(FACTORS)) for one in draw.sample(numeric(name), 2)})
 

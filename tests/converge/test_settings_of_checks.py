@@ -101,6 +101,12 @@ def test_a_false_law_is_left_out_where_runs_cannot_tell_it_from_the_right_one() 
         ("varying-delay", {"delays": (20,), "steps": 3000}),
         ("sgd-bound", {"batches": (64, 65), "trials": 100}),
         ("overflow", {"ranks": 2}),
+        ("summation-error", {"terms": (2,), "orders": 5}),
+        ("trajectory-divergence", {"convex_step_size": 1e-6, "steps": 50, "ranks": (2,)}),
+        ("staleness-bounds", {"workers": 2, "bounds": (50,), "steps": 1000}),
+        ("aggregation-error", {"steps": (30, 31), "step_size": 1e-3, "repetitions": 100}),
+        ("loss-scaling", {"curvature": 1e-45, "steps": 200}),
+        ("loss-scaling", {"start_power": 0, "steps": 200}),
     ],
 )
 def test_settings_far_from_the_default_disagree_with_nothing(experiment: str, settings: dict[str, object]) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lockstep.converge.domain import ALWAYS
+from lockstep.converge.domain import ALWAYS, example
 from lockstep.converge.experiment import Experiment, Progress
 from lockstep.converge.findings import Check, Curve, Findings, Law, Picture
 from lockstep.errors import BadInput
@@ -151,7 +151,7 @@ def _false_laws() -> list[Check]:
     }
     return [
         Check(what, float(g @ u + norm.length(u) ** 2 / alpha), least_value(norm, g, alpha), tolerance=1e-9,
-              false_law=True, holds=ALWAYS)
+              false_law=True, holds=example("g = (3, -4, 1), alpha = 1/2"))
         for what, (norm, u) in scores.items()
     ]  # fmt: skip
 

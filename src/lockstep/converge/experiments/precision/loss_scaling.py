@@ -119,14 +119,17 @@ def _run_checks(runs: list[Trained], settings: Settings) -> list[Check]:
     most = float((stuck**2 / curvature).sum() / curvature.sum())
     overflows = settings.curvature * 2.0**settings.static_power >= HALF.overflows_from
     small = settings.curvature * 2.0**settings.static_power < 1e3 * HALF.least_normal
+    wide = when(settings.curvature >= 1e4 * BRAIN.least_normal, "curvatures that bf16 and fp32 represent")
+    moves = when(settings.curvature * 2.0**settings.start_power >= 1e3 * HALF.least_normal,
+                 "a start_power at which the first gradient is far above the subnormal numbers")  # fmt: skip
     return [
-        Check("fp32 arrives", 0.0, float(single.losses[-1]), 0.0, 1e-9 + slowest, holds=ALWAYS),
-        Check("bf16 without a scale arrives", 0.0, float(brain.losses[-1]), 0.0, 1e-9 + slowest, holds=ALWAYS),
+        Check("fp32 arrives", 0.0, float(single.losses[-1]), 0.0, 1e-9 + slowest, holds=wide),
+        Check("bf16 without a scale arrives", 0.0, float(brain.losses[-1]), 0.0, 1e-9 + slowest, holds=wide),
         Check("bf16 needs a scale: a thousandth is left", 1.0, float(brain.losses[-1] > 1e-3 + slowest), 0, 0, True,
-              holds=ALWAYS),
+              holds=wide),
         Check("fp16 without a scale: loss where gradients are flushed", most, float(plain.losses[-1]), 0.0,
               0.75 * most + slowest, holds=ALWAYS),
-        Check("dynamic fp16 arrives", 0.0, float(moving.losses[-1]), 0.0, 1e-9 + _left_after(settings), holds=ALWAYS),
+        Check("dynamic fp16 arrives", 0.0, float(moving.losses[-1]), 0.0, 1e-9 + _left_after(settings), holds=moves),
         Check("a static scale too large loses every step", settings.steps, fixed.skipped,
               holds=when(overflows, "a static scale at which the first gradient overflows")),
         Check("static fp16 arrives", 0.0, float(fixed.losses[-1]), 0.0, 1e-6 + slowest,

@@ -10,13 +10,14 @@ Refuted: that a clock gap keeps the mean speed of unequal workers.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from lockstep.converge.descent.updates import Updates, asynchronous, cut_off, worker_times_s
-from lockstep.converge.domain import ALWAYS
+from lockstep.converge.domain import ALWAYS, when
 from lockstep.converge.experiment import Experiment, Progress
 from lockstep.converge.findings import Check, Curve, Findings, Law, Picture
 from lockstep.errors import BadInput
@@ -123,11 +124,13 @@ def _checks(
     lead = last["bound"] / settings.steps
     unbounded = asynchronous(transient).settled()
     oldest = cut_off(nearly, 0)
+    spread_frac = float(transient.std() / transient.mean()) / math.sqrt(transient.size)
     found = [
         Check("steps/s where speeds last, every gap", slowest, last["lasting_steps_per_s"], tolerance=2 * lead + 1e-3,
               holds=ALWAYS),
         Check("steps/s where slowness comes and goes, no bound", 1 / float(transient.mean()),
-              unbounded.per_s / settings.workers, tolerance=0.02, holds=ALWAYS),
+              unbounded.per_s / settings.workers, spread_frac / float(transient.mean()), tolerance=4 / settings.steps,
+              holds=ALWAYS),
         Check("accepted share with oldest age 0", 1 / settings.workers, len(oldest) / oldest.computed, tolerance=0.01,
               holds=ALWAYS),
         *(
@@ -138,7 +141,8 @@ def _checks(
         Check("a clock gap keeps the mean speed of unequal workers", free, last["lasting_steps_per_s"],
               tolerance=0.25 * (free - slowest), false_law=True, holds=ALWAYS),
         Check("a clock gap bounds the delay in updates", rows[0]["bound"], rows[0]["largest_delay_updates"],
-              relation="at most", false_law=True, holds=ALWAYS),
+              relation="at most", false_law=True,
+              holds=when(rows[0]["bound"] < settings.workers - 1, "a smallest bound below workers - 1")),
     ]  # fmt: skip
     return tuple(found)
 
