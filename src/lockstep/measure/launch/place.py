@@ -51,7 +51,7 @@ def place(environment: Mapping[str, str] | None = None) -> Place | None:
     if all(name in known for name in TORCHRUN):
         rank, ranks = _rank(known, "RANK", "WORLD_SIZE")
         local = _whole(known, "LOCAL_RANK", MOST) if "LOCAL_RANK" in known else rank
-        port = _whole(known, "MASTER_PORT", LAST_PORT)
+        port = _whole(known, "MASTER_PORT", LAST_PORT, least=1)
         address = known["MASTER_ADDR"]
         alone = known.get("LOCAL_WORLD_SIZE") == known["WORLD_SIZE"] or _is_loopback(address)
         return Place(rank, ranks, local, address, port, "torchrun", "MASTER_ADDR", alone)
@@ -67,7 +67,7 @@ def _slurm(known: Mapping[str, str], rank: int, ranks: int) -> Place:
     if named_by != "MASTER_ADDR":
         address = first_node(known.get("SLURM_STEP_NODELIST", "127.0.0.1"))
     job = _whole(known, "SLURM_JOB_ID", MOST) if "SLURM_JOB_ID" in known else 0
-    port = _whole(known, "MASTER_PORT", LAST_PORT) if "MASTER_PORT" in known else FIRST_PORT + job % NUM_PORTS
+    port = _whole(known, "MASTER_PORT", LAST_PORT, least=1) if "MASTER_PORT" in known else FIRST_PORT + job % NUM_PORTS
     local = _whole(known, "SLURM_LOCALID", MOST) if "SLURM_LOCALID" in known else rank
     alone = known.get("SLURM_STEP_NUM_NODES") == "1" or _is_loopback(address)
     return Place(rank, ranks, local, address, port, "Slurm", named_by, alone)
