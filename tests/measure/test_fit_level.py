@@ -185,6 +185,32 @@ def test_a_fit_on_its_own_file_keeps_the_wire(tmp_path: Path) -> None:
         assert cluster(str(made)).levels[1].link.rate_Bps == pytest.approx(rate_Bps, rel=1e-3)
 
 
+def test_two_levels_measured_one_after_the_other_keep_apart(tmp_path: Path) -> None:
+    """The fabric into a file, then the node on top of it: each has the rate that was measured on it."""
+    log, made = tmp_path / "nccl.txt", tmp_path / "my.yaml"
+    for where, hosts, rate_Bps in (("dgx-h100:2", [[0], [0]], 41e9), (str(made), [[0, 1]], 370e9)):
+        log.write_text(nccl_text("all_reduce", hosts, flat_s("all-reduce", 2, PlainLink(9e-6, rate_Bps))))
+        lockstep.fit(log, out=made, cluster=where)
+    node, fabric = cluster(str(made)).levels
+    assert node.link.rate_Bps == pytest.approx(370e9, rel=1e-3)
+    assert fabric.link.rate_Bps == pytest.approx(41e9, rel=1e-3)
+    assert {source.kind for level in (node, fabric) for source in level.link.provenance.values()} == {"measured"}
+
+
+def test_links_of_the_users_own_file_stay_as_they_were(tmp_path: Path) -> None:
+    log, made, mine = tmp_path / "nccl.txt", tmp_path / "my.yaml", tmp_path / "mine.yaml"
+    mine.write_text(
+        "links:\n  wire: {latency: 4us, bandwidth: 40GB/s, achieved: 0.8, reduce_bandwidth: 90GB/s, source: tender}\n"
+        "cluster:\n  name: mine\n  device: h100-sxm\n  levels:\n"
+        "    - {name: node, size: 8, link: nvlink4}\n    - {name: fabric, size: 2, link: wire, links: 8}\n"
+    )
+    log.write_text(nccl_text("all_reduce", [[0, 1]], flat_s("all-reduce", 2, PlainLink(9e-6, 370e9))))
+    lockstep.fit(log, out=made, cluster=mine)
+    before, after = cluster(str(mine)).levels[1], cluster(str(made)).levels[1]
+    assert replace(after.link, provenance={}) == replace(before.link, provenance={})
+    assert {source.kind for source in after.link.provenance.values()} == {"user"}
+
+
 @pytest.mark.parametrize("seed", range(6))
 def test_times_that_no_link_made_are_no_line(tmp_path: Path, seed: int) -> None:
     """Times that have nothing to do with the size, around 1 ms: exit 1, and nothing is written."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 
-from lockstep.hardware import Cluster, Level
+from lockstep.errors import BadInput
+from lockstep.hardware import Cluster, Level, Link, devices, links
 from lockstep.measure.fit.fit import LinkFit
 from lockstep.measure.fit.placement import UNKNOWN
 from lockstep.units import format_bandwidth
@@ -16,20 +17,41 @@ def cluster_yaml(fit: LinkFit, *, name: str, date: str, base: Cluster, index: in
     """YAML of `base` with the link of level `index` replaced by the one found, at `rate_Bps` per link.
 
     The wire keeps its rate, where it is known; what was measured of it is the share achieved.
+    Links that are not of the catalog are written beside it. Raises BadInput for a device that is not of the catalog.
     """
     measured = base.levels[index]
-    lines = ["# Made by lockstep fit; every number may be edited.", "links:", f"  {LINK}:"]
+    own = {one.link.name: one.link for one in base.levels if one is not measured and one.link not in links()}
+    new = LINK if LINK not in own else f"{LINK}-{measured.name}"
+    if base.device not in devices():
+        raise BadInput(
+            f"{base.device.name} is not a device of the catalog; write the link into its file by hand", "--cluster"
+        )
+    lines = ["# Made by lockstep fit; every number may be edited.", "links:", f"  {json.dumps(new)}:"]
     lines += [f"    latency: {fit.latency_s:.9g} s", *_rate(measured, rate_Bps)]
     if fit.link.reduce_s_per_B > 0:
         lines.append(f"    reduce_bandwidth: {1 / fit.link.reduce_s_per_B:.9g} B/s")
     lines += [f"    measured: {json.dumps(date)}", f"    source: {json.dumps(_source(fit, measured, rate_Bps))}"]
+    for link in own.values():
+        lines += _kept(link)
     lines += ["cluster:", f"  name: {json.dumps(name)}", f"  device: {json.dumps(base.device.name)}", "  levels:"]
     for one in base.levels:
-        link = LINK if one is measured else one.link.name
-        links = f", links: {one.links_per_child}" if one.links_per_child != 1 else ""
-        words = f"name: {json.dumps(one.name)}, size: {one.size}, link: {json.dumps(link)}{links}"
+        link_name = new if one is measured else one.link.name
+        number = f", links: {one.links_per_child}" if one.links_per_child != 1 else ""
+        words = f"name: {json.dumps(one.name)}, size: {one.size}, link: {json.dumps(link_name)}{number}"
         lines.append(f"    - {{{words}}}")
     return "\n".join(lines) + "\n"
+
+
+def _kept(link: Link) -> list[str]:
+    """A link of the file that the cluster came from, as it was."""
+    lines = [f"  {json.dumps(link.name)}:", f"    latency: {link.latency_s:.17g} s"]
+    lines += [f"    bandwidth: {link.bandwidth_Bps:.17g} B/s", f"    achieved: {link.achieved_frac:.17g}"]
+    if link.reduce_s_per_B > 0:
+        lines.append(f"    reduce_bandwidth: {1 / link.reduce_s_per_B:.17g} B/s")
+    known = link.provenance.get("latency_s")
+    if known is not None and known.kind == "measured":
+        lines.append(f"    measured: {json.dumps(known.date)}")
+    return [*lines, *([f"    source: {json.dumps(known.text)}"] if known is not None else [])]
 
 
 def _rate(level: Level, rate_Bps: float) -> list[str]:
