@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
-from lockstep.errors import BadInput, suggestion
+from lockstep.errors import BadInput, instead, suggestion
 from lockstep.files import read_text
 
 if TYPE_CHECKING:
@@ -276,7 +276,8 @@ def _sentence(problem: ErrorDetails, model: type[BaseModel]) -> str:
     kind, loc = problem["type"], problem["loc"]
     name = _short(".".join(str(part) for part in loc))
     if kind == "extra_forbidden":
-        return f"unknown key {name}; {suggestion(str(loc[-1]), _allowed_keys(model, loc[:-1]))}"
+        key, allowed = str(loc[-1]), _allowed_keys(model, loc[:-1])
+        return f"unknown key {name}; {instead('key', key, allowed) or suggestion(key, allowed)}"
     if kind == "missing":
         return f"key {name} is missing"
     original = problem.get("ctx", {}).get("error")

@@ -67,9 +67,7 @@ class UnknownName(BadInput):
         """`why` it cannot be had, where that is known; `otherwise` as for `suggestion`."""
         self.given = given
         self.allowed = tuple(allowed)
-        meant = VALUES.get(what, {}).get(bare(given))
-        said = f"here it is {meant}" if meant in self.allowed else None
-        hint = why or said or suggestion(given, self.allowed, otherwise)
+        hint = why or instead(what, given, self.allowed) or suggestion(given, self.allowed, otherwise)
         super().__init__(f"unknown {what} {given[:LONGEST]!r}; {hint}", where)
 
 
@@ -106,6 +104,12 @@ def _same_numbers(given: str, name: str) -> bool:
     """
     pairs = list(zip(NUMBERS.findall(given), NUMBERS.findall(name), strict=False))
     return all(first.startswith(second) or second.startswith(first) for first, second in pairs)
+
+
+def instead(what: str, given: str, allowed: Sequence[str]) -> str | None:
+    """What to give instead of a value that other software calls so, None when nothing is known of it."""
+    meant = VALUES.get(what, {}).get(bare(given))
+    return f"here it is {meant}" if meant in allowed else None
 
 
 def suggestion(given: str, allowed: Sequence[str], otherwise: str | None = None) -> str:

@@ -213,6 +213,14 @@ ARCHITECTURES = {
 """Architecture or family of models that is not priced, without punctuation -> why not."""
 
 VALUES: dict[str, dict[str, str]] = {
+    "key": {
+        "numhiddenlayers": "layers", "numlayers": "layers", "nlayers": "layers", "nlayer": "layers",
+        "hiddensize": "hidden", "dmodel": "hidden", "nembd": "hidden", "vocabsize": "vocab",
+        "maxpositionembeddings": "max_positions", "nctx": "max_positions", "numattentionheads": "heads",
+        "numheads": "heads", "nheads": "heads", "nhead": "heads", "numkeyvalueheads": "kv_heads",
+        "numquerygroups": "kv_heads", "nkvheads": "kv_heads", "intermediatesize": "ffn", "ffnhiddensize": "ffn",
+        "dff": "ffn", "numexperts": "experts", "numlocalexperts": "experts", "numexpertspertok": "top_k",
+    },
     "optimizer": {
         "adam8bit": "adamw-8bit", "adamw8bit": "adamw-8bit", "adamwbnb8bit": "adamw-8bit", "bnbadam8bit": "adamw-8bit",
         "pagedadamw8bit": "adamw-8bit", "fusedadam": "adamw", "adamwtorch": "adamw", "adamwtorchfused": "adamw",

@@ -3,6 +3,7 @@
 import inspect
 import random
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -201,3 +202,25 @@ def test_values_of_other_software_are_translated() -> None:
         lockstep.estimate("gpt2", "dgx-h100", batch=64, optimizer="FusedAdam")
     with pytest.raises(BadInput, match="unknown recompute 'block'; here it is full"):
         lockstep.estimate("gpt2", "dgx-h100", batch=64, recompute="block")
+
+
+OWN = "layers: 4\nhidden: 512\nvocab: 100\nattention: {heads: 8}\nmlp: {ffn: 2048}\n"
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs"),
+    [
+        ("layers", "num_hidden_layers"), ("hidden", "hidden_size"), ("vocab", "vocab_size"),
+        ("heads", "num_attention_heads"), ("ffn", "intermediate_size"),
+    ],
+)  # fmt: skip
+def test_keys_of_other_files_are_translated(ours: str, theirs: str, tmp_path: Path) -> None:
+    file = tmp_path / "mine.yaml"
+    file.write_text(OWN.replace(f"{ours}:", f"{theirs}:"), encoding="utf-8")
+    message = run("estimate", str(file), "-c", "dgx-h100", "--batch", "8").refusal()
+    assert theirs in message
+    assert f"; here it is {ours}" in message
+
+
+def test_a_flag_before_the_command_is_explained_too() -> None:
+    assert run("--qqwwzz").refusal() == "--qqwwzz: no such flag; see lockstep --help"

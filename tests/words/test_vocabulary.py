@@ -16,6 +16,7 @@ from lockstep.workload.huggingface import FAMILIES
 
 WORDS = {word for verb in lockstep.VERBS for word in keywords(getattr(api, verb).__wrapped__)} | {"json"}
 ALLOWED = {
+    "key": ["layers", "hidden", "vocab", "max_positions", "heads", "kv_heads", "ffn", "experts", "top_k"],
     "optimizer": OPTIMIZERS,
     "pipeline schedule": [one.name for one in SCHEDULES],
     "recompute": RECOMPUTE,

@@ -135,7 +135,7 @@ def _unknown_flag(given: str, context: Any) -> str:
     def write(name: str, value: str) -> str:
         return f"{shown.get(name, f'--{name}'.replace('_', '-'))} {value}".replace('"', "").rstrip()
 
-    hint = option_hint(given, tuple(shown), verb, write, f"see lockstep {verb} --help")
+    hint = option_hint(given, tuple(shown), verb, write, f"see {context.command_path} --help")
     return f"{given[:60]}: no such flag; {hint}"
 
 
