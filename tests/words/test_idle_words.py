@@ -149,7 +149,6 @@ OTHERS: list[tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any], dict[str
     ),
     (lockstep.experts, (), {"experts": 8, "tokens": 64, "ranks": 4, **LINK}, {"temperature": 2}),
     (lockstep.checkpoint, (), {"mtbf": "6h", "write": "60s"}, {"nodes": 4}),
-    (lockstep.checkpoint, (), {"mtbf": "6h", "write": "60s"}, {"cluster": "dgx-h100:4"}),
     (lockstep.checkpoint, (), {"mtbf": "6h", "write": "60s"}, {"campaigns": 50}),
     (lockstep.checkpoint, (), {"node_mtbf": "1y", "cluster": "dgx-h100:4", "write": "60s"}, {"nodes": 8}),
     (lockstep.campaign, (FOUND,), {"tokens": "1B", "campaigns": 2}, {"sample_size": 8}),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
@@ -92,9 +91,9 @@ def checkpoint(
     if devices is not None and not how and failing.causes is None:
         raise BadInput("has no effect on --mtbf and --law, which are of the whole job", "--devices")
     lighter: dict[str, Any] = read_lighter(words)
-    if failing.causes is None and not how and words.get("repair") is None and words.get("copies") is None:
-        paced = write is None and (storage_bandwidth is None or (rank_bandwidth is not None and ranks is None))
-        _refuse_count(words, machine, nodes, paced)
+    pooled = words.get("repair") is not None or words.get("copies") is not None
+    if nodes is not None and failing.causes is None and not how and not pooled:
+        raise BadInput("has no effect on --mtbf and --law, which are of the whole job", "--nodes")
     peers = None
     if (copies := words.get("copies")) is not None:
         peers = read_copies(machine, node_count(machine, nodes), failing, copies, words.get("copy_bandwidth"))
@@ -118,14 +117,6 @@ def checkpoint(
         )  # fmt: skip
     said = (*failing.counted, *how, *found.assumptions)
     return replace(found, assumptions=said if peers is None else (*said, str(peers)))
-
-
-def _refuse_count(words: Mapping[str, Any], machine: Cluster | None, nodes: Quantity | None, paced: bool) -> None:
-    """Refuses who the job is made of where that changes nothing; `paced`: a write goes at a rate of the cluster."""
-    if nodes is not None:
-        raise BadInput("has no effect on --mtbf and --law, which are of the whole job", "--nodes")
-    if machine is not None and not paced and any(words.get(name) is not None for name in ("mtbf", "law")):
-        raise BadInput("has no effect, as failures and writing are given without it; leave it out", "--cluster")
 
 
 def _unknown_failures(machine: Cluster | None, nodes: Quantity | None) -> LockstepError:
