@@ -15,8 +15,9 @@ from lockstep.errors import Infeasible, UnknownName
 from lockstep.hardware import cluster
 from lockstep.layout import Job, Layout, Recipe
 from lockstep.plan import TARGETS, Estimate, best_for, estimate, export, plan
+from lockstep.plan.export import CHOICES
 from lockstep.plan.export.torchtitan import SCHEDULES
-from lockstep.workload import Rotary, model
+from lockstep.workload import Rotary, model, recompute_code
 
 ZERO = {"no_shard": 1, "optim_grads": 2, "optim_grads_params": 3}
 
@@ -292,6 +293,22 @@ def test_the_best_that_can_be_exported_is_the_best_of_all_that_can(target: str) 
     every = plan(job.model, machine, job.recipe, top=100_000).plans
     best = next(one for one in every if _exported(one, target))
     assert best_for(target, every[0]).estimate.step_time_s == best.step_time_s
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_the_search_leaves_out_nothing_that_can_be_exported(target: str) -> None:
+    """What a target takes has every axis of its layout among those that the search for it keeps."""
+    choices = CHOICES[target]
+    for job, layout in CASES[::7]:
+        if not _exported(found(job, layout), target):
+            continue
+        values = {"cp": layout.cp, "ep": layout.ep, "sequence_parallel": int(layout.sequence_parallel)}
+        values["recompute"] = recompute_code(layout.recompute)
+        if layout.pp > 1:
+            values["schedules"] = layout.schedule
+        if layout.dp * layout.cp > 1:
+            values["sharding"] = (layout.zero, bool(layout.shard))
+        assert all(values[axis] in allowed for axis, allowed in choices.items() if axis in values)
 
 
 def _exported(one: Estimate, target: str) -> bool:

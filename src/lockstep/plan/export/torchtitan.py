@@ -31,13 +31,13 @@ SCHEDULES = {
 }
 """Schedules of torch.distributed.pipelining that ours equal."""
 VERSION = "torchtitan v0.2"
+OPTIMIZERS = {"adam": "Adam", "adamw": "AdamW"}
 CHOICES: dict[str, tuple[Any, ...]] = {
-    "schedules": ("1f1b", "gpipe", "interleaved"),
+    "schedules": tuple(SCHEDULES),
     "recompute": (NONE, FULL),
-    "sharding": tuple((zero, hsdp) for zero in (0, 2, 3) for hsdp in (False, True) if zero == 3 or not hsdp),
+    "sharding": tuple((zero, hsdp) for zero in (0, 2, 3) for hsdp in (False, True)),
 }
 """Axes of the planner's space that it can run; other limits join several of them."""
-OPTIMIZERS = {"adam": "Adam", "adamw": "AdamW"}
 Value = str | int | bool
 
 
