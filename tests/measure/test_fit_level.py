@@ -70,6 +70,28 @@ def test_a_log_of_one_host_measures_the_node(tmp_path: Path) -> None:
     assert "measured" not in {source.kind for name, source in after.provenance.items() if "fabric" in name}
 
 
+@pytest.mark.parametrize("name", ["dgx-a100-80gb:2", "aws-p4d:2", "mine"])
+def test_a_fitted_cluster_keeps_its_hosts(tmp_path: Path, name: str) -> None:
+    """What offloading needs is neither lost nor doubled, be the host's link of the catalog or of a file."""
+    if name == "mine":
+        name = str(tmp_path / "mine.yaml")
+        link = "{latency: 2 us, bandwidth: 11 GB/s, achieved: 90%}"
+        levels = "[{name: node, size: 8, link: nvlink3}, {name: fabric, size: 2, link: hdr, links: 8}]"
+        Path(name).write_text(
+            f"cluster:\n  device: a100-sxm-80gb\n  levels: {levels}\n  host: {{link: {link}, devices_per_link: 4}}\n"
+        )
+    log, made = tmp_path / "nccl.txt", tmp_path / "my.yaml"
+    log.write_text(nccl_text("all_reduce", [list(range(8))], flat_s("all-reduce", 8, PlainLink(9e-6, 200e9))))
+    run("fit", str(log), "-o", str(made), "-c", name, "--json").json()
+    before, after = (replace(cluster(one), levels=cluster(name).levels) for one in (name, str(made)))
+    assert after.host_bandwidth_Bps == pytest.approx(before.host_bandwidth_Bps, rel=1e-9)
+    assert after.devices_per_host == before.devices_per_host == 8
+    assert before.host is not None
+    assert after.host is not None
+    assert after.host.memory_B == before.host.memory_B
+    assert after.host.memory_bandwidth_Bps == before.host.memory_bandwidth_Bps
+
+
 @pytest.mark.parametrize("name", ["dgx-h100", "a100-80gb-2xhdr", "aws-p4d", "aws-p5", "dgx-2"])
 @pytest.mark.parametrize("op", ["all-reduce", "all-gather"])
 def test_whole_nodes_give_back_the_link_of_the_catalog(tmp_path: Path, name: str, op: str) -> None:

@@ -58,6 +58,13 @@ def test_a_product_never_beats_the_roofline(m: int, n: int, k: int) -> None:
     assert seconds >= 2.0 * m * n * k / H100.peak("bf16")
 
 
+@given(*(st.integers(1, 65536) for _ in range(3)), st.sampled_from(["h100-sxm", "a100-sxm-80gb", "b200", "mi300x"]))
+def test_a_product_never_beats_the_memory_that_holds_its_operands(m: int, n: int, k: int, name: str) -> None:
+    machine = device(name)
+    seconds = float(Clock(machine, "bf16").matmul(m, n, k).matmul_s)
+    assert seconds >= 2.0 * (m * k + k * n + m * n) / machine.memory_bandwidth_Bps * (1 - 1e-12)
+
+
 @given(st.integers(1, 4096), st.integers(1, 4096), st.integers(1, 4096))
 def test_larger_products_run_at_a_higher_rate(m: int, n: int, k: int) -> None:
     clock = Clock(H100, "bf16")

@@ -4,10 +4,11 @@ A matrix product of m x k by k x n takes
 
     t = 2mnk / (peak * matmul_max_frac) + matmul_bytes_factor * bytes / memory_bandwidth
 
-so its efficiency rises from the memory-bound rate towards `matmul_max_frac` as the operands grow, with no corner in
-between. Everything else that touches memory runs at `stream_frac` of the memory bandwidth, attention kernels at
-`attention_forward_frac` and `attention_backward_frac` of the peak, and no layer runs faster than the host can launch
-its kernels. Where the numbers come from is written in `catalog/efficiency.toml`.
+and never less than bytes / memory_bandwidth, which binds only for products of a few dozen rows, where the factor is
+below 1. So its efficiency rises from the memory-bound rate towards `matmul_max_frac` as the operands grow. Everything
+else that touches memory runs at `stream_frac` of the memory bandwidth, attention kernels at `attention_forward_frac`
+and `attention_backward_frac` of the peak, and no layer runs faster than the host can launch its kernels. Where the
+numbers come from is written in `catalog/efficiency.toml`.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ them (small shards are launch-bound). Formulas and symbols: `hardware/efficiency
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -88,9 +88,16 @@ class Clock:
         return self.peak(self.dtype)
 
     def matmul(self, m: Any, n: Any, k: Any, count: Any = 1) -> Work:
-        """`count` products of m x k by k x n in one kernel: t = 2mnk/(peak e) + c * bytes/bandwidth each."""
+        """`count` products of m x k by k x n in one kernel."""
         operand_B = (INPUT_B.get(self.dtype, self.element_B) * (m * k + k * n) + self.element_B * m * n) * count
-        return self.arithmetic(2.0 * m * n * k * count) + self.operands(operand_B)
+        return self.product(2.0 * m * n * k * count, operand_B)
+
+    def product(self, flops: Any, operand_B: Any) -> Work:
+        """Products in one kernel: flops/(peak e) + c * bytes/bandwidth seconds, and never less than bytes/bandwidth."""
+        found = self.arithmetic(flops) + self.operands(operand_B)
+        if self.device.efficiency.matmul_bytes_factor >= 1:
+            return found
+        return replace(found, matmul_s=np.maximum(found.matmul_s, operand_B / self.device.memory_bandwidth_Bps))
 
     def arithmetic(self, flops: Any) -> Work:
         """`flops` of products in one kernel, as if their operands were on chip."""

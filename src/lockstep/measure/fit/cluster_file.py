@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from lockstep.errors import BadInput
-from lockstep.hardware import Cluster, Level, Link, devices, links
+from lockstep.hardware import Cluster, Host, Level, Link, devices, links
 from lockstep.measure.fit.fit import LinkFit
 from lockstep.measure.fit.placement import UNKNOWN
 from lockstep.units import format_bandwidth
@@ -39,6 +39,8 @@ def cluster_yaml(fit: LinkFit, *, name: str, date: str, base: Cluster, index: in
         number = f", links: {one.links_per_child}" if one.links_per_child != 1 else ""
         words = f"name: {json.dumps(one.name)}, size: {one.size}, link: {json.dumps(link_name)}{number}"
         lines.append(f"    - {{{words}}}")
+    if base.host is not None:
+        lines.append(f"  host: {{{_host(base.host, base.name)}}}")
     return "\n".join(lines) + "\n"
 
 
@@ -52,6 +54,20 @@ def _kept(link: Link) -> list[str]:
     if known is not None and known.kind == "measured":
         lines.append(f"    measured: {json.dumps(known.date)}")
     return [*lines, *([f"    source: {json.dumps(known.text)}"] if known is not None else [])]
+
+
+def _host(host: Host, owner: str) -> str:
+    """The hosts of `owner` in the words of a cluster file, a link that the catalog does not have in place."""
+    link = json.dumps(host.link.name)
+    if host.link not in links():
+        numbers = f"latency: {host.link.latency_s:.17g} s, bandwidth: {host.link.bandwidth_Bps:.17g} B/s"
+        link = f"{{{numbers}, achieved: {host.link.achieved_frac:.17g}}}"
+    words = [f"link: {link}, devices: {host.devices}, devices_per_link: {host.devices_per_link}"]
+    if host.memory_B is not None:
+        words.append(f"memory: {host.memory_B:.17g} B")
+    if host.memory_bandwidth_Bps is not None:
+        words.append(f"memory_bandwidth: {host.memory_bandwidth_Bps:.17g} B/s")
+    return ", ".join([*words, f"source: {json.dumps(f'as in {owner}')}"])
 
 
 def _rate(level: Level, rate_Bps: float) -> list[str]:
