@@ -61,7 +61,7 @@ def _product(layer: Convolution, pixels: Any, clock: Clock) -> Work:
     """One pass of a convolution; the gradients of its input and of its kernel move and multiply as much."""
     weights = layer.outputs * layer.inputs * layer.kernel**2
     moved = pixels * (layer.stride**2 * layer.inputs + layer.outputs) + weights
-    return clock.product(2.0 * pixels * weights, moved * clock.element_B)
+    return clock.arithmetic(2.0 * pixels * weights) + clock.operands(moved * clock.element_B)
 
 
 def _passes(layer: Convolution, fused: bool) -> list[tuple[float, float]]:
