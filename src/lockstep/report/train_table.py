@@ -31,7 +31,7 @@ def render(found: Training, out: Console) -> None:
         _stopped(found.stopped, out)
     if found.runs:
         _methods(found, out)
-    small_print(out, "Assumptions", found.assumptions, len(found.assumptions))
+        small_print(out, "Assumptions", found.assumptions, len(found.assumptions))
 
 
 def _stopped(run: StoppedRun, out: Console) -> None:

@@ -1,5 +1,6 @@
 """`train`: the list, the keys of the contract, refusals that name the flag, a picture; and that training learns."""
 
+import io
 import math
 import subprocess
 import sys
@@ -8,14 +9,17 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 import lockstep
 from cli_runner import run, shell
+from lockstep.api import Training
 from lockstep.api.training import _usual_batch
 from lockstep.errors import Stopped
-from lockstep.measure.train import MODELS, Task, all_methods, find_method
+from lockstep.measure.train import MODELS, StoppedRun, Task, all_methods, find_method
 from lockstep.measure.train.lateness import Lateness
 from lockstep.measure.train.result import Step
+from lockstep.report.train_table import render
 from lockstep.runs import RunStore
 from lockstep.stragglers import LateRank
 
@@ -216,6 +220,20 @@ def test_ctrl_c_keeps_the_runs_before_it(monkeypatch: pytest.MonkeyPatch, tmp_pa
     assert not picture.exists()
     (last,) = (line.split() for line in shown.out.splitlines() if line.split()[:1] == ["2"])
     assert 0 < float(last[1]) < 10
+
+
+@pytest.mark.parametrize("done", [1, 5, 12, 13, 1000])
+def test_of_many_losses_a_few_are_printed_with_the_first_and_the_last(done: int) -> None:
+    steps = tuple(Step(1.0 / (1 + number), 0.1, 8) for number in range(done))
+    stopped = StoppedRun("synchronous", Task(steps=2000), 2, {}, 20, steps)
+    out = Console(file=io.StringIO(), width=80)
+    render(Training((), stopped), out)
+    shown = out.file.getvalue().splitlines()  # type: ignore[attr-defined]
+    assert shown[0] == f"synchronous: stopped by Ctrl-C after {20 + done:,} of 2,000 steps"
+    rows = [line.split() for line in shown[4:]]
+    assert rows[0] == ["21", "1.0000"]
+    assert rows[-1] == [f"{20 + done:,}", f"{1.0 / done:.4f}"]
+    assert len(rows) == min(done, 12)
 
 
 def test_ctrl_c_before_the_first_step_is_nothing_but_ctrl_c(monkeypatch: pytest.MonkeyPatch) -> None:
