@@ -97,7 +97,8 @@ def test_traces_of_other_tools(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "content",
     [
-        b"", b"not json", b"[1, 2]", b'{"traceEvents": 3}', b"\x1f\x8bnot gzip", gzip.compress(b"{", mtime=0), b"\xff\xfe\x00",
+        b"", b"not json", b"[1, 2]", b'{"traceEvents": 3}', b"\x1f\x8bnot gzip", gzip.compress(b"{", mtime=0),
+        b"\xff\xfe\x00",
         b'{"traceEvents": []}', b'{"traceEvents": [{"ph": "X"}]}',
         b'{"traceEvents": [{"ph": "X", "ts": "x", "dur": 1}]}',
         b'{"otherData": {"format": "lockstep-timeline-1"}, "traceEvents": []}',
