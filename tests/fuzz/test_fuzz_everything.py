@@ -31,7 +31,7 @@ CASES = int(os.environ.get("LOCKSTEP_FUZZ", "600"))
 SEED = int(os.environ.get("LOCKSTEP_FUZZ_SEED", "1"))
 ONLY = os.environ.get("LOCKSTEP_FUZZ_ONLY")
 BLOCK = 100
-PATIENCE_S = 30.0
+PATIENCE_S = 60.0
 """Much longer than any case takes, on a busy machine too."""
 LONGEST = 2000
 """Letters of a refusal."""
