@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -50,6 +51,11 @@ class Network:
         """As `levels`, of the ranks that hold the same shard in different copies (HSDP); one rank without copies."""
         whole, inner = self.levels(("cp", "ep", "dp")), self.shard_levels()
         return [(one[0] // held[0], *one[1:]) for one, held in zip(whole, inner, strict=True)]
+
+    def meets_data(self, axes: Sequence[str]) -> Any:
+        """Where the group over `axes` and the ranks that share gradients use links of the same level."""
+        pairs = zip(self.levels(axes), self.levels(("cp", "ep", "dp")), strict=True)
+        return reduce(np.logical_or, ((one[0] > 1) & (data[0] > 1) for one, data in pairs))
 
     def send(self, axis: str, size_B: Any) -> Any:
         """Seconds of a message to the next rank along `axis`, at the outermost level that its group spans."""

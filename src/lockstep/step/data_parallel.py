@@ -11,8 +11,9 @@ Traffic moves layer by layer, so latency is paid once per layer; without overlap
 
 Overlap: traffic of a layer runs beside the compute of its neighbours, so of a total C in L layers beside W seconds of
 compute max(C/L, C - W (L-1)/L) is exposed: the first or last layer's share has nothing to hide behind. Only kernels
-hide traffic, not the tensor, context or expert traffic of a pass, which may need the same links. What comes once per
-step hides behind what the last micro-batch's own traffic leaves of its backward pass.
+hide traffic, not the tensor, context or expert traffic of a pass, which may need the same links; where this hides on
+them too, W is less by as much. What comes once per step hides behind what the last micro-batch's own traffic leaves of
+its backward pass.
 
 Traffic with the host (`host.py`) passes before or after this traffic, layer by layer: with links and compute taking
 C1, C2, ... and W seconds, the L layers need sum(C)/L + W/L + (L-1)/L max(C1, C2, ..., W), as pieces through machines.
@@ -86,6 +87,16 @@ def exposed_lanes(lanes_s: Sequence[Any], beside_s: Any, layers: Any, overlap: b
 
 
 @dataclass(frozen=True, slots=True)
+class Kernels:
+    """Seconds of kernels in a stage's passes, and of them, those that other traffic hides in on the same links."""
+
+    forward_s: Any
+    backward_s: Any
+    taken_forward_s: Any = 0.0
+    taken_backward_s: Any = 0.0
+
+
+@dataclass(frozen=True, slots=True)
 class Exposed:
     """Seconds that a stage waits: in every forward and backward pass, and once per step."""
 
@@ -99,24 +110,39 @@ class Exposed:
 
 
 def host_waits(
-    grid: LayoutGrid, recipe: Recipe, moved: Traffic, host: HostTraffic, beside_s: tuple[Any, Any], layers: Any
+    grid: LayoutGrid, recipe: Recipe, moved: Traffic, host: HostTraffic, beside: Kernels, layers: Any
 ) -> Exposed:
-    """`waits` with offloaded states, of a stage that computes `beside_s` per forward and backward pass."""
-    plain = waits(grid, recipe, moved, *beside_s, layers)
+    """`waits` with offloaded states."""
+    plain = waits(grid, recipe, moved, beside, layers)
+    if not np.any(grid.offload != KEEP):
+        return plain
     gather_s, scatter_s = (np.where(grid.zero == 3, one, 0.0) for one in (moved.gather_s, moved.scatter_s))
     scatter_s = np.where(grid.zero == 2, moved.scatter_s, scatter_s)
-    passes = (
-        ((host.up_forward_s, gather_s), beside_s[0], plain.forward_s),
-        ((host.up_backward_s, gather_s + scatter_s, host.down_backward_s), beside_s[1], plain.backward_s),
+    overlap = recipe.overlap_dp
+
+    def added_s(lanes: tuple[Any, ...], taken_s: Any, beside_s: Any, known_s: Any) -> Any:
+        """The second lane is that of data-parallel traffic; what hides there already is not exposed again."""
+        busy = (lanes[0], lanes[1] + taken_s, *lanes[2:])
+        return exposed_lanes(busy, beside_s, layers, overlap) - taken_s / (layers if overlap else 1) - known_s
+
+    added = (
+        added_s((host.up_forward_s, gather_s), beside.taken_forward_s, beside.forward_s, plain.forward_s),
+        added_s(
+            (host.up_backward_s, gather_s + scatter_s, host.down_backward_s),
+            beside.taken_backward_s,
+            beside.backward_s,
+            plain.backward_s,
+        ),
     )
-    added = (exposed_lanes(lanes, each_s, layers, recipe.overlap_dp) - known_s for lanes, each_s, known_s in passes)
     forward_s, backward_s = (np.where(grid.offload == KEEP, 0.0, np.maximum(0.0, one)) for one in added)
     return replace(plain, host_forward_s=forward_s, host_backward_s=backward_s, host_once_s=host.once_s)
 
 
-def waits(grid: LayoutGrid, recipe: Recipe, moved: Traffic, forward_s: Any, backward_s: Any, layers: Any) -> Exposed:
-    """Exposed traffic of a stage of `layers` layers that computes `forward_s` and `backward_s` per micro-batch."""
+def waits(grid: LayoutGrid, recipe: Recipe, moved: Traffic, beside: Kernels, layers: Any) -> Exposed:
+    """Exposed traffic of a stage of `layers` layers whose passes compute as `beside` says."""
     overlap, zero = recipe.overlap_dp, grid.zero
+    forward_s = np.maximum(0.0, beside.forward_s - beside.taken_forward_s)
+    backward_s = np.maximum(0.0, beside.backward_s - beside.taken_backward_s)
 
     def beside_backward(total_s: Any) -> Any:
         return exposed(total_s, backward_s, layers, overlap)

@@ -31,6 +31,9 @@ class StageTimes:
     ep_backward_s: Any = 0.0
     ep_hidden_s: Any = 0.0
     """Of the experts' exchange, what runs beside shared experts; no part of the passes."""
+    hidden_forward_s: Any = 0.0
+    """Traffic that hides in a pass on links of data-parallel traffic, so that this cannot hide in the same seconds."""
+    hidden_backward_s: Any = 0.0
 
     def __add__(self, other: StageTimes) -> StageTimes:
         return StageTimes(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(self)))
@@ -86,6 +89,8 @@ def layer_times(shard: Shard, network: Network, kind: LayerKind, gradient_work: 
         cp_backward_s=traffic.cp_backward_s + repeated * traffic.cp_forward_s,
         ep_forward_s=traffic.ep_forward_s,
         ep_backward_s=traffic.ep_backward_s + repeated * traffic.ep_forward_s,
+        hidden_forward_s=traffic.hidden_forward_s,
+        hidden_backward_s=traffic.hidden_backward_s + repeated * traffic.hidden_forward_s,
         ep_hidden_s=(1.0 + repeated) * traffic.ep_hidden_forward_s + traffic.ep_hidden_backward_s,
     )
 

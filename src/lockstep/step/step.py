@@ -23,7 +23,7 @@ from lockstep.layout import KEEP, Job, LayoutGrid, layer_parameters, stage_param
 from lockstep.pipelines import SCHEDULES, Placement, Times, cells_by_code, price_by_code
 from lockstep.step.communication import Network, collective
 from lockstep.step.convolution import convolution_times
-from lockstep.step.data_parallel import host_waits, traffic
+from lockstep.step.data_parallel import Kernels, host_waits, traffic
 from lockstep.step.host import host_traffic
 from lockstep.step.kernels import Clock
 from lockstep.step.layer import Shard, accumulation_work, embedding_work, head_work, prediction_module_work
@@ -34,6 +34,8 @@ from lockstep.workload import RankParameters
 PARTS = ("compute", "tp_comm", "pp_comm", "dp_comm", "ep_comm", "cp_comm", "host_comm", "bubble", "optimizer", "other")
 BUCKET_B = 25 * 2.0**20
 """Gradients of small layers travel together: PyTorch's DistributedDataParallel gathers 25 MiB (arXiv 2006.15704)."""
+CELLS = [number for number, each in enumerate(SCHEDULES) if each.cells is not None]
+"""Codes of the schedules that run a forward and a backward pass as one cell."""
 ROUNDING_FRAC = 1e-12
 """Idle time below this share of the makespan is what is left of subtracting equal sums."""
 
@@ -138,9 +140,9 @@ def compose(job: Job, cluster: Cluster, grid: LayoutGrid) -> Composition:
     body, first, last = _stage_times(job, grid, clock, network)
     copies = grid.copies
     moved = traffic(network, job.recipe, parameters, copies * layers)
-    beside_s = copies * body.compute_forward_s, copies * body.compute_backward_s
+    beside = _kernels(grid, body, job.recipe.overlap_ep == "cells")
     host = host_traffic(cluster, grid, job.recipe, parameters)
-    waiting = host_waits(grid, job.recipe, moved, host, beside_s, copies * layers)
+    waiting = host_waits(grid, job.recipe, moved, host, beside, copies * layers)
     update_s = optimizer_s(clock, grid, job.recipe, parameters, job.hidden)
     return Composition(
         stages=stages,
@@ -162,6 +164,23 @@ def compose(job: Job, cluster: Cluster, grid: LayoutGrid) -> Composition:
         hides_ep=job.recipe.overlap_ep == "cells",
         ep_device_frac=job.recipe.overlap_device_frac,
     )
+
+
+def _kernels(grid: LayoutGrid, body: StageTimes, hides_ep: bool) -> Kernels:
+    """Kernels of the passes that data-parallel traffic may hide behind, of all copies together.
+
+    In a cell, the exchange of one pass hides behind the kernels of the other, which leaves less for traffic that comes
+    with every micro-batch.
+    """
+    forward_s, backward_s = body.compute_forward_s, body.compute_backward_s
+    taken_s = body.hidden_forward_s, body.hidden_backward_s
+    if hides_ep and np.any(body.ep_forward_s):
+        met = np.isin(grid.schedule, CELLS) & (grid.zero >= 2)
+        taken_s = (
+            taken_s[0] + np.where(met, np.minimum(body.ep_backward_s, forward_s), 0.0),
+            taken_s[1] + np.where(met, np.minimum(body.ep_forward_s, backward_s), 0.0),
+        )
+    return Kernels(*(grid.copies * each_s for each_s in (forward_s, backward_s, *taken_s)))
 
 
 def _pieces(job: Job, stages: int, parameters: RankParameters) -> int:

@@ -15,6 +15,7 @@ Symbols as in `layer.py`.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -40,6 +41,9 @@ class Waits:
     ep_backward_s: Any
     ep_hidden_forward_s: Any
     ep_hidden_backward_s: Any
+    hidden_forward_s: Any
+    """What hides behind the kernels of a pass on links that data-parallel traffic needs too."""
+    hidden_backward_s: Any
 
     @property
     def forward_s(self) -> Any:
@@ -54,32 +58,46 @@ class Waits:
 
 def layer_waits(shard: Shard, network: Network, work: LayerWork, moe: bool) -> Waits:
     """Exposed communication of one layer with the kernel work `work`."""
-    forward_s, backward_s = _tensor(shard, network, work)
-    cp_forward_s, cp_backward_s = _context(shard, network, work)
     ep_s = exchange_s(shard, network, shard.model.experts) if moe and shard.model.experts else 0.0
-    hidden_s = [_beside_shared(shard, ep_s, side.device_s) for side in (work.shared.forward, work.shared.backward)]
-    exposed_s = [ep_s - one_s for one_s in hidden_s]
-    return Waits(forward_s, backward_s, cp_forward_s, cp_backward_s, *exposed_s, *hidden_s)
+    ep_hidden_s = [_beside_shared(shard, ep_s, side.device_s) for side in (work.shared.forward, work.shared.backward)]
+    exposed_s = [ep_s - one_s for one_s in ep_hidden_s]
+    tensor_s = _tensor_traffic(shard, network)
+    tp_s = _tensor(shard, tensor_s, work, ep_hidden_s)
+    ring_s, cp_s = _context(shard, network, work)
+    hidden_s: list[Any] = [0.0, 0.0]
+    for axis, all_s, left_s in (
+        ("tp", (sum(tensor_s), sum(tensor_s)), tp_s),
+        ("cp", ring_s, cp_s),
+        ("ep", (ep_s, ep_s), exposed_s),
+    ):
+        if any(one_s is not other_s for one_s, other_s in zip(all_s, left_s, strict=True)):
+            met = network.meets_data((axis,))
+            hidden_s = [
+                so_far_s + np.where(met, one_s - other_s, 0.0)
+                for so_far_s, one_s, other_s in zip(hidden_s, all_s, left_s, strict=True)
+            ]
+    return Waits(*tp_s, *cp_s, *exposed_s, *ep_hidden_s, *hidden_s)
 
 
-def _tensor(shard: Shard, network: Network, work: LayerWork) -> tuple[Any, Any]:
-    """Exposed seconds of tensor-parallel traffic, forward and backward."""
-    gather_s, reduce_s = _tensor_traffic(shard, network)
-    total_s = gather_s + reduce_s
+def _tensor(shard: Shard, moved_s: tuple[Any, Any], work: LayerWork, taken_s: Sequence[Any]) -> tuple[Any, Any]:
+    """Exposed seconds of tensor-parallel traffic, forward and backward, beside products that hide `taken_s` already."""
+    gather_s, reduce_s = moved_s
+    total_s, passes = gather_s + reduce_s, work.passes
     match shard.recipe.overlap_tp:
         case "all":
-            passes = work.passes
-            return _in_pieces(total_s, passes.forward.matmul_s), _in_pieces(total_s, passes.backward.matmul_s)
+            sides = zip((passes.forward, passes.backward), taken_s, strict=True)
+            forward_s, backward_s = (_in_pieces(total_s, side.matmul_s - each_s) for side, each_s in sides)
+            return forward_s, backward_s
         case "gradients":
             # Of the backward products half give weight gradients, and half of these belong to split outputs.
-            weight_s = work.passes.backward.matmul_s / 4.0
+            weight_s = np.maximum(0.0, passes.backward.matmul_s / 4.0 - taken_s[1])
             return total_s, gather_s + np.maximum(0.0, reduce_s - weight_s)
     return total_s, total_s
 
 
 def _in_pieces(comm_s: Any, products_s: Any) -> Any:
     """What is left of `comm_s` beside products cut in CHUNKS pieces."""
-    return np.maximum(comm_s / CHUNKS, comm_s - products_s)
+    return np.maximum(comm_s / CHUNKS, comm_s - np.maximum(0.0, products_s))
 
 
 def _tensor_traffic(shard: Shard, network: Network) -> tuple[Any, Any]:
@@ -93,14 +111,15 @@ def _tensor_traffic(shard: Shard, network: Network) -> tuple[Any, Any]:
     return rounds * np.where(split, gather_s, 0.0), rounds * np.where(split, scatter_s, whole_s)
 
 
-def _context(shard: Shard, network: Network, work: LayerWork) -> tuple[Any, Any]:
-    """Exposed seconds of ring attention, forward and backward."""
+def _context(shard: Shard, network: Network, work: LayerWork) -> tuple[tuple[Any, Any], tuple[Any, Any]]:
+    """Seconds of ring attention, forward and backward: all of them, and the exposed ones."""
     attention, cp = shard.model.attention, shard.grid.cp
     kv_dim = shard.kv_heads * (attention.head_dim + attention.value_dim)
     step_s = network.send("cp", shard.tokens * kv_dim * shard.clock.element_B)
     hidden_s = [side.device_s / cp for side in (work.core.forward, work.core.backward)]
     forward_s = (cp - 1) * np.maximum(0.0, step_s - hidden_s[0])
-    return forward_s, (cp - 1) * np.maximum(0.0, 2.0 * step_s - hidden_s[1])
+    backward_s = (cp - 1) * np.maximum(0.0, 2.0 * step_s - hidden_s[1])
+    return ((cp - 1) * step_s, 2.0 * (cp - 1) * step_s), (forward_s, backward_s)
 
 
 def _beside_shared(shard: Shard, exchange_s: Any, shared_s: Any) -> Any:
