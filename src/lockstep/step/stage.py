@@ -29,10 +29,11 @@ class StageTimes:
     cp_backward_s: Any = 0.0
     ep_forward_s: Any = 0.0
     ep_backward_s: Any = 0.0
-    ep_hidden_s: Any = 0.0
+    ep_hidden_forward_s: Any = 0.0
     """Of the experts' exchange, what runs beside shared experts; no part of the passes."""
+    ep_hidden_backward_s: Any = 0.0
     hidden_forward_s: Any = 0.0
-    """Traffic that hides in a pass on links of data-parallel traffic, so that this cannot hide in the same seconds."""
+    """Tensor and context traffic that hides in a pass on links of data-parallel traffic: this cannot hide there too."""
     hidden_backward_s: Any = 0.0
 
     def __add__(self, other: StageTimes) -> StageTimes:
@@ -52,6 +53,11 @@ class StageTimes:
     def backward_s(self) -> Any:
         """A whole backward pass, recomputation included."""
         return self.compute_backward_s + self.tp_backward_s + self.cp_backward_s + self.ep_backward_s
+
+    @property
+    def ep_hidden_s(self) -> Any:
+        """What of the experts' exchange runs beside shared experts in both passes."""
+        return self.ep_hidden_forward_s + self.ep_hidden_backward_s
 
     @property
     def total_s(self) -> Any:
@@ -91,7 +97,8 @@ def layer_times(shard: Shard, network: Network, kind: LayerKind, gradient_work: 
         ep_backward_s=traffic.ep_backward_s + repeated * traffic.ep_forward_s,
         hidden_forward_s=traffic.hidden_forward_s,
         hidden_backward_s=traffic.hidden_backward_s + repeated * traffic.hidden_forward_s,
-        ep_hidden_s=(1.0 + repeated) * traffic.ep_hidden_forward_s + traffic.ep_hidden_backward_s,
+        ep_hidden_forward_s=traffic.ep_hidden_forward_s,
+        ep_hidden_backward_s=traffic.ep_hidden_backward_s + repeated * traffic.ep_hidden_forward_s,
     )
 
 

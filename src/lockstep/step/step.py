@@ -23,7 +23,7 @@ from lockstep.layout import KEEP, Job, LayoutGrid, layer_parameters, stage_param
 from lockstep.pipelines import SCHEDULES, Placement, Times, cells_by_code, price_by_code
 from lockstep.step.communication import Network, collective
 from lockstep.step.convolution import convolution_times
-from lockstep.step.data_parallel import Kernels, host_waits, traffic
+from lockstep.step.data_parallel import Exposed, Kernels, host_waits, traffic
 from lockstep.step.host import host_traffic
 from lockstep.step.kernels import Clock
 from lockstep.step.layer import Shard, accumulation_work, embedding_work, head_work, prediction_module_work
@@ -104,9 +104,12 @@ class Composition:
     hides_ep: bool
     """Whether the experts' exchange of a pass runs beside the other pass of a cell."""
     ep_device_frac: float
+    beside_ep_s: Any
+    """Other traffic of a forward and a backward pass on links of the experts' exchange."""
 
     def times(self) -> Times:
         """Stage times as the pipeline formulas take them."""
+        exchange_s = self._exchange_in_cells() if self.hides_ep else (0.0, 0.0)
         return Times(
             forward_s=self.body.forward_s + self.gather_forward_s + self.host_forward_s,
             backward_s=self.body.backward_s + self.gather_backward_s + self.host_backward_s,
@@ -117,10 +120,25 @@ class Composition:
             first_backward_s=self.first.backward_s,
             last_forward_s=self.last.forward_s,
             last_backward_s=self.last.backward_s,
-            forward_comm_s=self.body.ep_forward_s if self.hides_ep else 0.0,
-            backward_comm_s=self.body.ep_backward_s if self.hides_ep else 0.0,
+            forward_comm_s=exchange_s[0],
+            backward_comm_s=exchange_s[1],
             comm_device_frac=self.ep_device_frac,
         )
+
+    def _exchange_in_cells(self) -> tuple[Any, Any]:
+        """(forward, backward) seconds of the exchange that a cell may run beside computing.
+
+        Of x seconds beside c, with t seconds of other traffic on the same links, a cell takes max(x + t, c + share x):
+        what of x then lies in the open is left out here.
+        """
+        found = self.body.ep_forward_s, self.body.ep_backward_s
+        if not np.any(self.beside_ep_s):
+            return found
+        all_s, waits_s = found[0] + found[1], self.gather_forward_s + self.gather_backward_s
+        computing_s = self.body.total_s - all_s + waits_s + self.host_forward_s + self.host_backward_s
+        most_s = np.maximum(0.0, computing_s - self.beside_ep_s) / (1.0 - self.ep_device_frac)
+        kept = np.where(self.beside_ep_s > 0, np.minimum(1.0, most_s / np.where(all_s > 0, all_s, 1.0)), 1.0)
+        return found[0] * kept, found[1] * kept
 
     @property
     def extra(self) -> StageTimes:
@@ -140,7 +158,7 @@ def compose(job: Job, cluster: Cluster, grid: LayoutGrid) -> Composition:
     body, first, last = _stage_times(job, grid, clock, network)
     copies = grid.copies
     moved = traffic(network, job.recipe, parameters, copies * layers)
-    beside = _kernels(grid, body, job.recipe.overlap_ep == "cells")
+    beside = _kernels(job, grid, body)
     host = host_traffic(cluster, grid, job.recipe, parameters)
     waiting = host_waits(grid, job.recipe, moved, host, beside, copies * layers)
     update_s = optimizer_s(clock, grid, job.recipe, parameters, job.hidden)
@@ -163,24 +181,35 @@ def compose(job: Job, cluster: Cluster, grid: LayoutGrid) -> Composition:
         copies=copies,
         hides_ep=job.recipe.overlap_ep == "cells",
         ep_device_frac=job.recipe.overlap_device_frac,
+        beside_ep_s=_beside_exchange(network, body, waiting) if job.num_experts else 0.0,
     )
 
 
-def _kernels(grid: LayoutGrid, body: StageTimes, hides_ep: bool) -> Kernels:
+def _beside_exchange(network: Network, body: StageTimes, waiting: Exposed) -> Any:
+    """Seconds of a forward and a backward pass in which the links of the experts' exchange carry other traffic."""
+    own_s = np.where(network.meets_data(("tp",)), body.tp_forward_s + body.tp_backward_s, 0.0)
+    own_s = own_s + np.where(network.meets_data(("cp",)), body.cp_forward_s + body.cp_backward_s, 0.0)
+    hidden_s = body.hidden_forward_s + body.hidden_backward_s
+    return own_s + hidden_s + waiting.forward_s + waiting.backward_s
+
+
+def _kernels(job: Job, grid: LayoutGrid, body: StageTimes) -> Kernels:
     """Kernels of the passes that data-parallel traffic may hide behind, of all copies together.
 
-    In a cell, the exchange of one pass hides behind the kernels of the other, which leaves less for traffic that comes
-    with every micro-batch.
+    The experts' exchange hides beside shared experts, or in a cell beside the kernels of the other pass. That leaves
+    less for traffic that comes with every micro-batch, as all does where there is one.
     """
-    forward_s, backward_s = body.compute_forward_s, body.compute_backward_s
-    taken_s = body.hidden_forward_s, body.hidden_backward_s
-    if hides_ep and np.any(body.ep_forward_s):
-        met = np.isin(grid.schedule, CELLS) & (grid.zero >= 2)
-        taken_s = (
-            taken_s[0] + np.where(met, np.minimum(body.ep_backward_s, forward_s), 0.0),
-            taken_s[1] + np.where(met, np.minimum(body.ep_forward_s, backward_s), 0.0),
-        )
-    return Kernels(*(grid.copies * each_s for each_s in (forward_s, backward_s, *taken_s)))
+    kernels_s = body.compute_forward_s, body.compute_backward_s
+    taken_s = [body.hidden_forward_s, body.hidden_backward_s]
+    if job.num_experts:
+        often = (grid.zero >= 2) | (grid.microbatches(job.recipe.batch) == 1)
+        cells = np.isin(grid.schedule, CELLS) & (job.recipe.overlap_ep == "cells")
+        in_cell_s = body.ep_backward_s, body.ep_forward_s
+        beside_s = body.ep_hidden_forward_s, body.ep_hidden_backward_s
+        for side in (0, 1):
+            hidden_s = beside_s[side] + np.where(cells, np.minimum(in_cell_s[side], kernels_s[side]), 0.0)
+            taken_s[side] = taken_s[side] + np.where(often, hidden_s, 0.0)
+    return Kernels(*(grid.copies * each_s for each_s in (*kernels_s, *taken_s)))
 
 
 def _pieces(job: Job, stages: int, parameters: RankParameters) -> int:

@@ -42,7 +42,7 @@ class Waits:
     ep_hidden_forward_s: Any
     ep_hidden_backward_s: Any
     hidden_forward_s: Any
-    """What hides behind the kernels of a pass on links that data-parallel traffic needs too."""
+    """Tensor and context traffic behind the kernels of a pass on links that data-parallel traffic needs too."""
     hidden_backward_s: Any
 
     @property
@@ -68,7 +68,6 @@ def layer_waits(shard: Shard, network: Network, work: LayerWork, moe: bool) -> W
     for axis, all_s, left_s in (
         ("tp", (sum(tensor_s), sum(tensor_s)), tp_s),
         ("cp", ring_s, cp_s),
-        ("ep", (ep_s, ep_s), exposed_s),
     ):
         if any(one_s is not other_s for one_s, other_s in zip(all_s, left_s, strict=True)):
             met = network.meets_data((axis,))
