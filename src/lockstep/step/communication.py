@@ -57,6 +57,17 @@ class Network:
         pairs = zip(self.levels(axes), self.levels(("cp", "ep", "dp")), strict=True)
         return reduce(np.logical_or, ((one[0] > 1) & (data[0] > 1) for one, data in pairs))
 
+    def met_s_per_B(self) -> Any:
+        """Seconds per byte of a gather or scatter among the data ranks on levels that tensor or context groups use."""
+        seconds: Any = 0.0
+        inside: Any = 1
+        near, far = self.levels(("tp",)), self.levels(("cp",))
+        for data, one, other in zip(self.levels(("cp", "ep", "dp")), near, far, strict=True):
+            ranks, met = data[0], (one[0] > 1) | (other[0] > 1)
+            seconds = seconds + np.where(met, (ranks - 1) / ranks / inside / data[2], 0.0)
+            inside = inside * ranks
+        return seconds
+
     def send(self, axis: str, size_B: Any) -> Any:
         """Seconds of a message to the next rank along `axis`, at the outermost level that its group spans."""
         seconds: Any = 0.0

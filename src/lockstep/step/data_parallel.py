@@ -48,6 +48,9 @@ class Traffic:
     """One all-reduce of all gradients of the stage."""
     replicas_s: Any
     """One all-reduce of the shards across shard groups; 0 with a single group."""
+    met_gather_s: Any = 0.0
+    """Of a gather and of a scatter, seconds on links that tensor and context traffic uses too."""
+    met_scatter_s: Any = 0.0
 
 
 def traffic(network: Network, recipe: Recipe, parameters: RankParameters, layers: int) -> Traffic:
@@ -67,6 +70,8 @@ def traffic(network: Network, recipe: Recipe, parameters: RankParameters, layers
         scatter_s=whole("reduce-scatter", shard, recipe.wire_B),
         reduce_s=whole("all-reduce", network.levels(("cp", "ep", "dp")), recipe.wire_B),
         replicas_s=collective("all-reduce", network.replica_levels(), dense * recipe.wire_B / network.grid.shard_ranks),
+        met_gather_s=network.met_s_per_B() * dense * recipe.parameter_B,
+        met_scatter_s=network.met_s_per_B() * dense * recipe.wire_B,
     )
 
 
@@ -77,12 +82,15 @@ def exposed(total_s: Any, beside_s: Any, layers: Any, overlap: bool) -> Any:
     return np.maximum(total_s / layers, total_s - beside_s * (layers - 1) / layers)
 
 
-def exposed_lanes(lanes_s: Sequence[Any], beside_s: Any, layers: Any, overlap: bool) -> Any:
-    """As `exposed`, of traffic that passes several links one after another, each layer on one link at a time."""
+def exposed_lanes(lanes_s: Sequence[Any], beside_s: Any, layers: Any, overlap: bool, busy_s: Any = 0.0) -> Any:
+    """As `exposed`, of traffic that passes several links one after another, each layer on one link at a time.
+
+    A link that is busy for `busy_s`, with other traffic too, may be what all wait for.
+    """
     total_s: Any = sum(lanes_s)
     if not overlap:
         return total_s
-    longest_s = reduce(np.maximum, lanes_s, beside_s)
+    longest_s = reduce(np.maximum, lanes_s, np.maximum(beside_s, busy_s))
     return total_s / layers + (longest_s - beside_s) * (layers - 1) / layers
 
 
@@ -93,7 +101,11 @@ class Kernels:
     forward_s: Any
     backward_s: Any
     taken_forward_s: Any = 0.0
+    """By tensor and context traffic, on some links."""
     taken_backward_s: Any = 0.0
+    exchange_forward_s: Any = 0.0
+    """By the experts' exchange, on all links."""
+    exchange_backward_s: Any = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,26 +125,19 @@ def host_waits(
     grid: LayoutGrid, recipe: Recipe, moved: Traffic, host: HostTraffic, beside: Kernels, layers: Any
 ) -> Exposed:
     """`waits` with offloaded states."""
-    plain = waits(grid, recipe, moved, beside, layers)
+    plain, overlap = waits(grid, recipe, moved, beside, layers), recipe.overlap_dp
     if not np.any(grid.offload != KEEP):
         return plain
     gather_s, scatter_s = (np.where(grid.zero == 3, one, 0.0) for one in (moved.gather_s, moved.scatter_s))
     scatter_s = np.where(grid.zero == 2, moved.scatter_s, scatter_s)
-    overlap = recipe.overlap_dp
-
-    def added_s(lanes: tuple[Any, ...], taken_s: Any, beside_s: Any, known_s: Any) -> Any:
-        """The second lane is that of data-parallel traffic; what hides there already is not exposed again."""
-        busy = (lanes[0], lanes[1] + taken_s, *lanes[2:])
-        return exposed_lanes(busy, beside_s, layers, overlap) - taken_s / (layers if overlap else 1) - known_s
-
+    forward = (host.up_forward_s, gather_s)
+    backward = (host.up_backward_s, gather_s + scatter_s, host.down_backward_s)
     added = (
-        added_s((host.up_forward_s, gather_s), beside.taken_forward_s, beside.forward_s, plain.forward_s),
-        added_s(
-            (host.up_backward_s, gather_s + scatter_s, host.down_backward_s),
-            beside.taken_backward_s,
-            beside.backward_s,
-            plain.backward_s,
-        ),
+        exposed_lanes(lanes, each_s, layers, overlap, lanes[1] + taken_s) - known_s
+        for lanes, each_s, taken_s, known_s in (
+            (forward, beside.forward_s, beside.taken_forward_s + beside.exchange_forward_s, plain.forward_s),
+            (backward, beside.backward_s, beside.taken_backward_s + beside.exchange_backward_s, plain.backward_s),
+        )
     )
     forward_s, backward_s = (np.where(grid.offload == KEEP, 0.0, np.maximum(0.0, one)) for one in added)
     return replace(plain, host_forward_s=forward_s, host_backward_s=backward_s, host_once_s=host.once_s)
@@ -141,18 +146,33 @@ def host_waits(
 def waits(grid: LayoutGrid, recipe: Recipe, moved: Traffic, beside: Kernels, layers: Any) -> Exposed:
     """Exposed traffic of a stage of `layers` layers whose passes compute as `beside` says."""
     overlap, zero = recipe.overlap_dp, grid.zero
-    forward_s = np.maximum(0.0, beside.forward_s - beside.taken_forward_s)
-    backward_s = np.maximum(0.0, beside.backward_s - beside.taken_backward_s)
 
-    def beside_backward(total_s: Any) -> Any:
-        return exposed(total_s, backward_s, layers, overlap)
+    def left_s(total_s: Any, met_s: Any, kernels_s: Any, taken_s: Any) -> Any:
+        """What is left of traffic of `total_s`, `met_s` of it on links where other traffic hides for `taken_s`."""
+        whole_s = exposed(total_s, kernels_s, layers, overlap)
+        if not np.any(taken_s):
+            return whole_s
+        return np.maximum(whole_s, exposed(met_s, np.maximum(0.0, kernels_s - taken_s), layers, overlap))
 
-    gather_s = exposed(moved.gather_s, forward_s, layers, overlap)
-    each_s = np.where(zero == 3, moved.gather_s + moved.scatter_s, np.where(zero == 2, moved.scatter_s, 0.0))
+    def beside_backward(total_s: Any, met_s: Any) -> Any:
+        return left_s(total_s, met_s, backward_s, beside.taken_backward_s)
+
+    forward_s = np.maximum(0.0, beside.forward_s - beside.exchange_forward_s)
+    backward_s = np.maximum(0.0, beside.backward_s - beside.exchange_backward_s)
+    gather_s = left_s(moved.gather_s, moved.met_gather_s, forward_s, beside.taken_forward_s)
+    each_s, each_met_s = (
+        np.where(zero == 3, gather + scatter, np.where(zero == 2, scatter, 0.0))
+        for gather, scatter in (
+            (moved.gather_s, moved.scatter_s),
+            (moved.met_gather_s, moved.met_scatter_s),
+        )
+    )
     once_s = np.select([zero == 0, zero == 1], [moved.reduce_s, moved.scatter_s + moved.replicas_s], moved.replicas_s)
-    each_backward_s = beside_backward(each_s)
+    once_met_s = np.select([zero == 0, zero == 1], [2.0 * moved.met_scatter_s, moved.met_scatter_s], 0.0)
+    each_backward_s = beside_backward(each_s, each_met_s)
+    last_s = beside_backward(each_s + once_s, each_met_s + once_met_s) - each_backward_s
     return Exposed(
         forward_s=np.where(zero == 3, gather_s, 0.0),
         backward_s=each_backward_s,
-        once_s=beside_backward(each_s + once_s) - each_backward_s + np.where((zero == 1) | (zero == 2), gather_s, 0.0),
+        once_s=last_s + np.where((zero == 1) | (zero == 2), gather_s, 0.0),
     )

@@ -200,7 +200,8 @@ def _kernels(job: Job, grid: LayoutGrid, body: StageTimes) -> Kernels:
     less for traffic that comes with every micro-batch, as all does where there is one.
     """
     kernels_s = body.compute_forward_s, body.compute_backward_s
-    taken_s = [body.hidden_forward_s, body.hidden_backward_s]
+    taken_s = body.hidden_forward_s, body.hidden_backward_s
+    exchange_s: list[Any] = [0.0, 0.0]
     if job.num_experts:
         often = (grid.zero >= 2) | (grid.microbatches(job.recipe.batch) == 1)
         cells = np.isin(grid.schedule, CELLS) & (job.recipe.overlap_ep == "cells")
@@ -208,8 +209,8 @@ def _kernels(job: Job, grid: LayoutGrid, body: StageTimes) -> Kernels:
         beside_s = body.ep_hidden_forward_s, body.ep_hidden_backward_s
         for side in (0, 1):
             hidden_s = beside_s[side] + np.where(cells, np.minimum(in_cell_s[side], kernels_s[side]), 0.0)
-            taken_s[side] = taken_s[side] + np.where(often, hidden_s, 0.0)
-    return Kernels(*(grid.copies * each_s for each_s in (*kernels_s, *taken_s)))
+            exchange_s[side] = np.where(often, hidden_s, 0.0)
+    return Kernels(*(grid.copies * each_s for each_s in (*kernels_s, *taken_s, *exchange_s)))
 
 
 def _pieces(job: Job, stages: int, parameters: RankParameters) -> int:
