@@ -65,13 +65,14 @@ def traffic(network: Network, recipe: Recipe, parameters: RankParameters, layers
             seconds = seconds + pieces * collective(op, experts, expert * bytes_each / pieces)
         return seconds
 
+    met_s = network.met_s_per_B() * dense
     return Traffic(
         gather_s=whole("all-gather", shard, recipe.parameter_B),
         scatter_s=whole("reduce-scatter", shard, recipe.wire_B),
         reduce_s=whole("all-reduce", network.levels(("cp", "ep", "dp")), recipe.wire_B),
         replicas_s=collective("all-reduce", network.replica_levels(), dense * recipe.wire_B / network.grid.shard_ranks),
-        met_gather_s=network.met_s_per_B() * dense * recipe.parameter_B,
-        met_scatter_s=network.met_s_per_B() * dense * recipe.wire_B,
+        met_gather_s=met_s * recipe.parameter_B,
+        met_scatter_s=met_s * recipe.wire_B,
     )
 
 
