@@ -130,6 +130,7 @@ def test_runs_are_kept_and_compared(tmp_path: Path) -> None:
         ({"what": "pipeline", "ranks": 2}, "--microbatches"),
         ({"what": "pipeline", "ranks": 2, "microbatches": 4, "size": "1KB"}, "--size"),
         ({"what": "pipeline", "ranks": 2, "microbatches": 4, "schedule": "2f2b"}, "--schedule"),
+        ({"what": "pipeline", "ranks": 2, "microbatches": 4, "weight_s": "1ms"}, "--weight-s"),
     ],
 )
 def test_refusals_name_the_flag(words: dict[str, object], where: str) -> None:

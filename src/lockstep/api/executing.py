@@ -12,7 +12,7 @@ from lockstep.api.keeping import kept
 from lockstep.api.network import flags, read_network
 from lockstep.api.processes import longest_wait_s, world
 from lockstep.api.question import Quantity, whole
-from lockstep.api.schedules import per_stage
+from lockstep.api.schedules import check_weight_s, per_stage
 from lockstep.api.tracing import trace_path, write_timeline
 from lockstep.errors import BadInput, UnknownName
 from lockstep.units import parse_size_B, parse_time_s
@@ -178,6 +178,7 @@ def _pipeline(
             message_B=round(parse_size_B("64KB" if message_size is None else message_size, "--message-size")),
             priced_by_link=True,
         )  # fmt: skip
+    check_weight_s(weight_s, made, chosen.name)
     return made, chosen.name
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Unpack
 
@@ -16,7 +17,7 @@ from lockstep.units import list_parts, parse_frac, parse_size_B, parse_time_s
 if TYPE_CHECKING:
     from lockstep.overlap import BucketSweep, Layers
     from lockstep.pipelines import Partition, Pipeline
-    from lockstep.program import Timeline
+    from lockstep.program import Program, Timeline
     from lockstep.simulate import Progress
 
 MOST_PASSES = 200_000
@@ -90,8 +91,7 @@ def pipeline(
         if p * m * (v or 1) > MOST_PASSES:
             raise BadInput(f"{p} stages x {m} micro-batches are more than {MOST_PASSES:,} passes", "--microbatches")
         found = find(name, p, m, chunks=v, progress=progress or unseen, **times)
-    if weight_s is not None and not _splits(found):
-        raise BadInput(f"{name} runs the backward pass in one piece, so its parts change nothing", "--weight-s")
+    check_weight_s(weight_s, found.program, name)
     if p == 1 and times["transfer_s"]:
         raise BadInput("one stage has no neighbour to send to", "--transfer-s")
     if found.makespan_s == 0:
@@ -99,12 +99,10 @@ def pipeline(
     return PipelineRun(found, simulate(found.program), split)
 
 
-def _splits(pipeline: Pipeline) -> bool:
-    """Whether the schedule runs gradients of the weights apart from those of the inputs."""
-    from lockstep.pipelines import get
-
-    order = get(pipeline.schedule).order(pipeline.stages, pipeline.microbatches, pipeline.chunks)
-    return any(step == "W" for passes in order for step, _, _ in passes)
+def check_weight_s(weight_s: Quantity | None, program: Program, schedule: str) -> None:
+    """Refuses a time for gradients of the weights where no pass of the program is theirs alone (W0, W1, ...)."""
+    if weight_s is not None and not any(re.match(r"W\d", name) for name in program.names):
+        raise BadInput(f"{schedule} runs the backward pass in one piece, so its parts change nothing", "--weight-s")
 
 
 def _times(
