@@ -102,7 +102,7 @@ def test_measured_here_and_planned_with(tmp_path: Path, monkeypatch: pytest.Monk
     (line,) = (line for line in answer["assumptions"] if line.startswith("kernel efficiency of here"))
     assert f"measured {bench['date']} (lockstep bench device" in line
     text = path.read_text()
-    path.write_text(text.replace(f"{curve.launch_s:.4g}", "1"))
+    path.write_text(text.replace(f"{curve.launch_s:.4g}", "1 s"))
     slower = run("plan", *question, "--json").json()
     assert slower["plans"][0]["step_time_s"] > answer["plans"][0]["step_time_s"] + 1.0, "a second per launch is seen"
 

@@ -32,10 +32,12 @@ from lockstep.measure.launch import launch
 if __name__ == "__main__":
     launch(workers.talks, 2, backend=None, on_message=lambda rank, message: print(message, flush=True))
 """
+# Whoever starts the tests in the background leaves SIGINT ignored, which children inherit.
 IDLE = """
 import signal
 from lockstep.measure.launch.launch import warm_up
 
+signal.signal(signal.SIGINT, signal.default_int_handler)
 warm_up()
 print("ready", flush=True)
 signal.pause()

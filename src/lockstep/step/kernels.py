@@ -95,7 +95,7 @@ class Clock:
     def product(self, flops: Any, operand_B: Any) -> Work:
         """Products in one kernel: flops/(peak e) + c * bytes/bandwidth seconds, and never less than bytes/bandwidth."""
         found = self.arithmetic(flops) + self.operands(operand_B)
-        if self.device.efficiency.matmul_bytes_factor >= 1:
+        if np.all(np.asarray(self.device.efficiency.matmul_bytes_factor) >= 1):
             return found
         return replace(found, matmul_s=np.maximum(found.matmul_s, operand_B / self.device.memory_bandwidth_Bps))
 
