@@ -5,6 +5,7 @@ bytes and messages equal the predicted integers, results equal torch's own colle
 from __future__ import annotations
 
 import os
+import sys
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -184,6 +185,7 @@ def test_large_messages_in_pieces_are_right_and_counted_once(algorithm: str, ran
     assert sum(found.messages) == program.num_messages
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="who takes turns is asked of Linux")
 def test_pieces_are_asked_for_one_by_one_only_where_ranks_take_turns_and_asking_is_free(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

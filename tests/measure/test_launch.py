@@ -28,8 +28,11 @@ from . import workers
 
 
 def alive(pid: int) -> bool:
-    """Whether a process runs; a zombie does not."""
+    """Whether a process runs; a zombie does not, where that can be told."""
     try:
+        if sys.platform != "linux":
+            os.kill(pid, 0)
+            return True
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:
         return False
