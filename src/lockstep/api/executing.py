@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 from lockstep.api.calling import strict
 from lockstep.api.keeping import kept
 from lockstep.api.network import flags, read_network
 from lockstep.api.processes import longest_wait_s, world
 from lockstep.api.question import Quantity, whole
-from lockstep.api.schedules import check_weight_s, per_stage
+from lockstep.api.schedules import StageWords, check_weight_s, per_stage
 from lockstep.api.tracing import trace_path, write_timeline
 from lockstep.errors import BadInput, UnknownName
 from lockstep.units import parse_size_B, parse_time_s
@@ -27,17 +27,6 @@ if TYPE_CHECKING:
 ELEMENT_B = 4.0
 """float32."""
 MOST_OPERATIONS = 100_000
-
-
-class StageWords(TypedDict, total=False):
-    """Keywords about the pipeline that is run; see the verb `pipeline`."""
-
-    microbatches: Quantity | None
-    schedule: str | None
-    chunks: Quantity | None
-    forward_s: Quantity | None
-    backward_s: Quantity | None
-    weight_s: Quantity | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 import numpy as np
 
@@ -25,6 +25,17 @@ MOST_LAYERS = 4096
 MOST_ROWS = 128
 USUAL_BUCKET_B = 25e6
 """Bytes; DistributedDataParallel's bucket_cap_mb is 25."""
+
+
+class StageWords(TypedDict, total=False):
+    """Keywords about the passes of a pipeline whose stages are known; see the verb `pipeline`."""
+
+    microbatches: Quantity | None
+    schedule: str | None
+    chunks: Quantity | None
+    forward_s: Quantity | None
+    backward_s: Quantity | None
+    weight_s: Quantity | None
 
 
 @dataclass(frozen=True, slots=True)

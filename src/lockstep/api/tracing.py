@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 from lockstep.api.calling import strict
 from lockstep.api.network import LinkWords, flags, read_network
 from lockstep.api.question import Quantity, whole
-from lockstep.api.schedules import pipeline
+from lockstep.api.schedules import StageWords, pipeline
 from lockstep.errors import BadInput
 from lockstep.files import writable, writing
 from lockstep.units import parse_size_B
@@ -21,16 +21,10 @@ if TYPE_CHECKING:
 MOST_OPERATIONS = 300_000
 
 
-class PipelineWords(TypedDict, total=False):
+class PipelineWords(StageWords, total=False):
     """Keywords about a pipeline; see the verb `pipeline`."""
 
     stages: Quantity | None
-    microbatches: Quantity | None
-    schedule: str | None
-    chunks: Quantity | None
-    forward_s: Quantity | None
-    backward_s: Quantity | None
-    weight_s: Quantity | None
     transfer_s: Quantity | None
 
 
