@@ -133,7 +133,6 @@ def _refuse(found: Estimate) -> None:
         "recompute selective: torchtitan's selective mode recomputes other operations than the attention core",
     )
     no.when(layout.offload == "optimizer", "offload optimizer: states are offloaded with the parameters or not at all")
-    no.when(layout.offload == "parameters" and layout.zero < 2, "offload needs zero 2 or 3")
     no.when(layout.order != AXES, f"rank order {'-'.join(layout.order)}: it is always {'-'.join(AXES)}")
     no.when(recipe.dtype != "bf16", f"matrix products in {recipe.dtype}: export has bf16 only")
     no.when(recipe.optimizer not in OPTIMIZERS, f"optimizer {recipe.optimizer}: only {', '.join(OPTIMIZERS)} match")
