@@ -25,6 +25,8 @@ HOST_USABLE_FRAC = 0.9
 
 def gradients_leave(grid: LayoutGrid) -> Any:
     """Where gradients go to host memory after every micro-batch."""
+    if not np.any(grid.offload != KEEP):
+        return np.zeros((), dtype=bool)
     alone = grid.data_ranks * grid.copies == 1
     return (grid.offload != KEEP) & ((grid.zero >= 2) | alone)
 

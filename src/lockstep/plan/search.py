@@ -27,6 +27,8 @@ Progress = Callable[[int, int], None]
 """Called with (done, total)."""
 MEMORY = "memory"
 HOST_MEMORY = "host memory"
+QUICK = 64
+"""One layout in so many is sorted with those that need less memory; the others are only compared."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -140,6 +142,8 @@ def _keep(
     top: int,
 ) -> None:
     """Merges the feasible layouts at `flat` into the best and into the front."""
+    kept = _promising(seconds, memory_B, top)
+    flat, seconds, memory_B = flat[kept], seconds[kept], memory_B[kept]
     order = np.lexsort((memory_B, seconds))
     front = order[_improves(memory_B[order])]
 
@@ -150,6 +154,15 @@ def _keep(
     found.best = sorted(found.best + scored(order[:top]))[:top]
     merged = sorted(found.front + scored(front))
     found.front = [merged[i] for i in np.flatnonzero(_improves(np.array([one.memory_B for one in merged])))]
+
+
+def _promising(seconds: Floats, memory_B: Floats, top: int) -> Mask:
+    """The quickest, `top` or more, and what needs less memory than all of them: no other is best or on the front."""
+    if seconds.size <= top:
+        return np.ones(seconds.size, dtype=bool)
+    rank = max(top, seconds.size // QUICK) - 1
+    quick: Mask = seconds <= np.partition(seconds, rank)[rank]
+    return quick | (memory_B < np.min(memory_B[quick]))
 
 
 def _improves(memory_B: Floats) -> Mask:

@@ -6,8 +6,7 @@ the links of its node: `Cluster.bandwidth_per_device_Bps`, and g members in a no
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import reduce
 from typing import Any, TypeAlias
 
@@ -27,9 +26,15 @@ class Network:
 
     cluster: Cluster
     grid: LayoutGrid
+    known: dict[tuple[str, ...], Levels] = field(default_factory=dict, compare=False, repr=False)
 
-    def levels(self, axes: Sequence[str]) -> Levels:
-        """The levels that the group over `axes` spans."""
+    def levels(self, axes: tuple[str, ...]) -> Levels:
+        """The levels that the group over `axes` spans, found once."""
+        if axes not in self.known:
+            self.known[axes] = self._levels(axes)
+        return self.known[axes]
+
+    def _levels(self, axes: tuple[str, ...]) -> Levels:
         indices = range(len(self.cluster.levels))
         where = span(self.grid, axes, [self.cluster.devices_per_child(i) for i in indices])
         links = [self.cluster.link_per_device(i) for i in indices]
@@ -52,7 +57,7 @@ class Network:
         whole, inner = self.levels(("cp", "ep", "dp")), self.shard_levels()
         return [(one[0] // held[0], *one[1:]) for one, held in zip(whole, inner, strict=True)]
 
-    def meets_data(self, axes: Sequence[str]) -> Any:
+    def meets_data(self, axes: tuple[str, ...]) -> Any:
         """Where the group over `axes` and the ranks that share gradients use links of the same level."""
         pairs = zip(self.levels(axes), self.levels(("cp", "ep", "dp")), strict=True)
         return reduce(np.logical_or, ((one[0] > 1) & (data[0] > 1) for one, data in pairs))

@@ -6,7 +6,7 @@ them (small shards are launch-bound). Formulas and symbols: `hardware/efficiency
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -32,24 +32,15 @@ class Work:
     kernels: Any = 0.0
 
     def __add__(self, other: Work) -> Work:
-        return Work(
-            self.matmul_s + other.matmul_s,
-            self.attention_s + other.attention_s,
-            self.stream_s + other.stream_s,
-            self.flops + other.flops,
-            self.kernels + other.kernels,
-        )
+        return Work(*map(_sum, self._parts(), other._parts()))
 
     def __mul__(self, count: Any) -> Work:
-        return Work(
-            self.matmul_s * count,
-            self.attention_s * count,
-            self.stream_s * count,
-            self.flops * count,
-            self.kernels * count,
-        )
+        return Work(*(0.0 if _none(part) else part * count for part in self._parts()))
 
     __rmul__ = __mul__
+
+    def _parts(self) -> tuple[Any, ...]:
+        return self.matmul_s, self.attention_s, self.stream_s, self.flops, self.kernels
 
     def when(self, mask: Any) -> Work:
         """This work where `mask` holds, nothing elsewhere."""
@@ -65,6 +56,17 @@ class Work:
         return (
             self.device_s + self.kernels * launch_s if blocking else np.maximum(self.device_s, self.kernels * launch_s)
         )
+
+
+def _none(part: Any) -> bool:
+    return isinstance(part, float) and part == 0.0
+
+
+def _sum(one: Any, other: Any) -> Any:
+    """The sum of two parts; a part that is nothing costs no pass over a grid."""
+    if _none(other):
+        return one
+    return other if _none(one) else one + other
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,10 +96,11 @@ class Clock:
 
     def product(self, flops: Any, operand_B: Any) -> Work:
         """Products in one kernel: flops/(peak e) + c * bytes/bandwidth seconds, and never less than bytes/bandwidth."""
-        found = self.arithmetic(flops) + self.operands(operand_B)
-        if np.all(np.asarray(self.device.efficiency.matmul_bytes_factor) >= 1):
-            return found
-        return replace(found, matmul_s=np.maximum(found.matmul_s, operand_B / self.device.memory_bandwidth_Bps))
+        seconds = self.arithmetic(flops).matmul_s + self.operands(operand_B).matmul_s
+        factor: Any = self.device.efficiency.matmul_bytes_factor
+        if not (isinstance(factor, float) and factor >= 1):
+            seconds = np.maximum(seconds, operand_B / self.device.memory_bandwidth_Bps)
+        return Work(matmul_s=seconds, flops=flops, kernels=1)
 
     def arithmetic(self, flops: Any) -> Work:
         """`flops` of products in one kernel, as if their operands were on chip."""

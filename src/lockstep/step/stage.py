@@ -66,7 +66,8 @@ class StageTimes:
 
     def where(self, mask: Any, other: StageTimes) -> StageTimes:
         """These times where `mask` holds, the other's elsewhere."""
-        return StageTimes(*(np.where(mask, getattr(self, f.name), getattr(other, f.name)) for f in fields(self)))
+        pairs = ((getattr(self, f.name), getattr(other, f.name)) for f in fields(self))
+        return StageTimes(*(one_s if one_s is other_s else np.where(mask, one_s, other_s) for one_s, other_s in pairs))
 
 
 def layer_times(shard: Shard, network: Network, kind: LayerKind, gradient_work: Work) -> StageTimes:
