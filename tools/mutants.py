@@ -1,6 +1,6 @@
 """Mutation testing: one small change of the code at a time; does a test notice?
 
-    python tools/mutants.py record                      the whole suite once under coverage: which test runs which line
+    python tools/mutants.py record --processes 2        the whole suite once under coverage: which test runs which line
     python tools/mutants.py run --seed 1 --count 120    draws mutants and tries those not tried yet (resumes)
     python tools/mutants.py report                      score and survivors
 
@@ -31,6 +31,7 @@ import time
 import tomllib
 from collections import Counter, defaultdict
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
@@ -43,6 +44,9 @@ EQUIVALENT = Path(__file__).with_name("equivalent_mutants.toml")
 LIMIT_S = 60.0
 CHOSEN_S = 45.0
 """Recorded time of the tests chosen for a mutant."""
+
+GROUPS = 24
+"""Parts in which the suite is recorded."""
 
 OPERATORS: dict[type[ast.AST], type[ast.AST]] = {
     ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Div, ast.Div: ast.Mult, ast.FloorDiv: ast.Div,
@@ -164,14 +168,29 @@ def drawn(seed: int, count: int, source: Path = SOURCE) -> list[Mutant]:
     return chosen
 
 
-def record() -> None:
+def record(processes: int) -> None:
     """Runs the suite under coverage with a context for every test, and keeps what each test takes."""
-    KEPT.mkdir(exist_ok=True)
-    settings = f"[run]\nsource = {SOURCE}\ndynamic_context = test_function\ndata_file = {KEPT / 'coverage'}\n"
-    (KEPT / "coverage.ini").write_text(settings)
-    command = ["-m", "coverage", "run", f"--rcfile={KEPT / 'coverage.ini'}", "-m", "pytest", "-q", "-p", "no:xdist"]
-    extra = [f"--junitxml={KEPT / 'times.xml'}", "--timeout=1200", "-o", "addopts="]
-    subprocess.run([sys.executable, *command, *extra], cwd=ROOT, check=False)
+    shutil.rmtree(KEPT / "record", ignore_errors=True)
+    (KEPT / "record").mkdir(parents=True)
+    files = sorted(str(path.relative_to(ROOT)) for path in (ROOT / "tests").rglob("test_*.py"))
+    groups = [files[start::GROUPS] for start in range(GROUPS)]
+    with ThreadPoolExecutor(processes) as pool:
+        for done, code in enumerate(pool.map(_record_group, range(GROUPS), groups), 1):
+            print(f"{done}/{GROUPS} groups of test files, exit code {code}", flush=True)
+
+
+def _record_group(number: int, files: list[str]) -> int:
+    """Runs some test files under coverage; the exit code of pytest."""
+    here = KEPT / "record" / str(number)
+    here.with_suffix(".ini").write_text(
+        f"[run]\nsource = {SOURCE}\ndynamic_context = test_function\ndata_file = {here}.coverage\n"
+    )
+    command = ["-m", "coverage", "run", f"--rcfile={here}.ini", "-m", "pytest", "-q", "-p", "no:xdist"]
+    extra = [f"--junitxml={here}.xml", "--timeout=1200", "-o", "addopts=", *files]
+    with here.with_suffix(".log").open("w") as log:
+        return subprocess.run(
+            [sys.executable, *command, *extra], cwd=ROOT, check=False, stdout=log, stderr=log
+        ).returncode
 
 
 class Record:
@@ -180,11 +199,15 @@ class Record:
     def __init__(self) -> None:
         from coverage import CoverageData
 
-        self.data = CoverageData(str(KEPT / "coverage"))
-        self.data.read()
+        self.data = CoverageData(no_disk=True)
+        for found in sorted((KEPT / "record").glob("*.coverage")):
+            part = CoverageData(str(found))
+            part.read()
+            self.data.update(part)
         self.files = {name.partition("/src/lockstep/")[2]: name for name in self.data.measured_files()}
         self.seconds: Counter[str] = Counter()
-        for case in ElementTree.parse(KEPT / "times.xml").iter("testcase"):
+        found = (KEPT / "record").glob("*.xml")
+        for case in (case for path in found for case in ElementTree.parse(path).iter("testcase")):
             self.seconds[f"{case.get('classname')}.{(case.get('name') or '').partition('[')[0]}"] += float(
                 case.get("time") or 0
             )
@@ -307,8 +330,11 @@ def main() -> None:
     parser.add_argument("what", choices=("record", "run", "report"))
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--count", type=int, default=120)
+    parser.add_argument("--processes", type=int, default=1, help="how many record at once")
     given = parser.parse_args()
-    {"record": record, "run": lambda: run(given.seed, given.count), "report": report}[given.what]()
+    {"record": lambda: record(given.processes), "run": lambda: run(given.seed, given.count), "report": report}[
+        given.what
+    ]()
 
 
 if __name__ == "__main__":

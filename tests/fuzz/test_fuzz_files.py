@@ -7,7 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import fuzz_cases
 import pytest
+from fuzz_cases import MODEL, STUDY
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -15,28 +17,7 @@ from cli_runner import run
 
 CONFIGS = sorted((Path(__file__).parent.parent / "workload" / "configs").glob("*.json"))
 
-CLUSTER = """\
-devices:
-  toy:
-    vendor: acme
-    memory: 80 GiB
-    memory_bandwidth: 2 TB/s
-    peak_flops: {bf16: 300 TFLOP/s}
-    efficiency: a100
-cluster:
-  device: toy
-  levels:
-    - {name: node, size: 8, link: nvlink3}
-    - {name: fabric, size: 2, link: hdr, links: 4}
-"""
-MODEL = """\
-layers: 4
-hidden: 256
-vocab: 1000
-max_positions: 512
-attention: {heads: 8, head_dim: 32}
-mlp: {ffn: 1024}
-"""
+CLUSTER = fuzz_cases.CLUSTER.replace("link: {latency: 5 us, bandwidth: 25 GB/s}", "link: hdr, links: 4")
 
 
 def estimate_cluster(path: Path) -> Any:
@@ -121,16 +102,6 @@ def test_bad_models_are_located(old: str, new: str, message: str, tmp_path: Path
     assert said.startswith(str(path))
 
 
-STUDY = """\
-title: a run
-model: gpt2
-cluster: dgx-a100-80gb
-devices: 8
-layout: {tp: 1, pp: 1, dp: 8, micro_batch: 1}
-stretches: [{seq: 1024, batch: 64, tokens: 1B}]
-published: [{quantity: step_time_s, value: 1.5, source: nobody}]
-source: nobody
-"""
 BAD_STUDIES = [
     (
         "micro_batch: 1",

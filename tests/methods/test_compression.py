@@ -26,8 +26,7 @@ from lockstep.methods.compression import (
 )
 from lockstep.methods.compression.packing import pack, unpack
 from lockstep.methods.compression.power_sgd import matrix_of
-
-torch = pytest.importorskip("torch", reason="needs torch")
+from optional import torch
 
 ELEMS = 203
 ALL = [

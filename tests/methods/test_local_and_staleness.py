@@ -16,8 +16,7 @@ from lockstep.methods.local import (
     outer_gradient,
     proximal_gradient,
 )
-
-torch = pytest.importorskip("torch", reason="needs torch")
+from optional import torch
 
 GENERATOR = np.random.default_rng(0)
 ENDS, START, BUFFER = GENERATOR.normal(size=(3, 5)), GENERATOR.normal(size=5), GENERATOR.normal(size=5)

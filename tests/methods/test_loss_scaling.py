@@ -8,8 +8,7 @@ import pytest
 from lockstep.errors import BadInput
 from lockstep.methods.clip import clip_by_norm
 from lockstep.methods.loss_scaling import LossScale, all_finite, lost_steps_frac, static, unscaled
-
-torch = pytest.importorskip("torch", reason="needs torch")
+from optional import torch
 
 
 def test_the_rule_is_that_of_torch() -> None:

@@ -22,8 +22,7 @@ from lockstep.methods.norms import (
     least_value,
     steepest_step,
 )
-
-torch = pytest.importorskip("torch", reason="needs torch")
+from optional import torch
 
 VECTOR_NORMS: list[tuple[Norm, Any]] = [
     (Euclidean(), 2),

@@ -10,8 +10,7 @@ import pytest
 from lockstep.collectives import algorithms, get
 from lockstep.methods.summation import FOLDS, SUMS, grids, in_pairs, kahan, neumaier, one_by_one, parts, reproducible
 from lockstep.program.executor import execute
-
-torch = pytest.importorskip("torch", reason="needs torch")
+from optional import torch
 
 U = 2.0**-24
 

@@ -114,6 +114,7 @@ def test_what_is_read_is_what_was_written(
 
 
 def test_training_writes_a_folder_per_method_with_the_words_of_its_events(tmp_path: Path) -> None:
+    pytest.importorskip("torch", reason="needs torch")
     found = lockstep.train(
         "synchronous,mixed-precision", steps=4, batch=8, settings={"compute": "float16", "scale": 1e30},
         tensorboard=tmp_path / "curves", root=tmp_path / "runs",
