@@ -2,6 +2,9 @@
 
     python tools/mutants.py record --processes 2        the whole suite once under coverage: which test runs which line
     python tools/mutants.py run --seed 1 --count 120    draws mutants and tries those not tried yet (resumes)
+    python tools/mutants.py run --seed 1 --count 120 --again    tries those that were not killed once more
+    python tools/mutants.py record --files tests/a/test_b.py    adds new or changed test files to the record
+    python tools/mutants.py try "FILE:LINE: a -> b" TEST...     one mutant with the tests named
     python tools/mutants.py report                      score and survivors
 
 A room is a folder of src/lockstep; each gets mutants in proportion to its lines. A mutant changes one operator, number,
@@ -32,6 +35,7 @@ import tomllib
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
@@ -168,8 +172,11 @@ def drawn(seed: int, count: int, source: Path = SOURCE) -> list[Mutant]:
     return chosen
 
 
-def record(processes: int) -> None:
+def record(processes: int, files: list[str]) -> None:
     """Runs the suite under coverage with a context for every test, and keeps what each test takes."""
+    if files:
+        _record_group(GROUPS + len(list((KEPT / "record").glob("*.ini"))), files)
+        return
     shutil.rmtree(KEPT / "record", ignore_errors=True)
     (KEPT / "record").mkdir(parents=True)
     files = sorted(str(path.relative_to(ROOT)) for path in (ROOT / "tests").rglob("test_*.py"))
@@ -291,14 +298,13 @@ def results() -> dict[tuple[int, str], dict[str, object]]:
     return {(row["seed"], row["id"]): row for row in rows}
 
 
-def run(seed: int, count: int) -> None:
-    """Tries the mutants of a seed that were not tried."""
+def run(seed: int, count: int, again: bool = False) -> None:
+    """Tries the mutants of a seed that were not tried, or `again` those that no test killed."""
     known, recorded = results(), Record()
-    with tempfile.TemporaryDirectory() as folder, (KEPT / "results.jsonl").open("a") as file:
-        copied = Path(folder) / "src" / "lockstep"
-        shutil.copytree(SOURCE, copied, ignore=shutil.ignore_patterns("__pycache__"))
+    with _copied() as copied, (KEPT / "results.jsonl").open("a") as file:
         for place, mutant in enumerate(drawn(seed, count), 1):
-            if (seed, mutant.id) in known:
+            verdict = known.get((seed, mutant.id), {}).get("verdict")
+            if verdict is not None and (verdict == "killed" or not again):
                 continue
             tests = recorded.tests(mutant)
             row = {"seed": seed, "id": mutant.id, **asdict(mutant), "tests": len(tests), **tried(mutant, tests, copied)}
@@ -306,6 +312,26 @@ def run(seed: int, count: int) -> None:
             file.flush()
             print(f"{place}/{count} {row['verdict']:9} {row['seconds']:5} s  {mutant.id}", flush=True)
     report()
+
+
+def one(named: str, tests: list[str]) -> None:
+    """Tries one mutant with the tests named."""
+    file = named.partition(":")[0]
+    found = [mutant for mutant in mutants_of(file, (SOURCE / file).read_text()) if mutant.id == named]
+    if not found:
+        sys.exit(f"no such mutant: {named}")
+    with _copied() as copied:
+        for mutant in found:
+            print(tried(mutant, tests, copied))
+
+
+@contextmanager
+def _copied() -> Iterator[Path]:
+    """A copy of the sources that goes away."""
+    with tempfile.TemporaryDirectory() as folder:
+        copied = Path(folder) / "src" / "lockstep"
+        shutil.copytree(SOURCE, copied, ignore=shutil.ignore_patterns("__pycache__"))
+        yield copied
 
 
 def report() -> None:
@@ -327,14 +353,23 @@ def report() -> None:
 def main() -> None:
     """The command."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("record", "run", "report"))
+    parser.add_argument("what", choices=("record", "run", "try", "report"))
+    parser.add_argument("named", nargs="*", help="of try: the mutant, then tests")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--count", type=int, default=120)
-    parser.add_argument("--processes", type=int, default=1, help="how many record at once")
+    parser.add_argument("--again", action="store_true", help="of run: those not killed once more")
+    parser.add_argument("--processes", type=int, default=1, help="of record: how many at once")
+    parser.add_argument("--files", nargs="*", default=[], help="of record: these test files only, added to the record")
     given = parser.parse_args()
-    {"record": lambda: record(given.processes), "run": lambda: run(given.seed, given.count), "report": report}[
-        given.what
-    ]()
+    match given.what:
+        case "record":
+            record(given.processes, given.files)
+        case "run":
+            run(given.seed, given.count, given.again)
+        case "try":
+            one(given.named[0], given.named[1:])
+        case _:
+            report()
 
 
 if __name__ == "__main__":
