@@ -32,22 +32,25 @@ import sys
 import tempfile
 import time
 import tomllib
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
-from xml.etree import ElementTree
 
 ROOT = Path(__file__).resolve().parents[1]
 SOURCE = ROOT / "src" / "lockstep"
 KEPT = ROOT / ".mutants"
 EQUIVALENT = Path(__file__).with_name("equivalent_mutants.toml")
 LIMIT_S = 60.0
-CHOSEN_S = 45.0
+CHOSEN_S = 40.0
 """Recorded time of the tests chosen for a mutant."""
+MOST_TESTS = 600
+TIMES = "MUTANTS_TIMES"
+"""Names the file that keeps what each test took."""
+_began: dict[str, float] = {}
 
 GROUPS = 24
 """Parts in which the suite is recorded."""
@@ -175,6 +178,7 @@ def drawn(seed: int, count: int, source: Path = SOURCE) -> list[Mutant]:
 def record(processes: int, files: list[str]) -> None:
     """Runs the suite under coverage with a context for every test, and keeps what each test takes."""
     if files:
+        (KEPT / "record").mkdir(parents=True, exist_ok=True)
         _record_group(GROUPS + len(list((KEPT / "record").glob("*.ini"))), files)
         return
     shutil.rmtree(KEPT / "record", ignore_errors=True)
@@ -187,17 +191,32 @@ def record(processes: int, files: list[str]) -> None:
 
 
 def _record_group(number: int, files: list[str]) -> int:
-    """Runs some test files under coverage; the exit code of pytest."""
+    """Runs some test files under coverage with the hooks below; the exit code of pytest."""
     here = KEPT / "record" / str(number)
-    here.with_suffix(".ini").write_text(
-        f"[run]\nsource = {SOURCE}\ndynamic_context = test_function\ndata_file = {here}.coverage\n"
-    )
-    command = ["-m", "coverage", "run", f"--rcfile={here}.ini", "-m", "pytest", "-q", "-p", "no:xdist"]
-    extra = [f"--junitxml={here}.xml", "--timeout=1200", "-o", "addopts=", *files]
+    here.with_suffix(".ini").write_text(f"[run]\nsource = {SOURCE}\ndata_file = {here}.coverage\n")
+    environment = os.environ | {TIMES: f"{here}.times", "PYTHONPATH": f"{SOURCE.parent}:{Path(__file__).parent}"}
+    command = ["-m", "coverage", "run", f"--rcfile={here}.ini", "-m", "pytest", "-q", "-p", "no:xdist", "-p", "mutants"]
     with here.with_suffix(".log").open("w") as log:
         return subprocess.run(
-            [sys.executable, *command, *extra], cwd=ROOT, check=False, stdout=log, stderr=log
-        ).returncode
+            [sys.executable, *command, "--timeout=1200", "-o", "addopts=", *files],
+            cwd=ROOT, env=environment, check=False, stdout=log, stderr=log,
+        ).returncode  # fmt: skip
+
+
+def pytest_runtest_logstart(nodeid: str) -> None:
+    """Of pytest, which loads this file to record: what runs from now on belongs to this test."""
+    from coverage import Coverage
+
+    current = Coverage.current()
+    if current is not None:
+        current.switch_context(nodeid)
+    _began[nodeid] = time.monotonic()
+
+
+def pytest_runtest_logfinish(nodeid: str) -> None:
+    """Of pytest: keeps what the test took."""
+    with open(os.environ[TIMES], "a", encoding="utf-8") as file:
+        file.write(json.dumps([nodeid, time.monotonic() - _began.pop(nodeid)]) + "\n")
 
 
 class Record:
@@ -212,40 +231,39 @@ class Record:
             part.read()
             self.data.update(part)
         self.files = {name.partition("/src/lockstep/")[2]: name for name in self.data.measured_files()}
-        self.seconds: Counter[str] = Counter()
-        found = (KEPT / "record").glob("*.xml")
-        for case in (case for path in found for case in ElementTree.parse(path).iter("testcase")):
-            self.seconds[f"{case.get('classname')}.{(case.get('name') or '').partition('[')[0]}"] += float(
-                case.get("time") or 0
-            )
+        times = (KEPT / "record").glob("*.times")
+        self.seconds: dict[str, float] = dict(
+            json.loads(row) for path in times for row in path.read_text().splitlines()
+        )
 
     def tests(self, mutant: Mutant) -> list[str]:
         """Node ids, those of the mutant's room first, quick ones first, up to `CHOSEN_S` of them."""
         by_line = self.data.contexts_by_lineno(self.files[mutant.file]) if mutant.file in self.files else {}
-        names = {name for line in range(mutant.line, mutant.last_line + 1) for name in by_line.get(line, ()) if name}
-        if not names:  # Run at import, or in another process only.
+        lines = range(mutant.line, mutant.last_line + 1)
+        names = {name for line in lines for name in by_line.get(line, ()) if name}
+        if not names or _at_import(mutant):  # Then all that the file does may depend on it.
             names = {name for found in by_line.values() for name in found if name}
-        folder = Path(mutant.file).parent
-        own = {node for node in map(_node, names) if node}
+        own = names & self.seconds.keys()
         if not own:
+            folder = Path(mutant.file).parent
             while not (ROOT / "tests" / folder).is_dir():
                 folder = folder.parent
             return [str(ROOT / "tests" / folder)]
-        seconds = {_node(name): self.seconds[f"tests.{name}"] or self.seconds[name] for name in names}
         chosen, total_s = [], 0.0
-        for node in sorted(own, key=lambda one: (not one.startswith(f"tests/{mutant.room}"), seconds[one], one)):
-            if chosen and total_s + seconds[node] > CHOSEN_S:
-                continue
+        in_room = f"tests/{mutant.room}"
+        for node in sorted(own, key=lambda one: (not one.startswith(in_room), self.seconds[one], one)):
+            if len(chosen) == MOST_TESTS or (chosen and total_s + self.seconds[node] > CHOSEN_S):
+                break
             chosen.append(node)
-            total_s += seconds[node]
+            total_s += self.seconds[node]
         return chosen
 
 
-def _node(context: str) -> str | None:
-    """`room.test_file.test_name` as pytest wants it."""
-    *module, name = context.split(".")
-    file = Path("tests", *module).with_suffix(".py")
-    return f"{file}::{name}" if (ROOT / file).exists() else None
+def _at_import(mutant: Mutant) -> bool:
+    """Whether the line is outside the bodies of functions: constants, fields and defaults of arguments."""
+    found = ast.walk(ast.parse((SOURCE / mutant.file).read_text()))
+    bodies = (one.body for one in found if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef))
+    return not any(body[0].lineno <= mutant.line <= (body[-1].end_lineno or 0) for body in bodies)
 
 
 def tried(mutant: Mutant, tests: list[str], copied: Path) -> dict[str, object]:
