@@ -39,6 +39,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 SOURCE = ROOT / "src" / "lockstep"
@@ -266,7 +267,7 @@ def _at_import(mutant: Mutant) -> bool:
     return not any(body[0].lineno <= mutant.line <= (body[-1].end_lineno or 0) for body in bodies)
 
 
-def tried(mutant: Mutant, tests: list[str], copied: Path) -> dict[str, object]:
+def tried(mutant: Mutant, tests: list[str], copied: Path) -> dict[str, Any]:
     """The verdict of those tests on the mutant, in the copy of the sources."""
     path = copied / mutant.file
     original = path.read_text()
@@ -309,7 +310,7 @@ def tried(mutant: Mutant, tests: list[str], copied: Path) -> dict[str, object]:
     return {"verdict": verdict, "seconds": round(time.monotonic() - began, 1), "by": (failed or [""])[0][:200]}
 
 
-def results() -> dict[tuple[int, str], dict[str, object]]:
+def results() -> dict[tuple[int, str], dict[str, Any]]:
     """What is known: by seed and mutant."""
     path = KEPT / "results.jsonl"
     rows = map(json.loads, path.read_text().splitlines()) if path.exists() else ()
@@ -352,13 +353,19 @@ def _copied() -> Iterator[Path]:
         yield copied
 
 
+def text_of(row: dict[str, Any]) -> str:
+    """The first line that a mutant changes, wherever it has moved to."""
+    return (SOURCE / row["file"]).read_text().splitlines()[row["line"] - 1].strip()
+
+
 def report() -> None:
     """Score, survivors and what they are in, by seed."""
-    excused = {(one["file"], one["before"], one["after"]) for one in tomllib.loads(EQUIVALENT.read_text())["mutant"]}
+    listed = tomllib.loads(EQUIVALENT.read_text())["mutant"]
+    excused = {(one["file"], line, one["before"], one["after"]) for one in listed for line in one["lines"]}
     rows = list(results().values())
     for seed in sorted({row["seed"] for row in rows}):
         own = [row for row in rows if row["seed"] == seed]
-        same = [row for row in own if (row["file"], row["before"], row["after"]) in excused]
+        same = [row for row in own if (row["file"], text_of(row), row["before"], row["after"]) in excused]
         counted = [row for row in own if row not in same]
         killed = sum(row["verdict"] == "killed" for row in counted)
         score = killed / max(1, len(counted))
