@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Callable
 from typing import Any, get_overloads
 
 import pytest
@@ -41,13 +42,19 @@ def test_stages_of_sharding_begin_at_none(word: str) -> None:
     assert caught.value.where == f"--{word}"
 
 
-def test_a_layout_object_is_checked_as_its_words_are() -> None:
-    with pytest.raises(BadInput) as of_words:
-        lockstep.memory("llama3-8b", "dgx-h100:1", batch=64, dp=4, tp=1)
-    with pytest.raises(BadInput) as of_object:
-        lockstep.memory("llama3-8b", "dgx-h100:1", Layout(dp=4), batch=64)
-    assert "there are 8 devices" in str(of_object.value)
-    assert str(of_object.value) == str(of_words.value)
+@pytest.mark.parametrize("verb", [lockstep.estimate, lockstep.memory, lockstep.roofline])
+def test_a_layout_object_is_checked_as_its_words_are(verb: Callable[..., object]) -> None:
+    """Rules come first, then words that mean nothing: here --overlap-tp without tensor parallelism."""
+    asked: dict[str, Any] = {"batch": 64, "overlap_tp": "all"}
+    said = []
+    for given in ({"dp": 4, "tp": 1}, {"layout": Layout(dp=4)}):
+        with pytest.raises(BadInput) as caught:
+            verb("llama3-8b", "dgx-h100:1", **asked, **given)
+        said.append(str(caught.value))
+    assert "4 ranks, but there are 8 devices" in said[0]
+    assert said[0] == said[1]
+    with pytest.raises(BadInput, match="no tensor parallelism"):
+        verb("llama3-8b", "dgx-h100:1", Layout(dp=8), **asked)
 
 
 def test_experts_without_words_are_two_of_a_token_and_none_shared() -> None:

@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 from lockstep import hardware
 from lockstep.errors import BadInput
 from lockstep.hardware import Cluster, Level, Link
+from lockstep.hardware.machine import machine
+from lockstep.hardware.shipped import shelf
 
 LINK = Link("wire", 1e-6, 8e9)
 
@@ -188,6 +190,20 @@ def test_every_device_of_the_catalog_has_a_machine(device: hardware.Device) -> N
     found = hardware.cluster(f"{device.name}:2")
     assert found.device == device
     assert found.num_devices >= 2
+
+
+@pytest.mark.parametrize("port", [None, "pcie5"])
+def test_cards_that_no_node_holds_talk_over_their_port_to_the_host(port: str | None) -> None:
+    """A device that does not say its port is taken for a card of PCIe 4; at most eight are in a machine."""
+    link = None if port is None else hardware.link(port)
+    card = replace(hardware.device("rtx-4090"), name="card", host_link=link)
+    for number in (1, 8):
+        found = machine(shelf(), card, number)
+        assert [(level.size, level.link) for level in found.levels] == [(number, link or hardware.link("pcie4"))]
+        assert found.device == card
+        assert (found.host.link, found.host.devices) == (link, number) if link else found.host is None
+    with pytest.raises(BadInput, match="no machine of the catalog joins 9 card, at most 8"):
+        machine(shelf(), card, 9)
 
 
 @pytest.mark.parametrize("name", ["rtx-4090:9", "h100-sxm:16", "gb200:144", "a100-pcie-40gb:9"])

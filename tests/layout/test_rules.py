@@ -131,3 +131,13 @@ def test_llama_405b_splits_as_its_authors_did() -> None:
     check(layout, job)
     sizes = [sum(stage.values()) for stage in job.stage_layers(16, 8)]
     assert sizes == [7, *[8] * 14, 7]
+
+
+def test_a_layout_of_no_words_is_one_rank_that_shards_and_repeats_nothing() -> None:
+    alone = Layout()
+    assert alone == Layout(
+        dp=1, tp=1, pp=1, cp=1, ep=1, vpp=1, micro_batch=1, zero=0, recompute="none", sequence_parallel=False,
+        schedule="1f1b", shard=0, offload="none", order=("tp", "cp", "ep", "dp", "pp"),
+    )  # fmt: skip
+    assert alone.world == 1
+    check(alone, replace(LLAMA, devices=1))
