@@ -218,6 +218,16 @@ def test_a_resized_level_says_that_it_was_asked_for() -> None:
     assert resized.provenance["levels.node.size"].kind == "datasheet"
 
 
+def test_notes_about_units_are_kept_as_long_as_the_units_are() -> None:
+    for shape in (((8, 1), (4, 8)), ((8, 1), (6, 8), (4, 2))):
+        noted = replace(made(*shape), notes=("said of the units",))
+        unit = noted.num_devices // noted.levels[-1].size
+        for units in (1, 2, noted.levels[-1].size):
+            assert noted.resized(units * unit).notes == noted.notes
+        for devices in (4, unit // 2):
+            assert noted.resized(devices).notes == ()
+
+
 def test_level_spanned_is_the_smallest_unit_that_holds_the_group() -> None:
     cluster = made((8, 1), (4, 8), (3, 1))
     assert cluster.level_spanned([1, 2, 8, 9, 32, 33, 96]).tolist() == [0, 0, 0, 1, 1, 2, 2]

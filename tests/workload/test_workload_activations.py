@@ -274,3 +274,12 @@ def test_only_inputs_of_linear_layers_wait_in_the_narrow_format(placement: str) 
         again = one.name in normed.get(placement, ("attention input", "mlp input"))
         kept = RECOMPUTE.index("full" if one.name == "layer input" else "none" if again else "selective")
         assert one.kept_up_to == kept, one.name
+
+
+def test_a_piece_of_no_words_is_a_whole_sequence_on_one_rank() -> None:
+    plain = Piece(micro_batch=2, seq=16)
+    assert plain == Piece(micro_batch=2, seq=16, tp=1, cp=1, sequence_parallel=False, expert_tp=None, dropout=False)
+    assert (plain.tokens, plain.split, plain.expert_ways, plain.rows_per_token) == (32, 1, 1, 1.0)
+    assert {spread: plain.share(spread, 8) for spread in ("sequence", "tp", "kv", "scores", "rows", "inner")} == {
+        "sequence": 1, "tp": 1, "kv": 1, "scores": 16, "rows": 1, "inner": 1,
+    }  # fmt: skip
