@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, get_overloads
 
 import pytest
@@ -71,3 +72,15 @@ def test_a_shared_expert_works_on_every_token_evenly_over_the_ranks() -> None:
     for shared in (1, 3):
         beside = lockstep.experts(**asked, shared=shared).compute_slowdown
         assert beside == pytest.approx((32 * alone + 16 * shared) / (32 + 16 * shared))
+
+
+def test_an_export_says_what_was_planned_only_where_it_says_something_else() -> None:
+    named = lockstep.export("gpt2", "dgx-a100-40gb:1", to="megatron", batch=64, dp=8)
+    said = named.to_dict()
+    assert said["planned"] is None
+    assert said["layout"] == named.estimate.layout.to_dict()
+    assert (said["to"], said["text"]) == ("megatron", named.text)
+    better = lockstep.estimate("gpt2", "dgx-a100-40gb:1", batch=64, dp=8, zero=1)
+    instead = replace(named, planned=better).to_dict()
+    assert instead.pop("planned") == {"layout": better.layout.to_dict(), "step_time_s": better.step_time_s}
+    assert instead == {name: value for name, value in said.items() if name != "planned"}
