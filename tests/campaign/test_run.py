@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from importlib import import_module
 
 import numpy as np
 import pytest
 
 import lockstep
-from lockstep.campaign import Operation, Ramp, Scenario, energy, for_tokens, phases, work
+from lockstep.campaign import Operation, Ramp, Scenario, campaign, energy, for_tokens, phases, work
+from lockstep.campaign.changes import _operation
 from lockstep.errors import BadInput, Infeasible
 from lockstep.layout import Job, Recipe, checkpoint_B
 from lockstep.plan import Estimate
@@ -224,3 +226,69 @@ def test_llama3_405b_was_stopped_as_often_and_worked_as_much() -> None:
     run = Scenario(found, for_tokens(1e12), Operation(device_mtbf_s=found.cluster.mtbf_s or 0.0)).run()
     assert 54 / run.days * run.losses.failures == pytest.approx(419, rel=0.08)
     assert 0.90 < run.losses.goodput_frac < 0.95
+
+
+def test_every_change_of_operation_changes_what_it_says_and_nothing_else() -> None:
+    now = Operation(
+        device_mtbf_s=5e9, silent_mtbf_s=4e10, silent_delay_s=3600.0, repair_s=7200.0, spares=1, interval_s=1000.0,
+        straggler_cv=0.04, data_Bps=1e6, eval_every=100, eval_tokens=1e6, law=Exponential(1e4), restart_s=200.0,
+    )  # fmt: skip
+    found = {what: (after.operation, priced) for what, after, priced in _operation(scenario(now))}
+    recovering = {"detection_s": 300.0, "restart_s": 100.0, "local_restart_s": 100.0}
+    want = {
+        "asynchronous checkpoints": {"hidden_frac": 0.95},
+        "copies in the memory of a peer": {"copies": 2, "copy_Bps": ESTIMATE.cluster.bandwidth_per_device_Bps(1)},
+        "half the detection and restart times": recovering,
+        "half the failures": {"device_mtbf_s": 1e10, "silent_mtbf_s": 8e10, "law": None},
+        "one more spare node": {"spares": 2},
+        "go on with fewer nodes instead of waiting": {"fewest_frac": 0.75},
+        "notice corruption in half the time": {"silent_delay_s": 1800.0},
+        "the best interval": {"interval_s": None},
+        "half the spread of the devices": {"straggler_cv": 0.02},
+        "twice the rate of reading data": {"data_Bps": 2e6},
+        "half as many evaluations": {"eval_every": 200},
+    }
+    assert found == {
+        what: (replace(now, **fields), what not in ("half the failures", "twice the rate of reading data"))
+        for what, fields in want.items()
+    }
+    calm = {what for what, _, _ in _operation(scenario(Operation(hidden_frac=0.95, copies=2)))}
+    assert calm == {"half the detection and restart times", "half the failures"}
+
+
+@pytest.mark.parametrize(
+    ("nodes", "tp", "pp", "replica_nodes"),
+    [
+        (8, 8, 1, 1),
+        (8, 8, 2, 2),
+        (8, 2, 1, 1),
+        (8, 8, 8, 8),
+        # Replicas of twelve devices lie across three nodes of eight: no node count divides evenly.
+        (3, 4, 3, 1),
+    ],
+)
+def test_a_lost_node_stops_the_nodes_of_its_replica(nodes: int, tp: int, pp: int, replica_nodes: int) -> None:
+    devices = 8 * nodes
+    name = {8: "llama3-8b", 3: "gpt2"}[nodes]
+    found = lockstep.estimate(name, f"dgx-h100:{nodes}", batch=devices, tp=tp, pp=pp)
+    operation = replace(REAL, repair_s=3600.0, spares=2, fewest_frac=0.5)
+    pool = operation.pool(found)
+    assert pool is not None
+    assert (pool.nodes, pool.spares, pool.repair_s) == (nodes, 2, 3600.0)
+    assert (pool.fewest, pool.replica_nodes) == (math.ceil(nodes / 2), replica_nodes)
+    assert REAL.pool(found) is None
+
+
+def test_devices_alone_draw_power_unless_the_facility_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a PUE the facility draws nothing more: device hours x power."""
+    for slow in ("tornado", "changes"):
+        monkeypatch.setattr(import_module("lockstep.campaign.campaign"), slow, lambda scenario: ())
+    short = Scenario(ESTIMATE, for_tokens(1e9), CALM)
+    plain = campaign(short, power_W=1000.0).energy
+    assert plain is not None
+    assert plain.energy_kWh == pytest.approx(short.run().gpu_hours)
+    assert plain.carbon_kg is None
+    shared = campaign(short, power_W=1000.0, pue=1.5, carbon_kg_per_kWh=0.4).energy
+    assert shared is not None
+    assert shared.energy_kWh == pytest.approx(1.5 * short.run().gpu_hours)
+    assert shared.carbon_kg == pytest.approx(0.4 * 1.5 * short.run().gpu_hours)

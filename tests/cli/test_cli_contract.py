@@ -5,6 +5,7 @@ import numbers
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -233,3 +234,14 @@ def test_a_plan_is_drawn_with_its_layouts_and_front(tmp_path: Path) -> None:
     assert drawn == pictures[1].read_text(encoding="utf-8")
     for one in answer["plans"]:
         assert f"{format_frac(one['mfu_frac'])} MFU" in drawn
+
+
+@pytest.mark.parametrize(("words", "code"), [({}, 0), ({"ok": True}, 0), ({"ok": False}, 1)])
+def test_a_benchmark_is_a_no_only_if_its_answer_says_so(
+    words: dict[str, bool], code: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Kernels have nothing to be wrong about."""
+    answer = SimpleNamespace(to_dict=lambda: {"rows": []}, **words)
+    monkeypatch.setattr("lockstep.api.bench", lambda op, **given: answer)
+    found = run("bench", "matmul", "--json")
+    assert (found.code, found.json()) == (code, {"rows": []})

@@ -12,12 +12,13 @@ from hypothesis import strategies as st
 
 from lockstep import api
 from lockstep.api.executing import _collective
-from lockstep.collectives import MOST_OPERATIONS, PlainLink, get, ops, program_on_levels, work_on_levels
+from lockstep.collectives import MOST_OPERATIONS, PlainLink, check_work, get, ops, program_on_levels, work_on_levels
 from lockstep.collectives.levels import WAYS
 from lockstep.collectives.registry import ROUND_OPERATIONS
 from lockstep.collectives.shares import Split
 from lockstep.errors import BadInput
 from lockstep.program import Kind
+from lockstep.units import parse_size_B
 
 from .conformance import CASES, ELEMENT_B, Case, links, quick
 
@@ -115,3 +116,14 @@ def test_verbs_that_build_one_program_forecast_it_first(monkeypatch: pytest.Monk
         api.trace("all-to-all", out=tmp_path / "x.json", ranks=512, size="1GB", algorithm="bruck", **link)
     with pytest.raises(BadInput, match="at most 100,000"):
         _collective("all-to-all", 512, "1MB", "bruck", None)
+
+
+def test_a_program_too_large_says_the_memory_it_would_take() -> None:
+    check_work("ring", 2, MOST_OPERATIONS)
+    with pytest.raises(BadInput, match=r"2 ranks is about 2e\+06 operations \(.*at most 2,000,000 are simulated"):
+        check_work("ring", 2, MOST_OPERATIONS + 1)
+    for operations in (5e6, 5e9):
+        with pytest.raises(BadInput) as caught:
+            check_work("ring", 2, operations)
+        memory = str(caught.value).partition("(")[2].partition(")")[0]
+        assert parse_size_B(memory, "memory") == pytest.approx(400 * operations, rel=0.01)

@@ -13,6 +13,7 @@ from lockstep import collectives
 from lockstep.collectives import Cost, PlainLink, Terms, algorithms, best, best_time_s, get
 from lockstep.collectives.all_reduce.hierarchical import INNER
 from lockstep.collectives.bounds import lower_bound_terms
+from lockstep.collectives.cost import Counts
 from lockstep.collectives.gossip.ring import contraction, rounds_to_agree
 from lockstep.collectives.shares import ceil_log2, floor_log2, square_divisor, sum_min_powers
 from lockstep.errors import BadInput, UnknownName
@@ -282,3 +283,26 @@ def test_bad_choices_teach() -> None:
         get("all-reduce", "ring").program(4, 10.0, element_B=4.0)
     with pytest.raises(BadInput, match="shards"):
         get("parameter-server", "synchronous").price(4, 1.0, link, shards=5)
+
+
+def test_groups_at_once_do_as_much_as_one_after_another() -> None:
+    one = Counts(3, 10.0, 7.0)
+    assert one.times(1) == one
+    assert one.times(2) == one + one
+    assert one.times(4) == Counts(12, 40.0, 28.0)
+    assert one.times(0) == Counts(0, 0.0, 0.0)
+
+
+@pytest.mark.parametrize(("workers", "shards"), [(1, 1), (4, 1), (3, 2), (5, 5)])
+def test_a_parameter_server_carries_the_buffer_of_every_worker_both_ways(workers: int, shards: int) -> None:
+    """600 bytes on each server; every worker sends and receives all of them, and every push is added."""
+    algorithm, link, size_B = get("parameter-server", "synchronous"), PlainLink(1.0, 1.0, 1.0), 600.0 * shards
+    price = algorithm.price(workers, size_B, link, shards=shards)
+    assert (price.messages, price.total_B, price.total_reduced_B) == (
+        workers * shards * 2, workers * size_B * 2, workers * size_B,
+    )  # fmt: skip
+    assert (price.latency_steps, price.critical_B) == (2 * workers, 2 * workers * 600.0)
+    assert (price.critical_reduced_B, price.time_s) == (workers * 600.0, workers * (2 + 3 * 600.0))
+    program = algorithm.program(workers, size_B, link, shards=shards)
+    assert program.num_messages == price.messages
+    assert program.sent_B().sum() == price.total_B

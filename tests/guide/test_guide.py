@@ -8,9 +8,10 @@ from hypothesis import strategies as st
 
 from lockstep.api import read_question
 from lockstep.guide import RULES, Guidance, guide
-from lockstep.guide.rules.bubble import bubble_frac
+from lockstep.guide.draft import Draft
+from lockstep.guide.rules.bubble import bubble_frac, decide
 from lockstep.hardware import Cluster, Level, cluster, link
-from lockstep.layout import broken_by
+from lockstep.layout import Layout, broken_by
 from lockstep.pipelines import get
 from lockstep.plan import estimate
 from lockstep.workload import model
@@ -213,3 +214,13 @@ def test_a_cluster_is_not_changed_by_being_asked_about() -> None:
     asked = read_question("llama3-8b", machine, batch=256)
     guide(asked.model, machine, asked.recipe)
     assert machine == cluster("dgx-h100:4")
+
+
+@pytest.mark.parametrize(("batch", "answer"), [(9, "yes"), (8, "no, vpp 2")])
+def test_a_tenth_of_idling_is_good_enough(batch: int, answer: str) -> None:
+    """Two stages idle 1 / (m + 1) of the time: a tenth with nine micro-batches, a ninth with eight."""
+    asked = read_question("gpt2-xl", "dgx-h100:1", gpus=2, batch=batch)
+    found = decide(Draft(asked.job, asked.cluster, Layout(pp=2)))
+    assert found.answer == answer
+    assert found.numbers["bubble_frac"] == 1 / (batch + 1)
+    assert found.draft.layout.vpp == (1 if batch == 9 else 2)

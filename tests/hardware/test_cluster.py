@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 from lockstep import hardware
 from lockstep.errors import BadInput
 from lockstep.hardware import Cluster, Level, Link
+from lockstep.hardware.machine import machine
+from lockstep.hardware.shipped import shelf
 
 LINK = Link("wire", 1e-6, 8e9)
 
@@ -190,6 +192,20 @@ def test_every_device_of_the_catalog_has_a_machine(device: hardware.Device) -> N
     assert found.num_devices >= 2
 
 
+@pytest.mark.parametrize("port", [None, "pcie5"])
+def test_cards_that_no_node_holds_talk_over_their_port_to_the_host(port: str | None) -> None:
+    """A device that does not say its port is taken for a card of PCIe 4; at most eight are in a machine."""
+    link = None if port is None else hardware.link(port)
+    card = replace(hardware.device("rtx-4090"), name="card", host_link=link)
+    for number in (1, 8):
+        found = machine(shelf(), card, number)
+        assert [(level.size, level.link) for level in found.levels] == [(number, link or hardware.link("pcie4"))]
+        assert found.device == card
+        assert (found.host.link, found.host.devices) == (link, number) if link else found.host is None
+    with pytest.raises(BadInput, match="no machine of the catalog joins 9 card, at most 8"):
+        machine(shelf(), card, 9)
+
+
 @pytest.mark.parametrize("name", ["rtx-4090:9", "h100-sxm:16", "gb200:144", "a100-pcie-40gb:9"])
 def test_a_machine_that_nobody_builds_is_refused(name: str) -> None:
     with pytest.raises(BadInput, match="no machine of the catalog joins"):
@@ -200,6 +216,16 @@ def test_a_resized_level_says_that_it_was_asked_for() -> None:
     resized = hardware.cluster("dgx-h100:64")
     assert resized.provenance["levels.fabric.size"].kind == "user"
     assert resized.provenance["levels.node.size"].kind == "datasheet"
+
+
+def test_notes_about_units_are_kept_as_long_as_the_units_are() -> None:
+    for shape in (((8, 1), (4, 8)), ((8, 1), (6, 8), (4, 2))):
+        noted = replace(made(*shape), notes=("said of the units",))
+        unit = noted.num_devices // noted.levels[-1].size
+        for units in (1, 2, noted.levels[-1].size):
+            assert noted.resized(units * unit).notes == noted.notes
+        for devices in (4, unit // 2):
+            assert noted.resized(devices).notes == ()
 
 
 def test_level_spanned_is_the_smallest_unit_that_holds_the_group() -> None:

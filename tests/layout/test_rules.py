@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lockstep.errors import BadInput
-from lockstep.layout import RULES, Job, Layout, LayoutGrid, Recipe, broken_rules, check, divisors
+from lockstep.layout import RULES, Job, Layout, LayoutGrid, Recipe, broken_by, broken_rules, check, divisors
 from lockstep.plan import default_space
 from lockstep.workload import model
 
@@ -131,3 +131,22 @@ def test_llama_405b_splits_as_its_authors_did() -> None:
     check(layout, job)
     sizes = [sum(stage.values()) for stage in job.stage_layers(16, 8)]
     assert sizes == [7, *[8] * 14, 7]
+
+
+def test_a_layout_of_no_words_is_one_rank_that_shards_and_repeats_nothing() -> None:
+    alone = Layout()
+    assert alone == Layout(
+        dp=1, tp=1, pp=1, cp=1, ep=1, vpp=1, micro_batch=1, zero=0, recompute="none", sequence_parallel=False,
+        schedule="1f1b", shard=0, offload="none", order=("tp", "cp", "ep", "dp", "pp"),
+    )  # fmt: skip
+    assert alone.world == 1
+    check(alone, replace(LLAMA, devices=1))
+
+
+@pytest.mark.parametrize(("offload", "optimizer", "refused"), [
+    ("none", "adamw", False), ("none", "muon", False), ("optimizer", "adamw", False), ("optimizer", "muon", True),
+])  # fmt: skip
+def test_only_an_offloaded_update_of_products_is_refused(offload: str, optimizer: str, refused: bool) -> None:
+    job = replace(LLAMA, recipe=replace(LLAMA.recipe, optimizer=optimizer))
+    broken = {rule.key for rule in broken_by(Layout(dp=8, zero=1, offload=offload), job)}
+    assert ("offloaded optimizer without products" in broken) == refused

@@ -24,6 +24,8 @@ from lockstep.measure.execute.transfer import (
     SHARED_CORES,
     SHARED_CORES_IN_TURN,
     SHARED_CORES_OWN_NETWORK,
+    Cut,
+    Transfers,
     cut_for,
 )
 from lockstep.measure.execute.worker import Report, Work, run_rank
@@ -250,3 +252,17 @@ def test_a_rank_killed_in_a_round_is_named_with_its_step() -> None:
     work = Work(program, "all-reduce", "ring", 2, 1000, seed=0, warm_up=0, repeats=1)
     with pytest.raises(RunFailed, match=r"^rank 1 killed by SIGKILL during all-reduce-ring step 1"):
         launch(run_rank, 2, (work,), timeout_s=15, faults=[Fault(1, "mid_all_reduce_ring:1", "kill")])
+
+
+def test_a_message_is_cut_into_pieces_of_the_size_asked_for() -> None:
+    import torch
+
+    made = Transfers.__new__(Transfers)
+    for piece_B, number in ((1e9, 1), (8000, 1), (7999, 2), (1000, 8), (999, 9)):
+        made.cut = Cut(piece_B)
+        whole = torch.arange(1000, dtype=torch.float64)
+        pieces = made._pieces(whole)
+        assert len(pieces) == number
+        assert torch.equal(torch.cat(pieces), whole)
+        assert len({len(piece) for piece in pieces[:-1]}) <= 1
+        assert all(8 * len(piece) <= piece_B + 8 for piece in pieces)

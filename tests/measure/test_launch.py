@@ -23,6 +23,7 @@ from lockstep.measure.launch.folder import run_folder
 from lockstep.measure.launch.mail import LENGTH, Inbox, post
 from lockstep.measure.launch.place import first_node
 from lockstep.measure.launch.points import Board, in_words, point
+from lockstep.measure.launch.watch import Running, end
 
 from . import workers
 
@@ -370,3 +371,36 @@ def test_points_cost_nothing_outside_a_run_and_fit_their_slot(tmp_path: Path) ->
     names = ("after_ckpt_tmp", "mid_train_step:2", "mid_step:7", "")
     words = ("after ckpt-tmp", "during train step 2", "during step 7", "before its first point")
     assert tuple(in_words(name) for name in names) == words
+
+
+class Deaf:
+    """A keeper that takes no SIGTERM, as one that is stopped; a join with a limit is over before it ends."""
+
+    def __init__(self) -> None:
+        deaf = (
+            "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(1, flush=True); time.sleep(60)"
+        )
+        self.child = subprocess.Popen([sys.executable, "-S", "-c", deaf], stdout=subprocess.PIPE)
+        self.pid, self.sentinel = self.child.pid, 0
+        assert self.child.stdout is not None
+        self.child.stdout.readline()
+
+    @property
+    def exitcode(self) -> int | None:
+        return self.child.returncode
+
+    def join(self, timeout: float | None = None) -> None:
+        if timeout is None:
+            self.child.wait(10)
+
+
+def test_a_keeper_that_does_not_end_is_killed_and_waited_for() -> None:
+    keeper, (theirs, ours) = Deaf(), Pipe(duplex=False)
+    try:
+        end([Running(0, keeper, Inbox(theirs))])
+        assert keeper.exitcode == -signal.SIGKILL
+        assert theirs.closed
+    finally:
+        keeper.child.kill()
+        keeper.child.communicate()
+        ours.close()

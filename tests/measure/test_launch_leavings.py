@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import runpy
 import signal
 import subprocess
 import sys
@@ -15,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from lockstep.errors import BadInput
-from lockstep.measure.launch import launch
+from lockstep.measure.launch import launch, server
 from lockstep.measure.launch.family import descendants
 from lockstep.measure.launch.launch import warm_up
 
@@ -169,3 +170,25 @@ def test_a_full_temporary_folder_is_said(needed: str, monkeypatch: pytest.Monkey
     monkeypatch.setattr(needed, full)
     with pytest.raises(BadInput, match="TMPDIR: no temporary files can be made: No space left on device"):
         launch(workers.alone, 1, backend=None)
+
+
+@pytest.mark.parametrize(
+    ("set_to", "inherited"), [("for the server", None), ("1", "1"), (None, None)], ids=["ours", "the user's", "none"]
+)
+def test_the_server_forgets_only_what_it_was_told_itself(
+    set_to: str | None, inherited: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its ranks inherit PYTHONSAFEPATH as the user has set it; at its end it removes the folder that it was told."""
+    last: list[tuple[object, ...]] = []
+    monkeypatch.setattr("atexit.register", lambda *call: last.append(call))
+    monkeypatch.setenv("LOCKSTEP_SERVER_FOLDER", str(tmp_path))
+    if set_to is None:
+        monkeypatch.delenv("PYTHONSAFEPATH", raising=False)
+    else:
+        monkeypatch.setenv("PYTHONSAFEPATH", set_to)
+    found = runpy.run_path(str(server.__file__))
+    assert os.environ.get("PYTHONSAFEPATH") == inherited
+    assert "LOCKSTEP_SERVER_FOLDER" not in os.environ
+    assert last == [(found["_remove"], tmp_path)]
+    runpy.run_path(str(server.__file__))
+    assert len(last) == 1, "a process that is not the server removes nothing"

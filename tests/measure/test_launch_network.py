@@ -105,6 +105,17 @@ def test_who_is_known_to_be_on_one_machine() -> None:
         assert found.one_machine is (known in alone)
 
 
+@pytest.mark.timeout(10)
+def test_the_socket_of_the_store_listens_where_it_is_told() -> None:
+    from lockstep.measure.launch.launch import _listening
+
+    with socket.socket(fileno=_listening("127.0.0.1", 0)) as served:
+        host, port = served.getsockname()
+        assert host == "127.0.0.1"
+        with socket.create_connection((host, port), timeout=5) as caller:
+            assert caller.getpeername() == (host, port)
+
+
 def test_a_port_that_is_taken_is_named() -> None:
     from lockstep.measure.launch.launch import _listening
 

@@ -99,6 +99,9 @@ def test_staleness_weights() -> None:
     assert staleness.inverse(0) == 1
     assert staleness.inverse(9) == pytest.approx(0.1)
     assert staleness.exponential(3, 0.0) == 1
+    assert staleness.exponential(0, 0.7) == 1
+    assert staleness.exponential(3, 0.5) == pytest.approx(0.22313016014843)  # 1 / e**1.5
+    np.testing.assert_allclose(staleness.exponential(DELAYS, 0.2), np.exp(-0.2 * DELAYS))
     assert staleness.delay_adaptive(0, 0.5, 1.0) == 1
     assert staleness.delay_adaptive(9, 0.5, 1.0) == pytest.approx(0.2)
     assert staleness.cut_off(DELAYS, 2).tolist() == [1, 1, 1, 0, 0, 0]

@@ -82,3 +82,9 @@ def test_rounding_at_random_is_unbiased_and_to_a_neighbour() -> None:
     assert set(got) == {1.0, 1.0 + 2.0**-7}
     assert abs(got.mean() - value) < 4 * got.std() / 200
     assert (one.rounded(np.full(100, 1.5), draw) == 1.5).all()
+
+
+def test_sizes_are_those_of_a_number_in_memory() -> None:
+    """A tf32 lies in memory as the fp32 that it is cut from."""
+    sizes = {name: one.size_B for name, one in FORMATS.items()}
+    assert sizes == {"fp32": 4, "tf32": 4, "bf16": 2, "fp16": 2, "fp8-e5m2": 1, "fp8-e4m3": 1}

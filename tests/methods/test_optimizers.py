@@ -168,3 +168,14 @@ def test_refusals() -> None:
         optimizer("lars", trust=0.0)
     with pytest.raises(BadInput, match="weight_decay"):
         optimizer("sgd", weight_decay=-1.0)
+
+
+@pytest.mark.parametrize("weight_decay", [0.0, 0.1])
+@pytest.mark.parametrize(("gradients", "kept"), [(1, 2), (3, 2), (2, 1), (2, 3)])
+def test_lars_refuses_gradients_and_buffers_of_another_number_of_layers(
+    gradients: int, kept: int, weight_decay: float
+) -> None:
+    method, layer = Lars(weight_decay=weight_decay), np.ones(3)
+    assert len(method.direction([layer] * 2, [layer] * 2, [layer] * 2)[0]) == 2
+    with pytest.raises(ValueError, match="zip"):
+        method.direction([layer] * gradients, [layer] * kept, [layer] * 2)

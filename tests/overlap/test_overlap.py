@@ -260,3 +260,18 @@ def test_chunks_have_an_optimum() -> None:
 def test_bad_input_is_refused(make: Any) -> None:
     with pytest.raises(BadInput):
         make()
+
+
+@pytest.mark.parametrize("keep", [False, True])
+@pytest.mark.parametrize("prefetch", [0, 1, 5])
+def test_parameters_that_are_kept_are_gathered_once(keep: bool, prefetch: int) -> None:
+    units = Units((1.0, 2.0, 3.0), (2.0, 4.0, 6.0), (10.0, 20.0, 30.0))
+    listed = sharded.tasks(units, Traffic(4, PlainLink(0.0, 1.0), "ring"), prefetch=prefetch, keep=keep)
+    names = [task.label for task in listed]
+    gathers = [name for name in names if name.startswith("gather")]
+    assert gathers == ["gather0", "gather1", "gather2", *([] if keep else ["gather2", "gather1", "gather0"])]
+    passes = [name for name in names if name[0] in "FBs"]
+    assert passes == ["F0", "F1", "F2", "B2", "scatter2", "B1", "scatter1", "B0", "scatter0"]
+    assert sum(task.held_B for task in listed) == 0
+    after_forward = sum(task.held_B for task in listed[: names.index("F2") + 1])
+    assert after_forward == (60.0 if keep else 0.0)

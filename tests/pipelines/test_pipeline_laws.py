@@ -293,3 +293,18 @@ def test_progress_counts_up_to_its_total() -> None:
     pipelines.pipeline("1f1b", 4, 8, progress=lambda done, total: heard.append((done, total)))
     assert [done for done, _ in heard] == list(range(1, 9))
     assert {total for _, total in heard} == {8}
+
+
+def test_only_schedules_in_both_directions_hold_two_copies_of_the_model() -> None:
+    both_ways = {one.name for one in pipelines.SCHEDULES if one.placement is pipelines.Placement.BOTH_WAYS}
+    assert both_ways == {"chimera", "dualpipe"}
+    for schedule in pipelines.SCHEDULES:
+        assert schedule.copies == (2 if schedule.name in both_ways else 1), schedule.name
+
+
+@pytest.mark.parametrize("stages", [1, 2, 4])
+def test_a_v_warms_up_with_what_is_on_its_way_down_and_up(stages: int) -> None:
+    """Before its first pass of the second chunk device s runs 2 (p - s) - 1 of the first: p - s - 1 stages each way."""
+    for s, lane in enumerate(pipelines.get("zb-v").order(stages, 3 * stages, 2)):
+        second = next(place for place, (step, _, chunk) in enumerate(lane) if (step, chunk) == ("F", 1))
+        assert lane[:second] == [("F", m, 0) for m in range(2 * (stages - s) - 1)]

@@ -14,6 +14,7 @@ from pipeline_oracle import replay
 from lockstep import pipelines
 from lockstep.errors import BadInput
 from lockstep.pipelines import Times, automatic_order, automatic_v_order
+from lockstep.pipelines.automatic import _Pace, _Run
 from lockstep.simulate import simulate
 
 HAND_MADE = {"1F1B": "1f1b", "1F1B-I": "interleaved", "ZB-H1": "zb-h1", "ZB-H2": "zb-h2"}
@@ -139,3 +140,19 @@ def test_automatic_order_refuses_what_it_cannot_schedule() -> None:
         automatic_order(4, 8, Times(1.0, 2.0, 2.0))
     with pytest.raises(BadInput, match="at least one"):
         automatic_order(4, 8, Times(1.0, 2.0), memory=0.5)
+
+
+def test_a_pass_of_the_automatic_order_tells_the_neighbour_when_its_message_comes() -> None:
+    """Forward passes tell the next device, input gradients the one before, a message of 0.5 s later."""
+    run = _Run(_Pace(1.0, 2.0, 3.0, 0.5), 3, 4, 3.0, 1.0, 0, 0.0, False)
+    assert run._do(0, "F", 0.0) == 1.0
+    assert run._do(1, "F", 1.5) == 2.5
+    assert run._do(2, "F", 3.0) == 4.0
+    assert run._do(2, "I", 4.0) == 6.0
+    assert run._do(1, "I", 6.5) == 8.5
+    assert run._do(0, "I", 9.0) == 11.0
+    assert run._do(0, "W", 11.0) == 14.0
+    assert [device.forward_at for device in run.devices] == [[0.0] * 4, [1.5], [3.0]]
+    assert [device.input_at for device in run.devices] == [[9.0], [6.5], [4.0]]
+    assert [device.live for device in run.devices] == [0.0, 1.0, 1.0]
+    assert run.order == [[("F", 0, 0), ("I", 0, 0), ("W", 0, 0)], *[[("F", 0, 0), ("I", 0, 0)]] * 2]

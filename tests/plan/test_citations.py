@@ -95,3 +95,16 @@ def test_papers_are_complete() -> None:
         )
         assert paper.where or paper.arxiv or paper.url, key
         assert not paper.arxiv or ARXIV.fullmatch(paper.arxiv), key
+
+
+def test_papers_about_exchanges_are_cited_where_there_are_any() -> None:
+    """One device sends nothing."""
+    exchanges = {"hockney1994", "thakur2005", "nccl", "cho2019", "patarasuk2009"}
+    alone = Job(model("gpt2"), Recipe(seq=1024, batch=8), 1)
+    pair = replace(alone, devices=2)
+    cited = [
+        {one.key for one in citations(estimate(job, cluster("dgx-a100-80gb").resized(job.devices), Layout(dp=dp)))}
+        for job, dp in ((alone, 1), (pair, 2))
+    ]
+    assert not cited[0] & exchanges
+    assert exchanges <= cited[1]

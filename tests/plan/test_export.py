@@ -162,6 +162,16 @@ def test_what_a_target_cannot_say_is_refused(
         export(found(job, Layout(**changes)), target)
 
 
+def test_without_stages_torchtitan_needs_no_schedule() -> None:
+    piped = Layout(pp=4, dp=8, zero=3, schedule="zb-h1")
+    with pytest.raises(Infeasible, match="schedule zb-h1"):
+        export(found(DENSE, piped), "torchtitan")
+    alone, usual = (
+        export(found(DENSE, Layout(dp=32, zero=3, schedule=schedule)), "torchtitan") for schedule in ("zb-h1", "1f1b")
+    )
+    assert alone == usual
+
+
 def test_all_reasons_are_given_at_once() -> None:
     with pytest.raises(Infeasible) as caught:
         export(found(DENSE, Layout(cp=2, dp=16, zero=3, shard=4, recompute="full")), "deepspeed")

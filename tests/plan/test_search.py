@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from lockstep.errors import BadInput, Infeasible
-from lockstep.hardware import Cluster, cluster
+from lockstep.hardware import Cluster, Level, cluster
 from lockstep.layout import Job, Layout, Recipe, broken_rules
 from lockstep.plan import Space, default_space, estimate, plan, search
 from lockstep.plan.candidates import DUPLICATE, duplicates
@@ -200,6 +200,22 @@ def test_a_deadline_takes_the_fewest_devices_that_make_it() -> None:
     for count in fewer[-2:]:
         slower = plan(described, whole.resized(count), recipe, tokens=tokens)
         assert slower.best.campaign(tokens)[0] > 30
+
+
+def test_numbers_of_devices_to_try_fill_every_level() -> None:
+    """Four racks of six nodes of eight: 8 and 16 nodes would leave racks unequal."""
+    link = cluster("dgx-h100").levels[0].link
+    racks = Cluster(
+        "racks",
+        cluster("dgx-h100").device,
+        tuple(Level(name, size, link) for name, size in (("node", 8), ("rack", 6), ("hall", 4))),
+    )
+    counts = device_counts(racks)
+    assert counts == [1, 2, 4, *(8 * nodes for nodes in (1, 2, 3, 4, 6, 12, 24))]
+    assert [racks.resized(count).num_devices for count in counts] == counts
+    assert device_counts(cluster("dgx-h100:3")) == [1, 2, 4, 8, 16, 24]
+    assert device_counts(cluster("dgx-h100:3").resized(6)) == [1, 2, 6]
+    assert device_counts(cluster("dgx-h100").resized(1)) == [1]
 
 
 def test_an_impossible_deadline_is_a_no() -> None:

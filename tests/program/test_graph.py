@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lockstep.program import Program, ProgramBuilder, longest_path
-from lockstep.program.graph import FAN_IN
+from lockstep.program.graph import FAN_IN, _bounded_fan_in
 from program.random_programs import programs, random_program
 
 
@@ -60,6 +60,21 @@ def test_levels(program: Program) -> None:
     assert sorted(front.order.tolist()) == list(range(graph.num_nodes))
     assert front.start[-1] == graph.num_nodes
     assert len(front.start) == graph.depth + 1
+
+
+@pytest.mark.timeout(10)
+@pytest.mark.parametrize(("width", "expected"), [(4, 0), (5, 2), (16, 4), (17, 5 + 2), (33, 9 + 3)])
+def test_helpers_share_out_the_predecessors_of_a_node(width: int, expected: int) -> None:
+    """Of node `width` that follows all others; a helper is ready before the node whose predecessors it joins."""
+    tail, head, key = _bounded_fan_in(np.arange(width), np.full(width, width), width + 1)
+    helpers = len(key) - width - 1
+    assert np.bincount(head).max() <= FAN_IN
+    assert helpers == expected
+    assert len(tail) == width + helpers
+    tree = networkx.DiGraph(zip(tail.tolist(), head.tolist(), strict=True))
+    assert networkx.ancestors(tree, width) == {*range(width), *range(width + 1, len(key))}
+    assert (key[width + 1 :] < width).all()
+    assert (key[width + 1 :] > width - 1).all()
 
 
 @pytest.mark.parametrize("width", [1, 4, 5, 16, 17, 65, 1000])

@@ -170,6 +170,21 @@ def test_a_circle_names_its_operations() -> None:
     assert "compute" not in str(error.value)
 
 
+@pytest.mark.parametrize("unknown", [-1, 2, 3])
+def test_operations_wait_for_operations_only(unknown: int) -> None:
+    for edge in ((0, unknown), (unknown, 0)):
+        builder = ProgramBuilder(1)
+        for _ in range(2):
+            builder.compute(0, 1.0)
+        builder.depend(*edge)
+        with pytest.raises(BadInput, match=f"operation {edge[0]} waits for {edge[1]}, but operations are 0 .. 1"):
+            builder.build()
+    builder = ProgramBuilder(1)
+    ids = [builder.compute(0, 1.0) for _ in range(2)]
+    builder.depend(ids[1], ids[0])
+    assert builder.build()[1].after == (0,)
+
+
 def test_waiting_for_oneself_is_a_circle() -> None:
     builder = ProgramBuilder(2)
     ids = builder.barrier()

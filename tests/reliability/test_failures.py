@@ -48,6 +48,17 @@ def test_llama3_composes_to_itself_and_scales() -> None:
     assert table.failures(512).share_frac("device") == pytest.approx((148 + 72 + 19 + 17 + 6 + 6) / 419)
 
 
+@pytest.mark.parametrize("devices", [8, 512, 16_384])
+def test_causes_grow_with_the_devices_or_their_nodes(devices: int) -> None:
+    """A cause counted k times in T on 16,384 devices comes k devices / 16,384 times in T, whatever it strikes."""
+    table = llama3()
+    for cause in table.failures(devices).causes:
+        count = sum(row.count for row in table.rows if row.kind == cause.kind)
+        assert cause.units == devices / (1 if cause.kind == "device" else 8)
+        assert cause.units / cause.unit_mtbf_s * table.time_s == pytest.approx(count * devices / 16_384)
+        assert cause.nodes_lost == (cause.kind in ("device", "node"))
+
+
 def test_the_catalog_agrees_with_the_table() -> None:
     cluster = hardware.cluster("dgx-h100:2048")
     assert of_cluster(cluster).mtbf_s == pytest.approx(llama3().mtbf_s, rel=1e-3)

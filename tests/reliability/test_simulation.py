@@ -294,3 +294,13 @@ def test_the_run_is_cut_into_equal_intervals() -> None:
 def test_bad_input_is_refused(words: dict[str, Any]) -> None:
     with pytest.raises(BadInput):
         simulate_campaigns(single(0.1), **{"work_s": 10.0, "interval_s": 1.0, "law": None, **words})
+
+
+@pytest.mark.parametrize("gaps_s", [[], [0.13], [0.13, 0.2]])
+def test_work_done_in_vain_is_what_failures_threw_away(gaps_s: list[float]) -> None:
+    """Two intervals of 0.2 s; each failure comes before anything is saved, the second after a restart of 0.05 s."""
+    found = simulate_campaigns(PATTERNS["single"], 0.4, 0.2, Script(gaps_s), campaigns=1)
+    assert found.failures[0] == len(gaps_s)
+    assert found.rollback_s[0] == pytest.approx(sum(gaps_s) - 0.05 * (len(gaps_s) - 1) if gaps_s else 0.0, abs=1e-12)
+    spent_s = 0.4 + 0.02 + found.rollback_s[0] + (0.05 + 0.03) * len(gaps_s)
+    assert found.wall_s[0] == pytest.approx(spent_s)

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 import lockstep
 from cli_runner import run
+from lockstep.errors import BadInput
 from lockstep.runs import EventFile, RunStore
 from lockstep.runs.event_file import crc32c
 
@@ -161,3 +162,14 @@ def test_numbers_that_json_does_not_know_are_kept_as_null(tmp_path: Path) -> Non
     assert found.status == "finished"
     assert found.measurements == [{"loss": None, "nested": {"values": [1.0, None]}}]
     assert found.result == {"final_loss": None}
+
+
+def test_steps_are_all_the_whole_numbers_of_64_bits(tmp_path: Path) -> None:
+    ends = [-(2**63), -127, -1, 0, 1, 127, 2**63 - 1]
+    with EventFile(tmp_path) as file:
+        for step in (*ends, 3.0):
+            file.event({"loss": 1.0, "step": step}, 0)
+        for step in (-(2**63) - 1, 2**63, 0.5, True, "1", math.inf):
+            with pytest.raises(BadInput, match="no whole number of 64 bits"):
+                file.event({"loss": 1.0, "step": step}, 0)
+    assert curves(tmp_path) == {"loss": [(step, 1.0) for step in (*ends, 3)]}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from types import SimpleNamespace
 
 import networkx
@@ -21,6 +22,7 @@ from lockstep.simulate import (
     star_network,
     tree_network,
 )
+from lockstep.simulate.fluid import Unlimited
 from program.random_programs import Link, price, programs
 from program.test_executor import ring_all_reduce
 
@@ -230,3 +232,14 @@ def test_too_small_a_network() -> None:
         simulate_contended(messages([(0, 1)], 1.0, 8), star_network(4, 1.0))
     with pytest.raises(BadInput, match="capacities must be positive"):
         star_network(4, 0.0)
+
+
+def test_links_without_time_charge_only_the_reductions_they_are_told_of() -> None:
+    first, second = np.array([0, 1, 2]), np.array([1, 2, 0])
+    for unlimited, paid in (
+        (Unlimited(), [0.0] * 3), (Unlimited(2.0), [2.0] * 3), (Unlimited(lambda a, b: a + 2.0 * b), [2.0, 5.0, 2.0]),
+    ):  # fmt: skip
+        links = unlimited.link_between(first, second)
+        assert links.latency_s.tolist() == [0.0] * 3
+        assert links.bandwidth_Bps.tolist() == [math.inf] * 3
+        assert links.reduce_s_per_B.tolist() == paid

@@ -135,3 +135,14 @@ def test_intervals_cover_the_truth() -> None:
 def test_bad_noise(noise: object, message: str) -> None:
     with pytest.raises(BadInput, match=message):
         noise()  # type: ignore[operator]
+
+
+@pytest.mark.parametrize(("extra_s", "added_s"), [(0.25, 0.25), (0.0, 0.0), (-0.5, 0.0)])
+def test_a_message_is_delayed_by_what_is_drawn_and_never_comes_early(extra_s: float, added_s: float) -> None:
+    builder = ProgramBuilder(2)
+    builder.compute(0, 1.0)
+    builder.message(0, 1, 8.0)
+    builder.collective(range(2), "all-reduce", 8.0, duration_s=4.0)
+    program, base_s = builder.build(), np.array([1.0, 2.0, 2.0, 4.0, 4.0])
+    found = Noise(message_extra_s=Constant(extra_s)).apply(program, base_s, 0, [0, 1])
+    assert found.T.tolist() == [[1.0, *[2.0 + added_s] * 2, *[4.0 + added_s] * 2]] * 2

@@ -102,6 +102,17 @@ def test_packets_carry_the_whole_message(size_B: int) -> None:
     assert len(packets_B) <= 512
 
 
+def test_all_packets_of_a_message_but_the_last_are_full() -> None:
+    """1000 B of payload and 50 of header; beyond 512 packets each stands for as many as it takes."""
+    protocol = Protocol(payload_B=1000.0, header_B=50.0, notice_B=100.0)
+    assert protocol.packets_B(0.0) == [150.0]
+    assert protocol.packets_B(900.0) == [1050.0]
+    assert protocol.packets_B(901.0) == [1050.0, 51.0]
+    assert protocol.packets_B(2400.0) == [1050.0, 1050.0, 550.0]
+    many = protocol.packets_B(1024 * 1000.0 - 100.0)
+    assert many == pytest.approx([2 * 1050.0] * 512)
+
+
 def test_a_second_link_stores_one_packet_before_it_forwards() -> None:
     star = star_topology(2, RATE_BPS, DELAY_S)
     for size_B in (1000, 2500, 50_000):

@@ -13,6 +13,7 @@ from lockstep.layout import Job, LayerKind, Layout, Recipe, check
 from lockstep.plan import default_space, estimate, search
 from lockstep.simulate import simulate
 from lockstep.step import Clock, compose, price_step, step_time_s
+from lockstep.step.exchange import _one_way_s
 from lockstep.step.layer import Shard, layer_work
 from lockstep.step.program import step_program
 from lockstep.workload import Transformer, model
@@ -138,3 +139,35 @@ def test_the_planner_chooses_cells_where_they_pay() -> None:
     assert chosen.step_time_s == pytest.approx(found.best[0].step_time_s, rel=1e-12)
     assert "the other pass of a cell" in " ".join(chosen.assumptions())
     assert "cell" not in " ".join(estimate(asked, CLUSTER, plain.best[0].layout).assumptions())
+
+
+LEVELS = [(4, 1e-6, 100e9, 0.0), (2, 5e-6, 10e9, 0.0)]
+"""Four ranks in each of two nodes."""
+
+
+@pytest.mark.parametrize(
+    ("groups", "inside", "between"),
+    [
+        # Eight groups, one on each rank: at most three of four ranks of a node, and both nodes.
+        (8, 3, 2),
+        # Two groups, one on each node: six experts of a token may be on any rank inside.
+        (2, 6, 2),
+    ],
+)
+def test_an_exchange_by_groups_takes_as_long_as_its_slowest_level(groups: int, inside: int, between: int) -> None:
+    found = even("deepseek-v3").experts
+    assert found is not None
+    experts = replace(found, experts=16, top_k=6, groups=groups, top_groups=3 if groups > 3 else 1)
+    between = min(between, experts.top_groups)
+    for token_B in (1e3, 1e9):
+        node_s = 3 * 1e-6 + token_B * inside * (3 / 4) / 100e9
+        fabric_s = 1 * 5e-6 + token_B * between * (1 / 2) / 10e9
+        assert float(_one_way_s(LEVELS, token_B, experts)) == pytest.approx(max(node_s, fabric_s), rel=1e-12)
+    for level in (0, 1):
+        alone = [(ranks if place == level else 1, *link) for place, (ranks, *link) in enumerate(LEVELS)]
+        ranks, latency_s, rate_Bps, _ = alone[level]
+        copies = min(experts.top_groups, ranks)
+        want_s = (ranks - 1) * latency_s + 1e6 * copies * (ranks - 1) / ranks / rate_Bps
+        if ranks <= groups:
+            assert float(_one_way_s(alone, 1e6, experts)) == pytest.approx(want_s, rel=1e-12)
+    assert float(_one_way_s([(1, 1e-6, 1e9, 0.0)], 1e6, experts)) == 0

@@ -9,7 +9,8 @@ from lockstep.errors import UnknownName
 from lockstep.hardware import device
 from lockstep.layout import LayerKind, Layout, Recipe
 from lockstep.step import Clock
-from lockstep.step.layer import Shard, attention_core, head_work, layer_work
+from lockstep.step.layer import Shard, attention_core, feed_forward, head_work, layer_work, shared_experts
+from lockstep.step.layer import experts as experts_work
 from lockstep.workload import head_forward_flops, layer_forward_flops, model
 
 H100 = device("h100-sxm")
@@ -123,3 +124,20 @@ def test_a_layer_launches_the_kernels_that_can_be_counted_by_hand(flash: bool) -
     assert float(work.core.forward.seconds(launch_s, blocking=True)) == pytest.approx(
         float(work.core.forward.device_s) + sum(core.values()) * launch_s
     )
+
+
+@pytest.mark.parametrize(("tp", "split"), [(1, False), (2, False), (2, True)])
+def test_tokens_are_moved_to_their_experts_once_for_each_of_them(tp: int, split: bool) -> None:
+    """Two permutations read and write T k h elements each, in either direction; tp shares them only with sequences."""
+    described, recipe = model("mixtral-8x7b"), Recipe(seq=4096, batch=64)
+    grid = Layout(tp=tp, ep=4, dp=4, sequence_parallel=split).grid()
+    shard, moe = Shard(described, grid, recipe, Clock(H100, "bf16")), described.experts
+    tokens = 4096 / (tp if split else 1)
+    rest = shard.product(tokens, 8, 4096) + feed_forward(shard, 14336, 4096 * 2 / 2, 2, gated=True)
+    rest += shared_experts(shard, moe)
+    moved_s = 4 * tokens * 2 * 4096 * 2.0 / (H100.memory_bandwidth_Bps * H100.efficiency.stream_frac)
+    found = experts_work(shard, moe)
+    for whole, part in ((found.forward, rest.forward), (found.backward, rest.backward)):
+        assert float(whole.device_s - part.device_s) == pytest.approx(moved_s, rel=1e-9)
+        assert float(whole.kernels - part.kernels) == 4
+        assert float(whole.flops) == float(part.flops)

@@ -256,3 +256,30 @@ def test_every_module_that_a_model_has_saves_something_of_its_own(name: str) -> 
     kept = layer_activation_B(model, together, bool(model.experts), "selective")
     assert none - kept == pytest.approx(sum(saved), rel=1e-12)
     assert kept > layer_activation_B(model, together, bool(model.experts), "full")
+
+
+@pytest.mark.parametrize("placement", ["pre", "post", "output", "sandwich"])
+def test_only_inputs_of_linear_layers_wait_in_the_narrow_format(placement: str) -> None:
+    """And only those that a norm made can be made again from its input."""
+    normed = {"pre": ("attention input", "mlp input"), "post": ("mlp input",), "output": ()}
+    model = replace(workload.model("llama3-8b"), norm_placement=placement)
+    piece = Piece(micro_batch=1, seq=16, element_B=2.0, cached_B=1.0, recompute_modules=("layernorm",))
+    stream = [one for one in kept_tensors(model, piece) if one.spread == "sequence"]
+    names = {one.name for one in stream}
+    assert {"layer input", "mlp input"} <= names
+    assert ("attention input" in names) == (placement in ("pre", "sandwich"))
+    for one in stream:
+        linear = one.name in ("attention input", "mlp input")
+        assert one.size_B == 16 * 4096 * (1.0 if linear else 2.0), one.name
+        again = one.name in normed.get(placement, ("attention input", "mlp input"))
+        kept = RECOMPUTE.index("full" if one.name == "layer input" else "none" if again else "selective")
+        assert one.kept_up_to == kept, one.name
+
+
+def test_a_piece_of_no_words_is_a_whole_sequence_on_one_rank() -> None:
+    plain = Piece(micro_batch=2, seq=16)
+    assert plain == Piece(micro_batch=2, seq=16, tp=1, cp=1, sequence_parallel=False, expert_tp=None, dropout=False)
+    assert (plain.tokens, plain.split, plain.expert_ways, plain.rows_per_token) == (32, 1, 1, 1.0)
+    assert {spread: plain.share(spread, 8) for spread in ("sequence", "tp", "kv", "scores", "rows", "inner")} == {
+        "sequence": 1, "tp": 1, "kv": 1, "scores": 16, "rows": 1, "inner": 1,
+    }  # fmt: skip

@@ -50,6 +50,27 @@ def test_refused_with_a_reason(make, message):
         make()
 
 
+@pytest.mark.parametrize(
+    ("make", "name", "largest"),
+    [
+        (lambda value: replace(LLAMA, layers=value), "layers", 10_000),
+        (lambda value: replace(LLAMA, hidden=value), "hidden", 1_000_000),
+        (lambda value: replace(LLAMA, vocab=value), "vocab", 100_000_000),
+        (lambda value: Attention(**{**HEADS, "heads": value, "kv_heads": 1}), "heads", 100_000),
+        (lambda value: Attention(**{**HEADS, "heads": 100_000, "kv_heads": value}), "kv_heads", 100_000),
+        (lambda value: Attention(**{**HEADS, "head_dim": value}), "head_dim", 100_000),
+        (lambda value: Mlp(ffn=value), "ffn", 10_000_000),
+        (lambda value: Experts(experts=value, top_k=1, ffn=8), "experts", 100_000),
+        (lambda value: Experts(experts=100_000, top_k=value, ffn=8), "top_k", 100_000),
+        (lambda value: replace(LLAMA, max_positions=value), "max_positions", 1_000_000_000),
+    ],
+)
+def test_the_largest_of_every_size_is_allowed_and_no_more(make, name, largest):
+    assert getattr(make(largest), name) == largest
+    with pytest.raises(BadInput, match=f"{name} must be from 1 to {largest:,}, got {largest + 1}"):
+        make(largest + 1)
+
+
 def test_largest_sizes_still_count_without_overflow():
     largest = replace(
         LLAMA,

@@ -268,3 +268,15 @@ def test_granites_multipliers_are_noticed(tmp_path):
     ones = {key: 1.0 for key in granite if key.endswith("_multiplier")} | {"logits_scaling": 1.0}
     assert read(tmp_path, granite).scaled_stream
     assert not read(tmp_path, {**granite, **ones}).scaled_stream
+
+
+@pytest.mark.parametrize(("version", "scale", "normalized"), [("v2", 1.0, False), ("v3", 2.5, True)])
+def test_routing_that_a_deepseek_file_leaves_out_is_its_librarys(tmp_path, version, scale, normalized):
+    """Defaults of DeepseekV2Config and DeepseekV3Config of transformers."""
+    config = json.loads(Path(__file__).parent.joinpath(f"configs/deepseek-{version}.json").read_text())
+    bare = {key: value for key, value in config.items() if key not in ("routed_scaling_factor", "norm_topk_prob")}
+    found = read(tmp_path, bare).experts
+    assert (found.router_scale, found.router_normalized) == (scale, normalized)
+    assert found.correction_bias == (version == "v3")
+    said = read(tmp_path, {**bare, "routed_scaling_factor": 7.5, "norm_topk_prob": not normalized}).experts
+    assert (said.router_scale, said.router_normalized) == (7.5, not normalized)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
 from itertools import combinations
 
 import numpy as np
 import pytest
 
+from lockstep import api
 from lockstep.collectives import algorithms, ops
 from lockstep.errors import UnknownName
 from lockstep.measure.rig import SPECIAL, Group, calibrate, entrant, entrants, tie_B, trials, usual_entrants
@@ -20,6 +22,7 @@ from lockstep.simulate import (
     star_topology,
     uplinks_topology,
 )
+from lockstep.units import parse_bandwidth_Bps, parse_time_s
 
 TOPOLOGIES = [
     flat_topology(5, 12.5e6, 5e-3),
@@ -95,6 +98,32 @@ def test_trials_cost_what_their_description_says() -> None:
         delays = {"exchange": 2 * ROUNDS, "ping-pong": ROUNDS + 1, "burst": 2}[trial.pattern]
         expected_s = delays * 5e-3 + ROUNDS * wire_s
         assert simulate_packets(trial.program, flat, bare).makespan_s == pytest.approx(expected_s), trial.pattern
+
+
+@pytest.mark.parametrize(
+    ("rate_Bps", "largest"),
+    [
+        (262144 / 0.2 * 1.001, 262144),
+        (262144 / 0.2, 131072),
+        (131072 / 0.2 * 1.001, 131072),
+        (131072 / 0.2 * 0.999, 32768),
+        (1e4, 32768),
+    ],
+)
+def test_messages_that_take_a_fifth_of_a_second_are_left_out_but_for_two_sizes(rate_Bps: float, largest: int) -> None:
+    found = trials(flat_topology(2, rate_Bps, 5e-3), 2)
+    for pattern in ("exchange", "ping-pong"):
+        sizes_B = [trial.size_B for trial in found if trial.pattern == pattern]
+        assert sizes_B == [size_B for size_B in (4096, 32768, 131072, 262144) if size_B <= largest]
+    assert [trial.size_B for trial in found if trial.pattern == "burst"] == [512, 1024, 2048]
+
+
+def test_without_a_topology_choices_are_settled_for_the_usual_links_of_the_verb() -> None:
+    usual = inspect.signature(api.rig).parameters
+    rate_Bps = parse_bandwidth_Bps(usual["rate"].default, "--rate")
+    links = flat_topology(4, rate_Bps, parse_time_s(usual["delay"].default, "--delay"))
+    assert (rate_Bps, links.delay_s(0, 1)) == (12.5e6, 5e-3)
+    assert Group(4, 4).on(links) == Group(4, 4)
 
 
 @pytest.mark.parametrize("name", [*usual_entrants("all-reduce", Group(4, 2)), "full-exchange", "torus-2d"])

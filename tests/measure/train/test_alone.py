@@ -1,0 +1,198 @@
+"""Parts of training methods by themselves, in one process: what they send, to whom, and what they step on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from lockstep.measure.sites import Sites
+from lockstep.measure.train.method import NoSettings
+from lockstep.measure.train.methods import parameter_server, zero_1
+
+
+class Flat(SimpleNamespace):
+    """Weights and gradients of four elements."""
+
+    def __init__(self) -> None:
+        super().__init__(weights=np.arange(4.0), gradients=np.zeros(4))
+
+    def __len__(self) -> int:
+        return 4
+
+
+class Steps(list[Any]):
+    """An optimizer that writes down what it is given."""
+
+    def step(self, gradients: Any) -> None:
+        self.append(gradients.tolist())
+
+    def held(self) -> tuple[()]:
+        return ()
+
+
+def test_every_rank_steps_on_the_mean_of_its_share_and_gathers_the_weights() -> None:
+    """Rank 1 of two, whose sums of gradients are 10, 20, 30, 40."""
+    said: list[Any] = []
+    steps, flat, share = Steps(), Flat(), slice(2, 4)
+    wire = SimpleNamespace(
+        share=lambda number: share,
+        reduce_scatter=lambda gradients: np.array([30.0, 40.0]),
+        all_gather=lambda weights: said.append(weights is flat.weights),
+    )
+
+    def optimizer(weights: Any, *place: object) -> Steps:
+        said.append((weights.tolist(), *place))
+        return steps
+
+    worker: Any = SimpleNamespace(
+        flat=flat, wire=wire, ranks=2, holds=lambda *arrays: None, gradient=lambda step: 0.5 + step,
+        steps=lambda restored: range(2), optimizer=optimizer,
+    )  # fmt: skip
+    assert list(zero_1.run(worker, NoSettings())) == [0.5, 1.5]
+    assert steps == [[15.0, 20.0]] * 2
+    (weights, _, start, total), *gathered = said
+    assert (weights, start, total) == ([2.0, 3.0], 2, 4)
+    assert gathered == [True, True]
+
+
+def served(arrivals: list[int], workers: int, steps: int, bound: int) -> tuple[list[tuple[int, int]], Any, Steps]:
+    """(after how many updates weights went to which rank), notes and steps of a server that these ranks send to."""
+    sent: list[tuple[int, int]] = []
+    applied = Steps()
+    left: Iterator[int] = iter(arrivals)
+
+    def receive(gradients: Any) -> int:
+        gradients[:] = 1.0
+        return next(left)
+
+    wire = SimpleNamespace(receive=receive, send=lambda weights, to: sent.append((len(applied), to)))
+    worker: Any = SimpleNamespace(
+        flat=Flat(), wire=wire, workers=workers, task=SimpleNamespace(steps=steps), notes={},
+        optimizer=lambda weights: applied,
+    )  # fmt: skip
+    settings = parameter_server.Settings(bound=bound, weighting="inverse")
+    assert list(parameter_server._serve(worker, settings)) == [None] * steps
+    assert next(left, None) is None
+    return sent, worker.notes, applied
+
+
+def test_a_server_without_patience_answers_all_after_every_round() -> None:
+    """All but the last gradient of a worker are answered."""
+    sent, notes, applied = served([1, 2, 2, 1, 1, 2], workers=2, steps=3, bound=0)
+    assert sent == [(2, 1), (2, 2), (4, 1), (4, 2)]
+    assert notes["staleness"] == {"0": 6}
+    assert applied == [[0.5] * 4] * 6
+
+
+def test_a_server_lets_a_fast_worker_go_ahead_by_the_bound() -> None:
+    """The first worker is answered at once, then waits for the second, whose gradient is a round old by then."""
+    sent, notes, applied = served([1, 1, 2, 1, 2, 2], workers=2, steps=3, bound=1)
+    assert sent == [(1, 1), (3, 1), (3, 2), (5, 2)]
+    assert notes["staleness"] == {"0": 5, "1": 1}
+    assert applied == [[0.5] * 4, [0.5] * 4, [0.25] * 4, [0.5] * 4, [0.5] * 4, [0.5] * 4]
+
+
+@pytest.mark.parametrize("rank", [1, 2])
+def test_a_worker_sends_every_gradient_and_takes_weights_after_all_but_the_last(rank: int) -> None:
+    said: list[str] = []
+    flat = Flat()
+    wire = SimpleNamespace(
+        send=lambda tensor, to: said.append(f"gradients {tensor is flat.gradients} to {to}"),
+        receive=lambda tensor, peer: said.append(f"weights {tensor is flat.weights} from {peer}"),
+    )
+    worker: Any = SimpleNamespace(
+        flat=flat, wire=wire, task=SimpleNamespace(steps=3), rank=rank, ranks=3, gradient=lambda step: float(step)
+    )
+    assert list(parameter_server._work(worker, 0.0)) == [0.0, 1.0, 2.0]
+    out, back = "gradients True to 0", "weights True from 0"
+    assert said == [out, back, out, back, out]
+
+
+def test_chunks_of_one_device_hand_their_results_on() -> None:
+    """Two chunks on a device train as the whole model does."""
+    import torch
+
+    from lockstep.measure.train.device import Chunk, Device
+    from lockstep.measure.train.lane import Pass
+    from lockstep.measure.train.worker import cross_entropy
+
+    torch.manual_seed(0)
+    first, last = (torch.nn.Linear(3, 4, dtype=torch.float64), torch.nn.Linear(4, 2, dtype=torch.float64))
+    parts = [(torch.randn(5, 3, dtype=torch.float64), torch.randint(0, 2, (5,))) for _ in range(2)]
+    whole = torch.nn.Sequential(first, last)
+    losses = [cross_entropy(whole(inputs), targets) for inputs, targets in parts]
+    want = torch.autograd.grad(sum(losses) / 2, list(whole.parameters()))
+    shape = torch.Size((5, 4))
+    chunks = [
+        Chunk(first, first=True, last=False, made=shape, taken=torch.Size((5, 3))),
+        Chunk(last, first=False, last=True, made=torch.Size((5, 2)), taken=shape),
+    ]
+    lane = [
+        one
+        for m in range(2)
+        for one in (Pass("F", m, 0), Pass("F", m, 1, follows=0), Pass("B", m, 1), Pass("B", m, 0, follows=1))
+    ]
+    wire: Any = SimpleNamespace()
+    device = Device(wire, lane, chunks, torch.float64)
+    assert device.step(parts) == pytest.approx(sum(float(loss.detach()) for loss in losses) / 2)
+    assert device.most_live == 2
+    assert not device.live
+    assert not device.results
+    found = torch.cat([chunk.flat.gradients for chunk in chunks])
+    torch.testing.assert_close(found, torch.cat([one.reshape(-1) for one in want]))
+
+
+def test_ranks_that_see_the_same_interfaces_need_no_network() -> None:
+    together = Sites(("a", "a", "a"), ("a x", "a x", "a x"))
+    apart = Sites(("a", "a", "b"), ("a x", "a y", "b x"))
+    assert together.loopback
+    assert not apart.loopback
+    assert together.strangers() == ()
+    assert apart.strangers() == (2,)
+    assert Sites(("a",), ("a x",)).loopback
+
+
+def test_shards_hold_a_share_of_every_piece_with_weights_and_give_all_of_them_back() -> None:
+    """Rank 1 of two; what the other rank sends is its share doubled."""
+    import torch
+
+    from lockstep.measure.train.shard import shards_of
+
+    model = torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.ReLU(), torch.nn.Linear(3, 1))
+    shapes = [parameter.shape for parameter in model.parameters()]
+    whole = {
+        sum(one.numel() for one in piece.parameters()): torch.cat(
+            [one.detach().reshape(-1) for one in piece.parameters()]
+        )
+        for piece in (model[0], model[2])
+    }
+
+    def share(number: int) -> slice:
+        return slice((number + 1) // 2, number)
+
+    def all_gather(gathered: Any) -> None:
+        own = share(len(gathered)).start
+        gathered[:own] = 2 * whole[len(gathered)][:own]
+
+    wire: Any = SimpleNamespace(
+        ranks=2, share=share, all_gather=all_gather, reduce_scatter=lambda flat: flat[share(len(flat))]
+    )
+    shards = shards_of(model, wire)
+    assert [(one.num_elems, len(one.weights), one.names) for one in shards] == [
+        (9, 4, ["weight", "bias"]),
+        (4, 2, ["weight", "bias"]),
+    ]
+    for shard in shards:
+        own = share(shard.num_elems)
+        shard.add(torch.arange(float(shard.num_elems)))
+        assert shard.gradients.tolist() == [place / 2 for place in range(own.start, own.stop)]
+        shard.restore()
+        found = torch.cat([parameter.detach().reshape(-1) for parameter in shard.parameters])
+        want = whole[shard.num_elems].clone()
+        want[: own.start] *= 2
+        assert torch.equal(found, want)
+    assert [parameter.shape for parameter in model.parameters()] == shapes
