@@ -3,6 +3,7 @@
 Each row is a rule of validate_args (megatron/training/arguments.py, commit 000c4ac24f) or of Megatron Core 0.15.0.
 """
 
+import sys
 from dataclasses import replace
 
 import pytest
@@ -12,7 +13,7 @@ from export_flags import flags_of, found
 from lockstep.errors import Infeasible
 from lockstep.hardware import cluster
 from lockstep.layout import Job, Layout, Recipe
-from lockstep.plan import export
+from lockstep.plan import best_for, export, plan
 from lockstep.plan.export.megatron_limits import PIPELINE_INSIDE
 from lockstep.workload import Experts, LatentAttention, Mlp, Rotary, model
 
@@ -198,3 +199,24 @@ def test_overlap_of_tensor_parallel_traffic() -> None:
     assert "tp-comm-overlap" not in flags(of({}, overlap_tp="all"), dp=32)
     assert "tp-comm-overlap" in flags(of({}, overlap_tp="all"), tp=8, dp=4, sequence_parallel=True)
     refused(of({}, overlap_tp="all"), "without its sequences", tp=8, dp=4)
+
+
+def test_no_layout_is_sought_for_a_model_that_it_cannot_train(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The search would go through every layout of the space."""
+    stretched = of({"rotary": Rotary(scaling="llama3", factor=32.0, original_positions=8192)})
+    monkeypatch.setattr(sys.modules[best_for.__module__], "best_runnable", lambda *_: pytest.fail("it searched"))
+    assert best_for("megatron", found(stretched, Layout(dp=32))) is None
+    images = Job(model("resnet50"), Recipe(seq=1, batch=256), 32)
+    assert best_for("megatron", found(images, Layout(dp=32))) is None
+
+
+def test_the_best_that_can_be_exported_keeps_the_rules() -> None:
+    """DeepSeek-V3 on 256 devices: the planner's best shards parameters beside experts on 16 ranks."""
+    best = plan(model("deepseek-v3"), cluster("dgx-h100:32"), Recipe(seq=4096, batch=1024)).best
+    assert best.layout.zero == 3
+    assert best.layout.ep > 1
+    other = best_for("megatron", best)
+    assert other is not None
+    read = flags_of(export(other.estimate, "megatron"))
+    assert int(read["context-parallel-size"]) == 1 or int(read["expert-model-parallel-size"]) == 1
+    assert "use-megatron-fsdp" not in read

@@ -56,6 +56,14 @@ def megatron(found: Estimate) -> str:
     return said + "".join(_line(name, value) for name, value in flags.items())
 
 
+def takes_model(job: Job) -> bool:
+    """Whether it can train the model at all, in some layout."""
+    no = Refusals("Megatron-LM")
+    if job.transformer is not None:
+        refuse_shape(job.transformer, no)
+    return job.transformer is not None and not no.reasons
+
+
 def _unlike(layout: Layout, recipe: Recipe) -> Iterator[str]:
     """What runs otherwise than planned, for want of a flag, and changes the step's time alone."""
     if recipe.overlap_tp == "none" and layout.tp > 1:
