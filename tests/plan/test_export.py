@@ -1,12 +1,12 @@
 """Exports: read back, the degrees are those of the layout; what a framework cannot say is refused with every reason."""
 
 import json
-import shlex
 import tomllib
 from dataclasses import replace
 
 import pytest
-from advice_samples import CASES, DENSE, EXPERTS, NODES
+from advice_samples import CASES, DENSE, EXPERTS
+from export_flags import flags_of, found
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -20,18 +20,8 @@ from lockstep.plan.export.torchtitan import SCHEDULES
 from lockstep.workload import Rotary, model, recompute_code
 
 ZERO = {"no_shard": 1, "optim_grads": 2, "optim_grads_params": 3}
-
-
-def found(job: Job, layout: Layout) -> Estimate:
-    return estimate(job, NODES, layout)
-
-
-def flags_of(text: str) -> dict[str, str]:
-    """Megatron's flags: each line is a flag and at most one value."""
-    words = [shlex.split(line) for line in text.splitlines() if not line.startswith("#")]
-    assert all(1 <= len(word) <= 2 and word[0].startswith("--") for word in words)
-    assert len({word[0] for word in words}) == len(words), "a flag is given once"
-    return {word[0][2:]: word[1] if len(word) == 2 else "true" for word in words}
+ENDS = ("embedding", "loss")
+"""What Megatron can count as a layer."""
 
 
 def from_megatron(text: str, job: Job) -> Layout:
@@ -39,12 +29,13 @@ def from_megatron(text: str, job: Job) -> Layout:
     flags = flags_of(text)
     tp, pp, cp = (int(flags[f"{axis}-parallel-size"]) for axis in ("tensor-model", "pipeline-model", "context"))
     per_chunk = int(flags.get("num-layers-per-virtual-pipeline-stage", 0))
+    counted = int(flags["num-layers"]) + sum(f"account-for-{end}-in-pipeline-split" in flags for end in ENDS)
     dp = job.devices // (tp * pp * cp)
     instances = int(flags.get("num-distributed-optimizer-instances", 1))
     zero = ZERO[flags.get("data-parallel-sharding-strategy", "no_shard")] if "use-distributed-optimizer" in flags else 0
     return Layout(
         tp=tp, pp=pp, cp=cp, ep=int(flags["expert-model-parallel-size"]), dp=dp,
-        vpp=int(flags["num-layers"]) // pp // per_chunk if per_chunk else 1,
+        vpp=counted // pp // per_chunk if per_chunk else 1,
         schedule="interleaved" if per_chunk else "1f1b",
         micro_batch=int(flags["micro-batch-size"]), zero=zero,
         shard=dp * cp // instances if "num-distributed-optimizer-instances" in flags else 0,
@@ -211,7 +202,6 @@ def test_megatron_flags_of_shapes() -> None:
 SAME_MODEL = {
     "llama3-8b": {"rotary-base": "500000", "norm-epsilon": "1e-05"},
     "llama3-405b": {"rotary-base": "500000", "use-rope-scaling": "true", "rope-scaling-factor": "8.0"},
-    "llama3.2-1b": {"rotary-base": "500000", "use-rope-scaling": "true", "rope-scaling-factor": "32.0"},
     "llama2-70b": {"rotary-base": "10000", "norm-epsilon": "1e-05"},
     "mixtral-8x7b": {"rotary-base": "1000000", "norm-epsilon": "1e-05"},
     "qwen3-8b": {"rotary-base": "1000000", "norm-epsilon": "1e-06", "qk-layernorm": "true"},

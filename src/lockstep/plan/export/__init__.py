@@ -49,6 +49,8 @@ def version(to: str) -> str:
 
 def best_for(to: str, found: Estimate) -> Runnable | None:
     """The best layout that `to` can run, where it cannot run `found`, the planner's best; None where there is none."""
+    if to == "megatron" and not megatron.takes_model(found.job):
+        return None
     return best_runnable(found, CHOICES[to], TARGETS[to])
 
 

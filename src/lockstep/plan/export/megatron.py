@@ -2,7 +2,8 @@
 
     tp pp cp ep            --tensor-model-parallel-size, --pipeline-model-parallel-size, --context-parallel-size,
                            --expert-model-parallel-size (experts take tp too, the default); dp is what is left
-    vpp                    --num-layers-per-virtual-pipeline-stage = layers / (pp vpp)
+    vpp                    --num-layers-per-virtual-pipeline-stage = layers / (pp vpp), or (layers + 2) / (pp vpp) with
+                           --account-for-embedding-in-pipeline-split and --account-for-loss-in-pipeline-split
     zero 0, 1              none, --use-distributed-optimizer; with shard, --num-distributed-optimizer-instances
     zero 2, 3              --use-megatron-fsdp --data-parallel-sharding-strategy optim_grads, optim_grads_params
     recompute              --recompute-granularity selective with --recompute-modules, or full, uniform, every layer
@@ -16,25 +17,28 @@ FSDP page of its developer guide.
 from __future__ import annotations
 
 import shlex
+from collections.abc import Iterator
 from typing import Any
 
 from lockstep.errors import Infeasible
-from lockstep.layout import AXES, Job, Layout, Recipe
+from lockstep.layout import Job, Layout, Recipe
 from lockstep.plan.estimate import Estimate
+from lockstep.plan.export.megatron_limits import (
+    DTYPES,
+    OPTIMIZERS,
+    PIPELINE_INSIDE,
+    SCHEDULES,
+    STRATEGIES,
+    refuse_run,
+)
 from lockstep.plan.export.megatron_positions import unknown_numbers
-from lockstep.plan.export.megatron_shape import Flags, refuse_shape, shape_flags
-from lockstep.plan.export.refusals import Refusals, refuse_formats
+from lockstep.plan.export.megatron_shape import Flags, recomputed_modules, refuse_shape, shape_flags
+from lockstep.plan.export.refusals import Refusals
 from lockstep.workload import Transformer
 
 VERSION = "Megatron-LM, Megatron Core 0.15"
-SCHEDULES = ("1f1b", "interleaved")
 CHOICES: dict[str, tuple[Any, ...]] = {"schedules": SCHEDULES}
 """Axes of the planner's space that it can run; other limits join several of them."""
-STRATEGIES = {2: "optim_grads", 3: "optim_grads_params"}
-OPTIMIZERS = {"adam": "adam", "adamw": "adam", "sgd-momentum": "sgd"}
-DTYPES = {"bf16": ("bf16",), "fp16": ("fp16",), "fp8": ("bf16", "fp8-format")}
-PIPELINE_INSIDE = ("tp", "cp", "ep", "pp", "dp")
-"""The rank order of --use-tp-pp-dp-mapping."""
 
 
 def megatron(found: Estimate) -> str:
@@ -44,13 +48,27 @@ def megatron(found: Estimate) -> str:
     if model is None:
         raise Infeasible(f"Megatron-LM cannot express this plan: {job.model.name} is not a transformer")
     refuse_shape(model, no)
-    _refuse_layout(layout, job, no)
-    _refuse_recipe(layout, job.recipe, no)
+    refuse_run(layout, job, model, no)
     no.settle()
     shape = shape_flags(model, job.recipe.seq, layout.tp)
-    flags = {**shape, **_parallel(layout, job), **_recipe(layout, job.recipe, model)}
-    said = "".join(f"# {sentence}\n" for sentence in unknown_numbers(model))
+    flags = {**shape, **_parallel(layout, job, model), **_recipe(layout, job.recipe, model)}
+    said = "".join(f"# {sentence}\n" for sentence in (*unknown_numbers(model), *_unlike(layout, job.recipe)))
     return said + "".join(_line(name, value) for name, value in flags.items())
+
+
+def takes_model(job: Job) -> bool:
+    """Whether it can train the model at all, in some layout."""
+    no = Refusals("Megatron-LM")
+    if job.transformer is not None:
+        refuse_shape(job.transformer, no)
+    return job.transformer is not None and not no.reasons
+
+
+def _unlike(layout: Layout, recipe: Recipe) -> Iterator[str]:
+    """What runs otherwise than planned, for want of a flag, and changes the step's time alone."""
+    if recipe.overlap_tp == "none" and layout.tp > 1:
+        # --no-async-tensor-model-parallel-allreduce is still parsed, and ignored.
+        yield "--overlap-tp none has no flag: an input's gradient is reduced beside the product for the weight's"
 
 
 def _line(name: str, value: object) -> str:
@@ -59,7 +77,7 @@ def _line(name: str, value: object) -> str:
     return " ".join([f"--{name}", *(shlex.quote(str(one)) for one in values)]) + "\n"
 
 
-def _parallel(layout: Layout, job: Job) -> Flags:
+def _parallel(layout: Layout, job: Job, model: Transformer) -> Flags:
     """Flags of the layout."""
     flags: Flags = {
         "tensor-model-parallel-size": layout.tp,
@@ -75,14 +93,18 @@ def _parallel(layout: Layout, job: Job) -> Flags:
         flags["cp-comm-type"] = "p2p"
     if layout.order == PIPELINE_INSIDE:
         flags["use-tp-pp-dp-mapping"] = True
-    return flags | _stages(layout, job) | _sharding(layout) | _memory_savers(layout, job.recipe)
+    return flags | _stages(layout, job) | _sharding(layout) | _memory_savers(layout, job.recipe, model)
 
 
 def _stages(layout: Layout, job: Job) -> Flags:
     """Flags of chunks and of uneven stages; a single stage has neither."""
     flags: Flags = {}
     if layout.vpp > 1 and layout.pp > 1:
-        flags["num-layers-per-virtual-pipeline-stage"] = job.layers // (layout.pp * layout.vpp)
+        chunks = layout.pp * layout.vpp
+        ends = 2 if job.layers % chunks else 0
+        flags["num-layers-per-virtual-pipeline-stage"] = (job.layers + ends) // chunks
+        if ends:
+            flags |= {f"account-for-{end}-in-pipeline-split": True for end in ("embedding", "loss")}
         if not job.recipe.overlap_pp:
             flags["no-overlap-p2p-communication"] = True
     elif job.layers % layout.pp:
@@ -105,15 +127,14 @@ def _sharding(layout: Layout) -> Flags:
     return flags
 
 
-def _memory_savers(layout: Layout, recipe: Recipe) -> Flags:
+def _memory_savers(layout: Layout, recipe: Recipe, model: Transformer) -> Flags:
     """Flags of recomputation and offload."""
     flags: Flags = {}
-    if layout.recompute != "none":
-        flags["recompute-granularity"] = layout.recompute
-    if layout.recompute == "selective":
-        flags["recompute-modules"] = recipe.recompute_modules
+    modules = recomputed_modules(recipe, model)
+    if layout.recompute == "selective" and modules:
+        flags |= {"recompute-granularity": "selective", "recompute-modules": modules}
     if layout.recompute == "full":
-        flags |= {"recompute-method": "uniform", "recompute-num-layers": 1}
+        flags |= {"recompute-granularity": "full", "recompute-method": "uniform", "recompute-num-layers": 1}
     if layout.offload == "optimizer":
         flags |= {"optimizer-cpu-offload": True, "use-precision-aware-optimizer": True}
     return flags
@@ -128,7 +149,7 @@ def _recipe(layout: Layout, recipe: Recipe, model: Transformer) -> Flags:
         flags["accumulate-allreduce-grads-in-fp32"] = True
     elif recipe.dtype != "fp16":
         flags["grad-reduce-in-bf16"] = True
-    flags["attention-backend"] = "flash" if recipe.flash_attention else "unfused"
+    flags["attention-backend"] = _attention_backend(recipe, model)
     if not recipe.dropout:
         flags |= {"attention-dropout": 0.0, "hidden-dropout": 0.0}
     if not recipe.fused_elementwise:
@@ -138,7 +159,7 @@ def _recipe(layout: Layout, recipe: Recipe, model: Transformer) -> Flags:
         flags["overlap-grad-reduce"] = True
         if layout.zero:
             flags["overlap-param-gather"] = True
-    if recipe.overlap_tp == "all":
+    if recipe.overlap_tp == "all" and layout.tp > 1:
         flags["tp-comm-overlap"] = True
     if recipe.overlap_ep == "shared" and model.experts and model.experts.shared_ffn:
         flags["moe-shared-expert-overlap"] = True
@@ -147,32 +168,8 @@ def _recipe(layout: Layout, recipe: Recipe, model: Transformer) -> Flags:
     return flags
 
 
-def _refuse_layout(layout: Layout, job: Job, no: Refusals) -> None:
-    """Notes everything about the layout that has no flag."""
-    piped = layout.pp > 1
-    no.when(piped and layout.schedule not in SCHEDULES, f"schedule {layout.schedule}: it has {' and '.join(SCHEDULES)}")
-    no.when(piped and layout.zero in STRATEGIES, f"zero {layout.zero} (Megatron FSDP) with pipeline stages")
-    no.when(layout.offload == "parameters", "offloaded parameters")
-    no.when(layout.offload == "optimizer" and layout.zero != 1, "an offloaded optimizer without zero 1")
-    no.when(bool(layout.shard) and layout.zero == 0, "shard without zero 1 to 3")
-    no.when(layout.order not in (AXES, PIPELINE_INSIDE), f"rank order {'-'.join(layout.order)}")
-    blocking = layout.vpp > 1 and not job.recipe.overlap_pp
-    no.when(
-        blocking and layout.pp == 2, "interleaving on 2 stages with sends that compute waits for; take --overlap-pp"
-    )
-    alone = piped and layout.vpp == 1
-    no.when(alone and job.recipe.overlap_pp, "overlapped pipeline sends without interleaving; drop --overlap-pp")
-
-
-def _refuse_recipe(layout: Layout, recipe: Recipe, no: Refusals) -> None:
-    """Notes everything about the recipe that has no flag."""
-    no.when(recipe.dtype not in DTYPES, f"matrix products in {recipe.dtype}: export has {', '.join(DTYPES)}")
-    no.when(layout.ep > 1 and recipe.dtype == "fp16", "expert parallelism in fp16")
-    no.when(recipe.optimizer not in OPTIMIZERS, f"optimizer {recipe.optimizer}: export has {', '.join(OPTIMIZERS)}")
-    no.when(recipe.gradient_B != recipe.wire_B, "gradients reduced in another format than they are accumulated in")
-    no.when(recipe.gradient_B not in (2.0, 4.0), f"gradients of {recipe.gradient_B:g} bytes")
-    refuse_formats(recipe, no)
-    no.when(
-        recipe.overlap_tp == "all" and not layout.sequence_parallel,
-        "overlapped tensor parallelism without its sequences",
-    )
+def _attention_backend(recipe: Recipe, model: Transformer) -> str:
+    """The kernel of attention; flash has none for latent attention, whose values are narrower, but on Hopper."""
+    if not recipe.flash_attention:
+        return "unfused"
+    return "fused" if model.attention.latent else "flash"

@@ -6,6 +6,7 @@ multiple of --make-vocab-size-divisible-by times tp: the largest that adds no ro
 
 from __future__ import annotations
 
+from lockstep.layout import Recipe
 from lockstep.plan.export.megatron_positions import position_flags, refuse_positions
 from lockstep.plan.export.refusals import Refusals
 from lockstep.workload import Attention, Experts, Mlp, Transformer
@@ -27,7 +28,7 @@ def shape_flags(model: Transformer, seq: int, tp: int = 1) -> Flags:
         "num-layers": model.layers,
         "hidden-size": model.hidden,
         "ffn-hidden-size": ffn,
-        **_attention(model.attention),
+        **_attention(model.attention, model.hidden),
         "seq-length": seq,
         "max-position-embeddings": max(seq, model.max_positions),
         "position-embedding-type": POSITIONS[model.positions],
@@ -42,7 +43,8 @@ def shape_flags(model: Transformer, seq: int, tp: int = 1) -> Flags:
     if activation.gated:
         flags["swiglu"] = True
     elif activation.activation == "relu2":
-        flags["squared-relu"] = True
+        # Fusion with a bias is the default, and knows no squared ReLU.
+        flags |= {"squared-relu": True, "no-bias-gelu-fusion": True}
     if not model.tied_embeddings:
         flags["untie-embeddings-and-output-weights"] = True
     if _biases(model) != {True}:
@@ -56,7 +58,7 @@ def shape_flags(model: Transformer, seq: int, tp: int = 1) -> Flags:
     return flags
 
 
-def _attention(attention: Attention) -> Flags:
+def _attention(attention: Attention, hidden: int) -> Flags:
     """Flags of heads, grouped queries, latent attention and windows."""
     flags: Flags = {"num-attention-heads": attention.heads}
     latent = attention.latent
@@ -65,7 +67,8 @@ def _attention(attention: Attention) -> Flags:
         flags |= {"qk-pos-emb-head-dim": latent.rope_dim, "v-head-dim": latent.value_dim}
         if latent.q_rank:
             flags["q-lora-rank"] = latent.q_rank
-    else:
+    if not latent or hidden % attention.heads:
+        # Latent attention does not use it, but without it heads must divide the hidden size.
         flags["kv-channels"] = attention.head_dim
     if attention.kv_heads != attention.heads:
         flags |= {"group-query-attention": True, "num-query-groups": attention.kv_heads}
@@ -118,9 +121,15 @@ def _biases(model: Transformer) -> set[bool]:
     return found | ({mlp.in_bias, mlp.out_bias} if mlp else {False})
 
 
+def recomputed_modules(recipe: Recipe, model: Transformer) -> tuple[str, ...]:
+    """What selective recomputation computes again of what the model has; Megatron stops at the other words."""
+    lacking = {"mla_up_proj": model.attention.latent is None, "moe_act": model.experts is None}
+    return tuple(module for module in recipe.recompute_modules if not lacking.get(module, False))
+
+
 def refuse_shape(model: Transformer, no: Refusals) -> None:
     """Notes everything about the model that has no flag."""
-    attention, experts, mlp = model.attention, model.experts, model.mlp
+    attention, mlp = model.attention, model.mlp
     no.when(not attention.causal, "an encoder is trained by another script with other flags")
     no.when(model.positions not in POSITIONS, f"positions {model.positions}")
     no.when(model.norm not in NORMS, f"norm {model.norm}")
@@ -138,12 +147,21 @@ def refuse_shape(model: Transformer, no: Refusals) -> None:
     no.when(not known, f"activation {gated}{found.activation}")
     only_qkv = attention.qkv_bias and not (attention.out_bias or (mlp and (mlp.in_bias or mlp.out_bias)))
     no.when(len(_biases(model)) > 1 and not only_qkv, "biases in some linear layers only")
-    if experts:
-        no.when(bool(mlp and mlp.gated != experts.gated), "experts with another activation than the dense layers")
-        no.when(experts.shared_gate, "a gate on the shared expert")
-        no.when(experts.router_bias, "a bias in the router")
-        scaled = experts.router_scale != 1 and experts.router_normalized and not experts.correction_bias
-        no.when(scaled, "weights of experts scaled after they were made to add up to one")
-        no.when(experts.correction_bias and not experts.router_normalized, "sigmoid weights that do not add up to one")
     no.when(model.scaled_stream, "multipliers on embeddings, residuals, scores or logits")
     refuse_positions(model, no)
+    if model.experts:
+        _refuse_experts(model, model.experts, no)
+
+
+def _refuse_experts(model: Transformer, experts: Experts, no: Refusals) -> None:
+    """Notes everything about the experts that has no flag."""
+    mlp = model.mlp
+    no.when(bool(mlp and mlp.gated != experts.gated), "experts with another activation than the dense layers")
+    no.when(experts.shared_gate, "a gate on the shared expert")
+    no.when(experts.router_bias, "a bias in the router")
+    no.when(_biases(model) == {True}, "biases in all linear layers but those of experts")
+    alone = experts.top_k == 1 and experts.router_normalized
+    no.when(alone, "one expert per token with a weight of one: it takes the router's own")
+    scaled = experts.router_scale != 1 and experts.router_normalized and not experts.correction_bias
+    no.when(scaled, "weights of experts scaled after they were made to add up to one")
+    no.when(experts.correction_bias and not experts.router_normalized, "sigmoid weights that do not add up to one")
