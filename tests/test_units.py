@@ -61,7 +61,6 @@ def test_rates_of_computing_are_those_of_pint(number: str, prefix: str, word: st
         (units.parse_count, "70B", 70e9),
         (units.parse_flops, "989.4 TFLOP/s", 989.4e12),
         (units.parse_frac, "85%", 0.85),
-        (units.parse_rate_per_s, "3600/h", 1.0),
         (units.parse_power_W, "0.7 kW", 700.0),
         (units.parse_money_usd, "2.5 USD", 2.5),
         (units.parse_count, 7, 7.0),

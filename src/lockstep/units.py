@@ -49,7 +49,6 @@ FLOPS = {
 POWER = {"": 1.0, **_scaled({"W": 1.0}, binary=False)}
 MONEY = {"": 1.0, "$": 1.0, "USD": 1.0, "usd": 1.0, "$/h": 1.0, "USD/h": 1.0}
 FRACTION = {"": 1.0, "%": 0.01}
-RATE = {"": 1.0, "Hz": 1.0, **{"/" + unit: 1.0 / factor for unit, factor in SECONDS.items()}}
 
 
 def _parse(value: object, units: Mapping[str, float], kind: str, example: str, where: str | None) -> float:
@@ -192,11 +191,6 @@ def parse_money_usd(value: object, where: str | None = None) -> float:
 def parse_frac(value: object, where: str | None = None) -> float:
     """A fraction from `0.85` or `85%`."""
     return _non_negative(_parse(value, FRACTION, "fraction", "0.85 or 85%", where), "fraction", where)
-
-
-def parse_rate_per_s(value: object, where: str | None = None) -> float:
-    """Events per second from `3/h`, `0.1/s` or a plain number."""
-    return _non_negative(_parse(value, RATE, "rate", "3/h or 0.1/s", where), "rate", where)
 
 
 LARGEST, MOST_DECIMALS = 1e7, 12

@@ -7,7 +7,6 @@ from lockstep.plan.citations import bibliography as bibliography
 from lockstep.plan.citations import citations as citations
 from lockstep.plan.estimate import Estimate as Estimate
 from lockstep.plan.estimate import estimate as estimate
-from lockstep.plan.estimate import require_fit as require_fit
 from lockstep.plan.estimate import stage_memories as stage_memories
 from lockstep.plan.export import TARGETS as TARGETS
 from lockstep.plan.export import best_for as best_for

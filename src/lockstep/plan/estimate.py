@@ -9,7 +9,6 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from lockstep.errors import Infeasible, Violation
 from lockstep.hardware import Cluster
 from lockstep.layout import Job, Layout, Memory, check, group_summary, memory, stack, stage_memory
 from lockstep.plan.assumptions import HALF, assumptions
@@ -160,16 +159,6 @@ def stage_memories(job: Job, cluster: Cluster, layout: Layout) -> list[Memory]:
     check(layout, job)
     grid = layout.grid()
     return [stage_memory(job, cluster, grid, stage) for stage in range(layout.pp)]
-
-
-def require_fit(found: Estimate) -> None:
-    """Raises Infeasible with the margin when the layout does not fit in memory."""
-    total_B, capacity_B = float(found.memory.total_B), found.memory.capacity_B
-    if total_B > capacity_B:
-        raise Infeasible(
-            f"needs {format_size(total_B)} per device, {found.cluster.device.name} has {format_size(capacity_B)}",
-            [Violation("memory", total_B - capacity_B, capacity_B)],
-        )
 
 
 @lru_cache(maxsize=64)

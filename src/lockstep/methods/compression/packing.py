@@ -2,16 +2,7 @@
 
 from __future__ import annotations
 
-from lockstep.errors import BadInput
 from lockstep.methods.arrays import Array, cast, namespace
-
-WIDTHS = (1, 2, 4, 8)
-
-
-def check_width(bits: int) -> None:
-    """Raises `BadInput` unless codes of that many bits fill bytes."""
-    if bits not in WIDTHS:
-        raise BadInput(f"bits = {bits}: codes have 1, 2, 4 or 8 bits", "bits")
 
 
 def packed_B(num_elems: int, bits: int) -> int:

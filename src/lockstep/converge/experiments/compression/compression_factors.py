@@ -9,7 +9,6 @@ neighbour.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -37,8 +36,6 @@ from lockstep.methods.compression import (
 from lockstep.methods.number_format import number_format
 from lockstep.settings import setting
 
-MEAN_SIZE = math.sqrt(2 / math.pi)
-"""E |z|."""
 OTHERS = "fewer bits"
 SHARES = (0.01, 0.1, 0.3)
 
