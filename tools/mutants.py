@@ -310,11 +310,11 @@ def tried(mutant: Mutant, tests: list[str], copied: Path) -> dict[str, Any]:
     return {"verdict": verdict, "seconds": round(time.monotonic() - began, 1), "by": (failed or [""])[0][:200]}
 
 
-def results() -> dict[tuple[int, str], dict[str, Any]]:
+def results() -> dict[tuple[int, str, int], dict[str, Any]]:
     """What is known: by seed and mutant."""
     path = KEPT / "results.jsonl"
     rows = map(json.loads, path.read_text().splitlines()) if path.exists() else ()
-    return {(row["seed"], row["id"]): row for row in rows}
+    return {(row["seed"], row["id"], row["column"]): row for row in rows}
 
 
 def run(seed: int, count: int, again: bool = False) -> None:
@@ -322,7 +322,7 @@ def run(seed: int, count: int, again: bool = False) -> None:
     known, recorded = results(), Record()
     with _copied() as copied, (KEPT / "results.jsonl").open("a") as file:
         for place, mutant in enumerate(drawn(seed, count), 1):
-            verdict = known.get((seed, mutant.id), {}).get("verdict")
+            verdict = known.get((seed, mutant.id, mutant.column), {}).get("verdict")
             if verdict is not None and (verdict == "killed" or not again):
                 continue
             tests = recorded.tests(mutant)
