@@ -48,6 +48,24 @@ def test_one_axis_has_the_stationary_variance_of_the_textbook() -> None:
     assert problem.floor(0.5, np.array([1.0, 8.0, 64.0])) == pytest.approx([1 / 6, 1 / 48, 1 / 384])
 
 
+def test_the_noise_scale_is_looked_at_from_a_sixteenth_to_sixteen_times_in_doublings() -> None:
+    """At the noise scale a step gains half of what it could, at B times that B / (1 + B)."""
+    found = lockstep.converge("noise-scale", {"axes": 2, "condition": 3, "repetitions": 100})
+    scale = next(law.value for law in found.theory if law.name == "noise_scale")
+    over = np.array([row["batch"] for row in found.rows]) / scale
+    assert over == pytest.approx([1 / 16, 1 / 8, 1 / 4, 1 / 2, 1, 2, 4, 8, 16])
+    assert [row["gain_law_frac"] for row in found.rows] == pytest.approx(over / (1 + over))
+    problem = power_law(2, 3.0, 0.0)
+    pulled = problem.curvatures * problem.start
+    assert scale == pytest.approx(problem.curvatures.sum() / (problem.curvatures * pulled**2).sum())
+    theory, simulated = found.curves
+    assert theory.y == pytest.approx(1 / (1 + scale / theory.x))
+    assert (theory.x[0], theory.x[-1]) == pytest.approx((scale / 16, 16 * scale))
+    assert (theory.theory, simulated.theory, simulated.marks) == (True, False, True)
+    assert found.picture is not None
+    assert (found.picture.log_x, found.picture.log_y) == (True, False)
+
+
 def test_golden_variances_of_the_rules() -> None:
     rows = lockstep.converge("learning-rate-scaling", {"batches": "1,4,16,64", "trials": 1000}).rows
     found = {(row["rule"], row["batch"]): row["variance_law"] for row in rows}

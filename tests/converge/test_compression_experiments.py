@@ -8,14 +8,20 @@ import pytest
 
 import lockstep
 from lockstep.converge import Findings
-from lockstep.converge.descent.compressed import best_run, descend
-from lockstep.converge.experiments.compression import compression_time, error_feedback
+from lockstep.converge.descent.compressed import Reached, best_run, descend
+from lockstep.converge.experiments.compression import (
+    compression_factors,
+    compression_time,
+    error_feedback,
+    layerwise_compression,
+)
 from lockstep.converge.experiments.compression.communication_bound import bound_bits
 from lockstep.converge.experiments.compression.index_bits import _coded_bits
 from lockstep.converge.laws.gaussian import energy_above, rounding_energy, tail, threshold_of
 from lockstep.converge.objectives.rotated import Rotated, rotated_workers
+from lockstep.converge.statistics.draws import streams
 from lockstep.errors import BadInput
-from lockstep.methods.compression import ErrorFeedback, NoCompression, RandomK, TopK
+from lockstep.methods.compression import Compressor, ErrorFeedback, Half, NoCompression, PowerSgd, RandomK, TopK
 
 QUICK: dict[str, dict[str, object]] = {
     "compression-factors": {"elems": 4000, "vectors": 20},
@@ -28,6 +34,9 @@ QUICK: dict[str, dict[str, object]] = {
     "index-bits": {"elems": 20_000},
     "communication-bound": {"elems": 7, "targets": "0.3,0.01,1e-5"},
 }
+
+
+FACTORS = compression_factors.Settings()
 
 
 @cache
@@ -156,3 +165,119 @@ def test_no_rice_code_is_shorter_than_the_one_counted(k: int) -> None:
 def test_a_step_without_a_floor_is_refused() -> None:
     with pytest.raises(BadInput, match="to have a floor"):
         lockstep.converge("compression-noise", {"step_sizes": "0.6"})
+
+
+def test_the_laws_of_one_vector_are_the_mean_loss_of_its_rounding() -> None:
+    """Signs by their definition, grids over both ends that an entry may be rounded to."""
+    x = np.array([3.0, -1.0, 2.0, 0.5, -4.0, 0.0])
+    laws = {compression_factors._label(one.made): one.lost(x) for one in compression_factors._cases(FACTORS)}
+    squared, sign = (x**2).sum(), np.where(x < 0, -1.0, 1.0)
+    assert laws["one-bit"] == pytest.approx(((np.abs(x).mean() * sign - x) ** 2).sum() / squared)
+    assert laws["sign"] == pytest.approx(((sign - x) ** 2).sum() / squared)
+
+    def rounded(levels: int, longest: float) -> float:
+        lost = 0.0
+        for entry in np.abs(x) / longest * levels:
+            low = math.floor(entry)
+            lost += (low + 1 - entry) * (entry - low) ** 2 + (entry - low) * (low + 1 - entry) ** 2
+        return lost * (longest / levels) ** 2 / squared
+
+    assert laws["int8"] == pytest.approx(rounded(127, 4.0))
+    assert laws["int8 4 bits"] == pytest.approx(rounded(7, 4.0))
+    assert laws["int8 2 bits"] == pytest.approx(rounded(1, 4.0))
+    for levels, name in ((127, "qsgd 127 levels"), (7, "qsgd 7 levels"), (1, "qsgd 1 level")):
+        assert laws[name] == pytest.approx(rounded(levels, math.sqrt(squared)))
+    for share in (0.01, 0.1, 0.3):
+        assert laws[f"random-k {share:.0%}"] == pytest.approx(1 / share - 1)
+        assert laws[f"random-k {share:.0%} unscaled"] == pytest.approx(1 - share)
+
+
+def test_layers_grow_by_the_ratio_and_top_k_keeps_the_largest_entries() -> None:
+    """Sorted entries of the same draws: the layer after is the larger one."""
+    settings = layerwise_compression.Settings(layers=3, layer_elems=100, keep_frac=0.07, repetitions=4)
+    found = layerwise_compression._losses(settings, 5.0, seed=2)
+    for place, draw in enumerate(streams(2, 4)):
+        gradient = draw.standard_normal((3, 100)) * np.array([[1.0], [5.0], [25.0]])
+        squared = (gradient**2).sum()
+        each = np.sort(gradient**2, axis=1)[:, :-7].sum() / squared
+        whole = np.sort(gradient**2, axis=None)[:-21].sum() / squared
+        steps = np.abs(gradient).max(axis=1) / 127
+        assert found["top_k_by_layer_lost_frac"][place] == pytest.approx(each)
+        assert found["top_k_at_once_lost_frac"][place] == pytest.approx(whole)
+        assert found["int8_by_layer_law_lost_frac"][place] == pytest.approx(100 * (steps**2 / 6).sum() / squared)
+    assert found["int8_at_once_lost_frac"].mean() == pytest.approx(
+        3 * found["int8_by_layer_law_lost_frac"].mean(), rel=0.5
+    )
+
+
+@pytest.mark.parametrize(("step_size", "short", "long"), [(0.3, 100, 400), (0.05, 30, 40), (0.05, 60, 70)])
+@pytest.mark.parametrize("size", [0.1, 1.0, 10.0])
+def test_growth_with_the_steps_is_refuted_where_it_would_be_seen(
+    step_size: float, short: int, long: int, size: float
+) -> None:
+    """The start counts (1 - a)^T; a constant error moves the point to -size."""
+    found = lockstep.converge(
+        "aggregation-error",
+        {"step_size": step_size, "steps": (short, long), "errors": (size,), "repetitions": 100},
+    )
+    left = (1 - step_size) ** short
+    grown = ((1 + size) * left - size) ** 2 / 2 * long / short
+    seen = abs(size**2 / 2 - grown) > 2 * left
+    what = "gap grows like T eps^2, biased"
+    assert (what in {one.what for one in found.checks}) == seen
+    if seen:
+        assert next(one.expected for one in found.checks if one.what == what) == pytest.approx(grown, rel=1e-9)
+
+
+@pytest.mark.parametrize("parameters", [10**4, 10**6, 10**8])
+def test_the_real_gradient_is_sent_in_the_share_of_the_small_one(parameters: int) -> None:
+    settings = compression_time.Settings(elems=100, parameters=parameters)
+    small = ErrorFeedback(PowerSgd(2))
+    grown = compression_time._grown(small, settings)
+    assert (grown.size_B(parameters) or 0) / parameters == pytest.approx((small.size_B(100) or 0) / 100, rel=0.01)
+    for other in (Half(), ErrorFeedback(TopK(0.1)), NoCompression()):
+        assert compression_time._grown(other, settings) is other
+
+
+def test_forty_milliseconds_at_seventy_percent_become_four() -> None:
+    """Of a step that computes for 7 parts and sends for 3, a tenth of the sending is left: 7 / 7.3."""
+    (check,) = compression_time._efficiency()
+    assert check.got == pytest.approx(7 / 7.3)
+    assert check.expected == 0.9
+    assert check.false_law
+    assert check.ok
+
+
+def priced(made: Compressor, steps: int | None, critical_B: float, fixed_s: float) -> compression_time.Priced:
+    """A run of so many steps that sends so many bytes, without latency."""
+    return compression_time.Priced(made, Reached(steps, 1.0, np.ones(1)), critical_B, critical_B, 0.0, fixed_s)
+
+
+def test_break_even_solves_for_equal_times_or_says_which_always_wins() -> None:
+    settings = compression_time.Settings(compute_s=1.0)
+    dense = priced(NoCompression(), 100, 1e9, 0.0)
+    for one, edge in (
+        (priced(Half(), 110, 0.5e9, 0.0), (100e9 - 55e9) / 10.0),
+        (priced(Half(), 100, 0.5e9, 0.5), (100e9 - 50e9) / 50.0),
+        (priced(Half(), 100, 0.5e9, 0.0), None),
+        (priced(Half(), 90, 0.5e9, 0.0), None),
+        (priced(Half(), 200, 0.5e9, 0.0), 0.0),
+        (priced(Half(), 200, 0.6e9, 0.0), 0.0),
+        (priced(Half(), 50, 2e9, 0.0), None),
+        (priced(Half(), None, 0.5e9, 0.0), 0.0),
+    ):
+        assert compression_time.break_even_Bps(one, dense, settings) == edge
+    assert compression_time.break_even_Bps(dense, priced(Half(), None, 1.0, 0.0), settings) is None
+
+
+@pytest.mark.parametrize(("apart", "agrees"), [(0.95e-9, True), (1.05e-9, False)])
+def test_both_runs_take_as_long_at_break_even_to_nine_digits(
+    monkeypatch: pytest.MonkeyPatch, apart: float, agrees: bool
+) -> None:
+    dense, half = priced(NoCompression(), 100, 1e9, 0.0), priced(Half(), 110, 0.5e9, 0.0)
+    monkeypatch.setattr(
+        compression_time, "_collective_run_s", lambda one, *_: 7.0 if one is dense else 7.0 * (1 + apart)
+    )
+    (check,) = compression_time._break_even_checks([dense, half], compression_time.Settings())
+    assert check.ok is agrees
+    assert not check.false_law
