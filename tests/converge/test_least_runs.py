@@ -45,9 +45,9 @@ MEASURED = re.compile(
     r"(^|, | )(simulated|measured|searched|counted|found|random displacements)$|^simulated at|^found by|^best constant"
 )
 FORMULA = re.compile(
-    r"(^|, | )(law|bound|exact|target|rule)$|^(bound$|bound, |floor|enough|fixed delay|mean: |lasting: |comes and goes: "
-    r"|pi / 2|no delay: |no weight|a\^2 K|in proportion|least possible|1 / \(1|hyperbola|from the noise scale|untrained"
-    r"|fitted to the end|-\(alpha|l1,|linf,|theta_\d, a|Lyapunov|the same step without|no noise: log)"
+    r"(^|, | )(law|bound|exact|target|rule)$|^(bound$|bound, |floor|enough|fixed delay|mean: |lasting: "
+    r"|comes and goes: |pi / 2|no delay: |no weight|a\^2 K|in proportion|least possible|1 / \(1|hyperbola"
+    r"|from the noise scale|untrained|fitted to the end|-\(alpha|l1,|linf,|theta_\d, a|Lyapunov|the same step without|no noise: log)"
 )
 
 
