@@ -14,8 +14,15 @@ import pytest
 from converge.test_extremes import LEAST, smallest
 from lockstep.converge import GROUPS, Curve, Findings, find_experiment
 
-MORE: dict[str, dict[str, object]] = {"gradient-variance": {"batch": 4}, "norm-steps": {"matrix": (3, -4, 1, 2)}}
-"""What else three values of every list need."""
+MORE: dict[str, dict[str, object]] = {
+    "hogwild": {"touches": 200},
+    "local-drift": {"curvature": 0.5, "optimum_std": 0.7},
+    "gradient-variance": {"batch": 8, "large": 40},
+    "data-parallel": {"batch": 16},
+    "noise-scale": {"large_batch": 64},
+    "norm-steps": {"matrix": (3, -4, 1, 2)},
+}
+"""What else these settings need, and what is 0 by default."""
 REST = ("loss-scaling", "implicit-bias-epochs", "generalization-gap")
 """Experiments whose total counts one more part, which is done after the last report."""
 SLOW = ("delay-stability", "staleness-weights", "tolerable-delay", "critical-batch-digits", "large-batch")
@@ -47,15 +54,17 @@ MEASURED = re.compile(
 FORMULA = re.compile(
     r"(^|, | )(law|bound|exact|target|rule)$|^(bound$|bound, |floor|enough|fixed delay|mean: |lasting: "
     r"|comes and goes: |pi / 2|no delay: |no weight|a\^2 K|in proportion|least possible|1 / \(1|hyperbola"
-    r"|from the noise scale|untrained|fitted to the end|-\(alpha|l1,|linf,|theta_\d, a|Lyapunov|the same step without|no noise: log)"
+    r"|from the noise scale|untrained|fitted to the end|-\(alpha|l1,|linf,|theta_\d, a|Lyapunov|the same step without"
+    r"|no noise: log)"
 )
 
 
 def given(name: str) -> dict[str, object]:
-    """Whole numbers at their least, three values of every list."""
+    """Whole numbers at their least unless their default is at most 20, three values of every list."""
     kind = find_experiment(name).settings
+    usual = {one.name: one.default for one in fields(kind) if isinstance(one.default, int) and one.default <= 20}
     lists = {one.name: one.default[:3] for one in fields(kind) if isinstance(one.default, tuple)}
-    return smallest(kind) | lists | LEAST.get(name, {}) | MORE.get(name, {})
+    return smallest(kind) | usual | lists | LEAST.get(name, {}) | MORE.get(name, {})
 
 
 def check(name: str) -> None:
