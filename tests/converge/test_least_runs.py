@@ -5,6 +5,7 @@ One function for each group, so that a change of one experiment can be tried in 
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import fields
 
@@ -48,6 +49,131 @@ OTHER_AXES = {
 }
 """Early steps count most; distances that reach 0 and gaps of one size."""
 
+SAID: dict[str, float] = {
+    "noise term L s^2 / (2 B T), after 400 steps": 1 / 2 / 400,
+    "a s^2 / (2 mu) bounds the floor, L = mu = 100, a = 0.01": 0.01 / 2 / 100,
+    "noise lowers the loss: change of f by a step from the optimum, a = 1/2": (0.5**2 - 1) / 2,
+    "the gap falls like 2 L R^2 / T at any step, a = 0.01 / L": 2 / 10,
+    "a = 2 / L converges": 2 / 100,
+    "uphill pairs inside the radius": 0,
+    "outside the radius the old gradient is uphill": 0,
+    "inside the radius the loss falls, x^2 / 2 from 1 with a = 2.5": 1 / 2,
+    "largest stable step, delay 0, momentum 0": 2,
+    "largest stable a lambda tau over 1 - beta, the most": math.pi / 2,
+    "edge at 1 / delay, delay 2": 1 / 2,
+    "a = 1/L converges with delay 2": 1,
+    "runs along negative curvature that grow, of 2": 2,
+    "a lambda = 0.01, delay 1.5 / a: shrinks (1 = yes)": 1,
+    "a delay of 2 leaves (1 + tau)^2 times the noise": 9,
+    "floor 2 a^2 L^2 (1 + tau)^2 s^2 / mu is an upper bound, a = 0.001": 2 * 0.001**2,
+    "no run shorter than tau^2 arrives: updates with delay 50": 2500,
+    "more delay is slower at a fixed step of 0.1": 1,
+    "diverges beyond tau = (1 - beta) / (a lambda (1 + beta))": 1,
+    "largest step, momentum 0.9, delay 10, over that without either: the printed 380": 380,
+    "stable while tau < 1 / (a lambda (1 - beta)): a = 0.05, beta = 0.9, delay 10": 1,
+    "gain of 13.8 in the effective step at the constant delay 2": 13.8,
+    "1 / L converges at any delay": 1,
+    "late curvature stays above 2 / a, from 25, a = 0.1": 20,
+    "curvature where descent settles, a = 0.1: at most 2 / a": 20,
+    "unequal local steps keep the objective": 0,
+    "the best K is sqrt(X / T)": math.sqrt(10),
+    "139 hours for K = 1, as printed": 139,
+    "27.8 hours for K = 10, as printed": 27.8,
+    "21 hours for K = 20, as printed": 21,
+    "18 hours for K = 50, as printed": 18,
+    "hours of 100,000 iterations, K = 1": 100_000 * 5.5 / 3600,
+    "hours of 150,000 iterations, K = 10": 150_000 * 1.0 / 3600,
+    "hours of 220,000 iterations, K = 20": 220_000 * 0.75 / 3600,
+    "hours of 400,000 iterations, K = 50": 400_000 * 0.6 / 3600,
+    "vectors that SCAFFOLD sends over those of local SGD": 2,
+    "int8 loses 15 % of a vector": 0.15,
+    "bf16 loses 1 % of a vector": 0.01,
+    "top-k at 1 % sends 1 % of the bytes": 0.01,
+    "top-k at 60 % sends less than everything": 0.6,
+    "rounding up with the distance is unbiased: 1/4": 1 / 4,
+    "PowerSGD is unbiased: mean payload along the vector": 1,
+    "int8 sends an eighth of fp32": 1 / 8,
+    "printed bound without noise and quantiser": 0,
+    "additive floor at a = 1/2: eps^2 / 12": 1 / 12,
+    "quantisation matters less at large batches": 1,
+    "power of the error, unbiased": 2,
+    "power of the error, biased": 2,
+    "power of the error, opposing, Huber": 1,
+    "extra gap T eps^2, T = 100, error 1e-05": 100 * 1e-5**2,
+    "extra gap T eps^2, T = 1000, error 1e-06": 1000 * 1e-6**2,
+    "opposing, Huber, T = 100, error 1e-05": 1e-5 * 100 / 201,
+    "opposing, Huber, T = 1000, error 1e-06": 1e-6 * 1000 / 2001,
+    "scaled signs: x1 + x2 stays 2": 2,
+    "mean payload with feedback": 0.1,
+    "first payload with feedback is unbiased": 0.1,
+    "most ranks for top-1 %, 32-bit indices": 99,
+    "most ranks for top-1 %, 64-bit indices": 66,
+    "steps at condition number 1000": 2303,
+    "1000 steps at condition number 1000": 1000,
+    "efficiency 90 % after 10x compression": 0.9,
+    "top 10 % of 10^9, 30-bit indices": 5.161,
+    "top 10 %, at best": 8.72,
+    "top 1 %, 32-bit indices": 50,
+    "top 1 %, at best": 79.8,
+    "share from which 30-bit indices lose": 0.516,
+    "top 1 % saves 100 times": 100,
+    "top 10 % of 10^9 saves 3 times": 3,
+    "indices of the top 10 % are larger than the vector": 1,
+    "largest error of 8 bits on [-10, 10]": 20 / 255 / 2,
+    "largest error of 8 bits on [-10, 10] is 0.078": 0.078,
+    "code 2^8 fits in 8 bits": 255,
+    "d bits of 10^9 entries are 1 GB": 1e9,
+    "printed overflow at scale 2^15": 0.45,
+    "printed overflow at scale 2^18": 0.02,
+    "printed overflow at scale 2^20": 0.005,
+    "printed overflow at scale 2^24": 0.25,
+    "overflow at scale 2^28": 0.0148,
+    "zero at scale 1": 0.00024,
+    "subnormal at scale 1": 0.457,
+    "bf16 needs a scale: a thousandth is left": 1,
+    "norm, clipped after unscaling": 1,
+    "norm, clipped before unscaling: limit / S": 1 / 1024,
+    "clipping may come before unscaling": 1,
+    "six times 10^4, one after the other": 59968,
+    "seven times 10^4 is finite": 1,
+    "different data: the unweighted mean is unbiased": 2.2,
+    "coordinate of 1 example in 20: 20 times the variance": 20,
+    "B_crit / 16 instead of B_crit / 8: steps times": 2,
+    "time on B_crit / b workers over the least": 2,
+    "w^4 / 4 at a w_0^2 = 1.9: diverges (1 = yes)": 0,
+    "w^4 / 4 at a w_0^2 = 2.1: diverges (1 = yes)": 1,
+    "w^4 / 4 at a w_0^2 = 4 after 10 steps of warm-up: diverges (1 = yes)": 0,
+    "the linear rule holds at every batch size: loss at 40 times over the base": 1,
+    "gap ~ 1 / sqrt(B steps): from 10 to 300 steps, times": 30**-0.5,
+    "no gap at full batch": 0,
+    "m(n) = m(1) sqrt(n): distance with 4 workers over that of one": 2,
+    "1 / sqrt(B T): distance from 5 to 50 steps, times": 10**-0.5,
+    "full batch: no distance": 0,
+    "u = -alpha g / |g|_inf minimises for l1": -(9 + 16 + 1) / 8 + 2,
+    "signSGD with step alpha minimises for linf": -(3 + 4 + 1) / 2 + 1 / 2,
+    "sign descent at a constant rate reaches the solution": 0,
+    "all all-reduces give the same bits": 1,
+    "additions of collectives that move": 0,
+    "one by one gives one sum in every order": 1,
+    "compensation makes sums reproducible": 1,
+    "1e30 + 1 - 1e30, forwards and backwards": 0,
+    "1e30 - 1e30 + 1, forwards": 1,
+    "1e30 - 1e30 + 1, backwards": 0,
+    "1e30 + 1 - 1e30 shows the order: a gap of 5e30": 5e30,
+    "Kahan: 1 + 1e100 + 1 - 1e100 is 2": 2,
+    "Neumaier: 1 + 1e100 + 1 - 1e100": 2,
+    "unequal shards may be averaged without weights": 0,
+    "updates per second, of what the server can serve": 1,
+}
+"""Checks whose words say the number that is expected, or what it is counted from."""
+ENDINGS = {
+    " at the optimum": 0, ": errors beyond the bound": 0, " over its bound, at most": 1, ": residual": 0,
+    ": largest error of a coordinate": 0,  ": numbers that differ": 0,
+    "in any order of operations": 1, ": squared error over its law": 1, " above its edge: diverges (1 = yes)": 1,
+    " is the step of l1": 0, " is the step of l2": 0, " is the step of linf": 0, " arrives": 0,
+    " = the large batch (sgd)": 0, " = the large batch (momentum)": 0, " = the large batch (adam)": 0,
+}  # fmt: skip
+
 MEASURED = re.compile(
     r"(^|, | )(simulated|measured|searched|counted|found|random displacements)$|^simulated at|^found by|^best constant"
 )
@@ -78,6 +204,7 @@ def check(name: str) -> None:
         _a_formula_is_dashed_and_a_measurement_is_not(name, curve)
     _bands_are_those_of_the_checks(found)
     _numbers_said_twice_are_the_same(found)
+    _numbers_in_words_are_those_expected(found)
 
 
 def _reports_count_the_parts(name: str, said: list[tuple[int, int]]) -> None:
@@ -124,6 +251,13 @@ def _numbers_said_twice_are_the_same(found: Findings) -> None:
     for one in found.checks:
         if one.what in laws and not one.false_law:
             assert one.expected == pytest.approx(laws[one.what], rel=1e-12)
+
+
+def _numbers_in_words_are_those_expected(found: Findings) -> None:
+    for one in found.checks:
+        known = [SAID[one.what]] if one.what in SAID else []
+        known += [number for ending, number in ENDINGS.items() if one.what.endswith(ending)]
+        assert not known or one.expected == pytest.approx(known[0], rel=1e-9, abs=1e-12), one.what
 
 
 def named(group: str) -> pytest.MarkDecorator:
