@@ -205,6 +205,7 @@ def check(name: str) -> None:
     _bands_are_those_of_the_checks(found)
     _numbers_said_twice_are_the_same(found)
     _numbers_in_words_are_those_expected(found)
+    _a_point_lies_beside_the_law_of_its_check(found)
 
 
 def _reports_count_the_parts(name: str, said: list[tuple[int, int]]) -> None:
@@ -258,6 +259,20 @@ def _numbers_in_words_are_those_expected(found: Findings) -> None:
         known = [SAID[one.what]] if one.what in SAID else []
         known += [number for ending, number in ENDINGS.items() if one.what.endswith(ending)]
         assert not known or one.expected == pytest.approx(known[0], rel=1e-9, abs=1e-12), one.what
+
+
+def _a_point_lies_beside_the_law_of_its_check(found: Findings) -> None:
+    """`name, simulated` and `name, law` have the same x, and the values of the checks of that point."""
+    laws = {one.label.rpartition(", ")[0]: one for one in found.curves if one.theory}
+    for curve in found.curves:
+        assert len(curve.y) or curve.theory or found.experiment == "large-batch", curve.label
+        name, comma, kind = curve.label.rpartition(", ")
+        if not comma or name not in laws or kind not in ("simulated", "measured", "searched", "counted"):
+            continue
+        assert laws[name].x.tolist() == curve.x.tolist()
+        for y, value in zip(curve.y.tolist(), laws[name].y.tolist(), strict=True):
+            expected = [one.expected for one in found.checks if one.got == y and not one.false_law and y]
+            assert not expected or any(value == pytest.approx(one, rel=1e-9, abs=1e-12) for one in expected)
 
 
 def named(group: str) -> pytest.MarkDecorator:
