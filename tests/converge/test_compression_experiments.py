@@ -10,7 +10,9 @@ import lockstep
 from lockstep.converge import Findings
 from lockstep.converge.descent.compressed import Reached, best_run, descend
 from lockstep.converge.experiments.compression import (
+    aggregation_error,
     compression_factors,
+    compression_stability,
     compression_time,
     error_feedback,
     layerwise_compression,
@@ -281,3 +283,50 @@ def test_both_runs_take_as_long_at_break_even_to_nine_digits(
     (check,) = compression_time._break_even_checks([dense, half], compression_time.Settings())
     assert check.ok is agrees
     assert not check.false_law
+
+
+@pytest.mark.parametrize(("step_size", "steps"), [(0.3, 30), (0.05, 60), (0.05, 100), (0.02, 400), (0.02, 1000)])
+@pytest.mark.parametrize("size", [1e-4, 0.01, 1.0])
+def test_powers_of_the_error_are_read_where_the_start_is_forgotten(step_size: float, steps: int, size: float) -> None:
+    """What is left of the start, (1 - a)^T for at most 400 steps, against a twentieth of the noise's own spread."""
+    found = lockstep.converge(
+        "aggregation-error",
+        {"step_size": step_size, "steps": (steps,), "errors": (size, 2 * size), "repetitions": 100},
+    )
+    forgotten = (1 - step_size) ** min(steps, 400) <= size / 20 * math.sqrt(step_size)
+    checked = {one.what: one for one in found.checks}
+    for name in ("unbiased", "biased"):
+        assert (f"power of the error, {name}" in checked) == forgotten
+    assert ("power of the error, opposing, Huber" in checked) == (size < 1)
+    if forgotten:
+        error = 2 / math.sqrt(100) / math.log(2)
+        assert checked["power of the error, unbiased"].standard_error == pytest.approx(error)
+        assert checked["power of the error, biased"].standard_error == 0.0
+        assert all(one.ok for what, one in checked.items() if what.startswith("power of the error"))
+
+
+def test_the_gaps_of_one_error_are_those_of_the_written_laws() -> None:
+    """Stationary spread, fixed point x = -eps, and T equal steps of a slope 1 / (2 T + 1)."""
+    settings = aggregation_error.Settings(step_size=0.2, repetitions=100)
+    laws = {name: (law, got, left) for name, law, got, left in aggregation_error._gaps(settings, 0.1, 50, 0)}
+    assert laws["unbiased"][0] == pytest.approx(0.2 * 0.1**2 / (2 * (2 - 0.2)))
+    assert laws["unbiased"][1][0] == pytest.approx(laws["unbiased"][0], rel=0.5)
+    position = 0.8**50 * 1.1 - 0.1
+    assert laws["biased"][0] == pytest.approx(0.1**2 / 2)
+    assert laws["biased"][1] == pytest.approx((position**2 / 2, 0.0))
+    assert laws["biased"][2] == laws["unbiased"][2] == pytest.approx(0.8**50)
+    assert laws["opposing, Huber"][0] == pytest.approx(0.1 * 50 / 101**2)
+    assert laws["opposing, Huber"][1][0] == pytest.approx(0.1 * 50 / 101**2)
+    assert [one.value for one in aggregation_error._laws(settings, 0.1, 50)] == pytest.approx(
+        [law for law, _, _ in laws.values()]
+    )
+
+
+def test_factors_of_random_k_follow_from_its_second_moment() -> None:
+    """E |x - a C(x)|^2 = 1 - 2 a + a^2 (1 + omega), by all choices of 1 entry of 3."""
+    x, omega = np.array([1.0, -2.0, 0.5]), 3 - 1
+    for step in (0.1, 0.5, 1.2):
+        moved = [x - step * 3 * x * (np.arange(3) == kept) for kept in range(3)]
+        mean = float(np.mean([(one**2).sum() for one in moved])) / float((x**2).sum())
+        assert compression_stability._factor(step, omega) == pytest.approx(mean)
+    assert compression_stability._factor(2 / (1 + omega), omega) == pytest.approx(1.0)

@@ -140,3 +140,38 @@ def test_gradients_of_the_network_are_those_of_its_loss() -> None:
 def test_bad_settings_say_what_is_allowed(name: str, settings: dict[str, object], said: str) -> None:
     with pytest.raises(BadInput, match=said):
         lockstep.converge(name, settings)
+
+
+@pytest.mark.parametrize("curvature", [1.0, 0.3, 1e-3, 2.0**-20])
+def test_a_scale_fits_while_the_gradient_rounds_below_infinity(curvature: float) -> None:
+    """fp16 overflows from 65520 on; every doubling beyond costs the start one step."""
+    from lockstep.converge.experiments.precision import loss_scaling
+
+    power = max(p for p in range(60) if curvature * 2.0**p < 65520)
+    settings = loss_scaling.Settings(curvature=curvature, steps=200, start_power=power + 3, interval=50)
+    assert loss_scaling._fitting_power(settings) == power
+    good = 200 - 3 - 200 // 50
+    assert loss_scaling._left_after(settings) == pytest.approx(0.9 ** (2 * good))
+    below = loss_scaling.Settings(curvature=curvature, steps=90, start_power=max(0, power - 3), interval=40)
+    assert loss_scaling._left_after(below) == pytest.approx(0.9 ** (2 * (90 - 2)))
+    lost, share = loss_scaling._lost_steps(settings)
+    assert (lost.expected, lost.got) == (3, 3)
+    assert share.got == pytest.approx(1 / 51)
+
+
+def test_loss_without_a_scale_is_what_gradients_below_half_a_subnormal_leave() -> None:
+    """Curvatures from a tenth to all of 1e-6, starts of 1: fp16 knows nothing at or below 2^-25."""
+    from lockstep.converge.experiments.precision import loss_scaling
+
+    settings = loss_scaling.Settings(steps=100)
+    nothing = loss_scaling.Trained(np.zeros(1), 0, loss_scaling.static(1.0))
+    checks = {one.what: one for one in loss_scaling._run_checks([nothing] * 5, settings)}
+    curvatures = 1e-6 * 10.0 ** np.linspace(-1, 0, 200)
+    left = np.minimum(1.0, 2.0**-25 / curvatures)
+    most = float((curvatures * left**2).sum() / curvatures.sum())
+    check = checks["fp16 without a scale: loss where gradients are flushed"]
+    slowest = 0.9**200
+    assert check.expected == pytest.approx(most)
+    assert check.tolerance == pytest.approx(0.75 * most + slowest)
+    assert checks["fp32 arrives"].tolerance == pytest.approx(1e-9 + slowest)
+    assert checks["static fp16 arrives"].tolerance == pytest.approx(1e-6 + slowest)
