@@ -76,6 +76,7 @@ SAID: dict[str, float] = {
     "late curvature stays above 2 / a, from 25, a = 0.1": 20,
     "curvature where descent settles, a = 0.1: at most 2 / a": 20,
     "unequal local steps keep the objective": 0,
+    "K (n - 1) gradients are missed, K = 1": 8 - 1,
     "the best K is sqrt(X / T)": math.sqrt(10),
     "139 hours for K = 1, as printed": 139,
     "27.8 hours for K = 10, as printed": 27.8,
@@ -234,6 +235,9 @@ def check(name: str) -> None:
     assert found.agrees, found.verdict
     _reports_count_the_parts(name, said)
     _axes_are_those_of_their_quantities(name, found)
+    labels = [curve.label for curve in found.curves]
+    assert len(set(labels)) == len(labels)
+    assert not all(curve.theory for curve in found.curves)
     for curve in found.curves:
         _a_formula_is_dashed_and_a_measurement_is_not(name, curve)
     _bands_are_those_of_the_checks(found)
