@@ -192,3 +192,12 @@ def test_workers_of_a_round_walk_as_written_out() -> None:
     for _ in range(3):
         x = 0.9 * x + 0.1 * optima - 0.2 * noise.draw()
     np.testing.assert_allclose(_round(settings, 2, np.random.default_rng(5)), x, rtol=1e-12, atol=1e-15)
+
+
+@pytest.mark.parametrize(("step", "period"), [(0.01, 2), (0.01, 5), (0.02, 3)])
+def test_slow_rounds_of_some_workers_are_given_time_to_settle(step: float, period: int) -> None:
+    found = lockstep.converge(
+        "client-sampling",
+        {"step_size": step, "period": period, "workers": 6, "participants": (1, 3), "trials": 400},
+    )
+    assert found.agrees, found.verdict

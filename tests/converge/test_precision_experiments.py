@@ -74,7 +74,7 @@ def test_static_scales_too_small_and_too_large(power: int) -> None:
 
 
 def test_a_run_whose_scale_is_too_large_never_moves() -> None:
-    settings = loss_scaling.Settings(steps=100)
+    settings = loss_scaling.Settings(steps=10)
     stuck = loss_scaling._trained(number_format("fp16"), static(2.0**60), settings)
     assert stuck.skipped == 100
     assert (stuck.losses == 1).all()
@@ -163,14 +163,14 @@ def test_loss_without_a_scale_is_what_gradients_below_half_a_subnormal_leave() -
     """Curvatures from a tenth to all of 1e-6, starts of 1: fp16 knows nothing at or below 2^-25."""
     from lockstep.converge.experiments.precision import loss_scaling
 
-    settings = loss_scaling.Settings(steps=100)
+    settings = loss_scaling.Settings(steps=10)
     nothing = loss_scaling.Trained(np.zeros(1), 0, loss_scaling.static(1.0))
     checks = {one.what: one for one in loss_scaling._run_checks([nothing] * 5, settings)}
     curvatures = 1e-6 * 10.0 ** np.linspace(-1, 0, 200)
     left = np.minimum(1.0, 2.0**-25 / curvatures)
     most = float((curvatures * left**2).sum() / curvatures.sum())
     check = checks["fp16 without a scale: loss where gradients are flushed"]
-    slowest = 0.9**200
+    slowest = 0.9**20
     assert check.expected == pytest.approx(most)
     assert check.tolerance == pytest.approx(0.75 * most + slowest)
     assert checks["fp32 arrives"].tolerance == pytest.approx(1e-9 + slowest)
@@ -239,3 +239,16 @@ def test_bounds_of_sums_hold_their_counts_of_roundings() -> None:
     assert bounds["Neumaier"] == pytest.approx(2 + 40_000 * u)
     assert all(row["error_in_unit_roundoffs"] <= bounds[row["way"]] for row in rows)
     assert all(one.ok for one in checks)
+
+
+@pytest.mark.parametrize(("ranks", "told"), [(6, False), (7, True)])
+def test_clipping_below_the_range_is_put_to_the_test_where_sums_overflow(ranks: int, told: bool) -> None:
+    """Seven times 10^4 is beyond 65504, six times is not."""
+    from lockstep.converge.experiments.precision import overflow
+
+    settings = overflow.Settings(ranks=ranks)
+    with np.errstate(over="ignore", invalid="ignore"):
+        rows = tuple(overflow._row(guard, case, settings) for case in overflow.CASES for guard in overflow.GUARDS)
+    (check,) = [one for one in overflow._guard_checks(rows) if "65504" in one.what]
+    assert check.holds.here is told
+    assert check.ok is told
