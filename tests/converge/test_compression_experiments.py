@@ -217,14 +217,14 @@ def test_layers_grow_by_the_ratio_and_top_k_keeps_the_largest_entries() -> None:
 def test_growth_with_the_steps_is_refuted_where_it_would_be_seen(
     step_size: float, short: int, long: int, size: float
 ) -> None:
-    """The start counts (1 - a)^T; a constant error moves the point to -size."""
+    """A constant error moves the point to -size; the longest run still has (1 + size) (1 - a)^T of its way."""
     found = lockstep.converge(
         "aggregation-error",
         {"step_size": step_size, "steps": (short, long), "errors": (size,), "repetitions": 100},
     )
-    left = (1 - step_size) ** short
-    grown = ((1 + size) * left - size) ** 2 / 2 * long / short
-    seen = abs(size**2 / 2 - grown) > 2 * left
+    first, last = (((1 + size) * (1 - step_size) ** steps - size) ** 2 / 2 for steps in (short, long))
+    grown = first * long / short
+    seen = abs(size**2 / 2 - grown) > 2 * abs(size**2 / 2 - last)
     what = "gap grows like T eps^2, biased"
     assert (what in {one.what for one in found.checks}) == seen
     if seen:
@@ -314,12 +314,62 @@ def test_the_gaps_of_one_error_are_those_of_the_written_laws() -> None:
     position = 0.8**50 * 1.1 - 0.1
     assert laws["biased"][0] == pytest.approx(0.1**2 / 2)
     assert laws["biased"][1] == pytest.approx((position**2 / 2, 0.0))
-    assert laws["biased"][2] == laws["unbiased"][2] == pytest.approx(0.8**50)
+    assert laws["biased"][2] == pytest.approx(0.1**2 / 2 - position**2 / 2, abs=2e-12)
+    assert laws["unbiased"][2] == pytest.approx(0.8**100 * (1 / 2 - laws["unbiased"][0]), abs=2e-12)
     assert laws["opposing, Huber"][0] == pytest.approx(0.1 * 50 / 101**2)
     assert laws["opposing, Huber"][1][0] == pytest.approx(0.1 * 50 / 101**2)
     assert [one.value for one in aggregation_error._laws(settings, 0.1, 50)] == pytest.approx(
         [law for law, _, _ in laws.values()]
     )
+
+
+@pytest.mark.parametrize(
+    ("errors", "step_size", "steps"),
+    [
+        ((1.0, 2.0), 0.3, (30,)),
+        ((3.0, 10.0), 0.3, (50,)),
+        ((10.0,), 1e-3, (100_000,)),
+        ((10.0,), 1e-3, (30, 100_000)),
+        ((8.3e-4, 8.4e-4), 0.3, (30,)),
+        ((0.0865,), 1e-3, (30,)),
+    ],
+)
+def test_errors_of_every_size_agree_while_the_start_is_not_forgotten(
+    errors: tuple[float, ...], step_size: float, steps: tuple[int, ...]
+) -> None:
+    found = lockstep.converge(
+        "aggregation-error", {"errors": errors, "step_size": step_size, "steps": steps, "repetitions": 2000}
+    )
+    assert found.agrees, found.verdict
+
+
+@pytest.mark.parametrize("step_size", [1e-3, 0.05, 0.3, 0.9])
+@pytest.mark.parametrize("size", [1e-4, 0.1, 1.0, 10.0])
+@pytest.mark.parametrize("steps", [30, 100, 400])
+def test_a_gap_is_allowed_what_is_left_of_the_start_and_no_more(step_size: float, size: float, steps: int) -> None:
+    """Moments step by step: the mean goes to 0 or to -size, the spread grows by a^2 size^2."""
+    settings = aggregation_error.Settings(step_size=step_size, repetitions=100)
+    biased, square = 1.0, 1.0
+    for _ in range(steps):
+        biased = (1 - step_size) * biased - step_size * size
+        square = (1 - step_size) ** 2 * square + step_size**2 * size**2
+    rounding = 1e-12 * max(1.0, size**2)
+    for name, law, _, left in aggregation_error._gaps(settings, size, steps, 0):
+        exact = {"unbiased": square / 2, "biased": biased**2 / 2}.get(name, law)
+        assert abs(exact - law) <= left <= abs(exact - law) + 2 * rounding, name
+
+
+@pytest.mark.parametrize("size", [0.3, 1.0, 10.0])
+def test_the_power_of_the_length_is_allowed_what_the_start_adds_to_it(size: float) -> None:
+    """Left out while more than half of the way is before a run; beyond, its slope in logarithms and no more."""
+    for short, held in ((30, False), (120, True)):
+        found = lockstep.converge(
+            "aggregation-error", {"errors": (size,), "step_size": 0.02, "steps": (short, 300), "repetitions": 100}
+        )
+        one = next((one for one in found.checks if one.what == "power of T, biased"), None)
+        assert (one is not None) == held == ((1 + 1 / size) * 0.98**short <= 0.5)
+        if one is not None:
+            assert abs(one.got) <= one.tolerance <= abs(one.got) + 2e-6
 
 
 def test_factors_of_random_k_follow_from_its_second_moment() -> None:
