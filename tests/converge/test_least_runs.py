@@ -21,11 +21,9 @@ MORE: dict[str, dict[str, object]] = {
     "gradient-variance": {"batch": 8, "large": 40},
     "data-parallel": {"batch": 16},
     "noise-scale": {"large_batch": 64},
-    "norm-steps": {"matrix": (3, -4, 1, 2)},
+    "norm-steps": {"gradient": (3, -4, 1), "matrix": (3, -4, 1, 2)},
 }
 """What else these settings need, and what is 0 by default."""
-REST = ("loss-scaling", "implicit-bias-epochs", "generalization-gap")
-"""Experiments whose total counts one more part, which is done after the last report."""
 SLOW = ("delay-stability", "staleness-weights", "tolerable-delay", "critical-batch-digits", "large-batch")
 
 OVER_DECADES = {
@@ -221,10 +219,10 @@ FORMULA = re.compile(
 
 
 def given(name: str) -> dict[str, object]:
-    """Whole numbers at their least unless their default is at most 20, three values of every list."""
+    """Whole numbers at their least unless their default is at most 20; three values of a list, the first twice."""
     kind = find_experiment(name).settings
     usual = {one.name: one.default for one in fields(kind) if isinstance(one.default, int) and one.default <= 20}
-    lists = {one.name: one.default[:3] for one in fields(kind) if isinstance(one.default, tuple)}
+    lists = {one.name: one.default[:3] + one.default[:1] for one in fields(kind) if isinstance(one.default, tuple)}
     return smallest(kind) | usual | lists | LEAST.get(name, {}) | MORE.get(name, {})
 
 
@@ -233,7 +231,7 @@ def check(name: str) -> None:
     said: list[tuple[int, int]] = []
     found = find_experiment(name).answer(given(name), progress=lambda *words: said.append(words))
     assert found.agrees, found.verdict
-    _reports_count_the_parts(name, said)
+    _reports_count_the_parts(said)
     _axes_are_those_of_their_quantities(name, found)
     labels = [curve.label for curve in found.curves]
     assert len(set(labels)) == len(labels)
@@ -246,14 +244,12 @@ def check(name: str) -> None:
     _a_point_lies_beside_the_law_of_its_check(found)
 
 
-def _reports_count_the_parts(name: str, said: list[tuple[int, int]]) -> None:
-    """Before or after each of them."""
+def _reports_count_the_parts(said: list[tuple[int, int]]) -> None:
+    """Done rises from 0 or 1, part by part, to the total, which never changes."""
     assert said, "no report"
     first, total = said[0]
-    part = max(first, 1)
-    assert {one[1] for one in said} == {total}
-    assert [done for done, _ in said] == list(range(first, total + min(first, 1) - (name in REST), part))
-    assert part == (3 if name == "sgd-bound" else 1)
+    assert first in (0, 1)
+    assert said == [(done, total) for done in range(first, total + 1)]
 
 
 def _axes_are_those_of_their_quantities(name: str, found: Findings) -> None:
