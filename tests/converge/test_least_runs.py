@@ -21,6 +21,7 @@ MORE: dict[str, dict[str, object]] = {
     "gradient-variance": {"batch": 8, "large": 40},
     "data-parallel": {"batch": 16},
     "noise-scale": {"large_batch": 64},
+    "algorithmic-stability": {"batches": (1, 20, 1)},
     "norm-steps": {"gradient": (3, -4, 1), "matrix": (3, -4, 1, 2)},
 }
 """What else these settings need, and what is 0 by default."""
