@@ -48,6 +48,24 @@ def test_one_axis_has_the_stationary_variance_of_the_textbook() -> None:
     assert problem.floor(0.5, np.array([1.0, 8.0, 64.0])) == pytest.approx([1 / 6, 1 / 48, 1 / 384])
 
 
+def test_the_noise_scale_is_looked_at_from_a_sixteenth_to_sixteen_times_in_doublings() -> None:
+    """At the noise scale a step gains half of what it could, at B times that B / (1 + B)."""
+    found = lockstep.converge("noise-scale", {"axes": 2, "condition": 3, "repetitions": 100})
+    scale = next(law.value for law in found.theory if law.name == "noise_scale")
+    over = np.array([row["batch"] for row in found.rows]) / scale
+    assert over == pytest.approx([1 / 16, 1 / 8, 1 / 4, 1 / 2, 1, 2, 4, 8, 16])
+    assert [row["gain_law_frac"] for row in found.rows] == pytest.approx(over / (1 + over))
+    problem = power_law(2, 3.0, 0.0)
+    pulled = problem.curvatures * problem.start
+    assert scale == pytest.approx(problem.curvatures.sum() / (problem.curvatures * pulled**2).sum())
+    theory, simulated = found.curves
+    assert theory.y == pytest.approx(1 / (1 + scale / theory.x))
+    assert (theory.x[0], theory.x[-1]) == pytest.approx((scale / 16, 16 * scale))
+    assert (theory.theory, simulated.theory, simulated.marks) == (True, False, True)
+    assert found.picture is not None
+    assert (found.picture.log_x, found.picture.log_y) == (True, False)
+
+
 def test_golden_variances_of_the_rules() -> None:
     rows = lockstep.converge("learning-rate-scaling", {"batches": "1,4,16,64", "trials": 1000}).rows
     found = {(row["rule"], row["batch"]): row["variance_law"] for row in rows}
@@ -142,3 +160,39 @@ def test_refusals() -> None:
         lockstep.converge("noise-scale", {"small_batch": 8, "large_batch": 8})
     with pytest.raises(BadInput, match="condition"):
         lockstep.converge("critical-batch", {"condition": 2})
+
+
+def test_lines_of_the_rules_follow_the_stationary_variance_to_their_edge() -> None:
+    """Rates alpha, alpha sqrt(k) and alpha k with the noise of a mean of k; rows that did not diverge are points."""
+    settings = learning_rate_scaling.Settings(rate=0.1, curvature=2.0, noise=3.0, batches=(1.0, 4.0, 16.0))
+    rows = [
+        {"rule": name, "batch": batch, "variance": 7.0, "diverged_at_step": None if batch < 16 else 3}
+        for name in ("linear", "square-root", "none")
+        for batch in (1.0, 4.0, 16.0)
+    ]
+    curves = learning_rate_scaling._curves(settings, rows, 10.0)
+    power = {"linear": 1.0, "square-root": 0.5, "none": 0.0}
+    assert {one.label for one in curves if one.theory} == {f"{name} rule" for name in power}
+    for name, law, points in zip(power, curves[::2], curves[1::2], strict=True):
+        rate = 0.1 * law.x ** power[name]
+        assert law.y == pytest.approx(rate * 9 / law.x / (2 * (2 - rate * 2)))
+        assert law.diverged_at == (10.0 if name == "linear" else None)
+        assert law.x[0] == 1.0
+        assert law.x[-1] == pytest.approx(16.0) if name != "linear" else law.x[-1] < 10.0
+        assert points.x.tolist() == [1.0, 4.0]
+        assert points.y.tolist() == [7.0, 7.0]
+        assert points.marks
+        assert not points.theory
+
+
+def test_the_picture_of_the_critical_batch_has_twice_the_least_of_both() -> None:
+    batch = np.array([2.0, 8.0, 32.0, 128.0])
+    found = hyperbola(batch, 100.0, 16.0)
+    line, points, middle = critical_batch._curves(batch, found, fit_hyperbola(batch, found))
+    fine = line.x / line.y
+    assert (fine[0], fine[-1]) == pytest.approx((2.0, 128.0))
+    assert line.y == pytest.approx(100 * (1 + 16 / fine))
+    assert (points.x, points.y) == (pytest.approx(batch * found), pytest.approx(found))
+    assert (middle.x[0], middle.y[0]) == pytest.approx((2 * 1600, 200))
+    assert [one.theory for one in (line, points, middle)] == [True, False, False]
+    assert [one.marks for one in (line, points, middle)] == [False, True, True]

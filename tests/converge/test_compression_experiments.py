@@ -8,14 +8,22 @@ import pytest
 
 import lockstep
 from lockstep.converge import Findings
-from lockstep.converge.descent.compressed import best_run, descend
-from lockstep.converge.experiments.compression import compression_time, error_feedback
+from lockstep.converge.descent.compressed import Reached, best_run, descend
+from lockstep.converge.experiments.compression import (
+    aggregation_error,
+    compression_factors,
+    compression_stability,
+    compression_time,
+    error_feedback,
+    layerwise_compression,
+)
 from lockstep.converge.experiments.compression.communication_bound import bound_bits
 from lockstep.converge.experiments.compression.index_bits import _coded_bits
 from lockstep.converge.laws.gaussian import energy_above, rounding_energy, tail, threshold_of
 from lockstep.converge.objectives.rotated import Rotated, rotated_workers
+from lockstep.converge.statistics.draws import streams
 from lockstep.errors import BadInput
-from lockstep.methods.compression import ErrorFeedback, NoCompression, RandomK, TopK
+from lockstep.methods.compression import Compressor, ErrorFeedback, Half, NoCompression, PowerSgd, RandomK, TopK
 
 QUICK: dict[str, dict[str, object]] = {
     "compression-factors": {"elems": 4000, "vectors": 20},
@@ -28,6 +36,9 @@ QUICK: dict[str, dict[str, object]] = {
     "index-bits": {"elems": 20_000},
     "communication-bound": {"elems": 7, "targets": "0.3,0.01,1e-5"},
 }
+
+
+FACTORS = compression_factors.Settings()
 
 
 @cache
@@ -156,3 +167,216 @@ def test_no_rice_code_is_shorter_than_the_one_counted(k: int) -> None:
 def test_a_step_without_a_floor_is_refused() -> None:
     with pytest.raises(BadInput, match="to have a floor"):
         lockstep.converge("compression-noise", {"step_sizes": "0.6"})
+
+
+def test_the_laws_of_one_vector_are_the_mean_loss_of_its_rounding() -> None:
+    """Signs by their definition, grids over both ends that an entry may be rounded to."""
+    x = np.array([3.0, -1.0, 2.0, 0.5, -4.0, 0.0])
+    laws = {compression_factors._label(one.made): one.lost(x) for one in compression_factors._cases(FACTORS)}
+    squared, sign = (x**2).sum(), np.where(x < 0, -1.0, 1.0)
+    assert laws["one-bit"] == pytest.approx(((np.abs(x).mean() * sign - x) ** 2).sum() / squared)
+    assert laws["sign"] == pytest.approx(((sign - x) ** 2).sum() / squared)
+
+    def rounded(levels: int, longest: float) -> float:
+        lost = 0.0
+        for entry in np.abs(x) / longest * levels:
+            low = math.floor(entry)
+            lost += (low + 1 - entry) * (entry - low) ** 2 + (entry - low) * (low + 1 - entry) ** 2
+        return lost * (longest / levels) ** 2 / squared
+
+    assert laws["int8"] == pytest.approx(rounded(127, 4.0))
+    assert laws["int8 4 bits"] == pytest.approx(rounded(7, 4.0))
+    assert laws["int8 2 bits"] == pytest.approx(rounded(1, 4.0))
+    for levels, name in ((127, "qsgd 127 levels"), (7, "qsgd 7 levels"), (1, "qsgd 1 level")):
+        assert laws[name] == pytest.approx(rounded(levels, math.sqrt(squared)))
+    for share in (0.01, 0.1, 0.3):
+        assert laws[f"random-k {share:.0%}"] == pytest.approx(1 / share - 1)
+        assert laws[f"random-k {share:.0%} unscaled"] == pytest.approx(1 - share)
+
+
+def test_layers_grow_by_the_ratio_and_top_k_keeps_the_largest_entries() -> None:
+    """Sorted entries of the same draws: the layer after is the larger one."""
+    settings = layerwise_compression.Settings(layers=3, layer_elems=100, keep_frac=0.07, repetitions=4)
+    found = layerwise_compression._losses(settings, 5.0, seed=2)
+    for place, draw in enumerate(streams(2, 4)):
+        gradient = draw.standard_normal((3, 100)) * np.array([[1.0], [5.0], [25.0]])
+        squared = (gradient**2).sum()
+        each = np.sort(gradient**2, axis=1)[:, :-7].sum() / squared
+        whole = np.sort(gradient**2, axis=None)[:-21].sum() / squared
+        steps = np.abs(gradient).max(axis=1) / 127
+        assert found["top_k_by_layer_lost_frac"][place] == pytest.approx(each)
+        assert found["top_k_at_once_lost_frac"][place] == pytest.approx(whole)
+        assert found["int8_by_layer_law_lost_frac"][place] == pytest.approx(100 * (steps**2 / 6).sum() / squared)
+    assert found["int8_at_once_lost_frac"].mean() == pytest.approx(
+        3 * found["int8_by_layer_law_lost_frac"].mean(), rel=0.5
+    )
+
+
+@pytest.mark.parametrize(("step_size", "short", "long"), [(0.3, 100, 400), (0.05, 30, 40), (0.05, 60, 70)])
+@pytest.mark.parametrize("size", [0.1, 1.0, 10.0])
+def test_growth_with_the_steps_is_refuted_where_it_would_be_seen(
+    step_size: float, short: int, long: int, size: float
+) -> None:
+    """A constant error moves the point to -size; the longest run still has (1 + size) (1 - a)^T of its way."""
+    found = lockstep.converge(
+        "aggregation-error",
+        {"step_size": step_size, "steps": (short, long), "errors": (size,), "repetitions": 100},
+    )
+    first, last = (((1 + size) * (1 - step_size) ** steps - size) ** 2 / 2 for steps in (short, long))
+    grown = first * long / short
+    seen = abs(size**2 / 2 - grown) > 2 * abs(size**2 / 2 - last)
+    what = "gap grows like T eps^2, biased"
+    assert (what in {one.what for one in found.checks}) == seen
+    if seen:
+        assert next(one.expected for one in found.checks if one.what == what) == pytest.approx(grown, rel=1e-9)
+
+
+@pytest.mark.parametrize("parameters", [10**4, 10**6, 10**8])
+def test_the_real_gradient_is_sent_in_the_share_of_the_small_one(parameters: int) -> None:
+    settings = compression_time.Settings(elems=100, parameters=parameters)
+    small = ErrorFeedback(PowerSgd(2))
+    grown = compression_time._grown(small, settings)
+    assert (grown.size_B(parameters) or 0) / parameters == pytest.approx((small.size_B(100) or 0) / 100, rel=0.01)
+    for other in (Half(), ErrorFeedback(TopK(0.1)), NoCompression()):
+        assert compression_time._grown(other, settings) is other
+
+
+def test_forty_milliseconds_at_seventy_percent_become_four() -> None:
+    """Of a step that computes for 7 parts and sends for 3, a tenth of the sending is left: 7 / 7.3."""
+    (check,) = compression_time._efficiency()
+    assert check.got == pytest.approx(7 / 7.3)
+    assert check.expected == 0.9
+    assert check.false_law
+    assert check.ok
+
+
+def priced(made: Compressor, steps: int | None, critical_B: float, fixed_s: float) -> compression_time.Priced:
+    """A run of so many steps that sends so many bytes, without latency."""
+    return compression_time.Priced(made, Reached(steps, 1.0, np.ones(1)), critical_B, critical_B, 0.0, fixed_s)
+
+
+def test_break_even_solves_for_equal_times_or_says_which_always_wins() -> None:
+    settings = compression_time.Settings(compute_s=1.0)
+    dense = priced(NoCompression(), 100, 1e9, 0.0)
+    for one, edge in (
+        (priced(Half(), 110, 0.5e9, 0.0), (100e9 - 55e9) / 10.0),
+        (priced(Half(), 100, 0.5e9, 0.5), (100e9 - 50e9) / 50.0),
+        (priced(Half(), 100, 0.5e9, 0.0), None),
+        (priced(Half(), 90, 0.5e9, 0.0), None),
+        (priced(Half(), 200, 0.5e9, 0.0), 0.0),
+        (priced(Half(), 200, 0.6e9, 0.0), 0.0),
+        (priced(Half(), 50, 2e9, 0.0), None),
+        (priced(Half(), None, 0.5e9, 0.0), 0.0),
+    ):
+        assert compression_time.break_even_Bps(one, dense, settings) == edge
+    assert compression_time.break_even_Bps(dense, priced(Half(), None, 1.0, 0.0), settings) is None
+
+
+@pytest.mark.parametrize(("apart", "agrees"), [(0.95e-9, True), (1.05e-9, False)])
+def test_both_runs_take_as_long_at_break_even_to_nine_digits(
+    monkeypatch: pytest.MonkeyPatch, apart: float, agrees: bool
+) -> None:
+    dense, half = priced(NoCompression(), 100, 1e9, 0.0), priced(Half(), 110, 0.5e9, 0.0)
+    monkeypatch.setattr(
+        compression_time, "_collective_run_s", lambda one, *_: 7.0 if one is dense else 7.0 * (1 + apart)
+    )
+    (check,) = compression_time._break_even_checks([dense, half], compression_time.Settings())
+    assert check.ok is agrees
+    assert not check.false_law
+
+
+@pytest.mark.parametrize(("step_size", "steps"), [(0.3, 30), (0.05, 60), (0.05, 100), (0.02, 400), (0.02, 1000)])
+@pytest.mark.parametrize("size", [1e-4, 0.01, 1.0])
+def test_powers_of_the_error_are_read_where_the_start_is_forgotten(step_size: float, steps: int, size: float) -> None:
+    """What is left of the start, (1 - a)^T for at most 400 steps, against a twentieth of the noise's own spread."""
+    found = lockstep.converge(
+        "aggregation-error",
+        {"step_size": step_size, "steps": (steps,), "errors": (size, 2 * size), "repetitions": 100},
+    )
+    forgotten = (1 - step_size) ** min(steps, 400) <= size / 20 * math.sqrt(step_size)
+    checked = {one.what: one for one in found.checks}
+    for name in ("unbiased", "biased"):
+        assert (f"power of the error, {name}" in checked) == forgotten
+    assert ("power of the error, opposing, Huber" in checked) == (size < 1)
+    if forgotten:
+        error = 2 / math.sqrt(100) / math.log(2)
+        assert checked["power of the error, unbiased"].standard_error == pytest.approx(error)
+        assert checked["power of the error, biased"].standard_error == 0.0
+        assert all(one.ok for what, one in checked.items() if what.startswith("power of the error"))
+
+
+def test_the_gaps_of_one_error_are_those_of_the_written_laws() -> None:
+    """Stationary spread, fixed point x = -eps, and T equal steps of a slope 1 / (2 T + 1)."""
+    settings = aggregation_error.Settings(step_size=0.2, repetitions=100)
+    laws = {name: (law, got, left) for name, law, got, left in aggregation_error._gaps(settings, 0.1, 50, 0)}
+    assert laws["unbiased"][0] == pytest.approx(0.2 * 0.1**2 / (2 * (2 - 0.2)))
+    assert laws["unbiased"][1][0] == pytest.approx(laws["unbiased"][0], rel=0.5)
+    position = 0.8**50 * 1.1 - 0.1
+    assert laws["biased"][0] == pytest.approx(0.1**2 / 2)
+    assert laws["biased"][1] == pytest.approx((position**2 / 2, 0.0))
+    assert laws["biased"][2] == pytest.approx(0.1**2 / 2 - position**2 / 2, abs=2e-12)
+    assert laws["unbiased"][2] == pytest.approx(0.8**100 * (1 / 2 - laws["unbiased"][0]), abs=2e-12)
+    assert laws["opposing, Huber"][0] == pytest.approx(0.1 * 50 / 101**2)
+    assert laws["opposing, Huber"][1][0] == pytest.approx(0.1 * 50 / 101**2)
+    assert [one.value for one in aggregation_error._laws(settings, 0.1, 50)] == pytest.approx(
+        [law for law, _, _ in laws.values()]
+    )
+
+
+@pytest.mark.parametrize(
+    ("errors", "step_size", "steps"),
+    [
+        ((1.0, 2.0), 0.3, (30,)),
+        ((3.0, 10.0), 0.3, (50,)),
+        ((10.0,), 1e-3, (100_000,)),
+        ((10.0,), 1e-3, (30, 100_000)),
+        ((8.3e-4, 8.4e-4), 0.3, (30,)),
+        ((0.0865,), 1e-3, (30,)),
+    ],
+)
+def test_errors_of_every_size_agree_while_the_start_is_not_forgotten(
+    errors: tuple[float, ...], step_size: float, steps: tuple[int, ...]
+) -> None:
+    found = lockstep.converge(
+        "aggregation-error", {"errors": errors, "step_size": step_size, "steps": steps, "repetitions": 2000}
+    )
+    assert found.agrees, found.verdict
+
+
+@pytest.mark.parametrize("step_size", [1e-3, 0.05, 0.3, 0.9])
+@pytest.mark.parametrize("size", [1e-4, 0.1, 1.0, 10.0])
+@pytest.mark.parametrize("steps", [30, 100, 400])
+def test_a_gap_is_allowed_what_is_left_of_the_start_and_no_more(step_size: float, size: float, steps: int) -> None:
+    """Moments step by step: the mean goes to 0 or to -size, the spread grows by a^2 size^2."""
+    settings = aggregation_error.Settings(step_size=step_size, repetitions=100)
+    biased, square = 1.0, 1.0
+    for _ in range(steps):
+        biased = (1 - step_size) * biased - step_size * size
+        square = (1 - step_size) ** 2 * square + step_size**2 * size**2
+    rounding = 1e-12 * max(1.0, size**2)
+    for name, law, _, left in aggregation_error._gaps(settings, size, steps, 0):
+        exact = {"unbiased": square / 2, "biased": biased**2 / 2}.get(name, law)
+        assert abs(exact - law) <= left <= abs(exact - law) + 2 * rounding, name
+
+
+@pytest.mark.parametrize("size", [0.3, 1.0, 10.0])
+def test_the_power_of_the_length_is_allowed_what_the_start_adds_to_it(size: float) -> None:
+    """Left out while more than half of the way is before a run; beyond, its slope in logarithms and no more."""
+    for short, held in ((30, False), (120, True)):
+        found = lockstep.converge(
+            "aggregation-error", {"errors": (size,), "step_size": 0.02, "steps": (short, 300), "repetitions": 100}
+        )
+        one = next((one for one in found.checks if one.what == "power of T, biased"), None)
+        assert (one is not None) == held == ((1 + 1 / size) * 0.98**short <= 0.5)
+        if one is not None:
+            assert abs(one.got) <= one.tolerance <= abs(one.got) + 2e-6
+
+
+def test_factors_of_random_k_follow_from_its_second_moment() -> None:
+    """E |x - a C(x)|^2 = 1 - 2 a + a^2 (1 + omega), by all choices of 1 entry of 3."""
+    x, omega = np.array([1.0, -2.0, 0.5]), 3 - 1
+    for step in (0.1, 0.5, 1.2):
+        moved = [x - step * 3 * x * (np.arange(3) == kept) for kept in range(3)]
+        mean = float(np.mean([(one**2).sum() for one in moved])) / float((x**2).sum())
+        assert compression_stability._factor(step, omega) == pytest.approx(mean)
+    assert compression_stability._factor(2 / (1 + omega), omega) == pytest.approx(1.0)

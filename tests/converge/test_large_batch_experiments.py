@@ -122,3 +122,23 @@ def test_a_wrong_mean_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_refusals(experiment: str, settings: dict[str, object], said: str) -> None:
     with pytest.raises(BadInput, match=said):
         lockstep.converge(experiment, settings)
+
+
+def test_a_recipe_above_no_training_has_no_loss_in_its_row() -> None:
+    """Student's t with two runs is 12.7062 at 97.5 %; the interval does not go below 0."""
+    from lockstep.converge.experiments.batch.large_batch import Recipe, Trained, _row
+    from lockstep.methods.optimizers import Sgd
+
+    recipe = Recipe("plain", Sgd(), 32, 0.1)
+    good = _row(Trained(recipe, np.array([1.0, 1.1]), np.array([1.2, 1.4]), np.array([0.5, 0.7])))
+    half = 12.7062 * 0.05
+    assert good["loss"] == pytest.approx(1.05)
+    assert good["ci95"] == pytest.approx([1.05 - half, 1.05 + half], rel=1e-4)
+    assert (good["test_loss"], good["accuracy_frac"]) == pytest.approx((1.3, 0.6))
+    assert (good["recipe"], good["batch"], good["rate"]) == ("plain", 32, 0.1)
+    wide = _row(Trained(recipe, np.array([0.1, 1.1]), np.array([1.0, 1.0]), np.array([0.5, 0.5])))
+    assert wide["ci95"][0] == 0.0
+    for losses in ([2.3, 2.4], [1.0, np.nan]):
+        bad = _row(Trained(recipe, np.array(losses), np.array([1.0, 1.0]), np.array([0.1, 0.1])))
+        assert [bad[name] for name in ("loss", "ci95", "test_loss")] == [None] * 3
+        assert bad["accuracy_frac"] == pytest.approx(0.1)

@@ -124,3 +124,80 @@ def test_noise_is_shared_between_periods() -> None:
         for one, rounds in zip(noise, ([1] * 12, [6, 6]), strict=True)
     ]
     np.testing.assert_allclose(ends[0], ends[1], atol=1e-14)
+
+
+@pytest.mark.parametrize(("rate", "momentum"), [(0.7, 0.9), (1.0, 0.5), (0.4, 0.0)])
+def test_the_outer_updates_are_those_of_the_written_recursions(rate: float, momentum: float) -> None:
+    """(x, b) of the docstring, run by hand on a direction of curvature h; averaging keeps 1 - s."""
+    h, step, period = 0.3, 0.1, 5
+    found = lockstep.converge(
+        "outer-momentum",
+        {"rate": rate, "momentum": momentum, "period": period, "step_size": step, "curvatures": (h,), "workers": 2},
+    )
+    done = 1 - (1 - step * h) ** period
+    laws = {law.name: law.value for law in found.theory}
+    assert laws[f"factor per round, averaging, curvature {h:g}"] == pytest.approx(1 - done)
+    for name, nesterov in (("DiLoCo (Nesterov)", True), ("heavy ball", False)):
+        x, buffer, sizes = 1.0, 0.0, []
+        for _ in range(600):
+            pulled = done * x
+            buffer = momentum * buffer + pulled
+            x -= rate * (pulled + momentum * buffer if nesterov else buffer)
+            sizes.append(math.hypot(x, buffer))
+            x, buffer = x / sizes[-1], buffer / sizes[-1]
+        grown = math.exp(sum(map(math.log, sizes[200:])) / 400)
+        assert laws[f"factor per round, {name}, curvature {h:g}"] == pytest.approx(grown, rel=3e-3)
+    assert found.agrees
+    assert len(found.checks) == len(found.theory) == 3
+
+
+def test_some_of_the_workers_scatter_like_draws_without_replacement() -> None:
+    """Means of all pairs of four optima, one by one; a round keeps (1 - a)^K of the distance."""
+    from itertools import combinations
+
+    from lockstep.converge.experiments.local.client_sampling import Settings, _variance
+
+    optima = np.array([-3.0, 0.5, 1.0, 1.5])
+    means = [sum(pair) / 2 for pair in combinations(optima, 2)]
+    kept = 0.9**3
+    scattered = (1 - kept) ** 2 * float(np.mean(np.square(means))) / (1 - kept**2)
+    assert _variance(optima, 2, Settings(period=3, step_size=0.1)) == pytest.approx(scattered)
+    assert _variance(optima, 4, Settings(period=3, step_size=0.1)) == 0.0
+
+
+@given(st.integers(1, 12), st.floats(0.01, 0.9), st.floats(0, 1), st.floats(0.1, 2), st.floats(0, 2))
+def test_a_round_spreads_workers_by_the_recursion_of_its_moments(
+    period: int, step: float, curvature: float, noise: float, optimum: float
+) -> None:
+    """Mean given the optimum and variance given it, step by step."""
+    from lockstep.converge.experiments.local.local_drift import Settings, _laws
+
+    mean, variance = 0.0, 0.0
+    for _ in range(period):
+        mean = (1 - step * curvature) * mean + step * curvature
+        variance = (1 - step * curvature) ** 2 * variance + (step * noise) ** 2
+    settings = Settings(period=period, step_size=step, curvature=curvature, noise_std=noise, optimum_std=optimum)
+    assert _laws(settings) == pytest.approx((variance, (mean * optimum) ** 2), rel=1e-9)
+
+
+def test_workers_of_a_round_walk_as_written_out() -> None:
+    """x <- x - a (h (x - b) - noise), with the same draws."""
+    from lockstep.converge.experiments.local.local_drift import Settings, _round
+
+    settings = Settings(period=3, step_size=0.2, curvature=0.5, noise_std=1.5, optimum_std=0.7, trials=100)
+    generator = np.random.default_rng(5)
+    noise = SignNoise.of(1.5, (2, 100), generator)
+    optima = 0.7 * generator.standard_normal((2, 100))
+    x = np.zeros((2, 100))
+    for _ in range(3):
+        x = 0.9 * x + 0.1 * optima - 0.2 * noise.draw()
+    np.testing.assert_allclose(_round(settings, 2, np.random.default_rng(5)), x, rtol=1e-12, atol=1e-15)
+
+
+@pytest.mark.parametrize(("step", "period"), [(0.01, 2), (0.01, 5), (0.02, 3)])
+def test_slow_rounds_of_some_workers_are_given_time_to_settle(step: float, period: int) -> None:
+    found = lockstep.converge(
+        "client-sampling",
+        {"step_size": step, "period": period, "workers": 6, "participants": (1, 3), "trials": 400},
+    )
+    assert found.agrees, found.verdict

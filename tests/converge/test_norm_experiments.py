@@ -84,6 +84,23 @@ def test_steps_agree_for_other_gradients(gradient: str) -> None:
     assert lockstep.converge("norm-steps", {"gradient": gradient, "alpha": 1.7}).agrees
 
 
+def test_the_picture_of_norms_has_the_dual_norm_dashed_and_what_descent_found_in_points() -> None:
+    """|u|_p has the dual |g|_q with 1/p + 1/q = 1; l1 the largest entry, linf the sum."""
+    g, alpha, found = np.array([3.0, -4.0, 1.0]), 0.5, [-2.0, -2.5, -3.0, -4.0, -5.0, -6.0]
+    between, l1, linf, points = norm_steps._curves(g, alpha, found)
+    q = between.x / (between.x - 1)
+    duals = [float((np.abs(g) ** one).sum() ** (1 / one)) for one in q]
+    assert between.y == pytest.approx(-alpha / 4 * np.square(duals))
+    assert (between.x[0], between.x[-1]) == pytest.approx((1.05, 50.0))
+    for line, dual in ((l1, 4.0), (linf, 8.0)):
+        assert line.y == pytest.approx([-alpha / 4 * dual**2] * 2)
+        assert list(line.x) == [between.x[0], between.x[-1]]
+    assert points.x.tolist() == [1.25, 1.5, 2, 3, 4, 6]
+    assert points.y.tolist() == found
+    assert [one.theory for one in (between, l1, linf, points)] == [True, True, True, False]
+    assert [one.marks for one in (between, l1, linf, points)] == [False, False, False, True]
+
+
 def test_a_wrong_step_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(norm_steps, "least_value", lambda norm, g, alpha: -alpha / 2 * norm.dual(g) ** 2)
     found = lockstep.converge("norm-steps")

@@ -140,3 +140,115 @@ def test_gradients_of_the_network_are_those_of_its_loss() -> None:
 def test_bad_settings_say_what_is_allowed(name: str, settings: dict[str, object], said: str) -> None:
     with pytest.raises(BadInput, match=said):
         lockstep.converge(name, settings)
+
+
+@pytest.mark.parametrize("curvature", [1.0, 0.3, 1e-3, 2.0**-20])
+def test_a_scale_fits_while_the_gradient_rounds_below_infinity(curvature: float) -> None:
+    """fp16 overflows from 65520 on; every doubling beyond costs the start one step."""
+    from lockstep.converge.experiments.precision import loss_scaling
+
+    power = max(p for p in range(60) if curvature * 2.0**p < 65520)
+    settings = loss_scaling.Settings(curvature=curvature, steps=200, start_power=power + 3, interval=50)
+    assert loss_scaling._fitting_power(settings) == power
+    good = 200 - 3 - 200 // 50
+    assert loss_scaling._left_after(settings) == pytest.approx(0.9 ** (2 * good))
+    below = loss_scaling.Settings(curvature=curvature, steps=90, start_power=max(0, power - 3), interval=40)
+    assert loss_scaling._left_after(below) == pytest.approx(0.9 ** (2 * (90 - 2)))
+    lost, share = loss_scaling._lost_steps(settings)
+    assert (lost.expected, lost.got) == (3, 3)
+    assert share.got == pytest.approx(1 / 51)
+
+
+def test_loss_without_a_scale_is_what_gradients_below_half_a_subnormal_leave() -> None:
+    """Curvatures from a tenth to all of 1e-6, starts of 1: fp16 knows nothing at or below 2^-25."""
+    from lockstep.converge.experiments.precision import loss_scaling
+
+    settings = loss_scaling.Settings(steps=10)
+    nothing = loss_scaling.Trained(np.zeros(1), 0, loss_scaling.static(1.0))
+    checks = {one.what: one for one in loss_scaling._run_checks([nothing] * 5, settings)}
+    curvatures = 1e-6 * 10.0 ** np.linspace(-1, 0, 200)
+    left = np.minimum(1.0, 2.0**-25 / curvatures)
+    most = float((curvatures * left**2).sum() / curvatures.sum())
+    check = checks["fp16 without a scale: loss where gradients are flushed"]
+    slowest = 0.9**20
+    assert check.expected == pytest.approx(most)
+    assert check.tolerance == pytest.approx(0.75 * most + slowest)
+    assert checks["fp32 arrives"].tolerance == pytest.approx(1e-9 + slowest)
+    assert checks["static fp16 arrives"].tolerance == pytest.approx(1e-6 + slowest)
+
+
+@pytest.mark.parametrize("algorithm", ["ring", "tree"])
+def test_what_every_guard_does_to_eight_ranks(algorithm: str) -> None:
+    """Infinities and sums of 8 times 10^4 reach all ranks; only dividing first and skipping keep the weights right."""
+    from lockstep.converge.experiments.precision import overflow
+
+    settings = overflow.Settings(algorithm=algorithm)
+    lost, skipped, finite = ("lost", 8), ("skipped by all", 0), ("wrong but finite", 0)
+    expected = {
+        "none": (lost, lost, lost),
+        "clip entries": (finite, lost, lost),
+        "clip norm": (lost, lost, lost),
+        "divide by n first": (lost, lost, ("right", 0)),
+        "look after, skip": (skipped, skipped, skipped),
+    }
+    for guard, outcomes in expected.items():
+        for case, outcome in zip(overflow.CASES, outcomes, strict=True):
+            with np.errstate(over="ignore", invalid="ignore"):
+                row = overflow._row(guard, case, settings)
+            assert (row["step"], row["ranks_with_bad_entries"]) == outcome, (guard, case)
+            assert (row["guard"], row["case"]) == (guard, case)
+    few = overflow.Settings(ranks=6, algorithm=algorithm)
+    assert overflow._row("none", "sum too large", few)["step"] == "right"
+
+
+def test_the_ends_of_the_ways_to_keep_a_weight_are_read_off_their_paths() -> None:
+    """Three paths written down: where they end, the mean square of the second half, and what is left of the start."""
+    from lockstep.converge.experiments.precision import master_weights
+    from lockstep.methods.number_format import number_format
+
+    settings = master_weights.Settings(step_size=0.1, steps=100, repetitions=20)
+    late = np.full((101, 2), 9.0)
+    late[50:] = [0.2, 0.4]
+    paths = {
+        "rounded to nearest": np.array([[-0.7], [-0.06]]),
+        "rounded at random": late,
+        "weights of 32 bits": np.array([[-0.7], [1e-7]]),
+    }
+    nearest, random, kept = master_weights._floors(paths, number_format("bf16"), settings)
+    spacing, left = 2.0**-7, 0.9**50 * 0.7
+    assert (nearest.expected, nearest.got) == pytest.approx((spacing / 0.2, 0.06))
+    assert nearest.tolerance == pytest.approx(spacing + left)
+    assert random.got == pytest.approx((0.2**2 + 0.4**2) / 2)
+    assert random.standard_error == pytest.approx((0.4**2 - 0.2**2) / 2)
+    assert random.expected == pytest.approx(spacing**2 / (4 * 0.1 * 1.9))
+    assert random.tolerance == pytest.approx(left**2)
+    assert (kept.expected, kept.got) == pytest.approx((2.0**-23 / 0.2, 1e-7))
+    assert kept.tolerance == pytest.approx(2.0**-23 / 0.2 + left)
+
+
+def test_bounds_of_sums_hold_their_counts_of_roundings() -> None:
+    """Per unit roundoff and sum of magnitudes: n - 1 one by one, log2 n in pairs, 2 compensated."""
+    from lockstep.converge.experiments.determinism import summation_error
+
+    rows, checks = summation_error._measured(100, summation_error.Settings(sums=10), seed=0)
+    bounds = {row["way"]: row["bound_in_unit_roundoffs"] for row in rows}
+    u = 2.0**-24
+    assert bounds["one by one"] == pytest.approx(99)
+    assert bounds["in pairs"] == pytest.approx(7)
+    assert bounds["Kahan"] == pytest.approx(2 + 400 * u)
+    assert bounds["Neumaier"] == pytest.approx(2 + 40_000 * u)
+    assert all(row["error_in_unit_roundoffs"] <= bounds[row["way"]] for row in rows)
+    assert all(one.ok for one in checks)
+
+
+@pytest.mark.parametrize(("ranks", "told"), [(6, False), (7, True)])
+def test_clipping_below_the_range_is_put_to_the_test_where_sums_overflow(ranks: int, told: bool) -> None:
+    """Seven times 10^4 is beyond 65504, six times is not."""
+    from lockstep.converge.experiments.precision import overflow
+
+    settings = overflow.Settings(ranks=ranks)
+    with np.errstate(over="ignore", invalid="ignore"):
+        rows = tuple(overflow._row(guard, case, settings) for case in overflow.CASES for guard in overflow.GUARDS)
+    (check,) = [one for one in overflow._guard_checks(rows) if "65504" in one.what]
+    assert check.holds.here is told
+    assert check.ok is told

@@ -71,17 +71,19 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
     # |p - y| <= sqrt(2) bounds a gradient by sqrt(2) |x|; the Hessian is at most |x|^2 / 2.
     steepest, rate = math.sqrt(2 * longest), 2 / (longest + 4 * settings.penalty)
     drawn = _data_sets(len(whole.inputs), n, settings.trials, np.random.default_rng([seed, 0]))
+    batches = sorted({*settings.batches, n})
     pairs: dict[tuple[float, int], Pair] = {}
     for mu in (0.0, settings.penalty):
         loss = Logistic(whole.inputs, whole.classes, whole.num_classes, mu)
-        for batch in sorted({*settings.batches, n}):
-            progress(len(pairs), 2 * (len(settings.batches) + 1))
+        for batch in batches:
+            progress(len(pairs), 2 * len(batches))
             generator = np.random.default_rng([seed, 1, batch])
             pairs[mu, batch] = _coupled(_on_digits(loss, drawn), _start(loss, drawn), rate, n, batch, steps, generator)
     checks = [_below(pair, mu, batch, steepest, rate, n) for (mu, batch), pair in pairs.items()]
     checks += _gaps(whole, drawn, pairs[0.0, min(settings.batches)], steepest, rate, steps)
     checks += _exact(settings, steepest, rate, np.random.default_rng([seed, 3]))
     checks += _refuted(settings, pairs, _with_workers(settings, whole, drawn, rate, seed))
+    progress(len(pairs), len(pairs))
     return Findings(
         checks=tuple(checks),
         theory=(

@@ -57,6 +57,7 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
     ]  # fmt: skip
     checks = [*_shape(problem, target, fit), *_simulated(problem, batch, steps, rate, settings.trials, seed),
               *_noise(problem, target, fit)]  # fmt: skip
+    progress(len(SPAN), len(SPAN))
     low, high = fit.critical_batch_ci95
     return Findings(
         checks=tuple(checks),

@@ -92,6 +92,7 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
         progress(place, len(batches))
         rates = everything.rate * float(law.best_rate_frac(batch, noise_scale)) * NARROW
         found.append(_tuned(network, starts, batch, rates, settings.target, generator))
+    progress(len(batches), len(batches))
     found.append(everything)
     fit = fit_hyperbola(np.array([one.batch for one in found]), np.array([one.steps for one in found]))
     low, high = fit.critical_batch_ci95

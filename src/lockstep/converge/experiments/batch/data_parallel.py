@@ -76,6 +76,7 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
             if name == "sgd":
                 curves.append(_curve(way.name, apart))
     checks += [*_bitwise(), _single_precision(network, batches, start, settings.workers)]
+    progress(len(ways), len(ways))
     return Findings(
         checks=tuple(checks),
         theory=(Law("largest_difference", 0.0, "sum_i (B_i / B) g_i = g", SOURCE),),

@@ -64,22 +64,24 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
         raise BadInput(f"must be at most the {smallest} examples", "--set batches")
     rows: list[dict[str, Any]] = []
     checks: list[Check] = []
-    for place, n in enumerate(sorted(set(settings.examples))):
-        progress(place, len(settings.examples) + 1)
+    counts = sorted(set(settings.examples))
+    for place, n in enumerate(counts):
+        progress(place, len(counts) + 1)
         gap, error = mean_and_error(_fitted(d, n, settings.trials, np.random.default_rng([seed, 0, place])))
         rows.append(_row("fitted to the end", n, n, None, gap, error, fitted_gap(d, n)))
         checks.append(Check(f"gap of the fit to {n} examples", fitted_gap(d, n), gap, error, holds=ALWAYS))
+    progress(len(counts), len(counts) + 1)
     paths = {b: _descended(d, smallest, b, settings.trials, seed) for b in sorted({*settings.batches, smallest})}
     for b, gaps in paths.items():
         for step, values in zip(STEPS, gaps.T, strict=True):
             gap, error = mean_and_error(values)
             rows.append(_row(f"SGD, batch {b}", smallest, b, step, gap, error, None))
     checks += [*_alike(paths), *_false_laws(paths, fitted_gap(d, smallest)), *_digits(seed)]
+    progress(len(counts) + 1, len(counts) + 1)
     return Findings(
         checks=tuple(checks),
         theory=tuple(
-            Law(f"gap_at_{n}", fitted_gap(d, n), "(s^2 / 2) (d / (N - d - 1) + d / N)", SOURCE)
-            for n in sorted(set(settings.examples))
+            Law(f"gap_at_{n}", fitted_gap(d, n), "(s^2 / 2) (d / (N - d - 1) + d / N)", SOURCE) for n in counts
         ),
         rows=tuple(rows),
         curves=_curves(rows, fitted_gap(d, smallest)),

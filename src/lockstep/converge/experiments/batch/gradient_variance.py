@@ -67,6 +67,7 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
         checks.append(Check(f"variance, {way}, {n} workers", expected, found, error, tolerance=ROUNDING, holds=ALWAYS))
     checks += [*_unequal(settings, seed), *_different(settings, seed), *_rare(settings, seed)]
     checks += _false_laws(rows, counts)
+    progress(len(WAYS) * len(counts), len(WAYS) * len(counts))
     return Findings(
         checks=tuple(checks),
         theory=(

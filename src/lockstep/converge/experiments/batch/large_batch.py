@@ -82,6 +82,7 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
         progress(place, len(recipes))
         runs = [_train(recipe, settings, seed * settings.repetitions + one) for one in range(settings.repetitions)]
         trained[recipe.name, recipe.batch] = Trained(recipe, *(np.array(column) for column in zip(*runs, strict=True)))
+    progress(len(recipes), len(recipes))
     return Findings(
         checks=(*_claims(trained), *_shares(settings.hidden), *_quartic()),
         theory=(

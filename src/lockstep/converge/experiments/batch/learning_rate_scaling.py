@@ -77,6 +77,7 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
         if product <= 2 - LEAST_PRODUCT or _growth(product) * LONGEST > 2 * math.log(DIVERGED):
             checks.append(_check(name, k, expected, seen))
     checks += [*_kept(settings, sequence.spawn(1)[0]), *_correlated(settings, sequence.spawn(1)[0])]
+    progress(len(cases), len(cases))
     edge = 2 / (settings.rate * settings.curvature)
     return Findings(
         checks=tuple(checks),

@@ -70,6 +70,7 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
                         holds=when(measured.known, "batches and repetitions that measure |G|^2")))  # fmt: skip
     digits = _on_digits(settings, np.random.default_rng([seed, 1]))
     checks += [*estimates, _blind(problem, noise_scale), digits]
+    progress(len(SPAN), len(SPAN))
     low, high = measured.interval()
     return Findings(
         checks=tuple(checks),

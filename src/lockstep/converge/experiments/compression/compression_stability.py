@@ -46,7 +46,8 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
     sizes = np.array(sorted({*PRINTED_STEPS, *np.linspace(0.02, 1.2, 30)}))
     checks: list[Check] = []
     curves: list[Curve] = []
-    for place, ranks in enumerate(settings.ranks):
+    counts = sorted(set(settings.ranks))
+    for place, ranks in enumerate(counts):
         effective = omega / ranks
         law = _factor(sizes, effective)
         got, error = _measured(made, settings, ranks, sizes, seed)
@@ -59,7 +60,7 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
                 Check(what, float(law[at]), float(got[at]), float(error[at]), 1e-12, runs=settings.draws, holds=ALWAYS)
             )
         checks.append(_edge(got, sizes, effective, error, ranks))
-        progress(place + 1, len(settings.ranks))
+        progress(place + 1, len(counts))
     return Findings(
         checks=(*checks, *_runs(made, settings, omega, seed), *_false_laws(made, settings, omega, seed)),
         theory=(

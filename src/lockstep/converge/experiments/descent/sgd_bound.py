@@ -42,9 +42,9 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
         "huber": (LANDSCAPES["huber"], 3.0),
     }
     checks, curves, place = [], [], 0
-    sizes = sorted(set(settings.steps_of_smoothness))
+    sizes, batches = sorted(set(settings.steps_of_smoothness)), sorted(set(settings.batches))
     for name, (objective, distance) in shapes.items():
-        for batch in sorted(set(settings.batches)):
+        for batch in batches:
             gaps, bounds, halves = [], [], []
             for step in sizes:
                 place += 1
@@ -64,12 +64,12 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
                         holds=ALWAYS,
                     )
                 )
-            progress(place, len(shapes) * len(sizes) * len(settings.batches))
+                progress(place, len(shapes) * len(sizes) * len(batches))
             if name == "quadratic":
                 x = np.array(sizes)
                 curves.append(Curve(f"batch {batch}, simulated", x, np.array(gaps), np.array(halves), marks=True))
                 curves.append(Curve(f"batch {batch}, bound", x, np.array(bounds), theory=True))
-    floors = [_floor_check(batch, settings, seed) for batch in sorted(set(settings.batches))]
+    floors = [_floor_check(batch, settings, seed) for batch in batches]
     return Findings(
         checks=(*checks, *floors, *_false_floors(floors, settings), *_false_laws()),
         theory=tuple(

@@ -82,6 +82,7 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
         rows.append(_row(name, a, path.theta, bound))
         checks.append(_close(f"limit of {name}", limit, path.theta, 2 * _last_rate(settings)))
     checks += [*_momentum_edge(a, y, settings), *_band(a, y), _projection(a, y), _printed_series()]
+    progress(len(settings.powers), len(settings.powers))
     return Findings(
         checks=tuple(checks),
         theory=tuple(

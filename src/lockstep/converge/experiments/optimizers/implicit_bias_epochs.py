@@ -65,6 +65,7 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
     named = [(name, path) for name, path, _, _ in paths] + [("simplified Adam, epoch mean", adam)]
     least = (("least l2", limits["one"]), ("least rescaled", limits["rescaled"]), ("least linf", least_maximum(x, y)))
     ends = (*((name, path[-1]) for name, path in named), *least)
+    progress(2, 2)
     return Findings(
         checks=tuple(checks),
         theory=(Law("l2_of_least_norm_solution", float(np.sqrt(limits["one"] @ limits["one"])), "X' (X X')^-1 y",

@@ -71,9 +71,11 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
     for place, (name, (chosen, scale)) in enumerate(policies.items()):
         runs[name] = _trained(chosen, scale, settings)
         progress(place + 1, len(policies) + 1)
+    checks = (*_run_checks(list(runs.values()), settings), *_lost_steps(settings), *_clip_order(seed))
+    progress(len(policies) + 1, len(policies) + 1)
     x = np.arange(settings.steps + 1, dtype=float)
     return Findings(
-        checks=(*_run_checks(list(runs.values()), settings), *_lost_steps(settings), *_clip_order(seed)),
+        checks=checks,
         theory=(
             Law("long-run share of steps lost", lost_steps_frac(settings.interval), "1 / (interval + 1)", "one cycle"),
             Law("the same with PyTorch's interval", lost_steps_frac(GROWTH_INTERVAL), "1 / 2001", "GradScaler"),
