@@ -240,19 +240,20 @@ class Record:
     def tests(self, mutant: Mutant) -> list[str]:
         """Node ids, those of the mutant's room first, quick ones first, up to `CHOSEN_S` of them."""
         by_line = self.data.contexts_by_lineno(self.files[mutant.file]) if mutant.file in self.files else {}
-        lines, in_room = range(mutant.line, mutant.last_line + 1), f"tests/{mutant.room}/"
+        lines = range(mutant.line, mutant.last_line + 1)
         names = {name for line in lines for name in by_line.get(line, ()) if name}
-        if not names or _at_import(mutant):  # Then all that the file does may depend on it.
+        room = {name for name in self.seconds if name.startswith(f"tests/{mutant.room}/")}
+        outside = not names or _at_import(mutant)
+        if outside:  # Then all that the file does may depend on it.
             names = {name for found in by_line.values() for name in found if name}
-            names |= {name for name in self.seconds if name.startswith(in_room)}
-        own = names & self.seconds.keys()
+        own = (names | room if outside else names) & self.seconds.keys()
         if not own:
             folder = Path(mutant.file).parent
             while not (ROOT / "tests" / folder).is_dir():
                 folder = folder.parent
             return [str(ROOT / "tests" / folder)]
         chosen, total_s = [], 0.0
-        for node in sorted(own, key=lambda one: (not one.startswith(in_room), self.seconds[one], one)):
+        for node in sorted(own, key=lambda one: (one not in names, one not in room, self.seconds[one], one)):
             if len(chosen) == MOST_TESTS or (chosen and total_s + self.seconds[node] > CHOSEN_S):
                 break
             chosen.append(node)
