@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from importlib import import_module
+from typing import cast
 
 import numpy as np
 import pytest
@@ -12,6 +13,8 @@ import pytest
 import lockstep
 from lockstep.campaign import Operation, Ramp, Scenario, campaign, energy, for_tokens, phases, work
 from lockstep.campaign.changes import _operation
+from lockstep.campaign.run import Run
+from lockstep.campaign.tornado import Bar
 from lockstep.errors import BadInput, Infeasible
 from lockstep.layout import Job, Recipe, checkpoint_B
 from lockstep.plan import Estimate
@@ -292,3 +295,28 @@ def test_devices_alone_draw_power_unless_the_facility_is_said(monkeypatch: pytes
     assert shared is not None
     assert shared.energy_kWh == pytest.approx(1.5 * short.run().gpu_hours)
     assert shared.carbon_kg == pytest.approx(0.4 * 1.5 * short.run().gpu_hours)
+
+
+@dataclass
+class Ended:
+    """What a bar reads of a run."""
+
+    days: float
+    cost_usd: float | None
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "now", "expected"),
+    [
+        (Ended(8.0, 90.0), Ended(11.0, 130.0), Ended(10.0, 100.0), 0.3),
+        (Ended(5.0, 90.0), Ended(11.0, 130.0), Ended(10.0, 100.0), 0.5),
+        (None, Ended(10.0, 50.0), Ended(10.0, 100.0), 0.5),
+        (Ended(9.0, None), None, Ended(10.0, None), 0.1),
+        (Ended(9.0, 5.0), None, Ended(10.0, 0.0), 0.1),
+        (None, None, Ended(10.0, 100.0), 0.0),
+    ],
+)
+def test_a_bar_is_as_long_as_the_largest_change_of_days_or_money(
+    low: Ended | None, high: Ended | None, now: Ended, expected: float
+) -> None:
+    assert Bar("price", cast(Run, low), cast(Run, high)).span(cast(Run, now)) == pytest.approx(expected)

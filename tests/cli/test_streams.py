@@ -48,6 +48,16 @@ def test_an_answer_for_a_closed_output_is_said() -> None:
     assert (made.returncode, made.stderr) == (2, "error: stdout: the answer cannot be written: Bad file descriptor\n")
 
 
+def test_what_was_printed_is_out_when_the_streams_are_given_back() -> None:
+    body = (
+        "import os, sys; from lockstep.cli.streams import standard_streams\n"
+        "with standard_streams(): print('said', end=''); print('warned', end='', file=sys.stderr)\n"
+        "os._exit(0)"
+    )
+    made = subprocess.run([sys.executable, "-c", body], capture_output=True, text=True, check=True)
+    assert (made.stdout, made.stderr) == ("said", "warned")
+
+
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="/dev/full is of Linux")
 @pytest.mark.parametrize(("arguments", "closing"), [(YES, "2>&-"), (BAD, "2>&-"), (BAD, "2>/dev/full")])
 def test_no_room_for_errors_changes_no_exit_code(arguments: tuple[str, ...], closing: str) -> None:

@@ -22,6 +22,22 @@ DEVICES = {device.name: device for device in hardware.devices()}
 LINKS = {link.name: link for link in hardware.links()}
 CLUSTERS = {cluster.name: cluster for cluster in hardware.clusters()}
 
+NEVER_SLOWER = ("devices", "kind", "source", "typical_error_frac")
+
+
+@pytest.mark.parametrize("device", DEVICES.values(), ids=list(DEVICES))
+def test_a_curve_slowed_by_two_takes_twice_as_long_in_every_part(device: hardware.Device) -> None:
+    """Rates are shares of a peak, everything else is a time or bytes that are waited for."""
+    curve = device.efficiency
+    slow = curve.slowed(2.0)
+    for one in fields(curve):
+        before, after = getattr(curve, one.name), getattr(slow, one.name)
+        if isinstance(before, float) and one.name not in NEVER_SLOWER:
+            assert after == pytest.approx(before / 2 if one.name.endswith("_frac") else before * 2), one.name
+        else:
+            assert after == before
+
+
 REQUIRED_DEVICES = (
     "v100-sxm-16gb", "v100-sxm-32gb", "a100-sxm-40gb", "a100-sxm-80gb", "a100-pcie-40gb", "a100-pcie-80gb",
     "h100-sxm", "h100-pcie", "h200", "h800", "b200", "gb200", "mi300x", "tpu-v4", "tpu-v5e", "tpu-v5p",

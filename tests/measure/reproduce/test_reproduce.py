@@ -10,6 +10,8 @@ import pytest
 from cli_runner import run
 from lockstep.errors import BadInput
 from lockstep.measure.reproduce import SOURCES, Digests, Reproduction, first_parting, reproduce
+from lockstep.measure.reproduce.digest import Parting
+from lockstep.measure.reproduce.reproduce import Trial
 from lockstep.measure.train import Task
 
 TASK = Task(steps=3, batch=16, dropout_frac=0.1)
@@ -23,6 +25,22 @@ def on_four() -> Reproduction:
 @pytest.fixture(scope="module")
 def on_two() -> Reproduction:
     return reproduce("synchronous", TASK, 2, switch=["rank-order", "reduction-order", "data-order"])
+
+
+@pytest.mark.parametrize(
+    ("together", "culprits"),
+    [(None, ("data-order", "dtype")), (0, ("data-order", "dtype")), (1, ("data-order",)), (3, ("data-order", "dtype"))],
+)
+def test_culprits_part_the_runs_alone_as_early_as_all_together(together: int | None, culprits: tuple[str, ...]) -> None:
+    """`together`: the step at which all sources together part the runs; 0: they do not, None: not tried."""
+
+    def trial(name: str, step: int) -> Trial:
+        return Trial((name,), Parting(step, 0, "w") if step else None, 0.0)
+
+    alone = trial("data-order", 1), trial("dtype", 3), trial("rank-order", 0)
+    all_of_them = None if together is None else trial("all", together)
+    found = Reproduction("synchronous", TASK, 2, trial("nothing", 0), all_of_them, alone)
+    assert (found.reproducible, found.culprits) == (True, culprits)
 
 
 def test_the_same_seeds_give_the_same_bits(on_four: Reproduction) -> None:
