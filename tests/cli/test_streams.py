@@ -51,7 +51,9 @@ def test_an_answer_for_a_closed_output_is_said() -> None:
 def test_what_was_printed_is_out_when_the_streams_are_given_back() -> None:
     body = (
         "import os, sys; from lockstep.cli.streams import standard_streams\n"
-        "with standard_streams(): print('said', end=''); print('warned', end='', file=sys.stderr)\n"
+        "with standard_streams():\n"
+        " kept = sys.stdout, sys.stderr\n"
+        " print('said', end=''); print('warned', end='', file=sys.stderr)\n"
         "os._exit(0)"
     )
     made = subprocess.run([sys.executable, "-c", body], capture_output=True, text=True, check=True)

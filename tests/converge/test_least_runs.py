@@ -1,7 +1,4 @@
-"""Every experiment at the least of its settings, in a moment: it agrees, reports its parts, draws by the same rules.
-
-One function for each group, so that a change of one experiment can be tried in seconds.
-"""
+"""Every experiment at the least of its settings, in a moment: it agrees, reports its parts, draws by the same rules."""
 
 from __future__ import annotations
 
@@ -13,7 +10,7 @@ import numpy as np
 import pytest
 
 from converge.test_extremes import LEAST, smallest
-from lockstep.converge import GROUPS, Curve, Findings, find_experiment
+from lockstep.converge import EXPERIMENTS, Curve, Findings, find_experiment
 
 MORE: dict[str, dict[str, object]] = {
     "hogwild": {"touches": 200},
@@ -25,7 +22,6 @@ MORE: dict[str, dict[str, object]] = {
     "norm-steps": {"gradient": (3, -4, 1), "matrix": (3, -4, 1, 2)},
 }
 """What else these settings need, and what is 0 by default."""
-SLOW = ("delay-stability", "staleness-weights", "tolerable-delay", "critical-batch-digits", "large-batch")
 
 OVER_DECADES = {
     "bandwidth_Bps", "batch", "curvature", "density_frac", "epoch", "examples", "gradient_error", "keep_frac",
@@ -311,57 +307,6 @@ def _a_point_lies_beside_the_law_of_its_check(found: Findings) -> None:
             assert not expected or any(value == pytest.approx(one, rel=1e-9, abs=1e-12) for one in expected)
 
 
-def named(group: str) -> pytest.MarkDecorator:
-    """The quick experiments of a group."""
-    names = next(one.experiments for one in GROUPS if one.name == group)
-    return pytest.mark.parametrize("name", [name for name in names if name not in SLOW])
-
-
-@named("descent")
-def test_descent_agrees_and_draws_at_the_least_of_its_settings(name: str) -> None:
-    check(name)
-
-
-@named("staleness")
-def test_staleness_agrees_and_draws_at_the_least_of_its_settings(name: str) -> None:
-    check(name)
-
-
-@named("local")
-def test_local_steps_agree_and_draw_at_the_least_of_their_settings(name: str) -> None:
-    check(name)
-
-
-@named("compression")
-def test_compression_agrees_and_draws_at_the_least_of_its_settings(name: str) -> None:
-    check(name)
-
-
-@named("precision")
-def test_precision_agrees_and_draws_at_the_least_of_its_settings(name: str) -> None:
-    check(name)
-
-
-@named("batch")
-def test_batches_agree_and_draw_at_the_least_of_their_settings(name: str) -> None:
-    check(name)
-
-
-@named("optimizers")
-def test_optimizers_agree_and_draw_at_the_least_of_their_settings(name: str) -> None:
-    check(name)
-
-
-@named("determinism")
-def test_determinism_agrees_and_draws_at_the_least_of_its_settings(name: str) -> None:
-    check(name)
-
-
-@named("time")
-def test_times_agree_and_draw_at_the_least_of_their_settings(name: str) -> None:
-    check(name)
-
-
-@pytest.mark.parametrize("name", SLOW)
-def test_slow_ones_agree_and_draw_at_the_least_of_their_settings(name: str) -> None:
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_an_experiment_agrees_and_draws_at_the_least_of_its_settings(name: str) -> None:
     check(name)

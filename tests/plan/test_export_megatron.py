@@ -78,14 +78,19 @@ REFUSED = [
     ({}, {"optimizer": "sgd-momentum"}, {"dp": 32, "zero": 1}, SHARDED_SGD),
     ({}, {"optimizer": "sgd-momentum"}, {"dp": 32, "zero": 3}, SHARDED_SGD),
     ({}, {}, {"pp": 4, "cp": 2, "dp": 4, "order": PIPELINE_INSIDE}, "cp=2 and ep=1"),
-    ({}, {"dtype": "fp8", "recompute_modules": ("layernorm",)}, {"dp": 32, "recompute": "selective"}, "layernorm comp"),
+    (
+        {},
+        {"dtype": "fp8", "recompute_modules": ("layernorm",)},
+        {"dp": 32, "recompute": "selective"},
+        "ing layernorm",
+    ),
     ({}, {"overlap_dp": False}, {"dp": 32, "zero": 2}, "drop --no-overlap"),
     ({}, {"overlap_dp": False}, {"dp": 32, "zero": 3}, "drop --no-overlap"),
     ({}, {}, {"tp": 16, "dp": 2}, "8 key and value heads over tp=16"),
     ({"positions": "learned", "rotary": None, "mtp_layers": 1}, {}, {"dp": 32}, "learned positions"),
-    ({"attention": replace(DENSE.model.attention, window=1024)}, {}, {"cp": 2, "dp": 16}, "cp=2 with windows"),
-    ({"rotary": Rotary(scaling="llama3", factor=32.0, original_positions=8192)}, {}, {"dp": 32}, "stretched by 32"),
-    ({"rotary": Rotary(scaling="linear", factor=4.0)}, {}, {"dp": 32}, "divided by 4"),
+    ({"attention": replace(DENSE.model.attention, window=1024)}, {}, {"cp": 2, "dp": 16}, "cp=2 with sliding windows"),
+    ({"rotary": Rotary(scaling="llama3", factor=32.0, original_positions=8192)}, {}, {"dp": 32}, "RoPE scaling by 32"),
+    ({"rotary": Rotary(scaling="linear", factor=4.0)}, {}, {"dp": 32}, "RoPE scaling by 4"),
     ({"attention": LATENT, "positions": "none", "rotary": None}, {}, {"dp": 32}, "without rotary positions"),
     ({}, {}, {"tp": 8, "pp": 4, "zero": 1, "offload": "optimizer"}, "dp\\*cp = 1"),
 ]
@@ -98,10 +103,10 @@ REFUSED_EXPERTS = [
     ({}, {}, {"dp": 32, "ep": 8, "zero": 2}, "with expert parallelism"),
     ({}, {}, {"dp": 32, "ep": 8, "zero": 3}, "with expert parallelism"),
     ({}, {}, {"dp": 16, "cp": 2, "ep": 4}, "cp=2 with ep=4"),
-    ({}, {"dtype": "fp8", "recompute_modules": ("moe_act",)}, {"dp": 32, "recompute": "selective"}, "moe_act computed"),
-    ({"experts": Experts(experts=8, top_k=1, ffn=14336)}, {}, {"dp": 32}, "weight of one"),
+    ({}, {"dtype": "fp8", "recompute_modules": ("moe_act",)}, {"dp": 32, "recompute": "selective"}, "ing moe_act"),
+    ({"experts": Experts(experts=8, top_k=1, ffn=14336)}, {}, {"dp": 32}, "top-1 routing"),
     (BIASED | {"experts": Experts(experts=8, top_k=2, ffn=14336, gated=False, activation="relu2", every=2)},
-     {}, {"dp": 32}, "biases in all linear layers"),
+     {}, {"dp": 32}, "biases in every linear layer"),
 ]  # fmt: skip
 
 
@@ -198,7 +203,7 @@ def test_overlap_of_tensor_parallel_traffic() -> None:
     assert sentence not in text(DENSE, tp=8, dp=4)
     assert "tp-comm-overlap" not in flags(of({}, overlap_tp="all"), dp=32)
     assert "tp-comm-overlap" in flags(of({}, overlap_tp="all"), tp=8, dp=4, sequence_parallel=True)
-    refused(of({}, overlap_tp="all"), "without its sequences", tp=8, dp=4)
+    refused(of({}, overlap_tp="all"), "without sequence parallelism", tp=8, dp=4)
 
 
 def test_no_layout_is_sought_for_a_model_that_it_cannot_train(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -28,7 +28,7 @@ Progress = Callable[[int, int], None]
 MEMORY = "memory"
 HOST_MEMORY = "host memory"
 QUICK = 64
-"""One layout in so many is sorted with those that need less memory; the others are only compared."""
+"""The fastest 1/QUICK of the layouts are sorted with those that need less memory; the others are only compared."""
 
 
 @dataclass(frozen=True, slots=True, order=True)

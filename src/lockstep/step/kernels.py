@@ -97,10 +97,8 @@ class Clock:
     def product(self, flops: Any, operand_B: Any) -> Work:
         """Products in one kernel: flops/(peak e) + c * bytes/bandwidth seconds, and never less than bytes/bandwidth."""
         seconds = self.arithmetic(flops).matmul_s + self.operands(operand_B).matmul_s
-        factor: Any = self.device.efficiency.matmul_bytes_factor
-        if not (isinstance(factor, float) and factor >= 1):
-            seconds = np.maximum(seconds, operand_B / self.device.memory_bandwidth_Bps)
-        return Work(matmul_s=seconds, flops=flops, kernels=1)
+        least_s = operand_B / self.device.memory_bandwidth_Bps
+        return Work(matmul_s=np.maximum(seconds, least_s), flops=flops, kernels=1)
 
     def arithmetic(self, flops: Any) -> Work:
         """`flops` of products in one kernel, as if their operands were on chip."""

@@ -266,7 +266,7 @@ def _stage_times(
 
 
 def _beyond(stage: StageTimes, body: StageTimes) -> StageTimes:
-    """What `stage` takes more than `body`, nothing where it takes less. What hides in passes is read of bodies only."""
+    """What `stage` takes more than `body`, 0 where it takes less. Traffic hidden in passes is read from bodies."""
     named = [f.name for f in fields(StageTimes) if f.name not in ("hidden_forward_s", "hidden_backward_s")]
     return StageTimes(**{name: np.maximum(0.0, getattr(stage, name) - getattr(body, name)) for name in named})
 

@@ -68,7 +68,7 @@ def _unlike(layout: Layout, recipe: Recipe) -> Iterator[str]:
     """What runs otherwise than planned, for want of a flag, and changes the step's time alone."""
     if recipe.overlap_tp == "none" and layout.tp > 1:
         # --no-async-tensor-model-parallel-allreduce is still parsed, and ignored.
-        yield "--overlap-tp none has no flag: an input's gradient is reduced beside the product for the weight's"
+        yield "--overlap-tp none has no flag: input gradients are reduced alongside the weight-gradient product"
 
 
 def _line(name: str, value: object) -> str:
@@ -169,7 +169,7 @@ def _recipe(layout: Layout, recipe: Recipe, model: Transformer) -> Flags:
 
 
 def _attention_backend(recipe: Recipe, model: Transformer) -> str:
-    """The kernel of attention; flash has none for latent attention, whose values are narrower, but on Hopper."""
+    """The kernel of attention; FlashAttention supports latent attention on Hopper only."""
     if not recipe.flash_attention:
         return "unfused"
     return "fused" if model.attention.latent else "flash"

@@ -20,7 +20,7 @@ DTYPES = {"bf16": ("bf16",), "fp16": ("fp16",), "fp8": ("bf16", "fp8-format")}
 PIPELINE_INSIDE = ("tp", "cp", "ep", "pp", "dp")
 """The rank order of --use-tp-pp-dp-mapping."""
 NOT_DELAYED = ("layernorm", "moe_act")
-"""What cannot be computed again under delayed scaling, the default recipe of fp8."""
+"""What cannot be recomputed under delayed scaling, the default recipe of fp8."""
 
 
 def refuse_run(layout: Layout, job: Job, model: Transformer, no: Refusals) -> None:
@@ -54,12 +54,12 @@ def _refuse_ranks(layout: Layout, model: Transformer, no: Refusals) -> None:
         f"pipeline stages inside dp with cp={cp} and ep={ep}: attention and experts must have as many data-parallel "
         "ranks as each other, so cp = ep",
     )
-    no.when(cp > 1 and ep > 1, f"cp={cp} with ep={ep}: its experts know no cp and lie on other ranks than planned")
+    no.when(cp > 1 and ep > 1, f"cp={cp} with ep={ep}: it groups experts without cp, on other ranks than planned")
     no.when(
         attention.kv_heads % tp != 0,
-        f"{attention.kv_heads} key and value heads over tp={tp}: it copies none, so tp must divide their number",
+        f"{attention.kv_heads} key and value heads over tp={tp}: it replicates none, so tp must divide the number",
     )
-    no.when(cp > 1 and attention.window is not None, f"cp={cp} with windows: its ring of keys and values knows none")
+    no.when(cp > 1 and attention.window is not None, f"cp={cp} with sliding windows: its ring attention has none")
 
 
 def _refuse_sharding(layout: Layout, recipe: Recipe, no: Refusals) -> None:
@@ -82,14 +82,14 @@ def _refuse_offload(layout: Layout, no: Refusals) -> None:
     no.when(offloaded and layout.zero != 1, "an offloaded optimizer without zero 1")
     no.when(
         offloaded and layout.dp * layout.cp == 1,
-        "an offloaded optimizer with dp*cp = 1: it keeps on the device the gradients that are planned to leave",
+        "an offloaded optimizer with dp*cp = 1: it keeps gradients on the device, the plan moves them to the host",
     )
 
 
 def _refuse_experts(layout: Layout, recipe: Recipe, model: Transformer, no: Refusals) -> None:
     if model.experts is None:
         return
-    no.when(recipe.dtype == "fp16", "experts in fp16: their grouped products are in bf16 alone")
+    no.when(recipe.dtype == "fp16", "experts in fp16: its grouped matrix products are bf16 only")
     parted = layout.zero > 0 and 0 < layout.shard < layout.dp * layout.cp
     no.when(
         parted,
@@ -106,10 +106,10 @@ def _refuse_recipe(layout: Layout, recipe: Recipe, model: Transformer, no: Refus
     refuse_formats(recipe, no)
     no.when(
         recipe.overlap_tp == "all" and layout.tp > 1 and not layout.sequence_parallel,
-        "overlapped tensor parallelism without its sequences",
+        "overlapped tensor parallelism without sequence parallelism",
     )
     again = [one for one in recomputed_modules(recipe, model) if one in NOT_DELAYED]
     no.when(
         layout.recompute == "selective" and recipe.dtype == "fp8" and bool(again),
-        f"{' and '.join(again)} computed again in fp8 with delayed scaling",
+        f"recomputing {' and '.join(again)} in fp8 with delayed scaling",
     )

@@ -61,7 +61,7 @@ def unknown_numbers(model: Transformer) -> Iterator[str]:
 def refuse_positions(model: Transformer, no: Refusals) -> None:
     """Notes rotary positions that have no flags."""
     rotary, latent = model.rotary, model.attention.latent is not None
-    no.when(bool(model.mtp_layers) and model.positions == "learned", "token prediction ahead with learned positions")
+    no.when(bool(model.mtp_layers) and model.positions == "learned", "multi-token prediction with learned positions")
     no.when(latent and model.positions != "rotary", "latent attention without rotary positions")
     if model.positions != "rotary" or rotary is None:
         return
@@ -69,10 +69,12 @@ def refuse_positions(model: Transformer, no: Refusals) -> None:
     kind = rotary.scaling
     known = kind in ("none", "yarn") if latent else kind in ("none", "linear", "llama3")
     no.when(not known, f"rotary positions stretched by {kind}{' with latent attention' if latent else ''}")
-    ignored = ": it reads the flag, but does not tell the model"
-    no.when(not latent and kind == "linear" and rotary.factor != 1, f"positions divided by {rotary.factor:g}{ignored}")
+    ignored = ": it parses the flag but does not pass it to the model"
+    no.when(
+        not latent and kind == "linear" and rotary.factor != 1, f"linear RoPE scaling by {rotary.factor:g}{ignored}"
+    )
     other = kind == "llama3" and not latent and rotary.factor != LLAMA3_FACTOR
-    no.when(other, f"llama3 frequencies stretched by {rotary.factor:g}{ignored}, and takes {LLAMA3_FACTOR:g}")
+    no.when(other, f"llama3 RoPE scaling by {rotary.factor:g}{ignored}, which uses {LLAMA3_FACTOR:g}")
     fixed = (rotary.low_freq_factor, rotary.high_freq_factor, rotary.original_positions)
     no.when(kind == "llama3" and fixed != LLAMA3, f"llama3 frequencies {fixed}: it has {LLAMA3}")
     fixed = (rotary.beta_fast, rotary.beta_slow, rotary.original_positions)

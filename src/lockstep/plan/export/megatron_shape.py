@@ -122,7 +122,7 @@ def _biases(model: Transformer) -> set[bool]:
 
 
 def recomputed_modules(recipe: Recipe, model: Transformer) -> tuple[str, ...]:
-    """What selective recomputation computes again of what the model has; Megatron stops at the other words."""
+    """The modules of selective recomputation that the model has; Megatron rejects the others."""
     lacking = {"mla_up_proj": model.attention.latent is None, "moe_act": model.experts is None}
     return tuple(module for module in recipe.recompute_modules if not lacking.get(module, False))
 
@@ -159,9 +159,9 @@ def _refuse_experts(model: Transformer, experts: Experts, no: Refusals) -> None:
     no.when(bool(mlp and mlp.gated != experts.gated), "experts with another activation than the dense layers")
     no.when(experts.shared_gate, "a gate on the shared expert")
     no.when(experts.router_bias, "a bias in the router")
-    no.when(_biases(model) == {True}, "biases in all linear layers but those of experts")
+    no.when(_biases(model) == {True}, "biases in every linear layer except the experts'")
     alone = experts.top_k == 1 and experts.router_normalized
-    no.when(alone, "one expert per token with a weight of one: it takes the router's own")
+    no.when(alone, "top-1 routing with normalized weights: it uses the router's own weight")
     scaled = experts.router_scale != 1 and experts.router_normalized and not experts.correction_bias
-    no.when(scaled, "weights of experts scaled after they were made to add up to one")
-    no.when(experts.correction_bias and not experts.router_normalized, "sigmoid weights that do not add up to one")
+    no.when(scaled, "expert weights scaled after they are normalized")
+    no.when(experts.correction_bias and not experts.router_normalized, "sigmoid routing without normalized weights")
