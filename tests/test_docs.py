@@ -13,7 +13,7 @@ from typer.main import get_command
 from cli_runner import run
 from lockstep.cli.app import build
 from lockstep.collectives.registry import algorithms, ops
-from lockstep.pipelines import SCHEDULES
+from lockstep.parallel.pipeline import SCHEDULES
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])

@@ -63,8 +63,8 @@ VERBS = (
     "catalog", "validate", "case", "export", "cite",
 )  # fmt: skip
 PACKAGES = (
-    "cases", "collectives", "hardware", "layout", "methods", "pipelines", "program", "reliability", "simulate", "step",
-    "tensor", "validation", "workload",
+    "cases", "collectives", "hardware", "layout", "methods", "parallel", "program", "reliability", "simulate", "step",
+    "validation", "workload",
 )  # fmt: skip
 
 __all__ = ["__version__", *VERBS]  # noqa: PLE0604 - the verbs are text

@@ -195,7 +195,7 @@ def test_a_batch_that_does_not_fit_is_answered_with_one() -> None:
 
 
 def test_packages_that_are_verbs_are_both() -> None:
-    from lockstep.overlap import Layers
+    from lockstep.parallel.data import Layers
 
     assert Layers.equal(1, 1.0, 1.0).forward_s == 0
     assert lockstep.overlap(layers="2x5ms:1MB", **WORDS).ranks == 8

@@ -12,7 +12,7 @@ from lockstep.guide.draft import Draft
 from lockstep.guide.rules.bubble import bubble_frac, decide
 from lockstep.hardware import Cluster, Level, cluster, link
 from lockstep.layout import Layout, broken_by
-from lockstep.pipelines import get
+from lockstep.parallel.pipeline import get
 from lockstep.plan import estimate
 from lockstep.workload import model
 

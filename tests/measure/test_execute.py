@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 from tests.collectives.conformance import CASES
 
-from lockstep import pipelines
 from lockstep.collectives import PlainLink, get
 from lockstep.errors import BadInput
 from lockstep.measure.execute import execute
@@ -30,6 +29,7 @@ from lockstep.measure.execute.transfer import (
 )
 from lockstep.measure.execute.worker import Report, Work, run_rank
 from lockstep.measure.launch import Fault, Host, Rank, RunFailed, launch
+from lockstep.parallel import pipeline as pipelines
 from lockstep.program import Kind, ProgramBuilder
 from lockstep.program.timeline import COMPUTES
 from lockstep.simulate import SharedCores, Timed, simulate_shared_cores

@@ -7,11 +7,11 @@ from itertools import pairwise
 import pytest
 from tests.collectives.conformance import CASES
 
-from lockstep import pipelines
 from lockstep.collectives import PlainLink, get
 from lockstep.measure.execute.join import joined
 from lockstep.measure.execute.lanes import Lane, Task, lanes_of
 from lockstep.measure.execute.scratch import summands
+from lockstep.parallel import pipeline as pipelines
 from lockstep.program import Kind, Program, ProgramBuilder
 
 LINK = PlainLink(1e-4, 1e9)

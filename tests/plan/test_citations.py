@@ -9,7 +9,7 @@ from advice_samples import DENSE, EXPERTS, NODES
 from lockstep.hardware import cluster
 from lockstep.layout import OPTIMIZERS as ALL_OPTIMIZERS
 from lockstep.layout import Job, Layout, Recipe
-from lockstep.pipelines import SCHEDULES as ALL_SCHEDULES
+from lockstep.parallel.pipeline import SCHEDULES as ALL_SCHEDULES
 from lockstep.plan import bibliography, citations, estimate, plan, roofline
 from lockstep.plan.citations import OPTIMIZERS, ROOFLINE, RULES, SCHEDULES, papers
 from lockstep.workload import model

@@ -7,9 +7,9 @@ import pytest
 
 from lockstep.collectives import PlainLink, get
 from lockstep.errors import BadInput
-from lockstep.pipelines import Times
-from lockstep.pipelines import get as schedule
-from lockstep.pipelines import program as pipeline
+from lockstep.parallel.pipeline import Times
+from lockstep.parallel.pipeline import get as schedule
+from lockstep.parallel.pipeline import program as pipeline
 from lockstep.program import Kind, Program, execute
 from lockstep.simulate import Noise, simulate
 from lockstep.stragglers import LateRank, find_late, parse_late

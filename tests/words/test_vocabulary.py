@@ -9,7 +9,7 @@ from lockstep.cli.options import LAYOUT as LAYOUT_FLAGS
 from lockstep.errors import OPTION
 from lockstep.layout.layout import OFFLOAD
 from lockstep.layout.recipe import OPTIMIZERS
-from lockstep.pipelines import SCHEDULES
+from lockstep.parallel.pipeline import SCHEDULES
 from lockstep.vocabulary import ARCHITECTURES, COMMANDS, LAYOUT, OPTIONS, SEARCHING, VALUES, architecture, bare
 from lockstep.workload import RECOMPUTE
 from lockstep.workload.huggingface import FAMILIES

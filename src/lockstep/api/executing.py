@@ -148,7 +148,7 @@ def _pipeline(
     weight_s: Quantity | None = None,
 ) -> tuple[Program, str]:
     """The program of a pipeline, one rank per stage, and the schedule's name."""
-    from lockstep.pipelines import Times, get, program
+    from lockstep.parallel.pipeline import Times, get, program
 
     if microbatches is None:
         raise BadInput("must be given for a pipeline", "--microbatches")

@@ -12,7 +12,7 @@ from typing import Any
 
 from lockstep.errors import BadInput
 from lockstep.layout import AXES, Job, Layout
-from lockstep.pipelines import get
+from lockstep.parallel.pipeline import get
 
 NO_STAGES = "there are no pipeline stages here; give --pp above 1"
 MODULES = {

@@ -15,8 +15,8 @@ from lockstep.errors import BadInput
 from lockstep.units import list_parts, parse_frac, parse_size_B, parse_time_s
 
 if TYPE_CHECKING:
-    from lockstep.overlap import BucketSweep, Layers
-    from lockstep.pipelines import Partition, Pipeline
+    from lockstep.parallel.data import BucketSweep, Layers
+    from lockstep.parallel.pipeline import Partition, Pipeline
     from lockstep.program import Program, Timeline
     from lockstep.simulate import Progress
 
@@ -81,7 +81,7 @@ def pipeline(
     fast as it can be. `progress` hears (done, total) now and then. Raises BadInput, and
     Infeasible for a target out of reach.
     """
-    from lockstep.pipelines import pipeline as find
+    from lockstep.parallel.pipeline import pipeline as find
     from lockstep.simulate import simulate, unseen
 
     for several, flag in ((stages, "--stages"), (microbatches, "--microbatches")):
@@ -126,7 +126,7 @@ def _times(
             "forward_s": per_stage(forward_s, stages, "--forward-s"),
             "backward_s": per_stage(backward_s, stages, "--backward-s"),
         }
-    from lockstep.pipelines import partition
+    from lockstep.parallel.pipeline import partition
 
     if forward_s is not None or backward_s is not None:
         raise BadInput("--layers already says it", "--backward-s" if forward_s is None else "--forward-s")
@@ -153,7 +153,7 @@ def _microbatches(
     times: dict[str, Any],
 ) -> int:  # fmt: skip
     """The number given, or the fewest that reach the target."""
-    from lockstep.pipelines import smallest_microbatches
+    from lockstep.parallel.pipeline import smallest_microbatches
 
     if (given is None) == (target is None):
         raise BadInput("give --microbatches, or --target for the fewest that reach it", "--microbatches")
@@ -222,8 +222,8 @@ def overlap(
     order, as `96x5ms:7.3MB,1x9ms:120MB` (count x backward time : gradient bytes).
     """
     from lockstep.collectives import get
-    from lockstep.overlap import Traffic
-    from lockstep.overlap import sweep as find
+    from lockstep.parallel.data import sweep as find
+    from lockstep.parallel.traffic import Traffic
 
     read = _layers(layers, backward, gradients, parse_time_s(forward, "--forward"))
     number, share = whole(ranks, "--ranks"), parse_frac(efficiency, "--efficiency")
@@ -245,7 +245,7 @@ def overlap(
 
 
 def _layers(layers: Quantity, backward: Quantity | None, gradients: Quantity | None, forward_s: float) -> Layers:
-    from lockstep.overlap import Layers
+    from lockstep.parallel.data import Layers
 
     text = str(layers)
     if "x" not in text and ":" not in text:

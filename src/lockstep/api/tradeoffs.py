@@ -12,7 +12,7 @@ from lockstep.errors import BadInput
 from lockstep.units import list_parts, parse_time_s
 
 if TYPE_CHECKING:
-    from lockstep.pipelines import Point
+    from lockstep.parallel.pipeline import Point
 
 MOST_COMBINATIONS = 400
 MOST_MICROBATCHES = 1 << 16
@@ -47,7 +47,7 @@ def pipeline_choices(
     `stages` and `microbatches`: one number, or several between commas. Times are of a stage; with several numbers of
     stages, of a stage of the first, and the same model is cut into more or fewer. Raises BadInput.
     """
-    from lockstep.pipelines import pareto, points
+    from lockstep.parallel.pipeline import pareto, points
 
     cuts, numbers = _several(stages, "--stages"), _several(microbatches, "--microbatches")
     if len(cuts) * len(numbers) > MOST_COMBINATIONS:

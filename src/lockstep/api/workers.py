@@ -14,7 +14,7 @@ from lockstep.units import list_parts, parse_count, parse_number, parse_size_B, 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from lockstep.experts import MoeLayer
+    from lockstep.parallel.expert import MoeLayer
     from lockstep.stragglers import Balance, StragglerCost
 
 MOST_WORKERS = 100_000
@@ -108,7 +108,7 @@ def experts(
     **link: Unpack[LinkWords],
 ) -> MoeLayer:
     """Load, drops and all-to-all of one mixture-of-experts layer; `tokens` of all ranks together."""
-    from lockstep.experts import experts as find
+    from lockstep.parallel.expert import experts as find
 
     number = whole(ranks, "--ranks")
     if temperature is not None and not parse_number(skew, "--skew"):

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from lockstep.layout.recipe import Recipe
-from lockstep.pipelines import Placement
+from lockstep.parallel.pipeline import Placement
 from lockstep.workload import Model, Transformer
 
 

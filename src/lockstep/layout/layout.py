@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lockstep.errors import BadInput, UnknownName
-from lockstep.pipelines import SCHEDULES, Placement, code, get
+from lockstep.parallel.pipeline import SCHEDULES, Placement, code, get
 from lockstep.workload import RECOMPUTE
 
 Whole = NDArray[np.int64]

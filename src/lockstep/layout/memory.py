@@ -29,7 +29,7 @@ from lockstep.layout.job import Job, LayerKind, ends_on
 from lockstep.layout.layout import KEEP, OFFLOAD_PARAMETERS, LayoutGrid
 from lockstep.layout.offload import gradients_leave, host_capacity_B, host_states_B
 from lockstep.layout.recipe import Recipe
-from lockstep.pipelines import peak_live_by_code
+from lockstep.parallel.pipeline import peak_live_by_code
 from lockstep.workload import (
     FULL,
     NONE,

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from lockstep.errors import BadInput
 from lockstep.layout.job import Job, splits_evenly
 from lockstep.layout.layout import KEEP, OFFLOAD_PARAMETERS, Layout, LayoutGrid
-from lockstep.pipelines import SCHEDULES, Placement, get, valid
+from lockstep.parallel.pipeline import SCHEDULES, Placement, get, valid
 from lockstep.workload import FULL
 
 Mask = NDArray[np.bool_]

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from lockstep.layout import AXES, KEEP, Job, LayoutGrid, divisors, splits_evenly
-from lockstep.pipelines import Placement, code, get
+from lockstep.parallel.pipeline import Placement, code, get
 from lockstep.workload import FULL, NONE, SELECTIVE
 
 SHARDING = ((0, False), (1, False), (2, False), (3, False), (3, True))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from rich.console import Console
 from rich.text import Text
 
-from lockstep.experts import Load, MoeLayer
+from lockstep.parallel.expert import Load, MoeLayer
 from lockstep.report.terminal import heading, indented, small_print, table
 from lockstep.units import format_count, format_frac, format_size, format_time
 

@@ -6,7 +6,7 @@ from rich.console import Console
 from rich.text import Text
 
 from lockstep.api import PipelineChoices
-from lockstep.pipelines import Point
+from lockstep.parallel.pipeline import Point
 from lockstep.report.terminal import heading, indented, small_print, table
 from lockstep.units import format_frac
 

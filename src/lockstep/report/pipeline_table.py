@@ -6,7 +6,7 @@ from rich.console import Console
 from rich.text import Text
 
 from lockstep.api import PipelineRun
-from lockstep.pipelines import Partition
+from lockstep.parallel.pipeline import Partition
 from lockstep.program import draw
 from lockstep.report.terminal import bar, heading, indented, table
 from lockstep.units import format_frac, format_time

@@ -12,7 +12,7 @@ import numpy as np
 
 from lockstep.hardware import Cluster
 from lockstep.layout import Job, Layout
-from lockstep.pipelines import get, lanes, write
+from lockstep.parallel.pipeline import get, lanes, write
 from lockstep.program import Program, ProgramBuilder
 from lockstep.step.step import compose
 

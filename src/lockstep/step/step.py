@@ -20,7 +20,7 @@ import numpy as np
 
 from lockstep.hardware import Cluster
 from lockstep.layout import KEEP, Job, LayoutGrid, layer_parameters, stage_parameters
-from lockstep.pipelines import SCHEDULES, Placement, Times, cells_by_code, price_by_code
+from lockstep.parallel.pipeline import SCHEDULES, Placement, Times, cells_by_code, price_by_code
 from lockstep.step.communication import Network, collective
 from lockstep.step.convolution import convolution_times
 from lockstep.step.data_parallel import Exposed, Kernels, host_waits, traffic

@@ -8,7 +8,7 @@
               1/cp of the attention core                                 (Ring Attention, arXiv 2310.01889)
     expert    dispatch and combine forward, and again backward: two all-to-alls of T*k*h elements (GShard, arXiv
               2006.16668), balanced routing; `exchange.py` where routing is limited to groups. Beside S seconds of
-              shared experts, max(X - S, share X) of X is exposed; what cells of a pipeline hide: `pipelines/times.py`
+              shared experts, max(X - S, share X) of X is exposed; what cells of a pipeline hide: `pipeline/times.py`
 
 Symbols as in `layer.py`.
 """

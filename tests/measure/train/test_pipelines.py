@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from lockstep.measure.train import TrainRun
-from lockstep.pipelines import Placement, get, schedules
+from lockstep.parallel.pipeline import Placement, get, schedules
 
 from .many import Spec, runs
 from .test_reductions import CLOSE, apart

@@ -1,8 +1,8 @@
 """Pipeline parallelism: the layers are cut into stages, micro-batches follow one another through them.
 
-Every schedule of `lockstep.pipelines` runs: its `Program`, the one that is priced and simulated, tells each rank its
-passes in order and the messages between them. The gradient is that of the whole batch, whatever the schedule. Schedules
-with two copies of the model add up the gradients of both.
+Every schedule of `lockstep.parallel.pipeline` runs: its `Program`, the one that is priced and simulated, tells each
+rank its passes in order and the messages between them. The gradient is that of the whole batch, whatever the schedule.
+Schedules with two copies of the model add up the gradients of both.
 
 Source: Huang et al. 2019, "GPipe" (arXiv 1811.06965); the schedules name their own.
 """
@@ -19,8 +19,8 @@ from lockstep.measure.train.method import Losses, Method, register
 from lockstep.measure.train.methods.accumulation import check_microbatches, micro_batches
 from lockstep.measure.train.task import Task
 from lockstep.measure.train.worker import Worker
-from lockstep.pipelines import Placement, Schedule, Times, get, program, schedules
-from lockstep.pipelines.construct import check, routes
+from lockstep.parallel.pipeline import Placement, Schedule, Times, get, program, schedules
+from lockstep.parallel.pipeline.construct import check, routes
 from lockstep.settings import setting
 
 if TYPE_CHECKING:

@@ -1,0 +1,116 @@
+"""The list of schedules, their integer codes, and prices for arrays that mix them.
+
+The code of a schedule is its place in `SCHEDULES`: new ones join at the end, so codes never change.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from lockstep.errors import BadInput, UnknownName
+from lockstep.parallel.pipeline.breadth_first import BREADTH_FIRST
+from lockstep.parallel.pipeline.chimera import CHIMERA
+from lockstep.parallel.pipeline.dualpipe import DUALPIPE
+from lockstep.parallel.pipeline.dualpipe_v import DUALPIPE_V
+from lockstep.parallel.pipeline.eager_one_f_one_b import EAGER_ONE_F_ONE_B
+from lockstep.parallel.pipeline.gpipe import GPIPE
+from lockstep.parallel.pipeline.interleaved import INTERLEAVED
+from lockstep.parallel.pipeline.naive import NAIVE
+from lockstep.parallel.pipeline.one_f_one_b import ONE_F_ONE_B
+from lockstep.parallel.pipeline.schedule import PipelineCost, Schedule
+from lockstep.parallel.pipeline.times import Array, Times, Value
+from lockstep.parallel.pipeline.zero_bubble_h1 import ZERO_BUBBLE_H1
+from lockstep.parallel.pipeline.zero_bubble_h2 import ZERO_BUBBLE_H2
+from lockstep.parallel.pipeline.zero_bubble_v import ZERO_BUBBLE_V
+
+SCHEDULES: tuple[Schedule, ...] = (
+    NAIVE,
+    GPIPE,
+    ONE_F_ONE_B,
+    INTERLEAVED,
+    ZERO_BUBBLE_H1,
+    ZERO_BUBBLE_H2,
+    ZERO_BUBBLE_V,
+    EAGER_ONE_F_ONE_B,
+    CHIMERA,
+    DUALPIPE,
+    DUALPIPE_V,
+    BREADTH_FIRST,
+)
+CODES: dict[str, int] = {schedule.name: code for code, schedule in enumerate(SCHEDULES)}
+
+
+def schedules() -> tuple[str, ...]:
+    """Names of all schedules, in the order of their codes."""
+    return tuple(CODES)
+
+
+def get(name: str, where: str | None = None) -> Schedule:
+    """The schedule called `name`. Raises UnknownName."""
+    return SCHEDULES[code(name, where)]
+
+
+def code(name: str, where: str | None = None) -> int:
+    """Integer code of a schedule. Raises UnknownName."""
+    if name not in CODES:
+        raise UnknownName("pipeline schedule", name, CODES, where)
+    return CODES[name]
+
+
+def price_by_code(
+    codes: Value, stages: Value, microbatches: Value, *, chunks: Value = 1, blocking: bool = True, **times: Any
+) -> PipelineCost:
+    """Prices where every entry has its own schedule; all arguments broadcast, `times` are the fields of `Times`.
+
+    `chunks` is read where the schedule lets the user choose, so 1 is fine for the others.
+    """
+    given = {name: value for name, value in times.items() if value is not None}
+    shaped = np.broadcast_arrays(codes, stages, microbatches, chunks, *given.values())
+    codes, stages, microbatches, chunks = shaped[:4]
+    every = Times(blocking=blocking, **dict(zip(given, shaped[4:], strict=True)))
+    makespan_s, stage_s, ideal_s = (np.empty(codes.shape) for _ in range(3))
+    for mask, schedule in _present(codes):
+        cost = schedule.cost(stages[mask], microbatches[mask], chunks[mask], every.only(mask))
+        makespan_s[mask], stage_s[mask], ideal_s[mask] = cost.makespan_s, cost.stage_s, cost.ideal_s
+    return PipelineCost(makespan_s, stage_s, ideal_s)
+
+
+def peak_live_by_code(
+    codes: Value, stages: Value, microbatches: Value, *, chunks: Value = 1, stage: Value = 0
+) -> Array:
+    """Most micro-batches held at once by device `stage` where every entry has its own schedule."""
+    codes, stages, microbatches, chunks, stage = np.broadcast_arrays(codes, stages, microbatches, chunks, stage)
+    live = np.empty(codes.shape)
+    for mask, schedule in _present(codes):
+        live[mask] = schedule.peak_live(stages[mask], microbatches[mask], chunks[mask], stage[mask])
+    return live
+
+
+def cells_by_code(codes: Value, stages: Value, microbatches: Value, *, chunks: Value = 1, stage: Value = 0) -> Array:
+    """Cells that device `stage` runs where every entry has its own schedule, in micro-batches; 0 without cells."""
+    if not any(SCHEDULES[number].cells for number in np.unique(codes).tolist()):
+        return np.zeros(())
+    codes, stages, microbatches, chunks, stage = np.broadcast_arrays(codes, stages, microbatches, chunks, stage)
+    count = np.zeros(codes.shape)
+    for mask, schedule in _present(codes):
+        count[mask] = schedule.num_cells(stages[mask], microbatches[mask], chunks[mask], stage[mask])
+    return np.where(valid(codes, stages, microbatches, chunks), count, 0.0)
+
+
+def valid(codes: Value, stages: Value, microbatches: Value, chunks: Value = 1) -> Array:
+    """Whether each entry's schedule exists for these numbers (Megatron-LM's rules for the interleaved one)."""
+    codes, stages, microbatches, chunks = np.broadcast_arrays(codes, stages, microbatches, chunks)
+    result = np.zeros(codes.shape, dtype=bool)
+    for mask, schedule in _present(codes):
+        result[mask] = schedule.valid(stages[mask], microbatches[mask], chunks[mask])
+    return result
+
+
+def _present(codes: Array) -> list[tuple[Array, Schedule]]:
+    """(mask, schedule) for every code that occurs."""
+    used = np.unique(codes)
+    if used.size and not (used[0] >= 0 and used[-1] < len(SCHEDULES)):
+        raise BadInput(f"schedule codes are 0 to {len(SCHEDULES) - 1}, got {used[0]} to {used[-1]}")
+    return [(np.equal(codes, number), SCHEDULES[int(number)]) for number in used]

@@ -1,0 +1,154 @@
+"""`pipeline(...)`: one schedule answered in full, priced by its closed form and replayed from its program."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from lockstep.errors import BadInput
+from lockstep.parallel.pipeline.construct import check, program
+from lockstep.parallel.pipeline.registry import get
+from lockstep.parallel.pipeline.times import Times
+from lockstep.program import Kind, Program, longest_path
+from lockstep.simulate import Progress, unseen
+
+
+@dataclass(frozen=True, slots=True)
+class Pipeline:
+    """One step of a pipeline. `makespan_s` is replayed from the program, `formula_s` is the closed form."""
+
+    schedule: str
+    stages: int
+    microbatches: int
+    chunks: int
+    makespan_s: float
+    formula_s: float
+    stage_s: float
+    bubble_frac: float
+    utilization_frac: float
+    stage_bubble_frac: float
+    peak_live_microbatches: tuple[float, ...]
+    cells: tuple[float, ...]
+    """Per device, micro-batches whose forward pass shares a cell with another one's backward pass; () if none can."""
+    sent_B: tuple[float, ...]
+    formula: str
+    exact: str
+    source: str
+    program: Program
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON form, without the program."""
+        shown = {name: getattr(self, name) for name in self.__slots__ if name != "program"}
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in shown.items()}
+
+
+def pipeline(
+    schedule: str,
+    stages: int,
+    microbatches: int,
+    *,
+    chunks: int | None = None,
+    forward_s: Any = 1.0,
+    backward_s: Any = 2.0,
+    message_B: float = 0.0,
+    recompute_frac: float = 0.0,
+    progress: Progress = unseen,
+    **times: Any,
+) -> Pipeline:
+    """One step of `schedule`: makespan, bubble, peak live micro-batches per stage, bytes sent per stage.
+
+    forward_s, backward_s, and `times` are the fields of `Times`: seconds per micro-batch on a whole device, one value
+    or one per stage. `recompute_frac` of the forward pass runs again in the backward pass. `progress` hears of
+    the devices whose passes are made. Raises BadInput.
+    """
+    chosen = get(schedule)
+    _refuse_numbers(stages, microbatches, forward_s=forward_s, backward_s=backward_s, message_B=message_B, **times)
+    v = check(chosen, stages, microbatches, chunks)
+    forward_s, backward_s, weight_s = (
+        np.asarray(value, dtype=float) if np.ndim(value) else value
+        for value in (forward_s, backward_s, times.pop("weight_s", None))
+    )
+    given = Times(forward_s, backward_s, weight_s, **times)
+    if weight_s is not None and not np.less_equal(weight_s, backward_s).all():
+        raise BadInput(f"weight_s is part of backward_s={backward_s}, so it cannot be {weight_s}", "weight_s")
+    _refuse_traffic(given)
+    if recompute_frac:
+        given = given.recomputing(recompute_frac)
+    built = program(chosen, stages, microbatches, chunks=v, message_B=message_B, times=given, progress=progress)
+    makespan_s, stage_s = replay_s(built)
+    work_s = float(np.sum(built.duration_s[built.kind == Kind.COMPUTE])) / stages
+    uneven = np.ndim(forward_s) or np.ndim(backward_s)
+    # A closed form knows one middle stage: with a time per stage the slowest one bounds it from above.
+    bounding = _slowest(given) if uneven else given
+    return Pipeline(
+        schedule=chosen.name,
+        stages=stages,
+        microbatches=microbatches,
+        chunks=v,
+        makespan_s=makespan_s,
+        formula_s=float(chosen.cost(stages, microbatches, v, bounding).makespan_s),
+        stage_s=stage_s,
+        bubble_frac=1.0 - work_s / makespan_s if makespan_s else 0.0,
+        utilization_frac=work_s / makespan_s if makespan_s else 1.0,
+        stage_bubble_frac=1.0 - work_s / stage_s if stage_s else 0.0,
+        peak_live_microbatches=tuple(float(chosen.peak_live(stages, microbatches, v, s)) for s in range(stages)),
+        cells=tuple(float(chosen.num_cells(stages, microbatches, v, s)) for s in range(stages)) if chosen.cells else (),
+        sent_B=tuple(float(x) for x in built.pair_B().sum(axis=1)),
+        formula=chosen.formula,
+        exact="no: one value per stage, the slowest one bounds it" if uneven else chosen.exact,
+        source=chosen.source,
+        program=built,
+    )
+
+
+def replay_s(program: Program) -> tuple[float, float]:
+    """(makespan, longest time of one device from its first start to its last end) of a program that needs no links."""
+    graph = program.graph
+    duration_s = np.zeros(graph.num_nodes)
+    np.maximum.at(duration_s, graph.node, program.duration_s)
+    end_s = longest_path(graph.before, duration_s)[graph.node]
+    on_lane = program.stream == program.streams.index("compute")
+    rank, start_s = program.rank[on_lane], (end_s - program.duration_s)[on_lane]
+    first_s = np.full(program.ranks, np.inf)
+    last_s = np.zeros(program.ranks)
+    np.minimum.at(first_s, rank, start_s)
+    np.maximum.at(last_s, rank, end_s[on_lane])
+    return float(end_s.max()), float((last_s - first_s).max())
+
+
+def _slowest(times: Times) -> Times:
+    """One stage for all: the slowest in each kind of pass."""
+    weight_s = None if times.weight_s is None else np.max(times.weight_s)
+    return replace(
+        times, forward_s=np.max(times.forward_s), backward_s=np.max(times.backward_s), weight_s=weight_s
+    )  # fmt: skip
+
+
+def _refuse_traffic(times: Times) -> None:
+    """BadInput for traffic that is longer than its pass."""
+    rest = times.backward_s - times.weight_part_s
+    for name, comm_s, whole_s in (
+        ("forward", times.forward_comm_s, times.forward_s),
+        ("backward", times.backward_comm_s, rest),
+    ):
+        if not np.less_equal(comm_s, whole_s).all():
+            raise BadInput(
+                f"{name}_comm_s={comm_s} is part of a {name} pass that takes {whole_s} s without weight gradients",
+                f"{name}_comm_s",
+            )
+
+
+def _refuse_numbers(stages: int, microbatches: int, **values: Any) -> None:
+    """BadInput for counts below one and for times that are negative or not finite."""
+    for name, number in (("stages", stages), ("microbatches", microbatches)):
+        if number < 1:
+            raise BadInput(f"{name} must be at least 1, got {number}")
+    for name, value in values.items():
+        if value is None or isinstance(value, bool):
+            continue
+        if not (np.isfinite(value).all() and np.greater_equal(value, 0).all()):
+            raise BadInput(f"{name} must be finite and not negative, got {value}")
+        if np.ndim(value) and np.shape(value) != (stages,):
+            raise BadInput(f"{name} has {np.size(value)} values for {stages} stages; give one, or one per stage")
