@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from lockstep.errors import BadInput, UnknownName
 from lockstep.hardware import cluster
 from lockstep.layout import Job, LayerKind, Layout, Recipe, check
+from lockstep.parallel.expert.traffic import one_way_s
 from lockstep.plan import default_space, estimate, search
 from lockstep.simulate import simulate
 from lockstep.step import Clock, compose, price_step, step_time_s
-from lockstep.step.exchange import _one_way_s
 from lockstep.step.layer import Shard, layer_work
 from lockstep.step.program import step_program
 from lockstep.workload import Transformer, model
@@ -158,16 +158,17 @@ def test_an_exchange_by_groups_takes_as_long_as_its_slowest_level(groups: int, i
     found = even("deepseek-v3").experts
     assert found is not None
     experts = replace(found, experts=16, top_k=6, groups=groups, top_groups=3 if groups > 3 else 1)
+    limits = experts.top_k, experts.groups, experts.top_groups
     between = min(between, experts.top_groups)
     for token_B in (1e3, 1e9):
         node_s = 3 * 1e-6 + token_B * inside * (3 / 4) / 100e9
         fabric_s = 1 * 5e-6 + token_B * between * (1 / 2) / 10e9
-        assert float(_one_way_s(LEVELS, token_B, experts)) == pytest.approx(max(node_s, fabric_s), rel=1e-12)
+        assert float(one_way_s(LEVELS, token_B, *limits)) == pytest.approx(max(node_s, fabric_s), rel=1e-12)
     for level in (0, 1):
         alone = [(ranks if place == level else 1, *link) for place, (ranks, *link) in enumerate(LEVELS)]
         ranks, latency_s, rate_Bps, _ = alone[level]
         copies = min(experts.top_groups, ranks)
         want_s = (ranks - 1) * latency_s + 1e6 * copies * (ranks - 1) / ranks / rate_Bps
         if ranks <= groups:
-            assert float(_one_way_s(alone, 1e6, experts)) == pytest.approx(want_s, rel=1e-12)
-    assert float(_one_way_s([(1, 1e-6, 1e9, 0.0)], 1e6, experts)) == 0
+            assert float(one_way_s(alone, 1e6, *limits)) == pytest.approx(want_s, rel=1e-12)
+    assert float(one_way_s([(1, 1e-6, 1e9, 0.0)], 1e6, *limits)) == 0

@@ -12,11 +12,12 @@ import lockstep
 from lockstep.errors import BadInput, Infeasible
 from lockstep.hardware import Cluster, Host, cluster
 from lockstep.layout import Job, Layout, Recipe, check, memory
+from lockstep.parallel.data.offload import exposed_lanes
+from lockstep.parallel.data.zero import exposed
 from lockstep.plan import estimate, plan
 from lockstep.program import ProgramBuilder
 from lockstep.simulate import simulate
 from lockstep.step import price_step
-from lockstep.step.data_parallel import exposed, exposed_lanes
 from lockstep.step.program import step_program
 from lockstep.workload import Attention, Mlp, Transformer, model, parameters
 

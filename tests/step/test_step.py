@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from lockstep.errors import BadInput, UnknownName
 from lockstep.hardware import Cluster, cluster
 from lockstep.layout import Job, Layout, Recipe, check, memory
+from lockstep.parallel.data.zero import exposed
 from lockstep.program import ProgramBuilder
 from lockstep.simulate import simulate
 from lockstep.step import PARTS, compose, price_step, step_time_s
-from lockstep.step.data_parallel import exposed
 from lockstep.step.program import step_program
 from lockstep.workload import ConvNet, convnet_forward_flops, model, training_flops
 

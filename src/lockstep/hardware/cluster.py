@@ -12,6 +12,7 @@ A DGX H100 node has 8 GPUs and 8 NICs of 50 GB/s: 50 GB/s per GPU; with 4 NICs i
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -114,6 +115,17 @@ class Cluster:
         return replace(
             self.levels[self._index(level)].link.effective(), bandwidth_Bps=self.bandwidth_per_device_Bps(level)
         )
+
+    def group_levels(self, children: Sequence[Any]) -> list[tuple[Any, float, float, float]]:
+        """(children, latency_s, bandwidth_Bps of one rank, reduce_s_per_B) at each level, innermost first.
+
+        `children[i]`: how many children of level i a group of ranks spans, when all groups of its kind talk at once.
+        """
+        links = [self.link_per_device(level) for level in range(len(self.levels))]
+        return [
+            (spanned, link.latency_s, link.bandwidth_Bps, link.reduce_s_per_B)
+            for spanned, link in zip(children, links, strict=True)
+        ]
 
     @property
     def devices_per_host(self) -> int:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from lockstep.hardware import Cluster
 from lockstep.hardware.source import Provenance
 from lockstep.layout import FRAMEWORK_B, HOST_USABLE_FRAC, KEEP, OFFLOAD, SLACK_FRAC, Job, Layout, Recipe
-from lockstep.step import HOST_STREAM_FRAC
+from lockstep.parallel.data.offload import HOST_STREAM_FRAC
 from lockstep.units import format_bandwidth, format_flops, format_frac, format_size, format_time
 
 HALF = ("bf16", "fp16")

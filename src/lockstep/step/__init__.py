@@ -1,9 +1,8 @@
 """One training step: kernels on a device, traffic of its groups, and what a pipeline makes of them."""
 
-from lockstep.step.communication import Network as Network
-from lockstep.step.host import HOST_STREAM_FRAC as HOST_STREAM_FRAC
 from lockstep.step.kernels import Clock as Clock
 from lockstep.step.kernels import Work as Work
+from lockstep.step.network import Network as Network
 from lockstep.step.program import step_program as step_program
 from lockstep.step.step import PARTS as PARTS
 from lockstep.step.step import Composition as Composition

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from lockstep.layout import LayerKind
-from lockstep.step.communication import Network
+from lockstep.parallel import context
+from lockstep.parallel.expert import traffic as expert
+from lockstep.parallel.group import share_links
+from lockstep.parallel.piece import Piece
+from lockstep.parallel.tensor import traffic as tensor
 from lockstep.step.kernels import Work
-from lockstep.step.layer import Passes, Shard, layer_work
-from lockstep.step.traffic import layer_waits
+from lockstep.step.layer import LayerWork, Passes, Shard, layer_work
+from lockstep.step.network import DATA, Network
 from lockstep.workload import FULL, SELECTIVE
+
+Pair: TypeAlias = tuple[tuple[Piece, ...], tuple[Piece, ...]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +76,31 @@ class StageTimes:
         return StageTimes(*(one_s if one_s is other_s else np.where(mask, one_s, other_s) for one_s, other_s in pairs))
 
 
+def layer_pieces(shard: Shard, network: Network, work: LayerWork, moe: bool) -> Pair:
+    """Traffic of one layer with the kernels `work` as pieces (tp, cp, ep) of its forward and its backward pass."""
+    model, grid, recipe = shard.model, shard.grid, shard.recipe
+    element_B, tokens = shard.clock.element_B, shard.tokens * model.hidden
+    exchanged: Pair = ((), ())
+    if moe and model.experts:
+        routed, each = model.experts, shard.loose_tokens * model.hidden
+        moved = expert.flows(
+            network.levels("ep"), each * recipe.dispatched_B, each * element_B,
+            top_k=routed.top_k, groups=routed.groups, top_groups=routed.top_groups,
+        )  # fmt: skip
+        shared_s = work.shared.forward.device_s, work.shared.backward.device_s
+        sides = expert.pieces(moved, recipe.overlap_ep, shared_s, recipe.overlap_device_frac)
+        exchanged = tuple((one,) for one in sides)  # type: ignore[assignment]
+    split, rounds = grid.sequence_parallel > 0, 1 if model.parallel_block else 2
+    products_s = work.passes.forward.matmul_s, work.passes.backward.matmul_s
+    taken_s = [sum(one.kernels_s for one in side) for side in exchanged]
+    gathered = tensor.flows(network.levels("tp"), tokens * element_B, split, rounds)
+    inside = tensor.pieces(gathered, recipe.overlap_tp, products_s, (taken_s[0], taken_s[1]))
+    block_B = shard.tokens * shard.kv_heads * (model.attention.head_dim + model.attention.value_dim) * element_B
+    core_s = work.core.forward.device_s, work.core.backward.device_s
+    around = context.pieces(network.levels("cp"), grid.cp, block_B, core_s)
+    return (inside[0], around[0], *exchanged[0]), (inside[1], around[1], *exchanged[1])
+
+
 def layer_times(shard: Shard, network: Network, kind: LayerKind, gradient_work: Work) -> StageTimes:
     """Seconds of one layer. `gradient_work` is what accumulating its weight gradients costs per micro-batch.
 
@@ -78,29 +109,38 @@ def layer_times(shard: Shard, network: Network, kind: LayerKind, gradient_work: 
     host waits for every kernel, its time is added instead.
     """
     work, curve, mode = layer_work(shard, kind), shard.clock.device.efficiency, shard.grid.recompute
-    traffic = layer_waits(shard, network, work, kind.experts)
-    again = work.forward.when(mode == FULL) + work.repeated.when(mode == SELECTIVE)
-    backward = work.backward + gradient_work + again
+    forward, backward = layer_pieces(shard, network, work, kind.experts)
     repeated = np.where(mode == FULL, 1.0, 0.0)
-    waits_backward_s = traffic.backward_s + repeated * traffic.forward_s
-    host_forward_s = work.forward.kernels * curve.launch_s
-    host_backward_s = backward.kernels * curve.launch_s + repeated * curve.recompute_host_s
+    again = work.forward.when(mode == FULL) + work.repeated.when(mode == SELECTIVE)
+    kernels = work.backward + gradient_work + again
+    exposed = {f"{one.part}_forward_s": one.exposed_s for one in forward}
+    for one in backward:
+        exposed[f"{one.part}_backward_s"] = one.exposed_s + repeated * exposed[f"{one.part}_forward_s"]
+    waits_s = [sum(value for name, value in exposed.items() if way in name) for way in ("forward", "backward")]
+    hidden_s = [_meeting_data(network, side) for side in (forward, backward)]
+    exchange_s = [sum(one.kernels_s for one in side if one.part == "ep") for side in (forward, backward)]
     blocking = shard.recipe.launch_blocking
+    host_backward_s = kernels.kernels * curve.launch_s + repeated * curve.recompute_host_s
     return StageTimes(
-        compute_forward_s=_pass_s(work.forward, host_forward_s, traffic.forward_s, blocking),
-        compute_backward_s=_pass_s(backward, host_backward_s, waits_backward_s, blocking),
+        compute_forward_s=_pass_s(work.forward, work.forward.kernels * curve.launch_s, waits_s[0], blocking),
+        compute_backward_s=_pass_s(kernels, host_backward_s, waits_s[1], blocking),
         weight_s=work.passes.backward.matmul_s / 2.0 + gradient_work.device_s,
-        tp_forward_s=traffic.tp_forward_s,
-        tp_backward_s=traffic.tp_backward_s + repeated * traffic.tp_forward_s,
-        cp_forward_s=traffic.cp_forward_s,
-        cp_backward_s=traffic.cp_backward_s + repeated * traffic.cp_forward_s,
-        ep_forward_s=traffic.ep_forward_s,
-        ep_backward_s=traffic.ep_backward_s + repeated * traffic.ep_forward_s,
-        hidden_forward_s=traffic.hidden_forward_s,
-        hidden_backward_s=traffic.hidden_backward_s + repeated * traffic.hidden_forward_s,
-        ep_hidden_forward_s=traffic.ep_hidden_forward_s,
-        ep_hidden_backward_s=traffic.ep_hidden_backward_s + repeated * traffic.ep_hidden_forward_s,
+        **exposed,
+        hidden_forward_s=hidden_s[0],
+        hidden_backward_s=hidden_s[1] + repeated * hidden_s[0],
+        ep_hidden_forward_s=exchange_s[0],
+        ep_hidden_backward_s=exchange_s[1] + repeated * exchange_s[0],
     )
+
+
+def _meeting_data(network: Network, pieces: tuple[Piece, ...]) -> Any:
+    """Seconds of tensor and context traffic that hides on links which data-parallel traffic needs too."""
+    data = network.levels(*DATA)
+    seconds: Any = 0.0
+    for one in pieces:
+        if one.beside and one.part != "ep":
+            seconds = seconds + np.where(share_links(network.levels(one.part), data), one.hidden_s, 0.0)
+    return seconds
 
 
 def _pass_s(work: Work, host_s: Any, waits_s: Any, blocking: bool) -> Any:

@@ -19,15 +19,26 @@ from typing import Any
 import numpy as np
 
 from lockstep.hardware import Cluster
-from lockstep.layout import KEEP, Job, LayoutGrid, layer_parameters, stage_parameters
+from lockstep.layout import (
+    KEEP,
+    OFFLOAD_PARAMETERS,
+    Job,
+    LayoutGrid,
+    Recipe,
+    gradients_leave,
+    layer_parameters,
+    stage_parameters,
+)
+from lockstep.parallel.data.offload import HostTraffic, host_traffic, host_waits
+from lockstep.parallel.data.zero import Exposed, Kernels, traffic, waits
+from lockstep.parallel.group import share_links
 from lockstep.parallel.pipeline import SCHEDULES, Placement, Times, cells_by_code, price_by_code
-from lockstep.step.communication import Network, collective
+from lockstep.parallel.pipeline.handover import handover_s
 from lockstep.step.convolution import convolution_times
-from lockstep.step.data_parallel import Exposed, Kernels, host_waits, traffic
-from lockstep.step.host import host_traffic
 from lockstep.step.kernels import Clock
 from lockstep.step.layer import Shard, accumulation_work, embedding_work, head_work, prediction_module_work
-from lockstep.step.optimizer import optimizer_s
+from lockstep.step.network import DATA, Network
+from lockstep.step.optimizer import optimizer_s, updated, updated_B
 from lockstep.step.stage import StageTimes, layer_times, part_times
 from lockstep.workload import RankParameters
 
@@ -157,11 +168,21 @@ def compose(job: Job, cluster: Cluster, grid: LayoutGrid) -> Composition:
     layers = _pieces(job, stages, parameters)
     body, first, last = _stage_times(job, grid, clock, network)
     copies = grid.copies
-    moved = traffic(network, job.recipe, parameters, copies * layers)
+    dense, expert = parameters.matrix_elems + parameters.other_elems, parameters.expert_elems
+    recipe, overlap = job.recipe, job.recipe.overlap_dp
+    moved = traffic(
+        network.data, grid.zero, (dense, expert), parameter_B=recipe.parameter_B, wire_B=recipe.wire_B,
+        layers=copies * layers, overlap=overlap,
+    )  # fmt: skip
     beside = _kernels(job, grid, body)
-    host = host_traffic(cluster, grid, job.recipe, parameters)
-    waiting = host_waits(grid, job.recipe, moved, host, beside, copies * layers)
-    update_s = optimizer_s(clock, grid, job.recipe, parameters, job.hidden)
+    waiting = waits(grid.zero, moved, beside, copies * layers, overlap)
+    host = HostTraffic()
+    host_s: tuple[Any, ...] = (0.0, 0.0)
+    if np.any(grid.offload != KEEP):
+        host = _host_traffic(cluster, grid, recipe, parameters)
+        waited_s = host_waits(grid.zero, moved, host, beside, waiting, copies * layers, overlap)
+        host_s = tuple(np.where(grid.offload == KEEP, 0.0, one) for one in waited_s)
+    update_s = optimizer_s(clock, grid, recipe, parameters, job.hidden)
     return Composition(
         stages=stages,
         microbatches=grid.microbatches(job.recipe.batch),
@@ -172,9 +193,9 @@ def compose(job: Job, cluster: Cluster, grid: LayoutGrid) -> Composition:
         gather_backward_s=waiting.backward_s,
         transfer_s=_transfer(job, grid, clock, network) if stages > 1 else 0.0,
         once_s=waiting.once_s,
-        host_forward_s=waiting.host_forward_s,
-        host_backward_s=waiting.host_backward_s,
-        host_once_s=waiting.host_once_s,
+        host_forward_s=host_s[0],
+        host_backward_s=host_s[1],
+        host_once_s=host.once_s,
         update_s=np.where(grid.offload == KEEP, update_s, host.update_s),
         fixed_s=cluster.device.efficiency.step_s,
         blocking=not job.recipe.overlap_pp,
@@ -187,8 +208,9 @@ def compose(job: Job, cluster: Cluster, grid: LayoutGrid) -> Composition:
 
 def _beside_exchange(network: Network, body: StageTimes, waiting: Exposed) -> Any:
     """Seconds of a forward and a backward pass in which the links of the experts' exchange carry other traffic."""
-    tensor_s = np.where(network.meets_data(("tp",)), body.tp_forward_s + body.tp_backward_s, 0.0)
-    context_s = np.where(network.meets_data(("cp",)), body.cp_forward_s + body.cp_backward_s, 0.0)
+    data = network.levels(*DATA)
+    tensor_s = np.where(share_links(network.levels("tp"), data), body.tp_forward_s + body.tp_backward_s, 0.0)
+    context_s = np.where(share_links(network.levels("cp"), data), body.cp_forward_s + body.cp_backward_s, 0.0)
     hidden_s = body.hidden_forward_s + body.hidden_backward_s
     return tensor_s + context_s + hidden_s + waiting.forward_s + waiting.backward_s
 
@@ -271,17 +293,26 @@ def _beyond(stage: StageTimes, body: StageTimes) -> StageTimes:
     return StageTimes(**{name: np.maximum(0.0, getattr(stage, name) - getattr(body, name)) for name in named})
 
 
-def _transfer(job: Job, grid: LayoutGrid, clock: Clock, network: Network) -> Any:
-    """Seconds to hand a micro-batch's activations to the next stage.
+def _host_traffic(cluster: Cluster, grid: LayoutGrid, recipe: Recipe, parameters: RankParameters) -> HostTraffic:
+    """Traffic of a rank that holds `parameters` with its host, nothing where nothing is offloaded."""
+    matrix, other = updated(grid, parameters)
+    return host_traffic(
+        cluster,
+        (matrix + other) * recipe.parameter_B,
+        (matrix + other) * recipe.gradient_B,
+        updated_B(recipe, matrix, other),
+        grid.microbatches(recipe.batch),
+        offloaded=grid.offload != KEEP,
+        parameters_leave=grid.offload == OFFLOAD_PARAMETERS,
+        gradients_leave=gradients_leave(grid),
+    )
 
-    Each tensor-parallel rank sends its 1/tp of the tokens; without sequence parallelism the receivers gather them
-    again (the scatter-gather optimisation of arXiv 2104.04473, section 4.1). Unpaired, it waits for what comes the
-    other way first.
-    """
+
+def _transfer(job: Job, grid: LayoutGrid, clock: Clock, network: Network) -> Any:
+    """Seconds to hand a micro-batch's activations to the next stage."""
     size_B = grid.micro_batch * job.recipe.seq / grid.cp * job.hidden * clock.element_B
-    gather_s = collective("all-gather", network.levels(("tp",)), size_B)
-    turns = 1.0 if job.recipe.paired_sends or job.recipe.overlap_pp else 2.0
-    return turns * network.send("pp", size_B / grid.tp) + np.where(grid.sequence_parallel > 0, 0.0, gather_s)
+    paired = job.recipe.paired_sends or job.recipe.overlap_pp
+    return handover_s(network.levels("pp"), network.levels("tp"), size_B, grid.tp, grid.sequence_parallel > 0, paired)
 
 
 def price_step(job: Job, cluster: Cluster, grid: LayoutGrid) -> Step:

@@ -1,1 +1,5 @@
-"""Context parallelism: one sequence shared by several ranks."""
+"""Context parallelism: one sequence shared by several ranks, whose attention needs the keys and values of all."""
+
+from lockstep.parallel.context.ring import pieces
+
+__all__ = ["pieces"]

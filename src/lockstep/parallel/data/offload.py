@@ -13,7 +13,9 @@ HOST_STREAM_FRAC of its memory's rate, after the last gradient and before the fi
 ZeRO-Offload's delayed update is not assumed).
 
 What comes with every pass travels layer by layer beside the compute of other layers (pinned memory, streams of their
-own), like the gathers and reductions that it follows or precedes; what comes once per step runs beside nothing.
+own), like the gathers and reductions that it follows or precedes; what comes once per step runs beside nothing. With
+links and compute taking C1, C2, ... and W seconds, L layers need sum(C)/L + W/L + (L-1)/L max(C1, C2, ..., W), as
+pieces through machines.
 
 Sources: ZeRO-Offload (arXiv 2101.06840) section 4; ZeRO-Infinity (arXiv 2104.07857) section 4.1 for the passes;
 DeepSpeed, deepspeed/runtime/zero/stage_1_and_2.py: async_accumulate_grad_in_cpu_via_gpu, and stage3.py:
@@ -24,15 +26,15 @@ _fsdp_collectives.py (foreach_reduce) adds gradients on the host, which saves G 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any
 
 import numpy as np
 
 from lockstep.hardware import Cluster
-from lockstep.layout import KEEP, OFFLOAD_OPTIMIZER, OFFLOAD_PARAMETERS, LayoutGrid, Recipe, gradients_leave
-from lockstep.step.optimizer import updated, updated_B
-from lockstep.workload import RankParameters
+from lockstep.parallel.data.zero import Exposed, Kernels, Traffic
 
 HOST_STREAM_FRAC = 0.45
 """Share of the memory's datasheet rate that an update on the host reaches: 2.57 s for Adam on 10B parameters, 30 bytes
@@ -54,23 +56,25 @@ class HostTraffic:
     update_s: Any = 0.0
 
 
-def host_traffic(cluster: Cluster, grid: LayoutGrid, recipe: Recipe, parameters: RankParameters) -> HostTraffic:
-    """Traffic of a rank that holds `parameters`, zero where nothing is offloaded. Raises BadInput without a host."""
-    if not np.any(grid.offload != KEEP):
-        return HostTraffic()
-    matrix, other = updated(grid, parameters)
+def host_traffic(
+    cluster: Cluster, parameters_B: Any, gradients_B: Any, update_B: Any, microbatches: Any, *,
+    offloaded: Any, parameters_leave: Any, gradients_leave: Any,
+) -> HostTraffic:  # fmt: skip
+    """Traffic of a rank that owns so many bytes, where states, parameters and every gradient are on the host.
+
+    `offloaded`, `parameters_leave` and `gradients_leave` say where. Raises BadInput for a cluster without a host.
+    """
     rate_Bps = cluster.host_bandwidth_Bps
-    each_s = (matrix + other) / rate_Bps
-    parameters_s, gradients_s = each_s * recipe.parameter_B, each_s * recipe.gradient_B
-    sent, leave = grid.offload == OFFLOAD_PARAMETERS, gradients_leave(grid)
-    later_frac = 1.0 - 1.0 / np.maximum(grid.microbatches(recipe.batch), 1)
+    parameters_s, gradients_s = parameters_B / rate_Bps, gradients_B / rate_Bps
+    later_frac = 1.0 - 1.0 / np.maximum(microbatches, 1)
+    up_s = np.where(parameters_leave, parameters_s, 0.0)
     return HostTraffic(
-        up_forward_s=np.where(sent, parameters_s, 0.0),
-        up_backward_s=np.where(sent, parameters_s, 0.0) + np.where(leave, later_frac * gradients_s, 0.0),
-        down_backward_s=np.where(leave, gradients_s, 0.0),
-        once_s=np.where(grid.offload == OFFLOAD_OPTIMIZER, parameters_s, 0.0)
-        + np.where((grid.offload != KEEP) & ~leave, gradients_s, 0.0),
-        update_s=updated_B(recipe, matrix, other) / update_rate_Bps(cluster),
+        up_forward_s=up_s,
+        up_backward_s=up_s + np.where(gradients_leave, later_frac * gradients_s, 0.0),
+        down_backward_s=np.where(gradients_leave, gradients_s, 0.0),
+        once_s=np.where(offloaded & ~parameters_leave, parameters_s, 0.0)
+        + np.where(offloaded & ~gradients_leave, gradients_s, 0.0),
+        update_s=update_B / update_rate_Bps(cluster),
     )
 
 
@@ -80,3 +84,33 @@ def update_rate_Bps(cluster: Cluster) -> float:
     if host.memory_bandwidth_Bps is None:
         return float("inf")
     return HOST_STREAM_FRAC * host.memory_bandwidth_Bps / cluster.devices_per_host
+
+
+def exposed_lanes(lanes_s: Sequence[Any], beside_s: Any, layers: Any, overlap: bool, busy_s: Any = 0.0) -> Any:
+    """As `zero.exposed`, of traffic that passes several links one after another, each layer on one link at a time.
+
+    A link that is busy for `busy_s`, with other traffic too, may be what all wait for.
+    """
+    total_s: Any = sum(lanes_s)
+    if not overlap:
+        return total_s
+    longest_s = reduce(np.maximum, lanes_s, np.maximum(beside_s, busy_s))
+    return total_s / layers + (longest_s - beside_s) * (layers - 1) / layers
+
+
+def host_waits(
+    zero: Any, moved: Traffic, host: HostTraffic, kernels: Kernels, plain: Exposed, layers: Any, overlap: bool
+) -> tuple[Any, Any]:
+    """(forward, backward) seconds that each pass waits for the host beyond the data-parallel waits `plain`."""
+    gather_s = np.where(zero == 3, moved.gather_s, 0.0)
+    scatter_s = np.where(zero >= 2, moved.scatter_s, 0.0)
+    forward = (host.up_forward_s, gather_s)
+    backward = (host.up_backward_s, gather_s + scatter_s, host.down_backward_s)
+    forward_s, backward_s = (
+        np.maximum(0.0, exposed_lanes(lanes, each_s, layers, overlap, lanes[1] + taken_s) - known_s)
+        for lanes, each_s, taken_s, known_s in (
+            (forward, kernels.forward_s, kernels.taken_forward_s + kernels.exchange_forward_s, plain.forward_s),
+            (backward, kernels.backward_s, kernels.taken_backward_s + kernels.exchange_backward_s, plain.backward_s),
+        )
+    )
+    return forward_s, backward_s

@@ -1,0 +1,61 @@
+"""A group of ranks on a cluster: seconds of its collectives and messages, and the links that it shares with others.
+
+A group is a list of levels, innermost first: (ranks, latency_s, bandwidth_Bps of one rank, reduce_s_per_B), where
+`ranks` says how many children of the level the group spans (`Cluster.group_levels`). Everything broadcasts over it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import reduce
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from lockstep.collectives import best_on_levels_time_s
+
+Levels: TypeAlias = Sequence[tuple[Any, float, float, float]]
+
+
+def collective_s(op: str, group: Levels, size_B: Any) -> Any:
+    """Seconds of `op` on a buffer of `size_B` by the way across the levels that is fastest at that size."""
+    return best_on_levels_time_s(op, group, size_B)
+
+
+def send_s(group: Levels, size_B: Any) -> Any:
+    """Seconds of a message of `size_B` to the next rank of the group, at the outermost level that it spans."""
+    seconds: Any = 0.0
+    for ranks, latency_s, bandwidth_Bps, _ in group:
+        seconds = np.where(ranks > 1, latency_s + size_B / bandwidth_Bps, seconds)
+    return seconds
+
+
+def inner(group: Levels, ranks: Any) -> Levels:
+    """The `ranks` innermost members of the group."""
+    found = []
+    for here, *link in group:
+        taken = np.gcd(ranks, here)
+        found.append((taken, *link))
+        ranks = ranks // taken
+    return found
+
+
+def outer(group: Levels, inside: Levels) -> Levels:
+    """One member each of the parts that `inside` divides the group into."""
+    return [(whole[0] // part[0], *whole[1:]) for whole, part in zip(group, inside, strict=True)]
+
+
+def share_links(one: Levels, other: Levels) -> Any:
+    """Whether two groups use links of the same level."""
+    return reduce(np.logical_or, ((a[0] > 1) & (b[0] > 1) for a, b in zip(one, other, strict=True)))
+
+
+def shared_s_per_B(group: Levels, others: Sequence[Levels]) -> Any:
+    """Seconds per byte that a gather or scatter of the group spends on levels which any of `others` uses too."""
+    seconds: Any = 0.0
+    inside: Any = 1
+    for level, (ranks, _, bandwidth_Bps, _) in enumerate(group):
+        met = reduce(np.logical_or, (other[level][0] > 1 for other in others))
+        seconds = seconds + np.where(met, (ranks - 1) / ranks / inside / bandwidth_Bps, 0.0)
+        inside = inside * ranks
+    return seconds

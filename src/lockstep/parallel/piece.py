@@ -1,0 +1,87 @@
+"""`Piece`: a part of a pass in which traffic waits for kernels, runs beside them, or keeps them waiting.
+
+    before   traffic that the kernels wait for
+    beside   traffic that starts when the kernels start; what follows waits for both
+    after    traffic that starts when both have ended
+
+    exposed = before + max(0, beside - kernels) + after       seconds by which traffic lengthens the pass
+    hidden  = traffic - exposed                                seconds of traffic that nobody waits for
+    slack   = max(0, kernels - beside)                         how much more traffic those kernels would hide
+
+The kinds of parallelism describe their traffic in pieces and do nothing else: how the pieces of a pass follow one
+another is the same for all. The same pieces are priced over grids of layouts (`exposed_s`, arrays) and written out as
+operations on lanes (`lanes`). A pass of n equal layers is the pieces of one layer times n, as every formula here is
+linear in the seconds.
+
+Traffic that slows the kernels beside it by a share of the device is a piece whose kernels are only those that it lets
+through.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+
+@dataclass(frozen=True, slots=True)
+class Flow:
+    """One kind of traffic: a collective, or messages, of a group."""
+
+    op: str
+    """The collective, or `send`."""
+    group: str
+    """The group's name on the rank grid: tp, cp, ep, dp, shard, host, ..."""
+    size_B: Any
+    seconds: Any
+
+    def __mul__(self, share: Any) -> Flow:
+        return replace(self, size_B=self.size_B * share, seconds=self.seconds * share)
+
+
+def total_s(flows: Iterable[Flow]) -> Any:
+    """Seconds of flows one after another."""
+    return sum(flow.seconds for flow in flows)
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Traffic of one kind and the kernels beside it."""
+
+    part: str
+    """Which part of a step its exposed seconds are: tp, cp, ep, dp or host."""
+    kernels_s: Any = 0.0
+    before: tuple[Flow, ...] = ()
+    beside: tuple[Flow, ...] = ()
+    after: tuple[Flow, ...] = ()
+
+    def __mul__(self, count: Any) -> Piece:
+        before, beside, after = (
+            tuple(one * count for one in flows) for flows in (self.before, self.beside, self.after)
+        )
+        return Piece(self.part, self.kernels_s * count, before, beside, after)
+
+    @property
+    def flows(self) -> tuple[Flow, ...]:
+        """All traffic, in order."""
+        return self.before + self.beside + self.after
+
+    @property
+    def exposed_s(self) -> Any:
+        """Seconds by which the traffic lengthens the pass."""
+        open_s = total_s(self.before) + total_s(self.after)
+        if not self.beside:
+            return open_s
+        return open_s + np.maximum(0.0, total_s(self.beside) - self.kernels_s)
+
+    @property
+    def hidden_s(self) -> Any:
+        """Seconds of traffic that run beside kernels."""
+        return np.minimum(total_s(self.beside), self.kernels_s) if self.beside else 0.0
+
+    @property
+    def slack_s(self) -> Any:
+        """Seconds of traffic that the same kernels would hide besides."""
+        return np.maximum(0.0, self.kernels_s - total_s(self.beside)) if self.beside else 0.0

@@ -1,0 +1,62 @@
+"""Tensor-parallel traffic of one layer and micro-batch, and what of it the products hide.
+
+Two rounds forward and two backward (one where attention and feed-forward run side by side), of T h elements each:
+an all-reduce, or with sequence parallelism an all-gather and a reduce-scatter of the same bytes.
+
+Overlap:
+    none        kernels wait for all of it
+    gradients   the reduction of an input's gradient runs beside the product for the weight's gradient. Of the backward
+                products half give weight gradients, and half of these belong to layers split by outputs
+    all         products are cut in CHUNKS pieces that talk while others compute; the last piece is always exposed
+
+Products beside which other traffic is hidden already (`taken_s`) hide no more.
+
+T tokens on the rank, h hidden. Sources: M. Shoeybi et al., "Megatron-LM" (arXiv 1909.08053) section 3; V. Korthikanti
+et al. (arXiv 2205.05198) sections 4.2.2; S. Wang et al., ASPLOS 2023, for products in pieces (`chunked.py`).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from lockstep.parallel.group import Levels, collective_s
+from lockstep.parallel.piece import Flow, Piece
+
+OVERLAPS = ("none", "gradients", "all")
+CHUNKS = 4
+"""Pieces into which overlapped products are cut: assumed, as in Transformer Engine's examples."""
+
+
+def flows(group: Levels, size_B: Any, split: Any, rounds: int = 2) -> tuple[Flow, Flow]:
+    """(gather, reduction) of one pass of a layer: `rounds` collectives of `size_B` each, `split` by sequence or not."""
+    gather_s, scatter_s, whole_s = (
+        collective_s(op, group, size_B) for op in ("all-gather", "reduce-scatter", "all-reduce")
+    )
+    op = "reduce-scatter" if np.all(split) else "all-reduce"
+    moved_B = rounds * size_B
+    return (
+        Flow("all-gather", "tp", np.where(split, moved_B, 0.0), rounds * np.where(split, gather_s, 0.0)),
+        Flow(op, "tp", moved_B, rounds * np.where(split, scatter_s, whole_s)),
+    )
+
+
+def pieces(
+    moved: tuple[Flow, Flow], overlap: str, products_s: tuple[Any, Any], taken_s: tuple[Any, Any] = (0.0, 0.0)
+) -> tuple[Piece, Piece]:
+    """The traffic of a forward and of a backward pass beside `products_s` seconds of products in each."""
+    gather, reduction = moved
+    if overlap == "all":
+        return _in_chunks(moved, products_s[0] - taken_s[0]), _in_chunks(moved, products_s[1] - taken_s[1])
+    alone = Piece("tp", before=(gather,), after=(reduction,))
+    if overlap == "none":
+        return alone, alone
+    weight_s = np.maximum(0.0, products_s[1] / 4.0 - taken_s[1])
+    return alone, Piece("tp", weight_s, before=(gather,), beside=(reduction,))
+
+
+def _in_chunks(moved: tuple[Flow, Flow], products_s: Any) -> Piece:
+    """All but the last of CHUNKS pieces beside the products."""
+    beside, after = (tuple(flow * share for flow in moved) for share in (1.0 - 1.0 / CHUNKS, 1.0 / CHUNKS))
+    return Piece("tp", np.maximum(0.0, products_s), beside=beside, after=after)
