@@ -1,12 +1,14 @@
-"""`Script`: the operations of one pass on the lanes of one device, written from its kernels and pieces.
+"""`Pass`, kernels and traffic of one pass on one device, and `Script`, its operations on the lanes of that device.
 
 Kernels are on lane `compute`, traffic on the lane named after its part (tp, cp, ep, dp, host). A script has one first
-operation; the others wait for earlier ones of the same script. What a script takes, alone on its device, is
+operation; all others wait for earlier ones of the script. Alone on its device it takes
 
-    kernels + sum of exposed seconds of its pieces                             (`piece.py`)
+    kernels + sum of the exposed seconds of its pieces                                                  (`piece.py`)
 
-Traffic of neighbouring layers (data-parallel, host) runs beside a whole segment of the pass. It shares links with the
-pass's own traffic, so its span includes the seconds in which the pass waits for that.
+A pass over L layers is written as two segments, of L - 1 layers and of one: traffic of other layers (data-parallel,
+host) runs beside the larger segment. A forward pass ends with the layer alone (the first one's gather has nothing to
+hide behind), a backward pass begins with it (the last one's scatter has nothing). Traffic of other layers shares links
+with the pass's own, so its span includes the seconds in which the pass waits for that, and those that are taken.
 """
 
 from __future__ import annotations
@@ -14,18 +16,20 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
-import numpy as np
-
 from lockstep.parallel.piece import Flow, Piece, total_s
 
 COMPUTE = "compute"
-LANES = (COMPUTE, "tp", "cp", "ep", "dp", "gradients", "host")
-"""Lanes of a device; `gradients` is for what comes once per step beside a pass that has traffic of its own."""
+PARTS = ("tp", "cp", "ep", "dp", "host")
+GRADIENTS = "gradients"
+"""The lane of what comes once per step beside a pass that has data-parallel traffic of its own."""
+IN_CELLS = "ep in cells"
+"""The lane of the exchange that runs beside both passes of a cell, as the passes' own traffic goes on."""
+LANES = (COMPUTE, *PARTS, GRADIENTS, IN_CELLS)
 
 
 @dataclass(frozen=True, slots=True)
 class Op:
-    """One operation of a script. Without `op` it computes, and without `label` it is called as its pass."""
+    """One operation of a script. Without `op` it computes; without `label` it is called as its pass."""
 
     lane: str
     seconds: float
@@ -34,14 +38,73 @@ class Op:
     group: str = ""
     size_B: float = 0.0
     label: str = ""
+    of: int = 0
+    """Which pass of a cell it belongs to."""
 
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """Operations in order, and those that all must have ended when the pass has."""
+    """Operations in order, those that must have ended when the pass has, and those that only the step waits for."""
 
     ops: tuple[Op, ...]
     ends: tuple[int, ...]
+    late: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Pass:
+    """One pass of one micro-batch, in plain numbers."""
+
+    kernels_s: float
+    """All kernels of the layers, those of pieces among them."""
+    pieces: tuple[Piece, ...] = ()
+    """Traffic of the layers."""
+    around: tuple[Piece, ...] = ()
+    """Traffic of neighbouring layers: data-parallel first, then with the host."""
+    layers: int = 1
+    backward: bool = False
+    more: tuple[Piece, ...] = ()
+    """What only this device does, at the end of a forward and the start of a backward pass: embedding or head."""
+    once: Piece | None = None
+    """Traffic once per step beside this pass, which nobody but the step's end waits for."""
+    hold: Op | None = None
+    """Messages that hold the device when the pass has ended."""
+
+    @property
+    def seconds(self) -> float:
+        """Until the next pass may begin."""
+        more_s = sum(float(one.kernels_s) + float(one.exposed_s) for one in self.more)
+        return self.kernels_s + sum(float(one.exposed_s) for one in (*self.pieces, *self.around)) + more_s
+
+    def script(self) -> Script:
+        """The operations of the pass."""
+        return self.write(Writer()).script
+
+    def write(self, writer: Writer, of: int = 0) -> Writer:
+        """Adds the operations of the pass to those of `writer`, as pass `of` of a cell."""
+        writer.of = of
+        larger, one = 1.0 - 1.0 / self.layers, 1.0 / self.layers
+        if self.backward:
+            writer.ends(self.more)
+        if not self.once and not any(each.flows for each in self.around):
+            writer.segment(self, 1.0)
+        else:
+            for each in reversed(self.around):
+                writer.flows(each.part, each.before)
+            if self.backward:
+                writer.segment(self, one)
+            writer.beside_segment(self, larger)
+            if not self.backward:
+                writer.segment(self, one)
+            for each in self.around:
+                writer.flows(each.part, each.after)
+        if not self.backward:
+            writer.ends(self.more)
+        if self.hold:
+            writer.op(self.hold)
+        if self.once:
+            writer.late = writer.chain(GRADIENTS, self.once.after, tuple(sorted({*writer.late, *writer.front})))
+        return writer
 
 
 @dataclass(slots=True)
@@ -50,83 +113,89 @@ class Writer:
 
     ops: list[Op] = field(default_factory=list)
     front: tuple[int, ...] = ()
+    late: tuple[int, ...] = ()
+    of: int = 0
 
     @property
     def script(self) -> Script:
         """What was written."""
-        return Script(tuple(self.ops), self.front)
+        return Script(tuple(self.ops), self.front, self.late)
 
-    def add(self, op: Op, after: Sequence[int] | None = None) -> tuple[int]:
-        """One operation behind `after` (the front, if None); returns its place."""
-        waits = self.front if after is None else after
-        if self.ops and not waits:
-            self._open()
-            waits = (0,)
-        self.ops.append(replace(op, after=tuple(waits)))
+    def add(self, op: Op, after: tuple[int, ...]) -> tuple[int, ...]:
+        """One operation that waits for `after`; returns what waits for it."""
+        self.ops.append(replace(op, after=after, of=op.of or self.of))
         return (len(self.ops) - 1,)
 
-    def _open(self) -> None:
-        """Puts a start before operations that begin together, so that one operation is the first."""
-        later = [replace(one, after=tuple(i + 1 for i in one.after) or (0,)) for one in self.ops]
-        self.ops[:] = [Op(COMPUTE, 0.0, op="start", label="start"), *later]
-        self.front = tuple(i + 1 for i in self.front)
+    def op(self, op: Op) -> tuple[int, ...]:
+        """One operation behind the front, which becomes the front."""
+        self.front = self.add(op, self.front)
+        return self.front
 
     def compute(self, seconds: float, label: str = "") -> None:
         """Kernels."""
         if seconds > 0:
-            self.front = self.add(Op(COMPUTE, seconds, label=label))
+            self.op(Op(COMPUTE, seconds, label=label))
 
-    def flow(self, lane: str, flow: Flow, after: Sequence[int] | None = None, stretch_s: float = 0.0) -> tuple[int, ...]:
-        """Traffic on a lane; returns what waits for it."""
-        seconds = float(flow.seconds) + stretch_s
-        if seconds <= 0:
-            return self.front if after is None else tuple(after)
-        return self.add(Op(lane, seconds, op=flow.op, group=flow.group, size_B=float(flow.size_B)), after)
+    def chain(self, lane: str, flows: Iterable[Flow], after: tuple[int, ...], longer_s: float = 0.0) -> tuple[int, ...]:
+        """Traffic on a lane, the last of it longer by `longer_s`; returns what waits for it."""
+        moving = [flow for flow in flows if flow.seconds > 0]
+        for flow in moving:
+            seconds = float(flow.seconds) + (longer_s if flow is moving[-1] else 0.0)
+            after = self.add(Op(lane, seconds, op=flow.op, group=flow.group, size_B=float(flow.size_B)), after)
+        return after
 
     def flows(self, lane: str, flows: Iterable[Flow]) -> None:
         """Traffic that what follows waits for."""
-        for flow in flows:
-            self.front = self.flow(lane, flow)
+        self.front = self.chain(lane, flows, self.front)
+
+    def mark(self) -> None:
+        """A start of no duration, where operations that begin together would be the first."""
+        if not self.ops:
+            self.op(Op(COMPUTE, 0.0, op="start"))
 
     def piece(self, piece: Piece) -> None:
-        """Kernels of a piece and the traffic before, beside and after them."""
+        """Traffic before kernels, kernels with traffic beside them, traffic after both."""
         self.flows(piece.part, piece.before)
-        kernels_s = float(piece.kernels_s)
         if total_s(piece.beside) > 0:
-            self._together([(COMPUTE, kernels_s, piece.beside[:0]), (piece.part, 0.0, piece.beside)])
+            self.mark()
+            start = self.front
+            self.compute(float(piece.kernels_s))
+            ends = self.chain(piece.part, piece.beside, start)
+            self.front = tuple(sorted({*self.front, *ends} - set(start))) or start
         else:
-            self.compute(kernels_s)
+            self.compute(float(piece.kernels_s))
         self.flows(piece.part, piece.after)
 
-    def _together(self, chains: Sequence[tuple[str, float, tuple[Flow, ...]]]) -> None:
-        """Chains of operations that start together; the front waits for the ends of all."""
-        mark = self._mark()
-        ends: list[int] = []
-        for lane, seconds, flows in chains:
-            front: tuple[int, ...] = mark
-            if seconds > 0:
-                front = self.add(Op(lane, seconds), front)
-            for flow in flows:
-                front = self.flow(lane, flow, front)
-            ends += [i for i in front if i not in ends and i not in mark]
-        self.front = tuple(ends) or mark
+    def ends(self, more: Iterable[Piece]) -> None:
+        """Kernels and traffic outside the layers."""
+        for each in more:
+            self.compute(float(each.kernels_s))
+            self.piece(replace(each, kernels_s=0.0))
 
-    def _mark(self) -> tuple[int, ...]:
-        """The front; a start of no duration where nothing has been written."""
-        if not self.ops:
-            self.front = self.add(Op(COMPUTE, 0.0, op="start", label="start"), ())
-        return self.front
+    def segment(self, one: Pass, share: float) -> None:
+        """A share of a pass: kernels that have no traffic beside them, then the pieces."""
+        self.compute(share * (one.kernels_s - sum(float(each.kernels_s) for each in one.pieces)))
+        for each in one.pieces:
+            self.piece(each * share)
 
-    def segment(self, kernels_s: float, pieces: Sequence[Piece], share: float) -> None:
-        """A share of a pass: kernels beside which nothing runs, then the pieces."""
-        loose_s = kernels_s - sum(float(one.kernels_s) for one in pieces)
-        self.compute(share * loose_s)
-        for one in pieces:
-            self.piece(one * share)
+    def beside_segment(self, one: Pass, share: float) -> None:
+        """The same with the traffic of neighbouring layers beside it."""
+        self.mark()
+        start, ends = self.front, set[int]()
+        waits_s = share * sum(float(each.exposed_s) for each in one.pieces)
+        for each in one.around:
+            ends |= set(self.chain(each.part, each.beside, start, waits_s))
+        if one.once:
+            # What the pass waits for besides has the links first.
+            held_s = one.hold.seconds if one.hold else 0.0
+            others_s = sum(float(each.exposed_s) - float(total_s(each.before)) for each in one.around[1:])
+            self.late = self.chain(GRADIENTS, one.once.beside, start, waits_s + held_s + others_s)
+        self.segment(one, share)
+        self.front = tuple(sorted({*self.front, *ends} - set(start))) or start
 
 
 def fitted(pieces: Sequence[Piece], kernels_s: float) -> tuple[Piece, ...]:
-    """The same exposed traffic in a pass that has only `kernels_s` seconds of kernels, as where weights wait."""
+    """The same exposed traffic in a pass of only `kernels_s` of kernels, as where weight gradients wait."""
     wanted_s = sum(float(one.kernels_s) for one in pieces)
     if wanted_s <= kernels_s:
         return tuple(pieces)
@@ -142,8 +211,3 @@ def within(piece: Piece, kernels_s: float) -> Piece:
     seconds = kernels_s + excess_s if excess_s else min(beside_s, kernels_s)
     beside = tuple(replace(one, seconds=one.seconds * seconds / beside_s) for one in piece.beside)
     return replace(piece, kernels_s=kernels_s, beside=beside)
-
-
-def exposed_s(pieces: Iterable[Piece]) -> float:
-    """Seconds by which pieces lengthen a pass."""
-    return float(np.sum([one.exposed_s for one in pieces])) if pieces else 0.0

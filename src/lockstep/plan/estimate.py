@@ -13,8 +13,7 @@ from lockstep.hardware import Cluster
 from lockstep.layout import Job, Layout, Memory, check, group_summary, memory, stack, stage_memory
 from lockstep.plan.assumptions import HALF, assumptions
 from lockstep.program import Timeline
-from lockstep.simulate import simulate
-from lockstep.step import Step, price_step, step_program
+from lockstep.step import Step, price_step, step_timeline
 from lockstep.units import format_flops, format_frac, format_size, format_time
 from lockstep.workload import ConvNet, convnet_forward_flops, training_flops
 
@@ -92,7 +91,7 @@ class Estimate:
 
     def timeline(self) -> Timeline:
         """The step simulated: one rank per pipeline stage, standing for all that do the same."""
-        return simulate(step_program(self.job, self.cluster, self.layout))
+        return step_timeline(self.job, self.cluster, self.layout)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON form in the words of the command line."""

@@ -244,8 +244,8 @@ def _network_level(
     parts = compose(job, _only(cluster, index), grid)
     step = priced(parts, grid)
     traffic_B = {kind: _whole(float(getattr(step, f"{kind}_comm_s")) * rate_Bps) for kind in KINDS}
-    once_B = _whole(float(parts.once_s) * rate_Bps)
-    each_B = _whole(float(parts.gather_forward_s + parts.gather_backward_s) * rate_Bps)
+    once_B = _whole(float(parts.waits.once_s) * rate_Bps)
+    each_B = _whole(float(parts.waits.forward_s + parts.waits.backward_s) * rate_Bps)
     microbatches = int(grid.microbatches(job.recipe.batch))
     critical, why = critical_batch(once_B, each_B, compute_s / microbatches * rate_Bps, layout, job.recipe.seq)
     return RooflineLevel(

@@ -21,7 +21,7 @@ from lockstep.program.program import Kind, Program
 from lockstep.units import format_frac, format_time
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
 Array = npt.NDArray[Any]
 COMPUTES = (Kind.COMPUTE, Kind.REDUCE, Kind.COPY)
@@ -38,6 +38,8 @@ class Timeline:
     sample: Any = None
     """Makespans of all draws when times were random; None when there was one draw."""
     assumptions: tuple[str, ...] = field(default=())
+    held_B: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    """Bytes that each rank holds all the time, by name; what operations take and free comes on top."""
 
     def __post_init__(self) -> None:
         for name in ("start_s", "end_s"):
@@ -161,12 +163,12 @@ class Timeline:
         keep = delta != 0
         delta, time = delta[keep], time[keep]
         order = np.lexsort((delta, time))
-        return time[order], initial_B + np.cumsum(delta[order])
+        return time[order], initial_B + sum(held[rank] for held in self.held_B.values()) + np.cumsum(delta[order])
 
     def peak_memory_B(self, initial_B: float = 0.0) -> Array:
-        """Highest memory of each rank, from `initial_B` on."""
-        peaks = (self.memory_B(rank, initial_B)[1].max(initial=initial_B) for rank in range(self.program.ranks))
-        return np.array(list(peaks))
+        """Highest memory of each rank, from `initial_B` and what it holds all the time on."""
+        least_B = [initial_B + sum(held[rank] for held in self.held_B.values()) for rank in range(self.program.ranks)]
+        return np.array([self.memory_B(rank, initial_B)[1].max(initial=B) for rank, B in enumerate(least_B)])
 
     def link_utilization_frac(self, bandwidth_Bps: float) -> Array:
         """Matrix ranks x ranks: bytes sent over bytes that a link of that rate carries in the makespan."""

@@ -4,6 +4,7 @@ from lockstep.step.kernels import Clock as Clock
 from lockstep.step.kernels import Work as Work
 from lockstep.step.network import Network as Network
 from lockstep.step.program import step_program as step_program
+from lockstep.step.program import step_timeline as step_timeline
 from lockstep.step.step import PARTS as PARTS
 from lockstep.step.step import Composition as Composition
 from lockstep.step.step import Step as Step

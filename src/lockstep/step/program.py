@@ -1,39 +1,109 @@
 """The step as a `Program`: one rank per pipeline stage, standing for the dp*tp*cp ranks that do the same.
 
-Every pass of the schedule is a compute operation that lasts as long as its kernels and the traffic it waits for. Then
-comes what data parallelism leaves exposed, as one collective, transfers with the host, the optimizer step and the
-host's own time. Simulated, it takes what `step_time_s` says: exactly where the schedule's closed form is exact (see
-there), no longer elsewhere.
+Every pass is written as `passes.py` says: kernels on lane `compute`, each kind of traffic on a lane of its own, one
+operation for all of a pass. What comes once per step stands beside the last backward pass where this is one whole pass,
+else its exposed part behind it; then the ranks agree on the norm of the gradients, states pass between device and host,
+and parameters are updated and gathered. A gather of updated parameters runs on beside the first forward pass of the
+next step: the part that is waited for is at the end, the rest beside the first pass. Simulated, a step takes what
+`step_time_s` says: exactly where the schedule's closed form is exact (see there), no longer elsewhere.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from lockstep.hardware import Cluster
-from lockstep.layout import Job, Layout
-from lockstep.parallel.pipeline import get, lanes, write
-from lockstep.program import Program, ProgramBuilder
+from lockstep.layout import Job, Layout, stage_memory
+from lockstep.parallel.pipeline import Placement, get, lanes, write
+from lockstep.parallel.pipeline.schedule import Order, Schedule
+from lockstep.parallel.pipeline.schedule import Pass as Turn
+from lockstep.parallel.script import GRADIENTS, LANES
+from lockstep.program import Program, ProgramBuilder, Timeline
+from lockstep.simulate import simulate
+from lockstep.step.passes import StepPasses, step_passes
 from lockstep.step.step import compose
 
 
 def step_program(job: Job, cluster: Cluster, layout: Layout) -> Program:
     """One optimizer step of `layout` as a program with `layout.pp` ranks."""
     parts = compose(job, cluster, layout.grid())
-    schedule, stages = get(layout.schedule), range(layout.pp)
-    order = schedule.order(layout.pp, int(parts.microbatches), layout.vpp)
-    builder = ProgramBuilder(layout.pp, lanes(layout.vpp))
-    cells = schedule.cells(layout.pp, int(parts.microbatches), layout.vpp) if schedule.cells else None
-    last = write(builder, schedule, order, layout.vpp, parts.times(), cells=cells)
-    reduced = builder.collective(
-        stages, "all-reduce", 0.0, duration_s=float(np.asarray(parts.once_s)), label="gradients", stream="compute"
-    )
-    builder.depend(list(reduced), last)
-    host_s = float(np.asarray(parts.host_once_s))
-    for stage in stages:
-        ready = reduced[stage]
-        if host_s:
-            ready = builder.compute(stage, host_s, label="host transfers", after=ready)
-        builder.compute(stage, float(np.asarray(parts.update_s)), label="optimizer", after=ready)
-        builder.compute(stage, parts.fixed_s, label="host")
+    schedule, microbatches = get(layout.schedule), int(parts.microbatches)
+    order = schedule.order(layout.pp, microbatches, layout.vpp)
+    passes = replace(step_passes(job, cluster, layout, parts), last=_last(schedule, order, layout))
+    builder = ProgramBuilder(layout.pp, lanes(layout.vpp, LANES))
+    _gather(builder, passes, float(np.asarray(parts.moved.gather_s - parts.waits.gather_s)), ())
+    cells = schedule.cells(layout.pp, microbatches, layout.vpp) if schedule.cells else None
+    ends = write(
+        builder, schedule, order, layout.vpp, passes.times, cells=cells, scripts=passes,
+        activation_B=activations_B(job, cluster, layout),
+    )  # fmt: skip
+    _update(builder, passes, ends)
     return builder.build()
+
+
+def _last(schedule: Schedule, order: Order, layout: Layout) -> frozenset[Turn]:
+    """The backward pass of all layers that every device ends with, if there is one."""
+    found = frozenset(lane[-1] for lane in order)
+    whole = schedule.placement is Placement.LOOPED and layout.vpp == 1 and not schedule.cells
+    return found if whole and len(found) == 1 and all(step == "B" for step, _, _ in found) else frozenset()
+
+
+def _gather(builder: ProgramBuilder, passes: StepPasses, seconds: float, after: list[int] | tuple[()]) -> list[int]:
+    """A part of the gather of updated parameters on every stage, after the operation given for it."""
+    if not np.any(np.asarray(passes.parts.waits.gather_s)) or seconds <= 0:
+        return list(after)
+    size_B = passes.data.parameter_B * seconds / float(np.asarray(passes.parts.moved.gather_s))
+    return [
+        builder.collective(
+            [stage], "all-gather", size_B, duration_s=seconds, label=passes.name("dp", "all-gather"), stream="dp",
+            after=after[stage] if after else (),
+        )[0]
+        for stage in range(builder.ranks)
+    ]  # fmt: skip
+
+
+def _update(builder: ProgramBuilder, passes: StepPasses, ends: list[list[int]]) -> None:
+    """What follows the passes: gradients, their norm, the host's share, the update, new parameters, the host's own."""
+    parts, stages = passes.parts, range(builder.ranks)
+    reduce_s, host_s, update_s, gather_s = (
+        float(np.asarray(each))
+        for each in (parts.waits.reduce_s, parts.host.once_s, parts.update_s, parts.waits.gather_s)
+    )
+    if not passes.last and reduce_s > 0:
+        flow = passes.data.once
+        ends = [
+            list(
+                builder.collective(
+                    [stage], flow.op, flow.size_B, duration_s=reduce_s, label=passes.name("dp", flow.op),
+                    after=ends[stage], stream=GRADIENTS,
+                )
+            )
+            for stage in stages
+        ]  # fmt: skip
+    before = list(builder.barrier(stages, after=[one for each in ends for one in each], stream=GRADIENTS, label="norm"))
+    if host_s > 0:
+        before = [
+            builder.collective([stage], "copy", 0.0, duration_s=host_s, label="host copy", after=one, stream="host")[0]
+            for stage, one in enumerate(before)
+        ]
+    updated = [builder.compute(stage, update_s, label="optimizer", after=one) for stage, one in enumerate(before)]
+    for stage, one in enumerate(_gather(builder, passes, gather_s, updated)):
+        builder.compute(stage, parts.fixed_s, label="host", after=one)
+
+
+def activations_B(job: Job, cluster: Cluster, layout: Layout) -> list[float]:
+    """Bytes that each stage holds of a micro-batch between its passes."""
+    schedule, m = get(layout.schedule), layout.grid().microbatches(job.recipe.batch)
+    live = [float(schedule.peak_live(layout.pp, m, layout.vpp, stage)) for stage in range(layout.pp)]
+    held = [stage_memory(job, cluster, layout.grid(), stage) for stage in range(layout.pp)]
+    return [float(one.activations_B) / most if most else 0.0 for one, most in zip(held, live, strict=True)]
+
+
+def step_timeline(job: Job, cluster: Cluster, layout: Layout) -> Timeline:
+    """The step simulated, with the bytes that each stage holds all the time."""
+    held = [stage_memory(job, cluster, layout.grid(), stage) for stage in range(layout.pp)]
+    names = ("parameters", "gradients", "optimizer", "buffers")
+    held_B = {name: tuple(float(getattr(one, f"{name}_B")) for one in held) for name in names}
+    return replace(simulate(step_program(job, cluster, layout)), held_B=held_B)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, TypeAlias
 
@@ -11,7 +12,7 @@ from lockstep.layout import LayerKind
 from lockstep.parallel import context
 from lockstep.parallel.expert import traffic as expert
 from lockstep.parallel.group import share_links
-from lockstep.parallel.piece import Piece
+from lockstep.parallel.piece import Piece, total_s
 from lockstep.parallel.tensor import traffic as tensor
 from lockstep.step.kernels import Work
 from lockstep.step.layer import LayerWork, Passes, Shard, layer_work
@@ -99,6 +100,21 @@ def layer_pieces(shard: Shard, network: Network, work: LayerWork, moe: bool) -> 
     core_s = work.core.forward.device_s, work.core.backward.device_s
     around = context.pieces(network.levels("cp"), grid.cp, block_B, core_s)
     return (inside[0], around[0], *exchanged[0]), (inside[1], around[1], *exchanged[1])
+
+
+def stage_pieces(shard: Shard, network: Network, held: Mapping[LayerKind, int]) -> Pair:
+    """Traffic of the layers `held` by a stage as pieces of its forward and its backward pass, of one layout."""
+    found: Pair = ((), ())
+    for kind, count in sorted(held.items()):
+        forward, backward = layer_pieces(shard, network, layer_work(shard, kind), kind.experts)
+        again = forward if shard.grid.recompute == FULL else ()
+        found = found[0] + _times(forward, count), found[1] + _times((*again, *backward), count)
+    return found
+
+
+def _times(pieces: tuple[Piece, ...], count: int) -> tuple[Piece, ...]:
+    """The pieces of `count` equal layers, without those that move nothing."""
+    return tuple(one * count for one in pieces if float(total_s(one.flows)) > 0)
 
 
 def layer_times(shard: Shard, network: Network, kind: LayerKind, gradient_work: Work) -> StageTimes:

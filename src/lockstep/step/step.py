@@ -13,6 +13,7 @@ Stages are priced as if each held as much as the heaviest one, which is exact wh
 from __future__ import annotations
 
 import math
+from collections import Counter
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -23,6 +24,7 @@ from lockstep.layout import (
     KEEP,
     OFFLOAD_PARAMETERS,
     Job,
+    LayerKind,
     LayoutGrid,
     Recipe,
     gradients_leave,
@@ -30,7 +32,7 @@ from lockstep.layout import (
     stage_parameters,
 )
 from lockstep.parallel.data.offload import HostTraffic, host_traffic, host_waits
-from lockstep.parallel.data.zero import Exposed, Kernels, traffic, waits
+from lockstep.parallel.data.zero import Exposed, Kernels, Traffic, traffic, waits
 from lockstep.parallel.group import share_links
 from lockstep.parallel.pipeline import SCHEDULES, Placement, Times, cells_by_code, price_by_code
 from lockstep.parallel.pipeline.handover import handover_s
@@ -96,17 +98,18 @@ class Composition:
     """What the first stage takes more than the body."""
     last: StageTimes
     """What the last stage takes more than the body."""
-    gather_forward_s: Any
-    """Data-parallel traffic that each forward pass waits for."""
-    gather_backward_s: Any
-    """Data-parallel traffic that each backward pass waits for."""
+    parameters: RankParameters
+    """Of the stage that holds most."""
+    data_layers: int
+    """Layers of all copies on a device: pieces in which data-parallel traffic travels."""
+    moved: Traffic
+    beside: Kernels
+    waits: Exposed
+    """Data-parallel traffic: all of it, the kernels beside it, and what passes and the step wait for."""
+    host: HostTraffic
+    host_waits: tuple[Any, Any]
+    """Traffic with the host, and what forward and backward passes wait for it besides."""
     transfer_s: Any
-    once_s: Any
-    """Data-parallel traffic that the step waits for once."""
-    host_forward_s: Any
-    """Traffic with the host that each forward pass waits for besides, and so on."""
-    host_backward_s: Any
-    host_once_s: Any
     update_s: Any
     fixed_s: float
     blocking: bool
@@ -120,10 +123,10 @@ class Composition:
 
     def times(self) -> Times:
         """Stage times as the pipeline formulas take them."""
-        exchange_s = self._exchange_in_cells() if self.hides_ep else (0.0, 0.0)
+        exchange_s = self.exchange_in_cells() if self.hides_ep else (0.0, 0.0)
         return Times(
-            forward_s=self.body.forward_s + self.gather_forward_s + self.host_forward_s,
-            backward_s=self.body.backward_s + self.gather_backward_s + self.host_backward_s,
+            forward_s=self.body.forward_s + self.waits.forward_s + self.host_waits[0],
+            backward_s=self.body.backward_s + self.waits.backward_s + self.host_waits[1],
             weight_s=self.body.weight_s,
             transfer_s=self.transfer_s,
             blocking=self.blocking,
@@ -136,7 +139,7 @@ class Composition:
             comm_device_frac=self.ep_device_frac,
         )
 
-    def _exchange_in_cells(self) -> tuple[Any, Any]:
+    def exchange_in_cells(self) -> tuple[Any, Any]:
         """(forward, backward) seconds of the exchange that a cell may run beside computing.
 
         Of x seconds beside c, with t seconds of other traffic on the same links, a cell takes max(x + t, c + share x):
@@ -145,8 +148,8 @@ class Composition:
         found = self.body.ep_forward_s, self.body.ep_backward_s
         if not np.any(self.beside_ep_s):
             return found
-        all_s, waits_s = found[0] + found[1], self.gather_forward_s + self.gather_backward_s
-        computing_s = self.body.total_s - all_s + waits_s + self.host_forward_s + self.host_backward_s
+        all_s, waits_s = found[0] + found[1], self.waits.forward_s + self.waits.backward_s
+        computing_s = self.body.total_s - all_s + waits_s + sum(self.host_waits)
         most_s = np.maximum(0.0, computing_s - self.beside_ep_s) / (1.0 - self.ep_device_frac)
         kept = np.where(self.beside_ep_s > 0, np.minimum(1.0, most_s / np.where(all_s > 0, all_s, 1.0)), 1.0)
         return found[0] * kept, found[1] * kept
@@ -177,11 +180,11 @@ def compose(job: Job, cluster: Cluster, grid: LayoutGrid) -> Composition:
     beside = _kernels(job, grid, body)
     waiting = waits(grid.zero, moved, beside, copies * layers, overlap)
     host = HostTraffic()
-    host_s: tuple[Any, ...] = (0.0, 0.0)
+    host_s: tuple[Any, Any] = (0.0, 0.0)
     if np.any(grid.offload != KEEP):
         host = _host_traffic(cluster, grid, recipe, parameters)
         waited_s = host_waits(grid.zero, moved, host, beside, waiting, copies * layers, overlap)
-        host_s = tuple(np.where(grid.offload == KEEP, 0.0, one) for one in waited_s)
+        host_s = np.where(grid.offload == KEEP, 0.0, waited_s[0]), np.where(grid.offload == KEEP, 0.0, waited_s[1])
     update_s = optimizer_s(clock, grid, recipe, parameters, job.hidden)
     return Composition(
         stages=stages,
@@ -189,13 +192,14 @@ def compose(job: Job, cluster: Cluster, grid: LayoutGrid) -> Composition:
         body=body,
         first=first,
         last=last,
-        gather_forward_s=waiting.forward_s,
-        gather_backward_s=waiting.backward_s,
+        parameters=parameters,
+        data_layers=copies * layers,
+        moved=moved,
+        beside=beside,
+        waits=waiting,
+        host=host,
+        host_waits=host_s,
         transfer_s=_transfer(job, grid, clock, network) if stages > 1 else 0.0,
-        once_s=waiting.once_s,
-        host_forward_s=host_s[0],
-        host_backward_s=host_s[1],
-        host_once_s=host.once_s,
         update_s=np.where(grid.offload == KEEP, update_s, host.update_s),
         fixed_s=cluster.device.efficiency.step_s,
         blocking=not job.recipe.overlap_pp,
@@ -264,15 +268,11 @@ def _stage_times(
     if model is None:
         return convolution_times(job, grid, clock), StageTimes(), StageTimes()
     shard = Shard(model, grid, job.recipe, clock)
-    whole = layer_parameters(job, grid)
-    kinds = {
-        kind: layer_times(shard, network, kind, accumulation_work(shard, whole[kind.experts]))
-        for kind in sorted(set(job.kinds))
-    }
+    kinds = layer_kinds(job, grid, shard, network)
     folded = grid.placement is Placement.VEE
     bodies = [
         sum((kinds[kind] * count for kind, count in sorted(held.items())), StageTimes())
-        for _, held in job.telling_stages(grid.stages, grid.placement if folded else Placement.LOOPED)
+        for held in body_layers(job, grid)
     ]
     body = bodies[0]
     for other in bodies[1:]:
@@ -285,6 +285,21 @@ def _stage_times(
     if folded:
         return body, StageTimes(), _beyond(last + part_times(shard, embedding_work(shard)), body)
     return body, _beyond(first, body), _beyond(last, body)
+
+
+def layer_kinds(job: Job, grid: LayoutGrid, shard: Shard, network: Network) -> dict[LayerKind, StageTimes]:
+    """Seconds of one layer of each kind."""
+    whole = layer_parameters(job, grid)
+    return {
+        kind: layer_times(shard, network, kind, accumulation_work(shard, whole[kind.experts]))
+        for kind in sorted(set(job.kinds))
+    }
+
+
+def body_layers(job: Job, grid: LayoutGrid) -> list[Counter[LayerKind]]:
+    """The layers of stages that differ, of which the heaviest is priced for all."""
+    placement = Placement.VEE if grid.placement is Placement.VEE else Placement.LOOPED
+    return [held for _, held in job.telling_stages(grid.stages, placement)]
 
 
 def _beyond(stage: StageTimes, body: StageTimes) -> StageTimes:
@@ -322,7 +337,7 @@ def price_step(job: Job, cluster: Cluster, grid: LayoutGrid) -> Step:
 
 def step_time_s(parts: Composition, grid: LayoutGrid) -> Any:
     """Seconds of a whole step: pipeline makespan, exposed data-parallel traffic, update and fixed host time."""
-    return _makespan_s(grid, parts) + (parts.once_s + parts.host_once_s + parts.update_s + parts.fixed_s)
+    return _makespan_s(grid, parts) + (parts.waits.once_s + parts.host.once_s + parts.update_s + parts.fixed_s)
 
 
 def priced(parts: Composition, grid: LayoutGrid) -> Step:
@@ -331,18 +346,18 @@ def priced(parts: Composition, grid: LayoutGrid) -> Step:
     chunks = grid.vpp // parts.copies
     hold_s = 2.0 * parts.transfer_s * chunks if parts.blocking and parts.stages > 1 else 0.0
     hidden_s = _hidden_s(grid, parts)
-    each_s = parts.gather_forward_s + parts.gather_backward_s
-    host_s = parts.host_forward_s + parts.host_backward_s
+    each_s = parts.waits.forward_s + parts.waits.backward_s
+    host_s = sum(parts.host_waits)
     makespan_s = _makespan_s(grid, parts)
     idle_s = makespan_s - m * (busy.total_s + each_s + host_s + hold_s) + hidden_s
     return Step(
         compute_s=m * (busy.compute_forward_s + busy.compute_backward_s),
         tp_comm_s=m * (busy.tp_forward_s + busy.tp_backward_s),
         pp_comm_s=m * hold_s,
-        dp_comm_s=m * each_s + parts.once_s,
+        dp_comm_s=m * each_s + parts.waits.once_s,
         ep_comm_s=m * (busy.ep_forward_s + busy.ep_backward_s) - hidden_s,
         cp_comm_s=m * (busy.cp_forward_s + busy.cp_backward_s),
-        host_comm_s=m * host_s + parts.host_once_s,
+        host_comm_s=m * host_s + parts.host.once_s,
         bubble_s=np.where(idle_s > ROUNDING_FRAC * makespan_s, idle_s, 0.0),
         optimizer_s=parts.update_s,
         other_s=parts.fixed_s,

@@ -55,6 +55,11 @@ class HostTraffic:
     """Both directions, once per step."""
     update_s: Any = 0.0
 
+    @property
+    def moves(self) -> bool:
+        """Whether any pass comes with transfers."""
+        return bool(np.any(self.up_forward_s) or np.any(self.up_backward_s) or np.any(self.down_backward_s))
+
 
 def host_traffic(
     cluster: Cluster, parameters_B: Any, gradients_B: Any, update_B: Any, microbatches: Any, *,

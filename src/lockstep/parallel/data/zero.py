@@ -150,7 +150,8 @@ def waits(zero: Any, moved: Traffic, kernels: Kernels, layers: Any, overlap: boo
         whole_s = exposed(total_s, kernels_s, layers, overlap)
         if not np.any(taken_s):
             return whole_s
-        return np.maximum(whole_s, exposed(met_s, np.maximum(0.0, kernels_s - taken_s), layers, overlap))
+        shared_s = np.minimum(met_s, total_s)
+        return np.maximum(whole_s, exposed(shared_s, np.maximum(0.0, kernels_s - taken_s), layers, overlap))
 
     gather_s = left_s(moved.gather_s, moved.met_gather_s, "forward")
     each_s, each_met_s = (

@@ -14,10 +14,12 @@ number of live micro-batches.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from lockstep.errors import BadInput
-from lockstep.parallel.pipeline.passes import COMM, Key, PassTimes, Where, add_passes, kind_of
+from lockstep.parallel.pipeline.passes import COMM, Key, PassTimes, Scripts, Where, add_passes, kind_of
 from lockstep.parallel.pipeline.schedule import Cells, Order, Placement, Schedule
 from lockstep.parallel.pipeline.times import Array, Times, Value
 from lockstep.program import Kind, Program, ProgramBuilder
@@ -119,16 +121,16 @@ def program_of(
 ) -> Program:
     """The program of any order with the placement of `schedule`."""
     builder = ProgramBuilder(len(order), lanes(chunks))
-    sizes = {"message_B": message_B, "activation_B": activation_B}
     write(
-        builder, schedule, order, chunks, times, **sizes, priced_by_link=priced_by_link, cells=cells, progress=progress
-    )
+        builder, schedule, order, chunks, times, message_B=message_B, activation_B=activation_B,
+        priced_by_link=priced_by_link, cells=cells, progress=progress,
+    )  # fmt: skip
     return builder.build()
 
 
-def lanes(chunks: int) -> tuple[str, ...]:
-    """The streams that `write` needs: passes, their traffic in cells, and four for the messages of each chunk."""
-    return ("compute", COMM, *(f"{way} {kind}{c}" for c in range(chunks) for kind in "FB" for way in ("send", "recv")))
+def lanes(chunks: int, passes: tuple[str, ...] = ("compute", COMM)) -> tuple[str, ...]:
+    """The streams that `write` needs: those of `passes`, and four for the messages of each chunk."""
+    return (*passes, *(f"{way} {kind}{c}" for c in range(chunks) for kind in "FB" for way in ("send", "recv")))
 
 
 def write(
@@ -139,22 +141,36 @@ def write(
     times: Times,
     *,
     message_B: float = 0.0,
-    activation_B: float = 1.0,
+    activation_B: float | Sequence[float] = 1.0,
     priced_by_link: bool = False,
     cells: Cells | None = None,
+    scripts: Scripts | None = None,
     progress: Progress = unseen,
-) -> list[int]:
-    """Adds passes and messages to a builder with the streams `lanes(chunks)`; returns each device's last operation."""
+) -> list[list[int]]:
+    """Adds passes and messages to a builder with the streams `lanes(chunks)`; returns what ends each device's work.
+
+    `activation_B` is what a device holds of a micro-batch, one value or one per device. `scripts` say what a pass does
+    on its device; without them it computes as long as `times` says.
+    """
     stages = len(order)
-    hold_s = float(times.transfer_s) if times.blocking and stages > 1 and not priced_by_link else 0.0
-    held_B = activation_B / (1 if schedule.placement is Placement.BOTH_WAYS else chunks)
+    hold_s = held_s(times, stages, priced_by_link)
+    parts = 1 if schedule.placement is Placement.BOTH_WAYS else chunks
+    held_B = (np.broadcast_to(activation_B, (stages,)) / parts).tolist()
     transfer_s = 0.0 if times.blocking else float(times.transfer_s)
-    spent = _pass_times(schedule, stages, chunks, times, hold_s)
-    start, ready = add_passes(builder, order, cells, spent, held_B, progress)
+    spent = _pass_times(schedule, stages, chunks, times, hold_s) if scripts is None else scripts
+    start, ready, late = add_passes(builder, order, cells, spent, chunks, held_B, progress)
     sends, recvs = _add_dependencies(builder, order, _neighbours(schedule, stages, chunks), start, ready, progress)
     columns = {"size_B": message_B} | ({} if priced_by_link else {"duration_s": transfer_s})
     _add_messages(builder, sends, recvs, columns)
-    return [ready[kind_of(lane[-1][0]), lane[-1][1], (device, lane[-1][2])] for device, lane in enumerate(order)]
+    return [
+        [ready[kind_of(lane[-1][0]), lane[-1][1], (device, lane[-1][2])], *late[device]]
+        for device, lane in enumerate(order)
+    ]
+
+
+def held_s(times: Times, stages: int, priced_by_link: bool = False) -> float:
+    """Seconds that a message holds its device."""
+    return float(times.transfer_s) if times.blocking and stages > 1 and not priced_by_link else 0.0
 
 
 def _neighbours(schedule: Schedule, stages: int, chunks: int) -> dict[Where, tuple[Where | None, Where | None]]:

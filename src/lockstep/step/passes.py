@@ -1,0 +1,194 @@
+"""The passes of one layout on the devices of its pipeline: kernels, traffic, and what waits for what.
+
+Every device does what the stage with the most work does; the first and the last do more (embedding, head). A device
+that holds several chunks of layers shares a pass among them. What a pass takes is what `Composition.times` says: its
+pieces expose what the formulas of `lockstep.parallel` price.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+
+import numpy as np
+
+from lockstep.hardware import Cluster
+from lockstep.layout import Job, Layout, group_summary
+from lockstep.parallel.data.around import Around, host_piece
+from lockstep.parallel.piece import Flow, Piece
+from lockstep.parallel.pipeline import Placement, Times, get
+from lockstep.parallel.pipeline.construct import held_s, routes
+from lockstep.parallel.pipeline.passes import EXCHANGE
+from lockstep.parallel.pipeline.schedule import Pass as Turn
+from lockstep.parallel.script import COMPUTE, IN_CELLS, Op, Pass, Script, Writer, fitted, within
+from lockstep.step.kernels import Clock
+from lockstep.step.layer import Shard
+from lockstep.step.network import Network
+from lockstep.step.stage import StageTimes, stage_pieces
+from lockstep.step.step import Composition, body_layers, layer_kinds
+
+SLOWED = "slowed by exchange"
+GROUPS = {"tp": "tp", "cp": "cp", "ep": "ep", "dp": "data"}
+OPS = {"tp": "all-reduce", "cp": "send", "ep": "all-to-all"}
+
+
+def plain(times: StageTimes) -> StageTimes:
+    """The same in plain numbers."""
+    return StageTimes(*(float(np.asarray(getattr(times, f.name))) for f in fields(times)))
+
+
+@dataclass(frozen=True)
+class StepPasses:
+    """Scripts of all passes of a step (`pipeline.passes.Scripts`)."""
+
+    parts: Composition
+    times: Times
+    layout: Layout
+    inside: tuple[tuple[Piece, ...], tuple[Piece, ...]]
+    """Traffic of the layers, forward and backward."""
+    data: Around
+    places: Mapping[str, str]
+    """By group, its ranks and the level of the cluster that it spans."""
+    last: frozenset[Turn] = frozenset()
+    """Passes beside which each device reduces its gradients, where that is one whole backward pass."""
+    known: dict[object, Script] = field(default_factory=dict)
+
+    @property
+    def shares(self) -> int:
+        """Parts in which a device's layers are passed."""
+        return 1 if self.placement is Placement.BOTH_WAYS else self.layout.vpp
+
+    @property
+    def placement(self) -> Placement:
+        """Where the schedule puts layers."""
+        return get(self.layout.schedule).placement
+
+    @property
+    def in_cells(self) -> tuple[float, float]:
+        """Shares of the experts' exchange of both passes that cells run beside computing."""
+        exchange_s, body = self.parts.exchange_in_cells(), plain(self.parts.body)
+        all_s = body.ep_forward_s, body.ep_backward_s
+        shares = [float(np.asarray(x)) / whole if whole else 0.0 for x, whole in zip(exchange_s, all_s, strict=True)]
+        return shares[0], shares[1]
+
+    def alone(self, device: int, one: Turn) -> Script:
+        """The operations of a pass."""
+        key = (one[0], self._ends(device, one), one in self.last)
+        if key not in self.known:
+            found = replace(self._pass(device, one), hold=self._hold(one[0] != "W"))
+            self.known[key] = self._named(found.write(Writer()).script)
+        return self.known[key]
+
+    def together(self, device: int, pair: Sequence[Turn]) -> Script:
+        """A cell: both passes in turn, beside them the experts' exchange of both, which slows them."""
+        key = tuple((one[0], self._ends(device, one)) for one in pair)
+        if key not in self.known:
+            self.known[key] = self._named(self._cell(device, pair))
+        return self.known[key]
+
+    def name(self, part: str, op: str) -> str:
+        """What traffic is called: its group, the collective, and where the group lies."""
+        return f"{part} {op}{self.places.get(part, '')}"
+
+    def _named(self, script: Script) -> Script:
+        """The script with names for its traffic."""
+        ops = (replace(op, label=self.name(op.group, op.op)) if op.group else op for op in script.ops)
+        return replace(script, ops=tuple(ops))
+
+    def _cell(self, device: int, pair: Sequence[Turn]) -> Script:
+        writer, moved = Writer(), []
+        writer.mark()
+        start = writer.front
+        for of, one in enumerate(pair):
+            whole, kept = self._pass(device, one), self.in_cells[one[0] != "F"]
+            pieces = tuple(each * (1.0 - kept) if each.part == "ep" else each for each in whole.pieces)
+            moved += [flow * kept for each in whole.pieces if each.part == "ep" for flow in each.flows]
+            replace(whole, pieces=pieces).write(writer, of)
+        slowed_s = self.parts.ep_device_frac * sum(float(flow.seconds) for flow in moved)
+        if slowed_s:
+            writer.op(Op(COMPUTE, slowed_s, op=SLOWED))
+        writer.front = tuple(sorted({*writer.front, *writer.chain(IN_CELLS, moved, start)} - set(start)))
+        if hold := self._hold(2):
+            writer.op(hold)
+        return writer.script
+
+    def _hold(self, messages: int) -> Op | None:
+        """Messages that hold the device after a pass."""
+        seconds = messages * held_s(self.times, self.layout.pp)
+        return Op(COMPUTE, seconds, op=EXCHANGE) if seconds else None
+
+    def _ends(self, device: int, one: Turn) -> tuple[bool, bool]:
+        """Whether the pass is over the chunk with the embedding, and over that with the head."""
+        ways = routes(self.placement, self.layout.pp, self.layout.vpp)
+        here = (device, one[2])
+        return any(way[0] == here for way in ways), any(way[-1] == here for way in ways)
+
+    def _pass(self, device: int, one: Turn) -> Pass:
+        """Kernels and traffic of a pass of one device and chunk."""
+        step, share = one[0], 1.0 / self.shares
+        body, backward = plain(self.parts.body), step != "F"
+        kernels_s = body.compute_backward_s if backward else body.compute_forward_s
+        more = self._more(device, one, "backward" if backward else "forward")
+        frac = float(np.asarray(self.times.weight_frac))
+        if step == "W":
+            return Pass(share * body.weight_s, backward=True, more=tuple(each * frac for each in more))
+        if step == "I":
+            kernels_s, more = kernels_s - body.weight_s, tuple(each * (1.0 - frac) for each in more)
+        pieces = fitted(self.inside[backward], kernels_s)
+        around = self._around(backward, kernels_s)
+        return Pass(
+            share * kernels_s,
+            tuple(each * share for each in pieces),
+            tuple(each * share for each in around),
+            self.data.layers,
+            backward,
+            more,
+            self.data.last() if one in self.last else None,
+        )
+
+    def _around(self, backward: bool, kernels_s: float) -> tuple[Piece, ...]:
+        """Data-parallel traffic and that with the host around a pass of all layers of a device."""
+        larger = 1.0 - 1.0 / self.data.layers
+        data = within(self.data.backward() if backward else self.data.forward(), larger * kernels_s)
+        host_s = float(np.asarray(self.parts.host_waits[backward]))
+        if not host_s and not self.parts.host.moves:
+            return (data,)
+        way = "backward" if backward else "forward"
+        return data, host_piece(self.parts.host, way, host_s, data, kernels_s, self.data.layers)
+
+    def _more(self, device: int, one: Turn, way: str) -> tuple[Piece, ...]:
+        """What the chunk with the embedding and that with the head do beyond the others."""
+        pieces = []
+        for here, times in zip(self._ends(device, one), (self.parts.first, self.parts.last), strict=True):
+            if here:
+                extra = plain(times)
+                pieces.append(Piece("tp", getattr(extra, f"compute_{way}_s")))
+                for part, op in OPS.items():
+                    if seconds := getattr(extra, f"{part}_{way}_s"):
+                        pieces.append(Piece(part, after=(Flow(op, part, 0.0, seconds),)))
+        return tuple(pieces)
+
+
+def step_passes(job: Job, cluster: Cluster, layout: Layout, parts: Composition) -> StepPasses:
+    """The passes of `layout`, whose times are `parts`."""
+    grid, recipe = layout.grid(), job.recipe
+    inside: tuple[tuple[Piece, ...], tuple[Piece, ...]] = ((), ())
+    if job.transformer is not None:
+        clock = Clock(cluster.device, recipe.dtype, recipe.element_B)
+        shard, network = Shard(job.transformer, grid, recipe, clock), Network(cluster, grid)
+        kinds = layer_kinds(job, grid, shard, network)
+        totals = [
+            float(np.asarray(sum((kinds[kind] * count for kind, count in sorted(held.items())), StageTimes()).total_s))
+            for held in body_layers(job, grid)
+        ]
+        inside = stage_pieces(shard, network, body_layers(job, grid)[int(np.argmax(totals))])
+    held = parts.parameters
+    elements = float(np.asarray(held.matrix_elems + held.other_elems + held.expert_elems))
+    data = Around(
+        layout.zero, parts.moved, parts.beside, parts.data_layers, recipe.overlap_dp,
+        elements * recipe.parameter_B, elements * recipe.wire_B,
+    )  # fmt: skip
+    groups = group_summary(layout, cluster)
+    said = {part: groups[group] for part, group in GROUPS.items() if group in groups}
+    places = {part: f" ({found['ranks']} ranks, {found['level']})" for part, found in said.items()}
+    return StepPasses(parts, parts.times(), layout, inside, data, places)
