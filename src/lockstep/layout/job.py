@@ -109,7 +109,9 @@ class Job:
             seen: dict[tuple[bool, frozenset[tuple[LayerKind, int]]], int] = {}
             for stage, layers in enumerate(held):
                 seen.setdefault((stage == 0, frozenset(layers.items())), stage)
-            self._compositions[key] = [(stage, held[stage]) for stage in sorted({*seen.values(), stages - 1})]
+            # Of two copies, devices in the middle hold most in flight.
+            middle = {stages // 2} if placement is Placement.BOTH_WAYS else set()
+            self._compositions[key] = [(stage, held[stage]) for stage in sorted({*seen.values(), stages - 1, *middle})]
         return self._compositions[key]
 
 

@@ -66,6 +66,8 @@ class StepPasses:
     @property
     def in_cells(self) -> tuple[float, float]:
         """Shares of the experts' exchange of both passes that cells run beside computing."""
+        if not self.parts.hides_ep:
+            return 0.0, 0.0
         exchange_s, body = self.parts.exchange_in_cells(), plain(self.parts.body)
         all_s = body.ep_forward_s, body.ep_backward_s
         shares = [float(np.asarray(x)) / whole if whole else 0.0 for x, whole in zip(exchange_s, all_s, strict=True)]
