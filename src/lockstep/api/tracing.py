@@ -80,10 +80,10 @@ def trace(what: str, *, out: str | Path, **words: Unpack[TraceWords]) -> Trace:
 
 
 @strict
-def trace_step(estimate: Estimate, out: str | Path) -> Trace:
-    """Simulates the step of an estimate, one rank per pipeline stage, and writes the trace."""
+def trace_step(estimate: Estimate, out: str | Path, expand: bool = False) -> Trace:
+    """Simulates the step of an estimate, one rank per pipeline stage, and writes the trace, layer by layer if asked."""
     path = trace_path(out, "--trace")
-    return _written(estimate.timeline(), path, f"step of {estimate.job.model.name}", "--trace")
+    return _written(estimate.timeline(expand), path, f"step of {estimate.job.model.name}", "--trace")
 
 
 def trace_path(out: str | Path, where: str) -> Path:

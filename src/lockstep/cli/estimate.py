@@ -6,11 +6,15 @@ from typing import Any
 
 import typer
 
-from lockstep.cli.options import BATCH, CLUSTER, LAYOUT, MODEL, RECIPE, takes, text
+from lockstep.cli.options import BATCH, CLUSTER, LAYOUT, MODEL, RECIPE, switch, takes, text
 from lockstep.cli.output import EXAMPLES, show
 from lockstep.cli.program_options import PLOT, draw
+from lockstep.errors import BadInput
 
-TRACE = {"trace": text("--trace", "FILE", "Also write the step as a Perfetto trace: .json.gz or .json.")}
+TRACE = {
+    "trace": text("--trace", "FILE", "Also write the step as a Perfetto trace: .json.gz or .json."),
+    "expand": switch("--expand", "Write each layer of every pass to the trace.", False),
+}
 
 
 def register(app: typer.Typer) -> None:
@@ -24,7 +28,7 @@ def register(app: typer.Typer) -> None:
 
 
 @takes(MODEL, CLUSTER, BATCH, LAYOUT, RECIPE, PLOT, TRACE)
-def estimate(as_json: bool, plot: str | None, trace: str | None, **words: Any) -> None:
+def estimate(as_json: bool, plot: str | None, trace: str | None, expand: bool, **words: Any) -> None:
     """Estimate step time, MFU and memory of one layout.
 
     The exit code is 1 when it does not fit in memory.
@@ -40,5 +44,7 @@ def estimate(as_json: bool, plot: str | None, trace: str | None, **words: Any) -
 
     draw(plot, picture)
     if trace is not None:
-        api.trace_step(answer, trace)
+        api.trace_step(answer, trace, expand)
+    elif expand:
+        raise BadInput("has no effect without --trace", "--expand")
     show(answer, as_json, "estimate", ok=bool(answer.memory.fits))

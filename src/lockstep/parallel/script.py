@@ -5,10 +5,11 @@ operation; all others wait for earlier ones of the script. Alone on its device i
 
     kernels + sum of the exposed seconds of its pieces                                                  (`piece.py`)
 
-A pass over L layers is written as two segments, of L - 1 layers and of one: traffic of other layers (data-parallel,
-host) runs beside the larger segment. A forward pass ends with the layer alone (the first one's gather has nothing to
-hide behind), a backward pass begins with it (the last one's scatter has nothing). Traffic of other layers shares links
-with the pass's own, so its span includes the seconds in which the pass waits for that, and those that are taken.
+A pass over L layers is written as two segments, of L - 1 layers and of one, or as L segments when each layer is to be
+seen, which takes as long. Traffic of other layers (data-parallel, host) runs beside all segments but one: a forward
+pass ends with the layer alone (the first one's gather has nothing to hide behind), a backward pass begins with it (the
+last one's scatter has nothing). Traffic of other layers shares links with the pass's own, so its span includes the
+seconds in which the pass waits for that, and those that are taken.
 """
 
 from __future__ import annotations
@@ -40,6 +41,8 @@ class Op:
     label: str = ""
     of: int = 0
     """Which pass of a cell it belongs to."""
+    layer: int = 0
+    """Which layer of the pass, counted from 1; 0 for all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +65,8 @@ class Pass:
     around: tuple[Piece, ...] = ()
     """Traffic of neighbouring layers: data-parallel first, then with the host."""
     layers: int = 1
+    by_layer: bool = False
+    """Whether each layer is written, rather than all that are alike together."""
     backward: bool = False
     more: tuple[Piece, ...] = ()
     """What only this device does, at the end of a forward and the start of a backward pass: embedding or head."""
@@ -83,21 +88,13 @@ class Pass:
     def write(self, writer: Writer, of: int = 0) -> Writer:
         """Adds the operations of the pass to those of `writer`, as pass `of` of a cell."""
         writer.of = of
-        larger, one = 1.0 - 1.0 / self.layers, 1.0 / self.layers
         if self.backward:
             writer.ends(self.more)
-        if not self.once and not any(each.flows for each in self.around):
-            writer.segment(self, 1.0)
-        else:
-            for each in reversed(self.around):
-                writer.flows(each.part, each.before)
-            if self.backward:
-                writer.segment(self, one)
-            writer.beside_segment(self, larger)
-            if not self.backward:
-                writer.segment(self, one)
-            for each in self.around:
-                writer.flows(each.part, each.after)
+        for each in reversed(self.around):
+            writer.flows(each.part, each.before)
+        writer.layers(self)
+        for each in self.around:
+            writer.flows(each.part, each.after)
         if not self.backward:
             writer.ends(self.more)
         if self.hold:
@@ -115,6 +112,7 @@ class Writer:
     front: tuple[int, ...] = ()
     late: tuple[int, ...] = ()
     of: int = 0
+    layer: int = 0
 
     @property
     def script(self) -> Script:
@@ -123,7 +121,7 @@ class Writer:
 
     def add(self, op: Op, after: tuple[int, ...]) -> tuple[int, ...]:
         """One operation that waits for `after`; returns what waits for it."""
-        self.ops.append(replace(op, after=after, of=op.of or self.of))
+        self.ops.append(replace(op, after=after, of=op.of or self.of, layer=self.layer))
         return (len(self.ops) - 1,)
 
     def op(self, op: Op) -> tuple[int, ...]:
@@ -178,18 +176,37 @@ class Writer:
         for each in one.pieces:
             self.piece(each * share)
 
-    def beside_segment(self, one: Pass, share: float) -> None:
-        """The same with the traffic of neighbouring layers beside it."""
+    def layers(self, one: Pass) -> None:
+        """All layers of a pass, in segments."""
+        apart = one.once is not None or any(each.beside for each in one.around)
+        if not apart and not one.by_layer:
+            self.segment(one, 1.0)
+            return
+        many = one.layers if one.by_layer else min(2, one.layers)
+        alone, each = 1.0 / one.layers, (1.0 - 1.0 / one.layers) / max(1, many - 1)
+        alone_at = 0 if one.backward else many - 1
+        for place in range(many):
+            self.layer = place + 1 if one.by_layer else 0
+            if place == alone_at:
+                self.segment(one, alone)
+            else:
+                self.beside_segment(one, each, 1.0 / (many - 1), place == many - 2 + one.backward)
+        self.layer = 0
+
+    def beside_segment(self, one: Pass, share: float, part: float, last: bool) -> None:
+        """A share of a pass beside a part of the traffic of neighbouring layers."""
         self.mark()
         start, ends = self.front, set[int]()
         waits_s = share * sum(float(each.exposed_s) for each in one.pieces)
         for each in one.around:
-            ends |= set(self.chain(each.part, each.beside, start, waits_s))
+            ends |= set(self.chain(each.part, (flow * part for flow in each.beside), start, waits_s))
         if one.once:
             # What the pass waits for besides has the links first.
             held_s = one.hold.seconds if one.hold else 0.0
             others_s = sum(float(each.exposed_s) - float(total_s(each.before)) for each in one.around[1:])
-            self.late = self.chain(GRADIENTS, one.once.beside, start, waits_s + held_s + others_s)
+            after = tuple(sorted({*start, *self.late}))
+            more_s = waits_s + others_s * part + (held_s if last else 0.0)
+            self.late = self.chain(GRADIENTS, (flow * part for flow in one.once.beside), after, more_s)
         self.segment(one, share)
         self.front = tuple(sorted({*self.front, *ends} - set(start))) or start
 

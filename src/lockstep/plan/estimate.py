@@ -13,7 +13,7 @@ from lockstep.hardware import Cluster
 from lockstep.layout import Job, Layout, Memory, check, group_summary, memory, stack, stage_memory
 from lockstep.plan.assumptions import HALF, assumptions
 from lockstep.program import Timeline
-from lockstep.step import Step, price_step, step_timeline
+from lockstep.step import Hiding, Step, hiding, price_step, step_timeline
 from lockstep.units import format_flops, format_frac, format_size, format_time
 from lockstep.workload import ConvNet, convnet_forward_flops, training_flops
 
@@ -89,12 +89,17 @@ class Estimate:
         """What it takes for granted, the most important first."""
         return assumptions(self.job, self.cluster, self.layout, float(self.step.ep_hidden_s))
 
-    def timeline(self) -> Timeline:
+    def hiding(self) -> dict[str, Hiding]:
+        """What of its traffic hides beside computing, by part, and how much more would."""
+        return hiding(self.job, self.cluster, self.layout)
+
+    def timeline(self, by_layer: bool = False) -> Timeline:
         """The step simulated: one rank per pipeline stage, standing for all that do the same."""
-        return step_timeline(self.job, self.cluster, self.layout)
+        return step_timeline(self.job, self.cluster, self.layout, by_layer)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON form in the words of the command line."""
+        hidden = self.hiding()
         return {
             "layout": self.layout.to_dict(),
             "step_time_s": self.step_time_s,
@@ -108,6 +113,8 @@ class Estimate:
             "peak_flops_per_s": self.cluster.device.peak(self.job.recipe.dtype),
             "breakdown_s": self.step.breakdown_s(),
             "ep_hidden_s": float(self.step.ep_hidden_s),
+            "hidden_s": {part: one.hidden_s for part, one in hidden.items()},
+            "slack_s": {part: one.slack_s for part, one in hidden.items()},
             "memory": self.memory.to_dict(),
             "bound_by": self.step.bound_by,
             "cost_per_token": self.cost_per_token,

@@ -31,6 +31,8 @@ from lockstep.units import format_size
 
 TEXT_COLUMNS = ("label", "buffer", "source", "op", "algorithm")
 FORMAT = "lockstep-timeline-1"
+CHANGING = "activations"
+"""The category of memory that operations take and free."""
 MOST_B = 256 << 20
 """Bytes of a trace that is read: a million events, and about ten times as much memory while it is."""
 
@@ -43,6 +45,8 @@ def write_trace(timeline: Timeline, path: str | Path, beside: Timeline | None = 
     """
     program = timeline.program
     head = {"format": FORMAT, "ranks": program.ranks, "streams": list(program.streams), "source": timeline.source}
+    if timeline.held_B:
+        head["held_B"] = {name: list(held) for name, held in timeline.held_B.items()}
     with open(path, "wb") as raw:
         file = gzip.GzipFile("", "wb", mtime=0, fileobj=raw) if str(path).endswith(".gz") else raw
         file.write(('{"displayTimeUnit":"ms","otherData":' + json.dumps(head) + ',"traceEvents":[\n').encode())
@@ -65,6 +69,7 @@ def trace_events(timeline: Timeline) -> Iterator[dict[str, Any]]:
         name = f"rank {rank} / {stream}"
         yield {"ph": "M", "name": "thread_name", "pid": rank, "tid": tid, "args": {"name": name}}
         yield {"ph": "M", "name": "thread_sort_index", "pid": rank, "tid": tid, "args": {"sort_index": tid}}
+    yield from _memory(timeline)
     columns = {name: program.columns[name].tolist() for name in COLUMNS}
     start, end = timeline.start_s.tolist(), timeline.end_s.tolist()
     for i in range(len(program)):
@@ -77,6 +82,18 @@ def trace_events(timeline: Timeline) -> Iterator[dict[str, Any]]:
             yield {"ph": "s", "name": "message", "cat": "message", "id": i, **track}
         elif kind == Kind.RECV:
             yield {"ph": "f", "name": "message", "cat": "message", "id": match, "bp": "e", **track}
+
+
+def _memory(timeline: Timeline) -> Iterator[dict[str, Any]]:
+    """A counter of bytes per rank, by category, where what a rank holds all the time is known."""
+    if not timeline.held_B:
+        return
+    for rank in range(timeline.program.ranks):
+        held = {name: ranks[rank] for name, ranks in timeline.held_B.items()}
+        times_s, used_B = timeline.memory_B(rank)
+        for at_s, size_B in zip((0.0, *times_s.tolist()), (sum(held.values()), *used_B.tolist()), strict=True):
+            args = held | {CHANGING: max(0.0, size_B - sum(held.values()))}
+            yield {"ph": "C", "name": "memory (bytes)", "pid": rank, "ts": at_s * 1e6, "args": args}
 
 
 def _shadow(beside: Timeline, program: Program) -> Iterator[dict[str, Any]]:
@@ -165,7 +182,9 @@ def _own(head: dict[str, Any], spans: list[dict[str, Any]]) -> Timeline:
         for other in arg.get("after", ()):
             builder.depend(i, other)
     start, end = [float(arg["start_s"]) for arg in args], [float(arg["end_s"]) for arg in args]
-    return Timeline(builder.build(), np.array(start), np.array(end), source=str(head.get("source", "measured")))
+    held_B = {str(name): tuple(map(float, held)) for name, held in head.get("held_B", {}).items()}
+    source = str(head.get("source", "measured"))
+    return Timeline(builder.build(), np.array(start), np.array(end), source=source, held_B=held_B)
 
 
 def _foreign(events: list[dict[str, Any]], spans: list[dict[str, Any]]) -> Timeline:

@@ -26,6 +26,8 @@ PART_WORDS = {
     "other": "other",
 }
 ASSUMPTIONS = 5
+HIDDEN_FRAC = 1e-3
+"""Hidden traffic below this share of the step is not told."""
 
 
 def render(found: Estimate, out: Console) -> None:
@@ -33,6 +35,7 @@ def render(found: Estimate, out: Console) -> None:
     _verdict(found, out)
     heading(out, "Where the time goes", "exposed seconds of one step")
     _breakdown(found, out)
+    _hidden(found, out)
     heading(out, "What fills the memory", "fullest device")
     categories(found.memory, out)
     small_print(out, "Assumptions", found.assumptions(), ASSUMPTIONS)
@@ -84,6 +87,14 @@ def _breakdown(found: Estimate, out: Console) -> None:
         if (share := seconds / found.step_time_s) > 0
     ]
     indented(out, table([("part", "left"), ("time", "right"), ("share", "right"), ("", "left")], rows))
+
+
+def _hidden(found: Estimate, out: Console) -> None:
+    """Traffic that costs nothing, and how much more of it would."""
+    for part, one in sorted(found.hiding().items(), key=lambda pair: -pair[1].hidden_s):
+        if one.hidden_s > HIDDEN_FRAC * found.step_time_s:
+            room = f"room for {format_time(one.slack_s)} more" if one.slack_s else "no room for more"
+            out.print(f"Hidden beside computing: {format_time(one.hidden_s)} of {PART_WORDS[part]}; {room}.")
 
 
 def time_line(found: Estimate, out: Console) -> None:

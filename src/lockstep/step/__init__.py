@@ -1,5 +1,7 @@
 """One training step: kernels on a device, traffic of its groups, and what a pipeline makes of them."""
 
+from lockstep.step.hiding import Hiding as Hiding
+from lockstep.step.hiding import hiding as hiding
 from lockstep.step.kernels import Clock as Clock
 from lockstep.step.kernels import Work as Work
 from lockstep.step.network import Network as Network

@@ -49,6 +49,8 @@ class StepPasses:
     data: Around
     places: Mapping[str, str]
     """By group, its ranks and the level of the cluster that it spans."""
+    by_layer: bool = False
+    """Whether passes are written layer by layer."""
     last: frozenset[Turn] = frozenset()
     """Passes beside which each device reduces its gradients, where that is one whole backward pass."""
     known: dict[object, Script] = field(default_factory=dict)
@@ -137,15 +139,16 @@ class StepPasses:
         if step == "I":
             kernels_s, more = kernels_s - body.weight_s, tuple(each * (1.0 - frac) for each in more)
         pieces = fitted(self.inside[backward], kernels_s)
-        around = self._around(backward, kernels_s)
+        around, whole = self._around(backward, kernels_s), self.data.last() if one in self.last else None
         return Pass(
             share * kernels_s,
             tuple(each * share for each in pieces),
             tuple(each * share for each in around),
-            self.data.layers,
+            self.data.layers if whole or any(each.flows for each in around) else -(-self.data.layers // self.shares),
+            self.by_layer,
             backward,
             more,
-            self.data.last() if one in self.last else None,
+            whole,
         )
 
     def _around(self, backward: bool, kernels_s: float) -> tuple[Piece, ...]:

@@ -26,12 +26,13 @@ from lockstep.step.passes import StepPasses, step_passes
 from lockstep.step.step import compose
 
 
-def step_program(job: Job, cluster: Cluster, layout: Layout) -> Program:
-    """One optimizer step of `layout` as a program with `layout.pp` ranks."""
+def step_program(job: Job, cluster: Cluster, layout: Layout, by_layer: bool = False) -> Program:
+    """One optimizer step of `layout` as a program with `layout.pp` ranks, its passes layer by layer if asked."""
     parts = compose(job, cluster, layout.grid())
     schedule, microbatches = get(layout.schedule), int(parts.microbatches)
     order = schedule.order(layout.pp, microbatches, layout.vpp)
-    passes = replace(step_passes(job, cluster, layout, parts), last=_last(schedule, order, layout))
+    known = step_passes(job, cluster, layout, parts)
+    passes = replace(known, last=_last(schedule, order, layout), by_layer=by_layer)
     builder = ProgramBuilder(layout.pp, lanes(layout.vpp, LANES))
     _gather(builder, passes, float(np.asarray(parts.moved.gather_s - parts.waits.gather_s)), ())
     cells = schedule.cells(layout.pp, microbatches, layout.vpp) if schedule.cells else None
@@ -101,9 +102,9 @@ def activations_B(job: Job, cluster: Cluster, layout: Layout) -> list[float]:
     return [float(one.activations_B) / most if most else 0.0 for one, most in zip(held, live, strict=True)]
 
 
-def step_timeline(job: Job, cluster: Cluster, layout: Layout) -> Timeline:
+def step_timeline(job: Job, cluster: Cluster, layout: Layout, by_layer: bool = False) -> Timeline:
     """The step simulated, with the bytes that each stage holds all the time."""
     held = [stage_memory(job, cluster, layout.grid(), stage) for stage in range(layout.pp)]
     names = ("parameters", "gradients", "optimizer", "buffers")
     held_B = {name: tuple(float(getattr(one, f"{name}_B")) for one in held) for name in names}
-    return replace(simulate(step_program(job, cluster, layout)), held_B=held_B)
+    return replace(simulate(step_program(job, cluster, layout, by_layer)), held_B=held_B)

@@ -368,8 +368,12 @@ def priced(parts: Composition, grid: LayoutGrid) -> Step:
 def _hidden_s(grid: LayoutGrid, parts: Composition) -> Any:
     """Seconds by which the cells of the outermost device are shorter than their passes one after the other."""
     times = parts.times()
-    count = cells_by_code(grid.schedule, parts.stages, parts.microbatches, chunks=grid.vpp)
-    return count * (times.forward_s + times.backward_s - times.cell_s)
+    return cells(grid, parts) * (times.forward_s + times.backward_s - times.cell_s)
+
+
+def cells(grid: LayoutGrid, parts: Composition) -> Any:
+    """Cells that the outermost device runs, in micro-batches."""
+    return cells_by_code(grid.schedule, parts.stages, parts.microbatches, chunks=grid.vpp)
 
 
 def _makespan_s(grid: LayoutGrid, parts: Composition) -> Any:

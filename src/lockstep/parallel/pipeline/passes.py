@@ -122,7 +122,8 @@ class _Lanes:
 
     def _label(self, op: Op, passes: Sequence[Pass]) -> int:
         step, i, chunk = passes[op.of]
-        return self.builder.name(op.label or (f"{step}{i}.{chunk}" if self.chunks > 1 else f"{step}{i}"))
+        layer = f" layer {op.layer}" if op.layer else ""
+        return self.builder.name(op.label or (f"{step}{i}.{chunk}" if self.chunks > 1 else f"{step}{i}") + layer)
 
     def _apart(self, one: int, other: int) -> bool:
         """Whether an operation follows an earlier one of its device only if it is told so."""

@@ -1,0 +1,154 @@
+"""The step as a program, over all kinds of parallelism and overlap at once: what it takes is what is priced.
+
+`pipelines` here replays a pipeline of the same pass times, which knows nothing of traffic inside passes: so that every
+schedule is held to 1e-9, those too whose closed form is only a bound.
+"""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, reject, settings
+from hypothesis import strategies as st
+
+import lockstep
+from lockstep.hardware import cluster
+from lockstep.layout import Job, Layout, Recipe, memory
+from lockstep.layout.rules import broken_by
+from lockstep.parallel import pipeline as pipelines
+from lockstep.program import Timeline, read_trace
+from lockstep.program.trace import write_trace
+from lockstep.simulate import simulate
+from lockstep.step import PARTS, compose, hiding, price_step, step_timeline
+from lockstep.step.reading import breakdown_s, busiest
+from lockstep.workload import model
+
+CLUSTERS = tuple(cluster(name) for name in ("dgx-h100:4", "dgx-a100-40gb:8"))
+MODELS = tuple(model(name) for name in ("llama3-8b", "mixtral-8x7b", "deepseek-v2", "falcon-7b", "resnet50"))
+EXACT = ("1f1b", "gpipe", "naive", "eager-1f1b")
+ORDERS = (("tp", "cp", "ep", "dp", "pp"), ("cp", "tp", "ep", "dp", "pp"), ("tp", "pp", "cp", "ep", "dp"))
+Question = tuple[Job, lockstep.hardware.Cluster, Layout]
+
+
+@st.composite
+def questions(draw: st.DrawFn) -> Question:
+    """A layout that keeps the rules, with any overlap, of any model on any cluster."""
+    hardware, known = draw(st.sampled_from(CLUSTERS)), draw(st.sampled_from(MODELS))
+    degree = st.sampled_from([1, 2, 4, 8])
+    tp, pp, cp = draw(degree), draw(degree), draw(st.sampled_from([1, 2]))
+    if known.name == "resnet50" or tp * pp * cp > hardware.num_devices:
+        tp, pp, cp = 1, 1, 1
+    dp = hardware.num_devices // (tp * pp * cp)
+    schedule = draw(st.sampled_from(pipelines.schedules())) if pp > 1 else "1f1b"
+    many, chunks = draw(st.sampled_from([1, 2, 4])), pipelines.get(schedule).num_chunks or 2
+    zero, micro_batch = draw(st.integers(0, 3)), draw(st.sampled_from([1, 2]))
+    layout = Layout(
+        tp=tp, pp=pp, cp=cp, dp=dp, micro_batch=micro_batch, zero=zero, schedule=schedule,
+        vpp=chunks if pp > 1 else 1, ep=draw(st.sampled_from([1, 2])),
+        recompute=draw(st.sampled_from(["none", "selective", "full"])),
+        sequence_parallel=tp > 1 and draw(st.booleans()),
+        offload=draw(st.sampled_from(["none", "optimizer", "parameters"])) if zero else "none",
+        shard=draw(st.sampled_from([0, 2])), order=draw(st.sampled_from(ORDERS)),
+    )  # fmt: skip
+    recipe = Recipe(
+        seq=1 if known.name == "resnet50" else draw(st.sampled_from([1024, 8192])), batch=dp * micro_batch * many * pp,
+        overlap_dp=draw(st.booleans()), overlap_pp=draw(st.booleans()), launch_blocking=draw(st.booleans()),
+        overlap_tp=draw(st.sampled_from(["none", "gradients", "all"])),
+        overlap_ep=draw(st.sampled_from(["none", "cells", "shared"])), flash_attention=draw(st.booleans()),
+    )  # fmt: skip
+    job = Job(known, recipe, hardware.num_devices)
+    kept = ({}, {"ep": 1}, {"offload": "none"}, {"shard": 0}, {"schedule": "1f1b", "vpp": 1})
+    for change in kept:
+        layout = replace(layout, **change)
+        if not broken_by(layout, job):
+            return job, hardware, layout
+    reject()
+
+
+def simulated(question: Question, by_layer: bool = False) -> Timeline:
+    return step_timeline(*question, by_layer)
+
+
+def replayed_s(question: Question) -> float:
+    """The same passes, each as long as it is priced, by the pipeline's own program; and what comes once per step."""
+    job, hardware, layout = question
+    parts, schedule = compose(job, hardware, layout.grid()), pipelines.get(layout.schedule)
+    asked = layout.pp, int(parts.microbatches), layout.vpp
+    cells = schedule.cells(*asked) if schedule.cells else None
+    built = pipelines.program_of(schedule, schedule.order(*asked), layout.vpp, parts.times(), cells=cells)
+    once_s = parts.waits.once_s + parts.host.once_s + parts.update_s + parts.fixed_s
+    return simulate(built).makespan_s + float(np.asarray(once_s))
+
+
+@settings(max_examples=150)
+@given(questions())
+def test_a_step_takes_what_its_passes_are_priced_at(question: Question) -> None:
+    found_s = simulated(question).makespan_s
+    assert found_s == pytest.approx(replayed_s(question), rel=1e-9)
+    if question[2].schedule in EXACT:
+        job, hardware, layout = question
+        assert found_s == pytest.approx(float(price_step(job, hardware, layout.grid()).step_time_s), rel=1e-9)
+
+
+@settings(max_examples=100)
+@given(questions())
+def test_parts_are_read_off_the_timeline(question: Question) -> None:
+    job, hardware, layout = question
+    timeline, priced = simulated(question), price_step(job, hardware, layout.grid()).breakdown_s()
+    read = breakdown_s(timeline, busiest(compose(job, hardware, layout.grid()), layout.placement))
+    assert sum(read.values()) == pytest.approx(timeline.makespan_s, rel=1e-9)
+    idle = () if layout.schedule in EXACT else ("bubble",)
+    for part in PARTS:
+        if part not in idle:
+            assert read[part] == pytest.approx(priced[part], abs=1e-9 * timeline.makespan_s), part
+
+
+@settings(max_examples=60)
+@given(questions())
+def test_the_memory_of_the_timeline_peaks_at_the_memory_answer(question: Question) -> None:
+    job, hardware, layout = question
+    peak_B = simulated(question).peak_memory_B().max()
+    assert peak_B == pytest.approx(float(memory(job, hardware, layout.grid()).total_B), rel=1e-9)
+
+
+@settings(max_examples=40)
+@given(questions())
+def test_layer_by_layer_it_takes_as_long(question: Question) -> None:
+    assert simulated(question, by_layer=True).makespan_s == pytest.approx(simulated(question).makespan_s, rel=1e-9)
+
+
+@settings(max_examples=60)
+@given(questions())
+def test_what_hides_is_traffic_without_its_exposed_part(question: Question) -> None:
+    """Without overlap the same traffic is all exposed."""
+    job, hardware, layout = question
+    none = {"overlap_dp": False, "overlap_tp": "none", "overlap_ep": "none"}
+    bare = price_step(replace(job, recipe=replace(job.recipe, **none)), hardware, layout.grid()).breakdown_s()
+    exposed, found = price_step(job, hardware, layout.grid()).breakdown_s(), hiding(*question)
+    assert all(one.hidden_s >= 0 and one.slack_s >= 0 for one in found.values())
+    for part in ("tp_comm", "ep_comm"):
+        hidden_s = found[part].hidden_s if part in found else 0.0
+        if layout.placement is pipelines.Placement.LOOPED:
+            assert exposed[part] + hidden_s == pytest.approx(bare[part], rel=1e-9, abs=1e-12)
+
+
+def test_every_part_that_the_verdict_names_has_spans(tmp_path: Path) -> None:
+    """The trace of a tensor-parallel step shows its collectives, with bytes, and the memory of every device."""
+    found = lockstep.estimate(
+        "llama3-70b", "dgx-h100:8", batch=128, tp=8, pp=4, zero=1, sequence_parallel=True
+    )  # fmt: skip
+    timeline, path = found.timeline(), tmp_path / "step.json"
+    write_trace(timeline, path)
+    events = json.loads(path.read_text("utf-8"))["traceEvents"]
+    spans = [event for event in events if event["ph"] == "X"]
+    moved = {event["name"] for event in spans if event["args"].get("size_B")}
+    for part, group in (("tp_comm", "tp "), ("dp_comm", "dp ")):
+        assert found.step.breakdown_s()[part] > 0
+        assert any(name.startswith(group) for name in moved)
+    peak_B = max(sum(event["args"].values()) for event in events if event["ph"] == "C")
+    assert peak_B == pytest.approx(float(found.memory.total_B), rel=1e-9)
+    again = read_trace(path)
+    assert again.makespan_s == timeline.makespan_s
+    assert again.peak_memory_B().tolist() == timeline.peak_memory_B().tolist()
