@@ -11,6 +11,7 @@ from lockstep.plan.assumptions import HALF
 from lockstep.report.layout_columns import layout_words
 from lockstep.report.memory_table import categories, host_words
 from lockstep.report.terminal import bar, heading, indented, small_print, table
+from lockstep.step import Hiding
 from lockstep.units import format_count, format_flops, format_frac, format_size, format_time
 
 PART_WORDS = {
@@ -27,15 +28,14 @@ PART_WORDS = {
 }
 ASSUMPTIONS = 5
 HIDDEN_FRAC = 1e-3
-"""Hidden traffic below this share of the step is not told."""
+"""A part with nothing exposed is left out where less than this share of the step is hidden."""
 
 
 def render(found: Estimate, out: Console) -> None:
     """Prints the estimate."""
     _verdict(found, out)
-    heading(out, "Where the time goes", "exposed seconds of one step")
+    heading(out, "Where the time goes", "exposed seconds of one step; hidden traffic costs none")
     _breakdown(found, out)
-    _hidden(found, out)
     heading(out, "What fills the memory", "fullest device")
     categories(found.memory, out)
     small_print(out, "Assumptions", found.assumptions(), ASSUMPTIONS)
@@ -79,22 +79,18 @@ def unit(job: Job) -> str:
 
 
 def _breakdown(found: Estimate, out: Console) -> None:
-    """Parts of the step that take time, largest first."""
+    """Parts of the step that take time, largest first, and what of their traffic hides beside computing."""
     parts = sorted(found.step.breakdown_s().items(), key=lambda part: -part[1])
-    rows = [
-        (PART_WORDS[name], format_time(seconds), format_frac(share, 2), bar(share))
-        for name, seconds in parts
-        if (share := seconds / found.step_time_s) > 0
-    ]
-    indented(out, table([("part", "left"), ("time", "right"), ("share", "right"), ("", "left")], rows))
-
-
-def _hidden(found: Estimate, out: Console) -> None:
-    """Traffic that costs nothing, and how much more of it would."""
-    for part, one in sorted(found.hiding().items(), key=lambda pair: -pair[1].hidden_s):
-        if one.hidden_s > HIDDEN_FRAC * found.step_time_s:
-            room = f"room for {format_time(one.slack_s)} more" if one.slack_s else "no room for more"
-            out.print(f"Hidden beside computing: {format_time(one.hidden_s)} of {PART_WORDS[part]}; {room}.")
+    hidden, rows = found.hiding(), []
+    for name, seconds in parts:
+        share, one = seconds / found.step_time_s, hidden.get(name, Hiding())
+        if share > 0 or one.hidden_s > HIDDEN_FRAC * found.step_time_s:
+            told = (format_time(one.hidden_s), format_time(one.slack_s)) if one.hidden_s else ("", "")
+            rows.append((PART_WORDS[name], format_time(seconds), format_frac(share, 2), bar(share), *told))
+    columns = [("part", "left"), ("time", "right"), ("share", "right"), ("", "left")]
+    if any(row[-1] for row in rows):
+        columns += [("hidden", "right"), ("room left", "right")]
+    indented(out, table(columns, [row[: len(columns)] for row in rows]))
 
 
 def time_line(found: Estimate, out: Console) -> None:
