@@ -64,3 +64,38 @@ def test_public_names_are_pinned() -> None:
     }  # fmt: skip
     for name in lockstep.__all__:
         assert callable(getattr(lockstep, name)) or name == "__version__"
+
+
+LINK_NUMBERS = {
+    "latency_s", "bandwidth_Bps", "rate_Bps", "reduce_s_per_B", "bandwidth_per_device_Bps", "host_bandwidth_Bps",
+    "link_per_device",
+}  # fmt: skip
+LINK_ROOMS = ("parallel", "collectives", "simulate", "hardware", "measure")
+LINK_READERS = {
+    "api/network.py": "reads the link that a user describes",
+    "api/peer_copies.py": "hands the fabric's rate to copies in peers' memory",
+    "campaign/changes.py": "compares clusters by the rate of a level",
+    "converge/experiments/compression/compression_time.py": "puts seconds of messages beside steps of the lab",
+    "converge/experiments/time/time_to_accuracy.py": "puts seconds of messages beside steps of the lab",
+    "converge/race/server.py": "queues messages at a parameter server of the lab",
+    "guide/rules/node.py": "shows both rates to the reader of a rule",
+    "plan/assumptions.py": "prints the host link",
+    "plan/roofline.py": "turns seconds of a level back into bytes",
+    "plan/whatif.py": "scales links to ask what a faster one saves",
+    "report/execute_table.py": "prints links",
+    "report/fit_plot.py": "draws fitted links",
+    "report/fit_table.py": "prints fitted links",
+    "report/rig_table.py": "prints links",
+}
+"""Files outside the rooms of physics that read a link's latency or rate, each with its reason."""
+
+
+def test_only_the_rooms_of_physics_read_links() -> None:
+    """What a link's numbers mean for a step is said once; who else reads them has a reason."""
+    found = set()
+    for file in FILES:
+        name = str(file.relative_to(ROOT))
+        read = {node.attr for node in ast.walk(ast.parse(file.read_text("utf-8"))) if isinstance(node, ast.Attribute)}
+        if read & LINK_NUMBERS and not name.startswith(LINK_ROOMS):
+            found.add(name)
+    assert found == set(LINK_READERS)

@@ -21,6 +21,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from functools import reduce
+from operator import add
 from typing import Any
 
 import numpy as np
@@ -43,7 +45,19 @@ class Flow:
 
 def total_s(flows: Iterable[Flow]) -> Any:
     """Seconds of flows one after another."""
-    return sum(flow.seconds for flow in flows)
+    seconds = [flow.seconds for flow in flows]
+    return reduce(add, seconds) if seconds else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Hiding:
+    """Seconds of traffic that hide, and that the same kernels would hide besides; adds up."""
+
+    hidden_s: float = 0.0
+    slack_s: float = 0.0
+
+    def __add__(self, other: Hiding) -> Hiding:
+        return Hiding(self.hidden_s + other.hidden_s, self.slack_s + other.slack_s)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,10 +85,11 @@ class Piece:
     @property
     def exposed_s(self) -> Any:
         """Seconds by which the traffic lengthens the pass."""
-        open_s = total_s(self.before) + total_s(self.after)
+        alone = self.before + self.after
         if not self.beside:
-            return open_s
-        return open_s + np.maximum(0.0, total_s(self.beside) - self.kernels_s)
+            return total_s(alone)
+        left_s = np.maximum(0.0, total_s(self.beside) - self.kernels_s)
+        return left_s + total_s(alone) if alone else left_s
 
     @property
     def hidden_s(self) -> Any:

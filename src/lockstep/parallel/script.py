@@ -167,8 +167,7 @@ class Writer:
     def ends(self, more: Iterable[Piece]) -> None:
         """Kernels and traffic outside the layers."""
         for each in more:
-            self.compute(float(each.kernels_s))
-            self.piece(replace(each, kernels_s=0.0))
+            self.piece(each)
 
     def segment(self, one: Pass, share: float) -> None:
         """A share of a pass: kernels that have no traffic beside them, then the pieces."""

@@ -11,9 +11,10 @@ import numpy as np
 
 from lockstep.hardware import Cluster
 from lockstep.layout import Job, Layout, Memory, check, group_summary, memory, stack, stage_memory
+from lockstep.parallel.piece import Hiding
 from lockstep.plan.assumptions import HALF, assumptions
 from lockstep.program import Timeline
-from lockstep.step import Hiding, Step, hiding, price_step, step_timeline
+from lockstep.step import Step, hiding, price_step, step_timeline
 from lockstep.units import format_flops, format_frac, format_size, format_time
 from lockstep.workload import ConvNet, convnet_forward_flops, training_flops
 

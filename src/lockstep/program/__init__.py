@@ -5,6 +5,7 @@ from lockstep.program.draw import draw
 from lockstep.program.executor import contributions, execute, execution_order, extents, tokens
 from lockstep.program.expand import expand
 from lockstep.program.graph import TaskGraph, longest_path
+from lockstep.program.idle import idle_s
 from lockstep.program.program import COLUMNS, Kind, Operation, Program
 from lockstep.program.timeline import Timeline, TimelineDiff, diff, merge
 from lockstep.program.trace import read_trace, trace_events, write_trace
@@ -27,6 +28,7 @@ __all__ = [
     "execution_order",
     "expand",
     "extents",
+    "idle_s",
     "longest_path",
     "merge",
     "read_trace",

@@ -6,12 +6,12 @@ from rich.console import Console
 from rich.text import Text
 
 from lockstep.layout import Job
+from lockstep.parallel.piece import Hiding
 from lockstep.plan import Estimate
 from lockstep.plan.assumptions import HALF
 from lockstep.report.layout_columns import layout_words
 from lockstep.report.memory_table import categories, host_words
 from lockstep.report.terminal import bar, heading, indented, small_print, table
-from lockstep.step import Hiding
 from lockstep.units import format_count, format_flops, format_frac, format_size, format_time
 
 PART_WORDS = {

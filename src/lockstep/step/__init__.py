@@ -1,9 +1,8 @@
 """One training step: kernels on a device, traffic of its groups, and what a pipeline makes of them."""
 
-from lockstep.step.hiding import Hiding as Hiding
+from lockstep.kernels.clock import Clock as Clock
+from lockstep.kernels.clock import Work as Work
 from lockstep.step.hiding import hiding as hiding
-from lockstep.step.kernels import Clock as Clock
-from lockstep.step.kernels import Work as Work
 from lockstep.step.network import Network as Network
 from lockstep.step.program import step_program as step_program
 from lockstep.step.program import step_timeline as step_timeline

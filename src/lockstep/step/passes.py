@@ -13,6 +13,8 @@ from dataclasses import dataclass, field, fields, replace
 import numpy as np
 
 from lockstep.hardware import Cluster
+from lockstep.kernels.clock import Clock
+from lockstep.kernels.layer import Shard
 from lockstep.layout import Job, Layout, group_summary
 from lockstep.parallel.data.around import Around, host_piece
 from lockstep.parallel.piece import Flow, Piece
@@ -21,8 +23,6 @@ from lockstep.parallel.pipeline.construct import held_s, routes
 from lockstep.parallel.pipeline.passes import EXCHANGE
 from lockstep.parallel.pipeline.schedule import Pass as Turn
 from lockstep.parallel.script import COMPUTE, IN_CELLS, Op, Pass, Script, Writer, fitted, within
-from lockstep.step.kernels import Clock
-from lockstep.step.layer import Shard
 from lockstep.step.network import Network
 from lockstep.step.stage import StageTimes, stage_pieces
 from lockstep.step.step import Composition, body_layers, layer_kinds

@@ -8,14 +8,14 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from lockstep.layout import LayerKind
+from lockstep.kernels.clock import Clock, Work
+from lockstep.kernels.layer import LayerWork, Passes, Shard, layer_work
+from lockstep.layout import LayerKind, Recipe
 from lockstep.parallel import context
 from lockstep.parallel.expert import traffic as expert
 from lockstep.parallel.group import share_links
 from lockstep.parallel.piece import Piece, total_s
 from lockstep.parallel.tensor import traffic as tensor
-from lockstep.step.kernels import Work
-from lockstep.step.layer import LayerWork, Passes, Shard, layer_work
 from lockstep.step.network import DATA, Network
 from lockstep.workload import FULL, SELECTIVE
 
@@ -164,9 +164,9 @@ def _pass_s(work: Work, host_s: Any, waits_s: Any, blocking: bool) -> Any:
     return work.device_s + host_s if blocking else np.maximum(work.device_s, host_s - waits_s)
 
 
-def part_times(shard: Shard, parts: Passes) -> StageTimes:
-    """Seconds of work outside the layers (embedding, head), which is never recomputed."""
-    launch_s, blocking = shard.clock.device.efficiency.launch_s, shard.recipe.launch_blocking
+def part_times(clock: Clock, recipe: Recipe, parts: Passes) -> StageTimes:
+    """Seconds of work outside the layers (embedding, head), or of a whole ConvNet: never recomputed."""
+    launch_s, blocking = clock.device.efficiency.launch_s, recipe.launch_blocking
     return StageTimes(
         compute_forward_s=parts.forward.seconds(launch_s, blocking),
         compute_backward_s=parts.backward.seconds(launch_s, blocking),

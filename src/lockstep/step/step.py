@@ -20,6 +20,10 @@ from typing import Any
 import numpy as np
 
 from lockstep.hardware import Cluster
+from lockstep.kernels.clock import Clock
+from lockstep.kernels.convolution import convolution_work
+from lockstep.kernels.layer import Shard, accumulation_work, embedding_work, head_work, prediction_module_work
+from lockstep.kernels.optimizer import optimizer_s, updated, updated_B
 from lockstep.layout import (
     KEEP,
     OFFLOAD_PARAMETERS,
@@ -34,13 +38,9 @@ from lockstep.layout import (
 from lockstep.parallel.data.offload import HostTraffic, host_traffic, host_waits
 from lockstep.parallel.data.zero import Exposed, Kernels, Traffic, traffic, waits
 from lockstep.parallel.group import share_links
-from lockstep.parallel.pipeline import SCHEDULES, Placement, Times, cells_by_code, price_by_code
+from lockstep.parallel.pipeline import SCHEDULES, Placement, Times, cells_by_code, makespan_by_code_s
 from lockstep.parallel.pipeline.handover import handover_s
-from lockstep.step.convolution import convolution_times
-from lockstep.step.kernels import Clock
-from lockstep.step.layer import Shard, accumulation_work, embedding_work, head_work, prediction_module_work
 from lockstep.step.network import DATA, Network
-from lockstep.step.optimizer import optimizer_s, updated, updated_B
 from lockstep.step.stage import StageTimes, layer_times, part_times
 from lockstep.workload import RankParameters
 
@@ -266,7 +266,7 @@ def _stage_times(
     """(heaviest body, extra of the first stage, extra of the last stage)."""
     model = job.transformer
     if model is None:
-        return convolution_times(job, grid, clock), StageTimes(), StageTimes()
+        return part_times(clock, job.recipe, convolution_work(job, grid, clock)), StageTimes(), StageTimes()
     shard = Shard(model, grid, job.recipe, clock)
     kinds = layer_kinds(job, grid, shard, network)
     folded = grid.placement is Placement.VEE
@@ -277,13 +277,13 @@ def _stage_times(
     body = bodies[0]
     for other in bodies[1:]:
         body = body.where(body.total_s >= other.total_s, other)
-    first = bodies[0] + part_times(shard, embedding_work(shard))
-    last = bodies[0 if folded else -1] + part_times(shard, head_work(shard))
+    first = bodies[0] + part_times(clock, job.recipe, embedding_work(shard))
+    last = bodies[0 if folded else -1] + part_times(clock, job.recipe, head_work(shard))
     if model.mtp_layers:
-        module = kinds[job.kinds[-1]] + part_times(shard, prediction_module_work(shard))
+        module = kinds[job.kinds[-1]] + part_times(clock, job.recipe, prediction_module_work(shard))
         last = last + module * model.mtp_layers
     if folded:
-        return body, StageTimes(), _beyond(last + part_times(shard, embedding_work(shard)), body)
+        return body, StageTimes(), _beyond(last + part_times(clock, job.recipe, embedding_work(shard)), body)
     return body, _beyond(first, body), _beyond(last, body)
 
 
@@ -377,26 +377,5 @@ def cells(grid: LayoutGrid, parts: Composition) -> Any:
 
 
 def _makespan_s(grid: LayoutGrid, parts: Composition) -> Any:
-    """Makespan of the pipeline by the closed form of each layout's schedule.
-
-    Where the schedule has the last axis to itself, as in the planner's grids, each form is called once on the rest.
-    """
-    times, m, codes = parts.times(), parts.microbatches, np.unique(grid.schedule)
-    if codes.size == 1:
-        return SCHEDULES[int(codes[0])].cost(parts.stages, m, grid.vpp, times).makespan_s
-    varying = [getattr(times, f.name) for f in fields(Times)] + [m]
-    alone = grid.schedule.size == grid.schedule.shape[-1] and all(
-        np.shape(value)[-1:] in ((), (1,)) for value in varying
-    )
-    if not alone:
-        given = {f.name: getattr(times, f.name) for f in fields(Times)}
-        return price_by_code(grid.schedule, parts.stages, m, chunks=grid.vpp, **given).makespan_s
-    line, runs = grid.schedule.reshape(-1), []
-    for code in dict.fromkeys(line.tolist()):
-        here = np.flatnonzero(line == code)
-        runs.append((here, SCHEDULES[code].cost(parts.stages, m, grid.vpp[..., here], times).makespan_s))
-    shape = np.broadcast_shapes(*(run.shape[:-1] for _, run in runs))
-    makespan_s = np.empty((*shape, line.size))
-    for here, run in runs:
-        makespan_s[..., here] = run
-    return makespan_s
+    """Makespan of the pipeline by the closed form of each layout's schedule."""
+    return makespan_by_code_s(grid.schedule, parts.stages, parts.microbatches, grid.vpp, parts.times())

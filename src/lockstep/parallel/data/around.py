@@ -8,10 +8,13 @@ runs beside the kernels of the other layers. The exposed seconds of these pieces
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
 
 from lockstep.parallel.data.offload import HostTraffic
-from lockstep.parallel.data.zero import Kernels, Traffic
-from lockstep.parallel.piece import Flow, Piece, total_s
+from lockstep.parallel.data.zero import Exposed, Kernels, Traffic
+from lockstep.parallel.piece import Flow, Hiding, Piece, total_s
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +44,7 @@ class Around:
     def once(self) -> Flow:
         """What is reduced once per step."""
         if self.zero == 1:
-            return self.scatter * (1.0 + float(self.moved.replicas_s) / (float(self.moved.scatter_s) or 1.0))
+            return replace(self.scatter, seconds=float(self.moved.scatter_s + self.moved.replicas_s))
         seconds = self.moved.reduce_s if self.zero == 0 else self.moved.replicas_s
         return Flow("all-reduce", "dp", self.gradient_B, float(seconds))
 
@@ -68,6 +71,22 @@ class Around:
         return Piece(
             "dp", both.kernels_s, beside=(replace(flow, seconds=seconds),), after=(flow * (1.0 / self.layers),)
         )
+
+    def hiding(self, microbatches: int, waits: Exposed) -> Hiding:
+        """Of a whole step: all traffic less what is exposed, and what its kernels would hide besides."""
+        if not self.overlap:
+            return Hiding()
+        gather_s, scatter_s, larger = self.gather.seconds, self.scatter.seconds, 1.0 - 1.0 / self.layers
+        forward_s = gather_s if self.zero else 0.0
+        backward_s = {0: self.once.seconds, 1: self.once.seconds, 2: scatter_s}.get(self.zero, gather_s + scatter_s)
+        forwards, backwards = (microbatches if self.zero >= zero else 1 for zero in (3, 2))
+        all_s = forwards * forward_s + backwards * backward_s + (self.once.seconds if self.zero >= 2 else 0.0)
+        exposed_s = microbatches * (waits.forward_s + waits.backward_s) + waits.once_s
+        sides = ((forwards if self.zero else 0, "forward", forward_s), (backwards, "backward", backward_s))
+        slack_s = sum(
+            times * max(0.0, larger * (float(self.kernels.beside(way)[0]) - each_s)) for times, way, each_s in sides
+        )
+        return Hiding(max(0.0, all_s - float(exposed_s)), slack_s)
 
     def _each(self) -> tuple[tuple[Flow, ...], tuple[Flow, ...], float]:
         """(gathers, scatters, seconds of them on shared links) of every backward pass."""
@@ -120,3 +139,12 @@ def host_piece(host: HostTraffic, way: str, exposed_s: float, data: Piece, kerne
     under_way_s = beside_s + excess_s if excess_s else min(max(up_s, down_s) * larger, beside_s)
     beside = (replace(up, seconds=under_way_s),)
     return Piece("host", beside_s, before=(up * one,), beside=beside, after=(down * one,))
+
+
+def host_hiding(host: HostTraffic, waits: tuple[Any, Any], kernels: Kernels, microbatches: int) -> Hiding:
+    """Of the transfers of all passes: all of them less what is exposed; one way goes beside the other."""
+    sides = [(host.up_forward_s, kernels.forward_s), (host.up_backward_s + host.down_backward_s, kernels.backward_s)]
+    moved_s, beside_s = (np.array([float(one[place]) for one in sides]) for place in (0, 1))
+    slack_s = float(np.maximum(0.0, beside_s - moved_s)[moved_s > 0].sum())
+    hidden_s = max(0.0, float(moved_s.sum()) - float(waits[0] + waits[1]))
+    return Hiding(microbatches * hidden_s, microbatches * slack_s)

@@ -5,6 +5,7 @@ The code of a schedule is its place in `SCHEDULES`: new ones join at the end, so
 
 from __future__ import annotations
 
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -75,6 +76,31 @@ def price_by_code(
         cost = schedule.cost(stages[mask], microbatches[mask], chunks[mask], every.only(mask))
         makespan_s[mask], stage_s[mask], ideal_s[mask] = cost.makespan_s, cost.stage_s, cost.ideal_s
     return PipelineCost(makespan_s, stage_s, ideal_s)
+
+
+def makespan_by_code_s(codes: Array, stages: int, microbatches: Value, chunks: Array, times: Times) -> Value:
+    """Makespans where every entry has its own schedule, of one number of stages.
+
+    Where the schedule has the last axis to itself, as in the planner's grids, each form is called once on the rest.
+    """
+    present = np.unique(codes)
+    if present.size == 1:
+        return SCHEDULES[int(present[0])].cost(stages, microbatches, chunks, times).makespan_s
+    given = {f.name: getattr(times, f.name) for f in fields(times)}
+    alone = codes.size == codes.shape[-1] and all(
+        np.shape(value)[-1:] in ((), (1,)) for value in (*given.values(), microbatches)
+    )
+    if not alone:
+        return price_by_code(codes, stages, microbatches, chunks=chunks, **given).makespan_s
+    line, runs = codes.reshape(-1), []
+    for number in dict.fromkeys(line.tolist()):
+        here = np.flatnonzero(line == number)
+        runs.append((here, SCHEDULES[number].cost(stages, microbatches, chunks[..., here], times).makespan_s))
+    shape = np.broadcast_shapes(*(run.shape[:-1] for _, run in runs))
+    makespan_s = np.empty((*shape, line.size))
+    for here, run in runs:
+        makespan_s[..., here] = run
+    return makespan_s
 
 
 def peak_live_by_code(

@@ -20,9 +20,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from lockstep.kernels.clock import Clock, Work
+from lockstep.kernels.layer import Passes
 from lockstep.layout import Job, LayoutGrid
-from lockstep.step.kernels import Clock, Work
-from lockstep.step.stage import StageTimes
 from lockstep.workload import ConvNet
 from lockstep.workload.convnet import Convolution, convolutions
 
@@ -34,12 +34,11 @@ POOLING = (1.25, 1.25)
 """A 3 x 3 window every second pixel leaves a quarter of the output."""
 
 
-def convolution_times(job: Job, grid: LayoutGrid, clock: Clock) -> StageTimes:
-    """Seconds of one micro-batch of images through the whole network."""
+def convolution_work(job: Job, grid: LayoutGrid, clock: Clock) -> Passes:
+    """Work of one micro-batch of images through the whole network."""
     model, recipe = job.model, job.recipe
     if not isinstance(model, ConvNet):
-        raise TypeError("convolution_times needs a ConvNet")
-    launch_s, blocking = clock.device.efficiency.launch_s, recipe.launch_blocking
+        raise TypeError("convolution_work needs a ConvNet")
     forward, backward = Work(), Work()
     for layer in convolutions(model):
         pixels = grid.micro_batch * layer.side**2
@@ -50,11 +49,7 @@ def convolution_times(job: Job, grid: LayoutGrid, clock: Clock) -> StageTimes:
         # The first layer needs no gradient of the images.
         products = product if layer.is_stem else 2 * product
         backward = backward + products + sum((clock.stream(one[1] * output_B) for one in passes), Work())
-    return StageTimes(
-        compute_forward_s=forward.seconds(launch_s, blocking),
-        compute_backward_s=backward.seconds(launch_s, blocking),
-        weight_s=backward.matmul_s / 2.0,
-    )
+    return Passes(forward, backward)
 
 
 def _product(layer: Convolution, pixels: Any, clock: Clock) -> Work:

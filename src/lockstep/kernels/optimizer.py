@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from lockstep.kernels.clock import Clock
 from lockstep.layout import LayoutGrid, Recipe
-from lockstep.step.kernels import Clock
 from lockstep.workload import RankParameters
 
 

@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
+from lockstep.kernels.clock import Clock, Work
 from lockstep.layout import LayerKind, LayoutGrid, Recipe
-from lockstep.step.kernels import Clock, Work
 from lockstep.workload import Experts, LatentAttention, Transformer, keys_per_query
 
 

@@ -1,0 +1,135 @@
+"""Pieces of a pass: what they expose is what their script takes, and what the recursions of single layers leave."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lockstep.collectives import PlainLink
+from lockstep.parallel.data import Units, buckets, sharded
+from lockstep.parallel.data.around import Around
+from lockstep.parallel.data.zero import Kernels, Traffic, exposed, waits
+from lockstep.parallel.piece import Flow, Piece
+from lockstep.parallel.script import LANES, Pass, Writer, fitted, within
+from lockstep.parallel.tensor import chunked
+from lockstep.parallel.tensor import traffic as tensor
+from lockstep.parallel.traffic import Traffic as Group
+from lockstep.program import ProgramBuilder
+from lockstep.simulate import simulate
+
+SECONDS = st.one_of(st.just(0.0), st.floats(1e-3, 10.0))
+
+
+@st.composite
+def pieces(draw: st.DrawFn, parts: tuple[str, ...] = ("tp", "cp", "ep")) -> Piece:
+    flows = st.lists(st.builds(Flow, st.just("all-gather"), st.just("tp"), st.just(1.0), SECONDS), max_size=2).map(
+        tuple
+    )
+    return Piece(draw(st.sampled_from(parts)), draw(SECONDS), draw(flows), draw(flows), draw(flows))
+
+
+@st.composite
+def passes(draw: st.DrawFn) -> Pass:
+    """A pass of several layers with traffic of its own and of its neighbours."""
+    inside, layers = tuple(draw(st.lists(pieces(), max_size=3))), draw(st.integers(1, 6))
+    kernels_s = sum(float(one.kernels_s) for one in inside) + draw(SECONDS)
+    around = tuple(
+        within(piece, kernels_s * (1 - 1 / layers)) if layers > 1 else replace(piece, beside=())
+        for piece in draw(st.lists(pieces(("dp",)), max_size=1))
+    )
+    return Pass(
+        kernels_s, inside, around, layers, False, draw(st.booleans()), tuple(draw(st.lists(pieces(), max_size=1)))
+    )
+
+
+def taken_s(one: Pass) -> float:
+    """The makespan of a pass alone on its device."""
+    builder, script = ProgramBuilder(1, LANES), one.write(Writer()).script
+    for op in script.ops:
+        builder.compute(0, op.seconds, stream=op.lane, after=op.after)
+    return simulate(builder.build()).makespan_s if script.ops else 0.0
+
+
+@given(passes())
+def test_a_pass_takes_its_kernels_and_what_its_pieces_expose(one: Pass) -> None:
+    assert taken_s(one) == pytest.approx(one.seconds, rel=1e-9, abs=1e-12)
+    assert taken_s(replace(one, by_layer=True)) == pytest.approx(one.seconds, rel=1e-9, abs=1e-12)
+
+
+@given(pieces())
+def test_traffic_is_hidden_or_exposed_and_slack_is_what_more_would_hide(one: Piece) -> None:
+    all_s = sum(flow.seconds for flow in one.flows)
+    assert one.exposed_s + one.hidden_s == pytest.approx(all_s, rel=1e-12, abs=1e-12)
+    if one.beside and one.slack_s > 0:
+        longer = (replace(one.beside[0], seconds=one.beside[0].seconds + one.slack_s), *one.beside[1:])
+        assert replace(one, beside=longer).exposed_s == pytest.approx(one.exposed_s, abs=1e-9)
+    assert (one * 3.0).exposed_s == pytest.approx(3.0 * one.exposed_s, rel=1e-12)
+
+
+@given(st.lists(pieces(), min_size=1, max_size=3), SECONDS)
+def test_pieces_in_a_shorter_pass_expose_as_much(several: list[Piece], kernels_s: float) -> None:
+    found = fitted(several, kernels_s)
+    wanted_s = [float(one.exposed_s) for one in several]
+    assert [float(one.exposed_s) for one in found] == pytest.approx(wanted_s, rel=1e-9, abs=1e-9)
+    assert sum(float(one.kernels_s) for one in found) <= max(kernels_s, 0.0) * (1 + 1e-12) or found == tuple(several)
+
+
+@given(st.floats(1e-3, 10.0), st.floats(1e-3, 10.0), st.integers(1, 30))
+def test_equal_buckets_and_units_expose_the_closed_form(comm_s: float, compute_s: float, layers: int) -> None:
+    """The recursions of DDP's buckets and of FSDP's prefetched units, for equal layers."""
+    left_s = float(exposed(comm_s, compute_s, layers, True))
+    share_s = [comm_s / layers] * layers
+    ddp = buckets.price_seconds(0.0, [compute_s / layers] * layers, share_s, 1.0)
+    assert float(ddp.exposed_comm_s) == pytest.approx(left_s, rel=1e-9)
+    link = PlainLink(0.0, 2.0 * layers / comm_s)
+    gathered = Units((compute_s / layers,) * layers, (0.0,) * layers, (4.0,) * layers)
+    step = sharded.price(gathered, Group(2, link), keep=True)
+    # All gathers come before a forward pass of no duration, then gradients are scattered beside the backward pass.
+    assert float(step.step_s) == pytest.approx(comm_s + compute_s + left_s, rel=1e-9)
+
+
+@given(st.floats(1e-3, 10.0), st.floats(1e-3, 10.0))
+def test_products_in_pieces_expose_at_most_a_product_less_than_chunks_that_alternate(
+    comm_s: float, work_s: float
+) -> None:
+    """Chunks that alternate leave the first product alone; here all products have traffic beside them."""
+    flows = (Flow("all-gather", "tp", 0.0, 0.0), Flow("reduce-scatter", "tp", 1.0, comm_s))
+    one, _ = tensor.pieces(flows, "all", (work_s, work_s))
+    link = PlainLink(0.0, 0.5 / comm_s)
+    apart = chunked.price(chunked.Product(work_s, 1.0), Group(2, link), tensor.CHUNKS)
+    left_s = float(apart.exposed_comm_s)
+    assert float(one.exposed_s) <= left_s * (1 + 1e-9)
+    assert left_s <= (float(one.exposed_s) + work_s / tensor.CHUNKS) * (1 + 1e-9)
+
+
+@st.composite
+def sharded_stages(draw: st.DrawFn) -> Around:
+    gather_s, scatter_s, reduce_s, replicas_s = (draw(SECONDS) for _ in range(4))
+    forward_s, backward_s = draw(st.floats(0.1, 10.0)), draw(st.floats(0.1, 10.0))
+    taken, exchanged = draw(st.sampled_from([0.0, 0.4])), draw(st.sampled_from([0.0, 0.5]))
+    kernels = Kernels(
+        forward_s, backward_s, taken * forward_s, taken * backward_s, exchanged * forward_s, exchanged * backward_s
+    )
+    met = draw(st.sampled_from([0.5, 1.0, 2.0]))
+    moved = Traffic(gather_s, scatter_s, reduce_s, replicas_s, met * gather_s, met * scatter_s)
+    return Around(draw(st.integers(0, 3)), moved, kernels, draw(st.integers(1, 12)), draw(st.booleans()), 2.0, 4.0)
+
+
+@given(sharded_stages())
+def test_data_parallel_pieces_expose_what_is_priced(one: Around) -> None:
+    wanted = waits(np.asarray(one.zero), one.moved, one.kernels, one.layers, one.overlap)
+    assert float(one.forward().exposed_s) == pytest.approx(float(wanted.forward_s), rel=1e-9, abs=1e-12)
+    assert float(one.backward().exposed_s) == pytest.approx(float(wanted.backward_s), rel=1e-9, abs=1e-12)
+    for seconds in (wanted.forward_s, wanted.backward_s, wanted.reduce_s, wanted.gather_s):
+        assert float(seconds) >= 0
+
+
+@given(sharded_stages())
+def test_data_parallel_traffic_is_never_exposed_longer_than_it_takes(one: Around) -> None:
+    wanted = waits(np.asarray(one.zero), one.moved, one.kernels, one.layers, one.overlap)
+    each_s = {2: one.moved.scatter_s, 3: one.moved.gather_s + one.moved.scatter_s}.get(one.zero, 0.0)
+    assert float(wanted.backward_s) <= each_s * (1 + 1e-12)
+    assert float(wanted.forward_s) <= one.moved.gather_s * (1 + 1e-12)
+    assert float(wanted.backward_s + wanted.reduce_s) <= (each_s + one.once.seconds) * (1 + 1e-12)
