@@ -18,7 +18,7 @@ from lockstep.kernels.layer import Shard
 from lockstep.layout import Job, Layout, group_summary
 from lockstep.parallel.data.around import Around, host_piece
 from lockstep.parallel.piece import Flow, Piece
-from lockstep.parallel.pipeline import Placement, Times, get
+from lockstep.parallel.pipeline import Placement, Times
 from lockstep.parallel.pipeline.construct import held_s, routes
 from lockstep.parallel.pipeline.passes import EXCHANGE
 from lockstep.parallel.pipeline.schedule import Pass as Turn
@@ -58,12 +58,7 @@ class StepPasses:
     @property
     def shares(self) -> int:
         """Parts in which a device's layers are passed."""
-        return 1 if self.placement is Placement.BOTH_WAYS else self.layout.vpp
-
-    @property
-    def placement(self) -> Placement:
-        """Where the schedule puts layers."""
-        return get(self.layout.schedule).placement
+        return 1 if self.layout.placement is Placement.BOTH_WAYS else self.layout.vpp
 
     @property
     def in_cells(self) -> tuple[float, float]:
@@ -123,7 +118,7 @@ class StepPasses:
 
     def _ends(self, device: int, one: Turn) -> tuple[bool, bool]:
         """Whether the pass is over the chunk with the embedding, and over that with the head."""
-        ways = routes(self.placement, self.layout.pp, self.layout.vpp)
+        ways = routes(self.layout.placement, self.layout.pp, self.layout.vpp)
         here = (device, one[2])
         return any(way[0] == here for way in ways), any(way[-1] == here for way in ways)
 

@@ -2,12 +2,11 @@
 
     step = pipeline makespan + exposed data-parallel and host traffic + optimizer + fixed host time
 
-A stage's pass takes its kernels (`layer.py`), the tensor, context and expert traffic that they wait for
-(`traffic.py`) and the parameters gathered just before them (`data_parallel.py`), from host memory if they are
-offloaded (`host.py`). The pipeline's closed form turns
-stage times into a makespan; `program.py` builds the same step as a Program, and the simulation gives the same time.
-A device of a folded pipeline counts as one stage; of two copies of the model, each stage is one.
-Stages are priced as if each held as much as the heaviest one, which is exact when layers divide evenly.
+A stage's pass takes its kernels (`lockstep.kernels`) and what they wait for of tensor, context, expert, data-parallel
+and host traffic (`lockstep.parallel`). The pipeline's closed form turns stage times into a makespan; `program.py`
+builds the same step as a Program, and the simulation gives the same time. A device of a folded pipeline counts as one
+stage; of two copies of the model, each stage is one. Stages are priced as if each held as much as the heaviest one,
+which is exact when layers divide evenly.
 """
 
 from __future__ import annotations
