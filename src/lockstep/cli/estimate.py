@@ -11,6 +11,8 @@ from lockstep.cli.output import EXAMPLES, show
 from lockstep.cli.program_options import PLOT, draw
 from lockstep.errors import BadInput
 
+MOST_STAGES = 8
+"""Stages whose traffic a picture shows; of more it shows computing alone."""
 TRACE = {
     "trace": text("--trace", "FILE", "Also write the step as a Perfetto trace: .json.gz or .json."),
     "expand": switch("--expand", "Write each layer of every pass to the trace.", False),
@@ -38,9 +40,11 @@ def estimate(as_json: bool, plot: str | None, trace: str | None, expand: bool, *
     answer = api.estimate(**words)
 
     def picture(path: Any) -> None:
+        from lockstep.parallel.script import COMPUTE, LANES
         from lockstep.report.timeline_plot import plot_timeline
 
-        plot_timeline(answer.timeline(), path, streams=["compute"])
+        streams = LANES if answer.layout.pp <= MOST_STAGES else (COMPUTE,)
+        plot_timeline(answer.timeline(), path, streams=streams)
 
     draw(plot, picture)
     if trace is not None:

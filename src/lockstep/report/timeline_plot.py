@@ -23,8 +23,10 @@ if TYPE_CHECKING:
 PALETTE = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#D55E00", "#F0E442", "#999999")
 COMMUNICATION = {
     Kind.SEND: "#56B4E9", Kind.RECV: "#A9D8F5", Kind.REDUCE: "#7A7A7A", Kind.COPY: "#BBBBBB",
-    Kind.BARRIER: "#333333", Kind.COLLECTIVE: "#56B4E9",
+    Kind.BARRIER: "#333333",
 }  # fmt: skip
+COLLECTIVES = ("#56B4E9", "#1B4F72", "#A9D8F5", "#2E86C1")
+"""Blues of collectives, by name."""
 TIME_UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"), (1e-9, "ns"))
 MAX_SPANS = 200_000
 
@@ -38,7 +40,10 @@ def plot_timeline(
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
-    lanes = [lane for lane in timeline.lanes if streams is None or lane[1] in streams][:max_lanes]
+    busy_s = timeline.busy_s()
+    lanes = [lane for lane in timeline.lanes if busy_s[lane] > 0 and (streams is None or lane[1] in streams)][
+        :max_lanes
+    ]
     figure, axes = pyplot.subplots(figsize=(12, 1.5 + 0.32 * max(3, len(lanes))), layout="constrained")
     try:
         draw_timeline(timeline, axes, lanes)
@@ -111,7 +116,7 @@ def _family(timeline: Timeline, i: int) -> str:
 def _colours(timeline: Timeline, ids: list[int], families: list[str]) -> dict[str, str]:
     """Colour of each family, in order of first appearance in the program."""
     colours: dict[str, str] = {}
-    computations = 0
+    computations = collectives = 0
     for i, family in zip(ids, families, strict=True):
         if family in colours:
             continue
@@ -119,6 +124,9 @@ def _colours(timeline: Timeline, ids: list[int], families: list[str]) -> dict[st
         if kind == Kind.COMPUTE:
             colours[family] = PALETTE[computations % len(PALETTE)]
             computations += 1
+        elif kind == Kind.COLLECTIVE:
+            colours[family] = COLLECTIVES[collectives % len(COLLECTIVES)]
+            collectives += 1
         else:
             colours[family] = COMMUNICATION[kind]
     # The legend lists computations first.

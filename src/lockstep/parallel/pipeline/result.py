@@ -76,7 +76,10 @@ def pipeline(
     _refuse_traffic(given)
     if recompute_frac:
         given = given.recomputing(recompute_frac)
-    built = program(chosen, stages, microbatches, chunks=v, message_B=message_B, times=given, progress=progress)
+    # What a micro-batch holds is not asked for.
+    built = program(
+        chosen, stages, microbatches, chunks=v, times=given, message_B=message_B, activation_B=0.0, progress=progress
+    )
     makespan_s, stage_s = replay_s(built)
     work_s = float(np.sum(built.duration_s[built.kind == Kind.COMPUTE])) / stages
     uneven = np.ndim(forward_s) or np.ndim(backward_s)
