@@ -11,7 +11,7 @@ from lockstep.api import Collective
 from lockstep.collectives import Comparison, get, lower_bound_on_levels_s, lower_bound_s, times_on_levels
 from lockstep.report.figure import sizes_on, times_on, write_figure
 from lockstep.report.timeline_plot import PALETTE
-from lockstep.units import format_time
+from lockstep.units import format_size, format_time
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -20,7 +20,7 @@ STYLES = ("-", "--", ":")
 
 
 def plot_sizes(found: Collective, path: Path) -> None:
-    """Sizes from 1 KiB to 4 GiB; dots mark the size asked for, a circle and its time the fastest algorithm there."""
+    """Sizes from 1 KiB to 4 GiB; dots mark the size asked for, a circle the fastest algorithm there."""
     known = found.comparison
     sizes_B = np.geomspace(2.0**10, 2.0**32, 133)
 
@@ -45,11 +45,8 @@ def plot_sizes(found: Collective, path: Path) -> None:
 
 def _mark_best(axes: Axes, known: Comparison) -> None:
     best = next(row for row in known.rows if row.algorithm == known.best)
-    axes.plot([known.size_B], [best.time_s], "o", color="black", markersize=9, fillstyle="none")
-    axes.annotate(
-        f"{best.algorithm}: {format_time(best.time_s)}", (known.size_B, best.time_s), (0, -18),
-        textcoords="offset points", ha="center", fontsize=8,
-    )  # fmt: skip
+    label = f"{best.algorithm} at {format_size(known.size_B)}: {format_time(best.time_s)}"
+    axes.plot([known.size_B], [best.time_s], "o", color="black", markersize=9, fillstyle="none", label=label)
 
 
 def _times_s(found: Collective, name: str, sizes_B: Any) -> Any:
