@@ -89,7 +89,7 @@ def hierarchy_node_bytes() -> Pairs:
 
 def hierarchy_steps() -> Pairs:
     for nodes, flat, steps in ((8, 126, 28), (32, 510, 76)):
-        rows = _nodes(nodes, 8, "1MB")
+        rows = _nodes(nodes, 8, "1GB")
         yield rows["ring"].latency_steps, flat
         yield rows["hierarchical"].latency_steps, steps
 

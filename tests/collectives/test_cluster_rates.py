@@ -66,9 +66,9 @@ def test_nothing_crosses_a_level_faster_than_all_its_ports(shelved: Cluster) -> 
 @pytest.mark.parametrize("op", STANDARD)
 def test_simulations_and_bounds_of_two_nodes_keep_to_the_ports(op: str) -> None:
     found = api.collective(op, ranks=16, size=1e8, cluster="dgx-h100:2", simulate=True)
-    ways, rows = found.over_levels_s or {}, found.comparison.rows
-    times = [*ways.values(), *(found.over_levels_simulated_s or {}).values(), *(row.simulated_s for row in rows)]
-    assert None not in times
+    rows = found.comparison.rows
+    times = [row.time_s for row in rows]
+    assert [row.simulated_s for row in rows] == pytest.approx(times, rel=1e-12)
     assert min(times) >= must_cross_B(op, 2, 8, 1e8) / 400e9
     assert all(0 < row.lower_bound_s <= min(times) * (1 + 1e-9) for row in rows)
 
@@ -82,13 +82,11 @@ def test_a_bound_holds_where_two_levels_are_equally_fast(tmp_path: Path) -> None
         f"    - {{name: node, size: 2, {link}}}\n    - {{name: fabric, size: 2, links: 2, {link}}}\n"
     )
     for op in STANDARD:
-        found = api.collective(op, ranks=4, size=1e8, cluster=path)
-        bound_s = found.comparison.rows[0].lower_bound_s
-        assert 0 < bound_s <= min((found.over_levels_s or {}).values()) * (1 + 1e-12)
-    exchange = api.collective("all-to-all", ranks=4, size=1e8, cluster=path).over_levels_s
-    assert exchange is not None
+        rows = api.collective(op, ranks=4, size=1e8, cluster=path).comparison.rows
+        assert all(0 < row.lower_bound_s <= row.time_s * (1 + 1e-12) for row in rows)
+    exchange = api.collective("all-to-all", ranks=4, size=1e8, cluster=path, algorithm="direct").comparison.rows[0]
     # Two of the three peers are in the other node: half of the buffer through the rank's own adapter.
-    assert exchange["direct"] == pytest.approx(2e-6 + 0.5 * 1e8 / 10e9)
+    assert exchange.time_s == pytest.approx(2e-6 + 0.5 * 1e8 / 10e9)
 
 
 def test_an_algorithm_for_more_ports_is_left_out_of_a_cluster_and_said() -> None:
@@ -120,15 +118,10 @@ def test_a_ring_pays_for_reductions_over_the_link_that_says_so(tmp_path: Path) -
             "    - {name: node, size: 8, link: {latency: 3us, bandwidth: 450GB/s}}\n"
             f"    - {{name: fabric, size: 2, links: 8, link: {{latency: 5us, bandwidth: 50GB/s{cost}}}}}\n"
         )
-        found = api.collective("all-reduce", ranks=16, size=7e8, cluster=path, algorithm="ring", simulate=True)
-        (row,) = found.comparison.rows
-        assert row.simulated_s == pytest.approx(row.time_s, rel=1e-12)
-        assert found.over_levels_simulated_s == pytest.approx(found.over_levels_s, rel=1e-12)
-        times[cost] = row.time_s, found.over_levels_s
-    (free_s, free), (paid_s, paid) = times.values()
-    assert free is not None
-    assert paid is not None
-    assert paid_s - free_s == pytest.approx(15 / 16 * 7e8 / 20e9)
+        rows = api.collective("all-reduce", ranks=16, size=7e8, cluster=path, simulate=True).comparison.rows
+        assert [row.simulated_s for row in rows] == pytest.approx([row.time_s for row in rows], rel=1e-12)
+        times[cost] = {row.algorithm: row.time_s for row in rows}
+    free, paid = times.values()
     # Of what a rank adds in eight channels, an eighth came from the other node; in phases it adds half of an eighth.
     assert paid["ring"] - free["ring"] == pytest.approx(15 / 16 * 7e8 / 8 / 20e9)
     assert paid["hierarchical"] - free["hierarchical"] == pytest.approx(1 / 2 * 7e8 / 8 / 20e9)

@@ -6,12 +6,19 @@ import json
 
 import pytest
 
-from lockstep.collectives import PlainLink, algorithms, compare, get, message_programs, messages
-from lockstep.collectives.compare import cross_node_B
+from lockstep.collectives import PlainLink, algorithms, compare, compare_on_levels, get, message_programs, messages
 from lockstep.errors import BadInput, UnknownName
+from lockstep.program import Kind, Program
 from lockstep.simulate import simulate
 
 LINK = PlainLink(2e-6, 1e10, 1e-11)
+
+
+def cross_node_B(program: Program, node_ranks: int) -> float:
+    """Bytes of all messages whose ends are on different nodes of `node_ranks` consecutive ranks."""
+    sends = program.kind == Kind.SEND
+    crossing = sends & (program.rank // node_ranks != program.peer // node_ranks)
+    return float(program.size_B[crossing].sum())
 
 
 def row(workers: int, params: int, program: str) -> tuple[int, int]:
@@ -79,7 +86,7 @@ def test_one_rank_takes_no_time_and_stays_finite() -> None:
 @pytest.mark.parametrize(("ranks", "node_ranks"), [(64, 8), (12, 3), (16, 4), (9, 3), (8, 8), (8, 1)])
 def test_bytes_that_cross_nodes(ranks: int, node_ranks: int) -> None:
     nodes, size_B = ranks // node_ranks, 64.0 * 9
-    flat = compare("all-reduce", ranks, size_B, LINK, ["ring"], node_ranks=node_ranks).rows[0].cross_node_B
+    flat = cross_node_B(get("all-reduce", "ring").program(ranks, size_B), node_ranks)
     crossing_edges = nodes if nodes > 1 else 0
     assert flat == pytest.approx(crossing_edges * 2 * (ranks - 1) / ranks * size_B)
     levels = get("all-reduce", "hierarchical").program(ranks, size_B, levels=(node_ranks,))
@@ -104,8 +111,8 @@ def test_bad_input_is_located() -> None:
         messages(3, 0)
     with pytest.raises(UnknownName, match="did you mean ring"):
         messages(3, 10, "rings")
-    with pytest.raises(BadInput, match="node_ranks"):
-        compare("all-reduce", 8, 1.0, LINK, node_ranks=3)
+    with pytest.raises(UnknownName, match="way of all-reduce over levels"):
+        compare_on_levels("all-reduce", [(8, 0.0, 1e9), (2, 0.0, 1e9)], 1.0, ["rabenseifner"])
 
 
 def test_an_asynchronous_server_is_not_called_the_best() -> None:

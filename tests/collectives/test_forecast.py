@@ -82,13 +82,15 @@ def test_among_all_algorithms_the_large_ones_are_priced_and_said() -> None:
 
 
 def test_ways_over_levels_that_are_too_large_are_said() -> None:
-    found = api.collective("all-reduce", ranks=512, size=1e8, cluster="dgx-h100:64", algorithm="tree", simulate=True)
-    assert set(found.over_levels_s or {}) == {"ring", "hierarchical"}
-    assert set(found.over_levels_simulated_s or {}) == {"hierarchical"}
-    assert "ring over levels" in found.assumptions[-1]
-    assert found.over_levels_simulated_s == pytest.approx(
-        {"hierarchical": (found.over_levels_s or {})["hierarchical"]}, rel=1e-12
-    )
+    words = {"ranks": 512, "size": 1e8, "cluster": "dgx-h100:64", "simulate": True}
+    found = api.collective("all-reduce", **words)
+    rows = {row.algorithm: row for row in found.comparison.rows}
+    assert rows.keys() == {"ring", "hierarchical"}
+    assert rows["ring"].simulated_s is None
+    assert found.assumptions[-1] == "priced but not built, above 2,000,000 operations: ring"
+    assert rows["hierarchical"].simulated_s == pytest.approx(rows["hierarchical"].time_s, rel=1e-12)
+    with pytest.raises(BadInput, match="all-reduce ring on 512 ranks is about"):
+        api.collective("all-reduce", **words, algorithm="ring")
 
 
 @pytest.mark.parametrize("op", ops())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Unpack
 
@@ -13,7 +14,8 @@ from lockstep.errors import BadInput
 from lockstep.units import parse_size_B
 
 if TYPE_CHECKING:
-    from lockstep.collectives import BestMap, Comparison, Crossover, Messages, PlainLink
+    from lockstep.collectives import BestMap, Comparison, Crossover, Messages
+    from lockstep.collectives.compare import Simulate
     from lockstep.program import Program
 
 MOST_RANKS = 1_000_000
@@ -30,23 +32,15 @@ def messages(workers: Quantity, params: Quantity, *, program: str | None = None)
 
 @dataclass(frozen=True, slots=True)
 class Collective:
-    """All algorithms of one collective; on a cluster also what its levels make of it."""
+    """All algorithms of one collective on a network, each with one time."""
 
     comparison: Comparison
     network: Network
-    over_levels_s: dict[str, float] | None
-    over_levels_simulated_s: dict[str, float] | None
     assumptions: tuple[str, ...]
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON form."""
-        return {
-            **self.comparison.to_dict(),
-            **self.network.words(),
-            "over_levels_s": self.over_levels_s,
-            "over_levels_simulated_s": self.over_levels_simulated_s,
-            "assumptions": list(self.assumptions),
-        }
+        return {**self.comparison.to_dict(), **self.network.words(), "assumptions": list(self.assumptions)}
 
 
 @strict
@@ -60,47 +54,53 @@ def collective(
     progress: Callable[[int, int], None] | None = None,
     **link: Unpack[LinkWords],
 ) -> Collective:
-    """Price (and simulate) the algorithms of `op`: one, several between commas, or all that there are ports for."""
-    from lockstep.collectives import compare
+    """Price (and simulate) the algorithms of `op`: one, several between commas, or all.
 
+    On one link these are all that there are ports for; across the levels of a cluster the ways that use all levels.
+    """
     network, size_B = _group(ranks, link), parse_size_B(size, "--size")
     names = _names(op, algorithm, "--algorithm", network)
+    named = algorithm not in (None, "all")
     with flags("--ranks"):
-        priced_only = _priced_only(op, network, size_B, names, simulate, named=algorithm not in (None, "all"))
-        comparison = compare(
-            op, network.ranks, size_B, network.link, names, _simulator(network) if simulate else None,
-            node_ranks=network.node_ranks, progress=progress,
-        )  # fmt: skip
-    if network.node_ranks:
-        comparison = _bounded(comparison, network)
-    over_s = _over_levels(op, network, size_B)
-    simulated_s = _simulated_over_levels(op, network, size_B, over_s) if simulate and over_s else None
-    left_out = [] if algorithm not in (None, "all") else _needing_ports(op, network)
-    said = [*_said(network, simulate), *(f"left out: {_too_wide(op, name, network)}" for name in left_out)]
-    return Collective(comparison, network, over_s, simulated_s, (*said, *priced_only))
+        unbuilt = _unbuilt(op, network, size_B, names, named=named) if simulate else []
+        comparison = _compared(op, network, size_B, names, _makespan_s if simulate else None, progress)
+    left_out = [] if named else _needing_ports(op, network)
+    said = [*_said(op, network), *(f"left out: {_too_wide(op, name, network)}" for name in left_out)]
+    return Collective(comparison, network, (*said, *unbuilt))
 
 
 @strict
 def crossover(op: str, *, ranks: Quantity, between: str | None = None, **link: Unpack[LinkWords]) -> Crossover:
     """Sizes at which the fastest algorithm changes, exactly; `between` names the ones to compare."""
     from lockstep.collectives import crossover as find
+    from lockstep.collectives import crossover_on_levels
 
     network = _group(ranks, link)
     names = _names(op, between, "--between", network)
     with flags("--between"):
+        if network.spans_levels:
+            return crossover_on_levels(op, network.levels, None if between in (None, "all") else names)
         return find(op, network.ranks, network.link, names)
 
 
 @strict
 def best_algorithms(op: str, *, ranks: Quantity, between: str | None = None, **link: Unpack[LinkWords]) -> BestMap:
-    """The fastest algorithm over group sizes up to `ranks` (powers of two) and sizes from 1 KiB to 4 GiB."""
-    from lockstep.collectives import best_map
+    """The fastest algorithm over group sizes up to `ranks` (powers of two) and sizes from 1 KiB to 4 GiB.
+
+    On a cluster every group spans the levels that so many ranks span; groups that fill no whole nodes are left out.
+    """
+    from lockstep.collectives import best_map, best_map_on_levels
 
     network = _group(ranks, link)
-    groups = [2**i for i in range(1, network.ranks.bit_length())] or [1]
-    return best_map(
-        op, groups, [2.0**i for i in range(10, 33)], network.link, _names(op, between, "--between", network)
-    )
+    names = _names(op, between, "--between", network)
+    groups, sizes_B = [2**i for i in range(1, network.ranks.bit_length())] or [1], [2.0**i for i in range(10, 33)]
+    if not network.spans_levels:
+        return best_map(op, groups, sizes_B, network.link, names)
+    levels = {}
+    for number in groups:
+        with suppress(BadInput):
+            levels[number] = read_network(number, **link).levels
+    return best_map_on_levels(op, levels, sizes_B, None if between in (None, "all") else names)
 
 
 def _group(ranks: Quantity, link: LinkWords) -> Network:
@@ -111,7 +111,7 @@ def _group(ranks: Quantity, link: LinkWords) -> Network:
 
 
 def _names(op: str, given: str | None, where: str, network: Network) -> Sequence[str] | None:
-    """Names between commas, all known, or all that the network has ports for; None for `all` on one link.
+    """Names between commas, all known, or all that the network has ports or ways for; None for `all` on one link.
 
     A collective that does not exist is refused first.
     """
@@ -122,6 +122,8 @@ def _names(op: str, given: str | None, where: str, network: Network) -> Sequence
             algorithms(op)
         except BadInput as error:
             raise BadInput(error.message, "OP") from None
+    if network.spans_levels:
+        return _ways(op, given, where, network)
     wide = _needing_ports(op, network)
     if given is None or given == "all":
         return [name for name in algorithms(op) if name not in wide] if wide else None
@@ -135,11 +137,34 @@ def _names(op: str, given: str | None, where: str, network: Network) -> Sequence
     return names
 
 
+def _ways(op: str, given: str | None, where: str, network: Network) -> list[str]:
+    """Names of ways across the levels that the network spans. Raises BadInput for what has a time on one link only."""
+    from lockstep.collectives import get
+    from lockstep.collectives.levels import WAYS
+
+    levels = f"the levels of {network.words()['cluster']}"
+    one_link = f"--latency and --bandwidth of one link, or at most {network.levels[0][0]} ranks, which share one level"
+    if op not in WAYS:
+        raise BadInput(f"{op} has no way across {levels}, as {', '.join(WAYS)} have; give {one_link}", "OP")
+    if given is None or given == "all":
+        return list(WAYS[op])
+    names = [name.strip() for name in given.split(",")]
+    for name in names:
+        if name not in WAYS[op]:
+            with flags(where):
+                get(op, name)
+            ways = f"{name} is for one link; the ways across {levels} are {' and '.join(WAYS[op])}"
+            traced = f"`lockstep trace {op} --algorithm {name}`, which simulates its messages"
+            raise BadInput(f"{ways}. Take one of these, {one_link}, or {traced}", where)
+    return names
+
+
 def _needing_ports(op: str, network: Network) -> list[str]:
     """Algorithms for more ports than a device of the cluster has: one per level, at the rate of all its links."""
     from lockstep.collectives import algorithms, get
 
-    return [] if network.cluster is None else [name for name in algorithms(op) if get(op, name).ports > 1]
+    one_level = network.cluster is not None and not network.spans_levels
+    return [name for name in algorithms(op) if get(op, name).ports > 1] if one_level else []
 
 
 def _too_wide(op: str, name: str, network: Network) -> str:
@@ -151,82 +176,47 @@ def _too_wide(op: str, name: str, network: Network) -> str:
     )
 
 
-def _simulator(network: Network) -> Any:
-    """Makespan of a program on the link, or on the cluster's own levels."""
+def _compared(
+    op: str, network: Network, size_B: float, names: Sequence[str] | None, run: Simulate | None, progress: Any
+) -> Comparison:
+    from lockstep.collectives import compare, compare_on_levels
+
+    if network.spans_levels:
+        return compare_on_levels(op, network.levels, size_B, names, run, network.node_ranks, progress)
+    found = compare(op, network.ranks, size_B, network.link, names, run, progress=progress)
+    if network.node_ranks is None:
+        return found
+    # Nodes of one rank: every byte is between nodes.
+    return replace(found, rows=tuple(replace(row, cross_node_B=row.total_B) for row in found.rows))
+
+
+def _makespan_s(program: Program, network: Any) -> float:
+    """Seconds of a program on a link or over levels."""
     from lockstep.simulate import simulate
 
-    def run(program: Program, link: PlainLink) -> float:
-        return simulate(program, network.cluster if network.node_ranks else link).makespan_s
-
-    return run
+    return simulate(program, network).makespan_s
 
 
-def _over_levels(op: str, network: Network, size_B: float) -> dict[str, float] | None:
-    from lockstep.collectives import times_on_levels
-    from lockstep.collectives.levels import WAYS
-
-    if network.node_ranks is None or op not in WAYS:
-        return None
-    return {name: float(time_s) for name, time_s in times_on_levels(op, network.levels, size_B).items()}
-
-
-def _simulated_over_levels(op: str, network: Network, size_B: float, ways: dict[str, float]) -> dict[str, float] | None:
-    """Makespan of every way's program that is small enough; None when none is."""
-    from lockstep.collectives import MOST_OPERATIONS, program_on_levels, work_on_levels
-    from lockstep.simulate import simulate
-
-    small = [way for way in ways if work_on_levels(op, network.levels, size_B, way) <= MOST_OPERATIONS]
-    return {way: simulate(*program_on_levels(op, network.levels, size_B, way)).makespan_s for way in small} or None
-
-
-def _priced_only(
-    op: str, network: Network, size_B: float, names: Sequence[str] | None, simulate: bool, *, named: bool
-) -> list[str]:
-    """What is said of programs too large to be built. Raises BadInput to simulate one that was named, or all."""
+def _unbuilt(op: str, network: Network, size_B: float, names: Sequence[str] | None, *, named: bool) -> list[str]:
+    """What is said of programs too large to be simulated. Raises BadInput when one of them was named, or for all."""
     from lockstep.collectives import MOST_OPERATIONS, check_work, forecasts, work_on_levels
-    from lockstep.collectives.levels import WAYS
 
-    works = forecasts(op, network.ranks, size_B, network.link, names, network.node_ranks)
+    if network.spans_levels:
+        works = {way: work_on_levels(op, network.levels, size_B, way) for way in names or ()}
+    else:
+        works = forecasts(op, network.ranks, size_B, network.link, names)
     large = [name for name, work in works.items() if work > MOST_OPERATIONS]
-    if simulate and large and (named or len(large) == len(works)):
+    if large and (named or len(large) == len(works)):
         least = min(large, key=works.__getitem__)
         check_work(f"{op} {least}", network.ranks, works[least])
-    if simulate and network.node_ranks:
-        ways = WAYS.get(op, {})
-        large += [
-            f"{way} over levels" for way in ways
-            if work_on_levels(op, network.levels, size_B, way) > MOST_OPERATIONS
-        ]  # fmt: skip
-    if not large or not (simulate or network.node_ranks):
-        return []
-    return [f"priced but not built, above {MOST_OPERATIONS:,} operations: {', '.join(large)}"]
+    return [f"priced but not built, above {MOST_OPERATIONS:,} operations: {', '.join(large)}"] if large else []
 
 
-def _bounded(comparison: Comparison, network: Network) -> Comparison:
-    """The comparison with the bound of a cluster: whole units as ranks with the ports of all their devices.
-
-    Nothing leaves a unit faster than through all its ports, and no rank is faster than its ports of all levels.
-    """
-    from lockstep.collectives import PlainLink, lower_bound_s
-
-    latency_s = min(level[1] for level in network.levels)
-    rank_Bps = sum(level[2] for level in network.levels)
-    bound_s, below = 0.0, 1
-    for size, _, rate_Bps, _ in network.levels:
-        # The send buffer of an all-to-all belongs to one rank; all other sizes are those of the group.
-        size_B = comparison.size_B * (below if comparison.op == "all-to-all" else 1)
-        ports = PlainLink(latency_s, rank_Bps if below == 1 else below * rate_Bps)
-        units = network.ranks // below
-        bound_s = max(bound_s, float(lower_bound_s(comparison.op, units, size_B, ports)))
-        below *= size
-    rows = tuple(replace(row, lower_bound_s=bound_s) for row in comparison.rows)
-    return replace(comparison, rows=rows)
-
-
-def _said(network: Network, simulate: bool) -> list[str]:
-    said = ["a message takes latency + size / bandwidth; one send and one receive port per rank"]
-    if network.node_ranks:
-        said.append("time_s: every message over the widest level spanned, at one device's share of it")
-        if simulate:
-            said.append("simulated_s: every message over the level at which its two ranks meet")
-    return said
+def _said(op: str, network: Network) -> list[str]:
+    if not network.spans_levels:
+        return ["a message takes latency + size / bandwidth; one send and one receive port per rank"]
+    return [
+        "a message takes latency + size / bandwidth of the level at which its two ranks meet",
+        "one send and one receive port per rank and level, at one device's share of its links; all work at once",
+        f"an algorithm for one link has no time here; `lockstep trace {op} --algorithm NAME` simulates its messages",
+    ]

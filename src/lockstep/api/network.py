@@ -56,6 +56,11 @@ class Network:
     levels: tuple[tuple[Any, ...], ...] = ()
     """(ranks, latency_s, bandwidth_Bps, reduce_s_per_B) of the cluster's levels that they span, innermost first."""
 
+    @property
+    def spans_levels(self) -> bool:
+        """Whether the ranks span several levels of a cluster, so that no one link joins them."""
+        return len(self.levels) > 1
+
     def words(self) -> dict[str, Any]:
         """What is assumed of the network, for answers."""
         return {

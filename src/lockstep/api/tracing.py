@@ -15,6 +15,7 @@ from lockstep.files import writable, writing
 from lockstep.units import parse_size_B
 
 if TYPE_CHECKING:
+    from lockstep.collectives.levels import Levels
     from lockstep.plan import Estimate
     from lockstep.program import Timeline
 
@@ -118,6 +119,7 @@ def _collective(
     op: str, *, ranks: Quantity | None = None, size: Quantity | None = None, algorithm: str | None = None, **link: Any
 ) -> Timeline:
     from lockstep.collectives import best, get, ops
+    from lockstep.collectives.levels import WAYS
     from lockstep.errors import UnknownName
     from lockstep.simulate import simulate
 
@@ -126,13 +128,30 @@ def _collective(
     if ranks is None or size is None:
         raise BadInput("must be given for a collective", "--ranks" if ranks is None else "--size")
     network, size_B = read_network(whole(ranks, "--ranks"), **link), parse_size_B(size, "--size")
+    if network.spans_levels and op in WAYS and algorithm in (None, *WAYS[op]):
+        return _on_levels(op, network.levels, size_B, algorithm)
     with flags("--algorithm"):
         name = algorithm if algorithm is not None else str(best(op, network.ranks, size_B, network.link).algorithm)
         chosen = get(op, name)
         chosen.price(network.ranks, size_B, network.link)
-        count = float(chosen.operations(network.ranks, size_B, network.link))
-        if count > MOST_OPERATIONS:
-            allowed = f"at most {MOST_OPERATIONS:,}; take fewer ranks"
-            raise BadInput(f"a trace of about {count:.3g} operations is too large: {allowed}", "ranks")
+        _check_size(float(chosen.operations(network.ranks, size_B, network.link)))
         program = chosen.program(network.ranks, size_B, network.link)
     return simulate(program, network.cluster if network.node_ranks else network.link)
+
+
+def _on_levels(op: str, levels: Levels, size_B: float, way: str | None) -> Timeline:
+    """One way across the levels of a cluster, the fastest if none is named."""
+    from lockstep.collectives import best_on_levels, program_on_levels, sent_on_levels
+    from lockstep.collectives.registry import REDUCE
+    from lockstep.simulate import simulate
+
+    way = way if way is not None else str(best_on_levels(op, levels, size_B).algorithm)
+    with flags("--ranks"):
+        _check_size(float(sent_on_levels(op, levels, size_B, way).total.messages * (2 + (op in REDUCE))))
+        return simulate(*program_on_levels(op, levels, size_B, way))
+
+
+def _check_size(operations: float) -> None:
+    if operations > MOST_OPERATIONS:
+        allowed = f"at most {MOST_OPERATIONS:,}; take fewer ranks"
+        raise BadInput(f"a trace of about {operations:.3g} operations is too large: {allowed}", "ranks")

@@ -8,14 +8,25 @@ from importlib import import_module as _import_module
 
 from lockstep.collectives.best import best, best_time_s, contenders
 from lockstep.collectives.bounds import bus_bandwidth_Bps, bus_factor, lower_bound_s, lower_bound_terms
-from lockstep.collectives.compare import Comparison, Row, compare, cross_node_B, forecasts
+from lockstep.collectives.compare import Comparison, Row, compare, compare_on_levels, forecasts
 from lockstep.collectives.cost import Cost, Counts, LinkLike, PlainLink, Terms
-from lockstep.collectives.crossover import BestMap, Crossover, Region, best_map, crossover, n_star_B
+from lockstep.collectives.crossover import (
+    BestMap,
+    Crossover,
+    Region,
+    best_map,
+    best_map_on_levels,
+    crossover,
+    crossover_on_levels,
+    n_star_B,
+)
 from lockstep.collectives.levels import (
     LevelsBest,
     best_on_levels,
     best_on_levels_time_s,
+    lower_bound_on_levels_s,
     program_on_levels,
+    sent_on_levels,
     times_on_levels,
     work_on_levels,
 )
@@ -58,6 +69,7 @@ __all__ = [
     "algorithms",
     "best",
     "best_map",
+    "best_map_on_levels",
     "best_on_levels",
     "best_on_levels_time_s",
     "best_time_s",
@@ -65,12 +77,14 @@ __all__ = [
     "bus_factor",
     "check_work",
     "compare",
+    "compare_on_levels",
     "contenders",
-    "cross_node_B",
     "crossover",
+    "crossover_on_levels",
     "expander",
     "forecasts",
     "get",
+    "lower_bound_on_levels_s",
     "lower_bound_s",
     "lower_bound_terms",
     "message_programs",
@@ -79,6 +93,7 @@ __all__ = [
     "ops",
     "pricer",
     "program_on_levels",
+    "sent_on_levels",
     "times_on_levels",
     "work_on_levels",
 ]

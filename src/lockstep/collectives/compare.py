@@ -2,26 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-import numpy as np
-
 from lockstep.collectives.bounds import bus_bandwidth_Bps
-from lockstep.collectives.cost import LinkLike
-from lockstep.collectives.registry import MOST_OPERATIONS, Algorithm, check_arguments, get
+from lockstep.collectives.cost import LinkLike, Number
+from lockstep.collectives.levels import (
+    WAYS,
+    Levels,
+    lower_bound_on_levels_s,
+    program_on_levels,
+    sent_on_levels,
+    times_on_levels,
+    work_on_levels,
+)
+from lockstep.collectives.levels.hierarchy import product
+from lockstep.collectives.registry import MOST_OPERATIONS, check_arguments, get
 from lockstep.collectives.registry import algorithms as names_of
-from lockstep.collectives.shares import whole_nodes
 from lockstep.program import Program
 
-Simulate = Callable[[Program, LinkLike], float]
+Simulate = Callable[[Program, Any], float]
+"""(program, link or network of levels) -> seconds."""
 Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One algorithm: closed form, simulation (None when not asked for, or too large) and what was counted."""
+    """One algorithm: closed form, simulation (None when not asked for, or too large) and what is sent."""
 
     algorithm: str
     time_s: float
@@ -76,85 +84,111 @@ def compare(
     algorithms: Sequence[str] | None = None,
     simulate: Simulate | None = None,
     element_B: float = 0.0,
-    node_ranks: int | None = None,
     progress: Progress | None = None,
 ) -> Comparison:
     """Price of every algorithm (or of `algorithms`), and its simulation when a `simulate(program, link)` is given.
 
-    `node_ranks`: ranks per node, numbered node by node; then bytes that cross nodes are counted from the program, and
-    algorithms in groups take the nodes as their groups. `progress(done, total)` is called after each algorithm.
-    Raises BadInput, UnknownName.
+    `progress(done, total)` is called after each algorithm. Raises BadInput, UnknownName.
     """
     check_arguments(ranks, size_B, link)
-    if node_ranks is not None:
-        whole_nodes(ranks, node_ranks)
     chosen = names_of(op) if algorithms is None else tuple(algorithms)
-    rows = []
-    for name in chosen:
-        rows.append(_row(op, name, int(ranks), size_B, link, simulate, element_B, node_ranks))
-        if progress is not None:
-            progress(len(rows), len(chosen))
-    return Comparison(op, int(ranks), float(size_B), tuple(rows))
+    rows = (_row(op, name, int(ranks), size_B, link, simulate, element_B) for name in chosen)
+    return Comparison(op, int(ranks), float(size_B), _counted(rows, len(chosen), progress))
+
+
+def compare_on_levels(
+    op: str,
+    levels: Levels,
+    size_B: float,
+    algorithms: Sequence[str] | None = None,
+    simulate: Simulate | None = None,
+    node_ranks: int | None = None,
+    progress: Progress | None = None,
+) -> Comparison:
+    """The same of the ways across `levels`; with `node_ranks` consecutive ranks per node also the bytes between nodes.
+
+    Raises UnknownName.
+    """
+    times = times_on_levels(op, levels, size_B, algorithms)
+    rows = (_row_on_levels(op, way, levels, size_B, float(times[way]), simulate, node_ranks) for way in times)
+    ranks = int(product([level[0] for level in levels]))
+    return Comparison(op, ranks, float(size_B), _counted(rows, len(times), progress))
 
 
 def forecasts(
-    op: str,
-    ranks: int,
-    size_B: float,
-    link: LinkLike,
-    algorithms: Sequence[str] | None = None,
-    node_ranks: int | None = None,
+    op: str, ranks: int, size_B: float, link: LinkLike, algorithms: Sequence[str] | None = None
 ) -> dict[str, float]:
     """Work of every program that `compare` would build, in operations; above MOST_OPERATIONS it builds none."""
-    chosen = [get(op, name) for name in (names_of(op) if algorithms is None else algorithms)]
-    return {one.name: float(one.work(ranks, size_B, link, **_nodes_as_groups(one, node_ranks))) for one in chosen}
+    chosen = names_of(op) if algorithms is None else algorithms
+    return {name: float(get(op, name).work(ranks, size_B, link)) for name in chosen}
+
+
+def _counted(rows: Iterable[Row], total: int, progress: Progress | None) -> tuple[Row, ...]:
+    made = []
+    for row in rows:
+        made.append(row)
+        if progress is not None:
+            progress(len(made), total)
+    return tuple(made)
 
 
 def _row(
-    op: str,
-    name: str,
-    ranks: int,
-    size_B: float,
-    link: LinkLike,
-    simulate: Simulate | None,
-    element_B: float,
-    node_ranks: int | None,
+    op: str, name: str, ranks: int, size_B: float, link: LinkLike, simulate: Simulate | None, element_B: float
 ) -> Row:
     algorithm = get(op, name)
-    choices = _nodes_as_groups(algorithm, node_ranks)
-    cost = algorithm.price(ranks, size_B, link, element_B, **choices)
-    time_s, messages = float(cost.time_s), round(float(cost.messages))
-    program, work = None, float(algorithm.work(ranks, size_B, link, element_B, **choices))
-    if work <= MOST_OPERATIONS and (simulate is not None or node_ranks is not None):
-        program = algorithm.program(ranks, size_B, link, element_B, **choices)
+    cost = algorithm.price(ranks, size_B, link, element_B)
+    simulated_s = None
+    if simulate is not None and float(algorithm.work(ranks, size_B, link, element_B)) <= MOST_OPERATIONS:
+        simulated_s = float(simulate(algorithm.program(ranks, size_B, link, element_B), link))
     return Row(
         algorithm=name,
-        time_s=time_s,
-        simulated_s=None if program is None or simulate is None else float(simulate(program, link)),
-        latency_steps=round(float(cost.latency_steps)),
-        messages=messages,
-        bytes_sent_per_rank=float(cost.bytes_sent_per_rank_B),
-        total_B=float(cost.total_B),
-        algorithm_bandwidth_Bps=size_B / time_s if time_s > 0 else 0.0,
-        bus_bandwidth_Bps=float(bus_bandwidth_Bps(op, ranks, size_B, time_s)),
+        simulated_s=simulated_s,
         lower_bound_s=float(cost.lower_bound_s),
-        cross_node_B=None if program is None or node_ranks is None else cross_node_B(program, node_ranks),
+        cross_node_B=None,
         formula=algorithm.formula,
         ports=algorithm.ports,
         stale=algorithm.stale,
+        **_counts(cost.latency_steps, cost.messages, cost.total_B, ranks),
+        **_rates(op, ranks, size_B, float(cost.time_s)),
     )
 
 
-def _nodes_as_groups(algorithm: Algorithm, node_ranks: int | None) -> dict[str, Any]:
-    """The choice of groups of an algorithm that has groups, where nodes are known."""
-    if node_ranks is None:
-        return {}
-    groups = {"levels": (node_ranks,), "node_ranks": node_ranks, "row_ranks": node_ranks}
-    return {name: group for name, group in groups.items() if name in algorithm.choices}
+def _row_on_levels(
+    op: str, way: str, levels: Levels, size_B: float, time_s: float, simulate: Simulate | None, node_ranks: int | None
+) -> Row:
+    sizes = [int(level[0]) for level in levels]
+    ranks = int(product(sizes))
+    sent = sent_on_levels(op, levels, size_B, way)
+    simulated_s = None
+    if simulate is not None and work_on_levels(op, levels, size_B, way) <= MOST_OPERATIONS:
+        simulated_s = float(simulate(*program_on_levels(op, levels, size_B, way)))
+    return Row(
+        algorithm=way,
+        simulated_s=simulated_s,
+        lower_bound_s=float(lower_bound_on_levels_s(op, levels, size_B)),
+        cross_node_B=None if node_ranks is None else sent.beyond_B(sizes, node_ranks),
+        formula=WAYS[op][way].formula,
+        ports=1,
+        stale=False,
+        **_counts(sent.latency_steps, sent.total.messages, sent.total.total_B, ranks),
+        **_rates(op, ranks, size_B, time_s),
+    )
 
 
-def cross_node_B(program: Program, node_ranks: int) -> float:
-    """Bytes of all messages whose ends are on different nodes of `node_ranks` consecutive ranks."""
-    crossing = (program.peer >= 0) & (program.rank // node_ranks != program.peer // node_ranks)
-    # A message is two operations, so half of what both ends see.
-    return float(np.sum(program.size_B[crossing])) / 2
+def _counts(steps: Number, messages: Number, total_B: Number, ranks: int) -> dict[str, Any]:
+    """Columns of a row about its messages."""
+    return {
+        "latency_steps": round(float(steps)),
+        "messages": round(float(messages)),
+        "bytes_sent_per_rank": float(total_B) / ranks,
+        "total_B": float(total_B),
+    }
+
+
+def _rates(op: str, ranks: int, size_B: float, time_s: float) -> dict[str, Any]:
+    """Columns of a row that follow from its time."""
+    return {
+        "time_s": time_s,
+        "algorithm_bandwidth_Bps": size_B / time_s if time_s > 0 else 0.0,
+        "bus_bandwidth_Bps": float(bus_bandwidth_Bps(op, ranks, size_B, time_s)),
+    }

@@ -4,11 +4,12 @@ An algorithm without segments is one line  steps alpha + (bytes beta + reduced g
 minimum of one line per number of segments. The lower envelope of all lines gives every boundary by intersecting two
 lines: no folklore formula, no search. Equal shares (`element_B = 0`); whole elements shift a boundary by less than one
 element per rank. n* = alpha / beta is the size whose bandwidth time equals one latency.
+Ways across levels are maxima and sums of such lines: their boundaries are bisected to the last bit.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +17,10 @@ import numpy as np
 import numpy.typing as npt
 
 from lockstep.collectives.best import best, contenders
-from lockstep.collectives.cost import LinkLike, Number, PlainLink
+from lockstep.collectives.cost import Cost, LinkLike, Number, PlainLink
+from lockstep.collectives.levels import Levels, LevelsBest, best_on_levels, times_on_levels
+from lockstep.collectives.levels.hierarchy import product
+from lockstep.collectives.registry import algorithms as names_of
 from lockstep.collectives.registry import check_arguments, get
 from lockstep.collectives.shares import FLUID
 from lockstep.collectives.trees import MAX_SEGMENTS
@@ -24,6 +28,8 @@ from lockstep.errors import BadInput
 
 # Lines closer than this (relative) are one line: the same formula, rounded differently.
 SAME = 1e-12
+SIZES_B = np.concatenate(([0.0], 2.0 ** np.arange(0, 50, 1 / 64)))
+"""Among these the ways across levels are compared; a change of the fastest is looked for between two neighbours."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,20 +88,53 @@ def crossover(op: str, ranks: int, link: LinkLike, between: Sequence[str] | None
     """
     check_arguments(ranks, 0.0, link)
     names = [a.name for a in contenders(op)] if between is None else list(between)
-    if len(set(names)) < 2 and between is not None:
-        raise BadInput(f"between = {', '.join(names)}: name at least two different algorithms", "between")
+    _check_several(between)
     lines = [(name, *_lines(op, name, ranks, link)) for name in names]
     owner = np.concatenate([np.full(len(start), i) for i, (_, start, _) in enumerate(lines)])
     start = np.concatenate([line[1] for line in lines])
     slope = np.concatenate([line[2] for line in lines])
-    regions: list[Region] = []
-    for index, from_B in _envelope(start, slope):
-        name = names[int(owner[index])]
-        if not regions or regions[-1].best != name:
-            if regions:
-                regions[-1] = Region(regions[-1].from_B, from_B, regions[-1].best)
-            regions.append(Region(from_B, None, name))
-    return Crossover(op, int(ranks), tuple(regions), float(n_star_B(link)))
+    walk = [(names[int(owner[index])], from_B) for index, from_B in _envelope(start, slope)]
+    return Crossover(op, int(ranks), _regions(walk), float(n_star_B(link)))
+
+
+def crossover_on_levels(op: str, levels: Levels, between: Sequence[str] | None = None) -> Crossover:
+    """Regions of the fastest way across `levels`, among `between` (default: all); n* is of the widest level.
+
+    Raises BadInput, UnknownName.
+    """
+    _check_several(between)
+    fastest = _fastest_on_levels(op, levels, SIZES_B, between)
+    walk = [(fastest[0], 0.0)]
+    for i in np.flatnonzero(fastest[1:] != fastest[:-1]):
+        low_B, high_B = SIZES_B[i : i + 2].tolist()
+        while low_B < (middle_B := (low_B + high_B) / 2) < high_B:
+            same = _fastest_on_levels(op, levels, np.array([middle_B]), between)[0] == fastest[i]
+            low_B, high_B = (middle_B, high_B) if same else (low_B, middle_B)
+        walk.append((fastest[i + 1], high_B))
+    ranks = int(product([level[0] for level in levels]))
+    return Crossover(op, ranks, _regions(walk), float(n_star_B(PlainLink(*levels[-1][1:]))))
+
+
+def _fastest_on_levels(
+    op: str, levels: Levels, sizes_B: npt.NDArray[np.float64], between: Sequence[str] | None
+) -> npt.NDArray[Any]:
+    """Name of the fastest way at each size; among equal ones the first."""
+    times = times_on_levels(op, levels, sizes_B, between)
+    stack = np.stack(np.broadcast_arrays(*times.values()))
+    names: npt.NDArray[Any] = np.array(list(times))[np.argmax(stack <= stack.min(axis=0) * (1 + SAME), axis=0)]
+    return names
+
+
+def _check_several(between: Sequence[str] | None) -> None:
+    if between is not None and len(set(between)) < 2:
+        raise BadInput(f"between = {', '.join(between)}: name at least two different algorithms", "between")
+
+
+def _regions(walk: Sequence[tuple[str, float]]) -> tuple[Region, ...]:
+    """Regions of a walk of (fastest, size from which it is), with neighbours of one name joined."""
+    starts = [(name, from_B) for i, (name, from_B) in enumerate(walk) if i == 0 or walk[i - 1][0] != name]
+    ends = [*(from_B for _, from_B in starts[1:]), None]
+    return tuple(Region(from_B, to_B, str(name)) for (name, from_B), to_B in zip(starts, ends, strict=True))
 
 
 def _lines(op: str, name: str, ranks: int, link: LinkLike) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
@@ -170,3 +209,19 @@ def best_map(
     plain = PlainLink(link.latency_s, link.bandwidth_Bps, getattr(link, "reduce_s_per_B", 0.0))
     cost = best(op, rows, columns, plain, algorithms)
     return BestMap(op, tuple(int(n) for n in ranks), tuple(float(s) for s in sizes_B), cost.algorithm, cost.time_s)
+
+
+def best_map_on_levels(
+    op: str, levels: Mapping[int, Levels], sizes_B: Sequence[float], algorithms: Sequence[str] | None = None
+) -> BestMap:
+    """Fastest over (ranks, size), `levels` by ranks: ways across several levels, algorithms on the link of one."""
+    sizes = np.asarray(sizes_B, dtype=np.float64)
+    fastest: list[Cost | LevelsBest] = []
+    for ranks, spanned in levels.items():
+        if len(spanned) > 1:
+            fastest.append(best_on_levels(op, spanned, sizes, algorithms))
+        else:
+            known = [name for name in algorithms or () if name in names_of(op)]
+            fastest.append(best(op, float(ranks), sizes, PlainLink(*spanned[0][1:]), known or None))
+    names, times = (np.stack([getattr(one, field) for one in fastest]) for field in ("algorithm", "time_s"))
+    return BestMap(op, tuple(levels), tuple(float(s) for s in sizes_B), names, times)

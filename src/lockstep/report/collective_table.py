@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from rich.console import Console
 from rich.text import Text
 
@@ -21,12 +19,11 @@ def render(found: Collective, out: Console) -> None:
     known = found.comparison
     ranked = sorted(known.rows, key=lambda row: row.time_s)
     best = next(row for row in ranked if row.algorithm == known.best)
-    ways = sorted((found.over_levels_s or {}).items(), key=lambda way: way[1])
-    name, time_s = ways[0] if ways else (best.algorithm, best.time_s)
-    over = " over the cluster's levels" if ways else ""
-    out.print(Text(f"{name}{over}: {format_time(time_s)}", style="bold"))
+    levels = found.network.spans_levels
+    over = " over the cluster's levels" if levels else ""
+    out.print(Text(f"{best.algorithm}{over}: {format_time(best.time_s)}", style="bold"))
     bound = format_time(best.lower_bound_s)
-    ports = "port per level" if ways else "port" if best.ports == 1 else "ports"
+    ports = "port per level" if levels else "port" if best.ports == 1 else "ports"
     ports = f"{best.ports if best.ports > 1 else 'one'} {ports}"
     out.print(f"{known.op} of {format_size(known.size_B)} on {known.ranks} ranks; lower bound with {ports}: {bound}.")
     note = "; (2) needs two ports" if any(row.ports > 1 for row in ranked) else ""
@@ -39,20 +36,7 @@ def render(found: Collective, out: Console) -> None:
         *([("simulated", "right")] * simulated),
     ]
     indented(out, table(titles, (_row(row, simulated, crossing) for row in ranked)))
-    if ways:
-        heading(out, "Over the cluster's levels", "every adapter at work")
-        again = found.over_levels_simulated_s or {}
-        again_title = [("simulated", "right")] * bool(again)
-        rows = [[way, format_time(time_s), *_again(way, again)] for way, time_s in ways]
-        indented(out, table([("way", "left"), ("time", "right"), *again_title], rows))
     small_print(out, "Assumptions", found.assumptions, len(found.assumptions))
-
-
-def _again(way: str, simulated_s: Mapping[str, float]) -> list[str]:
-    """The cell of a way's simulation, where any was simulated."""
-    if not simulated_s:
-        return []
-    return [format_time(simulated_s[way]) if way in simulated_s else "-"]
 
 
 def _row(row: Row, simulated: bool, crossing: bool) -> list[str]:

@@ -18,9 +18,11 @@ from lockstep.collectives.levels.best import (
     best_on_levels,
     best_on_levels_time_s,
     program_on_levels,
+    sent_on_levels,
     times_on_levels,
     work_on_levels,
 )
+from lockstep.collectives.levels.bound import lower_bound_on_levels_s
 from lockstep.collectives.levels.hierarchy import Hierarchy, Levels
 
 __all__ = [
@@ -30,7 +32,9 @@ __all__ = [
     "LevelsBest",
     "best_on_levels",
     "best_on_levels_time_s",
+    "lower_bound_on_levels_s",
     "program_on_levels",
+    "sent_on_levels",
     "times_on_levels",
     "work_on_levels",
 ]

@@ -10,26 +10,18 @@ import numpy as np
 
 from lockstep.collectives.cost import Number, PlainLink
 from lockstep.collectives.levels import direct, hierarchical, regrouped, ring
-from lockstep.collectives.levels.hierarchy import Hierarchy, Levels, Price, Work, Write
+from lockstep.collectives.levels.hierarchy import Hierarchy, Levels, Sent, Way
 from lockstep.collectives.registry import check_work
 from lockstep.errors import BadInput, UnknownName
 from lockstep.program import Program
 
-_RING: tuple[Price, Write, Work] = (ring.price, ring.program, ring.work)
-_PHASES: tuple[Price, Write, Work] = (hierarchical.price, hierarchical.program, hierarchical.work)
-# Per collective and way: closed form, program and forecast of its size. Ties in the best go to the first.
-WAYS: Mapping[str, Mapping[str, tuple[Price, Write, Work]]] = {
-    "all-reduce": {"ring": _RING, "hierarchical": _PHASES},
-    "all-gather": {"ring": _RING, "hierarchical": _PHASES},
-    "reduce-scatter": {"ring": _RING, "hierarchical": _PHASES},
-    "all-to-all": {
-        "direct": (direct.price, direct.program, direct.work),
-        "hierarchical": (regrouped.price, regrouped.program, regrouped.work),
-    },
-    "broadcast": {"hierarchical": _PHASES},
-    "reduce": {"hierarchical": _PHASES},
-    "scatter": {"hierarchical": _PHASES},
-    "gather": {"hierarchical": _PHASES},
+# Per collective, by name. Ties in the best go to the first.
+WAYS: Mapping[str, Mapping[str, Way]] = {
+    "all-reduce": {"ring": ring.WAY, "hierarchical": hierarchical.WAY},
+    "all-gather": {"ring": ring.WAY, "hierarchical": hierarchical.WAY},
+    "reduce-scatter": {"ring": ring.WAY, "hierarchical": hierarchical.WAY},
+    "all-to-all": {"direct": direct.WAY, "hierarchical": regrouped.WAY},
+    **{op: {"hierarchical": hierarchical.WAY} for op in hierarchical.HEADED},
 }
 
 
@@ -68,7 +60,7 @@ def times_on_levels(
     """Seconds of every way across the levels. Raises UnknownName for a collective or way that does not exist."""
     chosen = tuple(_ways(op)) if algorithms is None else tuple(algorithms)
     ranks, links = _read(levels)
-    return {name: _way(op, name)[0](op, ranks, links, size_B) for name in chosen}
+    return {name: _way(op, name).price(op, ranks, links, size_B) for name in chosen}
 
 
 def program_on_levels(op: str, levels: Levels, size_B: float, way: str) -> tuple[Program, Hierarchy]:
@@ -78,8 +70,8 @@ def program_on_levels(op: str, levels: Levels, size_B: float, way: str) -> tuple
     """
     ranks, links = _read(levels)
     sizes = tuple(int(size) for size in ranks)
-    check_work(f"{op} {way}", math.prod(sizes), _way(op, way)[2](op, sizes, links, size_B))
-    program = _way(op, way)[1](op, sizes, links, size_B)
+    check_work(f"{op} {way}", math.prod(sizes), _way(op, way).work(op, sizes, links, size_B))
+    program = _way(op, way).program(op, sizes, links, size_B)
     if way == "ring":
         sharing = ring.sharing(sizes)
         return program, Hierarchy(sizes, tuple(links), sharing, reductions=len(ring.channels(sizes)))
@@ -95,16 +87,22 @@ def _read(levels: Levels) -> tuple[list[Number], list[PlainLink]]:
 def work_on_levels(op: str, levels: Levels, size_B: float, way: str) -> float:
     """Forecast of the program of one way: its operations, with what its rounds cost as operations."""
     ranks, links = _read(levels)
-    return _way(op, way)[2](op, tuple(int(size) for size in ranks), links, size_B)
+    return _way(op, way).work(op, tuple(int(size) for size in ranks), links, size_B)
 
 
-def _ways(op: str) -> Mapping[str, tuple[Price, Write, Work]]:
+def sent_on_levels(op: str, levels: Levels, size_B: float, way: str) -> Sent:
+    """Latencies in series of one way, and messages and bytes of all ranks over every level, by closed forms."""
+    ranks, links = _read(levels)
+    return _way(op, way).count(op, tuple(int(size) for size in ranks), links, size_B)
+
+
+def _ways(op: str) -> Mapping[str, Way]:
     if op not in WAYS:
         raise UnknownName("collective over levels", op, WAYS)
     return WAYS[op]
 
 
-def _way(op: str, name: str) -> tuple[Price, Write, Work]:
+def _way(op: str, name: str) -> Way:
     if name not in _ways(op):
         raise UnknownName(f"way of {op} over levels", name, WAYS[op])
     return WAYS[op][name]

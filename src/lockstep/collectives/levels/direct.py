@@ -13,8 +13,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from lockstep.collectives.all_to_all.direct import exchange, keep_own
-from lockstep.collectives.cost import LinkLike, Number
-from lockstep.collectives.levels.hierarchy import product, units_below
+from lockstep.collectives.cost import Counts, LinkLike, Number
+from lockstep.collectives.levels.hierarchy import Sent, Way, product, units_below
 from lockstep.collectives.registry import ROUND_OPERATIONS
 from lockstep.collectives.rounds import Rounds, cut, everyone
 from lockstep.program import Program
@@ -36,6 +36,15 @@ def work(op: str, sizes: Sequence[int], links: Sequence[LinkLike], size_B: float
     return float(2 * total * (total - 1) + total + ROUND_OPERATIONS * (total - 1))
 
 
+def count(op: str, sizes: Sequence[int], links: Sequence[LinkLike], size_B: float) -> Sent:
+    """A message of S/n to every peer; the latencies in series are those of the port that is busy longest."""
+    ranks = product(sizes)
+    peers = [(size - 1) * below for size, below in zip(sizes, units_below(sizes), strict=True)]
+    message_s = [link.latency_s + size_B / (ranks * link.bandwidth_Bps) for link in links]
+    busiest = int(np.argmax(np.multiply(peers, message_s)))
+    return Sent(peers[busiest], tuple(Counts(ranks * many, many * size_B) for many in peers))
+
+
 def program(op: str, sizes: Sequence[int], links: Sequence[LinkLike], size_B: float) -> Program:
     """At every level: to the units of the own unit of the level above, one further each time, and all ranks there."""
     ranks = int(product(sizes))
@@ -50,3 +59,6 @@ def program(op: str, sizes: Sequence[int], links: Sequence[LinkLike], size_B: fl
                 peer = outer * unit + (place + turn) % size * below + (inner + step) % below
                 exchange(port, everyone(ranks), edges, index, peer)
     return rounds.build()
+
+
+WAY = Way(price, program, work, count, "max_l peers_l (alpha_l + S/n beta_l)")

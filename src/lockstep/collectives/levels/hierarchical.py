@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 
 from lockstep.collectives.best import best, best_time_s
-from lockstep.collectives.cost import LinkLike, Number
-from lockstep.collectives.levels.hierarchy import product
+from lockstep.collectives.cost import Counts, LinkLike, Number
+from lockstep.collectives.levels.hierarchy import Sent, Way, product
 from lockstep.collectives.registry import Algorithm, get
 from lockstep.collectives.rounds import Array, Rounds, cut
 from lockstep.collectives.shares import FLUID
@@ -66,15 +66,21 @@ def price(op: str, ranks: Sequence[Number], links: Sequence[LinkLike], size_B: N
 
 def work(op: str, sizes: Sequence[int], links: Sequence[LinkLike], size_B: float) -> float:
     """That of every phase's algorithm in all its groups; rounds are those of one, as groups keep step."""
-    total, ranks = 0.0, product(sizes)
-    cut_in = parts(op, sizes)
-    for algorithm, level, choices in _choices(op, sizes, links, size_B):
-        given: dict[str, Any] = {name: choices[name] for name in choices if name in algorithm.choices}
-        arguments = (sizes[level], size_B / cut_in[level], links[level])
-        groups = product(sizes[level + 1 :]) if op in HEADED else ranks / sizes[level]
-        operations = float(algorithm.operations(*arguments, **given))
-        total += groups * operations + float(algorithm.work(*arguments, **given)) - operations
+    total = 0.0
+    for algorithm, _, groups, arguments, choices in _called(op, sizes, links, size_B):
+        operations = float(algorithm.operations(*arguments, **choices))
+        total += groups * operations
+        total += float(algorithm.work(*arguments, **choices)) - operations
     return total
+
+
+def count(op: str, sizes: Sequence[int], links: Sequence[LinkLike], size_B: float) -> Sent:
+    """The sums over phases; all messages of a phase are over its level."""
+    steps, over = 0.0, [Counts(0.0, 0.0) for _ in sizes]
+    for algorithm, level, groups, arguments, choices in _called(op, sizes, links, size_B):
+        steps += float(algorithm.terms(*arguments, FLUID, **choices).steps)
+        over[level] += algorithm.counts(*arguments, FLUID, **choices).times(groups)
+    return Sent(steps, tuple(over))
 
 
 def program(op: str, sizes: Sequence[int], links: Sequence[LinkLike], size_B: float) -> Program:
@@ -88,6 +94,17 @@ def program(op: str, sizes: Sequence[int], links: Sequence[LinkLike], size_B: fl
         first = members[:, 0]
         algorithm.write(rounds, members, starts[level, first], stops[level, first], **choices)
     return rounds.build()
+
+
+def _called(
+    op: str, sizes: Sequence[int], links: Sequence[LinkLike], size_B: float
+) -> Iterator[tuple[Algorithm, int, float, tuple[Any, ...], dict[str, Any]]]:
+    """(algorithm, level, groups at once, their ranks, size and link, choices of its closed forms) per phase."""
+    cut_in, ranks = parts(op, sizes), product(sizes)
+    for algorithm, level, choices in _choices(op, sizes, links, size_B):
+        given = {name: choices[name] for name in choices if name in algorithm.choices}
+        groups = product(sizes[level + 1 :]) if op in HEADED else ranks / sizes[level]
+        yield algorithm, level, groups, (sizes[level], size_B / cut_in[level], links[level]), given
 
 
 def _choices(
@@ -121,3 +138,6 @@ def _ranges(op: str, sizes: Sequence[int], pieces: int) -> tuple[Array, Array]:
         edges = cut(starts[level], stops[level], sizes[level])
         starts[then], stops[then] = edges[ranks, place], edges[ranks, place + 1]
     return starts, stops
+
+
+WAY = Way(price, program, work, count, "sum over phases, each by the fastest algorithm of its level")

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import compress
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from lockstep.collectives.cost import LinkLike, Number, PlainLink
+from lockstep.collectives.cost import Counts, LinkLike, Number, PlainLink
 from lockstep.collectives.rounds import Array
 
 if TYPE_CHECKING:
@@ -22,6 +23,37 @@ Work: TypeAlias = Callable[[str, Sequence[int], Sequence[LinkLike], float], floa
 """The same arguments -> a forecast of that program's operations, with what its rounds cost as operations."""
 Write: TypeAlias = Callable[[str, Sequence[int], Sequence[LinkLike], float], "Program"]
 """The same arguments -> the program that takes them."""
+Count: TypeAlias = Callable[[str, Sequence[int], Sequence[LinkLike], float], "Sent"]
+"""The same arguments -> what that program sends, by a closed form."""
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """One way across levels: its closed form, its program, forecast of the program's size, counts of its messages."""
+
+    price: Price
+    program: Write
+    work: Work
+    count: Count
+    formula: str
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """Latencies in series, and what all ranks together send over each level, innermost first."""
+
+    latency_steps: Number
+    over: tuple[Counts, ...]
+
+    @property
+    def total(self) -> Counts:
+        """Over all levels."""
+        return sum(self.over, start=Counts(0.0, 0.0))
+
+    def beyond_B(self, sizes: Sequence[int], unit: int) -> float:
+        """Bytes between units of `unit` consecutive ranks, which some levels fill."""
+        beyond = [below >= unit for below in units_below(sizes)]
+        return float(sum(each.total_B for each in compress(self.over, beyond)))
 
 
 @dataclass(frozen=True, eq=False, slots=True)

@@ -14,8 +14,8 @@ import numpy as np
 
 from lockstep.collectives.all_to_all.hierarchical import copies, write_levels
 from lockstep.collectives.best import best_time_s
-from lockstep.collectives.cost import LinkLike, Number
-from lockstep.collectives.levels.hierarchy import product
+from lockstep.collectives.cost import Counts, LinkLike, Number
+from lockstep.collectives.levels.hierarchy import Sent, Way, product
 from lockstep.collectives.registry import ROUND_OPERATIONS
 from lockstep.collectives.rounds import Rounds, everyone
 from lockstep.program import Program
@@ -35,9 +35,19 @@ def work(op: str, sizes: Sequence[int], links: Sequence[LinkLike], size_B: float
     return float(copies(total, len(sizes)) + (2 * total + ROUND_OPERATIONS) * turns)
 
 
+def count(op: str, sizes: Sequence[int], links: Sequence[LinkLike], size_B: float) -> Sent:
+    """r_l - 1 messages of S/r_l per rank and level."""
+    ranks = product(sizes)
+    over = tuple(Counts(ranks * (size - 1), ranks * (size - 1) / size * size_B) for size in sizes)
+    return Sent(sum(sizes) - len(sizes), over)
+
+
 def program(op: str, sizes: Sequence[int], links: Sequence[LinkLike], size_B: float) -> Program:
     """The exchange at every level, innermost first."""
     ranks = int(product(sizes))
     rounds = Rounds(ranks, size_B / ranks)
     write_levels(rounds, everyone(ranks), np.zeros(1, np.int64), np.full(1, ranks), sizes)
     return rounds.build()
+
+
+WAY = Way(price, program, work, count, "sum_l (r_l - 1) (alpha_l + S/r_l beta_l)")

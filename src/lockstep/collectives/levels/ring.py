@@ -16,12 +16,12 @@ estimate adds latencies along the way, which is smaller where inner hops are qui
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-from lockstep.collectives.cost import LinkLike, Number
-from lockstep.collectives.levels.hierarchy import gamma, places, product, units_below
+from lockstep.collectives.cost import Counts, LinkLike, Number
+from lockstep.collectives.levels.hierarchy import Sent, Way, gamma, places, product, units_below
 from lockstep.collectives.registry import ROUND_OPERATIONS, get
 from lockstep.collectives.rounds import Array, Rounds, cut
 from lockstep.program import Program
@@ -39,16 +39,29 @@ def price(op: str, ranks: Sequence[Number], links: Sequence[LinkLike], size_B: N
     share_B, reduces = size_B / total, "reduce-scatter" in TURNS[op]
     slowest_s: Number = 0.0
     gamma_s_per_B: Number = 0.0
-    unit: Number = 1.0
-    for size, link in zip(ranks, links, strict=True):
-        unit = unit * size
-        share = (np.asarray(size) > 1) * np.where(unit < total, size - 1.0, size) / unit
+    for size, link, share in zip(ranks, links, shares(ranks), strict=True):
         hop_s = link.latency_s + share_B * share / link.bandwidth_Bps
         slowest_s = np.maximum(slowest_s, (np.asarray(size) > 1) * hop_s)
         if reduces and np.any(gamma(link)):
             gamma_s_per_B = gamma_s_per_B + share * gamma(link)
     steps = total - 1
     return steps * (len(TURNS[op]) * slowest_s + share_B * gamma_s_per_B)
+
+
+def shares(ranks: Sequence[Number]) -> Iterator[Number]:
+    """w_l: the share of a ring's hops that is over each level, innermost first; broadcasts."""
+    total, unit = product(ranks), 1.0
+    for size in ranks:
+        unit = unit * size
+        yield (np.asarray(size) > 1) * np.where(unit < total, size - 1.0, size) / unit
+
+
+def count(op: str, sizes: Sequence[int], links: Sequence[LinkLike], size_B: float) -> Sent:
+    """(n - 1) S per turn; a message is a piece of an nth of a channel's part."""
+    ranks = product(sizes)
+    steps = len(TURNS[op]) * (ranks - 1)
+    hops = ranks * ranks / sizes[_outermost(sizes)] * steps
+    return Sent(steps, tuple(Counts(hops * share, steps * size_B * share) for share in shares(sizes)))
 
 
 def work(op: str, sizes: Sequence[int], links: Sequence[LinkLike], size_B: float) -> float:
@@ -99,3 +112,6 @@ def sharing(sizes: Sequence[int]) -> tuple[int, ...]:
 def _outermost(sizes: Sequence[int]) -> int:
     """The outermost level with more than one child; 0 when there is none."""
     return max((level for level, size in enumerate(sizes) if size > 1), default=0)
+
+
+WAY = Way(price, program, work, count, "turns (n-1) max_l (alpha_l + S/n w_l beta_l) + (n-1)/n S sum_l w_l gamma_l")
