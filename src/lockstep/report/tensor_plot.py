@@ -27,6 +27,7 @@ def plot_tensor(found: TensorLayer, path: Path) -> None:
         axes.plot(places, [row.traffic_s for row in rows], ".--", color="#555555", label="all traffic, hidden or not")
         axes.set(xlabel="ranks", ylabel="layer, both passes")
         axes.set_xticks(places, names)
+        axes.margins(y=0.05)
         times_on(axes.yaxis)
         axes.legend(fontsize=8, frameon=False)
 

@@ -15,8 +15,9 @@ _CHOSEN = "bold green"
 def render(found: TensorLayer, out: Console) -> None:
     """Prints the layer."""
     row, shape = found.row, found.shape
-    speed = f"{row.speedup:.3g} times as fast on {_ranks(found.ranks)} as on one, {format_frac(row.efficiency_frac)}"
-    out.print(Text(f"{format_time(row.time_s)} per layer, {speed} of ideal", style="bold"))
+    speed = f"{row.speedup:.3g} times as fast on {found.ranks:,} ranks as on one"
+    said = f"{speed}, {format_frac(row.efficiency_frac)} of ideal" if found.ranks > 1 else "on one rank"
+    out.print(Text(f"{format_time(row.time_s)} per layer, {said}", style="bold"))
     split = ", split by tokens too" if found.sequence_parallel else ""
     out.print(
         f"Width {shape.hidden:,}, {shape.heads:,} heads, feed-forward {shape.ffn:,}, "
@@ -76,17 +77,14 @@ def _row(one: Row, chosen: bool) -> list[str | Text]:
 def _proof(proof: Proof, out: Console) -> None:
     """What the run on numpy showed."""
     shape = proof.shape
-    heading(out, "Run on numpy", f"{_ranks(proof.ranks)} in process, messages counted")
+    heading(out, "Run on numpy", f"ranks in process: {proof.ranks:,}; messages counted")
     size = "scaled down to width" if proof.scaled_down else "as asked: width"
     sizes = f"{size} {shape.hidden:,}, {shape.heads:,} heads, {shape.batch:,} x {shape.seq:,} tokens"
-    verdict = "equals the layer on one rank within rounding" if proof.equal else "DIFFERS from the layer on one rank"
+    near = f"equals the layer on one rank: no entry is off by more than {proof.tolerance_frac:g} of the largest"
+    verdict = near if proof.equal else f"differs from the layer on one rank, by {proof.error_frac:.1e} of the largest"
     lines = [
         ("layer", sizes),
-        ("result", f"{verdict}: largest error {proof.error_frac:.1e}"),
+        ("result", verdict),
         ("sent per rank", f"{format_size(proof.sent_B)} counted, {format_size(proof.priced_B)} priced"),
     ]
     indented(out, table([("", "left"), ("", "text")], lines))
-
-
-def _ranks(number: int) -> str:
-    return f"{number:,} rank{'' if number == 1 else 's'}"

@@ -15,7 +15,7 @@ from typing import Any
 
 from lockstep.errors import BadInput
 from lockstep.parallel.tensor.block import block
-from lockstep.parallel.tensor.layer import Layer, Local, Part
+from lockstep.parallel.tensor.layer import Layer, Local, Part, check_divides
 from lockstep.workload import Attention, Mlp, Piece, Transformer, layer_activation_B
 
 
@@ -54,12 +54,12 @@ class Shape:
 
     def layer(self, ranks: int, sequence_parallel: bool = False) -> Layer:
         """The layer on `ranks` ranks. Raises BadInput where they do not divide it."""
+        check_divides(ranks, **self._cut(sequence_parallel))
         return block(**self.to_dict(), ranks=ranks, sequence_parallel=sequence_parallel)
 
     def splits_over(self, ranks: int, sequence_parallel: bool = False) -> bool:
-        """Whether `ranks` ranks divide heads, feed-forward width and, with sequence parallelism, tokens."""
-        sizes = (self.heads, self.ffn, *((self.tokens,) if sequence_parallel else ()))
-        return not any(size % ranks for size in sizes)
+        """Whether `ranks` ranks divide what they cut."""
+        return not any(size % ranks for size in self._cut(sequence_parallel).values())
 
     def kept_B(self, ranks: int, sequence_parallel: bool, element_B: float) -> float:
         """Bytes that a rank keeps for the backward pass, with fused attention (`workload/activations.py`)."""
@@ -72,6 +72,10 @@ class Shape:
             micro_batch=self.batch, seq=self.seq, tp=ranks, sequence_parallel=sequence_parallel, element_B=element_B
         )
         return float(layer_activation_B(model, piece))
+
+    def _cut(self, sequence_parallel: bool) -> dict[str, int]:
+        """What the ranks divide among them."""
+        return {"heads": self.heads, "ffn": self.ffn, **({"tokens": self.tokens} if sequence_parallel else {})}
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON form."""
