@@ -18,11 +18,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from lockstep.parallel.group import Levels
-from lockstep.parallel.piece import Piece, total_s
+from lockstep.parallel.piece import Flow, Piece, total_s
 from lockstep.parallel.tensor import traffic
 from lockstep.parallel.tensor.layer import Layer
 from lockstep.parallel.tensor.proof import Proof
 from lockstep.parallel.tensor.shape import Shape, flops
+
+ALONE = ((1, 0.0, 1.0, 0.0),)
+"""One rank, which sends nothing over any link."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,50 +159,57 @@ def tensor_layer(
 
     `flops_per_s` is what a rank's kernels achieve. Raises BadInput where the ranks do not divide the layer.
     """
-    layer = shape.layer(ranks, sequence_parallel)
-    found = {
-        k: policies(shape.layer(k, sequence_parallel), shape, levels, flops_per_s, element_B)
-        for k, levels in {1: ((1, 0.0, 1.0, 0.0),), **groups}.items()
-    }
-    base_s = _of(found[1], overlap).time_s
-    kept = {k: shape.kept_B(k, sequence_parallel, element_B) for k in found}
-    rows = tuple(
-        _row(k, _of(found[k], overlap), base_s, sent_B(shape, k, levels, sequence_parallel, element_B), kept[k])
-        for k, levels in sorted(groups.items())
-    )
+    levels = {1: ALONE, **groups}
+    cuts = {k: _cut(shape, k, levels[k], flops_per_s, sequence_parallel, element_B) for k in levels}
+    here, alone = cuts[ranks], cuts[1]
     return TensorLayer(
         shape, ranks, sequence_parallel, overlap, flops_per_s, element_B,
-        forward_flops=flops(layer.forward),
-        backward_flops=flops(layer.backward),
-        sent_B=sent_B(shape, ranks, groups[ranks], sequence_parallel, element_B),
+        forward_flops=flops(here.layer.forward),
+        backward_flops=flops(here.layer.backward),
+        sent_B=here.sent_B,
         weights_B=shape.weight_elems * element_B / ranks,
-        kept_B=kept[ranks],
-        kept_frac=kept[ranks] / kept[1],
-        policies=found[ranks],
-        rows=rows,
+        kept_B=here.kept_B,
+        kept_frac=here.kept_B / alone.kept_B,
+        policies=here.policies,
+        rows=tuple(_row(cuts[k], overlap, alone) for k in sorted(groups)),
         proof=proof,
         assumptions=assumptions,
     )  # fmt: skip
 
 
-def policies(
-    layer: Layer, shape: Shape, levels: Levels, flops_per_s: float, element_B: float = 2.0
-) -> tuple[Policy, ...]:
-    """The layer under every overlap policy."""
-    moved = traffic.flows(levels, shape.tokens * shape.hidden * element_B, layer.sequence_parallel)
-    products_s = tuple(flops(parts, core=False) / flops_per_s for parts in (layer.forward, layer.backward))
-    compute_s = tuple(flops(parts) / flops_per_s for parts in (layer.forward, layer.backward))
+@dataclass(frozen=True, slots=True)
+class _Cut:
+    """The layer on one number of ranks under every policy; what a rank sends in both passes, and keeps."""
+
+    layer: Layer
+    policies: tuple[Policy, ...]
+    sent_B: float
+    kept_B: float
+
+    def policy(self, overlap: str) -> Policy:
+        """That of the name."""
+        return next(one for one in self.policies if one.overlap == overlap)
+
+
+def _cut(
+    shape: Shape, ranks: int, levels: Levels, flops_per_s: float, sequence_parallel: bool, element_B: float
+) -> _Cut:
+    layer = shape.layer(ranks, sequence_parallel)
+    moved = traffic.flows(levels, shape.tokens * shape.hidden * element_B, sequence_parallel)
+    sent_B = 2.0 * float(traffic.sent_B(moved, ranks))
+    return _Cut(layer, policies(layer, moved, flops_per_s), sent_B, shape.kept_B(ranks, sequence_parallel, element_B))
+
+
+def policies(layer: Layer, moved: tuple[Flow, Flow], flops_per_s: float) -> tuple[Policy, ...]:
+    """The layer with the traffic `moved` in each pass, under every overlap policy."""
+    passes = layer.forward, layer.backward
+    forward_s, backward_s = (flops(parts, core=False) / flops_per_s for parts in passes)
+    compute_s = tuple(flops(parts) / flops_per_s for parts in passes)
     found = []
     for overlap in traffic.OVERLAPS:
-        sides = traffic.pieces(moved, overlap, (products_s[0], products_s[1]))
+        sides = traffic.pieces(moved, overlap, (forward_s, backward_s))
         found.append(Policy(overlap, *(_pass(one, time_s) for one, time_s in zip(sides, compute_s, strict=True))))
     return tuple(found)
-
-
-def sent_B(shape: Shape, ranks: int, levels: Levels, sequence_parallel: bool, element_B: float = 2.0) -> float:
-    """Bytes that one rank sends for the layer, forward and backward: 8 (k - 1)/k T h elements."""
-    moved = traffic.flows(levels, shape.tokens * shape.hidden * element_B, sequence_parallel)
-    return 2.0 * float(traffic.sent_B(moved, ranks))
 
 
 def _pass(piece: Piece, compute_s: float) -> LayerPass:
@@ -207,10 +217,8 @@ def _pass(piece: Piece, compute_s: float) -> LayerPass:
     return LayerPass(compute_s, *(float(time_s) for time_s in times))
 
 
-def _of(found: tuple[Policy, ...], overlap: str) -> Policy:
-    return next(one for one in found if one.overlap == overlap)
-
-
-def _row(ranks: int, policy: Policy, base_s: float, sent: float, kept: float) -> Row:
+def _row(cut: _Cut, overlap: str, alone: _Cut) -> Row:
+    policy = cut.policy(overlap)
     compute_s, traffic_s, exposed_s = (policy.both_s(name) for name in ("compute_s", "traffic_s", "exposed_s"))
-    return Row(ranks, compute_s, traffic_s, exposed_s, policy.time_s, base_s / policy.time_s, sent, kept)
+    speedup = alone.policy(overlap).time_s / policy.time_s
+    return Row(cut.layer.ranks, compute_s, traffic_s, exposed_s, policy.time_s, speedup, cut.sent_B, cut.kept_B)
