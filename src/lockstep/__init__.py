@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from lockstep.api import sensitivity as sensitivity
     from lockstep.api import speedup as speedup
     from lockstep.api import stragglers as stragglers
+    from lockstep.api import tensor as tensor
     from lockstep.api import trace as trace
     from lockstep.api import train as train
     from lockstep.api import validate as validate
@@ -57,7 +58,7 @@ __version__ = "0.1.0"
 
 VERBS = (
     "plan", "estimate", "memory", "roofline", "sensitivity", "guide",
-    "messages", "collective", "crossover", "pipeline", "overlap", "stragglers", "balance", "experts", "trace",
+    "messages", "collective", "crossover", "pipeline", "overlap", "tensor", "experts", "stragglers", "balance", "trace",
     "checkpoint", "campaign", "scaling", "speedup", "converge", "claims", "train", "reproduce", "runs",
     "execute", "bench", "fit", "rig",
     "catalog", "validate", "case", "export", "cite",

@@ -43,7 +43,7 @@ TIME = {"": 1.0, **SECONDS}
 PURE = {"": 1.0}
 COUNT = DECIMAL | BINARY | {"B": 1e9, "b": 1e9, "m": 1e6, "t": 1e12}
 FLOPS = {
-    "": 1.0,
+    **DECIMAL,
     **_scaled({"FLOP/s": 1.0, "FLOPS": 1.0, "flop/s": 1.0, "flops": 1.0, "FLOPs": 1.0}, binary=False),
 }
 POWER = {"": 1.0, **_scaled({"W": 1.0}, binary=False)}

@@ -12,7 +12,7 @@ import re
 
 _SAME: dict[str, tuple[str, ...]] = {
     """tp_size tensor_parallel tensor_parallel_size tensor_parallel_degree tensor_model_parallel_size tp_degree mp
-    mp_size model_parallel model_parallel_size""": ("tp",),
+    mp_size model_parallel model_parallel_size""": ("tp", "ranks"),
     "pp": ("stages",),
     "stages": ("pp",),
     "vpp": ("chunks",),
@@ -29,6 +29,9 @@ _SAME: dict[str, tuple[str, ...]] = {
     num_model_chunks""": ("vpp", "chunks"),
     """mbs micro_batch_size microbatch microbatch_size micro_bsz local_batch_size per_device_batch_size
     per_device_train_batch_size train_micro_batch_size_per_gpu device_batch_size""": ("micro_batch",),
+    "hidden_size d_model n_embd": ("hidden",),
+    "num_heads n_heads n_head num_attention_heads": ("heads",),
+    "ffn_hidden_size intermediate_size": ("ffn",),
     "gbs bs batch_size global_batch global_batch_size train_batch_size total_batch_size": ("batch",),
     "tokens_per_batch tokens_per_step batch_size_tokens global_batch_tokens": ("batch_tokens",),
     """seq_len seq_length seqlen sequence_length max_seq_len max_seq_length max_length model_max_length context
@@ -42,7 +45,7 @@ _SAME: dict[str, tuple[str, ...]] = {
     "optim optimizer_type optimizer_name": ("optimizer",),
     "attention_dropout hidden_dropout attn_dropout": ("dropout",),
     "overlap_grad_reduce overlap_param_gather overlap_comm overlap_dp": ("overlap",),
-    "tp_comm_overlap async_tensor_parallel enable_async_tensor_parallel": ("overlap_tp",),
+    "tp_comm_overlap async_tensor_parallel enable_async_tensor_parallel": ("overlap_tp", "overlap"),
     "accumulate_allreduce_grads_in_fp32 main_grads_dtype grad_dtype gradient_dtype": ("gradient_bytes",),
     "grad_reduce_dtype reduce_dtype grad_reduce_in_fp32 communication_data_type": ("reduce_bytes",),
     "train_tokens num_tokens total_tokens training_tokens dataset_tokens": ("tokens",),
@@ -179,6 +182,9 @@ COMMANDS = {
         "serve serving inference infer generate": _SERVING,
         "goodput failures mtbf reliability": "checkpoint and campaign are about failures",
         "moe": "experts is about one layer, estimate --ep about a model",
+        "tp tensor-parallel tensor_parallel tensor-parallelism megatron": (
+            "tensor is about one layer, estimate --tp about a model"
+        ),
         "bubble schedule": "here it is pipeline",
         "scale": "here it is scaling",
         "convergence": "here it is converge",

@@ -45,6 +45,10 @@ SAMPLES: dict[str, list[tuple[str, ...]]] = {
     "balance": [("balance", "--speeds", "2x310,2x125", "--batch", "64")],
     "trace": [("trace", "pipeline", "--stages", "2", "--microbatches", "2", "-o", "made.json")],
     "experts": [("experts", "--experts", "8", "--top-k", "2", "--tokens", "4096", "--ranks", "4", *LINK)],
+    "tensor": [
+        ("tensor", "--ranks", "4", "--hidden", "64", "--heads", "4", "--seq", "32", "--flops", "1T", *LINK),
+        ("tensor", "--ranks", "4", "--hidden", "64", "--heads", "4", "--seq", "32", "-c", "dgx-h100", "--run"),
+    ],
     "checkpoint": [
         ("checkpoint", "--mtbf", "6h", "--write", "5min", "--simulate"),
         ("checkpoint", "--cluster", "dgx-h100:16", "--write", "1min", "--repair", "2d", "--spares", "1"),

@@ -15,6 +15,10 @@ COMMANDS: dict[str, tuple[str, ...]] = {
         "experts", "--experts", "16", "--top-k", "2", "--tokens", "4096", "--skew", "0.6", "--capacity-factor", "1.25",
         "--ranks", "8", *LINK,
     ),
+    "tensor": (
+        "tensor", "--ranks", "8", "--hidden", "1024", "--heads", "16", "--seq", "512", "--flops", "100T", *LINK,
+        "--run",
+    ),
     "checkpoint": (
         "checkpoint", "--mtbf", "6h", "--write", "5min", "--restart", "10min", "--async", "20%", "--simulate",
     ),

@@ -10,6 +10,7 @@ import lockstep
 from cli_programs.questions import COMMANDS, LINK
 from cli_runner import run
 
+LAYER = ("--hidden", "64", "--heads", "4", "--seq", "32", "--flops", "1T")
 GROUP = ("--ranks", "8", "--size", "1MB")
 REFUSED: list[tuple[str, tuple[str, ...]]] = [
     ("--workers", ("messages", "--workers", "0", "--params", "1M")),
@@ -116,6 +117,20 @@ REFUSED: list[tuple[str, tuple[str, ...]]] = [
         ("experts", "--experts", "8", "--tokens", "64", "--capacity-factor", "0", "--ranks", "2", *LINK),
     ),
     ("--placement", ("experts", "--experts", "8", "--tokens", "64", "--placement", "here", "--ranks", "2", *LINK)),
+    ("--ranks", ("tensor", "--ranks", "3", *LAYER, *LINK)),
+    ("--ranks", ("tensor", "--ranks", "0", *LAYER, *LINK)),
+    ("--ranks", ("tensor", "--ranks", "2", *LAYER, *LINK, "--ffn", "33")),
+    ("--ranks", ("tensor", "--ranks", "2", *LAYER, *LINK, "--seq", "33", "--sequence-parallel")),
+    ("--ranks", ("tensor", "--ranks", "128", *LAYER, *LINK, "--heads", "128", "--hidden", "128", "--run")),
+    ("--ranks", ("tensor", "--ranks", "16", *LAYER, "--heads", "16", "-c", "dgx-h100")),
+    ("--heads", ("tensor", "--ranks", "2", *LAYER, *LINK, "--heads", "5")),
+    ("--hidden", ("tensor", "--ranks", "2", *LAYER, *LINK, "--hidden", "1e9")),
+    ("--flops", ("tensor", "--ranks", "2", *LAYER, *LINK, "--flops", "0")),
+    ("--flops", ("tensor", "--ranks", "2", *LAYER, *LINK, "--flops", "600")),
+    ("--flops", ("tensor", "--ranks", "2", "--hidden", "64", "--heads", "4", "--seq", "32", *LINK)),
+    ("--bandwidth", ("tensor", "--ranks", "2", *LAYER)),
+    ("--overlap", ("tensor", "--ranks", "2", *LAYER, *LINK, "--overlap", "some")),
+    ("--element-size", ("tensor", "--ranks", "2", *LAYER, *LINK, "--element-size", "0")),
     ("WHAT", ("trace", "train", "-o", "x.json.gz")),
     ("--out", ("trace", "pipeline", "--stages", "2", "--microbatches", "2", "-o", "x.txt")),
     ("--out", ("trace", "pipeline", "--stages", "2", "--microbatches", "2", "-o", "no/such/folder/x.json.gz")),
@@ -137,7 +152,7 @@ def test_refused_where_it_is_wrong(
 
 
 @pytest.mark.parametrize("name", ["picture.txt", "no/such/folder/picture.png"])
-@pytest.mark.parametrize("verb", ["collective", "crossover", "pipeline", "overlap"])
+@pytest.mark.parametrize("verb", ["collective", "crossover", "pipeline", "overlap", "tensor"])
 def test_pictures_that_cannot_be_written(verb: str, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert run(*COMMANDS[verb], "--plot", name).refusal().startswith("--plot: ")

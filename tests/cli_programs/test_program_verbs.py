@@ -25,6 +25,7 @@ KEYS = {
     "stragglers": ("mean_step_s", "p50_s", "p95_s", "p99_s", "efficiency_frac", "amplification", "ci95"),
     "balance": ("static_s", "balanced_s", "shares", "speedup", "weights"),
     "experts": ("load", "dropped_frac", "all_to_all_s", "imbalance_slowdown"),
+    "tensor": ("forward_flops", "backward_flops", "sent_B", "kept_frac", "policies", "rows", "run", "assumptions"),
     "checkpoint": ("young_s", "daly_s", "exact_s", "overhead_frac", "simulated"),
 }
 ROWS = {
@@ -34,6 +35,7 @@ ROWS = {
         "lower_bound_s", "cross_node_B",
     ),
     "overlap": ("bucket_B", "step_s", "exposed_comm_s", "overlap_frac"),
+    "tensor": ("ranks", "compute_s", "traffic_s", "exposed_s", "time_s", "speedup", "efficiency_frac", "sent_B"),
 }  # fmt: skip
 WORDS: dict[str, Any] = {"latency": 5e-6, "bandwidth": 25e9}
 CALLS: dict[str, Callable[[], Any]] = {
@@ -47,6 +49,7 @@ CALLS: dict[str, Callable[[], Any]] = {
     "experts": lambda: lockstep.experts(
         experts=16, top_k=2, tokens=4096, skew=0.6, capacity_factor=1.25, ranks=8, **WORDS
     ),
+    "tensor": lambda: lockstep.tensor(ranks=8, hidden=1024, heads=16, seq=512, flops=100e12, run=True, **WORDS),
     "checkpoint": lambda: lockstep.checkpoint(mtbf=21_600, write="5min", restart=600.0, async_frac=0.2, simulate=True),
 }
 
@@ -165,7 +168,7 @@ def test_a_trace_reads_back(words: tuple[str, ...], tmp_path: Path) -> None:
     assert run("trace", *words, "-o", str(path)).code == 0
 
 
-@pytest.mark.parametrize("verb", ["collective", "crossover", "pipeline", "overlap"])
+@pytest.mark.parametrize("verb", ["collective", "crossover", "pipeline", "overlap", "tensor"])
 def test_pictures_are_the_same_every_time(verb: str, tmp_path: Path) -> None:
     from xml.etree import ElementTree
 

@@ -13,19 +13,22 @@ from hypothesis import strategies as st
 from lockstep.collectives import PlainLink, expander, get, pricer
 from lockstep.errors import BadInput
 from lockstep.parallel import tensor
+from lockstep.parallel.group import Levels
+from lockstep.parallel.piece import total_s
 from lockstep.parallel.tensor import (
     Layer,
+    Shape,
     attention,
     block,
     column,
-    communication,
-    layer_flops_per_rank,
     mlp,
     row,
     run,
-    sent_elems_per_rank,
+    traffic,
     vocabulary_loss,
 )
+from lockstep.parallel.tensor.layer import Exchange
+from lockstep.parallel.tensor.shape import flops
 from lockstep.program import expand
 from lockstep.simulate import simulate
 
@@ -35,6 +38,16 @@ B, S, H, HEADS, F, V = 2, 4, 8, 4, 16, 12
 T = B * S
 LINK = PlainLink(3e-6, 300e9)
 TARGET = np.random.default_rng(5).integers(0, V, T)
+
+
+def group(ranks: Any, link: PlainLink = LINK) -> Levels:
+    return ((ranks, link.latency_s, link.bandwidth_Bps, 0.0),)
+
+
+def exchanges_s(layer: Layer, link: PlainLink) -> float:
+    """The exchanges of a layer one after another, 16 bit, in a ring: written once more, from the list of its parts."""
+    found = (part for part in layer.parts if isinstance(part, Exchange))
+    return sum(float(get(one.op, "ring").price_time_s(layer.ranks, 2.0 * one.elems, link)) for one in found)
 
 
 # The dense layers, written once more without any rank.
@@ -168,19 +181,19 @@ def test_the_cut_layer_is_the_dense_layer(name: str, ranks: int, sequence_parall
 @pytest.mark.parametrize("sequence_parallel", [False, True])
 @pytest.mark.parametrize("ranks", [1, 2, 4])
 def test_bytes_of_a_layer_counted_from_its_program(ranks: int, sequence_parallel: bool) -> None:
-    """8 (k - 1)/k b s h elements leave every rank."""
+    """8 (k - 1)/k b s h elements leave every rank, in the bytes and seconds that the training step prices."""
     layer = block(batch=B, seq=S, hidden=H, heads=HEADS, ffn=F, ranks=ranks, sequence_parallel=sequence_parallel)
     inside = expand(
         layer.program(1e12), lambda op, name, group, size_B: get(op, name).program(len(group), size_B, LINK, 2.0)
     )
-    expected = sent_elems_per_rank(B, S, H, ranks)
+    expected = 8 * (ranks - 1) * T * H // ranks
     assert inside.sent_B().tolist() == [2.0 * expected] * ranks
     assert inside.sent_elems().tolist() == [expected] * ranks
-    closed = communication(B, S, H, ranks, LINK, sequence_parallel=sequence_parallel)
-    assert closed.bytes_sent_per_rank_B == pytest.approx(2.0 * expected)
-    assert layer.communication(LINK).time_s == pytest.approx(float(closed.time_s), rel=1e-12)
+    moved = traffic.flows(group(ranks), 2.0 * T * H, sequence_parallel)
+    assert 2 * traffic.sent_B(moved, ranks) == pytest.approx(2.0 * expected)
+    assert exchanges_s(layer, LINK) == pytest.approx(2 * float(total_s(moved)), rel=1e-12)
     assert float(inside.columns["flops"].sum()) == pytest.approx(ranks * layer.flops_per_rank)
-    assert layer.flops_per_rank == pytest.approx(layer_flops_per_rank(B, S, H, F, ranks))
+    assert layer.flops_per_rank == pytest.approx((6 * T * (4 * H * H + 2 * H * F) + 12 * T * S * H) / ranks)
 
 
 @EXAMPLES
@@ -190,7 +203,7 @@ def test_bytes_of_a_layer_counted_from_its_program(ranks: int, sequence_parallel
 def test_price_is_simulation(name: str, ranks: int, sequence_parallel: bool, latency_s: float, rate: float) -> None:
     layer = LAYERS[name][0](ranks, sequence_parallel)
     link = PlainLink(latency_s, rate)
-    priced = layer.flops_per_rank / 1e9 + float(layer.communication(link).time_s)
+    priced = layer.flops_per_rank / 1e9 + exchanges_s(layer, link)
     program = layer.program(1e9)
     assert simulate(program, price=pricer(link)).makespan_s == pytest.approx(priced, rel=1e-12)
     assert simulate(expand(program, expander(link)), link).makespan_s == pytest.approx(priced, rel=1e-12)
@@ -198,20 +211,22 @@ def test_price_is_simulation(name: str, ranks: int, sequence_parallel: bool, lat
 
 def test_golden_bytes_and_time_ratio() -> None:
     """GPT-3's layer, b = 1, s = 2048, k = 8, 16 bit: 352.3 MB per rank; 0.13166 of the computing time on NVLink 3."""
-    cost = communication(1, 2048, 12288, 8, PlainLink(0.0, 300e9))
-    assert float(cost.bytes_sent_per_rank_B) == pytest.approx(352.3e6, rel=1e-4)
-    compute_s = layer_flops_per_rank(1, 2048, 12288, 4 * 12288, 8, scores=False) / 312e12
-    assert float(cost.time_s) / compute_s == pytest.approx(0.13166, abs=5e-6)
+    moved = traffic.flows(group(8, PlainLink(0.0, 300e9)), 2.0 * 2048 * 12288, False)
+    assert 2 * traffic.sent_B(moved, 8) == pytest.approx(352.3e6, rel=1e-4)
+    products = flops(Shape(1, 2048, 12288, 96, 4 * 12288).layer(8).parts, core=False)
+    assert 2 * float(total_s(moved)) / (products / 312e12) == pytest.approx(0.13166, abs=5e-6)
     # (k - 1) / (9 h) elements per FLOP, whatever batch and sequence.
     for batch, seq in ((1, 128), (4, 4096)):
-        ratio = sent_elems_per_rank(batch, seq, 512, 4) / layer_flops_per_rank(batch, seq, 512, 2048, 4, scores=False)
+        elems = 2 * traffic.sent_B(traffic.flows(group(4), 1.0 * batch * seq * 512, False), 4)
+        ratio = elems / flops(Shape(batch, seq, 512, 8, 2048).layer(4).parts, core=False)
         assert ratio == pytest.approx(3 / (9 * 512))
 
 
 def test_prices_broadcast() -> None:
-    cost = communication(1, 2048, np.array([4096, 8192]), np.array([[2], [8]]), PlainLink(1e-6, 300e9))
-    assert cost.time_s.shape == (2, 2)
-    assert cost.time_s[1, 0] == pytest.approx(communication(1, 2048, 4096, 8, PlainLink(1e-6, 300e9)).time_s)
+    size_B = 4096.0 * np.array([4096, 8192])
+    several = total_s(traffic.flows(group(np.array([[2], [8]])), size_B, False))
+    assert several.shape == (2, 2)
+    assert several[1, 0] == pytest.approx(total_s(traffic.flows(group(8), size_B[0], False)))
 
 
 def test_other_algorithms_give_the_same_layer() -> None:

@@ -137,6 +137,7 @@ def test_a_planners_layout_may_be_asked_again() -> None:
 
 
 LINK = {"latency": "5us", "bandwidth": "25GB/s"}
+LAYER = {"hidden": 64, "heads": 4, "seq": 32, "flops": "1T"}
 FOUND = lockstep.estimate("gpt2", "dgx-h100", batch=64)
 OTHERS: list[tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any], dict[str, Any]]] = [
     (lockstep.pipeline, (), {"stages": 4, "microbatches": 8}, {"weight_s": 0.5}),
@@ -148,6 +149,8 @@ OTHERS: list[tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any], dict[str
         {"bucket_size": "9MB"},
     ),
     (lockstep.experts, (), {"experts": 8, "tokens": 64, "ranks": 4, **LINK}, {"temperature": 2}),
+    (lockstep.tensor, (), {**LAYER, "ranks": 1, **LINK}, {"overlap": "all"}),
+    (lockstep.tensor, (), {**LAYER, "ranks": 1, **LINK}, {"sequence_parallel": True}),
     (lockstep.checkpoint, (), {"mtbf": "6h", "write": "60s"}, {"nodes": 4}),
     (lockstep.checkpoint, (), {"mtbf": "6h", "write": "60s"}, {"campaigns": 50}),
     (lockstep.checkpoint, (), {"node_mtbf": "1y", "cluster": "dgx-h100:4", "write": "60s"}, {"nodes": 8}),

@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from lockstep.api.shelves import validate as validate
     from lockstep.api.stage_memories import StageMemories as StageMemories
     from lockstep.api.sweeping import sweep as sweep
+    from lockstep.api.tensor_layers import tensor as tensor
     from lockstep.api.tracing import Trace as Trace
     from lockstep.api.tracing import trace as trace
     from lockstep.api.tracing import trace_step as trace_step
@@ -116,6 +117,7 @@ _HOMES = {
     ),
     "stage_memories": ("StageMemories",),
     "sweeping": ("sweep",),
+    "tensor_layers": ("tensor",),
     "tradeoffs": (
         "PipelineChoices",
         "pipeline_choices",
@@ -201,6 +203,7 @@ __all__ = [
     "speedup",
     "stragglers",
     "sweep",
+    "tensor",
     "trace",
     "trace_step",
     "train",

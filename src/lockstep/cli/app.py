@@ -22,7 +22,7 @@ from lockstep.vocabulary import COMMANDS
 
 VERBS = (
     "plan", "estimate", "memory", "roofline", "sensitivity", "guide",
-    "messages", "collective", "crossover", "pipeline", "overlap", "stragglers", "balance", "experts", "trace",
+    "messages", "collective", "crossover", "pipeline", "overlap", "tensor", "experts", "stragglers", "balance", "trace",
     "checkpoint", "campaign", "scaling", "speedup", "converge", "claims", "train", "reproduce", "runs",
     "execute", "bench", "fit", "rig",
     "catalog", "validate", "case", "export", "cite",

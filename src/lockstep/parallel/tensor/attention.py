@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from lockstep.errors import BadInput
 from lockstep.parallel.tensor.layer import Array, Layer, Local, State, check_divides
 from lockstep.parallel.tensor.linear import column, pointwise, row
 
@@ -20,7 +21,8 @@ def attention(
 ) -> Layer:  # fmt: skip
     """Weights `qkv` [h, 3h] (queries, keys, values of all heads) and `attention_out` [h, h]."""
     check_divides(ranks, heads=heads)
-    check_divides(heads, hidden=hidden)
+    if hidden % heads:
+        raise BadInput(f"{heads} heads do not divide hidden = {hidden}", "heads")
     tokens, head = batch * seq, hidden // heads
     shape = (batch, seq, heads // ranks, head)
     projected = column(
@@ -48,7 +50,7 @@ def attention(
         state["d projected"] = np.concatenate([_flat(part) for part in parts], axis=1)
 
     mixed = pointwise(
-        projected, Local("attention", forward, flops), Local("d attention", backward, 2 * flops), "context"
+        projected, Local("attention", forward, flops, True), Local("d attention", backward, 2 * flops, True), "context"
     )
     return mixed + row(
         "context", "attention_out", y, tokens=tokens, inputs=hidden, outputs=hidden, ranks=ranks,

@@ -3,8 +3,9 @@
     elements sent per rank, forward and backward     8 (k - 1)/k b s h          (ring; sequence parallel: the same)
     FLOPs per rank                                   (72 b s h^2 + 12 b s^2 h) / k   with f = 4 h, scores included
     elements per FLOP, without scores                (k - 1) / (9 h)            free of batch and sequence
-so wider layers communicate less per FLOP and more ranks more: tensor parallelism belongs inside a node. The norms have
-no weights here: with sequence parallelism theirs would need one more small all-reduce per step, not per layer.
+so wider layers communicate less per FLOP and more ranks more: tensor parallelism belongs inside a node. What its
+exchanges cost is `traffic.flows`. The norms have no weights here: with sequence parallelism theirs would need one more
+small all-reduce per step, not per layer.
 
 Source: M. Shoeybi et al., "Megatron-LM", 2019, section 3; V. Korthikanti et al., MLSys 2023, section 4.2.2;
 D. Narayanan et al., SC 2021, section 3.2.
@@ -14,8 +15,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from lockstep.collectives import Cost, LinkLike, get
-from lockstep.collectives.cost import Number
 from lockstep.parallel.tensor.attention import attention
 from lockstep.parallel.tensor.layer import Array, Layer, Local, State
 from lockstep.parallel.tensor.mlp import mlp
@@ -77,29 +76,3 @@ def norm_gradient(x: Array, gradient: Array) -> Array:
     scale = 1 / np.sqrt(x.var(axis=1, keepdims=True) + EPSILON)
     along = (gradient * y).mean(axis=1, keepdims=True)
     return np.asarray(scale * (gradient - gradient.mean(axis=1, keepdims=True) - y * along))
-
-
-def sent_elems_per_rank(batch: Number, seq: Number, hidden: Number, ranks: Number) -> Number:
-    """Elements that one rank sends per layer, forward and backward: 8 (k - 1)/k b s h."""
-    return 8 * (ranks - 1) / ranks * batch * seq * hidden
-
-
-def layer_flops_per_rank(
-    batch: Number, seq: Number, hidden: Number, ffn: Number, ranks: Number, scores: bool = True
-) -> Number:
-    """FLOPs of one rank per layer, forward and backward; causal scores counted in full."""
-    products = 3 * 2 * batch * seq * hidden * (4 * hidden + 2 * ffn)
-    return (products + scores * 12 * batch * seq * seq * hidden) / ranks
-
-
-def communication(
-    batch: Number, seq: Number, hidden: Number, ranks: Number, link: LinkLike, element_B: float = 2.0,
-    sequence_parallel: bool = False,
-) -> Cost:  # fmt: skip
-    """Price of one layer's exchanges in a ring; broadcasts over every argument."""
-    size_B = np.asarray(batch, dtype=np.float64) * seq * hidden * element_B
-    total = Cost()
-    for op in ("all-gather", "reduce-scatter") if sequence_parallel else ("all-reduce",):
-        once = get(op, "ring").price(ranks, size_B, link)
-        total = total + once + once + once + once
-    return total

@@ -1,6 +1,7 @@
 """`Layer`: a tensor-parallel layer as data: what every rank computes and what the ranks exchange, in order.
 
-One list of parts is priced, turned into a `Program`, simulated and run on numpy (`tensor.run`). Names: a rank's arrays
+One list of parts is turned into a `Program`, simulated and run on numpy (`tensor.run`); what a transformer layer's
+exchanges cost is `tensor.traffic`. Names: a rank's arrays
 live in a dictionary; the gradient of array `y` is `d y`; a weight has the same name on all ranks and is a slice there.
 
 Letters: t = b s tokens, b batch, s sequence, h hidden, f feed-forward width, V vocabulary, k ranks.
@@ -15,7 +16,6 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from lockstep.collectives import Cost, LinkLike, get
 from lockstep.errors import BadInput
 from lockstep.program import Program, ProgramBuilder
 
@@ -31,6 +31,8 @@ class Local:
     label: str
     kernel: Callable[[State, int], None]
     flops: float = 0.0
+    core: bool = False
+    """Whether it is attention's core (scores, softmax, sums of values), beside which no traffic is put."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,14 +113,6 @@ class Layer:
         """FLOPs of one rank, forward and backward, matrix products only."""
         return sum(part.flops for part in self.parts if isinstance(part, Local))
 
-    def communication(self, link: LinkLike, element_B: float = 2.0, algorithm: str = "ring") -> Cost:
-        """Price of all exchanges, one after another; broadcasts over the link."""
-        total = Cost()
-        for part in self.parts:
-            if isinstance(part, Exchange):
-                total = total + get(part.op, algorithm).price(self.ranks, part.elems * element_B, link)
-        return total
-
     def program(self, flops_per_s: float, element_B: float = 2.0, algorithm: str = "ring") -> Program:
         """Forward and backward as a program; nothing overlaps, since each part needs the one before."""
         return program_of(self.parts, self.ranks, flops_per_s, element_B, algorithm)
@@ -156,7 +150,7 @@ def program_of(
 def check_divides(ranks: int, **sizes: int) -> None:
     """BadInput unless every size is positive and the number of ranks divides it."""
     if ranks < 1:
-        raise BadInput(f"tensor parallelism needs at least 1 rank, got {ranks}")
+        raise BadInput(f"tensor parallelism needs at least 1 rank, got {ranks}", "ranks")
     for name, size in sizes.items():
         if size < 1 or size % ranks:
-            raise BadInput(f"{ranks} tensor-parallel ranks do not divide {name} = {size}")
+            raise BadInput(f"{ranks} tensor-parallel ranks do not divide {name} = {size}", "ranks")

@@ -26,16 +26,24 @@ def run(
 
     `value`: input of all tokens; `gradient`: of the output; `extra`: arrays every rank has, such as targets.
     """
+    return run_counted(layer, weights, value, gradient, algorithm, extra)[0]
+
+
+def run_counted(
+    layer: Layer, weights: Mapping[str, Array], value: Array, gradient: Array, algorithm: str = "ring",
+    extra: Mapping[str, Array] | None = None,
+) -> tuple[State, Array]:  # fmt: skip
+    """The same, and the elements that every rank sent in messages."""
     states = shard(layer, weights, value, extra)
-    run_parts(layer.forward, states, algorithm)
+    sent = run_parts(layer.forward, states, algorithm)
     for rank, state in enumerate(states):
         state[f"d {layer.output}"] = _rows(layer, gradient, rank)
-    run_parts(layer.backward, states, algorithm)
+    sent = sent + run_parts(layer.backward, states, algorithm)
     names = [layer.output, f"d {layer.input}"]
     joined = {name: _joined(layer, [state[name] for state in states]) for name in names}
     for name, split in layer.splits.items():
         joined[f"d {name}"] = split.join([state[f"d {name}"] for state in states])
-    return joined
+    return joined, sent
 
 
 def shard(
@@ -52,9 +60,10 @@ def shard(
     ]
 
 
-def run_parts(parts: Sequence[Part], states: Sequence[State], algorithm: str = "ring") -> None:
-    """Runs the program of `parts`, changing `states`."""
+def run_parts(parts: Sequence[Part], states: Sequence[State], algorithm: str = "ring") -> Array:
+    """Runs the program of `parts`, changing `states`; returns the elements that every rank sent."""
     ranks = len(states)
+    sent = np.zeros(ranks, np.int64)
     program = program_of(parts, ranks, flops_per_s=1.0, algorithm=algorithm)
     # Ids follow the parts: every part has one operation per rank.
     for i in execution_order(program):
@@ -62,11 +71,12 @@ def run_parts(parts: Sequence[Part], states: Sequence[State], algorithm: str = "
         if isinstance(part, Local):
             part.kernel(states[rank], rank)
         elif rank == 0 and program.kind[i] == Kind.COLLECTIVE:
-            _exchange(part, states, algorithm)
+            sent += _exchange(part, states, algorithm)
+    return sent
 
 
-def _exchange(part: Exchange, states: Sequence[State], algorithm: str) -> None:
-    """One collective: fills `target` of every rank."""
+def _exchange(part: Exchange, states: Sequence[State], algorithm: str) -> Array:
+    """One collective: fills `target` of every rank; returns the elements that its messages held, per sender."""
     ranks = len(states)
     inner = get(part.op, algorithm).program(ranks, float(part.elems), element_B=1.0)
     share = part.elems // ranks
@@ -84,6 +94,7 @@ def _exchange(part: Exchange, states: Sequence[State], algorithm: str) -> None:
         if part.op == "reduce-scatter":
             whole = whole[rank * share : (rank + 1) * share]
         state[part.target] = whole.reshape(shape if part.op == "all-reduce" else (-1, *shape[1:]))
+    return inner.sent_elems()
 
 
 def _rows(layer: Layer, value: Array, rank: int) -> Array:

@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 
+from lockstep.collectives import bus_factor
 from lockstep.parallel.group import Levels, collective_s
 from lockstep.parallel.piece import Flow, Piece
 
@@ -40,6 +41,14 @@ def flows(group: Levels, size_B: Any, split: Any, rounds: int = 2) -> tuple[Flow
         Flow("all-gather", "tp", moved_B, rounds * np.where(split, gather_s, 0.0)),
         Flow(op, "tp", moved_B, rounds * np.where(split, scatter_s, whole_s)),
     )
+
+
+def sent_B(moved: tuple[Flow, ...], ranks: Any) -> Any:
+    """Bytes that one rank sends for these flows: every way that prices them sends the least there is.
+
+    Source: P. Patarasuk, X. Yuan, JPDC 69 (2009), section 3.
+    """
+    return sum(bus_factor(flow.op, ranks) * flow.size_B for flow in moved)
 
 
 def pieces(
