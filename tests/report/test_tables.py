@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -90,7 +91,7 @@ def test_a_checkpoint_has_seven_points_around_it_and_where_time_goes(words: dict
     assert places == sorted(places)
     assert len(set(places)) == len(places) in (6, 7, 8)
     assert [format_time(found.interval_s), format_frac(found.overhead_frac)] in around
-    steps = {after - before for before, after in zip(places, places[1:], strict=False)}
+    steps = {after - before for before, after in pairwise(places)}
     assert len(steps) <= 2
     shares = {"goodput": 1 / (1 + found.overhead_frac)} | found.losses.fracs()
     parts = rows(said, "Where the time goes")
