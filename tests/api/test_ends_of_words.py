@@ -64,6 +64,11 @@ MOST: dict[str, tuple[Read, int, str]] = {
     "workers beside those": (lambda n: straggling(100_000, f"backup:{n}"), 100_000, "--mitigation"),
     "speeds": (lambda n: len(workers._list(f"2x1,{n - 2}x3", "--speeds")), 100_000, "--speeds"),
     "micro-batches of a choice": (lambda n: choices(n), 2**16, "--microbatches"),
+    "the largest of several": (
+        lambda n: tradeoffs.pipeline_choices(stages=1, microbatches=f"1,{n}"),
+        2**16,
+        "--microbatches",
+    ),
     "steps of training": (lambda n: task(n), 10**6, "--steps"),
 }
 """Whole numbers at most: how one is read, the largest, and where a larger one is refused."""

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from lockstep.hardware import efficiency
-from lockstep.validation import nemo, vtrain
+from lockstep.validation import llm_foundry, nemo, vtrain
 from lockstep.validation.fit import HIGHEST, LOWEST, NAMES, START, calibration, fit, log_errors, main
 
 
@@ -77,3 +77,38 @@ def test_a_table_that_is_left_out_changes_nothing_that_is_said_of_it(capsys: pyt
     assert lines[len(NAMES) :] == [
         f"# {'nvidia_nemo':20} {rows['nvidia_nemo']:4d} rows, median |error| {middle:.3f}, mean {mean:+.3f}"
     ]
+
+
+ENDS = {
+    "matmul_max_frac": (0.40, 0.95),
+    "matmul_bytes_factor": (0.0, 3.0),
+    "stream_frac": (0.70, 0.95),
+    "attention_forward_frac": (0.15, 0.80),
+    "attention_backward_frac": (0.10, 0.70),
+    "launch_s": (2e-6, 50e-6),
+    "recompute_host_s": (1e-5, 5e-3),
+    "step_s": (1e-3, 0.1),
+}
+"""Between these a device is one that somebody has seen."""
+
+
+@pytest.mark.parametrize(("factor", "worse"), [(30.0, True), (1 / 30, False)])
+def test_times_that_no_device_takes_drive_every_constant_to_its_end(
+    factor: float, worse: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Slow ones lower the shares of a rate and lengthen times, fast ones the other way round.
+
+    What the host does hides behind kernels once it is short enough, so that nothing asks for less.
+    """
+    flash = [case for case in llm_foundry.cases() if "a100" in case.row][:8]
+    known = [*vtrain.SINGLE.cases()[:8], *flash]
+    changed = tuple(replace(case, measured=case.measured * factor) for case in known)
+    monkeypatch.setattr("lockstep.validation.fit.calibration", lambda device: {"changed": changed})
+    found = fit("a100")
+    for name, (low, high) in ENDS.items():
+        slow, fast = (low, high) if name.endswith("_frac") else (high, low)
+        end = slow if worse else fast
+        if name in ("launch_s", "recompute_host_s") and not worse:
+            assert end <= getattr(found, name) < dict(zip(NAMES, START["a100"], strict=True))[name] / 2
+        else:
+            assert getattr(found, name) == pytest.approx(end, rel=0.08, abs=0.05 if end == 0 else 0), name

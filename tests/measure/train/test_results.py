@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from lockstep.errors import BadInput
-from lockstep.measure.machine import BUSY_CORES, Load, Machine, with_load
+from lockstep.measure.machine import BUSY_CORES, Load, LoadMeter, Machine, with_load
 from lockstep.measure.train import StoppedRun, Task, TrainRun, find_method
 from lockstep.measure.train.lateness import Lateness, is_late, refuse
 from lockstep.measure.train.result import Outcome, Step
@@ -147,3 +147,14 @@ def test_a_run_that_was_stopped_counts_the_steps_of_runs_before() -> None:
     assert (run.done, run.loss) == (12, (1.0, None))
     said = run.to_dict()
     assert (said["steps_done"], said["first_step"], said["time_s"], said["sent_B"]) == (12, 10, [0.5, 0.25], [8, 16])
+
+
+def test_a_meter_counts_from_its_making_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    for before, after, used in ((50.0, 62.0, 12.0), (None, 62.0, None), (50.0, None, None)):
+        busy = iter([before, after])
+        monkeypatch.setattr("lockstep.measure.machine._busy_s", lambda busy=busy: next(busy))
+        clocks = {"monotonic": iter([100.0, 110.0]), "process_time": iter([7.0, 9.5])}
+        for name, values in clocks.items():
+            monkeypatch.setattr(f"lockstep.measure.machine.time.{name}", lambda values=values: next(values))
+        load = LoadMeter().read()
+        assert (load.wall_s, load.own_s, load.busy_s) == (10.0, 2.5, used)
