@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from queue import Queue
@@ -124,17 +124,22 @@ class Ran:
     notes: dict[str, Any] = field(default_factory=dict)
 
 
-def ran(ranks: int, method: str, task: Task, settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> list[Ran]:
-    """Every rank's end of a run of a method, all of them in threads of this process."""
-    room, lock, found = Room(ranks), Lock(), find_method(method)
-    monkeypatch.setattr(worker_module, "Wire", type("Wired", (ThreadWire,), {"room": room}))
-    new_model: Callable[[Worker], Any] = Worker.new_model
+def one_model_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Random weights come from numbers that all threads share."""
+    lock, new_model = Lock(), Worker.new_model
 
-    def one_at_a_time(worker: Worker) -> Any:
+    def alone(worker: Worker) -> Any:
         with lock:
             return new_model(worker)
 
-    monkeypatch.setattr(Worker, "new_model", one_at_a_time)
+    monkeypatch.setattr(Worker, "new_model", alone)
+
+
+def ran(ranks: int, method: str, task: Task, settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> list[Ran]:
+    """Every rank's end of a run of a method, all of them in threads of this process."""
+    room, found = Room(ranks), find_method(method)
+    monkeypatch.setattr(worker_module, "Wire", type("Wired", (ThreadWire,), {"room": room}))
+    one_model_at_a_time(monkeypatch)
     here = local()
     # Stages of a pipeline begin to send by themselves.
     monkeypatch.setattr("torch.distributed.isend", lambda tensor, peer, tag=0: Sent(here.wire.send(tensor, peer, tag)))
