@@ -5,11 +5,14 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, get_overloads
+from importlib import import_module
+from pkgutil import iter_modules
+from typing import Any, get_overloads, is_typeddict
 
 import pytest
 
 import lockstep
+from lockstep import api
 from lockstep.api import convergence, read_question
 from lockstep.api.question import read_layout
 from lockstep.errors import BadInput
@@ -25,6 +28,14 @@ def test_every_overload_promises_the_defaults_of_the_function() -> None:
     for overload in promised:
         for name, one in inspect.signature(overload).parameters.items():
             assert one.default in (inspect.Parameter.empty, defaults[name]), name
+
+
+def test_every_group_of_words_may_be_left_out() -> None:
+    """A typed mapping of keywords requires none of them: what a verb must be told is an argument of its own."""
+    modules = [import_module(f"lockstep.api.{one.name}") for one in iter_modules(api.__path__)]
+    groups = {one for module in modules for one in vars(module).values() if is_typeddict(one)}
+    assert len(groups) > 10
+    assert {one.__name__: one.__required_keys__ for one in groups if one.__required_keys__} == {}
 
 
 def test_a_layout_of_no_words_is_plain_data_parallelism() -> None:

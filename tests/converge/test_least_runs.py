@@ -9,6 +9,7 @@ from dataclasses import fields
 import numpy as np
 import pytest
 
+from converge.round_tolerances import tolerances_are_round
 from converge.test_extremes import LEAST, smallest
 from lockstep.converge import EXPERIMENTS, Curve, Findings, find_experiment
 
@@ -239,6 +240,7 @@ def check(name: str) -> None:
     _numbers_said_twice_are_the_same(found)
     _numbers_in_words_are_those_expected(found)
     _a_point_lies_beside_the_law_of_its_check(found)
+    tolerances_are_round(found)
 
 
 def _reports_count_the_parts(said: list[tuple[int, int]]) -> None:

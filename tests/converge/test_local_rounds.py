@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 import lockstep
 from lockstep.converge.descent.local_rounds import LocalMethod, run_rounds
+from lockstep.converge.experiments.local import local_period
 from lockstep.converge.objectives import WorkerQuadratics, dirichlet_shards, unequal_workers
 from lockstep.converge.statistics.noise import SignNoise
 from lockstep.methods.local import Outer
@@ -201,3 +202,14 @@ def test_slow_rounds_of_some_workers_are_given_time_to_settle(step: float, perio
         {"step_size": step, "period": period, "workers": 6, "participants": (1, 3), "trials": 400},
     )
     assert found.agrees, found.verdict
+
+
+@pytest.mark.parametrize("period", [1, 3])
+@pytest.mark.parametrize(("rounds", "found"), [(1, 1), (599, 599), (600, 600), (601, 0)])
+def test_a_gap_is_looked_for_in_600_rounds(rounds: int, found: int, period: int) -> None:
+    """Of two equal workers, from 1 to 0: the largest step, 0.49 times the curvature of 0.01, is the fastest."""
+    curvature = 0.01
+    workers = WorkerQuadratics(np.full((2, 1), curvature), np.zeros((2, 1)))
+    losses = [curvature / 2 * (1 - 0.49 * curvature) ** (2 * period * passed) for passed in (rounds - 1, rounds)]
+    gap = math.sqrt(losses[0] * losses[1])
+    assert local_period._fewest_steps(workers, period, gap) == found * period

@@ -12,6 +12,7 @@ from lockstep.converge import Findings
 from lockstep.converge.experiments.determinism import trajectory_divergence
 from lockstep.converge.experiments.precision import loss_scaling, overflow
 from lockstep.converge.laws.reduction_tree import tree_of
+from lockstep.converge.statistics.draws import streams
 from lockstep.errors import BadInput
 from lockstep.methods.loss_scaling import static
 from lockstep.methods.number_format import number_format
@@ -252,3 +253,19 @@ def test_clipping_below_the_range_is_put_to_the_test_where_sums_overflow(ranks: 
     (check,) = [one for one in overflow._guard_checks(rows) if "65504" in one.what]
     assert check.holds.here is told
     assert check.ok is told
+
+
+@pytest.mark.parametrize("seed", [0, 3])
+def test_micro_batches_clipped_one_by_one_are_off_by_what_the_clipped_sum_lacks(seed: int) -> None:
+    """Of the first draws of a seed: 50 entries of one gradient, then two micro-batches, one large and one small."""
+
+    def clipped(vector: np.ndarray) -> np.ndarray:
+        return vector / max(1.0, float(np.sqrt(vector @ vector)))
+
+    (draw,) = streams(seed, 1)
+    entries = draw.standard_normal(150)
+    large, small = entries[50:100] + 0.5, entries[100:] / 10
+    gap = abs(clipped(large + small) - clipped(large) - clipped(small)).max()
+    found = {one.what: one.got for one in loss_scaling._clip_order(seed)}
+    assert found["micro-batches may be clipped one by one"] == pytest.approx(gap)
+    assert gap > 0.05

@@ -88,3 +88,20 @@ def test_sizes_are_those_of_a_number_in_memory() -> None:
     """A tf32 lies in memory as the fp32 that it is cut from."""
     sizes = {name: one.size_B for name, one in FORMATS.items()}
     assert sizes == {"fp32": 4, "tf32": 4, "bf16": 2, "fp16": 2, "fp8-e5m2": 1, "fp8-e4m3": 1}
+
+
+@pytest.mark.parametrize("name", [name for name, one in FORMATS.items() if one.infinite])
+def test_the_largest_number_of_an_ieee_format_has_all_bits_of_its_last_binade(name: str) -> None:
+    """Exponents are symmetric around 1/2, so the last binade begins at 2^(1 - the least); one exponent is for inf."""
+    one = FORMATS[name]
+    assert one.largest == (2 - 2.0 ** (1 - one.precision_bits)) * 2.0 ** (1 - one.least_exponent)
+
+
+def test_tf32_is_fp32_without_its_last_13_bits() -> None:
+    """10 bits of a significand and 8 of an exponent; to the nearest, ties to even."""
+    values = np.random.Generator(np.random.PCG64(1)).integers(0, 2**31, 100_000, dtype=np.uint32)
+    values = values[np.isfinite(values.view(np.float32))]
+    nearest = (values + np.uint32(0xFFF) + ((values >> np.uint32(13)) & np.uint32(1))) & np.uint32(0xFFFFE000)
+    found = FORMATS["tf32"].rounded(values.view(np.float32).astype(np.float64))
+    np.testing.assert_array_equal(found, nearest.view(np.float32).astype(np.float64))
+    assert FORMATS["tf32"].largest == float(np.uint32(0x7F7FE000).view(np.float32))

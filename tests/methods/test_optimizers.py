@@ -179,3 +179,30 @@ def test_lars_refuses_gradients_and_buffers_of_another_number_of_layers(
     assert len(method.direction([layer] * 2, [layer] * 2, [layer] * 2)[0]) == 2
     with pytest.raises(ValueError, match="zip"):
         method.direction([layer] * gradients, [layer] * kept, [layer] * 2)
+
+
+PUBLISHED: dict[str, dict[str, Any]] = {
+    "sgd": {"weight_decay": 0},
+    "momentum": {"beta": 0.9, "nesterov": False, "weight_decay": 0},
+    "adam": {"beta_1": 0.9, "beta_2": 0.999, "epsilon": 1e-8, "weight_decay": 0},
+    "lars": {"beta": 0.9, "trust": 1e-3, "weight_decay": 0},
+    "lamb": {"adam": Adam(beta_1=0.9, beta_2=0.999, epsilon=1e-6, weight_decay=0)},
+    "muon": {"momentum": Momentum(beta=0.95, nesterov=True, weight_decay=0), "others": Adam(0.9, 0.999, 1e-8, 0)},
+    "sign": {"beta": 0},
+}
+"""Polyak's usual 0.9; Kingma and Ba, algorithm 1; You et al. 2017, trust 0.001; You et al. 2020; Jordan et al. 2024."""
+
+
+@pytest.mark.parametrize("name", sorted(OPTIMIZERS))
+def test_what_is_not_set_is_as_published(name: str) -> None:
+    assert optimizer(name) == optimizer(name, **PUBLISHED[name])
+
+
+@pytest.mark.parametrize(("ours", "kind"), [("adam", "Adam"), ("muon", "Muon")])
+def test_what_is_not_set_is_as_in_torch(ours: str, kind: str) -> None:
+    theirs = getattr(torch.optim, kind)([torch.nn.Parameter(torch.zeros(2, 2))]).defaults
+    method: Any = optimizer(ours)
+    if ours == "adam":
+        assert ((method.beta_1, method.beta_2), method.epsilon) == (theirs["betas"], theirs["eps"])
+    else:
+        assert (method.momentum.beta, method.momentum.nesterov) == (theirs["momentum"], theirs["nesterov"])

@@ -1,0 +1,113 @@
+"""The house style of pictures: few sizes of letters and lines, legends without frames, nothing outside the paper."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from matplotlib import image, pyplot
+from matplotlib.text import Text
+
+from cli_programs.questions import COMMANDS
+from cli_runner import LLAMA, run
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+GPT2 = ("gpt2", "--cluster", "dgx-a100-40gb:1", "--batch", "64")
+LINK = ("--latency", "5us", "--bandwidth", "25GB/s")
+PICTURES: dict[str, tuple[str, ...]] = {
+    **{verb: COMMANDS[verb] for verb in ("collective", "crossover", "pipeline", "overlap", "checkpoint")},
+    "plan": ("plan", *LLAMA),
+    "estimate": ("estimate", *LLAMA, "--pp", "4"),
+    "choices": ("pipeline", "--stages", "4", "--microbatches", "8,16", "--schedule", "all"),
+    "scaling": ("scaling", "gpt2", "-c", "ethernet-25-v100:4", "--batch", "256"),
+    "speedup": ("speedup", "--compute", "10s", "--size", "200MB", "--serial", "1%", *LINK),
+    "campaign": ("campaign", *GPT2, "--tokens", "1G", "--device-mtbf", "1y"),
+    "converge": ("converge", "delay-stability", "--set=delays=0,1,5", "--set=momenta=0.5,0.9"),
+    "points": ("converge", "index-bits"),
+}
+LETTERS = {6.5: "inside a span", 7: "beside a dot", 8: "ticks that are names, legends", 10: "titles, axes"}
+THIN, THICK = 1.3, 2.8
+"""Curves that may lie on one another grow thinner from the first to the last."""
+WIDTHS = {0, 0.4, 0.8, 1, 1.2, 1.5, THIN, THICK}
+DOTS = {4, 6, 7, 8, 9}
+DPI = 150
+
+
+@pytest.fixture
+def paper(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """The figure of a command, and the file."""
+    kept: list[Figure] = []
+    with monkeypatch.context() as patch:
+        patch.setattr(pyplot, "close", kept.append)
+
+        def draw(*words: str) -> tuple[Figure, Path]:
+            file = tmp_path / "picture.png"
+            session = run(*words, "--plot", str(file), "--json")
+            assert session.code == 0, session.err
+            return kept[-1], file
+
+        yield draw
+    pyplot.close("all")
+
+
+@pytest.mark.parametrize("name", PICTURES)
+def test_a_picture_keeps_the_house_style(name: str, paper: Any) -> None:
+    figure, file = paper(*PICTURES[name])
+    height, width = image.imread(file).shape[:2]
+    assert [width, height] == [pytest.approx(DPI * inches, abs=1) for inches in figure.get_size_inches()]
+    figure.draw_without_rendering()
+    assert figure.axes[0].get_title(loc="left")
+    for axes in figure.axes:
+        _frames_are_open(axes)
+        _few_sizes(axes)
+        _names_are_told_apart(axes)
+        _everything_is_on_the_paper(figure, axes)
+
+
+def _frames_are_open(axes: Axes) -> None:
+    assert not any(axes.spines[side].get_visible() for side in ("top", "right"))
+    legend = axes.get_legend()
+    assert legend is None or not legend.get_frame_on()
+
+
+def _few_sizes(axes: Axes) -> None:
+    texts = [one for one in axes.findobj(Text) if one.get_text()]
+    assert {one.get_fontsize() for one in texts} <= set(LETTERS)
+    legend = axes.get_legend()
+    if legend is not None:
+        assert {one.get_fontsize() for one in legend.texts} == {8}
+    named = [one.get_text() for one in axes.get_yticklabels()]
+    if any(not text[:1].isdigit() for text in named if text):
+        assert {one.get_fontsize() for one in axes.get_yticklabels()} <= {8, 10}
+    for line in axes.lines:
+        assert line.get_linewidth() in WIDTHS or THIN < line.get_linewidth() < THICK
+        assert line.get_marker() not in ("o", "s", "x", ".") or line.get_markersize() in DOTS
+
+
+def _names_are_told_apart(axes: Axes) -> None:
+    """No two lines of a legend have the same colour, dash and marker."""
+    drawn = [line for line in axes.lines if not str(line.get_label()).startswith("_") and len(line.get_xdata())]
+    looks = {(line.get_color(), line.get_linestyle(), line.get_marker()) for line in drawn}
+    assert len(looks) == len(drawn)
+
+
+def _everything_is_on_the_paper(figure: Figure, axes: Axes) -> None:
+    """Letters and legend inside the figure; lines, bars and dots inside the axes."""
+    whole = figure.bbox.padded(2)
+    for one in axes.findobj(Text):
+        if one.get_text() and one.get_visible() and not one.get_clip_on():
+            box = one.get_window_extent()
+            assert whole.x0 <= box.x0 <= box.x1 <= whole.x1, one.get_text()
+            assert whole.y0 <= box.y0 <= box.y1 <= whole.y1, one.get_text()
+    low, high = sorted(axes.get_xlim())
+    for line in axes.lines:
+        if line.get_transform() == axes.transData and len(line.get_xdata()):
+            assert low <= min(line.get_xdata()) <= max(line.get_xdata()) <= high
+    for bar in axes.patches:
+        ends = (bar.get_x(), bar.get_x() + bar.get_width())
+        assert low <= min(ends) <= max(ends) <= high
