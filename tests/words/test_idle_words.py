@@ -151,6 +151,7 @@ OTHERS: list[tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any], dict[str
     (lockstep.experts, (), {"experts": 8, "tokens": 64, "ranks": 4, **LINK}, {"temperature": 2}),
     (lockstep.tensor, (), {**LAYER, "ranks": 1, **LINK}, {"overlap": "all"}),
     (lockstep.tensor, (), {**LAYER, "ranks": 1, **LINK}, {"sequence_parallel": True}),
+    (lockstep.tensor, (), {**LAYER, "ranks": 1, **LINK}, {"run": True}),
     (lockstep.checkpoint, (), {"mtbf": "6h", "write": "60s"}, {"nodes": 4}),
     (lockstep.checkpoint, (), {"mtbf": "6h", "write": "60s"}, {"campaigns": 50}),
     (lockstep.checkpoint, (), {"node_mtbf": "1y", "cluster": "dgx-h100:4", "write": "60s"}, {"nodes": 8}),

@@ -58,8 +58,8 @@ def tensor(
     element_B = _element_B(element_size)
     rate, said = _rate(flops, network)
     policy = _overlap(overlap, number)
-    if sequence_parallel and number == 1:
-        raise BadInput("one rank has nothing to split", "--sequence-parallel")
+    if number == 1 and (sequence_parallel or run):
+        raise BadInput("one rank has nothing to split", "--sequence-parallel" if sequence_parallel else "--run")
     with flags("--ranks"):
         shape.layer(number, sequence_parallel)
         proof = prove(shape, number, sequence_parallel) if run else None

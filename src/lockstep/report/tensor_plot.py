@@ -20,14 +20,15 @@ def plot_tensor(found: TensorLayer, path: Path) -> None:
     places = list(range(len(rows)))
 
     def times(axes: Axes) -> None:
+        traffic_s = [row.traffic_s for row in rows]
         compute_s = [row.compute_s for row in rows]
         axes.bar(places, compute_s, 0.6, color=PALETTE[0], label="computing")
         exposed_s = [row.exposed_s for row in rows]
         axes.bar(places, exposed_s, 0.6, bottom=compute_s, color=PALETTE[1], label="exposed traffic")
-        axes.plot(places, [row.traffic_s for row in rows], ".--", color="#555555", label="all traffic, hidden or not")
+        axes.plot(places, traffic_s, "o--", color="black", markerfacecolor="white", label="all traffic, hidden or not")
         axes.set(xlabel="ranks", ylabel="layer, both passes")
         axes.set_xticks(places, names)
-        axes.margins(y=0.05)
+        axes.set_ylim(0, 1.08 * max(*traffic_s, *(row.time_s for row in rows)))
         times_on(axes.yaxis)
         axes.legend(fontsize=8, frameon=False)
 
