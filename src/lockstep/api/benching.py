@@ -138,7 +138,7 @@ def _sizes(text: str, parse: Callable[[Quantity, str], float]) -> list[int]:
     """Whole numbers from `from:to:factor` (factor 2 when absent) or a list between commas."""
     parts = text.split(":")
     if len(parts) == 1:
-        return sorted({_one(part, parse) for part in text.split(",")})
+        return _few(sorted({_one(part, parse) for part in text.split(",")}))
     if len(parts) > 3:
         raise BadInput(f"{text!r} is no sweep; write it like 1KB:16MB:4 (from, to, factor)", "--sizes")
     first, last = _one(parts[0], parse), _one(parts[1], parse)
@@ -148,6 +148,11 @@ def _sizes(text: str, parse: Callable[[Quantity, str], float]) -> list[int]:
     sizes = [first]
     while sizes[-1] * factor <= last:
         sizes.append(sizes[-1] * factor)
+    return _few(sizes)
+
+
+def _few(sizes: list[int]) -> list[int]:
+    """The sizes. Raises BadInput for too many of them."""
     if len(sizes) > MOST_SIZES:
         raise BadInput(f"{len(sizes)} sizes; at most {MOST_SIZES}", "--sizes")
     return sizes

@@ -174,7 +174,7 @@ def _planned(now: Estimate, cluster: Cluster, replans: Replans) -> Estimate:
     """The best layout on `cluster`, the one in use if it is still allowed and nothing in the space is faster."""
     job = Job(now.job.model, now.job.recipe, cluster.num_devices)
     best, kept = replans.fastest(cluster), _kept(job, cluster, now.layout)
-    if best is not None and (kept is None or best.step_time_s <= kept.step_time_s):
+    if best is not None and (kept is None or best.step_time_s < kept.step_time_s):
         return estimate(job, cluster, best.layout)
     if kept is None:
         raise Infeasible(f"no layout of {job.model.name} fits on {job.devices} x {cluster.device.name}")

@@ -17,7 +17,7 @@ import numpy as np
 
 from lockstep.converge.descent.local_rounds import LocalMethod, run_rounds
 from lockstep.converge.descent.stability import growth
-from lockstep.converge.domain import ALWAYS
+from lockstep.converge.domain import Domain, when
 from lockstep.converge.experiment import Experiment, Progress
 from lockstep.converge.findings import Check, Curve, Findings, Law, Picture
 from lockstep.methods.local import Outer
@@ -49,15 +49,17 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
     x = np.array(curvatures)
     checks, curves, laws = [], [], []
     for place, (name, outer) in enumerate(updates.items()):
-        exact = np.array([_factor(outer, 1 - (1 - settings.step_size * h) ** settings.period) for h in curvatures])
+        shares = [1 - (1 - settings.step_size * h) ** settings.period for h in curvatures]
+        largest = [_largest(outer, share) for share in shares]
+        exact = np.abs(largest)
         path = run_rounds(
             lambda y: x * y, settings.workers, np.ones((1, len(x))), LocalMethod(settings.step_size, outer=outer),
             [settings.period] * ROUNDS,
         )  # fmt: skip
         found = np.array([growth(np.abs(path[:, 0, one])) for one in range(len(x))])
         checks += [
-            Check(f"factor per round, {name}, curvature {h:g}", float(law), float(got), tolerance=0.02, holds=ALWAYS)
-            for h, law, got in zip(curvatures, exact, found, strict=True)
+            Check(f"factor per round, {name}, curvature {h:g}", abs(law), float(got), tolerance=0.02, holds=_seen(law))
+            for h, law, got in zip(curvatures, largest, found, strict=True)
         ]
         curves += [Curve(f"{name}, simulated", x, found, marks=True), Curve(f"{name}, exact", x, exact, theory=True)]
         laws += [
@@ -79,12 +81,18 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
     )
 
 
-def _factor(outer: Outer, share: float) -> float:
+def _largest(outer: Outer, share: float) -> complex:
     """Largest eigenvalue of one round on (x, b); `share` of the distance is done by the local steps."""
     eta, mu = outer.rate, outer.momentum
     ahead, carried = (1 + mu, mu**2) if outer.nesterov else (1.0, mu)
     matrix = np.array([[1 - eta * ahead * share, -eta * carried], [share, mu]])
-    return float(np.abs(np.linalg.eigvals(matrix)).max())
+    return complex(max(np.linalg.eigvals(matrix), key=abs))
+
+
+def _seen(largest: complex) -> Domain:
+    """Where the later half of a run swings often enough, or not at all, for its factor to be read."""
+    swings = abs(np.angle(largest)) / np.pi * ROUNDS / 2
+    return when(bool(swings == 0 or largest.real < 0 or swings >= 2), f"no swing longer than {ROUNDS // 4} rounds")
 
 
 EXPERIMENT = Experiment(
