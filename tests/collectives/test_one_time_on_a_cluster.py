@@ -142,3 +142,18 @@ def test_a_trace_takes_the_time_of_the_table(way: str | None, tmp_path: Path) ->
     comparison = api.collective("all-reduce", **words).comparison
     best = next(row for row in comparison.rows if row.algorithm == comparison.best)
     assert traced.timeline.makespan_s == pytest.approx(best.time_s, rel=1e-12)
+
+
+def test_ranks_that_fill_a_level_in_part_are_refused(tmp_path: Path) -> None:
+    """Levels of 8 x 4 ranks would answer for 32 of 48."""
+    path, link = tmp_path / "three.yaml", "link: {latency: 5us, bandwidth: 50GB/s}"
+    levels = "".join(
+        f"    - {{name: {name}, size: {size}, {link}}}\n" for name, size in zip("abc", (8, 4, 4), strict=True)
+    )
+    path.write_text(f"cluster:\n  name: three\n  device: h100-sxm\n  levels:\n{levels}")
+    words: dict[str, Any] = {"size": "1MB", "cluster": path}
+    assert api.collective("all-reduce", ranks=64, **words).comparison.ranks == 64
+    for refused in (api.collective, lambda op, **given: api.trace(op, out=tmp_path / "x.json", **given)):
+        with pytest.raises(BadInput, match="48 ranks do not fill whole units of three's levels; try 32") as caught:
+            refused("all-reduce", ranks=48, **words)
+        assert caught.value.where == "--ranks"

@@ -99,7 +99,7 @@ def best_algorithms(op: str, *, ranks: Quantity, between: str | None = None, **l
     levels = {}
     for number in groups:
         with suppress(BadInput):
-            levels[number] = read_network(number, **link).levels
+            levels[number] = _group(number, link).levels
     return best_map_on_levels(op, levels, sizes_B, None if between in (None, "all") else names)
 
 
@@ -107,7 +107,9 @@ def _group(ranks: Quantity, link: LinkWords) -> Network:
     number = whole(ranks, "--ranks")
     if number > MOST_RANKS:
         raise BadInput(f"must be at most {MOST_RANKS:,}, got {number:,}", "--ranks")
-    return read_network(number, **link)
+    network = read_network(number, **link)
+    network.check_filled()
+    return network
 
 
 def _names(op: str, given: str | None, where: str, network: Network) -> Sequence[str] | None:

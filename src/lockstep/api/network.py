@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from math import prod
 from pathlib import Path
 from typing import Any, TypedDict
 
@@ -60,6 +61,13 @@ class Network:
     def spans_levels(self) -> bool:
         """Whether the ranks span several levels of a cluster, so that no one link joins them."""
         return len(self.levels) > 1
+
+    def check_filled(self) -> None:
+        """Raises BadInput unless the ranks fill whole units of every level that they span."""
+        filled = prod(level[0] for level in self.levels)
+        if self.spans_levels and filled != self.ranks:
+            name = self.words()["cluster"]
+            raise BadInput(f"{self.ranks} ranks do not fill whole units of {name}'s levels; try {filled}", "--ranks")
 
     def words(self) -> dict[str, Any]:
         """What is assumed of the network, for answers."""

@@ -129,6 +129,7 @@ def _collective(
         raise BadInput("must be given for a collective", "--ranks" if ranks is None else "--size")
     network, size_B = read_network(whole(ranks, "--ranks"), **link), parse_size_B(size, "--size")
     if network.spans_levels and op in WAYS and algorithm in (None, *WAYS[op]):
+        network.check_filled()
         return _on_levels(op, network.levels, size_B, algorithm)
     with flags("--algorithm"):
         name = algorithm if algorithm is not None else str(best(op, network.ranks, size_B, network.link).algorithm)
