@@ -108,6 +108,7 @@ def test_a_false_law_is_left_out_where_runs_cannot_tell_it_from_the_right_one() 
         ("loss-scaling", {"curvature": 1e-45, "steps": 200}),
         ("loss-scaling", {"start_power": 0, "steps": 200}),
         ("outer-momentum", {"step_size": 0.05, "period": 10}),
+        ("tolerable-delay", {"beyond": 12, "moments": (0, 1600)}),
     ],
 )
 def test_settings_far_from_the_default_disagree_with_nothing(experiment: str, settings: dict[str, object]) -> None:
