@@ -74,6 +74,7 @@ LINK_ROOMS = ("parallel", "collectives", "simulate", "hardware", "measure")
 LINK_READERS = {
     "api/network.py": "reads the link that a user describes",
     "api/peer_copies.py": "hands the fabric's rate to copies in peers' memory",
+    "api/tensor_layers.py": "hands the link to the layer and prints it",
     "campaign/changes.py": "compares clusters by the rate of a level",
     "converge/experiments/compression/compression_time.py": "puts seconds of messages beside steps of the lab",
     "converge/experiments/time/time_to_accuracy.py": "puts seconds of messages beside steps of the lab",

@@ -38,7 +38,7 @@ def flows(group: Levels, size_B: Any, split: Any, rounds: int = 2) -> tuple[Flow
     op = "reduce-scatter" if np.all(split) else "all-reduce"
     moved_B = rounds * size_B
     return (
-        Flow("all-gather", "tp", moved_B, rounds * np.where(split, gather_s, 0.0)),
+        Flow("all-gather", "tp", moved_B * split, rounds * np.where(split, gather_s, 0.0)),
         Flow(op, "tp", moved_B, rounds * np.where(split, scatter_s, whole_s)),
     )
 

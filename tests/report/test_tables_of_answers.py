@@ -122,8 +122,10 @@ def test_a_step_goes_into_its_parts_and_a_device_into_what_fills_it() -> None:
     said = text(estimate_table.render, found)
     parts = sorted((-seconds, name) for name, seconds in found.step.breakdown_s().items() if seconds > 0)
     shares = [-seconds / found.step_time_s for seconds, _ in parts]
+    hidden = {part: [format_time(one.hidden_s), format_time(one.slack_s)] for part, one in found.hiding().items()}
     assert [row[1:] for row in rows(said, "Where the time goes")] == [
-        [format_time(-seconds), format_frac(share, 2)] for (seconds, _), share in zip(parts, shares, strict=True)
+        [format_time(-seconds), format_frac(share, 2), *hidden.get(name, [])]
+        for (seconds, name), share in zip(parts, shares, strict=True)
     ]
     assert lengths(said, "Where the time goes") == [round(96 * share) for share in shares]
     _device_is_full_of(found.memory, said, "What fills the memory")
