@@ -81,10 +81,6 @@ class Pass:
         more_s = sum(float(one.kernels_s) + float(one.exposed_s) for one in self.more)
         return self.kernels_s + sum(float(one.exposed_s) for one in (*self.pieces, *self.around)) + more_s
 
-    def script(self) -> Script:
-        """The operations of the pass."""
-        return self.write(Writer()).script
-
     def write(self, writer: Writer, of: int = 0) -> Writer:
         """Adds the operations of the pass to those of `writer`, as pass `of` of a cell."""
         writer.of = of
@@ -129,10 +125,10 @@ class Writer:
         self.front = self.add(op, self.front)
         return self.front
 
-    def compute(self, seconds: float, label: str = "") -> None:
+    def compute(self, seconds: float) -> None:
         """Kernels."""
         if seconds > 0:
-            self.op(Op(COMPUTE, seconds, label=label))
+            self.op(Op(COMPUTE, seconds))
 
     def chain(self, lane: str, flows: Iterable[Flow], after: tuple[int, ...], longer_s: float = 0.0) -> tuple[int, ...]:
         """Traffic on a lane, the last of it longer by `longer_s`; returns what waits for it."""
