@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from lockstep.collectives import PlainLink
 from lockstep.parallel.data import Units, buckets, sharded
 from lockstep.parallel.data.around import Around
-from lockstep.parallel.data.zero import Kernels, Traffic, exposed, waits
+from lockstep.parallel.data.zero import Kernels, Traffic
 from lockstep.parallel.piece import Flow, Piece
 from lockstep.parallel.script import LANES, Pass, Writer, fitted, within
 from lockstep.parallel.tensor import chunked
@@ -79,7 +79,8 @@ def test_pieces_in_a_shorter_pass_expose_as_much(several: list[Piece], kernels_s
 @given(st.floats(1e-3, 10.0), st.floats(1e-3, 10.0), st.integers(1, 30))
 def test_equal_buckets_and_units_expose_the_closed_form(comm_s: float, compute_s: float, layers: int) -> None:
     """The recursions of DDP's buckets and of FSDP's prefetched units, for equal layers."""
-    left_s = float(exposed(comm_s, compute_s, layers, True))
+    moved, kernels = Traffic(0.0, 0.0, comm_s, 0.0), Kernels(0.0, compute_s)
+    left_s = float(Around(0, moved, kernels, layers, True).waits.reduce_s)
     share_s = [comm_s / layers] * layers
     ddp = buckets.price_seconds(0.0, [compute_s / layers] * layers, share_s, 1.0)
     assert float(ddp.exposed_comm_s) == pytest.approx(left_s, rel=1e-9)
@@ -118,17 +119,21 @@ def sharded_stages(draw: st.DrawFn) -> Around:
 
 
 @given(sharded_stages())
-def test_data_parallel_pieces_expose_what_is_priced(one: Around) -> None:
-    wanted = waits(np.asarray(one.zero), one.moved, one.kernels, one.layers, one.overlap)
-    assert float(one.forward().exposed_s) == pytest.approx(float(wanted.forward_s), rel=1e-9, abs=1e-12)
-    assert float(one.backward().exposed_s) == pytest.approx(float(wanted.backward_s), rel=1e-9, abs=1e-12)
-    for seconds in (wanted.forward_s, wanted.backward_s, wanted.reduce_s, wanted.gather_s):
-        assert float(seconds) >= 0
+def test_a_grid_waits_for_what_each_of_its_layouts_waits_for(one: Around) -> None:
+    """Sharding stages side by side in arrays, and one at a time in plain numbers; no wait is below zero."""
+    together = replace(one, zero=np.arange(4)).waits
+    for zero in range(4):
+        alone = replace(one, zero=zero)
+        assert float(alone.data("forward").plain.exposed_s) == pytest.approx(together.forward_s[zero], rel=1e-12)
+        for name in ("forward_s", "backward_s", "reduce_s", "gather_s"):
+            seconds = np.broadcast_to(getattr(together, name), 4)[zero]
+            assert float(getattr(alone.waits, name)) == pytest.approx(seconds, rel=1e-12, abs=1e-12)
+            assert seconds >= 0
 
 
 @given(sharded_stages())
 def test_data_parallel_traffic_is_never_exposed_longer_than_it_takes(one: Around) -> None:
-    wanted = waits(np.asarray(one.zero), one.moved, one.kernels, one.layers, one.overlap)
+    wanted = one.waits
     each_s = {2: one.moved.scatter_s, 3: one.moved.gather_s + one.moved.scatter_s}.get(one.zero, 0.0)
     assert float(wanted.backward_s) <= each_s * (1 + 1e-12)
     assert float(wanted.forward_s) <= one.moved.gather_s * (1 + 1e-12)

@@ -12,8 +12,9 @@ import lockstep
 from lockstep.errors import BadInput, Infeasible
 from lockstep.hardware import Cluster, Host, cluster
 from lockstep.layout import Job, Layout, Recipe, check, memory
-from lockstep.parallel.data.offload import exposed_lanes
-from lockstep.parallel.data.zero import exposed
+from lockstep.parallel.data.around import Around
+from lockstep.parallel.data.offload import HostTraffic
+from lockstep.parallel.data.zero import Kernels, Traffic
 from lockstep.plan import estimate, plan
 from lockstep.program import ProgramBuilder
 from lockstep.simulate import simulate
@@ -116,24 +117,45 @@ def test_parts_add_up_and_only_offloading_brings_host_traffic(layout: Layout) ->
     assert float(step.compute_s) == float(kept.compute_s)
 
 
-@given(st.lists(st.floats(0.0, 10.0), min_size=1, max_size=4), st.floats(0.0, 10.0), st.integers(1, 12))
+SECONDS = st.floats(0.0, 10.0)
+
+
+@given(SECONDS, SECONDS, SECONDS, st.floats(1e-3, 10.0), st.integers(1, 12))
 def test_traffic_over_several_links_is_what_a_layerwise_program_leaves(
-    lanes: list[float], compute_s: float, layers: int
+    up_s: float, network_s: float, down_s: float, compute_s: float, layers: int
 ) -> None:
-    """Layers come up from the host, are gathered, and compute; each link and the device take one at a time."""
-    names = [f"link {index}" for index in range(len(lanes))]
-    builder = ProgramBuilder(1, ("compute", *names))
+    """Layers come up from the host, are gathered and compute; or come up, compute, are scattered and go down."""
+    host = HostTraffic(up_forward_s=up_s, up_backward_s=up_s, down_backward_s=down_s)
+    moved, kernels = Traffic(network_s, network_s, 0.0, 0.0), Kernels(compute_s, compute_s)
+    forward, backward = (Around(zero, moved, kernels, layers, True, host=host).waits for zero in (3, 2))
+    ways = {
+        forward.forward_s + forward.host_forward_s: (up_s, network_s, compute_s),
+        backward.backward_s + backward.host_backward_s: (up_s, compute_s, network_s, down_s),
+    }
+    for left_s, lanes in ways.items():
+        assert compute_s + float(left_s) == pytest.approx(_layerwise_s(lanes, layers), rel=1e-9, abs=1e-12)
+
+
+def _layerwise_s(lanes: tuple[float, ...], layers: int) -> float:
+    """Layers pass over the lanes one behind another; each lane takes one at a time."""
+    names = [f"lane {index}" for index in range(len(lanes))]
+    builder = ProgramBuilder(1, tuple(names))
     for _ in range(layers):
         done = None
         for name, lane_s in zip(names, lanes, strict=True):
             done = builder.compute(0, lane_s / layers, stream=name, **({} if done is None else {"after": done}))
-        builder.compute(0, compute_s / layers, after=done)
-    simulated_s = float(simulate(builder.build()).makespan_s)
-    left_s = float(exposed_lanes(lanes, compute_s, layers, True))
-    assert compute_s + left_s == pytest.approx(simulated_s, rel=1e-9, abs=1e-12)
-    assert exposed_lanes(lanes, compute_s, layers, False) == sum(lanes)
-    alone_s = float(exposed(lanes[0], compute_s, layers, True))
-    assert float(exposed_lanes(lanes[:1], compute_s, layers, True)) == pytest.approx(alone_s, rel=1e-9, abs=1e-12)
+    return float(simulate(builder.build()).makespan_s)
+
+
+@given(SECONDS, SECONDS, st.floats(1e-3, 10.0), st.integers(1, 12), st.booleans())
+def test_a_pass_without_transfers_waits_for_no_host(
+    gather_s: float, down_s: float, compute_s: float, layers: int, overlap: bool
+) -> None:
+    """Where other traffic hides on shared links too, and gradients leave after backward passes only."""
+    kernels = Kernels(compute_s, compute_s, 0.6 * compute_s, 0.6 * compute_s)
+    moved = Traffic(gather_s, gather_s, 0.0, 0.0, 0.5 * gather_s, 0.5 * gather_s)
+    waits = Around(3, moved, kernels, layers, overlap, host=HostTraffic(down_backward_s=down_s)).waits
+    assert float(waits.host_forward_s) == 0.0
 
 
 def test_parameters_cross_the_link_for_every_micro_batch_and_pass() -> None:

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from lockstep.errors import BadInput, UnknownName
 from lockstep.hardware import Cluster, cluster
 from lockstep.layout import Job, Layout, Recipe, check, memory
-from lockstep.parallel.data.zero import exposed
+from lockstep.parallel.data.around import Around
+from lockstep.parallel.data.zero import Kernels, Traffic
 from lockstep.program import ProgramBuilder
 from lockstep.simulate import simulate
 from lockstep.step import PARTS, compose, price_step, step_time_s
@@ -77,8 +78,10 @@ def test_exposed_traffic_is_what_a_layerwise_program_leaves(comm_s: float, compu
         done = builder.compute(0, compute_s / layers)
         builder.compute(0, comm_s / layers, stream="comm", after=done)
     simulated = float(simulate(builder.build()).makespan_s)
-    assert compute_s + float(exposed(comm_s, compute_s, layers, True)) == pytest.approx(simulated, rel=1e-9, abs=1e-12)
-    assert exposed(comm_s, compute_s, layers, False) == comm_s
+    moved, kernels = Traffic(0.0, 0.0, comm_s, 0.0), Kernels(0.0, compute_s)
+    left_s, all_s = (float(Around(0, moved, kernels, layers, overlap).waits.reduce_s) for overlap in (True, False))
+    assert compute_s + left_s == pytest.approx(simulated, rel=1e-9, abs=1e-12)
+    assert all_s == comm_s
 
 
 @given(layouts())

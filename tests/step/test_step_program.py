@@ -78,7 +78,7 @@ def replayed_s(question: Question) -> float:
     asked = layout.pp, int(parts.microbatches), layout.vpp
     cells = schedule.cells(*asked) if schedule.cells else None
     built = pipelines.program_of(schedule, schedule.order(*asked), layout.vpp, parts.times(), cells=cells)
-    once_s = parts.waits.once_s + parts.host.once_s + parts.update_s + parts.fixed_s
+    once_s = parts.waits.once_s + parts.around.host.once_s + parts.update_s + parts.fixed_s
     return simulate(built).makespan_s + float(np.asarray(once_s))
 
 

@@ -78,6 +78,15 @@ class Piece:
         return Piece(self.part, self.kernels_s * count, before, beside, after)
 
     @property
+    def plain(self) -> Piece:
+        """The same of one layout: plain numbers, without traffic that takes no time."""
+        before, beside, after = (
+            tuple(Flow(one.op, one.group, float(one.size_B), float(one.seconds)) for one in flows if one.seconds > 0)
+            for flows in (self.before, self.beside, self.after)
+        )
+        return Piece(self.part, float(self.kernels_s), before, beside, after)
+
+    @property
     def flows(self) -> tuple[Flow, ...]:
         """All traffic, in order."""
         return self.before + self.beside + self.after

@@ -12,7 +12,6 @@ import numpy as np
 
 from lockstep.hardware import Cluster
 from lockstep.layout import Job, Layout
-from lockstep.parallel.data.around import host_hiding
 from lockstep.parallel.piece import Hiding
 from lockstep.step.passes import step_passes
 from lockstep.step.step import cells, compose
@@ -34,7 +33,7 @@ def hiding(job: Job, cluster: Cluster, layout: Layout) -> dict[str, Hiding]:
         hidden_s = float(np.asarray(times.forward_s + times.backward_s - times.cell_s))
         found["ep_comm"] += Hiding(count * hidden_s, count * max(0.0, most_s - float(np.asarray(times.comm_s))))
     if float(np.asarray(grid.data_ranks)) * parts.copies > 1:
-        found["dp_comm"] = passes.data.hiding(microbatches, parts.waits)
-    if parts.host.moves:
-        found["host_comm"] = host_hiding(parts.host, parts.host_waits, parts.beside, microbatches)
+        found["dp_comm"] = passes.around.hiding(microbatches, parts.waits)
+    if parts.around.host.moves:
+        found["host_comm"] = passes.around.host_hiding(microbatches, parts.waits)
     return found

@@ -16,8 +16,8 @@ from lockstep.hardware import Cluster
 from lockstep.kernels.clock import Clock
 from lockstep.kernels.layer import Shard
 from lockstep.layout import Job, Layout, group_summary
-from lockstep.parallel.data.around import Around, host_piece
-from lockstep.parallel.piece import Flow, Piece
+from lockstep.parallel.data.around import Around
+from lockstep.parallel.piece import Flow, Piece, total_s
 from lockstep.parallel.pipeline import Placement, Times
 from lockstep.parallel.pipeline.construct import held_s, routes
 from lockstep.parallel.pipeline.passes import EXCHANGE
@@ -46,7 +46,6 @@ class StepPasses:
     layout: Layout
     inside: tuple[tuple[Piece, ...], tuple[Piece, ...]]
     """Traffic of the layers, forward and backward."""
-    data: Around
     places: Mapping[str, str]
     """By group, its ranks and the level of the cluster that it spans."""
     by_layer: bool = False
@@ -54,6 +53,11 @@ class StepPasses:
     last: frozenset[Turn] = frozenset()
     """Passes beside which each device reduces its gradients, where that is one whole backward pass."""
     known: dict[object, Script] = field(default_factory=dict)
+
+    @property
+    def around(self) -> Around:
+        """Traffic around the passes of a device."""
+        return self.parts.around
 
     @property
     def shares(self) -> int:
@@ -134,12 +138,14 @@ class StepPasses:
         if step == "I":
             kernels_s, more = kernels_s - body.weight_s, tuple(each * (1.0 - frac) for each in more)
         pieces = fitted(self.inside[backward], kernels_s)
-        around, whole = self._around(backward, kernels_s), self.data.last() if one in self.last else None
+        around, whole = self._around(backward, kernels_s), self.around.reduction() if one in self.last else None
         return Pass(
             share * kernels_s,
             tuple(each * share for each in pieces),
             tuple(each * share for each in around),
-            self.data.layers if whole or any(each.flows for each in around) else -(-self.data.layers // self.shares),
+            self.around.layers
+            if whole or any(each.flows for each in around)
+            else -(-self.around.layers // self.shares),
             self.by_layer,
             backward,
             more,
@@ -148,13 +154,12 @@ class StepPasses:
 
     def _around(self, backward: bool, kernels_s: float) -> tuple[Piece, ...]:
         """Data-parallel traffic and that with the host around a pass of all layers of a device."""
-        larger = 1.0 - 1.0 / self.data.layers
-        data = within(self.data.backward() if backward else self.data.forward(), larger * kernels_s)
-        host_s = float(np.asarray(self.parts.host_waits[backward]))
-        if not host_s and not self.parts.host.moves:
+        way, larger = "backward" if backward else "forward", 1.0 - 1.0 / self.around.layers
+        data = within(self.around.data(way).plain, larger * kernels_s)
+        if not self.around.host.moves:
             return (data,)
-        way = "backward" if backward else "forward"
-        return data, host_piece(self.parts.host, way, host_s, data, kernels_s, self.data.layers)
+        beside_s = larger * kernels_s + max(0.0, total_s(data.beside) - data.kernels_s)
+        return data, within(self.around.with_host(way).plain, beside_s)
 
     def _more(self, device: int, one: Turn, way: str) -> tuple[Piece, ...]:
         """What the chunk with the embedding and that with the head do beyond the others."""
@@ -182,13 +187,7 @@ def step_passes(job: Job, cluster: Cluster, layout: Layout, parts: Composition) 
             for held in body_layers(job, grid)
         ]
         inside = stage_pieces(shard, network, body_layers(job, grid)[int(np.argmax(totals))])
-    held = parts.parameters
-    elements = float(np.asarray(held.matrix_elems + held.other_elems + held.expert_elems))
-    data = Around(
-        layout.zero, parts.moved, parts.beside, parts.data_layers, recipe.overlap_dp,
-        elements * recipe.parameter_B, elements * recipe.wire_B,
-    )  # fmt: skip
     groups = group_summary(layout, cluster)
     said = {part: groups[group] for part, group in GROUPS.items() if group in groups}
     places = {part: f" ({found['ranks']} ranks, {found['level']})" for part, found in said.items()}
-    return StepPasses(parts, parts.times(), layout, inside, data, places)
+    return StepPasses(parts, parts.times(), layout, inside, places)

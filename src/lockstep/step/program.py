@@ -34,7 +34,7 @@ def step_program(job: Job, cluster: Cluster, layout: Layout, by_layer: bool = Fa
     known = step_passes(job, cluster, layout, parts)
     passes = replace(known, last=_last(schedule, order, layout), by_layer=by_layer)
     builder = ProgramBuilder(layout.pp, lanes(layout.vpp, LANES))
-    _gather(builder, passes, float(np.asarray(parts.moved.gather_s - parts.waits.gather_s)), ())
+    _gather(builder, passes, float(np.asarray(parts.around.moved.gather_s - parts.waits.gather_s)), ())
     cells = schedule.cells(layout.pp, microbatches, layout.vpp) if schedule.cells else None
     ends = write(
         builder, schedule, order, layout.vpp, passes.times, cells=cells, scripts=passes,
@@ -55,7 +55,7 @@ def _gather(builder: ProgramBuilder, passes: StepPasses, seconds: float, after: 
     """A part of the gather of updated parameters on every stage, after the operation given for it."""
     if not np.any(np.asarray(passes.parts.waits.gather_s)) or seconds <= 0:
         return list(after)
-    size_B = passes.data.parameter_B * seconds / float(np.asarray(passes.parts.moved.gather_s))
+    size_B = passes.around.parameter_B * seconds / float(np.asarray(passes.parts.around.moved.gather_s))
     return [
         builder.collective(
             [stage], "all-gather", size_B, duration_s=seconds, label=passes.name("dp", "all-gather"), stream="dp",
@@ -70,10 +70,10 @@ def _update(builder: ProgramBuilder, passes: StepPasses, ends: list[list[int]]) 
     parts, stages = passes.parts, range(builder.ranks)
     reduce_s, host_s, update_s, gather_s = (
         float(np.asarray(each))
-        for each in (parts.waits.reduce_s, parts.host.once_s, parts.update_s, parts.waits.gather_s)
+        for each in (parts.waits.reduce_s, parts.around.host.once_s, parts.update_s, parts.waits.gather_s)
     )
     if not passes.last and reduce_s > 0:
-        flow = passes.data.once
+        flow = passes.around.once
         ends = [
             list(
                 builder.collective(

@@ -34,8 +34,9 @@ from lockstep.layout import (
     layer_parameters,
     stage_parameters,
 )
-from lockstep.parallel.data.offload import HostTraffic, host_traffic, host_waits
-from lockstep.parallel.data.zero import Exposed, Kernels, Traffic, traffic, waits
+from lockstep.parallel.data.around import Around, Exposed
+from lockstep.parallel.data.offload import HostTraffic, host_traffic
+from lockstep.parallel.data.zero import Kernels, traffic
 from lockstep.parallel.group import share_links
 from lockstep.parallel.pipeline import SCHEDULES, Placement, Times, cells_by_code, makespan_by_code_s
 from lockstep.parallel.pipeline.handover import handover_s
@@ -99,15 +100,10 @@ class Composition:
     """What the last stage takes more than the body."""
     parameters: RankParameters
     """Of the stage that holds most."""
-    data_layers: int
-    """Layers of all copies on a device: pieces in which data-parallel traffic travels."""
-    moved: Traffic
-    beside: Kernels
+    around: Around
+    """Data-parallel traffic and that with the host."""
     waits: Exposed
-    """Data-parallel traffic: all of it, the kernels beside it, and what passes and the step wait for."""
-    host: HostTraffic
-    host_waits: tuple[Any, Any]
-    """Traffic with the host, and what forward and backward passes wait for it besides."""
+    """What passes and the step wait for it."""
     transfer_s: Any
     update_s: Any
     fixed_s: float
@@ -124,8 +120,8 @@ class Composition:
         """Stage times as the pipeline formulas take them."""
         exchange_s = self.exchange_in_cells() if self.hides_ep else (0.0, 0.0)
         return Times(
-            forward_s=self.body.forward_s + self.waits.forward_s + self.host_waits[0],
-            backward_s=self.body.backward_s + self.waits.backward_s + self.host_waits[1],
+            forward_s=self.body.forward_s + self.waits.forward_s + self.waits.host_forward_s,
+            backward_s=self.body.backward_s + self.waits.backward_s + self.waits.host_backward_s,
             weight_s=self.body.weight_s,
             transfer_s=self.transfer_s,
             blocking=self.blocking,
@@ -148,7 +144,7 @@ class Composition:
         if not np.any(self.beside_ep_s):
             return found
         all_s, waits_s = found[0] + found[1], self.waits.forward_s + self.waits.backward_s
-        computing_s = self.body.total_s - all_s + waits_s + sum(self.host_waits)
+        computing_s = self.body.total_s - all_s + waits_s + self.waits.host_s
         most_s = np.maximum(0.0, computing_s - self.beside_ep_s) / (1.0 - self.ep_device_frac)
         kept = np.where(self.beside_ep_s > 0, np.minimum(1.0, most_s / np.where(all_s > 0, all_s, 1.0)), 1.0)
         return found[0] * kept, found[1] * kept
@@ -167,24 +163,10 @@ def compose(job: Job, cluster: Cluster, grid: LayoutGrid) -> Composition:
     clock = Clock(cluster.device, job.recipe.dtype, job.recipe.element_B)
     network = Network(cluster, grid)
     parameters = _fullest(job, grid)
-    layers = _pieces(job, stages, parameters)
     body, first, last = _stage_times(job, grid, clock, network)
-    copies = grid.copies
-    dense, expert = parameters.matrix_elems + parameters.other_elems, parameters.expert_elems
-    recipe, overlap = job.recipe, job.recipe.overlap_dp
-    moved = traffic(
-        network.data, grid.zero, (dense, expert), parameter_B=recipe.parameter_B, wire_B=recipe.wire_B,
-        layers=copies * layers, overlap=overlap,
-    )  # fmt: skip
-    beside = _kernels(job, grid, body)
-    waiting = waits(grid.zero, moved, beside, copies * layers, overlap)
-    host = HostTraffic()
-    host_s: tuple[Any, Any] = (0.0, 0.0)
-    if np.any(grid.offload != KEEP):
-        host = _host_traffic(cluster, grid, recipe, parameters)
-        waited_s = host_waits(grid.zero, moved, host, beside, waiting, copies * layers, overlap)
-        host_s = np.where(grid.offload == KEEP, 0.0, waited_s[0]), np.where(grid.offload == KEEP, 0.0, waited_s[1])
-    update_s = optimizer_s(clock, grid, recipe, parameters, job.hidden)
+    around = _around(job, cluster, network, parameters, body)
+    waits = around.waits
+    update_s = optimizer_s(clock, grid, job.recipe, parameters, job.hidden)
     return Composition(
         stages=stages,
         microbatches=grid.microbatches(job.recipe.batch),
@@ -192,21 +174,34 @@ def compose(job: Job, cluster: Cluster, grid: LayoutGrid) -> Composition:
         first=first,
         last=last,
         parameters=parameters,
-        data_layers=copies * layers,
-        moved=moved,
-        beside=beside,
-        waits=waiting,
-        host=host,
-        host_waits=host_s,
+        around=around,
+        waits=waits,
         transfer_s=_transfer(job, grid, clock, network) if stages > 1 else 0.0,
-        update_s=np.where(grid.offload == KEEP, update_s, host.update_s),
+        update_s=np.where(grid.offload == KEEP, update_s, around.host.update_s),
         fixed_s=cluster.device.efficiency.step_s,
         blocking=not job.recipe.overlap_pp,
-        copies=copies,
+        copies=grid.copies,
         hides_ep=job.recipe.overlap_ep == "cells",
         ep_device_frac=job.recipe.overlap_device_frac,
-        beside_ep_s=_beside_exchange(network, body, waiting) if job.num_experts else 0.0,
+        beside_ep_s=_beside_exchange(network, body, waits) if job.num_experts else 0.0,
     )
+
+
+def _around(job: Job, cluster: Cluster, network: Network, parameters: RankParameters, body: StageTimes) -> Around:
+    """Traffic around the passes of the stage that holds most."""
+    grid, recipe = network.grid, job.recipe
+    dense, expert = parameters.matrix_elems + parameters.other_elems, parameters.expert_elems
+    layers = grid.copies * _pieces(job, grid.stages, parameters)
+    moved = traffic(
+        network.data, grid.zero, (dense, expert), parameter_B=recipe.parameter_B, wire_B=recipe.wire_B, layers=layers,
+        overlap=recipe.overlap_dp,
+    )  # fmt: skip
+    host = _host_traffic(cluster, grid, recipe, parameters) if np.any(grid.offload != KEEP) else HostTraffic()
+    held = dense + expert
+    return Around(
+        grid.zero, moved, _kernels(job, grid, body), layers, recipe.overlap_dp, held * recipe.parameter_B,
+        held * recipe.wire_B, host,
+    )  # fmt: skip
 
 
 def _beside_exchange(network: Network, body: StageTimes, waiting: Exposed) -> Any:
@@ -336,7 +331,7 @@ def price_step(job: Job, cluster: Cluster, grid: LayoutGrid) -> Step:
 
 def step_time_s(parts: Composition, grid: LayoutGrid) -> Any:
     """Seconds of a whole step: pipeline makespan, exposed data-parallel traffic, update and fixed host time."""
-    return _makespan_s(grid, parts) + (parts.waits.once_s + parts.host.once_s + parts.update_s + parts.fixed_s)
+    return _makespan_s(grid, parts) + (parts.waits.once_s + parts.around.host.once_s + parts.update_s + parts.fixed_s)
 
 
 def priced(parts: Composition, grid: LayoutGrid) -> Step:
@@ -346,7 +341,7 @@ def priced(parts: Composition, grid: LayoutGrid) -> Step:
     hold_s = 2.0 * parts.transfer_s * chunks if parts.blocking and parts.stages > 1 else 0.0
     hidden_s = _hidden_s(grid, parts)
     each_s = parts.waits.forward_s + parts.waits.backward_s
-    host_s = sum(parts.host_waits)
+    host_s = parts.waits.host_s
     makespan_s = _makespan_s(grid, parts)
     idle_s = makespan_s - m * (busy.total_s + each_s + host_s + hold_s) + hidden_s
     return Step(
@@ -356,7 +351,7 @@ def priced(parts: Composition, grid: LayoutGrid) -> Step:
         dp_comm_s=m * each_s + parts.waits.once_s,
         ep_comm_s=m * (busy.ep_forward_s + busy.ep_backward_s) - hidden_s,
         cp_comm_s=m * (busy.cp_forward_s + busy.cp_backward_s),
-        host_comm_s=m * host_s + parts.host.once_s,
+        host_comm_s=m * host_s + parts.around.host.once_s,
         bubble_s=np.where(idle_s > ROUNDING_FRAC * makespan_s, idle_s, 0.0),
         optimizer_s=parts.update_s,
         other_s=parts.fixed_s,

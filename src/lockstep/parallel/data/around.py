@@ -1,150 +1,193 @@
-"""Data-parallel traffic and traffic with the host as pieces around the passes of one layout.
+"""Traffic around the passes of a stage, data-parallel and with the host, and what of it passes and the step wait for.
 
-A layer's share of it has nothing to hide behind: of gathers the first layer's, of reductions the last one's. The rest
-runs beside the kernels of the other layers. The exposed seconds of these pieces are those of `zero.waits` and
-`offload.host_waits`, which price whole grids of layouts.
+Traffic moves layer by layer beside the kernels of other layers. A layer's share of it has nothing to hide behind: of
+gathers the first layer's, of reductions the last one's. So of C seconds in L layers beside W seconds of kernels
+
+    max(C/L, C - W (L-1)/L)
+
+is exposed, which is the recursion of buckets (`buckets.py`) and of prefetched units (`sharded.py`) for L equal layers.
+Only kernels hide traffic, not the tensor, context or expert traffic of a pass, which may need the same links; where
+this hides on them too, it leaves W less. What comes once per step hides behind what the last micro-batch's own traffic
+leaves of its backward pass.
+
+The host link, the network and the kernels each work on another layer. With C1, C2, ... seconds on links and W of
+kernels, L layers need sum(C)/L + W/L + (L-1)/L max(C1, C2, ..., W), as pieces through machines; what of it is not
+waited for already is the host's. What the host moves once per step runs beside nothing.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import reduce
 from typing import Any
 
 import numpy as np
 
 from lockstep.parallel.data.offload import HostTraffic
-from lockstep.parallel.data.zero import Exposed, Kernels, Traffic
+from lockstep.parallel.data.zero import Kernels, Traffic
 from lockstep.parallel.piece import Flow, Hiding, Piece, total_s
 
 
 @dataclass(frozen=True, slots=True)
-class Around:
-    """The data-parallel traffic of one layout: plain numbers, whose pieces expose what `zero.waits` says."""
+class Exposed:
+    """Seconds that a stage waits: in every forward and backward pass, and once per step."""
 
-    zero: int
+    forward_s: Any
+    backward_s: Any
+    reduce_s: Any
+    """In the last backward pass, beyond what every one waits for."""
+    gather_s: Any
+    """For updated parameters, in the first forward pass."""
+    host_forward_s: Any = 0.0
+    """For the host, besides."""
+    host_backward_s: Any = 0.0
+
+    @property
+    def once_s(self) -> Any:
+        """Of data-parallel traffic, once per step."""
+        return self.reduce_s + self.gather_s
+
+    @property
+    def host_s(self) -> Any:
+        """For the host, in both passes."""
+        return self.host_forward_s + self.host_backward_s
+
+
+@dataclass(frozen=True, slots=True)
+class Around:
+    """The traffic around the passes of one layout or of a grid of them."""
+
+    zero: Any
     moved: Traffic
     kernels: Kernels
     layers: int
     overlap: bool
-    parameter_B: float
+    parameter_B: Any = 0.0
     """Bytes of all parameters of the stage, and of all its gradients on the network."""
-    gradient_B: float
-
-    @property
-    def gather(self) -> Flow:
-        """One all-gather of the stage's parameters."""
-        return Flow("all-gather", "dp", self.parameter_B, float(self.moved.gather_s))
-
-    @property
-    def scatter(self) -> Flow:
-        """One reduce-scatter of the stage's gradients."""
-        return Flow("reduce-scatter", "dp", self.gradient_B, float(self.moved.scatter_s))
+    gradient_B: Any = 0.0
+    host: HostTraffic = field(default_factory=HostTraffic)
 
     @property
     def once(self) -> Flow:
         """What is reduced once per step."""
-        if self.zero == 1:
-            return replace(self.scatter, seconds=float(self.moved.scatter_s + self.moved.replicas_s))
-        seconds = self.moved.reduce_s if self.zero == 0 else self.moved.replicas_s
-        return Flow("all-reduce", "dp", self.gradient_B, float(seconds))
+        moved, first = self.moved, np.asarray(self.zero) == 1
+        each_s = np.select([np.asarray(self.zero) == 0, first], [moved.reduce_s, moved.scatter_s], 0.0)
+        copies_s = np.where(np.asarray(self.zero) == 0, 0.0, moved.replicas_s)
+        return Flow("reduce-scatter" if np.all(first) else "all-reduce", "dp", self.gradient_B, each_s + copies_s)
 
-    def forward(self) -> Piece:
-        """Of every forward pass."""
-        gathers = (self.gather,) if self.zero == 3 else ()
-        return self._around("forward", gathers, (), float(self.moved.met_gather_s))
+    @property
+    def waits(self) -> Exposed:
+        """What passes and the step wait for: the exposed seconds of all pieces."""
+        forward, backward = self.data("forward"), self.data("backward")
+        host_s = (self._host("forward", forward).exposed_s, self._host("backward", backward).exposed_s)
+        backward_s = backward.exposed_s
+        last_s, updated_s = self._last().exposed_s, self._updated().exposed_s
+        return Exposed(forward.exposed_s, backward_s, last_s - backward_s, updated_s, *host_s)
 
-    def backward(self) -> Piece:
-        """Of every backward pass."""
-        return self._around("backward", *self._each())
+    def data(self, way: str) -> Piece:
+        """Data-parallel traffic around every `forward` or `backward` pass."""
+        return self._piece(way, *self._each(way))
 
-    def last(self) -> Piece | None:
-        """What the last backward pass adds to its own, on a lane of its own; what lies beside includes its own."""
-        flow, own = self.once, self.backward()
+    def with_host(self, way: str) -> Piece:
+        """Traffic with the host around every pass."""
+        return self._host(way, self.data(way))
+
+    def reduction(self) -> Piece | None:
+        """What the last backward pass of one layout adds, on a lane of its own beside the pass's own traffic."""
+        flow = self.once
         if not flow.seconds:
             return None
         if not self.overlap:
-            return Piece("dp", after=(flow,))
-        gathers, scatters, met_s = self._each()
-        once_met_s = float(self.moved.met_scatter_s) * {0: 2.0, 1: 1.0}.get(self.zero, 0.0)
-        both = self._around("backward", gathers, (*scatters, flow), met_s + once_met_s)
-        seconds = total_s(both.beside) + total_s(own.after)
-        return Piece(
-            "dp", both.kernels_s, beside=(replace(flow, seconds=seconds),), after=(flow * (1.0 / self.layers),)
-        )
+            return Piece("dp", after=(flow,)).plain
+        whole, own = self._last(), self.data("backward")
+        seconds = total_s(whole.beside) + total_s(own.after)
+        beside, after = (replace(flow, seconds=seconds),), (flow * (1.0 / self.layers),)
+        return replace(whole, before=(), beside=beside, after=after).plain
 
-    def hiding(self, microbatches: int, waits: Exposed) -> Hiding:
-        """Of a whole step: all traffic less what is exposed, and what its kernels would hide besides."""
-        if not self.overlap:
-            return Hiding()
-        gather_s, scatter_s, larger = self.gather.seconds, self.scatter.seconds, 1.0 - 1.0 / self.layers
-        forward_s = gather_s if self.zero else 0.0
-        backward_s = {0: self.once.seconds, 1: self.once.seconds, 2: scatter_s}.get(self.zero, gather_s + scatter_s)
-        forwards, backwards = (microbatches if self.zero >= zero else 1 for zero in (3, 2))
-        all_s = forwards * forward_s + backwards * backward_s + (self.once.seconds if self.zero >= 2 else 0.0)
-        exposed_s = microbatches * (waits.forward_s + waits.backward_s) + waits.once_s
-        sides = ((forwards if self.zero else 0, "forward", forward_s), (backwards, "backward", backward_s))
-        slack_s = sum(
-            times * max(0.0, larger * (float(self.kernels.beside(way)[0]) - each_s)) for times, way, each_s in sides
-        )
-        return Hiding(max(0.0, all_s - float(exposed_s)), slack_s)
+    def _each(self, way: str) -> tuple[tuple[Flow, ...], tuple[Flow, ...], Any]:
+        """(gathers, scatters, seconds of them on shared links) of every pass."""
+        zero, moved = np.asarray(self.zero), self.moved
+        gathered_s, met_s = np.where(zero == 3, moved.gather_s, 0.0), np.where(zero == 3, moved.met_gather_s, 0.0)
+        gathers = (Flow("all-gather", "dp", self.parameter_B, gathered_s),)
+        if way == "forward":
+            return gathers, (), met_s
+        scatters = (Flow("reduce-scatter", "dp", self.gradient_B, np.where(zero >= 2, moved.scatter_s, 0.0)),)
+        return gathers, scatters, met_s + np.where(zero >= 2, moved.met_scatter_s, 0.0)
 
-    def _each(self) -> tuple[tuple[Flow, ...], tuple[Flow, ...], float]:
-        """(gathers, scatters, seconds of them on shared links) of every backward pass."""
-        gathers = (self.gather,) if self.zero == 3 else ()
-        scatters = (self.scatter,) if self.zero >= 2 else ()
-        met_s = (len(gathers) * self.moved.met_gather_s) + (len(scatters) * self.moved.met_scatter_s)
-        return gathers, scatters, float(met_s)
+    def _last(self) -> Piece:
+        """Around the last backward pass: its own traffic, and what comes once per step."""
+        gathers, scatters, met_s = self._each("backward")
+        reductions = np.select([np.asarray(self.zero) == 0, np.asarray(self.zero) == 1], [2.0, 1.0], 0.0)
+        return self._piece("backward", gathers, (*scatters, self.once), met_s + reductions * self.moved.met_scatter_s)
 
-    def _around(self, way: str, gathers: tuple[Flow, ...], scatters: tuple[Flow, ...], met_s: float) -> Piece:
+    def _updated(self) -> Piece:
+        """Around the first forward pass: the gather of updated parameters."""
+        once = (np.asarray(self.zero) == 1) | (np.asarray(self.zero) == 2)
+        gather = Flow("all-gather", "dp", self.parameter_B, np.where(once, self.moved.gather_s, 0.0))
+        return self._piece("forward", (gather,), (), self.moved.met_gather_s)
+
+    def _piece(self, way: str, gathers: tuple[Flow, ...], scatters: tuple[Flow, ...], met_s: Any) -> Piece:
         """Gathers before use and reductions after it, a layer's share of either with nothing to hide behind.
 
         Links are busy longer where the experts' exchange has them to itself, and where tensor or context traffic hides
         on some of them (`taken`) while `met_s` of this traffic needs those.
         """
-        kernels_s = float(getattr(self.kernels, f"{way}_s"))
         if not self.overlap:
-            return Piece("dp", 0.0, before=gathers, after=scatters)
-        larger, one = 1.0 - 1.0 / self.layers, 1.0 / self.layers
-        free_s, taken_s = (float(each) for each in self.kernels.beside(way))
-        beside = tuple(flow * larger for flow in (*gathers, *scatters))
-        all_s = total_s(beside)
-        if beside:
-            alone_s = one * total_s((*gathers, *scatters))
-            links_s = max(all_s, min(met_s, all_s + alone_s) + taken_s * larger - alone_s) if taken_s else all_s
-            busy_s = links_s + (kernels_s - free_s) * larger
-            beside = (*beside[:-1], replace(beside[-1], seconds=beside[-1].seconds + busy_s - all_s))
+            return Piece("dp", before=gathers, after=scatters)
+        one, larger = 1.0 / self.layers, 1.0 - 1.0 / self.layers
+        kernels_s = getattr(self.kernels, f"{way}_s")
+        free_s, taken_s = self.kernels.beside(way)
+        *others, last = (flow * larger for flow in (*gathers, *scatters))
+        all_s = total_s((*others, last))
+        links_s, alone_s = all_s, total_s((*gathers, *scatters)) - all_s
+        if np.any(taken_s):
+            longer_s = larger * np.minimum(taken_s, free_s) - alone_s
+            links_s = np.maximum(all_s, np.minimum(met_s, all_s + alone_s) + longer_s)
+        more_s = np.where(all_s > 0, links_s - all_s + (kernels_s - free_s) * larger, 0.0)
         return Piece(
             "dp",
             larger * kernels_s,
             before=tuple(flow * one for flow in gathers),
-            beside=beside,
+            beside=(*others, replace(last, seconds=last.seconds + more_s)),
             after=tuple(flow * one for flow in scatters),
         )
 
+    def _host(self, way: str, data: Piece) -> Piece:
+        """Transfers around a pass. What the slowest link takes longer than kernels and `data` is waited for."""
+        if not self.host.moves:
+            return Piece("host")
+        up_s, down_s = getattr(self.host, f"up_{way}_s"), self.host.down_backward_s if way == "backward" else 0.0
+        up, down = (Flow("copy", "host", 0.0, seconds) for seconds in (up_s, down_s))
+        if not self.overlap:
+            return Piece("host", before=(up,), after=(down,))
+        one, larger = 1.0 / self.layers, 1.0 - 1.0 / self.layers
+        gathers, scatters, _ = self._each(way)
+        others_s = getattr(self.kernels, f"taken_{way}_s") + getattr(self.kernels, f"exchange_{way}_s")
+        links_s = (up_s, down_s, total_s((*gathers, *scatters)) + others_s)
+        beside_s = data.kernels_s + np.maximum(0.0, total_s(data.beside) - data.kernels_s)
+        longest_s, own_s = larger * reduce(np.maximum, links_s), larger * np.maximum(up_s, down_s)
+        busy_s = np.where((up_s + down_s > 0) & (longest_s > beside_s), longest_s, own_s)
+        return Piece("host", beside_s, before=(up * one,), beside=(replace(up, seconds=busy_s),), after=(down * one,))
 
-def host_piece(host: HostTraffic, way: str, exposed_s: float, data: Piece, kernels_s: float, layers: int) -> Piece:
-    """Transfers of one pass of `layers` layers as a piece around it, of which `exposed_s` are waited for.
+    def hiding(self, microbatches: int, waits: Exposed) -> Hiding:
+        """Data-parallel traffic of a whole step that hides, and what the same kernels would hide besides."""
+        if not self.overlap:
+            return Hiding()
+        gathers, scatters, _ = self._each("backward")
+        each_s, once_s = float(total_s((*gathers, *scatters))), float(self.once.seconds)
+        forwards, backwards = (microbatches if self.zero >= zero else 1 for zero in (3, 2))
+        forward_s, backward_s = float(self.moved.gather_s) * (self.zero > 0), each_s if self.zero >= 2 else once_s
+        all_s = forwards * forward_s + backwards * backward_s + (once_s if self.zero >= 2 else 0.0)
+        exposed_s = microbatches * float(waits.forward_s + waits.backward_s) + float(waits.once_s)
+        sides = ((forwards * (self.zero > 0), "forward", forward_s), (backwards, "backward", backward_s))
+        kernels_s = [times * max(0.0, float(self.kernels.beside(way)[0]) - side_s) for times, way, side_s in sides]
+        return Hiding(max(0.0, all_s - exposed_s), (1.0 - 1.0 / self.layers) * sum(kernels_s))
 
-    The host link, the network of `data` and the kernels each work on another layer: what the link takes longer than
-    both is waited for, besides the first or last layer's share.
-    """
-    up_s = float(getattr(host, f"up_{way}_s"))
-    down_s = float(host.down_backward_s) if way == "backward" else 0.0
-    up, down = (Flow("copy", "host", 0.0, seconds) for seconds in (up_s, down_s))
-    if not data.beside and exposed_s >= (up_s + down_s) * (1.0 - 1e-12):
-        return Piece("host", before=(up,), after=(down,))
-    larger, one = 1.0 - 1.0 / layers, 1.0 / layers
-    beside_s = kernels_s * larger + max(0.0, float(total_s(data.beside)) - float(data.kernels_s))
-    excess_s = max(0.0, exposed_s - one * (up_s + down_s))
-    under_way_s = beside_s + excess_s if excess_s else min(max(up_s, down_s) * larger, beside_s)
-    beside = (replace(up, seconds=under_way_s),)
-    return Piece("host", beside_s, before=(up * one,), beside=beside, after=(down * one,))
-
-
-def host_hiding(host: HostTraffic, waits: tuple[Any, Any], kernels: Kernels, microbatches: int) -> Hiding:
-    """Of the transfers of all passes: all of them less what is exposed; one way goes beside the other."""
-    sides = [(host.up_forward_s, kernels.forward_s), (host.up_backward_s + host.down_backward_s, kernels.backward_s)]
-    moved_s, beside_s = (np.array([float(one[place]) for one in sides]) for place in (0, 1))
-    slack_s = float(np.maximum(0.0, beside_s - moved_s)[moved_s > 0].sum())
-    hidden_s = max(0.0, float(moved_s.sum()) - float(waits[0] + waits[1]))
-    return Hiding(microbatches * hidden_s, microbatches * slack_s)
+    def host_hiding(self, microbatches: int, waits: Exposed) -> Hiding:
+        """The same of the transfers of all passes: one way goes beside the other."""
+        host, kernels = self.host, self.kernels
+        moved_s = [float(host.up_forward_s), float(host.up_backward_s + host.down_backward_s)]
+        sides = zip(moved_s, (float(kernels.forward_s), float(kernels.backward_s)), strict=True)
+        slack_s = sum(max(0.0, kernels_s - side_s) for side_s, kernels_s in sides if side_s > 0)
+        hidden_s = max(0.0, sum(moved_s) - float(waits.host_s))
+        return Hiding(microbatches * hidden_s, microbatches * slack_s)

@@ -12,10 +12,8 @@ in either direction at most at the link's rate. The host reads and writes states
 HOST_STREAM_FRAC of its memory's rate, after the last gradient and before the first new parameter (DeepSpeed's step();
 ZeRO-Offload's delayed update is not assumed).
 
-What comes with every pass travels layer by layer beside the compute of other layers (pinned memory, streams of their
-own), like the gathers and reductions that it follows or precedes; what comes once per step runs beside nothing. With
-links and compute taking C1, C2, ... and W seconds, L layers need sum(C)/L + W/L + (L-1)/L max(C1, C2, ..., W), as
-pieces through machines.
+What comes with every pass travels layer by layer (pinned memory, streams of their own), like the gathers and
+reductions that it follows or precedes: `around.py` says what of it is waited for.
 
 Sources: ZeRO-Offload (arXiv 2101.06840) section 4; ZeRO-Infinity (arXiv 2104.07857) section 4.1 for the passes;
 DeepSpeed, deepspeed/runtime/zero/stage_1_and_2.py: async_accumulate_grad_in_cpu_via_gpu, and stage3.py:
@@ -26,15 +24,12 @@ _fsdp_collectives.py (foreach_reduce) adds gradients on the host, which saves G 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import reduce
 from typing import Any
 
 import numpy as np
 
 from lockstep.hardware import Cluster
-from lockstep.parallel.data.zero import Exposed, Kernels, Traffic
 
 HOST_STREAM_FRAC = 0.45
 """Share of the memory's datasheet rate that an update on the host reaches: 2.57 s for Adam on 10B parameters, 30 bytes
@@ -89,33 +84,3 @@ def update_rate_Bps(cluster: Cluster) -> float:
     if host.memory_bandwidth_Bps is None:
         return float("inf")
     return HOST_STREAM_FRAC * host.memory_bandwidth_Bps / cluster.devices_per_host
-
-
-def exposed_lanes(lanes_s: Sequence[Any], beside_s: Any, layers: Any, overlap: bool, busy_s: Any = 0.0) -> Any:
-    """As `zero.exposed`, of traffic that passes several links one after another, each layer on one link at a time.
-
-    A link that is busy for `busy_s`, with other traffic too, may be what all wait for.
-    """
-    total_s: Any = sum(lanes_s)
-    if not overlap:
-        return total_s
-    longest_s = reduce(np.maximum, lanes_s, np.maximum(beside_s, busy_s))
-    return total_s / layers + (longest_s - beside_s) * (layers - 1) / layers
-
-
-def host_waits(
-    zero: Any, moved: Traffic, host: HostTraffic, kernels: Kernels, plain: Exposed, layers: Any, overlap: bool
-) -> tuple[Any, Any]:
-    """(forward, backward) seconds that each pass waits for the host beyond the data-parallel waits `plain`."""
-    gather_s = np.where(zero == 3, moved.gather_s, 0.0)
-    scatter_s = np.where(zero >= 2, moved.scatter_s, 0.0)
-    forward = (host.up_forward_s, gather_s)
-    backward = (host.up_backward_s, gather_s + scatter_s, host.down_backward_s)
-    forward_s, backward_s = (
-        np.maximum(0.0, exposed_lanes(lanes, each_s, layers, overlap, lanes[1] + taken_s) - known_s)
-        for lanes, each_s, taken_s, known_s in (
-            (forward, kernels.forward_s, kernels.taken_forward_s + kernels.exchange_forward_s, plain.forward_s),
-            (backward, kernels.backward_s, kernels.taken_backward_s + kernels.exchange_backward_s, plain.backward_s),
-        )
-    )
-    return forward_s, backward_s

@@ -1,4 +1,4 @@
-"""Data-parallel traffic of a stage, and what of it a step waits for: gradients reduced, sharded parameters gathered.
+"""Data-parallel traffic of a stage: gradients reduced, sharded parameters gathered.
 
     zero 0   all-reduce of the gradients, once per step
     zero 1   reduce-scatter of the gradients and all-gather of the updated parameters, once per step
@@ -9,12 +9,7 @@
 
 Traffic moves layer by layer, so latency is paid once per layer; without overlap, zero 0 to 2 move all of it at once.
 
-Overlap: traffic of a layer runs beside the kernels of its neighbours, so of C seconds in L layers beside W seconds of
-kernels max(C/L, C - W (L-1)/L) is exposed: the first or last layer's share has nothing to hide behind. It is the
-recursion of buckets (`buckets.py`) and of prefetched units (`sharded.py`) for L equal layers. Only kernels hide
-traffic, not the tensor, context or expert traffic of a pass, which may need the same links; where this hides on them
-too, it leaves W less. What comes once per step hides behind what the last micro-batch's own traffic leaves of its
-backward pass.
+What of it is waited for: `around.py`.
 
 Sources: ZeRO (arXiv 1910.02054) section 7; PyTorch FSDP (arXiv 2304.11277) section 3.
 """
@@ -115,55 +110,3 @@ class Kernels:
         """(kernels that data-parallel traffic may run beside, those of them taken on some links) of a pass."""
         all_s, exchange_s = getattr(self, f"{way}_s"), getattr(self, f"exchange_{way}_s")
         return np.maximum(0.0, all_s - exchange_s), getattr(self, f"taken_{way}_s")
-
-
-@dataclass(frozen=True, slots=True)
-class Exposed:
-    """Seconds that a stage waits: in every forward and backward pass, and once per step."""
-
-    forward_s: Any
-    backward_s: Any
-    reduce_s: Any
-    """In the last backward pass, beyond what every one waits for."""
-    gather_s: Any
-    """For updated parameters, in the first forward pass."""
-
-    @property
-    def once_s(self) -> Any:
-        """Once per step."""
-        return self.reduce_s + self.gather_s
-
-
-def exposed(total_s: Any, beside_s: Any, layers: Any, overlap: bool) -> Any:
-    """Seconds of `total_s` left over beside `beside_s` of kernels, when both come in `layers` pieces."""
-    if not overlap:
-        return total_s
-    return np.maximum(total_s / layers, total_s - beside_s * (layers - 1) / layers)
-
-
-def waits(zero: Any, moved: Traffic, kernels: Kernels, layers: Any, overlap: bool) -> Exposed:
-    """Exposed traffic of a stage of `layers` layers whose passes compute as `kernels` says."""
-
-    def left_s(total_s: Any, met_s: Any, way: str) -> Any:
-        """What is left of traffic of `total_s`, `met_s` of it on links where other traffic hides too."""
-        kernels_s, taken_s = kernels.beside(way)
-        whole_s = exposed(total_s, kernels_s, layers, overlap)
-        if not np.any(taken_s):
-            return whole_s
-        shared_s = np.minimum(met_s, total_s)
-        return np.maximum(whole_s, exposed(shared_s, np.maximum(0.0, kernels_s - taken_s), layers, overlap))
-
-    gather_s = left_s(moved.gather_s, moved.met_gather_s, "forward")
-    each_s, each_met_s = (
-        np.where(zero == 3, gather + scatter, np.where(zero == 2, scatter, 0.0))
-        for gather, scatter in ((moved.gather_s, moved.scatter_s), (moved.met_gather_s, moved.met_scatter_s))
-    )
-    once_s = np.select([zero == 0, zero == 1], [moved.reduce_s, moved.scatter_s + moved.replicas_s], moved.replicas_s)
-    once_met_s = np.select([zero == 0, zero == 1], [2.0 * moved.met_scatter_s, moved.met_scatter_s], 0.0)
-    each_backward_s = left_s(each_s, each_met_s, "backward")
-    return Exposed(
-        forward_s=np.where(zero == 3, gather_s, 0.0),
-        backward_s=each_backward_s,
-        reduce_s=left_s(each_s + once_s, each_met_s + once_met_s, "backward") - each_backward_s,
-        gather_s=np.where((zero == 1) | (zero == 2), gather_s, 0.0),
-    )
