@@ -15,6 +15,8 @@ from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from lockstep.verbs import VERBS as _TABLE
+
 if TYPE_CHECKING:
     from collections.abc import Callable
     from inspect import Signature
@@ -56,13 +58,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-VERBS = (
-    "plan", "estimate", "memory", "roofline", "sensitivity", "guide",
-    "messages", "collective", "crossover", "pipeline", "overlap", "tensor", "experts", "stragglers", "balance", "trace",
-    "checkpoint", "campaign", "scaling", "speedup", "converge", "claims", "train", "reproduce", "runs",
-    "execute", "bench", "fit", "rig",
-    "catalog", "validate", "case", "export", "cite",
-)  # fmt: skip
+VERBS = tuple(_TABLE)
 PACKAGES = (
     "cases", "collectives", "hardware", "layout", "methods", "parallel", "program", "reliability", "simulate", "step",
     "validation", "workload",

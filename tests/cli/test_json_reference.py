@@ -33,6 +33,10 @@ SAMPLES: dict[str, list[tuple[str, ...]]] = {
         ("collective", "all-reduce", "--ranks", "4", "--size", "1MB", *LINK, "--simulate"),
         ("collective", "all-reduce", "--ranks", "16", "--size", "1MB", "--cluster", "dgx-h100:2"),
     ],
+    "Lists and ranges": [
+        ("messages", "--workers", "2,4", "--params", "1M"),
+        ("experts", "--experts", "8", "--tokens", "4096", "--ranks", "2,3", *LINK),
+    ],
     "crossover": [("crossover", "all-reduce", "--ranks", "8", *LINK)],
     "pipeline": [
         ("pipeline", "--stages", "4", "--microbatches", "8"),

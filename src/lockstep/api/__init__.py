@@ -11,6 +11,8 @@ A verb's module is loaded when the verb is first asked for, so that each costs o
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from lockstep.verbs import VERBS
+
 if TYPE_CHECKING:
     from lockstep.api.advice import Advice as Advice
     from lockstep.api.benching import bench as bench
@@ -73,140 +75,42 @@ if TYPE_CHECKING:
     from lockstep.api.workers import experts as experts
     from lockstep.api.workers import stragglers as stragglers
 
-_HOMES = {
-    "advice": ("Advice",),
-    "benching": ("bench",),
-    "campaigns": ("campaign",),
-    "case_studies": ("case",),
-    "checkpointing": ("checkpoint",),
-    "claiming": ("claims",),
-    "convergence": ("Experiments", "converge"),
-    "exchanges": (
-        "Collective",
-        "best_algorithms",
-        "collective",
-        "crossover",
-        "messages",
-    ),
-    "executing": ("Executed", "execute"),
-    "guiding": ("guide",),
-    "fitting": ("Fit", "fit"),
-    "network": (
-        "Network",
-        "read_network",
-    ),
-    "question": (
-        "Question",
-        "read_question",
-    ),
-    "rigs": ("rig",),
-    "reproducing": ("reproduce",),
-    "running": ("RunList", "runs"),
-    "scalings": ("scaling", "speedup"),
-    "schedules": (
-        "Overlap",
-        "PipelineRun",
-        "overlap",
-        "pipeline",
-    ),
-    "shelves": (
-        "SHELVES",
-        "Catalog",
-        "catalog",
-        "validate",
-    ),
-    "stage_memories": ("StageMemories",),
-    "sweeping": ("sweep",),
-    "tensor_layers": ("tensor",),
-    "tradeoffs": (
-        "PipelineChoices",
-        "pipeline_choices",
-    ),
-    "tracing": ("Trace", "trace", "trace_step"),
-    "training": ("Training", "TrainingMethods", "train", "training_methods"),
-    "verbs": (
-        "Export",
-        "References",
-        "cite",
-        "estimate",
-        "export",
-        "memory",
-        "plan",
-        "roofline",
-        "sensitivity",
-    ),
-    "workers": (
-        "balance",
-        "experts",
-        "stragglers",
-    ),
+_OTHERS = {
+    "Advice": "advice",
+    "Experiments": "convergence",
+    "Collective": "exchanges",
+    "best_algorithms": "exchanges",
+    "Executed": "executing",
+    "Fit": "fitting",
+    "Network": "network",
+    "read_network": "network",
+    "Question": "question",
+    "read_question": "question",
+    "RunList": "running",
+    "Overlap": "schedules",
+    "PipelineRun": "schedules",
+    "SHELVES": "shelves",
+    "Catalog": "shelves",
+    "StageMemories": "stage_memories",
+    "sweep": "sweeping",
+    "Trace": "tracing",
+    "trace_step": "tracing",
+    "PipelineChoices": "tradeoffs",
+    "pipeline_choices": "tradeoffs",
+    "Training": "training",
+    "TrainingMethods": "training",
+    "training_methods": "training",
+    "Export": "verbs",
+    "References": "verbs",
 }
+"""Names besides the verbs, and their modules."""
 
 
 def __getattr__(name: str) -> Any:
-    for module, names in _HOMES.items():
-        if name in names:
-            return getattr(import_module(f"lockstep.api.{module}"), name)
-    raise AttributeError(f"module 'lockstep.api' has no attribute {name!r}")
+    home = VERBS[name].home if name in VERBS else _OTHERS.get(name)
+    if home is None:
+        raise AttributeError(f"module 'lockstep.api' has no attribute {name!r}")
+    return getattr(import_module(f"lockstep.api.{home}"), name)
 
 
-__all__ = [
-    "SHELVES",
-    "Advice",
-    "Catalog",
-    "Collective",
-    "Executed",
-    "Experiments",
-    "Export",
-    "Network",
-    "Overlap",
-    "PipelineChoices",
-    "PipelineRun",
-    "Question",
-    "References",
-    "RunList",
-    "StageMemories",
-    "Trace",
-    "Training",
-    "TrainingMethods",
-    "balance",
-    "bench",
-    "best_algorithms",
-    "campaign",
-    "case",
-    "catalog",
-    "checkpoint",
-    "cite",
-    "collective",
-    "converge",
-    "crossover",
-    "estimate",
-    "execute",
-    "experts",
-    "export",
-    "fit",
-    "guide",
-    "memory",
-    "messages",
-    "overlap",
-    "pipeline",
-    "pipeline_choices",
-    "plan",
-    "read_network",
-    "read_question",
-    "reproduce",
-    "rig",
-    "roofline",
-    "runs",
-    "scaling",
-    "sensitivity",
-    "speedup",
-    "stragglers",
-    "sweep",
-    "tensor",
-    "trace",
-    "trace_step",
-    "train",
-    "training_methods",
-    "validate",
-]
+__all__ = [*VERBS, *_OTHERS]  # noqa: PLE0604 - the names are text

@@ -10,7 +10,8 @@ from lockstep.api.calling import strict
 from lockstep.api.keeping import kept
 from lockstep.api.network import flags
 from lockstep.api.processes import longest_wait_s, world
-from lockstep.api.question import Quantity, whole
+from lockstep.api.quantity import Bandwidth, FlopRate, Quantity, Time
+from lockstep.api.question import whole
 from lockstep.errors import BadInput, UnknownName
 from lockstep.files import writable, writing
 from lockstep.units import parse_bandwidth_Bps, parse_count, parse_flops, parse_size_B
@@ -37,12 +38,12 @@ def bench(
     algorithm: str | None = None,
     repeats: Quantity | None = None,
     warm_up: Quantity | None = None,
-    timeout: Quantity | None = None,
+    timeout: Time | None = None,
     csv: str | Path | None = None,
     device: str | None = None,
     dtype: str | None = None,
-    peak: Quantity | None = None,
-    memory_bandwidth: Quantity | None = None,
+    peak: FlopRate | None = None,
+    memory_bandwidth: Bandwidth | None = None,
     curve: str | Path | None = None,
     device_file: str | Path | None = None,
     root: str | Path | None = None,
@@ -89,7 +90,7 @@ def _collective(
     algorithm: str | None,
     repeats: Quantity | None,
     warm_up: Quantity | None,
-    timeout: Quantity | None,
+    timeout: Time | None,
     csv: str | Path | None,
     root: str | Path | None,
     progress: Progress | None,
@@ -170,8 +171,8 @@ def _device(
     sizes: str | None,
     device: str | None,
     dtype: str | None,
-    peak: Quantity | None,
-    memory_bandwidth: Quantity | None,
+    peak: FlopRate | None,
+    memory_bandwidth: Bandwidth | None,
     curve: str | Path | None,
     device_file: str | Path | None,
     root: str | Path | None,
@@ -226,7 +227,7 @@ def _device_file(given: str | Path | None) -> DeviceFile | None:
 
 
 def _datasheet(
-    peak: Quantity | None, memory_bandwidth: Quantity | None, file: DeviceFile | None, dtype: str
+    peak: FlopRate | None, memory_bandwidth: Bandwidth | None, file: DeviceFile | None, dtype: str
 ) -> dict[str, float | None]:
     """The rates that the curve's numbers are fractions of: those given, or of the device in the file."""
     if file is None or file.device is None:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
-from lockstep.api.calling import strict
+from lockstep.api.calling import verb
 from lockstep.api.failures import bounded_mtbf_s, simulated_runs
 from lockstep.api.network import flags
 from lockstep.api.operations import OPERATION_WORDS, OperationWords, read_operation
-from lockstep.api.question import Quantity, whole
+from lockstep.api.quantity import Quantity
+from lockstep.api.question import whole
 from lockstep.api.targets import read_target
 from lockstep.api.verbs import best_estimate, positive
 from lockstep.api.words import LayoutWords
@@ -29,7 +30,7 @@ class CampaignWords(LayoutWords, OperationWords, total=False):
     """Keywords of verbs about whole runs: those of a layout and those of its operation."""
 
 
-@strict
+@verb
 def campaign(
     model: str | Path | Model | Plan | Estimate,
     cluster: str | Path | Cluster | None = None,

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
-from lockstep.api.calling import strict
+from lockstep.api.calling import verb
 from lockstep.api.failures import (
     Counted,
     FailureWords,
@@ -22,7 +22,8 @@ from lockstep.api.failures import (
 )
 from lockstep.api.network import flags
 from lockstep.api.peer_copies import read_copies
-from lockstep.api.question import Quantity, located, read_cluster, whole
+from lockstep.api.quantity import Bandwidth, Quantity, Size, Time
+from lockstep.api.question import located, read_cluster, whole
 from lockstep.api.saving import LighterWords, read_lighter, read_write_s
 from lockstep.errors import BadInput, Infeasible, LockstepError
 from lockstep.units import format_size, parse_bandwidth_Bps, parse_size_B
@@ -40,24 +41,24 @@ class CheckpointWords(FailureWords, LighterWords, total=False):
     """Keywords about failures and about what comes between whole checkpoints."""
 
 
-@strict
+@verb
 def checkpoint(
     model: str | Path | Model | None = None,
     *,
     nodes: Quantity | None = None,
     devices: Quantity | None = None,
     cluster: str | Path | Cluster | None = None,
-    write: Quantity | None = None,
-    size: Quantity | None = None,
+    write: Time | None = None,
+    size: Size | None = None,
     optimizer: str | None = None,
     ranks: Quantity | None = None,
-    rank_bandwidth: Quantity | None = None,
-    storage_bandwidth: Quantity | None = None,
-    restart: Quantity = 0.0,
-    detection: Quantity = 0.0,
+    rank_bandwidth: Bandwidth | None = None,
+    storage_bandwidth: Bandwidth | None = None,
+    restart: Time = 0.0,
+    detection: Time = 0.0,
     async_frac: Quantity = 0.0,
-    interval: Quantity | None = None,
-    work: Quantity | None = None,
+    interval: Time | None = None,
+    work: Time | None = None,
     simulate: bool = False,
     campaigns: Quantity | None = None,
     seed: Quantity = 0,
@@ -129,9 +130,9 @@ def _unknown_failures(machine: Cluster | None, nodes: Quantity | None) -> Lockst
 
 
 def _write_s(
-    model: str | Path | Model | None, machine: Cluster | None, counted: Counted | None, write: Quantity | None,
-    size: Quantity | None, optimizer: str | None, ranks: Quantity | None, rank_bandwidth: Quantity | None,
-    storage_bandwidth: Quantity | None,
+    model: str | Path | Model | None, machine: Cluster | None, counted: Counted | None, write: Time | None,
+    size: Size | None, optimizer: str | None, ranks: Quantity | None, rank_bandwidth: Bandwidth | None,
+    storage_bandwidth: Bandwidth | None,
 ) -> tuple[float, tuple[str, ...]]:  # fmt: skip
     """Seconds one whole checkpoint takes to write, and what was assumed for it."""
     from lockstep.campaign import assumed_storage
@@ -172,7 +173,7 @@ def _write_s(
     return bounded_time_s(time_s, "--size"), how
 
 
-def _size_B(model: str | Path | Model | None, size: Quantity | None, optimizer: str | None) -> float:
+def _size_B(model: str | Path | Model | None, size: Size | None, optimizer: str | None) -> float:
     """Bytes of a checkpoint: those given, or of `model`, trained with `optimizer`."""
     from lockstep.layout import Job, Recipe, checkpoint_B
     from lockstep.workload import model as find_model

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, overload
 
 from lockstep.api.calling import strict
-from lockstep.api.question import Quantity, whole
+from lockstep.api.quantity import Quantity
+from lockstep.api.question import whole
 from lockstep.errors import BadInput
 
 if TYPE_CHECKING:

@@ -7,9 +7,10 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Unpack
 
-from lockstep.api.calling import strict
+from lockstep.api.calling import strict, verb
 from lockstep.api.network import LinkWords, Network, flags, read_network
-from lockstep.api.question import Quantity, whole
+from lockstep.api.quantity import Quantity, Size
+from lockstep.api.question import whole
 from lockstep.errors import BadInput
 from lockstep.units import parse_size_B
 
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 MOST_RANKS = 1_000_000
 
 
-@strict
+@verb
 def messages(workers: Quantity, params: Quantity, *, program: str | None = None) -> Messages:
     """Messages and elements of one synchronisation of `params` parameters, counted from the programs."""
     from lockstep.collectives import messages as count
@@ -43,12 +44,12 @@ class Collective:
         return {**self.comparison.to_dict(), **self.network.words(), "assumptions": list(self.assumptions)}
 
 
-@strict
+@verb
 def collective(
     op: str,
     *,
     ranks: Quantity,
-    size: Quantity,
+    size: Size,
     algorithm: str | None = None,
     simulate: bool = False,
     progress: Callable[[int, int], None] | None = None,
@@ -69,7 +70,7 @@ def collective(
     return Collective(comparison, network, (*said, *unbuilt))
 
 
-@strict
+@verb
 def crossover(op: str, *, ranks: Quantity, between: str | None = None, **link: Unpack[LinkWords]) -> Crossover:
     """Sizes at which the fastest algorithm changes, exactly; `between` names the ones to compare."""
     from lockstep.collectives import crossover as find

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
-from lockstep.api.calling import strict
+from lockstep.api.calling import verb
 from lockstep.api.keeping import kept
 from lockstep.api.network import flags, read_network
 from lockstep.api.processes import longest_wait_s, world
-from lockstep.api.question import Quantity, whole
+from lockstep.api.quantity import Bandwidth, Quantity, Size, Time, Times
+from lockstep.api.question import whole
 from lockstep.api.schedules import StageWords, check_weight_s, per_stage
 from lockstep.api.tracing import trace_path, write_timeline
 from lockstep.errors import BadInput, UnknownName
@@ -44,23 +45,23 @@ class Executed:
         return {**named, **self.execution.to_dict()}
 
 
-@strict
+@verb
 def execute(
     what: str,
     *,
     ranks: Quantity | None = None,
-    size: Quantity | None = None,
+    size: Size | None = None,
     algorithm: str | None = None,
-    message_size: Quantity | None = None,
+    message_size: Size | None = None,
     backend: str = "gloo",
     repeats: Quantity = 5,
     warm_up: Quantity = 1,
-    timeout: Quantity | None = None,
+    timeout: Time | None = None,
     straggler: str | None = None,
     trace: str | Path | None = None,
     root: str | Path | None = None,
-    latency: Quantity | None = None,
-    bandwidth: Quantity | None = None,
+    latency: Time | None = None,
+    bandwidth: Bandwidth | None = None,
     progress: Progress | None = None,
     **pipeline: Unpack[StageWords],
 ) -> Executed:
@@ -94,7 +95,7 @@ def execute(
 
 
 def _asked(
-    what: str, ranks: int, size: Quantity | None, algorithm: str | None, message_size: Quantity | None,
+    what: str, ranks: int, size: Size | None, algorithm: str | None, message_size: Size | None,
     link: PlainLink | None, pipeline: Mapping[str, Any],
 ) -> tuple[Program, dict[str, Any], float | None]:  # fmt: skip
     """The program, what says how to check it, and the bytes of a collective."""
@@ -124,7 +125,7 @@ def _late(straggler: str | None, program: Program) -> LateRank | None:
     return late
 
 
-def _link(latency: Quantity | None, bandwidth: Quantity | None) -> PlainLink | None:
+def _link(latency: Time | None, bandwidth: Bandwidth | None) -> PlainLink | None:
     if latency is None and bandwidth is None:
         return None
     return read_network(2, latency, bandwidth).link
@@ -138,14 +139,14 @@ def _refuse(words: dict[str, Any], what: str) -> None:
 
 def _pipeline(
     stages: int,
-    message_size: Quantity | None,
+    message_size: Size | None,
     *,
     microbatches: Quantity | None = None,
     schedule: str = "1f1b",
     chunks: Quantity | None = None,
-    forward_s: Quantity = "10ms",
-    backward_s: Quantity = "20ms",
-    weight_s: Quantity | None = None,
+    forward_s: Times = "10ms",
+    backward_s: Times = "20ms",
+    weight_s: Times | None = None,
 ) -> tuple[Program, str]:
     """The program of a pipeline, one rank per stage, and the schedule's name."""
     from lockstep.parallel.pipeline import Times, get, program
@@ -172,7 +173,7 @@ def _pipeline(
 
 
 def _collective(
-    op: str, ranks: int, size: Quantity | None, algorithm: str | None, link: PlainLink | None
+    op: str, ranks: int, size: Size | None, algorithm: str | None, link: PlainLink | None
 ) -> tuple[Program, str, float]:
     """The program of a collective on whole float32 elements, its algorithm's name and its size."""
     from lockstep.collectives import best, get, ops

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypedDict
 
-from lockstep.api.question import Quantity, located, whole
+from lockstep.api.quantity import Quantity, Time
+from lockstep.api.question import located, whole
 from lockstep.errors import BadInput
 from lockstep.units import format_time, parse_frac, parse_time_s
 
@@ -29,21 +30,21 @@ PARTS = ("device", "node", "switch", "rack", "power", "software")
 class FailureWords(TypedDict, total=False):
     """Keywords about failures, corruption and what replaces lost nodes; see the flags of the same names."""
 
-    mtbf: Quantity | None
+    mtbf: Time | None
     """Mean time between failures of the job."""
-    device_mtbf: Quantity | None
+    device_mtbf: Time | None
     """Of one part, here and below; all that are given add up."""
-    node_mtbf: Quantity | None
-    switch_mtbf: Quantity | None
-    rack_mtbf: Quantity | None
-    power_mtbf: Quantity | None
-    software_mtbf: Quantity | None
+    node_mtbf: Time | None
+    switch_mtbf: Time | None
+    rack_mtbf: Time | None
+    power_mtbf: Time | None
+    software_mtbf: Time | None
     law: str | None
     """Of the gaps between failures, for the simulation."""
-    silent_mtbf: Quantity | None
+    silent_mtbf: Time | None
     """Mean time between silent corruptions of the job."""
-    silent_delay: Quantity | None
-    repair: Quantity | None
+    silent_delay: Time | None
+    repair: Time | None
     """Mean time until a lost node is back."""
     spares: Quantity | None
     fewest_nodes: Quantity | None

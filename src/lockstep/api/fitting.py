@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from lockstep.api.calling import strict
 from lockstep.api.network import flags
-from lockstep.api.question import Quantity, located, read_cluster, whole
+from lockstep.api.quantity import Quantity
+from lockstep.api.question import located, read_cluster, whole
 from lockstep.errors import BadInput
 from lockstep.files import writable, writing
 from lockstep.hardware import Cluster, Level, Link, device

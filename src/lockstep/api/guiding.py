@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
-from lockstep.api.calling import strict
+from lockstep.api.calling import verb
 from lockstep.api.meaning import refuse_idle
 from lockstep.api.question import read_question
 from lockstep.api.words import QuestionWords
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from lockstep.guide import Guidance
 
 
-@strict
+@verb
 def guide(
     model: str | Path | Model,
     cluster: str | Path | Cluster,

@@ -12,7 +12,8 @@ from typing import Any, TypedDict
 import numpy as np
 
 from lockstep.api.calling import strict
-from lockstep.api.question import Quantity, located, read_cluster
+from lockstep.api.quantity import Bandwidth, Time
+from lockstep.api.question import located, read_cluster
 from lockstep.collectives import PlainLink
 from lockstep.errors import BadInput
 from lockstep.hardware import Cluster
@@ -22,9 +23,9 @@ from lockstep.units import PLAIN_BANDWIDTH, PLAIN_LATENCY, parse_bandwidth_Bps, 
 class LinkWords(TypedDict, total=False):
     """Keywords that say what the ranks talk over."""
 
-    latency: Quantity | None
+    latency: Time | None
     """Seconds per message."""
-    bandwidth: Quantity | None
+    bandwidth: Bandwidth | None
     """Bytes per second, each way."""
     cluster: str | Path | Cluster | None
     """Instead of the two."""
@@ -82,8 +83,8 @@ class Network:
 @strict
 def read_network(
     ranks: int,
-    latency: Quantity | None = None,
-    bandwidth: Quantity | None = None,
+    latency: Time | None = None,
+    bandwidth: Bandwidth | None = None,
     cluster: str | Path | Cluster | None = None,
 ) -> Network:
     """The network of `ranks` consecutive ranks. Raises BadInput."""

@@ -16,7 +16,8 @@ from lockstep.api.failures import (
     share_frac,
 )
 from lockstep.api.peer_copies import read_copies
-from lockstep.api.question import Quantity, whole
+from lockstep.api.quantity import Bandwidth, Quantity, Size, Time
+from lockstep.api.question import whole
 from lockstep.api.saving import LighterWords, read_lighter, read_write_s
 from lockstep.api.verbs import positive
 from lockstep.errors import BadInput
@@ -30,21 +31,21 @@ if TYPE_CHECKING:
 class OperationWords(FailureWords, LighterWords, total=False):
     """Keywords about failures, checkpoints and what a step meets in service; see the flags of the same names."""
 
-    detection: Quantity | None
-    restart: Quantity | None
-    write: Quantity | None
+    detection: Time | None
+    restart: Time | None
+    write: Time | None
     """Seconds, or run:NAME for what a save took in a kept run of training."""
     ranks: Quantity | None
     """That write at once; all devices where not given."""
-    rank_bandwidth: Quantity | None
-    storage_bandwidth: Quantity | None
+    rank_bandwidth: Bandwidth | None
+    storage_bandwidth: Bandwidth | None
     async_frac: Quantity | None
-    interval: Quantity | None
+    interval: Time | None
     straggler_cv: Quantity | None
     eval_every: Quantity | None
     eval_tokens: Quantity | None
-    data_bandwidth: Quantity | None
-    sample_size: Quantity | None
+    data_bandwidth: Bandwidth | None
+    sample_size: Size | None
     """Bytes read per token, or per image."""
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from lockstep.api.question import Quantity, located, whole
+from lockstep.api.quantity import Bandwidth, Quantity
+from lockstep.api.question import located, whole
 from lockstep.errors import BadInput
 from lockstep.units import format_bandwidth, format_frac, parse_bandwidth_Bps
 
@@ -40,7 +41,7 @@ class PeerCopies:
 
 
 def read_copies(
-    machine: Cluster | None, nodes: int | None, failing: JobFailures, copies: Quantity, bandwidth: Quantity | None
+    machine: Cluster | None, nodes: int | None, failing: JobFailures, copies: Quantity, bandwidth: Bandwidth | None
 ) -> PeerCopies:
     """The copies in words; without composed causes a failure loses one node. Raises BadInput."""
     from lockstep.reliability import recoverable_frac, survival_frac

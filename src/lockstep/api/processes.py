@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from lockstep.api.question import Quantity, whole
+from lockstep.api.quantity import Quantity, Time
+from lockstep.api.question import whole
 from lockstep.errors import BadInput
 from lockstep.units import format_time, parse_time_s
 
@@ -28,7 +29,7 @@ def world(ranks: Quantity | None) -> int:
     return here.ranks
 
 
-def longest_wait_s(timeout: Quantity | None) -> float:
+def longest_wait_s(timeout: Time | None) -> float:
     """Seconds that one rank may wait for another, above 0 and at most a month. Raises BadInput at `--timeout`."""
     seconds = USUAL_WAIT_S if timeout is None else parse_time_s(timeout, "--timeout")
     if not seconds > 0:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Unpack
 
 from lockstep.api.calling import strict
+from lockstep.api.quantity import Quantity
 from lockstep.api.recipe import RecipeWords, read_recipe
 from lockstep.errors import BadInput
 from lockstep.errors import located as located
@@ -22,8 +23,6 @@ from lockstep.layout.rules import BATCH, SCHEDULE, WORLD, nearest
 from lockstep.units import format_count, parse_count, parse_integer
 from lockstep.workload import Model, Transformer
 from lockstep.workload import model as find_model
-
-Quantity = str | int | float
 
 USUAL_SEQ = 8192
 """Longest sequence assumed when none is given: models stretched to 128k tokens were trained on this one."""

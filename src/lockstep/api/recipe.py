@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypedDict
 
+from lockstep.api.quantity import Quantity, Size
 from lockstep.errors import BadInput, located
 from lockstep.units import parse_count, parse_frac
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from lockstep.api.question import Quantity
     from lockstep.hardware import Cluster
     from lockstep.layout import Recipe
 
@@ -23,11 +23,11 @@ class RecipeWords(TypedDict, total=False):
 
     dtype: str | None
     optimizer: str | None
-    parameter_bytes: Quantity | None
+    parameter_bytes: Size | None
     """Bytes per working parameter."""
-    gradient_bytes: Quantity | None
+    gradient_bytes: Size | None
     """Bytes per accumulated gradient: 4 or 2."""
-    reduce_bytes: Quantity | None
+    reduce_bytes: Size | None
     """Bytes per gradient on the wire."""
     flash: bool | None
     dropout: bool | None
@@ -44,11 +44,11 @@ class RecipeWords(TypedDict, total=False):
     """The experts' exchange beside computing: none, cells (of dualpipe) or shared (experts)."""
     overlap_device: Quantity | None
     """Share of the device's arithmetic that the exchange takes meanwhile."""
-    dispatch_bytes: Quantity | None
+    dispatch_bytes: Size | None
     """Bytes per element of tokens sent to experts."""
-    cached_bytes: Quantity | None
+    cached_bytes: Size | None
     """Bytes per element of what linear layers keep for the backward pass."""
-    cached_attention_bytes: Quantity | None
+    cached_attention_bytes: Size | None
     recompute_modules: str | None
     """What selective recomputation runs again, between commas: core_attn, layernorm, mla_up_proj, moe_act."""
 

@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from lockstep.api.calling import strict
-from lockstep.api.question import Quantity, whole
+from lockstep.api.quantity import Quantity
+from lockstep.api.question import whole
 from lockstep.errors import BadInput, UnknownName
 
 if TYPE_CHECKING:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 from lockstep.api.calling import strict
 from lockstep.api.keeping import kept
 from lockstep.api.network import flags
-from lockstep.api.question import Quantity, whole
+from lockstep.api.quantity import Bandwidth, Quantity, Time
+from lockstep.api.question import whole
 from lockstep.errors import BadInput, UnknownName
 from lockstep.units import format_time, parse_bandwidth_Bps, parse_frac, parse_size_B, parse_time_s
 
@@ -36,12 +37,12 @@ def rig(
     topology: str = "star",
     ranks: Quantity = 4,
     size: str | Quantity = "64KiB",
-    delay: Quantity = "5ms",
-    rate: Quantity = "100Mbit/s",
+    delay: Time = "5ms",
+    rate: Bandwidth = "100Mbit/s",
     nodes: Quantity | None = None,
-    inner_delay: Quantity | None = None,
-    inner_rate: Quantity | None = None,
-    jitter: Quantity = 0.0,
+    inner_delay: Time | None = None,
+    inner_rate: Bandwidth | None = None,
+    jitter: Time = 0.0,
     loss: Quantity = 0.0,
     algorithm: str | None = None,
     repeats: Quantity = 5,
@@ -130,8 +131,8 @@ def _group(topology: str, ranks: Quantity, nodes: Quantity) -> Group:
 
 
 def _topology(
-    name: str, group: Group, hosts: int, delay: Quantity, rate: Quantity, inner_delay: Quantity, inner_rate: Quantity,
-    jitter: Quantity, loss: Quantity,
+    name: str, group: Group, hosts: int, delay: Time, rate: Bandwidth, inner_delay: Time, inner_rate: Bandwidth,
+    jitter: Time, loss: Quantity,
 ) -> Topology:  # fmt: skip
     """The links of `hosts` hosts; those beyond the ranks, of parameter servers, are nodes of their own."""
     from lockstep.simulate import flat_topology, star_topology, uplinks_topology

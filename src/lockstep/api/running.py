@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from lockstep.api.calling import strict
-from lockstep.api.question import Quantity, named_folder, whole
+from lockstep.api.quantity import Quantity
+from lockstep.api.question import named_folder, whole
 from lockstep.errors import BadInput, UnknownName
 
 if TYPE_CHECKING:

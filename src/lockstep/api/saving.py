@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from typing import Any, TypedDict
 
 from lockstep.api.failures import bounded_time_s
-from lockstep.api.question import Quantity, whole
+from lockstep.api.quantity import Bandwidth, Quantity, Time
+from lockstep.api.question import whole
 from lockstep.errors import BadInput
 from lockstep.units import parse_frac
 
@@ -16,14 +17,14 @@ MEASURED = "run:"
 class LighterWords(TypedDict, total=False):
     """Keywords about what comes between whole checkpoints; see the flags of the same names."""
 
-    local_write: Quantity | None
-    local_restart: Quantity | None
+    local_write: Time | None
+    local_restart: Time | None
     local_frac: Quantity | None
     """Share of the failures that a local checkpoint serves."""
-    delta_write: Quantity | None
+    delta_write: Time | None
     copies: Quantity | None
     """Copies of every node's shard of the state in the memory of nodes, its own included."""
-    copy_bandwidth: Quantity | None
+    copy_bandwidth: Bandwidth | None
     """Of one node."""
     every: Quantity | None
     """Checkpoints in a cycle, the last of them whole."""
@@ -32,12 +33,12 @@ class LighterWords(TypedDict, total=False):
 LIGHTER_WORDS = tuple(sorted(LighterWords.__annotations__))
 
 
-def read_write_s(write: Quantity) -> float:
+def read_write_s(write: Time) -> float:
     """Seconds of a whole checkpoint as given, or what one took in the kept run of training that `run:` names."""
     return bounded_time_s(_measured_s(write), "--write")
 
 
-def _measured_s(write: Quantity) -> Quantity:
+def _measured_s(write: Time) -> Quantity:
     from lockstep.runs import RunStore
 
     if not isinstance(write, str) or not write.startswith(MEASURED):

@@ -7,11 +7,12 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
-from lockstep.api.calling import strict
+from lockstep.api.calling import verb
 from lockstep.api.meaning import refuse_idle
 from lockstep.api.network import LinkWords, flags, read_network
 from lockstep.api.operations import OPERATION_WORDS, OperationWords, read_operation
-from lockstep.api.question import Quantity, read_question, whole
+from lockstep.api.quantity import Quantity, Size, Time
+from lockstep.api.question import read_question, whole
 from lockstep.api.targets import read_target
 from lockstep.api.verbs import positive
 from lockstep.api.words import QuestionWords
@@ -31,7 +32,7 @@ class ScalingWords(QuestionWords, OperationWords, total=False):
     """Keywords of `scaling`: those of a planner's question and those of an operation."""
 
 
-@strict
+@verb
 def scaling(
     model: str | Path | Model,
     cluster: str | Path | Cluster,
@@ -42,7 +43,7 @@ def scaling(
     compute_optimal: bool = False,
     scaling_law: str | None = None,
     critical_batch_tokens: Quantity | None = None,
-    deadline: Quantity | None = None,
+    deadline: Time | None = None,
     budget: Quantity | None = None,
     progress: Progress | None = None,
     **words: Unpack[ScalingWords],
@@ -85,11 +86,11 @@ def _refuse_operation(words: Mapping[str, Any]) -> None:
         raise BadInput("needs --tokens, --loss or --compute-optimal: a run that it happens to", flag)
 
 
-@strict
+@verb
 def speedup(
     *,
-    compute: Quantity,
-    size: Quantity,
+    compute: Time,
+    size: Size,
     workers: Quantity = 4096,
     serial: Quantity = 0.0,
     exchange: str = "ring",

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 import numpy as np
 
-from lockstep.api.calling import strict
+from lockstep.api.calling import verb
 from lockstep.api.network import LinkWords, flags, read_network
-from lockstep.api.question import Quantity, whole
+from lockstep.api.quantity import Quantity, Size, Time, Times
+from lockstep.api.question import whole
 from lockstep.errors import BadInput
 from lockstep.units import list_parts, parse_frac, parse_size_B, parse_time_s
 
@@ -33,9 +34,9 @@ class StageWords(TypedDict, total=False):
     microbatches: Quantity | None
     schedule: str | None
     chunks: Quantity | None
-    forward_s: Quantity | None
-    backward_s: Quantity | None
-    weight_s: Quantity | None
+    forward_s: Times | None
+    backward_s: Times | None
+    weight_s: Times | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +54,7 @@ class PipelineRun:
         return {**self.pipeline.to_dict(), "partition": split}
 
 
-@strict
+@verb
 def pipeline(
     *,
     stages: Quantity,
@@ -62,12 +63,12 @@ def pipeline(
     schedule: str | None = None,
     chunks: Quantity | None = None,
     layers: str | None = None,
-    forward_s: Quantity | None = None,
-    backward_s: Quantity | None = None,
-    weight_s: Quantity | None = None,
-    transfer_s: Quantity = 0.0,
-    forward_comm_s: Quantity = 0.0,
-    backward_comm_s: Quantity = 0.0,
+    forward_s: Times | None = None,
+    backward_s: Times | None = None,
+    weight_s: Times | None = None,
+    transfer_s: Times = 0.0,
+    forward_comm_s: Times = 0.0,
+    backward_comm_s: Times = 0.0,
     recompute: Quantity = 0.0,
     progress: Progress | None = None,
 ) -> PipelineRun:
@@ -84,9 +85,6 @@ def pipeline(
     from lockstep.parallel.pipeline import pipeline as find
     from lockstep.simulate import simulate, unseen
 
-    for several, flag in ((stages, "--stages"), (microbatches, "--microbatches")):
-        if isinstance(several, str) and "," in several:
-            raise BadInput(f"one schedule has one number of them, --schedule all compares several; got {several}", flag)
     p = whole(stages, "--stages")
     v = None if chunks is None else whole(chunks, "--chunks")
     name = schedule if schedule is not None else "1f1b" if v in (None, 1) else "interleaved"
@@ -110,14 +108,14 @@ def pipeline(
     return PipelineRun(found, simulate(found.program), split)
 
 
-def check_weight_s(weight_s: Quantity | None, program: Program, schedule: str) -> None:
+def check_weight_s(weight_s: Times | None, program: Program, schedule: str) -> None:
     """Refuses a time for gradients of the weights where no pass of the program is theirs alone (W0, W1, ...)."""
     if weight_s is not None and not any(re.match(r"W\d", name) for name in program.names):
         raise BadInput(f"{schedule} runs the backward pass in one piece, so its parts change nothing", "--weight-s")
 
 
 def _times(
-    stages: int, layers: str | None, forward_s: Quantity | None, backward_s: Quantity | None
+    stages: int, layers: str | None, forward_s: Times | None, backward_s: Times | None
 ) -> tuple[Partition | None, dict[str, Any]]:
     """Forward and backward seconds of the stages, and the split they come from when layers are given."""
     if layers is None:
@@ -202,14 +200,14 @@ class Overlap:
         }
 
 
-@strict
+@verb
 def overlap(
     *,
-    layers: Quantity,
-    backward: Quantity | None = None,
-    gradients: Quantity | None = None,
-    forward: Quantity = 0.0,
-    bucket_size: Quantity | None = None,
+    layers: str | Quantity,
+    backward: Time | None = None,
+    gradients: Size | None = None,
+    forward: Time = 0.0,
+    bucket_size: Size | None = None,
     sweep: bool = False,
     ranks: Quantity = 8,
     algorithm: str = "ring",
@@ -244,7 +242,7 @@ def overlap(
     return Overlap(number, algorithm, share, read, found)
 
 
-def _layers(layers: Quantity, backward: Quantity | None, gradients: Quantity | None, forward_s: float) -> Layers:
+def _layers(layers: str | Quantity, backward: Time | None, gradients: Size | None, forward_s: float) -> Layers:
     from lockstep.parallel.data import Layers
 
     text = str(layers)

@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from lockstep.api.calling import strict
-from lockstep.api.question import Quantity, whole
+from lockstep.api.quantity import Quantity, Time
+from lockstep.api.question import whole
 
 if TYPE_CHECKING:
     from lockstep.converge.sweep import Sweep
@@ -21,7 +22,7 @@ def sweep(
     seeds: Quantity = 1,
     seed: Quantity = 0,
     engine: str = "serial",
-    limit: Quantity = "1h",
+    limit: Time = "1h",
     progress: Callable[[int, int], None] | None = None,
 ) -> Sweep:
     """Runs an experiment of the lab at every combination of the `swept` values, with `seeds` seeds from `seed` on.

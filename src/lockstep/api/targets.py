@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lockstep.api.question import Quantity, located
+from lockstep.api.quantity import Quantity
+from lockstep.api.question import located
 from lockstep.api.verbs import positive
 from lockstep.errors import BadInput
 from lockstep.units import parse_count, parse_number

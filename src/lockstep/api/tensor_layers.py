@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Unpack
 
-from lockstep.api.calling import strict
+from lockstep.api.calling import verb
 from lockstep.api.network import LinkWords, Network, flags, read_network
-from lockstep.api.question import Quantity, whole
+from lockstep.api.quantity import FlopRate, Quantity, Size
+from lockstep.api.question import whole
 from lockstep.errors import BadInput, UnknownName
 from lockstep.units import (
     PLAIN_FLOPS,
@@ -29,7 +30,7 @@ SLOWEST_FLOPS, FASTEST_FLOPS = 1.0, 1e24
 MOST_ELEMENT_B = 16.0
 
 
-@strict
+@verb
 def tensor(
     *,
     ranks: Quantity,
@@ -38,8 +39,8 @@ def tensor(
     seq: Quantity,
     ffn: Quantity | None = None,
     batch: Quantity = 1,
-    flops: Quantity | None = None,
-    element_size: Quantity = 2,
+    flops: FlopRate | None = None,
+    element_size: Size = 2,
     overlap: str | None = None,
     sequence_parallel: bool = False,
     run: bool = False,
@@ -90,7 +91,7 @@ def _size(value: Quantity, where: str, most: int) -> int:
     return number
 
 
-def _element_B(size: Quantity) -> float:
+def _element_B(size: Size) -> float:
     element_B = parse_size_B(size, "--element-size")
     if not 0 < element_B <= MOST_ELEMENT_B:
         raise BadInput(f"must be above 0 and at most {MOST_ELEMENT_B:g} bytes, got {element_B:g}", "--element-size")
@@ -109,7 +110,7 @@ def _overlap(overlap: str | None, ranks: int) -> str:
     return overlap
 
 
-def _rate(flops: Quantity | None, network: Network) -> tuple[float, str]:
+def _rate(flops: FlopRate | None, network: Network) -> tuple[float, str]:
     """FLOP/s of a rank, and what is assumed about it."""
     if flops is not None:
         if isinstance(flops, str):

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from lockstep.api.calling import strict
 from lockstep.api.network import LinkWords, flags, read_network
-from lockstep.api.question import Quantity, whole
+from lockstep.api.quantity import Quantity, Size, Times
+from lockstep.api.question import whole
 from lockstep.api.schedules import StageWords, pipeline
 from lockstep.errors import BadInput
 from lockstep.files import writable, writing
@@ -26,14 +27,14 @@ class PipelineWords(StageWords, total=False):
     """Keywords about a pipeline; see the verb `pipeline`."""
 
     stages: Quantity | None
-    transfer_s: Quantity | None
+    transfer_s: Times | None
 
 
 class CollectiveWords(LinkWords, total=False):
     """Keywords about a collective; see the verb `collective`."""
 
     ranks: Quantity | None
-    size: Quantity | None
+    size: Size | None
     algorithm: str | None
 
 
@@ -116,7 +117,7 @@ def _pipeline(given: dict[str, Any]) -> Timeline:
 
 
 def _collective(
-    op: str, *, ranks: Quantity | None = None, size: Quantity | None = None, algorithm: str | None = None, **link: Any
+    op: str, *, ranks: Quantity | None = None, size: Size | None = None, algorithm: str | None = None, **link: Any
 ) -> Timeline:
     from lockstep.collectives import best, get, ops
     from lockstep.collectives.levels import WAYS

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from lockstep.api.calling import strict
+from lockstep.api.calling import verb
 from lockstep.api.network import flags
-from lockstep.api.question import Quantity, whole
+from lockstep.api.quantity import Counts, Quantity, Time
+from lockstep.api.question import whole
 from lockstep.errors import BadInput
 from lockstep.units import list_parts, parse_time_s
 
@@ -32,15 +33,15 @@ class PipelineChoices:
         return {"points": sorted(rows, key=lambda row: -float(row["utilization_frac"]))}
 
 
-@strict
+@verb
 def pipeline_choices(
     *,
-    stages: Quantity,
-    microbatches: Quantity,
-    forward_s: Quantity = 1.0,
-    backward_s: Quantity = 2.0,
-    weight_s: Quantity | None = None,
-    transfer_s: Quantity = 0.0,
+    stages: Counts,
+    microbatches: Counts,
+    forward_s: Time = 1.0,
+    backward_s: Time = 2.0,
+    weight_s: Time | None = None,
+    transfer_s: Time = 0.0,
 ) -> PipelineChoices:
     """Utilisation against memory of all schedules, each by its closed form.
 

@@ -8,11 +8,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lockstep.api.calling import strict
+from lockstep.api.calling import strict, verb
 from lockstep.api.keeping import Record, kept
 from lockstep.api.network import flags
 from lockstep.api.processes import longest_wait_s, world
-from lockstep.api.question import Quantity, named_folder, whole
+from lockstep.api.quantity import Quantity, Time
+from lockstep.api.question import named_folder, whole
 from lockstep.errors import BadInput, Stopped, UnknownName
 from lockstep.units import parse_number
 
@@ -66,7 +67,7 @@ def training_methods() -> TrainingMethods:
     return TrainingMethods(all_methods())
 
 
-@strict
+@verb
 def train(
     method: str,
     *,
@@ -88,7 +89,7 @@ def train(
     restarts: Quantity = 0,
     root: str | Path | None = None,
     tensorboard: str | Path | None = None,
-    timeout: Quantity | None = None,
+    timeout: Time | None = None,
     straggler: str | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Training:

@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
 from lockstep.api.advice import Advice, advise
-from lockstep.api.calling import strict
+from lockstep.api.calling import strict, verb
 from lockstep.api.meaning import refuse_idle
-from lockstep.api.question import Quantity, Question, read_layout, read_question, whole
+from lockstep.api.quantity import Quantity, Time
+from lockstep.api.question import Question, read_layout, read_question, whole
 from lockstep.api.recipe import is_usual
 from lockstep.api.stage_memories import StageMemories
 from lockstep.api.words import LAYOUT_WORDS, LayoutWords, QuestionWords
@@ -32,14 +33,14 @@ if TYPE_CHECKING:
 MAX_TOP = 1000
 
 
-@strict
+@verb
 def plan(
     model: str | Path | Model,
     cluster: str | Path | Cluster,
     *,
     tokens: Quantity | None = None,
     objective: str = "time",
-    deadline: Quantity | None = None,
+    deadline: Time | None = None,
     top: Quantity = 5,
     offload: str = "none",
     progress: Progress | None = None,
@@ -64,7 +65,7 @@ def plan(
     )
 
 
-@strict
+@verb
 def estimate(
     model: str | Path | Model, cluster: str | Path | Cluster, layout: Layout | None = None, **words: Unpack[LayoutWords]
 ) -> Estimate:
@@ -73,7 +74,7 @@ def estimate(
     return estimate_layout(asked.job, asked.cluster, chosen)
 
 
-@strict
+@verb
 def memory(
     model: str | Path | Model, cluster: str | Path | Cluster, layout: Layout | None = None, **words: Unpack[LayoutWords]
 ) -> StageMemories:
@@ -83,7 +84,7 @@ def memory(
     return StageMemories(asked.job, asked.cluster, chosen, tuple(stages))
 
 
-@strict
+@verb
 def roofline(
     model: str | Path | Model, cluster: str | Path | Cluster, layout: Layout | None = None, **words: Unpack[LayoutWords]
 ) -> Roofline:
@@ -94,7 +95,7 @@ def roofline(
     return find_roofline(asked.job, asked.cluster, chosen)
 
 
-@strict
+@verb
 def sensitivity(
     model: str | Path | Model, cluster: str | Path | Cluster, layout: Layout | None = None, **words: Unpack[LayoutWords]
 ) -> Advice:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lockstep.api.question import Quantity
+from lockstep.api.quantity import Quantity
 from lockstep.api.recipe import RecipeWords
 
 

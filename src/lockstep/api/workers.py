@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Unpack
 
-from lockstep.api.calling import strict
+from lockstep.api.calling import verb
 from lockstep.api.network import LinkWords, flags, read_network
-from lockstep.api.question import Quantity, whole
+from lockstep.api.quantity import Quantity, Size, Time
+from lockstep.api.question import whole
 from lockstep.errors import BadInput
 from lockstep.simulate import Law, Progress, parse_law, unseen
 from lockstep.units import list_parts, parse_count, parse_number, parse_size_B, parse_time_s
@@ -21,13 +22,13 @@ MOST_WORKERS = 100_000
 SLOW_FACTOR = 2.0
 
 
-@strict
+@verb
 def stragglers(
     *,
     workers: Quantity,
     law: str | Law,
     mitigation: str = "none",
-    comm: Quantity = 0.0,
+    comm: Time = 0.0,
     slow: Quantity = 0,
     slow_factor: Quantity | None = None,
     seed: Quantity = 0,
@@ -66,14 +67,14 @@ def stragglers(
         )  # fmt: skip
 
 
-@strict
+@verb
 def balance(
     *,
     speeds: str | Sequence[float],
     batch: Quantity,
     memory: str | None = None,
-    sample_memory: Quantity | None = None,
-    comm: Quantity = 0.0,
+    sample_memory: Size | None = None,
+    comm: Time = 0.0,
 ) -> Balance:
     """Split of a batch over workers of `speeds` samples/s, as `1,1,2` or `4x1.5,2x0.8`.
 
@@ -90,7 +91,7 @@ def balance(
         return find(rates, number, most=most, comm_s=parse_time_s(comm, "--comm"))
 
 
-@strict
+@verb
 def experts(
     *,
     experts: Quantity,
@@ -99,7 +100,7 @@ def experts(
     ranks: Quantity,
     skew: Quantity = 0.0,
     capacity_factor: Quantity | None = None,
-    token_size: Quantity = 8192,
+    token_size: Size = 8192,
     shared: Quantity = 0,
     temperature: Quantity | None = None,
     noise: Quantity = 1.0,
@@ -147,7 +148,7 @@ def _list(text: str, where: str, size: bool = False) -> list[float]:
     return found
 
 
-def _most(memory: str, sample_memory: Quantity | None, workers: int) -> list[int]:
+def _most(memory: str, sample_memory: Size | None, workers: int) -> list[int]:
     """Samples that fit on every worker; one value holds for all."""
     if sample_memory is None:
         fitting = [int(number) for number in _list(memory, "--memory")]

@@ -2,13 +2,13 @@
 
 0 answered, 1 answered "no" (infeasible, out of tolerance, refuted) or a real run that failed, 2 bad input with one
 located message, 130 stopped by Ctrl-C: before anything was known, or, of `train`, with the losses so far printed. A
-verb is a file of this folder with `register(app)`, listed in VERBS.
+verb is a file of this folder with `register(app)`, listed in `lockstep.verbs`.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable
 from importlib import import_module
 from typing import Annotated, Any
 
@@ -18,15 +18,8 @@ from lockstep import __version__
 from lockstep.cli.output import Ended, print_failed, print_infeasible
 from lockstep.cli.streams import standard_streams
 from lockstep.errors import BadInput, Infeasible, RunFailed, brief, closest, option_hint
+from lockstep.verbs import VERBS
 from lockstep.vocabulary import COMMANDS
-
-VERBS = (
-    "plan", "estimate", "memory", "roofline", "sensitivity", "guide",
-    "messages", "collective", "crossover", "pipeline", "overlap", "tensor", "experts", "stragglers", "balance", "trace",
-    "checkpoint", "campaign", "scaling", "speedup", "converge", "claims", "train", "reproduce", "runs",
-    "execute", "bench", "fit", "rig",
-    "catalog", "validate", "case", "export", "cite",
-)  # fmt: skip
 
 STOPPED = 130
 
@@ -45,7 +38,7 @@ def root(
     """Plan, price, simulate and measure distributed training."""
 
 
-def build(verbs: Sequence[str] = VERBS) -> typer.Typer:
+def build(verbs: Iterable[str] = VERBS) -> typer.Typer:
     """The command with the given verbs; one that is run alone is loaded alone."""
     app = typer.Typer(
         name="lockstep",
@@ -58,6 +51,7 @@ def build(verbs: Sequence[str] = VERBS) -> typer.Typer:
     app.callback()(root)
     for verb in verbs:
         import_module(f"lockstep.cli.{verb}").register(app)
+        app.registered_commands[-1].rich_help_panel = VERBS[verb].group
     return app
 
 
@@ -77,7 +71,7 @@ def _run(given: list[str]) -> int:
     """Runs a verb, prints what is deliberate about its failure, and returns the exit code."""
     if given and not given[0].startswith("-") and given[0] not in VERBS:
         return _refuse(_unknown_verb(given[0]))
-    verbs = given[:1] if given and given[0] in VERBS else VERBS
+    verbs = given[:1] if given and given[0] in VERBS else list(VERBS)
     try:
         code = build(verbs)(given, prog_name="lockstep", standalone_mode=False) or 0
         # Typer turns Ctrl-C into this code, without a word.
@@ -115,7 +109,7 @@ def _stopped() -> int:
 
 def _unknown_verb(given: str) -> str:
     """A verb that does not exist, with the one that was meant or the list."""
-    close = closest(given, VERBS)[:1]
+    close = closest(given, tuple(VERBS))[:1]
     hint = f"did you mean {close[0]}?" if close else f"try one of: {', '.join(VERBS)}"
     return f"unknown command {given[:60]!r}; {COMMANDS.get(given.lower()) or hint}"
 

@@ -14,6 +14,8 @@ from typing import Annotated, Any
 
 import typer
 
+from lockstep.verbs import VERBS
+
 Options = Mapping[str, tuple[Any, Any]]
 """Keyword of the library -> (annotated type, default)."""
 
@@ -145,13 +147,28 @@ LAYOUT: Options = {
 JSON: Options = {"as_json": (Annotated[bool, typer.Option("--json", help="Print one JSON object, SI units.")], False)}
 
 
-def takes(*groups: Options) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Gives a command function the flags of `groups` and `--json`; it receives them as keywords."""
-    options = {name: pair for group in (*groups, JSON) for name, pair in group.items()}
+CSV: Options = {"csv": text("--csv", "FILE", "Write one row for each value of a list or range as CSV.")}
+CURVE: Options = {"plot": text("--plot", "FILE", "Draw the curve of a list or range: .png, .svg or .pdf.")}
+
+
+def takes(
+    *groups: Options, function: Callable[[Mapping[str, Any]], str] | None = None
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Gives a command function the flags of `groups` and `--json`; it receives them as keywords.
+
+    Where its numeric flags take lists and ranges, these are answered before it is called: by the function of its name,
+    or of the name that `function` says.
+    """
+    given = {name: pair for group in groups for name, pair in group.items()}
 
     def with_options(command: Callable[..., None]) -> Callable[..., None]:
+        lists = VERBS[command.__name__].lists
+        options = {**(CURVE if lists else {}), **given, **(CSV if lists else {}), **JSON}
+
         def run(**words: Any) -> None:
-            command(**words)
+            if lists and _answered(function(words) if function else command.__name__, words, "plot" in given):
+                return
+            command(**{name: value for name, value in words.items() if name in given or name in JSON})
 
         parameters = [
             inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
@@ -163,3 +180,10 @@ def takes(*groups: Options) -> Callable[[Callable[..., None]], Callable[..., Non
         return run
 
     return with_options
+
+
+def _answered(name: str, words: Mapping[str, Any], own_plot: bool) -> bool:
+    """Whether lists or ranges were given, and answered."""
+    from lockstep.cli.lists import answer_lists
+
+    return answer_lists(name, words, own_plot)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import typer
@@ -50,7 +51,12 @@ def register(app: typer.Typer) -> None:
     )(pipeline)
 
 
-@takes(WORDS, PLOT)
+def _function(words: Mapping[str, Any]) -> str:
+    """The function that answers: for one schedule or for all, which takes several numbers by itself."""
+    return "pipeline_choices" if words["schedule"] == ALL else "pipeline"
+
+
+@takes(WORDS, PLOT, function=_function)
 def pipeline(as_json: bool, plot: str | None, **words: Any) -> None:
     """Schedule a pipeline: makespan, bubble, micro-batches held per stage; or compare all schedules."""
     if words["schedule"] == ALL:

@@ -1,0 +1,32 @@
+"""What an option takes, in its type: a number with or without unit. `list_units` says what the ends of a range may be.
+
+Every option of one of these types also takes a list or a range of values (`lockstep.rows`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TypeAlias
+
+from lockstep.units import BANDWIDTH, COUNT, FLOPS, FRACTION, SIZE, TIME
+
+Quantity: TypeAlias = str | int | float
+"""A number, a count (`4M`) or a share (`95%`)."""
+Size: TypeAlias = str | int | float
+"""Bytes, as `100MB`."""
+Time: TypeAlias = str | int | float
+"""Seconds, as `5us`."""
+Bandwidth: TypeAlias = str | int | float
+"""Bytes per second, as `25GB/s`."""
+FlopRate: TypeAlias = str | int | float
+"""FLOP per second, as `600T`."""
+Times: TypeAlias = str | int | float
+"""Seconds; one, or one per stage between commas, which is one value: lists are separated by `;`."""
+Counts: TypeAlias = str | int | float
+"""Whole numbers that the function itself takes several of between commas."""
+
+UNITS: Mapping[str, Mapping[str, float]] = {
+    "Quantity": {**COUNT, **FRACTION}, "Size": SIZE, "Time": TIME, "Bandwidth": BANDWIDTH, "FlopRate": FLOPS,
+    "Times": TIME,
+}  # fmt: skip
+VECTORS = ("Times",)

@@ -1,0 +1,90 @@
+"""The columns of a table of answers, which are also the curves of its picture."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from lockstep.rows.rows import Rows
+from lockstep.units import format_bandwidth, format_count, format_frac, format_size, format_time
+
+FORMATS = {
+    "_per_s": format_count, "_Bps": format_bandwidth, "_s": format_time, "_B": format_size, "_frac": format_frac,
+}  # fmt: skip
+LABELS = {
+    "memory.total_B": "memory",
+    "load.max": "most tokens of an expert",
+    "mfu_frac": "MFU",
+    "plans.0.mfu_frac": "MFU",
+}
+"""Labels that a key does not tell."""
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One figure of every row; None where a row has none."""
+
+    key: str
+    label: str
+    values: tuple[Any, ...]
+
+    def text(self, place: int) -> str:
+        """The value in a row as a person says it."""
+        return shown(self.key, self.values[place])
+
+
+def shown(key: str, value: Any) -> str:
+    """A number in the unit that its dotted key ends on."""
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if not isinstance(value, int | float):
+        return str(value)
+    for ending, write in FORMATS.items():
+        if any(part.endswith(ending) for part in key.split(".")):
+            return write(float(value))
+    return f"{value:,}" if isinstance(value, int) else f"{value:.4g}"
+
+
+def label(key: str) -> str:
+    """`memory.total_B` as `total`."""
+    if key in LABELS:
+        return LABELS[key]
+    name = key.rpartition(".")[2]
+    for ending in FORMATS:
+        name = name.removesuffix(ending)
+    return name.replace("_", " ")
+
+
+def at(answer: Mapping[str, Any] | None, key: str) -> Any:
+    """What a dotted key leads to, None where it leads nowhere; a number picks from a list."""
+    value: Any = answer
+    for part in key.split("."):
+        if isinstance(value, Mapping):
+            value = value.get(part)
+        elif isinstance(value, Sequence) and not isinstance(value, str) and value:
+            value = value[int(part)]
+        else:
+            return None
+    return value
+
+
+def columns(found: Rows, figures: Sequence[str], series: tuple[str, str] | None) -> list[Column]:
+    """The columns after the options: `figures`, or every number that differs, or one for each name of a `series`."""
+    answers = [row.answer for row in found.rows]
+    if series is None:
+        made = [Column(key, label(key), tuple(at(one, key) for one in answers)) for key in figures or found.differing()]
+        return [column for column in made if any(value is not None for value in column.values)]
+    names, figure = series
+    by_name = [{str(one[names]): one.get(figure) for one in (answer or {}).get("rows", ())} for answer in answers]
+    every = dict.fromkeys(name for one in by_name for name in one)
+    made = [Column(figure, name, tuple(one.get(name) for one in by_name)) for name in every]
+    return sorted(made, key=lambda column: -_wins(column, by_name))
+
+
+def _wins(column: Column, by_name: Sequence[Mapping[str, Any]]) -> int:
+    """Rows in which nothing is below it."""
+    known = [(one.get(column.label), one) for one in by_name]
+    return sum(value is not None and value <= min(v for v in one.values() if v is not None) for value, one in known)

@@ -1,0 +1,86 @@
+"""Lists and ranges in the place of one value."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lockstep.errors import BadInput
+from lockstep.rows import listed
+from lockstep.rows.values import MOST_VALUES
+from lockstep.units import COUNT, SIZE, TIME, parse_count, parse_size_B
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("1MB,10MB", ("1MB", "10MB")),
+        (" 1 , 2 ,2,1", ("1", "2")),
+        ("4..7", ("4", "5", "6", "7")),
+        ("2..9x2", ("2", "4", "8")),
+        ("0..1+0.25", ("0", "0.25", "0.5", "0.75", "1")),
+        ("1,4..6,16..64x2", ("1", "4", "5", "6", "16", "32", "64")),
+        ("512KB..4MBx2", ("512KB", "1024KB", "2048KB", "4000KB")[:3]),
+        ("1MiB..4MiBx2", ("1MiB", "2MiB", "4MiB")),
+        ("0.1..0.3+0.1", ("0.1", "0.2", "0.3")),
+    ],
+)
+def test_what_a_list_says(text: str, wanted: tuple[str, ...]) -> None:
+    assert listed(text, SIZE, "--size") == wanted
+
+
+@pytest.mark.parametrize("one", ["8", "1MB", "", "run:last", "run:../a", 3, 2.5, None, "../file"])
+def test_one_value_is_no_list(one: object) -> None:
+    assert listed(one, SIZE, "--size") is None
+
+
+@pytest.mark.parametrize(
+    "text", ["1,", ",", "1,,2", "4..", "8..4", "2..16x1", "2..16x0", "0..16x2", "1..2+0", "1..2xq", "1..9s", "1..2x"]
+)
+def test_what_is_badly_written_is_refused_at_its_option(text: str) -> None:
+    with pytest.raises(BadInput, match="--size"):
+        listed(text, SIZE, "--size")
+
+
+@pytest.mark.parametrize("text", ["1..1000000", "1..1e300+1", "1..1e300x1.0001", "0..1+1e-9"])
+def test_a_range_without_end_is_refused_before_it_is_made(text: str) -> None:
+    with pytest.raises(BadInput, match=f"at most {MOST_VALUES:,}"):
+        listed(text, COUNT, "--ranks")
+
+
+def test_sequences_of_python_are_lists() -> None:
+    assert listed([1, 2, 2, 4], COUNT, "--ranks") == (1, 2, 4)
+    assert listed(range(2, 5), COUNT, "--ranks") == (2, 3, 4)
+    with pytest.raises(BadInput, match="empty list"):
+        listed([], COUNT, "--ranks")
+
+
+def test_an_option_of_several_numbers_is_listed_by_semicolons() -> None:
+    assert listed("1ms,2ms", TIME, "--forward-s", vector=True) is None
+    assert listed("1ms,2ms;3ms", TIME, "--forward-s", vector=True) == ("1ms,2ms", "3ms")
+
+
+@given(st.integers(1, 10**6), st.integers(0, 12), st.integers(2, 9), st.integers(0, 8))
+def test_a_growing_range_has_every_power_up_to_its_end(first: int, powers: int, factor: int, beyond: int) -> None:
+    last = first * factor**powers
+    values = listed(f"{first}..{last + min(beyond, last * (factor - 1) - 1)}x{factor}", COUNT, "--ranks")
+    assert values is not None
+    assert [parse_count(value) for value in values] == [first * factor**power for power in range(powers + 1)]
+
+
+@given(st.integers(0, 1000), st.integers(0, 200), st.sampled_from(["1", "3", "0.5", "0.1"]))
+def test_a_range_in_steps_ends_at_its_end(first: int, count: int, step: str) -> None:
+    last = first + count * float(step)
+    values = listed(f"{first}..{last:.10g}+{step}", COUNT, "--ranks")
+    assert values is not None
+    assert len(values) == count + 1
+    assert math.isclose(float(values[-1]), last, rel_tol=1e-9, abs_tol=1e-9)
+
+
+def test_ends_in_different_units_meet() -> None:
+    values = listed("1KB..1MBx10", SIZE, "--size")
+    assert values is not None
+    assert [parse_size_B(value) for value in values] == [1e3, 1e4, 1e5, 1e6]
