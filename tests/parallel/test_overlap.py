@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from pkgutil import walk_packages
 from typing import Any
@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 from lockstep.collectives import PlainLink, pricer
 from lockstep.errors import BadInput
 from lockstep.parallel.data import Layers, Units, buckets, optimum, peak_gathered_B, sharded, sweep
+from lockstep.parallel.group import Traffic, collective_s, on_link
 from lockstep.parallel.lanes import Task, run
 from lockstep.parallel.overlapped import Overlapped
 from lockstep.parallel.tensor import chunked
 from lockstep.parallel.tensor.chunked import Product, best_chunks
-from lockstep.parallel.traffic import Traffic
 from lockstep.program import Program, Timeline
 from lockstep.simulate import simulate
 
@@ -28,7 +28,11 @@ EXAMPLES = settings(max_examples=50, derandomize=True, deadline=None)
 times = st.floats(1e-4, 1e-1)
 sizes = st.floats(1e4, 1e8)
 links = st.builds(PlainLink, st.floats(0, 1e-4), st.floats(1e9, 1e11))
-traffics = st.builds(Traffic, st.integers(1, 9), links, st.just("ring"))
+levels = st.tuples(st.integers(2, 4), st.floats(0, 1e-4), st.floats(1e9, 1e11), st.just(0.0))
+traffics = st.one_of(
+    st.builds(Traffic, st.builds(on_link, st.integers(1, 9), links), st.just("ring")),
+    st.builds(Traffic, st.tuples(levels, levels), st.sampled_from(["", "ring", "hierarchical"])),
+)
 efficiencies = st.one_of(st.just(1.0), st.floats(0.3, 0.99))
 
 
@@ -49,8 +53,21 @@ def unit_lists(draw: Any) -> Units:
     return Units(tuple(draw(lists)), tuple(draw(lists)), tuple(draw(st.lists(sizes, min_size=number, max_size=number))))
 
 
+def ring(ranks: int, link: PlainLink) -> Traffic:
+    return Traffic(on_link(ranks, link), "ring")
+
+
 def simulated(program: Program, traffic: Traffic) -> Timeline:
-    return simulate(program, traffic.link, price=pricer(traffic.link))
+    """On one link priced by `pricer`; across levels every collective for itself, by its name, ranks and bytes."""
+    if len(traffic.group) == 1:
+        link = PlainLink(*traffic.group[0][1:])
+        return simulate(program, link, price=pricer(link))
+
+    def price(op: str, algorithm: str, ranks: Sequence[int], size_B: float) -> float:
+        assert len(ranks) == traffic.ranks
+        return float(collective_s(op, traffic.group, size_B, algorithm))
+
+    return simulate(program, price=price)
 
 
 def check(step: Overlapped, timeline: Timeline) -> None:
@@ -82,11 +99,11 @@ def test_every_policy_is_held_to_its_simulation() -> None:
 @given(layer_lists(), traffics, efficiencies, st.floats(1e-3, 1e3))
 def test_times_scale_with_the_unit_of_time(layers: Layers, traffic: Traffic, efficiency: float, unit: float) -> None:
     """Everything that is a time times `unit`, rates divided by it: the step times `unit`."""
-    link = PlainLink(traffic.link.latency_s * unit, traffic.link.bandwidth_Bps / unit)
+    group = [(ranks, latency_s * unit, rate_Bps / unit, 0.0) for ranks, latency_s, rate_Bps, _ in traffic.group]
     longer = Layers(tuple(t * unit for t in layers.backward_s), layers.gradient_B, layers.forward_s * unit)
     counts = layers.buckets(3e7)
     one = buckets.price(layers, traffic, counts, efficiency=efficiency)
-    two = buckets.price(longer, Traffic(traffic.ranks, link), counts, efficiency=efficiency)
+    two = buckets.price(longer, Traffic(group, traffic.algorithm), counts, efficiency=efficiency)
     assert float(two.step_s) == pytest.approx(float(one.step_s) * unit, rel=1e-12)
 
 
@@ -181,12 +198,12 @@ def test_optimum_beats_every_cutting(layers: Layers, traffic: Traffic) -> None:
 def test_golden_bucket_curve(each: int, milliseconds: float) -> None:
     """96 layers of 5 ms, 700 MB, ring of 256 at 10 us and 25 GB/s: a max-plus recursion done by hand elsewhere."""
     layers = Layers.equal(96, 0.48, 700e6)
-    step = buckets.price(layers, Traffic(256, PlainLink(10e-6, 25e9)), (each,) * (96 // each))
+    step = buckets.price(layers, ring(256, PlainLink(10e-6, 25e9)), (each,) * (96 // each))
     assert float(step.step_s) * 1e3 == pytest.approx(milliseconds, abs=0.005)
 
 
 def test_sweep_is_a_u_curve_with_its_minimum_inside() -> None:
-    answer = sweep(Layers.equal(96, 0.48, 700e6), Traffic(256, PlainLink(10e-6, 25e9)))
+    answer = sweep(Layers.equal(96, 0.48, 700e6), ring(256, PlainLink(10e-6, 25e9)))
     steps = [float(row.step.step_s) for row in answer.rows]
     assert answer.best.bucket_B == pytest.approx(2 * 700e6 / 96)
     assert steps[0] > min(steps) < steps[-1] == pytest.approx(answer.no_overlap_s)
@@ -222,13 +239,13 @@ def test_prices_broadcast_over_links() -> None:
         lambda t: chunked.price(product, t, 4),
     ]
     for priced in policies:
-        whole = priced(Traffic(8, PlainLink(latencies, 25e9)))
+        whole = priced(ring(8, PlainLink(latencies, 25e9)))
         for i, latency_s in enumerate(latencies.tolist()):
-            assert whole.step_s[i] == pytest.approx(float(priced(Traffic(8, PlainLink(latency_s, 25e9))).step_s))
+            assert whole.step_s[i] == pytest.approx(float(priced(ring(8, PlainLink(latency_s, 25e9))).step_s))
 
 
 def test_chunks_have_an_optimum() -> None:
-    product, traffic = Product(2e-3, 1e8, overhead_s=5e-6), Traffic(8, PlainLink(2e-6, 300e9))
+    product, traffic = Product(2e-3, 1e8, overhead_s=5e-6), ring(8, PlainLink(2e-6, 300e9))
     best = best_chunks(product, traffic)
     assert 1 < best < 64
     assert float(chunked.price(product, traffic, best).step_s) < float(chunked.price(product, traffic, 1).step_s)
@@ -244,10 +261,10 @@ def test_chunks_have_an_optimum() -> None:
         lambda: Layers.equal(2, 1.0, 1.0).buckets(0.0),
         lambda: Layers.equal(2, 1.0, 1.0).in_buckets((3,)),
         lambda: Units((1.0,), (1.0, 2.0), (1.0,)),
-        lambda: sharded.tasks(Units((1.0,), (1.0,), (1.0,)), Traffic(2, PlainLink(0.0, 1.0)), prefetch=-1),
+        lambda: sharded.tasks(Units((1.0,), (1.0,), (1.0,)), ring(2, PlainLink(0.0, 1.0)), prefetch=-1),
         lambda: run([], 0.0),
-        lambda: chunked.price(Product(1.0, 1.0), Traffic(2, PlainLink(0.0, 1.0)), 0),
-        lambda: sweep(Layers.equal(2, 1.0, 0.0), Traffic(2, PlainLink(0.0, 1.0))),
+        lambda: chunked.price(Product(1.0, 1.0), ring(2, PlainLink(0.0, 1.0)), 0),
+        lambda: sweep(Layers.equal(2, 1.0, 0.0), ring(2, PlainLink(0.0, 1.0))),
     ],
 )
 def test_bad_input_is_refused(make: Any) -> None:
@@ -259,7 +276,7 @@ def test_bad_input_is_refused(make: Any) -> None:
 @pytest.mark.parametrize("prefetch", [0, 1, 5])
 def test_parameters_that_are_kept_are_gathered_once(keep: bool, prefetch: int) -> None:
     units = Units((1.0, 2.0, 3.0), (2.0, 4.0, 6.0), (10.0, 20.0, 30.0))
-    listed = sharded.tasks(units, Traffic(4, PlainLink(0.0, 1.0), "ring"), prefetch=prefetch, keep=keep)
+    listed = sharded.tasks(units, ring(4, PlainLink(0.0, 1.0)), prefetch=prefetch, keep=keep)
     names = [task.label for task in listed]
     gathers = [name for name in names if name.startswith("gather")]
     assert gathers == ["gather0", "gather1", "gather2", *([] if keep else ["gather2", "gather1", "gather0"])]

@@ -11,11 +11,12 @@ from lockstep.collectives import PlainLink
 from lockstep.parallel.data import Units, buckets, sharded
 from lockstep.parallel.data.around import Around
 from lockstep.parallel.data.zero import Kernels, Traffic
+from lockstep.parallel.group import Traffic as Collectives
+from lockstep.parallel.group import on_link
 from lockstep.parallel.piece import Flow, Piece
 from lockstep.parallel.script import LANES, Pass, Writer, fitted, within
 from lockstep.parallel.tensor import chunked
 from lockstep.parallel.tensor import traffic as tensor
-from lockstep.parallel.traffic import Traffic as Group
 from lockstep.program import ProgramBuilder
 from lockstep.simulate import simulate
 
@@ -86,7 +87,7 @@ def test_equal_buckets_and_units_expose_the_closed_form(comm_s: float, compute_s
     assert float(ddp.exposed_comm_s) == pytest.approx(left_s, rel=1e-9)
     link = PlainLink(0.0, 2.0 * layers / comm_s)
     gathered = Units((compute_s / layers,) * layers, (0.0,) * layers, (4.0,) * layers)
-    step = sharded.price(gathered, Group(2, link), keep=True)
+    step = sharded.price(gathered, Collectives(on_link(2, link), "ring"), keep=True)
     # All gathers come before a forward pass of no duration, then gradients are scattered beside the backward pass.
     assert float(step.step_s) == pytest.approx(comm_s + compute_s + left_s, rel=1e-9)
 
@@ -99,7 +100,7 @@ def test_products_in_pieces_expose_at_most_a_product_less_than_chunks_that_alter
     flows = (Flow("all-gather", "tp", 0.0, 0.0), Flow("reduce-scatter", "tp", 1.0, comm_s))
     one, _ = tensor.pieces(flows, "all", (work_s, work_s))
     link = PlainLink(0.0, 0.5 / comm_s)
-    apart = chunked.price(chunked.Product(work_s, 1.0), Group(2, link), tensor.CHUNKS)
+    apart = chunked.price(chunked.Product(work_s, 1.0), Collectives(on_link(2, link), "ring"), tensor.CHUNKS)
     left_s = float(apart.exposed_comm_s)
     assert float(one.exposed_s) <= left_s * (1 + 1e-9)
     assert left_s <= (float(one.exposed_s) + work_s / tensor.CHUNKS) * (1 + 1e-9)

@@ -118,48 +118,60 @@ def _names(op: str, given: str | None, where: str, network: Network) -> Sequence
 
     A collective that does not exist is refused first.
     """
-    from lockstep.collectives import algorithms, get
+    from lockstep.collectives import algorithms
 
     with flags("OP"):
         try:
             algorithms(op)
         except BadInput as error:
             raise BadInput(error.message, "OP") from None
+    every: list[str] | None = None
     if network.spans_levels:
-        return _ways(op, given, where, network)
-    wide = _needing_ports(op, network)
+        every = _ways(op, "OP", network)
+    elif wide := _needing_ports(op, network):
+        every = [name for name in algorithms(op) if name not in wide]
     if given is None or given == "all":
-        return [name for name in algorithms(op) if name not in wide] if wide else None
+        return every
     names = [name.strip() for name in given.split(",")]
-    with flags(where):
-        for name in names:
-            get(op, name)
     for name in names:
-        if name in wide:
-            raise BadInput(_too_wide(op, name, network) + "; give --latency and --bandwidth of one port", where)
+        check_algorithm(op, name, where, network)
     return names
 
 
-def _ways(op: str, given: str | None, where: str, network: Network) -> list[str]:
-    """Names of ways across the levels that the network spans. Raises BadInput for what has a time on one link only."""
+def check_algorithm(op: str, name: str, where: str, network: Network) -> None:
+    """Raises BadInput unless there is such an algorithm, and a price of it on the network's levels and ports."""
     from lockstep.collectives import get
     from lockstep.collectives.levels import WAYS
 
-    levels = f"the levels of {network.words()['cluster']}"
-    one_link = f"--latency and --bandwidth of one link, or at most {network.levels[0][0]} ranks, which share one level"
+    if network.spans_levels:
+        if name in _ways(op, where, network):
+            return
+        with flags(where):
+            get(op, name)
+        levels, one_link = _levels_or_link(network)
+        ways = f"{name} is for one link; the ways across {levels} are {' and '.join(WAYS[op])}"
+        traced = f"`lockstep trace {op} --algorithm {name}`, which simulates its messages"
+        raise BadInput(f"{ways}. Take one of these, {one_link}, or {traced}", where)
+    with flags(where):
+        get(op, name)
+    if name in _needing_ports(op, network):
+        raise BadInput(_too_wide(op, name, network) + "; give --latency and --bandwidth of one port", where)
+
+
+def _ways(op: str, where: str, network: Network) -> list[str]:
+    """Names of the ways across the levels that the network spans. Raises BadInput for an operation without one."""
+    from lockstep.collectives.levels import WAYS
+
     if op not in WAYS:
-        raise BadInput(f"{op} has no way across {levels}, as {', '.join(WAYS)} have; give {one_link}", "OP")
-    if given is None or given == "all":
-        return list(WAYS[op])
-    names = [name.strip() for name in given.split(",")]
-    for name in names:
-        if name not in WAYS[op]:
-            with flags(where):
-                get(op, name)
-            ways = f"{name} is for one link; the ways across {levels} are {' and '.join(WAYS[op])}"
-            traced = f"`lockstep trace {op} --algorithm {name}`, which simulates its messages"
-            raise BadInput(f"{ways}. Take one of these, {one_link}, or {traced}", where)
-    return names
+        levels, one_link = _levels_or_link(network)
+        raise BadInput(f"{op} has no way across {levels}, as {', '.join(WAYS)} have; give {one_link}", where)
+    return list(WAYS[op])
+
+
+def _levels_or_link(network: Network) -> tuple[str, str]:
+    """The levels that have no price, and what has one, in words."""
+    one_link = f"--latency and --bandwidth of one link, or at most {network.levels[0][0]} ranks, which share one level"
+    return f"the levels of {network.words()['cluster']}", one_link
 
 
 def _needing_ports(op: str, network: Network) -> list[str]:

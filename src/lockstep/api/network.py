@@ -17,6 +17,7 @@ from lockstep.api.question import located, read_cluster
 from lockstep.collectives import PlainLink
 from lockstep.errors import BadInput
 from lockstep.hardware import Cluster
+from lockstep.parallel.group import Levels, on_link
 from lockstep.units import PLAIN_BANDWIDTH, PLAIN_LATENCY, parse_bandwidth_Bps, parse_time_s
 
 
@@ -55,8 +56,13 @@ class Network:
     """Ranks per node when they span several."""
     cluster: Cluster | None = None
 
-    levels: tuple[tuple[Any, ...], ...] = ()
+    levels: Levels = ()
     """(ranks, latency_s, bandwidth_Bps, reduce_s_per_B) of the cluster's levels that they span, innermost first."""
+
+    @property
+    def group(self) -> Levels:
+        """The levels of all ranks; a link that joins them is one."""
+        return self.levels or on_link(self.ranks, self.link)
 
     @property
     def spans_levels(self) -> bool:
@@ -126,7 +132,7 @@ def _of_cluster(ranks: int, cluster: Cluster) -> Network:
         _plain(cluster, 0),
         node if ranks > node else None,
         cluster,
-        tuple(_levels(ranks, cluster)),
+        tuple((int(level[0]), *level[1:]) for level in cluster.levels_of(ranks) if level[0] > 1),
     )
 
 
@@ -138,17 +144,6 @@ def _evenly(ranks: int, cluster: Cluster) -> Cluster:
         node = cluster.devices_per_unit(0)
         why = f"{ranks} ranks do not fill whole nodes of {node}; try {ranks - ranks % node}"
         raise BadInput(why, "--ranks") from None
-
-
-def _levels(ranks: int, cluster: Cluster) -> Iterator[tuple[Any, ...]]:
-    """Levels that `ranks` consecutive ranks span, as `collectives.levels` takes them."""
-    below = 1
-    for index in range(len(cluster.levels)):
-        unit = min(cluster.devices_per_unit(index), ranks)
-        if unit > below:
-            link = _plain(cluster, index)
-            yield unit // below, link.latency_s, link.bandwidth_Bps, link.reduce_s_per_B
-        below = unit
 
 
 def _plain(cluster: Cluster, level: int) -> PlainLink:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
 from lockstep.api.calling import verb
+from lockstep.api.exchanges import check_algorithm
 from lockstep.api.meaning import refuse_idle
 from lockstep.api.network import LinkWords, flags, read_network
 from lockstep.api.operations import OPERATION_WORDS, OperationWords, read_operation
@@ -91,29 +92,33 @@ def speedup(
     *,
     compute: Time,
     size: Size,
-    workers: Quantity = 4096,
+    workers: Quantity | None = None,
     serial: Quantity = 0.0,
-    exchange: str = "ring",
+    exchange: str | None = None,
     **link: Unpack[LinkWords],
 ) -> SpeedUp:
     """Speed-up of a data-parallel step beside the laws of Amdahl and Gustafson, and the best number of workers.
 
-    `compute`: one worker's step; `size`: bytes exchanged; `exchange`: an all-reduce algorithm or parameter-server.
+    `compute`: one worker's step; `size`: bytes exchanged; `exchange`: an all-reduce algorithm or parameter-server,
+    ring; on a cluster the fastest way across its levels, for the numbers of workers that fill whole units.
     """
     from lockstep.campaign import SpeedUp
 
-    number = whole(workers, "--workers")
+    network = read_network(1, **link)
+    machine = network.cluster
+    usual, most = ("ring", 4096) if machine is None else (None, machine.num_devices)
+    number = most if workers is None else whole(workers, "--workers")
     if number > MOST_WORKERS:
         raise BadInput(f"must be at most {MOST_WORKERS:,}, got {number:,}", "--workers")
-    network = read_network(1 if link.get("cluster") is None else 2, **link)
     with flags("--exchange"):
         found = SpeedUp(
             compute_s=positive(parse_time_s(compute, "--compute"), "--compute"),
             size_B=parse_size_B(size, "--size"),
-            link=network.link,
-            exchange=exchange,
+            network=machine or network.link,
+            exchange=usual if exchange is None else exchange,
             serial_frac=parse_frac(serial, "--serial"),
             most_workers=number,
         )
-        found.time_s(number)
-        return found
+    if exchange is not None:
+        check_algorithm(*found.collective, "--exchange", read_network(int(found.tried[-1]), **link))
+    return found

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 import numpy as np
 
 from lockstep.api.calling import verb
+from lockstep.api.exchanges import check_algorithm
 from lockstep.api.network import LinkWords, flags, read_network
 from lockstep.api.quantity import Quantity, Size, Time, Times
 from lockstep.api.question import whole
@@ -180,13 +181,17 @@ class Overlap:
     """Steps of data parallelism by bucket size."""
 
     ranks: int
-    algorithm: str
+    algorithm: str | None
+    """Of the all-reduce; None where each takes the fastest way across the levels of a cluster."""
+    cluster: str | None
     efficiency: float
     layers: Layers
     sweep: BucketSweep
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON form."""
+        named = f"{self.algorithm or 'the fastest'} all-reduce"
+        over = "" if self.cluster is None else f" across the levels of {self.cluster}"
         return {
             **self.sweep.to_dict(),
             "ranks": self.ranks,
@@ -194,7 +199,7 @@ class Overlap:
             "algorithm": self.algorithm,
             "efficiency": self.efficiency,
             "assumptions": [
-                f"{self.ranks} ranks; all collectives one after another on one stream, {self.algorithm} all-reduce",
+                f"{self.ranks} ranks; all collectives one after another on one stream, {named}{over}",
                 "gradients become ready layer by layer, last layer first; a layer is never cut",
             ],
         }
@@ -210,22 +215,23 @@ def overlap(
     bucket_size: Size | None = None,
     sweep: bool = False,
     ranks: Quantity = 8,
-    algorithm: str = "ring",
+    algorithm: str | None = None,
     efficiency: Quantity = 1.0,
     **link: Unpack[LinkWords],
 ) -> Overlap:
     """Bucketed all-reduce beside the backward pass, for one bucket size (25 MB) or (`sweep`) for all that differ.
 
     `layers`: a number of equal layers, that together take `backward` and hold `gradients`; or their list in forward
-    order, as `96x5ms:7.3MB,1x9ms:120MB` (count x backward time : gradient bytes).
+    order, as `96x5ms:7.3MB,1x9ms:120MB` (count x backward time : gradient bytes). `algorithm`: ring; on a cluster the
+    fastest way across its levels, as in a training step.
     """
-    from lockstep.collectives import get
     from lockstep.parallel.data import sweep as find
-    from lockstep.parallel.traffic import Traffic
+    from lockstep.parallel.group import Traffic
 
     read = _layers(layers, backward, gradients, parse_time_s(forward, "--forward"))
     number, share = whole(ranks, "--ranks"), parse_frac(efficiency, "--efficiency")
     network = read_network(number, **link)
+    network.check_filled()
     if sweep and bucket_size is not None:
         raise BadInput("--sweep takes all sizes that differ; give one of the two", "--bucket-size")
     sizes = (
@@ -233,13 +239,14 @@ def overlap(
         if sweep
         else [parse_size_B(USUAL_BUCKET_B if bucket_size is None else bucket_size, "--bucket-size")]
     )
-    with flags("--algorithm"):
-        get("all-reduce", algorithm)
+    name = "ring" if algorithm is None and network.cluster is None else algorithm
+    if name is not None:
+        check_algorithm("all-reduce", name, "--algorithm", network)
     with flags("--bucket-size"):
         if not sizes[0] > 0:
             raise BadInput("a bucket must be larger than 0", "bucket_B")
-        found = find(read, Traffic(number, network.link, algorithm), sizes, efficiency=share)
-    return Overlap(number, algorithm, share, read, found)
+        found = find(read, Traffic(network.group, name or ""), sizes, efficiency=share)
+    return Overlap(number, name, network.words()["cluster"], share, read, found)
 
 
 def _layers(layers: str | Quantity, backward: Time | None, gradients: Size | None, forward_s: float) -> Layers:

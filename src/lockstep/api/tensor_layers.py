@@ -133,21 +133,15 @@ def _rate(flops: FlopRate | None, network: Network) -> tuple[float, str]:
 
 def _groups(shape: Shape, network: Network, sequence_parallel: bool, link: Any) -> dict[int, Levels]:
     """Levels of the ranks asked for and of 1, 2, 4, ... ranks that divide the layer and fit on the cluster."""
-    found = {network.ranks: _levels(network)}
+    found = {network.ranks: network.group}
     most = shape.heads if network.cluster is None else min(shape.heads, network.cluster.num_devices)
     for ranks in (2**power for power in range(most.bit_length())):
         if ranks <= most and ranks not in found and shape.splits_over(ranks, sequence_parallel):
             try:
-                found[ranks] = _levels(read_network(ranks, **link))
+                found[ranks] = read_network(ranks, **link).group
             except BadInput:
                 continue  # ranks that do not fill whole nodes
     return found
-
-
-def _levels(network: Network) -> Levels:
-    """The group as levels; a link that is given is one level."""
-    one = network.link
-    return network.levels or ((network.ranks, one.latency_s, one.bandwidth_Bps, one.reduce_s_per_B),)
 
 
 def _linked(network: Network) -> str:

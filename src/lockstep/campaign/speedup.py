@@ -19,13 +19,16 @@ Flatt, "Measuring parallel processor performance", CACM 33, 1990.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from lockstep.collectives import PlainLink, get
+from lockstep.collectives import PlainLink
 from lockstep.errors import BadInput
+from lockstep.hardware import Cluster
+from lockstep.parallel.group import Levels, collective_s, on_link
 
 Array = NDArray[Any]
 MOST_WORKERS = 1_000_000
@@ -58,9 +61,10 @@ class SpeedUp:
     """One worker's step."""
     size_B: float
     """Exchanged every step."""
-    link: PlainLink
-    exchange: str = "ring"
-    """An all-reduce algorithm, or parameter-server."""
+    network: PlainLink | Cluster
+    """One link, or the levels of a cluster, of which workers fill whole units."""
+    exchange: str | None = "ring"
+    """An all-reduce algorithm, or parameter-server; None is the fastest way across the levels."""
     serial_frac: float = 0.0
     most_workers: int = 4096
 
@@ -71,6 +75,14 @@ class SpeedUp:
             raise BadInput(f"must be from 0 to 1, got {self.serial_frac:g}", "serial")
         if not 1 <= self.most_workers <= MOST_WORKERS:
             raise BadInput(f"must be 1 to {MOST_WORKERS:,}, got {self.most_workers}", "workers")
+        if isinstance(self.network, Cluster) and self.most_workers > self.network.num_devices:
+            on = f"{self.most_workers} workers on the {self.network.num_devices} devices of {self.network.name}"
+            raise BadInput(f"{on}; take more nodes", "workers")
+
+    @property
+    def collective(self) -> tuple[str, str]:
+        """The exchange as a collective and its algorithm, which is empty for the fastest."""
+        return (SERVER, "synchronous") if self.exchange == SERVER else ("all-reduce", self.exchange or "")
 
     def time_s(self, workers: ArrayLike) -> Array:
         """Seconds of a step on so many workers. Broadcasts."""
@@ -83,13 +95,19 @@ class SpeedUp:
         return np.asarray(self.compute_s / self.time_s(workers))
 
     @property
+    def tried(self) -> Array:
+        """Numbers of workers up to the most; on a cluster those that fill whole units of its levels."""
+        number = np.arange(1, self.most_workers + 1)
+        return np.asarray(number[number == _members(self._group(number))])
+
+    @property
     def best_workers(self) -> int:
         """The number of workers with the shortest step, the smallest of equals."""
-        return 1 + int(np.argmin(self.time_s(np.arange(1, self.most_workers + 1))))
+        return int(self.tried[np.argmin(self.time_s(self.tried))])
 
     def workers_at(self, efficiency_frac: float) -> int:
         """The most workers, of those tried, that are used to this share of their time."""
-        number = np.arange(1, self.most_workers + 1)
+        number = self.tried
         enough = self.speedup(number) / number >= efficiency_frac
         return int(number[enough][-1])
 
@@ -106,9 +124,10 @@ class SpeedUp:
         }
 
     def numbers(self) -> list[int]:
-        """Powers of two up to the most workers, the most itself, and the best number."""
-        powers = [2**power for power in range(self.most_workers.bit_length())]
-        return sorted({*powers, self.most_workers, self.best_workers})
+        """Powers of two or the next number that is tried, the most, and the best number."""
+        tried = self.tried
+        powers = [2**power for power in range(int(tried[-1]).bit_length())]
+        return sorted({*tried[np.searchsorted(tried, powers)].tolist(), int(tried[-1]), self.best_workers})
 
     def row(self, workers: int) -> dict[str, float]:
         """One number of workers beside the laws."""
@@ -124,6 +143,14 @@ class SpeedUp:
         }
 
     def _exchange_s(self, workers: Array) -> Array:
-        op, name = (SERVER, "synchronous") if self.exchange == SERVER else ("all-reduce", self.exchange)
-        number = np.maximum(workers, 2)
-        return np.where(workers > 1, get(op, name).price_time_s(number, self.size_B, self.link), 0.0)
+        (op, name), group = self.collective, self._group(workers)
+        if isinstance(self.network, Cluster) and (apart := workers[workers != _members(group)]).size:
+            raise BadInput(f"{apart[0]:g} workers do not fill whole units of {self.network.name}'s levels", "workers")
+        return np.where(workers > 1, collective_s(op, group, self.size_B, name), 0.0)
+
+    def _group(self, workers: Array) -> Levels:
+        return self.network.levels_of(workers) if isinstance(self.network, Cluster) else on_link(workers, self.network)
+
+
+def _members(group: Levels) -> Any:
+    return prod(level[0] for level in group)

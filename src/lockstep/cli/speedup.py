@@ -13,8 +13,16 @@ from lockstep.cli.program_options import LINK, PLOT, SIZE, draw, given
 STEP = {
     "compute": required(("--compute",), "T", "One worker's step."),
     "serial": text("--serial", "FRAC", "Share of it that more workers do not shorten. (default: 0)"),
-    "exchange": text("--exchange", "A", "An all-reduce algorithm, or parameter-server. (default: ring)"),
-    "workers": text("--workers", "N", "Most workers to try. (default: 4096)"),
+    "exchange": text(
+        "--exchange",
+        "A",
+        "All-reduce algorithm, or parameter-server. (default: ring; on a cluster the fastest across its levels)",
+    ),
+    "workers": text(
+        "--workers",
+        "N",
+        "Most to try; on a cluster those that fill whole units of its levels. (default: 4096; on a cluster all)",
+    ),
 }
 
 

@@ -11,6 +11,7 @@ A DGX H100 node has 8 GPUs and 8 NICs of 50 GB/s: 50 GB/s per GPU; with 4 NICs i
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -126,6 +127,15 @@ class Cluster:
             (spanned, link.latency_s, link.bandwidth_Bps, link.reduce_s_per_B)
             for spanned, link in zip(children, links, strict=True)
         ]
+
+    def levels_of(self, devices: Any) -> list[tuple[Any, float, float, float]]:
+        """`group_levels` of so many consecutive devices; broadcasts.
+
+        They fill whole units of every level where their children at all levels multiply to `devices`.
+        """
+        units = [self.devices_per_child(level) for level in range(len(self.levels))]
+        inside = [np.minimum(unit, devices) for unit in (*units, self.num_devices)]
+        return self.group_levels([unit // child for child, unit in itertools.pairwise(inside)])
 
     @property
     def devices_per_host(self) -> int:

@@ -1,4 +1,4 @@
-"""A group of ranks on a cluster: seconds of its collectives and messages, and the links that it shares with others.
+"""A group of ranks: seconds of its collectives and messages, and the links that it shares with others.
 
 A group is a list of levels, innermost first: (ranks, latency_s, bandwidth_Bps of one rank, reduce_s_per_B), where
 `ranks` says how many children of the level the group spans (`Cluster.group_levels`). Everything broadcasts over it.
@@ -6,20 +6,53 @@ A group is a list of levels, innermost first: (ranks, latency_s, bandwidth_Bps o
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import reduce
 from typing import Any, TypeAlias
 
 import numpy as np
 
-from lockstep.collectives import best_on_levels_time_s
+from lockstep.collectives import LinkLike, PlainLink, best_on_levels_time_s, get, times_on_levels
 
-Levels: TypeAlias = Sequence[tuple[Any, float, float, float]]
+Levels: TypeAlias = Sequence[tuple[Any, Any, Any, Any]]
 
 
-def collective_s(op: str, group: Levels, size_B: Any) -> Any:
-    """Seconds of `op` on a buffer of `size_B` by the way across the levels that is fastest at that size."""
-    return best_on_levels_time_s(op, group, size_B)
+def on_link(ranks: Any, link: LinkLike) -> Levels:
+    """The group of ranks that share one link."""
+    return ((ranks, link.latency_s, link.bandwidth_Bps, getattr(link, "reduce_s_per_B", 0.0)),)
+
+
+def collective_s(op: str, group: Levels, size_B: Any, algorithm: str = "") -> Any:
+    """Seconds of `op` on a buffer of `size_B`, by the way across the levels that is fastest at that size.
+
+    A named algorithm is a way across levels, or any at all for consecutive ranks within the first level spanned.
+    """
+    if not algorithm:
+        return best_on_levels_time_s(op, group, size_B)
+    (ranks, *link), *beyond = [level for level in group if np.any(np.asarray(level[0]) > 1)] or group[:1]
+    wide = reduce(np.logical_or, (level[0] > 1 for level in beyond), np.False_)
+    alone_s = 0.0 if np.all(wide) else get(op, algorithm).price_time_s(ranks, size_B, PlainLink(*link))
+    across_s = times_on_levels(op, group, size_B, [algorithm])[algorithm] if np.any(wide) else 0.0
+    return np.where(wide, across_s, alone_s)
+
+
+@dataclass(frozen=True, slots=True)
+class Traffic:
+    """Collectives of one group, all by one `algorithm`; by the fastest where it is empty."""
+
+    group: Levels
+    algorithm: str = ""
+
+    @property
+    def ranks(self) -> int:
+        """Members of the group."""
+        return math.prod(int(level[0]) for level in self.group)
+
+    def time_s(self, op: str, size_B: Any) -> Any:
+        """Seconds of one collective of `size_B` bytes (in the definition of nccl-tests); nothing to send takes none."""
+        return np.where(np.asarray(size_B) > 0, collective_s(op, self.group, size_B, self.algorithm), 0.0)
 
 
 def send_s(group: Levels, size_B: Any) -> Any:

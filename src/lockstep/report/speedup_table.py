@@ -6,16 +6,18 @@ from rich.console import Console
 from rich.text import Text
 
 from lockstep.campaign import SpeedUp
-from lockstep.report.terminal import heading, indented, table
+from lockstep.hardware import Cluster
+from lockstep.report.terminal import heading, indented, small_print, table
 from lockstep.units import format_frac, format_time
 
 ROWS = 14
+FASTEST = "the fastest across levels"
 
 
 def render(found: SpeedUp, out: Console) -> None:
     """Prints the curve."""
     best = found.row(found.best_workers)
-    more = ", the most tried" if best["workers"] == found.most_workers else ": more are slower"
+    more = ", the most tried" if best["workers"] == found.tried[-1] else ": more are slower"
     out.print(
         Text(
             f"Fastest on {best['workers']:,} workers{more}: {best['speedup']:,.4g} times one worker", style="bold green"
@@ -25,13 +27,15 @@ def render(found: SpeedUp, out: Console) -> None:
         f"A step takes {format_time(best['time_s'])} there, of which each worker uses"
         f" {format_frac(best['efficiency_frac'])}; half of its time up to {found.workers_at(0.5):,} workers."
     )
-    heading(out, "Speed-up", f"exchange: {found.exchange}; serial share {format_frac(found.serial_frac)}")
+    heading(out, "Speed-up", f"exchange: {found.exchange or FASTEST}; serial share {format_frac(found.serial_frac)}")
     numbers = found.numbers()
     step = max(1, -(-len(numbers) // ROWS))
     kept = sorted({*numbers[::step], found.best_workers, numbers[-1]})
     columns = [("workers", "right"), ("step", "right"), ("speed-up", "right"), ("efficiency", "right")]
     columns += [("Amdahl", "right"), ("Gustafson", "right"), ("as if serial", "right")]
     indented(out, table(columns, (_row(found, number) for number in kept)))
+    if isinstance(found.network, Cluster):
+        small_print(out, "Assumptions", [f"workers fill whole units of {found.network.name}'s levels"], 1)
 
 
 def _row(found: SpeedUp, workers: int) -> list[Text]:

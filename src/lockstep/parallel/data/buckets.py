@@ -22,9 +22,9 @@ import numpy as np
 
 from lockstep.errors import BadInput
 from lockstep.parallel.data.layers import Layers
+from lockstep.parallel.group import Traffic
 from lockstep.parallel.lanes import Task, check_efficiency, program_of
 from lockstep.parallel.overlapped import Overlapped
-from lockstep.parallel.traffic import Traffic
 from lockstep.program import Program
 
 

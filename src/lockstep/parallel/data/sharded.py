@@ -24,9 +24,9 @@ from typing import Any
 import numpy as np
 
 from lockstep.errors import BadInput
+from lockstep.parallel.group import Traffic
 from lockstep.parallel.lanes import Task, program_of, run
 from lockstep.parallel.overlapped import Overlapped
-from lockstep.parallel.traffic import Traffic
 from lockstep.program import Program
 
 

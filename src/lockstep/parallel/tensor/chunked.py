@@ -20,9 +20,9 @@ from typing import Any
 import numpy as np
 
 from lockstep.errors import BadInput
+from lockstep.parallel.group import Traffic
 from lockstep.parallel.lanes import Task, check_efficiency, program_of, run
 from lockstep.parallel.overlapped import Overlapped
-from lockstep.parallel.traffic import Traffic
 from lockstep.program import Program
 
 
