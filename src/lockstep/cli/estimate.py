@@ -18,8 +18,8 @@ TRACE = {
     "expand": text(
         "--expand",
         "W",
-        "In the trace, each layer of every pass: layers. Besides, each different collective of the first stage once "
-        "by its own sends among all ranks of its group: messages, or only those of tp, cp, ep or dp.",
+        "Write each layer of every pass to the trace: layers. messages also opens each different collective of the "
+        "first stage once, into the sends of all ranks of its group; tp, cp, ep or dp opens only those of that kind.",
     ),
 }
 
