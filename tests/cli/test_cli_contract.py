@@ -219,8 +219,15 @@ def test_a_step_is_drawn_and_traced(tmp_path: Path) -> None:
     assert picture.stat().st_size > 1000
     spans = read_trace(trace)
     assert spans.makespan_s == pytest.approx(json.loads(found.out)["step_time_s"], rel=1e-6)
-    for flag, wrong in (("--trace", "step.txt"), ("--plot", "step.txt")):
-        refused = run(*words, flag, str(tmp_path / wrong))
+    assert run(*words, "--trace", str(trace), "--expand", "messages").code == 0
+    opened = read_trace(trace)
+    assert opened.program.ranks > spans.program.ranks
+    assert opened.makespan_s == pytest.approx(spans.makespan_s, rel=1e-9)
+    refused = run(*words, "--trace", str(trace), "--expand", "sends")
+    assert (refused.code, refused.out) == (2, "")
+    assert refused.err.startswith("error: --expand")
+    for flag, wrong in (("--trace", "step.txt"), ("--plot", "step.txt"), ("--expand", "layers")):
+        refused = run(*words, flag, wrong if flag == "--expand" else str(tmp_path / wrong))
         assert refused.code == 2
         assert refused.err.startswith(f"error: {flag}")
         assert refused.out == ""

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from lockstep.errors import BadInput
-from lockstep.program import Program, ProgramBuilder, contributions, execute, expand
+from lockstep.program import Kind, Program, ProgramBuilder, contributions, execute, expand
 from lockstep.simulate import simulate
 from program.random_programs import Link
 from program.test_executor import ring_all_reduce
@@ -47,6 +47,19 @@ def test_same_data(seed: int | None) -> None:
     assert (data[2][12:20] == [1, 0, 1, 0]).all()
     assert (data[1][12:16] == [0, 1, 0, 1]).all()
     assert (data[1][16:] == [0, 1, 0, 0]).all()
+
+
+def test_kept_it_spans_its_own_sends() -> None:
+    whole, opened = (simulate(program, Link(), price=inner_price) for program in (step(), expand(step(), inner, True)))
+    assert opened.makespan_s == pytest.approx(whole.makespan_s, rel=1e-12)
+    program = opened.program
+    sends, kept = program.kind == Kind.SEND, program.kind == Kind.COLLECTIVE
+    assert np.count_nonzero(kept) == np.count_nonzero(whole.program.kind == Kind.COLLECTIVE)
+    assert program.num_messages == expand(step(), inner).num_messages
+    for one in np.flatnonzero(kept).tolist():
+        during = (opened.start_s >= opened.start_s[one]) & (opened.start_s < opened.end_s[one])
+        last_s = opened.end_s[during & sends & (program.rank == program.rank[one])].max()
+        assert last_s == pytest.approx(opened.end_s[one], rel=1e-12)
 
 
 def test_none_keeps_the_collective() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -71,6 +72,17 @@ def test_readable_without_gzip_and_by_name(tmp_path: Path) -> None:
     titles = {event["name"] for event in data["traceEvents"]}
     assert any(title.startswith("send to ") for title in titles)
     assert read_trace(path).program.ranks == 3
+
+
+def test_ranks_have_names(tmp_path: Path) -> None:
+    timeline = simulate(random_program(1, 3, 30), Link(), price=price)
+    path = tmp_path / "a.json"
+    write_trace(replace(timeline, rank_names=("a", "b", "c")), path)
+    again = read_trace(path)
+    assert again.rank_names == ("a", "b", "c")
+    assert {e["args"]["name"] for e in trace_events(again) if e["name"] == "process_name"} == {"a", "b", "c"}
+    with pytest.raises(BadInput, match="1 names for 3 ranks"):
+        replace(timeline, rank_names=("a",))
 
 
 def foreign(events: list[dict[str, Any]]) -> str:

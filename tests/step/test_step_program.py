@@ -7,6 +7,7 @@ schedule is held to 1e-9, those too whose closed form is only a bound.
 import json
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 
 import lockstep
+from lockstep.errors import BadInput
 from lockstep.hardware import cluster
 from lockstep.layout import Job, Layout, Recipe, memory
 from lockstep.layout.rules import broken_by
@@ -117,6 +119,24 @@ def test_the_memory_of_the_timeline_peaks_at_the_memory_answer(question: Questio
 @given(questions())
 def test_layer_by_layer_it_takes_as_long(question: Question) -> None:
     assert simulated(question, by_layer=True).makespan_s == pytest.approx(simulated(question).makespan_s, rel=1e-9)
+
+
+@settings(max_examples=60)
+@given(questions())
+def test_opened_into_messages_it_takes_as_long_and_reads_the_same(question: Question) -> None:
+    """Collectives are opened up to a few thousand operations; a step with none is refused."""
+    job, hardware, layout = question
+    with patch("lockstep.step.messages.MOST_OPERATIONS", 5_000):
+        try:
+            opened = step_timeline(*question, by_layer=True, opened=("tp", "cp", "ep", "dp"))
+        except BadInput:
+            return
+    whole, stage = simulated(question, by_layer=True), busiest(compose(job, hardware, layout.grid()), layout.placement)
+    assert opened.makespan_s == pytest.approx(whole.makespan_s, rel=1e-9)
+    assert opened.peak_memory_B()[: layout.pp].tolist() == whole.peak_memory_B().tolist()
+    read, expected = breakdown_s(opened, stage), breakdown_s(whole, stage)
+    for part in PARTS:
+        assert read[part] == pytest.approx(expected[part], abs=1e-9 * whole.makespan_s), part
 
 
 @settings(max_examples=60)

@@ -11,7 +11,7 @@ from lockstep.api.network import LinkWords, flags, read_network
 from lockstep.api.quantity import Quantity, Size, Times
 from lockstep.api.question import whole
 from lockstep.api.schedules import StageWords, pipeline
-from lockstep.errors import BadInput
+from lockstep.errors import BadInput, UnknownName
 from lockstep.files import writable, writing
 from lockstep.units import parse_size_B
 
@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from lockstep.program import Timeline
 
 MOST_OPERATIONS = 300_000
+OPENED = ("tp", "cp", "ep", "dp")
+EXPANSIONS = {"layers": (), "messages": OPENED, **{part: (part,) for part in OPENED}}
+"""What a step's trace shows besides passes -> the kinds of traffic whose collectives are opened."""
 
 
 class PipelineWords(StageWords, total=False):
@@ -82,10 +85,17 @@ def trace(what: str, *, out: str | Path, **words: Unpack[TraceWords]) -> Trace:
 
 
 @strict
-def trace_step(estimate: Estimate, out: str | Path, expand: bool = False) -> Trace:
-    """Simulates the step of an estimate, one rank per pipeline stage, and writes the trace, layer by layer if asked."""
+def trace_step(estimate: Estimate, out: str | Path, expand: str | None = None) -> Trace:
+    """Simulates the step of an estimate, one rank per pipeline stage, and writes the trace.
+
+    `expand`: `layers` writes each layer; `messages` also opens each different collective of the first stage once into
+    its own sends, and tp, cp, ep or dp those of one kind of group.
+    """
     path = trace_path(out, "--trace")
-    return _written(estimate.timeline(expand), path, f"step of {estimate.job.model.name}", "--trace")
+    if expand is not None and expand not in EXPANSIONS:
+        raise UnknownName("expansion", expand, tuple(EXPANSIONS), "--expand")
+    timeline = estimate.timeline(expand is not None, EXPANSIONS[expand] if expand else ())
+    return _written(timeline, path, f"step of {estimate.job.model.name}", "--trace")
 
 
 def trace_path(out: str | Path, where: str) -> Path:
@@ -121,7 +131,6 @@ def _collective(
 ) -> Timeline:
     from lockstep.collectives import best, get, ops
     from lockstep.collectives.levels import WAYS
-    from lockstep.errors import UnknownName
     from lockstep.simulate import simulate
 
     if op not in ops():

@@ -6,7 +6,7 @@ from typing import Any
 
 import typer
 
-from lockstep.cli.options import BATCH, CLUSTER, LAYOUT, MODEL, RECIPE, switch, takes, text
+from lockstep.cli.options import BATCH, CLUSTER, LAYOUT, MODEL, RECIPE, takes, text
 from lockstep.cli.output import EXAMPLES, show
 from lockstep.cli.program_options import PLOT, draw
 from lockstep.errors import BadInput
@@ -15,7 +15,12 @@ MOST_STAGES = 8
 """Stages whose traffic a picture shows; of more it shows computing alone."""
 TRACE = {
     "trace": text("--trace", "FILE", "Also write the step as a Perfetto trace: .json.gz or .json."),
-    "expand": switch("--expand", "Write each layer of every pass to the trace.", False),
+    "expand": text(
+        "--expand",
+        "W",
+        "Write each layer of every pass to the trace: layers. messages also opens each different collective of the "
+        "first stage once, into the sends of all ranks of its group; tp, cp, ep or dp opens only those of that kind.",
+    ),
 }
 
 
@@ -25,12 +30,13 @@ def register(app: typer.Typer) -> None:
         epilog=EXAMPLES
         + "lockstep estimate gpt3-175b -c dgx-a100-80gb --gpus 1024 --batch 1536 --tp 8 --pp 16 --zero 1 --seq 2048\n\n"
         + "lockstep estimate llama3-8b -c dgx-h100:4 --batch 256 --zero 3 --recompute selective --json\n\n"
-        + "lockstep estimate llama3-8b -c dgx-h100:4 --batch 256 --pp 4 --plot step.png --trace step.json.gz"
+        + "lockstep estimate llama3-8b -c dgx-h100:4 --batch 256 --pp 4 --plot step.png --trace step.json.gz\n\n"
+        + "lockstep estimate llama3-8b -c dgx-h100:4 --batch 64 --tp 8 --trace step.json.gz --expand messages"
     )(estimate)
 
 
 @takes(MODEL, CLUSTER, BATCH, LAYOUT, RECIPE, PLOT, TRACE)
-def estimate(as_json: bool, plot: str | None, trace: str | None, expand: bool, **words: Any) -> None:
+def estimate(as_json: bool, plot: str | None, trace: str | None, expand: str | None, **words: Any) -> None:
     """Estimate step time, MFU and memory of one layout.
 
     The exit code is 1 when it does not fit in memory.
@@ -49,6 +55,6 @@ def estimate(as_json: bool, plot: str | None, trace: str | None, expand: bool, *
     draw(plot, picture)
     if trace is not None:
         api.trace_step(answer, trace, expand)
-    elif expand:
+    elif expand is not None:
         raise BadInput("has no effect without --trace", "--expand")
     show(answer, as_json, "estimate", ok=bool(answer.memory.fits))

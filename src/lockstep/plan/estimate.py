@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import lru_cache
 from typing import Any, TypeVar
@@ -94,9 +94,12 @@ class Estimate:
         """What of its traffic hides beside computing, by part, and how much more would."""
         return hiding(self.job, self.cluster, self.layout)
 
-    def timeline(self, by_layer: bool = False) -> Timeline:
-        """The step simulated: one rank per pipeline stage, standing for all that do the same."""
-        return step_timeline(self.job, self.cluster, self.layout, by_layer)
+    def timeline(self, by_layer: bool = False, opened: Collection[str] = ()) -> Timeline:
+        """The step simulated: one rank per pipeline stage, standing for all that do the same.
+
+        Of the traffic `opened` (tp, cp, ep, dp) the first stage's collectives are opened into their own sends.
+        """
+        return step_timeline(self.job, self.cluster, self.layout, by_layer, opened)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON form in the words of the command line."""

@@ -3,7 +3,8 @@
 Every member keeps two barriers in place of the collective, at its start and at its end, so that the expanded program
 says the same: all members start together and end together. In between, the collective's program runs on streams of its
 own, named `<stream>:<inner stream>`, with its rank i on the i-th member; its `data` is the collective's chunk (without
-one: the `data` buffer from element 0), its scratch buffers are named like its streams.
+one: the `data` buffer from element 0), its scratch buffers are named like its streams. A collective that is kept lies
+between its barriers beside its program: that is for looking at, and cannot be executed.
 """
 
 from __future__ import annotations
@@ -25,8 +26,11 @@ Key = tuple[str, str, tuple[int, ...], float]
 TEXT_COLUMNS = ("label", "buffer", "source", "op", "algorithm")
 
 
-def expand(program: Program, programs: Programs) -> Program:
-    """The program with each collective (op, algorithm, ranks, size_B) replaced by `programs(...)`; None keeps it."""
+def expand(program: Program, programs: Programs, keep: bool = False) -> Program:
+    """The program with each collective (op, algorithm, ranks, size_B) replaced by `programs(...)`; None keeps it.
+
+    With `keep` the others are kept too, each beside its program.
+    """
     inner = _inner_programs(program, programs)
     streams = dict.fromkeys(program.streams)
     for first, part in inner.items():
@@ -52,7 +56,7 @@ def expand(program: Program, programs: Programs) -> Program:
         else:
             ids = _members(program, group_start, members, first)
             stop = position + len(ids)
-            start_of[ids], end_of[ids] = _insert(builder, program, ids, inner[first])
+            start_of[ids], end_of[ids] = _insert(builder, program, ids, inner[first], keep)
         position = stop
     heads = np.repeat(np.arange(len(program)), np.diff(program.after_start))
     builder.depend(start_of[heads], end_of[program.after])
@@ -86,9 +90,9 @@ def _inner_programs(program: Program, programs: Programs) -> dict[int, Program]:
     return result
 
 
-def _copy_operations(builder: ProgramBuilder, program: Program, ids: Array) -> Array:
-    """Adds operations unchanged, in the order of `ids`."""
-    columns = {name: program.columns[name][ids] for name in COLUMNS}
+def _copy_operations(builder: ProgramBuilder, program: Program, ids: Array, **changes: Any) -> Array:
+    """Adds operations, unchanged but for `changes`, in the order of `ids`."""
+    columns = {name: program.columns[name][ids] for name in COLUMNS} | changes
     columns["group"] = _renumbered(columns["group"])
     return builder.extend(**columns)
 
@@ -99,7 +103,7 @@ def _renumbered(group: Array) -> Array:
     return np.where(group >= 0, np.searchsorted(used, group), -1)
 
 
-def _insert(builder: ProgramBuilder, program: Program, ids: Array, part: Program) -> tuple[Array, Array]:
+def _insert(builder: ProgramBuilder, program: Program, ids: Array, part: Program, keep: bool) -> tuple[Array, Array]:
     """Adds barrier, inner program, barrier for the members `ids`; returns the ids of both barriers."""
     ranks, first = program.rank[ids], int(ids[0])
     barrier = {
@@ -110,6 +114,8 @@ def _insert(builder: ProgramBuilder, program: Program, ids: Array, part: Program
         "group": 0,
     }
     begin = builder.extend(**barrier, memory_start_B=program.memory_start_B[ids])
+    if keep:
+        _copy_operations(builder, program, ids, memory_start_B=0.0, memory_end_B=0.0)
     columns = {name: part.columns[name] for name in COLUMNS}
     outer = program.streams[int(program.stream[first])]
     for name in TEXT_COLUMNS:

@@ -40,6 +40,8 @@ class Timeline:
     assumptions: tuple[str, ...] = field(default=())
     held_B: Mapping[str, Sequence[float]] = field(default_factory=dict)
     """Bytes that each rank holds all the time, by name; what operations take and free comes on top."""
+    rank_names: Sequence[str] = ()
+    """What ranks are called, where they are not numbers."""
 
     def __post_init__(self) -> None:
         for name in ("start_s", "end_s"):
@@ -49,6 +51,8 @@ class Timeline:
             value = value.view()
             value.flags.writeable = False
             object.__setattr__(self, name, value)
+        if self.rank_names and len(self.rank_names) != self.program.ranks:
+            raise BadInput(f"{len(self.rank_names)} names for {self.program.ranks} ranks")
         if len(self.start_s) and not ((self.end_s >= self.start_s) & (self.start_s >= 0)).all():
             raise BadInput("a span must start at 0 or later and end no earlier than it starts")
 

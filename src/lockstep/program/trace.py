@@ -47,6 +47,8 @@ def write_trace(timeline: Timeline, path: str | Path, beside: Timeline | None = 
     head = {"format": FORMAT, "ranks": program.ranks, "streams": list(program.streams), "source": timeline.source}
     if timeline.held_B:
         head["held_B"] = {name: list(held) for name, held in timeline.held_B.items()}
+    if timeline.rank_names:
+        head["rank_names"] = list(timeline.rank_names)
     with open(path, "wb") as raw:
         file = gzip.GzipFile("", "wb", mtime=0, fileobj=raw) if str(path).endswith(".gz") else raw
         file.write(('{"displayTimeUnit":"ms","otherData":' + json.dumps(head) + ',"traceEvents":[\n').encode())
@@ -61,12 +63,13 @@ def write_trace(timeline: Timeline, path: str | Path, beside: Timeline | None = 
 def trace_events(timeline: Timeline) -> Iterator[dict[str, Any]]:
     """Events of the trace: names of tracks, then one span per operation with the flow ends of messages."""
     program = timeline.program
+    called = timeline.rank_names or [f"rank {rank}" for rank in range(program.ranks)]
     for rank in sorted({rank for rank, _ in timeline.lanes}):
-        yield {"ph": "M", "name": "process_name", "pid": rank, "args": {"name": f"rank {rank}"}}
+        yield {"ph": "M", "name": "process_name", "pid": rank, "args": {"name": called[rank]}}
         yield {"ph": "M", "name": "process_sort_index", "pid": rank, "args": {"sort_index": rank}}
     for rank, stream in timeline.lanes:
         tid = program.streams.index(stream)
-        name = f"rank {rank} / {stream}"
+        name = f"{called[rank]} / {stream}"
         yield {"ph": "M", "name": "thread_name", "pid": rank, "tid": tid, "args": {"name": name}}
         yield {"ph": "M", "name": "thread_sort_index", "pid": rank, "tid": tid, "args": {"sort_index": tid}}
     yield from _memory(timeline)
@@ -76,7 +79,8 @@ def trace_events(timeline: Timeline) -> Iterator[dict[str, Any]]:
         kind, match = Kind(columns["kind"][i]), int(program.match[i])
         track = {"pid": columns["rank"][i], "tid": columns["stream"][i], "ts": start[i] * 1e6}
         args = _args(program, columns, i) | {"start_s": start[i], "end_s": end[i]}
-        yield {"ph": "X", "name": _title(args, kind, match), "cat": kind.name.lower(), **track,
+        peer = called[columns["peer"][i]] if timeline.rank_names else str(columns["peer"][i])
+        yield {"ph": "X", "name": _title(args, kind, match, peer), "cat": kind.name.lower(), **track,
                "dur": (end[i] - start[i]) * 1e6, "args": args}  # fmt: skip
         if kind == Kind.SEND:
             yield {"ph": "s", "name": "message", "cat": "message", "id": i, **track}
@@ -85,11 +89,13 @@ def trace_events(timeline: Timeline) -> Iterator[dict[str, Any]]:
 
 
 def _memory(timeline: Timeline) -> Iterator[dict[str, Any]]:
-    """A counter of bytes per rank, by category, where what a rank holds all the time is known."""
+    """A counter of bytes by category of every rank that is known to hold something all the time."""
     if not timeline.held_B:
         return
     for rank in range(timeline.program.ranks):
         held = {name: ranks[rank] for name, ranks in timeline.held_B.items()}
+        if not any(held.values()):
+            continue
         times_s, used_B = timeline.memory_B(rank)
         for at_s, size_B in zip((0.0, *times_s.tolist()), (sum(held.values()), *used_B.tolist()), strict=True):
             args = held | {CHANGING: max(0.0, size_B - sum(held.values()))}
@@ -121,10 +127,10 @@ def _args(program: Program, columns: dict[str, list[Any]], i: int) -> dict[str, 
     return args | ({"after": after} if after else {})
 
 
-def _title(args: dict[str, Any], kind: Kind, match: int) -> str:
+def _title(args: dict[str, Any], kind: Kind, match: int, peer: str) -> str:
     name = args.get("label") or args.get("op") or kind.name.lower()
     arrow = {Kind.SEND: " to ", Kind.RECV: " from "}.get(kind)
-    return f"{name}{arrow}{args['peer']}" if arrow and match >= 0 else str(name)
+    return f"{name}{arrow}{peer}" if arrow and match >= 0 else str(name)
 
 
 def read_trace(path: str | Path) -> Timeline:
@@ -184,7 +190,8 @@ def _own(head: dict[str, Any], spans: list[dict[str, Any]]) -> Timeline:
     start, end = [float(arg["start_s"]) for arg in args], [float(arg["end_s"]) for arg in args]
     held_B = {str(name): tuple(map(float, held)) for name, held in head.get("held_B", {}).items()}
     source = str(head.get("source", "measured"))
-    return Timeline(builder.build(), np.array(start), np.array(end), source=source, held_B=held_B)
+    names = tuple(map(str, head.get("rank_names", ())))
+    return Timeline(builder.build(), np.array(start), np.array(end), source=source, held_B=held_B, rank_names=names)
 
 
 def _foreign(events: list[dict[str, Any]], spans: list[dict[str, Any]]) -> Timeline:

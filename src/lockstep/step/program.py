@@ -10,6 +10,7 @@ next step: the part that is waited for is at the end, the rest beside the first 
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 
 import numpy as np
@@ -22,6 +23,8 @@ from lockstep.parallel.pipeline.schedule import Pass as Turn
 from lockstep.parallel.script import GRADIENTS, LANES
 from lockstep.program import Program, ProgramBuilder, Timeline
 from lockstep.simulate import simulate
+from lockstep.step.messages import with_messages
+from lockstep.step.network import Network
 from lockstep.step.passes import StepPasses, step_passes
 from lockstep.step.step import compose
 
@@ -102,9 +105,18 @@ def activations_B(job: Job, cluster: Cluster, layout: Layout) -> list[float]:
     return [float(one.activations_B) / most if most else 0.0 for one, most in zip(held, live, strict=True)]
 
 
-def step_timeline(job: Job, cluster: Cluster, layout: Layout, by_layer: bool = False) -> Timeline:
-    """The step simulated, with the bytes that each stage holds all the time."""
+def step_timeline(
+    job: Job, cluster: Cluster, layout: Layout, by_layer: bool = False, opened: Collection[str] = ()
+) -> Timeline:
+    """The step simulated, with the bytes that each stage holds all the time.
+
+    Collectives of the parts `opened` are written with their own sends (`messages.py`).
+    """
+    program, members = step_program(job, cluster, layout, by_layer), list[int]()
+    if opened:
+        program, members = with_messages(program, Network(cluster, layout.grid()), layout, opened)
     held = [stage_memory(job, cluster, layout.grid(), stage) for stage in range(layout.pp)]
     names = ("parameters", "gradients", "optimizer", "buffers")
-    held_B = {name: tuple(float(getattr(one, f"{name}_B")) for one in held) for name in names}
-    return replace(simulate(step_program(job, cluster, layout, by_layer)), held_B=held_B)
+    held_B = {name: (*(float(getattr(one, f"{name}_B")) for one in held), *(0.0 for _ in members)) for name in names}
+    called = (*(f"stage {stage}" for stage in range(layout.pp)), *(f"rank {rank} of stage 0" for rank in members))
+    return replace(simulate(program), held_B=held_B, rank_names=called)
