@@ -40,7 +40,8 @@ def estimate(as_json: bool, plot: str | None, trace: str | None, expand: bool, *
     answer = api.estimate(**words)
 
     def picture(path: Any) -> None:
-        from lockstep.parallel.script import COMPUTE, LANES
+        from lockstep.parallel.lanes import COMPUTE
+        from lockstep.parallel.script import LANES
         from lockstep.report.timeline_plot import plot_timeline
 
         streams = LANES if answer.layout.pp <= MOST_STAGES else (COMPUTE,)

@@ -1,6 +1,6 @@
 """Data parallelism: gradients reduced in buckets (DDP), sharded states gathered and scattered (FSDP, ZeRO).
 
-Every policy has a `price` (closed form or recurrence), `tasks` and a `program` whose simulation equals the price.
+Every policy has a `price` (closed form or recurrence), `operations` and a `program` whose simulation equals the price.
 """
 
 from lockstep.parallel.data import buckets, sharded

@@ -19,7 +19,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from lockstep.errors import BadInput
-from lockstep.parallel.pipeline.passes import COMM, Key, PassTimes, Scripts, Where, add_passes, kind_of
+from lockstep.parallel.lanes import COMM, COMPUTE
+from lockstep.parallel.pipeline.passes import Key, PassTimes, Scripts, Where, add_passes, kind_of
 from lockstep.parallel.pipeline.schedule import Cells, Order, Placement, Schedule
 from lockstep.parallel.pipeline.times import Array, Times, Value
 from lockstep.program import Kind, Program, ProgramBuilder
@@ -128,7 +129,7 @@ def program_of(
     return builder.build()
 
 
-def lanes(chunks: int, passes: tuple[str, ...] = ("compute", COMM)) -> tuple[str, ...]:
+def lanes(chunks: int, passes: tuple[str, ...] = (COMPUTE, COMM)) -> tuple[str, ...]:
     """The streams that `write` needs: those of `passes`, and four for the messages of each chunk."""
     return (*passes, *(f"{way} {kind}{c}" for c in range(chunks) for kind in "FB" for way in ("send", "recv")))
 
