@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -16,12 +16,16 @@ from lockstep.parallel.lanes import COMM, COMPUTE, Op
 from lockstep.parallel.pipeline.schedule import Cells, Order, Pass
 from lockstep.parallel.pipeline.times import Array
 from lockstep.parallel.script import Script
-from lockstep.program import ProgramBuilder
+from lockstep.program import Kind, ProgramBuilder
 from lockstep.simulate import Progress, unseen
 
 Where = tuple[int, int]  # (device, chunk)
 Key = tuple[str, int, Where]  # (kind of pass, micro-batch, where)
 TRAFFIC, EXCHANGE, CELL, JOIN = "all-to-all", "exchange", "cell", "join"
+COLUMNS = (
+    "kind", "rank", "stream", "duration_s", "op", "label", "size_B", "memory_start_B", "memory_end_B", "group",
+)  # fmt: skip
+LANE = COLUMNS.index("stream")
 
 
 class Scripts(Protocol):
@@ -83,20 +87,20 @@ class _Lanes:
     builder: ProgramBuilder
     chunks: int
     held_B: Sequence[float]
-    lane: dict[int, str] = field(default_factory=dict)
-    """By operation."""
+    first: int
+    rows: list[tuple[Any, ...]] = field(default_factory=list)
     waits: list[tuple[int, int]] = field(default_factory=list)
+    groups: int = 0
     ends: tuple[int, ...] = ()
     """What the device's next pass waits for."""
 
     def add(self, device: int, script: Script, passes: Sequence[Pass]) -> tuple[int, int, list[int]]:
         """Adds the operations of `passes` on `device`: the first, the one that ends them, and the late ones."""
-        first, held_B = len(self.builder), self._held_B(script, passes, self.held_B[device])
+        first, held_B = self.first + len(self.rows), self._held_B(script, passes, self.held_B[device])
         for place, op in enumerate(script.ops):
             here = self._put(device, op, self._label(op, passes), held_B.get(place, 0.0))
             behind = [first + i for i in op.after] if op.after or place else self.ends
-            # An operation follows an earlier one of its lane without being told so.
-            self.waits += [(here, other) for other in behind if self.lane[other] != op.lane]
+            self.waits += [(here, other) for other in behind if self._apart(here, other)]
         self.ends = tuple(first + i for i in script.ends)
         if len(self.ends) > 1:
             last = self._put(device, Op(COMPUTE, 0.0, op=JOIN), JOIN)
@@ -122,17 +126,26 @@ class _Lanes:
         name = f"{step}{i}.{chunk}" if self.chunks > 1 else f"{step}{i}"
         return f"{name} layer {op.layer}" if op.layer else name
 
+    def _apart(self, one: int, other: int) -> bool:
+        """Whether an operation follows an earlier one of its device only if it is told so."""
+        return bool(self.rows[one - self.first][LANE] != self.rows[other - self.first][LANE])
+
     def _put(self, device: int, op: Op, label: str, held_B: float = 0.0) -> int:
         """One operation of one device; its traffic takes the time given."""
-        self.lane[len(self.builder)] = op.lane
-        if op.op:
-            return self.builder.collective(
-                [device], op.op, op.size_B, duration_s=op.seconds, label=label, stream=op.lane
-            )[0]
+        name, lane = self.builder.name, self.builder.stream(op.lane)
+        kind, group = (Kind.COLLECTIVE, self.groups) if op.op else (Kind.COMPUTE, -1)
         taken_B, freed_B = max(held_B, 0.0), min(held_B, 0.0)
-        return self.builder.compute(
-            device, op.seconds, label=label, stream=op.lane, memory_start_B=taken_B, memory_B=freed_B
-        )
+        row = (kind, device, lane, op.seconds, name(op.op), name(label), op.size_B, taken_B, freed_B, group)
+        self.rows.append(row)
+        self.groups += bool(op.op)
+        return self.first + len(self.rows) - 1
+
+    def write(self) -> None:
+        """Hands everything to the builder, at once."""
+        columns: dict[str, Any] = dict(zip(COLUMNS, map(np.array, zip(*self.rows, strict=True)), strict=True))
+        self.builder.extend(**columns)
+        if self.waits:
+            self.builder.depend(*np.array(self.waits).T)
 
 
 def kind_of(step: str) -> str:
@@ -153,7 +166,7 @@ def add_passes(
 
     `progress` hears of devices: half of the work on each, as their dependencies follow.
     """
-    lanes = _Lanes(builder, chunks, held_B)
+    lanes = _Lanes(builder, chunks, held_B, len(builder))
     start: dict[Key, int] = {}
     ready: dict[Key, int] = {}
     late: list[list[int]] = []
@@ -168,8 +181,7 @@ def add_passes(
                 key = (kind_of(step), i, (device, chunk))
                 start[key], ready[key] = first, last
         progress(device + 1, 2 * len(order))
-    if lanes.waits:
-        builder.depend(*np.array(lanes.waits).T)
+    lanes.write()
     return start, ready, late
 
 
