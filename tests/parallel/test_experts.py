@@ -42,8 +42,8 @@ def matrices(ranks: st.SearchStrategy[int]) -> st.SearchStrategy[np.ndarray]:
 @EXAMPLES
 @given(matrices(st.integers(1, 12)), links)
 def test_flat_exchange_price_is_its_simulation(size_B: np.ndarray, link: PlainLink) -> None:
-    program = exchange.program(size_B, link)
-    assert simulate(program).makespan_s == pytest.approx(exchange.time_s(size_B, link), rel=1e-12)
+    program = exchange.program(exchange.flat(size_B, link))
+    assert simulate(program).makespan_s == pytest.approx(exchange.time_s(exchange.flat(size_B, link)), rel=1e-12)
     assert (program.pair_B() == size_B * (1 - np.eye(len(size_B)))).all()
 
 
@@ -54,15 +54,15 @@ def test_two_level_exchange_price_is_its_simulation(
 ) -> None:
     nodes, local = shape
     size_B = np.random.default_rng(seed).integers(0, 5, (nodes * local,) * 2) * 1e5
-    program = exchange.hierarchical_program(size_B, inner, outer, local)
-    priced = exchange.hierarchical_time_s(size_B, inner, outer, local)
+    program = exchange.program(exchange.hierarchical(size_B, inner, outer, local))
+    priced = exchange.time_s(exchange.hierarchical(size_B, inner, outer, local))
     assert simulate(program).makespan_s == pytest.approx(priced, rel=1e-12)
     # Every byte for another node crosses exactly once, between members of equal place.
     node = np.arange(nodes * local) // local
     crossing = node[:, np.newaxis] != node
     assert program.pair_B()[crossing].sum() == pytest.approx(size_B[crossing].sum())
-    flat = exchange.program(size_B, inner, outer, local)
-    assert simulate(flat).makespan_s == pytest.approx(exchange.time_s(size_B, inner, outer, local), rel=1e-12)
+    flat = exchange.flat(size_B, inner, outer, local)
+    assert simulate(exchange.program(flat)).makespan_s == pytest.approx(exchange.time_s(flat), rel=1e-12)
 
 
 @EXAMPLES
@@ -70,7 +70,7 @@ def test_two_level_exchange_price_is_its_simulation(
 def test_equal_messages_cost_what_the_collective_costs(ranks: int, rank_B: float, link: PlainLink) -> None:
     even = np.full((ranks, ranks), rank_B / ranks)
     closed = float(get("all-to-all", "direct").price(ranks, rank_B, link).time_s)
-    assert exchange.time_s(even, link) == pytest.approx(closed, rel=1e-12, abs=1e-300)
+    assert exchange.time_s(exchange.flat(even, link)) == pytest.approx(closed, rel=1e-12, abs=1e-300)
 
 
 @EXAMPLES
@@ -79,7 +79,7 @@ def test_no_exchange_beats_its_busiest_port(size_B: np.ndarray, link: PlainLink)
     crossing = size_B * (1 - np.eye(len(size_B)))
     busiest = max(crossing.sum(axis=0).max(), crossing.sum(axis=1).max())
     bound_s = (len(size_B) - 1) * link.latency_s + busiest / link.bandwidth_Bps
-    assert exchange.time_s(size_B, link) >= bound_s * (1 - 1e-12)
+    assert exchange.time_s(exchange.flat(size_B, link)) >= bound_s * (1 - 1e-12)
 
 
 def test_all_tokens_to_one_expert_fill_one_link() -> None:

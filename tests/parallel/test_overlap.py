@@ -17,7 +17,7 @@ from lockstep.collectives import PlainLink, pricer
 from lockstep.errors import BadInput
 from lockstep.parallel.data import Layers, Units, buckets, optimum, peak_gathered_B, sharded, sweep
 from lockstep.parallel.group import Traffic, collective_s, on_link
-from lockstep.parallel.lanes import Task, run
+from lockstep.parallel.lanes import COMM, COMPUTE, Op, run
 from lockstep.parallel.overlapped import Overlapped
 from lockstep.parallel.tensor import chunked
 from lockstep.parallel.tensor.chunked import Product, best_chunks
@@ -222,8 +222,8 @@ def test_buckets_close_once_full_in_order_of_readiness() -> None:
 
 def test_recurrence_of_shared_cores_is_the_event_simulation() -> None:
     """Two buckets by hand: 2 s of work beside a 3 s collective at half rate takes 3 s, half of it done; 0.5 s more."""
-    tasks = [Task("B0", 1.0), Task("B1", 2.0), Task("r0", 3.0, (0,), "all-reduce"), Task("r1", 1.0, (1,), "all-reduce")]
-    _, end = run(tasks, 0.5)
+    ops = [Op(COMPUTE, 1.0), Op(COMPUTE, 2.0), Op(COMM, 3.0, (0,), "all-reduce"), Op(COMM, 1.0, (1,), "all-reduce")]
+    _, end = run(ops, 0.5)
     assert end == pytest.approx([1.0, 4.5, 4.0, 5.5])
     step = buckets.price_seconds(0.0, (1.0, 2.0), (3.0, 1.0), 0.5)
     assert (step.step_s, step.slowdown_s, step.exposed_comm_s) == pytest.approx((5.5, 1.5, 1.0))
@@ -261,7 +261,7 @@ def test_chunks_have_an_optimum() -> None:
         lambda: Layers.equal(2, 1.0, 1.0).buckets(0.0),
         lambda: Layers.equal(2, 1.0, 1.0).in_buckets((3,)),
         lambda: Units((1.0,), (1.0, 2.0), (1.0,)),
-        lambda: sharded.tasks(Units((1.0,), (1.0,), (1.0,)), ring(2, PlainLink(0.0, 1.0)), prefetch=-1),
+        lambda: sharded.operations(Units((1.0,), (1.0,), (1.0,)), ring(2, PlainLink(0.0, 1.0)), prefetch=-1),
         lambda: run([], 0.0),
         lambda: chunked.price(Product(1.0, 1.0), ring(2, PlainLink(0.0, 1.0)), 0),
         lambda: sweep(Layers.equal(2, 1.0, 0.0), ring(2, PlainLink(0.0, 1.0))),
@@ -276,7 +276,7 @@ def test_bad_input_is_refused(make: Any) -> None:
 @pytest.mark.parametrize("prefetch", [0, 1, 5])
 def test_parameters_that_are_kept_are_gathered_once(keep: bool, prefetch: int) -> None:
     units = Units((1.0, 2.0, 3.0), (2.0, 4.0, 6.0), (10.0, 20.0, 30.0))
-    listed = sharded.tasks(units, ring(4, PlainLink(0.0, 1.0)), prefetch=prefetch, keep=keep)
+    listed = sharded.operations(units, ring(4, PlainLink(0.0, 1.0)), prefetch=prefetch, keep=keep)
     names = [task.label for task in listed]
     gathers = [name for name in names if name.startswith("gather")]
     assert gathers == ["gather0", "gather1", "gather2", *([] if keep else ["gather2", "gather1", "gather0"])]

@@ -14,7 +14,7 @@ from lockstep.parallel.data.zero import Kernels, Traffic
 from lockstep.parallel.group import Traffic as Collectives
 from lockstep.parallel.group import on_link
 from lockstep.parallel.piece import Flow, Piece
-from lockstep.parallel.script import LANES, Pass, Writer, fitted, within
+from lockstep.parallel.script import LANES, Pass, Script, fitted, within
 from lockstep.parallel.tensor import chunked
 from lockstep.parallel.tensor import traffic as tensor
 from lockstep.program import ProgramBuilder
@@ -47,7 +47,7 @@ def passes(draw: st.DrawFn) -> Pass:
 
 def taken_s(one: Pass) -> float:
     """The makespan of a pass alone on its device."""
-    builder, script = ProgramBuilder(1, LANES), one.write(Writer()).script
+    builder, script = ProgramBuilder(1, LANES), one.write(Script())
     for op in script.ops:
         builder.compute(0, op.seconds, stream=op.lane, after=op.after)
     return simulate(builder.build()).makespan_s if script.ops else 0.0

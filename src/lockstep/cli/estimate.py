@@ -46,7 +46,8 @@ def estimate(as_json: bool, plot: str | None, trace: str | None, expand: str | N
     answer = api.estimate(**words)
 
     def picture(path: Any) -> None:
-        from lockstep.parallel.script import COMPUTE, LANES
+        from lockstep.parallel.lanes import COMPUTE
+        from lockstep.parallel.script import LANES
         from lockstep.report.timeline_plot import plot_timeline
 
         streams = LANES if answer.layout.pp <= MOST_STAGES else (COMPUTE,)

@@ -1,8 +1,8 @@
-"""Two lanes of one device, computing and communicating, that share its cores.
+"""Operations on the lanes of a device: when they run, and as a program of equal devices.
 
-While a collective is under way, computing proceeds at `efficiency` times its rate (1 = no interference): the collective
-occupies some multiprocessors and part of the memory bandwidth. Collectives are not slowed. Work on a lane runs in the
-order listed.
+Work on a lane runs in the order listed. Two lanes of one device, computing and communicating, share its cores: while a
+collective is under way, computing proceeds at `efficiency` times its rate (1 = no interference), as the collective
+occupies some multiprocessors and part of the memory bandwidth. Collectives are not slowed.
 
 `run` is exact: with efficiency 1 one pass of  end = max(end of the lane, ends waited for) + seconds  (arrays welcome),
 below 1 a simulation from event to event, where the rate changes.
@@ -13,52 +13,55 @@ platforms", ISCA 2021, section 3 (measured slowdown of kernels beside collective
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from lockstep.errors import BadInput
 from lockstep.program import Kind, Program, ProgramBuilder
 
-Array = npt.NDArray[Any]
+COMPUTE, COMM = "compute", "comm"
 
 
 @dataclass(frozen=True, slots=True)
-class Task:
-    """Work on one lane. `op` and `size_B` name its collective; without `op` it computes."""
+class Op:
+    """Work on one lane. Without `op` it computes; `op` and `size_B` name its collective."""
 
-    label: str
+    lane: str
     seconds: Any
     after: tuple[int, ...] = ()
+    """Places of the earlier operations that it waits for, beside the one before it on its lane."""
     op: str = ""
+    group: str = ""
     size_B: float = 0.0
+    label: str = ""
+    """What it is called; without, as its pass or its group and collective."""
     held_B: float = 0.0
-    """Memory taken from the start of this task on (negative: given back at its end)."""
+    """Memory taken from its start on (negative: given back at its end)."""
+    of: int = 0
+    """Which pass of a cell it belongs to."""
+    layer: int = 0
+    """Which layer of the pass, counted from 1; 0 for all."""
 
-    @property
-    def computes(self) -> bool:
-        """Whether it runs on the compute lane."""
-        return not self.op
 
-
-def run(tasks: Sequence[Task], efficiency: float = 1.0) -> tuple[list[Any], list[Any]]:
-    """(start, end) of every task in seconds; tasks wait for earlier ones only."""
+def run(ops: Sequence[Op], efficiency: float = 1.0) -> tuple[list[Any], list[Any]]:
+    """(start, end) of every operation in seconds."""
     check_efficiency(efficiency)
     if efficiency < 1:
-        return _events(tasks, efficiency)
+        return _events(ops, efficiency)
     start: list[Any] = []
     end: list[Any] = []
-    lane_end: dict[bool, Any] = {True: 0.0, False: 0.0}
-    for task in tasks:
-        begin = lane_end[task.computes]
-        for other in task.after:
+    lane_end: dict[str, Any] = {}
+    for op in ops:
+        begin = lane_end.get(op.lane, 0.0)
+        for other in op.after:
             begin = np.maximum(begin, end[other])
         start.append(begin)
-        end.append(begin + task.seconds)
-        lane_end[task.computes] = end[-1]
+        end.append(begin + op.seconds)
+        lane_end[op.lane] = end[-1]
     return start, end
 
 
@@ -68,57 +71,47 @@ def check_efficiency(efficiency: float) -> None:
         raise BadInput(f"overlap efficiency must be above 0 and at most 1, got {efficiency}", "efficiency")
 
 
-def _events(tasks: Sequence[Task], efficiency: float) -> tuple[list[float], list[float]]:
-    """The same with one number per task, from event to event."""
-    start, end = [0.0] * len(tasks), [0.0] * len(tasks)
-    finished = [False] * len(tasks)
-    waiting = [[i for i, t in enumerate(tasks) if t.computes is lane] for lane in (True, False)]
-    left_s: dict[int, float] = {}
+def _events(ops: Sequence[Op], efficiency: float) -> tuple[list[float], list[float]]:
+    """The same with one number per operation, from event to event."""
+    start, end = [0.0] * len(ops), [0.0] * len(ops)
+    left_s = [float(op.seconds) for op in ops]
+    waiting = {lane: deque(i for i, op in enumerate(ops) if op.lane == lane) for lane in (COMPUTE, COMM)}
+    running: dict[str, int] = {}
+    finished: set[int] = set()
     now_s = 0.0
-    while any(waiting) or left_s:
-        for queue in waiting:
-            idle = not any(tasks[i].computes is tasks[queue[0]].computes for i in left_s) if queue else False
-            if idle and all(finished[j] for j in tasks[queue[0]].after):
-                i = queue.pop(0)
-                start[i], left_s[i] = now_s, float(tasks[i].seconds)
-        beside = any(not tasks[i].computes and left_s[i] > 0 for i in left_s)
-        rate = {i: efficiency if beside and tasks[i].computes else 1.0 for i in left_s}
-        first = min(left_s, key=lambda i: (left_s[i] / rate[i], i))
-        step_s = left_s[first] / rate[first]
+    while len(finished) < len(ops):
+        for lane, queue in waiting.items():
+            if queue and lane not in running and finished.issuperset(ops[queue[0]].after):
+                running[lane] = queue.popleft()
+                start[running[lane]] = now_s
+        beside = COMM in running and left_s[running[COMM]] > 0
+        rate = {COMPUTE: efficiency if beside else 1.0, COMM: 1.0}
+        step_s, first, lane = min((left_s[i] / rate[lane], i, lane) for lane, i in running.items())
         now_s += step_s
-        for i in left_s:
-            left_s[i] -= step_s * rate[i]
-        end[first], finished[first] = now_s, True
-        del left_s[first]
+        for other, i in running.items():
+            left_s[i] -= step_s * rate[other]
+        end[first] = now_s
+        finished.add(running.pop(lane))
     return start, end
 
 
-def program_of(tasks: Sequence[Task], ranks: int, algorithm: str = "", efficiency: float = 1.0) -> Program:
-    """The tasks on `ranks` equal devices. Collectives are one operation each, for the simulator to price.
+def program_of(ops: Sequence[Op], ranks: int, algorithm: str = "", efficiency: float = 1.0) -> Program:
+    """The operations on `ranks` equal devices. Collectives are one operation each, for the simulator to price.
 
     With efficiency 1 computations last as given; below 1 as long as they do beside the collectives, so that the program
     takes the time that `run` says.
     """
-    start, end = run(tasks, efficiency)
-    builder = ProgramBuilder(ranks, ("compute", "comm"))
-    ids: list[tuple[int, ...]] = []
-    for task, begin, stop in zip(tasks, start, end, strict=True):
-        if task.computes:
-            lasts_s = float(task.seconds if efficiency == 1 else stop - begin)
-            row = tuple(builder.compute(rank, lasts_s, label=task.label, memory_B=task.held_B) for rank in range(ranks))
+    start, end = run(ops, efficiency)
+    builder, devices = ProgramBuilder(ranks, (COMPUTE, COMM)), np.arange(ranks)
+    ids = []
+    for op, begin_s, end_s in zip(ops, start, end, strict=True):
+        memory = {"memory_start_B": max(op.held_B, 0.0), "memory_end_B": min(op.held_B, 0.0)}
+        columns = {"stream": op.lane, "label": op.label, **memory}
+        if op.size_B:
+            columns |= {"group": 0, "op": op.op, "algorithm": algorithm, "size_B": op.size_B}
         else:
-            row = _collective(builder, task, ranks, algorithm)
-        for other in task.after:
-            builder.depend(row, ids[other])
-        ids.append(row)
+            columns["duration_s"] = op.seconds if efficiency == 1 else end_s - begin_s
+        ids.append(builder.extend(Kind.COLLECTIVE if op.size_B else Kind.COMPUTE, devices, **columns))
+        for other in op.after:
+            builder.depend(ids[-1], ids[other])
     return builder.build()
-
-
-def _collective(builder: ProgramBuilder, task: Task, ranks: int, algorithm: str) -> tuple[int, ...]:
-    if task.size_B == 0:
-        return tuple(builder.compute(rank, 0.0, label=task.label, stream="comm") for rank in range(ranks))
-    ids = builder.extend(
-        Kind.COLLECTIVE, np.arange(ranks), group=0, op=task.op, algorithm=algorithm, size_B=task.size_B,
-        label=task.label, memory_start_B=task.held_B,
-    )  # fmt: skip
-    return tuple(int(i) for i in ids)

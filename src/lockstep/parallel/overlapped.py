@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any
 
 import numpy as np
 
 from lockstep.collectives.cost import plain
+from lockstep.parallel.lanes import COMPUTE, Op, run
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +28,15 @@ class Overlapped:
     slowdown_s: Any
     bound_s: Any
     """No order of the same work is faster: max(computing, communicating, and what must come after the last of each)."""
+
+    @staticmethod
+    def of(ops: Sequence[Op], efficiency: float, bound_s: Any) -> Overlapped:
+        """The step that ends with the last of `ops` on the two lanes of a device."""
+        start, end = run(ops, efficiency)
+        computing = [i for i, op in enumerate(ops) if op.lane == COMPUTE]
+        compute_s, busy_s = sum(ops[i].seconds for i in computing), sum(end[i] - start[i] for i in computing)
+        comm_s, step_s = sum(op.seconds for op in ops if op.lane != COMPUTE), reduce(np.maximum, end)
+        return Overlapped(step_s, compute_s, comm_s, step_s - busy_s, busy_s - compute_s, bound_s)
 
     @property
     def overlap_frac(self) -> Any:

@@ -17,41 +17,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
+from lockstep.parallel.lanes import COMPUTE, Op
 from lockstep.parallel.piece import Flow, Piece, total_s
 
-COMPUTE = "compute"
 PARTS = ("tp", "cp", "ep", "dp", "host")
 GRADIENTS = "gradients"
 """The lane of what comes once per step beside a pass that has data-parallel traffic of its own."""
 IN_CELLS = "ep in cells"
 """The lane of the exchange that runs beside both passes of a cell, as the passes' own traffic goes on."""
 LANES = (COMPUTE, *PARTS, GRADIENTS, IN_CELLS)
-
-
-@dataclass(frozen=True, slots=True)
-class Op:
-    """One operation of a script. Without `op` it computes; without `label` it is called as its pass."""
-
-    lane: str
-    seconds: float
-    after: tuple[int, ...] = ()
-    op: str = ""
-    group: str = ""
-    size_B: float = 0.0
-    label: str = ""
-    of: int = 0
-    """Which pass of a cell it belongs to."""
-    layer: int = 0
-    """Which layer of the pass, counted from 1; 0 for all."""
-
-
-@dataclass(frozen=True, slots=True)
-class Script:
-    """Operations in order, those that must have ended when the pass has, and those that only the step waits for."""
-
-    ops: tuple[Op, ...]
-    ends: tuple[int, ...]
-    late: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,49 +55,46 @@ class Pass:
         more_s = sum(float(one.kernels_s) + float(one.exposed_s) for one in self.more)
         return self.kernels_s + sum(float(one.exposed_s) for one in (*self.pieces, *self.around)) + more_s
 
-    def write(self, writer: Writer, of: int = 0) -> Writer:
-        """Adds the operations of the pass to those of `writer`, as pass `of` of a cell."""
-        writer.of = of
+    def write(self, script: Script, of: int = 0) -> Script:
+        """Adds the operations of the pass to `script`, as pass `of` of a cell."""
+        script.of = of
         if self.backward:
-            writer.ends(self.more)
+            script.pieces(self.more)
         for each in reversed(self.around):
-            writer.flows(each.part, each.before)
-        writer.layers(self)
+            script.flows(each.part, each.before)
+        script.layers(self)
         for each in self.around:
-            writer.flows(each.part, each.after)
+            script.flows(each.part, each.after)
         if not self.backward:
-            writer.ends(self.more)
+            script.pieces(self.more)
         if self.hold:
-            writer.op(self.hold)
+            script.op(self.hold)
         if self.once:
-            writer.late = writer.chain(GRADIENTS, self.once.after, tuple(sorted({*writer.late, *writer.front})))
-        return writer
+            script.late = script.chain(GRADIENTS, self.once.after, tuple(sorted({*script.late, *script.ends})))
+        return script
 
 
 @dataclass(slots=True)
-class Writer:
-    """Adds operations one behind another; `front` are those that the next one waits for."""
+class Script:
+    """Operations in order, added one behind another."""
 
     ops: list[Op] = field(default_factory=list)
-    front: tuple[int, ...] = ()
+    ends: tuple[int, ...] = ()
+    """Those that the next one waits for, and that have ended when the pass has."""
     late: tuple[int, ...] = ()
+    """Those that only the step waits for."""
     of: int = 0
     layer: int = 0
 
-    @property
-    def script(self) -> Script:
-        """What was written."""
-        return Script(tuple(self.ops), self.front, self.late)
-
     def add(self, op: Op, after: tuple[int, ...]) -> tuple[int, ...]:
         """One operation that waits for `after`; returns what waits for it."""
-        self.ops.append(replace(op, after=after, of=op.of or self.of, layer=self.layer))
+        self.ops.append(replace(op, after=after, of=self.of, layer=self.layer))
         return (len(self.ops) - 1,)
 
     def op(self, op: Op) -> tuple[int, ...]:
-        """One operation behind the front, which becomes the front."""
-        self.front = self.add(op, self.front)
-        return self.front
+        """One operation behind the last one."""
+        self.ends = self.add(op, self.ends)
+        return self.ends
 
     def compute(self, seconds: float) -> None:
         """Kernels."""
@@ -140,36 +111,29 @@ class Writer:
 
     def flows(self, lane: str, flows: Iterable[Flow]) -> None:
         """Traffic that what follows waits for."""
-        self.front = self.chain(lane, flows, self.front)
+        self.ends = self.chain(lane, flows, self.ends)
 
-    def mark(self) -> None:
-        """A start of no duration, where operations that begin together would be the first."""
-        if not self.ops:
-            self.op(Op(COMPUTE, 0.0, op="start"))
+    def mark(self) -> tuple[int, ...]:
+        """Where operations begin together: the last one, or a start of no duration if they would be the first."""
+        return self.ends if self.ops else self.op(Op(COMPUTE, 0.0, op="start"))
 
-    def piece(self, piece: Piece) -> None:
-        """Traffic before kernels, kernels with traffic beside them, traffic after both."""
-        self.flows(piece.part, piece.before)
-        if total_s(piece.beside) > 0:
-            self.mark()
-            start = self.front
-            self.compute(float(piece.kernels_s))
-            ends = self.chain(piece.part, piece.beside, start)
-            self.front = tuple(sorted({*self.front, *ends} - set(start))) or start
-        else:
-            self.compute(float(piece.kernels_s))
-        self.flows(piece.part, piece.after)
+    def join(self, start: tuple[int, ...], others: Iterable[int]) -> None:
+        """What follows waits for `others` too, which began at `start`."""
+        self.ends = tuple(sorted({*self.ends, *others} - set(start))) or start
 
-    def ends(self, more: Iterable[Piece]) -> None:
-        """Kernels and traffic outside the layers."""
-        for each in more:
-            self.piece(each)
+    def pieces(self, several: Iterable[Piece]) -> None:
+        """Of each: traffic before kernels, kernels with traffic beside them, traffic after both."""
+        for each in several:
+            self.flows(each.part, each.before)
+            start = self.mark() if total_s(each.beside) > 0 else self.ends
+            self.compute(float(each.kernels_s))
+            self.join(start, self.chain(each.part, each.beside, start))
+            self.flows(each.part, each.after)
 
     def segment(self, one: Pass, share: float) -> None:
         """A share of a pass: kernels that have no traffic beside them, then the pieces."""
         self.compute(share * (one.kernels_s - sum(float(each.kernels_s) for each in one.pieces)))
-        for each in one.pieces:
-            self.piece(each * share)
+        self.pieces(each * share for each in one.pieces)
 
     def layers(self, one: Pass) -> None:
         """All layers of a pass, in segments."""
@@ -190,8 +154,7 @@ class Writer:
 
     def beside_segment(self, one: Pass, share: float, part: float, last: bool) -> None:
         """A share of a pass beside a part of the traffic of neighbouring layers."""
-        self.mark()
-        start, ends = self.front, set[int]()
+        start, ends = self.mark(), set[int]()
         waits_s = share * sum(float(each.exposed_s) for each in one.pieces)
         for each in one.around:
             ends |= set(self.chain(each.part, (flow * part for flow in each.beside), start, waits_s))
@@ -203,7 +166,7 @@ class Writer:
             more_s = waits_s + others_s * part + (held_s if last else 0.0)
             self.late = self.chain(GRADIENTS, (flow * part for flow in one.once.beside), after, more_s)
         self.segment(one, share)
-        self.front = tuple(sorted({*self.front, *ends} - set(start))) or start
+        self.join(start, ends)
 
 
 def fitted(pieces: Sequence[Piece], kernels_s: float) -> tuple[Piece, ...]:

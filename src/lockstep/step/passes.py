@@ -17,12 +17,13 @@ from lockstep.kernels.clock import Clock
 from lockstep.kernels.layer import Shard
 from lockstep.layout import Job, Layout, group_summary
 from lockstep.parallel.data.around import Around
+from lockstep.parallel.lanes import COMPUTE, Op
 from lockstep.parallel.piece import Flow, Piece, total_s
 from lockstep.parallel.pipeline import Placement, Times
 from lockstep.parallel.pipeline.construct import held_s, routes
 from lockstep.parallel.pipeline.passes import EXCHANGE
 from lockstep.parallel.pipeline.schedule import Pass as Turn
-from lockstep.parallel.script import COMPUTE, IN_CELLS, Op, Pass, Script, Writer, fitted, within
+from lockstep.parallel.script import IN_CELLS, Pass, Script, fitted, within
 from lockstep.step.network import Network
 from lockstep.step.stage import StageTimes, stage_pieces
 from lockstep.step.step import Composition, body_layers, layer_kinds
@@ -79,7 +80,7 @@ class StepPasses:
         key = (one[0], self._ends(device, one), one in self.last)
         if key not in self.known:
             found = replace(self._pass(device, one), hold=self._hold(one[0] != "W"))
-            self.known[key] = self._named(found.write(Writer()).script)
+            self.known[key] = self._named(found.write(Script()))
         return self.known[key]
 
     def together(self, device: int, pair: Sequence[Turn]) -> Script:
@@ -95,25 +96,24 @@ class StepPasses:
 
     def _named(self, script: Script) -> Script:
         """The script with names for its traffic."""
-        ops = (replace(op, label=self.name(op.group, op.op)) if op.group else op for op in script.ops)
-        return replace(script, ops=tuple(ops))
+        script.ops = [replace(op, label=self.name(op.group, op.op)) if op.group else op for op in script.ops]
+        return script
 
     def _cell(self, device: int, pair: Sequence[Turn]) -> Script:
-        writer, moved = Writer(), []
-        writer.mark()
-        start = writer.front
+        script, moved = Script(), []
+        start = script.mark()
         for of, one in enumerate(pair):
             whole, kept = self._pass(device, one), self.in_cells[one[0] != "F"]
             pieces = tuple(each * (1.0 - kept) if each.part == "ep" else each for each in whole.pieces)
             moved += [flow * kept for each in whole.pieces if each.part == "ep" for flow in each.flows]
-            replace(whole, pieces=pieces).write(writer, of)
+            replace(whole, pieces=pieces).write(script, of)
         slowed_s = self.parts.ep_device_frac * sum(float(flow.seconds) for flow in moved)
         if slowed_s:
-            writer.op(Op(COMPUTE, slowed_s, op=SLOWED))
-        writer.front = tuple(sorted({*writer.front, *writer.chain(IN_CELLS, moved, start)} - set(start)))
+            script.op(Op(COMPUTE, slowed_s, op=SLOWED))
+        script.join(start, script.chain(IN_CELLS, moved, start))
         if hold := self._hold(2):
-            writer.op(hold)
-        return writer.script
+            script.op(hold)
+        return script
 
     def _hold(self, messages: int) -> Op | None:
         """Messages that hold the device after a pass."""

@@ -37,7 +37,7 @@ def step_program(job: Job, cluster: Cluster, layout: Layout, by_layer: bool = Fa
     known = step_passes(job, cluster, layout, parts)
     passes = replace(known, last=_last(schedule, order, layout), by_layer=by_layer)
     builder = ProgramBuilder(layout.pp, lanes(layout.vpp, LANES))
-    _gather(builder, passes, float(np.asarray(parts.around.moved.gather_s - parts.waits.gather_s)), ())
+    _gather(builder, passes, float(np.asarray(parts.around.moved.gather_s - parts.waits.gather_s)), [[]] * layout.pp)
     cells = schedule.cells(layout.pp, microbatches, layout.vpp) if schedule.cells else None
     ends = write(
         builder, schedule, order, layout.vpp, passes.times, cells=cells, scripts=passes,
@@ -54,18 +54,22 @@ def _last(schedule: Schedule, order: Order, layout: Layout) -> frozenset[Turn]:
     return found if whole and len(found) == 1 and all(step == "B" for step, _, _ in found) else frozenset()
 
 
-def _gather(builder: ProgramBuilder, passes: StepPasses, seconds: float, after: list[int] | tuple[()]) -> list[int]:
-    """A part of the gather of updated parameters on every stage, after the operation given for it."""
-    if not np.any(np.asarray(passes.parts.waits.gather_s)) or seconds <= 0:
-        return list(after)
-    size_B = passes.around.parameter_B * seconds / float(np.asarray(passes.parts.around.moved.gather_s))
+def _traffic(
+    builder: ProgramBuilder, op: str, size_B: float, seconds: float, ends: list[list[int]], label: str, lane: str
+) -> list[list[int]]:
+    """Traffic of every stage by itself, behind its `ends`; returns what ends it."""
     return [
-        builder.collective(
-            [stage], "all-gather", size_B, duration_s=seconds, label=passes.name("dp", "all-gather"), stream="dp",
-            after=after[stage] if after else (),
-        )[0]
-        for stage in range(builder.ranks)
-    ]  # fmt: skip
+        list(builder.collective([stage], op, size_B, duration_s=seconds, label=label, stream=lane, after=after))
+        for stage, after in enumerate(ends)
+    ]
+
+
+def _gather(builder: ProgramBuilder, passes: StepPasses, seconds: float, ends: list[list[int]]) -> list[list[int]]:
+    """A part of the gather of updated parameters on every stage, behind its `ends`."""
+    if not np.any(np.asarray(passes.parts.waits.gather_s)) or seconds <= 0:
+        return ends
+    size_B = passes.around.parameter_B * seconds / float(np.asarray(passes.parts.around.moved.gather_s))
+    return _traffic(builder, "all-gather", size_B, seconds, ends, passes.name("dp", "all-gather"), "dp")
 
 
 def _update(builder: ProgramBuilder, passes: StepPasses, ends: list[list[int]]) -> None:
@@ -77,24 +81,15 @@ def _update(builder: ProgramBuilder, passes: StepPasses, ends: list[list[int]]) 
     )
     if not passes.last and reduce_s > 0:
         flow = passes.around.once
-        ends = [
-            list(
-                builder.collective(
-                    [stage], flow.op, flow.size_B, duration_s=reduce_s, label=passes.name("dp", flow.op),
-                    after=ends[stage], stream=GRADIENTS,
-                )
-            )
-            for stage in stages
-        ]  # fmt: skip
-    before = list(builder.barrier(stages, after=[one for each in ends for one in each], stream=GRADIENTS, label="norm"))
+        ends = _traffic(builder, flow.op, flow.size_B, reduce_s, ends, passes.name("dp", flow.op), GRADIENTS)
+    norm = builder.barrier(stages, after=[one for each in ends for one in each], stream=GRADIENTS, label="norm")
+    ends = [[one] for one in norm]
     if host_s > 0:
-        before = [
-            builder.collective([stage], "copy", 0.0, duration_s=host_s, label="host copy", after=one, stream="host")[0]
-            for stage, one in enumerate(before)
-        ]
-    updated = [builder.compute(stage, update_s, label="optimizer", after=one) for stage, one in enumerate(before)]
-    for stage, one in enumerate(_gather(builder, passes, gather_s, updated)):
-        builder.compute(stage, parts.fixed_s, label="host", after=one)
+        ends = _traffic(builder, "copy", 0.0, host_s, ends, "host copy", "host")
+    ends = [[builder.compute(stage, update_s, label="optimizer", after=ends[stage])] for stage in stages]
+    ends = _gather(builder, passes, gather_s, ends)
+    for stage in stages:
+        builder.compute(stage, parts.fixed_s, label="host", after=ends[stage])
 
 
 def activations_B(job: Job, cluster: Cluster, layout: Layout) -> list[float]:

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from lockstep.parallel.lanes import COMPUTE
 from lockstep.parallel.pipeline import Placement
 from lockstep.parallel.pipeline.passes import EXCHANGE
-from lockstep.parallel.script import COMPUTE, GRADIENTS, IN_CELLS
+from lockstep.parallel.script import GRADIENTS, IN_CELLS
 from lockstep.program import Timeline, idle_s
 from lockstep.step.passes import SLOWED
 from lockstep.step.step import PARTS, Composition

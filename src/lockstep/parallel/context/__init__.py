@@ -1,5 +1,1 @@
 """Context parallelism: one sequence shared by several ranks, whose attention needs the keys and values of all."""
-
-from lockstep.parallel.context.ring import pieces
-
-__all__ = ["pieces"]

@@ -1,21 +1,14 @@
 """Data parallelism: gradients reduced in buckets (DDP), sharded states gathered and scattered (FSDP, ZeRO).
 
-Every policy has a `price` (closed form or recurrence), `tasks` and a `program` whose simulation equals the price.
+Every policy has a `price` (closed form or recurrence), `operations` and a `program` whose simulation equals the price.
 """
 
-from lockstep.parallel.data import buckets, sharded
-from lockstep.parallel.data.buckets import BucketRow, BucketSweep, optimum, sweep
-from lockstep.parallel.data.layers import Layers
-from lockstep.parallel.data.sharded import Units, peak_gathered_B
-
-__all__ = [
-    "BucketRow",
-    "BucketSweep",
-    "Layers",
-    "Units",
-    "buckets",
-    "optimum",
-    "peak_gathered_B",
-    "sharded",
-    "sweep",
-]
+from lockstep.parallel.data import buckets as buckets
+from lockstep.parallel.data import sharded as sharded
+from lockstep.parallel.data.buckets import BucketRow as BucketRow
+from lockstep.parallel.data.buckets import BucketSweep as BucketSweep
+from lockstep.parallel.data.buckets import optimum as optimum
+from lockstep.parallel.data.buckets import sweep as sweep
+from lockstep.parallel.data.layers import Layers as Layers
+from lockstep.parallel.data.sharded import Units as Units
+from lockstep.parallel.data.sharded import peak_gathered_B as peak_gathered_B

@@ -23,7 +23,7 @@ import numpy as np
 from lockstep.errors import BadInput
 from lockstep.parallel.data.layers import Layers
 from lockstep.parallel.group import Traffic
-from lockstep.parallel.lanes import Task, check_efficiency, program_of
+from lockstep.parallel.lanes import COMM, COMPUTE, Op, check_efficiency, program_of
 from lockstep.parallel.overlapped import Overlapped
 from lockstep.program import Program
 
@@ -66,16 +66,17 @@ def price_seconds(
     )
 
 
-def tasks(layers: Layers, traffic: Traffic, counts: Sequence[int], overlap: bool = True) -> list[Task]:
+def operations(layers: Layers, traffic: Traffic, counts: Sequence[int], overlap: bool = True) -> list[Op]:
     """Forward pass, then per bucket its backward work and, beside the next ones, its all-reduce."""
     work_s, size_B = layers.in_buckets(counts)
-    listed = [Task("forward", layers.forward_s)]
-    reductions: list[Task] = []
-    for j, (piece_s, size) in enumerate(zip(work_s.tolist(), size_B.tolist(), strict=True)):
-        listed.append(Task(f"B{j}", piece_s, (0,)))
-        waits_for = j + 1 if overlap else len(counts)
-        reductions.append(Task(f"reduce{j}", traffic.time_s("all-reduce", size), (waits_for,), "all-reduce", size))
-    return listed + reductions
+    forward = Op(COMPUTE, layers.forward_s, label="forward")
+    backward = [Op(COMPUTE, piece_s, (0,), label=f"B{j}") for j, piece_s in enumerate(work_s.tolist())]
+    reductions = [
+        Op(COMM, traffic.time_s("all-reduce", size), (j + 1 if overlap else len(counts),), "all-reduce",
+           size_B=size, label=f"reduce{j}")
+        for j, size in enumerate(size_B.tolist())
+    ]  # fmt: skip
+    return [forward, *backward, *reductions]
 
 
 def program(
@@ -83,7 +84,9 @@ def program(
     ranks: int | None = None,
 ) -> Program:  # fmt: skip
     """The step on `ranks` devices (default: all of the group), one operation per bucket and pass."""
-    return program_of(tasks(layers, traffic, counts, overlap), ranks or traffic.ranks, traffic.algorithm, efficiency)
+    return program_of(
+        operations(layers, traffic, counts, overlap), ranks or traffic.ranks, traffic.algorithm, efficiency
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,8 +25,9 @@ import numpy as np
 
 from lockstep.errors import BadInput
 from lockstep.parallel.group import Traffic
-from lockstep.parallel.lanes import Task, program_of, run
+from lockstep.parallel.lanes import COMM, COMPUTE, Op, program_of
 from lockstep.parallel.overlapped import Overlapped
+from lockstep.parallel.script import Script
 from lockstep.program import Program
 
 
@@ -53,60 +54,47 @@ def price(
     units: Units, traffic: Traffic, *, prefetch: int = 1, keep: bool = False, efficiency: float = 1.0
 ) -> Overlapped:
     """One step. The link's latency and rate may be arrays when efficiency = 1."""
-    listed = tasks(units, traffic, prefetch=prefetch, keep=keep)
-    start, end = run(listed, efficiency)
+    ops = operations(units, traffic, prefetch=prefetch, keep=keep)
     compute_s = sum(units.forward_s) + sum(units.backward_s)
-    computing = [i for i, task in enumerate(listed) if task.computes]
-    busy_s = sum(end[i] - start[i] for i in computing)
-    comm_s = sum(task.seconds for task in listed if not task.computes)
+    comm_s = sum(op.seconds for op in ops if op.lane == COMM)
     # The first gather and the last reduce-scatter have nothing to hide behind.
-    edges_s = listed[0].seconds + listed[-1].seconds
-    return Overlapped(
-        step_s=end[-1],
-        compute_s=compute_s,
-        comm_s=comm_s,
-        exposed_comm_s=end[-1] - busy_s,
-        slowdown_s=busy_s - compute_s,
-        bound_s=np.maximum(comm_s, compute_s + edges_s),
-    )
+    edges_s = ops[0].seconds + ops[-1].seconds
+    return Overlapped.of(ops, efficiency, np.maximum(comm_s, compute_s + edges_s))
 
 
-def tasks(units: Units, traffic: Traffic, *, prefetch: int = 1, keep: bool = False) -> list[Task]:
+def operations(units: Units, traffic: Traffic, *, prefetch: int = 1, keep: bool = False) -> list[Op]:
     """All gathers, passes and reduce-scatters in the order in which they are issued."""
     if prefetch < 0:
         raise BadInput(f"prefetch must be at least 0 units, got {prefetch}", "prefetch")
-    number = len(units.forward_s)
-    listed: list[Task] = []
-    forward = _pass(listed, units, traffic, range(number), "F", prefetch, (), gather=True, free=not keep)
-    _pass(listed, units, traffic, range(number - 1, -1, -1), "B", prefetch, (forward,), gather=not keep, free=True)
-    return listed
+    script, number = Script(), len(units.forward_s)
+    forward = _pass(script, units, traffic, range(number), "F", prefetch, (), gather=True, free=not keep)
+    _pass(script, units, traffic, range(number - 1, -1, -1), "B", prefetch, forward, gather=not keep, free=True)
+    return script.ops
 
 
 def _pass(
-    listed: list[Task], units: Units, traffic: Traffic, order: Sequence[int], name: str, prefetch: int,
+    script: Script, units: Units, traffic: Traffic, order: Sequence[int], name: str, prefetch: int,
     begin: tuple[int, ...], *, gather: bool, free: bool,
-) -> int:  # fmt: skip
+) -> tuple[int, ...]:  # fmt: skip
     """Adds one pass over `order`; returns its last computation. `begin`: what its first gather waits for."""
     seconds = units.forward_s if name == "F" else units.backward_s
-    gathered: list[int] = []
-    computed: list[int] = []
+    gathered: list[tuple[int, ...]] = []
+    computed: list[tuple[int, ...]] = []
+
+    def moved(op: str, label: str, size_B: float, held_B: float = 0.0) -> Op:
+        return Op(COMM, traffic.time_s(op, size_B), op=op, size_B=size_B, label=label, held_B=held_B)
+
     for place, i in enumerate(order):
         while gather and len(gathered) <= min(place + prefetch, len(order) - 1):
-            index = len(gathered)
-            held = index - 1 - prefetch
-            size_B = units.parameter_B[order[index]]
-            listed.append(
-                Task(f"gather{order[index]}", traffic.time_s("all-gather", size_B),
-                     (computed[held],) if held >= 0 else begin, "all-gather", size_B, held_B=size_B)
-            )  # fmt: skip
-            gathered.append(len(listed) - 1)
-        after = (gathered[place],) if gather else begin
-        listed.append(Task(f"{name}{i}", seconds[i], after, held_B=-units.parameter_B[i] if free else 0.0))
-        computed.append(len(listed) - 1)
+            unit, held = order[len(gathered)], len(gathered) - 1 - prefetch
+            unit_B = units.parameter_B[unit]
+            op = moved("all-gather", f"gather{unit}", unit_B, unit_B)
+            gathered.append(script.add(op, computed[held] if held >= 0 else begin))
+        held_B = -units.parameter_B[i] if free else 0.0
+        work = Op(COMPUTE, seconds[i], label=f"{name}{i}", held_B=held_B)
+        computed.append(script.add(work, gathered[place] if gather else begin))
         if name == "B":
-            size_B = units.parameter_B[i]
-            scatter_s = traffic.time_s("reduce-scatter", size_B)
-            listed.append(Task(f"scatter{i}", scatter_s, (computed[-1],), "reduce-scatter", size_B))
+            script.add(moved("reduce-scatter", f"scatter{i}", units.parameter_B[i]), computed[-1])
     return computed[-1]
 
 
@@ -115,8 +103,8 @@ def program(
     ranks: int | None = None,
 ) -> Program:  # fmt: skip
     """The step on `ranks` devices (default: all of the group), with the memory of gathered parameters."""
-    listed = tasks(units, traffic, prefetch=prefetch, keep=keep)
-    return program_of(listed, ranks or traffic.ranks, traffic.algorithm, efficiency)
+    ops = operations(units, traffic, prefetch=prefetch, keep=keep)
+    return program_of(ops, ranks or traffic.ranks, traffic.algorithm, efficiency)
 
 
 def peak_gathered_B(units: Units, prefetch: int = 1, keep: bool = False) -> Any:

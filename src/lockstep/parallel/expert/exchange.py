@@ -12,8 +12,6 @@ Source: R. Thakur et al., IJHPCA 19, 2005, section 3; S. Rajbhandari et al., "De
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from lockstep.collectives import LinkLike
@@ -21,19 +19,42 @@ from lockstep.errors import BadInput
 from lockstep.parallel.expert.routing import Array
 from lockstep.program import Kind, Program, ProgramBuilder
 
+Phase = tuple[Array, Array, Array]
+"""Ranks of groups that exchange among themselves [group, place]; bytes and seconds of messages [group, from, to]."""
 
-def flat_s(size_B: Array, node_ranks: int, inner: LinkLike, outer: LinkLike) -> Array:
-    """Seconds of every message of the flat exchange; `inner` joins the ranks of one node."""
-    node = np.arange(len(size_B)) // node_ranks
+
+def flat(size_B: Array, inner: LinkLike, outer: LinkLike | None = None, node_ranks: int | None = None) -> list[Phase]:
+    """Every message by itself; `inner` joins the ranks of one node."""
+    ranks = np.arange(len(size_B))
+    node = ranks // (node_ranks or len(size_B))
     same = node[:, np.newaxis] == node
-    return np.where(same, _message_s(size_B, inner), _message_s(size_B, outer))
+    seconds = np.where(same, _message_s(size_B, inner), _message_s(size_B, outer or inner))
+    return [(ranks[np.newaxis], size_B[np.newaxis], seconds[np.newaxis])]
 
 
-def finish_s(seconds: Array, ready_s: Any = 0.0) -> Array:
+def hierarchical(size_B: Array, inner: LinkLike, outer: LinkLike, node_ranks: int) -> list[Phase]:
+    """The two levels: inside nodes, then between nodes."""
+    ranks = len(size_B)
+    if node_ranks < 1 or ranks % node_ranks:
+        raise BadInput(f"{node_ranks} ranks per node do not divide {ranks} ranks", "node-ranks")
+    four = size_B.reshape(ranks // node_ranks, node_ranks, ranks // node_ranks, node_ranks)
+    first, second = four.sum(axis=2), four.sum(axis=1).transpose(2, 0, 1)
+    members = np.arange(ranks).reshape(-1, node_ranks)
+    return [(members, first, _message_s(first, inner)), (members.T, second, _message_s(second, outer))]
+
+
+def time_s(phases: list[Phase]) -> float:
+    """Seconds of an exchange."""
+    ready_s = np.zeros(phases[0][0].size)
+    for members, _, seconds in phases:
+        ready_s[members] = finish_s(seconds, ready_s[members])
+    return float(ready_s.max(initial=0.0))
+
+
+def finish_s(seconds: Array, ready_s: Array) -> Array:
     """When each rank has sent and received everything; `seconds[..., i, j]` per message, groups on leading axes."""
     ranks = seconds.shape[-1]
-    send = np.broadcast_to(ready_s, seconds.shape[:-1]).astype(np.float64)
-    recv = send.copy()
+    send, recv = ready_s, ready_s.copy()
     index = np.arange(ranks)
     for turn in range(1, ranks):
         peer = (index + turn) % ranks
@@ -43,50 +64,13 @@ def finish_s(seconds: Array, ready_s: Any = 0.0) -> Array:
     return np.maximum(send, recv)
 
 
-def time_s(size_B: Array, inner: LinkLike, outer: LinkLike | None = None, node_ranks: int | None = None) -> float:
-    """Seconds of the flat exchange of `size_B[i, j]` bytes."""
-    nodes = node_ranks or len(size_B)
-    return float(finish_s(flat_s(size_B, nodes, inner, outer or inner)).max(initial=0.0))
-
-
-def hierarchical_time_s(size_B: Array, inner: LinkLike, outer: LinkLike, node_ranks: int) -> float:
-    """Seconds of the two-level exchange."""
-    first, second = _phases(size_B, node_ranks)
-    ready_s = finish_s(_message_s(first, inner))
-    return float(finish_s(_message_s(second, outer), ready_s.T).max(initial=0.0))
-
-
-def program(size_B: Array, inner: LinkLike, outer: LinkLike | None = None, node_ranks: int | None = None) -> Program:
-    """The flat exchange as messages."""
-    nodes = node_ranks or len(size_B)
-    builder = ProgramBuilder(len(size_B), ("send", "recv"))
-    _write(
-        builder,
-        np.arange(len(size_B))[np.newaxis],
-        size_B[np.newaxis],
-        flat_s(size_B, nodes, inner, outer or inner)[np.newaxis],
-    )
+def program(phases: list[Phase]) -> Program:
+    """An exchange as messages."""
+    builder = ProgramBuilder(phases[0][0].size, ("send", "recv"))
+    last: Array | None = None
+    for members, size_B, seconds in phases:
+        last = _write(builder, members, size_B, seconds, last)
     return builder.build()
-
-
-def hierarchical_program(size_B: Array, inner: LinkLike, outer: LinkLike, node_ranks: int) -> Program:
-    """The two-level exchange as messages."""
-    first, second = _phases(size_B, node_ranks)
-    ranks = np.arange(len(size_B)).reshape(-1, node_ranks)
-    builder = ProgramBuilder(len(size_B), ("send", "recv"))
-    last = _write(builder, ranks, first, _message_s(first, inner))
-    _write(builder, ranks.T, second, _message_s(second, outer), last)
-    return builder.build()
-
-
-def _phases(size_B: Array, node_ranks: int) -> tuple[Array, Array]:
-    """Bytes inside nodes [node, from, to] and between nodes [place, from node, to node]."""
-    ranks = len(size_B)
-    if node_ranks < 1 or ranks % node_ranks:
-        raise BadInput(f"{node_ranks} ranks per node do not divide {ranks} ranks", "node-ranks")
-    nodes = ranks // node_ranks
-    four = size_B.reshape(nodes, node_ranks, nodes, node_ranks)
-    return four.sum(axis=2), four.sum(axis=1).transpose(2, 0, 1)
 
 
 def _message_s(size_B: Array, link: LinkLike) -> Array:

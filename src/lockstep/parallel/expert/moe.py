@@ -122,14 +122,14 @@ def experts(
     assigned = assignments(owner[routing.choice], mask, ranks)
     size_B = assigned * token_B
     work = assigned.sum(axis=0) + shared * tokens / ranks
-    flat_s = exchange.time_s(size_B, link, outer, node_ranks)
-    back_s = exchange.time_s(size_B.T, link, outer, node_ranks)
+    flat_s = exchange.time_s(exchange.flat(size_B, link, outer, node_ranks))
+    back_s = exchange.time_s(exchange.flat(size_B.T, link, outer, node_ranks))
     even_s = _even_s(float(size_B.sum()) / ranks, ranks, link, outer, node_ranks)
     port_B = np.maximum(_leaving(size_B).sum(axis=1), _leaving(size_B).sum(axis=0))
     fastest_Bps = max(link.bandwidth_Bps, (outer or link).bandwidth_Bps)
     two_level_s = None
     if node_ranks is not None and outer is not None:
-        two_level_s = exchange.hierarchical_time_s(size_B, link, outer, node_ranks)
+        two_level_s = exchange.time_s(exchange.hierarchical(size_B, link, outer, node_ranks))
     dropped = int(mask.size - np.count_nonzero(mask))
     return MoeLayer(
         experts=experts,
@@ -195,4 +195,4 @@ def _even_s(rank_B: float, ranks: int, link: LinkLike, outer: LinkLike | None, n
     """The exchange when every rank has the same for every other: the collective's own price on one link."""
     if outer is None or node_ranks is None:
         return float(get("all-to-all", "direct").price_time_s(ranks, rank_B, link))
-    return exchange.time_s(np.full((ranks, ranks), rank_B / ranks), link, outer, node_ranks)
+    return exchange.time_s(exchange.flat(np.full((ranks, ranks), rank_B / ranks), link, outer, node_ranks))

@@ -1,56 +1,30 @@
 """Pipeline schedules: one file each with closed form, peak memory and order; registry, programs, trade-offs."""
 
-from lockstep.parallel.pipeline.automatic import automatic_order
-from lockstep.parallel.pipeline.automatic_v import automatic_v_order
-from lockstep.parallel.pipeline.construct import lanes, program, program_of, write
-from lockstep.parallel.pipeline.partition import Partition, partition
-from lockstep.parallel.pipeline.registry import (
-    CODES,
-    SCHEDULES,
-    cells_by_code,
-    code,
-    get,
-    makespan_by_code_s,
-    peak_live_by_code,
-    price_by_code,
-    schedules,
-    valid,
-)
-from lockstep.parallel.pipeline.result import Pipeline, pipeline, replay_s
-from lockstep.parallel.pipeline.schedule import Order, Pass, PipelineCost, Placement, Schedule
-from lockstep.parallel.pipeline.times import Times
-from lockstep.parallel.pipeline.tradeoff import Point, pareto, points, smallest_microbatches
-
-__all__ = [
-    "CODES",
-    "SCHEDULES",
-    "Order",
-    "Partition",
-    "Pass",
-    "Pipeline",
-    "PipelineCost",
-    "Placement",
-    "Point",
-    "Schedule",
-    "Times",
-    "automatic_order",
-    "automatic_v_order",
-    "cells_by_code",
-    "code",
-    "get",
-    "lanes",
-    "makespan_by_code_s",
-    "pareto",
-    "partition",
-    "peak_live_by_code",
-    "pipeline",
-    "points",
-    "price_by_code",
-    "program",
-    "program_of",
-    "replay_s",
-    "schedules",
-    "smallest_microbatches",
-    "valid",
-    "write",
-]
+from lockstep.parallel.pipeline.automatic import automatic_order as automatic_order
+from lockstep.parallel.pipeline.automatic_v import automatic_v_order as automatic_v_order
+from lockstep.parallel.pipeline.construct import lanes as lanes
+from lockstep.parallel.pipeline.construct import program as program
+from lockstep.parallel.pipeline.construct import program_of as program_of
+from lockstep.parallel.pipeline.construct import write as write
+from lockstep.parallel.pipeline.partition import Partition as Partition
+from lockstep.parallel.pipeline.partition import partition as partition
+from lockstep.parallel.pipeline.registry import SCHEDULES as SCHEDULES
+from lockstep.parallel.pipeline.registry import cells_by_code as cells_by_code
+from lockstep.parallel.pipeline.registry import code as code
+from lockstep.parallel.pipeline.registry import get as get
+from lockstep.parallel.pipeline.registry import makespan_by_code_s as makespan_by_code_s
+from lockstep.parallel.pipeline.registry import peak_live_by_code as peak_live_by_code
+from lockstep.parallel.pipeline.registry import price_by_code as price_by_code
+from lockstep.parallel.pipeline.registry import schedules as schedules
+from lockstep.parallel.pipeline.registry import valid as valid
+from lockstep.parallel.pipeline.result import Pipeline as Pipeline
+from lockstep.parallel.pipeline.result import pipeline as pipeline
+from lockstep.parallel.pipeline.result import replay_s as replay_s
+from lockstep.parallel.pipeline.schedule import Order as Order
+from lockstep.parallel.pipeline.schedule import Placement as Placement
+from lockstep.parallel.pipeline.schedule import Schedule as Schedule
+from lockstep.parallel.pipeline.times import Times as Times
+from lockstep.parallel.pipeline.tradeoff import Point as Point
+from lockstep.parallel.pipeline.tradeoff import pareto as pareto
+from lockstep.parallel.pipeline.tradeoff import points as points
+from lockstep.parallel.pipeline.tradeoff import smallest_microbatches as smallest_microbatches

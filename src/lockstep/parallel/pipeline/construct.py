@@ -15,11 +15,13 @@ number of live micro-batches.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 from lockstep.errors import BadInput
-from lockstep.parallel.pipeline.passes import COMM, Key, PassTimes, Scripts, Where, add_passes, kind_of
+from lockstep.parallel.lanes import COMM, COMPUTE
+from lockstep.parallel.pipeline.passes import Key, PassTimes, Scripts, Where, add_passes, kind_of
 from lockstep.parallel.pipeline.schedule import Cells, Order, Placement, Schedule
 from lockstep.parallel.pipeline.times import Array, Times, Value
 from lockstep.program import Kind, Program, ProgramBuilder
@@ -68,30 +70,18 @@ def _by_chunk(value: Value, stages: int, chunks: int) -> Array:
 
 
 def program(
-    schedule: Schedule,
-    stages: int,
-    microbatches: int,
-    *,
-    times: Times,
-    chunks: int | None = None,
-    message_B: float = 0.0,
-    activation_B: float = 1.0,
-    priced_by_link: bool = False,
-    cells: bool = True,
-    progress: Progress = unseen,
-) -> Program:
+    schedule: Schedule, stages: int, microbatches: int, *, times: Times, chunks: int | None = None, cells: bool = True,
+    **options: Any,
+) -> Program:  # fmt: skip
     """One step of a pipeline as a program; forward_s, backward_s and weight_s may have one value per device.
 
-    `message_B` is the size of the activations (and of their gradients) between two virtual stages. Without `cells` the
-    two passes of a cell follow one another, and the first sends its message when it ends.
+    Without `cells` the two passes of a cell follow one another, and the first sends its message when it ends.
+    `options`: see `write`.
     """
     chunks = check(schedule, stages, microbatches, chunks)
     order = schedule.order(stages, microbatches, chunks)
-    sizes = {"message_B": message_B, "activation_B": activation_B}
     given = schedule.cells(stages, microbatches, chunks) if cells and schedule.cells else None
-    return program_of(
-        schedule, order, chunks, times, **sizes, priced_by_link=priced_by_link, cells=given, progress=progress
-    )
+    return program_of(schedule, order, chunks, times, cells=given, **options)
 
 
 def check(schedule: Schedule, stages: int, microbatches: int, chunks: int | None) -> int:
@@ -107,28 +97,14 @@ def check(schedule: Schedule, stages: int, microbatches: int, chunks: int | None
     return number
 
 
-def program_of(
-    schedule: Schedule,
-    order: Order,
-    chunks: int,
-    times: Times,
-    *,
-    message_B: float = 0.0,
-    activation_B: float = 1.0,
-    priced_by_link: bool = False,
-    cells: Cells | None = None,
-    progress: Progress = unseen,
-) -> Program:
-    """The program of any order with the placement of `schedule`."""
+def program_of(schedule: Schedule, order: Order, chunks: int, times: Times, **options: Any) -> Program:
+    """The program of any order with the placement of `schedule`; `options`: see `write`."""
     builder = ProgramBuilder(len(order), lanes(chunks))
-    write(
-        builder, schedule, order, chunks, times, message_B=message_B, activation_B=activation_B,
-        priced_by_link=priced_by_link, cells=cells, progress=progress,
-    )  # fmt: skip
+    write(builder, schedule, order, chunks, times, **options)
     return builder.build()
 
 
-def lanes(chunks: int, passes: tuple[str, ...] = ("compute", COMM)) -> tuple[str, ...]:
+def lanes(chunks: int, passes: tuple[str, ...] = (COMPUTE, COMM)) -> tuple[str, ...]:
     """The streams that `write` needs: those of `passes`, and four for the messages of each chunk."""
     return (*passes, *(f"{way} {kind}{c}" for c in range(chunks) for kind in "FB" for way in ("send", "recv")))
 
@@ -149,7 +125,8 @@ def write(
 ) -> list[list[int]]:
     """Adds passes and messages to a builder with the streams `lanes(chunks)`; returns what ends each device's work.
 
-    `activation_B` is what a device holds of a micro-batch, one value or one per device. `scripts` say what a pass does
+    `message_B` is the size of the activations (and of their gradients) between two virtual stages, `activation_B` what
+    a device holds of a micro-batch, one value or one per device. `scripts` say what a pass does
     on its device; without them it computes as long as `times` says.
     """
     stages = len(order)

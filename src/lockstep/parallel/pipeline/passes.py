@@ -12,16 +12,20 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from lockstep.parallel.lanes import COMM, COMPUTE, Op
 from lockstep.parallel.pipeline.schedule import Cells, Order, Pass
 from lockstep.parallel.pipeline.times import Array
-from lockstep.parallel.script import COMPUTE, Op, Script, Writer
+from lockstep.parallel.script import Script
 from lockstep.program import Kind, ProgramBuilder
 from lockstep.simulate import Progress, unseen
 
 Where = tuple[int, int]  # (device, chunk)
 Key = tuple[str, int, Where]  # (kind of pass, micro-batch, where)
-COMM = "comm"
 TRAFFIC, EXCHANGE, CELL, JOIN = "all-to-all", "exchange", "cell", "join"
+COLUMNS = (
+    "kind", "rank", "stream", "duration_s", "op", "label", "size_B", "memory_start_B", "memory_end_B", "group",
+)  # fmt: skip
+LANE = COLUMNS.index("stream")
 
 
 class Scripts(Protocol):
@@ -50,111 +54,95 @@ class PassTimes:
         """A pass that waits for its traffic."""
         step, _, chunk = one
         comm_s = float(self.comm[step][device, chunk])
-        writer = Writer()
-        writer.op(Op(COMPUTE, float(self.seconds[step][device, chunk]) - comm_s))
+        script = Script()
+        script.op(Op(COMPUTE, float(self.seconds[step][device, chunk]) - comm_s))
         if comm_s:
-            writer.op(Op(COMPUTE, comm_s, op=TRAFFIC))
+            script.op(Op(COMPUTE, comm_s, op=TRAFFIC))
         if self.hold_s and step != "W":
-            writer.op(Op(COMPUTE, self.hold_s, op=EXCHANGE))
-        return writer.script
+            script.op(Op(COMPUTE, self.hold_s, op=EXCHANGE))
+        return script
 
     def together(self, device: int, pair: Sequence[Pass]) -> Script:
         """A cell. Each pass computes beside the traffic of the other."""
         comm_s = [float(self.comm[step][device, chunk]) for step, _, chunk in pair]
         seconds = [float(self.seconds[step][device, chunk]) for step, _, chunk in pair]
-        writer = Writer()
+        script = Script()
         if traffic_s := sum(comm_s):
-            start = writer.op(Op(COMPUTE, 0.0, op=CELL))
+            start = script.op(Op(COMPUTE, 0.0, op=CELL))
         for of, own_s, mine_s, other_s in zip((0, 1), seconds, comm_s, comm_s[::-1], strict=True):
-            writer.op(Op(COMPUTE, own_s - mine_s + self.device_frac * other_s, of=of))
+            script.of = of
+            script.op(Op(COMPUTE, own_s - mine_s + self.device_frac * other_s))
         if traffic_s:
-            writer.front += writer.add(Op(COMM, traffic_s, op=TRAFFIC), start)
-            writer.op(Op(COMPUTE, 0.0, op=CELL))
+            script.ends += script.add(Op(COMM, traffic_s, op=TRAFFIC), start)
+            script.op(Op(COMPUTE, 0.0, op=CELL))
         if self.hold_s:
-            writer.op(Op(COMPUTE, 2 * self.hold_s, op=EXCHANGE))
-        return writer.script
+            script.op(Op(COMPUTE, 2 * self.hold_s, op=EXCHANGE))
+        return script
 
 
 @dataclass(slots=True)
 class _Lanes:
-    """Operations gathered row by row, and what each of them waits for."""
+    """Adds the scripts of passes to a builder, device by device."""
 
     builder: ProgramBuilder
     chunks: int
     held_B: Sequence[float]
+    first: int
     rows: list[tuple[Any, ...]] = field(default_factory=list)
     waits: list[tuple[int, int]] = field(default_factory=list)
     groups: int = 0
-    first: int = 0
     ends: tuple[int, ...] = ()
     """What the device's next pass waits for."""
 
     def add(self, device: int, script: Script, passes: Sequence[Pass]) -> tuple[int, int, list[int]]:
         """Adds the operations of `passes` on `device`: the first, the one that ends them, and the late ones."""
-        first, compute = self.first + len(self.rows), self.builder.stream(COMPUTE)
-        grows, frees = self._memory(script, passes)
+        first, held_B = self.first + len(self.rows), self._held_B(script, passes, self.held_B[device])
         for place, op in enumerate(script.ops):
-            lane = compute if op.lane == COMPUTE else self.builder.stream(op.lane)
-            grown_B, freed_B = (self.held_B[device] * ((place in held) - 0.0) for held in (grows, frees))
-            if op.op:
-                name, kind, group = self.builder.name(op.op), Kind.COLLECTIVE, self.groups
-                label = self.builder.name(op.label or f"{op.group} {op.op}".strip())
-                self.groups += 1
-            else:
-                name, kind, group, label = -1, Kind.COMPUTE, -1, self._label(op, passes)
-            self.rows.append((kind, device, op.seconds, label, grown_B, -freed_B, group, name, lane, op.size_B))
+            here = self._put(device, op, self._label(op, passes), held_B.get(place, 0.0))
             behind = [first + i for i in op.after] if op.after or place else self.ends
-            self.waits += [(first + place, other) for other in behind if self._apart(first + place, other)]
-        last = self._join(device, [first + i for i in script.ends])
-        self.ends = (last,)
-        return first, last, [first + i for i in script.late]
+            self.waits += [(here, other) for other in behind if self._apart(here, other)]
+        self.ends = tuple(first + i for i in script.ends)
+        if len(self.ends) > 1:
+            last = self._put(device, Op(COMPUTE, 0.0, op=JOIN), JOIN)
+            self.waits += [(last, end) for end in self.ends]
+            self.ends = (last,)
+        return first, self.ends[0], [first + i for i in script.late]
 
-    def _memory(self, script: Script, passes: Sequence[Pass]) -> tuple[set[int], set[int]]:
-        """Places where activations begin to be held, and where they are freed."""
-        grows, frees = set(), set()
+    def _held_B(self, script: Script, passes: Sequence[Pass], each_B: float) -> dict[int, float]:
+        """By place, activations that begin to be held there, or (negative) are freed."""
+        found = {}
         for of, (step, _, _) in enumerate(passes):
             computing = [i for i, op in enumerate(script.ops) if op.of == of and not op.op]
             if step == "F":
-                grows.add(computing[0])
+                found[computing[0]] = each_B
             elif step in "BW":
-                frees.add(computing[-1])
-        return grows, frees
+                found[computing[-1]] = -each_B
+        return found
 
-    def _label(self, op: Op, passes: Sequence[Pass]) -> int:
+    def _label(self, op: Op, passes: Sequence[Pass]) -> str:
+        if op.label or op.op:
+            return op.label or f"{op.group} {op.op}".strip()
         step, i, chunk = passes[op.of]
-        layer = f" layer {op.layer}" if op.layer else ""
-        return self.builder.name(op.label or (f"{step}{i}.{chunk}" if self.chunks > 1 else f"{step}{i}") + layer)
+        name = f"{step}{i}.{chunk}" if self.chunks > 1 else f"{step}{i}"
+        return f"{name} layer {op.layer}" if op.layer else name
 
     def _apart(self, one: int, other: int) -> bool:
         """Whether an operation follows an earlier one of its device only if it is told so."""
-        return bool(self.rows[one - self.first][8] != self.rows[other - self.first][8])
+        return bool(self.rows[one - self.first][LANE] != self.rows[other - self.first][LANE])
 
-    def _join(self, device: int, ends: list[int]) -> int:
-        """One operation behind all of `ends`."""
-        if len(ends) == 1:
-            return ends[0]
-        name, lane = self.builder.name(JOIN), self.builder.stream(COMPUTE)
-        self.rows.append((Kind.COLLECTIVE, device, 0.0, name, 0.0, 0.0, self.groups, name, lane, 0.0))
-        self.groups += 1
-        last = self.first + len(self.rows) - 1
-        self.waits += [(last, end) for end in ends]
-        return last
+    def _put(self, device: int, op: Op, label: str, held_B: float = 0.0) -> int:
+        """One operation of one device; its traffic takes the time given."""
+        name, lane = self.builder.name, self.builder.stream(op.lane)
+        kind, group = (Kind.COLLECTIVE, self.groups) if op.op else (Kind.COMPUTE, -1)
+        taken_B, freed_B = max(held_B, 0.0), min(held_B, 0.0)
+        row = (kind, device, lane, op.seconds, name(op.op), name(label), op.size_B, taken_B, freed_B, group)
+        self.rows.append(row)
+        self.groups += bool(op.op)
+        return self.first + len(self.rows) - 1
 
     def write(self) -> None:
-        """Hands everything to the builder."""
-        names = (
-            "kind",
-            "rank",
-            "duration_s",
-            "label",
-            "memory_start_B",
-            "memory_end_B",
-            "group",
-            "op",
-            "stream",
-            "size_B",
-        )
-        columns: dict[str, Any] = dict(zip(names, map(np.array, zip(*self.rows, strict=True)), strict=True))
+        """Hands everything to the builder, at once."""
+        columns: dict[str, Any] = dict(zip(COLUMNS, map(np.array, zip(*self.rows, strict=True)), strict=True))
         self.builder.extend(**columns)
         if self.waits:
             self.builder.depend(*np.array(self.waits).T)
@@ -178,7 +166,7 @@ def add_passes(
 
     `progress` hears of devices: half of the work on each, as their dependencies follow.
     """
-    lanes = _Lanes(builder, chunks, held_B, first=len(builder))
+    lanes = _Lanes(builder, chunks, held_B, len(builder))
     start: dict[Key, int] = {}
     ready: dict[Key, int] = {}
     late: list[list[int]] = []

@@ -5,6 +5,7 @@ The code of a schedule is its place in `SCHEDULES`: new ones join at the end, so
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import fields
 from typing import Any
 
@@ -107,31 +108,29 @@ def peak_live_by_code(
     codes: Value, stages: Value, microbatches: Value, *, chunks: Value = 1, stage: Value = 0
 ) -> Array:
     """Most micro-batches held at once by device `stage` where every entry has its own schedule."""
-    codes, stages, microbatches, chunks, stage = np.broadcast_arrays(codes, stages, microbatches, chunks, stage)
-    live = np.empty(codes.shape)
-    for mask, schedule in _present(codes):
-        live[mask] = schedule.peak_live(stages[mask], microbatches[mask], chunks[mask], stage[mask])
-    return live
+    return _by_code(lambda one: one.peak_live, float, codes, stages, microbatches, chunks, stage)
 
 
 def cells_by_code(codes: Value, stages: Value, microbatches: Value, *, chunks: Value = 1, stage: Value = 0) -> Array:
     """Cells that device `stage` runs where every entry has its own schedule, in micro-batches; 0 without cells."""
     if not any(SCHEDULES[number].cells for number in np.unique(codes).tolist()):
         return np.zeros(())
-    codes, stages, microbatches, chunks, stage = np.broadcast_arrays(codes, stages, microbatches, chunks, stage)
-    count = np.zeros(codes.shape)
-    for mask, schedule in _present(codes):
-        count[mask] = schedule.num_cells(stages[mask], microbatches[mask], chunks[mask], stage[mask])
+    count = _by_code(lambda one: one.num_cells, float, codes, stages, microbatches, chunks, stage)
     return np.where(valid(codes, stages, microbatches, chunks), count, 0.0)
 
 
 def valid(codes: Value, stages: Value, microbatches: Value, chunks: Value = 1) -> Array:
     """Whether each entry's schedule exists for these numbers (Megatron-LM's rules for the interleaved one)."""
-    codes, stages, microbatches, chunks = np.broadcast_arrays(codes, stages, microbatches, chunks)
-    result = np.zeros(codes.shape, dtype=bool)
+    return _by_code(lambda one: one.valid, bool, codes, stages, microbatches, chunks)
+
+
+def _by_code(formula: Callable[[Schedule], Callable[..., Value]], dtype: type, codes: Value, *numbers: Value) -> Array:
+    """The formula of each entry's own schedule, of numbers that broadcast."""
+    codes, *shaped = np.broadcast_arrays(codes, *numbers)
+    found = np.zeros(codes.shape, dtype)
     for mask, schedule in _present(codes):
-        result[mask] = schedule.valid(stages[mask], microbatches[mask], chunks[mask])
-    return result
+        found[mask] = formula(schedule)(*(each[mask] for each in shaped))
+    return found
 
 
 def _present(codes: Array) -> list[tuple[Array, Schedule]]:

@@ -13,6 +13,8 @@ D. Narayanan et al., SC 2021, section 3.2.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from lockstep.parallel.tensor.attention import attention
@@ -53,15 +55,9 @@ def residual(layer: Layer, x: str, z: str) -> Layer:
     def join(state: State, rank: int) -> None:
         state[f"d {x}"] = state[f"d {z}"] + norm_gradient(state[x], state[f"d {inner}"])
 
-    return Layer(
-        layer.ranks,
-        (Local(f"norm {x}", norm), *layer.forward, Local(f"{z} = {x} + {outer}", add)),
-        (Local(f"d {outer}", split), *layer.backward, Local(f"d {x}", join)),
-        layer.splits,
-        x,
-        z,
-        layer.sequence_parallel,
-    )
+    forward = (Local(f"norm {x}", norm), *layer.forward, Local(f"{z} = {x} + {outer}", add))
+    backward = (Local(f"d {outer}", split), *layer.backward, Local(f"d {x}", join))
+    return replace(layer, forward=forward, backward=backward, input=x, output=z)
 
 
 def normalised(x: Array) -> Array:

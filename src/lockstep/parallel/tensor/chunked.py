@@ -14,14 +14,14 @@ models", ASPLOS 2023; A. Jangda et al., "CoCoNet", ASPLOS 2022.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from lockstep.errors import BadInput
 from lockstep.parallel.group import Traffic
-from lockstep.parallel.lanes import Task, check_efficiency, program_of, run
+from lockstep.parallel.lanes import COMM, COMPUTE, Op, check_efficiency, program_of
 from lockstep.parallel.overlapped import Overlapped
 from lockstep.program import Program
 
@@ -48,42 +48,31 @@ def price(product: Product, traffic: Traffic, chunks: Any, *, efficiency: float 
     """Product and collective in `chunks` parts; arrays of chunks are welcome when efficiency = 1."""
     check_efficiency(efficiency)
     compute_s, comm_s = product.chunk(traffic, chunks)
-    first_s = compute_s + comm_s
-    busy_s = compute_s * chunks
-    step_s: Any = first_s + (chunks - 1) * np.maximum(compute_s, comm_s)
+    work_s, traffic_s = compute_s * chunks, comm_s * chunks
+    bound_s = np.maximum(work_s + comm_s, traffic_s + compute_s)
     if efficiency < 1:
-        listed = tasks(product, traffic, int(chunks))
-        start, end = run(listed, efficiency)
-        step_s = max(end)
-        busy_s = sum(e - s for s, e, task in zip(start, end, listed, strict=True) if task.computes)
-    return Overlapped(
-        step_s=step_s,
-        compute_s=compute_s * chunks,
-        comm_s=comm_s * chunks,
-        exposed_comm_s=step_s - busy_s,
-        slowdown_s=busy_s - compute_s * chunks,
-        bound_s=np.maximum(compute_s * chunks + comm_s, comm_s * chunks + compute_s),
-    )
+        return Overlapped.of(operations(product, traffic, int(chunks)), efficiency, bound_s)
+    step_s = compute_s + comm_s + (chunks - 1) * np.maximum(compute_s, comm_s)
+    return Overlapped(step_s, work_s, traffic_s, step_s - work_s, 0.0 * work_s, bound_s)
 
 
-def tasks(product: Product, traffic: Traffic, chunks: int) -> list[Task]:
+def operations(product: Product, traffic: Traffic, chunks: int) -> list[Op]:
     """Alternating chunks: each collective after its product, or each product after its gather."""
     compute_s, comm_s = product.chunk(traffic, chunks)
-    listed: list[Task] = []
+    ops: list[Op] = []
     for j in range(chunks):
-        work = Task(f"M{j}", compute_s)
-        exchange = Task(f"{product.op}{j}", comm_s, op=product.op, size_B=product.size_B / chunks)
+        work = Op(COMPUTE, compute_s, label=f"M{j}")
+        exchange = Op(COMM, comm_s, op=product.op, size_B=product.size_B / chunks, label=f"{product.op}{j}")
         first, second = (exchange, work) if product.gather else (work, exchange)
-        listed.append(first)
-        listed.append(Task(second.label, second.seconds, (2 * j,), second.op, second.size_B))
-    return listed
+        ops += [first, replace(second, after=(2 * j,))]
+    return ops
 
 
 def program(
     product: Product, traffic: Traffic, chunks: int, *, efficiency: float = 1.0, ranks: int | None = None
 ) -> Program:
     """The chunks on `ranks` devices (default: all of the group)."""
-    return program_of(tasks(product, traffic, chunks), ranks or traffic.ranks, traffic.algorithm, efficiency)
+    return program_of(operations(product, traffic, chunks), ranks or traffic.ranks, traffic.algorithm, efficiency)
 
 
 def best_chunks(product: Product, traffic: Traffic, candidates: Iterable[int] = range(1, 65)) -> int:

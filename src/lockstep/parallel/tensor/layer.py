@@ -10,14 +10,14 @@ Letters: t = b s tokens, b batch, s sequence, h hidden, f feed-forward width, V 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from lockstep.errors import BadInput
-from lockstep.program import Program, ProgramBuilder
+from lockstep.program import Kind, Program, ProgramBuilder
 
 Array: TypeAlias = npt.NDArray[Any]
 State: TypeAlias = dict[str, Array]
@@ -93,14 +93,9 @@ class Layer:
     """Whether input and output are split by rows, rather than the same on all ranks."""
 
     def __add__(self, other: Layer) -> Layer:
-        return Layer(
-            self.ranks,
-            self.forward + other.forward,
-            other.backward + self.backward,
-            {**self.splits, **other.splits},
-            self.input,
-            other.output,
-            self.sequence_parallel,
+        forward, backward = self.forward + other.forward, other.backward + self.backward
+        return replace(
+            self, forward=forward, backward=backward, splits={**self.splits, **other.splits}, output=other.output
         )
 
     @property
@@ -124,26 +119,17 @@ def program_of(
     """Parts one after another on every rank, collectives as one operation each."""
     if not flops_per_s > 0:
         raise BadInput(f"flops_per_s must be above 0, got {flops_per_s}")
-    builder = ProgramBuilder(ranks, ("compute", "comm"))
-    last: tuple[int, ...] = ()
+    builder, devices = ProgramBuilder(ranks, ("compute", "comm")), np.arange(ranks)
+    last: Array | None = None
     for part in parts:
+        columns: dict[str, Any]
         if isinstance(part, Local):
-            ids = tuple(
-                builder.compute(
-                    rank,
-                    part.flops / flops_per_s,
-                    label=part.label,
-                    flops=part.flops,
-                    after=last[rank] if last else (),
-                )
-                for rank in range(ranks)
-            )
+            kind, columns = Kind.COMPUTE, {"duration_s": part.flops / flops_per_s, "flops": part.flops}
         else:
-            ids = builder.collective(
-                range(ranks), part.op, part.elems * element_B, algorithm=algorithm, label=part.label,
-                buffer=part.target, chunk=(0, part.elems), after=last,
-            )  # fmt: skip
-        last = ids
+            named = {"op": part.op, "algorithm": algorithm, "buffer": part.target}
+            kind = Kind.COLLECTIVE
+            columns = {"group": 0, "size_B": part.elems * element_B, "chunk_stop": part.elems, **named}
+        last = builder.extend(kind, devices, label=part.label, after=last, **columns)
     return builder.build()
 
 

@@ -11,6 +11,8 @@ large transformer models", MLSys 2023, section 4.2.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from lockstep.parallel.tensor.layer import Exchange, Layer, Local, Part, Split, State, check_divides
 
 
@@ -21,27 +23,9 @@ def column(
     """y = x w with w cut by columns; `x`, `w`, `y` are names. `blocks`: see `Split`."""
     check_divides(ranks, outputs=outputs // blocks, **({"tokens": tokens} if sequence_parallel else {}))
     whole = f"{x} of all" if sequence_parallel else x
-    flops = 2.0 * tokens * inputs * outputs / ranks
-
-    def forward(state: State, rank: int) -> None:
-        state[y] = state[whole] @ state[w]
-
-    def backward(state: State, rank: int) -> None:
-        state[f"d {w}"] = state[whole].T @ state[f"d {y}"]
-        state[f"d {x}"] = state[f"d {y}"] @ state[w].T
-
-    elems = tokens * inputs
-    gather: tuple[Part, ...] = (Exchange("all-gather", x, whole, elems),) if sequence_parallel else ()
-    reduce = Exchange("reduce-scatter" if sequence_parallel else "all-reduce", f"d {x}", f"d {x}", elems)
-    return Layer(
-        ranks,
-        (*gather, Local(f"{y} = {x} {w}", forward, flops)),
-        (Local(f"d {w}, d {x}", backward, 2 * flops), reduce),
-        {w: Split(1, blocks)},
-        x,
-        y,
-        sequence_parallel,
-    )
+    forward, backward = _products(x, w, y, whole, f"d {y}", 2.0 * tokens * inputs * outputs / ranks)
+    gather, reduce = _exchanges(x, whole, f"d {x}", tokens * inputs, sequence_parallel)
+    return Layer(ranks, (*gather, forward), (backward, reduce), {w: Split(1, blocks)}, x, y, sequence_parallel)
 
 
 def row(
@@ -49,33 +33,34 @@ def row(
 ) -> Layer:
     """y = x w with w cut by rows, x by columns; `x`, `w`, `y` are names."""
     check_divides(ranks, inputs=inputs, **({"tokens": tokens} if sequence_parallel else {}))
-    arriving = f"d {y} of all" if sequence_parallel else f"d {y}"
-    flops = 2.0 * tokens * inputs * outputs / ranks
+    whole = f"d {y} of all" if sequence_parallel else f"d {y}"
+    forward, backward = _products(x, w, y, x, whole, 2.0 * tokens * inputs * outputs / ranks)
+    gather, reduce = _exchanges(f"d {y}", whole, y, tokens * outputs, sequence_parallel)
+    return Layer(ranks, (forward, reduce), (*gather, backward), {w: Split(0)}, x, y, sequence_parallel)
+
+
+def _products(x: str, w: str, y: str, value: str, gradient: str, flops: float) -> tuple[Local, Local]:
+    """y = x w and its gradients; `value` and `gradient` are what the rank has of x and of the gradient of y."""
 
     def forward(state: State, rank: int) -> None:
-        state[y] = state[x] @ state[w]
+        state[y] = state[value] @ state[w]
 
     def backward(state: State, rank: int) -> None:
-        state[f"d {w}"] = state[x].T @ state[arriving]
-        state[f"d {x}"] = state[arriving] @ state[w].T
+        state[f"d {w}"] = state[value].T @ state[gradient]
+        state[f"d {x}"] = state[gradient] @ state[w].T
 
-    elems = tokens * outputs
-    reduce = Exchange("reduce-scatter" if sequence_parallel else "all-reduce", y, y, elems)
-    gather: tuple[Part, ...] = (Exchange("all-gather", f"d {y}", arriving, elems),) if sequence_parallel else ()
-    return Layer(
-        ranks,
-        (Local(f"{y} = {x} {w}", forward, flops), reduce),
-        (*gather, Local(f"d {w}, d {x}", backward, 2 * flops)),
-        {w: Split(0)},
-        x,
-        y,
-        sequence_parallel,
-    )
+    return Local(f"{y} = {x} {w}", forward, flops), Local(f"d {w}, d {x}", backward, 2 * flops)
+
+
+def _exchanges(
+    part: str, whole: str, summed: str, elems: int, sequence_parallel: bool
+) -> tuple[tuple[Part, ...], Exchange]:
+    """The gather of `part` into `whole`, if rows are split, and the reduction of `summed`."""
+    if not sequence_parallel:
+        return (), Exchange("all-reduce", summed, summed, elems)
+    return (Exchange("all-gather", part, whole, elems),), Exchange("reduce-scatter", summed, summed, elems)
 
 
 def pointwise(layer: Layer, forward: Local, backward: Local, output: str) -> Layer:
     """`layer` followed by a computation that needs no other rank."""
-    return Layer(
-        layer.ranks, (*layer.forward, forward), (backward, *layer.backward), layer.splits, layer.input, output,
-        layer.sequence_parallel,
-    )  # fmt: skip
+    return replace(layer, forward=(*layer.forward, forward), backward=(backward, *layer.backward), output=output)
