@@ -132,7 +132,7 @@ def test_refusals_say_what_to_do(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="no traffic of the first stage is one collective"):
         api.trace_step(large, out, "tp")
     both = lockstep.estimate("llama3-8b", "dgx-h100:4", batch=64, tp=8)
-    with patch("lockstep.step.messages.MOST_OPERATIONS", 100), pytest.raises(BadInput, match="take --expand dp"):
+    with patch("lockstep.parallel.messages.MOST_OPERATIONS", 100), pytest.raises(BadInput, match="take --expand dp"):
         api.trace_step(both, out, "messages")
     with pytest.raises(UnknownName, match="unknown expansion 'sends'"):
         api.trace_step(large, out, "sends")

@@ -126,7 +126,7 @@ def test_layer_by_layer_it_takes_as_long(question: Question) -> None:
 def test_opened_into_messages_it_takes_as_long_and_reads_the_same(question: Question) -> None:
     """Collectives are opened up to a few thousand operations; a step with none is refused."""
     job, hardware, layout = question
-    with patch("lockstep.step.messages.MOST_OPERATIONS", 5_000):
+    with patch("lockstep.parallel.messages.MOST_OPERATIONS", 5_000):
         try:
             opened = step_timeline(*question, by_layer=True, opened=("tp", "cp", "ep", "dp"))
         except BadInput:

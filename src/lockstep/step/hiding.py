@@ -33,7 +33,7 @@ def hiding(job: Job, cluster: Cluster, layout: Layout) -> dict[str, Hiding]:
         hidden_s = float(np.asarray(times.forward_s + times.backward_s - times.cell_s))
         found["ep_comm"] += Hiding(count * hidden_s, count * max(0.0, most_s - float(np.asarray(times.comm_s))))
     if float(np.asarray(grid.data_ranks)) * parts.copies > 1:
-        found["dp_comm"] = passes.around.hiding(microbatches, parts.waits)
+        found["dp_comm"] = parts.around.hiding(microbatches, parts.waits)
     if parts.around.host.moves:
-        found["host_comm"] = passes.around.host_hiding(microbatches, parts.waits)
+        found["host_comm"] = parts.around.host_hiding(microbatches, parts.waits)
     return found

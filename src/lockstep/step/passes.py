@@ -16,7 +16,6 @@ from lockstep.hardware import Cluster
 from lockstep.kernels.clock import Clock
 from lockstep.kernels.layer import Shard
 from lockstep.layout import Job, Layout, group_summary
-from lockstep.parallel.data.around import Around
 from lockstep.parallel.lanes import COMPUTE, Op
 from lockstep.parallel.piece import Flow, Piece, total_s
 from lockstep.parallel.pipeline import Placement, Times
@@ -54,11 +53,6 @@ class StepPasses:
     last: frozenset[Turn] = frozenset()
     """Passes beside which each device reduces its gradients, where that is one whole backward pass."""
     known: dict[object, Script] = field(default_factory=dict)
-
-    @property
-    def around(self) -> Around:
-        """Traffic around the passes of a device."""
-        return self.parts.around
 
     @property
     def shares(self) -> int:
@@ -138,14 +132,14 @@ class StepPasses:
         if step == "I":
             kernels_s, more = kernels_s - body.weight_s, tuple(each * (1.0 - frac) for each in more)
         pieces = fitted(self.inside[backward], kernels_s)
-        around, whole = self._around(backward, kernels_s), self.around.reduction() if one in self.last else None
+        around, whole = self._around(backward, kernels_s), self.parts.around.reduction() if one in self.last else None
         return Pass(
             share * kernels_s,
             tuple(each * share for each in pieces),
             tuple(each * share for each in around),
-            self.around.layers
+            self.parts.around.layers
             if whole or any(each.flows for each in around)
-            else -(-self.around.layers // self.shares),
+            else -(-self.parts.around.layers // self.shares),
             self.by_layer,
             backward,
             more,
@@ -154,12 +148,12 @@ class StepPasses:
 
     def _around(self, backward: bool, kernels_s: float) -> tuple[Piece, ...]:
         """Data-parallel traffic and that with the host around a pass of all layers of a device."""
-        way, larger = "backward" if backward else "forward", 1.0 - 1.0 / self.around.layers
-        data = within(self.around.data(way).plain, larger * kernels_s)
-        if not self.around.host.moves:
+        way, larger = "backward" if backward else "forward", 1.0 - 1.0 / self.parts.around.layers
+        data = within(self.parts.around.data(way).plain, larger * kernels_s)
+        if not self.parts.around.host.moves:
             return (data,)
         beside_s = larger * kernels_s + max(0.0, total_s(data.beside) - data.kernels_s)
-        return data, within(self.around.with_host(way).plain, beside_s)
+        return data, within(self.parts.around.with_host(way).plain, beside_s)
 
     def _more(self, device: int, one: Turn, way: str) -> tuple[Piece, ...]:
         """What the chunk with the embedding and that with the head do beyond the others."""

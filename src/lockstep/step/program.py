@@ -16,14 +16,15 @@ from dataclasses import replace
 import numpy as np
 
 from lockstep.hardware import Cluster
-from lockstep.layout import Job, Layout, stage_memory
+from lockstep.layout import Job, Layout, process_groups, stage_memory
+from lockstep.parallel.group import Levels
+from lockstep.parallel.messages import GroupOf, with_messages
 from lockstep.parallel.pipeline import Placement, get, lanes, write
 from lockstep.parallel.pipeline.schedule import Order, Schedule
 from lockstep.parallel.pipeline.schedule import Pass as Turn
 from lockstep.parallel.script import GRADIENTS, LANES
 from lockstep.program import Program, ProgramBuilder, Timeline
 from lockstep.simulate import simulate
-from lockstep.step.messages import with_messages
 from lockstep.step.network import Network
 from lockstep.step.passes import StepPasses, step_passes
 from lockstep.step.step import compose
@@ -68,7 +69,7 @@ def _gather(builder: ProgramBuilder, passes: StepPasses, seconds: float, ends: l
     """A part of the gather of updated parameters on every stage, behind its `ends`."""
     if not np.any(np.asarray(passes.parts.waits.gather_s)) or seconds <= 0:
         return ends
-    size_B = passes.around.parameter_B * seconds / float(np.asarray(passes.parts.around.moved.gather_s))
+    size_B = passes.parts.around.parameter_B * seconds / float(np.asarray(passes.parts.around.moved.gather_s))
     return _traffic(builder, "all-gather", size_B, seconds, ends, passes.name("dp", "all-gather"), "dp")
 
 
@@ -80,7 +81,7 @@ def _update(builder: ProgramBuilder, passes: StepPasses, ends: list[list[int]]) 
         for each in (parts.waits.reduce_s, parts.around.host.once_s, parts.update_s, parts.waits.gather_s)
     )
     if not passes.last and reduce_s > 0:
-        flow = passes.around.once
+        flow = passes.parts.around.once
         ends = _traffic(builder, flow.op, flow.size_B, reduce_s, ends, passes.name("dp", flow.op), GRADIENTS)
     norm = builder.barrier(stages, after=[one for each in ends for one in each], stream=GRADIENTS, label="norm")
     ends = [[one] for one in norm]
@@ -100,16 +101,31 @@ def activations_B(job: Job, cluster: Cluster, layout: Layout) -> list[float]:
     return [float(one.activations_B) / most if most else 0.0 for one, most in zip(held, live, strict=True)]
 
 
+def _groups(cluster: Cluster, layout: Layout) -> GroupOf:
+    """The groups of rank 0, by part and collective. Shard groups gather and scatter; only copies are summed across."""
+    network = Network(cluster, layout.grid())
+
+    def group_of(part: str, op: str) -> tuple[Levels, list[int]]:
+        shard = layout.shard and op != "all-reduce"
+        if part != "dp":
+            return network.levels(part), process_groups(layout, part)[0]
+        return (network.data.shard if shard else network.data.whole), process_groups(
+            layout, "shard" if shard else "data"
+        )[0]
+
+    return group_of
+
+
 def step_timeline(
     job: Job, cluster: Cluster, layout: Layout, by_layer: bool = False, opened: Collection[str] = ()
 ) -> Timeline:
     """The step simulated, with the bytes that each stage holds all the time.
 
-    Collectives of the parts `opened` are written with their own sends (`messages.py`).
+    Collectives of the parts `opened` are written with their own sends (`parallel/messages.py`).
     """
     program, members = step_program(job, cluster, layout, by_layer), list[int]()
     if opened:
-        program, members = with_messages(program, Network(cluster, layout.grid()), layout, opened)
+        program, members = with_messages(program, _groups(cluster, layout), opened)
     held = [stage_memory(job, cluster, layout.grid(), stage) for stage in range(layout.pp)]
     names = ("parameters", "gradients", "optimizer", "buffers")
     held_B = {name: (*(float(getattr(one, f"{name}_B")) for one in held), *(0.0 for _ in members)) for name in names}

@@ -98,8 +98,6 @@ class Composition:
     """What the first stage takes more than the body."""
     last: StageTimes
     """What the last stage takes more than the body."""
-    parameters: RankParameters
-    """Of the stage that holds most."""
     around: Around
     """Data-parallel traffic and that with the host."""
     waits: Exposed
@@ -159,24 +157,22 @@ class Composition:
 
 def compose(job: Job, cluster: Cluster, grid: LayoutGrid) -> Composition:
     """The parts of a step for every layout of `grid`, which must share stages and placement. Raises BadInput if not."""
-    stages = grid.stages
     clock = Clock(cluster.device, job.recipe.dtype, job.recipe.element_B)
     network = Network(cluster, grid)
-    parameters = _fullest(job, grid)
     body, first, last = _stage_times(job, grid, clock, network)
-    around = _around(job, cluster, network, parameters, body)
+    held = _fullest(job, grid)
+    around = _around(job, cluster, network, held, body)
     waits = around.waits
-    update_s = optimizer_s(clock, grid, job.recipe, parameters, job.hidden)
+    update_s = optimizer_s(clock, grid, job.recipe, held, job.hidden)
     return Composition(
-        stages=stages,
+        stages=grid.stages,
         microbatches=grid.microbatches(job.recipe.batch),
         body=body,
         first=first,
         last=last,
-        parameters=parameters,
         around=around,
         waits=waits,
-        transfer_s=_transfer(job, grid, clock, network) if stages > 1 else 0.0,
+        transfer_s=_transfer(job, grid, clock, network) if grid.stages > 1 else 0.0,
         update_s=np.where(grid.offload == KEEP, update_s, around.host.update_s),
         fixed_s=cluster.device.efficiency.step_s,
         blocking=not job.recipe.overlap_pp,
@@ -187,21 +183,16 @@ def compose(job: Job, cluster: Cluster, grid: LayoutGrid) -> Composition:
     )
 
 
-def _around(job: Job, cluster: Cluster, network: Network, parameters: RankParameters, body: StageTimes) -> Around:
+def _around(job: Job, cluster: Cluster, network: Network, held: RankParameters, body: StageTimes) -> Around:
     """Traffic around the passes of the stage that holds most."""
     grid, recipe = network.grid, job.recipe
-    dense, expert = parameters.matrix_elems + parameters.other_elems, parameters.expert_elems
-    layers = grid.copies * _pieces(job, grid.stages, parameters)
-    moved = traffic(
-        network.data, grid.zero, (dense, expert), parameter_B=recipe.parameter_B, wire_B=recipe.wire_B, layers=layers,
-        overlap=recipe.overlap_dp,
-    )  # fmt: skip
-    host = _host_traffic(cluster, grid, recipe, parameters) if np.any(grid.offload != KEEP) else HostTraffic()
-    held = dense + expert
-    return Around(
-        grid.zero, moved, _kernels(job, grid, body), layers, recipe.overlap_dp, held * recipe.parameter_B,
-        held * recipe.wire_B, host,
-    )  # fmt: skip
+    dense, expert = held.matrix_elems + held.other_elems, held.expert_elems
+    bytes_each, layers = (recipe.parameter_B, recipe.wire_B), grid.copies * _pieces(job, grid.stages, held)
+    moved = traffic(network.data, grid.zero, (dense, expert), *bytes_each, layers, recipe.overlap_dp)
+    host = _host_traffic(cluster, grid, recipe, held) if np.any(grid.offload != KEEP) else HostTraffic()
+    parameter_B, gradient_B = ((dense + expert) * each_B for each_B in bytes_each)
+    kernels = _kernels(job, grid, body)
+    return Around(grid.zero, moved, kernels, layers, recipe.overlap_dp, parameter_B, gradient_B, host)
 
 
 def _beside_exchange(network: Network, body: StageTimes, waiting: Exposed) -> Any:

@@ -66,9 +66,8 @@ class Traffic:
 
 
 def traffic(
-    groups: Groups, zero: Any, elements: tuple[Any, Any], *, parameter_B: float, wire_B: float, layers: int,
-    overlap: bool,
-) -> Traffic:  # fmt: skip
+    groups: Groups, zero: Any, elements: tuple[Any, Any], parameter_B: float, wire_B: float, layers: int, overlap: bool
+) -> Traffic:
     """Traffic of a stage of `layers` layers with (dense, expert) `elements` on a rank, sharded at stage `zero`.
 
     A parameter takes `parameter_B`, a gradient `wire_B` bytes on the network.

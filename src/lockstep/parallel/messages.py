@@ -7,31 +7,31 @@ take as long, to rounding. Traffic that is no whole collective of one group (`pa
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Sequence
+from typing import TypeAlias
 
 import numpy as np
 
 from lockstep.errors import BadInput
-from lockstep.layout import Layout, process_groups
+from lockstep.parallel.group import Levels
 from lockstep.parallel.inside import Inside, inside
 from lockstep.parallel.script import GRADIENTS, IN_CELLS
 from lockstep.program import Kind, Program, expand
 from lockstep.program.members import with_members
-from lockstep.step.network import Network
 
 MOST_OPERATIONS = 100_000
 """Into which collectives are opened: some seconds to write them."""
 PARTS = {"tp": "tp", "cp": "cp", "ep": "ep", "dp": "dp", GRADIENTS: "dp", IN_CELLS: "ep"}
 """By lane, the part of a step whose traffic it carries."""
-Found = dict[int, tuple[Inside, list[int]]]
+Found: TypeAlias = dict[int, tuple[Inside, Sequence[int]]]
 """By operation, what it is made of, and the ranks of the grid that take part."""
+GroupOf: TypeAlias = Callable[[str, str], tuple[Levels, Sequence[int]]]
+"""(part, op) -> the levels and the ranks of the group of the first rank."""
 
 
-def with_messages(
-    program: Program, network: Network, layout: Layout, parts: Collection[str]
-) -> tuple[Program, list[int]]:
-    """The step's program with collectives of `parts` opened, and the ranks of the grid that it has beside its own."""
-    found = _found(program, network, layout, parts)
+def with_messages(program: Program, group_of: GroupOf, parts: Collection[str]) -> tuple[Program, list[int]]:
+    """The step's program with collectives of `parts` opened, and the ranks of the grid that it has besides its own."""
+    found = _found(program, group_of, parts)
     _check(program, found)
     others = sorted({rank for _, ranks in found.values() for rank in ranks} - {0})
     place = {0: 0} | {rank: program.ranks + i for i, rank in enumerate(others)}
@@ -44,7 +44,7 @@ def with_messages(
     return expand(whole, lambda op, _, ranks, size_B: known.get((op, ranks, size_B)), keep=True), others
 
 
-def _found(program: Program, network: Network, layout: Layout, parts: Collection[str]) -> Found:
+def _found(program: Program, group_of: GroupOf, parts: Collection[str]) -> Found:
     """The first of each kind of collective of the first stage."""
     found, seen = {}, set[tuple[str, ...]]()
     for i in np.flatnonzero((program.rank == 0) & (program.kind == Kind.COLLECTIVE)).tolist():
@@ -53,10 +53,7 @@ def _found(program: Program, network: Network, layout: Layout, parts: Collection
         key = part, op, f"{size_B:.9g}", f"{seconds:.9g}"
         if part in parts and key not in seen:
             seen.add(key)
-            # In shard groups only gradients of different copies are summed across them.
-            within = layout.shard and op != "all-reduce"
-            levels = network.levels(part) if part != "dp" else network.data.shard if within else network.data.whole
-            ranks = process_groups(layout, part if part != "dp" else "shard" if within else "data")[0]
+            levels, ranks = group_of(part, op)
             if one := inside(op, levels, len(ranks), size_B, seconds):
                 found[i] = one, ranks
     return found
