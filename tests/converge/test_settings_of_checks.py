@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 import lockstep
 from cli_runner import run
 from lockstep.converge import ALWAYS, Check, Findings, example, find_experiment, when
+from lockstep.converge.experiments.compression import compression_noise
 from lockstep.converge.experiments.local.local_bias import _control_factor
 from lockstep.converge.findings import CREDIBLE_ERRORS, absent, credible_errors, tells, verdict
 from lockstep.report.converge_table import render
@@ -109,6 +111,9 @@ def test_a_false_law_is_left_out_where_runs_cannot_tell_it_from_the_right_one() 
         ("loss-scaling", {"start_power": 0, "steps": 200}),
         ("outer-momentum", {"step_size": 0.05, "period": 10}),
         ("tolerable-delay", {"beyond": 12, "moments": (0, 1600)}),
+        ("compression-noise", {"step_sizes": (1.9, 1.999), "keep_frac": 1.0, "steps": 50}),
+        ("compression-noise", {"step_sizes": (0.0245,), "elems": 80, "keep_frac": 0.0125, "steps": 100}),
+        ("compression-noise", {"step_sizes": (1e-60,), "steps": 50}),
     ],
 )
 def test_settings_far_from_the_default_disagree_with_nothing(experiment: str, settings: dict[str, object]) -> None:
@@ -136,8 +141,6 @@ def test_the_best_period_of_the_verdict_is_the_fastest_of_the_table() -> None:
 
 def test_scaffold_shrinks_by_the_factor_of_its_matrix() -> None:
     """The rounds themselves, run on the distance to the end, with another implementation of the method."""
-    import numpy as np
-
     from lockstep.converge.descent.local_rounds import LocalMethod, run_rounds
 
     h, step, period = np.array([2.0, 8.0]), 0.1, 100
@@ -155,3 +158,13 @@ def test_every_row_about_an_example_names_its_numbers() -> None:
         examples = [one.holds.example for one in checks]
         assert any(examples)
         assert examples == sorted(examples)
+
+
+def test_noise_from_zero_has_the_moments_of_its_recursion() -> None:
+    """Step by step, for a step that adds to what is kept, one that forgets, and one that keeps all."""
+    for kept in (0.9, 0.0, 1.0):
+        moment, late = 0.0, []
+        for at in range(51):
+            moment = kept * moment + 0.5
+            late += [moment] * (at >= 25)
+        assert compression_noise._second_half(kept, 0.5, 51) == pytest.approx(sum(late) / len(late), rel=1e-12)
