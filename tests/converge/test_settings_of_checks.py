@@ -8,6 +8,7 @@ import pytest
 import lockstep
 from cli_runner import run
 from lockstep.converge import ALWAYS, Check, Findings, example, find_experiment, when
+from lockstep.converge.experiments.batch import algorithmic_stability
 from lockstep.converge.experiments.compression import compression_noise
 from lockstep.converge.experiments.local.local_bias import _control_factor
 from lockstep.converge.findings import CREDIBLE_ERRORS, absent, credible_errors, tells, verdict
@@ -168,3 +169,14 @@ def test_noise_from_zero_has_the_moments_of_its_recursion() -> None:
             moment = kept * moment + 0.5
             late += [moment] * (at >= 25)
         assert compression_noise._second_half(kept, 0.5, 51) == pytest.approx(sum(late) / len(late), rel=1e-12)
+
+
+def test_growth_is_left_out_where_no_run_has_met_the_other_example_early() -> None:
+    """The ratio of the distances does not exist there."""
+    settings = algorithmic_stability.Settings(examples=500, batches=(1,), steps=50, trials=100)
+    distance = np.zeros((100, 50))
+    distance[:, 20:] = 1e-3
+    end = np.zeros((100, 1))
+    pair = algorithmic_stability.Pair(distance, end, end)
+    said = Findings(tuple(algorithmic_stability._refuted(settings, {(0.0, 1): pair, (0.0, 500): pair}, 1.0)))
+    assert ["1 / sqrt(B T)" in one.what for one in said.sorted_out().left_out] == [True]
