@@ -8,7 +8,7 @@ import pytest
 import lockstep
 from cli_runner import run
 from lockstep.converge import ALWAYS, Check, Findings, example, find_experiment, when
-from lockstep.converge.experiments.batch import algorithmic_stability
+from lockstep.converge.experiments.batch import algorithmic_stability, generalization_gap
 from lockstep.converge.experiments.compression import compression_noise
 from lockstep.converge.experiments.local.local_bias import _control_factor
 from lockstep.converge.findings import CREDIBLE_ERRORS, absent, credible_errors, tells, verdict
@@ -181,3 +181,34 @@ def test_growth_is_left_out_where_no_run_has_met_the_other_example_early() -> No
     pair = algorithmic_stability.Pair(distance, end, end)
     said = Findings(tuple(algorithmic_stability._refuted(settings, {(0.0, 1): pair, (0.0, 500): pair}, 1.0)))
     assert ["1 / sqrt(B T)" in one.what for one in said.sorted_out().left_out] == [True]
+
+
+def test_the_spread_of_a_fitted_gap_is_that_of_its_runs() -> None:
+    """Few directions and many, beside examples with moments enough that the runs know their own spread."""
+    for d, n in ((3, 30), (20, 50)):
+        gaps = generalization_gap._fitted(d, n, 4000, np.random.default_rng(7))
+        assert generalization_gap.fitted_spread(d, n) == pytest.approx(float(gaps.std()), rel=0.08)
+
+
+def test_a_fitted_gap_without_variance_is_left_out_and_few_data_sets_do_not_refute_it() -> None:
+    """The largest gaps are rare: runs that have not met one see a mean and a spread that are both too small."""
+    for n, here, seeds in ((12, False, 1), (13, False, 1), (14, True, 150)):
+        seen = [
+            generalization_gap._fit(10, n, generalization_gap._fitted(10, n, 50, np.random.default_rng(seed)))
+            for seed in range(seeds)
+        ]
+        assert {one.holds.here for one in seen} == {here}
+        assert not here or all(one.ok for one in seen)
+
+
+def test_gaps_that_the_data_sets_do_not_show_are_not_compared() -> None:
+    """Of 5000 examples, 50 data sets show a gap that is mostly the noise of its measurement."""
+    noise = np.random.default_rng(3).normal(scale=0.01, size=(2, 50, 4))
+    unseen = generalization_gap._alike({4: 0.002 + noise[0], 5000: 0.002 + noise[1]})
+    assert [one.holds.here for one in unseen] == [False]
+    (seen,) = generalization_gap._alike({4: 0.2 + noise[0], 5000: 0.2 + noise[1]})
+    assert seen.holds.here
+    assert seen.ok
+    (other,) = generalization_gap._alike({4: 0.3 + noise[0], 5000: 0.2 + noise[1]})
+    assert other.holds.here
+    assert not other.ok
