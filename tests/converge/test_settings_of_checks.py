@@ -115,6 +115,7 @@ def test_a_false_law_is_left_out_where_runs_cannot_tell_it_from_the_right_one() 
         ("compression-noise", {"step_sizes": (1.9, 1.999), "keep_frac": 1.0, "steps": 50}),
         ("compression-noise", {"step_sizes": (0.0245,), "elems": 80, "keep_frac": 0.0125, "steps": 100}),
         ("compression-noise", {"step_sizes": (1e-60,), "steps": 50}),
+        ("error-feedback", {"steps": 500, "repetitions": 100, "step_size": 1e-60}),
         ("layerwise-compression", {"layers": 200, "layer_elems": 100, "ratios": (1, 100), "repetitions": 4}),
     ],
 )
