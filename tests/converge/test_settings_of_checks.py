@@ -116,6 +116,7 @@ def test_a_false_law_is_left_out_where_runs_cannot_tell_it_from_the_right_one() 
         ("compression-noise", {"step_sizes": (0.0245,), "elems": 80, "keep_frac": 0.0125, "steps": 100}),
         ("compression-noise", {"step_sizes": (1e-60,), "steps": 50}),
         ("error-feedback", {"steps": 500, "repetitions": 100, "step_size": 1e-60}),
+        ("index-bits", {"elems": 10_000, "keep_fracs": (0.5, 0.7, 1 - 2**-53)}),
         ("layerwise-compression", {"layers": 200, "layer_elems": 100, "ratios": (1, 100), "repetitions": 4}),
     ],
 )
