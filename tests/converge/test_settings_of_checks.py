@@ -117,6 +117,9 @@ def test_a_false_law_is_left_out_where_runs_cannot_tell_it_from_the_right_one() 
         ("compression-noise", {"step_sizes": (1e-60,), "steps": 50}),
         ("error-feedback", {"steps": 500, "repetitions": 100, "step_size": 1e-60}),
         ("index-bits", {"elems": 10_000, "keep_fracs": (0.5, 0.7, 1 - 2**-53)}),
+        ("critical-batch", {"noise": 1e-60, "axes": 2, "trials": 20}),
+        ("critical-batch", {"noise": 1e-4, "condition": 10, "trials": 20}),
+        ("critical-batch", {"target_frac": 0.9, "axes": 2, "trials": 20}),
         ("layerwise-compression", {"layers": 200, "layer_elems": 100, "ratios": (1, 100), "repetitions": 4}),
     ],
 )
