@@ -18,6 +18,7 @@ COMPUTED = {
     "index-bits": "^coded gaps",
     "loss-scaling": "arrives|flushed$",
     "master-weights": "stall|squared distance",
+    "noise-scale": "from two batches$",
     "reduction-orders": "^ring: the error",
     "varying-delay": "^limit against|^window",
 }

@@ -122,6 +122,7 @@ def test_a_false_law_is_left_out_where_runs_cannot_tell_it_from_the_right_one() 
         ("critical-batch", {"target_frac": 0.9, "axes": 2, "trials": 20}),
         ("implicit-bias", {"momentum": 0.98, "steps": 100}),
         ("time-to-accuracy", {"steps": 20, "trials": 2, "bandwidth_Bps": 1e-60}),
+        ("noise-scale", {"noise": 1e-60, "repetitions": 100}),
         ("layerwise-compression", {"layers": 200, "layer_elems": 100, "ratios": (1, 100), "repetitions": 4}),
     ],
 )
