@@ -10,7 +10,6 @@ from lockstep.converge import Findings
 SHARES = [digit * 10.0**power for power in range(-12, 1) for digit in range(1, 10)]
 COMPUTED = {
     "compression-factors": "^lost by|power-sgd|PowerSGD|sends|payload",
-    "compression-noise": "a = ",
     "critical-batch-digits": "^log of",
     "delay-stability": "^edge at",
     "gradient-range": " at scale 2",
@@ -19,6 +18,7 @@ COMPUTED = {
     "index-bits": "^coded gaps",
     "loss-scaling": "arrives|flushed$",
     "master-weights": "stall|squared distance",
+    "noise-scale": "from two batches$",
     "reduction-orders": "^ring: the error",
     "varying-delay": "^limit against|^window",
 }

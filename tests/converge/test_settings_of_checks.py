@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 import lockstep
 from cli_runner import run
 from lockstep.converge import ALWAYS, Check, Findings, example, find_experiment, when
+from lockstep.converge.experiments.batch import algorithmic_stability, generalization_gap
+from lockstep.converge.experiments.compression import compression_noise
 from lockstep.converge.experiments.local.local_bias import _control_factor
 from lockstep.converge.findings import CREDIBLE_ERRORS, absent, credible_errors, tells, verdict
 from lockstep.report.converge_table import render
@@ -109,6 +112,18 @@ def test_a_false_law_is_left_out_where_runs_cannot_tell_it_from_the_right_one() 
         ("loss-scaling", {"start_power": 0, "steps": 200}),
         ("outer-momentum", {"step_size": 0.05, "period": 10}),
         ("tolerable-delay", {"beyond": 12, "moments": (0, 1600)}),
+        ("compression-noise", {"step_sizes": (1.9, 1.999), "keep_frac": 1.0, "steps": 50}),
+        ("compression-noise", {"step_sizes": (0.0245,), "elems": 80, "keep_frac": 0.0125, "steps": 100}),
+        ("compression-noise", {"step_sizes": (1e-60,), "steps": 50}),
+        ("error-feedback", {"steps": 500, "repetitions": 100, "step_size": 1e-60}),
+        ("index-bits", {"elems": 10_000, "keep_fracs": (0.5, 0.7, 1 - 2**-53)}),
+        ("critical-batch", {"noise": 1e-60, "axes": 2, "trials": 20}),
+        ("critical-batch", {"noise": 1e-4, "condition": 10, "trials": 20}),
+        ("critical-batch", {"target_frac": 0.9, "axes": 2, "trials": 20}),
+        ("implicit-bias", {"momentum": 0.98, "steps": 100}),
+        ("time-to-accuracy", {"steps": 20, "trials": 2, "bandwidth_Bps": 1e-60}),
+        ("noise-scale", {"noise": 1e-60, "repetitions": 100}),
+        ("layerwise-compression", {"layers": 200, "layer_elems": 100, "ratios": (1, 100), "repetitions": 4}),
     ],
 )
 def test_settings_far_from_the_default_disagree_with_nothing(experiment: str, settings: dict[str, object]) -> None:
@@ -136,8 +151,6 @@ def test_the_best_period_of_the_verdict_is_the_fastest_of_the_table() -> None:
 
 def test_scaffold_shrinks_by_the_factor_of_its_matrix() -> None:
     """The rounds themselves, run on the distance to the end, with another implementation of the method."""
-    import numpy as np
-
     from lockstep.converge.descent.local_rounds import LocalMethod, run_rounds
 
     h, step, period = np.array([2.0, 8.0]), 0.1, 100
@@ -155,3 +168,55 @@ def test_every_row_about_an_example_names_its_numbers() -> None:
         examples = [one.holds.example for one in checks]
         assert any(examples)
         assert examples == sorted(examples)
+
+
+def test_noise_from_zero_has_the_moments_of_its_recursion() -> None:
+    """Step by step, for a step that adds to what is kept, one that forgets, and one that keeps all."""
+    for kept in (0.9, 0.0, 1.0):
+        moment, late = 0.0, []
+        for at in range(51):
+            moment = kept * moment + 0.5
+            late += [moment] * (at >= 25)
+        assert compression_noise._second_half(kept, 0.5, 51) == pytest.approx(sum(late) / len(late), rel=1e-12)
+
+
+def test_growth_is_left_out_where_no_run_has_met_the_other_example_early() -> None:
+    """The ratio of the distances does not exist there."""
+    settings = algorithmic_stability.Settings(examples=500, batches=(1,), steps=50, trials=100)
+    distance = np.zeros((100, 50))
+    distance[:, 20:] = 1e-3
+    end = np.zeros((100, 1))
+    pair = algorithmic_stability.Pair(distance, end, end)
+    said = Findings(tuple(algorithmic_stability._refuted(settings, {(0.0, 1): pair, (0.0, 500): pair}, 1.0)))
+    assert ["1 / sqrt(B T)" in one.what for one in said.sorted_out().left_out] == [True]
+
+
+def test_the_spread_of_a_fitted_gap_is_that_of_its_runs() -> None:
+    """Few directions and many, beside examples with moments enough that the runs know their own spread."""
+    for d, n in ((3, 30), (20, 50)):
+        gaps = generalization_gap._fitted(d, n, 4000, np.random.default_rng(7))
+        assert generalization_gap.fitted_spread(d, n) == pytest.approx(float(gaps.std()), rel=0.08)
+
+
+def test_a_fitted_gap_without_variance_is_left_out_and_few_data_sets_do_not_refute_it() -> None:
+    """The largest gaps are rare: runs that have not met one see a mean and a spread that are both too small."""
+    for n, here, seeds in ((12, False, 1), (13, False, 1), (14, True, 150)):
+        seen = [
+            generalization_gap._fit(10, n, generalization_gap._fitted(10, n, 50, np.random.default_rng(seed)))
+            for seed in range(seeds)
+        ]
+        assert {one.holds.here for one in seen} == {here}
+        assert not here or all(one.ok for one in seen)
+
+
+def test_gaps_that_the_data_sets_do_not_show_are_not_compared() -> None:
+    """Of 5000 examples, 50 data sets show a gap that is mostly the noise of its measurement."""
+    noise = np.random.default_rng(3).normal(scale=0.01, size=(2, 50, 4))
+    unseen = generalization_gap._alike({4: 0.002 + noise[0], 5000: 0.002 + noise[1]})
+    assert [one.holds.here for one in unseen] == [False]
+    (seen,) = generalization_gap._alike({4: 0.2 + noise[0], 5000: 0.2 + noise[1]})
+    assert seen.holds.here
+    assert seen.ok
+    (other,) = generalization_gap._alike({4: 0.3 + noise[0], 5000: 0.2 + noise[1]})
+    assert other.holds.here
+    assert not other.ok

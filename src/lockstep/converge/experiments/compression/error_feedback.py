@@ -142,8 +142,8 @@ def _signs(settings: Settings, seed: int) -> tuple[Check, ...]:
     gradients = np.where(draw.random((100, settings.repetitions)) < 0.25, 4.0, -1.0)
     plain = -settings.step_size * gradients.mean(axis=0)
     sent = Sign()
-    packed = [sent.decompress(sent.compress(row, None, draw)[0]) for row in gradients]
-    moved = -settings.step_size * np.mean(packed, axis=0)
+    packed = np.array([sent.decompress(sent.compress(row, None, draw)[0]) for row in gradients], dtype=np.float64)
+    moved = -settings.step_size * packed.mean(axis=0)
     return (
         Check("drift of plain descent: -a / 4", -settings.step_size / 4, *mean_and_error(plain), holds=ALWAYS),
         Check("drift of signs: +a / 2, uphill", settings.step_size / 2, *mean_and_error(moved), holds=ALWAYS),

@@ -72,8 +72,9 @@ def _losses(settings: Settings, ratio: float, seed: int) -> dict[str, Array]:
     """Relative losses of the repetitions, and int8's by formula."""
     found: dict[str, list[float]] = {}
     for draw in streams(seed, settings.repetitions):
-        sizes = ratio ** np.arange(settings.layers, dtype=float)
-        gradient = draw.standard_normal((settings.layers, settings.layer_elems)) * (sizes / sizes[-1])[:, np.newaxis]
+        # Of the last, which is the largest: many layers would pass the largest float.
+        sizes = ratio ** np.arange(1.0 - settings.layers, 1.0)
+        gradient = draw.standard_normal((settings.layers, settings.layer_elems)) * sizes[:, np.newaxis]
         squared = float((gradient**2).sum())
         for made in (TopK(_share(settings)), Uniform(8)):
             name = made.name.replace("-", "_")

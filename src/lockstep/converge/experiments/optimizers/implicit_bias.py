@@ -78,9 +78,9 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
         rows.append(_row(name, a, path.theta, 1 / _slope(a, s)))
         checks += [_close(f"limit of {name}", limit, path.theta), *_edge(name, a, y, s, settings.steps)]
         found.append((s, path.theta))
-    for name, path, limit, bound in _others(settings, a, y):
+    for name, path, limit, bound, left in _others(settings, a, y):
         rows.append(_row(name, a, path.theta, bound))
-        checks.append(_close(f"limit of {name}", limit, path.theta, 2 * _last_rate(settings)))
+        checks.append(_close(f"limit of {name}", limit, path.theta, left))
     checks += [*_momentum_edge(a, y, settings), *_band(a, y), _projection(a, y), _printed_series()]
     progress(len(settings.powers), len(settings.powers))
     return Findings(
@@ -124,15 +124,29 @@ def _scaled(a: Array, y: float, s: float, rate: float, steps: int, start: Array 
     return _walk(Sgd(), a, y, np.full(steps, rate), a**-s, start)
 
 
-def _others(settings: Settings, a: Array, y: float) -> list[tuple[str, Path, Array, float | None]]:
-    """(name, path, limit, stable rates) of momentum and of sign descent with a falling rate."""
+def _others(settings: Settings, a: Array, y: float) -> list[tuple[str, Path, Array, float | None, float]]:
+    """(name, path, limit, stable rates, what is left) of momentum and of sign descent with a falling rate."""
     one, edge = np.ones_like(a), (1 + settings.momentum) / _slope(a, 0)
     heavy = _walk(Momentum(settings.momentum), a, y, np.full(settings.steps, SHARE * edge), one)
     sign = _walk(Sign(), a, y, _falling(a, y, settings.steps), one)
+    limit = nearest(a, y, one)
+    left = _left_of_momentum(settings.momentum, settings.steps) * float(np.abs(limit).max())
     return [
-        (f"momentum {settings.momentum:g}", heavy, nearest(a, y, one), edge),
-        ("simplified Adam", sign, nearest(a, y, 1 / a), None),
+        (f"momentum {settings.momentum:g}", heavy, limit, edge, left),
+        ("simplified Adam", sign, nearest(a, y, 1 / a), None, 2 * _last_rate(settings)),
     ]
+
+
+def _left_of_momentum(beta: float, steps: int) -> float:
+    """Share of the residual, and so of every coordinate, that heavy ball leaves: r <- (1 + beta - p) r - beta r before.
+
+    p = 2 alpha a'a is 2 (1 + beta) times `SHARE`.
+    """
+    pull = 2 * SHARE * (1 + beta)
+    before, now = 1.0, 1 - pull
+    for _ in range(steps - 1):
+        before, now = now, (1 + beta - pull) * now - beta * before
+    return abs(now)
 
 
 def _falling(a: Array, y: float, steps: int) -> Array:
