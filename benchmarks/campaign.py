@@ -13,7 +13,7 @@ import statistics
 import time
 from collections.abc import Callable
 
-from lockstep.reliability import (
+from lockstep.failures import (
     Campaigns,
     Pattern,
     Pool,

@@ -15,7 +15,7 @@ from dataclasses import replace
 import numpy as np
 
 from lockstep.api import read_question
-from lockstep.guide import Guidance, guide
+from lockstep.planner.guide import Guidance, guide
 from lockstep.hardware import Level, cluster, link
 
 MODELS = (

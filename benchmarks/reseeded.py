@@ -15,7 +15,7 @@ import math
 from collections import defaultdict
 
 import lockstep
-from lockstep.converge import EXPERIMENTS, Check
+from lockstep.lab import EXPERIMENTS, Check
 
 TAILS = {count: math.erfc(count / math.sqrt(2)) for count in (2, 3, 4)}
 """Chance of a normal number beyond so many deviations."""

@@ -17,8 +17,8 @@ from collections.abc import Callable
 
 import lockstep
 from lockstep.api import sweep
-from lockstep.converge.experiment import silent
-from lockstep.converge.sweep.engines import find_engine
+from lockstep.lab.experiment import silent
+from lockstep.lab.sweep.engines import find_engine
 
 EXPERIMENT, TRIALS = "gradient-variance", 200
 EMPTY = 1000

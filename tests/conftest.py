@@ -20,7 +20,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if name is None:
         return
     from converge.table import experiments_of
-    from lockstep.converge import find_experiment
+    from lockstep.lab import find_experiment
 
     wanted = find_experiment(name, "--experiment").name
     kept = [item for item in items if wanted in experiments_of(item)]

@@ -13,7 +13,7 @@ from scipy.integrate import quad
 from scipy.stats import norm
 
 import lockstep
-from lockstep.campaign.speedup import amdahl
+from lockstep.campaigns.speedup import amdahl
 from lockstep.errors import BadInput
 
 PAGE = Path(__file__).parents[1] / "docs" / "reference" / "system-claims.md"

@@ -10,17 +10,12 @@ Every verb of the command line is a function here with the same name and words (
 
 from __future__ import annotations
 
-import sys
 from importlib import import_module
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from lockstep.verbs import VERBS as _TABLE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from inspect import Signature
-
     from lockstep.api import balance as balance
     from lockstep.api import bench as bench
     from lockstep.api import campaign as campaign
@@ -60,42 +55,11 @@ __version__ = "0.1.0"
 
 VERBS = tuple(_TABLE)
 PACKAGES = (
-    "cases", "collectives", "hardware", "layout", "methods", "parallel", "program", "reliability", "simulate", "step",
+    "cases", "collectives", "failures", "hardware", "layout", "methods", "parallel", "program", "simulate", "step",
     "validation", "workload",
 )  # fmt: skip
 
 __all__ = ["__version__", *VERBS]  # noqa: PLE0604 - the verbs are text
-
-
-class _Verb(ModuleType):
-    """A package that shares its name with a verb, such as `lockstep.plan`: importable and callable."""
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self._verb(*args, **kwargs)
-
-    @property
-    def __signature__(self) -> Signature:
-        """That of the verb, for `inspect.signature` and notebooks."""
-        from inspect import signature
-
-        return signature(self._verb)
-
-    @property
-    def _verb(self) -> Callable[..., Any]:
-        verb: Callable[..., Any] = getattr(import_module("lockstep.api"), self.__name__.rpartition(".")[2])
-        return verb
-
-
-class _Lockstep(ModuleType):
-    """This package: the import system sets a subpackage as an attribute here, which must not hide the verb."""
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        if name in VERBS and isinstance(value, ModuleType):
-            value.__class__ = _Verb
-        super().__setattr__(name, value)
-
-
-sys.modules[__name__].__class__ = _Lockstep
 
 
 def __getattr__(name: str) -> Any:
@@ -107,4 +71,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *VERBS, *PACKAGES})
+    return sorted((*__all__, *PACKAGES))

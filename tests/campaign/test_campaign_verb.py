@@ -8,7 +8,7 @@ import pytest
 
 import lockstep
 from cli_runner import run
-from lockstep.runs import RunStore
+from lockstep.store import RunStore
 
 BAR = ("campaign", "llama3-70b", "--cluster", "dgx-h100:64", "--batch-tokens", "4M", "--tokens", "15T")
 SMALL = ("campaign", "llama3-8b", "-c", "dgx-h100:8", "--batch", "512", "--tp", "2", "--zero", "1")

@@ -11,14 +11,14 @@ import numpy as np
 import pytest
 
 import lockstep
-from lockstep.campaign import Operation, Ramp, Scenario, campaign, energy, for_tokens, phases, work
-from lockstep.campaign.changes import _operation
-from lockstep.campaign.run import Run
-from lockstep.campaign.tornado import Bar
+from lockstep.campaigns import Operation, Ramp, Scenario, campaign, energy, for_tokens, phases, work
+from lockstep.campaigns.changes import _operation
+from lockstep.campaigns.run import Run
+from lockstep.campaigns.tornado import Bar
 from lockstep.errors import BadInput, Infeasible
+from lockstep.failures import overhead_frac, simulate_campaigns
 from lockstep.layout import Job, Recipe, checkpoint_B
-from lockstep.plan import Estimate
-from lockstep.reliability import overhead_frac, simulate_campaigns
+from lockstep.planner import Estimate
 from lockstep.simulate import Exponential, LogNormal, Sample
 from lockstep.workload import model, parameters
 
@@ -285,7 +285,7 @@ def test_a_lost_node_stops_the_nodes_of_its_replica(nodes: int, tp: int, pp: int
 def test_devices_alone_draw_power_unless_the_facility_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without a PUE the facility draws nothing more: device hours x power."""
     for slow in ("tornado", "changes"):
-        monkeypatch.setattr(import_module("lockstep.campaign.campaign"), slow, lambda scenario: ())
+        monkeypatch.setattr(import_module("lockstep.campaigns.campaign"), slow, lambda scenario: ())
     short = Scenario(ESTIMATE, for_tokens(1e9), CALM)
     plain = campaign(short, power_W=1000.0).energy
     assert plain is not None

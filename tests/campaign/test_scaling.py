@@ -9,7 +9,7 @@ import pytest
 
 import lockstep
 from cli_runner import run
-from lockstep.campaign import Scaling, Size
+from lockstep.campaigns import Scaling, Size
 
 SMALL = ("scaling", "gpt2", "-c", "ethernet-25-v100:8", "--batch", "256")
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize_scalar
 
 from lockstep import workload
-from lockstep.campaign import LAWS, for_compute, for_loss, for_tokens, in_batches, scaling_law
+from lockstep.campaigns import LAWS, for_compute, for_loss, for_tokens, in_batches, scaling_law
 from lockstep.errors import BadInput, Infeasible, UnknownName
 
 EXAMPLES = settings(max_examples=50, derandomize=True, deadline=None)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import lockstep
 from cli_runner import run
-from lockstep.campaign import SpeedUp, amdahl, gustafson, karp_flatt
+from lockstep.campaigns import SpeedUp, amdahl, gustafson, karp_flatt
 from lockstep.collectives import PlainLink
 from lockstep.errors import BadInput
 

@@ -14,7 +14,7 @@ from lockstep.cases.study import DURATIONS, PLANNED, PUBLIC
 from lockstep.errors import BadInput, UnknownName
 from lockstep.hardware import cluster
 from lockstep.layout import Job, Layout
-from lockstep.plan import estimate
+from lockstep.planner import estimate
 
 ALL = survey()
 FOUND = {one.study.name: one for one in ALL.comparisons}

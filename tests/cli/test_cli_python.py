@@ -1,6 +1,8 @@
 """The verbs as functions: the same answers as the command line, from names, objects and quantities."""
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -64,12 +66,23 @@ def test_a_plan_can_be_cited_and_exported() -> None:
     assert lockstep.export(plan, to="megatron").text == lockstep.export(*QUESTION, to="megatron", **WORDS).text
 
 
-def test_a_package_that_is_a_verb_is_both() -> None:
-    import lockstep.plan as package
+def test_a_verb_is_a_plain_function_before_and_after_its_modules_are_loaded() -> None:
+    script = """
+import inspect, lockstep
+before = {verb: inspect.signature(getattr(lockstep, verb)) for verb in lockstep.VERBS}
+documented = [verb for verb in lockstep.VERBS if getattr(lockstep, verb).__doc__]
+lockstep.plan("gpt2", "dgx-h100", batch=64), lockstep.messages(4, 100), lockstep.guide("gpt2", "dgx-h100", batch=64)
+assert all(inspect.isfunction(getattr(lockstep, verb)) for verb in lockstep.VERBS)
+assert before == {verb: inspect.signature(getattr(lockstep, verb)) for verb in lockstep.VERBS}
+assert documented == list(lockstep.VERBS)
+assert not [name for name in dir(lockstep) if name.startswith("_") and name != "__version__"]
+"""
+    subprocess.run([sys.executable, "-c", script], check=True)
 
-    assert lockstep.plan is package
-    assert callable(package)
-    assert package.Plan.__name__ == "Plan"
+
+def test_no_room_has_the_name_of_a_verb() -> None:
+    rooms = {path.stem for path in Path(lockstep.__file__).parent.iterdir()}
+    assert not rooms & set(lockstep.VERBS)
 
 
 def test_unknown_attributes_are_refused() -> None:

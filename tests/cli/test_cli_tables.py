@@ -44,7 +44,7 @@ def test_images_are_not_called_tokens() -> None:
 
 
 def test_a_stopped_search_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    module = import_module("lockstep.plan.search")
+    module = import_module("lockstep.planner.search")
 
     real, calls = module._score, []
 
@@ -63,7 +63,7 @@ def test_a_stopped_search_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_stopped_before_anything_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
-    module = import_module("lockstep.plan.search")
+    module = import_module("lockstep.planner.search")
 
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
@@ -125,7 +125,7 @@ def test_what_takes_long_at_large_sizes_shows_how_far_it_is(
 
 
 def test_a_search_over_sizes_that_is_stopped_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    module = import_module("lockstep.plan.search")
+    module = import_module("lockstep.planner.search")
     real, sizes = module._score, []
 
     def interrupted(found: object, job: Job, *rest: object) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from cli_runner import LLAMA, run
 from lockstep.cli.app import VERBS
-from lockstep.runs import RunStore
+from lockstep.store import RunStore
 
 PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "json.md").read_text("utf-8")
 LINK = ("--latency", "5us", "--bandwidth", "25GB/s")

@@ -14,7 +14,7 @@ from lockstep.api.recipe import RecipeWords
 from lockstep.cli.app import build
 from lockstep.cli.options import RECIPE
 from lockstep.layout import Recipe
-from lockstep.plan.estimate import estimate as estimate_layout
+from lockstep.planner.estimate import estimate as estimate_layout
 
 FLAGS = {
     "dtype": ("fp8", "dtype", "fp8"),

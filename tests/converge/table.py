@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from lockstep.converge import EXPERIMENTS
+from lockstep.lab import EXPERIMENTS
 
 
 def experiments_of(item: pytest.Item) -> frozenset[str]:

@@ -7,8 +7,8 @@ import pytest
 import lockstep
 from cli_runner import run
 from lockstep.api.claiming import Claims, Decided
-from lockstep.converge import ALWAYS, Check
-from lockstep.converge.claims import Claim, claims
+from lockstep.lab import ALWAYS, Check
+from lockstep.lab.claims import Claim, claims
 from lockstep.report.claims_table import render
 from lockstep.report.terminal import console
 

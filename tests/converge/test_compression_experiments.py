@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 
 import lockstep
-from lockstep.converge import Findings
-from lockstep.converge.descent.compressed import Reached, best_run, descend
-from lockstep.converge.experiments.compression import (
+from lockstep.errors import BadInput
+from lockstep.lab import Findings
+from lockstep.lab.descent.compressed import Reached, best_run, descend
+from lockstep.lab.experiments.compression import (
     aggregation_error,
     compression_factors,
     compression_stability,
@@ -17,12 +18,11 @@ from lockstep.converge.experiments.compression import (
     error_feedback,
     layerwise_compression,
 )
-from lockstep.converge.experiments.compression.communication_bound import bound_bits
-from lockstep.converge.experiments.compression.index_bits import _coded_bits
-from lockstep.converge.laws.gaussian import energy_above, rounding_energy, tail, threshold_of
-from lockstep.converge.objectives.rotated import Rotated, rotated_workers
-from lockstep.converge.statistics.draws import streams
-from lockstep.errors import BadInput
+from lockstep.lab.experiments.compression.communication_bound import bound_bits
+from lockstep.lab.experiments.compression.index_bits import _coded_bits
+from lockstep.lab.laws.gaussian import energy_above, rounding_energy, tail, threshold_of
+from lockstep.lab.objectives.rotated import Rotated, rotated_workers
+from lockstep.lab.statistics.draws import streams
 from lockstep.methods.compression import Compressor, ErrorFeedback, Half, NoCompression, PowerSgd, RandomK, TopK
 
 QUICK: dict[str, dict[str, object]] = {

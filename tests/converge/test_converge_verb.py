@@ -10,7 +10,8 @@ import pytest
 
 import lockstep
 from cli_runner import run
-from lockstep.converge import (
+from lockstep.errors import BadInput
+from lockstep.lab import (
     ALWAYS,
     EXPERIMENTS,
     GROUPS,
@@ -21,8 +22,7 @@ from lockstep.converge import (
     claims_page,
     find_experiment,
 )
-from lockstep.converge.claims import Claim, claims
-from lockstep.errors import BadInput
+from lockstep.lab.claims import Claim, claims
 from lockstep.report.converge_plot import plot_findings
 from lockstep.settings import read_settings, setting
 
@@ -189,7 +189,7 @@ def test_bad_input_says_what_is_allowed(arguments: tuple[str, ...], said: str) -
 
 
 def test_a_refuted_law_exits_with_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    from lockstep.converge import registry
+    from lockstep.lab import registry
 
     wrong = Check("two and two", 5.0, 4.0, holds=ALWAYS)
     fake = Experiment("fake", "?", "none", find_experiment(EXPERIMENTS[0]).settings, lambda *_: Findings((wrong,)))

@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lockstep.converge.descent.delayed import descend
-from lockstep.converge.descent.follow import follow
-from lockstep.converge.descent.stability import growth
-from lockstep.converge.laws.delay import best_step, companion, floor, largest_stable_step, rate
-from lockstep.converge.laws.stationary import stationary_variance
-from lockstep.converge.statistics.noise import SignNoise
+from lockstep.lab.descent.delayed import descend
+from lockstep.lab.descent.follow import follow
+from lockstep.lab.descent.stability import growth
+from lockstep.lab.laws.delay import best_step, companion, floor, largest_stable_step, rate
+from lockstep.lab.laws.stationary import stationary_variance
+from lockstep.lab.statistics.noise import SignNoise
 
 DELAYS = st.integers(0, 40)
 MOMENTA = st.floats(0, 0.97)

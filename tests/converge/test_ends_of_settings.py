@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from lockstep.converge import EXPERIMENTS, find_experiment
 from lockstep.errors import BadInput
+from lockstep.lab import EXPERIMENTS, find_experiment
 from lockstep.settings import read_settings
 
 LEAST: dict[str, tuple[int, str]] = {

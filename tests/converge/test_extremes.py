@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from lockstep.converge import EXPERIMENTS, find_experiment
 from lockstep.errors import BadInput
+from lockstep.lab import EXPERIMENTS, find_experiment
 from lockstep.settings import LARGEST, SMALLEST
 
 LEAST: dict[str, dict[str, object]] = {

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import lockstep
-from lockstep.converge.experiments.batch import data_parallel, generalization_gap, gradient_variance, large_batch
-from lockstep.converge.objectives import digits_perceptron
 from lockstep.errors import BadInput
+from lockstep.lab.experiments.batch import data_parallel, generalization_gap, gradient_variance, large_batch
+from lockstep.lab.objectives import digits_perceptron
 from lockstep.methods.optimizers import optimizer, step
 
 
@@ -126,7 +126,7 @@ def test_refusals(experiment: str, settings: dict[str, object], said: str) -> No
 
 def test_a_recipe_above_no_training_has_no_loss_in_its_row() -> None:
     """Student's t with two runs is 12.7062 at 97.5 %; the interval does not go below 0."""
-    from lockstep.converge.experiments.batch.large_batch import Recipe, Trained, _row
+    from lockstep.lab.experiments.batch.large_batch import Recipe, Trained, _row
     from lockstep.methods.optimizers import Sgd
 
     recipe = Recipe("plain", Sgd(), 32, 0.1)

@@ -11,7 +11,7 @@ import pytest
 
 from converge.round_tolerances import tolerances_are_round
 from converge.test_extremes import LEAST, smallest
-from lockstep.converge import EXPERIMENTS, Curve, Findings, find_experiment
+from lockstep.lab import EXPERIMENTS, Curve, Findings, find_experiment
 
 MORE: dict[str, dict[str, object]] = {
     "hogwild": {"touches": 200},

@@ -11,7 +11,7 @@ import random
 import pytest
 
 from converge.neighbours import Trial, answer, numeric, pairs, singles
-from lockstep.converge import EXPERIMENTS
+from lockstep.lab import EXPERIMENTS
 from lockstep.settings import allowed
 
 SLOW = ("critical-batch-digits", "algorithmic-stability", "tolerable-delay", "compression-noise", "large-batch")

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 import lockstep
 from cli_runner import run
-from lockstep.converge.descent.follow import follow
-from lockstep.converge.descent.updates import asynchronous, served
-from lockstep.converge.laws.period import best_period, penalty_frac, run_s
+from lockstep.failures.stragglers.bounded import finish_s
+from lockstep.lab.descent.follow import follow
+from lockstep.lab.descent.updates import asynchronous, served
+from lockstep.lab.laws.period import best_period, penalty_frac, run_s
 from lockstep.simulate import Exponential, circulate, closed_loop
-from lockstep.stragglers.bounded import finish_s
 
 SMALL: dict[str, object] = {"steps": 160, "trials": 4}
 CLUSTER = Path(__file__).parents[2] / "examples" / "my-cluster.yaml"

@@ -7,11 +7,11 @@ import pytest
 
 import lockstep
 from cli_runner import run
-from lockstep.converge import ALWAYS, Check, Findings, example, find_experiment, when
-from lockstep.converge.experiments.batch import algorithmic_stability, generalization_gap
-from lockstep.converge.experiments.compression import compression_noise
-from lockstep.converge.experiments.local.local_bias import _control_factor
-from lockstep.converge.findings import CREDIBLE_ERRORS, absent, credible_errors, tells, verdict
+from lockstep.lab import ALWAYS, Check, Findings, example, find_experiment, when
+from lockstep.lab.experiments.batch import algorithmic_stability, generalization_gap
+from lockstep.lab.experiments.compression import compression_noise
+from lockstep.lab.experiments.local.local_bias import _control_factor
+from lockstep.lab.findings import CREDIBLE_ERRORS, absent, credible_errors, tells, verdict
 from lockstep.report.converge_table import render
 from lockstep.report.terminal import console
 
@@ -151,7 +151,7 @@ def test_the_best_period_of_the_verdict_is_the_fastest_of_the_table() -> None:
 
 def test_scaffold_shrinks_by_the_factor_of_its_matrix() -> None:
     """The rounds themselves, run on the distance to the end, with another implementation of the method."""
-    from lockstep.converge.descent.local_rounds import LocalMethod, run_rounds
+    from lockstep.lab.descent.local_rounds import LocalMethod, run_rounds
 
     h, step, period = np.array([2.0, 8.0]), 0.1, 100
     path = run_rounds(

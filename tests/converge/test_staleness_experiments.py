@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import lockstep
-from lockstep.converge.descent.stability import RESOLUTION
-from lockstep.converge.experiments.staleness import delay_iterations, delay_stability, hogwild, nonconvex_delay
-from lockstep.converge.objectives import LANDSCAPES
+from lockstep.lab.descent.stability import RESOLUTION
+from lockstep.lab.experiments.staleness import delay_iterations, delay_stability, hogwild, nonconvex_delay
+from lockstep.lab.objectives import LANDSCAPES
 
 
 def updates_below(start: float, rate: float, delay: int, below: float, steps: int) -> int:

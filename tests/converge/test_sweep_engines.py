@@ -13,10 +13,10 @@ import distributed
 import pytest
 
 from converge.sweep_tasks import chatter, die_always, die_once, raise_at_three, square
-from lockstep.converge.sweep import find_engine
-from lockstep.converge.sweep.engines import Dask, Engine, Processes, Serial
-from lockstep.converge.sweep.engines.dask import _local_cluster
 from lockstep.errors import BadInput, RunFailed, UnknownName
+from lockstep.lab.sweep import find_engine
+from lockstep.lab.sweep.engines import Dask, Engine, Processes, Serial
+from lockstep.lab.sweep.engines.dask import _local_cluster
 
 NAMES = ("serial", "processes", "dask")
 

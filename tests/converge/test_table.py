@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from converge.table import experiments_of
-from lockstep.converge import EXPERIMENTS
+from lockstep.lab import EXPERIMENTS
 
 FEWEST = 6
 """Tests that run every experiment: verdict, words, numbers, picture, extremes, settings around the defaults."""

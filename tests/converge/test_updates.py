@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lockstep.converge.descent.updates import Updates, asynchronous, cut_off, worker_times_s
+from lockstep.failures.stragglers.bounded import finish_s
+from lockstep.lab.descent.updates import Updates, asynchronous, cut_off, worker_times_s
 from lockstep.simulate import Constant, Exponential
-from lockstep.stragglers.bounded import finish_s
 
 
 def times(workers: int, steps: int, seed: int) -> np.ndarray:

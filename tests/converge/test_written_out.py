@@ -12,14 +12,14 @@ import numpy as np
 import pytest
 
 from converge.test_least_runs import given
-from lockstep.converge import find_experiment
-from lockstep.converge.experiments.descent import sgd_bound
-from lockstep.converge.experiments.staleness import delay_iterations
-from lockstep.converge.laws.delay import floor
-from lockstep.converge.objectives import LANDSCAPES, digits_logistic, digits_perceptron
-from lockstep.converge.objectives.objective import curvature_along, sharpness
-from lockstep.converge.objectives.quadratic import Quadratic
-from lockstep.converge.statistics.noise import SignNoise
+from lockstep.lab import find_experiment
+from lockstep.lab.experiments.descent import sgd_bound
+from lockstep.lab.experiments.staleness import delay_iterations
+from lockstep.lab.laws.delay import floor
+from lockstep.lab.objectives import LANDSCAPES, digits_logistic, digits_perceptron
+from lockstep.lab.objectives.objective import curvature_along, sharpness
+from lockstep.lab.objectives.quadratic import Quadratic
+from lockstep.lab.statistics.noise import SignNoise
 from lockstep.methods.data import digits
 
 

@@ -7,13 +7,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lockstep.api import read_question
-from lockstep.guide import RULES, Guidance, guide
-from lockstep.guide.draft import Draft
-from lockstep.guide.rules.bubble import bubble_frac, decide
 from lockstep.hardware import Cluster, Level, cluster, link
 from lockstep.layout import Layout, broken_by
 from lockstep.parallel.pipeline import get
-from lockstep.plan import estimate
+from lockstep.planner import estimate
+from lockstep.planner.guide import RULES, Guidance, guide
+from lockstep.planner.guide.draft import Draft
+from lockstep.planner.guide.rules.bubble import bubble_frac, decide
 from lockstep.workload import model
 
 PANEL = [

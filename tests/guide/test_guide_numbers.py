@@ -9,10 +9,10 @@ from dataclasses import replace
 import pytest
 
 from lockstep.api import read_question
-from lockstep.guide import guide
-from lockstep.guide.draft import Draft
 from lockstep.layout import Layout
-from lockstep.plan import roofline
+from lockstep.planner import roofline
+from lockstep.planner.guide import guide
+from lockstep.planner.guide.draft import Draft
 from lockstep.units import format_bandwidth, format_frac, format_size
 from lockstep.workload import parameters
 

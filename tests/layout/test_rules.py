@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from lockstep.errors import BadInput
 from lockstep.layout import RULES, Job, Layout, LayoutGrid, Recipe, broken_by, broken_rules, check, divisors
-from lockstep.plan import default_space
+from lockstep.planner import default_space
 from lockstep.workload import model
 
 LLAMA = Job(model("llama3-8b"), Recipe(seq=4096, batch=64), 8)

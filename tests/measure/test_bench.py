@@ -27,7 +27,7 @@ from lockstep.measure.execute.settled import settled
 from lockstep.measure.fit import read_points
 from lockstep.measure.kernels import KernelRow, bench_device, fit_curve
 from lockstep.measure.launch import Fault
-from lockstep.runs import RunStore, compare
+from lockstep.store import RunStore, compare
 
 
 def served(op: str, ranks: int) -> list[str]:

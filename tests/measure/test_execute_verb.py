@@ -14,7 +14,7 @@ from lockstep.api.processes import world
 from lockstep.cli import program_options
 from lockstep.errors import BadInput
 from lockstep.program import read_trace
-from lockstep.runs import RunStore
+from lockstep.store import RunStore
 
 from . import needs_torch as needs_torch
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from lockstep.converge.sweep.engines.dask import _local_cluster
+from lockstep.lab.sweep.engines.dask import _local_cluster
 from lockstep.measure.launch import place
 from lockstep.measure.launch.family import descendants
 

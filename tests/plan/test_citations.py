@@ -10,8 +10,8 @@ from lockstep.hardware import cluster
 from lockstep.layout import OPTIMIZERS as ALL_OPTIMIZERS
 from lockstep.layout import Job, Layout, Recipe
 from lockstep.parallel.pipeline import SCHEDULES as ALL_SCHEDULES
-from lockstep.plan import bibliography, citations, estimate, plan, roofline
-from lockstep.plan.citations import OPTIMIZERS, ROOFLINE, RULES, SCHEDULES, papers
+from lockstep.planner import bibliography, citations, estimate, plan, roofline
+from lockstep.planner.citations import OPTIMIZERS, ROOFLINE, RULES, SCHEDULES, papers
 from lockstep.workload import model
 
 ARXIV = re.compile(r"\d{4}\.\d{4,5}")

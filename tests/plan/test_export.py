@@ -14,9 +14,9 @@ import lockstep
 from lockstep.errors import Infeasible, UnknownName
 from lockstep.hardware import cluster
 from lockstep.layout import Job, Layout, Recipe
-from lockstep.plan import TARGETS, Estimate, best_for, estimate, export, plan
-from lockstep.plan.export import CHOICES
-from lockstep.plan.export.torchtitan import SCHEDULES
+from lockstep.planner import TARGETS, Estimate, best_for, estimate, export, plan
+from lockstep.planner.export import CHOICES
+from lockstep.planner.export.torchtitan import SCHEDULES
 from lockstep.workload import Rotary, model, recompute_code
 
 ZERO = {"no_shard": 1, "optim_grads": 2, "optim_grads_params": 3}

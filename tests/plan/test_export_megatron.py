@@ -13,8 +13,8 @@ from export_flags import flags_of, found
 from lockstep.errors import Infeasible
 from lockstep.hardware import cluster
 from lockstep.layout import Job, Layout, Recipe
-from lockstep.plan import best_for, export, plan
-from lockstep.plan.export.megatron_limits import PIPELINE_INSIDE
+from lockstep.planner import best_for, export, plan
+from lockstep.planner.export.megatron_limits import PIPELINE_INSIDE
 from lockstep.workload import Experts, LatentAttention, Mlp, Rotary, model
 
 HOPPERS = cluster("dgx-h100:4")

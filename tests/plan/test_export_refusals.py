@@ -14,7 +14,7 @@ from advice_samples import DENSE, EXPERTS
 from lockstep.errors import Infeasible
 from lockstep.layout import Job, Layout, Recipe
 from lockstep.layout.layout import AXES
-from lockstep.plan.export import deepspeed, torchtitan
+from lockstep.planner.export import deepspeed, torchtitan
 
 Condition = Callable[[Job, Layout, Recipe], object]
 

@@ -7,10 +7,10 @@ from advice_samples import DENSE, EXPERTS, NODES
 
 from lockstep.hardware import Cluster, cluster
 from lockstep.layout import Job
-from lockstep.plan import Space, default_space, search
-from lockstep.plan.candidates import candidates
-from lockstep.plan.replans import ROOM, Replans
-from lockstep.plan.whatif import scaled
+from lockstep.planner import Space, default_space, search
+from lockstep.planner.candidates import candidates
+from lockstep.planner.replans import ROOM, Replans
+from lockstep.planner.whatif import scaled
 
 SMALL = Space(
     tp=(1, 2), cp=(1,), ep=(1, 4), pp=(1, 2, 4), micro_batch=(1, 4), layers=EXPERTS.layers, unit=8,
@@ -61,7 +61,7 @@ def done(monkeypatch: pytest.MonkeyPatch) -> list[str]:
             calls.append(_name)
             return _function(*given, **words)  # type: ignore[operator]
 
-        monkeypatch.setattr(f"lockstep.plan.replans.{name}", counted)
+        monkeypatch.setattr(f"lockstep.planner.replans.{name}", counted)
     return calls
 
 

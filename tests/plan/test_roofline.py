@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from lockstep.errors import BadInput
 from lockstep.hardware import cluster
 from lockstep.layout import Job, Layout, Recipe, stage_parameters
-from lockstep.plan import estimate, roofline
-from lockstep.plan.roofline import MEMORY_LEVEL, RooflineLevel
-from lockstep.plan.whatif import scaled
+from lockstep.planner import estimate, roofline
+from lockstep.planner.roofline import MEMORY_LEVEL, RooflineLevel
+from lockstep.planner.whatif import scaled
 from lockstep.step import price_step
 from lockstep.workload import model
 

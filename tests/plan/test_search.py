@@ -11,11 +11,11 @@ import pytest
 from lockstep.errors import BadInput, Infeasible
 from lockstep.hardware import Cluster, Level, cluster
 from lockstep.layout import Job, Layout, Recipe, broken_rules
-from lockstep.plan import Space, default_space, estimate, plan, search
-from lockstep.plan.candidates import DUPLICATE, duplicates
-from lockstep.plan.estimate import estimates
-from lockstep.plan.goal import device_counts
-from lockstep.plan.search import Findings
+from lockstep.planner import Space, default_space, estimate, plan, search
+from lockstep.planner.candidates import DUPLICATE, duplicates
+from lockstep.planner.estimate import estimates
+from lockstep.planner.goal import device_counts
+from lockstep.planner.search import Findings
 from lockstep.simulate import simulate
 from lockstep.step.program import step_program
 from lockstep.workload import RECOMPUTE, model
@@ -111,7 +111,7 @@ def test_pruning_changes_nothing(both: tuple) -> None:  # type: ignore[type-arg]
 
 def test_cutting_the_grid_changes_nothing(both: tuple, monkeypatch: pytest.MonkeyPatch) -> None:  # type: ignore[type-arg]
     job, space, found, _ = both
-    monkeypatch.setattr("lockstep.plan.candidates.MAX_GRID", 10)
+    monkeypatch.setattr("lockstep.planner.candidates.MAX_GRID", 10)
     cut = search(job, NODES, space, top=10)
     assert [(one.step_time_s, one.layout) for one in cut.best] == [(one.step_time_s, one.layout) for one in found.best]
     assert [one.layout for one in cut.front] == [one.layout for one in found.front]

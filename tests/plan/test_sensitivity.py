@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from lockstep.errors import BadInput
 from lockstep.hardware import Cluster, Level, cluster, link
 from lockstep.layout import Job, Layout, Recipe
-from lockstep.plan import Space, search, sensitivity
-from lockstep.plan.replans import Replans
-from lockstep.plan.sensitivity import (
+from lockstep.planner import Space, search, sensitivity
+from lockstep.planner.replans import Replans
+from lockstep.planner.sensitivity import (
     DEGREES,
     RATES,
     SWAPPED,
@@ -26,7 +26,7 @@ from lockstep.plan.sensitivity import (
     memory_elasticity,
     sequence_elasticity,
 )
-from lockstep.plan.whatif import scaled
+from lockstep.planner.whatif import scaled
 from lockstep.step import price_step
 from lockstep.workload import model
 

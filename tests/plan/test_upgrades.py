@@ -9,10 +9,10 @@ from advice_samples import DENSE, NODES
 from lockstep import hardware
 from lockstep.hardware import cluster
 from lockstep.layout import Job, Layout, Recipe
-from lockstep.plan import Space, Upgrades, default_space, estimate, plan, search, upgrades
-from lockstep.plan.estimate import hourly_price_usd
-from lockstep.plan.replans import Replans
-from lockstep.plan.upgrades import NEXT_GENERATION, SAME
+from lockstep.planner import Space, Upgrades, default_space, estimate, plan, search, upgrades
+from lockstep.planner.estimate import hourly_price_usd
+from lockstep.planner.replans import Replans
+from lockstep.planner.upgrades import NEXT_GENERATION, SAME
 from lockstep.workload import model
 
 JOB = Job(model("gpt2-large"), Recipe(seq=1024, batch=64), 16)

@@ -10,9 +10,9 @@ import pytest
 
 import lockstep
 from cli_runner import run
+from lockstep.failures import exact_s, llama3, overhead_frac
 from lockstep.layout import Job, Recipe, checkpoint_B
-from lockstep.reliability import exact_s, llama3, overhead_frac
-from lockstep.runs import RunStore
+from lockstep.store import RunStore
 from lockstep.units import format_time
 from lockstep.workload import model
 

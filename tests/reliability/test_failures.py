@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from lockstep import hardware
 from lockstep.errors import BadInput
-from lockstep.reliability import (
+from lockstep.failures import (
     Cause,
     Failures,
     Weibull,

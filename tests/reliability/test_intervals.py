@@ -13,7 +13,7 @@ from scipy.optimize import minimize_scalar
 from scipy.special import lambertw
 
 from lockstep.errors import BadInput
-from lockstep.reliability import (
+from lockstep.failures import (
     LongRun,
     Saving,
     best_cycle,
@@ -33,7 +33,7 @@ from lockstep.reliability import (
     write_time_s,
     young_s,
 )
-from lockstep.reliability.optimum import CYCLES
+from lockstep.failures.optimum import CYCLES
 
 EXAMPLES = settings(max_examples=50, derandomize=True, deadline=None)
 MINUTE_S, HOUR_S = 60.0, 3600.0

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lockstep.errors import BadInput
-from lockstep.reliability import (
+from lockstep.failures import (
     LOSSES,
     LongRun,
     Pool,

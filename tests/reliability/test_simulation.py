@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lockstep.errors import BadInput, Infeasible
-from lockstep.reliability import (
+from lockstep.failures import (
     LOSSES,
     Campaigns,
     Pattern,
@@ -119,7 +119,7 @@ def test_simulation_agrees_with_the_exact_time(name: str, intervals: int) -> Non
 
 def test_patterns_with_a_formula_are_simulated() -> None:
     """Every way to build a pattern is in the table above."""
-    import lockstep.reliability.pattern as module
+    import lockstep.failures.pattern as module
 
     made = {name for name, value in vars(module).items() if callable(value) and value.__module__ == module.__name__}
     assert {name for name in made if not name.startswith("_")} == {"Pattern", "single", "two_level", "incremental"}
@@ -277,7 +277,7 @@ def test_a_trace_is_drawn_from() -> None:
 def test_a_run_that_never_ends_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(Infeasible, match="does not end"):
         simulate_campaigns(single(1.0, 1.0), 1000.0, 20.0, Exponential(1.0), campaigns=2)
-    monkeypatch.setattr("lockstep.reliability.simulation.MOST_ROUNDS", 500)
+    monkeypatch.setattr("lockstep.failures.simulation.MOST_ROUNDS", 500)
     with pytest.raises(Infeasible, match="does not end"):
         simulate_campaigns(single(0.1), 10.0, 1.0, Empirical((0.5,)), campaigns=2)
 

@@ -13,7 +13,7 @@ from matplotlib import pyplot
 from rich.console import Console
 
 import lockstep
-from lockstep.campaign import Operation, Scenario, campaign, for_tokens
+from lockstep.campaigns import Operation, Scenario, campaign, for_tokens
 from lockstep.report import case_table, experts_table, tornado_plot
 
 

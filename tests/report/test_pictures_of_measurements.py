@@ -16,8 +16,8 @@ from lockstep.measure.fit import Point, Points, fit_link
 from lockstep.report.fit_plot import plot_fit
 from lockstep.report.rig_plot import plot_race
 from lockstep.report.runs_plot import plot_series
-from lockstep.runs import RunStore
 from lockstep.simulate import star_topology
+from lockstep.store import RunStore
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

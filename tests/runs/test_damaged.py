@@ -15,8 +15,8 @@ import pytest
 from cli_runner import run
 from lockstep.api.keeping import kept
 from lockstep.errors import BadInput, RunFailed
-from lockstep.runs import FINISHED, NotRecorded, RunStore, compare
-from lockstep.runs.record import CONFIG, ENVIRONMENT, EVENTS, RESULT
+from lockstep.store import FINISHED, NotRecorded, RunStore, compare
+from lockstep.store.record import CONFIG, ENVIRONMENT, EVENTS, RESULT
 
 from .test_event_file import curves
 

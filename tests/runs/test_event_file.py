@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 import lockstep
 from cli_runner import run
 from lockstep.errors import BadInput
-from lockstep.runs import EventFile, RunStore
-from lockstep.runs.event_file import crc32c
+from lockstep.store import EventFile, RunStore
+from lockstep.store.event_file import crc32c
 
 
 def by_division(data: bytes) -> int:

@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from lockstep.errors import BadInput
-from lockstep.runs import FAILED, FINISHED, RUNNING, RunStore, RunWriter, compare
-from lockstep.runs.files import read_lines
-from lockstep.runs.record import EVENTS
+from lockstep.store import FAILED, FINISHED, RUNNING, RunStore, RunWriter, compare
+from lockstep.store.files import read_lines
+from lockstep.store.record import EVENTS
 
 
 def write_until_killed(root: Path, number: int, out: int) -> NoReturn:

@@ -12,7 +12,7 @@ from lockstep.hardware import cluster
 from lockstep.kernels.layer import Shard, layer_work
 from lockstep.layout import Job, LayerKind, Layout, Recipe, check
 from lockstep.parallel.expert.traffic import one_way_s
-from lockstep.plan import default_space, estimate, search
+from lockstep.planner import default_space, estimate, search
 from lockstep.simulate import simulate
 from lockstep.step import Clock, compose, price_step, step_time_s
 from lockstep.step.program import step_program

@@ -15,7 +15,7 @@ from lockstep.layout import Job, Layout, Recipe, check, memory
 from lockstep.parallel.data.around import Around
 from lockstep.parallel.data.offload import HostTraffic
 from lockstep.parallel.data.zero import Kernels, Traffic
-from lockstep.plan import estimate, plan
+from lockstep.planner import estimate, plan
 from lockstep.program import ProgramBuilder
 from lockstep.simulate import simulate
 from lockstep.step import price_step

@@ -7,12 +7,12 @@ import pytest
 
 from lockstep.collectives import PlainLink, get
 from lockstep.errors import BadInput
+from lockstep.failures.stragglers import LateRank, find_late, parse_late
 from lockstep.parallel.pipeline import Times
 from lockstep.parallel.pipeline import get as schedule
 from lockstep.parallel.pipeline import program as pipeline
 from lockstep.program import Kind, Program, execute
 from lockstep.simulate import Noise, simulate
-from lockstep.stragglers import LateRank, find_late, parse_late
 
 LINK = PlainLink(latency_s=1e-4, bandwidth_Bps=2e9)
 SCHEDULES = ("gpipe", "1f1b", "zb-h1")

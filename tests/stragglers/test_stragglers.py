@@ -12,9 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lockstep.errors import BadInput
-from lockstep.program import ProgramBuilder
-from lockstep.simulate import Constant, Empirical, Exponential, Law, LogNormal, Noise, Normal, Pareto, Uniform, simulate
-from lockstep.stragglers import (
+from lockstep.failures.stragglers import (
     MITIGATIONS,
     Bounded,
     asynchronous,
@@ -23,6 +21,8 @@ from lockstep.stragglers import (
     parse_mitigation,
     stragglers,
 )
+from lockstep.program import ProgramBuilder
+from lockstep.simulate import Constant, Empirical, Exponential, Law, LogNormal, Noise, Normal, Pareto, Uniform, simulate
 
 EXAMPLES = settings(max_examples=50, derandomize=True, deadline=None)
 LAWS: tuple[Law, ...] = (

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from lockstep.plan import Estimate
+from lockstep.planner import Estimate
 
 if TYPE_CHECKING:
-    from lockstep.plan.sensitivity import Sensitivity
-    from lockstep.plan.upgrades import Upgrades
+    from lockstep.planner.sensitivity import Sensitivity
+    from lockstep.planner.upgrades import Upgrades
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,9 +27,9 @@ class Advice:
 
 def advise(found: Estimate) -> Advice:
     """The advice for an estimated layout."""
-    from lockstep.plan.replans import Replans
-    from lockstep.plan.sensitivity import sensitivity
-    from lockstep.plan.upgrades import upgrades
+    from lockstep.planner.replans import Replans
+    from lockstep.planner.sensitivity import sensitivity
+    from lockstep.planner.upgrades import upgrades
 
     replans = Replans(found.job.model, found.job.recipe)
     follows = sensitivity(found.job, found.cluster, found.layout, replans=replans)

@@ -17,13 +17,13 @@ from lockstep.api.words import LayoutWords
 from lockstep.errors import BadInput
 from lockstep.hardware import Cluster
 from lockstep.layout import Layout
-from lockstep.plan import Estimate, Plan
-from lockstep.plan.search import Progress
+from lockstep.planner import Estimate, Plan
+from lockstep.planner.search import Progress
 from lockstep.units import parse_count, parse_frac, parse_money_usd, parse_number, parse_power_W, parse_time_s
 from lockstep.workload import Model
 
 if TYPE_CHECKING:
-    from lockstep.campaign import Campaign, Market, Ramp
+    from lockstep.campaigns import Campaign, Market, Ramp
 
 
 class CampaignWords(LayoutWords, OperationWords, total=False):
@@ -63,8 +63,8 @@ def campaign(
     `carbon` in kg per kWh. Raises Infeasible when nothing fits, when the loss is never reached, or when failures leave
     no time.
     """
-    from lockstep.campaign import Scenario
-    from lockstep.campaign import campaign as find
+    from lockstep.campaigns import Scenario
+    from lockstep.campaigns import campaign as find
 
     operation: dict[str, Any] = {name: words.pop(name) for name in OPERATION_WORDS if name in words}  # type: ignore[misc]
     market = _market(reserved_discount, spot_discount, preemption)
@@ -96,7 +96,7 @@ def campaign(
 
 
 def _ramp(ramp_from: Quantity | None, ramp_tokens: Quantity | None) -> Ramp | None:
-    from lockstep.campaign import Ramp
+    from lockstep.campaigns import Ramp
 
     if ramp_from is None and ramp_tokens is None:
         return None
@@ -106,7 +106,7 @@ def _ramp(ramp_from: Quantity | None, ramp_tokens: Quantity | None) -> Ramp | No
 
 
 def _market(reserved: Quantity | None, spot: Quantity | None, preemption: Quantity | None) -> Market:
-    from lockstep.campaign import Market
+    from lockstep.campaigns import Market
 
     return Market(
         reserved_discount_frac=None if reserved is None else parse_frac(reserved, "--reserved-discount"),

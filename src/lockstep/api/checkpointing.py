@@ -29,8 +29,8 @@ from lockstep.errors import BadInput, Infeasible, LockstepError
 from lockstep.units import format_size, parse_bandwidth_Bps, parse_size_B
 
 if TYPE_CHECKING:
+    from lockstep.failures import Checkpoint
     from lockstep.hardware import Cluster
-    from lockstep.reliability import Checkpoint
     from lockstep.workload import Model
 
 
@@ -75,8 +75,8 @@ def checkpoint(
     come between: one full one in `every`. `repair` says how long a lost node is away, `spares` how many stand by,
     `fewest_nodes` how far the job shrinks instead of waiting, `grow` when it takes nodes back.
     """
-    from lockstep.reliability import Saving
-    from lockstep.reliability import checkpoint as find
+    from lockstep.failures import Saving
+    from lockstep.failures import checkpoint as find
 
     if campaigns is not None and not simulate:
         raise BadInput("needs --simulate: what to do so often", "--campaigns")
@@ -135,8 +135,8 @@ def _write_s(
     storage_bandwidth: Bandwidth | None,
 ) -> tuple[float, tuple[str, ...]]:  # fmt: skip
     """Seconds one whole checkpoint takes to write, and what was assumed for it."""
-    from lockstep.campaign import assumed_storage
-    from lockstep.reliability import write_time_s
+    from lockstep.campaigns import assumed_storage
+    from lockstep.failures import write_time_s
 
     if optimizer is not None and model is None:
         raise BadInput("needs a MODEL: what it trains", "--optimizer")

@@ -12,8 +12,8 @@ from lockstep.api.question import whole
 from lockstep.errors import BadInput
 
 if TYPE_CHECKING:
-    from lockstep.converge import Check
-    from lockstep.converge.claims import Claim
+    from lockstep.lab import Check
+    from lockstep.lab.claims import Claim
 
 EVERY = "all"
 
@@ -83,8 +83,8 @@ def claims(
     `all`, every one does, which takes minutes; without, the claims are listed. `seed`: 0 when left out.
     `progress(experiments done, of)`. Raises BadInput, UnknownName.
     """
-    from lockstep.converge.claims import claims as known
-    from lockstep.converge.claims import find_claims
+    from lockstep.lab.claims import claims as known
+    from lockstep.lab.claims import find_claims
 
     if claim is None:
         if seed is not None:
@@ -96,7 +96,7 @@ def claims(
 
 def _decide(chosen: Sequence[Claim], seed: int, progress: Callable[[int, int], None] | None) -> tuple[Decided, ...]:
     """The claims with the evidence of their experiments, each of which runs once."""
-    from lockstep.converge import find_experiment
+    from lockstep.lab import find_experiment
 
     names = list(dict.fromkeys(one.experiment for one in chosen))
     found = {}

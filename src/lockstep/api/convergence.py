@@ -12,7 +12,7 @@ from lockstep.api.question import whole
 from lockstep.errors import BadInput
 
 if TYPE_CHECKING:
-    from lockstep.converge import Experiment, Findings, Group
+    from lockstep.lab import Experiment, Findings, Group
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +58,8 @@ def converge(
     `progress(done, total)` is called now and then. Raises `BadInput` for unknown names and for settings that are not
     allowed.
     """
-    from lockstep.converge import GROUPS, find_experiment, find_group
-    from lockstep.converge.experiment import silent
+    from lockstep.lab import GROUPS, find_experiment, find_group
+    from lockstep.lab.experiment import silent
 
     if experiment is None and (settings or whole(seed, "--seed", minimum=0)):
         raise BadInput("needs an experiment to run; without one they are listed", "--set" if settings else "--seed")

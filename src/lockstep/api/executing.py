@@ -20,10 +20,10 @@ from lockstep.units import parse_size_B, parse_time_s
 
 if TYPE_CHECKING:
     from lockstep.collectives import PlainLink
+    from lockstep.failures.stragglers import LateRank
     from lockstep.measure.execute import Execution
     from lockstep.measure.execute.execute import Progress
     from lockstep.program import Program
-    from lockstep.stragglers import LateRank
 
 ELEMENT_B = 4.0
 """float32."""
@@ -115,7 +115,7 @@ def _asked(
 
 def _late(straggler: str | None, program: Program) -> LateRank | None:
     """The rank to make late, if the program has a use for it."""
-    from lockstep.stragglers import parse_late
+    from lockstep.failures.stragglers import parse_late
 
     if straggler is None:
         return None

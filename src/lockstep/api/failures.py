@@ -13,8 +13,8 @@ from lockstep.errors import BadInput
 from lockstep.units import format_time, parse_frac, parse_time_s
 
 if TYPE_CHECKING:
+    from lockstep.failures import Failures, GapLaw, Pool
     from lockstep.hardware import Cluster
-    from lockstep.reliability import Failures, GapLaw, Pool
 
 LONGEST_S = 1e11
 SHORTEST_MTBF_S = 1e-3
@@ -79,7 +79,7 @@ def job_failures(
 
     Where nothing is said, what is known of `machine`.
     """
-    from lockstep.reliability import of_cluster, parse_gap_law
+    from lockstep.failures import of_cluster, parse_gap_law
 
     given = {name: value for name, value in words.items() if value is not None}
     parts = {name: given[f"{name}_mtbf"] for name in PARTS if f"{name}_mtbf" in given}
@@ -131,7 +131,7 @@ def device_count(machine: Cluster | None, nodes: Quantity | None, devices: Quant
 
 def _composed(counted: Counted | None, parts: Mapping[str, Quantity]) -> JobFailures:
     """The rates of all parts of the job added up."""
-    from lockstep.reliability import composed
+    from lockstep.failures import composed
 
     first = next(iter(parts))
     if counted is None:
@@ -170,7 +170,7 @@ def check_company(words: Mapping[str, Any]) -> None:
 
 def read_pool(nodes: int | None, failing: JobFailures, words: Mapping[str, Any]) -> Pool | None:
     """The pool of nodes, None when nothing is said about one."""
-    from lockstep.reliability import Pool
+    from lockstep.failures import Pool
 
     check_company(words)
     given = {name: value for name, value in words.items() if value is not None}
@@ -191,7 +191,7 @@ def read_pool(nodes: int | None, failing: JobFailures, words: Mapping[str, Any])
 
 def nodes_lost(nodes: int, failing: JobFailures, replaced: Quantity | None) -> tuple[tuple[int, float], ...]:
     """(nodes lost, share of the failures): as the causes say, or one node in a share `replaced` of them."""
-    from lockstep.reliability import lost_nodes
+    from lockstep.failures import lost_nodes
 
     if replaced is None:
         return ((1, 1.0),) if failing.causes is None else lost_nodes(failing.causes, nodes)

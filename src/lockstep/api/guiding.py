@@ -10,11 +10,11 @@ from lockstep.api.meaning import refuse_idle
 from lockstep.api.question import read_question
 from lockstep.api.words import QuestionWords
 from lockstep.hardware import Cluster
-from lockstep.plan.search import Progress
+from lockstep.planner.search import Progress
 from lockstep.workload import Model
 
 if TYPE_CHECKING:
-    from lockstep.guide import Guidance
+    from lockstep.planner.guide import Guidance
 
 
 @verb
@@ -26,7 +26,7 @@ def guide(
     **words: Unpack[QuestionWords],
 ) -> Guidance:
     """The layout that the field's rules lead to, rule by rule, beside the planner's best. Raises BadInput."""
-    from lockstep.guide import guide as ask
+    from lockstep.planner.guide import guide as ask
 
     asked = read_question(model, cluster, **words)
     refuse_idle(words, asked.job)

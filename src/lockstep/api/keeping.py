@@ -13,7 +13,7 @@ from lockstep.api.question import named_folder
 from lockstep.errors import RunFailed
 
 if TYPE_CHECKING:
-    from lockstep.runs import EventFile, RunWriter
+    from lockstep.store import EventFile, RunWriter
 
 
 @dataclass(slots=True)
@@ -47,8 +47,8 @@ def kept(
     any more, as on a disk that is full: the run ends there.
     """
     from lockstep.measure.launch.place import place
-    from lockstep.runs import EventFile, NotRecorded, RunStore
-    from lockstep.runs.store import VARIABLE
+    from lockstep.store import EventFile, NotRecorded, RunStore
+    from lockstep.store.store import VARIABLE
 
     where = os.environ.get(VARIABLE) if root is None else named_folder(root, "--runs")
     here = place()

@@ -24,7 +24,7 @@ from lockstep.errors import BadInput
 from lockstep.units import parse_bandwidth_Bps, parse_count, parse_frac, parse_size_B, parse_time_s
 
 if TYPE_CHECKING:
-    from lockstep.campaign import Operation
+    from lockstep.campaigns import Operation
     from lockstep.hardware import Cluster
 
 
@@ -58,7 +58,7 @@ def read_operation(cluster: Cluster, words: Mapping[str, Any], part: Cluster | N
     Times between failures of the job, and numbers of nodes, are those of all of `cluster`; times of parts add up to
     what the nodes in `part` do. Raises BadInput.
     """
-    from lockstep.campaign import Operation
+    from lockstep.campaigns import Operation
 
     given = {name: value for name, value in words.items() if value is not None}
     _check_company(given, cluster)

@@ -28,7 +28,7 @@ class PeerCopies:
 
     def write_s(self, size_B: float) -> float:
         """Seconds to send every shard of a state of `size_B` bytes to its peers."""
-        from lockstep.reliability import copy_time_s
+        from lockstep.failures import copy_time_s
 
         return copy_time_s(size_B, self.nodes, self.copies, self.node_Bps)
 
@@ -44,7 +44,7 @@ def read_copies(
     machine: Cluster | None, nodes: int | None, failing: JobFailures, copies: Quantity, bandwidth: Bandwidth | None
 ) -> PeerCopies:
     """The copies in words; without composed causes a failure loses one node. Raises BadInput."""
-    from lockstep.reliability import recoverable_frac, survival_frac
+    from lockstep.failures import recoverable_frac, survival_frac
 
     number = whole(copies, "--copies", minimum=2)
     if nodes is None:

@@ -12,8 +12,8 @@ from lockstep.api.question import named_folder, whole
 from lockstep.errors import BadInput, UnknownName
 
 if TYPE_CHECKING:
-    from lockstep.runs import RunStore
-    from lockstep.runs.index import Row
+    from lockstep.store import RunStore
+    from lockstep.store.index import Row
 
 ACTIONS = {"list": (0, 0), "show": (1, 1), "compare": (2, 2), "delete": (1, 1), "export": (1, 1), "reindex": (0, 0)}
 """What can be done, and how many runs each takes."""
@@ -61,7 +61,7 @@ def runs(
     `names`: ids, a beginning or end that only one has, or `last`. `root`: $LOCKSTEP_RUNS or `runs` unless given.
     `tensorboard`: the folder to export to, a folder in it per run.
     """
-    from lockstep.runs import RunStore, compare
+    from lockstep.store import RunStore, compare
 
     if action not in ACTIONS:
         raise UnknownName("action", action, ACTIONS, "ACTION")
@@ -87,7 +87,7 @@ def runs(
 
 def _exported(store: RunStore, name: str, folder: Path) -> Changed:
     """Writes the events of a run for TensorBoard, all at the time of its start: they do not say their own."""
-    from lockstep.runs import EventFile, NotRecorded
+    from lockstep.store import EventFile, NotRecorded
 
     record, left_out = store.read(name), 0
     try:

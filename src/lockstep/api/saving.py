@@ -39,7 +39,7 @@ def read_write_s(write: Time) -> float:
 
 
 def _measured_s(write: Time) -> Quantity:
-    from lockstep.runs import RunStore
+    from lockstep.store import RunStore
 
     if not isinstance(write, str) or not write.startswith(MEASURED):
         return write

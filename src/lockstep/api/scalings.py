@@ -19,12 +19,12 @@ from lockstep.api.verbs import positive
 from lockstep.api.words import QuestionWords
 from lockstep.errors import BadInput
 from lockstep.hardware import Cluster
-from lockstep.plan.search import Progress
+from lockstep.planner.search import Progress
 from lockstep.units import parse_frac, parse_money_usd, parse_size_B, parse_time_s
 from lockstep.workload import Model
 
 if TYPE_CHECKING:
-    from lockstep.campaign import Scaling, SpeedUp
+    from lockstep.campaigns import Scaling, SpeedUp
 
 MOST_WORKERS = 1_000_000
 
@@ -54,7 +54,7 @@ def scaling(
     Strong scaling keeps the batch, `weak` cuts it with the devices. With a target (as for `campaign`) rows have days
     and money with failures; `deadline` and `budget` choose a size. Raises Infeasible when nothing fits on any size.
     """
-    from lockstep.campaign import scaling as find
+    from lockstep.campaigns import scaling as find
 
     operation: dict[str, Any] = {name: value for name, value in words.items() if name in OPERATION_WORDS}
     question: dict[str, Any] = {name: value for name, value in words.items() if name not in OPERATION_WORDS}
@@ -102,7 +102,7 @@ def speedup(
     `compute`: one worker's step; `size`: bytes exchanged; `exchange`: an all-reduce algorithm or parameter-server,
     ring; on a cluster the fastest way across its levels, for the numbers of workers that fill whole units.
     """
-    from lockstep.campaign import SpeedUp
+    from lockstep.campaigns import SpeedUp
 
     network = read_network(1, **link)
     machine = network.cluster

@@ -7,7 +7,7 @@ from typing import Any
 
 from lockstep.hardware import Cluster
 from lockstep.layout import Job, Layout, Memory
-from lockstep.plan import memory_assumptions
+from lockstep.planner import memory_assumptions
 
 CATEGORIES = ("parameters", "gradients", "optimizer", "activations", "buffers")
 

@@ -10,7 +10,7 @@ from lockstep.api.quantity import Quantity, Time
 from lockstep.api.question import whole
 
 if TYPE_CHECKING:
-    from lockstep.converge.sweep import Sweep
+    from lockstep.lab.sweep import Sweep
 
 
 @strict
@@ -31,9 +31,9 @@ def sweep(
     dask:ADDRESS; the answer does not depend on it. `settings` are the same for all runs. `limit`: longest time that the
     whole may take by a forecast from its first runs; a longer one is refused. Ctrl-C keeps the runs that are done.
     """
-    from lockstep.converge.experiment import silent
-    from lockstep.converge.sweep import find_engine
-    from lockstep.converge.sweep import sweep as run
+    from lockstep.lab.experiment import silent
+    from lockstep.lab.sweep import find_engine
+    from lockstep.lab.sweep import sweep as run
     from lockstep.units import parse_time_s
 
     return run(

@@ -12,7 +12,7 @@ from lockstep.units import parse_count, parse_number
 from lockstep.workload import Model
 
 if TYPE_CHECKING:
-    from lockstep.campaign import Target
+    from lockstep.campaigns import Target
 
 SCALING_LAW = "besiroglu"
 
@@ -22,8 +22,8 @@ def read_target(
     critical_batch_tokens: Quantity | None,
 ) -> Target | None:  # fmt: skip
     """How long to train, in one of three ways; None when nothing says so."""
-    from lockstep.campaign import for_compute, for_loss, for_tokens, in_batches
-    from lockstep.campaign import scaling_law as find_law
+    from lockstep.campaigns import for_compute, for_loss, for_tokens, in_batches
+    from lockstep.campaigns import scaling_law as find_law
 
     ways = (tokens is not None) + (loss is not None) + compute_optimal
     if ways > 1:

@@ -17,7 +17,7 @@ from lockstep.units import parse_size_B
 
 if TYPE_CHECKING:
     from lockstep.collectives.levels import Levels
-    from lockstep.plan import Estimate
+    from lockstep.planner import Estimate
     from lockstep.program import Timeline
 
 MOST_OPERATIONS = 300_000

@@ -18,9 +18,9 @@ from lockstep.errors import BadInput, Stopped, UnknownName
 from lockstep.units import parse_number
 
 if TYPE_CHECKING:
+    from lockstep.failures.stragglers import LateRank
     from lockstep.measure.train import Method, Saving, StoppedRun, Task, TrainRun
     from lockstep.measure.train.result import Step
-    from lockstep.stragglers import LateRank
 
 MOST_STEPS = 1_000_000
 USUAL_BATCH = 64
@@ -226,8 +226,8 @@ def _curves(folder: str | Path | None) -> Path | None:
 
 def _late(straggler: str | None, ranks: int, steps: int) -> LateRank | None:
     """The rank to make late, if one is."""
+    from lockstep.failures.stragglers import parse_late
     from lockstep.measure.train.lateness import refuse
-    from lockstep.stragglers import parse_late
 
     if straggler is None:
         return None

@@ -17,18 +17,18 @@ from lockstep.api.words import LAYOUT_WORDS, LayoutWords, QuestionWords
 from lockstep.errors import BadInput, Infeasible
 from lockstep.hardware import Cluster
 from lockstep.layout import Layout, check
-from lockstep.plan import Estimate, Plan, stage_memories
-from lockstep.plan import estimate as estimate_layout
-from lockstep.plan import plan as find_plan
-from lockstep.plan.search import Progress
+from lockstep.planner import Estimate, Plan, stage_memories
+from lockstep.planner import estimate as estimate_layout
+from lockstep.planner import plan as find_plan
+from lockstep.planner.search import Progress
 from lockstep.units import parse_count, parse_time_s
 from lockstep.workload import Model
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from lockstep.plan.citations import Citation
-    from lockstep.plan.roofline import Roofline
+    from lockstep.planner.citations import Citation
+    from lockstep.planner.roofline import Roofline
 
 MAX_TOP = 1000
 
@@ -89,7 +89,7 @@ def roofline(
     model: str | Path | Model, cluster: str | Path | Cluster, layout: Layout | None = None, **words: Unpack[LayoutWords]
 ) -> Roofline:
     """Communication roofline: one per level of the cluster that the layout talks over."""
-    from lockstep.plan.roofline import roofline as find_roofline
+    from lockstep.planner.roofline import roofline as find_roofline
 
     asked, chosen = _asked(model, cluster, layout, dict(words))
     return find_roofline(asked.job, asked.cluster, chosen)
@@ -140,8 +140,8 @@ def export(
     Where nobody named a layout, it is the best that `to` can run, and says what that costs against the planner's best.
     Raises UnknownName, BadInput, and Infeasible with every reason why `to` cannot run it.
     """
-    from lockstep.plan.export import best_for, version
-    from lockstep.plan.export import export as write
+    from lockstep.planner.export import best_for, version
+    from lockstep.planner.export import export as write
 
     found = best_estimate(model, cluster, layout, words)
     try:
@@ -175,7 +175,7 @@ def cite(
     **words: Unpack[LayoutWords],
 ) -> References:
     """Papers and sources behind an answer; without one, every paper that an answer can rest on."""
-    from lockstep.plan.citations import citations, papers
+    from lockstep.planner.citations import citations, papers
 
     if model is None:
         _refuse_beside("all papers", cluster, layout, words)

@@ -15,8 +15,8 @@ from lockstep.units import list_parts, parse_count, parse_number, parse_size_B, 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from lockstep.failures.stragglers import Balance, StragglerCost
     from lockstep.parallel.expert import MoeLayer
-    from lockstep.stragglers import Balance, StragglerCost
 
 MOST_WORKERS = 100_000
 SLOW_FACTOR = 2.0
@@ -38,8 +38,8 @@ def stragglers(
 
     `progress` hears (done, total) of the simulation now and then.
     """
-    from lockstep.stragglers import parse_mitigation
-    from lockstep.stragglers import stragglers as find
+    from lockstep.failures.stragglers import parse_mitigation
+    from lockstep.failures.stragglers import stragglers as find
 
     number = whole(workers, "--workers")
     if number > MOST_WORKERS:
@@ -80,7 +80,7 @@ def balance(
 
     `memory`: samples that fit on each worker, likewise; or bytes, when `sample_memory` says how much one sample takes.
     """
-    from lockstep.stragglers import balance as find
+    from lockstep.failures.stragglers import balance as find
 
     rates = _list(speeds, "--speeds") if isinstance(speeds, str) else [float(speed) for speed in speeds]
     number = whole(batch, "--batch")

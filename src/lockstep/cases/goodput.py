@@ -7,9 +7,9 @@ Failures are those that the catalog knows of the cluster; detection, restart and
 
 from __future__ import annotations
 
-from lockstep.campaign import Operation
-from lockstep.plan import Estimate
-from lockstep.reliability import optimum
+from lockstep.campaigns import Operation
+from lockstep.failures import optimum
+from lockstep.planner import Estimate
 
 
 def goodput_frac(found: Estimate) -> float:

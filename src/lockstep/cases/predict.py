@@ -20,9 +20,9 @@ from lockstep.errors import BadInput
 from lockstep.hardware import Cluster
 from lockstep.hardware import cluster as find_cluster
 from lockstep.layout import Job, Layout
-from lockstep.plan import Estimate, estimate, plan
-from lockstep.plan.estimate import SECONDS_PER_DAY, SECONDS_PER_HOUR
-from lockstep.plan.space import SHARDING, Space, default_space
+from lockstep.planner import Estimate, estimate, plan
+from lockstep.planner.estimate import SECONDS_PER_DAY, SECONDS_PER_HOUR
+from lockstep.planner.space import SHARDING, Space, default_space
 from lockstep.workload import RECOMPUTE
 
 

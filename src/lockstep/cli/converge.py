@@ -13,8 +13,8 @@ from lockstep.cli.program_options import PLOT, SEED, SETTINGS, draw, given, pair
 from lockstep.errors import BadInput
 
 if TYPE_CHECKING:
-    from lockstep.converge import Findings
-    from lockstep.converge.sweep import Sweep
+    from lockstep.lab import Findings
+    from lockstep.lab.sweep import Sweep
 
 _SWEEP = "Many runs"
 _SWEEP_HELP = "Run at each of these values; may be repeated for every combination."
@@ -58,7 +58,7 @@ def converge(
     The exit code is 1 when theory and simulation disagree.
     """
     from lockstep import api
-    from lockstep.converge import is_group
+    from lockstep.lab import is_group
     from lockstep.report.progress import progress
 
     if experiment is None or is_group(experiment):

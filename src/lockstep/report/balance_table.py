@@ -5,8 +5,8 @@ from __future__ import annotations
 from rich.console import Console
 from rich.text import Text
 
+from lockstep.failures.stragglers import Balance, gradient_variance
 from lockstep.report.terminal import bar, heading, indented, table
-from lockstep.stragglers import Balance, gradient_variance
 from lockstep.units import format_count, format_frac, format_time
 
 _TITLES = [("worker", "right"), ("samples/s", "right"), ("equal", "right"), ("balanced", "right"), ("weight", "right")]

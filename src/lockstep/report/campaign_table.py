@@ -5,9 +5,9 @@ from __future__ import annotations
 from rich.console import Console
 from rich.text import Text
 
-from lockstep.campaign import Bar, Campaign, Change
-from lockstep.campaign.run import Run
-from lockstep.plan.estimate import SECONDS_PER_DAY
+from lockstep.campaigns import Bar, Campaign, Change
+from lockstep.campaigns.run import Run
+from lockstep.planner.estimate import SECONDS_PER_DAY
 from lockstep.report.estimate_table import PART_WORDS, unit
 from lockstep.report.layout_columns import layout_words
 from lockstep.report.terminal import bar, heading, indented, small_print, table

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lockstep.reliability import Checkpoint, first_order_overhead_frac
+from lockstep.failures import Checkpoint, first_order_overhead_frac
 from lockstep.report.figure import write_figure
 from lockstep.report.timeline_plot import PALETTE
 from lockstep.units import format_time

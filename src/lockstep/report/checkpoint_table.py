@@ -5,7 +5,7 @@ from __future__ import annotations
 from rich.console import Console
 from rich.text import Text
 
-from lockstep.reliability import Campaigns, Checkpoint, Losses, Pool
+from lockstep.failures import Campaigns, Checkpoint, Losses, Pool
 from lockstep.report.terminal import bar, heading, indented, small_print, table
 from lockstep.units import format_frac, format_time
 

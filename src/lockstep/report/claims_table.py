@@ -6,7 +6,7 @@ from rich.console import Console
 from rich.text import Text
 
 from lockstep.api.claiming import EVERY, Claims, Decided
-from lockstep.converge import GROUPS
+from lockstep.lab import GROUPS
 from lockstep.report.converge_table import checks_table
 from lockstep.report.terminal import heading, indented, table
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lockstep.converge import Curve, Findings
-from lockstep.converge.sweep import Sweep
 from lockstep.errors import BadInput
+from lockstep.lab import Curve, Findings
+from lockstep.lab.sweep import Sweep
 from lockstep.report.figure import write_figure
 from lockstep.report.timeline_plot import PALETTE
 

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from lockstep.converge import Check, Curve, Findings
+from lockstep.lab import Check, Curve, Findings
 from lockstep.report.terminal import heading, indented, small_print, table
 from lockstep.units import format_bandwidth, format_frac, format_size, format_time
 

@@ -7,8 +7,8 @@ from rich.text import Text
 
 from lockstep.layout import Job
 from lockstep.parallel.piece import Hiding
-from lockstep.plan import Estimate
-from lockstep.plan.assumptions import HALF
+from lockstep.planner import Estimate
+from lockstep.planner.assumptions import HALF
 from lockstep.report.layout_columns import layout_words
 from lockstep.report.memory_table import categories, host_words
 from lockstep.report.terminal import bar, heading, indented, small_print, table

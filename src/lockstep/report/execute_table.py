@@ -6,9 +6,9 @@ from rich.console import Console
 from rich.text import Text
 
 from lockstep.api import Executed
+from lockstep.failures.stragglers import FoundLate
 from lockstep.measure.execute import Execution
 from lockstep.report.terminal import heading, indented, small_print, table
-from lockstep.stragglers import FoundLate
 from lockstep.units import format_bandwidth, format_frac, format_size, format_time
 
 ROWS = 8

@@ -5,8 +5,8 @@ from __future__ import annotations
 from rich.console import Console
 from rich.text import Text
 
-from lockstep.guide import Difference, Guidance
-from lockstep.plan import Estimate, assumptions
+from lockstep.planner import Estimate, assumptions
+from lockstep.planner.guide import Difference, Guidance
 from lockstep.report.estimate_table import PART_WORDS
 from lockstep.report.layout_columns import layout_words
 from lockstep.report.terminal import heading, indented, small_print, table

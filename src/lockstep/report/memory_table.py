@@ -10,7 +10,7 @@ from rich.text import Text
 
 from lockstep.api import StageMemories
 from lockstep.layout import Memory
-from lockstep.plan import memory_assumptions
+from lockstep.planner import memory_assumptions
 from lockstep.report.layout_columns import layout_words
 from lockstep.report.terminal import bar, heading, indented, small_print, table
 from lockstep.units import format_frac, format_size

@@ -6,7 +6,7 @@ from pathlib import Path
 from textwrap import fill
 from typing import TYPE_CHECKING
 
-from lockstep.plan import Estimate, Plan
+from lockstep.planner import Estimate, Plan
 from lockstep.report.estimate_table import PART_WORDS
 from lockstep.report.figure import times_on, write_figure
 from lockstep.report.plan_table import FRONT_SLOWEST, readable_front

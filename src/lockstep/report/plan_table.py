@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from rich.console import Console
 from rich.text import Text
 
-from lockstep.plan import Estimate, Plan
-from lockstep.plan.estimate import SECONDS_PER_DAY
+from lockstep.planner import Estimate, Plan
+from lockstep.planner.estimate import SECONDS_PER_DAY
 from lockstep.report.estimate_table import PART_WORDS, time_line, unit
 from lockstep.report.layout_columns import Column, layout_columns, layout_words
 from lockstep.report.terminal import heading, indented, small_print, table

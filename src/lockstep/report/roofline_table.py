@@ -5,7 +5,7 @@ from __future__ import annotations
 from rich.console import Console
 from rich.text import Text
 
-from lockstep.plan.roofline import Roofline, RooflineLevel
+from lockstep.planner.roofline import Roofline, RooflineLevel
 from lockstep.report.layout_columns import layout_words
 from lockstep.report.terminal import bar, heading, indented, table
 from lockstep.units import format_bandwidth, format_count, format_frac, format_size

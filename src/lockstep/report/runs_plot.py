@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from lockstep.errors import BadInput
 from lockstep.report.figure import write_figure
 from lockstep.report.timeline_plot import PALETTE
-from lockstep.runs import Comparison
+from lockstep.store import Comparison
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

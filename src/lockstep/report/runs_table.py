@@ -11,7 +11,7 @@ from rich.text import Text
 
 from lockstep.api.running import Changed, RunList, RunsAnswer
 from lockstep.report.terminal import heading, indented, table
-from lockstep.runs import Comparison, Record, change_frac
+from lockstep.store import Comparison, Record, change_frac
 from lockstep.units import format_frac, format_time
 
 EVENTS = 8

@@ -5,8 +5,8 @@ from __future__ import annotations
 from rich.console import Console
 from rich.text import Text
 
-from lockstep.campaign import Scaling, Size
-from lockstep.plan.estimate import SECONDS_PER_DAY
+from lockstep.campaigns import Scaling, Size
+from lockstep.planner.estimate import SECONDS_PER_DAY
 from lockstep.report.terminal import heading, indented, one_line, table
 from lockstep.units import format_count, format_frac, format_money, format_time
 

@@ -6,7 +6,7 @@ from rich.console import Console
 from rich.text import Text
 
 from lockstep.api import Advice
-from lockstep.plan.upgrades import Upgrade
+from lockstep.planner.upgrades import Upgrade
 from lockstep.report.layout_columns import layout_words
 from lockstep.report.terminal import bar, heading, indented, table
 from lockstep.units import format_frac, format_size, format_time

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lockstep.campaign import SpeedUp, amdahl, gustafson
+from lockstep.campaigns import SpeedUp, amdahl, gustafson
 from lockstep.report.figure import write_figure
 from lockstep.report.speedup_table import FASTEST
 from lockstep.report.timeline_plot import PALETTE

@@ -5,7 +5,7 @@ from __future__ import annotations
 from rich.console import Console
 from rich.text import Text
 
-from lockstep.campaign import SpeedUp
+from lockstep.campaigns import SpeedUp
 from lockstep.hardware import Cluster
 from lockstep.report.terminal import heading, indented, small_print, table
 from lockstep.units import format_frac, format_time

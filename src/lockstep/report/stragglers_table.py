@@ -5,8 +5,8 @@ from __future__ import annotations
 from rich.console import Console
 from rich.text import Text
 
+from lockstep.failures.stragglers import StragglerCost
 from lockstep.report.terminal import heading, indented, small_print, table
-from lockstep.stragglers import StragglerCost
 from lockstep.units import format_frac, format_time
 
 

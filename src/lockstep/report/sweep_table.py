@@ -5,7 +5,7 @@ from __future__ import annotations
 from rich.console import Console
 from rich.text import Text
 
-from lockstep.converge.sweep import Point, Pooled, Sweep
+from lockstep.lab.sweep import Point, Pooled, Sweep
 from lockstep.report.terminal import heading, indented, table
 
 POINTS = 14

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lockstep.campaign import Campaign
+from lockstep.campaigns import Campaign
 from lockstep.report.campaign_table import NUMBER_WORDS
 from lockstep.report.figure import write_figure
 from lockstep.report.timeline_plot import PALETTE

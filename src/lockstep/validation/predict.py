@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from lockstep.layout import memory
-from lockstep.plan.estimate import executed_flops, model_flops
+from lockstep.planner.estimate import executed_flops, model_flops
 from lockstep.step import price_step
 from lockstep.validation.case import Case
 

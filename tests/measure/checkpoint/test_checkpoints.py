@@ -23,7 +23,7 @@ from lockstep.measure.checkpoint.files import MANIFEST, data_file, folder_of, fo
 from lockstep.measure.checkpoint.manifest import Manifest
 from lockstep.measure.checkpoint.reader import Unusable, _parts
 from lockstep.measure.checkpoint.sealed import Unsealed, digest, read_sealed, unsealed, write_sealed
-from lockstep.runs.files import write_whole
+from lockstep.store.files import write_whole
 
 WORDS = {"method": "zero-1"}
 

@@ -13,8 +13,8 @@ from lockstep.measure.rig import Capacity, Group, entrant, judged, measure_capac
 from lockstep.measure.rig import rig as rig_module
 from lockstep.measure.rig.capacity import behind_s
 from lockstep.program import Program, ProgramBuilder
-from lockstep.runs import RunStore
 from lockstep.simulate import flat_topology, star_topology
+from lockstep.store import RunStore
 from measure.rig.permission import permitted
 
 from .. import needs_torch as needs_torch

@@ -16,7 +16,7 @@ from lockstep.errors import RunFailed
 from lockstep.measure.checkpoint import latest
 from lockstep.measure.launch import Fault
 from lockstep.measure.train import Saving, Task, TrainRun, train
-from lockstep.runs import FAILED, RunStore
+from lockstep.store import FAILED, RunStore
 
 TASK = Task(steps=6, batch=16, optimizer="momentum")
 RANKS = 2

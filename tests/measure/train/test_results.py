@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from lockstep.errors import BadInput
+from lockstep.failures.stragglers import parse_late
 from lockstep.measure.machine import BUSY_CORES, Load, LoadMeter, Machine, with_load
 from lockstep.measure.train import StoppedRun, Task, TrainRun, find_method
 from lockstep.measure.train.lateness import Lateness, is_late, refuse
 from lockstep.measure.train.result import Outcome, Step
-from lockstep.stragglers import parse_late
 
 MACHINE = Machine("here", "a processor", 2, "other", "reno", "2.13", loopback=True)
 LOAD = Load(10.0, 6.0, 15.0, "here")

@@ -16,12 +16,12 @@ from cli_runner import run, shell
 from lockstep.api import Training
 from lockstep.api.training import _usual_batch
 from lockstep.errors import Stopped
+from lockstep.failures.stragglers import LateRank
 from lockstep.measure.train import MODELS, StoppedRun, Task, all_methods, find_method
 from lockstep.measure.train.lateness import Lateness
 from lockstep.measure.train.result import Step
 from lockstep.report.train_table import render
-from lockstep.runs import RunStore
-from lockstep.stragglers import LateRank
+from lockstep.store import RunStore
 
 SHORT = ("--steps", "3", "--batch", "8")
 

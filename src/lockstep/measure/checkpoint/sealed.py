@@ -17,7 +17,7 @@ from typing import Any
 
 from lockstep.errors import BadInput
 from lockstep.files import read_bytes
-from lockstep.runs.files import canonical, write_whole
+from lockstep.store.files import canonical, write_whole
 
 SCHEMA = 1
 MOST_B = 64 << 20

@@ -23,7 +23,7 @@ from lockstep.measure.checkpoint.part import REPLICATED, Part
 from lockstep.measure.checkpoint.reader import generations
 from lockstep.measure.checkpoint.sealed import Unsealed, read_sealed, write_sealed
 from lockstep.measure.launch.points import point
-from lockstep.runs.files import replacing
+from lockstep.store.files import replacing
 
 POLL_S = 0.005
 

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lockstep.collectives import PlainLink
+from lockstep.failures.stragglers import FoundLate, LateRank, find_late
 from lockstep.measure.execute.clock import Alignment, said
 from lockstep.measure.execute.cores import link_of
 from lockstep.measure.execute.exchange import link_through
@@ -19,7 +20,6 @@ from lockstep.measure.launch import Host, launch
 from lockstep.measure.machine import Machine, with_load
 from lockstep.program import Kind, Program, Timeline, TimelineDiff, diff
 from lockstep.simulate import SharedCores, simulate, simulate_shared_cores
-from lockstep.stragglers import FoundLate, LateRank, find_late
 
 Array = npt.NDArray[Any]
 Progress = Callable[[int, int], None]

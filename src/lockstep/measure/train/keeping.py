@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from lockstep.measure.checkpoint import OWN, REPLICATED, SHARDED, Checkpoint, Part
-from lockstep.runs.files import canonical
+from lockstep.store.files import canonical
 
 if TYPE_CHECKING:
     from torch import Tensor

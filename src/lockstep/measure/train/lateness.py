@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 from lockstep.errors import BadInput
 
 if TYPE_CHECKING:
+    from lockstep.failures.stragglers import LateRank
     from lockstep.measure.train.result import Step
-    from lockstep.stragglers import LateRank
 
 LEAST_STEPS = 4
 """One step to warm up, then at least one with and one without."""

@@ -13,9 +13,9 @@ from lockstep.measure.train.lateness import LEAST_STEPS, Lateness
 if TYPE_CHECKING:
     import numpy.typing as npt
 
+    from lockstep.failures.stragglers import LateRank
     from lockstep.measure.train.method import Method
     from lockstep.measure.train.task import Task
-    from lockstep.stragglers import LateRank
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,8 +23,8 @@ from lockstep.measure.train.worker import Worker
 from lockstep.settings import read_settings
 
 if TYPE_CHECKING:
+    from lockstep.failures.stragglers import LateRank
     from lockstep.measure.launch import Fault, Rank
-    from lockstep.stragglers import LateRank
 
     Asked = tuple[str, Task, Mapping[str, object], Saving | None, LateRank | None]
 

@@ -1,0 +1,200 @@
+"""`campaign(...)`: a whole training run from its first step to its target, on average and as it may turn out.
+
+The mean is a formula; the simulation draws the failures of many campaigns and must agree with it. The range is wider
+than the interval of the mean: single campaigns differ by their failures, and the step time itself is only known to the
+error of the device's efficiency curve, taken as one standard deviation of a normal factor.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from lockstep.campaigns.changes import Change, changes
+from lockstep.campaigns.energy import Energy, energy
+from lockstep.campaigns.offer import Market, Offer, offer, spot_operation
+from lockstep.campaigns.run import Run
+from lockstep.campaigns.scenario import Scenario
+from lockstep.campaigns.tornado import Bar, tornado
+from lockstep.errors import BadInput
+from lockstep.failures import Campaigns, simulate_campaigns
+from lockstep.planner import assumptions
+from lockstep.planner.estimate import SECONDS_PER_DAY
+from lockstep.planner.search import Progress
+from lockstep.simulate import Exponential, Sample
+
+MOST_FAILURES = 1e8
+"""In all simulated campaigns together: seconds on one core."""
+HIGHEST_LEVERAGE = 3
+RANGE_DRAWS = 10_000
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Campaign:
+    """A run to its target."""
+
+    scenario: Scenario
+    run: Run
+    simulated: Campaigns | None
+    """None when nothing fails."""
+    range95_days: tuple[float, float]
+    """Where 95 % of campaigns end: failures and the error of the step time together."""
+    offers: tuple[Offer, ...]
+    energy: Energy | None
+    tornado: tuple[Bar, ...]
+    changes: tuple[Change, ...]
+    warmup_steps: int
+    assumptions: tuple[str, ...]
+
+    @property
+    def ci95_days(self) -> tuple[float, float]:
+        """95 % confidence interval of the mean, by simulation."""
+        if self.simulated is None:
+            return self.run.days, self.run.days
+        low, high = Sample(self.simulated.wall_s / SECONDS_PER_DAY).interval_s()
+        return low, high
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON form in the words of the command line."""
+        run, found = self.run, self.scenario.estimate
+        return {
+            "days": run.days,
+            "ci95_days": list(self.ci95_days),
+            "range95_days": list(self.range95_days),
+            "gpu_hours": run.gpu_hours,
+            "cost": run.cost_usd,
+            "goodput_frac": run.losses.goodput_frac,
+            "failures": run.losses.failures,
+            "breakdown": {name: seconds / SECONDS_PER_DAY for name, seconds in run.parts_s.items()},
+            "bottleneck": run.bottleneck,
+            "sensitivity": [bar.to_dict() for bar in self.tornado],
+            "changes": [one.to_dict() for one in self.changes],
+            "highest_leverage": [one.what for one in self.changes[:HIGHEST_LEVERAGE]],
+            "offers": [one.to_dict() for one in self.offers],
+            "energy": None if self.energy is None else self.energy.to_dict(),
+            "tokens": run.work.tokens,
+            "steps": run.work.steps,
+            "warmup": {"steps": self.warmup_steps, "days": self.warmup_days},
+            "loss": self.scenario.target.loss,
+            "layout": found.layout.to_dict(),
+            "step_time_s": found.step_time_s,
+            "mfu_frac": found.mfu_frac,
+            "bound_by": found.step.bound_by,
+            "mtbf_s": run.mtbf_s,
+            "checkpoint": {
+                "interval_s": run.interval_s,
+                "write_s": run.pattern.costs_s[-1],
+                "every": run.pattern.every,
+                "between_s": run.pattern.costs_s[0],
+                "kept_checkpoints": run.pattern.kept(run.interval_s),
+            },
+            "simulated": None if self.simulated is None else self.simulated.to_dict(),
+            "model": found.job.model.name,
+            "cluster": found.cluster.name,
+            "gpus": found.job.devices,
+            "assumptions": list(self.assumptions),
+        }
+
+    @property
+    def warmup_days(self) -> float:
+        """Days in which the learning rate still rises, as a share of the steps."""
+        return self.run.days * self.warmup_steps / self.run.work.steps
+
+
+def campaign(
+    scenario: Scenario, *, market: Market | None = None, power_W: float | None = None, pue: float = 1.0,
+    carbon_kg_per_kWh: float | None = None, warmup_steps: int = 0, campaigns: int = 1000, seed: int = 0,
+    progress: Progress | None = None,
+) -> Campaign:  # fmt: skip
+    """The campaign of a scenario: its mean, `campaigns` simulated ones, offers, energy, sensitivities, changes.
+
+    `power_W` per device (None: its TDP); `market` for prices beside the one on demand; `progress(done, total)` is
+    called between the parts. Raises BadInput, and Infeasible when the run gets nowhere.
+    """
+    tell = progress or (lambda done, total: None)
+    run = scenario.run()
+    if warmup_steps > run.work.steps:
+        raise BadInput(f"the whole run has {run.work.steps:,.0f} steps, got {warmup_steps:,}", "--warmup-steps")
+    tell(1, 5)
+    simulated = _simulated(scenario, run, campaigns, seed)
+    tell(2, 5)
+    bars = tornado(scenario)
+    tell(3, 5)
+    better = changes(scenario)
+    tell(5, 5)
+    return Campaign(
+        scenario=scenario,
+        run=run,
+        simulated=simulated,
+        range95_days=_range_days(run, simulated, scenario.estimate.uncertainty_frac, seed),
+        offers=tuple(_offers(scenario, run, market or Market())),
+        energy=_energy(scenario, run, power_W, pue, carbon_kg_per_kWh),
+        tornado=bars,
+        changes=better,
+        warmup_steps=warmup_steps,
+        assumptions=tuple(_assumptions(scenario, run)),
+    )
+
+
+def _simulated(scenario: Scenario, run: Run, campaigns: int, seed: int) -> Campaigns | None:
+    """`campaigns` runs with drawn failures; None when nothing fails."""
+    if math.isinf(run.mtbf_s):
+        return None
+    if campaigns * run.losses.failures > MOST_FAILURES:
+        said = f"{campaigns:,} runs of {run.losses.failures:,.0f} failures each are too many to simulate; try fewer"
+        raise BadInput(said, "--campaigns")
+    law = Exponential(run.mtbf_s) if scenario.operation.law is None else scenario.operation.law
+    return simulate_campaigns(
+        run.pattern, run.work.work_s, run.interval_s, law, pool=run.pool, campaigns=campaigns, seed=seed
+    )
+
+
+def _range_days(run: Run, simulated: Campaigns | None, error_frac: float, seed: int) -> tuple[float, float]:
+    """2.5 and 97.5 % quantiles of single campaigns, each with a step time of its own within its error."""
+    wall_s = np.full(RANGE_DRAWS, run.wall_s) if simulated is None else np.resize(simulated.wall_s, RANGE_DRAWS)
+    generator = np.random.Generator(np.random.PCG64(np.random.SeedSequence((seed, RANGE_DRAWS))))
+    factor = np.maximum(1 + error_frac * generator.standard_normal(RANGE_DRAWS), 0.0)
+    low, high = np.quantile(wall_s * factor, (0.025, 0.975)) / SECONDS_PER_DAY
+    return float(low), float(high)
+
+
+def _offers(scenario: Scenario, run: Run, market: Market) -> list[Offer]:
+    """On demand, and what else there is a price for."""
+    price = run.price_per_hour_usd
+    if price is None:
+        return []
+    found = [offer("on demand", run, price)]
+    if market.reserved_discount_frac is not None:
+        found.append(offer("reserved", run, price * (1 - market.reserved_discount_frac)))
+    if market.spot_discount_frac is not None and market.preemption_s is not None:
+        node = scenario.estimate.cluster.devices_per_unit(0)
+        spot = replace(scenario, operation=spot_operation(scenario.operation, market.preemption_s, node))
+        found.append(offer("spot", spot.run(), price * (1 - market.spot_discount_frac)))
+    return found
+
+
+def _energy(
+    scenario: Scenario, run: Run, power_W: float | None, pue: float, carbon_kg_per_kWh: float | None
+) -> Energy | None:
+    """Energy at the power given, else at the device's TDP; None where neither is known."""
+    drawn_W = scenario.estimate.cluster.device.tdp_W if power_W is None else power_W
+    return None if drawn_W is None else energy(run.gpu_hours, drawn_W, pue=pue, carbon_kg_per_kWh=carbon_kg_per_kWh)
+
+
+def _assumptions(scenario: Scenario, run: Run) -> Iterator[str]:
+    """What the campaign takes for granted, then what its step does."""
+    found = scenario.estimate
+    yield from scenario.target.assumptions
+    yield from scenario.operation.assumptions(found.job)
+    if scenario.operation.law is not None:
+        yield "formulas take exponential gaps of the same mean; only the simulation follows the law given"
+    if run.work.parts_s["evaluation"]:
+        yield "evaluation runs forward passes only, a third of a step's FLOPs per token"
+    yield "the range takes the error of the step time as one standard deviation"
+    if not bool(found.memory.fits):
+        yield "this layout does not fit in memory: its times are what they would be if it did"
+    yield from assumptions(found.job, found.cluster, found.layout)

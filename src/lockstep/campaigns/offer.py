@@ -1,0 +1,67 @@
+"""`Offer`: the same campaign on demand, reserved, and on spot devices that may be taken away.
+
+    reserved    price x (1 - discount)
+    spot        price x (1 - discount), and nodes / preemption_s more interruptions per second
+A preemption is a failure like any other: noticed, restarted from the last checkpoint on another node. Providers warn
+some seconds to minutes ahead, which is not used to save. Discounts and preemptions differ by provider, region and
+month: there are no defaults.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from lockstep.campaigns.operation import Operation
+from lockstep.campaigns.run import Run
+from lockstep.errors import BadInput
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Market:
+    """What is known about prices besides the one on demand."""
+
+    reserved_discount_frac: float | None = None
+    spot_discount_frac: float | None = None
+    preemption_s: float | None = None
+    """Mean time until one node is taken away."""
+
+    def __post_init__(self) -> None:
+        for flag, frac in (("--reserved-discount", self.reserved_discount_frac),
+                           ("--spot-discount", self.spot_discount_frac)):  # fmt: skip
+            if frac is not None and not 0 <= frac < 1:
+                raise BadInput(f"must be from 0 to below 1, got {frac:g}", flag)
+        if (self.spot_discount_frac is None) != (self.preemption_s is None):
+            raise BadInput("--spot-discount and --preemption belong together", "--spot-discount")
+        if self.preemption_s is not None and not self.preemption_s > 0:
+            raise BadInput("must be above 0", "--preemption")
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """One way to pay."""
+
+    name: str
+    price_per_hour_usd: float
+    days: float
+    cost_usd: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON form."""
+        return {
+            "name": self.name,
+            "price_per_hour_usd": self.price_per_hour_usd,
+            "days": self.days,
+            "cost": self.cost_usd,
+        }
+
+
+def spot_operation(operation: Operation, preemption_s: float, devices_per_node: int) -> Operation:
+    """`operation` with preemptions among its failures: rates add up."""
+    rate_per_s = 1 / operation.device_mtbf_s + 1 / (preemption_s * devices_per_node)
+    return replace(operation, device_mtbf_s=1 / rate_per_s, law=None)
+
+
+def offer(name: str, run: Run, price_per_hour_usd: float) -> Offer:
+    """What `run` costs at a price per device and hour."""
+    return Offer(name, price_per_hour_usd, run.days, run.paid_hours * price_per_hour_usd)

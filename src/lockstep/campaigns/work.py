@@ -1,0 +1,76 @@
+"""Seconds of a run without failures, part by part: its steps, what devices wait for, data, evaluation.
+
+    straggler   compute (E[max of n] / mean - 1)       every step waits for the slowest of n devices (`stragglers`)
+    data        max(0, batch x bytes / rate - step)    reading the next batch beside the step
+    evaluation  eval_tokens / tokens_per_s / 3         per evaluation; a forward pass is a third of a step's FLOPs
+Parts of the step are those of `estimate`.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+from lockstep.campaigns.operation import Operation
+from lockstep.campaigns.ramp import Ramp, phases
+from lockstep.failures.stragglers import Barrier
+from lockstep.layout import Job
+from lockstep.planner import Estimate
+from lockstep.planner import estimate as estimate_layout
+from lockstep.simulate import LogNormal
+from lockstep.step import PARTS
+
+FORWARD_FRAC = 1 / 3
+OVERHEADS = ("straggler", "data", "evaluation")
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """A run without failures."""
+
+    steps: float
+    tokens: float
+    parts_s: dict[str, float]
+    """Seconds of the whole run by part: those of a step, then OVERHEADS."""
+
+    @property
+    def work_s(self) -> float:
+        """All parts."""
+        return math.fsum(self.parts_s.values())
+
+
+def work(found: Estimate, tokens: float, operation: Operation, ramp: Ramp | None = None) -> Work:
+    """The parts of a run on `tokens` tokens. Raises BadInput when the ramp does not fit the layout."""
+    steps = 0.0
+    parts_s = dict.fromkeys((*PARTS, *OVERHEADS), 0.0)
+    for phase in phases(found.job, found.layout, tokens, ramp):
+        number = phase.steps(found.job.recipe.seq)
+        for name, seconds in _step_parts_s(_with_batch(found, phase.batch), operation).items():
+            parts_s[name] += number * seconds
+        steps += number
+    return Work(steps, tokens, parts_s)
+
+
+def _with_batch(found: Estimate, batch: int) -> Estimate:
+    """The estimate of the same layout with another batch."""
+    if batch == found.job.recipe.batch:
+        return found
+    job = Job(found.job.model, replace(found.job.recipe, batch=batch), found.job.devices)
+    return estimate_layout(job, found.cluster, found.layout)
+
+
+def _step_parts_s(found: Estimate, operation: Operation) -> dict[str, float]:
+    """Seconds of one step in service, by part."""
+    parts_s = found.step.breakdown_s()
+    waited_s = 0.0
+    if operation.straggler_cv and found.job.devices > 1:
+        law = LogNormal(parts_s["compute"], operation.straggler_cv)
+        waited_s = Barrier().expected_s(law, found.job.devices) - law.mean_s
+    step_s = found.step_time_s + waited_s
+    read_s = 0.0
+    if operation.data_Bps is not None:
+        read_s = found.job.recipe.batch_tokens * operation.sample_B / operation.data_Bps
+    evaluation_s = 0.0
+    if operation.eval_every is not None:
+        evaluation_s = FORWARD_FRAC * operation.eval_tokens / found.tokens_per_s / operation.eval_every
+    return parts_s | {"straggler": waited_s, "data": max(0.0, read_s - step_s), "evaluation": evaluation_s}

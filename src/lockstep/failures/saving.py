@@ -1,0 +1,81 @@
+"""`Saving`: how a job saves: whole checkpoints, and lighter ones between two of them.
+
+A local checkpoint (memory, disk, a copy at a peer) serves a share of the failures, a delta all of them, with the deltas
+since the last whole checkpoint replayed. How many lighter ones come between is the cycle of least expected time
+(`best_cycle`) where nobody says it. The verbs about checkpoints and about whole runs save by the same `Saving`.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+from lockstep.errors import BadInput
+from lockstep.failures.optimum import best_cycle
+from lockstep.failures.pattern import Pattern, incremental, single, two_level
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Saving:
+    """What is saved and how long it takes; times in seconds."""
+
+    write_s: float
+    """One whole checkpoint."""
+    restart_s: float = 0.0
+    """From a whole checkpoint."""
+    detection_s: float = 0.0
+    hidden_frac: float = 0.0
+    """Share of every write that hides behind work."""
+    local_write_s: float | None = None
+    """One local checkpoint; None: there are none."""
+    local_restart_s: float = 0.0
+    local_frac: float = 1.0
+    """Share of the failures that a local checkpoint serves."""
+    delta_write_s: float | None = None
+    """One delta; None: there are none."""
+    every: int | None = None
+    """Checkpoints in a cycle, the last of them whole; None: the best number."""
+    silent_frac: float = 0.0
+    """Share of the failures that are silent corruption."""
+    silent_delay_s: float = 0.0
+
+    def __post_init__(self) -> None:
+        if self.local_write_s is not None and self.delta_write_s is not None:
+            raise BadInput("local checkpoints and deltas cannot be combined; give one", "delta_write")
+        if not self.is_cycle and (self.every or 1) > 1:
+            raise BadInput("needs --local-write, --delta-write or --copies for what comes between", "every")
+
+    @property
+    def is_cycle(self) -> bool:
+        """Whether lighter checkpoints come between the whole ones."""
+        return self.local_write_s is not None or self.delta_write_s is not None
+
+    def cycle(self, every: int) -> Pattern:
+        """The pattern with `every` - 1 lighter checkpoints before each whole one."""
+        return replace(self._clean(every), silent_frac=self.silent_frac, silent_delay_s=self.silent_delay_s)
+
+    def pattern(self, mtbf_s: float) -> Pattern:
+        """The cycle given, else the best for failures every `mtbf_s`; whole checkpoints alone where nothing fails."""
+        if math.isinf(mtbf_s) or not self.is_cycle:
+            return replace(self, local_write_s=None, delta_write_s=None, every=None).cycle(1)
+        return self.cycle(self.every) if self.every is not None else _best(self, mtbf_s)
+
+    def _clean(self, every: int) -> Pattern:
+        """The same without corruption."""
+        if self.local_write_s is not None:
+            return two_level(
+                self.local_write_s, self.write_s, every, self.local_frac, local_restart_s=self.local_restart_s,
+                remote_restart_s=self.restart_s, detection_s=self.detection_s, hidden_frac=self.hidden_frac,
+            )  # fmt: skip
+        if self.delta_write_s is not None:
+            return incremental(
+                self.write_s, self.delta_write_s, every, restart_s=self.restart_s, detection_s=self.detection_s,
+                hidden_frac=self.hidden_frac,
+            )  # fmt: skip
+        return single(self.write_s, self.restart_s, self.detection_s, self.hidden_frac)
+
+
+@lru_cache(maxsize=256)
+def _best(saving: Saving, mtbf_s: float) -> Pattern:
+    return best_cycle(saving.cycle, mtbf_s).pattern

@@ -1,0 +1,38 @@
+"""Slow workers: what waiting costs, what helps and at which price, and how to split work over unequal workers."""
+
+from lockstep.failures.stragglers import bounded
+from lockstep.failures.stragglers.asynchronous import Asynchronous, asynchronous
+from lockstep.failures.stragglers.balance import Balance, balance, gradient_variance
+from lockstep.failures.stragglers.bounded import Bounded
+from lockstep.failures.stragglers.cost import MITIGATIONS, StragglerCost, parse_mitigation, stragglers
+from lockstep.failures.stragglers.found import FoundLate, find_late
+from lockstep.failures.stragglers.late import LateRank, parse_late
+from lockstep.failures.stragglers.local import Local
+from lockstep.failures.stragglers.mitigation import Mitigation, Paid
+from lockstep.failures.stragglers.order import order_quantile_s
+from lockstep.failures.stragglers.waiting import Backup, Barrier, Drop
+
+__all__ = [
+    "MITIGATIONS",
+    "Asynchronous",
+    "Backup",
+    "Balance",
+    "Barrier",
+    "Bounded",
+    "Drop",
+    "FoundLate",
+    "LateRank",
+    "Local",
+    "Mitigation",
+    "Paid",
+    "StragglerCost",
+    "asynchronous",
+    "balance",
+    "bounded",
+    "find_late",
+    "gradient_variance",
+    "order_quantile_s",
+    "parse_late",
+    "parse_mitigation",
+    "stragglers",
+]

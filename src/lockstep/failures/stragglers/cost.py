@@ -1,0 +1,159 @@
+"""`stragglers(...)`: what slow workers cost per step, with or without a mitigation.
+
+    efficiency    = (gradients used per second) / (gradients the launched workers could deliver without waiting)
+    amplification = (mean computing time of a step) / (mean time of one worker)
+Without mitigation or communication one is the inverse of the other: E[T] / E[max T]. Expectations and quantiles are
+exact where a closed form is known; the interval always comes from simulation.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from lockstep.errors import BadInput, UnknownName
+from lockstep.failures.stragglers.bounded import Bounded
+from lockstep.failures.stragglers.local import Local
+from lockstep.failures.stragglers.mitigation import Mitigation, Paid
+from lockstep.failures.stragglers.waiting import Backup, Barrier, Drop
+from lockstep.simulate import Law, Normal, Pareto, Progress, Sample, unseen
+
+MITIGATIONS: dict[str, Callable[[int], Mitigation]] = {
+    "none": lambda _: Barrier(),
+    "backup": Backup,
+    "drop": Drop,
+    "bounded": Bounded,
+    "local": Local,
+}
+# Random numbers drawn: a second on one core, and intervals of some tenths of a percent.
+NUMBERS = 4_000_000
+
+
+def parse_mitigation(text: str, where: str | None = None) -> Mitigation:
+    """The mitigation behind `none`, `backup:2`, `drop:1`, `bounded:4` or `local:8`."""
+    name, colon, number = text.strip().partition(":")
+    if name not in MITIGATIONS:
+        raise UnknownName("mitigation", name, MITIGATIONS, where)
+    if name == "none":
+        if colon:
+            raise BadInput(f"the mitigation none takes no number, got {text!r}", where)
+        return Barrier()
+    if not number.isascii() or not number.isdigit() or len(number) > 9:
+        raise BadInput(f"the mitigation {name} takes a whole number, as {name}:2; got {text!r}", where)
+    return MITIGATIONS[name](int(number))
+
+
+@dataclass(frozen=True, slots=True)
+class StragglerCost:
+    """Step time under random slowness; communication included."""
+
+    workers: int
+    mean_step_s: float
+    exact: bool
+    """Whether mean_step_s is a closed form; otherwise it is the mean of the simulation."""
+    p50_s: float
+    p95_s: float
+    p99_s: float
+    efficiency_frac: float
+    amplification: float
+    ci95: tuple[float, float]
+    simulated_mean_s: float
+    mean_worker_s: float
+    launched: int
+    used: int
+    gradients_per_s: float
+    comm_s: float
+    """Communication in a step: that of a synchronisation, shared by the steps that make one do."""
+    paid: Paid
+    assumptions: tuple[str, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON form in the words of the command line."""
+        shown = {name: getattr(self, name) for name in self.__slots__ if name != "paid"}
+        return {**shown, "ci95": list(self.ci95), "assumptions": list(self.assumptions), **asdict(self.paid)}
+
+
+def stragglers(
+    workers: int,
+    law: Law,
+    mitigation: Mitigation | str = "none",
+    *,
+    comm_s: float = 0.0,
+    slowdown: Sequence[float] = (),
+    numbers: int = NUMBERS,
+    seed: int = 0,
+    progress: Progress = unseen,
+) -> StragglerCost:
+    """Cost of waiting for `workers` whose times follow `law`.
+
+    `comm_s` per synchronisation; `slowdown`: fixed factor of each launched worker (persistent slowness), empty = none.
+    `progress` hears (done, total) of the simulation. Raises BadInput.
+    """
+    chosen = parse_mitigation(mitigation) if isinstance(mitigation, str) else mitigation
+    factor = _factors(workers, chosen, slowdown)
+    mean_s = law.mean_s
+    if not math.isfinite(mean_s) or mean_s <= 0:
+        raise BadInput(f"the law has the mean {mean_s:g} s; its mean must be finite and above 0", "law")
+    if not 0 <= comm_s < math.inf:
+        raise BadInput(f"comm_s must be finite and not negative, got {comm_s}", "comm")
+    generator = np.random.Generator(np.random.PCG64(np.random.SeedSequence(seed)))
+    means, singles = chosen.steps_s(law, factor, comm_s, numbers, generator, progress)
+    sample = Sample(means)
+    alike = bool((factor == 1).all())
+    exact_s = chosen.expected_s(law, workers) if alike else None
+    waited_s = comm_s * chosen.comm_share()
+    step_s = sample.mean_s if exact_s is None else exact_s + waited_s
+    quantiles = [chosen.quantile_s(law, workers, f) if alike else None for f in (0.5, 0.95, 0.99)]
+    p50_s, p95_s, p99_s = (
+        float(np.quantile(singles, f)) if exact is None else exact + waited_s
+        for f, exact in zip((0.5, 0.95, 0.99), quantiles, strict=True)
+    )
+    used = chosen.used(workers)
+    return StragglerCost(
+        workers=workers,
+        mean_step_s=step_s,
+        exact=exact_s is not None,
+        p50_s=p50_s,
+        p95_s=p95_s,
+        p99_s=p99_s,
+        efficiency_frac=used / step_s / (float(np.sum(1 / factor)) / mean_s),
+        amplification=(step_s - waited_s) / mean_s,
+        ci95=sample.interval_s(),
+        simulated_mean_s=sample.mean_s,
+        mean_worker_s=mean_s,
+        launched=len(factor),
+        used=used,
+        gradients_per_s=used / step_s,
+        comm_s=waited_s,
+        paid=chosen.paid(workers),
+        assumptions=tuple(_assumptions(law, alike)),
+    )
+
+
+def _factors(workers: int, chosen: Mitigation, slowdown: Sequence[float]) -> Any:
+    """Fixed slowdown of every launched worker."""
+    if workers < 1 or workers > 1_000_000:
+        raise BadInput(f"the number of workers must be 1 to 1,000,000, got {workers}", "workers")
+    chosen.check(workers)
+    launched = chosen.launched(workers)
+    factor = np.ones(launched) if len(slowdown) == 0 else np.asarray(slowdown, dtype=np.float64)
+    if len(factor) != launched:
+        raise BadInput(f"{len(factor)} slowdown factors for {launched} workers; give one each", "slowdown")
+    if not ((factor > 0) & np.isfinite(factor)).all():
+        raise BadInput("slowdown factors must be above 0 and finite", "slowdown")
+    return factor
+
+
+def _assumptions(law: Law, alike: bool) -> list[str]:
+    said = ["times of different workers and steps are independent"]
+    if not alike:
+        said.append("slowdown factors are fixed for the whole run (persistent)")
+    if isinstance(law, Normal) and law.std_s > 0.2 * law.mean_s:
+        said.append("negative draws of the normal law count as 0 in the simulation, not in the closed form")
+    if isinstance(law, Pareto) and law.shape <= 2:
+        said.append("this law has no variance: the interval of the simulation cannot be trusted, the closed form can")
+    return said

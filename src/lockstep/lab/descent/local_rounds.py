@@ -1,0 +1,107 @@
+"""Rounds of local steps, simulated: workers step on their own, then agree; many trials at once.
+
+Arrays have the shape (workers, trials, dimension). The pieces of a round are those of `lockstep.methods.local`, which
+real runs use too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from lockstep.lab.experiment import Progress, silent
+from lockstep.methods.local import (
+    Outer,
+    after_averaging,
+    corrected_gradient,
+    new_control,
+    outer_gradient,
+    proximal_gradient,
+)
+
+Array = npt.NDArray[Any]
+
+
+PLAIN = Outer()
+"""Averaging."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LocalMethod:
+    """What workers do in a round and how they agree."""
+
+    step_size: float | Array
+    """One number, or an array that broadcasts to (workers, trials, dimension)."""
+    momentum: float = 0.0
+    buffers: str = "keep"
+    proximal: float = 0.0
+    """Strength of FedProx."""
+    scaffold: bool = False
+    outer: Outer = PLAIN
+    participants: int | None = None
+    """Workers that take part in a round, drawn anew for every round and trial; None for all."""
+
+    @property
+    def vectors_per_round(self) -> int:
+        """Vectors of the size of the model that a worker sends per round."""
+        return 1 + self.scaffold + (self.momentum > 0 and self.buffers == "average")
+
+
+def run_rounds(
+    worker_gradients: Callable[[Array], Array],
+    workers: int,
+    start: Array,
+    method: LocalMethod,
+    local_steps: Sequence[int],
+    *,
+    noise: Callable[[], Array] | None = None,
+    seed: int = 0,
+    progress: Progress = silent,
+) -> Array:
+    """Parameters after every round, (rounds + 1, trials, dimension), from `start` (trials, dimension).
+
+    `local_steps`: steps of each round. `noise` gives an array (workers, trials, dimension) for every step.
+    """
+    common = np.array(start, dtype=np.float64)
+    shape = (workers, *common.shape)
+    path = np.empty((len(local_steps) + 1, *common.shape))
+    path[0] = common
+    outer_buffer, velocity = np.zeros_like(common), np.zeros(shape)
+    own, control = np.zeros(shape), np.zeros_like(common)
+    generator = np.random.default_rng(seed)
+    for place, steps in enumerate(local_steps):
+        local = np.broadcast_to(common, shape)
+        for _ in range(steps):
+            found = worker_gradients(local)
+            if noise is not None:
+                found = found + noise()
+            if method.proximal:
+                found = proximal_gradient(found, local, common, method.proximal)
+            if method.scaffold:
+                found = corrected_gradient(found, own, control)
+            velocity = method.momentum * velocity + found
+            local = local - method.step_size * velocity
+        present = _participants(workers, common.shape[0], method.participants, generator)
+        if method.scaffold:
+            new = new_control(own, control, common, local, steps, method.step_size)  # type: ignore[arg-type]
+            change = new - own if present is None else present[..., None] * (new - own)
+            own, control = own + change, control + change.mean(0)
+        if method.momentum:
+            velocity = after_averaging(velocity, method.buffers)
+        common, outer_buffer = method.outer.update(common, outer_gradient(common, local, present), outer_buffer)
+        path[place + 1] = common
+        progress(place + 1, len(local_steps))
+    return path
+
+
+def _participants(workers: int, trials: int, number: int | None, generator: np.random.Generator) -> Array | None:
+    """1.0 for the workers that take part, (workers, trials)."""
+    if number is None or number >= workers:
+        return None
+    rank = generator.random((workers, trials)).argsort(axis=0).argsort(axis=0)
+    found: Array = (rank < number).astype(np.float64)
+    return found

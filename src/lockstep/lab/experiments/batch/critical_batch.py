@@ -1,0 +1,176 @@
+"""How many steps and examples does a batch size take? The hyperbola, and how far it holds over a whole run.
+
+Steps to a target loss on a noisy quadratic are exact (`noisy_quadratic.py`) and every batch has its own best rate. The
+hyperbola (`methods/critical_batch.py`) is exact for one step; over a run the noise scale grows as the loss falls, so it
+is fitted, and the fit's worst error is part of the answer. On n workers with b examples each the time to the target
+stops falling near n = B_crit / b.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from lockstep.lab.domain import ALWAYS, Domain, when
+from lockstep.lab.experiment import Experiment, Progress
+from lockstep.lab.findings import Check, Curve, Findings, Law, Picture, mean_and_error
+from lockstep.lab.objectives.noisy_quadratic import NoisyQuadratic, power_law
+from lockstep.lab.statistics.hyperbola import Hyperbola, fit_hyperbola
+from lockstep.methods import critical_batch as law
+from lockstep.settings import setting
+
+Array = npt.NDArray[Any]
+
+SOURCE = "McCandlish, Kaplan, Amodei 2018; Shallue et al. 2019; Zhang et al. 2019"
+SPAN = 2.0 ** np.arange(-6, 7)
+"""Batch sizes of the fit, as multiples of the power of two next to the critical one."""
+ROUNDING = 1e-9
+"""Share of a loss: tens of thousands of steps that each round a few times by 2^-53."""
+SHAPE = 0.30
+"""Largest error of the hyperbola over a whole run that counts as agreement, as a share of the steps."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What is asked."""
+
+    axes: int = setting(32, "Dimensions of the quadratic.", least=2, most=500)
+    condition: float = setting(100.0, "Largest over smallest curvature.", least=10, most=1e4)
+    noise: float = setting(1.0, "Variance of one example's gradient over the curvature.", above=0, most=1e6)
+    target_frac: float = setting(0.01, "Loss to reach, as a share of the first.", least=1e-6, most=0.9)
+    worker_batch: int = setting(4, "Examples per worker and step, for the time on n workers.", least=1, most=100_000)
+    trials: int = setting(400, "Simulated runs per checked batch size.", least=20, most=20_000)
+
+
+def run(settings: Settings, seed: int, progress: Progress) -> Findings:
+    """Steps to the target over batch sizes at the best rate of each, the fitted hyperbola, a simulation of three."""
+    problem = power_law(settings.axes, settings.condition, settings.noise)
+    target = settings.target_frac * float(problem.expected_loss(0.0, 1.0, 1.0))
+    batch, steps, rate = _sweep(problem, target, progress)
+    fit = fit_hyperbola(batch, steps)
+    rows = [
+        {"batch": float(b), "steps": float(s), "examples": float(b * s), "rate": float(r),
+         "steps_by_hyperbola": float(law.steps(b, fit.least_steps, fit.critical_batch)),
+         "workers": float(b / settings.worker_batch)}
+        for b, s, r in zip(batch, steps, rate, strict=True)
+    ]  # fmt: skip
+    whole = _whole(problem, target)
+    checks = [*_shape(problem, target, fit, whole), *_simulated(problem, batch, steps, rate, settings.trials, seed),
+              *_noise(problem, target, fit, whole)]  # fmt: skip
+    progress(len(SPAN), len(SPAN))
+    low, high = fit.critical_batch_ci95
+    return Findings(
+        checks=tuple(checks),
+        theory=(
+            Law("critical_batch", fit.critical_batch, "fit of S = S_min (1 + B_crit / B)", SOURCE),
+            Law("least_steps", fit.least_steps, "the same", SOURCE),
+            Law("least_examples", fit.least_examples, "S_min B_crit", SOURCE),
+        ),
+        rows=tuple(rows),
+        curves=_curves(batch, steps, fit),
+        picture=Picture("examples", "steps", log_x=True, log_y=True),
+        conclusion=f"Critical batch {fit.critical_batch:.3g} (95 % interval {low:.3g} to {high:.3g}): smaller batches"
+        f" buy steps for nearly no more examples, larger ones nearly none; the hyperbola is up to"
+        f" {fit.worst_frac:.0%} off over the run. {settings.worker_batch} examples per worker pay until about"
+        f" {max(fit.critical_batch / settings.worker_batch, 1):.0f} workers",
+        assumptions=("one constant rate per batch size, the best one", "intervals from the scatter around the fit"),
+    )
+
+
+def _sweep(problem: NoisyQuadratic, target: float, progress: Progress) -> tuple[Array, Array, Array]:
+    """(batch sizes, fewest steps, their rates) around the batch that takes twice the steps of an endless one."""
+    endless, _ = problem.fewest_steps(target, 1e12)
+    low, high = 1e-9, 1e12
+    while high / low > 1.1:
+        middle = float(np.sqrt(low * high))
+        low, high = (middle, high) if problem.fewest_steps(target, middle)[0] > 2 * endless else (low, middle)
+    found = []
+    middle = max(2.0 ** round(np.log2(high)), 1 / SPAN[0])
+    for place, batch in enumerate(middle * SPAN):
+        progress(place, len(SPAN))
+        found.append((float(batch), *problem.fewest_steps(target, float(batch))))
+    batch, steps, rate = np.array(found).T
+    return batch, steps, rate
+
+
+def _whole(problem: NoisyQuadratic, target: float) -> Domain:
+    """Where there is a critical batch: no run has less than a step, no batch less than an example."""
+    endless, single = (problem.fewest_steps(target, batch)[0] for batch in (1e12, 1.0))
+    return when(
+        endless >= 1 and single >= 2 * endless,
+        "a target a step away or more, and a noise that doubles the steps of single examples or more",
+    )
+
+
+def _shape(problem: NoisyQuadratic, target: float, fit: Hyperbola, whole: Domain) -> list[Check]:
+    """What is left of the hyperbola over a whole run."""
+
+    def steps(batch: float) -> float:
+        return problem.fewest_steps(target, batch)[0]
+
+    critical = fit.critical_batch
+    return [
+        Check("hyperbola over the run: largest error, share of the steps", 0.0, fit.worst_frac, tolerance=SHAPE,
+              holds=whole),
+        Check("B_crit / 16 instead of B_crit / 8: steps times", 2.0, steps(critical / 16) / steps(critical / 8),
+              tolerance=0.3, holds=whole),
+        Check("16 B_crit instead of 8 B_crit: steps saved", 0.0, 1 - steps(16 * critical) / steps(8 * critical),
+              tolerance=0.15, holds=whole),
+        Check("time on B_crit / b workers over the least", 2.0, steps(critical) / steps(1e12), tolerance=2 * SHAPE,
+              holds=whole),
+    ]  # fmt: skip
+
+
+def _simulated(problem: NoisyQuadratic, batch: Array, steps: Array, rate: Array, trials: int, seed: int) -> list[Check]:
+    """Mean loss of runs against the expected loss, at the step where the target should be reached."""
+    checks = []
+    for place in (len(batch) // 2, 3 * len(batch) // 4, len(batch) - 1):
+        generator = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(place,)))
+        count, b, r = int(np.ceil(steps[place])), float(batch[place]), float(rate[place])
+        mean, error = mean_and_error(problem.simulate(r, b, count, trials, generator))
+        expected = float(problem.expected_loss(float(count), r, b))
+        checks.append(
+            Check(f"loss after {count} steps of {b:.3g} examples", expected, mean, error, ROUNDING * expected,
+                  runs=trials, holds=ALWAYS)
+        )  # fmt: skip
+    return checks
+
+
+def _noise(problem: NoisyQuadratic, target: float, fit: Hyperbola, whole: Domain) -> list[Check]:
+    """The critical batch is proportional to the noise; a formula without the noise cannot be right."""
+
+    def steps(noise: float, batch: float) -> float:
+        return replace(problem, noise=noise * problem.noise).fewest_steps(target, batch)[0]
+
+    below = fit.critical_batch / 8
+    return [
+        Check("four times the noise and the batch: steps times", 1.0, steps(4.0, 4 * below) / steps(1.0, below),
+              tolerance=1e-9, holds=ALWAYS),
+        Check("without noise: steps with 1 example over steps with a million", 1.0, steps(0.0, 1.0) / steps(0.0, 1e6),
+              tolerance=1e-9, holds=ALWAYS),
+        Check("B_crit = kappa^2 / epsilon, whatever the noise: steps at B_crit / 8 with four times the noise, times",
+              1.0, steps(4.0, below) / steps(1.0, below), tolerance=0.1, false_law=True, holds=whole),
+    ]  # fmt: skip
+
+
+def _curves(batch: Array, steps: Array, fit: Hyperbola) -> tuple[Curve, ...]:
+    """Steps over examples: found, fitted, and the two limits of the hyperbola."""
+    fine = np.geomspace(batch[0], batch[-1], 100)
+    line = law.steps(fine, fit.least_steps, fit.critical_batch)
+    return (
+        Curve("hyperbola, fitted", line * fine, line, theory=True),
+        Curve("best constant rate", steps * batch, steps, marks=True),
+        Curve("at the critical batch", np.array([2 * fit.least_examples]), np.array([2 * fit.least_steps]), marks=True),
+    )
+
+
+EXPERIMENT = Experiment(
+    name="critical-batch",
+    question="How many steps and examples does each batch size take, and which one is worth it?",
+    source=SOURCE,
+    settings=Settings,
+    run=run,
+)

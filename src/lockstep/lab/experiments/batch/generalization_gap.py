@@ -1,0 +1,251 @@
+"""How far is the loss on new data from the loss on the training data? It depends on how much was fitted, not on B.
+
+Least squares in d dimensions, N normal examples, noise of variance s^2, fitted to the end:
+
+    E (test loss - training loss) = (s^2 / 2) (d / (N - d - 1) + d / N)
+    its variance, N > d + 3:        (s^4 / 2) (d (N - 1) / ((N - d - 1)^2 (N - d - 3)) + (N - d) / N^2)
+On the way there the gap grows with the number of steps, about equally at every batch size; and a larger batch with the
+same steps has the same gap. For convex losses with gradients of at most G, smoothness beta and rates of at most
+2 / beta, SGD on any batch size and any number of workers has E gap <= (2 G^2 / N) sum alpha_t. It is measured on the
+digits. Refuted: gap ~ 1 / sqrt(B steps), and no gap at full batch.
+
+Sources: closed form: moments of the inverse Wishart law; bound: Hardt, Recht, Singer, "Train faster, generalize
+better", 2016, theorem 3.8.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from lockstep.errors import BadInput
+from lockstep.lab.domain import example, when
+from lockstep.lab.experiment import Experiment, Progress
+from lockstep.lab.findings import Check, Curve, Findings, Law, Picture, mean_and_error
+from lockstep.lab.objectives import digits_logistic
+from lockstep.lab.statistics.ratio import ratio_of_means
+from lockstep.settings import setting
+
+Array = npt.NDArray[Any]
+
+SOURCE = "Hardt, Recht, Singer 2016, theorem 3.8; moments of the inverse Wishart law"
+DIGITS = "400 digits, batch 20, 200 steps"
+SEEN = 0.1
+"""Gap from which a hundred data sets show that it is not zero."""
+STEPS = (10, 30, 100, 300)
+MOST_NUMBERS = 4_000_000
+"""Features of all data sets, which are held at once."""
+ALIKE = 0.3
+"""Largest difference between batch sizes at equal steps that counts as alike, as a share."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What is asked."""
+
+    dimension: int = setting(50, "d.", least=10, most=200)
+    examples: tuple[int, ...] = setting((100, 200, 400, 800), "N, each above d + 1.", least=6, most=5000)
+    batches: tuple[int, ...] = setting(
+        (5, 20), "Batch sizes of SGD on the smallest N, beside all of it.", least=4, most=5000
+    )
+    trials: int = setting(100, "Data sets.", least=50, most=2000)
+
+
+def run(settings: Settings, seed: int, progress: Progress) -> Findings:
+    """Gaps of the exact fit over N, of SGD over steps and batch sizes, and of SGD on the digits beside its bound."""
+    d, smallest = settings.dimension, min(settings.examples)
+    if smallest <= d + 1:
+        raise BadInput(f"must be above dimension + 1 = {d + 1}", "--set examples")
+    if settings.trials * smallest * d > MOST_NUMBERS:
+        raise BadInput(f"trials x examples x dimension must be at most {MOST_NUMBERS:,}", "--set trials")
+    if max(settings.batches) > smallest:
+        raise BadInput(f"must be at most the {smallest} examples", "--set batches")
+    rows: list[dict[str, Any]] = []
+    checks: list[Check] = []
+    counts = sorted(set(settings.examples))
+    for place, n in enumerate(counts):
+        progress(place, len(counts) + 1)
+        fitted = _fitted(d, n, settings.trials, np.random.default_rng([seed, 0, place]))
+        rows.append(_row("fitted to the end", n, n, None, *mean_and_error(fitted), fitted_gap(d, n)))
+        checks.append(_fit(d, n, fitted))
+    progress(len(counts), len(counts) + 1)
+    paths = {b: _descended(d, smallest, b, settings.trials, seed) for b in sorted({*settings.batches, smallest})}
+    for b, gaps in paths.items():
+        for step, values in zip(STEPS, gaps.T, strict=True):
+            gap, error = mean_and_error(values)
+            rows.append(_row(f"SGD, batch {b}", smallest, b, step, gap, error, None))
+    checks += [*_alike(paths), *_false_laws(paths, fitted_gap(d, smallest)), *_digits(seed)]
+    progress(len(counts) + 1, len(counts) + 1)
+    return Findings(
+        checks=tuple(checks),
+        theory=tuple(
+            Law(f"gap_at_{n}", fitted_gap(d, n), "(s^2 / 2) (d / (N - d - 1) + d / N)", SOURCE) for n in counts
+        ),
+        rows=tuple(rows),
+        curves=_curves(rows, fitted_gap(d, smallest)),
+        picture=Picture("step", "gap", log_x=True),
+        conclusion="The gap grows with the steps and falls with the number of examples; the batch size does not move"
+        " it at equal steps",
+        assumptions=(
+            f"least squares with s = 1, rate 1 / (d + 2) = {stable_rate(d):.3g}",
+            "digits: logistic regression, rate 1 / beta",
+        ),
+    )
+
+
+def fitted_gap(dimension: int, examples: int) -> float:
+    """Expected gap of least squares with s = 1 on normal data."""
+    return 0.5 * (dimension / (examples - dimension - 1) + dimension / examples)
+
+
+def fitted_spread(dimension: int, examples: int) -> float:
+    """Standard deviation of that gap over data sets; infinite up to d + 3 examples.
+
+    With m = N - d - 1 and W the Wishart matrix of the data, the gap is normal noise squared: half of E tr W^-2 and of
+    (N - d) / N^2 is its variance for given data, a quarter of Var tr W^-1 = 2 d (N - 1) / ((m + 1) m^2 (m - 2)) that of
+    its mean; E tr W^-2 = d (N - 1) / ((m + 1) m (m - 2)).
+    """
+    m = examples - dimension - 1
+    if m <= 2:
+        return math.inf
+    return math.sqrt((dimension * (examples - 1) / (m**2 * (m - 2)) + (examples - dimension) / examples**2) / 2)
+
+
+def _fit(dimension: int, examples: int, gaps: Array) -> Check:
+    """The gaps of the exact fits beside their mean.
+
+    Large gaps are rare. Data sets without one have too small a mean, and know the error only from the law; those with
+    one have too large a mean, and an error of its own.
+    """
+    gap, error = mean_and_error(gaps)
+    spread = fitted_spread(dimension, examples)
+    return Check(
+        f"gap of the fit to {examples} examples",
+        fitted_gap(dimension, examples),
+        gap,
+        max(error, spread / math.sqrt(len(gaps))),
+        holds=when(math.isfinite(spread), "more than dimension + 3 examples: with fewer the gap has no variance"),
+    )
+
+
+def stable_rate(dimension: int) -> float:
+    """Half the largest rate that is stable on single normal examples, whose E |x|^2 x x' is (d + 2) I."""
+    return 1 / (dimension + 2)
+
+
+def _fitted(d: int, n: int, trials: int, generator: np.random.Generator) -> Array:
+    """Gaps of the exact fits. The loss on new data is |theta - truth|^2 / 2 + 1 / 2, exactly."""
+    gaps = []
+    for _ in range(trials):
+        x, noise = generator.normal(size=(n, d)), generator.normal(size=n)
+        error = np.linalg.lstsq(x, noise, rcond=None)[0]
+        gaps.append(0.5 * float(error @ error) + 0.5 - 0.5 * float(((x @ error - noise) ** 2).mean()))
+    return np.array(gaps)
+
+
+def _descended(d: int, n: int, batch: int, trials: int, seed: int) -> Array:
+    """Gaps of SGD after each of `STEPS`, shape (trials, steps); the same data sets for every batch size.
+
+    theta is the distance from the truth, which SGD starts at a random place of length 1.
+    """
+    data = np.random.default_rng([seed, 1])
+    x, noise = data.normal(size=(trials, n, d)), data.normal(size=(trials, n))
+    theta = data.normal(size=(trials, d)) / math.sqrt(d)
+    generator, gaps, rate = np.random.default_rng([seed, 2, batch]), [], stable_rate(d)
+    rows = np.arange(trials)[:, np.newaxis]
+    for step in range(1, max(STEPS) + 1):
+        places = generator.integers(0, n, (trials, batch)) if batch < n else np.arange(n)
+        inputs, targets = x[rows, places], noise[rows, places]
+        residual = np.einsum("tbd,td->tb", inputs, theta) - targets
+        theta = theta - rate * np.einsum("tb,tbd->td", residual, inputs) / batch
+        if step in STEPS:
+            training = 0.5 * ((np.einsum("tnd,td->tn", x, theta) - noise) ** 2).mean(axis=1)
+            gaps.append(0.5 * (theta**2).sum(axis=1) + 0.5 - training)
+    return np.array(gaps).T
+
+
+def _alike(paths: dict[int, Array]) -> list[Check]:
+    """At equal steps and rate every batch size has nearly the gap of the largest, once steps are many enough."""
+    most, checks = max(paths), []
+    for b in sorted(paths.keys() - {most}):
+        times = ratio_of_means(paths[b][:, 2], paths[most][:, 2])
+        checks.append(
+            Check(f"gap after {STEPS[2]} steps of batch {b} over that of batch {most}", 1.0, times.value,
+                  times.standard_error, ALIKE, runs=times.pairs,
+                  holds=when(times.known, "data sets enough to see the gap of the largest batch"))
+        )  # fmt: skip
+    return checks
+
+
+def _false_laws(paths: dict[int, Array], ends_at: float) -> list[Check]:
+    """Where the printed laws and the runs part; with many examples the gap is too small to tell."""
+    wide = when(ends_at >= SEEN, f"so few examples that the gap of the fit is {SEEN:g} or more")
+    least, most = min(paths), max(paths)
+    early, late = (float(paths[least][:, place].mean()) for place in (0, -1))
+    gap, error = mean_and_error(paths[most][:, -1])
+    return [
+        Check(f"gap ~ 1 / sqrt(B steps): from {STEPS[0]} to {STEPS[-1]} steps, times",
+              math.sqrt(STEPS[0] / STEPS[-1]), late / early, tolerance=0.5, false_law=True, holds=wide),
+        Check("no gap at full batch", 0.0, gap, error, false_law=True, holds=wide),
+    ]  # fmt: skip
+
+
+def _digits(seed: int, examples: int = 400, batch: int = 20, steps: int = 200) -> list[Check]:
+    """SGD on logistic regression: the measured gap is below the stability bound, averaged over splits."""
+    whole = digits_logistic(penalty=0.0, side=4)
+    longest = float((whole.inputs**2).sum(axis=1).max())
+    # |p - y| <= sqrt(2) bounds each gradient by sqrt(2) |x|; the Hessian is at most |x|^2 / 2.
+    largest, rate = 2 * longest, 2 / longest
+    generator, gaps = np.random.default_rng([seed, 3]), []
+    for _ in range(8):
+        order = generator.permutation(len(whole.inputs))
+        training, rest = whole.part(order[:examples]), whole.part(order[examples:])
+        w = np.zeros(whole.dimension)
+        for _ in range(steps):
+            w = w - rate * training.part(generator.integers(0, examples, batch)).gradient(w)
+        gaps.append(float(rest.loss(w) - training.loss(w)))
+    gap, error = mean_and_error(np.array(gaps))
+    bound = 2 * largest / examples * rate * steps
+    return [
+        Check(
+            "gap on the digits, at most (2 G^2 / N) sum alpha",
+            bound,
+            gap,
+            error,
+            relation="at most",
+            runs=len(gaps),
+            holds=example(DIGITS),
+        ),
+    ]
+
+
+def _row(
+    what: str, n: int, batch: int, step: int | None, gap: float, error: float, law: float | None
+) -> dict[str, Any]:
+    return {"run": what, "examples": n, "batch": batch, "step": step, "gap": gap,
+            "ci95": [gap - 1.96 * error, gap + 1.96 * error], "gap_law": law}  # fmt: skip
+
+
+def _curves(rows: list[dict[str, Any]], limit: float) -> tuple[Curve, ...]:
+    """The gap over steps of every batch size, and where it ends."""
+    curves = []
+    for name in dict.fromkeys(row["run"] for row in rows if row["step"] is not None):
+        mine = [row for row in rows if row["run"] == name]
+        half = np.array([(row["ci95"][1] - row["ci95"][0]) / 2 for row in mine])
+        curves.append(Curve(name, np.array(STEPS, dtype=float), np.array([row["gap"] for row in mine]), half_ci95=half))
+    ends = np.array([STEPS[0], STEPS[-1]], dtype=float)
+    curves.append(Curve("fitted to the end, law", ends, np.full(2, limit), theory=True))
+    return tuple(curves)
+
+
+EXPERIMENT = Experiment(
+    name="generalization-gap",
+    question="Does a larger batch widen the gap between training and test loss?",
+    source=SOURCE,
+    settings=Settings,
+    run=run,
+)

@@ -1,0 +1,253 @@
+"""Which recipe still trains when the batch is large? A network on digits, always the same number of epochs.
+
+With k times the batch there are k times fewer steps. The linear rule makes up for it until the rate meets the edge of
+stability; past it training blows up, and warm-up helps only where the curvature is large at the start and falls.
+LARS and LAMB move every layer by the same share of its length, so that no layer meets its edge first:
+
+    first step of LARS: |change of a layer| / |layer| = rate * trust;   of LAMB: rate
+Warm-up in its simplest form: on w^4 / 4, w <- w - a w^3 diverges iff a w_0^2 > 2, but not if a grows while w
+falls.
+Losses and accuracies are measured; nothing is claimed of generalisation but what the rows show.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from lockstep.lab.domain import ALWAYS, example
+from lockstep.lab.experiment import Experiment, Progress
+from lockstep.lab.findings import Check, Curve, Findings, Law, Picture, mean_and_error
+from lockstep.lab.objectives import Perceptron
+from lockstep.methods.learning_rate import rule, warm_up_frac
+from lockstep.methods.optimizers import Lars, Optimizer, optimizer, step
+from lockstep.settings import setting
+from lockstep.simulate.sample import student_t
+
+Array = npt.NDArray[Any]
+
+SOURCE = "Goyal et al. 2017; You, Gitman, Ginsburg 2017; You et al. 2020"
+BATCH, RATE = 32, 0.3  # assumed: the base recipe, tuned to about a loss of 0.07 in 15 epochs
+TRAINING = 1280  # of the 1,797 digits; the rest is the test set
+WARM_UP = 0.4  # assumed: share of the steps; shorter ones do not reach the rate asked for here
+UNTRAINED = math.log(10)
+"""Loss of a network that gives all ten digits the same chance."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What is asked."""
+
+    epochs: int = setting(15, "Passes over the training digits.", least=10, most=30)
+    hidden: int = setting(32, "Hidden units.", least=16, most=32)
+    repetitions: int = setting(3, "Runs of each recipe, with other starts and orders.", least=2, most=100)
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """An optimiser, its rate and warm-up, at a batch size."""
+
+    name: str
+    method: Optimizer
+    batch: int
+    rate: float
+    warm_up_steps: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Trained:
+    """What the runs of one recipe came to, one value per run."""
+
+    recipe: Recipe
+    loss: Array
+    test_loss: Array
+    accuracy: Array
+
+    @property
+    def failed(self) -> bool:
+        """Whether the mean loss is above that of no training."""
+        return not float(self.loss.mean()) < UNTRAINED
+
+
+def run(settings: Settings, seed: int, progress: Progress) -> Findings:
+    """Every recipe with several starts."""
+    recipes = _recipes(settings.epochs)
+    trained = {}
+    for place, recipe in enumerate(recipes):
+        progress(place, len(recipes))
+        runs = [_train(recipe, settings, seed * settings.repetitions + one) for one in range(settings.repetitions)]
+        trained[recipe.name, recipe.batch] = Trained(recipe, *(np.array(column) for column in zip(*runs, strict=True)))
+    progress(len(recipes), len(recipes))
+    return Findings(
+        checks=(*_claims(trained), *_shares(settings.hidden), *_quartic()),
+        theory=(
+            Law("untrained_loss", UNTRAINED, "log 10", "ten equal chances"),
+            Law("quartic_edge", 2.0, "a w_0^2", "|1 - a w^2| > 1 makes w grow"),
+        ),
+        rows=tuple(_row(one) for one in trained.values()),
+        curves=_curves(trained),
+        picture=Picture("batch", "training_loss", log_x=True, log_y=True),
+        conclusion="The linear rule keeps the loss at 4 times the batch and fails at 10; the square-root rule, warm-up"
+        " with momentum and LARS train where it fails",
+        assumptions=(f"{settings.repetitions} runs per recipe, equal epochs", "rates of LARS and LAMB tuned by hand"),
+    )
+
+
+def _recipes(epochs: int) -> list[Recipe]:
+    sgd, warm_up = optimizer("sgd"), round(WARM_UP * epochs * TRAINING / (10 * BATCH))
+    base = [Recipe("base", sgd, BATCH, RATE)]
+    scaled = [
+        Recipe("no scaling" if name == "none" else f"{name} rule", sgd, k * BATCH, float(rule(name)(RATE, k)))
+        for name in ("none", "square-root", "linear") for k in (4, 10, 40)
+    ]  # fmt: skip
+    momentum = [Recipe("momentum", optimizer("momentum"), 10 * BATCH, 10 * RATE)]
+    momentum += [Recipe("momentum, warm-up", optimizer("momentum"), 10 * BATCH, 10 * RATE, warm_up)]
+    return base + scaled + momentum + [
+        Recipe("LARS", optimizer("lars"), 40 * BATCH, 50.0), Recipe("LAMB", optimizer("lamb"), 40 * BATCH, 0.1),
+    ]  # fmt: skip
+
+
+def _digits(hidden: int, seed: int) -> tuple[Perceptron, Perceptron]:
+    """(training, test) networks on a random split."""
+    from lockstep.methods.data import digits
+
+    pixels, classes = digits()
+    order = np.random.default_rng([seed, 0]).permutation(len(pixels))
+    whole = Perceptron(pixels, classes, 10, hidden)
+    return whole.part(order[:TRAINING]), whole.part(order[TRAINING:])
+
+
+def _train(recipe: Recipe, settings: Settings, seed: int) -> tuple[float, float, float]:
+    """(training loss, test loss, test accuracy) at the end; losses are cut at a million."""
+    training, test = _digits(settings.hidden, seed)
+    generator = np.random.default_rng([seed, 1])
+    layers: Sequence[Array] = training.layers(training.start(seed))
+    state, at = recipe.method.start(layers), 0
+    for _ in range(settings.epochs):
+        for batch in np.split(generator.permutation(TRAINING), TRAINING // recipe.batch):
+            gradient = training.layers(training.part(batch).gradient(_flat(layers)))
+            rate = recipe.rate * float(warm_up_frac(at, recipe.warm_up_steps))
+            layers, state = step(recipe.method, layers, gradient, state, rate)
+            at += 1
+    flat = _flat(layers)
+    if not np.isfinite(flat).all():
+        return 1e6, 1e6, 0.0
+    right_frac = float(test.accuracy_frac(flat))
+    return min(float(training.loss(flat)), 1e6), min(float(test.loss(flat)), 1e6), right_frac
+
+
+def _flat(layers: Sequence[Array]) -> Array:
+    return np.concatenate([layer.ravel() for layer in layers])
+
+
+def _claims(trained: dict[tuple[str, int], Trained]) -> list[Check]:
+    """What the recipes do to the training loss."""
+    base = float(trained["base", BATCH].loss.mean())
+
+    def loss(name: str, k: int) -> float:
+        return float(trained[name, k * BATCH].loss.mean())
+
+    return [
+        Check("linear rule, 4 times the batch: loss over the base", 1.0, loss("linear rule", 4) / base, tolerance=0.25,
+              holds=ALWAYS),
+        Check("no scaling, 4 times the batch: loss over the base", 2.0, loss("no scaling", 4) / base,
+              relation="at least", holds=ALWAYS),
+        Check("linear rule, 10 times the batch: loss, untrained or worse", UNTRAINED, loss("linear rule", 10),
+              relation="at least", holds=ALWAYS),
+        Check("the linear rule holds at every batch size: loss at 40 times over the base", 1.0,
+              loss("linear rule", 40) / base, tolerance=1.0, false_law=True, holds=ALWAYS),
+        Check("square-root rule, 10 times the batch: loss", 0.5, loss("square-root rule", 10), relation="at most",
+              holds=ALWAYS),
+        Check("momentum, 10 times batch and rate, no warm-up: loss", UNTRAINED, loss("momentum", 10),
+              relation="at least", holds=ALWAYS),
+        Check("the same after warm-up: loss over that without", 0.1,
+              loss("momentum, warm-up", 10) / loss("momentum", 10), relation="at most", holds=ALWAYS),
+        Check("LARS at full batch: loss over that of the linear rule", 0.1, loss("LARS", 40) / loss("linear rule", 40),
+              relation="at most", holds=ALWAYS),
+        Check("LAMB at full batch: loss over that of the linear rule", 0.1, loss("LAMB", 40) / loss("linear rule", 40),
+              relation="at most", holds=ALWAYS),
+    ]  # fmt: skip
+
+
+def _shares(hidden: int) -> list[Check]:
+    """How far the first step moves the two weight matrices, as shares of their length."""
+    training, _ = _digits(hidden, 0)
+    start = training.start(0)
+    layers, gradient = training.layers(start), training.layers(training.gradient(start))
+
+    def moved(method: Optimizer, rate: float) -> list[float]:
+        after, _ = step(method, layers, gradient, method.start(layers), rate)
+        return [float(np.linalg.norm(after[i] - layers[i]) / np.linalg.norm(layers[i])) for i in (0, 2)]
+
+    lars, lamb, sgd = moved(Lars(trust=0.001), 20.0), moved(optimizer("lamb"), 0.02), moved(optimizer("sgd"), 0.3)
+    return [
+        *(Check(f"first step of LARS, share of weight matrix {i + 1}", 0.02, lars[i], tolerance=1e-12,
+              holds=ALWAYS) for i in (0, 1)),
+        *(Check(f"first step of LAMB, share of weight matrix {i + 1}", 0.02, lamb[i], tolerance=1e-12,
+              holds=ALWAYS) for i in (0, 1)),
+        Check("SGD moves every layer by the same share: first over second", 1.0, sgd[0] / sgd[1], tolerance=0.05,
+              false_law=True, holds=ALWAYS),
+    ]  # fmt: skip
+
+
+def _quartic() -> list[Check]:
+    """w^4 / 4 from 1: the edge, and a warm-up to twice as far."""
+
+    def diverges(rate: float, warm_up_steps: int = 0) -> float:
+        w = 1.0
+        for at in range(2000):
+            w -= rate * float(warm_up_frac(at, warm_up_steps)) * w**3
+            if abs(w) > 1e3:
+                return 1.0
+        return 0.0
+
+    return [
+        Check("w^4 / 4 at a w_0^2 = 1.9: diverges (1 = yes)", 0.0, diverges(1.9), holds=example("from w_0 = 1")),
+        Check("w^4 / 4 at a w_0^2 = 2.1: diverges (1 = yes)", 1.0, diverges(2.1), holds=example("from w_0 = 1")),
+        Check(
+            "w^4 / 4 at a w_0^2 = 4 after 10 steps of warm-up: diverges (1 = yes)",
+            0.0,
+            diverges(4.0, 10),
+            holds=example("from w_0 = 1"),
+        ),
+    ]
+
+
+def _row(trained: Trained) -> dict[str, Any]:
+    recipe, n = trained.recipe, len(trained.loss)
+    mean, error = mean_and_error(trained.loss)
+    half = student_t(0.975, n - 1) * error
+    return {
+        "recipe": recipe.name, "batch": recipe.batch, "rate": recipe.rate,
+        "loss": None if trained.failed else mean,
+        "ci95": None if trained.failed else [max(mean - half, 0.0), mean + half],
+        "test_loss": None if trained.failed else float(trained.test_loss.mean()),
+        "accuracy_frac": float(trained.accuracy.mean()),
+    }  # fmt: skip
+
+
+def _curves(trained: dict[tuple[str, int], Trained]) -> tuple[Curve, ...]:
+    """Training loss over batch sizes of every recipe; a curve ends where training is worse than none."""
+    base, curves = trained["base", BATCH], []
+    for name in dict.fromkeys(name for name, _ in trained if name != "base"):
+        mine = [one for (other, _), one in trained.items() if other == name]
+        points = [base, *mine] if len(mine) > 1 else mine
+        x = np.array([float(one.recipe.batch) for one in points])
+        y = np.array([float(one.loss.mean()) for one in points])
+        curves.append(Curve.until_divergence(name, x, y, limit=UNTRAINED, marks=len(mine) == 1))
+    ends = np.array([BATCH, 40.0 * BATCH])
+    return (*curves, Curve("untrained", ends, np.full(2, UNTRAINED), theory=True))
+
+
+EXPERIMENT = Experiment(
+    name="large-batch",
+    question="Which recipe still trains a network when the batch grows and the epochs stay?",
+    source=SOURCE,
+    settings=Settings,
+    run=run,
+)

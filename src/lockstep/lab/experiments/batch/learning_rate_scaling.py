@@ -1,0 +1,205 @@
+"""What happens to the noise when batch and learning rate grow together? Three rules and where they end.
+
+    w <- w - alpha (lambda w + noise),  variance of the noise = sigma^2 ((1 - r) / B + r)
+    stationary E w^2 = alpha Var / (lambda (2 - alpha lambda))      r = 0: alpha sigma^2 / (B lambda (2 - alpha lambda))
+With k times the batch, alpha -> k alpha (linear) keeps the noise per unit of training time, alpha Var, and nearly the
+stationary variance while alpha lambda is small; alpha -> sqrt(k) alpha keeps the noise of one step, alpha sqrt(Var),
+and quiets the run. Nothing helps at k alpha lambda >= 2: the run diverges, after log(limit) / log|1 - alpha lambda|
+steps. r: correlation between examples; with r > 0 the noise does not fall as 1 / B and the linear rule keeps nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from lockstep.errors import BadInput
+from lockstep.lab.domain import ALWAYS
+from lockstep.lab.experiment import Experiment, Progress
+from lockstep.lab.findings import Check, Curve, Findings, Law, Picture, absent, mean_and_error, tells
+from lockstep.lab.laws.stationary import stationary_variance
+from lockstep.methods.learning_rate import RULES, rule
+from lockstep.settings import setting
+
+Array = npt.NDArray[Any]
+
+SOURCE = "Goyal et al. 2017; Krizhevsky 2014; Hoffer, Hubara, Soudry 2017; Mandt, Hoffman, Blei 2017"
+DIVERGED = 1e12
+"""Mean square that counts as divergence, over the larger of the start and the scale of the noise."""
+SETTLED = 1e-6
+"""Share of the start that is left when the variance is measured."""
+LONGEST = 5000
+"""Steps in which a run past the edge should diverge; nearer to the edge nothing is checked."""
+LEAST_PRODUCT = 1e-3
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What is asked."""
+
+    rate: float = setting(0.02, "Learning rate at batch 1.", above=1e-4, below=2)
+    curvature: float = setting(1.0, "lambda.", least=0.01, most=100)
+    noise: float = setting(1.0, "sigma, standard deviation of the gradient of one example.", above=0, most=1e6)
+    batches: tuple[float, ...] = setting((1.0, 4.0, 16.0, 64.0, 128.0), "Batch sizes k.", least=1, most=1e6)
+    correlation: float = setting(0.05, "r between examples, in the last checks.", least=0.04, below=1)
+    trials: int = setting(4000, "Simulated runs.", least=1000, most=100_000)
+
+
+@dataclass(frozen=True, slots=True)
+class Stay:
+    """Where a run settles: E w^2 with its standard error, or the step at which it diverged."""
+
+    variance: float
+    standard_error: float
+    diverged_at: int | None = None
+
+
+def run(settings: Settings, seed: int, progress: Progress) -> Findings:
+    """Stationary variance under every rule, by law and by simulation."""
+    if settings.rate * settings.curvature < LEAST_PRODUCT:
+        raise BadInput(f"rate times curvature must be at least {LEAST_PRODUCT:g}, else runs never settle", "--set rate")
+    rows: list[dict[str, Any]] = []
+    checks: list[Check] = []
+    sequence = np.random.SeedSequence(seed)
+    cases = [(name, k) for name in RULES for k in settings.batches]
+    for place, ((name, k), stream) in enumerate(zip(cases, sequence.spawn(len(cases)), strict=True)):
+        progress(place, len(cases))
+        rate = float(rule(name)(settings.rate, k))
+        expected = stationary(rate, settings.curvature, settings.noise**2 / k)
+        seen = simulate(rate, settings.curvature, settings.noise**2 / k, settings.trials, np.random.default_rng(stream))
+        rows.append({"rule": name, "batch": k, "rate": rate, "variance": seen.variance if expected else None,
+                     "variance_law": expected, "diverged_at_step": seen.diverged_at})  # fmt: skip
+        product = rate * settings.curvature
+        if product <= 2 - LEAST_PRODUCT or _growth(product) * LONGEST > 2 * math.log(DIVERGED):
+            checks.append(_check(name, k, expected, seen))
+    checks += [*_kept(settings, sequence.spawn(1)[0]), *_correlated(settings, sequence.spawn(1)[0])]
+    progress(len(cases), len(cases))
+    edge = 2 / (settings.rate * settings.curvature)
+    return Findings(
+        checks=tuple(checks),
+        theory=(
+            Law("largest_batch_of_the_linear_rule", edge, "2 / (alpha lambda)", SOURCE),
+            Law("stationary_variance", stationary(settings.rate, settings.curvature, settings.noise**2) or 0.0,
+                "alpha sigma^2 / (B lambda (2 - alpha lambda))", SOURCE),
+        ),
+        rows=tuple(rows),
+        curves=_curves(settings, rows, edge),
+        picture=Picture("batch", "variance", log_x=True, log_y=True),
+        conclusion="The linear rule keeps the variance until the rate nears the edge, and diverges from"
+        f" {edge:.4g} times the batch on; the square-root rule quiets the run instead",
+        assumptions=("one axis, constant rate, noise of normal law",),
+    )  # fmt: skip
+
+
+def stationary(rate: float, curvature: float, variance: float) -> float | None:
+    """E w^2 in the long run; None past the edge."""
+    found = float(stationary_variance(rate, curvature, variance))
+    return found if math.isfinite(found) else None
+
+
+def _growth(product: float) -> float:
+    """Growth of log w^2 per step past the edge, where product = alpha lambda."""
+    return 2 * math.log(max(product - 1, 1.0))
+
+
+def simulate(rate: float, curvature: float, variance: float, trials: int, generator: np.random.Generator) -> Stay:
+    """`trials` runs from 1 until the start is forgotten, or until the mean square passes the limit."""
+    kept = abs(1 - rate * curvature)
+    steps = LONGEST if kept > 1 - LEAST_PRODUCT else math.ceil(math.log(SETTLED) / (2 * math.log(max(kept, 1e-9))))
+    w, scale = np.ones(trials), rate * math.sqrt(variance)
+    limit = DIVERGED * max(1.0, rate * variance / curvature)
+    for at in range(steps):
+        w *= 1 - rate * curvature
+        w -= scale * generator.standard_normal(trials)
+        if at % 16 == 15 and not float((w * w).mean()) < limit:
+            return Stay(limit, 0.0, at + 1)
+    mean, error = mean_and_error(w * w)
+    return Stay(mean, error)
+
+
+def _check(name: str, k: float, expected: float | None, seen: Stay) -> Check:
+    if expected is None:
+        return Check(
+            f"{name} rule, {k:g} times the batch: diverges (1 = yes)",
+            1.0,
+            float(seen.diverged_at is not None),
+            holds=ALWAYS,
+        )
+    return Check(f"{name} rule, {k:g} times the batch: stationary variance", expected, seen.variance,
+                 seen.standard_error, tolerance=SETTLED, holds=ALWAYS)  # fmt: skip
+
+
+def _kept(settings: Settings, stream: np.random.SeedSequence) -> list[Check]:
+    """What the rules keep of a step's noise, measured on means of 1 and of 16 examples, and what they do not."""
+    k, generator = 16, np.random.default_rng(stream)
+    examples = settings.noise * generator.standard_normal((settings.trials, k))
+    one, mean = float(examples[:, 0].std(ddof=1)), float(examples.mean(axis=1).std(ddof=1))
+    error = 1 / math.sqrt(settings.trials)
+    linear, root = (float(rule(name)(1.0, k)) * mean / one for name in ("linear", "square-root"))
+    per_time = linear**2 / k
+    return [
+        Check("linear rule: noise per training time, times", 1.0, per_time, 2 * error, holds=ALWAYS),
+        Check("linear rule: noise of one step, times", 4.0, linear, 4 * error, holds=ALWAYS),
+        Check("square-root rule: noise of one step, times", 1.0, root, error, holds=ALWAYS),
+        Check("the linear rule keeps the noise of one step: times", 1.0, linear, error, false_law=True, holds=ALWAYS),
+        Check(
+            "the linear rule keeps signal over noise of a step: times",
+            1.0,
+            one / mean,
+            error,
+            false_law=True,
+            holds=ALWAYS,
+        ),
+    ]
+
+
+def _correlated(settings: Settings, stream: np.random.SeedSequence) -> list[Check]:
+    """Correlated examples: the variance has a part that no batch averages away."""
+    k, base = 16.0, min(settings.rate, 0.05 / settings.curvature)
+    variance = settings.noise**2 * ((1 - settings.correlation) / k + settings.correlation)
+    rate = float(rule("linear")(base, k))
+    one = stationary(base, settings.curvature, settings.noise**2)
+    expected = stationary(rate, settings.curvature, variance)
+    seen = simulate(rate, settings.curvature, variance, settings.trials, np.random.default_rng(stream))
+    names = (
+        f"correlation {settings.correlation:g}, linear rule, 16 times the batch: stationary variance",
+        "the linear rule keeps the variance whatever the examples share",
+    )
+    if one is None or expected is None:
+        return [absent(name, "a rate x curvature that is stable at 16 times the batch") for name in names]
+    return [
+        Check(names[0], expected, seen.variance, seen.standard_error, tolerance=SETTLED, holds=ALWAYS),
+        Check(names[1], one, seen.variance, seen.standard_error, tolerance=0.2 * one, false_law=True,
+              holds=tells(expected, one, seen.standard_error, 0.2 * one)),
+    ]  # fmt: skip
+
+
+def _curves(settings: Settings, rows: list[dict[str, Any]], edge: float) -> tuple[Curve, ...]:
+    """A line for every rule up to its edge, and the simulated points."""
+    curves = []
+    for name in RULES:
+        fine = np.geomspace(min(settings.batches), max(settings.batches), 200)
+        law = [stationary(float(rule(name)(settings.rate, k)), settings.curvature, settings.noise**2 / k) for k in fine]
+        inside = np.array([one is not None for one in law])
+        ends = None if inside.all() else edge
+        values = np.array([one for one in law if one is not None])
+        curves.append(Curve(f"{name} rule", fine[inside], values, theory=True, diverged_at=ends))
+        seen = [row for row in rows if row["rule"] == name and row["diverged_at_step"] is None]
+        points = np.array([(row["batch"], row["variance"]) for row in seen if row["variance"] is not None]).reshape(
+            -1, 2
+        )
+        curves.append(Curve(f"{name}, simulated", points[:, 0], points[:, 1], marks=True))
+    return tuple(curves)
+
+
+EXPERIMENT = Experiment(
+    name="learning-rate-scaling",
+    question="Which rule for the learning rate keeps what when the batch grows, and where does it break?",
+    source=SOURCE,
+    settings=Settings,
+    run=run,
+)

@@ -1,0 +1,266 @@
+"""What an error in the aggregated gradient costs: a floor that does not grow with the number of steps.
+
+    unbiased, variance eps^2, quadratic:     a eps^2 / (2 (2 - a))            flat in T, of order eps^2
+    constant bias delta, quadratic:          delta^2 / (2 mu)                 flat in T, of order delta^2
+    opposing error eps <= c, Huber:          extra gap eps T / (2 T + 1)      of order R eps, not T eps^2
+    constant bias, with error feedback:      the late part, a^2 mu |e|^2 / 2, vanishes with the step
+Gaps are of f; a step, mu curvature, R distance of the start. The Huber function is linear beyond c = 1 / (2 T + 1),
+the error points uphill and is given in units of c. Refuted beside it: an extra gap of order T eps^2, and that errors
+must shrink like sqrt(eps / T).
+
+A run of T steps still has (1 - a)^T of its way from x = 1 before it. What that adds to a gap is known, and a check
+allows it:
+    unbiased: E x^2 = V + (1 - V) (1 - a)^(2 T), V the variance of the floor       |1 - V| (1 - a)^(2 T) / 2
+    biased: x = -delta (1 - q) with q = (1 + 1 / delta) (1 - a)^T                   (delta^2 / 2) q |2 - q|
+
+Sources: Ajalloeian, Stich, "On the convergence of SGD with biased gradients", 2020; Karimireddy et al. 2019
+(feedback).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from lockstep.lab.domain import ALWAYS, example, when
+from lockstep.lab.experiment import Experiment, Progress
+from lockstep.lab.findings import Check, Curve, Findings, Law, Picture, absent, mean_and_error, tells
+from lockstep.lab.laws.stationary import stationary_variance
+from lockstep.lab.statistics.draws import streams
+from lockstep.settings import setting
+
+Array = npt.NDArray[Any]
+FEW_STEPS = 30
+"""Fewer are no run to speak of. What a run still has of its start is added to what a check allows."""
+MANY_STEPS = 400
+"""Steps of the random error at most; each is done by every repetition."""
+ROUNDING = 1e-12
+"""Of a gap, or of 1 for smaller gaps: descent stands still once a step, a times the way, is below a last digit."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Step, errors and lengths of the runs."""
+
+    step_size: float = setting(0.3, "Of gradient descent on f = x^2 / 2.", least=1e-3, below=1)
+    errors: tuple[float, ...] = setting((0.01, 0.03, 0.1, 0.3), "Size of the error of a gradient.", least=1e-4, most=10)
+    steps: tuple[int, ...] = setting((100, 1000, 10_000), "Lengths of the runs.", least=FEW_STEPS, most=1_000_000)
+    repetitions: int = setting(2000, "Independent runs of the random error.", least=100, most=1_000_000)
+
+
+def run(settings: Settings, seed: int, progress: Progress) -> Findings:
+    """Gap over the size of the error, for four kinds of it."""
+    sizes, lengths = np.array(sorted(set(settings.errors))), sorted(set(settings.steps))
+    checks: list[Check] = []
+    seen: dict[str, list[float]] = {"unbiased": [], "biased": [], "opposing, Huber": []}
+    for place, size in enumerate(sizes.tolist()):
+        found = _gaps(settings, size, lengths[-1], seed + place)
+        for name, law, (mean, error), left in found:
+            checks.append(Check(f"{name}, error {size:g}", law, mean, error, left, holds=ALWAYS))
+            seen[name].append(mean)
+        progress(place + 1, len(sizes))
+    return Findings(
+        checks=(
+            *checks,
+            *_slopes(settings, seen, sizes, lengths[-1]),
+            *_flat(settings, lengths, seed),
+            *_feedback(settings),
+        ),
+        theory=tuple(law for size in sizes for law in _laws(settings, float(size), lengths[-1])),
+        curves=tuple(_curves(settings, sizes, seen, lengths[-1])),
+        picture=Picture("gradient_error", "loss_gap", log_x=True, log_y=True),
+        conclusion="errors of a gradient leave a floor, quadratic in an error on a quadratic and linear on a slope; "
+        "longer runs do not raise it",
+        assumptions=("f = x^2 / 2, and the Huber function for the opposing error",),
+    )  # fmt: skip
+
+
+def _gaps(settings: Settings, size: float, steps: int, seed: int) -> Any:
+    """(kind, law, (mean, standard error), what is left of the start, with rounding) for one size of error."""
+    a, some = settings.step_size, min(steps, MANY_STEPS)
+    floor = float(stationary_variance(a, 1.0, size**2)) / 2
+    unbiased = _unbiased_gap(a, size, some, settings.repetitions, seed)
+    left = abs(1 / 2 - floor) * (1 - a) ** (2 * some)
+    yield "unbiased", floor, mean_and_error(unbiased), left + ROUNDING * max(floor, 1.0)
+    yield "biased", size**2 / 2, (_biased_gap(a, size, steps), 0.0), _left_of_the_start(a, size, steps)
+    slope = 1 / (2 * steps + 1)
+    opposing = min(size, 1.0) * slope
+    yield "opposing, Huber", opposing * steps * slope, (_huber_extra(opposing, steps), 0.0), ROUNDING
+
+
+def _way_left(a: float, size: Any, steps: Any) -> Any:
+    """q of the first lines: what is left of the way from 1 to -size, in units of size."""
+    return (1 + 1 / np.asarray(size)) * (1 - a) ** np.asarray(steps, dtype=float)
+
+
+def _left_of_the_start(a: float, size: float, steps: int) -> float:
+    """What the start adds to the gap under a constant error, or takes from it; with rounding."""
+    floor, q = size**2 / 2, float(_way_left(a, size, steps))
+    return floor * q * abs(2 - q) + ROUNDING * max(floor, 1.0)
+
+
+def _power(x: Any, y: Any) -> float:
+    """The power of x that y grows with."""
+    return float(np.polyfit(np.log(x), np.log(y), 1)[0])
+
+
+def _unbiased_gap(a: float, size: float, steps: int, repetitions: int, seed: int) -> Array:
+    """Loss after the steps, with an error of plus or minus `size`."""
+    (draw,) = streams(seed, 1)
+    position = np.ones(repetitions)
+    for _ in range(steps):
+        position = (1 - a) * position - a * size * np.where(draw.random(repetitions) < 0.5, -1.0, 1.0)
+    return np.asarray(position**2 / 2)
+
+
+def _biased_gap(a: float, size: float, steps: int) -> float:
+    """Loss after the steps with the same error in every gradient."""
+    position = 1.0
+    for _ in range(steps):
+        position -= a * (position + size)
+    return position**2 / 2
+
+
+def _huber_extra(size: float, steps: int) -> float:
+    """Extra gap of T steps of size 1 on the Huber function when every gradient is too small by `size` of its slope."""
+    slope = 1 / (2 * steps + 1)
+    gaps = []
+    for kept in (1.0, 1 - min(size / slope, 1.0)):
+        position = 1.0
+        for _ in range(steps):
+            gradient = min(position, slope)
+            position -= kept * gradient
+        gaps.append(slope * (position - slope / 2) if position > slope else position**2 / 2)
+    return gaps[1] - gaps[0]
+
+
+def _slopes(settings: Settings, seen: dict[str, list[float]], sizes: Array, steps: int) -> tuple[Check, ...]:
+    """Powers of the error: 2 for both quadratics, 1 on the slope of the Huber function."""
+    a = settings.step_size
+    left = (1 - a) ** min(steps, MANY_STEPS)
+    settled = when(left <= 0.05 * sizes[0] * math.sqrt(a), "a step_size and steps that forget the start")
+    if len(sizes) < 2:
+        return tuple(absent(f"power of the error, {name}", "two errors or more") for name in seen)
+    found = []
+    below = sizes <= 1  # a larger error turns the Huber gradient around
+    for name, expected in (("unbiased", 2.0), ("biased", 2.0), ("opposing, Huber", 1.0)):
+        kept = below if expected == 1 else sizes > 0
+        power = math.nan
+        if kept.sum() >= 2:
+            power = _power(sizes[kept], np.array(seen[name])[kept])
+        holds = when(not math.isnan(power), "two errors or more; for the Huber function of 1 at most")
+        # A floor is a mean of squares: its logarithm has a standard error of sqrt(2 / repetitions).
+        spread = 2 / math.sqrt(settings.repetitions) / math.log(sizes[-1] / sizes[0]) if name == "unbiased" else 0.0
+        # Settled, the start moves a random floor by 0.5 % at most; a constant error's floor by the factor (1 - q)^2.
+        allowed = 0.05
+        if name == "biased" and settled.here:
+            allowed = 1e-6 + abs(_power(sizes, (1 - _way_left(a, sizes, steps)) ** 2))
+        found.append(Check(f"power of the error, {name}", expected, power, spread, allowed,
+                           holds=holds if expected == 1 else holds & settled))  # fmt: skip
+    return tuple(found)
+
+
+def _flat(settings: Settings, lengths: list[int], seed: int) -> tuple[Check, ...]:
+    """Floors over the length of the run, and the laws T eps^2 and sqrt(gap / T) beside them."""
+    a, size = settings.step_size, max(settings.errors)
+    long, some = lengths[-1], MANY_STEPS
+    gap, error = mean_and_error(_unbiased_gap(a, size, some, settings.repetitions, seed + 31))
+    needed, error = math.sqrt(gap / long), error / 2 / math.sqrt(gap * long)
+    floor = float(stationary_variance(a, 1.0, size**2)) / 2
+    expected = floor + (1 / 2 - floor) * (1 - a) ** (2 * some)
+    what = "error that the gap found allows: sqrt(gap / T)"
+    told = tells(size, math.sqrt(expected / long), error)
+    return (
+        *_over_lengths(a, size, lengths),
+        *_uphill(),
+        Check(what, needed, size, error, false_law=True, holds=told),
+    )
+
+
+def _over_lengths(a: float, size: float, lengths: list[int]) -> tuple[Check, ...]:
+    """The power of T of the floor under a constant error, and its growth with T."""
+    names = ("power of T, biased", "gap grows like T eps^2, biased")
+    short, long = lengths[0], lengths[-1]
+    if long == short:
+        return tuple(absent(name, "two lengths or more") for name in names)
+    floors = [_biased_gap(a, size, steps) for steps in lengths]
+    ways = _way_left(a, size, lengths)
+    power = allowed = math.nan
+    if ways[0] <= 1 / 2:
+        power, allowed = _power(lengths, floors), 1e-6 + abs(_power(lengths, (1 - ways) ** 2))
+    grown, left = floors[0] * long / short, _left_of_the_start(a, size, long)
+    return (
+        Check(names[0], 0.0, power, tolerance=allowed,
+              holds=when(ways[0] <= 1 / 2, "a step_size and steps that forget the start")),
+        Check(names[1], grown, floors[-1], tolerance=left, false_law=True,
+              holds=tells(size**2 / 2, grown, tolerance=2 * left)),
+    )  # fmt: skip
+
+
+def _uphill() -> Iterator[Check]:
+    """Tiny errors that oppose the gradient on the Huber function, beside T eps^2."""
+    for steps in (100, 1000):
+        tiny = 1e-3 / steps
+        extra, law, false = _huber_extra(tiny, steps), tiny * steps / (2 * steps + 1), steps * tiny**2
+        yield Check(f"opposing, Huber, T = {steps}, error {tiny:g}", law, extra, tolerance=1e-9 * tiny,
+                    holds=example("R = 1"))  # fmt: skip
+        yield Check(f"extra gap T eps^2, T = {steps}, error {tiny:g}", false, extra, tolerance=false, false_law=True,
+                    holds=example("R = 1"))  # fmt: skip
+
+
+def _feedback(settings: Settings) -> tuple[Check, ...]:
+    """Dropping the same amount every step: with memory it is only late, and the floor follows the squared step."""
+    size, floors = max(settings.errors), []
+    steps = (settings.step_size, settings.step_size / 4)
+    for a in steps:
+        position, residual = 1.0, 0.0
+        for _ in range(math.ceil(60 / a)):
+            wanted = position + residual
+            sent = math.copysign(max(abs(wanted) - size, 0.0), wanted)
+            residual, position = wanted - sent, position - a * sent
+        floors.append(position**2 / 2)
+    bounds = [(a * size) ** 2 / 2 for a in steps]
+    return tuple(
+        Check(f"gap with feedback, a = {a:g}", bound, floor, 0.0, 1e-12, relation="at most", holds=ALWAYS)
+        for a, floor, bound in zip(steps, floors, bounds, strict=True)
+    )
+
+
+def _laws(settings: Settings, size: float, steps: int) -> tuple[Law, ...]:
+    a = settings.step_size
+    return (
+        Law(
+            f"unbiased, error {size:g}",
+            float(stationary_variance(a, 1.0, size**2)) / 2,
+            "a eps^2 / (2 (2 - a))",
+            "second moments",
+        ),
+        Law(f"biased, error {size:g}", size**2 / 2, "delta^2 / (2 mu)", "fixed point x = -delta"),
+        Law(
+            f"opposing, Huber, error {size:g} c",
+            min(size, 1.0) * steps / (2 * steps + 1) ** 2,
+            "eps T / (2 T + 1)",
+            "T equal steps",
+        ),
+    )
+
+
+def _curves(settings: Settings, sizes: Array, seen: dict[str, list[float]], steps: int) -> Any:
+    laws = np.array([[law.value for law in _laws(settings, float(size), steps)] for size in sizes]).T
+    for (name, values), law in zip(seen.items(), laws, strict=True):
+        yield Curve(f"{name}, law", sizes, law, theory=True)
+        yield Curve(f"{name}, simulated", sizes, np.array(values), marks=True)
+
+
+EXPERIMENT = Experiment(
+    name="aggregation-error",
+    question="What does an error in the averaged gradient cost, and does it grow with the number of steps?",
+    source="Ajalloeian and Stich 2020; Karimireddy et al. 2019",
+    settings=Settings,
+    run=run,
+)

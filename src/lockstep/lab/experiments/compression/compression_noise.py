@@ -1,0 +1,189 @@
+"""The floor that compression leaves: additive errors add to the noise, relative ones multiply it.
+
+On f = |x|^2 / 2 with gradient x + s z, step a, stationary E |x|^2 per direction:
+
+    additive, x <- (1 - a) x - a e,  E e^2 = eps^2:          a eps^2 / (2 - a)          a = 1/2: eps^2 / 3
+    relative, E |C(g)|^2 = (1 + omega) |g|^2:                a (1 + omega) s^2 / (2 - a (1 + omega))
+    n ranks, own noise and own draws:                        a (1 + omega) s^2 / n / (2 - a (1 + omega / n))
+    from x = 0, after t steps of E x^2 <- kept E x^2 + added:    added (1 + kept + ... + kept^(t - 1))
+Refuted beside it: eps^2 / 12 for the first with a = 1/2, a floor that only adds to the variance for the second, and
+that quantisation matters less at large batches: its share of the noise, omega (1 + B |grad|^2 / s^2), grows with B.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from lockstep.errors import BadInput
+from lockstep.lab.domain import ALWAYS, example
+from lockstep.lab.experiment import Experiment, Progress
+from lockstep.lab.findings import Check, Curve, Findings, Law, Picture, mean_and_error, tells
+from lockstep.lab.laws.stationary import stationary_variance
+from lockstep.lab.statistics.draws import streams
+from lockstep.methods.compression import RandomK, exchange
+from lockstep.settings import setting
+
+Array = npt.NDArray[Any]
+EPSILON = 1.0
+ROUNDING = 1e-9
+"""Share of a law: 100,000 steps that each round a few times by 2^-53."""
+PRINTED_OMEGA, PRINTED_SQUARED, PRINTED_VARIANCE = 0.15, 1.0, 100.0
+"""The worked example of the batch: factor, |grad|^2 and the variance of one sample."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """A quadratic of curvature 1, noisy gradients, and random-k."""
+
+    elems: int = setting(40, "Dimensions of the quadratic.", least=2, most=1000)
+    keep_frac: float = setting(0.25, "Share of the entries that random-k keeps.", above=0, most=1)
+    step_sizes: tuple[float, ...] = setting((0.02, 0.05, 0.1, 0.2), "Of gradient descent.", above=0, below=2)
+    ranks: int = setting(4, "Ranks of the parallel run.", least=1, most=32)
+    repetitions: int = setting(12, "Independent runs.", least=6, most=1000)
+    steps: int = setting(400, "Steps of a run; the second half counts.", least=50, most=100_000)
+
+
+def run(settings: Settings, seed: int, progress: Progress) -> Findings:
+    """Floors over the step size: additive, relative, and of several ranks."""
+    made = RandomK(settings.keep_frac)
+    omega = made.variance_factor(settings.elems) or 0.0
+    if max(settings.step_sizes) * (1 + omega) >= 2:
+        raise BadInput(f"must stay below 2 / (1 + omega) = {2 / (1 + omega):.3g} to have a floor", "--set step_sizes")
+    checks: list[Check] = []
+    floors: dict[str, list[tuple[float, float, float]]] = {}
+    for place, step in enumerate(settings.step_sizes):
+        for name, law, got in _floors(made, omega, step, settings, seed + 97 * place):
+            mean, error = mean_and_error(got)
+            checks.append(
+                Check(f"{name}, a = {step:g}", law, mean, error, ROUNDING * law, runs=settings.repetitions,
+                      holds=ALWAYS)
+            )  # fmt: skip
+            floors.setdefault(name, []).append((law, mean, error))
+        progress(place + 1, len(settings.step_sizes))
+    return Findings(
+        checks=(*checks, *_false_laws(made, omega, settings, seed)),
+        theory=_laws(omega, settings),
+        curves=tuple(_curves(floors, np.array(settings.step_sizes))),
+        picture=Picture("step_size", "squared_distance_per_direction", log_x=True, log_y=True),
+        conclusion=f"omega = {omega:g} makes the floor of small steps {1 + omega:g} times higher; {settings.ranks} "
+        f"ranks with their own draws divide it by {settings.ranks}",
+        assumptions=("curvature 1 in every direction; gradient noise of variance 1 per direction",),
+    )
+
+
+def _floors(
+    made: RandomK, omega: float, step: float, settings: Settings, seed: int
+) -> tuple[tuple[str, float, Array], ...]:
+    """(name, law for the second half of a run, which has the floor if it is long, simulated by the repetitions)."""
+    ranks, steps = settings.ranks, settings.steps
+    additive = _second_half((1 - step) ** 2, step**2 * EPSILON**2, steps)
+    return (
+        ("additive error", additive, _additive(step, settings, seed)),
+        ("random-k", _compressed(step, omega, 1, steps), _relative(made, step, 1, settings, seed)),
+        (f"random-k, {ranks} ranks", _compressed(step, omega, ranks, steps),
+         _relative(made, step, ranks, settings, seed)),
+    )  # fmt: skip
+
+
+def _second_half(kept: float, added: float, steps: int) -> float:
+    """Mean of E x^2 over the second half of a run from 0; every step keeps a share of it and adds to it."""
+    moments = added * np.cumsum(kept ** np.arange(steps))
+    return float(moments[steps // 2 :].mean())
+
+
+def _compressed(step: float, omega: float, ranks: int, steps: int) -> float:
+    """The same for the noisy gradients that ranks compress with draws of their own."""
+    return _second_half((1 - step) ** 2 + step**2 * omega / ranks, step**2 * (1 + omega) / ranks, steps)
+
+
+def _additive(step: float, settings: Settings, seed: int) -> Array:
+    """Floor with an error of plus or minus epsilon in every direction; one value per repetition."""
+    (draw,) = streams(seed, 1)
+    point = np.zeros((settings.repetitions, settings.elems))
+    late = np.zeros(settings.repetitions)
+    for at in range(settings.steps):
+        error = EPSILON * np.where(draw.random(point.shape) < 0.5, -1.0, 1.0)
+        point = (1 - step) * point - step * error
+        late += (point**2).mean(axis=1) * (at >= settings.steps // 2)
+    return late / (settings.steps - settings.steps // 2)
+
+
+def _relative(made: RandomK, step: float, ranks: int, settings: Settings, seed: int) -> Array:
+    """Floor of compressed noisy gradients; one value per repetition."""
+    found = []
+    for draw in streams(seed, settings.repetitions):
+        point, late = np.zeros(settings.elems), 0.0
+        for at in range(settings.steps):
+            gradients = list(point + draw.standard_normal((ranks, settings.elems)))
+            point = point - step * exchange(made, gradients, [None] * ranks, [draw] * ranks).mean
+            late += float((point**2).mean()) * (at >= settings.steps // 2)
+        found.append(late / (settings.steps - settings.steps // 2))
+    return np.array(found)
+
+
+def _laws(omega: float, settings: Settings) -> tuple[Law, ...]:
+    """Floors per step size."""
+    source = "stationary second moment of the linear recursion"
+    return tuple(
+        law
+        for a in settings.step_sizes
+        for law in (
+            Law(f"additive floor, a = {a:g}", float(stationary_variance(a, 1.0, EPSILON**2)),
+                "a eps^2 / (2 - a)", source),
+            Law(f"relative floor, a = {a:g}", a * (1 + omega) / (2 - a * (1 + omega)),
+                "a (1 + omega) s^2 / (2 - a (1 + omega))", source),
+        )
+    )  # fmt: skip
+
+
+def _false_laws(made: RandomK, omega: float, settings: Settings, seed: int) -> tuple[Check, ...]:
+    """The printed floor of the worked example, additive inflation, and the direction of the batch."""
+    runs = settings.repetitions
+    mean, error = mean_and_error(_additive(0.5, settings, seed + 11))
+    checks = [
+        Check("additive floor at a = 1/2: eps^2 / 3", EPSILON**2 / 3, mean, error, runs=runs, holds=ALWAYS),
+        Check("additive floor at a = 1/2: eps^2 / 12", EPSILON**2 / 12, mean, error, false_law=True,
+              runs=runs, holds=tells(EPSILON**2 / 3, EPSILON**2 / 12, error, runs=runs)),
+    ]  # fmt: skip
+    step = max(settings.step_sizes)
+    got, spread = mean_and_error(_relative(made, step, 1, settings, seed + 12))
+    right = _compressed(step, omega, 1, settings.steps)
+    added = _second_half((1 - step) ** 2, step**2 * (1 + omega), settings.steps)
+    checks.append(Check("relative error only adds to the variance", added, got, spread, false_law=True, runs=runs,
+                        holds=tells(right, added, spread, runs=runs)))  # fmt: skip
+    small, large = (_quantisation_share(batch) for batch in (64, 2048))
+    return (
+        *checks,
+        Check(
+            "quantisation matters less at large batches",
+            1.0,
+            float(large < small),
+            false_law=True,
+            holds=example("batches 64 and 2048, omega = 0.15, |grad|^2 = 1, s^2 = 100"),
+        ),
+    )
+
+
+def _quantisation_share(batch: int) -> float:
+    """Variance of quantisation over that of sampling: 0.25 at a batch of 64, 3.2 at 2048 in the worked example."""
+    return PRINTED_OMEGA * (1 + batch * PRINTED_SQUARED / PRINTED_VARIANCE)
+
+
+def _curves(floors: dict[str, list[tuple[float, float, float]]], steps: Array) -> Any:
+    for name, values in floors.items():
+        law, mean, error = (np.array(column) for column in zip(*values, strict=True))
+        yield Curve(f"{name}, law", steps, law, theory=True)
+        yield Curve(f"{name}, simulated", steps, mean, half_ci95=1.96 * error, marks=True)
+
+
+EXPERIMENT = Experiment(
+    name="compression-noise",
+    question="How high is the floor that compression leaves?",
+    source="Alistarh et al. 2017; second moments of the linear recursion",
+    settings=Settings,
+    run=run,
+)

@@ -1,0 +1,176 @@
+"""Where gradient descent with an unbiased compressor stops converging: at 1 + omega times smaller steps.
+
+On f = |x|^2 / 2, x <- x - a C(x) with E |C(x)|^2 = (1 + omega) |x|^2:
+
+    E |x+|^2 / |x|^2 = 1 - 2 a + a^2 (1 + omega)             stable for a < 2 / (1 + omega), fastest at half of it
+    n ranks with independent draws on the same gradient: omega / n instead of omega
+Random-k meets omega = d / k - 1 with equality for every x. Refuted beside it: that an unbiased compressor keeps the
+rate of plain descent at the same step, and the descent inequality without the term (a^2 L / 2) |grad|^2.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from lockstep.lab.domain import ALWAYS, example, when
+from lockstep.lab.experiment import Experiment, Progress
+from lockstep.lab.findings import Check, Curve, Findings, Law, Picture, tells
+from lockstep.lab.statistics.draws import streams
+from lockstep.methods.compression import RandomK, exchange
+from lockstep.settings import setting
+
+Array = npt.NDArray[Any]
+PRINTED_STEPS = (0.1, 0.19, 0.2, 0.5, 1.0)
+"""Steps of the worked example with d = 100, k = 10."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """A quadratic of curvature 1 in all directions, and random-k."""
+
+    elems: int = setting(100, "Dimensions of the quadratic.", least=2, most=10_000)
+    keep_frac: float = setting(0.1, "Share of the entries that random-k keeps.", above=0, most=1)
+    ranks: tuple[int, ...] = setting((1, 4, 16), "Ranks that draw independently.", least=1, most=64)
+    draws: int = setting(400, "Steps from the same point, per number of ranks.", least=20, most=100_000)
+    steps: int = setting(60, "Steps of the runs that diverge or converge.", least=10, most=1000)
+
+
+def run(settings: Settings, seed: int, progress: Progress) -> Findings:
+    """The factor of one step over the step size, and whole runs beside it."""
+    made = RandomK(settings.keep_frac)
+    omega = made.variance_factor(settings.elems) or 0.0
+    sizes = np.array(sorted({*PRINTED_STEPS, *np.linspace(0.02, 1.2, 30)}))
+    checks: list[Check] = []
+    curves: list[Curve] = []
+    counts = sorted(set(settings.ranks))
+    for place, ranks in enumerate(counts):
+        effective = omega / ranks
+        law = _factor(sizes, effective)
+        got, error = _measured(made, settings, ranks, sizes, seed)
+        curves.append(Curve(f"{ranks} ranks, law", sizes, law, theory=True))
+        curves.append(Curve(f"{ranks} ranks, measured", sizes, got, half_ci95=1.96 * error, marks=True))
+        for step in PRINTED_STEPS:
+            at = int(np.flatnonzero(sizes == step)[0])
+            what = f"factor of one step, a = {step:g}, {ranks} ranks"
+            checks.append(
+                Check(what, float(law[at]), float(got[at]), float(error[at]), 1e-12, runs=settings.draws, holds=ALWAYS)
+            )
+        checks.append(_edge(got, sizes, effective, error, ranks))
+        progress(place + 1, len(counts))
+    return Findings(
+        checks=(*checks, *_runs(made, settings, omega, seed), *_false_laws(made, settings, omega, seed)),
+        theory=(
+            Law("largest stable step", 2 / (1 + omega), "2 / (L (1 + omega))", "E |C(x)|^2 = (1 + omega) |x|^2"),
+            Law("fastest step", 1 / (1 + omega), "1 / (L (1 + omega))", "the same"),
+            Law("best factor", 1 - 1 / (1 + omega), "1 - 1 / (1 + omega)", "the same; plain descent: 0"),
+        ),
+        curves=tuple(curves),
+        picture=Picture("step_size", "squared_distance_factor"),
+        conclusion=f"omega = {omega:g}: the step must stay below {2 / (1 + omega):.3g}, where plain descent allows 2",
+        assumptions=("curvature 1 in every direction; no gradient noise",),
+    )
+
+
+def _factor(step: Any, omega: float) -> Any:
+    """E |x+|^2 / |x|^2."""
+    return 1 - 2 * step + step**2 * (1 + omega)
+
+
+def _measured(made: RandomK, settings: Settings, ranks: int, sizes: Array, seed: int) -> tuple[Array, Array]:
+    """Mean factor and its standard error for every step size, from the same draws."""
+    point = np.linspace(0.5, 1.5, settings.elems)
+    generators = streams(seed, ranks)
+    factors = []
+    for _ in range(settings.draws):
+        update = exchange(made, [point] * ranks, [None] * ranks, generators).mean
+        moved = point - sizes[:, np.newaxis] * update
+        factors.append((moved**2).sum(axis=1) / (point**2).sum())
+    found = np.array(factors)
+    return found.mean(axis=0), found.std(axis=0, ddof=1) / np.sqrt(settings.draws)
+
+
+def _edge(got: Array, sizes: Array, omega: float, error: Array, ranks: int) -> Check:
+    """The step at which the measured factor passes 1, from the parabola through the measurements."""
+    curved = (got - 1 + 2 * sizes) / sizes**2
+    edge = float(2 / curved[-1])
+    spread = edge * float(error[-1] / (sizes[-1] ** 2 * curved[-1]))
+    return Check(f"largest stable step, {ranks} ranks", 2 / (1 + omega), edge, spread, 1e-9, holds=ALWAYS)
+
+
+def _runs(made: RandomK, settings: Settings, omega: float, seed: int) -> tuple[Check, ...]:
+    """Below the edge a run shrinks, at the step where plain descent needs one step it grows."""
+    shrunk = _log_growth(made, settings, 1 / (1 + omega), seed)
+    grown = _log_growth(made, settings, 1.0, seed)
+    return (
+        Check("fastest step shrinks", 1.0, float(shrunk < 0), holds=ALWAYS),
+        # The mean logarithm of the entries grows by 2 log(omega) k / d at every step, whichever are drawn.
+        Check("a = 1 diverges, where plain descent takes one step", 1.0, float(grown > 0),
+              holds=when(omega > 1, "omega above 1: fewer than half of the entries kept")),
+    )  # fmt: skip
+
+
+def _log_growth(made: RandomK, settings: Settings, step: float, seed: int) -> float:
+    """log of |x_T|^2 / |x_0|^2 over one run."""
+    (draw,) = streams(seed, 1)
+    point = np.ones(settings.elems)
+    for _ in range(settings.steps):
+        payload, _ = made.compress(point, None, draw)
+        point = point - step * made.decompress(payload)
+    return float(np.log(max((point**2).mean(), 1e-300)))
+
+
+def _false_laws(made: RandomK, settings: Settings, omega: float, seed: int) -> tuple[Check, ...]:
+    """The same rate at the same step; and the inequality whose square of the gradient is missing."""
+    sizes = np.array([0.1, 0.5])
+    got, error = _measured(made, settings, 1, sizes, seed + 1)
+    checks = [
+        Check(
+            f"same rate as plain descent, a = {step:g}",
+            (1 - step) ** 2,
+            float(got[at]),
+            float(error[at]),
+            0.0,
+            True,
+            holds=tells(float(_factor(step, omega)), (1 - step) ** 2, float(error[at])),
+        )
+        for at, step in enumerate(sizes)
+    ]
+    point = np.linspace(0.5, 1.5, settings.elems)
+    squared = float((point**2).sum())
+    for at, step in enumerate(sizes):
+        loss, spread = got[at] * squared / 2, error[at] * squared / 2
+        right = squared / 2 - step * (1 - step * (1 + omega) / 2) * squared
+        printed = squared / 2 - step * squared + step**2 / 2 * omega * squared
+        checks.append(
+            Check(f"descent inequality is an equality, a = {step:g}", right, loss, spread, 1e-9, holds=ALWAYS)
+        )
+        checks.append(Check(f"descent without its a^2 term, a = {step:g}", printed, loss, spread, 0.0, True,
+                            holds=tells(right, printed, spread)))  # fmt: skip
+    return (*checks, *_noiseless())
+
+
+def _noiseless() -> tuple[Check, ...]:
+    """f = x^2 / 2, a = 1/2, from x = 1, nothing random: the printed bound is 0, the loss 1/8."""
+    loss = (1 - 0.5) ** 2 / 2
+    return (
+        Check(
+            "printed bound without noise and quantiser",
+            0.5 - 0.5,
+            loss,
+            false_law=True,
+            holds=example("x^2 / 2 from 1, a = 1/2"),
+        ),
+    )
+
+
+EXPERIMENT = Experiment(
+    name="compression-stability",
+    question="How much smaller must the step be with an unbiased compressor?",
+    source="Alistarh et al. 2017, theorem 3.2; exact for random-k on an isotropic quadratic",
+    settings=Settings,
+    run=run,
+)

@@ -1,0 +1,251 @@
+"""Where compression without memory stalls or diverges, and error feedback does not.
+
+    three ranks, top-1, f_i = <a_i, x>^2 + |x|^2 / 4,  a_i = (-3, 2, 2) and its rotations, from (1, 1, 1):
+        without memory every step multiplies x by 1 + 11 a / 6, for any a > 0;   dense: by 1 - 7 a / 6
+    sign of noisy gradients, 4 with probability 1/4 and -1 else (mean 1/4):  x moves uphill by a / 2 a step
+    f = eps |x1 + x2| + |x1 - x2|, scaled signs:  x1 + x2 never changes
+    a small gradient beside a large alternating one, top-1:  never sent without memory
+Refuted beside it: the memory e = g - C(g), which forgets older residuals, that feedback makes a payload unbiased (the
+sum becomes right, no single one does), and that it lowers what one payload loses.
+
+Sources: Beznosikov et al., "On biased compression for distributed learning", 2020, example 1; Karimireddy et al.,
+"Error feedback fixes SignSGD", ICML 2019, counterexamples 1 and 2.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from lockstep.lab.domain import ALWAYS, Domain, example, when
+from lockstep.lab.experiment import Experiment, Progress
+from lockstep.lab.findings import Check, Curve, Findings, Law, Picture, mean_and_error
+from lockstep.lab.statistics.draws import streams
+from lockstep.methods.compression import Compressor, ErrorFeedback, NoCompression, OneBit, Sign, TopK, exchange
+from lockstep.settings import setting
+
+Array = npt.NDArray[Any]
+DIRECTIONS = np.array([[-3.0, 2, 2], [2, -3, 2], [2, 2, -3]])
+TOP_ONE = TopK(1 / 3)
+LOUD = 10.0
+"""Size of the large gradient beside the small one."""
+ARRIVES = 10.0
+"""Step size times steps after which the slowest run that converges, at exp(-a) a step, has come far enough."""
+CONSTANT_GRADIENT = "the gradient (1, 0.1), top-1"
+SLOPE = 0.25
+"""eps of the function whose sum of coordinates signs never change."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Steps of descent."""
+
+    step_size: float = setting(0.01, "Of every run.", above=0, most=0.05)
+    steps: int = setting(2000, "Of the runs that must arrive.", least=500, most=100_000)
+    repetitions: int = setting(4000, "Independent runs of the noisy signs.", least=100, most=1_000_000)
+
+
+def run(settings: Settings, seed: int, progress: Progress) -> Findings:
+    """The four failures, each with and without memory."""
+    a, steps = settings.step_size, settings.steps
+    runs = {
+        "dense": _three_ranks(NoCompression(), a, steps),
+        "top-1": _three_ranks(TOP_ONE, a, steps),
+        "top-1 with feedback": _three_ranks(ErrorFeedback(TOP_ONE), a, steps),
+    }
+    progress(1, 4)
+    long = when(a * steps >= ARRIVES, f"step_size x steps of at least {ARRIVES:g}")
+    checks = [*_diverging(runs, a, long), *_signs(settings, seed)]
+    progress(2, 4)
+    checks += _stalled(a, steps, long)
+    progress(3, 4)
+    checks += [*_forgotten(a, steps, long), *_not_unbiased(seed)]
+    progress(4, 4)
+    x, left = np.arange(steps + 1, dtype=float), float(runs["top-1 with feedback"][-1])
+    law = (1 + 11 * a / 6) ** x
+    return Findings(
+        checks=tuple(checks),
+        theory=(
+            Law("growth of a step, top-1 without memory", 1 + 11 * a / 6, "1 + 11 a / 6", "gradient (-5.5, 4.5, 4.5)"),
+            Law("shrinking of a step, dense", 1 - 7 * a / 6, "1 - 7 a / 6", "mean Hessian on (1, 1, 1)"),
+            Law("drift of noisy signs", a / 2, "-a (P(g > 0) - P(g < 0))", "Karimireddy et al. 2019"),
+        ),
+        curves=(
+            Curve.until_divergence("top-1, law", x, law, theory=True),
+            *(Curve.until_divergence(name, x, np.maximum(y, 1e-30)) for name, y in runs.items()),
+        ),
+        picture=Picture("step", "distance", log_y=True),
+        conclusion=f"three ranks grow {runs['top-1'][200]:.4g} times in 200 steps of top-1; with feedback "
+        f"{left:.2g} of the distance is left after {steps:,}",
+        assumptions=("exact gradients except in the example of noisy signs",),
+    )
+
+
+def _three_ranks(made: Compressor, a: float, steps: int) -> Array:
+    """Distance per coordinate after every step; infinite ones end the run."""
+    point = np.ones(3)
+    states: Any = [made.start(point) for _ in DIRECTIONS]
+    (draw,) = streams(0, 1)
+    distances = np.full(steps + 1, np.inf)
+    distances[0] = 1.0
+    for at in range(1, steps + 1):
+        gradients = [2 * (toward @ point) * toward + point / 2 for toward in DIRECTIONS]
+        found = exchange(made, gradients, states, [draw] * 3)
+        states, point = found.states, point - a * found.mean
+        distances[at] = np.abs(point).max()
+        if distances[at] > 1e100:
+            break
+    return distances
+
+
+def _diverging(runs: dict[str, Array], a: float, long: Domain) -> tuple[Check, ...]:
+    """Growth over 200 steps by formula, and where the others end."""
+    grown = (1 + 11 * a / 6) ** 200
+    return (
+        Check(
+            "three ranks, top-1: growth in 200 steps",
+            grown,
+            float(runs["top-1"][200]),
+            tolerance=1e-9 * grown,
+            holds=ALWAYS,
+        ),
+        Check(
+            "three ranks, dense: left after 200 steps",
+            (1 - 7 * a / 6) ** 200,
+            float(runs["dense"][200]),
+            0,
+            1e-9,
+            holds=ALWAYS,
+        ),
+        Check(
+            "three ranks, top-1 with feedback: arrives",
+            1.0,
+            float(runs["top-1 with feedback"][-1] < 1e-3),
+            holds=long,
+        ),
+        Check(
+            "three ranks, top-1 converges without memory",
+            1.0,
+            float(runs["top-1"][-1] < 1),
+            false_law=True,
+            holds=ALWAYS,
+        ),
+    )
+
+
+def _signs(settings: Settings, seed: int) -> tuple[Check, ...]:
+    """Drift per step of plain descent and of signs, on gradients of mean 1/4."""
+    (draw,) = streams(seed, 1)
+    gradients = np.where(draw.random((100, settings.repetitions)) < 0.25, 4.0, -1.0)
+    plain = -settings.step_size * gradients.mean(axis=0)
+    sent = Sign()
+    packed = np.array([sent.decompress(sent.compress(row, None, draw)[0]) for row in gradients], dtype=np.float64)
+    moved = -settings.step_size * packed.mean(axis=0)
+    return (
+        Check("drift of plain descent: -a / 4", -settings.step_size / 4, *mean_and_error(plain), holds=ALWAYS),
+        Check("drift of signs: +a / 2, uphill", settings.step_size / 2, *mean_and_error(moved), holds=ALWAYS),
+    )
+
+
+def _stalled(a: float, steps: int, long: Domain) -> tuple[Check, ...]:
+    """x1 + x2 under scaled signs on eps |x1 + x2| + |x1 - x2|, from (1, 1)."""
+    plain, corrected = (_two_slopes(made, a, steps) for made in (OneBit(), ErrorFeedback(OneBit())))
+    return (
+        Check("scaled signs: x1 + x2 stays 2", 2.0, plain, tolerance=1e-9, holds=ALWAYS),
+        Check("scaled signs with feedback: |x1 + x2| falls below 1", 1.0, float(abs(corrected) < 1), holds=long),
+    )
+
+
+def _two_slopes(made: Compressor, a: float, steps: int) -> float:
+    """x1 + x2 after the steps."""
+    point, state = np.ones(2), made.start(np.ones(2))
+    (draw,) = streams(0, 1)
+    for _ in range(steps):
+        along, across = (np.copysign(1.0, value) for value in (point.sum(), point[0] - point[1]))
+        gradient = SLOPE * along * np.ones(2) + across * np.array([1.0, -1.0])
+        payload, state = made.compress(gradient, state, draw)
+        point = point - a * made.decompress(payload)
+    return float(point.sum())
+
+
+def _forgotten(a: float, steps: int, long: Domain) -> tuple[Check, ...]:
+    """A quadratic coordinate beside one with a gradient of plus and minus 10 in turn; what is left of the first."""
+    no_memory, short_memory, memory = (_quiet(kind, a, steps) for kind in ("none", "last", "all"))
+    return (
+        Check("quiet coordinate without memory", 1.0, no_memory, holds=ALWAYS),
+        Check("quiet coordinate with e = g - C(g)", 1.0, short_memory, holds=ALWAYS),
+        Check(
+            "e = g - C(g) brings the quiet coordinate in",
+            0.0,
+            short_memory,
+            tolerance=a * 2 * LOUD,
+            false_law=True,
+            holds=when(
+                a * 2 * LOUD <= 0.5, "step_size up to 0.025, at which the loud coordinate swings by 1/2 at most"
+            ),
+        ),
+        Check("quiet coordinate with feedback", 0.0, memory, tolerance=a * 2 * LOUD, holds=long),
+    )
+
+
+def _quiet(memory: str, a: float, steps: int) -> float:
+    """x2 after the steps: top-1 of (alternating 10, x2) with a memory of nothing, the last residual, or all of them."""
+    quiet, residual, made = 1.0, np.zeros(2), TopK(0.5)
+    (draw,) = streams(0, 1)
+    for at in range(steps):
+        gradient = np.array([LOUD * (-1) ** at, quiet])
+        wanted = gradient + residual
+        sent = made.decompress(made.compress(wanted, None, draw)[0])
+        residual = {"none": np.zeros(2), "last": gradient - _top(gradient), "all": wanted - sent}[memory]
+        quiet -= a * sent[1]
+    return float(quiet)
+
+
+def _top(vector: Array) -> Array:
+    """Top-1 of two entries."""
+    return np.where(np.abs(vector) == np.abs(vector).max(), vector, 0.0)
+
+
+def _not_unbiased(seed: int) -> tuple[Check, ...]:
+    """Single payloads against sums of them, and the loss of one payload with and without memory."""
+    made, gradient = ErrorFeedback(TopK(0.5)), np.array([1.0, 0.1])
+    (draw,) = streams(seed, 1)
+    state, sent = made.start(gradient), []
+    for _ in range(1000):
+        payload, state = made.compress(gradient, state, draw)
+        sent.append(made.decompress(payload)[1])
+    losses = {memory: _loss(memory, seed) for memory in (False, True)}
+    return (
+        Check("first payload with feedback is unbiased", 0.1, float(sent[0]), false_law=True,
+              holds=example(CONSTANT_GRADIENT)),
+        Check("mean payload with feedback", 0.1, float(np.mean(sent)), tolerance=1.1 / 1000,
+              holds=example(CONSTANT_GRADIENT)),
+        Check("feedback divides the loss of a payload by 5", losses[False] / 5, losses[True],
+              tolerance=losses[False] / 5, false_law=True, holds=example("top-k 10 % of 500 Gaussian entries")),
+    )  # fmt: skip
+
+
+def _loss(memory: bool, seed: int) -> float:
+    """Mean relative loss of one payload of top-10 % on Gaussian gradients."""
+    plain = TopK(0.1)
+    made: Compressor = ErrorFeedback(plain) if memory else plain
+    (draw,) = streams(seed, 1)
+    state, lost = made.start(np.zeros(500)), []
+    for _ in range(100):
+        gradient = draw.standard_normal(500)
+        wanted = gradient + state[0] if memory else gradient
+        payload, state = made.compress(gradient, state, draw)
+        lost.append(((made.decompress(payload) - wanted) ** 2).sum() / (wanted**2).sum())
+    return float(np.mean(lost))
+
+
+EXPERIMENT = Experiment(
+    name="error-feedback",
+    question="Where does compression without memory stall or diverge, and does memory mend it?",
+    source="Beznosikov et al. 2020; Karimireddy et al. 2019",
+    settings=Settings,
+    run=run,
+)

@@ -1,0 +1,197 @@
+"""How far runs drift apart that differ only in the order of their sums, over the steps of training.
+
+    equal shards, or weights by size: data-parallel training is the large batch, up to rounding
+    one strongly convex objective: the gap stays at a few roundings for ever (contraction eats them)
+    a non-convex network at a large step: the gap grows from rounding by many orders of magnitude
+    fp64 instead of fp32: it starts at 2^-53 instead of 2^-24 and takes longer
+The same batch is cut for n ranks; gradients are averaged by a ring, whose order of additions depends on n. Refuted
+beside it: that shards of unequal size may be averaged without weights, and that curves of n and of 1 rank are equal
+to the pixel for ever.
+
+Source: Li et al., "PyTorch Distributed", VLDB 2020 (equivalence of data parallelism); our runs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from lockstep.collectives import get
+from lockstep.lab.domain import ALWAYS, when
+from lockstep.lab.experiment import Experiment, Progress
+from lockstep.lab.findings import Check, Curve, Findings, Law, Picture
+from lockstep.lab.statistics.draws import streams
+from lockstep.program.executor import execute
+from lockstep.settings import setting
+
+Array = npt.NDArray[Any]
+EXAMPLES, INPUTS = 64, 8
+FEW = 64.0
+"""Roundings that count as few."""
+UNSTEADY = 2.0
+"""Step size from which the network amplifies roundings."""
+UNEQUAL = (4, 8, 52)
+"""Sizes of unequal shards."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The network and its training."""
+
+    hidden: int = setting(16, "Units of the hidden layer.", least=2, most=512)
+    step_size: float = setting(4.0, "Of the network; large enough to be unsteady.", above=0, most=100)
+    convex_step_size: float = setting(0.5, "Of the linear model with weight decay.", above=0, most=1)
+    steps: int = setting(400, "Of training.", least=50, most=100_000)
+    ranks: tuple[int, ...] = setting((2, 4, 8), "Numbers of ranks beside one.", least=2, most=EXAMPLES)
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Inputs, labels and a start, in one precision."""
+
+    inputs: Array
+    labels: Array
+    start: Array
+    hidden: int
+    """0 for the linear model."""
+
+    def gradient(self, weights: Array, rows: slice) -> Array:
+        """Mean gradient over some examples."""
+        inputs, labels = self.inputs[rows], self.labels[rows]
+        if self.hidden:
+            return _network_gradient(weights, inputs, labels, self.hidden)
+        slope: Array = inputs.T @ (inputs @ weights - labels) / len(labels) + DECAY * weights
+        return slope
+
+
+DECAY = np.float32(0.1)
+"""Weight decay of the linear model: it makes it strongly convex."""
+
+
+def _network_gradient(weights: Array, inputs: Array, labels: Array, hidden: int) -> Array:
+    """Of the squared error of tanh units and a tanh output: bounded, however large the step."""
+    first, last = weights[:-hidden].reshape(INPUTS, hidden), weights[-hidden:]
+    units = np.tanh(inputs @ first)
+    output = np.tanh(units @ last)
+    residual = (output - labels) * (1 - output**2) / len(labels)
+    back = np.outer(residual, last) * (1 - units**2)
+    return np.concatenate([(inputs.T @ back).reshape(-1), units.T @ residual])
+
+
+def run(settings: Settings, seed: int, progress: Progress) -> Findings:
+    """Gaps to the run on one rank, for both models and precisions."""
+    gaps: dict[str, Array] = {}
+    cases = [(kind, precision) for kind in ("linear", "network") for precision in ("fp32", "fp64")]
+    for place, (kind, precision) in enumerate(cases):
+        gaps[f"{kind}, {precision}"] = _largest_gap(_problem(kind, precision, settings, seed), settings)
+        progress(place + 1, len(cases))
+    x = np.arange(1, settings.steps + 1, dtype=float)
+    return Findings(
+        checks=(*_checks(gaps, settings), *_shards(settings, seed)),
+        theory=(
+            Law("gap of one rounding, fp32", 2.0**-24, "u", "IEEE 754-2019"),
+            Law("contraction of the linear model, at least", 1 - settings.convex_step_size * float(DECAY),
+                "1 - a mu", "strong convexity by weight decay"),
+        ),
+        rows=tuple({"run": name, "gap_after_10_steps": float(gap[9]), "largest_gap": float(gap.max())}
+                   for name, gap in gaps.items()),
+        curves=tuple(Curve(name, x, np.maximum(gap, 1e-18)) for name, gap in gaps.items()),
+        picture=Picture("step", "largest_parameter_gap", log_y=True),
+        conclusion=_conclusion(gaps),
+        assumptions=("one batch of 64 examples for all steps; averages by a ring all-reduce",),
+    )  # fmt: skip
+
+
+def _problem(kind: str, precision: str, settings: Settings, seed: int) -> Problem:
+    """The same examples and start in both precisions, up to rounding."""
+    (draw,) = streams(seed, 1)
+    number = np.float32 if precision == "fp32" else np.float64
+    hidden = settings.hidden if kind == "network" else 0
+    inputs = draw.standard_normal((EXAMPLES, INPUTS))
+    labels = np.sign(inputs[:, 0] * inputs[:, 1]) + 0.1 * draw.standard_normal(EXAMPLES)
+    start = draw.standard_normal(INPUTS * hidden + hidden if hidden else INPUTS)
+    return Problem(inputs.astype(number), labels.astype(number), start.astype(number), hidden)
+
+
+def _largest_gap(problem: Problem, settings: Settings) -> Array:
+    """Largest difference of a parameter between one rank and several, after every step."""
+    alone = _trained(problem, 1, settings)
+    gaps = [np.abs(_trained(problem, n, settings) - alone).max(axis=1) for n in settings.ranks]
+    largest: Array = np.max(gaps, axis=0)
+    return largest
+
+
+def _trained(problem: Problem, ranks: int, settings: Settings) -> Array:
+    """Parameters after every step, in float64."""
+    weights, path = problem.start, []
+    edges = np.linspace(0, EXAMPLES, ranks + 1).astype(int)
+    step = weights.dtype.type(settings.step_size if problem.hidden else settings.convex_step_size)
+    program = get("all-reduce", "ring").program(ranks, weights.nbytes, element_B=float(weights.itemsize))
+    for _ in range(settings.steps):
+        shares = [
+            problem.gradient(weights, slice(low, high)) * weights.dtype.type((high - low) / EXAMPLES)
+            for low, high in pairwise(edges)
+        ]
+        total = execute(program, {"data": shares})["data"][0] if ranks > 1 else shares[0]
+        weights = weights - step * total
+        path.append(weights.astype(np.float64))
+    return np.array(path)
+
+
+def _checks(gaps: dict[str, Array], settings: Settings) -> list[Check]:
+    """The linear model stays at roundings, the network leaves them, later in more bits."""
+    late = {name: float(gap[-len(gap) // 4 :].max()) for name, gap in gaps.items()}
+    first, most = (float(gaps["network, fp32"][:steps].max()) * 2**24 for steps in (1, None))
+    left = [int(np.argmax(gaps[f"network, {precision}"] > 1e-4)) for precision in ("fp32", "fp64")]
+    return [
+        Check("linear, fp32: late gap, in roundings", FEW, late["linear, fp32"] * 2**24, relation="at most",
+              holds=ALWAYS),
+        Check("linear, fp64: late gap, in roundings", FEW, late["linear, fp64"] * 2**53, relation="at most",
+              holds=ALWAYS),
+        Check("network, fp32: first gap, in roundings", FEW * max(1.0, settings.step_size), first,
+              relation="at most", holds=ALWAYS),
+        Check("network, fp32 leaves the run on one rank before fp64", 1.0, float(left[0] < left[1] or left[1] == 0),
+              holds=ALWAYS),
+        Check("curves of n ranks stay within a few roundings of one rank's", FEW, most, relation="at most",
+              false_law=True, holds=when(settings.step_size >= UNSTEADY, f"a step_size of at least {UNSTEADY:g}")),
+    ]  # fmt: skip
+
+
+def _shards(settings: Settings, seed: int) -> list[Check]:
+    """Unequal shards with and without weights, on the linear model in fp64."""
+    problem = _problem("linear", "fp64", settings, seed)
+    edges = np.cumsum((0, *UNEQUAL))
+    rows = [slice(low, high) for low, high in pairwise(edges)]
+    paths = {}
+    for name, shares in (("weighted", np.array(UNEQUAL) / EXAMPLES), ("plain", np.full(len(rows), 1 / len(rows)))):
+        weights = problem.start
+        for _ in range(settings.steps):
+            weights = weights - settings.convex_step_size * sum(
+                share * problem.gradient(weights, part) for share, part in zip(shares, rows, strict=True)
+            )
+        paths[name] = weights
+    alone = _trained(problem, 1, settings)[-1]
+    weighted, plain = (float(np.abs(paths[name] - alone).max()) for name in ("weighted", "plain"))
+    far = when(settings.convex_step_size * settings.steps >= 1, "convex_step_size x steps of at least 1")
+    return [
+        Check("unequal shards, weighted by size", 0.0, weighted, 0.0, 1e-12, holds=ALWAYS),
+        Check("unequal shards may be averaged without weights", 0.0, plain, 0.0, 1e-4, True, holds=far),
+    ]
+
+
+def _conclusion(gaps: dict[str, Array]) -> str:
+    convex, network = (float(gaps[f"{kind}, fp32"].max()) for kind in ("linear", "network"))
+    return f"the order of sums moves a convex run by {convex:.2g} at most and this network by {network:.2g}"
+
+
+EXPERIMENT = Experiment(
+    name="trajectory-divergence",
+    question="How far do runs drift apart that differ only in the order of their sums?",
+    source="Li et al. 2020 (equivalence); IEEE 754-2019 (rounding)",
+    settings=Settings,
+    run=run,
+)

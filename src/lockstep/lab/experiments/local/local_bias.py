@@ -1,0 +1,180 @@
+"""Where local steps end when workers have different data: at a biased point, exactly, and what removes the bias.
+
+    plain     x = sum w_i b_i / sum w_i,   w_i = 1 - (1 - a h_i)^K
+    FedProx   w_i = (1 - (1 - a (h_i + mu))^K) h_i / (h_i + mu)
+    SCAFFOLD  x = sum h_i b_i / sum h_i, the optimum
+Workers have 1/2 h_i (x - b_i)^2. The bias grows with K, and is the same for 2 workers and for 64 of the same two kinds.
+Workers that take more steps than others in a round count for more. Refuted: that the bias grows with the number of
+workers, that FedProx removes it, that unequal numbers of local steps keep the objective.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from lockstep.lab.descent.local_rounds import LocalMethod, run_rounds
+from lockstep.lab.domain import ALWAYS, when
+from lockstep.lab.experiment import Experiment, Progress
+from lockstep.lab.findings import Check, Curve, Findings, Law, Picture
+from lockstep.lab.objectives import WorkerQuadratics
+from lockstep.settings import setting
+
+Array = npt.NDArray[Any]
+
+CLOSE, BIASED = 1e-9, 1e-2
+FEWEST_ROUNDS, MOST_STEPS = 100, 400_000
+"""Of a run; the steps are those of one worker in all its rounds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Two kinds of workers."""
+
+    curvatures: tuple[float, ...] = setting((1.0, 4.0), "h of every kind of worker.", least=0.1, most=10)
+    optima: tuple[float, ...] = setting((1.0, -1.0), "b of every kind of worker.", least=-10, most=10)
+    step_size: float = setting(0.1, "Of a local step.", least=0.02, most=0.1)
+    proximal: float = setting(1.0, "Strength mu of FedProx.", least=0, most=9)
+    periods: tuple[int, ...] = setting(
+        (1, 2, 5, 10, 20, 50, 100), "Local steps K between averages.", least=1, most=1000
+    )
+
+
+def run(settings: Settings, seed: int, progress: Progress) -> Findings:
+    """Fixed points of the three methods over K."""
+    kinds = min(len(settings.curvatures), len(settings.optima))
+    h, b = np.array(settings.curvatures[:kinds]), np.array(settings.optima[:kinds])
+    objective = WorkerQuadratics(h[:, None], b[:, None])
+    best = float(objective.optimum[0])
+    periods = sorted(set(settings.periods))
+    step = settings.step_size
+    methods = {
+        "local SGD": LocalMethod(step),
+        "FedProx": LocalMethod(step, proximal=settings.proximal),
+        "SCAFFOLD": LocalMethod(step, scaffold=True),
+    }
+    laws = {
+        "local SGD": [float(objective.local_fixed_point(step, period)[0]) for period in periods],
+        "FedProx": [_proximal_point(h, b, step, settings.proximal, period) for period in periods],
+        "SCAFFOLD": [best] * len(periods),
+    }
+    found: dict[str, list[float]] = {name: [] for name in methods}
+    checks = []
+    for place, period in enumerate(periods):
+        for name, method in methods.items():
+            rounds = _rounds(h, method, period)
+            # Control variates settle more slowly than the parameters, and not at all before the run is over.
+            settles = when(rounds * period <= MOST_STEPS, f"rounds that settle within {MOST_STEPS:,} local steps")
+            found[name].append(_end(h, b, method, [period] * min(rounds, MOST_STEPS // period)))
+            what = f"end of {name}, K = {period}"
+            checks.append(Check(what, laws[name][place], found[name][-1], tolerance=CLOSE, holds=settles))
+        progress(place + 1, len(periods))
+    last = [periods[-1]] * _rounds(h, methods["local SGD"], periods[-1])
+    many = _end(np.tile(h, 32), np.tile(b, 32), methods["local SGD"], last)
+    checks.append(
+        Check(
+            f"end with 32 of each kind, K = {periods[-1]}", laws["local SGD"][-1], many, tolerance=CLOSE, holds=ALWAYS
+        )
+    )
+    x = np.array(periods, dtype=float)
+    return Findings(
+        checks=(*checks, *_unequal_periods(step, periods[-1]), *_false_laws(laws, found, best, periods)),
+        theory=tuple(
+            Law(f"end of local SGD, K = {period}", value, "w_i = 1 - (1 - a h_i)^K", "lab/objectives/workers.py")
+            for period, value in zip(periods, laws["local SGD"], strict=True)
+        ),
+        curves=(
+            *(Curve(f"{name}, simulated", x, np.array(values), marks=True) for name, values in found.items()),
+            *(Curve(f"{name}, exact", x, np.array(values), theory=True) for name, values in laws.items()),
+        ),
+        picture=Picture("local_steps", "end_of_the_rounds", log_x=True),
+        conclusion=(
+            f"the optimum is {best:.4g}; with K = {periods[-1]} local SGD ends at {found['local SGD'][-1]:.4g}, "
+            f"FedProx at {found['FedProx'][-1]:.4g}, SCAFFOLD at {found['SCAFFOLD'][-1]:.4g}"
+        ),
+        assumptions=("no gradient noise; all workers take part in every round",),
+    )
+
+
+def _rounds(h: Array, method: LocalMethod, period: int) -> int:
+    """Rounds after which at most e^-30 of the way is left, and always some."""
+    pull = h + method.proximal
+    stays = (method.proximal + h * (1 - float(method.step_size) * pull) ** period) / pull
+    slowest = _control_factor(h, stays, float(method.step_size) * period) if method.scaffold else float(stays.max())
+    return max(FEWEST_ROUNDS, math.ceil(30 / (1 - slowest)))
+
+
+def _control_factor(h: Array, stays: Array, way: float) -> float:
+    """Largest factor per round of SCAFFOLD's linear map on (parameters, controls); `way`: a K.
+
+    A worker goes from x to y = stays x + (1 - stays) (c_i - mean c) / h_i, and its control
+    c_i to c_i - mean c + (x - y) / (a K).
+    """
+    workers = len(h)
+    centred = np.eye(workers) - 1 / workers
+    ends = np.hstack([stays[:, None], ((1 - stays) / h)[:, None] * centred])
+    controls = np.hstack([np.ones((workers, 1)), way * centred]) - ends
+    matrix = np.vstack([ends.mean(axis=0), controls / way])
+    return float(np.abs(np.linalg.eigvals(matrix)).max())
+
+
+def _end(h: Array, b: Array, method: LocalMethod, local_steps: list[int]) -> float:
+    """Where the rounds end."""
+    path = run_rounds(
+        lambda y: h[:, None, None] * (y - b[:, None, None]), len(h), np.zeros((1, 1)), method, local_steps
+    )
+    return float(path[-1, 0, 0])
+
+
+def _proximal_point(h: Array, b: Array, step: float, strength: float, period: int) -> float:
+    """The fixed point of FedProx: each worker pulls towards its own optimum and the common start."""
+    weights = (1 - (1 - step * (h + strength)) ** period) * h / (h + strength)
+    return float((weights * b).sum() / weights.sum())
+
+
+def _unequal_periods(step: float, period: int) -> tuple[Check, ...]:
+    """Two workers of curvature 1 with optima +1 and -1, the first with `period` local steps, the second with one."""
+    counts, optima = (period, 1), (1.0, -1.0)
+    weights = [1 - (1 - step) ** count for count in counts]
+    law = (weights[0] - weights[1]) / sum(weights)
+    x = 0.0
+    for _ in range(FEWEST_ROUNDS * 10):
+        ends = []
+        for count, optimum in zip(counts, optima, strict=True):
+            own = x
+            for _ in range(count):
+                own -= step * (own - optimum)
+            ends.append(own)
+        x = sum(ends) / 2
+    unequal = when(period > 1, "a period above 1")
+    return (
+        Check(f"end where one worker takes {period} steps a round, the other 1", law, x, tolerance=CLOSE, holds=ALWAYS),
+        Check("unequal local steps keep the objective", 0.0, x, tolerance=1e-3, false_law=True, holds=unequal),
+    )
+
+
+def _false_laws(laws: dict[str, list[float]], found: dict[str, list[float]], best: float, periods: list[int]) -> Any:
+    """That the bias goes away, where the law of the fixed points says that it does not."""
+    proximal, local = (
+        when(abs(laws[name][-1] - best) >= BIASED, f"a bias of at least {BIASED:g}")
+        for name in ("FedProx", "local SGD")
+    )
+    removed = f"FedProx removes the bias, K = {periods[-1]}"
+    return (
+        Check(removed, best, found["FedProx"][-1], tolerance=1e-3, false_law=True, holds=proximal),
+        Check(f"local steps end at the optimum, K = {periods[-1]}", best, found["local SGD"][-1], tolerance=1e-3,
+              false_law=True, holds=local),
+    )  # fmt: skip
+
+
+EXPERIMENT = Experiment(
+    name="local-bias",
+    question="Where do local steps end when workers have different data?",
+    source="fixed point of one round; Li et al. 2020 (FedProx); Karimireddy et al. 2020 (SCAFFOLD)",
+    settings=Settings,
+    run=run,
+)

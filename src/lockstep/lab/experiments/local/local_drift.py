@@ -1,0 +1,127 @@
+"""How far workers drift apart in K local steps, and what their average inherits.
+
+    spread of the workers around their mean, per direction   a^2 s^2 (1 - 1/n) q,   q = (1 - r^(2K)) / (1 - r^2)
+    variance of the mean                                     a^2 s^2 q / n,         r = 1 - a h
+With h = 0, q = K. Different optima add a drift that is no noise: a^2 h^2 (sum_k r^k)^2 times their variance. The spread
+saturates with the number of workers. Gradients of at most G lead at most a K G away. Refuted: that it grows like
+sqrt(n), that it falls like 1 / n, that noise leads a s K away (a s sqrt(K)).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from lockstep.lab.domain import ALWAYS, when
+from lockstep.lab.experiment import Experiment, Progress
+from lockstep.lab.findings import Check, Curve, Findings, Law, Picture, mean_and_error
+from lockstep.lab.statistics.noise import SignNoise
+from lockstep.settings import setting
+
+SOURCE = "sums of independent steps"
+TELLING = 16
+"""Most over fewest workers: the spread grows less than twofold between them, where sqrt(n) says fourfold."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """One round from a common start."""
+
+    workers: tuple[int, ...] = setting((2, 4, 16, 64, 256), "Numbers of workers.", least=2, most=4096)
+    period: int = setting(10, "Local steps K.", least=1, most=10_000)
+    step_size: float = setting(0.1, "Of a local step.", above=0, most=10)
+    curvature: float = setting(0.0, "Of all workers.", least=0, most=10)
+    noise_std: float = setting(1.0, "Of a gradient.", above=0, most=100)
+    optimum_std: float = setting(0.0, "Of the workers' optima: how different their data are.", least=0, most=100)
+    trials: int = setting(4000, "Independent rounds.", least=100, most=1_000_000)
+
+
+def run(settings: Settings, seed: int, progress: Progress) -> Findings:
+    """Spread and variance of the mean over the number of workers."""
+    numbers = sorted(set(settings.workers))
+    spreads, halves, expected, checks = [], [], [], []
+    for place, workers in enumerate(numbers):
+        ends = _round(settings, workers, np.random.default_rng([seed, place]))
+        mean, error = mean_and_error(ends.var(axis=0))
+        variance, variance_error = mean_and_error(ends.mean(axis=0) ** 2)
+        noise, drift = _laws(settings)
+        expected.append((noise + drift) * (1 - 1 / workers))
+        spreads.append(mean)
+        halves.append(1.96 * error)
+        checks.append(Check(f"spread, n = {workers}", expected[-1], mean, standard_error=error, holds=ALWAYS))
+        what = f"variance of the mean, n = {workers}"
+        checks.append(Check(what, (noise + drift) / workers, variance, standard_error=variance_error, holds=ALWAYS))
+        progress(place + 1, len(numbers))
+    x = np.array(numbers, dtype=float)
+    return Findings(
+        checks=(*checks, *_false_laws(x, np.array(spreads)), *_over_the_period(settings, seed)),
+        theory=tuple(
+            Law(f"spread, n = {workers}", value, "a^2 s^2 q (1 - 1/n) + drift", SOURCE)
+            for workers, value in zip(numbers, expected, strict=True)
+        ),
+        curves=(
+            Curve("simulated", x, np.array(spreads), half_ci95=np.array(halves), marks=True),
+            Curve("a^2 K s^2 (1 - 1/n), with curvature and drift", x, np.array(expected), theory=True),
+        ),
+        picture=Picture("workers", "spread", log_x=True),
+        conclusion=f"the spread is {spreads[0]:.3g} with {numbers[0]} workers and {spreads[-1]:.3g} with {numbers[-1]}",
+        assumptions=("one direction, one round from a common start; optima normal, drawn anew in every trial",),
+    )
+
+
+def _round(settings: Settings, workers: int, generator: np.random.Generator) -> np.ndarray:
+    """Ends of the workers, (workers, trials)."""
+    shape = (workers, settings.trials)
+    noise = SignNoise.of(settings.noise_std, shape, generator)
+    optima = settings.optimum_std * generator.standard_normal(shape)
+    x = np.zeros(shape)
+    for _ in range(settings.period):
+        x = x - settings.step_size * (settings.curvature * (x - optima) + noise.draw())
+    return x
+
+
+def _laws(settings: Settings) -> tuple[float, float]:
+    """Variance of one worker's end by noise and by its own optimum."""
+    shrink = 1 - settings.step_size * settings.curvature
+    powers = shrink ** np.arange(settings.period)
+    noise = (settings.step_size * settings.noise_std) ** 2 * float((powers**2).sum())
+    drift = (settings.step_size * settings.curvature * settings.optimum_std * float(powers.sum())) ** 2
+    return noise, drift
+
+
+def _false_laws(workers: np.ndarray, spreads: np.ndarray) -> tuple[Check, ...]:
+    """Growth like sqrt(n) and decay like 1 / n, between the fewest and the most workers."""
+    ratio, change = float(spreads[-1] / spreads[0]), float(workers[-1] / workers[0])
+    slack = 0.2 * ratio
+    apart = when(change >= TELLING, f"numbers of workers at least {TELLING} times apart")
+    return (
+        Check("the spread grows like sqrt(n)", change**0.5, ratio, tolerance=slack, false_law=True, holds=apart),
+        Check("the spread falls like 1 / n", 1 / change, ratio, tolerance=slack, false_law=True, holds=apart),
+    )
+
+
+def _over_the_period(settings: Settings, seed: int) -> tuple[Check, ...]:
+    """Steps of at most a G lead at most a K G away, but noise only a s sqrt(K)."""
+    free = when(not settings.curvature, "curvature 0, which pulls nobody back")
+    ends = [_round(replace(settings, period=k), 2, np.random.default_rng([seed, -1 % 2**32, k]))
+            for k in (settings.period, 4 * settings.period)]  # fmt: skip
+    (short, error), (long, long_error) = (mean_and_error(one**2) for one in ends)
+    farthest = settings.step_size * settings.period * settings.noise_std
+    return (
+        Check("farthest end of a worker, at most a K G", farthest, float(np.abs(ends[0]).max()),
+              tolerance=1e-12 * farthest, relation="at most", holds=free),
+        Check("drift of 4 K steps over that of K, squared", 4.0, long / short,
+              standard_error=long / short * float(np.hypot(error / short, long_error / long)), holds=free),
+        Check("noise drifts like K: squared drift of 4 K steps over that of K", 16.0, long / short, tolerance=4.0,
+              false_law=True, holds=free),
+    )  # fmt: skip
+
+
+EXPERIMENT = Experiment(
+    name="local-drift",
+    question="How far do workers drift apart between two averages?",
+    source=SOURCE,
+    settings=Settings,
+    run=run,
+)

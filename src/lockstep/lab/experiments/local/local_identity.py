@@ -1,0 +1,130 @@
+"""Local steps are not old gradients: with one common curvature the averaged parameters do not depend on K at all.
+
+When all workers have the same quadratic, averaging after K steps or after every step gives the same parameters, with
+noise and without: averaging and the (linear) gradient change places. Counted single gradients, the last step of a round
+has missed (n - 1)(K - 1) others, but each of them enters with weight 1 / n. Refuted: that local SGD with n = 8 and
+K = 2 behaves like a delay of K (n - 1) = 14, which diverges from a step of 0.108 / L on.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from lockstep.lab.descent.delayed import descend
+from lockstep.lab.descent.local_rounds import LocalMethod, run_rounds
+from lockstep.lab.domain import ALWAYS
+from lockstep.lab.experiment import Experiment, Progress
+from lockstep.lab.findings import Check, Curve, Findings, Law, Picture
+from lockstep.lab.laws.delay import largest_stable_step
+from lockstep.lab.objectives import spectrum
+from lockstep.lab.statistics.noise import SignNoise
+from lockstep.settings import setting
+
+DIMENSION = 10
+ROUNDING = 1e-12
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Workers, periods and the step."""
+
+    workers: int = setting(8, "With the same data.", least=2, most=512)
+    periods: tuple[int, ...] = setting((1, 2, 4, 8, 16, 32, 64), "Local steps K between averages.", least=1, most=1024)
+    step_size: float = setting(0.5, "For a largest curvature of 1.", above=0, below=2)
+    noise_std: float = setting(1.0, "Of a gradient in every direction.", least=0, most=100)
+    steps: int = setting(
+        128, "Steps of a run; whole rounds of every period fit in the next multiple.", least=8, most=10_000
+    )
+
+
+def run(settings: Settings, seed: int, progress: Progress) -> Findings:
+    """The same noise for every period; the delayed run beside it."""
+    periods = sorted(set(settings.periods))
+    common = int(np.lcm.reduce(periods))
+    if common > 100_000:
+        common = max(periods)
+        periods = [period for period in periods if common % period == 0]
+    steps = -(-settings.steps // common) * common
+    curvatures = spectrum("logarithmic", DIMENSION, 10.0)
+    ends, curves = [], []
+    for place, period in enumerate(periods):
+        shape = (settings.workers, 1, DIMENSION)
+        noise = SignNoise.of(settings.noise_std, shape, np.random.default_rng(seed))
+        path = run_rounds(
+            lambda y: curvatures * y, settings.workers, np.ones((1, DIMENSION)), LocalMethod(settings.step_size),
+            [period] * (steps // period), noise=noise.draw,
+        )  # fmt: skip
+        ends.append(path[-1, 0])
+        losses = 0.5 * (curvatures * path[:, 0] ** 2).sum(-1)
+        curves.append(Curve(f"K = {period}", np.arange(len(path)) * float(period), losses, marks=period > 1))
+        progress(place + 1, len(periods))
+    apart = max(float(np.abs(end - ends[0]).max()) for end in ends)
+    count = settings.workers * (periods[-1] - 1)
+    return Findings(
+        checks=(
+            Check(
+                f"largest difference between all periods after {steps} steps",
+                0.0,
+                apart,
+                tolerance=ROUNDING,
+                holds=ALWAYS,
+            ),
+            _like_a_delay(settings),
+            *_missed(settings.workers, periods[-1]),
+        ),
+        theory=(
+            Law("difference between periods, equal curvature", 0.0, "averaging is linear", "Khaled et al. 2020"),
+            Law(
+                "edge of the delay K (n - 1) for K = 2",
+                _edge(settings),
+                "2 sin(pi / (2 (2 tau + 1)))",
+                "lab/delay.py",
+            ),
+            Law("gradients missed at the end of a round", count - periods[-1] + 1.0, "(n - 1)(K - 1)", "counting"),
+        ),
+        curves=tuple(curves),
+        picture=Picture("step", "loss", log_y=True),
+        conclusion=f"K from {periods[0]} to {periods[-1]} give the same parameters to {apart:.1g}",
+        assumptions=("all workers have the same quadratic; the same noise at every worker and step for every period",),
+    )
+
+
+def _edge(settings: Settings) -> float:
+    return largest_stable_step(2 * (settings.workers - 1))
+
+
+def _like_a_delay(settings: Settings) -> Check:
+    """Local SGD with K = 2, no noise, beside descent with a delay of 2 (n - 1): the size after 200 steps."""
+    step = min(2 * _edge(settings), 1.9)
+    delayed = descend(np.ones(1), np.ones((1, 1)), step, delay=2 * (settings.workers - 1), steps=400)
+    path = run_rounds(lambda y: y, settings.workers, np.ones((1, 1)), LocalMethod(step), [2] * 200)
+    what = f"K = 2 diverges at a L = {step:.3g} like a delay of {2 * (settings.workers - 1)}"
+    grown = float(np.sqrt(2 * delayed.losses[-1, 0]))
+    return Check(what, grown, float(abs(path[-1, 0, 0])), tolerance=0.1 * grown, false_law=True, holds=ALWAYS)
+
+
+def _missed(workers: int, period: int) -> tuple[Check, ...]:
+    """Gradients of a round that others had taken in earlier steps and that a worker has not seen, counted."""
+    taken = [(step, worker) for step in range(period) for worker in range(workers)]
+    last = sum(1 for step, worker in taken if worker != 0 and step < period - 1)
+    synchronous = sum(1 for step, worker in taken if worker != 0 and step < 0)
+    return (
+        Check(
+            f"gradients missed in the last step of K = {period}",
+            (workers - 1.0) * (period - 1),
+            float(last),
+            holds=ALWAYS,
+        ),
+        Check("K (n - 1) gradients are missed, K = 1", workers - 1.0, float(synchronous), false_law=True, holds=ALWAYS),
+    )
+
+
+EXPERIMENT = Experiment(
+    name="local-identity",
+    question="Is local SGD the same as descent on old gradients?",
+    source="linearity; Khaled, Mishchenko and Richtarik 2020; Woodworth et al. 2020",
+    settings=Settings,
+    run=run,
+)

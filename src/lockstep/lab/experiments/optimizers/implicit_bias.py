@@ -1,0 +1,243 @@
+"""Among all solutions, which one does an optimiser find? The least in its own norm.
+
+One equation a'theta = y, loss (y - a'theta)^2, many unknowns. From theta_0 the preconditioned step
+
+    theta <- theta - alpha D grad,   D = diag(|a_i|^-s)
+moves only along D a, so it ends at theta_0 + D a (y - a'theta_0) / (a'D a): of all solutions the nearest to theta_0 in
+the norm sum theta_i^2 / D_i. From 0 with y = 1 that is theta_i = a_i^(1 - s) / sum_j a_j^(2 - s). s = 0: SGD, least
+Euclidean norm; s = 1: sign descent and simplified Adam, all |theta_i| equal, least maximum norm 1 / |a|_1; s = 2:
+rescaled features, least sum of (a_i theta_i)^2. The residual shrinks by 1 - 2 alpha a'D a a step, so it converges iff
+alpha < 1 / a'D a; with momentum beta iff alpha < (1 + beta) / a'D a, to the same solution.
+
+Simplified Adam divides by |grad| itself, D = diag(|grad|)^-1: every step has the length alpha, so it needs a falling
+rate whose sum reaches the solution. At a constant rate the residual ends in a band as wide as one step, alpha |a|_1.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from lockstep.errors import BadInput
+from lockstep.lab.domain import ALWAYS, example
+from lockstep.lab.experiment import Experiment, Progress
+from lockstep.lab.findings import Check, Curve, Findings, Law, Picture
+from lockstep.lab.laws.least_norm import least_norm_solution
+from lockstep.methods.optimizers import Momentum, Optimizer, Sgd, Sign, step
+from lockstep.settings import setting
+
+Array = npt.NDArray[Any]
+
+SOURCE = "Gunasekar, Lee, Soudry, Srebro, 'Characterizing implicit bias in terms of optimization geometry', 2018"
+DIVERGED = 1e6
+MOST_CURVES = 6
+SHARE = 0.2
+"""Of the largest stable rate; at one half, one step solves one equation."""
+NAMES = {0.0: "SGD", 1.0: "scaled by |a|", 2.0: "rescaled features"}
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What is asked."""
+
+    features: tuple[float, ...] = setting((1.0, 0.1, 0.01), "Coefficients a of the equation.", least=1e-3, most=1e3)
+    target: float = setting(1.0, "Right-hand side y.", above=0, most=1e3)
+    steps: int = setting(4000, "Steps of each run.", least=100, most=100_000)
+    momentum: float = setting(0.9, "beta of heavy ball.", least=0, most=0.98)
+    powers: tuple[float, ...] = setting((0.0, 0.5, 1.0, 1.5, 2.0), "Powers s of the preconditioner.", least=0, most=4)
+
+
+@dataclass(frozen=True, slots=True)
+class Path:
+    """Residuals y - a'theta before each step, and where theta ended."""
+
+    residual: Array
+    theta: Array
+
+    @property
+    def diverged(self) -> bool:
+        """Whether the residual left the first by a factor of a million."""
+        return bool(np.abs(self.residual[-1]) > DIVERGED * abs(self.residual[0]))
+
+
+def run(settings: Settings, seed: int, progress: Progress) -> Findings:
+    """Limits and edges of every method on one equation."""
+    a, y = np.array(settings.features), settings.target
+    if a.size < 2:
+        raise BadInput("needs at least 2 coefficients, else there is one solution", "--set features")
+    rows, checks = [], []
+    found: list[tuple[float, Array]] = []
+    for place, s in enumerate(settings.powers):
+        progress(place, len(settings.powers))
+        path = _scaled(a, y, s, SHARE / _slope(a, s), settings.steps)
+        limit = nearest(a, y, a**-s)
+        name = NAMES.get(s, f"power {s:g}")
+        rows.append(_row(name, a, path.theta, 1 / _slope(a, s)))
+        checks += [_close(f"limit of {name}", limit, path.theta), *_edge(name, a, y, s, settings.steps)]
+        found.append((s, path.theta))
+    for name, path, limit, bound, left in _others(settings, a, y):
+        rows.append(_row(name, a, path.theta, bound))
+        checks.append(_close(f"limit of {name}", limit, path.theta, left))
+    checks += [*_momentum_edge(a, y, settings), *_band(a, y), _projection(a, y), _printed_series()]
+    progress(len(settings.powers), len(settings.powers))
+    return Findings(
+        checks=tuple(checks),
+        theory=tuple(
+            Law(f"theta_{i + 1}_power_{s:g}", float(one), "a^(1-s) / sum a^(2-s)", SOURCE)
+            for s in settings.powers for i, one in enumerate(nearest(a, y, a**-s))
+        ),
+        rows=tuple(rows), curves=_curves(a, y, found), picture=Picture("power", "theta", log_y=True),
+        conclusion="Every method solves the equation; each ends at the solution that is least in its own norm",
+        assumptions=(f"from theta = 0, at {SHARE:g} of the largest stable rate, where not said otherwise",
+                     "simplified Adam's rate falls as 1 / t; it is stable at no constant rate"),
+    )  # fmt: skip
+
+
+def nearest(a: Array, y: float, scale: Array, start: Array | float = 0.0) -> Array:
+    """The solution of a'theta = y nearest to `start` in the norm sum (theta_i - start_i)^2 / scale_i."""
+    return least_norm_solution(a[np.newaxis], np.array([y]), scale, start)
+
+
+def _slope(a: Array, s: float) -> float:
+    """a'D a."""
+    return float((a ** (2 - s)).sum())
+
+
+def _walk(optimizer: Optimizer, a: Array, y: float, rates: Array, scale: Array, start: Array | float = 0.0) -> Path:
+    """Steps on (y - a'theta)^2 in the coordinates theta / sqrt(scale), where D is the identity."""
+    root = np.sqrt(scale)
+    inner, moved = root * a, (np.zeros_like(a) + start) / root
+    state, residual = optimizer.start((moved,)), np.empty(len(rates) + 1)
+    for at, rate in enumerate(rates):
+        residual[at] = y - inner @ moved
+        if not abs(residual[at]) <= DIVERGED**2:
+            return Path(residual[: at + 1], moved * root)
+        (moved,), state = step(optimizer, (moved,), (-2 * residual[at] * inner,), state, float(rate))
+    residual[-1] = y - inner @ moved
+    return Path(residual, moved * root)
+
+
+def _scaled(a: Array, y: float, s: float, rate: float, steps: int, start: Array | float = 0.0) -> Path:
+    return _walk(Sgd(), a, y, np.full(steps, rate), a**-s, start)
+
+
+def _others(settings: Settings, a: Array, y: float) -> list[tuple[str, Path, Array, float | None, float]]:
+    """(name, path, limit, stable rates, what is left) of momentum and of sign descent with a falling rate."""
+    one, edge = np.ones_like(a), (1 + settings.momentum) / _slope(a, 0)
+    heavy = _walk(Momentum(settings.momentum), a, y, np.full(settings.steps, SHARE * edge), one)
+    sign = _walk(Sign(), a, y, _falling(a, y, settings.steps), one)
+    limit = nearest(a, y, one)
+    left = _left_of_momentum(settings.momentum, settings.steps) * float(np.abs(limit).max())
+    return [
+        (f"momentum {settings.momentum:g}", heavy, limit, edge, left),
+        ("simplified Adam", sign, nearest(a, y, 1 / a), None, 2 * _last_rate(settings)),
+    ]
+
+
+def _left_of_momentum(beta: float, steps: int) -> float:
+    """Share of the residual, and so of every coordinate, that heavy ball leaves: r <- (1 + beta - p) r - beta r before.
+
+    p = 2 alpha a'a is 2 (1 + beta) times `SHARE`.
+    """
+    pull = 2 * SHARE * (1 + beta)
+    before, now = 1.0, 1 - pull
+    for _ in range(steps - 1):
+        before, now = now, (1 + beta - pull) * now - beta * before
+    return abs(now)
+
+
+def _falling(a: Array, y: float, steps: int) -> Array:
+    """Rates c / t whose sum passes |theta_i| = y / |a|_1 within ten steps."""
+    return np.asarray(y / np.abs(a).sum() / 2.5 / np.arange(1, steps + 1))
+
+
+def _last_rate(settings: Settings) -> float:
+    return float(_falling(np.array(settings.features), settings.target, settings.steps)[-1])
+
+
+def _edge(name: str, a: Array, y: float, s: float, steps: int) -> list[Check]:
+    """Converges one per cent below 1 / a'D a and diverges one per cent above."""
+    inside, outside = (_scaled(a, y, s, factor / _slope(a, s), max(steps, 2000)) for factor in (0.99, 1.01))
+    return [
+        Check(f"{name} below its edge: residual", 0.0, float(inside.residual[-1]), tolerance=1e-6 * y, holds=ALWAYS),
+        Check(f"{name} above its edge: diverges (1 = yes)", 1.0, float(outside.diverged), holds=ALWAYS),
+    ]
+
+
+def _momentum_edge(a: Array, y: float, settings: Settings) -> list[Check]:
+    """Heavy ball: alpha < (1 + beta) / a'a."""
+    method, edge = Momentum(settings.momentum), (1 + settings.momentum) / _slope(a, 0)
+    steps = int(max(settings.steps, 4000 / (1 - settings.momentum)))
+    inside, outside = (_walk(method, a, y, np.full(steps, f * edge), np.ones_like(a)) for f in (0.98, 1.02))
+    return [
+        Check("momentum below its edge: residual", 0.0, float(inside.residual[-1]), tolerance=1e-6 * y, holds=ALWAYS),
+        Check("momentum above its edge: diverges (1 = yes)", 1.0, float(outside.diverged), holds=ALWAYS),
+    ]
+
+
+def _band(a: Array, y: float) -> list[Check]:
+    """Sign descent at a constant rate ends in a band one step wide, and not at the solution."""
+    stride = y / 90.09
+    rate = stride / float(np.abs(a).sum())
+    late = _walk(Sign(), a, y, np.full(300, rate), np.ones_like(a)).residual[-100:]
+    return [
+        Check("width of the band of sign descent at a constant rate, in steps", 1.0, float(np.ptp(late)) / stride,
+              tolerance=1e-9, holds=ALWAYS),
+        Check("sign descent at a constant rate reaches the solution", 0.0, float(np.abs(late).min()) / y,
+              tolerance=1e-6, false_law=True, holds=ALWAYS),
+    ]  # fmt: skip
+
+
+def _projection(a: Array, y: float) -> Check:
+    """From elsewhere than 0 the limit is the projection of the start, not the least norm."""
+    start = np.arange(1.0, a.size + 1) * y
+    path = _scaled(a, y, 0.0, SHARE / _slope(a, 0), 200, start)
+    return _close("limit of SGD from another start", nearest(a, y, np.ones_like(a), start), path.theta)
+
+
+def _printed_series() -> Check:
+    """sum of (1 - 2 alpha |a|^2)^t over all t, printed as 1 / (1 - 2 alpha |a|^2): right is 1 / (2 alpha |a|^2)."""
+    ratio = 1 - 2 * 0.3 * 1.0101
+    return Check("the steps' geometric series sums to 1 / (1 - 2 alpha |a|^2)", 1 / ratio,
+                 float((ratio ** np.arange(200)).sum()), tolerance=1e-6, false_law=True,
+                 holds=example("alpha = 0.3, |a|^2 = 1.0101"))  # fmt: skip
+
+
+def _close(what: str, limit: Array, theta: Array, tolerance: float = 0.0) -> Check:
+    """Largest difference of a coordinate, as a share of the largest coordinate."""
+    size = float(np.abs(limit).max())
+    return Check(what + ": largest error of a coordinate", 0.0, float(np.abs(theta - limit).max()) / size,
+                 tolerance=1e-6 + tolerance / size, holds=ALWAYS)  # fmt: skip
+
+
+def _row(name: str, a: Array, theta: Array, stable_below: float | None) -> dict[str, Any]:
+    """The solution that was found, and its lengths."""
+    return {
+        "method": name, "stable_below": stable_below, "theta": theta.tolist(),
+        "l2": float(np.sqrt(theta @ theta)), "linf": float(np.abs(theta).max()),
+        "rescaled": float(np.sqrt(((a * theta) ** 2).sum())),
+    }  # fmt: skip
+
+
+def _curves(a: Array, y: float, found: list[tuple[float, Array]]) -> tuple[Curve, ...]:
+    """Every coordinate of the solution over the power, by law and found."""
+    powers = np.linspace(0, max(2.0, *(s for s, _ in found)), 81)
+    law = np.array([nearest(a, y, a**-s) for s in powers])
+    places = range(min(a.size, MOST_CURVES))
+    return (
+        *(Curve(f"theta_{i + 1}, a = {a[i]:g}", powers, law[:, i], theory=True) for i in places),
+        *(Curve(f"theta_{i + 1}, found", np.array([s for s, _ in found]), np.array([theta[i] for _, theta in found]),
+                marks=True) for i in places),
+    )  # fmt: skip
+
+
+EXPERIMENT = Experiment(
+    name="implicit-bias",
+    question="Among all solutions of one equation, which does each optimiser find, and below which step size?",
+    source=SOURCE,
+    settings=Settings,
+    run=run,
+)

@@ -1,0 +1,194 @@
+"""Several equations: which solution, when Adam's scale is a mean over the epoch?
+
+X theta = y with n equations in d > n unknowns, loss |y - X theta|^2 / n, from theta = 0. A fixed diagonal scale D moves
+only in the span of D X', so the limit is the least-norm solution of its own norm,
+
+    theta = D X' (X D X')^-1 y        least sum theta_i^2 / D_i
+D = 1 for SGD (one equation at a time or all at once) and momentum, D_i = 1 / mean(X_i^2) for rescaled features; stable
+iff alpha < n / (largest eigenvalue of X D X') with all equations at once. Simplified Adam's
+D = diag(mean over the epoch of |grad_i|)^-1 changes as it goes: it solves the equations too, but its limit is the least
+of no fixed norm, and not the least maximum norm either.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from lockstep.errors import BadInput
+from lockstep.lab.domain import ALWAYS, example
+from lockstep.lab.experiment import Experiment, Progress
+from lockstep.lab.findings import Check, Curve, Findings, Law, Picture
+from lockstep.lab.laws.least_norm import least_norm_solution
+from lockstep.methods.optimizers import Momentum, Optimizer, Sgd, step
+from lockstep.settings import setting
+
+Array = npt.NDArray[Any]
+
+SOURCE = "Gunasekar, Lee, Soudry, Srebro 2018, sections 2 and 3"
+REACHED = 1e-6
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What is asked."""
+
+    equations: int = setting(2, "n.", least=2, most=50)
+    unknowns: int = setting(5, "d, at least 2 n.", least=3, most=200)
+    epochs: int = setting(4000, "Passes over the equations.", least=2000, most=50_000)
+    momentum: float = setting(0.8, "beta of heavy ball.", least=0, below=1)
+
+
+def run(settings: Settings, seed: int, progress: Progress) -> Findings:
+    """Limits on random equations whose features have different sizes."""
+    if settings.unknowns < 2 * settings.equations:
+        raise BadInput(
+            "must be at least twice the equations, so that solutions are many and well apart", "--set unknowns"
+        )
+    x, y = _equations(settings.equations, settings.unknowns, seed)
+    one, rescaled = np.ones(settings.unknowns), 1 / (x * x).mean(axis=0)
+    heavy = Momentum(settings.momentum)
+    limits = {name: least_norm_solution(x, y, d) for name, d in (("one", one), ("rescaled", rescaled))}
+    paths = [
+        ("SGD, all equations at once", _walk(Sgd(), x, y, one, settings.epochs), limits["one"], one),
+        ("SGD, one equation at a time", _one_at_a_time(x, y, settings.epochs), limits["one"], one),
+        ("momentum", _walk(heavy, x, y, one, settings.epochs), limits["one"], one),
+        ("rescaled features", _walk(Sgd(), x, y, rescaled, settings.epochs), limits["rescaled"], rescaled),
+    ]
+    progress(1, 2)
+    adam = _simplified_adam(x, y, settings.epochs)
+    checks = [_close(name, x, y, path[-1], limit, d) for name, path, limit, d in paths]
+    checks += [_solves(x, y, adam[-1]), *_not_least()]
+    named = [(name, path) for name, path, _, _ in paths] + [("simplified Adam, epoch mean", adam)]
+    least = (("least l2", limits["one"]), ("least rescaled", limits["rescaled"]), ("least linf", least_maximum(x, y)))
+    ends = (*((name, path[-1]) for name, path in named), *least)
+    progress(2, 2)
+    return Findings(
+        checks=tuple(checks),
+        theory=(Law("l2_of_least_norm_solution", float(np.sqrt(limits["one"] @ limits["one"])), "X' (X X')^-1 y",
+                    SOURCE),),
+        rows=tuple(_row(name, theta, rescaled) for name, theta in ends),
+        curves=tuple(_curve(name, path, x, y) for name, path in named),
+        picture=Picture("epoch", "residual", log_x=True, log_y=True),
+        conclusion="A fixed scale finds the least-norm solution of its own norm; a scale that follows the gradient"
+        " solves the equations and ends elsewhere",
+        assumptions=("from theta = 0; rates at half the edge, simplified Adam's falls as 1 / sqrt(t)",),
+    )  # fmt: skip
+
+
+def _equations(equations: int, unknowns: int, seed: int) -> tuple[Array, Array]:
+    """Normal coefficients, the last feature a fifth of the size of the first."""
+    generator = np.random.default_rng(np.random.SeedSequence(seed))
+    return generator.normal(size=(equations, unknowns)) * np.geomspace(1, 0.2, unknowns), generator.normal(
+        size=equations
+    )
+
+
+def least_maximum(x: Array, y: Array, rounds: int = 20_000) -> Array:
+    """Nearly the solution of X theta = y with the least maximum norm: averaged subgradient steps in the null space."""
+    base = least_norm_solution(x, y, np.ones(x.shape[1]))
+    null = np.linalg.svd(x)[2][len(y) :]
+    best, theta = base, base.copy()
+    for t in range(rounds):
+        place = int(np.abs(theta).argmax())
+        if np.abs(theta[place]) < np.abs(best).max():
+            best = theta.copy()
+        slope = null[:, place] * np.sign(theta[place])
+        length = float(np.sqrt(slope @ slope))
+        if length == 0:
+            break
+        theta = theta - np.abs(base).max() / np.sqrt(t + 1.0) * 0.3 * (slope / length) @ null
+    return np.asarray(best)
+
+
+def _walk(optimizer: Optimizer, x: Array, y: Array, scale: Array, epochs: int) -> list[Array]:
+    """theta after every epoch of full gradients at half the edge, in the coordinates theta / sqrt(scale)."""
+    root = np.sqrt(scale)
+    inner = x * root
+    rate = 0.5 * len(y) / float(np.linalg.eigvalsh(inner @ inner.T)[-1])
+    moved, path = np.zeros(x.shape[1]), []
+    state = optimizer.start((moved,))
+    for _ in range(epochs):
+        gradient = -2 / len(y) * (y - inner @ moved) @ inner
+        (moved,), state = step(optimizer, (moved,), (gradient,), state, rate)
+        path.append(moved * root)
+    return path
+
+
+def _one_at_a_time(x: Array, y: Array, epochs: int) -> list[Array]:
+    theta, path = np.zeros(x.shape[1]), []
+    rate = 0.25 / float((x * x).sum(axis=1).max())
+    for _ in range(epochs):
+        for row, right in zip(x, y, strict=True):
+            theta = theta + 2 * rate * (right - row @ theta) * row
+        path.append(theta)
+    return path
+
+
+def _simplified_adam(x: Array, y: Array, epochs: int) -> list[Array]:
+    """The scale is 1 over the mean of |grad_i| over the epoch before; the rate falls as 1 / sqrt(t)."""
+    theta, path = np.zeros(x.shape[1]), []
+    base = float(np.abs(y).max() / np.abs(x).sum(axis=1).min())
+    for t in range(epochs):
+        gradients = -2 * (y - x @ theta)[:, np.newaxis] * x
+        mean = np.abs(gradients).mean(axis=0)
+        if not mean.all():
+            break
+        theta = theta - 0.2 * base / np.sqrt(t + 1.0) * gradients.mean(axis=0) / mean
+        path.append(theta)
+    return path
+
+
+def _close(name: str, x: Array, y: Array, theta: Array, limit: Array, scale: Array) -> Check:
+    """The path stays in the span, so what is still missing is the least-norm solution of the residual."""
+    ahead = theta + least_norm_solution(x, y - x @ theta, scale)
+    error = float(np.abs(ahead - limit).max() / np.abs(limit).max())
+    return Check(f"limit of {name}: largest error of a coordinate", 0.0, error, tolerance=REACHED, holds=ALWAYS)
+
+
+def _solves(x: Array, y: Array, theta: Array) -> Check:
+    """The residual of a falling rate is of the size of its last steps."""
+    return Check("simplified Adam solves the equations: residual", 0.0, float(np.abs(y - x @ theta).max()),
+                 tolerance=0.05 * float(np.abs(y).max()), holds=ALWAYS)  # fmt: skip
+
+
+def _not_least() -> list[Check]:
+    """What simplified Adam's limit is not, at one counterexample: the equations of seed 0, 2 in 5 unknowns."""
+    x, y = _equations(2, 5, 0)
+    theta, least = _simplified_adam(x, y, 4000)[-1], float(np.abs(least_maximum(x, y)).max())
+    size = float(np.abs(theta).max())
+    other = least_norm_solution(x, y, np.ones(5))
+    return [
+        Check("simplified Adam ends at SGD's solution: difference", 0.0, float(np.abs(theta - other).max()) / size,
+              tolerance=0.02, false_law=True, holds=example("2 equations in 5 unknowns")),
+        Check("simplified Adam ends at the least maximum norm", least, size, tolerance=0.02 * least, false_law=True,
+              holds=example("2 equations in 5 unknowns")),
+    ]  # fmt: skip
+
+
+def _row(name: str, theta: Array, rescaled: Array) -> dict[str, Any]:
+    return {
+        "method": name, "l1": float(np.abs(theta).sum()), "l2": float(np.sqrt(theta @ theta)),
+        "linf": float(np.abs(theta).max()), "rescaled": float(np.sqrt((theta**2 / rescaled).sum())),
+    }  # fmt: skip
+
+
+def _curve(name: str, path: list[Array], x: Array, y: Array) -> Curve:
+    """The largest residual at about evenly spaced logarithms of the epoch, until it is at the rounding."""
+    epochs = np.unique(np.geomspace(1, len(path), 100).round().astype(int))
+    size = np.array([np.abs(y - x @ path[epoch - 1]).max() for epoch in epochs])
+    tiny = np.flatnonzero(size < 1e-12)
+    stop = int(tiny[0]) if tiny.size else len(size)
+    return Curve(name, epochs[:stop].astype(np.float64), size[:stop])
+
+
+EXPERIMENT = Experiment(
+    name="implicit-bias-epochs",
+    question="With several equations, which solution does each optimiser find, and which does epoch-wise Adam?",
+    source=SOURCE,
+    settings=Settings,
+    run=run,
+)

@@ -1,0 +1,179 @@
+"""Which gradients a number format loses: flushed to zero, subnormal, or infinite, over the loss scale.
+
+    zero:       |g| S <= half the smallest subnormal         fp16: 2.98e-8
+    subnormal:  above that, below the smallest normal        fp16: 6.10e-5; fewer bits, not zero
+    overflow:   |g| S >= the largest and half a step         fp16: 65520
+Shares follow from the law of |g|: normal of deviation sigma, or log-normal of median sigma and width w in powers of
+e. Refuted beside it, for N(0, 1e-4) in fp16: 45, 2, 0.5 and 25 % overflow at scales 2^15, 2^18, 2^20, 2^24 (there is
+none up to 2^27, 1.5 % at 2^28; 45.7 % is the subnormal share at scale 1), that everything under 6e-5 is zero, and
+that bf16 adds underflow.
+
+Source: IEEE 754-2019; Micikevicius et al., "Mixed precision training", ICLR 2018, section 3.2 (loss scaling).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from statistics import NormalDist
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from lockstep.lab.domain import ALWAYS, example
+from lockstep.lab.experiment import Experiment, Progress
+from lockstep.lab.findings import Check, Curve, Findings, Law, Picture
+from lockstep.lab.laws.gaussian import tail
+from lockstep.lab.statistics.draws import streams
+from lockstep.methods.number_format import FORMATS, NumberFormat, number_format
+from lockstep.settings import setting
+
+Array = npt.NDArray[Any]
+SHARES = ("zero", "subnormal", "overflow")
+PRINTED_LAW = "N(0, 1e-4) in fp16"
+PRINTED_OVERFLOW = {15: 0.45, 18: 0.02, 20: 0.005, 24: 0.25}
+"""Shares printed for N(0, 1e-4) in fp16, by the power of two of the loss scale."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The gradients, the format and the scales."""
+
+    format: str = setting("fp16", "Number format.", choices=tuple(FORMATS))
+    law: str = setting("normal", "Of the gradients.", choices=("normal", "log-normal"))
+    size: float = setting(1e-4, "Deviation of a normal, median of a log-normal gradient.", above=0, most=1e30)
+    width: float = setting(3.0, "Of the log-normal law: deviation of log |g|.", above=0, most=50)
+    most_doublings: int = setting(32, "Loss scales go from 1 to 2 to this power.", least=1, most=120)
+    gradients: int = setting(200_000, "Drawn.", least=1000, most=20_000_000)
+
+
+def run(settings: Settings, seed: int, progress: Progress) -> Findings:
+    """Shares at every power of two, counted and by formula."""
+    chosen = number_format(settings.format)
+    (draw,) = streams(seed, 1)
+    given = draw.standard_normal(settings.gradients)
+    gradients = settings.size * (given if settings.law == "normal" else np.exp(settings.width * given))
+    powers = range(settings.most_doublings + 1)
+    counted, laws = [], []
+    for power in powers:
+        counted.append(_counted(chosen, gradients * 2.0**power))
+        laws.append(_laws(chosen, settings, 2.0**power))
+        progress(power + 1, len(powers))
+    return Findings(
+        checks=(*_checks(counted, laws, settings), *_false_laws(seed)),
+        theory=tuple(
+            Law(f"{name} at scale 2^{power}", laws[power][at], "P of the law beyond the format's edges", chosen.name)
+            for power in {0, settings.most_doublings // 2, settings.most_doublings}
+            for at, name in enumerate(SHARES)
+        ),
+        rows=tuple({"loss_scale": 2.0**p, **{f"{name}_frac": counted[p][at] for at, name in enumerate(SHARES)}}
+                   for p in powers[::4]),
+        curves=tuple(_curves(np.array(counted), np.array(laws))),
+        picture=Picture("loss_scale", "share_frac", log_x=True),
+        conclusion=_conclusion(chosen, settings, laws),
+        assumptions=("every gradient is rounded once, to the nearest",),
+    )  # fmt: skip
+
+
+def _counted(chosen: NumberFormat, values: Array) -> tuple[float, float, float]:
+    """Shares of the values that become zero, subnormal, not finite."""
+    stored = np.abs(chosen.rounded(values))
+    subnormal = (stored > 0) & (stored < chosen.least_normal)
+    return float((stored == 0).mean()), float(subnormal.mean()), float((~np.isfinite(stored)).mean())
+
+
+def _laws(chosen: NumberFormat, settings: Settings, scale: float) -> tuple[float, float, float]:
+    """The same by formula: probabilities beyond the three edges."""
+    edges = (chosen.least_subnormal / 2, chosen.least_normal - chosen.least_subnormal / 2, chosen.overflows_from)
+    zero, normal, over = (_beyond(edge / scale, settings) for edge in edges)
+    return 1 - zero, zero - normal, over
+
+
+def _beyond(edge: float, settings: Settings) -> float:
+    """P(|g| > edge)."""
+    if settings.law == "normal":
+        return tail(edge / settings.size)
+    return 1 - NormalDist().cdf(math.log(edge / settings.size) / settings.width)
+
+
+def _checks(counted: list[Any], laws: list[Any], settings: Settings) -> list[Check]:
+    """Every share within the error of counting."""
+    checks = []
+    for power, (seen, law) in enumerate(zip(counted, laws, strict=True)):
+        for name, got, expected in zip(SHARES, seen, law, strict=True):
+            error = math.sqrt(max(expected * (1 - expected), 0.0) / settings.gradients)
+            checks.append(
+                Check(f"{name} at scale 2^{power}", expected, got, error, 1.5 / settings.gradients, holds=ALWAYS)
+            )
+    return checks
+
+
+def _false_laws(seed: int) -> list[Check]:
+    """The printed shares, flushing of subnormals, and underflow of bf16."""
+    normal, half = Settings(), number_format("fp16")
+    (draw,) = streams(seed, 1)
+    gradients = normal.size * draw.standard_normal(normal.gradients)
+    checks = []
+    for power, printed in PRINTED_OVERFLOW.items():
+        over = _counted(half, gradients * 2.0**power)[2]
+        checks.append(
+            Check(f"printed overflow at scale 2^{power}", printed, over, 0.0, 0.001, True, holds=example(PRINTED_LAW))
+        )
+    zero, subnormal, _ = _counted(half, gradients)
+    brain = _counted(number_format("bf16"), gradients)
+    return [
+        *checks,
+        Check(
+            "overflow at scale 2^28",
+            0.0148,
+            _counted(half, gradients * 2.0**28)[2],
+            0.0,
+            0.002,
+            holds=example(PRINTED_LAW),
+        ),
+        Check("zero at scale 1", 0.00024, zero, 0.0, 0.0002, holds=example(PRINTED_LAW)),
+        Check("subnormal at scale 1", 0.457, subnormal, 0.0, 0.006, holds=example(PRINTED_LAW)),
+        Check(
+            "everything below 6.1e-5 is flushed",
+            1 - tail(half.least_normal / normal.size),
+            zero,
+            0.0,
+            0.01,
+            True,
+            holds=example(PRINTED_LAW),
+        ),
+        Check(
+            "bf16 flushes small gradients too",
+            zero,
+            brain[0] + brain[1],
+            0.0,
+            zero / 2,
+            True,
+            holds=example(PRINTED_LAW),
+        ),
+    ]
+
+
+def _curves(counted: Array, laws: Array) -> Any:
+    x = 2.0 ** np.arange(len(counted))
+    for at, name in enumerate(SHARES):
+        yield Curve(f"{name}, counted", x, counted[:, at], marks=True)
+        yield Curve(f"{name}, law", x, laws[:, at], theory=True)
+
+
+def _conclusion(chosen: NumberFormat, settings: Settings, laws: list[Any]) -> str:
+    lost = [law[0] + law[1] + law[2] for law in laws]
+    best = min(range(len(lost)), key=lambda power: lost[power])
+    return (
+        f"{chosen.name} keeps most at a loss scale of 2^{best}: {lost[best]:.2g} of the gradients are not normal there"
+    )
+
+
+EXPERIMENT = Experiment(
+    name="gradient-range",
+    question="Which gradients does a number format flush, blur or overflow, at which loss scale?",
+    source="IEEE 754-2019; Micikevicius et al. 2018, section 3.2",
+    settings=Settings,
+    run=run,
+)

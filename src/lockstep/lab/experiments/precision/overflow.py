@@ -1,0 +1,224 @@
+"""One overflowing rank in an all-reduce of 16-bit gradients, and what each guard does about it.
+
+    infinity + x = infinity, infinity - infinity and anything with not-a-number = not-a-number: all ranks get it
+    a sum of n values stays finite if  n M < 65520           M: largest magnitude on a rank; M = 10^4: n <= 6
+Guards, before the sum: clip every entry to M, clip the norm, divide by n; after it: look, and skip the step
+everywhere. Refuted beside it: that clipping to below 65504 prevents overflow (the sum overflows), that clipping
+repairs one (entries: not-a-number stays and infinity becomes a wrong finite M; norm: a factor of 0 makes 0 *
+infinity), that clipping is needed (a step skipped by all ranks keeps the weights right), that not-a-number turns into
+infinity on the way.
+
+Sources: IEEE 754-2019, section 6; Micikevicius et al., "Mixed precision training", ICLR 2018.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from lockstep.collectives import algorithms, get
+from lockstep.lab.domain import ALWAYS, Domain, example, when
+from lockstep.lab.experiment import Experiment, Progress
+from lockstep.lab.findings import Check, Curve, Findings, Law, Picture
+from lockstep.methods.number_format import number_format, rounded_sum
+from lockstep.program import Program
+from lockstep.program.executor import execute
+from lockstep.settings import setting
+
+Array = npt.NDArray[Any]
+HALF = number_format("fp16")
+LIMIT = 60_000.0
+"""Below the largest fp16 number: what the false law takes for safe."""
+MAGNITUDE = 1e4
+DRAWN_RANKS = (2, 4, 8, 16, 32, 64)
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The ranks of the all-reduce."""
+
+    ranks: int = setting(8, "Ranks.", least=2, most=64)
+    algorithm: str = setting("ring", "All-reduce of the table of guards.", choices=algorithms("all-reduce"))
+
+
+def run(settings: Settings, seed: int, progress: Progress) -> Findings:
+    """Spread for every algorithm, the largest safe entry over the ranks, and the table of guards."""
+    names = algorithms("all-reduce")
+    spread = []
+    for place, name in enumerate(names):
+        spread.append(_spread(name, settings.ranks))
+        progress(place + 1, len(names) + 1)
+    rows = tuple(_row(guard, case, settings) for case in CASES for guard in GUARDS)
+    counts = list(DRAWN_RANKS)
+    largest = [_largest_safe(n) for n in counts]
+    progress(len(names) + 1, len(names) + 1)
+    return Findings(
+        checks=(*(check for found in spread for check in found), *_bounds(counts, largest), *_guard_checks(rows)),
+        theory=tuple(Law(f"largest safe entry, {n} ranks", HALF.overflows_from / n, "65520 / n", "n M < 65520")
+                     for n in counts),
+        rows=rows,
+        curves=(
+            Curve("searched", np.array(counts, float), np.array(largest), marks=True),
+            Curve("law", np.array(counts, float), HALF.overflows_from / np.array(counts, float), theory=True),
+        ),
+        picture=Picture("ranks", "largest_safe_entry", log_x=True, log_y=True),
+        conclusion="one infinity reaches every rank; only dividing first or skipping the step by agreement is right",
+        assumptions=("sums rounded to fp16 after every addition",),
+    )  # fmt: skip
+
+
+def _summed(given: list[Array], name: str = "recursive-doubling") -> list[Array]:
+    """What every rank holds after an all-reduce in fp16."""
+    program = _program(name, len(given), len(given[0]))
+    return execute(program, {"data": given}, combine=rounded_sum("fp16"))["data"][: len(given)]
+
+
+@cache
+def _program(name: str, ranks: int, elems: int) -> Program:
+    """An all-reduce of fp16."""
+    return get("all-reduce", name).program(ranks, elems * 2.0, element_B=2.0)
+
+
+def _spread(name: str, ranks: int) -> list[Check]:
+    """Ranks that hold an infinity, and a not-a-number, where one rank, or two of opposite sign, sent infinity."""
+    given = [np.ones(4 * ranks) for _ in range(ranks)]
+    given[-1][1] = np.inf
+    given[0][2], given[-1][2] = np.inf, -np.inf
+    given[0][3] = np.nan
+    after = _summed(given, name)
+    infinite = sum(bool(np.isinf(values[1])) for values in after)
+    unknown = sum(bool(np.isnan(values[2:4]).all()) for values in after)
+    clean = sum(bool((values[4:] == ranks).all()) for values in after)
+    return [
+        Check(f"{name}: ranks with an infinity from one", ranks, infinite, holds=ALWAYS),
+        Check(f"{name}: ranks with not-a-number", ranks, unknown, holds=ALWAYS),
+        Check(f"{name}: ranks whose other entries are right", ranks, clean, holds=ALWAYS),
+    ]
+
+
+def _largest_safe(ranks: int) -> float:
+    """The largest entry, the same on all ranks, whose sum is finite: searched among the numbers of fp16."""
+    low, high = 0.0, HALF.largest
+    while True:
+        middle = float(HALF.rounded((low + high) / 2))
+        if middle in (low, high):
+            return low
+        finite = bool(np.isfinite(_summed([np.array([middle])] * ranks)[0]).all())
+        low, high = (middle, high) if finite else (low, middle)
+
+
+def _bounds(counts: list[int], largest: list[float]) -> list[Check]:
+    """65520 / n, and the sums of 10^4 one after the other."""
+    checks = [
+        Check(
+            f"largest safe entry, {n} ranks", HALF.overflows_from / n, got, 0.0, float(HALF.spacing(got)), holds=ALWAYS
+        )
+        for n, got in zip(counts, largest, strict=True)
+    ]
+    sums = [float(_one_by_one(np.full(n, MAGNITUDE))) for n in (6, 7)]
+    return [
+        *checks,
+        Check("six times 10^4, one after the other", 59_968.0, sums[0], holds=example("fp16")),
+        Check("seven times 10^4 is finite", 1.0, float(np.isfinite(sums[1])), false_law=True, holds=example("fp16")),
+    ]
+
+
+def _one_by_one(values: Array) -> Array:
+    """Sum in order, rounded to fp16 after every addition."""
+    total = np.zeros(())
+    for value in values:
+        total = HALF.rounded(total + value)
+    return total
+
+
+def _clip_entries(given: Array, ranks: int) -> Array:
+    return np.clip(given, -LIMIT, LIMIT)
+
+
+def _clip_norm(given: Array, ranks: int) -> Array:
+    """The factor limit / norm, in 64 bits; an infinite norm makes it 0."""
+    return given * min(1.0, LIMIT / float(np.sqrt((given**2).sum())))
+
+
+GUARDS: dict[str, Callable[[Array, int], Array]] = {
+    "none": lambda given, ranks: given,
+    "clip entries": _clip_entries,
+    "clip norm": _clip_norm,
+    "divide by n first": lambda given, ranks: HALF.rounded(given / ranks),
+    "look after, skip": lambda given, ranks: given,
+}
+CASES = ("one rank infinite", "one rank not-a-number", "sum too large")
+
+
+def _row(guard: str, case: str, settings: Settings) -> dict[str, Any]:
+    """What the ranks do with the mean gradient under a guard."""
+    ranks = settings.ranks
+    given = [np.full(2 * ranks, 1.0) for _ in range(ranks)]
+    if case == "sum too large":
+        for values in given:
+            values[0] = MAGNITUDE
+    else:
+        given[0][0] = np.inf if case == "one rank infinite" else np.nan
+    after = _summed([GUARDS[guard](values, ranks) for values in given], settings.algorithm)
+    bad = [not np.isfinite(values).all() for values in after]
+    divided = 1 if guard == "divide by n first" else ranks
+    right = case == "sum too large" and all(abs(values[0] / divided - MAGNITUDE) <= 16 for values in after)
+    skipped = guard == "look after, skip" and all(bad)
+    return {
+        "case": case,
+        "guard": guard,
+        "ranks_with_bad_entries": 0 if skipped else sum(bad),
+        "step": "skipped by all" if skipped else "lost" if any(bad) else "right" if right else "wrong but finite",
+    }
+
+
+def _guard_checks(rows: tuple[dict[str, Any], ...]) -> list[Check]:
+    """The false claims about clipping, and the two guards that keep weights right."""
+    step = {(row["case"], row["guard"]): row["step"] for row in rows}
+    large = step["sum too large", "none"] == "lost"  # few ranks do not overflow at this magnitude
+
+    def said(what: str, case: str, guard: str, outcome: str, false_law: bool = False, holds: Domain = ALWAYS) -> Check:
+        return Check(what, 1.0, float(step[case, guard] == outcome), false_law=false_law, holds=holds)
+
+    infinite, unknown = CASES[:2]
+    return [
+        said("clipping entries repairs an infinity", infinite, "clip entries", "right", True),
+        said("clipping entries makes an infinity a wrong finite entry", infinite, "clip entries", "wrong but finite"),
+        said("clipping entries repairs not-a-number", unknown, "clip entries", "right", True),
+        said("clipping the norm repairs an infinity", infinite, "clip norm", "wrong but finite", True),
+        said(
+            "skipping by agreement is right after an infinity",
+            infinite,
+            "look after, skip",
+            "skipped by all",
+        ),
+        said(
+            "skipping by agreement is right after not-a-number",
+            unknown,
+            "look after, skip",
+            "skipped by all",
+        ),
+        said("dividing by n first keeps the sum finite and right", "sum too large", "divide by n first", "right"),
+        said(
+            "clipping entries below 65504 keeps the sum finite",
+            "sum too large",
+            "clip entries",
+            "right",
+            True,
+            when(large, "ranks that overflow at 10^4: 7 or more"),
+        ),
+    ]
+
+
+EXPERIMENT = Experiment(
+    name="overflow",
+    question="How far does one overflowing rank reach in an all-reduce, and which guard is right?",
+    source="IEEE 754-2019; Micikevicius et al. 2018",
+    settings=Settings,
+    run=run,
+)

@@ -1,0 +1,114 @@
+"""Momentum and old gradients: each is harmless at a step at which both together diverge, and how to correct it.
+
+On a quadratic of curvature 1 at a = 0.05, beta = 0.9, tau = 10: heavy ball without delay converges, the delay without
+momentum converges, both diverge. Corrections: the step times (1 - beta), which compares at the same effective step
+a / (1 - beta) and costs only a factor 1.31 of stability; or no explicit momentum, since a delay is some already.
+Refuted: the printed limits tau < (1 - beta) / (a lambda (1 + beta)) and 1 / (a lambda (1 - beta)), and that heavy ball
+tuned for quadratics converges wherever the curvature lies between mu and L.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from lockstep.lab.descent.delayed import descend
+from lockstep.lab.descent.stability import delayed_shrinks, growth
+from lockstep.lab.domain import ALWAYS, example
+from lockstep.lab.experiment import Experiment, Progress
+from lockstep.lab.findings import Check, Curve, Findings, Law, Picture
+from lockstep.lab.laws.delay import largest_stable_step, rate
+from lockstep.settings import setting
+
+SOURCE = "largest root of the delayed recursion (lab/delay.py)"
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """One point: step, momentum, delay."""
+
+    step_size: float = setting(0.05, "For a curvature of 1.", above=0, below=2)
+    momentum: float = setting(0.9, "Heavy ball.", above=0, most=0.98)
+    delay: int = setting(10, "Updates between read and write.", least=1, most=200)
+    steps: int = setting(400, "Steps of a run.", least=400, most=100_000)
+
+
+def run(settings: Settings, seed: int, progress: Progress) -> Findings:
+    """Four runs from 1, and the rates at which they shrink or grow."""
+    a, beta, tau = settings.step_size, settings.momentum, settings.delay
+    variants = {
+        "momentum, no delay": (a, 0, beta),
+        "delay, no momentum": (a, tau, 0.0),
+        "delay and momentum": (a, tau, beta),
+        "delay and momentum, step times (1 - momentum)": (a * (1 - beta), tau, beta),
+    }
+    curves, checks, laws = [], [], []
+    for place, (label, (step, delay, momentum)) in enumerate(variants.items()):
+        made = descend(np.ones(1), np.ones((1, 1)), step, delay=delay, momentum=momentum, steps=settings.steps)
+        size = np.sqrt(2 * made.losses[:, 0])
+        curves.append(Curve.until_divergence(label, made.steps.astype(float), size, limit=1e6))
+        expected = rate(step, delay, momentum)
+        checks.append(Check(f"factor per step, {label}", expected, growth(size), tolerance=0.01, holds=ALWAYS))
+        laws.append(Law(f"factor per step, {label}", expected, "largest |z|", SOURCE))
+        progress(place + 1, len(variants))
+    return Findings(
+        checks=(*checks, *_limits()),
+        theory=tuple(laws),
+        curves=tuple(curves),
+        picture=Picture("step", "distance", log_y=True),
+        conclusion=_conclusion(tau, beta),
+        assumptions=("one direction of curvature 1, no noise; the sum form of momentum, v <- beta v + g",),
+    )
+
+
+def _conclusion(tau: int, beta: float) -> str:
+    alone = largest_stable_step(0) / largest_stable_step(tau)
+    with_momentum = largest_stable_step(tau) / largest_stable_step(tau, beta)
+    effective = largest_stable_step(tau) / (largest_stable_step(tau, beta) / (1 - beta))
+    return (
+        f"a delay of {tau} alone shrinks the largest step {alone:.3g} times, momentum {beta:g} on top "
+        f"{with_momentum:.3g} times, but at the same effective step only {effective:.3g} times"
+    )
+
+
+def _limits() -> tuple[Check, ...]:
+    """Where the printed limit is wrong, found by running: beta = 0.9, tau = 1 and beta = 0, tau = 5."""
+    made = descend(np.ones(1), np.ones((1, 1)), 0.08, delay=1, momentum=0.9, steps=4000)
+    # 0.08 * 1 is above the printed limit (1 - 0.9) / (1 + 0.9), so the run should grow.
+    grows = float(made.losses[-1, 0] > made.losses[0, 0])
+    what = "diverges beyond tau = (1 - beta) / (a lambda (1 + beta))"
+    edge = "largest step, momentum 0.9, delay 10, over that without either"
+    ratio = largest_stable_step(0, 0.9) / largest_stable_step(10, 0.9)
+    return (
+        Check(what, 1.0, grows, false_law=True, holds=example("a = 0.08, momentum 0.9, delay 1")),
+        Check(f"{edge}: the printed 380", 380.0, ratio, tolerance=10.0, false_law=True,
+              holds=example("momentum 0.9, delay 10")),
+        Check("stable while tau < 1 / (a lambda (1 - beta)): a = 0.05, beta = 0.9, delay 10", 1.0,
+              float(delayed_shrinks(np.array([0.05]), 10, 0.9, 2000)[0]), false_law=True,
+              holds=example("a = 0.05, momentum 0.9, delay 10")),
+        Check("heavy ball tuned for quadratics converges on every strongly convex loss", 0.0, _cycling(),
+              tolerance=0.1, false_law=True,
+              holds=example("curvature 1 or 25, a = 1/9, momentum 4/9; Lessard, Recht and Packard 2016, section 4.6")),
+    )  # fmt: skip
+
+
+def _cycling() -> float:
+    """|x| after many steps of heavy ball on a loss of curvature 1 or 25 with a = 1/9, beta = 4/9, from 3.3.
+
+    Its gradient is 25 x below 1, x + 24 up to 2 and 25 x - 24 above; Lessard, Recht, Packard 2016, section 4.6.
+    """
+    before = now = 3.3
+    for _ in range(3000):
+        gradient = 25 * now if now < 1 else now + 24 if now < 2 else 25 * now - 24
+        before, now = now, now - gradient / 9 + 4 / 9 * (now - before)
+    return max(abs(now), abs(before))
+
+
+EXPERIMENT = Experiment(
+    name="async-momentum",
+    question="Why can momentum diverge with old gradients where each alone converges?",
+    source="roots of z^(tau+1) - (1 + beta) z^tau + beta z^(tau-1) + a lambda",
+    settings=Settings,
+    run=run,
+)

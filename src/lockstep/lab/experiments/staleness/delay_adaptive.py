@@ -1,0 +1,106 @@
+"""Delays without a bound: no constant step is safe for them, a step that adapts to each delay is.
+
+A constant step of 1 / L diverges once the delay is 2: the largest root is 1.151 there. When some worker is very late
+again and again, the constant step that is safe for the longest delay is slow and 1 / L diverges; the factor
+min(1, 1 / (a L (1 + tau))) on each update shrinks only the late ones. Refuted: that 1 / L gives O(1 / T) at any delay.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from lockstep.lab.descent.follow import follow
+from lockstep.lab.descent.stability import delayed_shrinks, growth
+from lockstep.lab.descent.updates import asynchronous, worker_times_s
+from lockstep.lab.domain import ALWAYS, example
+from lockstep.lab.experiment import Experiment, Progress
+from lockstep.lab.findings import Check, Curve, Findings, Law, Picture
+from lockstep.lab.laws.delay import largest_stable_step, rate
+from lockstep.lab.objectives import Quadratic, spectrum
+from lockstep.methods.staleness import delay_adaptive
+from lockstep.settings import setting
+from lockstep.simulate import Pareto
+
+Array = npt.NDArray[Any]
+
+DIMENSION = 20
+DIVERGED = 1e6
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Workers with heavy-tailed times, and the problem."""
+
+    workers: int = setting(8, "Of equal mean speed.", least=2, most=256)
+    shape: float = setting(1.3, "Of the Pareto law of their times: below 2 without a variance.", above=1, most=10)
+    condition: float = setting(20.0, "Condition number; the largest curvature is 1.", above=1, most=1e4)
+    updates: int = setting(6000, "Updates of a run.", least=1000, most=200_000)
+
+
+def run(settings: Settings, seed: int, progress: Progress) -> Findings:
+    """Three ways to choose the step on one schedule."""
+    times_s = worker_times_s(Pareto(1.0, settings.shape), np.ones(settings.workers), settings.updates,
+                             np.random.default_rng(seed))  # fmt: skip
+    made = asynchronous(times_s)
+    read, delay = made.read[: settings.updates], made.delay[: settings.updates].astype(float)
+    longest = int(delay.max())
+    objective = Quadratic(spectrum("logarithmic", DIMENSION, settings.condition), np.zeros(DIMENSION))
+    steps: dict[str, Array | float] = {
+        "constant 1 / L": 1.0,
+        f"constant, safe for the longest delay {longest}": largest_stable_step(longest) / 2,
+        "adapted to each delay": delay_adaptive(delay, 1.0, 1.0),
+    }
+    curves = []
+    start = np.ones((1, DIMENSION))
+    for place, (label, step) in enumerate(steps.items()):
+        found = follow(read, objective.gradient, objective.loss, start, step, record_every=20)
+        curves.append(Curve.until_divergence(label, found.steps.astype(float), found.losses[:, 0], limit=DIVERGED))
+        progress(place + 1, len(steps))
+    adapted, safe = curves[2], curves[1]
+    unstable = delayed_shrinks(np.ones(1), 2, 0.0, 2000)
+    return Findings(
+        checks=(
+            *_root_checks(),
+            Check("loss at the end, adapted step", float(safe.y[-1]), float(adapted.y[-1]), relation="at most",
+                  holds=ALWAYS),
+            Check("1 / L converges at any delay", 1.0, float(unstable[0]), false_law=True, holds=example("delay 2")),
+        ),
+        theory=tuple(
+            Law(f"factor per step at a = 1/L, delay {tau}", rate(1.0, tau), "largest |z|", "lab/delay.py")
+            for tau in (2, 4, 8)
+        ),
+        curves=tuple(curves),
+        picture=Picture("updates", "loss", log_y=True),
+        conclusion=(
+            f"delays: mean {delay.mean():.3g}, longest {longest}; after {settings.updates} updates the adapted step is "
+            f"at {adapted.y[-1]:.2g}, the constant one that is safe at {safe.y[-1]:.2g}"
+        ),
+        assumptions=("no gradient noise; times of all workers from one Pareto law",),
+    )  # fmt: skip
+
+
+def _root_checks() -> list[Check]:
+    """The growth at a = 1 / L and fixed delays, run, beside the largest root."""
+    found = []
+    for delay in (2, 4, 8):
+        curve = follow(
+            np.maximum(np.arange(400) - delay, 0), lambda x: x, lambda x: np.abs(x[:, 0]), np.ones((1, 1)), 1.0
+        ).losses[:, 0]
+        what = f"factor per step at a = 1 / L, delay {delay}"
+        found.append(
+            Check(what, rate(1.0, delay), growth(curve), tolerance=5e-3, holds=example("one direction of curvature L"))
+        )
+    return found
+
+
+EXPERIMENT = Experiment(
+    name="delay-adaptive",
+    question="Which step survives delays without a bound?",
+    source="Koloskova, Stich and Jaggi 2022; Mishchenko, Bach, Even and Woodworth 2022",
+    settings=Settings,
+    run=run,
+)

@@ -1,0 +1,162 @@
+"""How many more updates a delay costs: linear in it without noise, nothing once noise decides.
+
+A quadratic with condition number kappa, its best constant step for every delay. Without noise the slowest direction
+takes log(1 / eps) / -log(rate) updates; the slope over 1 + tau is about 1.28 times what no delay needs. With noise the
+step must be small for the floor, and at a small step a delay changes nothing. Refuted: that a delay always costs in
+proportion, the square law (1 + tau)^2, and that more delay is slower at a fixed step.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from lockstep.lab.descent.delayed import descend
+from lockstep.lab.domain import ALWAYS, example, when
+from lockstep.lab.experiment import Experiment, Progress
+from lockstep.lab.findings import Check, Curve, Findings, Law, Picture
+from lockstep.lab.laws.delay import best_step, floor, largest_stable_step, rate
+from lockstep.settings import setting
+
+LONG_DELAY = 50
+SOURCE = "largest root of the delayed recursion (lab/delay.py)"
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The problem and the delays."""
+
+    delays: tuple[int, ...] = setting((0, 1, 2, 4, 8, 16, 32), "Updates between read and write.", least=0, most=64)
+    condition: float = setting(100.0, "Condition number of the quadratic.", above=1, most=1000)
+    target_frac: float = setting(1e-4, "Distance to reach, of the first distance.", above=0, most=0.1)
+    noise_std: float = setting(1.0, "Standard deviation of a gradient in the noisy problem.", above=0, most=100)
+    noisy_gap: float = setting(0.003, "Loss to reach in the noisy problem of curvature 1.", least=1e-6, most=1)
+
+
+def run(settings: Settings, seed: int, progress: Progress) -> Findings:
+    """Updates to the target for every delay."""
+    delays = sorted(set(settings.delays))
+    predicted, simulated, noisy, checks = [], [], [], []
+    for place, delay in enumerate(delays):
+        step, slowest = best_step(delay, settings.condition)
+        predicted.append(math.log(settings.target_frac) / math.log(slowest))
+        simulated.append(_updates(delay, step, settings, int(1.5 * predicted[-1]) + 50))
+        noisy.append(_noisy_updates(delay, settings))
+        what = f"updates to {settings.target_frac:g} at the best step, delay {delay}"
+        allowed = 0.05 * predicted[-1] + 3 * (delay + 1)
+        checks.append(Check(what, predicted[-1], simulated[-1], tolerance=allowed, holds=ALWAYS))
+        progress(place + 1, len(delays))
+    ages = 1.0 + np.array(delays)
+    more = _more_checks(ages, np.array(simulated), np.array(noisy), settings)
+    x = np.array(delays, dtype=float)
+    return Findings(
+        checks=(*checks, *more),
+        theory=tuple(
+            Law(f"updates, delay {delay}", value, "log(eps) / log(rate)", SOURCE)
+            for delay, value in zip(delays, predicted, strict=True)
+        ),
+        curves=(
+            Curve("no noise, simulated", x, np.array(simulated), marks=True),
+            Curve("noise decides, exact second moments", x, np.array(noisy), marks=True),
+            Curve("no noise: log(eps) / log(rate)", x, np.array(predicted), theory=True),
+        ),
+        picture=Picture("delay_steps", "updates", log_y=True),
+        conclusion=(
+            f"from delay {delays[0]} to {delays[-1]} updates grow {simulated[-1] / simulated[0]:.3g} times without "
+            f"noise and {noisy[-1] / noisy[0]:.3g} times where noise decides"
+        ),
+        assumptions=(
+            f"no noise: curvatures 1 and 1/{settings.condition:g}, the best constant step of each delay",
+            "noise: one direction of curvature 1, the step whose floor is 0.9 of the loss to reach",
+        ),
+    )
+
+
+def _updates(delay: int, step: float, settings: Settings, steps: int) -> float:
+    """Updates after which the distance of a run without noise stays below the target."""
+    curvatures = np.array([1 / settings.condition, 1.0])
+    made = descend(curvatures, np.eye(2) / np.sqrt(curvatures), step, delay=delay, steps=steps)
+    # Both directions start at loss 1/2, so the distance falls by the root of the loss.
+    distance = np.sqrt(2 * made.losses).max(axis=1)
+    above = np.flatnonzero(distance > settings.target_frac)
+    return float(made.steps[min(above[-1] + 1, len(made.steps) - 1)])
+
+
+def _noisy_step(delay: int, settings: Settings) -> float:
+    """The largest step, up to 1/2, whose floor is 0.9 of the loss to reach."""
+    low, high = 0.0, min(0.5, largest_stable_step(delay))
+    for _ in range(60):
+        middle = (low + high) / 2
+        enough = floor(middle, 1.0, delay, noise_std=settings.noise_std) / 2 < 0.9 * settings.noisy_gap
+        low, high = (middle, high) if enough else (low, middle)
+    return low
+
+
+def _noisy_updates(delay: int, settings: Settings) -> float:
+    """Updates until E loss of a noisy direction from x = 1 is at the target: exact, by its mean and its floor."""
+    step = _noisy_step(delay, settings)
+    left = 2 * (settings.noisy_gap - floor(step, 1.0, delay, noise_std=settings.noise_std) / 2)
+    return math.log(math.sqrt(left)) / math.log(rate(step, delay))
+
+
+def _more_checks(ages: np.ndarray, simulated: np.ndarray, noisy: np.ndarray, settings: Settings) -> tuple[Check, ...]:
+    """Straight line without noise, no cost with it, and what is wrongly said."""
+    r2 = float(np.corrcoef(ages, simulated)[0, 1] ** 2) if len(ages) > 2 else math.nan
+    growth, cost, longest = (float(many[-1] / many[0]) for many in (simulated, noisy, ages))
+    faster = _fixed_step_updates(4) / _fixed_step_updates(0)
+    decides = when(
+        _noisy_step(0, settings) < largest_stable_step(int(ages[-1]) - 1) / 2,
+        "a loss so low that its noise asks for half the step that the longest delay bears, or less",
+    )
+    apart = when(len(ages) > 2 and longest >= 4, "at least 3 delays, the longest of which is 4 times the first or more")
+    proportion = "a delay always costs in proportion, noise decides"
+    short = _updates_at_once(LONG_DELAY)
+    return (
+        Check(
+            f"no run shorter than tau^2 arrives: updates with delay {LONG_DELAY}",
+            float(LONG_DELAY**2),
+            short,
+            relation="at least",
+            false_law=True,
+            holds=example("a lambda = 1 / (2 tau), to a hundredth"),
+        ),
+        Check("R^2 of updates over 1 + delay, no noise", 0.99, r2, relation="at least", holds=apart),
+        Check("updates grow like (1 + delay)^2", longest**2, growth, tolerance=0.5 * growth, false_law=True,
+              holds=apart),
+        Check(
+            "more delay is slower at a fixed step of 0.1",
+            1.0,
+            faster,
+            relation="at least",
+            false_law=True,
+            holds=example("delays 4 and 0, from 5 sqrt(2) to 0.01"),
+        ),
+        Check("updates with the longest delay / without, noise decides", 1.1, cost, relation="at most", holds=decides),
+        Check(proportion, longest, cost, tolerance=0.5, relation="at least", false_law=True,
+              holds=decides & apart),
+    )  # fmt: skip
+
+
+def _updates_at_once(delay: int) -> float:
+    """Updates until |x| stays below a hundredth of the start, one curvature, a lambda = 1 / (2 tau)."""
+    made = descend(np.ones(1), np.ones((1, 1)), 0.5 / delay, delay=delay, steps=40 * delay)
+    above = np.flatnonzero(np.sqrt(2 * made.losses[:, 0]) > 0.01)
+    return float(above[-1] + 1)
+
+
+def _fixed_step_updates(delay: int) -> float:
+    """Updates until |x| stays below 0.01, from 5 sqrt(2), at a * lambda = 0.1."""
+    made = descend(np.ones(1), np.full((1, 1), 5 * math.sqrt(2)), 0.1, delay=delay, steps=200)
+    above = np.flatnonzero(np.sqrt(2 * made.losses[:, 0]) > 0.01)
+    return float(above[-1] + 1)
+
+
+EXPERIMENT = Experiment(
+    name="delay-iterations",
+    question="How many more updates does a delay cost, with and without gradient noise?",
+    source="Agarwal and Duchi 2011; Arjevani, Shamir and Srebro 2020; roots of the delayed recursion",
+    settings=Settings,
+    run=run,
+)

@@ -1,0 +1,121 @@
+"""Hogwild: why sparse updates bear delays. Two updates only meet on the coordinates that both touch.
+
+Every update touches each coordinate with probability rho. A coordinate is then behind by a binomial number of its own
+updates: rho tau on average, and by none at all with probability (1 - rho)^tau. So the largest stable step rises from
+the dense limit 2 sin(pi / (2 (2 tau + 1))) to almost that without delay. Refuted: that the dense limit holds for sparse
+updates.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from lockstep.errors import BadInput
+from lockstep.lab.descent.stability import LIMIT, RESOLUTION, Windows, searched_edge
+from lockstep.lab.domain import ALWAYS, when
+from lockstep.lab.experiment import Experiment, Progress
+from lockstep.lab.findings import Check, Curve, Findings, Law, Picture
+from lockstep.lab.laws.delay import largest_stable_step
+from lockstep.settings import setting
+
+Array = npt.NDArray[Any]
+
+LEAST_TOUCHES = 10
+"""Delays in a run, from which on its quarters tell growing from shrinking."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Delay and densities."""
+
+    delay: int = setting(15, "Updates between read and write: n - 1 workers.", least=1, most=200)
+    densities: tuple[float, ...] = setting(
+        (0.01, 0.03, 0.1, 0.3, 1.0), "Share of coordinates per update.", least=0.005, most=1
+    )
+    touches: int = setting(300, "Updates of one coordinate in a run.", least=100, most=100_000)
+
+
+def run(settings: Settings, seed: int, progress: Progress) -> Findings:
+    """Stable steps and meetings over the density."""
+    if settings.touches < LEAST_TOUCHES * settings.delay:
+        raise BadInput(f"must be at least {LEAST_TOUCHES} delays, to tell growing from shrinking", "--set touches")
+    densities = sorted(set(settings.densities))
+    edges, checks, rows = [], [], []
+    for place, density in enumerate(densities):
+        generator = np.random.default_rng([seed, place])
+        updates = int(settings.touches / density)
+        touched = generator.random(updates) < density
+        edges.append(searched_edge(lambda a, touched=touched: _shrinks(a, touched, settings.delay), 2.5))  # type: ignore[misc]
+        behind = _behind(generator.random((4000, settings.delay)) < density)
+        met = float((behind > 0).mean())
+        meets = 1 - (1 - density) ** settings.delay
+        error = float(behind.std() / np.sqrt(len(behind)))
+        checks.append(Check(f"mean age on a coordinate, density {density:g}", density * settings.delay,
+                            float(behind.mean()), standard_error=error, holds=ALWAYS))  # fmt: skip
+        checks.append(Check(f"share of updates that meet another, density {density:g}", meets, met,
+                            standard_error=float(np.sqrt(meets * (1 - meets) / len(behind))),
+                            holds=ALWAYS))  # fmt: skip
+        rows.append({"density": density, "largest_step": edges[-1], "mean_age": float(behind.mean()), "met_frac": met})
+        progress(place + 1, len(densities))
+    dense = largest_stable_step(settings.delay)
+    sparse = when(densities[0] * settings.delay < 0.5, "density x delay below 1/2, so that most updates meet none")
+    checks += [
+        Check("largest step, dense", dense, edges[-1], tolerance=2 * RESOLUTION * dense,
+              holds=when(densities[-1] == 1, "a density of 1")),
+        Check(f"the dense limit holds at density {densities[0]:g}", dense, edges[0], tolerance=0.5 * dense,
+              false_law=True, holds=sparse),
+    ]  # fmt: skip
+    x = np.array(densities)
+    return Findings(
+        checks=tuple(checks),
+        theory=(
+            Law("largest step, dense", dense, "2 sin(pi / (2 (2 tau + 1)))", "lab/delay.py"),
+            Law("largest step, no meetings", 2.0, "2 / lambda", "gradient descent"),
+        ),
+        rows=tuple(rows),
+        curves=(
+            Curve("searched", x, np.array(edges), marks=True),
+            Curve("dense, exact", x, np.full(len(x), dense), theory=True),
+            Curve("no delay: 2", x, np.full(len(x), 2.0), theory=True),
+        ),
+        picture=Picture("density_frac", "step_size_times_curvature", log_x=True, log_y=True),
+        conclusion=(
+            f"with a delay of {settings.delay}, updates that touch {densities[0]:.3g} of the coordinates bear a step "
+            f"{edges[0] / dense:.3g} times that of dense ones"
+        ),
+        assumptions=("additions to one coordinate are atomic: no write is lost", "one delay for all updates"),
+    )
+
+
+def _behind(touched: Array) -> Array:
+    """Updates of a coordinate among the `delay` ones that a read has missed."""
+    found: Array = touched.sum(axis=1)
+    return found
+
+
+def _shrinks(steps_curvature: Array, touched: Array, delay: int) -> Array:
+    """Whether one coordinate shrinks when only `touched` updates change it, each by its value `delay` updates ago."""
+    ring = np.ones((delay + 1, len(steps_curvature)))
+    windows = Windows(len(steps_curvature), len(touched))
+    for place, hit in enumerate(touched):
+        slot = place % (delay + 1)
+        oldest = ring[(slot + 1) % (delay + 1)]
+        if hit:
+            np.clip(ring[slot] - steps_curvature * oldest, -LIMIT, LIMIT, out=oldest)
+        else:
+            oldest[:] = ring[slot]
+        windows.see(place, np.abs(oldest))
+    return windows.shrinking()
+
+
+EXPERIMENT = Experiment(
+    name="hogwild",
+    question="Why do sparse updates without locks bear delays that dense ones do not?",
+    source="Niu, Recht, Re and Wright, NIPS 2011; counting of meetings",
+    settings=Settings,
+    run=run,
+)

@@ -1,0 +1,132 @@
+"""Delays where nothing is convex: a bound on the mean squared gradient that holds, and two that do not.
+
+If a L + 2 a^2 L^2 tau^2 <= 1 then
+    (1/T) sum E |grad f(x_t)|^2 <= 2 D / (a T) + a L s^2 (1 + 2 a L tau),   D = f(x_0) - lowest
+with a delay tau, s^2 the variance of a gradient. So a delay multiplies the noise by at most 2.42, not by (1 + tau)^2.
+Refuted: the printed bound without a condition on the step (it diverges at a = 1/2, tau = 10), and for the last iterate
+instead of the mean (a plateau may end in a cliff at any time).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from lockstep.lab.descent.delayed import descend
+from lockstep.lab.descent.follow import follow
+from lockstep.lab.domain import ALWAYS, example
+from lockstep.lab.experiment import Experiment, Progress
+from lockstep.lab.findings import Check, Curve, Findings, Law, Picture, mean_and_error
+from lockstep.lab.objectives import LANDSCAPES
+from lockstep.lab.statistics.noise import SignNoise
+from lockstep.settings import setting
+
+SOURCE = "descent lemma with delay; Lian, Huang, Li and Liu, NIPS 2015"
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Delays and the size of the runs."""
+
+    delays: tuple[int, ...] = setting((0, 1, 5, 10, 20, 50), "Updates between read and write.", least=0, most=500)
+    noise_std: float = setting(1.0, "Of a gradient in every direction.", least=0, most=100)
+    steps: int = setting(600, "Updates of a run.", least=100, most=100_000)
+    trials: int = setting(200, "Independent runs.", least=10, most=10_000)
+
+
+def run(settings: Settings, seed: int, progress: Progress) -> Findings:
+    """Mean squared gradient on the ripples, at the largest step that the condition allows."""
+    objective = LANDSCAPES["ripples"]
+    smoothness = float(objective.smoothness or 0)
+    shape = (settings.trials, objective.dimension)
+    start = np.full(shape, 2.0)
+    first = float(objective.loss(start[0]))
+    variance = settings.noise_std**2 * objective.dimension
+    delays = sorted(set(settings.delays))
+    bounds, means, halves, checks = [], [], [], []
+    for place, delay in enumerate(delays):
+        step = _largest_step(smoothness, delay)
+        noise = SignNoise.of(settings.noise_std, shape, np.random.default_rng([seed, place]))
+        read = np.maximum(np.arange(settings.steps) - delay, 0)
+        made = follow(
+            read, objective.gradient, lambda x: (objective.gradient(x) ** 2).sum(-1), start, step, noise=noise.draw
+        )
+        mean, error = mean_and_error(made.losses[:-1].mean(axis=0))
+        drift = 1 + 2 * step * smoothness * delay
+        bounds.append(2 * first / (step * settings.steps) + step * smoothness * variance * drift)
+        means.append(mean)
+        halves.append(1.96 * error)
+        what = f"mean squared gradient, delay {delay}"
+        checks.append(
+            Check(what, bounds[-1], mean, standard_error=error, relation="at most", runs=settings.trials, holds=ALWAYS)
+        )
+        progress(place + 1, len(delays))
+    x = np.array(delays, dtype=float)
+    return Findings(
+        checks=(*checks, _no_condition(), _last_iterate()),
+        theory=tuple(
+            Law(f"bound, delay {delay}", bound, "2 D/(a T) + a L s^2 (1 + 2 a L tau)", SOURCE)
+            for delay, bound in zip(delays, bounds, strict=True)
+        ),
+        curves=(
+            Curve("simulated", x, np.array(means), half_ci95=np.array(halves), marks=True),
+            Curve("bound", x, np.array(bounds), theory=True),
+        ),
+        picture=Picture("delay_steps", "mean_squared_gradient", log_y=True),
+        conclusion=f"the mean squared gradient is {min(np.array(bounds) / means):.3g} times below its bound or more",
+        assumptions=("ripples in four dimensions, L = 3", "the largest step with a L + 2 a^2 L^2 tau^2 <= 1"),
+    )
+
+
+def _largest_step(smoothness: float, delay: int) -> float:
+    """a with a L + 2 a^2 L^2 tau^2 = 1."""
+    if delay == 0:
+        return 1 / smoothness
+    return (math.sqrt(1 + 8 * delay**2) - 1) / (4 * delay**2 * smoothness)
+
+
+def _no_condition() -> Check:
+    """2 D / ((T - 1) a) for any step: a = 1/2, tau = 10, no noise, on x^2 / 2 from 1."""
+    steps, step = 200, 0.5
+    made = descend(np.ones(1), np.ones((1, 1)), step, delay=10, steps=steps)
+    squared = 2 * float(made.losses[-1, 0])
+    return Check(
+        "the bound holds at any step",
+        1 / ((steps - 1) * step),
+        squared,
+        relation="at most",
+        false_law=True,
+        holds=example("x^2 / 2 from 1, a = 1/2, delay 10, no noise, 200 steps"),
+    )
+
+
+def _last_iterate() -> Check:
+    """2 D / ((T - 1) a) for the last iterate, T the step at which the run goes over the edge of the plateau."""
+    objective = LANDSCAPES["cliff"]
+    step = 0.3 / float(objective.smoothness or 1)
+    read = np.arange(6000)
+    made = follow(read, objective.gradient, lambda x: (objective.gradient(x) ** 2).sum(-1), np.full((1, 1), 2.5), step)
+    squared = made.losses[:, 0]
+    last = int(squared.argmax())
+    lowest = float(objective.loss(np.linspace(-5, 5, 100_001)[:, None]).min())
+    gap = float(objective.loss(np.full(1, 2.5))) - lowest
+    what = f"the bound holds for the last iterate, after {last} steps on a plateau"
+    return Check(
+        what,
+        2 * gap / ((last - 1) * step),
+        float(squared[last]),
+        relation="at most",
+        false_law=True,
+        holds=example("a cliff from 2.5, a L = 0.3, no delay"),
+    )
+
+
+EXPERIMENT = Experiment(
+    name="nonconvex-delay",
+    question="What can be promised about gradients when the loss is not convex and gradients are old?",
+    source=SOURCE,
+    settings=Settings,
+    run=run,
+)

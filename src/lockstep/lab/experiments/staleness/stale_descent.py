@@ -1,0 +1,77 @@
+"""When does an old gradient still point downhill? A radius that is enough, and what it does not say.
+
+If the curvature is at most L on the way from w_s to w and |w - w_s| <= |g_s| / L, then grad f(w) . g_s >= 0: moving
+against the old gradient g_s goes downhill at w. Outside that radius most directions are still downhill, so leaving it
+means nothing; and inside, a step that is too long still raises the loss. Refuted: that outside means uphill, and that
+inside means the loss falls.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from lockstep.lab.domain import ALWAYS, example
+from lockstep.lab.experiment import Experiment, Progress
+from lockstep.lab.findings import Check, Curve, Findings, Law, Picture
+from lockstep.lab.objectives import LANDSCAPES
+from lockstep.settings import setting
+
+RADII = (0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How many pairs of points are tried."""
+
+    pairs: int = setting(50_000, "Random pairs for every radius.", least=1000, most=10_000_000)
+
+
+def run(settings: Settings, seed: int, progress: Progress) -> Findings:
+    """Share of random displacements after which the old gradient still goes downhill."""
+    objective = LANDSCAPES["ripples"]
+    smoothness = float(objective.smoothness or 1)
+    generator = np.random.default_rng(seed)
+    shares, inside = [], 0
+    for place, radius in enumerate(RADII):
+        old = generator.uniform(-4, 4, (settings.pairs, objective.dimension))
+        gradient = objective.gradient(old)
+        direction = generator.standard_normal(old.shape)
+        direction /= np.linalg.norm(direction, axis=1, keepdims=True)
+        length = radius * np.linalg.norm(gradient, axis=1, keepdims=True) / smoothness
+        product = (objective.gradient(old + length * direction) * gradient).sum(-1)
+        uphill = int((product < -1e-12 * (gradient**2).sum(-1)).sum())
+        shares.append(1 - uphill / settings.pairs)
+        inside += uphill if radius <= 1 else 0
+        progress(place + 1, len(RADII))
+    x = np.array(RADII)
+    outside = float(np.mean([share for radius, share in zip(RADII, shares, strict=True) if radius > 1]))
+    after = 0.5 * (1.0 - 2.5 * 1.0) ** 2
+    return Findings(
+        checks=(
+            Check("uphill pairs inside the radius", 0.0, float(inside), holds=ALWAYS),
+            Check("outside the radius the old gradient is uphill", 0.0, outside, tolerance=0.5, false_law=True,
+                  holds=ALWAYS),
+            Check("inside the radius the loss falls, x^2 / 2 from 1 with a = 2.5", 0.5, after, relation="at most",
+                  false_law=True, holds=example("x^2 / 2 from 1, a = 2.5")),
+        ),
+        theory=(Law("radius that is enough, of |g_s| / L", 1.0, "|w - w_s| <= |g_s| / L", "Cauchy-Schwarz"),),
+        curves=(
+            Curve("random displacements", x, np.array(shares), marks=True),
+            Curve("enough for all", np.array([1.0, 1.0]), np.array([min(shares), 1.0]), theory=True),
+        ),
+        picture=Picture("distance_over_gradient_per_smoothness", "downhill_frac"),
+        conclusion=f"none of {sum(r <= 1 for r in RADII) * settings.pairs:,} pairs inside is uphill; outside "
+        f"{outside:.0%} are still downhill",
+        assumptions=("ripples in four dimensions, L = 3; displacements in random directions",),
+    )  # fmt: skip
+
+
+EXPERIMENT = Experiment(
+    name="stale-descent",
+    question="How far may parameters move before an old gradient points the wrong way?",
+    source="Cauchy-Schwarz with a bounded Hessian",
+    settings=Settings,
+    run=run,
+)

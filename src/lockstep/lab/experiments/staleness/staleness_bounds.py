@@ -1,0 +1,161 @@
+"""Two bounds that are often taken for one: on the gap of clocks (who waits), on the age of gradients (who is refused).
+
+    clock gap   a worker waits while the slowest is more than s steps behind (stale synchronous parallel). With
+                speeds that stay as they are, everybody ends at the rate of the slowest; slowness that comes and goes
+                averages out. The delay in updates is not bounded by s.
+    age         the server refuses gradients that missed more than c updates. Nobody waits; work is thrown away. With
+                c = 0 and n equal workers 1 / n of the gradients count.
+Refuted: that a clock gap keeps the mean speed of unequal workers.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from lockstep.errors import BadInput
+from lockstep.lab.descent.updates import Updates, asynchronous, cut_off, worker_times_s
+from lockstep.lab.domain import ALWAYS, when
+from lockstep.lab.experiment import Experiment, Progress
+from lockstep.lab.findings import Check, Curve, Findings, Law, Picture
+from lockstep.settings import setting
+from lockstep.simulate import Constant, Uniform
+from lockstep.simulate import Law as TimeLaw
+
+CYCLE_SPREAD_FRAC = 0.01
+"""Spread of nearly equal times, so that no two end together."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Workers, bounds, and the size of a run."""
+
+    workers: int = setting(16, "Half of them fast, half slow.", least=2, most=512)
+    slow_factor: float = setting(1.5, "Times of the slow half over those of the fast half.", least=1.1, most=100)
+    bounds: tuple[int, ...] = setting((0, 1, 2, 5, 10, 50), "Clock gaps, and oldest ages.", least=0, most=10_000)
+    slow_steps_frac: float = setting(0.1, "Share of steps that are slow when slowness comes and goes.", least=0, most=1)
+    steps: int = setting(3000, "Steps of a worker.", least=500, most=100_000)
+
+
+def run(settings: Settings, seed: int, progress: Progress) -> Findings:
+    """Steps per second of a worker under clock gaps, and shares of the gradients that count under ages."""
+    bounds = sorted(set(settings.bounds))
+    reached = settings.steps / 2 * (1 - 1 / settings.slow_factor)
+    if bounds[-1] > reached:
+        raise BadInput(f"a gap of {bounds[-1]} is not reached in half of the steps, {reached:.0f} is", "--set bounds")
+    slowdown = np.where(np.arange(settings.workers) < settings.workers // 2, 1.0, settings.slow_factor)
+    generator = np.random.default_rng(seed)
+    constant = worker_times_s(Constant(1.0), slowdown, settings.steps, generator)
+    transient = _transient(settings, generator)
+    nearly = worker_times_s(_nearly_one(), np.ones(settings.workers), settings.steps, generator)
+    rows, lasting, passing = [], [], []
+    for place, bound in enumerate(bounds):
+        kept, moving = asynchronous(constant, bound), asynchronous(transient, bound)
+        lasting.append(_steps_per_s(kept, settings.workers))
+        passing.append(_steps_per_s(moving, settings.workers))
+        refusing = cut_off(nearly, bound)
+        rows.append(_row(bound, kept, lasting[-1], passing[-1], refusing))
+        progress(place + 1, len(bounds))
+    free = float((1 / slowdown).mean())
+    x = np.array(bounds, dtype=float)
+    return Findings(
+        checks=_checks(settings, rows, free, transient, nearly),
+        theory=(
+            Law("steps/s under a clock gap, lasting speeds", 1 / settings.slow_factor, "1 / slowest time", "Ho 2013"),
+            Law(
+                "steps/s without a bound, lasting speeds",
+                free,
+                "mean of 1 / t_i",
+                "failures/stragglers/asynchronous.py",
+            ),
+            Law(
+                "accepted share, oldest age 0, equal workers", 1 / settings.workers, "1 / n", "all others are too late"
+            ),
+        ),
+        rows=tuple(rows),
+        curves=(
+            Curve("lasting speeds, simulated", x, np.array(lasting), marks=True),
+            Curve("slowness comes and goes, simulated", x, np.array(passing), marks=True),
+            Curve("lasting: rate of the slowest", x, np.full(len(x), 1 / settings.slow_factor), theory=True),
+            Curve("comes and goes: 1 / mean time", x, np.full(len(x), 1 / float(transient.mean())), theory=True),
+        ),
+        picture=Picture("clock_gap_steps", "steps_per_s"),
+        conclusion=(
+            f"a clock gap of {bounds[-1]} gives {lasting[-1]:.3g} steps/s per worker where speeds last (free: "
+            f"{free:.3g}) and {passing[-1]:.3g} where slowness comes and goes (free: {1 / transient.mean():.3g})"
+        ),
+        assumptions=(
+            f"lasting: half of the workers take 1 s, half {settings.slow_factor:g} s; comes and goes: a share "
+            f"{settings.slow_steps_frac:g} of all steps takes 5 s instead of 1 s",
+            f"refusing server: times of all workers within {CYCLE_SPREAD_FRAC:.0%} of 1 s",
+        ),
+    )
+
+
+def _nearly_one() -> TimeLaw:
+    return Uniform(1 - CYCLE_SPREAD_FRAC / 2, 1 + CYCLE_SPREAD_FRAC / 2)
+
+
+def _transient(settings: Settings, generator: np.random.Generator) -> np.ndarray:
+    slow = generator.random((settings.steps, settings.workers)) < settings.slow_steps_frac
+    return np.where(slow, 5.0, 1.0)
+
+
+def _steps_per_s(updates: Updates, workers: int) -> float:
+    """Steps per second of one worker over the later half."""
+    return updates.settled().per_s / workers
+
+
+def _row(bound: int, kept: Updates, lasting: float, passing: float, refusing: Updates) -> dict[str, Any]:
+    return {
+        "bound": bound,
+        "lasting_steps_per_s": lasting,
+        "passing_steps_per_s": passing,
+        "largest_delay_updates": int(kept.settled().delay.max()),
+        "accepted_frac": len(refusing) / refusing.computed,
+        "largest_accepted_delay": int(refusing.delay.max()),
+    }
+
+
+def _checks(
+    settings: Settings, rows: list[dict[str, Any]], free: float, transient: np.ndarray, nearly: np.ndarray
+) -> tuple[Check, ...]:
+    """What the two bounds do, and what they do not."""
+    slowest, last = 1 / settings.slow_factor, rows[-1]
+    # Until the fast workers have used up their lead they are faster: bound / (ratio - 1) steps of the slow ones.
+    lead = last["bound"] / settings.steps
+    unbounded = asynchronous(transient).settled()
+    oldest = cut_off(nearly, 0)
+    spread_frac = float(transient.std() / transient.mean()) / math.sqrt(transient.size)
+    found = [
+        Check("steps/s where speeds last, every gap", slowest, last["lasting_steps_per_s"], tolerance=2 * lead + 1e-3,
+              holds=ALWAYS),
+        Check("steps/s where slowness comes and goes, no bound", 1 / float(transient.mean()),
+              unbounded.per_s / settings.workers, spread_frac / float(transient.mean()), tolerance=4 / settings.steps,
+              holds=ALWAYS),
+        Check("accepted share with oldest age 0", 1 / settings.workers, len(oldest) / oldest.computed, tolerance=0.01,
+              holds=ALWAYS),
+        *(
+            Check(f"accepted delays, oldest age {row['bound']}", row["bound"], row["largest_accepted_delay"],
+                  relation="at most", holds=ALWAYS)
+            for row in rows
+        ),
+        Check("a clock gap keeps the mean speed of unequal workers", free, last["lasting_steps_per_s"],
+              tolerance=0.25 * (free - slowest), false_law=True, holds=ALWAYS),
+        Check("a clock gap bounds the delay in updates", rows[0]["bound"], rows[0]["largest_delay_updates"],
+              relation="at most", false_law=True,
+              holds=when(rows[0]["bound"] < settings.workers - 1, "a smallest bound below workers - 1")),
+    ]  # fmt: skip
+    return tuple(found)
+
+
+EXPERIMENT = Experiment(
+    name="staleness-bounds",
+    question="What do a bound on the gap of clocks and a bound on the age of gradients each cost?",
+    source="Ho et al. 2013 (stale synchronous parallel); event simulation",
+    settings=Settings,
+    run=run,
+)

@@ -1,0 +1,152 @@
+"""How much delay a small network bears, early and late: the limit follows step times curvature, not the epoch.
+
+A quadratic with the curvature of the moment bears the largest tau with a lambda < 2 sin(pi / (2 (2 tau + 1))). On this
+network the curvature falls with the cross-entropy, so it bears more delay late, and a step cut tenfold raises the limit
+once more. At several moments the run is continued with a delay far inside and far beyond the limit of that moment: the
+one goes on, the other grows. Curvature has a limit of its own: descent only settles where it is below 2 / a, shown on
+(u v - 1)^2 / 2, whose minima have every curvature u^2 + v^2 from 2 on. Refuted: that training always bears less delay
+late, and that late curvature may stay above 2 / a.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from lockstep.lab.descent.follow import follow
+from lockstep.lab.domain import ALWAYS, example, when
+from lockstep.lab.experiment import Experiment, Progress
+from lockstep.lab.findings import Check, Curve, Findings, Law, Picture
+from lockstep.lab.laws.delay import largest_stable_step
+from lockstep.lab.objectives import Perceptron, digits_perceptron, sharpness
+from lockstep.settings import setting
+
+Array = npt.NDArray[Any]
+
+FORMULA = "a lambda < 2 sin(pi / (2 (2 tau + 1)))"
+LONGEST = 400
+CONTINUED = 700
+SEEN = CONTINUED // 7
+"""Delay up to which a run swings often enough to grow: a swing takes four delays or more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The run and its moments."""
+
+    step_size: float = setting(0.2, "Constant, until it is cut tenfold at the last moment.", least=0.02, most=2)
+    moments: tuple[int, ...] = setting(
+        (0, 100, 200, 400), "Steps after which the curvature is measured.", least=0, most=20_000
+    )
+    inside_frac: float = setting(0.25, "Delay far inside, of the limit of the moment.", above=0, below=1)
+    beyond: float = setting(6.0, "Delay far beyond, times the limit of the moment.", least=4, most=20)
+
+
+def run(settings: Settings, seed: int, progress: Progress) -> Findings:
+    """Curvature, tolerable delay and what happens inside and beyond."""
+    objective, moments = digits_perceptron(), sorted(set(settings.moments))
+    point, at = objective.start(seed), 0
+    rows, checks = [], []
+    cases = [(moment, settings.step_size) for moment in moments]
+    cases.append((moments[-1], settings.step_size / 10))
+    for place, (moment, step) in enumerate(cases):
+        for _ in range(moment - at):
+            point = point - settings.step_size * objective.gradient(point)
+        at = moment
+        rows.append(_row(objective, point, moment, step, settings, seed))
+        progress(place + 1, len(cases))
+    for row in rows[:-1]:
+        name = f"after {row['step']} steps, step {row['step_size']:g}"
+        ratio = row["beyond"] / row["inside"]
+        most = row["tolerable_delay"] * settings.beyond
+        short, grows = (
+            when(most < longest, f"beyond x the limit below {longest} updates") for longest in (LONGEST, SEEN)
+        )
+        checks += [
+            Check(f"loss after / before, delay inside, {name}", 1.0, row["inside"], relation="at most", holds=short),
+            Check(f"loss with the delay beyond / inside, {name}", 1.0, ratio, relation="at least", holds=grows),
+        ]
+    ratio = rows[-1]["tolerable_delay"] / max(rows[0]["tolerable_delay"], 1)
+    what = "late training bears less delay, step cut tenfold"
+    checks.append(Check(what, 1.0, ratio, relation="at most", false_law=True, holds=ALWAYS))
+    checks += _settled()
+    x = np.array([row["step"] for row in rows[:-1]], dtype=float)
+    limits = np.array([row["tolerable_delay"] for row in rows], dtype=float)
+    return Findings(
+        checks=tuple(checks),
+        theory=tuple(
+            Law(f"tolerable delay after {row['step']} steps, step {row['step_size']:g}", float(row["tolerable_delay"]),
+                FORMULA, "lab/delay.py")
+            for row in rows
+        ),
+        rows=tuple(rows),
+        curves=(
+            Curve("constant step, from the measured curvature", x, limits[:-1]),
+            Curve("step cut tenfold", x[-1:], limits[-1:], marks=True),
+        ),
+        picture=Picture("step", "tolerable_delay_updates", log_y=True),
+        conclusion=(
+            f"with a constant step the tolerable delay goes from {rows[0]['tolerable_delay']} to "
+            f"{rows[-2]['tolerable_delay']} as the curvature goes from {rows[0]['curvature']:.3g} to "
+            f"{rows[-2]['curvature']:.3g}; the step cut tenfold allows {rows[-1]['tolerable_delay']}"
+        ),
+        assumptions=("a perceptron on 500 digits, full batches; the quadratic limit holds near the point only",),
+    )  # fmt: skip
+
+
+def _settled(step: float = 0.1, steps: int = 3000) -> list[Check]:
+    """Curvature of the minimum of (u v - 1)^2 / 2 where descent ends that starts beside one of curvature 25."""
+    u, v = 5.0, 0.05
+    for _ in range(steps):
+        error = u * v - 1
+        u, v = u - step * error * v, v - step * error * u
+    return [
+        Check(f"curvature where descent settles, a = {step:g}: at most 2 / a", 2 / step, u**2 + v**2,
+              relation="at most", holds=example("(u v - 1)^2 / 2")),
+        Check(f"late curvature stays above 2 / a, from 25, a = {step:g}", 2 / step, u**2 + v**2, relation="at least",
+              false_law=True, holds=example("(u v - 1)^2 / 2")),
+    ]  # fmt: skip
+
+
+def tolerable_delay(step_curvature: float) -> int:
+    """Largest delay at which a quadratic is stable; 0 where none is, LONGEST where more."""
+    found = 0
+    while found < LONGEST and largest_stable_step(found + 1) > step_curvature:
+        found += 1
+    return found
+
+
+def _row(
+    objective: Perceptron, point: Array, moment: int, step: float, settings: Settings, seed: int
+) -> dict[str, Any]:
+    curvature = sharpness(objective, point, seed)
+    limit = tolerable_delay(step * curvature)
+    before = float(objective.loss(point))
+    inside = _continued(objective, point, step, int(settings.inside_frac * limit))
+    beyond = _continued(objective, point, step, min(int(settings.beyond * max(limit, 1)), LONGEST))
+    return {
+        "step": moment, "step_size": step, "curvature": curvature, "tolerable_delay": limit, "loss": before,
+        "inside": inside / before, "beyond": beyond / before,
+    }  # fmt: skip
+
+
+def _continued(objective: Perceptron, point: Array, step: float, delay: int) -> float:
+    """Loss after more steps with a delay."""
+    read = np.maximum(np.arange(CONTINUED) - delay, 0)
+    made = follow(
+        read, lambda x: objective.gradient(x[0])[None], lambda x: np.array([objective.loss(x[0])]), point[None], step,
+        record_every=CONTINUED,
+    )  # fmt: skip
+    return float(made.losses[-1, 0])
+
+
+EXPERIMENT = Experiment(
+    name="tolerable-delay",
+    question="Does training bear less delay late than early?",
+    source="curvature by power iteration; edge of the delayed recursion; Cohen et al. 2021 for sharpening",
+    settings=Settings,
+    run=run,
+)

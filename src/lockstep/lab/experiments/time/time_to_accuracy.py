@@ -1,0 +1,299 @@
+"""Seconds and bytes until the loss is low enough: the same training done synchronously, locally, compressed, without
+waiting.
+
+Steps alone or seconds per step alone choose wrongly; their product chooses. Which way wins depends on the share of a
+synchronous step that is waiting and sending, so the answer is for one cluster, one gradient size and one law of times.
+Refuted: that the way with the fewest gradients is the fastest one, where sending costs more than computing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from lockstep.collectives import PlainLink, best_time_s, get
+from lockstep.errors import BadInput, located
+from lockstep.failures.stragglers import bounded
+from lockstep.hardware import Cluster
+from lockstep.hardware import cluster as find_cluster
+from lockstep.lab.descent.updates import worker_times_s
+from lockstep.lab.domain import ALWAYS, when
+from lockstep.lab.experiment import Experiment, Progress
+from lockstep.lab.findings import Check, Curve, Findings, Law, Picture, absent
+from lockstep.lab.objectives import Quadratic, spectrum
+from lockstep.lab.race import MEMORY_PASSES, Arrival, Course, Leg, Server, compress_s, compressed, local, served
+from lockstep.settings import setting
+from lockstep.simulate import Sample, circulate, parse_law, simulate
+from lockstep.units import format_bandwidth, format_frac, format_size, format_time
+
+DIMENSION = 40
+SIMULATED_STEPS = 20
+MORE = 1.25
+"""Gradients of local steps over those of synchronous ones."""
+MOST_GRADIENTS = 1_000_000
+"""Of all workers in all runs: about two minutes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Cluster, cost of a step, and the problem."""
+
+    cluster: str = setting(
+        "none", "Catalog name with nodes, as dgx-h100:2, or a YAML file; none: the three settings below."
+    )
+    latency_s: float = setting(50e-6, "Of a message, without a cluster.", least=0, most=100)
+    bandwidth_Bps: float = setting(1.25e9, "Of a worker's link, without a cluster.", above=0, most=1e15)
+    compress_Bps: float = setting(
+        5e9, "Gradient bytes compressed and restored per second, without a cluster.", above=0, most=1e15
+    )
+    workers: int = setting(8, "Devices, each with its share of the batch.", least=2, most=1024)
+    servers: int = setting(4, "Machines of the parameter server, at most one per worker.", least=1, most=1024)
+    size_B: float = setting(400e6, "Gradient, and parameters.", above=0, most=1e15)
+    law: str = setting("lognormal:mean=0.2s,cv=0.3", "Of a worker's time per gradient, as in lockstep stragglers.")
+    period: int = setting(8, "Steps between averages of local SGD.", least=2, most=1000)
+    bound: int = setting(2, "Clock gap of the bounded run.", least=0, most=1000)
+    keep_frac: float = setting(0.05, "Entries that the compressed run sends.", above=0, most=1)
+    target_frac: float = setting(0.03, "Loss to reach, of that at the start.", above=0, below=1)
+    step_size: float = setting(0.3, "Of a synchronous step; the largest curvature is 1.", above=0, below=2)
+    condition: float = setting(20.0, "Condition number.", least=1, most=1e3)
+    noise_std: float = setting(0.5, "Standard deviation of one gradient in every direction.", least=0, most=100)
+    steps: int = setting(240, "Gradients of a worker in a run.", least=20, most=20_000)
+    trials: int = setting(16, "Independent runs, each with its own times and noise.", least=2, most=1000)
+
+
+def run(settings: Settings, seed: int, progress: Progress) -> Findings:
+    """All ways on one clock."""
+    machine = _machine(settings)
+    course = _course(settings, machine, seed)
+    ways: tuple[Callable[[], Leg], ...] = (
+        lambda: local(course, 1),
+        lambda: local(course, settings.period),
+        lambda: served(course, None),
+        lambda: served(course, settings.bound),
+        lambda: compressed(course, settings.keep_frac),
+    )
+    legs = []
+    for place, way in enumerate(ways):
+        legs.append(way())
+        progress(place + 1, len(ways))
+    target = settings.target_frac * float(course.objective.loss(course.start[0]))
+    arrivals = [leg.until(target) for leg in legs]
+    end_s = max(float(leg.time_s[-1].mean()) for leg in legs)
+    return Findings(
+        checks=(*_barrier_checks(course, legs[0]), *_server_checks(course, legs[2]), _refuted(arrivals)),
+        theory=_laws(course, settings),
+        rows=tuple(arrival.to_dict() for arrival in arrivals),
+        curves=(
+            *(_curve(leg) for leg in legs),
+            Curve("target", np.array([0.0, end_s]), np.full(2, target), theory=True),
+        ),
+        picture=Picture("time_s", "loss", log_y=True),
+        conclusion=_conclusion(arrivals) + _limit(course),
+        assumptions=_assumptions(course, machine),
+    )
+
+
+def _machine(settings: Settings) -> Cluster | None:
+    if settings.cluster == "none":
+        return None
+    with located("--set cluster"):
+        machine = find_cluster(settings.cluster)
+    if settings.workers > machine.num_devices:
+        raise BadInput(f"{machine.name} has {machine.num_devices} devices; take more nodes", "--set workers")
+    return machine
+
+
+def _course(settings: Settings, machine: Cluster | None, seed: int) -> Course:
+    if settings.period > settings.steps:
+        raise BadInput(f"must be at most steps = {settings.steps}, got {settings.period}", "--set period")
+    if settings.workers * settings.steps * settings.trials > MOST_GRADIENTS:
+        raise BadInput(f"workers x steps x trials must be at most {MOST_GRADIENTS:,}; take fewer", "--set steps")
+    law = parse_law(settings.law, "--set law")
+    generator = np.random.default_rng(seed)
+    times_s = worker_times_s(law, np.ones(settings.workers), settings.trials * settings.steps, generator)
+    compress_Bps = settings.compress_Bps
+    if machine is not None:
+        compress_Bps = machine.device.memory_bandwidth_Bps / MEMORY_PASSES
+    return Course(
+        objective=Quadratic(spectrum("logarithmic", DIMENSION, settings.condition), np.zeros(DIMENSION)),
+        start=np.ones((settings.trials, DIMENSION)),
+        noise_std=settings.noise_std,
+        step_size=settings.step_size,
+        times_s=times_s.reshape(settings.trials, settings.steps, settings.workers),
+        link=_link(settings, machine),
+        size_B=settings.size_B,
+        servers=min(settings.servers, settings.workers),
+        compress_Bps=compress_Bps,
+        seed=seed,
+    )
+
+
+def _link(settings: Settings, machine: Cluster | None) -> PlainLink:
+    """The link of one device of the widest level that the workers span."""
+    if machine is None:
+        return PlainLink(settings.latency_s, settings.bandwidth_Bps)
+    link = machine.link_per_device(int(np.asarray(machine.level_spanned(settings.workers))))
+    return PlainLink(link.latency_s, link.bandwidth_Bps, link.reduce_s_per_B)
+
+
+def _laws(course: Course, settings: Settings) -> tuple[Law, ...]:
+    law = parse_law(settings.law)
+    step_s = law.expected_max_s(course.workers) + course.all_reduce_s()
+    saturating = Server.of(course).saturating_workers(float(course.times_s.mean()))
+    return (
+        Law("all-reduce", course.all_reduce_s(), "fastest algorithm", "collectives/best.py"),
+        Law("seconds per synchronous step", step_s, "E max + all-reduce", "simulate/law.py"),
+        Law("seconds to compress and restore", compress_s(course), "S / rate", "race/compressed.py"),
+        Law("workers that saturate the server", saturating, "(x + push + pull) / service", "race/server.py"),
+    )
+
+
+def _curve(leg: Leg) -> Curve:
+    half = [0.5 * np.ptp(Sample(record).interval_s()) for record in leg.losses]
+    return Curve.until_divergence(
+        leg.name, leg.time_s.mean(axis=1), leg.losses.mean(axis=1), half_ci95=np.array(half)
+    )  # fmt: skip
+
+
+def _barrier_checks(course: Course, synchronous: Leg) -> tuple[Check, ...]:
+    """The clock of the barrier is the timeline of its program."""
+    steps = min(SIMULATED_STEPS, course.steps)
+    timeline = simulate(bounded.program(course.times_s[0, :steps], 0))
+    waited_s = timeline.makespan_s + steps * course.all_reduce_s()
+    clock_s = float(synchronous.time_s[steps, 0])
+    ring_s = float(best_time_s("all-reduce", course.workers, course.size_B, course.link, ["ring"]))
+    what = f"seconds of {steps} barriers and all-reduces, program simulated"
+    return (
+        Check(what, waited_s, clock_s, tolerance=1e-9 * waited_s, holds=ALWAYS),
+        Check(
+            "seconds of the all-reduce, ring",
+            ring_s,
+            course.all_reduce_s(),
+            tolerance=1e-12,
+            relation="at most",
+            holds=ALWAYS,
+        ),
+    )
+
+
+def _server_checks(course: Course, asynchronous: Leg) -> tuple[Check, ...]:
+    """The queue at the server is the price of its program, and nobody updates faster than it serves."""
+    server, idle = Server.of(course), np.zeros((1, course.workers))
+    burst_s = float(circulate(idle, idle + server.service_s, least_s=server.push_s).end_s.max())
+    algorithm = get("parameter-server", "asynchronous")
+    price = algorithm.price(course.workers, course.size_B, course.link, shards=course.servers)
+    answer_s = course.link.latency_s + course.size_B / course.servers / course.link.bandwidth_Bps
+    pushes_s = float(price.time_s) - answer_s
+    most = course.workers * (len(asynchronous.time_s) - 1) / float(asynchronous.time_s[-1].min()) * server.service_s
+    what = "updates per second, of what the server can serve"
+    return (
+        Check(
+            "seconds of all pushes at once, program priced", pushes_s, burst_s, tolerance=1e-9 * pushes_s, holds=ALWAYS
+        ),
+        Check(what, 1.0, most, tolerance=1e-9, relation="at most", holds=ALWAYS),
+    )
+
+
+def _refuted(arrivals: list[Arrival]) -> Check:
+    """Fewest gradients are not fewest seconds, where a synchronous step sends for most of its time.
+
+    A local step sends half as long or less and waits no longer, so it takes 3/4 of the seconds or less. With at most
+    5/4 of the gradients it is there first.
+    """
+    what, words = "the way with the fewest gradients is the fastest", (
+        f"a synchronous run that sends for more than half of its time and takes the fewest gradients, local steps at "
+        f"most {MORE:g} times as many"
+    )  # fmt: skip
+    arrived = [one for one in arrivals if one.complete]
+    synchronous, local = arrivals[:2]
+    if synchronous not in arrived or local not in arrived:
+        return absent(what, words)
+    fewest = min(arrived, key=lambda one: float(one.gradients.mean()))
+    times = float(local.gradients.mean() / synchronous.gradients.mean())
+    decided = synchronous.leg.sending_frac > 0.5 and fewest is synchronous and times <= MORE
+    fewest_s, quickest_s = float(fewest.time_s.mean()), min(float(one.time_s.mean()) for one in arrived)
+    return Check(what, fewest_s, quickest_s, tolerance=1e-9 * fewest_s, false_law=True, holds=when(decided, words))
+
+
+def _conclusion(arrivals: list[Arrival]) -> str:
+    """The best way by seconds with what makes it so, what is next, and the best by bytes and by gradients."""
+    arrived = sorted((one for one in arrivals if one.complete), key=lambda one: float(one.time_s.mean()))
+    missing = [f"{one.leg.name} ({len(one.time_s)} of {one.trials} runs)" for one in arrivals if not one.complete]
+    short = f"; short of the target: {', '.join(missing)}" if missing else ""
+    if not arrived:
+        return f"no way reaches the target in every run: take more steps, a smaller step or a higher target{short}"
+    said = [f"{arrived[0].leg.name} is fastest: {_seconds(arrived[0])}; {_reason(arrived[0], arrivals[0])}"]
+    if len(arrived) > 1:
+        said.append(_lead(arrived[0], arrived[1]))
+    thrifty = min(arrived, key=lambda one: float(one.sent_B.mean()))
+    informed = min(arrived, key=lambda one: float(one.gradients.mean()))
+    said.append(f"fewest bytes: {thrifty.leg.name}, {format_size(float(thrifty.sent_B.mean()))} per worker")
+    said.append(f"fewest gradients: {informed.leg.name}, {float(informed.gradients.mean()):.3g} per worker")
+    return "; ".join(said) + short
+
+
+def _limit(course: Course) -> str:
+    """Whether the server is what limits the asynchronous runs."""
+    saturating = Server.of(course).saturating_workers(float(course.times_s.mean()))
+    if course.workers <= saturating:
+        return ""
+    return f"; the server is saturated: {saturating:.3g} workers keep its {course.servers} machines busy"
+
+
+def _seconds(arrival: Arrival) -> str:
+    sample = Sample(arrival.time_s)
+    low, high = sample.interval_s()
+    return f"{format_time(sample.mean_s)} (95 % interval {format_time(low)} to {format_time(high)})"
+
+
+def _reason(best: Arrival, base: Arrival) -> str:
+    """What the best way saves, and what it pays for that, beside the synchronous one."""
+    leg = base.leg
+    if best is base:
+        return f"{leg.saves}, and a step computes for {format_frac(leg.computing_frac)} of its time"
+    sending, waiting = format_frac(leg.sending_frac), format_frac(leg.waiting_frac)
+    said = f"{best.leg.saves}, where a synchronous run sends for {sending} and waits for {waiting} of its time"
+    if not base.complete:
+        return said
+    steps = float(best.gradients.mean() / base.gradients.mean())
+    faster = float(base.time_s.mean() / best.time_s.mean())
+    return (
+        f"{said}: {steps:.3g} times the gradients, each {steps * faster:.3g} times as quick, {faster:.3g} times faster "
+        "in all"
+    )
+
+
+def _lead(best: Arrival, second: Arrival) -> str:
+    """How far ahead of the next one, over runs with the same times of the workers."""
+    sample = Sample(second.time_s - best.time_s)
+    low, high = sample.interval_s()
+    if low <= 0:
+        return f"{second.leg.name} cannot be told from it in {best.trials} runs"
+    return f"{second.leg.name} follows {format_time(low)} to {format_time(high)} later"
+
+
+def _assumptions(course: Course, machine: Cluster | None) -> tuple[str, ...]:
+    rate = format_bandwidth(course.compress_Bps)
+    compressing = f"compressing and restoring at {rate} (compress_Bps; compression-time measures it)"
+    if machine is not None:
+        compressing = (
+            f"compressing and restoring at {rate}: {MEMORY_PASSES} passes over the memory of {machine.device.name}, "
+            "selecting free"
+        )
+    return (
+        "a noisy quadratic counts the steps; all workers have the same data (local-bias shows what changes else)",
+        "nothing is hidden behind computing; a gradient of 4-byte numbers",
+        compressing,
+        f"a parameter server of {course.servers} machines with links like a worker's, first come first served",
+    )
+
+
+EXPERIMENT = Experiment(
+    name="time-to-accuracy",
+    question="Which way of training reaches the target first on this cluster, and why?",
+    source="steps by simulation; seconds by collectives, stragglers and a queue at the server",
+    settings=Settings,
+    run=run,
+)

@@ -1,0 +1,273 @@
+"""`Findings`: what an experiment saw, the laws beside it, and whether the two agree."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache
+from statistics import NormalDist
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from lockstep.lab.domain import Domain, when
+from lockstep.simulate.sample import student_t
+
+Array = npt.NDArray[Any]
+
+MOST_DIGITS = 17
+"""With these every two floats are printed differently."""
+CREDIBLE_ERRORS = 4.0
+"""Standard errors within which a simulation agrees with a law: a false alarm in 16,000 normal checks."""
+
+
+@cache
+def credible_errors(runs: int = 0) -> float:
+    """The same confidence where the standard error is itself estimated, from that many runs (Student t)."""
+    return CREDIBLE_ERRORS if not runs else student_t(NormalDist().cdf(CREDIBLE_ERRORS), max(runs - 1, 1))
+
+
+@dataclass(frozen=True, slots=True)
+class Law:
+    """One value that theory gives."""
+
+    name: str
+    value: float
+    formula: str
+    source: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON form."""
+        return {name: getattr(self, name) for name in self.__slots__}
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """A value that a law gives beside the simulated one, and the settings for which that `holds`.
+
+    They agree within `credible_errors` times `standard_error`, or within `tolerance` where nothing is random, or
+    where a formula is an approximation of known size; both add up. `relation`: the simulated value `equals` the one of
+    the law, or is `at most` or `at least` that. `false_law`: the law is known to be wrong, and the check is right when
+    the simulation contradicts it.
+    """
+
+    what: str
+    expected: float
+    got: float
+    standard_error: float = 0.0
+    tolerance: float = 0.0
+    false_law: bool = False
+    relation: str = "equals"
+    runs: int = 0
+    """Independent runs that `standard_error` is estimated from; 0 where it is known, or from so many that it may be."""
+    holds: Domain = field(kw_only=True)
+
+    @property
+    def allowed(self) -> float:
+        """Largest difference at which law and simulation agree."""
+        return credible_errors(self.runs) * self.standard_error + self.tolerance
+
+    @property
+    def strain(self) -> float:
+        """Difference in the wrong direction as a share of what is allowed; negative on the right side of a bound."""
+        return self._difference / self.allowed if self.allowed else float(self._difference > 0)
+
+    @property
+    def agrees(self) -> bool:
+        """Whether law and simulation agree."""
+        return self._difference <= self.allowed
+
+    @property
+    def _difference(self) -> float:
+        above = self.got - self.expected
+        return {"equals": abs(above), "at most": above, "at least": -above}[self.relation]
+
+    @property
+    def ok(self) -> bool:
+        """Whether it came out as it should: laws hold, false laws are contradicted."""
+        return self.agrees != self.false_law
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON form."""
+        return {
+            "check": self.what,
+            "relation": self.relation,
+            "expected": self.expected,
+            "got": self.got,
+            "standard_error": self.standard_error,
+            "allowed": self.allowed,
+            "false_law": self.false_law,
+            "holds_for": self.holds.words,
+            "example": self.holds.example,
+            "ok": self.ok,
+        }
+
+    def printed(self, digits: int) -> tuple[str, str]:
+        """(expected, got) with that many digits, or with as many as it takes to see them differ where they disagree."""
+        while True:
+            shown = f"{self.expected:.{digits}g}", f"{self.got:.{digits}g}"
+            if self.agrees or shown[0] != shown[1] or digits >= MOST_DIGITS:
+                return shown
+            digits += 1
+
+
+def tells(right: float, wrong: float, standard_error: float = 0.0, tolerance: float = 0.0, runs: int = 0) -> Domain:
+    """The settings at which a run sees that a law is `wrong`, where the value is really `right`.
+
+    Twice the errors within which a check agrees lie between the two: it is `right` itself that a run must then miss.
+    """
+    seen = abs(right - wrong) > 2 * credible_errors(runs) * standard_error + tolerance
+    return when(seen, "laws far enough apart for this many runs")
+
+
+def absent(what: str, words: str) -> Check:
+    """A check whose numbers do not exist for these settings; `words`: the settings for which they do."""
+    return Check(what, math.nan, math.nan, holds=Domain(words, here=False))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Curve:
+    """One line of a picture: `y` over `x`, equally long and finite; theory, or simulated with a 95 % interval."""
+
+    label: str
+    x: Array
+    y: Array
+    half_ci95: Array | None = None
+    """Half the width of the interval of every y."""
+    theory: bool = False
+    diverged_at: float | None = None
+    """The x at which the run diverged; the curve ends before it."""
+    marks: bool = False
+    """Single points instead of a line."""
+
+    @classmethod
+    def until_divergence(cls, label: str, x: Array, y: Array, limit: float = 1e12, **more: Any) -> Curve:
+        """The part of the curve before |y| passes `limit` or stops being a number."""
+        bad = np.flatnonzero(~(np.abs(y) < limit))
+        if not bad.size:
+            return cls(label, x, y, **more)
+        first = int(bad[0])
+        half = more.pop("half_ci95", None)
+        cut = None if half is None else half[:first]
+        return cls(label, x[:first], y[:first], half_ci95=cut, diverged_at=float(x[first]), **more)
+
+    def to_dict(self, picture: Picture) -> dict[str, Any]:
+        """Plain JSON form under the names of the axes."""
+        found: dict[str, Any] = {
+            "label": self.label,
+            "theory": self.theory,
+            picture.x: np.asarray(self.x).tolist(),
+            picture.y: np.asarray(self.y).tolist(),
+        }
+        if self.half_ci95 is not None:
+            ends = np.stack([self.y - self.half_ci95, self.y + self.half_ci95], axis=-1)
+            found["ci95"] = ends.tolist()
+        if self.diverged_at is not None:
+            found[f"diverged_at_{picture.x}"] = self.diverged_at
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """The axes of the curves: names with the unit in them (`step`, `time_s`, `loss`), linear or logarithmic."""
+
+    x: str
+    y: str
+    log_x: bool = False
+    log_y: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Findings:
+    """What an experiment saw, and what theory says about it.
+
+    `rows` is a table, `curves` are lines over the axes of `picture`; an experiment gives one or both. Keys of rows
+    carry the unit.
+    """
+
+    checks: tuple[Check, ...]
+    """Those that hold for these settings, examples with numbers of their own last."""
+    left_out: tuple[Check, ...] = ()
+    """Those that are not for these settings; nothing is said about their values."""
+    theory: tuple[Law, ...] = ()
+    rows: tuple[Mapping[str, Any], ...] = ()
+    curves: tuple[Curve, ...] = ()
+    picture: Picture | None = None
+    conclusion: str = ""
+    """What was learned, in a sentence with the numbers found."""
+    assumptions: tuple[str, ...] = ()
+    experiment: str = ""
+    question: str = ""
+    source: str = ""
+    settings: Mapping[str, Any] | None = None
+    seed: int = 0
+
+    @property
+    def agrees(self) -> bool:
+        """Whether every law held and every false one was contradicted."""
+        return all(check.ok for check in self.checks)
+
+    @property
+    def verdict(self) -> str:
+        """Whether theory and simulation agree, within what."""
+        return verdict(self.checks)
+
+    def sorted_out(self) -> Findings:
+        """The same with the checks that are not for these settings apart, and with examples last."""
+        here = [check for check in self.checks if check.holds.here]
+        return replace(
+            self,
+            checks=tuple(sorted(here, key=lambda check: check.holds.example)),
+            left_out=(*self.left_out, *(check for check in self.checks if not check.holds.here)),
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON form."""
+        found: dict[str, Any] = {
+            "experiment": self.experiment,
+            "question": self.question,
+            "verdict": self.verdict,
+            "agrees": self.agrees,
+            "conclusion": self.conclusion,
+            "settings": dict(self.settings or {}),
+            "seed": self.seed,
+            "checks": [check.to_dict() for check in self.checks],
+            "left_out": [{"check": check.what, "holds_for": check.holds.words} for check in self.left_out],
+            "theory": [law.to_dict() for law in self.theory],
+        }
+        if self.rows:
+            found["rows"] = [dict(row) for row in self.rows]
+        if self.picture is not None:
+            found["curves"] = [curve.to_dict(self.picture) for curve in self.curves]
+        return found | {"assumptions": list(self.assumptions), "source": self.source}
+
+
+def verdict(checks: Sequence[Check]) -> str:
+    """`theory and simulation agree ...`, or which check they disagree on."""
+    failed = [check for check in checks if not check.ok]
+    if failed:
+        first = failed[0]
+        how = "a false law was not contradicted" if first.false_law else "theory and simulation disagree"
+        expected, got = first.printed(6)
+        return f"{how}: {first.what}: expected {expected}, got {got}, allowed {first.allowed:.2g}"
+    laws = [check for check in checks if not check.false_law]
+    said = f"theory and simulation agree in {len(laws)} of {len(laws)} checks"
+    errors = [
+        abs(check.got - check.expected) / check.standard_error
+        for check in laws
+        if check.standard_error > 0 and check.relation == "equals"
+    ]
+    if errors:
+        said += f", the worst {max(errors):.2g} standard errors apart"
+    refuted = len(checks) - len(laws)
+    return said + (f"; {refuted} false law{'s' * (refuted > 1)} contradicted" if refuted else "")
+
+
+def mean_and_error(values: Array) -> tuple[float, float]:
+    """(mean, its standard error) of independent repetitions."""
+    flat = np.asarray(values, dtype=np.float64).ravel()
+    if flat.size < 2:
+        return float(flat.mean()), 0.0
+    return float(flat.mean()), float(flat.std(ddof=1)) / math.sqrt(flat.size)

@@ -1,0 +1,12 @@
+"""Ways to train one problem on one cluster, from steps to seconds and bytes, one file each.
+
+Each way gives a loss after every update; draws of the workers' times and the price of the link, the same for all ways,
+give every update the second at which it is done and the bytes that a worker has sent by then.
+"""
+
+from lockstep.lab.race.compressed import MEMORY_PASSES, compress_s, compressed
+from lockstep.lab.race.course import Arrival, Course, Leg
+from lockstep.lab.race.local import local
+from lockstep.lab.race.server import Server, served
+
+__all__ = ["MEMORY_PASSES", "Arrival", "Course", "Leg", "Server", "compress_s", "compressed", "local", "served"]

@@ -1,0 +1,186 @@
+"""`Sweep`: what many runs say together.
+
+Of every check the mean over the seeds, with the 95 % interval of the mean (Student t), and the law beside it. The mean
+agrees with the law within the same number of standard errors as one run does, with the standard error of the mean,
+
+    sqrt(sum of squared standard errors) / seeds
+so a small disagreement that no single run could see comes out when the seeds are many.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from lockstep.lab.findings import Check, Curve, Picture, verdict
+from lockstep.lab.sweep.trial import Outcome
+from lockstep.simulate.sample import student_t
+
+MOST_CURVES = 6
+
+
+@dataclass(frozen=True, slots=True)
+class Pooled:
+    """One check over all seeds of a point."""
+
+    check: Check
+    """Means of law and simulation, with the standard error of the mean."""
+    ci95: tuple[float, float]
+    """Of the simulated mean, from the spread between seeds; a single value with one seed."""
+    seeds: int
+    agreeing: int
+    """Seeds whose own check came out as it should."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON form."""
+        return self.check.to_dict() | {"ci95": list(self.ci95), "seeds": self.seeds, "agreeing": self.agreeing}
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One combination of settings."""
+
+    swept: tuple[tuple[str, Any], ...]
+    seeds: int
+    agreeing: int
+    """Runs whose checks all came out as they should."""
+    checks: tuple[Pooled, ...]
+
+    @property
+    def agrees(self) -> bool:
+        """Whether the means agree with the laws."""
+        return all(pooled.check.ok for pooled in self.checks)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON form."""
+        return dict(self.swept) | {
+            "seeds": self.seeds,
+            "agreeing": self.agreeing,
+            "agrees": self.agrees,
+            "checks": [pooled.to_dict() for pooled in self.checks],
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Sweep:
+    """All points of a sweep, in the order of the grid. Nothing in it depends on where the runs were made."""
+
+    experiment: str
+    question: str
+    source: str
+    settings: tuple[tuple[str, Any], ...]
+    """Those that were fixed."""
+    seed: int
+    points: tuple[Point, ...]
+    """Those with a run that was made."""
+    asked: int
+    """Runs that were asked for."""
+
+    @property
+    def complete(self) -> bool:
+        """Whether all runs were made; not after Ctrl-C."""
+        return self.runs == self.asked
+
+    @property
+    def runs(self) -> int:
+        """Number of runs."""
+        return sum(point.seeds for point in self.points)
+
+    @property
+    def agrees(self) -> bool:
+        """Whether every mean agrees with its law."""
+        return all(point.agrees for point in self.points)
+
+    @property
+    def verdict(self) -> str:
+        """Whether theory and simulation agree over the whole sweep, or where they do not first."""
+        for point in self.points:
+            if not point.agrees:
+                where = ", ".join(f"{name} = {value}" for name, value in point.swept)
+                said = verdict([pooled.check for pooled in point.checks])
+                return f"{said}; at {where}" if where else said
+        return verdict([pooled.check for point in self.points for pooled in point.checks])
+
+    @property
+    def picture(self) -> Picture | None:
+        """Axes over the one key that is swept, when its values are numbers."""
+        numbers = [_number(point.swept[0][1]) if len(point.swept) == 1 else None for point in self.points]
+        if len(numbers) < 2 or None in numbers:
+            return None
+        return Picture(self.points[0].swept[0][0], "value")
+
+    @property
+    def curves(self) -> tuple[Curve, ...]:
+        """Law and mean of the first checks that are at every point, over the swept key."""
+        if self.picture is None:
+            return ()
+        x = np.array([_number(point.swept[0][1]) for point in self.points], dtype=np.float64)
+        order = np.argsort(x, kind="stable")
+        found: list[Curve] = []
+        for name in self._common()[:MOST_CURVES]:
+            pooled = [next(one for one in point.checks if one.check.what == name) for point in self.points]
+            mean = np.array([one.check.got for one in pooled])
+            half = np.array([(one.ci95[1] - one.ci95[0]) / 2 for one in pooled])
+            law = np.array([one.check.expected for one in pooled])
+            found.append(Curve(name, x[order], mean[order], half_ci95=half[order], marks=True))
+            found.append(Curve(f"{name}, law", x[order], law[order], theory=True))
+        return tuple(found)
+
+    def _common(self) -> list[str]:
+        """Checks of true laws that every point has; those with randomness in them first."""
+        first = [pooled.check for pooled in self.points[0].checks if not pooled.check.false_law]
+        names = [check.what for check in sorted(first, key=lambda check: check.standard_error == 0)]
+        return [name for name in names if all(name in {p.check.what for p in point.checks} for point in self.points)]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON form."""
+        return {
+            "experiment": self.experiment,
+            "question": self.question,
+            "verdict": self.verdict,
+            "agrees": self.agrees,
+            "runs": self.runs,
+            "complete": self.complete,
+            "settings": dict(self.settings),
+            "seed": self.seed,
+            "rows": [point.to_dict() for point in self.points],
+            "source": self.source,
+        }
+
+
+def joined(swept: tuple[tuple[str, Any], ...], outcomes: Sequence[Outcome]) -> Point:
+    """The point of these outcomes, one per seed."""
+    named: dict[str, list[Check]] = {}
+    for outcome in outcomes:
+        for check in outcome.checks:
+            named.setdefault(check.what, []).append(check)
+    agreeing = sum(outcome.agrees for outcome in outcomes)
+    return Point(swept, len(outcomes), agreeing, tuple(_pooled(checks) for checks in named.values()))
+
+
+def _pooled(checks: Sequence[Check]) -> Pooled:
+    """Means over seeds."""
+    n = len(checks)
+    mean = math.fsum(check.got for check in checks) / n
+    spread = math.fsum((check.got - mean) ** 2 for check in checks)
+    half = student_t(0.975, n - 1) * math.sqrt(spread / (n - 1) / n) if n > 1 else 0.0
+    together = replace(
+        checks[0],
+        expected=math.fsum(check.expected for check in checks) / n,
+        got=mean,
+        standard_error=math.sqrt(math.fsum(check.standard_error**2 for check in checks)) / n,
+        tolerance=math.fsum(check.tolerance for check in checks) / n,
+        runs=sum(max(check.runs - 1, 1) for check in checks) + 1 if all(check.runs for check in checks) else 0,
+    )
+    return Pooled(together, (mean - half, mean + half), n, sum(check.ok for check in checks))
+
+
+def _number(value: object) -> float | None:
+    try:
+        return float(str(value))
+    except ValueError:
+        return None

@@ -1,0 +1,192 @@
+"""`estimate`: one layout of a job on a cluster, with time, memory, throughput, utilisation, cost and assumptions."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, fields, replace
+from functools import lru_cache
+from typing import Any, TypeVar
+
+import numpy as np
+
+from lockstep.hardware import Cluster
+from lockstep.layout import Job, Layout, Memory, check, group_summary, memory, stack, stage_memory
+from lockstep.parallel.piece import Hiding
+from lockstep.planner.assumptions import HALF, assumptions
+from lockstep.program import Timeline
+from lockstep.step import Step, hiding, price_step, step_timeline
+from lockstep.units import format_flops, format_frac, format_size, format_time
+from lockstep.workload import ConvNet, convnet_forward_flops, training_flops
+
+SECONDS_PER_HOUR = 3600.0
+SECONDS_PER_DAY = 86400.0
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """What Lockstep predicts for one layout."""
+
+    job: Job
+    cluster: Cluster
+    layout: Layout
+    step: Step
+    memory: Memory
+
+    @property
+    def step_time_s(self) -> float:
+        """Seconds of an optimizer step."""
+        return float(self.step.step_time_s)
+
+    @property
+    def tokens_per_s(self) -> float:
+        """Tokens of all replicas per second (images for a convolutional network)."""
+        return self.job.recipe.batch_tokens / self.step_time_s
+
+    @property
+    def tokens_per_s_per_gpu(self) -> float:
+        """Tokens per second and device."""
+        return self.tokens_per_s / self.job.devices
+
+    @property
+    def model_flops_per_gpu_per_s(self) -> float:
+        """FLOPs that the model needs, attention counted in full, per second and device."""
+        return model_flops(self.job) / (self.step_time_s * self.job.devices)
+
+    @property
+    def mfu_frac(self) -> float:
+        """Model FLOPs utilisation: of the dense peak in the recipe's format."""
+        return self.model_flops_per_gpu_per_s / self.cluster.device.peak(self.job.recipe.dtype)
+
+    @property
+    def mfu_name(self) -> str:
+        """`MFU`, with its peak where that is not half precision's, which most published ones are of."""
+        dtype = self.job.recipe.dtype
+        return "MFU" if dtype in HALF else f"MFU (of the {dtype} peak)"
+
+    @property
+    def hfu_frac(self) -> float:
+        """Hardware FLOPs utilisation: recomputed FLOPs count too."""
+        executed = executed_flops(self.job, self.layout.recompute) / (self.step_time_s * self.job.devices)
+        return executed / self.cluster.device.peak(self.job.recipe.dtype)
+
+    @property
+    def uncertainty_frac(self) -> float:
+        """Typical relative error of the step time: that of the device's efficiency curve, fitted or assumed."""
+        device = self.cluster.device
+        return device.efficiency.error_frac_on(device.name)
+
+    @property
+    def cost_per_token(self) -> float | None:
+        """Dollars per token, None where no price is known."""
+        price = hourly_price_usd(self.cluster)
+        return None if price is None else price * self.job.devices / SECONDS_PER_HOUR / self.tokens_per_s
+
+    def campaign(self, tokens: float) -> tuple[float, float | None]:
+        """(days, dollars or None) to train on `tokens` tokens without interruptions."""
+        days = tokens / self.tokens_per_s / SECONDS_PER_DAY
+        return days, None if self.cost_per_token is None else self.cost_per_token * tokens
+
+    def assumptions(self) -> tuple[str, ...]:
+        """What it takes for granted, the most important first."""
+        return assumptions(self.job, self.cluster, self.layout, float(self.step.ep_hidden_s))
+
+    def hiding(self) -> dict[str, Hiding]:
+        """What of its traffic hides beside computing, by part, and how much more would."""
+        return hiding(self.job, self.cluster, self.layout)
+
+    def timeline(self, by_layer: bool = False, opened: Collection[str] = ()) -> Timeline:
+        """The step simulated: one rank per pipeline stage, standing for all that do the same.
+
+        Of the traffic `opened` (tp, cp, ep, dp) the first stage's collectives are opened into their own sends.
+        """
+        return step_timeline(self.job, self.cluster, self.layout, by_layer, opened)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON form in the words of the command line."""
+        hidden = self.hiding()
+        return {
+            "layout": self.layout.to_dict(),
+            "step_time_s": self.step_time_s,
+            "tokens_per_s": self.tokens_per_s,
+            "tokens_per_s_per_gpu": self.tokens_per_s_per_gpu,
+            "mfu_frac": self.mfu_frac,
+            "hfu_frac": self.hfu_frac,
+            "uncertainty_frac": self.uncertainty_frac,
+            "model_flops_per_gpu_per_s": self.model_flops_per_gpu_per_s,
+            "peak_dtype": self.job.recipe.dtype,
+            "peak_flops_per_s": self.cluster.device.peak(self.job.recipe.dtype),
+            "breakdown_s": self.step.breakdown_s(),
+            "ep_hidden_s": float(self.step.ep_hidden_s),
+            "hidden_s": {part: one.hidden_s for part, one in hidden.items()},
+            "slack_s": {part: one.slack_s for part, one in hidden.items()},
+            "memory": self.memory.to_dict(),
+            "bound_by": self.step.bound_by,
+            "cost_per_token": self.cost_per_token,
+            "groups": group_summary(self.layout, self.cluster),
+            "assumptions": list(self.assumptions()),
+        }
+
+    def __str__(self) -> str:
+        fits = "fits" if self.memory.fits else "does not fit"
+        return (
+            f"{self.layout}: {format_time(self.step_time_s)} per step, "
+            f"{format_frac(self.mfu_frac)} {self.mfu_name} ± {format_frac(self.mfu_frac * self.uncertainty_frac, 2)} "
+            f"({format_flops(self.model_flops_per_gpu_per_s)} per device), "
+            f"{format_size(float(self.memory.total_B))} per device ({fits}), bound by {self.step.bound_by}"
+        )
+
+
+def estimate(job: Job, cluster: Cluster, layout: Layout) -> Estimate:
+    """The estimate of one layout. Raises BadInput when it breaks a rule; too much memory is reported, not raised."""
+    check(layout, job)
+    grid = layout.grid()
+    return Estimate(job, cluster, layout, price_step(job, cluster, grid), memory(job, cluster, grid))
+
+
+def estimates(job: Job, cluster: Cluster, layouts: Sequence[Layout]) -> list[Estimate]:
+    """The estimates of several layouts that keep the rules, in order; those with as many stages share one pass."""
+    found: dict[Layout, Estimate] = {}
+    for stages, placement in sorted({(layout.pp, layout.placement) for layout in layouts}, key=str):
+        some = [layout for layout in layouts if (layout.pp, layout.placement) == (stages, placement)]
+        grid = stack(some)
+        step, held = price_step(job, cluster, grid), memory(job, cluster, grid)
+        for place, layout in enumerate(some):
+            found[layout] = Estimate(job, cluster, layout, _at(step, place, len(some)), _at(held, place, len(some)))
+    return [found[layout] for layout in layouts]
+
+
+Result = TypeVar("Result", Step, Memory)
+
+
+def _at(several: Result, place: int, count: int) -> Result:
+    """One entry of a result that holds arrays of `count` entries, or numbers that are the same for all."""
+    values = {f.name: getattr(several, f.name) for f in fields(several)}
+    return replace(several, **{name: np.broadcast_to(value, (count,))[place] for name, value in values.items()})
+
+
+def stage_memories(job: Job, cluster: Cluster, layout: Layout) -> list[Memory]:
+    """Memory of one rank of every pipeline stage."""
+    check(layout, job)
+    grid = layout.grid()
+    return [stage_memory(job, cluster, grid, stage) for stage in range(layout.pp)]
+
+
+@lru_cache(maxsize=64)
+def model_flops(job: Job) -> float:
+    """FLOPs of one optimizer step that the model needs: three forward passes, attention counted in full."""
+    if isinstance(job.model, ConvNet):
+        return 3.0 * convnet_forward_flops(job.model) * job.recipe.batch
+    return float(training_flops(job.model, job.recipe.seq).model) * job.recipe.batch_tokens
+
+
+def executed_flops(job: Job, recompute: str) -> float:
+    """FLOPs of one optimizer step with recomputation."""
+    if isinstance(job.model, ConvNet):
+        return model_flops(job)
+    found = training_flops(job.model, job.recipe.seq, recompute=recompute, modules=job.recipe.recompute_modules)
+    return float(found.hardware) * job.recipe.batch_tokens
+
+
+def hourly_price_usd(cluster: Cluster) -> float | None:
+    """Dollars per device and hour: the cluster's own price, else its device's, else None."""
+    return cluster.device.price_per_hour_usd if cluster.price_per_hour_usd is None else cluster.price_per_hour_usd

@@ -1,0 +1,57 @@
+"""`export`: an estimate as the configuration of a training framework, in its own words.
+
+    export(found, "megatron")       command-line flags, one per line
+    export(found, "deepspeed")      JSON
+    export(found, "torchtitan")     TOML
+
+A plan that a framework cannot express is refused with every reason; nothing is dropped on the way. Each begins by the
+version that it was written for: as comments, in JSON, which has none, under a key that DeepSpeed does not read.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from lockstep.errors import UnknownName
+from lockstep.planner.estimate import Estimate
+from lockstep.planner.export import deepspeed, megatron, torchtitan
+from lockstep.planner.export.runnable import Runnable, best_runnable
+
+TARGETS = {"megatron": megatron.megatron, "deepspeed": deepspeed.deepspeed, "torchtitan": torchtitan.torchtitan}
+VERSIONS = {"megatron": megatron.VERSION, "deepspeed": deepspeed.VERSION, "torchtitan": torchtitan.VERSION}
+CHOICES: dict[str, dict[str, tuple[Any, ...]]] = {
+    "megatron": megatron.CHOICES,
+    "deepspeed": deepspeed.CHOICES,
+    "torchtitan": torchtitan.CHOICES,
+}
+COMMENT = "comment"
+
+
+def export(found: Estimate, to: str, said: Sequence[str] = ()) -> str:
+    """The configuration for `to`, headed by its version and the sentences `said`.
+
+    Raises UnknownName, and Infeasible with every reason why `to` cannot express it.
+    """
+    if to not in TARGETS:
+        raise UnknownName("target of an export", to, TARGETS, "--to")
+    body, head = TARGETS[to](found), [f"written for {version(to)}", *said]
+    if to == "deepspeed":
+        return json.dumps({COMMENT: head, **json.loads(body)}, indent=2) + "\n"
+    return "".join(f"# {sentence}\n" for sentence in head) + body
+
+
+def version(to: str) -> str:
+    """The software and its version that an export to `to` is written for."""
+    return VERSIONS[to]
+
+
+def best_for(to: str, found: Estimate) -> Runnable | None:
+    """The best layout that `to` can run, where it cannot run `found`, the planner's best; None where there is none."""
+    if to == "megatron" and not megatron.takes_model(found.job):
+        return None
+    return best_runnable(found, CHOICES[to], TARGETS[to])
+
+
+__all__ = ["TARGETS", "Runnable", "best_for", "export", "version"]

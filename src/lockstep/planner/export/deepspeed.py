@@ -1,0 +1,111 @@
+"""DeepSpeed configuration as JSON: batch, ZeRO, offload, tensor parallel size (AutoTP), pipeline.
+
+    dp micro_batch               train_batch_size, train_micro_batch_size_per_gpu, gradient_accumulation_steps
+    zero offload                 zero_optimization.stage, .offload_optimizer, .offload_param
+    tp                           tensor_parallel.autotp_size (ZeRO 0 to 2)
+    pp, recompute full with it   pipeline.stages, pipeline.activation_checkpoint_interval
+
+Stages need the model written as a `PipelineModule(num_stages=pp)`; DeepSpeed runs 1F1B and only with ZeRO 0 or 1. What
+is decided in the model's code and not in the JSON (recomputation without a pipeline, experts, sequences) is refused
+with a hint where it goes.
+
+Source: deepspeed.ai/docs/config-json and /tutorials/autotp-training (DeepSpeed 0.18, 2026); `pipeline` as read by
+deepspeed/runtime/pipe/engine.py.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from lockstep.layout import AXES
+from lockstep.planner.estimate import Estimate
+from lockstep.planner.export.refusals import Refusals, refuse_formats
+from lockstep.workload import FULL, NONE
+
+VERSION = "DeepSpeed 0.18"
+CHOICES: dict[str, tuple[Any, ...]] = {
+    "cp": (1,),
+    "ep": (1,),
+    "sequence_parallel": (0,),
+    "schedules": ("1f1b",),
+    "recompute": (NONE, FULL),
+    "sharding": tuple((zero, False) for zero in range(4)),
+}
+"""Axes of the planner's space that it can run; other limits join several of them."""
+OPTIMIZERS = {"adam": "Adam", "adamw": "AdamW"}
+
+
+def deepspeed(found: Estimate) -> str:
+    """The JSON text. Raises Infeasible with every reason."""
+    _refuse(found)
+    layout, recipe = found.layout, found.job.recipe
+    half = "fp16" if recipe.dtype == "fp16" else "bf16"
+    document: dict[str, Any] = {
+        "train_batch_size": recipe.batch,
+        "train_micro_batch_size_per_gpu": layout.micro_batch,
+        "gradient_accumulation_steps": recipe.batch // (layout.dp * layout.micro_batch),
+        half: {"enabled": True},
+        "data_types": {"grad_accum_dtype": _wire(recipe.gradient_B, half)},
+        "communication_data_type": _wire(recipe.wire_B, half),
+        "optimizer": {"type": OPTIMIZERS[recipe.optimizer]},
+        "zero_optimization": _zero(found),
+    }
+    if layout.tp > 1:
+        document["tensor_parallel"] = {"autotp_size": layout.tp}
+    if layout.pp > 1:
+        interval = 1 if layout.recompute == "full" else 0
+        document["pipeline"] = {
+            "stages": layout.pp,
+            "partition": "uniform",
+            "activation_checkpoint_interval": interval,
+        }
+    return json.dumps(document, indent=2) + "\n"
+
+
+def _zero(found: Estimate) -> dict[str, Any]:
+    """The `zero_optimization` section."""
+    layout = found.layout
+    section: dict[str, Any] = {"stage": layout.zero, "overlap_comm": found.job.recipe.overlap_dp}
+    host = {"device": "cpu", "pin_memory": True}
+    if layout.offload != "none":
+        section["offload_optimizer"] = host
+    if layout.offload == "parameters":
+        section["offload_param"] = host
+    return section
+
+
+def _wire(size_B: float, half: str) -> str:
+    """DeepSpeed's word for a gradient of `size_B` bytes."""
+    return half if size_B == 2.0 else "fp32"
+
+
+def _refuse(found: Estimate) -> None:
+    """Raises Infeasible for all that the JSON cannot say."""
+    layout, recipe, no = found.layout, found.job.recipe, Refusals("DeepSpeed's JSON")
+    no.when(layout.cp > 1, f"cp={layout.cp}: sequences are split in the model's code (Ulysses), not in rings")
+    no.when(layout.ep > 1, f"ep={layout.ep}: pass ep_size={layout.ep} to deepspeed.moe.layer.MoE in the model's code")
+    no.when(layout.sequence_parallel, "sequence parallelism over the tensor-parallel group does not exist there")
+    no.when(layout.tp > 1 and layout.zero == 3, "AutoTP (tp) works with ZeRO 0 to 2, not 3")
+    no.when(layout.tp > 1 and layout.pp > 1, "AutoTP (tp) does not work inside a PipelineModule (pp)")
+    no.when(layout.pp > 1 and layout.zero > 1, f"pipelines work with ZeRO 0 or 1, not {layout.zero}")
+    no.when(
+        layout.pp > 1 and (layout.schedule != "1f1b" or layout.vpp > 1), f"schedule {layout.schedule}: only 1f1b exists"
+    )
+    no.when(layout.pp > 1 and found.job.layers % layout.pp != 0, f"{layout.pp} stages do not hold equally many layers")
+    no.when(bool(layout.shard), f"shard={layout.shard}: sharding inside part of the replicas (MiCS) is not supported")
+    no.when(layout.offload != "none" and layout.zero == 0, "offload needs ZeRO 1 to 3")
+    no.when(layout.offload == "parameters" and layout.zero != 3, "offloaded parameters need ZeRO 3")
+    no.when(
+        layout.recompute == "selective" or (layout.recompute == "full" and layout.pp == 1),
+        f"recompute {layout.recompute}: call deepspeed.checkpointing.checkpoint in the model's code "
+        "(gradient_checkpointing in Transformers)",
+    )
+    no.when(recipe.dtype not in ("bf16", "fp16"), f"matrix products in {recipe.dtype}; use bf16 or fp16")
+    no.when(recipe.optimizer not in OPTIMIZERS, f"optimizer {recipe.optimizer}: only {', '.join(OPTIMIZERS)} match")
+    no.when({recipe.gradient_B, recipe.wire_B} - {2.0, 4.0} != set(), "gradients must have 2 or 4 bytes")
+    refuse_formats(recipe, no)
+    no.when(recipe.overlap_tp == "all", "tensor-parallel traffic does not overlap with products there")
+    no.when(recipe.overlap_pp and layout.pp > 1, "pipeline sends do not overlap with compute there")
+    no.when(layout.order != AXES, f"rank order {'-'.join(layout.order)}: it is always {'-'.join(AXES)}")
+    no.settle()

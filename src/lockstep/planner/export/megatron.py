@@ -1,0 +1,175 @@
+"""Megatron-LM flags, one per line and quoted: `grep -v '^#' flags.txt | xargs torchrun ... pretrain_gpt.py`.
+
+    tp pp cp ep            --tensor-model-parallel-size, --pipeline-model-parallel-size, --context-parallel-size,
+                           --expert-model-parallel-size (experts take tp too, the default); dp is what is left
+    vpp                    --num-layers-per-virtual-pipeline-stage = layers / (pp vpp), or (layers + 2) / (pp vpp) with
+                           --account-for-embedding-in-pipeline-split and --account-for-loss-in-pipeline-split
+    zero 0, 1              none, --use-distributed-optimizer; with shard, --num-distributed-optimizer-instances
+    zero 2, 3              --use-megatron-fsdp --data-parallel-sharding-strategy optim_grads, optim_grads_params
+    recompute              --recompute-granularity selective with --recompute-modules, or full, uniform, every layer
+    uneven stages          --pipeline-model-parallel-layout: E embedding, t layer, m token prediction, L loss
+
+CUDA_DEVICE_MAX_CONNECTIONS must be 1 with tp or cp before Blackwell, and must not be with FSDP. Source:
+megatron/training/arguments.py of Megatron-LM at Megatron Core 0.15 (commit 000c4ac24f, end of 2025), and the Megatron
+FSDP page of its developer guide.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+from typing import Any
+
+from lockstep.errors import Infeasible
+from lockstep.layout import Job, Layout, Recipe
+from lockstep.planner.estimate import Estimate
+from lockstep.planner.export.megatron_limits import (
+    DTYPES,
+    OPTIMIZERS,
+    PIPELINE_INSIDE,
+    SCHEDULES,
+    STRATEGIES,
+    refuse_run,
+)
+from lockstep.planner.export.megatron_positions import unknown_numbers
+from lockstep.planner.export.megatron_shape import Flags, recomputed_modules, refuse_shape, shape_flags
+from lockstep.planner.export.refusals import Refusals
+from lockstep.workload import Transformer
+
+VERSION = "Megatron-LM, Megatron Core 0.15"
+CHOICES: dict[str, tuple[Any, ...]] = {"schedules": SCHEDULES}
+"""Axes of the planner's space that it can run; other limits join several of them."""
+
+
+def megatron(found: Estimate) -> str:
+    """The flags. Raises Infeasible with every reason."""
+    layout, job, no = found.layout, found.job, Refusals("Megatron-LM")
+    model = job.transformer
+    if model is None:
+        raise Infeasible(f"Megatron-LM cannot express this plan: {job.model.name} is not a transformer")
+    refuse_shape(model, no)
+    refuse_run(layout, job, model, no)
+    no.settle()
+    shape = shape_flags(model, job.recipe.seq, layout.tp)
+    flags = {**shape, **_parallel(layout, job, model), **_recipe(layout, job.recipe, model)}
+    said = "".join(f"# {sentence}\n" for sentence in (*unknown_numbers(model), *_unlike(layout, job.recipe)))
+    return said + "".join(_line(name, value) for name, value in flags.items())
+
+
+def takes_model(job: Job) -> bool:
+    """Whether it can train the model at all, in some layout."""
+    no = Refusals("Megatron-LM")
+    if job.transformer is not None:
+        refuse_shape(job.transformer, no)
+    return job.transformer is not None and not no.reasons
+
+
+def _unlike(layout: Layout, recipe: Recipe) -> Iterator[str]:
+    """What runs otherwise than planned, for want of a flag, and changes the step's time alone."""
+    if recipe.overlap_tp == "none" and layout.tp > 1:
+        # --no-async-tensor-model-parallel-allreduce is still parsed, and ignored.
+        yield "--overlap-tp none has no flag: input gradients are reduced alongside the weight-gradient product"
+
+
+def _line(name: str, value: object) -> str:
+    """A flag, with its value, or with several of them."""
+    values = value if isinstance(value, tuple) else () if value is True else (value,)
+    return " ".join([f"--{name}", *(shlex.quote(str(one)) for one in values)]) + "\n"
+
+
+def _parallel(layout: Layout, job: Job, model: Transformer) -> Flags:
+    """Flags of the layout."""
+    flags: Flags = {
+        "tensor-model-parallel-size": layout.tp,
+        "pipeline-model-parallel-size": layout.pp,
+        "context-parallel-size": layout.cp,
+        "expert-model-parallel-size": layout.ep,
+        "micro-batch-size": layout.micro_batch,
+        "global-batch-size": job.recipe.batch,
+    }
+    if layout.sequence_parallel:
+        flags["sequence-parallel"] = True
+    if layout.cp > 1:
+        flags["cp-comm-type"] = "p2p"
+    if layout.order == PIPELINE_INSIDE:
+        flags["use-tp-pp-dp-mapping"] = True
+    return flags | _stages(layout, job) | _sharding(layout) | _memory_savers(layout, job.recipe, model)
+
+
+def _stages(layout: Layout, job: Job) -> Flags:
+    """Flags of chunks and of uneven stages; a single stage has neither."""
+    flags: Flags = {}
+    if layout.vpp > 1 and layout.pp > 1:
+        chunks = layout.pp * layout.vpp
+        ends = 2 if job.layers % chunks else 0
+        flags["num-layers-per-virtual-pipeline-stage"] = (job.layers + ends) // chunks
+        if ends:
+            flags |= {f"account-for-{end}-in-pipeline-split": True for end in ("embedding", "loss")}
+        if not job.recipe.overlap_pp:
+            flags["no-overlap-p2p-communication"] = True
+    elif job.layers % layout.pp:
+        sizes = [sum(held.values()) for held in job.stage_layers(layout.pp)]
+        ahead = job.transformer.mtp_layers if job.transformer else 0
+        flags["pipeline-model-parallel-layout"] = "E" + "|".join("t" * size for size in sizes) + "m" * ahead + "L"
+    return flags
+
+
+def _sharding(layout: Layout) -> Flags:
+    """Flags of ZeRO and HSDP."""
+    flags: Flags = {}
+    if layout.zero:
+        flags["use-distributed-optimizer"] = True
+    if layout.zero in STRATEGIES:
+        flags |= {"use-megatron-fsdp": True, "data-parallel-sharding-strategy": STRATEGIES[layout.zero]}
+        flags |= {"no-gradient-accumulation-fusion": True, "ckpt-format": "fsdp_dtensor"}
+    if layout.zero and layout.shard:
+        flags["num-distributed-optimizer-instances"] = layout.dp * layout.cp // layout.shard
+    return flags
+
+
+def _memory_savers(layout: Layout, recipe: Recipe, model: Transformer) -> Flags:
+    """Flags of recomputation and offload."""
+    flags: Flags = {}
+    modules = recomputed_modules(recipe, model)
+    if layout.recompute == "selective" and modules:
+        flags |= {"recompute-granularity": "selective", "recompute-modules": modules}
+    if layout.recompute == "full":
+        flags |= {"recompute-granularity": "full", "recompute-method": "uniform", "recompute-num-layers": 1}
+    if layout.offload == "optimizer":
+        flags |= {"optimizer-cpu-offload": True, "use-precision-aware-optimizer": True}
+    return flags
+
+
+def _recipe(layout: Layout, recipe: Recipe, model: Transformer) -> Flags:
+    """Flags of number formats, optimizer, kernels and overlap."""
+    flags: Flags = {"optimizer": OPTIMIZERS[recipe.optimizer]}
+    for name in DTYPES[recipe.dtype]:
+        flags[name] = "hybrid" if name == "fp8-format" else True
+    if recipe.gradient_B == 4.0:
+        flags["accumulate-allreduce-grads-in-fp32"] = True
+    elif recipe.dtype != "fp16":
+        flags["grad-reduce-in-bf16"] = True
+    flags["attention-backend"] = _attention_backend(recipe, model)
+    if not recipe.dropout:
+        flags |= {"attention-dropout": 0.0, "hidden-dropout": 0.0}
+    if not recipe.fused_elementwise:
+        kinds = ("swiglu" if "swiglu" in shape_flags(model, recipe.seq) else "gelu", "dropout")
+        flags |= {f"no-bias-{kind}-fusion": True for kind in kinds}
+    if recipe.overlap_dp:
+        flags["overlap-grad-reduce"] = True
+        if layout.zero:
+            flags["overlap-param-gather"] = True
+    if recipe.overlap_tp == "all" and layout.tp > 1:
+        flags["tp-comm-overlap"] = True
+    if recipe.overlap_ep == "shared" and model.experts and model.experts.shared_ffn:
+        flags["moe-shared-expert-overlap"] = True
+    if not recipe.fused_accumulation:
+        flags["no-gradient-accumulation-fusion"] = True
+    return flags
+
+
+def _attention_backend(recipe: Recipe, model: Transformer) -> str:
+    """The kernel of attention; FlashAttention supports latent attention on Hopper only."""
+    if not recipe.flash_attention:
+        return "unfused"
+    return "fused" if model.attention.latent else "flash"

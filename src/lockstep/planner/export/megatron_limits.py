@@ -1,0 +1,115 @@
+"""What Megatron-LM cannot run of a layout and a recipe, and which of its words it can.
+
+Sources: validate_args in megatron/training/arguments.py (see `megatron.py`), and of the wheel of Megatron Core 0.15.0
+core/transformer/transformer_config.py, core/parallel_state.py, core/optimizer/distrib_optimizer.py and
+core/distributed/fsdp.
+"""
+
+from __future__ import annotations
+
+from lockstep.layout import AXES, Job, Layout, Recipe
+from lockstep.planner.export.megatron_shape import recomputed_modules
+from lockstep.planner.export.refusals import Refusals, refuse_formats
+from lockstep.workload import Transformer
+
+SCHEDULES = ("1f1b", "interleaved")
+STRATEGIES = {2: "optim_grads", 3: "optim_grads_params"}
+"""ZeRO stages that Megatron FSDP runs."""
+OPTIMIZERS = {"adam": "adam", "adamw": "adam", "sgd-momentum": "sgd"}
+DTYPES = {"bf16": ("bf16",), "fp16": ("fp16",), "fp8": ("bf16", "fp8-format")}
+PIPELINE_INSIDE = ("tp", "cp", "ep", "pp", "dp")
+"""The rank order of --use-tp-pp-dp-mapping."""
+NOT_DELAYED = ("layernorm", "moe_act")
+"""What cannot be recomputed under delayed scaling, the default recipe of fp8."""
+
+
+def refuse_run(layout: Layout, job: Job, model: Transformer, no: Refusals) -> None:
+    """Notes everything about the layout and the recipe that has no flag, or none that Megatron accepts."""
+    _refuse_pipeline(layout, job.recipe, no)
+    _refuse_ranks(layout, model, no)
+    _refuse_sharding(layout, job.recipe, no)
+    _refuse_offload(layout, no)
+    _refuse_experts(layout, job.recipe, model, no)
+    _refuse_recipe(layout, job.recipe, model, no)
+
+
+def _refuse_pipeline(layout: Layout, recipe: Recipe, no: Refusals) -> None:
+    piped = layout.pp > 1
+    no.when(piped and layout.schedule not in SCHEDULES, f"schedule {layout.schedule}: it has {' and '.join(SCHEDULES)}")
+    no.when(piped and layout.zero in STRATEGIES, f"zero {layout.zero} (Megatron FSDP) with pipeline stages")
+    blocking = layout.vpp > 1 and not recipe.overlap_pp
+    no.when(
+        blocking and layout.pp == 2, "interleaving on 2 stages with sends that compute waits for; take --overlap-pp"
+    )
+    alone = piped and layout.vpp == 1
+    no.when(alone and recipe.overlap_pp, "overlapped pipeline sends without interleaving; drop --overlap-pp")
+
+
+def _refuse_ranks(layout: Layout, model: Transformer, no: Refusals) -> None:
+    """Of the rank grid: parallel_state.py makes one for attention and one, without cp, for experts."""
+    attention, tp, cp, ep = model.attention, layout.tp, layout.cp, layout.ep
+    no.when(layout.order not in (AXES, PIPELINE_INSIDE), f"rank order {'-'.join(layout.order)}")
+    no.when(
+        layout.order == PIPELINE_INSIDE and layout.pp > 1 and cp != ep,
+        f"pipeline stages inside dp with cp={cp} and ep={ep}: attention and experts must have as many data-parallel "
+        "ranks as each other, so cp = ep",
+    )
+    no.when(cp > 1 and ep > 1, f"cp={cp} with ep={ep}: it groups experts without cp, on other ranks than planned")
+    no.when(
+        attention.kv_heads % tp != 0,
+        f"{attention.kv_heads} key and value heads over tp={tp}: it replicates none, so tp must divide the number",
+    )
+    no.when(cp > 1 and attention.window is not None, f"cp={cp} with sliding windows: its ring attention has none")
+
+
+def _refuse_sharding(layout: Layout, recipe: Recipe, no: Refusals) -> None:
+    """Of ZeRO and HSDP."""
+    fsdp = f"zero {layout.zero} (Megatron FSDP)"
+    no.when(bool(layout.shard) and layout.zero == 0, "shard without zero 1 to 3")
+    no.when(layout.zero in STRATEGIES and layout.ep > 1, f"{fsdp} with expert parallelism")
+    no.when(
+        layout.zero in STRATEGIES and not recipe.overlap_dp, f"{fsdp} without overlap of its traffic; drop --no-overlap"
+    )
+    no.when(
+        layout.zero > 0 and OPTIMIZERS.get(recipe.optimizer) == "sgd",
+        f"optimizer {recipe.optimizer} with zero {layout.zero}: its sharded optimizer is Adam only",
+    )
+
+
+def _refuse_offload(layout: Layout, no: Refusals) -> None:
+    no.when(layout.offload == "parameters", "offloaded parameters")
+    offloaded = layout.offload == "optimizer"
+    no.when(offloaded and layout.zero != 1, "an offloaded optimizer without zero 1")
+    no.when(
+        offloaded and layout.dp * layout.cp == 1,
+        "an offloaded optimizer with dp*cp = 1: it keeps gradients on the device, the plan moves them to the host",
+    )
+
+
+def _refuse_experts(layout: Layout, recipe: Recipe, model: Transformer, no: Refusals) -> None:
+    if model.experts is None:
+        return
+    no.when(recipe.dtype == "fp16", "experts in fp16: its grouped matrix products are bf16 only")
+    parted = layout.zero > 0 and 0 < layout.shard < layout.dp * layout.cp
+    no.when(
+        parted,
+        f"shard={layout.shard} with experts: it shards their states over shard/ep ranks, the plan over dp*cp/ep",
+    )
+
+
+def _refuse_recipe(layout: Layout, recipe: Recipe, model: Transformer, no: Refusals) -> None:
+    """Notes everything about the recipe that has no flag."""
+    no.when(recipe.dtype not in DTYPES, f"matrix products in {recipe.dtype}: export has {', '.join(DTYPES)}")
+    no.when(recipe.optimizer not in OPTIMIZERS, f"optimizer {recipe.optimizer}: export has {', '.join(OPTIMIZERS)}")
+    no.when(recipe.gradient_B != recipe.wire_B, "gradients reduced in another format than they are accumulated in")
+    no.when(recipe.gradient_B not in (2.0, 4.0), f"gradients of {recipe.gradient_B:g} bytes")
+    refuse_formats(recipe, no)
+    no.when(
+        recipe.overlap_tp == "all" and layout.tp > 1 and not layout.sequence_parallel,
+        "overlapped tensor parallelism without sequence parallelism",
+    )
+    again = [one for one in recomputed_modules(recipe, model) if one in NOT_DELAYED]
+    no.when(
+        layout.recompute == "selective" and recipe.dtype == "fp8" and bool(again),
+        f"recomputing {' and '.join(again)} in fp8 with delayed scaling",
+    )

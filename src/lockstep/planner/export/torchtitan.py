@@ -1,0 +1,148 @@
+"""torchtitan job configuration as TOML: [parallelism], [training], [activation_checkpoint], [optimizer].
+
+    zero 3      data_parallel_shard_degree = dp, parameters gathered for each pass (reshard_after_forward "always")
+    zero 2      the same with reshard_after_forward "never": parameters are kept from forward to backward
+    HSDP        data_parallel_replicate_degree x data_parallel_shard_degree = dp; cp ranks share the shards
+    zero 0      data_parallel_replicate_degree = dp (DDP, which torchtitan runs without other parallelism)
+    tp          tensor_parallel_degree; it always shards sequences too
+    pp          pipeline_parallel_degree, _schedule, _microbatch_size, _layers_per_stage
+    cp, ep      context_parallel_degree, expert_parallel_degree with expert_tensor_parallel_degree = tp
+
+Model shapes are torchtitan's own flavors, so [model] is left to the user. Source: torchtitan/config/job_config.py of
+v0.2 (2025), the last releases that read TOML.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lockstep.layout import AXES
+from lockstep.planner.estimate import Estimate
+from lockstep.planner.export.refusals import Refusals, refuse_formats
+from lockstep.workload import FULL, NONE
+
+SCHEDULES = {
+    "1f1b": "1F1B",
+    "gpipe": "GPipe",
+    "interleaved": "Interleaved1F1B",
+    "breadth-first": "LoopedBFS",
+    "zb-v": "ZBVZeroBubble",
+    "dualpipe-v": "DualPipeV",
+}
+"""Schedules of torch.distributed.pipelining that ours equal."""
+VERSION = "torchtitan v0.2"
+OPTIMIZERS = {"adam": "Adam", "adamw": "AdamW"}
+CHOICES: dict[str, tuple[Any, ...]] = {
+    "schedules": tuple(SCHEDULES),
+    "recompute": (NONE, FULL),
+    "sharding": tuple((zero, hsdp) for zero in (0, 2, 3) for hsdp in (False, True)),
+}
+"""Axes of the planner's space that it can run; other limits join several of them."""
+Value = str | int | bool
+
+
+def torchtitan(found: Estimate) -> str:
+    """The TOML text. Raises Infeasible with every reason."""
+    _refuse(found)
+    layout, recipe = found.layout, found.job.recipe
+    sections: dict[str, dict[str, Value]] = {
+        "training": {
+            "local_batch_size": recipe.batch // layout.dp if layout.pp > 1 else layout.micro_batch,
+            "global_batch_size": recipe.batch,
+            "seq_len": recipe.seq,
+            "mixed_precision_param": "bfloat16",
+            "mixed_precision_reduce": "float32",
+            "enable_cpu_offload": layout.offload == "parameters",
+        },
+        "parallelism": _parallelism(found),
+        "activation_checkpoint": {"mode": layout.recompute},
+        "optimizer": {"name": OPTIMIZERS[recipe.optimizer]},
+    }
+    return "\n".join(_section(name, values) for name, values in sections.items())
+
+
+def _section(name: str, values: dict[str, Value]) -> str:
+    """One TOML table."""
+    return f"[{name}]\n" + "".join(f"{key} = {_literal(value)}\n" for key, value in values.items())
+
+
+def _literal(value: Value) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return f'"{value}"' if isinstance(value, str) else str(value)
+
+
+def _parallelism(found: Estimate) -> dict[str, Value]:
+    """The [parallelism] table."""
+    layout, job = found.layout, found.job
+    sharded = shard_degree(found)
+    values: dict[str, Value] = {
+        "data_parallel_replicate_degree": layout.dp // sharded,
+        "data_parallel_shard_degree": sharded,
+        "fsdp_reshard_after_forward": "always" if layout.zero == 3 else "never",
+        "tensor_parallel_degree": layout.tp,
+        "pipeline_parallel_degree": layout.pp,
+        "context_parallel_degree": layout.cp,
+        "expert_parallel_degree": layout.ep,
+    }
+    if layout.cp > 1:
+        values["context_parallel_rotate_method"] = "alltoall"
+    if layout.ep > 1:
+        values["expert_tensor_parallel_degree"] = layout.tp
+    if layout.pp > 1:
+        values |= {
+            "pipeline_parallel_schedule": SCHEDULES[layout.schedule],
+            "pipeline_parallel_microbatch_size": layout.micro_batch,
+            "pipeline_parallel_layers_per_stage": job.layers // (layout.pp * layout.vpp),
+            "pipeline_parallel_first_stage_less_layers": 0,
+            "pipeline_parallel_last_stage_less_layers": 0,
+        }
+    return values
+
+
+def shard_degree(found: Estimate) -> int:
+    """Data-parallel ranks that share a sharded copy, apart from the context-parallel ranks that share it too."""
+    layout = found.layout
+    if layout.zero == 0:
+        return 1
+    return layout.shard // layout.cp if layout.shard else layout.dp
+
+
+def _refuse(found: Estimate) -> None:
+    """Raises Infeasible for all that the TOML cannot say."""
+    layout, recipe, no = found.layout, found.job.recipe, Refusals("torchtitan")
+    no.when(found.job.transformer is None, f"{found.job.model.name} is not a transformer")
+    no.when(layout.zero == 1, "zero 1: FSDP2 shards parameters (3) or gradients (2) too; DDP shards nothing (0)")
+    alone = layout.tp == layout.pp == layout.cp == layout.ep == 1
+    no.when(layout.zero == 0 and layout.dp > 1 and not alone, "zero 0 (DDP) works without tp, pp, cp and ep only")
+    no.when(layout.zero == 0 and bool(layout.shard), "shard needs zero 2 or 3")
+    no.when(layout.tp > 1 and not layout.sequence_parallel, "tp without sequence parallelism does not exist there")
+    no.when(layout.shard % layout.cp != 0, f"shard={layout.shard} must be a multiple of cp={layout.cp}")
+    no.when(bool(layout.shard) and layout.dp % max(1, layout.shard // layout.cp) != 0, "shard/cp must divide dp")
+    inside = layout.shard // layout.cp if layout.shard else layout.dp
+    outside = layout.cp > 1 or inside % layout.ep != 0
+    no.when(layout.ep > 1 and outside, f"ep={layout.ep} must lie inside the sharded dp, without cp")
+    no.when(
+        layout.pp > 1 and layout.schedule not in SCHEDULES,
+        f"schedule {layout.schedule}: torch has {', '.join(SCHEDULES)}",
+    )
+    even = found.job.layers % (layout.pp * layout.vpp) == 0
+    no.when(not even, f"{layout.pp * layout.vpp} stages do not hold equally many of {found.job.layers} layers")
+    no.when(
+        layout.recompute == "selective",
+        "recompute selective: torchtitan's selective mode recomputes other operations than the attention core",
+    )
+    no.when(layout.offload == "optimizer", "offload optimizer: states are offloaded with the parameters or not at all")
+    no.when(layout.order != AXES, f"rank order {'-'.join(layout.order)}: it is always {'-'.join(AXES)}")
+    no.when(recipe.dtype != "bf16", f"matrix products in {recipe.dtype}: export has bf16 only")
+    no.when(recipe.optimizer not in OPTIMIZERS, f"optimizer {recipe.optimizer}: only {', '.join(OPTIMIZERS)} match")
+    refuse_formats(recipe, no)
+    no.when(recipe.wire_B != 4.0, "gradients are reduced in fp32 there; set --gradient-bytes 4")
+    no.when(not recipe.overlap_dp and layout.zero > 0, "FSDP2 always overlaps its traffic; drop --no-overlap")
+    no.when(
+        recipe.overlap_tp == "all",
+        "overlapped tensor parallelism needs compiled asynchronous tp, which is not exported",
+    )
+    no.when(not recipe.flash_attention, "attention is always fused there; drop --no-flash")
+    no.when(recipe.dropout, "there is no dropout there")
+    no.settle()

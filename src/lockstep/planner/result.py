@@ -1,0 +1,104 @@
+"""`Plan`: the answer to "how should this be trained", with its verdict in words and its plain JSON form."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from lockstep.hardware import Cluster
+from lockstep.layout import Job
+from lockstep.planner.estimate import SECONDS_PER_DAY, Estimate
+from lockstep.planner.search import MEMORY, Findings
+from lockstep.units import format_count, format_frac, format_money, format_size, format_time
+
+UNINTERRUPTED = "days and cost are without interruptions; `lockstep campaign` adds failures, checkpoints and advice"
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The answer to "how should this be trained": estimates of the best layouts, best first."""
+
+    job: Job
+    cluster: Cluster
+    objective: str
+    plans: tuple[Estimate, ...]
+    front: tuple[Estimate, ...]
+    """Layouts that no other beats in step time, memory and cost together."""
+    findings: Findings
+    tokens: float | None = None
+
+    @property
+    def best(self) -> Estimate:
+        """The best layout."""
+        return self.plans[0]
+
+    @property
+    def rejected(self) -> list[dict[str, Any]]:
+        """How many layouts each constraint rejected, most first."""
+        counts = sorted(self.findings.rejected.items(), key=lambda item: (-item[1], item[0]))
+        return [{"why": why, "count": count} | self._nearest(why) for why, count in counts]
+
+    def _nearest(self, why: str) -> dict[str, Any]:
+        """The nearest miss of the memory constraint: how far over, and which layout."""
+        miss = self.findings.nearest_miss
+        if why != MEMORY or miss is None:
+            return {}
+        excess_B = miss.memory_B - self.cluster.device.memory_B
+        margin_frac = excess_B / self.cluster.device.memory_B
+        return {"nearest": {"layout": str(miss.layout), "excess_B": excess_B, "margin_frac": margin_frac}}
+
+    def verdict(self) -> str:
+        """The answer in words."""
+        best, job = self.best, self.job
+        things = "tokens" if job.transformer else "images"
+        spread = format_frac(best.mfu_frac * best.uncertainty_frac, 2)
+        parts = [
+            f"{job.model.name} on {job.devices} x {self.cluster.device.name}: {best.layout}",
+            f"{format_time(best.step_time_s)} per step of {format_count(job.recipe.batch_tokens)} {things}, "
+            f"{format_count(best.tokens_per_s)} {things}/s, {format_frac(best.mfu_frac)} {best.mfu_name} ± {spread}",
+            f"{format_size(float(best.memory.total_B))} of {format_size(best.memory.capacity_B)} per device, "
+            f"bound by {best.step.bound_by}",
+        ]
+        if self.tokens is not None:
+            days, dollars = best.campaign(self.tokens)
+            cost = "price unknown" if dollars is None else format_money(dollars)
+            parts.append(f"{format_count(self.tokens)} {things}: {format_time(days * SECONDS_PER_DAY)}, {cost}")
+        return "; ".join(parts)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON form in the words of the command line."""
+        on_front = {one.layout for one in self.front}
+        plans = [one.to_dict() | _summary(one, one.layout in on_front) for one in self.plans]
+        answer: dict[str, Any] = {
+            "verdict": self.verdict(),
+            "model": self.job.model.name,
+            "cluster": self.cluster.name,
+            "gpus": self.job.devices,
+            "objective": self.objective,
+            "plans": plans,
+            "front": [{"layout": one.layout.to_dict()} | _summary(one, True) for one in self.front],
+            "evaluated": self.findings.evaluated,
+            "feasible": self.findings.feasible,
+            "complete": self.findings.complete,
+            "rejected": self.rejected,
+            "assumptions": list(self.best.assumptions()),
+        }
+        if self.tokens is not None:
+            days, dollars = self.best.campaign(self.tokens)
+            answer |= {"tokens": self.tokens, "days": days, "cost": dollars}
+            answer["assumptions"].append(UNINTERRUPTED)
+        return answer
+
+
+def _summary(one: Estimate, pareto: bool) -> dict[str, Any]:
+    """The numbers by which layouts are compared."""
+    return {
+        "step_time_s": one.step_time_s,
+        "tokens_per_s": one.tokens_per_s,
+        "mfu_frac": one.mfu_frac,
+        "memory_B": float(one.memory.total_B),
+        "memory_frac": float(one.memory.used_frac),
+        "bound_by": one.step.bound_by,
+        "cost_per_token": one.cost_per_token,
+        "pareto": pareto,
+    }

@@ -1,0 +1,285 @@
+"""Communication roofline: for each level of a cluster, whether a device spends longer moving bytes or computing.
+
+    intensity  = FLOPs of a device per step / bytes it moves over the level       FLOP/B
+    ridge      = achieved FLOP/s / achieved B/s of one device at the level        FLOP/B
+    attained   = min(achieved FLOP/s, intensity * achieved B/s)                   FLOP/s
+    bound      = communication where intensity < ridge, else compute
+
+so a level binds when its traffic, alone and perfectly overlapped, takes longer than the device's kernels. The device's
+own memory is the first level. FLOPs are the mean of the devices and those that a causal mask leaves where the attention
+kernel is fused; bytes and seconds are of the busiest pipeline stage, its bubble left out.
+
+No byte is counted here: traffic is what the step model asks of a cluster whose only slow part is that level (no
+latency, no bound elsewhere), times the level's rate. So it is the least over the algorithms that the step model may
+choose.
+
+Critical batch: the smallest global batch at which data-parallel traffic takes no longer than computing. With D bytes
+per step and d per micro-batch over a level of rate W, and c seconds of kernels per micro-batch, m micro-batches satisfy
+
+    (D + m d) / W <= m c     so    m* = ceil(D / (c W - d)),    batch* = m* * dp * micro_batch * seq   tokens.
+
+ZeRO 0 and 1 have d = 0; ZeRO 3 has D = 0, so its ratio does not depend on the batch and there is no critical one.
+
+Source: S. Williams, A. Waterman, D. Patterson, "Roofline", CACM 52 (2009); the critical batch is the condition of "How
+to Scale Your Model" (Austin et al. 2025), "Training", with this package's traffic.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from lockstep.hardware import Cluster
+from lockstep.layout import KEEP, Job, Layout, LayoutGrid, check
+from lockstep.planner.estimate import executed_flops
+from lockstep.planner.whatif import scaled
+from lockstep.step import compose, priced
+from lockstep.units import format_count, format_frac
+from lockstep.workload import ConvNet, training_flops
+
+KINDS = ("tp", "cp", "ep", "pp", "dp")
+MEMORY_LEVEL = "memory"
+BOUNDLESS = 1e30
+"""Factor by which parts that should not count are sped up; what is left of them is far below one byte."""
+
+
+@dataclass(frozen=True, slots=True)
+class RooflineLevel:
+    """One level of the roofline, of one device."""
+
+    name: str
+    traffic_B: Mapping[str, float]
+    """Bytes per step and direction by kind of traffic."""
+    flops: float
+    """FLOPs per step."""
+    achieved_flops: float
+    peak_flops: float
+    achieved_Bps: float
+    peak_Bps: float
+    critical_batch: int | None = None
+    """Tokens; None where there is no such batch."""
+    critical_why: str = ""
+    """Why there is no critical batch, or what it means."""
+
+    @property
+    def bytes_B(self) -> float:
+        """Bytes per step of all kinds."""
+        return sum(self.traffic_B.values())
+
+    @property
+    def intensity_flop_per_B(self) -> float | None:
+        """FLOPs per byte; None where nothing moves."""
+        return self.flops / self.bytes_B if self.bytes_B else None
+
+    @property
+    def ridge_flop_per_B(self) -> float:
+        """Intensity at which moving and computing take equally long, with achieved rates."""
+        return self.achieved_flops / self.achieved_Bps
+
+    @property
+    def peak_ridge_flop_per_B(self) -> float:
+        """The same with datasheet rates."""
+        return self.peak_flops / self.peak_Bps
+
+    @property
+    def attained_flops(self) -> float:
+        """FLOP/s that the level allows: the roofline itself."""
+        intensity = self.intensity_flop_per_B
+        return self.achieved_flops if intensity is None else min(self.achieved_flops, intensity * self.achieved_Bps)
+
+    @property
+    def share(self) -> float:
+        """Seconds of traffic per second of computing; above 1 the level binds."""
+        return self.bytes_B / self.achieved_Bps * self.achieved_flops / self.flops
+
+    @property
+    def bound(self) -> str:
+        """compute, communication, or memory at the level of the device's own memory."""
+        if self.share <= 1.0:
+            return "compute"
+        return "memory" if self.name == MEMORY_LEVEL else "communication"
+
+    @property
+    def mostly(self) -> str:
+        """The kind with the most bytes."""
+        return max(self.traffic_B, key=lambda kind: self.traffic_B[kind])
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON form."""
+        return {
+            "name": self.name,
+            "ridge_flop_per_B": self.ridge_flop_per_B,
+            "peak_ridge_flop_per_B": self.peak_ridge_flop_per_B,
+            "intensity_flop_per_B": self.intensity_flop_per_B,
+            "bound": self.bound,
+            "share_of_compute": self.share,
+            "attained_flops": self.attained_flops,
+            "achieved_Bps": self.achieved_Bps,
+            "traffic_B": dict(self.traffic_B),
+            "critical_batch": self.critical_batch,
+            "critical_why": self.critical_why,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Roofline:
+    """The roofline of one layout: device memory first, then the cluster's levels, innermost first."""
+
+    job: Job
+    cluster: Cluster
+    layout: Layout
+    levels: tuple[RooflineLevel, ...]
+    compute_s: float
+    """Seconds of kernels per step of the busiest device, host launches included."""
+
+    def level(self, name: str) -> RooflineLevel:
+        """The level called `name`."""
+        return next(level for level in self.levels if level.name == name)
+
+    @property
+    def binding(self) -> tuple[RooflineLevel, ...]:
+        """Levels of the network whose traffic takes longer than computing, the worst first."""
+        bound = [level for level in self.levels if level.bound == "communication"]
+        return tuple(sorted(bound, key=lambda level: -level.share))
+
+    def regime(self) -> str:
+        """The regime in words."""
+        tightest = max(self.levels[1:], key=lambda level: level.share)
+        memory = self.level(MEMORY_LEVEL).bound == "memory"
+        kernels = "; kernels wait for device memory more than for arithmetic" if memory else ""
+        if not tightest.bytes_B:
+            return f"no communication{kernels}"
+        share = format_frac(tightest.share)
+        detail = f"{tightest.name} traffic, mostly {tightest.mostly}, takes {share} of the kernels' time"
+        if self.binding:
+            return f"communication bound at {' and '.join(level.name for level in self.binding)}: {detail}{kernels}"
+        return f"compute bound at every level of the network: {detail}{kernels}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON form."""
+        return {
+            "layout": self.layout.to_dict(),
+            "levels": [level.to_dict() for level in self.levels],
+            "compute_s": self.compute_s,
+            "batch_tokens": self.job.recipe.batch_tokens,
+            "regime": self.regime(),
+        }
+
+    def __str__(self) -> str:
+        return self.regime()
+
+
+def roofline(job: Job, cluster: Cluster, layout: Layout) -> Roofline:
+    """The roofline of `layout`. Raises Infeasible when the layout breaks a rule."""
+    check(layout, job)
+    grid, bare = layout.grid(), _without_overlap(job)
+    compute_s = float(_step(bare, scaled(cluster, bandwidth=BOUNDLESS, latency=0.0), grid).compute_s)
+    flops = device_flops(job, layout)
+    levels = [_memory_level(bare, cluster, layout, flops)]
+    for index in range(len(cluster.levels)):
+        levels.append(_network_level(bare, cluster, layout, index, flops, compute_s))
+    return Roofline(job, cluster, layout, tuple(levels), compute_s)
+
+
+def device_flops(job: Job, layout: Layout) -> float:
+    """Mean FLOPs of a device per step, recomputation included; a fused causal kernel skips what the mask hides."""
+    if isinstance(job.model, ConvNet):
+        return executed_flops(job, layout.recompute) / job.devices
+    counting = "causal" if job.recipe.flash_attention else "full"
+    modules = job.recipe.recompute_modules
+    per_token = training_flops(job.model, job.recipe.seq, counting, layout.recompute, modules).hardware
+    return float(per_token) * job.recipe.batch_tokens / job.devices
+
+
+def _without_overlap(job: Job) -> Job:
+    """The job with all traffic in the open, so that the step model shows every byte of it."""
+    return replace(
+        job, recipe=replace(job.recipe, overlap_dp=False, overlap_tp="none", overlap_ep="none", overlap_pp=False)
+    )
+
+
+def _step(job: Job, cluster: Cluster, grid: LayoutGrid) -> Any:
+    return priced(compose(job, cluster, grid), grid)
+
+
+def _only(cluster: Cluster, level: int | None, memory_bandwidth: float = BOUNDLESS) -> Cluster:
+    """`cluster` with nothing that takes time but the links of `level` (None: none of them)."""
+    bandwidth = [1.0 if index == level else BOUNDLESS for index in range(len(cluster.levels))]
+    return scaled(
+        cluster, peak_flops=BOUNDLESS, memory_bandwidth=memory_bandwidth, bandwidth=bandwidth, latency=0.0, host=0.0
+    )
+
+
+def _memory_level(job: Job, cluster: Cluster, layout: Layout, flops: float) -> RooflineLevel:
+    """Device memory: bytes of all kernels (fused attention counts none) and of the update, against arithmetic alone."""
+    device, grid = cluster.device, layout.grid()
+    bare = _only(cluster, None, memory_bandwidth=1.0)
+    curve = replace(bare.device.efficiency, matmul_bytes_factor=1.0, stream_frac=1.0)
+    moved = _step(job, replace(bare, device=replace(bare.device, efficiency=curve)), grid)
+    update_s = moved.optimizer_s if grid.offload == KEEP else 0.0  # otherwise the host
+    arithmetic = scaled(cluster, memory_bandwidth=BOUNDLESS, bandwidth=BOUNDLESS, latency=0.0, host=0.0)
+    return RooflineLevel(
+        name=MEMORY_LEVEL,
+        traffic_B={
+            "kernels": float(moved.compute_s) * device.memory_bandwidth_Bps,
+            "update": float(update_s) * device.memory_bandwidth_Bps,
+        },
+        flops=flops,
+        achieved_flops=flops / float(_step(job, arithmetic, grid).compute_s),
+        peak_flops=device.peak(job.recipe.dtype),
+        achieved_Bps=device.memory_bandwidth_Bps * device.efficiency.stream_frac,
+        peak_Bps=device.memory_bandwidth_Bps,
+        critical_why="data-parallel traffic leaves the device",
+    )
+
+
+def _network_level(
+    job: Job, cluster: Cluster, layout: Layout, index: int, flops: float, compute_s: float
+) -> RooflineLevel:
+    """One level of the network."""
+    grid, level = layout.grid(), cluster.levels[index]
+    rate_Bps = cluster.bandwidth_per_device_Bps(index)
+    parts = compose(job, _only(cluster, index), grid)
+    step = priced(parts, grid)
+    traffic_B = {kind: _whole(float(getattr(step, f"{kind}_comm_s")) * rate_Bps) for kind in KINDS}
+    once_B = _whole(float(parts.waits.once_s) * rate_Bps)
+    each_B = _whole(float(parts.waits.forward_s + parts.waits.backward_s) * rate_Bps)
+    microbatches = int(grid.microbatches(job.recipe.batch))
+    critical, why = critical_batch(once_B, each_B, compute_s / microbatches * rate_Bps, layout, job.recipe.seq)
+    return RooflineLevel(
+        name=level.name,
+        traffic_B=traffic_B,
+        flops=flops,
+        achieved_flops=flops / compute_s,
+        peak_flops=cluster.device.peak(job.recipe.dtype),
+        achieved_Bps=rate_Bps,
+        peak_Bps=rate_Bps / level.link.achieved_frac,
+        critical_batch=critical,
+        critical_why=why,
+    )
+
+
+def _whole(size_B: float) -> float:
+    """Bytes, with the traces that boundless parts leave taken away."""
+    return 0.0 if size_B < 1e-3 else size_B
+
+
+def critical_batch(once_B: float, each_B: float, room_B: float, layout: Layout, seq: int) -> tuple[int | None, str]:
+    """(tokens or None, why), from bytes once per step, with each micro-batch, and movable while one is computed."""
+    if not once_B and not each_B:
+        return None, "no data-parallel traffic at this level"
+    share = each_B / room_B
+    if not once_B:
+        verdict = "binds at any batch" if share > 1.0 else "never binds"
+        return None, (
+            f"all of it comes with every micro-batch and takes {format_frac(share)} of its compute, so it {verdict}; "
+            "what changes that is the micro-batch, not the batch"
+        )
+    if share >= 1.0:
+        return None, f"each micro-batch brings traffic for {format_frac(share)} of its compute: it binds at any batch"
+    microbatches = math.ceil(once_B / (room_B - each_B))
+    sequences = microbatches * layout.dp * layout.micro_batch
+    batches = "micro-batch" if microbatches == 1 else "micro-batches"
+    return sequences * seq, f"{microbatches} {batches}, {format_count(sequences)} sequences"
