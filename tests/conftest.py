@@ -1,17 +1,44 @@
-"""Hypothesis profiles: the same examples on every run, no deadline on a loaded machine. The tests of one experiment."""
+"""Hypothesis profiles: the same examples on every run, no deadline on a loaded machine. Tiers, and one experiment."""
+
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tiers import TIERS, tier_of
+
 settings.register_profile(
     "ci", max_examples=50, derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
+settings.register_profile("fast", settings.get_profile("ci"), max_examples=10)
 settings.load_profile("ci")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """`--experiment NAME`: only the tests that are about this experiment of the lab."""
     parser.addoption("--experiment", metavar="NAME", help="run only the tests about this experiment of the lab")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """The markers of the tiers; the fast tier alone tries fewer examples."""
+    if config.getoption("markexpr") == "fast":
+        settings.load_profile("fast")
+    for name, meaning in TIERS.items():
+        config.addinivalue_line("markers", f"{name}: {meaning}")
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Marks a test with the tier of its file."""
+    tier = tier_of(item.path)
+    if tier is not None:
+        item.add_marker(tier)
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """With `-m` and names of tiers, files of other tiers are not even imported."""
+    wanted = set(config.getoption("markexpr").split(" or "))
+    is_test = collection_path.name.startswith("test_") and collection_path.suffix == ".py"
+    return True if is_test and wanted <= set(TIERS) and tier_of(collection_path) not in wanted else None
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -22,7 +22,7 @@ from lockstep.program import Program, contributions, tokens
 from lockstep.simulate import simulate
 
 ELEMENT_B = 4.0
-quick = settings(max_examples=20, derandomize=True, deadline=None)
+quick = settings(max_examples=min(20, settings.default.max_examples), derandomize=True, deadline=None)
 
 # Choices beside the defaults, for ranks they fit: (condition on ranks, choices).
 VARIANTS: dict[tuple[str, str], list[tuple[Callable[[int], bool], dict[str, Any]]]] = {

@@ -1,0 +1,26 @@
+"""The table of tiers: every test file has one, and no entry outlives its file."""
+
+import re
+from pathlib import Path
+
+from tiers import PLACES, TIERS, tier_of
+
+TESTS = Path(__file__).parent
+FILES = sorted(path for path in TESTS.rglob("test_*.py"))
+
+
+def test_every_test_file_has_a_tier() -> None:
+    assert [str(file.relative_to(TESTS)) for file in FILES if tier_of(file) is None] == []
+
+
+def test_every_entry_stands_for_a_test_file_that_exists_once() -> None:
+    named = [place for places in PLACES.values() for place in places]
+    assert len(named) == len(set(named))
+    for place in named:
+        assert any(file.is_relative_to(TESTS / place) for file in FILES), place
+
+
+def test_tiers_that_the_check_runs_exist() -> None:
+    script = (TESTS.parent / "check").read_text("utf-8")
+    asked = {tier for words in re.findall(r'-m "?([a-z]+(?: or [a-z]+)*)"? ', script) for tier in words.split(" or ")}
+    assert asked - {"pip", "pytest", "venv"} == {"fast", "long", "process"} <= set(TIERS)

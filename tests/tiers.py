@@ -1,0 +1,50 @@
+"""The tier of every test file, by folder or file: what it needs to run, and how long that takes.
+
+`pytest -m fast`, or `-m "long or process"`, runs those tiers alone. Times are processor seconds of single files,
+measured one after the other on 2026-11-23 (two cores that others shared). A file of more than 5 s is `long`, except the
+conformance tables, the house rules and the tests of the step, which every change should pass first.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+TESTS = Path(__file__).parent
+TIERS = {
+    "fast": "unit and conformance tests",
+    "long": "searches, simulations and fuzzers that compute for many seconds",
+    "page": "the documentation: every command and example in it",
+    "process": "starts real processes",
+}
+PLACES: dict[str, tuple[str, ...]] = {
+    "fast": (
+        "api", "campaign", "cases", "cli", "cli_programs", "collectives", "guide", "hardware", "layout", "methods",
+        "parallel", "plan", "program", "reliability", "report", "rows", "runs", "simulate", "step", "stragglers",
+        "validation", "words", "workload", "test_files.py", "test_house.py", "test_mutants.py",
+        "test_system_claims.py", "test_tiers.py", "test_units.py",
+    ),
+    "long": (
+        "converge", "fuzz", "campaigns/test_campaign_verb.py", "campaigns/test_scaling.py", "cases/test_case_verb.py",
+        "cli/test_cli_contract.py", "cli/test_cli_tables.py", "cli/test_documented_defaults.py",
+        "cli/test_help_examples.py", "cli/test_json_reference.py", "cli_programs/test_program_fuzz.py",
+        "cli_programs/test_program_verbs.py", "collectives/test_cluster_rates.py", "collectives/test_forecast.py",
+        "collectives/test_laws.py", "collectives/test_levels.py", "planner/guide/test_guide.py",
+        "methods/test_compression.py", "parallel/test_inside.py", "parallel/test_pipeline_laws.py",
+        "parallel/test_pipeline_published.py", "planner/test_export.py", "planner/test_roofline.py",
+        "planner/test_search.py", "planner/test_sensitivity.py", "failures/test_checkpoint_verb.py",
+        "failures/test_pool.py", "failures/test_simulation.py", "report/test_house_of_pictures.py",
+        "report/test_pictures.py", "report/test_timeline_plot.py", "rows/test_rows.py", "simulate/test_engine.py",
+        "simulate/test_law.py", "simulate/test_queues.py", "step/test_expert_overlap.py", "step/test_offload.py",
+        "step/test_step_messages.py", "step/test_step_program.py", "failures/stragglers/test_stragglers.py",
+        "validation/test_fit.py",
+    ),
+    "page": ("test_docs.py",),
+    "process": ("measure", "cli/test_cli_python.py", "cli/test_streams.py", "store/test_store.py"),
+}  # fmt: skip
+"""Folders and files below `tests/`; the longest that a file is in counts."""
+_TIER_OF = {TESTS / place: tier for tier, places in PLACES.items() for place in places}
+
+
+def tier_of(file: Path) -> str | None:
+    """The tier of a test file, None where the table has no entry for it."""
+    return next((_TIER_OF[path] for path in (file, *file.parents) if path in _TIER_OF), None)

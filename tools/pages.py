@@ -1,0 +1,121 @@
+"""Brings README and the documentation up to date with what the commands print today.
+
+    python tools/pages.py                    lists what would change; exit code 1 if anything would
+    python tools/pages.py --write            rewrites it
+    python tools/pages.py --write docs/use   only pages below this path
+
+Two kinds of text are regenerated: console blocks of one `lockstep` command, by the rules of `tests/test_docs.py`, and
+pages that are written from data as a whole (`WRITTEN`). Commands that measure this machine are left alone. A command
+that ends otherwise than its block shows is listed and left for a person to look at.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import textwrap
+from collections.abc import Callable
+from pathlib import Path
+from re import Match
+
+TESTS = Path(__file__).resolve().parents[1] / "tests"
+sys.path.append(str(TESTS))
+
+from console_blocks import FENCE, PAGES, ROOT, SURROUNDINGS, Session, compared, name_of, printed, session  # noqa: E402
+
+
+def validation_page() -> str:
+    """Predictions against the published tables."""
+    from lockstep.validation.document import lines
+
+    return "\n".join(lines())
+
+
+def case_studies_page() -> str:
+    """Predictions of published runs."""
+    from lockstep.cases.compare import survey
+    from lockstep.cases.document import page
+
+    return page(survey())
+
+
+def claims_page() -> str:
+    """Claims that the lab decides."""
+    from lockstep.lab.claims_page import page
+
+    return page()
+
+
+WRITTEN: dict[str, Callable[[], str]] = {
+    "docs/validation.md": validation_page,
+    "docs/case-studies.md": case_studies_page,
+    "docs/reference/claims.md": claims_page,
+}
+"""Pages that a function writes as a whole."""
+
+
+class Changes:
+    """What would change, and what could not be regenerated."""
+
+    def __init__(self) -> None:
+        self.changed: list[str] = []
+        self.failed: list[str] = []
+
+    def block(self, page: Path, found: Match[str]) -> str:
+        """The block with today's output; unchanged where it agrees or is not a session."""
+        asked = session(found[1], found[2])
+        if asked is None:
+            return found[0]
+        try:
+            text = printed(asked)
+        except AssertionError as wrong:
+            self.failed.append(f"{name_of(page)}: {wrong}")
+            return found[0]
+        if compared(asked, text) == compared(asked, asked.output):
+            return found[0]
+        self.changed.append(f"{name_of(page)}: lockstep {asked.command}")
+        return f"```console\n$ lockstep {asked.command}\n{_wrapped(asked, text)}\n```"
+
+    def page(self, page: Path) -> str:
+        """The whole text of a page as it should be."""
+        text = page.read_text("utf-8")
+        write = WRITTEN.get(name_of(page))
+        if write is None:
+            return FENCE.sub(lambda found: self.block(page, found), text)
+        written = write().strip() + "\n"
+        if written.strip() == text.strip():
+            return text
+        self.changed.append(f"{name_of(page)}: the whole page")
+        return written
+
+
+def _wrapped(asked: Session, text: str) -> str:
+    """A refusal is one long line, which a page breaks at its width."""
+    if asked.refused is None:
+        return text
+    return textwrap.fill(text, int(SURROUNDINGS["COLUMNS"]), break_long_words=False, break_on_hyphens=False)
+
+
+def main() -> None:
+    """The command."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--write", action="store_true", help="rewrite the pages")
+    parser.add_argument("paths", nargs="*", type=Path, help="pages or folders (default: all)")
+    given = parser.parse_args()
+    below = [path.resolve() for path in given.paths] or [ROOT]
+    chosen = [page for page in PAGES if any(page.is_relative_to(path) for path in below)]
+    if not chosen:
+        parser.error("no page is below these paths")
+    found = Changes()
+    for page in chosen:
+        text = found.page(page)
+        if given.write and text != page.read_text("utf-8"):
+            page.write_text(text, "utf-8")
+    verb = "changed" if given.write else "would change"
+    for line in (*(f"{verb}: {one}" for one in found.changed), *(f"left as it is: {one}" for one in found.failed)):
+        print(line)
+    sys.exit(1 if found.failed or (found.changed and not given.write) else 0)
+
+
+if __name__ == "__main__":
+    main()
