@@ -262,7 +262,7 @@ def test_what_cannot_be_offloaded_is_refused() -> None:
     muon = replace(LLAMA, recipe=replace(LLAMA.recipe, optimizer="muon"))
     with pytest.raises(BadInput, match="the update of muon is matrix products"):
         estimate(muon, CLUSTER, Layout(dp=16, zero=1, offload="optimizer"))
-    with pytest.raises(BadInput, match="says nothing of its hosts"):
+    with pytest.raises(BadInput, match="does not describe its hosts"):
         estimate(LLAMA, replace(CLUSTER, host=None), Layout(dp=16, zero=2, offload="optimizer"))
 
 

@@ -199,5 +199,5 @@ def _collective(
 
 def _too_long(operations: str) -> BadInput:
     return BadInput(
-        f"{operations} are too many to run, at most {MOST_OPERATIONS:,}; take fewer ranks or micro-batches", "--ranks"
+        f"{operations} are too many to run, at most {MOST_OPERATIONS:,}; use fewer ranks or micro-batches", "--ranks"
     )

@@ -119,7 +119,7 @@ def read_network(
 def _of_cluster(ranks: int, cluster: Cluster) -> Network:
     if ranks > cluster.num_devices:
         raise BadInput(
-            f"{ranks} ranks on the {cluster.num_devices} devices of {cluster.name}; take more nodes", "--ranks"
+            f"{ranks} ranks on the {cluster.num_devices} devices of {cluster.name}; use more nodes", "--ranks"
         )
     node = cluster.devices_per_unit(0)
     if ranks > node and ranks % node:

@@ -99,14 +99,14 @@ def _number_B(value: Quantity, where: str) -> float:
     """Bytes of one number, its share of a scale included."""
     size_B = parse_count(value, where)
     if not 0 < size_B <= MOST_B:
-        raise BadInput(f"one number takes above 0 and at most {MOST_B:g} bytes, got {value}", where)
+        raise BadInput(f"must be above 0 and at most {MOST_B:g} bytes per number, got {value}", where)
     return size_B
 
 
 def _device_frac(value: Quantity, where: str) -> float:
     frac = parse_frac(value, where)
     if not frac < 1:
-        raise BadInput(f"must be below 1, as computing goes on, got {frac:g}", where)
+        raise BadInput(f"must be below 1: some of the device must keep computing, got {frac:g}", where)
     return frac
 
 

@@ -84,7 +84,7 @@ def _refuse_operation(words: Mapping[str, Any]) -> None:
     """Without a target there is no run that could fail or save."""
     for name in sorted(name for name, value in words.items() if value is not None):
         flag = f"--{name.removesuffix('_frac').replace('_', '-')}"
-        raise BadInput("needs --tokens, --loss or --compute-optimal: a run that it happens to", flag)
+        raise BadInput("needs the length of a run: --tokens, --loss or --compute-optimal", flag)
 
 
 @verb

@@ -164,5 +164,5 @@ def _on_levels(op: str, levels: Levels, size_B: float, way: str | None) -> Timel
 
 def _check_size(operations: float) -> None:
     if operations > MOST_OPERATIONS:
-        allowed = f"at most {MOST_OPERATIONS:,}; take fewer ranks"
+        allowed = f"at most {MOST_OPERATIONS:,}; use fewer ranks"
         raise BadInput(f"a trace of about {operations:.3g} operations is too large: {allowed}", "ranks")

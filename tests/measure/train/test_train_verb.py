@@ -156,7 +156,7 @@ def test_lateness_is_of_the_others_and_leaves_the_first_step_out() -> None:
 @pytest.mark.parametrize(
     ("straggler", "why"),
     [
-        ("2:1ms", "rank 2 is none of 0 to 1"),
+        ("2:1ms", "rank 2 is not one of 0 to 1"),
         ("1:2x", "delayed by a time"),
         ("soon", "is no straggler; write rank and delay"),
     ],
@@ -284,5 +284,5 @@ def test_what_happened_to_checkpoints_is_said(tmp_path: Path) -> None:
     newest = tmp_path / "step-00000004" / "rank-0.npz"
     newest.write_bytes(newest.read_bytes()[:-1])
     shown = " ".join(run(*words, "--steps", "6", "--resume").out.split())
-    assert "passed over step-00000004: rank-0.npz is damaged" in shown
+    assert "skipped step-00000004: rank-0.npz is damaged" in shown
     assert "went on after 2 steps" in shown
