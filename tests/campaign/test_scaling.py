@@ -98,7 +98,7 @@ def test_the_table_says_where_it_ends(tmp_path: Path) -> None:
     picture = tmp_path / "scaling.svg"
     words = ("--tokens", "10G", "--mtbf", "1d", "--deadline", "30d", "--budget", "1")
     shown = " ".join(run(*SMALL, *words, "--plot", str(picture)).out.split())
-    assert "stop helping: over half of what they add is lost" in shown
+    assert "stops helping: over half of what they add is lost" in shown
     assert "devices are done within 30 d" in shown
     assert "No size is paid for by $1" in shown
     assert picture.read_text().lstrip().startswith("<?xml")

@@ -43,7 +43,7 @@ def _compared(found: Guidance) -> str:
     if found.lost is None:
         return said + "."
     part, seconds = found.lost
-    return f"{said}; most of the difference is {PART_WORDS[part]} ({format_time(seconds)})."
+    return f"{said}; the largest difference is {PART_WORDS[part]} ({format_time(seconds)})."
 
 
 def _layouts(found: Guidance, out: Console) -> None:
