@@ -33,7 +33,8 @@ def test_the_plan_says_everything_in_order(monkeypatch: pytest.MonkeyPatch) -> N
     session = run("plan", "llama3-70b", "--cluster", "dgx-h100:64", "--batch-tokens", "4M", "--tokens", "15T")
     parts = ["llama3-70b on 512 x h100-sxm", "MFU ±", "15T tokens take", "Best layouts", "Pareto front"]
     places = [
-        session.out.find(part) for part in [*parts, "Why other layouts were rejected", "nearest:", "Assumptions", "512 sequences"]
+        session.out.find(part)
+        for part in [*parts, "Why other layouts were rejected", "nearest:", "Assumptions", "512 sequences"]
     ]
     assert -1 not in places
     assert places == sorted(places)

@@ -100,7 +100,9 @@ def test_a_checkpoint_has_seven_points_around_it_and_where_time_goes(words: dict
         assert share == format_frac(found.losses.goodput_frac if name == "goodput" else shares[name])
     assert {name for name, share in found.losses.fracs().items() if share} == {name for name, _ in parts[1:]}
     assert ("Formulas" in said) == (found.pattern.every == 1)
-    assert said.startswith(f"Checkpoint every {format_time(found.interval_s, 4)} of work: {format_frac(found.overhead_frac)}")
+    assert said.startswith(
+        f"Checkpoint every {format_time(found.interval_s, 4)} of work: {format_frac(found.overhead_frac)}"
+    )
 
 
 def test_formulas_say_what_their_intervals_cost_and_which_are_too_short() -> None:

@@ -87,7 +87,10 @@ def test_200_kills_of_a_writer_lose_nothing_acknowledged(tmp_path: Path) -> None
         assert steps[: len(acknowledged)] == [int(step) for step in acknowledged]
         assert len(steps) <= len(acknowledged) + 1
         assert record.damaged == ()
-        assert (record.status, record.reason) == (FAILED, f"its process died without a message after {len(steps)} events")
+        assert (record.status, record.reason) == (
+            FAILED,
+            f"its process died without a message after {len(steps)} events",
+        )
     assert len(store.rows()) == 200
 
 

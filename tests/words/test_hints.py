@@ -58,7 +58,10 @@ def test_what_is_on_already_is_not_a_hint(offload: str, said: str, never: str) -
             ("pipeline", "--schedule", "all", "--stages", "4", "--microbatches", ",8,16,32"),
             "--microbatches: a value is missing before, after or between commas in ',8,16,32'",
         ),
-        (("balance", "--speeds", "1,,2", "--batch", "4"), "--speeds: a value is missing before, after or between commas"),
+        (
+            ("balance", "--speeds", "1,,2", "--batch", "4"),
+            "--speeds: a value is missing before, after or between commas",
+        ),
         (
             ("checkpoint", "--size", "3GB", "--mtbf", "3h"),
             "--storage-bandwidth: give the rate of a write: this, --rank-bandwidth or both",

@@ -38,7 +38,7 @@ USUAL_CAMPAIGNS = 1000
 
 
 class CheckpointWords(FailureWords, LighterWords, total=False):
-    """Keywords about failures and about what comes between whole checkpoints."""
+    """Keywords about failures and about lighter checkpoints between full ones."""
 
 
 @verb

@@ -88,7 +88,7 @@ def crossover(op: str, *, ranks: Quantity, between: str | None = None, **link: U
 def best_algorithms(op: str, *, ranks: Quantity, between: str | None = None, **link: Unpack[LinkWords]) -> BestMap:
     """The fastest algorithm over group sizes up to `ranks` (powers of two) and sizes from 1 KiB to 4 GiB.
 
-    On a cluster every group spans the levels that so many ranks span; groups that fill no whole nodes are left out.
+    On a cluster every group spans the levels that its ranks span; groups that do not fill whole nodes are left out.
     """
     from lockstep.collectives import best_map, best_map_on_levels
 

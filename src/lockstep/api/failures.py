@@ -108,7 +108,7 @@ class Counted:
 
 
 def device_count(machine: Cluster | None, nodes: Quantity | None, devices: Quantity | None) -> Counted | None:
-    """How many devices a job has, None when nobody says. Raises BadInput."""
+    """How many devices a job has, None when it is not given. Raises BadInput."""
     number = node_count(machine, nodes)
     if devices is not None:
         given = whole(devices, "--devices")
@@ -156,7 +156,7 @@ def read_corruption(failing: JobFailures, words: Mapping[str, Any]) -> tuple[dic
 
 
 def check_company(words: Mapping[str, Any]) -> None:
-    """Refuses words about corruption and nodes without those that they need."""
+    """Refuses options about corruption and nodes without those that they need."""
     given = {name for name, value in words.items() if value is not None}
     for first, second in (("silent_mtbf", "silent_delay"), ("silent_delay", "silent_mtbf")):
         if first in given and second not in given:
@@ -202,7 +202,7 @@ def nodes_lost(nodes: int, failing: JobFailures, replaced: Quantity | None) -> t
 
 
 def node_count(machine: Cluster | None, nodes: Quantity | None) -> int | None:
-    """Nodes of the job: those given, or the machine's, None when nobody says. Raises BadInput when both do."""
+    """Nodes of the job: those given, or the machine's, None when neither is known. BadInput if both are given."""
     if nodes is not None and machine is not None:
         raise BadInput(f"{machine.name} already gives the number; leave one of the two out", "--nodes")
     if nodes is not None:

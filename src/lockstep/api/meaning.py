@@ -55,14 +55,14 @@ class About:
 
     @property
     def exchange_hides(self) -> bool:
-        """Whether an exchange of experts runs beside computing."""
+        """Whether an expert exchange overlaps with compute."""
         way = self.job.recipe.overlap_ep
         cells = self.layout is None or get(self.layout.schedule).cells is not None
         return self.degree("ep") > 1 and ((way == "cells" and cells) or (way == "shared" and self.shared))
 
 
 def refuse_idle(words: Mapping[str, Any], job: Job, layout: Layout | None = None) -> None:
-    """Raises BadInput, at its flag, for a word that was given and means nothing; without a layout, for any layout."""
+    """Raises BadInput, at its flag, for an option that is given without effect; without a layout, for any layout."""
     about = About(job, layout)
     for word, why in _IDLE.items():
         if words.get(word) is not None and (reason := why(about)) is not None:

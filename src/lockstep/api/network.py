@@ -22,7 +22,7 @@ from lockstep.units import PLAIN_BANDWIDTH, PLAIN_LATENCY, parse_bandwidth_Bps, 
 
 
 class LinkWords(TypedDict, total=False):
-    """Keywords that say what the ranks talk over."""
+    """Keywords for the network that connects the ranks."""
 
     latency: Time | None
     """Seconds per message."""

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class OperationWords(FailureWords, LighterWords, total=False):
-    """Keywords about failures, checkpoints and what a step meets in service; see the flags of the same names."""
+    """Keywords about failures, checkpoints and what slows a step in production; see the flags of the same names."""
 
     detection: Time | None
     restart: Time | None

@@ -58,7 +58,7 @@ def read_question(
     seq: Quantity | None = None,
     **recipe: Unpack[RecipeWords],
 ) -> Question:
-    """The question in words as objects. Exactly one of `batch` and `batch_tokens` must be given."""
+    """The question, given as options, as objects. Exactly one of `batch` and `batch_tokens` must be given."""
     with located("MODEL"):
         wanted = find_model(model) if isinstance(model, str | Path) else model
     machine = read_cluster(cluster, gpus)

@@ -15,7 +15,7 @@ MEASURED = "run:"
 
 
 class LighterWords(TypedDict, total=False):
-    """Keywords about what comes between whole checkpoints; see the flags of the same names."""
+    """Keywords about lighter checkpoints between full ones; see the flags of the same names."""
 
     local_write: Time | None
     local_restart: Time | None

@@ -97,7 +97,7 @@ def speedup(
     exchange: str | None = None,
     **link: Unpack[LinkWords],
 ) -> SpeedUp:
-    """Speed-up of a data-parallel step beside the laws of Amdahl and Gustafson, and the best number of workers.
+    """Speed-up of a data-parallel step against the laws of Amdahl and Gustafson, and the best number of workers.
 
     `compute`: one worker's step; `size`: bytes exchanged; `exchange`: an all-reduce algorithm or parameter-server,
     ring; on a cluster the fastest way across its levels, for the numbers of workers that fill whole units.

@@ -219,7 +219,7 @@ def overlap(
     efficiency: Quantity = 1.0,
     **link: Unpack[LinkWords],
 ) -> Overlap:
-    """Bucketed all-reduce beside the backward pass, for one bucket size (25 MB) or (`sweep`) for all that differ.
+    """Bucketed all-reduce overlapped with the backward pass, for one bucket size (25 MB) or (`sweep`) for all.
 
     `layers`: a number of equal layers, that together take `backward` and hold `gradients`; or their list in forward
     order, as `96x5ms:7.3MB,1x9ms:120MB` (count x backward time : gradient bytes). `algorithm`: ring; on a cluster the

@@ -112,7 +112,7 @@ def _written(timeline: Timeline, path: Path, what: str, where: str) -> Trace:
 
 
 def write_timeline(timeline: Timeline, path: Path, where: str, beside: Timeline | None = None) -> None:
-    """Writes the trace, with another timeline beside it if given. Raises BadInput at `where`."""
+    """Writes the trace, with another timeline next to it if given. Raises BadInput at `where`."""
     from lockstep.program import write_trace
 
     with writing(path, where):

@@ -137,7 +137,7 @@ def export(
 ) -> Export:
     """What `to` (megatron, deepspeed, torchtitan) is launched with: for a result, the given layout, or the best one.
 
-    Where nobody named a layout, it is the best that `to` can run, and says what that costs against the planner's best.
+    Without a layout it is the best one that `to` can run, and states what that costs against the planner's best.
     Raises UnknownName, BadInput, and Infeasible with every reason why `to` cannot run it.
     """
     from lockstep.plan.export import best_for, version

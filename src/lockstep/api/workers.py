@@ -76,9 +76,9 @@ def balance(
     sample_memory: Size | None = None,
     comm: Time = 0.0,
 ) -> Balance:
-    """Split of a batch over workers of `speeds` samples/s, as `1,1,2` or `4x1.5,2x0.8`.
+    """Split of a batch over workers of `speeds` samples/s, such as `1,1,2` or `4x1.5,2x0.8`.
 
-    `memory`: samples that fit on each worker, likewise; or bytes, when `sample_memory` says how much one sample takes.
+    `memory`: samples that fit on each worker, in the same form; or bytes, if `sample_memory` gives the size of one.
     """
     from lockstep.stragglers import balance as find
 
