@@ -72,7 +72,7 @@ def test_stopped_before_anything_is_known(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(module, "_score", interrupted)
     session = run("plan", *LLAMA)
     assert (session.code, session.out) == (130, "")
-    assert "stopped" in session.err
+    assert "interrupted before there was a result" in session.err
     assert "Traceback" not in session.err
 
 

@@ -38,7 +38,10 @@ def test_checks_for_other_settings_are_apart_and_examples_come_last(capsys: pyte
     ]
     render(found, console())
     shown = capsys.readouterr().out
-    order = [shown.index(words) for words in ("the law", "the printed one (a = 0.08)", "Not for these", "a delay of 2")]
+    order = [
+        shown.index(words)
+        for words in ("the law", "the printed one (a = 0.08)", "Not applicable to these", "a delay of 2")
+    ]
     assert order == sorted(order)
 
 
