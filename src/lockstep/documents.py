@@ -257,7 +257,7 @@ def _explained(
 ) -> BadInput:
     """One sentence on the problem to mend first: an unknown key (often the cause of a missing one), else the first.
 
-    Where a name or a mapping may stand, that a mapping is no name is not the problem.
+    Where a name or a mapping is allowed, ignore the complaint that a mapping is not a string.
     """
     problems = [one for one in problems if not _is_mapping_for_name(one)] or problems
     first = min(problems, key=lambda problem: problem["type"] != "extra_forbidden")

@@ -109,7 +109,7 @@ def _same_numbers(given: str, name: str) -> bool:
 def instead(what: str, given: str, allowed: Sequence[str]) -> str | None:
     """What to give instead of a value that other software calls so, None when nothing is known of it."""
     meant = VALUES.get(what, {}).get(bare(given))
-    return f"here it is {meant}" if meant in allowed else None
+    return f"use {meant}" if meant in allowed else None
 
 
 def suggestion(given: str, allowed: Sequence[str], otherwise: str | None = None) -> str:

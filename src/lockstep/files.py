@@ -72,7 +72,7 @@ def open_folder(path: str | Path) -> int:
         handle = os.open(path, os.O_RDONLY | _AT_ONCE | _FOLDER)
     if hasattr(os, "getuid") and os.fstat(handle).st_uid != os.getuid():
         os.close(handle)
-        raise BadInput("is a folder of another user", str(path))
+        raise BadInput("is a folder owned by another user", str(path))
     return handle
 
 

@@ -23,7 +23,7 @@ S = TypeVar("S")
 MOST_NUMBERS = 1000
 """Values that a setting with several of them may have."""
 SMALLEST, LARGEST = 1e-60, 1e60
-"""Sizes of numbers that are not 0; the fourth powers of others leave the range of floats."""
+"""Magnitude limits for non-zero values, so that x**4 stays a finite float64."""
 _UNITS: dict[str, Callable[[object, str], float]] = {
     "_s": parse_time_s, "_B": parse_size_B, "_Bps": parse_bandwidth_Bps, "_frac": parse_frac,
 }  # fmt: skip
@@ -79,7 +79,7 @@ def allowed(one: Field[Any]) -> str:
     kind = "whole number" if isinstance(inner, int) else "number"
     signs = (("least", "at least"), ("above", "above"), ("most", "at most"), ("below", "below"))
     bounds = [f"{word} {one.metadata[key]:g}" for key, word in signs if one.metadata[key] is not None]
-    return " ".join([f"{kind}s with commas, each" if several and bounds else kind + "s" * several, *bounds])
+    return " ".join([f"{kind}s separated by commas, each" if several and bounds else kind + "s" * several, *bounds])
 
 
 def _read(one: Field[Any], value: object) -> Any:
@@ -99,7 +99,7 @@ def _listed(value: object, where: str) -> Sequence[object]:
         return value
     if isinstance(value, int | float):
         return (value,)
-    raise BadInput("expected values with commas between them", where)
+    raise BadInput("expected values separated by commas", where)
 
 
 def _single(one: Field[Any], like: Any, value: object, where: str) -> Any:
@@ -116,7 +116,9 @@ def _single(one: Field[Any], like: Any, value: object, where: str) -> Any:
         or (rules["above"] is not None and number <= rules["above"])
         or (rules["below"] is not None and number >= rules["below"])
     ):
-        raise BadInput(f"must be a {allowed(one).replace('numbers with commas, each', 'number')}, got {value}", where)
+        raise BadInput(
+            f"must be a {allowed(one).replace('numbers separated by commas, each', 'number')}, got {value}", where
+        )
     if number and not SMALLEST <= abs(number) <= LARGEST:
         raise BadInput(f"must be 0 or between {SMALLEST:g} and {LARGEST:g} in size, got {value}", where)
     return number

@@ -157,7 +157,7 @@ def list_parts(text: str, where: str | None = None) -> list[str]:
     """What stands between commas, without spaces around it. Raises BadInput where nothing does."""
     parts = [part.strip() for part in text.split(",")]
     if not all(parts):
-        raise BadInput(f"nothing stands before, after or between commas in {_shown(text)}", where)
+        raise BadInput(f"a value is missing before, after or between commas in {_shown(text)}", where)
     return parts
 
 

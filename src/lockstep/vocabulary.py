@@ -70,11 +70,11 @@ _SAME: dict[str, tuple[str, ...]] = {
     "save_interval checkpoint_interval": ("interval", "every"),
 }  # fmt: skip
 
-_ADAPTERS = "adapters cannot be asked for yet: every parameter is trained; without them the answer bounds their memory"
-_QUANTISED = "training on quantised weights cannot be asked for yet; the formats of products are [dtype]"
+_ADAPTERS = "adapters are not supported yet: every parameter is trained; without them the answer bounds their memory"
+_QUANTISED = "training on quantised weights is not supported yet; the formats of products are [dtype]"
 _SERVING = "only training is priced, not inference"
-_AFTER = "reinforcement learning cannot be asked for yet; its training steps alone are those of any training run"
-_FROZEN = "frozen parameters cannot be asked for yet: every parameter is trained"
+_AFTER = "reinforcement learning is not supported yet; its training steps alone are those of any training run"
+_FROZEN = "frozen parameters are not supported yet: every parameter is trained"
 _SHAPE = "the shape belongs to the model: give a config.json or a YAML file as MODEL"
 _LINKS = "links belong to the cluster: give a YAML file of your own as [cluster]"
 _NODES = 'the number of nodes follows the name of the cluster, as [cluster "dgx-h100:4"]'
@@ -92,48 +92,49 @@ _MEANT: dict[str, tuple[str, ...]] = {
     "gpus_per_node devices_per_node nproc_per_node ntasks_per_node": (
         "it follows from the cluster; a YAML file of your own as [cluster] may describe other nodes",
     ),
-    "use_distributed_optimizer distributed_optimizer": ("here it is [zero 1]",),
+    "use_distributed_optimizer distributed_optimizer": ("use [zero 1]",),
     "fsdp fsdp2 full_shard fully_shard use_fsdp": ("FSDP's full sharding is [zero 3], and its hybrid form [shard]",),
-    "hsdp hybrid_shard data_parallel_replicate_degree": ("here it is [shard] with [zero 3]: the ranks that share",),
+    "hsdp hybrid_shard data_parallel_replicate_degree": ("use [shard] with [zero 3]: the ranks that share",),
     "ddp no_shard": ("replicas without sharding are [zero 0], the default",),
-    "deepspeed deepspeed_config": ("say what DeepSpeed is to do, as [zero 2] or [offload]; export writes its file",),
-    "megatron nemo torchtitan": ("say what it is to do, as [tp]; export writes its flags",),
+    "deepspeed deepspeed_config": ("specify what DeepSpeed should do, as [zero 2] or [offload]; "
+        "export writes its file",),
+    "megatron nemo torchtitan": ("specify what it should do, as [tp]; export writes its flags",),
     "cpu_offload zero_offload offload_optimizer optimizer_cpu_offload offload_optimizer_device": (
-        'here it is [offload "optimizer"]',
+        'use [offload "optimizer"]',
     ),
     "offload_param offload_params offload_parameters offload_param_device zero_infinity": (
-        'here it is [offload "parameters"]',
+        'use [offload "parameters"]',
     ),
-    "bf16 bfloat16 use_bf16": ('here it is [dtype "bf16"]',),
-    "fp16 float16 half amp": ('here it is [dtype "fp16"]',),
-    "fp8 fp8_format transformer_engine": ('here it is [dtype "fp8"]',),
-    "fp32 float32 tf32": ('here it is [dtype "tf32"] or [dtype "fp32"]',),
+    "bf16 bfloat16 use_bf16": ('use [dtype "bf16"]',),
+    "fp16 float16 half amp": ('use [dtype "fp16"]',),
+    "fp8 fp8_format transformer_engine": ('use [dtype "fp8"]',),
+    "fp32 float32 tf32": ('use [dtype "tf32"] or [dtype "fp32"]',),
     """microbatches num_microbatches n_microbatches gradient_accumulation gradient_accumulation_steps grad_acc
     grad_accum grad_accumulation_steps accumulate_grad_batches accumulation_steps""": (_ACCUMULATED,),
     """activation_checkpointing activation_checkpoint gradient_checkpointing checkpoint_activations ac remat
     activation_recompute recompute_activations recompute_granularity recomputation""": (
-        'here it is [recompute "selective"] or [recompute "full"]',
+        'use [recompute "selective"] or [recompute "full"]',
     ),
     "recompute_method recompute_num_layers": ("layers are treated alike here: [recompute] holds for all of them",),
     "ulysses deepspeed_sequence_parallel_size": (
-        "attention split by heads cannot be asked for yet; [cp] is ring attention",
+        "attention split by heads is not supported yet; [cp] is ring attention",
     ),
     "compile torch_compile": ("what a compiler fuses here is [fused_elementwise], the default",),
-    "layers num_layers n_layers n_layer num_hidden_layers": ("here it is [layers]", _SHAPE),
+    "layers num_layers n_layers n_layer num_hidden_layers": ("use [layers]", _SHAPE),
     """experts top_k hidden_size d_model n_embd ffn_hidden_size intermediate_size num_heads n_heads n_head
     num_attention_heads num_key_value_heads vocab_size params num_params parameters model_size""": (_SHAPE,),
-    "bw bandwidth_gbps link_bandwidth beta": ("here it is [bandwidth]", _LINKS),
+    "bw bandwidth_gbps link_bandwidth beta": ("use [bandwidth]", _LINKS),
     "nvlink infiniband ib network_bandwidth inter_bandwidth intra_bandwidth inter_bw intra_bw": (_LINKS,),
     "steps max_train_steps total_steps": (_RUN, "the length of a run is its [tokens]: steps times those of a batch"),
     "epochs num_epochs num_train_epochs n_epochs": (
-        "the length of a run is its [tokens]: epochs times those of the data", "here it is [steps]", _RUN,
+        "the length of a run is its [tokens]: epochs times those of the data", "use [steps]", _RUN,
     ),
-    "learning_rate max_lr min_lr": ("a step takes the same time at any learning rate; lockstep converge is about it",),
+    "learning_rate max_lr min_lr": ("a step takes the same time at any learning rate; see lockstep converge",),
     "mfu hfu utilization target_mfu": ("that is an answer, not a setting",),
-    "layout parallelism strategy mesh": ("a layout is said by its parts: [tp], [pp], [zero]",),
+    "layout parallelism strategy mesh": ("a layout is given by its parts: [tp], [pp], [zero]",),
     "config config_file yaml": ("the model and the cluster may each be a file: MODEL, and [cluster]",),
-    "json as_json to_json": ("here it is [json]", "results have to_dict()"),
-    "verbose debug quiet silent log_level": ("answers say everything; there is no such switch",),
+    "json as_json to_json": ("use [json]", "results have to_dict()"),
+    "verbose debug quiet silent log_level": ("answers contain everything; there is no such switch",),
 }  # fmt: skip
 
 LAYOUT = ("tp", "pp", "dp", "cp", "ep", "vpp", "micro_batch", "zero", "shard", "recompute", "sequence_parallel",
@@ -151,7 +152,7 @@ def _spread() -> dict[str, tuple[str, ...]]:
     found: dict[str, tuple[str, ...]] = {}
     for words, ours in _SAME.items():
         for word in words.split():
-            found[word] = found.get(word, ()) + tuple(f"here it is [{one}]" for one in ours)
+            found[word] = found.get(word, ()) + tuple(f"use [{one}]" for one in ours)
     for words, texts in _MEANT.items():
         for word in words.split():
             found[word] = found.get(word, ()) + texts
@@ -167,15 +168,15 @@ COMMANDS = {
         "predict price step run": "estimate prices one layout, campaign a whole run",
         "simulate simulation": "estimate simulates a step, collective --simulate and pipeline simulate theirs",
         "search tune autotune optimize optimise find best recommend": "plan searches for the best layout",
-        "mem vram gpu-memory": "here it is memory",
-        "allreduce all-reduce": "here it is collective all-reduce",
-        "allgather all-gather": "here it is collective all-gather",
-        "reducescatter reduce-scatter": "here it is collective reduce-scatter",
-        "alltoall all-to-all": "here it is collective all-to-all",
+        "mem vram gpu-memory": "use memory",
+        "allreduce all-reduce": "use collective all-reduce",
+        "allgather all-gather": "use collective all-gather",
+        "reducescatter reduce-scatter": "use collective reduce-scatter",
+        "alltoall all-to-all": "use collective all-to-all",
         "nccl nccl-test nccl-tests osu perf benchmark": "bench measures, collective predicts",
-        "profile profiler": "bench measures this machine, roofline says what bounds a layout",
-        "cost money days": "campaign says what a whole run costs",
-        "list models clusters devices gpus hardware": "here it is catalog",
+        "profile profiler": "bench measures this machine, roofline shows what bounds a layout",
+        "cost money days": "campaign shows what a whole run costs",
+        "list models clusters devices gpus hardware": "use catalog",
         "finetune fine-tune sft": "fine-tuning all parameters is training: ask plan or estimate with its batch",
         "lora qlora peft": f"{_ADAPTERS}; ask estimate",
         "rlhf ppo dpo grpo": _AFTER,
@@ -185,11 +186,11 @@ COMMANDS = {
         "tp tensor-parallel tensor_parallel tensor-parallelism megatron": (
             "tensor is about one layer, estimate --tp about a model"
         ),
-        "bubble schedule": "here it is pipeline",
-        "scale": "here it is scaling",
-        "convergence": "here it is converge",
-        "version": "here it is lockstep --version",
-        "help": "here it is lockstep --help",
+        "bubble schedule": "use pipeline",
+        "scale": "use scaling",
+        "convergence": "use converge",
+        "version": "use lockstep --version",
+        "help": "use lockstep --help",
     }.items()
     for word in words.split()
 }

@@ -179,14 +179,14 @@ def test_unknown_failures_are_said_not_guessed() -> None:
     words = ("campaign", "bert-large", "-c", "dgx-v100:2", "--batch", "256", "--tokens", "1G")
     answer = run(*words, "--json").json()
     assert (answer["failures"], answer["simulated"], answer["mtbf_s"]) == (0.0, None, None)
-    assert any("nobody says how often" in said for said in answer["assumptions"])
+    assert any("how often these devices do is not known" in said for said in answer["assumptions"])
     assert "No failures are counted" in run(*words).out
 
 
 def test_the_table_names_bottleneck_and_changes() -> None:
     shown = " ".join(run(*BAR).out.split())
     assert "Bound by compute" in shown
-    assert "Saves most: " in shown
+    assert "Biggest savings: " in shown
     assert "nan" not in shown.lower()
 
 

@@ -244,7 +244,7 @@ def test_every_change_of_operation_changes_what_it_says_and_nothing_else() -> No
         "half the detection and restart times": recovering,
         "half the failures": {"device_mtbf_s": 1e10, "silent_mtbf_s": 8e10, "law": None},
         "one more spare node": {"spares": 2},
-        "go on with fewer nodes instead of waiting": {"fewest_frac": 0.75},
+        "continue on fewer nodes instead of waiting": {"fewest_frac": 0.75},
         "notice corruption in half the time": {"silent_delay_s": 1800.0},
         "the best interval": {"interval_s": None},
         "half the spread of the devices": {"straggler_cv": 0.02},

@@ -98,7 +98,7 @@ def test_the_table_says_where_it_ends(tmp_path: Path) -> None:
     picture = tmp_path / "scaling.svg"
     words = ("--tokens", "10G", "--mtbf", "1d", "--deadline", "30d", "--budget", "1")
     shown = " ".join(run(*SMALL, *words, "--plot", str(picture)).out.split())
-    assert "stop helping: more than half of what they add is lost" in shown
+    assert "stops helping: over half of what they add is lost" in shown
     assert "devices are done within 30 d" in shown
     assert "No size is paid for by $1" in shown
     assert picture.read_text().lstrip().startswith("<?xml")
@@ -110,7 +110,7 @@ def test_sizes_with_fewer_nodes_than_copies_are_left_out() -> None:
     copied = lockstep.scaling("gpt2", "ethernet-25-v100:8", **words, copies=4)
     assert [one.devices for one in copied.sizes] == [32, 64]
     assert {devices for devices, _ in copied.skipped} == {1, 2, 4, 8, 16}
-    assert all("--copies: 4 copies stand on as many nodes" in why for _, why in copied.skipped)
+    assert all("--copies: 4 copies need as many nodes" in why for _, why in copied.skipped)
     alone = lockstep.campaign("gpt2", "ethernet-25-v100:8", **words, copies=4)
     assert copied.sizes[-1].run is not None
     assert copied.sizes[-1].run.wall_s == pytest.approx(alone.run.wall_s)

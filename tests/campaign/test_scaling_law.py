@@ -89,7 +89,7 @@ def test_targets_say_their_law() -> None:
     assert target.loss == pytest.approx(for_loss(scaling_law("besiroglu"), model, target.loss or 0).loss)
     assert "2404.10102" in target.assumptions[0]
     assert any("dense" in said for said in for_compute(LAWS["hoffmann"], workload.model("mixtral-8x7b")).assumptions)
-    with pytest.raises(BadInput, match="no language model"):
+    with pytest.raises(BadInput, match="not a language model"):
         for_compute(LAWS["hoffmann"], workload.model("resnet50"))
 
 

@@ -52,11 +52,11 @@ BESIDE: dict[tuple[str, str], tuple[str, ...]] = {
     ("estimate", "--recompute-modules"): ("--recompute", "selective"),
 }
 """Questions, and words, without which the one that is left out would mean nothing."""
-SAID = {"half of it": "1s", "--gradient-bytes": "4", "that": "1KB:16MB:4"}
+SAID = {"half of it": "1s", "--gradient-bytes": "4"}
 """Defaults in words, as a value."""
 IN_WORDS = re.compile(
     r"^(the|its|all|as |what|those|drops|three|4 times|large |"
-    r"\$|replaced|--restart|measured|half$|each|20 of|5 min and|8 for)"
+    r"\$|replaced|--restart|measured|half$|each|20 of|5 min plus|8 for)"
 )
 
 

@@ -60,9 +60,7 @@ def test_what_is_too_large_to_simulate_is_refused_unbuilt(
 ) -> None:
     monkeypatch.setattr("lockstep.collectives.registry.Rounds", _never)
     words = {"ranks": ranks, "size": "1GB", "latency": "5us", "bandwidth": "25GB/s", "algorithm": algorithm}
-    with pytest.raises(
-        BadInput, match=r"operations .* and at most 2,000,000 are simulated; take fewer ranks"
-    ) as caught:
+    with pytest.raises(BadInput, match=r"operations .* and at most 2,000,000 are simulated; use fewer ranks") as caught:
         api.collective(op, **words, simulate=True)
     assert caught.value.where == "--ranks"
     assert api.collective(op, **words).comparison.rows

@@ -41,7 +41,10 @@ def test_checks_for_other_settings_are_apart_and_examples_come_last(capsys: pyte
     ]
     render(found, console())
     shown = capsys.readouterr().out
-    order = [shown.index(words) for words in ("the law", "the printed one (a = 0.08)", "Not for these", "a delay of 2")]
+    order = [
+        shown.index(words)
+        for words in ("the law", "the printed one (a = 0.08)", "Not applicable to these", "a delay of 2")
+    ]
     assert order == sorted(order)
 
 
@@ -138,8 +141,8 @@ def test_what_is_left_out_stands_in_the_terminal_with_its_condition() -> None:
     shown = run("converge", "local-period", "--set=curvatures=1,1", "--set=optima=0.1,0.1")
     assert shown.code == 0
     flat = " ".join(shown.out.split())
-    assert "Not for these settings" in flat
-    assert "slope of steps over K - 1" in flat[flat.index("Not for these settings") :]
+    assert "Not applicable to these settings" in flat
+    assert "slope of steps over K - 1" in flat[flat.index("Not applicable to these settings") :]
 
 
 def test_the_best_period_of_the_verdict_is_the_fastest_of_the_table() -> None:

@@ -56,7 +56,7 @@ BAD_WORDS = [
     ({"dtype": "fp9"}, "--dtype: h100-sxm has no peak rate"),
     ({"optimizer": "adamW2"}, "--optimizer: unknown optimizer 'adamW2'; did you mean adamw"),
     ({"gradient_bytes": "3"}, "--gradient-bytes"),
-    ({"parameter_bytes": "0"}, "--parameter-bytes: one number takes above 0 and at most 8 bytes"),
+    ({"parameter_bytes": "0"}, "--parameter-bytes: must be above 0 and at most 8 bytes"),
     ({"reduce_bytes": "9"}, "--reduce-bytes"),
     ({"dispatch_bytes": "-1"}, "--dispatch-bytes"),
     ({"cached_bytes": "nan"}, "--cached-bytes"),

@@ -19,7 +19,13 @@ def test_the_answer_keeps_its_keys() -> None:
 
 def test_a_person_reads_every_rule() -> None:
     out = run("guide", *LLAMA).out
-    for words in ("Does it fit in one device?", "Shard, or pipeline?", "Bound by the network?", "Layouts", "planner"):
+    for words in (
+        "Does the model fit in one device?",
+        "Shard, or pipeline?",
+        "Is the step bound by the network?",
+        "Layouts",
+        "planner",
+    ):
         assert words in out
 
 

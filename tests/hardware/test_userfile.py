@@ -175,9 +175,11 @@ def test_a_file_says_what_its_hosts_are(tmp_path: Path, device: str, text: str, 
 def test_a_device_of_unknown_port_has_no_host_until_the_file_names_one(tmp_path: Path) -> None:
     cluster = hardware.cluster(written(tmp_path, with_host("device: my-gpu", "")))
     assert cluster.host is None
-    with pytest.raises(BadInput, match="says nothing of its hosts, so nothing can be offloaded to them; give `host: "):
+    with pytest.raises(
+        BadInput, match="does not describe its hosts, so nothing can be offloaded to them; give `host: "
+    ):
         _ = cluster.host_bandwidth_Bps
-    with pytest.raises(BadInput, match="give `link`, as my-gpu does not say how it reaches its host") as caught:
+    with pytest.raises(BadInput, match="give `link`, as my-gpu does not state how it reaches its host") as caught:
         hardware.cluster(written(tmp_path, with_host("device: my-gpu", "host: {memory: 1 TB}")))
     assert str(caught.value.where).endswith("mine.yaml:13")
 

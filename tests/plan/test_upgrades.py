@@ -93,7 +93,7 @@ def test_what_is_not_possible_is_named_with_its_reason() -> None:
     job = Job(JOB.model, replace(JOB.recipe, batch=12), 12)
     now = estimate(job, cluster("workstation-4090:12"), Layout(dp=12, zero=1))
     skipped = dict(upgrades(now, replans=Replans(job.model, job.recipe, SMALL)).skipped)
-    assert "12" in skipped["dgx-a100-80gb with as many devices"]
+    assert "12" in skipped["the same number of devices on dgx-a100-80gb"]
     job = Job(JOB.model, replace(JOB.recipe, batch=80), 80)
     now = estimate(job, cluster("dgx-b200:10"), Layout(dp=80, zero=1))
     assert upgrades(now, replans=Replans(job.model, job.recipe, SMALL)).skipped == ()

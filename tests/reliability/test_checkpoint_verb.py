@@ -81,7 +81,7 @@ def test_a_storage_that_nobody_knows_is_the_one_that_campaigns_assume(words: dic
     found = lockstep.checkpoint("llama3-70b", **words)
     size_B = checkpoint_B(Job(model("llama3-70b"), Recipe(seq=1, batch=1), 1))
     assert found.to_dict()["write_s"] == pytest.approx(size_B / (57.5e9 * 512 / 384))
-    assert any("assumed as BLOOM's 150 MB/s per device" in said for said in found.assumptions)
+    assert any("assumed, BLOOM's 150 MB/s per device" in said for said in found.assumptions)
 
 
 def test_ways_to_say_the_same_write() -> None:
@@ -205,7 +205,7 @@ def test_a_trace_from_a_file(tmp_path: Path) -> None:
 def test_the_table_says_it_in_words(words: tuple[str, ...]) -> None:
     answer = run(*QUESTION, *words, "--json").json()
     shown = run(*QUESTION, *words).out
-    assert shown.startswith(f"Save every {format_time(answer['interval_s'], 4)} of work")
+    assert shown.startswith(f"Checkpoint every {format_time(answer['interval_s'], 4)} of work")
     assert ("Simulated" in shown) == ("--simulate" in words)
     assert "nan" not in shown.lower().replace("detection", "")
 

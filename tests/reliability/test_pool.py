@@ -254,7 +254,7 @@ def test_many_nodes_broken_at_once() -> None:
     assert mean == pytest.approx(300.0, rel=1e-6)
     assert service.share_before @ broken**2 - mean**2 == pytest.approx(300.0, rel=1e-6)
     assert service.wait_s == pytest.approx(0.0, abs=1e-9)
-    with pytest.raises(BadInput, match="too many to follow"):
+    with pytest.raises(BadInput, match="more than the model supports"):
         in_service(Pool(1, 100_000, 1e5), single(0.1), 1.0)
 
 

@@ -27,7 +27,7 @@ def test_experts_begin_with_the_verdict() -> None:
     found = lockstep.experts(experts=4, top_k=1, tokens=64, ranks=4, latency=0.0, bandwidth=1e9)
     said = replace(found, imbalance_slowdown=1.25, dropped_frac=0.5)
     first, second, *_ = printed(experts_table.render, said)
-    assert first == "all-to-all 1.25 times as long as balanced, 50 % dropped"
+    assert first == "all-to-all takes 1.25 times the balanced time; 50 % of assignments dropped"
     assert second.startswith("4 experts on 4 ranks, top-1, 64 tokens; balancing loss ")
 
 

@@ -118,7 +118,7 @@ def test_buckets_have_their_step_and_both_bounds(look: Look) -> None:
     same(drawn["step"], *zip(*rows, strict=True))
     same(drawn["best"], [best.bucket_B], [min(step_s for _, step_s in rows)])
     assert set(drawn["no overlap"][1]) == {found.sweep.no_overlap_s}
-    (both_s,) = set(drawn["max(computing, communicating): a bound"][1])
+    (both_s,) = set(drawn["max(compute, communication): a bound"][1])
     assert both_s == max(float(best.step.compute_s), float(best.step.comm_s)) <= min(drawn["step"][1])
 
 

@@ -85,7 +85,7 @@ def test_a_checkpoint_has_seven_points_around_it_and_where_time_goes(words: dict
     asked: dict[str, Any] = {"mtbf": "6h", "write": "5min", "restart": "10min"} | words
     found = lockstep.checkpoint(**asked)
     said = text(checkpoint_table.render, found)
-    around = rows(said, "Around it")
+    around = rows(said, "Nearby intervals")
     points = [[format_time(work_s), format_frac(frac)] for work_s, frac in found.curve]
     places = [points.index(one) for one in around]
     assert places == sorted(places)
@@ -100,7 +100,9 @@ def test_a_checkpoint_has_seven_points_around_it_and_where_time_goes(words: dict
         assert share == format_frac(found.losses.goodput_frac if name == "goodput" else shares[name])
     assert {name for name, share in found.losses.fracs().items() if share} == {name for name, _ in parts[1:]}
     assert ("Formulas" in said) == (found.pattern.every == 1)
-    assert said.startswith(f"Save every {format_time(found.interval_s, 4)} of work: {format_frac(found.overhead_frac)}")
+    assert said.startswith(
+        f"Checkpoint every {format_time(found.interval_s, 4)} of work: {format_frac(found.overhead_frac)}"
+    )
 
 
 def test_formulas_say_what_their_intervals_cost_and_which_are_too_short() -> None:
@@ -219,11 +221,11 @@ def test_a_campaign_says_where_days_go_what_to_change_and_what_they_follow() -> 
     assert [row[1:3] for row in changes] == [
         [_days(one.after.days), f"{found.run.days - one.after.days:.3g} d"] for one in found.changes[:5]
     ]
-    bars = rows(said, "What it follows")
+    bars = rows(said, "Sensitivity")
     assert [row[1] for row in bars] == [
         " to ".join("-" if end is None else _days(end.days) for end in (one.low, one.high)) for one in found.tornado[:6]
     ]
-    assert lengths(said, "What it follows") == [
+    assert lengths(said, "Sensitivity") == [
         round(96 * one.span(found.run) / found.tornado[0].span(found.run)) for one in found.tornado[:6]
     ]
 
@@ -240,8 +242,8 @@ def test_upgrades_and_elasticities_come_strongest_first() -> None:
     ]
     known = {name: value for name, value in found.sensitivity.elasticity.items() if value is not None}
     ranked = sorted(known.items(), key=lambda pair: (-abs(pair[1]), pair[0]))[:10]
-    assert rows(said, "Step time follows") == [[name, f"{value:+.3f}"] for name, value in ranked]
-    assert lengths(said, "Step time follows") == [round(96 * min(1, abs(value))) for _, value in ranked]
+    assert rows(said, "Elasticity") == [[name, f"{value:+.3f}"] for name, value in ranked]
+    assert lengths(said, "Elasticity") == [round(96 * min(1, abs(value))) for _, value in ranked]
 
 
 def _memory_of(plans: Sequence[Any]) -> list[str]:
@@ -260,7 +262,7 @@ def test_a_plan_lists_layouts_a_front_that_can_be_read_and_reasons() -> None:
         if len(readable) < 5 and float(one.memory.total_B) <= 0.85 * float(readable[-1].memory.total_B):
             readable.append(one)
     assert [row[-3] for row in rows(said, "Pareto front: less memory for more time and money")] == _memory_of(readable)
-    counts = [int(row[0].replace(",", "")) for row in rows(said, "Why not the others")]
+    counts = [int(row[0].replace(",", "")) for row in rows(said, "Why other layouts were rejected")]
     assert sum(counts) == sum(one["count"] for one in found.rejected)
     assert len(counts) == min(5, len(found.rejected))
     assert f"of {sum(counts) + found.findings.feasible:,} layouts rejected" in said

@@ -148,7 +148,7 @@ def test_what_is_no_file_is_damaged_and_stops_nobody(root: Path, name: str, kind
     assert (root / spoiled_id / CONFIG).exists() or name == CONFIG
 
 
-# --- what is no run ------------------------------------------------------------------------------------------------
+# --- what is not a run --------------------------------------------------------------------------------------------
 
 
 def model_folder(path: Path) -> Path:
@@ -391,7 +391,7 @@ def test_steps_and_values_that_the_format_has_no_room_for(root: Path, tmp_path: 
     lines = [json.dumps(event) for event in events] + ['{"step":1e400,"loss":1}', f'{{"step":6,"loss":{"9" * 400}}}']
     name = spoiled(root, (EVENTS, "\n".join(lines) + "\n"))
     done = run("runs", "export", name, "--tensorboard", str(tmp_path / "curves"), "--json").json()["done"]
-    assert done.endswith("without 6 events whose step is no whole number of 64 bits")
+    assert done.endswith("without 6 events whose step is not a 64-bit integer")
     inf = float("inf")
     assert curves(tmp_path / "curves" / name) == {"loss": [(3, inf), (-5, -inf), (4, 2.0), (6, inf)]}
 

@@ -87,7 +87,10 @@ def test_200_kills_of_a_writer_lose_nothing_acknowledged(tmp_path: Path) -> None
         assert steps[: len(acknowledged)] == [int(step) for step in acknowledged]
         assert len(steps) <= len(acknowledged) + 1
         assert record.damaged == ()
-        assert (record.status, record.reason) == (FAILED, f"its process died without a word after {len(steps)} events")
+        assert (record.status, record.reason) == (
+            FAILED,
+            f"its process died without a message after {len(steps)} events",
+        )
     assert len(store.rows()) == 200
 
 
@@ -143,7 +146,7 @@ def test_a_run_can_be_named_by_its_ends_and_as_last(store: RunStore) -> None:
     assert store.read("last").id == ids[2]
     with pytest.raises(BadInput, match=r"'2' is the beginning or end of \d runs"):
         store.read("2")
-    with pytest.raises(BadInput, match="'nothing' is no run"):
+    with pytest.raises(BadInput, match="'nothing' is not a run"):
         store.read("nothing")
     with pytest.raises(BadInput, match="there are no runs"):
         RunStore(store.root / "elsewhere").read("last")

@@ -102,7 +102,7 @@ def test_stragglers_as_text() -> None:
     for text in ("2", "x:1ms", "2:", "-1:1ms", "2:0.5x", "2:5GB", ":1ms"):
         with pytest.raises(BadInput):
             parse_late(text)
-    with pytest.raises(BadInput, match="rank 4 is none of 0 to 3"):
+    with pytest.raises(BadInput, match="rank 4 is not one of 0 to 3"):
         LateRank(4, 0.1).applied(stages("gpipe"))
     with pytest.raises(BadInput, match="computes nothing that a factor could stretch"):
         LateRank(1, factor=2.0).applied(ring(3))

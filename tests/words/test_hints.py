@@ -49,16 +49,19 @@ def test_what_is_on_already_is_not_a_hint(offload: str, said: str, never: str) -
     ("words", "said"),
     [
         (("rig", "all-reduce", "--ranks", "4,8"), "--ranks: takes one count, such as 2048, 4M or 15T, not a list"),
-        (("tensor", "--ranks", "2", "--hidden-size", "64"), "--hidden-size: no such flag; here it is --hidden"),
-        (("tensor", "--num-attention-heads", "64"), "--num-attention-heads: no such flag; here it is --heads"),
-        (("tensor", "--ffn-hidden-size", "64"), "--ffn-hidden-size: no such flag; here it is --ffn"),
-        (("tensor", "--tp-size", "8"), "--tp-size: no such flag; here it is --ranks"),
+        (("tensor", "--ranks", "2", "--hidden-size", "64"), "--hidden-size: no such flag; use --hidden"),
+        (("tensor", "--num-attention-heads", "64"), "--num-attention-heads: no such flag; use --heads"),
+        (("tensor", "--ffn-hidden-size", "64"), "--ffn-hidden-size: no such flag; use --ffn"),
+        (("tensor", "--tp-size", "8"), "--tp-size: no such flag; use --ranks"),
         (("tensor-parallel", "8"), "tensor is about one layer, estimate --tp about a model"),
         (
             ("pipeline", "--schedule", "all", "--stages", "4", "--microbatches", ",8,16,32"),
-            "--microbatches: nothing stands before, after or between commas in ',8,16,32'",
+            "--microbatches: a value is missing before, after or between commas in ',8,16,32'",
         ),
-        (("balance", "--speeds", "1,,2", "--batch", "4"), "--speeds: nothing stands before, after or between commas"),
+        (
+            ("balance", "--speeds", "1,,2", "--batch", "4"),
+            "--speeds: a value is missing before, after or between commas",
+        ),
         (
             ("checkpoint", "--size", "3GB", "--mtbf", "3h"),
             "--storage-bandwidth: give the rate of a write: this, --rank-bandwidth or both",
@@ -85,7 +88,7 @@ def test_plain_numbers_have_no_unit() -> None:
             parse_number(text)
     with pytest.raises(BadInput, match="takes one count, such as 2048, 4M or 15T, not a list; got '1,000'"):
         parse_count("1,000")
-    with pytest.raises(BadInput, match="nothing stands"):
+    with pytest.raises(BadInput, match="a value is missing"):
         list_parts("1, ,2")
     assert list_parts(" 1, 2 ") == ["1", "2"]
 

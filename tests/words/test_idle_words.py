@@ -183,4 +183,4 @@ def test_a_list_of_experiments_takes_no_settings_and_a_run_no_group() -> None:
         lockstep.converge("staleness", group="staleness")  # type: ignore[call-overload]
     assert run("cite").code == 0
     assert "--seed" in run("converge", "--seed", "3").refusal()
-    assert run("cite", "--tp", "2").refusal().startswith("--tp: changes nothing about all papers")
+    assert run("cite", "--tp", "2").refusal().startswith("--tp: has no effect on all papers")

@@ -91,14 +91,14 @@ def test_a_word_from_nowhere_is_a_type_error(name: str) -> None:
     [
         ("dtpe", "estimate() got an unexpected keyword argument 'dtpe'; did you mean 'dtype'?"),
         ("zeroo", "did you mean 'zero'?"),
-        ("tp_size", "here it is 'tp'"),
-        ("mbs", "here it is 'micro_batch'"),
-        ("gbs", "here it is 'batch'"),
-        ("sequence_length", "here it is 'seq'"),
-        ("zero_stage", "here it is 'zero'"),
-        ("bf16", 'here it is dtype="bf16"'),
+        ("tp_size", "use 'tp'"),
+        ("mbs", "use 'micro_batch'"),
+        ("gbs", "use 'batch'"),
+        ("sequence_length", "use 'seq'"),
+        ("zero_stage", "use 'zero'"),
+        ("bf16", 'use dtype="bf16"'),
         ("nodes", 'follows the name of the cluster, as cluster="dgx-h100:4"'),
-        ("lora", "adapters cannot be asked for yet"),
+        ("lora", "adapters are not supported yet"),
         ("gradient_accumulation_steps", "follows from 'batch' / (dp * micro-batch), so change 'micro_batch'"),
         ("activation_checkpointing", 'recompute="selective"'),
         ("fsdp", "FSDP's full sharding is zero=3"),
@@ -114,7 +114,7 @@ def test_words_of_other_software_are_translated(word: str, said: str) -> None:
 def test_a_verb_that_searches_says_that_it_chooses() -> None:
     with pytest.raises(TypeError, match=r"plan chooses it itself; estimate takes 'tp'"):
         lockstep.plan("gpt2", "dgx-h100", batch=64, tp=2)  # type: ignore[call-arg]
-    with pytest.raises(TypeError, match=r"here it is 'micro_batch'; plan chooses it itself"):
+    with pytest.raises(TypeError, match=r"use 'micro_batch'; plan chooses it itself"):
         lockstep.plan("gpt2", "dgx-h100", batch=64, mbs=2)  # type: ignore[call-arg]
 
 
@@ -125,6 +125,31 @@ def test_a_verb_checks_words_wherever_it_is_taken_from() -> None:
         ):
             verb("gpt2", "dgx-h100", batch=64, offlaod="optimizer")  # type: ignore[call-arg]
     assert list(inspect.signature(api.plan).parameters)[:2] == ["model", "cluster"]
+    assert (api.estimate.__doc__ or "").startswith("Step time, memory")
+
+
+FLAGS = [
+    ("--lora", "adapters are not supported yet"),
+    ("--nodes", "the number of nodes follows the name of the cluster, as --cluster dgx-h100:4"),
+    ("--tp-size", "use --tp"),
+    ("--tensor-model-parallel-size", "use --tp"),
+    ("--mbs", "use --micro-batch"),
+    ("--global-batch-size", "use --batch"),
+    ("--seq-length", "use --seq"),
+    ("--bf16", "use --dtype bf16"),
+    ("--deepspeed", "specify what DeepSpeed should do, as --zero 2"),
+    ("--num-layers", "the shape belongs to the model"),
+    ("--model", "MODEL is given without one"),
+    ("--clutser", "did you mean --cluster?"),
+    ("--qqwwzz", "see lockstep estimate --help"),
+]
+
+
+@pytest.mark.parametrize(("flag", "said"), FLAGS)
+def test_flags_of_other_software_are_translated(flag: str, said: str) -> None:
+    message = run("estimate", *LLAMA, flag, "4").refusal()
+    assert message.startswith(f"{flag}: no such flag; ")
+    assert said in message
 
 
 def test_no_flag_is_suggested_for_its_letters_alone() -> None:
@@ -166,13 +191,13 @@ def test_a_model_that_is_not_there_is_not_taken_for_another(name: str, said: str
 def test_a_cluster_with_another_number_is_not_suggested() -> None:
     assert "did you mean" not in run("estimate", "gpt2", "-c", "dgx-b300:4", "--batch", "8").refusal()
     assert "did you mean dgx-h100" in run("estimate", "gpt2", "-c", "dgx-h10:4", "--batch", "8").refusal()
-    assert "here it is aws-p5" in run("estimate", "gpt2", "-c", "p5.48xlarge:4", "--batch", "8").refusal()
+    assert "use aws-p5" in run("estimate", "gpt2", "-c", "p5.48xlarge:4", "--batch", "8").refusal()
 
 
 def test_values_of_other_software_are_translated() -> None:
-    with pytest.raises(BadInput, match="unknown optimizer 'FusedAdam'; here it is adamw"):
+    with pytest.raises(BadInput, match="unknown optimizer 'FusedAdam'; use adamw"):
         lockstep.estimate("gpt2", "dgx-h100", batch=64, optimizer="FusedAdam")
-    with pytest.raises(BadInput, match="unknown recompute 'block'; here it is full"):
+    with pytest.raises(BadInput, match="unknown recompute 'block'; use full"):
         lockstep.estimate("gpt2", "dgx-h100", batch=64, recompute="block")
 
 
@@ -191,7 +216,7 @@ def test_keys_of_other_files_are_translated(ours: str, theirs: str, tmp_path: Pa
     file.write_text(OWN.replace(f"{ours}:", f"{theirs}:"), encoding="utf-8")
     message = run("estimate", str(file), "-c", "dgx-h100", "--batch", "8").refusal()
     assert theirs in message
-    assert f"; here it is {ours}" in message
+    assert f"; use {ours}" in message
 
 
 def test_a_flag_before_the_command_is_explained_too() -> None:

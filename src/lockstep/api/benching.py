@@ -141,7 +141,7 @@ def _sizes(text: str, parse: Callable[[Quantity, str], float]) -> list[int]:
     if len(parts) == 1:
         return _few(sorted({_one(part, parse) for part in text.split(",")}))
     if len(parts) > 3:
-        raise BadInput(f"{text!r} is no sweep; write it like 1KB:16MB:4 (from, to, factor)", "--sizes")
+        raise BadInput(f"{text!r} is not a sweep; write it like 1KB:16MB:4 (from, to, factor)", "--sizes")
     first, last = _one(parts[0], parse), _one(parts[1], parse)
     factor = whole(parts[2], "--sizes", 2) if len(parts) == 3 else 2
     if first > last:
@@ -239,6 +239,6 @@ def _datasheet(
         }
     for name, value in (("--peak", peak), ("--memory-bandwidth", memory_bandwidth)):
         if value is not None:
-            raise BadInput(f"{file.path} says it of {file.device.name} already", name)
+            raise BadInput(f"{file.path} already gives it for {file.device.name}", name)
     with flags("--dtype"):
         return {"peak_flops": file.device.peak(dtype), "memory_bandwidth_Bps": file.device.memory_bandwidth_Bps}

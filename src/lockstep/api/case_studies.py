@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
 @strict
 def case(name: str | None = None, *, progress: Callable[[int, int], None] | None = None) -> Survey:
-    """Published training runs, predicted beside published: the one called `name` (or a YAML file), or all of them.
+    """Published training runs, predicted against published: the one called `name` (or a YAML file), or all of them.
 
-    Raises UnknownName; BadInput at "file:line" for a file of one's own.
+    Raises UnknownName; BadInput at "file:line" for a file of your own.
     """
     from lockstep.cases import survey
 

@@ -38,7 +38,7 @@ USUAL_CAMPAIGNS = 1000
 
 
 class CheckpointWords(FailureWords, LighterWords, total=False):
-    """Keywords about failures and about what comes between whole checkpoints."""
+    """Keywords about failures and about lighter checkpoints between full ones."""
 
 
 @verb
@@ -79,7 +79,7 @@ def checkpoint(
     from lockstep.failures import checkpoint as find
 
     if campaigns is not None and not simulate:
-        raise BadInput("needs --simulate: what to do so often", "--campaigns")
+        raise BadInput("has no effect without --simulate", "--campaigns")
     runs = USUAL_CAMPAIGNS if campaigns is None else campaigns
     machine = None if cluster is None else read_cluster(cluster)
     failing = job_failures(machine, words, nodes, devices)
@@ -90,11 +90,11 @@ def checkpoint(
         model, machine, counted, write, size, optimizer, ranks, rank_bandwidth, storage_bandwidth
     )  # fmt: skip
     if devices is not None and not how and failing.causes is None:
-        raise BadInput("has no effect on --mtbf and --law, which are of the whole job", "--devices")
+        raise BadInput("has no effect on --mtbf and --law, which describe the whole job", "--devices")
     lighter: dict[str, Any] = read_lighter(words)
     pooled = words.get("repair") is not None or words.get("copies") is not None
     if nodes is not None and failing.causes is None and not how and not pooled:
-        raise BadInput("has no effect on --mtbf and --law, which are of the whole job", "--nodes")
+        raise BadInput("has no effect on --mtbf and --law, which describe the whole job", "--nodes")
     peers = None
     if (copies := words.get("copies")) is not None:
         peers = read_copies(machine, node_count(machine, nodes), failing, copies, words.get("copy_bandwidth"))
@@ -123,7 +123,7 @@ def checkpoint(
 def _unknown_failures(machine: Cluster | None, nodes: Quantity | None) -> LockstepError:
     """What to say when nothing tells how often the job fails."""
     if machine is not None:
-        return Infeasible(f"nobody says how often {machine.name} fails; give the time between failures (--mtbf)")
+        return Infeasible(f"how often {machine.name} fails is not known; give the time between failures (--mtbf)")
     if nodes is not None:
         return BadInput("--nodes and --node-mtbf belong together", "--node-mtbf")
     return BadInput("give one of --mtbf, --nodes with --node-mtbf, --cluster, or --law", "--mtbf")
@@ -139,9 +139,9 @@ def _write_s(
     from lockstep.failures import write_time_s
 
     if optimizer is not None and model is None:
-        raise BadInput("needs a MODEL: what it trains", "--optimizer")
+        raise BadInput("needs a MODEL", "--optimizer")
     if ranks is not None and rank_bandwidth is None:
-        raise BadInput("needs --rank-bandwidth: the rate of one", "--ranks")
+        raise BadInput("needs --rank-bandwidth, the write rate of one rank", "--ranks")
 
     if (write is not None) + (size is not None) + (model is not None) != 1:
         raise BadInput("give --write, or --size or a MODEL with --storage-bandwidth or --rank-bandwidth", "--write")
@@ -154,7 +154,9 @@ def _write_s(
     how: tuple[str, ...] = ()
     if rank_bandwidth is None and storage_bandwidth is None and math.isinf(known_Bps):
         if counted is None:
-            why = "give the rate of a write: this, --rank-bandwidth or both, or say who writes (--cluster, --devices)"
+            why = (
+                "give the rate of a write: this, --rank-bandwidth or both, or specify who writes (--cluster, --devices)"
+            )
             raise BadInput(why, "--storage-bandwidth")
         known_Bps, rate = assumed_storage(counted.devices)
         how = (f"a checkpoint holds {format_size(size_B)}; {rate}",)

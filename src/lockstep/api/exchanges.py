@@ -88,7 +88,7 @@ def crossover(op: str, *, ranks: Quantity, between: str | None = None, **link: U
 def best_algorithms(op: str, *, ranks: Quantity, between: str | None = None, **link: Unpack[LinkWords]) -> BestMap:
     """The fastest algorithm over group sizes up to `ranks` (powers of two) and sizes from 1 KiB to 4 GiB.
 
-    On a cluster every group spans the levels that so many ranks span; groups that fill no whole nodes are left out.
+    On a cluster every group spans the levels that its ranks span; groups that do not fill whole nodes are left out.
     """
     from lockstep.collectives import best_map, best_map_on_levels
 
@@ -151,7 +151,7 @@ def check_algorithm(op: str, name: str, where: str, network: Network) -> None:
         levels, one_link = _levels_or_link(network)
         ways = f"{name} is for one link; the ways across {levels} are {' and '.join(WAYS[op])}"
         traced = f"`lockstep trace {op} --algorithm {name}`, which simulates its messages"
-        raise BadInput(f"{ways}. Take one of these, {one_link}, or {traced}", where)
+        raise BadInput(f"{ways}. Choose one of these, {one_link}, or {traced}", where)
     with flags(where):
         get(op, name)
     if name in _needing_ports(op, network):
@@ -232,6 +232,6 @@ def _said(op: str, network: Network) -> list[str]:
         return ["a message takes latency + size / bandwidth; one send and one receive port per rank"]
     return [
         "a message takes latency + size / bandwidth of the level at which its two ranks meet",
-        "one send and one receive port per rank and level, at one device's share of its links; all work at once",
+        "one send and one receive port per rank and level, at one device's share of its links; all work simultaneously",
         f"an algorithm for one link has no time here; `lockstep trace {op} --algorithm NAME` simulates its messages",
     ]

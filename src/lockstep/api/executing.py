@@ -68,7 +68,7 @@ def execute(
     """Runs `what`, a collective or `pipeline`, on `ranks` real ranks (stages) and checks bytes, messages and results.
 
     `ranks`: by default those that torchrun or srun started, else two. `size` and `algorithm` are those of a collective;
-    `message_size` and `pipeline`, the words of the verb `pipeline`, those of a pipeline. Without `latency` and
+    `message_size` and `pipeline`, the options of the verb `pipeline`, those of a pipeline. Without `latency` and
     `bandwidth` the ranks time what predicts first: messages and additions on one machine, else a link. `straggler`
     makes a rank late: `2:50ms` each of its computations (in a collective: sends), `2:1.5x` the time of its
     computations. `trace` writes both timelines. `root`: where runs are kept; by default $LOCKSTEP_RUNS, else nowhere.
@@ -199,5 +199,5 @@ def _collective(
 
 def _too_long(operations: str) -> BadInput:
     return BadInput(
-        f"{operations} are too many to run, at most {MOST_OPERATIONS:,}; take fewer ranks or micro-batches", "--ranks"
+        f"{operations} are too many to run, at most {MOST_OPERATIONS:,}; use fewer ranks or micro-batches", "--ranks"
     )

@@ -84,7 +84,7 @@ def job_failures(
     given = {name: value for name, value in words.items() if value is not None}
     parts = {name: given[f"{name}_mtbf"] for name in PARTS if f"{name}_mtbf" in given}
     if ("mtbf" in given) + bool(parts) + ("law" in given) > 1:
-        raise BadInput("give one of --mtbf, the times of parts (as --node-mtbf), and --law", "--mtbf")
+        raise BadInput("give one of --mtbf, the MTBFs of parts (such as --node-mtbf), and --law", "--mtbf")
     if "law" in given:
         gaps = parse_gap_law(given["law"], "--law")
         return JobFailures(bounded_mtbf_s(gaps.mean_s, "--law"), gaps)
@@ -108,12 +108,12 @@ class Counted:
 
 
 def device_count(machine: Cluster | None, nodes: Quantity | None, devices: Quantity | None) -> Counted | None:
-    """How many devices a job has, None when nobody says. Raises BadInput."""
+    """How many devices a job has, None when it is not given. Raises BadInput."""
     number = node_count(machine, nodes)
     if devices is not None:
         given = whole(devices, "--devices")
         if machine is not None:
-            raise BadInput(f"{machine.name} says how many there are; leave one of the two out", "--devices")
+            raise BadInput(f"{machine.name} already gives the number; leave one of the two out", "--devices")
         if number is not None and given % number:
             raise BadInput(f"{given} devices cannot be shared by {number} nodes evenly", "--devices")
         per_node, known = (USUAL_NODE, " (assumed)") if number is None else (given // number, "")
@@ -124,7 +124,7 @@ def device_count(machine: Cluster | None, nodes: Quantity | None, devices: Quant
         per_node = machine.devices_per_unit(0)
         known = f"as in {machine.name}"
     else:
-        per_node, known = USUAL_NODE, "assumed; --devices says otherwise"
+        per_node, known = USUAL_NODE, "assumed; --devices changes it"
     together = number * per_node
     return Counted(together, per_node, f"{together:,} devices: {number:,} nodes of {per_node} ({known})")
 
@@ -156,16 +156,18 @@ def read_corruption(failing: JobFailures, words: Mapping[str, Any]) -> tuple[dic
 
 
 def check_company(words: Mapping[str, Any]) -> None:
-    """Refuses words about corruption and nodes without those that they need."""
+    """Refuses options about corruption and nodes without those that they need."""
     given = {name for name, value in words.items() if value is not None}
     for first, second in (("silent_mtbf", "silent_delay"), ("silent_delay", "silent_mtbf")):
         if first in given and second not in given:
             raise BadInput("--silent-mtbf and --silent-delay belong together", f"--{second.replace('_', '-')}")
     if {"law", "silent_mtbf"} <= given:
-        raise BadInput("adds to failures at a constant rate, not to a --law of all gaps", "--silent-mtbf")
+        raise BadInput(
+            "can be combined with failures at a constant rate, not with a --law of all gaps", "--silent-mtbf"
+        )
     for name in ("spares", "fewest_nodes", "grow", "replica_nodes", "replaced"):
         if name in given and "repair" not in given:
-            raise BadInput("needs --repair: how long until a lost node is back", f"--{name.replace('_', '-')}")
+            raise BadInput("needs --repair, the time until a lost node is back", f"--{name.replace('_', '-')}")
 
 
 def read_pool(nodes: int | None, failing: JobFailures, words: Mapping[str, Any]) -> Pool | None:
@@ -177,7 +179,7 @@ def read_pool(nodes: int | None, failing: JobFailures, words: Mapping[str, Any])
     if "repair" not in given:
         return None
     if "fewest_nodes" in given and nodes is None:
-        raise BadInput("needs --nodes or --cluster, to know how many there are", "--fewest-nodes")
+        raise BadInput("needs --nodes or --cluster, for the number of nodes", "--fewest-nodes")
     return Pool(
         nodes=nodes or 1,
         spares=whole(given.get("spares", 0), "--spares", minimum=0),
@@ -200,9 +202,9 @@ def nodes_lost(nodes: int, failing: JobFailures, replaced: Quantity | None) -> t
 
 
 def node_count(machine: Cluster | None, nodes: Quantity | None) -> int | None:
-    """Nodes of the job: those given, or the machine's, None when nobody says. Raises BadInput when both do."""
+    """Nodes of the job: those given, or the machine's, None when neither is known. BadInput if both are given."""
     if nodes is not None and machine is not None:
-        raise BadInput(f"{machine.name} says how many there are; leave one of the two out", "--nodes")
+        raise BadInput(f"{machine.name} already gives the number; leave one of the two out", "--nodes")
     if nodes is not None:
         return whole(nodes, "--nodes")
     return None if machine is None else machine.num_nodes

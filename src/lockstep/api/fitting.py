@@ -93,7 +93,7 @@ def _file(out: str | Path, cluster: str | Path | Cluster | None, level: str | No
 def _refuse(**words: object) -> None:
     for name, value in words.items():
         if value is not None:
-            raise BadInput("is about the file to write; give --out too", f"--{name.removesuffix('_name')}")
+            raise BadInput("describes the file to write; give --out as well", f"--{name.removesuffix('_name')}")
 
 
 def _base(cluster: str | Path | Cluster | None, device_name: str | None, ranks: int) -> Cluster:

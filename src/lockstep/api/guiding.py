@@ -25,7 +25,7 @@ def guide(
     progress: Progress | None = None,
     **words: Unpack[QuestionWords],
 ) -> Guidance:
-    """The layout that the field's rules lead to, rule by rule, beside the planner's best. Raises BadInput."""
+    """The layout that the field's rules lead to, rule by rule, compared with the planner's best. Raises BadInput."""
     from lockstep.planner.guide import guide as ask
 
     asked = read_question(model, cluster, **words)

@@ -55,14 +55,14 @@ class About:
 
     @property
     def exchange_hides(self) -> bool:
-        """Whether an exchange of experts runs beside computing."""
+        """Whether an expert exchange overlaps with compute."""
         way = self.job.recipe.overlap_ep
         cells = self.layout is None or get(self.layout.schedule).cells is not None
         return self.degree("ep") > 1 and ((way == "cells" and cells) or (way == "shared" and self.shared))
 
 
 def refuse_idle(words: Mapping[str, Any], job: Job, layout: Layout | None = None) -> None:
-    """Raises BadInput, at its flag, for a word that was given and means nothing; without a layout, for any layout."""
+    """Raises BadInput, at its flag, for an option that is given without effect; without a layout, for any layout."""
     about = About(job, layout)
     for word, why in _IDLE.items():
         if words.get(word) is not None and (reason := why(about)) is not None:
@@ -84,7 +84,7 @@ def _zero(about: About) -> str | None:
     alone = layout is not None and layout.zero > 0 and layout.offload == "none"
     if not alone or layout is None or about.data_ranks * get(layout.schedule).copies > 1:
         return None
-    return "there is nobody to share with, as dp*cp = 1; leave it out"
+    return "there are no ranks to share with, as dp*cp = 1; leave it out"
 
 
 def _shard(about: About) -> str | None:
@@ -97,7 +97,7 @@ def _order(about: About) -> str | None:
     degrees = [about.degree(name) for name in ("tp", "cp", "ep", "dp", "pp")]
     if about.layout is None or about.layout.order == AXES or sum(degree > 1 for degree in degrees) > 1:
         return None
-    return "there are not two kinds of ranks to put in order; leave it out"
+    return "the grid does not have two kinds of ranks to put in order; leave it out"
 
 
 def _tensor(about: About) -> str | None:
@@ -121,12 +121,14 @@ def _exchange(about: About) -> str | None:
     if about.job.num_experts and about.job.recipe.overlap_ep != "shared":
         return None
     if about.job.num_experts and not about.shared:
-        return f"{about.job.model.name} has no shared experts to run beside"
+        return f"{about.job.model.name} has no shared experts to overlap with"
     return _experts(about)
 
 
 def _device(about: About) -> str | None:
-    return _experts(about) or (None if about.exchange_hides else "no exchange runs beside computing; see --overlap-ep")
+    return _experts(about) or (
+        None if about.exchange_hides else "no expert exchange overlaps with compute; see --overlap-ep"
+    )
 
 
 def _modules(about: About) -> str | None:

@@ -22,7 +22,7 @@ from lockstep.units import PLAIN_BANDWIDTH, PLAIN_LATENCY, parse_bandwidth_Bps, 
 
 
 class LinkWords(TypedDict, total=False):
-    """Keywords that say what the ranks talk over."""
+    """Keywords for the network that connects the ranks."""
 
     latency: Time | None
     """Seconds per message."""
@@ -119,7 +119,7 @@ def read_network(
 def _of_cluster(ranks: int, cluster: Cluster) -> Network:
     if ranks > cluster.num_devices:
         raise BadInput(
-            f"{ranks} ranks on the {cluster.num_devices} devices of {cluster.name}; take more nodes", "--ranks"
+            f"{ranks} ranks on the {cluster.num_devices} devices of {cluster.name}; use more nodes", "--ranks"
         )
     node = cluster.devices_per_unit(0)
     if ranks > node and ranks % node:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class OperationWords(FailureWords, LighterWords, total=False):
-    """Keywords about failures, checkpoints and what a step meets in service; see the flags of the same names."""
+    """Keywords about failures, checkpoints and what slows a step in production; see the flags of the same names."""
 
     detection: Time | None
     restart: Time | None
@@ -101,7 +101,7 @@ def _check_company(given: Mapping[str, Any], cluster: Cluster) -> None:
     if "write" in given and not given.keys().isdisjoint(("storage_bandwidth", "rank_bandwidth", "ranks")):
         raise BadInput("give --write or what a checkpoint is written at (--storage-bandwidth), not both", "--write")
     if "ranks" in given and "rank_bandwidth" not in given:
-        raise BadInput("needs --rank-bandwidth: the rate of one", "--ranks")
+        raise BadInput("needs --rank-bandwidth, the write rate of one rank", "--ranks")
     if "ranks" in given and whole(given["ranks"], "--ranks") > cluster.num_devices:
         raise BadInput(f"{given['ranks']} ranks on the {cluster.num_devices:,} devices of {cluster.name}", "--ranks")
     if "replica_nodes" in given:

@@ -58,7 +58,7 @@ def read_question(
     seq: Quantity | None = None,
     **recipe: Unpack[RecipeWords],
 ) -> Question:
-    """The question in words as objects. Exactly one of `batch` and `batch_tokens` must be given."""
+    """The question, given as options, as objects. Exactly one of `batch` and `batch_tokens` must be given."""
     with located("MODEL"):
         wanted = find_model(model) if isinstance(model, str | Path) else model
     machine = read_cluster(cluster, gpus)
@@ -129,7 +129,7 @@ def _sequences(
     if batch is not None:
         return whole(batch, "--batch"), ()
     if batch_tokens is None:
-        raise BadInput("give --batch (sequences, as 512) or --batch-tokens (as 4M)", "--batch")
+        raise BadInput("give --batch (sequences, e.g. 512) or --batch-tokens (e.g. 4M)", "--batch")
     tokens = parse_count(batch_tokens, "--batch-tokens")
     if tokens < seq:
         raise BadInput(f"{batch_tokens} tokens are less than one sequence of {seq} tokens", "--batch-tokens")
@@ -170,7 +170,7 @@ def _check_degrees(layout: Layout, job: Job) -> None:
     flag = next((f"--{name}" for name in ("tp", "pp", "cp") if job.devices % getattr(layout, name)), "--pp")
     raise BadInput(
         f"tp*pp*cp = {layout.tp}*{layout.pp}*{layout.cp} = {taken} does not divide the {job.devices} devices; "
-        f"try {nearest(job.devices, taken)} in all",
+        f"try {nearest(job.devices, taken)} in total",
         flag,
     )
 

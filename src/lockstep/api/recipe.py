@@ -1,4 +1,4 @@
-"""Words about the recipe, as on the command line, and the `Recipe` that they describe."""
+"""Options of the recipe, as on the command line, and the `Recipe` that they describe."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ class RecipeWords(TypedDict, total=False):
     """Weight gradients are added to the accumulated ones inside their product."""
     overlap: bool | None
     overlap_tp: str | None
-    """Tensor-parallel traffic beside products: none, gradients or all."""
+    """Tensor-parallel traffic overlapped with products: none, gradients or all."""
     overlap_pp: bool | None
-    """Pipeline sends beside compute."""
+    """Pipeline sends overlapped with compute."""
     overlap_ep: str | None
-    """The experts' exchange beside computing: none, cells (of dualpipe) or shared (experts)."""
+    """The expert exchange overlapped with compute: none, cells (of dualpipe) or shared (experts)."""
     overlap_device: Quantity | None
     """Share of the device's arithmetic that the exchange takes meanwhile."""
     dispatch_bytes: Size | None
@@ -67,7 +67,7 @@ def read_recipe(
 
 
 def is_usual(word: str, value: Any) -> bool:
-    """Whether `word` is a switch that stands as it does when nobody touches it, as the command line passes it on."""
+    """Whether `word` is a switch at its default, as the command line passes it on."""
     from lockstep.layout import Recipe
 
     defaults = {name: Recipe.__dataclass_fields__[field].default for name, field, _ in _READ}
@@ -99,14 +99,14 @@ def _number_B(value: Quantity, where: str) -> float:
     """Bytes of one number, its share of a scale included."""
     size_B = parse_count(value, where)
     if not 0 < size_B <= MOST_B:
-        raise BadInput(f"one number takes above 0 and at most {MOST_B:g} bytes, got {value}", where)
+        raise BadInput(f"must be above 0 and at most {MOST_B:g} bytes per number, got {value}", where)
     return size_B
 
 
 def _device_frac(value: Quantity, where: str) -> float:
     frac = parse_frac(value, where)
     if not frac < 1:
-        raise BadInput(f"must be below 1, as computing goes on, got {frac:g}", where)
+        raise BadInput(f"must be below 1: some of the device must keep computing, got {frac:g}", where)
     return frac
 
 

@@ -70,7 +70,7 @@ def runs(
         raise BadInput(f"{action} takes {most or 'no'} run{'' if most == 1 else 's'}, got {len(names)}", "RUN")
     store = RunStore(None if root is None else named_folder(root, "--runs"))
     if (action == "export") != (tensorboard is not None):
-        raise BadInput("export needs a folder; nothing else takes one", "--tensorboard")
+        raise BadInput("is required by export and not accepted by other actions", "--tensorboard")
     if tensorboard is not None:
         return _exported(store, names[0], named_folder(tensorboard, "--tensorboard"))
     if action == "show":
@@ -99,5 +99,5 @@ def _exported(store: RunStore, name: str, folder: Path) -> Changed:
                     left_out += 1
     except NotRecorded as error:
         raise BadInput(str(error), "--tensorboard") from None
-    without = f", without {left_out} events whose step is no whole number of 64 bits" if left_out else ""
+    without = f", without {left_out} events whose step is not a 64-bit integer" if left_out else ""
     return Changed(str(store.root), f"exported {record.id} to {folder}{without}", len(store.ids()))

@@ -15,7 +15,7 @@ MEASURED = "run:"
 
 
 class LighterWords(TypedDict, total=False):
-    """Keywords about what comes between whole checkpoints; see the flags of the same names."""
+    """Keywords about lighter checkpoints between full ones; see the flags of the same names."""
 
     local_write: Time | None
     local_restart: Time | None
@@ -66,9 +66,9 @@ def read_lighter(words: Mapping[str, Any]) -> dict[str, Any]:
 def _check_company(given: Mapping[str, Any]) -> None:
     """Refuses words without those that they need, and two kinds of lighter checkpoints at once."""
     if "copy_bandwidth" in given and "copies" not in given:
-        raise BadInput("needs --copies: how many", "--copy-bandwidth")
+        raise BadInput("needs --copies", "--copy-bandwidth")
     if "copies" in given and not given.keys().isdisjoint(("local_write", "delta_write")):
-        raise BadInput("are what comes between; leave --local-write and --delta-write out", "--copies")
+        raise BadInput("cannot be combined with --local-write or --delta-write", "--copies")
     if {"local_write", "delta_write"} <= given.keys():
         raise BadInput("local checkpoints and deltas cannot be combined; give one", "--delta-write")
     if "copies" in given:
@@ -76,7 +76,7 @@ def _check_company(given: Mapping[str, Any]) -> None:
     if ("local_write" in given) != ("local_frac" in given):
         raise BadInput("--local-write and --local-frac belong together", "--local-write")
     if "local_restart" in given and "local_write" not in given:
-        raise BadInput("needs --local-write or --copies: what to restart from", "--local-restart")
+        raise BadInput("needs --local-write or --copies, to restart from", "--local-restart")
 
 
 _READ = (

@@ -84,7 +84,7 @@ def _refuse_operation(words: Mapping[str, Any]) -> None:
     """Without a target there is no run that could fail or save."""
     for name in sorted(name for name, value in words.items() if value is not None):
         flag = f"--{name.removesuffix('_frac').replace('_', '-')}"
-        raise BadInput("needs --tokens, --loss or --compute-optimal: a run that it happens to", flag)
+        raise BadInput("needs the length of a run: --tokens, --loss or --compute-optimal", flag)
 
 
 @verb
@@ -97,7 +97,7 @@ def speedup(
     exchange: str | None = None,
     **link: Unpack[LinkWords],
 ) -> SpeedUp:
-    """Speed-up of a data-parallel step beside the laws of Amdahl and Gustafson, and the best number of workers.
+    """Speed-up of a data-parallel step against the laws of Amdahl and Gustafson, and the best number of workers.
 
     `compute`: one worker's step; `size`: bytes exchanged; `exchange`: an all-reduce algorithm or parameter-server,
     ring; on a cluster the fastest way across its levels, for the numbers of workers that fill whole units.

@@ -128,7 +128,7 @@ def _times(
     from lockstep.parallel.pipeline import partition
 
     if forward_s is not None or backward_s is not None:
-        raise BadInput("--layers already says it", "--backward-s" if forward_s is None else "--forward-s")
+        raise BadInput("conflicts with --layers", "--backward-s" if forward_s is None else "--forward-s")
     with flags("--layers"):
         split = partition([time for count, time in _groups(layers) for time in [time] * count], stages)
     held_s = np.array(split.stage_s)
@@ -141,7 +141,7 @@ def _groups(layers: str) -> list[tuple[int, float]]:
     for part in list_parts(layers, "--layers"):
         count, cross, time = part.partition("x")
         if not cross:
-            raise BadInput(f"{part!r} is no group of layers; write it like 30x10ms", "--layers")
+            raise BadInput(f"{part!r} is not a group of layers; write it like 30x10ms", "--layers")
         groups.append((whole(count, "--layers"), parse_time_s(time, "--layers")))
         _few(sum(number for number, _ in groups))
     return groups
@@ -219,7 +219,7 @@ def overlap(
     efficiency: Quantity = 1.0,
     **link: Unpack[LinkWords],
 ) -> Overlap:
-    """Bucketed all-reduce beside the backward pass, for one bucket size (25 MB) or (`sweep`) for all that differ.
+    """Bucketed all-reduce overlapped with the backward pass, for one bucket size (25 MB) or (`sweep`) for all.
 
     `layers`: a number of equal layers, that together take `backward` and hold `gradients`; or their list in forward
     order, as `96x5ms:7.3MB,1x9ms:120MB` (count x backward time : gradient bytes). `algorithm`: ring; on a cluster the
@@ -233,7 +233,7 @@ def overlap(
     network = read_network(number, **link)
     network.check_filled()
     if sweep and bucket_size is not None:
-        raise BadInput("--sweep takes all sizes that differ; give one of the two", "--bucket-size")
+        raise BadInput("conflicts with --sweep, which tries all sizes", "--bucket-size")
     sizes = (
         _sizes(read)
         if sweep
@@ -256,21 +256,23 @@ def _layers(layers: str | Quantity, backward: Time | None, gradients: Size | Non
     if "x" not in text and ":" not in text:
         if backward is None or gradients is None:
             where = "--backward" if backward is None else "--gradients"
-            raise BadInput("must be given with a number of layers: seconds and bytes of all of them together", where)
+            raise BadInput(
+                "must be given with a number of layers: the seconds and bytes of all of them together", where
+            )
         number = _few(whole(layers, "--layers"))
         with flags("--layers"):
             return Layers.equal(
                 number, parse_time_s(backward, "--backward"), parse_size_B(gradients, "--gradients"), forward_s
             )
     if backward is not None or gradients is not None:
-        raise BadInput("the list of --layers already says it", "--backward" if backward is not None else "--gradients")
+        raise BadInput("conflicts with the list of --layers", "--backward" if backward is not None else "--gradients")
     backward_s: list[float] = []
     gradient_B: list[float] = []
     for part in list_parts(text, "--layers"):
         count, cross, rest = part.partition("x")
         time, colon, size = rest.partition(":")
         if not cross or not colon:
-            raise BadInput(f"{part!r} is no group of layers; write it like 96x5ms:7.3MB", "--layers")
+            raise BadInput(f"{part!r} is not a group of layers; write it like 96x5ms:7.3MB", "--layers")
         number = _few(whole(count, "--layers") + len(backward_s)) - len(backward_s)
         backward_s += [parse_time_s(time, "--layers")] * number
         gradient_B += [parse_size_B(size, "--layers")] * number
@@ -280,7 +282,7 @@ def _layers(layers: str | Quantity, backward: Time | None, gradients: Size | Non
 
 def _few(number: int) -> int:
     if number > MOST_LAYERS:
-        raise BadInput(f"{number} layers; at most {MOST_LAYERS} are swept, so put several into one", "--layers")
+        raise BadInput(f"{number} layers; at most {MOST_LAYERS} can be swept; merge several into one", "--layers")
     return number
 
 

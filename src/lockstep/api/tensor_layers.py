@@ -106,7 +106,7 @@ def _overlap(overlap: str | None, ranks: int) -> str:
     if overlap not in OVERLAPS:
         raise UnknownName("overlap", overlap, OVERLAPS, "--overlap")
     if ranks == 1:
-        raise BadInput("one rank sends nothing that could hide", "--overlap")
+        raise BadInput("one rank sends nothing that could be hidden", "--overlap")
     return overlap
 
 
@@ -124,7 +124,7 @@ def _rate(flops: FlopRate | None, network: Network) -> tuple[float, str]:
     device = network.cluster.device
     dtype = next((one for one in FORMATS if one in device.peak_flops), None)
     if dtype is None:
-        raise BadInput(f"{device.name} has no rate for {FORMATS[0]}; give what it achieves", "--flops")
+        raise BadInput(f"{device.name} has no rate for {FORMATS[0]}; give the rate it achieves", "--flops")
     frac = device.efficiency.matmul_max_frac
     rate = device.peak(dtype) * frac
     reached = f"{format_flops(rate)}, {format_frac(frac)} of the peak of {device.name} in {dtype}"
@@ -161,9 +161,10 @@ def _assumptions(sequence_parallel: bool) -> tuple[str, ...]:
 
     again = ("inputs that are kept cut and gathered again for gradients of weights: not counted",)
     return (
-        "a feed-forward block of two products; a gated one of width f has three, so ask with 1.5 f",
+        "a feed-forward block of two products; a gated one of width f has three, so give 1.5 f",
         "norms, activation function and residual sums take no time; causal scores are counted in full",
-        f"traffic hides beside products, not beside attention's core; with overlap all they are cut in {CHUNKS} pieces",
+        f"traffic overlaps with products, not with the attention core; "
+        f"with overlap all, products are cut into {CHUNKS} pieces",
         "attention is fused and nothing is recomputed",
         *(again if sequence_parallel else ()),
     )

@@ -112,7 +112,7 @@ def _written(timeline: Timeline, path: Path, what: str, where: str) -> Trace:
 
 
 def write_timeline(timeline: Timeline, path: Path, where: str, beside: Timeline | None = None) -> None:
-    """Writes the trace, with another timeline beside it if given. Raises BadInput at `where`."""
+    """Writes the trace, with another timeline next to it if given. Raises BadInput at `where`."""
     from lockstep.program import write_trace
 
     with writing(path, where):
@@ -164,5 +164,5 @@ def _on_levels(op: str, levels: Levels, size_B: float, way: str | None) -> Timel
 
 def _check_size(operations: float) -> None:
     if operations > MOST_OPERATIONS:
-        allowed = f"at most {MOST_OPERATIONS:,}; take fewer ranks"
+        allowed = f"at most {MOST_OPERATIONS:,}; use fewer ranks"
         raise BadInput(f"a trace of about {operations:.3g} operations is too large: {allowed}", "ranks")

@@ -137,7 +137,7 @@ def export(
 ) -> Export:
     """What `to` (megatron, deepspeed, torchtitan) is launched with: for a result, the given layout, or the best one.
 
-    Where nobody named a layout, it is the best that `to` can run, and says what that costs against the planner's best.
+    Without a layout it is the best one that `to` can run, and states what that costs against the planner's best.
     Raises UnknownName, BadInput, and Infeasible with every reason why `to` cannot run it.
     """
     from lockstep.planner.export import best_for, version
@@ -194,7 +194,7 @@ def _asked(
         refuse_idle(words | described, asked.job, chosen)
         return asked, chosen
     if any(value is not None for value in described.values()):
-        raise BadInput(f"give either a Layout or its words ({', '.join(sorted(described))}), not both", "layout")
+        raise BadInput(f"give either a Layout or its options ({', '.join(sorted(described))}), not both", "layout")
     check(layout, asked.job)
     refuse_idle(words, asked.job, layout)
     return asked, layout
@@ -211,7 +211,7 @@ def best_estimate(
         _refuse_beside("an estimate" if isinstance(model, Estimate) else "a plan", cluster, layout, words)
         return model if isinstance(model, Estimate) else model.best
     if cluster is None:
-        raise BadInput("give the cluster to train on, as dgx-h100:64", "--cluster")
+        raise BadInput("give the cluster to train on, e.g. dgx-h100:64", "--cluster")
     if names_layout(layout, words):
         return estimate(model, cluster, layout, **words)
     searched: Any = {name: value for name, value in words.items() if name not in LAYOUT_WORDS}
@@ -230,7 +230,7 @@ def _refuse_beside(
     for name, value in {"cluster": cluster, "layout": layout, **words}.items():
         if value is not None and not is_usual(name, value):
             where = name if name == "layout" else f"--{name.replace('_', '-')}"
-            raise BadInput(f"changes nothing about {what}; give a MODEL to ask with it, or leave it out", where)
+            raise BadInput(f"has no effect on {what}; give a MODEL, or leave it out", where)
 
 
 def positive(number: float, where: str) -> float:

@@ -50,12 +50,12 @@ def stragglers(
         chosen.check(number)
         launched = chosen.launched(number)
         if launched > 2 * MOST_WORKERS:
-            raise BadInput(f"{launched} workers in all are more than {2 * MOST_WORKERS:,}", "mitigation")
+            raise BadInput(f"{launched} workers in total are more than {2 * MOST_WORKERS:,}", "mitigation")
     always = whole(slow, "--slow", minimum=0)
     if always > launched:
         raise BadInput(f"{always} slow workers of {launched}", "--slow")
     if slow_factor is not None and not always:
-        raise BadInput("needs --slow: how many are slower", "--slow-factor")
+        raise BadInput("needs --slow, the number of slower workers", "--slow-factor")
     factor = SLOW_FACTOR if slow_factor is None else parse_number(slow_factor, "--slow-factor")
     if factor <= 0:
         raise BadInput("a factor on times must be above 0", "--slow-factor")
@@ -76,9 +76,9 @@ def balance(
     sample_memory: Size | None = None,
     comm: Time = 0.0,
 ) -> Balance:
-    """Split of a batch over workers of `speeds` samples/s, as `1,1,2` or `4x1.5,2x0.8`.
+    """Split of a batch over workers of `speeds` samples/s, such as `1,1,2` or `4x1.5,2x0.8`.
 
-    `memory`: samples that fit on each worker, likewise; or bytes, when `sample_memory` says how much one sample takes.
+    `memory`: samples that fit on each worker, in the same form; or bytes, if `sample_memory` gives the size of one.
     """
     from lockstep.failures.stragglers import balance as find
 
@@ -86,7 +86,7 @@ def balance(
     number = whole(batch, "--batch")
     most = None if memory is None else _most(memory, sample_memory, len(rates))
     if memory is None and sample_memory is not None:
-        raise BadInput("says nothing without --memory", "--sample-memory")
+        raise BadInput("has no effect without --memory", "--sample-memory")
     with flags("--speeds"):
         return find(rates, number, most=most, comm_s=parse_time_s(comm, "--comm"))
 

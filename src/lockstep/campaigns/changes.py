@@ -89,7 +89,7 @@ def _operation(scenario: Scenario) -> Iterator[tuple[str, Scenario, bool]]:
         yield "one more spare node", replace(scenario, operation=replace(now, spares=now.spares + 1)), True
         if now.fewest_frac == 1:
             shrinking = replace(now, fewest_frac=SHRINK_FRAC)
-            yield "go on with fewer nodes instead of waiting", replace(scenario, operation=shrinking), True
+            yield "continue on fewer nodes instead of waiting", replace(scenario, operation=shrinking), True
     if not math.isinf(now.silent_mtbf_s):
         seen = replace(now, silent_delay_s=now.silent_delay_s / 2)
         yield "notice corruption in half the time", replace(scenario, operation=seen), True

@@ -31,7 +31,7 @@ TOKEN_B = 4.0
 def assumed_storage(devices: int) -> tuple[float, str]:
     """Bytes per second at which `devices` together write where no storage is known, and how that is said."""
     rate_Bps = STORAGE_BPS_PER_DEVICE * devices
-    return rate_Bps, f"written at {format_bandwidth(rate_Bps)}, assumed as BLOOM's 150 MB/s per device"
+    return rate_Bps, f"written at {format_bandwidth(rate_Bps)}, assumed, BLOOM's 150 MB/s per device"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,9 +108,9 @@ class Operation:
         if self.copies < 1 or not self.copy_Bps > 0:
             raise BadInput(f"must be at least 1, sent at a rate above 0, got {self.copies}", "--copies")
         if self.copies > 1 and (self.local_write_s, self.delta_write_s) != (None, None):
-            raise BadInput("are what comes between; leave --local-write and --delta-write out", "--copies")
+            raise BadInput("cannot be combined with --local-write or --delta-write", "--copies")
         if self.grows != AT_FAILURE and self.fewest_frac == 1:
-            raise BadInput("needs a job that shrinks: --fewest-nodes", "--grow")
+            raise BadInput("needs a job that can shrink: set --fewest-nodes", "--grow")
         if self.eval_every is not None and not (self.eval_every >= 1 and self.eval_tokens > 0):
             raise BadInput("needs at least one step, and --eval-tokens", "--eval-every")
 
@@ -199,7 +199,7 @@ class Operation:
     def assumptions(self, job: Job) -> Iterator[str]:
         """What is taken for granted about failures, checkpoints and devices."""
         if math.isinf(self.mtbf_s(1)):
-            yield "nothing fails: nobody says how often these devices do; give --mtbf of the job or --node-mtbf"
+            yield "nothing fails: how often these devices do is not known; give --mtbf of the job or --node-mtbf"
         else:
             yield from self._about_failures(job)
         if self.straggler_cv:
@@ -213,14 +213,14 @@ class Operation:
             yield f"a checkpoint holds {format_size(checkpoint_B(job))}: parameters and optimizer state; {rate}"
         yield from self._about_lighter()
         restart_s = self.whole_restart_s(job)
-        known = "" if self.restart_s is not None else " (assumed: 5 min and reading it back)"
+        known = "" if self.restart_s is not None else " (assumed: 5 min plus reading the checkpoint)"
         yield f"detection takes {format_time(self.detection_s)}, a restart {format_time(restart_s)}{known}"
         if self.repair_s is None:
-            yield "a lost node is replaced within the restart; --repair, --spares and --fewest-nodes say what if not"
+            yield "a lost node is replaced within the restart; --repair, --spares and --fewest-nodes change that"
         else:
-            when = {AT_FAILURE: "at the next restart", AT_ONCE: "by a restart at once"}
-            joining = when.get(self.grows, "by a restart behind the next checkpoint")
-            yield f"repairs take exponential times, all at once; repaired nodes join {joining}"
+            when = {AT_FAILURE: "at the next restart", AT_ONCE: "by an immediate restart"}
+            joining = when.get(self.grows, "by a restart after the next checkpoint")
+            yield f"repairs take exponential times and run in parallel; repaired nodes join {joining}"
         if not math.isinf(self.silent_mtbf_s):
             yield "after a corruption all work is lost until it is noticed, a fixed time later"
 
@@ -232,6 +232,6 @@ class Operation:
                 f" {format_bandwidth(self.copy_Bps)} per device; a copy is left after {served} of the failures"
             )
         if self.local_write_s is not None:
-            yield f"local checkpoints serve {served} of the failures, whole ones the others"
+            yield f"local checkpoints serve {served} of the failures, full ones the rest"
         if self.delta_write_s is not None:
-            yield "a restart replays every delta since the last whole checkpoint, as fast as they are written"
+            yield "a restart replays every delta since the last full checkpoint, as fast as they are written"

@@ -104,7 +104,7 @@ def _interval_s(long_run: LongRun, given_s: float | None, work_s: float) -> floa
         return work_s if given_s is None else given_s
     interval_s = long_run.best_s() if given_s is None else given_s
     if interval_s < long_run.pattern.shortest_work_s * (1 - 1e-12):
-        raise BadInput(f"must be as long as the hidden writing, got {interval_s:g} s", "--interval")
+        raise BadInput(f"must be at least as long as the hidden part of a write, got {interval_s:g} s", "--interval")
     if not float(long_run.overhead_frac(interval_s)) < NO_PROGRESS:
         pattern = long_run.pattern
         raise Infeasible(

@@ -139,7 +139,7 @@ def scaling(
     Infeasible when nothing fits on any size.
     """
     if target is None and (deadline_s is not None or budget_usd is not None):
-        raise BadInput("needs --tokens, to know when it is done", "--deadline" if budget_usd is None else "--budget")
+        raise BadInput("needs --tokens, the length of the run", "--deadline" if budget_usd is None else "--budget")
     operated = operation or (lambda part: Operation())
     operated(cluster)
     counts = [one for one in device_counts(cluster) if _doubles(one, cluster)]

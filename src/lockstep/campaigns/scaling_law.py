@@ -167,5 +167,5 @@ def scaling_law(name: str, where: str | None = None) -> ScalingLaw:
 def _never(law: str, size: float, loss: float, floor: float) -> Infeasible:
     return Infeasible(
         f"by the law of {law} a model of {format_count(size)} parameters never gets below a loss of {floor:.4g}, and"
-        f" {loss:g} was asked for; take a larger model or a higher loss"
+        f" {loss:g} was asked for; use a larger model or a higher loss"
     )

@@ -77,7 +77,7 @@ class SpeedUp:
             raise BadInput(f"must be 1 to {MOST_WORKERS:,}, got {self.most_workers}", "workers")
         if isinstance(self.network, Cluster) and self.most_workers > self.network.num_devices:
             on = f"{self.most_workers} workers on the {self.network.num_devices} devices of {self.network.name}"
-            raise BadInput(f"{on}; take more nodes", "workers")
+            raise BadInput(f"{on}; use more nodes", "workers")
 
     @property
     def collective(self) -> tuple[str, str]:

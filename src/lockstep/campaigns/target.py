@@ -65,7 +65,7 @@ def in_batches(target: Target, critical_batch_tokens: float) -> Target:
 
 def _size(law: ScalingLaw, model: Model) -> float:
     if not isinstance(model, Transformer):
-        raise BadInput(f"{model.name} is no language model; say how long to train with --tokens (images)", "--loss")
+        raise BadInput(f"{model.name} is not a language model; set the length with --tokens (in images)", "--loss")
     return law.size(model)
 
 
@@ -75,4 +75,4 @@ def _caution(model: Model) -> tuple[str, ...]:
     if counted.active >= counted.total:
         return ()
     active = format_frac(counted.active / counted.total)
-    return (f"scaling laws are of dense models; here all parameters count, though a token uses {active} of them",)
+    return (f"scaling laws hold for dense models; here all parameters count, though a token uses {active} of them",)

@@ -81,7 +81,7 @@ def _batch(scenario: Scenario, factor: float) -> Scenario:
     job, layout = scenario.estimate.job, scenario.estimate.layout
     batch = max(1, round(job.recipe.batch * factor / layout.batch_unit)) * layout.batch_unit
     if batch == job.recipe.batch:
-        raise BadInput("the layout splits no batch that near")
+        raise BadInput("the layout cannot split a batch that close")
     other = Job(job.model, replace(job.recipe, batch=batch), job.devices)
     return replace(scenario, estimate=estimate_layout(other, scenario.estimate.cluster, layout))
 
@@ -102,7 +102,7 @@ def _storage(scenario: Scenario, factor: float) -> Scenario:
 def _data(scenario: Scenario, factor: float) -> Scenario:
     rate_Bps = scenario.operation.data_Bps
     if rate_Bps is None:
-        raise BadInput("data never holds a step up")
+        raise BadInput("data loading never limits the step")
     return replace(scenario, operation=replace(scenario.operation, data_Bps=rate_Bps * factor))
 
 

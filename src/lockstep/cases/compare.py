@@ -155,7 +155,7 @@ def _chosen(one: Predicted) -> list[str]:
         said.append(f"not known{at}, chosen by the planner: {picked}")
     if one.hidden_s:
         hidden, step = format_time(one.hidden_s), format_time(one.step_time_s)
-        said.append(f"{hidden} of the experts' exchange hide beside computing in a step of {step}{at}")
+        said.append(f"{hidden} of the expert exchange are hidden behind compute in a step of {step}{at}")
     held = one.estimate.memory
     if not held.fits:
         over = format_frac(float(held.used_frac) - 1)

@@ -103,7 +103,7 @@ def _refuse(message: str) -> int:
 
 def _stopped() -> int:
     """Ctrl-C before there was an answer."""
-    sys.stderr.write("stopped before anything was known\n")
+    sys.stderr.write("interrupted before there was a result\n")
     return STOPPED
 
 

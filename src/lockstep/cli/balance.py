@@ -10,11 +10,11 @@ from lockstep.cli.options import required, takes, text
 from lockstep.cli.output import EXAMPLES, show
 
 WORDS = {
-    "speeds": required(("--speeds",), "V,..", "Samples per second of every worker, as 100,100,60 or 4x100,2x60."),
+    "speeds": required(("--speeds",), "V,..", "Samples per second of each worker, e.g. 100,100,60 or 4x100,2x60."),
     "batch": required(("--batch",), "B", "Samples per step."),
-    "memory": text("--memory", "S,..", "Samples that fit on every worker; bytes with --sample-memory."),
-    "sample_memory": text("--sample-memory", "S", "Bytes that one sample takes."),
-    "comm": text("--comm", "T", "Communication per step. (default: 0)", "0"),
+    "memory": text("--memory", "S,..", "Samples that fit on each worker; bytes with --sample-memory."),
+    "sample_memory": text("--sample-memory", "S", "Memory of one sample."),
+    "comm": text("--comm", "T", "Communication time per step. (default: 0)", "0"),
 }
 
 

@@ -10,26 +10,43 @@ from lockstep.cli.options import argument, takes, text
 from lockstep.cli.output import EXAMPLES, show_once
 from lockstep.cli.program_options import PLOT, RANKS_HELP, RUNS, draw, given, picture_path
 
-_COLLECTIVE, _KERNEL = "A collective", "A kernel, or all of them: device"
+_COLLECTIVE, _KERNEL = "Collective", "Kernel, or device for all kernels"
 WORDS = {
-    "op": argument("OP", "all-reduce, all-gather, send-recv ...; matmul, memory, attention, optimizer; or device."),
-    "sizes": text("--sizes", "S", "From:to:factor, as 1KB:16MB:4, or a list between commas. (default: that)"),
-    "ranks": text("--ranks", "N", RANKS_HELP, panel=_COLLECTIVE),
-    "backend": text("--backend", "B", "gloo, or nccl with one GPU per rank. (default: gloo)", panel=_COLLECTIVE),
-    "algorithm": text(
-        "--algorithm", "A", "built-in, Lockstep's by name, or all. (default: built-in,ring)", panel=_COLLECTIVE
+    "op": argument(
+        "OP",
+        "Collective: all-reduce, all-gather, send-recv ...; kernel: matmul, memory, attention, optimizer; or device.",
     ),
-    "repeats": text("--repeats", "N", "Per size; slow ones fewer. (default: 20)", panel=_COLLECTIVE),
-    "warm_up": text("--warm-up", "N", "Before them. (default: 3)", panel=_COLLECTIVE),
+    "sizes": text("--sizes", "S", "Sizes as from:to:factor, or a list separated by commas. (default: 1KB:16MB:4)"),
+    "ranks": text("--ranks", "N", RANKS_HELP, panel=_COLLECTIVE),
+    "backend": text(
+        "--backend", "B", "Backend: gloo, or nccl with one GPU per rank. (default: gloo)", panel=_COLLECTIVE
+    ),
+    "algorithm": text(
+        "--algorithm",
+        "A",
+        "Algorithms: built-in, Lockstep's by name, or all. (default: built-in,ring)",
+        panel=_COLLECTIVE,
+    ),
+    "repeats": text("--repeats", "N", "Repeats per size; fewer for slow sizes. (default: 20)", panel=_COLLECTIVE),
+    "warm_up": text("--warm-up", "N", "Number of warm-up runs per size. (default: 3)", panel=_COLLECTIVE),
     "timeout": text("--timeout", "T", "Longest wait for a rank. (default: 60 s)", panel=_COLLECTIVE),
-    "csv": text("--csv", "FILE", "Write the rows; `lockstep fit` reads them.", panel=_COLLECTIVE),
-    "device": text("--device", "D", "cpu or cuda. (default: cpu)", panel=_KERNEL),
-    "dtype": text("--dtype", "T", "fp32, bf16, fp16 or fp64. (default: fp32, bf16 on a GPU)", panel=_KERNEL),
-    "peak": text("--peak", "R", "Of the datasheet, as 989TFLOP/s. (default: the best measured)", panel=_KERNEL),
-    "memory_bandwidth": text("--memory-bandwidth", "R", "Of the datasheet. (default: measured)", panel=_KERNEL),
-    "curve": text("--curve", "FILE", "Write the efficiency curve, for the hardware catalog.", panel=_KERNEL),
+    "csv": text("--csv", "FILE", "Write the rows as CSV, which `lockstep fit` reads.", panel=_COLLECTIVE),
+    "device": text("--device", "D", "Device: cpu or cuda. (default: cpu)", panel=_KERNEL),
+    "dtype": text(
+        "--dtype", "T", "Number format: fp32, bf16, fp16 or fp64. (default: fp32, bf16 on a GPU)", panel=_KERNEL
+    ),
+    "peak": text(
+        "--peak", "R", "Peak rate from the datasheet, e.g. 989TFLOP/s. (default: the best measured)", panel=_KERNEL
+    ),
+    "memory_bandwidth": text(
+        "--memory-bandwidth", "R", "Memory bandwidth from the datasheet. (default: measured)", panel=_KERNEL
+    ),
+    "curve": text("--curve", "FILE", "Write the efficiency curve for the hardware catalog.", panel=_KERNEL),
     "device_file": text(
-        "--device-file", "FILE", "Put the curve into your hardware YAML, or write a new one; see plan.", panel=_KERNEL
+        "--device-file",
+        "FILE",
+        "Put the curve into your hardware YAML, or write a new one; see lockstep plan.",
+        panel=_KERNEL,
     ),
 }
 

@@ -11,23 +11,27 @@ from lockstep.cli.options import BATCH, CLUSTER, LAYOUT, MODEL, RECIPE, takes, t
 from lockstep.cli.output import EXAMPLES, show
 from lockstep.cli.program_options import PLOT, SEED, draw, given, picture_path
 
-_SCHEDULE = "Batch and learning rate at the beginning"
+_SCHEDULE = "Batch size and learning rate at the start"
 SCHEDULE = {
-    "warmup_steps": text("--warmup-steps", "N", "Steps in which the learning rate rises.", panel=_SCHEDULE),
+    "warmup_steps": text("--warmup-steps", "N", "Steps over which the learning rate rises.", panel=_SCHEDULE),
     "ramp_from": text("--ramp-from", "N", "Tokens per step at the start of a batch ramp.", panel=_SCHEDULE),
     "ramp_tokens": text("--ramp-tokens", "N", "Tokens over which the batch grows.", panel=_SCHEDULE),
 }
 _MONEY = "Money and energy"
 MONEY = {
-    "price": text("--price", "P", "Dollars per device and hour, instead of the catalog's.", panel=_MONEY),
-    "reserved_discount": text("--reserved-discount", "FRAC", "Compare with reserved devices.", panel=_MONEY),
-    "spot_discount": text("--spot-discount", "FRAC", "Compare with spot devices; needs --preemption.", panel=_MONEY),
-    "preemption": text("--preemption", "T", "Mean time until one spot node is taken away.", panel=_MONEY),
-    "power": text("--power", "W", "Per device. (default: its TDP)", panel=_MONEY),
-    "pue": text("--pue", "X", "Power of the facility over that of its equipment. (default: 1)", panel=_MONEY),
-    "carbon": text("--carbon", "X", "kg of CO2 per kWh of the grid, as 0.4.", panel=_MONEY),
+    "price": text("--price", "P", "Dollars per device-hour, instead of the catalog's price.", panel=_MONEY),
+    "reserved_discount": text(
+        "--reserved-discount", "FRAC", "Discount for reserved devices, to compare with.", panel=_MONEY
+    ),
+    "spot_discount": text(
+        "--spot-discount", "FRAC", "Discount for spot devices, to compare with; needs --preemption.", panel=_MONEY
+    ),
+    "preemption": text("--preemption", "T", "Mean time until one spot node is preempted.", panel=_MONEY),
+    "power": text("--power", "W", "Power per device. (default: its TDP)", panel=_MONEY),
+    "pue": text("--pue", "X", "Power of the facility divided by that of its equipment. (default: 1)", panel=_MONEY),
+    "carbon": text("--carbon", "X", "Carbon intensity of the grid, in kg of CO2 per kWh, e.g. 0.4.", panel=_MONEY),
 }
-RUNS = {"campaigns": text("--campaigns", "N", "Simulated runs. (default: 1000)")}
+RUNS = {"campaigns": text("--campaigns", "N", "Number of simulated runs. (default: 1000)")}
 
 
 def register(app: typer.Typer) -> None:
@@ -42,9 +46,9 @@ def register(app: typer.Typer) -> None:
 
 @takes(MODEL, CLUSTER, BATCH, TARGET, SCHEDULE, RUNS, SEED, PLOT, FAILURES, LIGHTER, SERVICE, MONEY, LAYOUT, RECIPE)
 def campaign(as_json: bool, plot: str | None, sequence_parallel: bool, **words: Any) -> None:
-    """Follow a whole training run: days, failures, money, what it waits for, and what to change.
+    """Predict a whole training run: days, failures, money, what it waits for, and what to change.
 
-    Without layout flags the planner's best layout is taken.
+    Without layout flags it runs in the planner's best layout.
     """
     from lockstep import api
     from lockstep.report.progress import progress

@@ -10,7 +10,7 @@ from lockstep.cli.options import argument, takes
 from lockstep.cli.output import EXAMPLES, show
 from lockstep.cli.program_options import PLOT, draw, picture_path
 
-CASE = {"name": argument("[CASE]", "One case study, or a YAML file of your own; all when left out.", None)}
+CASE = {"name": argument("[CASE]", "Case study, or a YAML file of your own; all when omitted.", None)}
 
 
 def register(app: typer.Typer) -> None:
@@ -23,9 +23,9 @@ def register(app: typer.Typer) -> None:
 
 @takes(CASE, PLOT)
 def case(as_json: bool, name: str | None, plot: str | None) -> None:
-    """Set published training runs beside what is predicted for them.
+    """Compare published training runs with what is predicted for them.
 
-    The exit code is 1 when a miss has no explanation.
+    The exit code is 1 when a miss is not explained.
     """
     from lockstep import api
     from lockstep.report.progress import progress

@@ -7,7 +7,9 @@ import typer
 from lockstep.cli.options import argument, takes
 from lockstep.cli.output import EXAMPLES, show
 
-SHELF = {"shelf": argument("[SHELF]", "models, devices, clusters or links; all when left out.", None)}
+SHELF = {
+    "shelf": argument("[SHELF]", "Part of the catalog: models, devices, clusters or links; all when omitted.", None)
+}
 
 
 def register(app: typer.Typer) -> None:

@@ -11,45 +11,74 @@ from lockstep.cli.options import MODEL_IF_ANY, switch, takes, text
 from lockstep.cli.output import EXAMPLES, show
 from lockstep.cli.program_options import PLOT, SEED, draw, given, picture_path
 
-_FAILURES = "Failures: one of these"
-_SHARDS = "A sharded checkpoint, of --size or of a MODEL, instead of --write"
-_CORRUPTION = "Silent corruption, beside the failures"
-_NODES = "Spare nodes and repairs (default: a replacement is always there)"
+_FAILURES = "Failures: MTBF of the job or of its parts, a cluster, or a law"
+_SHARDS = "Sharded checkpoint, sized by --size or by a MODEL, instead of --write"
+_CORRUPTION = "Silent corruption, in addition to failures"
+_NODES = "Spare nodes and repairs (default: a replacement is always available)"
 _RUN = "The run"
 WORDS = {
     "mtbf": text("--mtbf", "T", "Mean time between failures of the job.", panel=_FAILURES),
-    "nodes": text("--nodes", "N", "Nodes of the job, with times of parts.", panel=_FAILURES),
+    "nodes": text("--nodes", "N", "Nodes of the job, for the MTBFs of parts.", panel=_FAILURES),
     "devices": text("--devices", "N", "Devices of the job. (default: 8 for each of --nodes)", panel=_FAILURES),
-    "device_mtbf": text("--device-mtbf", "T", "Of one device; times of parts add up to the job's.", panel=_FAILURES),
-    "node_mtbf": text("--node-mtbf", "T", "Of one node.", panel=_FAILURES),
-    "switch_mtbf": text("--switch-mtbf", "T", "Of one switch, each for 32 nodes.", panel=_FAILURES),
-    "rack_mtbf": text("--rack-mtbf", "T", "Of one rack, which takes its 4 nodes with it.", panel=_FAILURES),
-    "power_mtbf": text("--power-mtbf", "T", "Of the power of the whole job.", panel=_FAILURES),
-    "software_mtbf": text("--software-mtbf", "T", "Of the software, which loses no node.", panel=_FAILURES),
-    "cluster": text(("--cluster", "-c"), "C", "Catalog name with nodes, as dgx-h100:64.", panel=_FAILURES),
-    "law": text("--law", "LAW", "exponential:mean=3h, weibull:mean=3h,shape=0.7, trace:gaps.csv.", panel=_FAILURES),
-    "silent_mtbf": text("--silent-mtbf", "T", "Mean time between corruptions of the job.", panel=_CORRUPTION),
-    "silent_delay": text("--silent-delay", "T", "Until one is noticed.", panel=_CORRUPTION),
+    "device_mtbf": text(
+        "--device-mtbf",
+        "T",
+        "Mean time between failures of one device; the rates of all parts add up.",
+        panel=_FAILURES,
+    ),
+    "node_mtbf": text("--node-mtbf", "T", "Mean time between failures of one node.", panel=_FAILURES),
+    "switch_mtbf": text(
+        "--switch-mtbf", "T", "Mean time between failures of one switch, each serving 32 nodes.", panel=_FAILURES
+    ),
+    "rack_mtbf": text(
+        "--rack-mtbf", "T", "Mean time between failures of one rack, each taking down its 4 nodes.", panel=_FAILURES
+    ),
+    "power_mtbf": text("--power-mtbf", "T", "Mean time between power failures of the whole job.", panel=_FAILURES),
+    "software_mtbf": text(
+        "--software-mtbf", "T", "Mean time between software failures, which do not lose a node.", panel=_FAILURES
+    ),
+    "cluster": text(("--cluster", "-c"), "C", "Cluster: catalog name with nodes, e.g. dgx-h100:64.", panel=_FAILURES),
+    "law": text(
+        "--law",
+        "LAW",
+        "Law of the times between failures: exponential:mean=3h, weibull:mean=3h,shape=0.7 or trace:gaps.csv.",
+        panel=_FAILURES,
+    ),
+    "silent_mtbf": text("--silent-mtbf", "T", "Mean time between silent corruptions of the job.", panel=_CORRUPTION),
+    "silent_delay": text("--silent-delay", "T", "Time until a silent corruption is noticed.", panel=_CORRUPTION),
     "repair": text("--repair", "T", "Mean time until a lost node is back.", panel=_NODES),
-    "spares": text("--spares", "N", "Nodes that stand by. (default: 0)", panel=_NODES),
-    "fewest_nodes": text("--fewest-nodes", "N", "Go on with so many, instead of waiting.", panel=_NODES),
-    "grow": text("--grow", "W", "Take nodes back at a failure, checkpoint, at-once. (default: failure)", panel=_NODES),
-    "replica_nodes": text("--replica-nodes", "N", "Nodes that leave together. (default: 1)", panel=_NODES),
-    "replaced": text("--replaced", "FRAC", "Share of the failures that lose a node. (default: 1)", panel=_NODES),
-    "write": text("--write", "T", "One checkpoint; run:last is what one took in a kept run of train."),
-    "restart": text("--restart", "T", "From a noticed failure to work going on. (default: 0)"),
-    "detection": text("--detection", "T", "Until a failure is noticed. (default: 0)"),
-    "async_frac": text("--async", "FRAC", "Share of a write hidden behind work. (default: 0)"),
+    "spares": text("--spares", "N", "Spare nodes on standby. (default: 0)", panel=_NODES),
+    "fewest_nodes": text(
+        "--fewest-nodes", "N", "Continue on at least this many nodes instead of waiting for repairs.", panel=_NODES
+    ),
+    "grow": text(
+        "--grow",
+        "W",
+        "When to take repaired nodes back: failure, checkpoint or at-once. (default: failure)",
+        panel=_NODES,
+    ),
+    "replica_nodes": text(
+        "--replica-nodes", "N", "Nodes of one replica, which leave together. (default: 1)", panel=_NODES
+    ),
+    "replaced": text("--replaced", "FRAC", "Share of failures that lose a node. (default: 1)", panel=_NODES),
+    "write": text(
+        "--write", "T", "Time to write one checkpoint; run:last takes the time measured in a kept run of train."
+    ),
+    "restart": text("--restart", "T", "Restart time, from a noticed failure until work resumes. (default: 0)"),
+    "detection": text("--detection", "T", "Time until a failure is noticed. (default: 0)"),
+    "async_frac": text("--async", "FRAC", "Share of a checkpoint write hidden behind work. (default: 0)"),
     "interval": text("--interval", "T", "Work between checkpoints. (default: the best)"),
     "size": text("--size", "S", "Bytes of the whole checkpoint.", panel=_SHARDS),
-    "optimizer": text("--optimizer", "O", "What a MODEL is trained with. (default: adamw)", panel=_SHARDS),
-    "ranks": text("--ranks", "N", "Ranks that write at once. (default: the cluster's, or 1)", panel=_SHARDS),
-    "rank_bandwidth": text("--rank-bandwidth", "R", "Of one rank.", panel=_SHARDS),
-    "storage_bandwidth": text("--storage-bandwidth", "R", "Of the storage, for all.", panel=_SHARDS),
+    "optimizer": text("--optimizer", "O", "Optimizer with which MODEL is trained. (default: adamw)", panel=_SHARDS),
+    "ranks": text("--ranks", "N", "Ranks that write simultaneously. (default: the cluster's, or 1)", panel=_SHARDS),
+    "rank_bandwidth": text("--rank-bandwidth", "R", "Write bandwidth per rank.", panel=_SHARDS),
+    "storage_bandwidth": text(
+        "--storage-bandwidth", "R", "Bandwidth of the storage, shared by all ranks.", panel=_SHARDS
+    ),
     **LIGHTER,
-    "work": text("--work", "T", "Useful work. (default: 60 d, or 200 intervals if longer)", panel=_RUN),
-    "simulate": switch("--simulate", "Monte Carlo with a 95 % interval.", False, _RUN),
-    "campaigns": text("--campaigns", "N", "Simulated runs. (default: 1000)", panel=_RUN),
+    "work": text("--work", "T", "Useful work of the run. (default: 60 d, or 200 intervals if longer)", panel=_RUN),
+    "simulate": switch("--simulate", "Also simulate the run (Monte Carlo), with a 95 % interval.", False, _RUN),
+    "campaigns": text("--campaigns", "N", "Number of simulated runs. (default: 1000)", panel=_RUN),
 }
 
 
@@ -70,7 +99,7 @@ def register(app: typer.Typer) -> None:
 
 @takes(MODEL_IF_ANY, WORDS, SEED, PLOT)
 def checkpoint(as_json: bool, plot: str | None, **words: Any) -> None:
-    """Find how often to save: Young, Daly, exact; what checkpoints and failures cost, simulated too."""
+    """Find how often to checkpoint (Young, Daly, exact), and what checkpoints and failures cost."""
     from lockstep import api
 
     picture_path(plot)

@@ -21,7 +21,7 @@ def register(app: typer.Typer) -> None:
 def cite(as_json: bool, bibtex: bool, sequence_parallel: bool, **words: Any) -> None:
     """Print the papers and sources that an answer rests on.
 
-    Without a MODEL these are all that Lockstep knows.
+    Without a MODEL, print all that Lockstep knows.
     """
     from lockstep import api
 

@@ -7,8 +7,12 @@ import typer
 from lockstep.cli.options import argument, takes, text
 from lockstep.cli.output import EXAMPLES, show
 
-WORDS = {"claim": argument("[ID]", "Of a claim, as A.5; or all, which takes minutes. Without it, a list.", None)}
-SEED = {"seed": text("--seed", "N", "Of the random numbers of the experiments. (default: 0)")}
+WORDS = {
+    "claim": argument(
+        "[ID]", "Claim to test, e.g. A.5; or all, which takes minutes. All claims are listed when omitted.", None
+    )
+}
+SEED = {"seed": text("--seed", "N", "Random seed of the experiments. (default: 0)")}
 
 
 def register(app: typer.Typer) -> None:
@@ -18,9 +22,9 @@ def register(app: typer.Typer) -> None:
 
 @takes(WORDS, SEED)
 def claims(as_json: bool, claim: str | None, seed: str | None) -> None:
-    """Decide what the field says about how training converges, each claim by an experiment.
+    """Test what the field says about how training converges, each claim by an experiment.
 
-    The exit code is 1 when a claim that was asked for is false.
+    The exit code is 1 when a requested claim is false.
     """
     from lockstep import api
     from lockstep.report.progress import progress

@@ -10,7 +10,7 @@ from lockstep.cli.options import switch, takes
 from lockstep.cli.output import EXAMPLES, show
 from lockstep.cli.program_options import ALGORITHM, LINK, OP, PLOT, RANKS, SIZE, draw, picture_path
 
-SIMULATE = {"simulate": switch("--simulate", "Run the programs through the engine too.", False)}
+SIMULATE = {"simulate": switch("--simulate", "Also run the programs through the simulation engine.", False)}
 
 
 def register(app: typer.Typer) -> None:

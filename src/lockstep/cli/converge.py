@@ -17,11 +17,13 @@ if TYPE_CHECKING:
     from lockstep.lab.sweep import Sweep
 
 _SWEEP = "Many runs"
-_SWEEP_HELP = "Run at each of these values; may be repeated for every combination."
-_ENGINE_HELP = "serial, processes[:N], or dask[:N or :ADDRESS of a scheduler]. (default: serial)"
+_SWEEP_HELP = "Values to run at; repeat the option for every combination."
+_ENGINE_HELP = "Engine: serial, processes[:N], or dask[:N or :ADDRESS of a scheduler]. (default: serial)"
 _LIMIT_HELP = "Longest time for all runs, as forecast from the first; a longer sweep is refused. (default: 1h)"
 WORDS = {
-    "experiment": argument("[EXPERIMENT]", "An experiment to run, or a group to list; without it, all groups.", None),
+    "experiment": argument(
+        "[EXPERIMENT]", "Experiment to run, or group to list; all groups are listed when omitted.", None
+    ),
 }
 SWEEPING = {
     "swept": (
@@ -31,7 +33,7 @@ SWEEPING = {
         ],
         None,
     ),
-    "seeds": text("--seeds", "N", "Run with N seeds, from --seed on. (default: 1)", panel=_SWEEP),
+    "seeds": text("--seeds", "N", "Number of seeds to run with, counting up from --seed. (default: 1)", panel=_SWEEP),
     "engine": text("--engine", "E", _ENGINE_HELP, panel=_SWEEP),
     "limit": text("--limit", "TIME", _LIMIT_HELP, panel=_SWEEP),
 }
@@ -53,7 +55,7 @@ def converge(
     as_json: bool, experiment: str | None, settings: list[str] | None, seed: str, plot: str | None,
     swept: list[str] | None, seeds: str | None, engine: str | None, limit: str | None,
 ) -> None:  # fmt: skip
-    """Simulate how training converges, with the law drawn beside it: staleness, local steps, compression, batch size.
+    """Simulate how training converges and compare it with theory: staleness, local steps, compression, batch size.
 
     The exit code is 1 when theory and simulation disagree.
     """

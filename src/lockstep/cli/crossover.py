@@ -24,7 +24,7 @@ def register(app: typer.Typer) -> None:
 
 @takes(OP, RANKS, BETWEEN, PLOT, LINK)
 def crossover(as_json: bool, plot: str | None, **words: Any) -> None:
-    """Find where two algorithms tie, exactly, and n* = latency x bandwidth. The picture is a map over group sizes."""
+    """Find the exact sizes at which algorithms tie, and n* = latency x bandwidth. The picture maps all group sizes."""
     from lockstep import api
 
     answer = api.crossover(**words)

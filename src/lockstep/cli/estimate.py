@@ -18,8 +18,8 @@ TRACE = {
     "expand": text(
         "--expand",
         "W",
-        "Write each layer of every pass to the trace: layers. messages also opens each different collective of the "
-        "first stage once, into the sends of all ranks of its group; tp, cp, ep or dp opens only those of that kind.",
+        "Detail of the trace: layers writes each layer of every pass; messages also expands each different collective "
+        "of the first stage once, into the sends of all ranks of its group; tp, cp, ep or dp expands only that kind.",
     ),
 }
 

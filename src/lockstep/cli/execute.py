@@ -10,30 +10,38 @@ from lockstep.cli.options import argument, takes, text
 from lockstep.cli.output import EXAMPLES, show_once
 from lockstep.cli.program_options import PLOT, RANKS_HELP, RUNS, SIZE_IF_ANY, draw, given, picture_path
 
-_PIPELINE = "A pipeline, one rank per stage"
+_PIPELINE = "Pipeline, one rank per stage"
 WORDS = {
-    "what": argument("WHAT", "pipeline, or a collective: all-reduce, all-to-all ..."),
+    "what": argument("WHAT", "What to run: pipeline, or a collective such as all-reduce or all-to-all."),
     "ranks": text("--ranks", "N", RANKS_HELP),
 }
 PIPELINE = {
     "microbatches": text("--microbatches", "M", "Micro-batches per step.", panel=_PIPELINE),
-    "schedule": text("--schedule", "S", "gpipe, 1f1b, zb-h1 ... (default: 1f1b)", panel=_PIPELINE),
-    "chunks": text("--chunks", "V", "Model chunks per stage, where there is a choice.", panel=_PIPELINE),
-    "forward_s": text("--forward-s", "T", "Forward pass of a stage. (default: 10 ms)", panel=_PIPELINE),
-    "backward_s": text("--backward-s", "T", "Whole backward pass. (default: 20 ms)", panel=_PIPELINE),
-    "weight_s": text("--weight-s", "T", "Weight gradients, part of it. (default: half)", panel=_PIPELINE),
-    "message_size": text("--message-size", "S", "Between neighbours. (default: 64 KB)", panel=_PIPELINE),
+    "schedule": text("--schedule", "S", "Pipeline schedule: gpipe, 1f1b, zb-h1 ... (default: 1f1b)", panel=_PIPELINE),
+    "chunks": text("--chunks", "V", "Model chunks per stage, if the schedule allows a choice.", panel=_PIPELINE),
+    "forward_s": text("--forward-s", "T", "Time of a stage's forward pass. (default: 10 ms)", panel=_PIPELINE),
+    "backward_s": text("--backward-s", "T", "Time of a stage's whole backward pass. (default: 20 ms)", panel=_PIPELINE),
+    "weight_s": text(
+        "--weight-s", "T", "Time for weight gradients, part of --backward-s. (default: half)", panel=_PIPELINE
+    ),
+    "message_size": text(
+        "--message-size", "S", "Size of a message between neighbouring stages. (default: 64 KB)", panel=_PIPELINE
+    ),
 }
 RUN = {
-    "algorithm": text("--algorithm", "A", "Of the collective. (default: the fastest)"),
-    "backend": text("--backend", "B", "gloo, or nccl with one GPU per rank. (default: gloo)", "gloo"),
-    "repeats": text("--repeats", "N", "Runs; the median one is shown. (default: 5)"),
-    "warm_up": text("--warm-up", "N", "Runs before. (default: 1)"),
+    "algorithm": text("--algorithm", "A", "Algorithm of the collective. (default: the fastest)"),
+    "backend": text("--backend", "B", "Backend: gloo, or nccl with one GPU per rank. (default: gloo)", "gloo"),
+    "repeats": text("--repeats", "N", "Number of runs; the median one is shown. (default: 5)"),
+    "warm_up": text("--warm-up", "N", "Number of warm-up runs before the measured ones. (default: 1)"),
     "timeout": text("--timeout", "T", "Longest wait for a rank. (default: 60 s)"),
-    "latency": text("--latency", "T", "Predict with this link, instead of calibrating one. Also --bandwidth."),
-    "bandwidth": text("--bandwidth", "R", "See --latency."),
-    "straggler": text("--straggler", "R:T", "Make a rank late: 2:50ms per computation (or send), 2:1.5x computing."),
-    "trace": text("--trace", "FILE", "Write both timelines for Perfetto: .json.gz."),
+    "latency": text(
+        "--latency", "T", "Latency of the link to predict with, instead of calibrating one; with --bandwidth."
+    ),
+    "bandwidth": text("--bandwidth", "R", "Bandwidth of the link to predict with; with --latency."),
+    "straggler": text(
+        "--straggler", "R:T", "Make a rank late: 2:50ms for each computation (or send), or 2:1.5x for slower computing."
+    ),
+    "trace": text("--trace", "FILE", "Write both timelines, measured and predicted, for Perfetto: .json.gz."),
 }
 
 
@@ -50,7 +58,7 @@ def register(app: typer.Typer) -> None:
 
 @takes(WORDS, SIZE_IF_ANY, RUN, RUNS, PIPELINE, PLOT)
 def execute(as_json: bool, plot: str | None, **words: Any) -> None:
-    """Run a collective or pipeline on real ranks: bytes, messages and results checked, times beside the prediction."""
+    """Run a collective or pipeline on real ranks; check bytes, messages and results; compare times with predictions."""
     from lockstep import api
     from lockstep.report.progress import progress
 

@@ -12,16 +12,24 @@ from lockstep.cli.program_options import LINK, RANKS, SEED, given
 
 _ROUTER = "Router"
 WORDS = {
-    "experts": required(("--experts",), "E", "Routed experts."),
+    "experts": required(("--experts",), "E", "Number of routed experts."),
     "top_k": text("--top-k", "K", "Experts per token. (default: 2)"),
     "tokens": required(("--tokens",), "T", "Tokens of all ranks together."),
-    "capacity_factor": text("--capacity-factor", "C", "Times the mean load an expert takes. (default: drops nothing)"),
+    "capacity_factor": text(
+        "--capacity-factor", "C", "Capacity of an expert, as a multiple of the mean load. (default: drops nothing)"
+    ),
     "token_size": text("--token-size", "S", "Bytes per token sent. (default: 8192, 4096 wide in bf16)"),
-    "shared": text("--shared", "N", "Experts that see every token. (default: 0)"),
-    "placement": text("--placement", "P", "contiguous, round-robin or balanced. (default: contiguous)"),
+    "shared": text("--shared", "N", "Shared experts, which see every token. (default: 0)"),
+    "placement": text(
+        "--placement", "P", "Placement of experts on ranks: contiguous, round-robin or balanced. (default: contiguous)"
+    ),
     "skew": text("--skew", "Z", "Zipf exponent of the experts' popularity. (default: 0)", panel=_ROUTER),
-    "temperature": text("--temperature", "T", "Above 1 flattens the popularity. (default: 1)", panel=_ROUTER),
-    "noise": text("--noise", "G", "Scale of the Gumbel noise; 0 sends all alike. (default: 1)", panel=_ROUTER),
+    "temperature": text(
+        "--temperature", "T", "Router temperature; above 1 it flattens the popularity. (default: 1)", panel=_ROUTER
+    ),
+    "noise": text(
+        "--noise", "G", "Scale of the Gumbel noise; at 0 all tokens are routed alike. (default: 1)", panel=_ROUTER
+    ),
 }
 
 
@@ -37,7 +45,7 @@ def register(app: typer.Typer) -> None:
 
 @takes(WORDS, RANKS, SEED, LINK)
 def experts(as_json: bool, **words: Any) -> None:
-    """Route tokens to experts: load, drops, bytes, all-to-all balanced and skewed."""
+    """Route tokens to experts: load, drops, bytes, and the all-to-all, balanced and skewed."""
     from lockstep import api
 
     show(api.experts(**given(words)), as_json, "experts")  # type: ignore[arg-type]

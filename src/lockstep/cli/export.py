@@ -9,7 +9,7 @@ import typer
 from lockstep.cli.options import BATCH, CLUSTER, LAYOUT, MODEL, RECIPE, required, takes
 from lockstep.cli.output import EXAMPLES, show
 
-TO = {"to": required(("--to",), "TOOL", "megatron, deepspeed or torchtitan.")}
+TO = {"to": required(("--to",), "TOOL", "Target tool: megatron, deepspeed or torchtitan.")}
 
 
 def register(app: typer.Typer) -> None:
@@ -25,7 +25,7 @@ def register(app: typer.Typer) -> None:
 def export(as_json: bool, sequence_parallel: bool, **words: Any) -> None:
     """Print launch flags or a configuration for a layout.
 
-    It is the layout of the flags, or, when no flag describes one, the best that the tool can run.
+    It is the layout that the flags describe or, without such flags, the best one that the tool can run.
     """
     from lockstep import api
 

@@ -10,16 +10,23 @@ from lockstep.cli.options import argument, takes, text
 from lockstep.cli.output import EXAMPLES, show
 from lockstep.cli.program_options import PLOT, draw, given
 
-_FILE = "A cluster file for plan and estimate"
+_FILE = "Cluster file for plan and estimate"
 WORDS = {
     "file": argument("FILE", "CSV of lockstep bench, or output of nccl-tests or the OSU micro-benchmarks."),
-    "op": text("--op", "OP", "The collective, where the text does not say it; one of several in a CSV."),
-    "ranks": text("--ranks", "N", "Where the text does not say it."),
-    "algorithm": text("--algorithm", "A", "What the library's own collective counts as. (default: ring, or its like)"),
-    "out": text(("--out", "-o"), "FILE", "Write it: ends in .yaml.", panel=_FILE),
-    "cluster": text(("--cluster", "-c"), "C", "The cluster whose link was measured.", panel=_FILE),
-    "level": text("--level", "L", "Which of its levels. (default: the one that hosts in the text used)", panel=_FILE),
-    "device_name": text("--device", "D", "Instead of --cluster: one level of this device.", panel=_FILE),
+    "op": text("--op", "OP", "Collective, if the file does not name it, or one of several in a CSV."),
+    "ranks": text("--ranks", "N", "Number of ranks, if the file does not state it."),
+    "algorithm": text(
+        "--algorithm", "A", "Algorithm assumed for the library's own collective. (default: ring, or its equivalent)"
+    ),
+    "out": text(("--out", "-o"), "FILE", "Output file, ending in .yaml.", panel=_FILE),
+    "cluster": text(("--cluster", "-c"), "C", "Cluster whose link was measured.", panel=_FILE),
+    "level": text(
+        "--level",
+        "L",
+        "Level of --cluster that was measured. (default: the one that the hosts in the file used)",
+        panel=_FILE,
+    ),
+    "device_name": text("--device", "D", "Device of a new cluster with one level, instead of --cluster.", panel=_FILE),
 }
 
 

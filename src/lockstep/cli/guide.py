@@ -21,10 +21,10 @@ def register(app: typer.Typer) -> None:
 
 @takes(MODEL, CLUSTER, BATCH, RECIPE)
 def guide(as_json: bool, **words: Any) -> None:
-    """Choose a layout by rules of thumb, with the numbers of MODEL and the cluster.
+    """Choose a layout for MODEL on a cluster by rules of thumb.
 
-    Each rule says what it decides and why; the planner's best stands beside the result. The exit code is 1 when the
-    rules find no layout that fits.
+    Each rule states what it decides and why; the planner's best layout is shown next to the result. The exit code is
+    1 when the rules do not find a layout that fits.
     """
     from lockstep import api
     from lockstep.report.progress import progress

@@ -11,8 +11,12 @@ from lockstep.cli.output import EXAMPLES, show
 
 WORDS = {
     "workers": required(("--workers",), "N", "Workers that hold a copy of the parameters."),
-    "params": required(("--params",), "P", "Parameters, as 25M."),
-    "program": text("--program", "NAME", "all, or one: all-to-all, parameter-server, ring, tree ... (default: three)"),
+    "params": required(("--params",), "P", "Number of parameters, e.g. 25M."),
+    "program": text(
+        "--program",
+        "NAME",
+        "Program: all, or one of all-to-all, parameter-server, ring, tree ... (default: three of them)",
+    ),
 }
 
 
@@ -23,7 +27,7 @@ def register(app: typer.Typer) -> None:
 
 @takes(WORDS)
 def messages(as_json: bool, **words: Any) -> None:
-    """Count the messages that sum parameters over workers."""
+    """Count the messages needed to sum parameters over workers."""
     from lockstep import api
 
     show(api.messages(**words), as_json, "messages")

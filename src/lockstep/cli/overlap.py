@@ -14,17 +14,17 @@ WORDS = {
     "layers": required(
         ("--layers",),
         "L",
-        "A number of equal layers, or a list as 96x5ms:7.3MB,1x9ms:120MB (count x backward : bytes).",
+        "Number of equal layers, or a list such as 96x5ms:7.3MB,1x9ms:120MB (count x backward : bytes).",
     ),
-    "backward": text("--backward", "T", "Backward pass of all equal layers together."),
+    "backward": text("--backward", "T", "Backward time of all equal layers together."),
     "gradients": text("--gradients", "S", "Gradient bytes of all equal layers together."),
-    "forward": text("--forward", "T", "Forward pass before it. (default: 0)"),
-    "bucket_size": text("--bucket-size", "B", "Bytes at which a bucket closes. (default: 25MB)"),
-    "ranks": text("--ranks", "N", "Data-parallel ranks. (default: 8)"),
+    "forward": text("--forward", "T", "Time of the forward pass before the backward pass. (default: 0)"),
+    "bucket_size": text("--bucket-size", "B", "Size at which a bucket closes. (default: 25MB)"),
+    "ranks": text("--ranks", "N", "Number of data-parallel ranks. (default: 8)"),
     "algorithm": text(
-        "--algorithm", "A", "Of the all-reduce. (default: ring; on a cluster the fastest across its levels)"
+        "--algorithm", "A", "Algorithm of the all-reduce. (default: ring; on a cluster the fastest across its levels)"
     ),
-    "efficiency": text("--efficiency", "FRAC", "Rate of computing beside a collective. (default: 1)"),
+    "efficiency": text("--efficiency", "FRAC", "Relative speed of compute while a collective runs. (default: 1)"),
 }
 
 

@@ -12,28 +12,46 @@ from lockstep.cli.output import EXAMPLES, show
 from lockstep.cli.program_options import PASSES, PLOT, draw, given
 
 ALL = "all"
-_PANEL = "Times per micro-batch; one, or one per stage between commas"
+_PANEL = "Times per micro-batch: one value, or one per stage, separated by commas"
 WORDS: Options = {
-    "stages": required(("--stages",), "P", "Pipeline stages; several between commas with --schedule all."),
-    "microbatches": text("--microbatches", "M", "Micro-batches per step; likewise."),
-    "target": text("--target", "FRAC", "Instead: the fewest that keep devices busy so much, as 95%."),
+    "stages": required(
+        ("--stages",), "P", "Number of pipeline stages; several values, separated by commas, with --schedule all."
+    ),
+    "microbatches": text(
+        "--microbatches", "M", "Micro-batches per step; several values, separated by commas, with --schedule all."
+    ),
+    "target": text(
+        "--target",
+        "FRAC",
+        "Utilization, e.g. 95%: finds the fewest micro-batches that reach it; instead of --microbatches.",
+    ),
     "schedule": text(
         "--schedule",
         "S",
-        "gpipe, 1f1b, interleaved, zb-h1, zb-h2, zb-v ... or all, side by side. "
+        "Schedule: gpipe, 1f1b, interleaved, zb-h1, zb-h2, zb-v ... or all, to compare them. "
         "(default: 1f1b, interleaved with --chunks)",
     ),
     **PASSES,
     "layers": text(
-        "--layers", "L", "Forward times of layers in order, as 30x10ms,1x14ms: split evenly into stages.",
+        "--layers",
+        "L",
+        "Forward times of the layers in order, e.g. 30x10ms,1x14ms; they are split evenly into stages.",
         panel=_PANEL,
     ),
     "forward_comm_s": text(
-        "--forward-comm-s", "T", "Of --forward-s, all-to-all of experts: hidden in DualPipe's cells.", panel=_PANEL
+        "--forward-comm-s",
+        "T",
+        "Part of --forward-s that is the experts' all-to-all; hidden in DualPipe's cells.",
+        panel=_PANEL,
     ),
-    "backward_comm_s": text("--backward-comm-s", "T", "Of --backward-s, likewise.", panel=_PANEL),
-    "recompute": text("--recompute", "FRAC", "Share of the forward pass that runs again backward."),
-}  # fmt: skip
+    "backward_comm_s": text(
+        "--backward-comm-s",
+        "T",
+        "Part of --backward-s that is the experts' all-to-all; hidden in DualPipe's cells.",
+        panel=_PANEL,
+    ),
+    "recompute": text("--recompute", "FRAC", "Share of the forward pass that is recomputed in the backward pass."),
+}
 
 
 def register(app: typer.Typer) -> None:

@@ -17,11 +17,15 @@ SEARCH = {
     "tokens": text(
         "--tokens",
         "T",
-        "As 15T: adds days and cost without failures; lockstep campaign adds those.",
+        "Training tokens, e.g. 15T: adds days and cost, failures not included (see lockstep campaign).",
     ),
-    "objective": text("--objective", "O", "time, or cost: the cheapest size up to the cluster's.", "time"),
-    "deadline": text("--deadline", "D", "As 30d, with --tokens: the fewest devices that finish in time."),
-    "top": text("--top", "K", "Layouts to list. (default: 5)", "5"),
+    "objective": text(
+        "--objective", "O", "What to minimise: time, or cost, for the cheapest size up to the cluster's.", "time"
+    ),
+    "deadline": text(
+        "--deadline", "D", "Deadline, e.g. 30d, with --tokens: finds the fewest devices that finish in time."
+    ),
+    "top": text("--top", "K", "Number of layouts to list. (default: 5)", "5"),
 }
 
 

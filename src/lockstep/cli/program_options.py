@@ -17,34 +17,46 @@ from lockstep.files import writable, writing
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-_LINK = "Link: latency and bandwidth, or a cluster"
+_LINK = "Link: --latency and --bandwidth, or --cluster"
 LINK: Options = {
-    "latency": text("--latency", "T", "Per message, as 5us.", panel=_LINK),
-    "bandwidth": text("--bandwidth", "R", "Each way, as 25GB/s or 400Gbit/s.", panel=_LINK),
-    "cluster": text(("--cluster", "-c"), "C", "Catalog name with nodes, as dgx-h100:4, or a YAML file.", panel=_LINK),
+    "latency": text("--latency", "T", "Latency per message, e.g. 5us.", panel=_LINK),
+    "bandwidth": text("--bandwidth", "R", "Bandwidth in each direction, e.g. 25GB/s or 400Gbit/s.", panel=_LINK),
+    "cluster": text(
+        ("--cluster", "-c"), "C", "Cluster: catalog name with nodes, e.g. dgx-h100:4, or a YAML file.", panel=_LINK
+    ),
 }
 PLOT: Options = {"plot": text("--plot", "FILE", "Also draw a picture: .png, .svg or .pdf.")}
-RANKS: Options = {"ranks": required(("--ranks",), "N", "Ranks in the group.")}
-RANKS_IF_ANY: Options = {"ranks": text("--ranks", "N", "Ranks in the group.")}
-SIZE: Options = {"size": required(("--size",), "S", "Bytes as nccl-tests counts them, as 100MB.")}
-SIZE_IF_ANY: Options = {"size": text("--size", "S", "Bytes as nccl-tests counts them, as 100MB.")}
+RANKS: Options = {"ranks": required(("--ranks",), "N", "Number of ranks in the group.")}
+RANKS_IF_ANY: Options = {"ranks": text("--ranks", "N", "Number of ranks in the group.")}
+SIZE: Options = {"size": required(("--size",), "S", "Message size as nccl-tests counts it, e.g. 100MB.")}
+SIZE_IF_ANY: Options = {"size": text("--size", "S", "Message size as nccl-tests counts it, e.g. 100MB.")}
 OP: Options = {
-    "op": argument("OP", "all-reduce, all-gather, reduce-scatter, all-to-all, broadcast, reduce, scatter or gather.")
+    "op": argument(
+        "OP", "Collective: all-reduce, all-gather, reduce-scatter, all-to-all, broadcast, reduce, scatter or gather."
+    )
 }
-ALGORITHM: Options = {"algorithm": text("--algorithm", "A", "One, several between commas, or all. (default: all)")}
-_PASSES = "Times per micro-batch; one, or one per stage between commas"
+ALGORITHM: Options = {
+    "algorithm": text("--algorithm", "A", "Algorithm: one, several separated by commas, or all. (default: all)")
+}
+_PASSES = "Times per micro-batch: one value, or one per stage, separated by commas"
 PASSES: Options = {
-    "chunks": text("--chunks", "V", "Model chunks per stage, where the schedule has a choice."),
-    "forward_s": text("--forward-s", "T", "Forward pass of a stage. (default: 1 s)", panel=_PASSES),
-    "backward_s": text("--backward-s", "T", "Whole backward pass of a stage. (default: 2 s)", panel=_PASSES),
-    "weight_s": text("--weight-s", "T", "Weight gradients, part of --backward-s. (default: half of it)", panel=_PASSES),
-    "transfer_s": text("--transfer-s", "T", "Message between neighbours. (default: 0)", panel=_PASSES),
+    "chunks": text("--chunks", "V", "Model chunks per stage, if the schedule allows a choice."),
+    "forward_s": text("--forward-s", "T", "Time of a stage's forward pass. (default: 1 s)", panel=_PASSES),
+    "backward_s": text("--backward-s", "T", "Time of a stage's whole backward pass. (default: 2 s)", panel=_PASSES),
+    "weight_s": text(
+        "--weight-s", "T", "Time for weight gradients, part of --backward-s. (default: half of it)", panel=_PASSES
+    ),
+    "transfer_s": text(
+        "--transfer-s", "T", "Time of a message between neighbouring stages. (default: 0)", panel=_PASSES
+    ),
 }
-SEED: Options = {"seed": text("--seed", "N", "Of the random numbers. (default: 0)", "0")}
-RUNS: Options = {"root": text("--runs", "DIR", "Keep the run there; see lockstep runs. (default: $LOCKSTEP_RUNS)")}
+SEED: Options = {"seed": text("--seed", "N", "Random seed. (default: 0)", "0")}
+RUNS: Options = {
+    "root": text("--runs", "DIR", "Folder in which to keep the run; see lockstep runs. (default: $LOCKSTEP_RUNS)")
+}
 RANKS_HELP = "Processes to start. (default: those that torchrun or srun started, else 2)"
-SWEEP: Options = {"sweep": switch("--sweep", "All bucket sizes that differ.", False)}
-_SET_HELP = "One setting; may be repeated. All are listed by --json without a name."
+SWEEP: Options = {"sweep": switch("--sweep", "Compare all bucket sizes that make a difference.", False)}
+_SET_HELP = "Value of one setting; may be repeated. --json without a name lists all settings."
 SETTINGS: Options = {
     "settings": (Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help=_SET_HELP)], None)
 }

@@ -11,17 +11,21 @@ from lockstep.cli.output import EXAMPLES, show
 from lockstep.cli.program_options import SEED, SETTINGS, given, pairs
 
 WORDS: Options = {
-    "method": argument("[METHOD]", "As lockstep train lists them. (default: synchronous)", "synchronous"),
-    "ranks": text("--ranks", "N", "Processes of this machine. (default: 4)"),
-    "model": text("--model", "M", "mlp, cnn, gpt or moe. (default: mlp)"),
+    "method": argument(
+        "[METHOD]", "Training method, as listed by lockstep train. (default: synchronous)", "synchronous"
+    ),
+    "ranks": text("--ranks", "N", "Number of processes on this machine. (default: 4)"),
+    "model": text("--model", "M", "Model: mlp, cnn, gpt or moe. (default: mlp)"),
     "steps": text("--steps", "N", "Optimizer steps of every run. (default: 5)"),
     "batch": text("--batch", "N", "Samples per step. (default: 64)"),
-    "optimizer": text("--optimizer", "O", "sgd, momentum or adam. (default: sgd)"),
+    "optimizer": text("--optimizer", "O", "Optimizer: sgd, momentum or adam. (default: sgd)"),
     "switch": text(
-        "--switch", "S", "reduction-order, rank-order, dtype, data-order, dropout-seed: several between commas are "
-        "switched together, and alone to find which did it. (default: each alone)",
+        "--switch",
+        "S",
+        "Settings to switch: reduction-order, rank-order, dtype, data-order, dropout-seed. Several, separated by "
+        "commas, are switched together, then one at a time to find the cause. (default: each alone)",
     ),
-}  # fmt: skip
+}
 
 
 def register(app: typer.Typer) -> None:
@@ -34,7 +38,7 @@ def register(app: typer.Typer) -> None:
 
 @takes(WORDS, SETTINGS, SEED)
 def reproduce(as_json: bool, settings: list[str] | None, **words: Any) -> None:
-    """Check that the same seeds give the same bits; find the first step and tensor where two runs part, and why."""
+    """Check that the same seeds give the same bits; find the first step and tensor where two runs diverge, and why."""
     from lockstep import api
     from lockstep.report.progress import progress
 

@@ -12,20 +12,24 @@ from lockstep.cli.program_options import PLOT, RUNS, SEED, draw, given, picture_
 
 _LINKS = "Links"
 WORDS = {
-    "op": argument("[OP]", "Any collective. (default: all-reduce)", "all-reduce"),
-    "topology": text("--topology", "T", "star, flat or uplinks. (default: star)", panel=_LINKS),
-    "delay": text("--delay", "T", "One way, from host to host. (default: 5ms)", panel=_LINKS),
-    "rate": text("--rate", "R", "Of each link, or uplink. (default: 100Mbit/s)", panel=_LINKS),
-    "nodes": text("--nodes", "N", "With uplinks: nodes that share the ranks. (default: 2)", panel=_LINKS),
-    "inner_delay": text("--inner-delay", "T", "Inside a node. (default: 100us)", panel=_LINKS),
-    "inner_rate": text("--inner-rate", "R", "Inside a node. (default: 1Gbit/s)", panel=_LINKS),
-    "jitter": text("--jitter", "T", "Packets up to this much later, in order. (default: 0)", panel=_LINKS),
+    "op": argument("[OP]", "Collective to measure. (default: all-reduce)", "all-reduce"),
+    "topology": text("--topology", "T", "Topology: star, flat or uplinks. (default: star)", panel=_LINKS),
+    "delay": text("--delay", "T", "One-way delay from host to host. (default: 5ms)", panel=_LINKS),
+    "rate": text("--rate", "R", "Rate of each link, or uplink. (default: 100Mbit/s)", panel=_LINKS),
+    "nodes": text("--nodes", "N", "Number of nodes that share the ranks, with uplinks. (default: 2)", panel=_LINKS),
+    "inner_delay": text("--inner-delay", "T", "Delay inside a node. (default: 100us)", panel=_LINKS),
+    "inner_rate": text("--inner-rate", "R", "Rate inside a node. (default: 1Gbit/s)", panel=_LINKS),
+    "jitter": text(
+        "--jitter", "T", "Largest extra delay of a packet; packets stay in order. (default: 0)", panel=_LINKS
+    ),
     "loss": text("--loss", "FRAC", "Share of packets lost. (default: 0)", panel=_LINKS),
-    "mtu": text("--mtu", "B", "Largest packet. (default: 9000)", panel=_LINKS),
-    "ranks": text("--ranks", "N", "Ranks, one host each. (default: 4)"),
-    "size": text("--size", "S", "Bytes; several between commas find crossovers. (default: 64KiB)"),
-    "algorithm": text("--algorithm", "A", "One, several between commas, or all. (default: the usual ones)"),
-    "repeats": text("--repeats", "N", "Runs of which the median counts. (default: 5)"),
+    "mtu": text("--mtu", "B", "Largest packet, in bytes. (default: 9000)", panel=_LINKS),
+    "ranks": text("--ranks", "N", "Number of ranks, one host each. (default: 4)"),
+    "size": text("--size", "S", "Message size; several, separated by commas, find crossovers. (default: 64KiB)"),
+    "algorithm": text(
+        "--algorithm", "A", "Algorithm: one, several separated by commas, or all. (default: the usual ones)"
+    ),
+    "repeats": text("--repeats", "N", "Number of runs; the median counts. (default: 5)"),
 }
 
 
@@ -41,7 +45,7 @@ def register(app: typer.Typer) -> None:
 
 @takes(WORDS, SEED, RUNS, PLOT)
 def rig(as_json: bool, plot: str | None, **words: Any) -> None:
-    """Shape links between hosts of this machine; predict collectives on them, then measure. Linux, root."""
+    """Shape links between virtual hosts on this machine, predict collectives, then measure. Needs Linux and root."""
     from lockstep import api
     from lockstep.report.progress import progress
 

@@ -19,7 +19,7 @@ def register(app: typer.Typer) -> None:
 
 @takes(MODEL, CLUSTER, BATCH, LAYOUT, RECIPE)
 def roofline(as_json: bool, **words: Any) -> None:
-    """Compare arithmetic per byte with what the network feeds."""
+    """Compare arithmetic per byte of traffic with what each level of the network can sustain."""
     from lockstep import api
 
     show(api.roofline(**words), as_json, "roofline")

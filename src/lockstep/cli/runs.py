@@ -11,17 +11,19 @@ from lockstep.cli.output import EXAMPLES, show
 from lockstep.cli.program_options import PLOT, draw, given
 
 WORDS: Options = {
-    "action": argument("[ACTION]", "list, show, compare, export, delete or reindex. (default: list)", "list"),
+    "action": argument("[ACTION]", "Action: list, show, compare, export, delete or reindex. (default: list)", "list"),
     "names": (
         Annotated[
             list[str] | None,
-            typer.Argument(metavar="[RUN]...", help="An id, its beginning or end, or last.", show_default=False),
+            typer.Argument(
+                metavar="[RUN]...", help="Run: its id, the beginning or end of its id, or last.", show_default=False
+            ),
         ],
         None,
     ),
-    "root": text("--runs", "DIR", "The folder of runs. (default: $LOCKSTEP_RUNS, else ./runs)"),
-    "tensorboard": text("--tensorboard", "DIR", "With export: where its curves go, for TensorBoard."),
-    "limit": text("--limit", "N", "Runs in the list, newest first. (default: 20)"),
+    "root": text("--runs", "DIR", "Folder of kept runs. (default: $LOCKSTEP_RUNS, else ./runs)"),
+    "tensorboard": text("--tensorboard", "DIR", "Folder in which export writes the curves for TensorBoard."),
+    "limit": text("--limit", "N", "Number of runs to list, newest first. (default: 20)"),
 }
 
 
@@ -36,7 +38,7 @@ def register(app: typer.Typer) -> None:
 
 @takes(WORDS, PLOT)
 def runs(as_json: bool, plot: str | None, action: str, names: list[str] | None, **words: Any) -> None:
-    """List, show and compare the runs that were kept; rebuild their index."""
+    """List, show and compare kept runs; rebuild their index."""
     from lockstep import api
     from lockstep.errors import BadInput
 

@@ -12,9 +12,11 @@ from lockstep.cli.output import EXAMPLES, show
 from lockstep.cli.program_options import PLOT, draw, given, picture_path
 
 SIZES = {
-    "weak": switch("--weak", "The batch grows with the devices; --batch is that of all.", False),
-    "deadline": text("--deadline", "D", "As 30d: the fewest devices that are done in time, failures included."),
-    "budget": text("--budget", "USD", "The fastest size that so much money pays for."),
+    "weak": switch("--weak", "Grow the batch with the devices; --batch is the batch on all of them.", False),
+    "deadline": text(
+        "--deadline", "D", "Deadline, e.g. 30d: finds the fewest devices that finish in time, failures included."
+    ),
+    "budget": text("--budget", "USD", "Budget in dollars: finds the fastest size that it pays for."),
 }
 
 
@@ -30,7 +32,7 @@ def register(app: typer.Typer) -> None:
 
 @takes(MODEL, CLUSTER, BATCH, SIZES, PLOT, TARGET, FAILURES, LIGHTER, SERVICE, RECIPE)
 def scaling(as_json: bool, plot: str | None, **words: Any) -> None:
-    """Plan a job on every part of a cluster: speed-up, days, money, and where more devices stop helping."""
+    """Plan a job on a cluster and on parts of it: speed-up, days, money, and where more devices stop helping."""
     from lockstep import api
     from lockstep.report.progress import progress
 

@@ -19,7 +19,7 @@ def register(app: typer.Typer) -> None:
 
 @takes(MODEL, CLUSTER, BATCH, LAYOUT, RECIPE)
 def sensitivity(as_json: bool, **words: Any) -> None:
-    """Show what step time follows, and rank upgrades by what they save."""
+    """Show what step time is most sensitive to, and rank upgrades by what they save."""
     from lockstep import api
 
     show(api.sensitivity(**words), as_json, "sensitivity")

@@ -11,17 +11,19 @@ from lockstep.cli.output import EXAMPLES, show
 from lockstep.cli.program_options import LINK, PLOT, SIZE, draw, given
 
 STEP = {
-    "compute": required(("--compute",), "T", "One worker's step."),
-    "serial": text("--serial", "FRAC", "Share of it that more workers do not shorten. (default: 0)"),
+    "compute": required(("--compute",), "T", "Compute time of a step on one worker."),
+    "serial": text("--serial", "FRAC", "Share of --compute that more workers do not shorten. (default: 0)"),
     "exchange": text(
         "--exchange",
         "A",
-        "All-reduce algorithm, or parameter-server. (default: ring; on a cluster the fastest across its levels)",
+        "Gradient exchange: an all-reduce algorithm or parameter-server. (default: ring; on a "
+        "cluster the fastest across its levels)",
     ),
     "workers": text(
         "--workers",
         "N",
-        "Most to try; on a cluster those that fill whole units of its levels. (default: 4096; on a cluster all)",
+        "Largest number of workers to try; on a cluster, those that fill whole units of its levels. "
+        "(default: 4096; on a cluster all)",
     ),
 }
 
@@ -37,7 +39,7 @@ def register(app: typer.Typer) -> None:
 
 @takes(STEP, SIZE, PLOT, LINK)
 def speedup(as_json: bool, plot: str | None, **words: Any) -> None:
-    """Find the best number of workers of a data-parallel step, beside Amdahl's and Gustafson's laws."""
+    """Find the best number of workers for a data-parallel step, against Amdahl's and Gustafson's laws."""
     from lockstep import api
 
     answer = api.speedup(**given(words))  # type: ignore[arg-type]

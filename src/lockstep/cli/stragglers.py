@@ -11,16 +11,21 @@ from lockstep.cli.output import EXAMPLES, show
 from lockstep.cli.program_options import SEED
 
 WORDS = {
-    "workers": required(("--workers",), "N", "Gradients in a batch."),
+    "workers": required(("--workers",), "N", "Number of workers whose gradients make up a batch."),
     "law": required(
-        ("--law",), "LAW", "Of a worker's step: lognormal:mean=50ms,cv=0.2, exponential:mean=1s, trace:times.csv ..."
+        ("--law",),
+        "LAW",
+        "Law of a worker's step time: lognormal:mean=50ms,cv=0.2, exponential:mean=1s, trace:times.csv ...",
     ),
     "mitigation": text(
-        "--mitigation", "M", "none, backup:k, drop:k, bounded:s (steps ahead), local:K. (default: none)", "none"
+        "--mitigation",
+        "M",
+        "Mitigation: none, backup:k, drop:k, bounded:s (steps ahead) or local:K. (default: none)",
+        "none",
     ),
-    "comm": text("--comm", "T", "Communication per synchronisation. (default: 0)", "0"),
-    "slow": text("--slow", "N", "Workers that are always slow. (default: 0)", "0"),
-    "slow_factor": text("--slow-factor", "F", "How much slower they are. (default: 2)"),
+    "comm": text("--comm", "T", "Communication time per synchronisation. (default: 0)", "0"),
+    "slow": text("--slow", "N", "Number of workers that are always slow. (default: 0)", "0"),
+    "slow_factor": text("--slow-factor", "F", "Slowdown of the slow workers. (default: 2)"),
 }
 
 
@@ -35,7 +40,7 @@ def register(app: typer.Typer) -> None:
 
 @takes(WORDS, SEED)
 def stragglers(as_json: bool, **words: Any) -> None:
-    """Price barriers under random step times, and what mitigations save and pay."""
+    """Price barriers under random step times, and what mitigations save and cost."""
     from lockstep import api
     from lockstep.report.progress import progress
 

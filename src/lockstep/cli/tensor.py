@@ -13,17 +13,19 @@ from lockstep.cli.program_options import LINK, PLOT, draw, given
 WORDS = {
     "ranks": required(("--ranks",), "N", "Ranks that share the layer."),
     "hidden": required(("--hidden",), "H", "Width of the layer."),
-    "heads": required(("--heads",), "A", "Attention heads; a rank has whole ones."),
+    "heads": required(("--heads",), "A", "Attention heads; each rank holds whole heads."),
     "seq": required(("--seq",), "S", "Tokens per sequence."),
-    "ffn": text("--ffn", "F", "Width of the feed-forward block, two products. (default: 4 times --hidden)"),
+    "ffn": text("--ffn", "F", "Width of the feed-forward block (two products). (default: 4 times --hidden)"),
     "batch": text("--batch", "N", "Sequences per micro-batch. (default: 1)"),
-    "flops": text("--flops", "R", "FLOP/s that a rank achieves, as 600T. (default: large products on --cluster)"),
+    "flops": text("--flops", "R", "FLOP/s that a rank achieves, e.g. 600T. (default: large products on --cluster)"),
     "element_size": text("--element-size", "B", "Bytes per element sent, held and kept. (default: 2)"),
     "overlap": text(
-        "--overlap", "W", "Traffic beside products: none, gradients (Megatron) or all. (default: gradients)"
+        "--overlap", "W", "Traffic overlapped with products: none, gradients (Megatron) or all. (default: gradients)"
     ),
-    "sequence_parallel": switch("--sequence-parallel", "Norms and residual split by tokens.", False),
-    "run": switch("--run", "The layer on numpy too, cut and whole, small enough to run at once.", False),
+    "sequence_parallel": switch("--sequence-parallel", "Split norms and residual by tokens.", False),
+    "run": switch(
+        "--run", "Also run the layer on numpy, split and whole, at a size small enough to run immediately.", False
+    ),
 }
 
 
@@ -40,7 +42,7 @@ def register(app: typer.Typer) -> None:
 
 @takes(WORDS, PLOT, LINK)
 def tensor(as_json: bool, plot: str | None, **words: Any) -> None:
-    """Share one layer among ranks: computing, traffic, what hides, and the speed-up by number of ranks."""
+    """Split one layer over ranks: compute, traffic, how much is hidden, and the speed-up by number of ranks."""
     from lockstep import api
 
     answer = api.tensor(**given(words))  # type: ignore[arg-type]

@@ -11,13 +11,15 @@ from lockstep.cli.output import EXAMPLES, show
 from lockstep.cli.program_options import LINK, PASSES, RANKS_IF_ANY, SIZE_IF_ANY
 
 WORDS = {
-    "what": argument("WHAT", "pipeline, or a collective: all-reduce, all-to-all ..."),
-    "out": required(("--out", "-o"), "FILE", "Ends in .json.gz; ui.perfetto.dev and chrome://tracing open it."),
-    "stages": text("--stages", "P", "Pipeline stages."),
+    "what": argument("WHAT", "What to simulate: pipeline, or a collective such as all-reduce or all-to-all."),
+    "out": required(
+        ("--out", "-o"), "FILE", "Output file, ending in .json.gz; ui.perfetto.dev and chrome://tracing open it."
+    ),
+    "stages": text("--stages", "P", "Number of pipeline stages."),
     "microbatches": text("--microbatches", "M", "Micro-batches per step."),
-    "schedule": text("--schedule", "S", "Of the pipeline. (default: 1f1b)"),
+    "schedule": text("--schedule", "S", "Pipeline schedule. (default: 1f1b)"),
 }
-ALGORITHM = {"algorithm": text("--algorithm", "A", "Of the collective. (default: the fastest)")}
+ALGORITHM = {"algorithm": text("--algorithm", "A", "Algorithm of the collective. (default: the fastest)")}
 
 
 def register(app: typer.Typer) -> None:

@@ -13,28 +13,41 @@ from lockstep.cli.output import EXAMPLES, Ended, show, show_once
 from lockstep.cli.program_options import PLOT, RANKS_HELP, SEED, SETTINGS, draw, given, pairs, picture_path
 from lockstep.errors import BadInput, Stopped
 
-_TASK = "What is trained"
-_SAVES = "What is kept"
+_TASK = "Task"
+_SAVES = "Checkpoints and records"
 WORDS = {
-    "method": argument("[METHOD]", "One method, or several between commas; all are listed when left out.", None),
+    "method": argument(
+        "[METHOD]", "Method, or several separated by commas; all methods are listed when omitted.", None
+    ),
     "ranks": text("--ranks", "N", RANKS_HELP),
     "timeout": text("--timeout", "T", "Longest wait of one rank for another. (default: 60 s)"),
-    "straggler": text("--straggler", "R:T", "Make a rank late in every second step, as 1:20ms."),
-    "model": text("--model", "M", "mlp, cnn, gpt or moe. (default: the first that the methods train)", panel=_TASK),
-    "layers": text("--layers", "N", "Pieces of the model. (default: 4)", panel=_TASK),
-    "steps": text("--steps", "N", "Optimizer steps. (default: 100)", panel=_TASK),
+    "straggler": text("--straggler", "R:T", "Make a rank late in every second step, e.g. 1:20ms."),
+    "model": text(
+        "--model", "M", "Model: mlp, cnn, gpt or moe. (default: the first that the methods train)", panel=_TASK
+    ),
+    "layers": text("--layers", "N", "Number of layers of the model. (default: 4)", panel=_TASK),
+    "steps": text("--steps", "N", "Number of optimizer steps. (default: 100)", panel=_TASK),
     "batch": text("--batch", "N", "Samples per step, all ranks together. (default: 64, or near it)", panel=_TASK),
-    "optimizer": text("--optimizer", "O", "sgd, momentum or adam. (default: sgd)", panel=_TASK),
-    "learning_rate": text("--learning-rate", "X", "(default: 0.1; gpt 0.5)", panel=_TASK),
-    "dtype": text("--dtype", "T", "float32 or float64. (default: float32)", panel=_TASK),
+    "optimizer": text("--optimizer", "O", "Optimizer: sgd, momentum or adam. (default: sgd)", panel=_TASK),
+    "learning_rate": text("--learning-rate", "X", "Learning rate. (default: 0.1; gpt 0.5)", panel=_TASK),
+    "dtype": text("--dtype", "T", "Number format: float32 or float64. (default: float32)", panel=_TASK),
     "checkpoint": text("--checkpoint", "DIR", "Folder for checkpoints.", panel=_SAVES),
-    "every": text("--every", "N", "Steps between two checkpoints; the last step has one. (default: 10)", panel=_SAVES),
-    "keep": text("--keep", "N", "Checkpoints that stay. (default: 2)", panel=_SAVES),
-    "beside": switch("--beside", "Write them beside the training.", False, _SAVES),
-    "resume": switch("--resume", "Go on from the newest whole one, if there is one.", False, _SAVES),
-    "restarts": text("--restarts", "N", "Begin a failed run again from its newest. (default: 0)", panel=_SAVES),
-    "tensorboard": text("--tensorboard", "DIR", "Write the curves there for TensorBoard.", panel=_SAVES),
-    "root": text("--runs", "DIR", "Keep the run there; see lockstep runs. (default: $LOCKSTEP_RUNS)", panel=_SAVES),
+    "every": text(
+        "--every", "N", "Steps between checkpoints; the last step always writes one. (default: 10)", panel=_SAVES
+    ),
+    "keep": text("--keep", "N", "Number of checkpoints to keep. (default: 2)", panel=_SAVES),
+    "beside": switch("--beside", "Write checkpoints while training continues.", False, _SAVES),
+    "resume": switch("--resume", "Resume from the newest complete checkpoint, if there is one.", False, _SAVES),
+    "restarts": text(
+        "--restarts",
+        "N",
+        "How many times to restart a failed run from its newest checkpoint. (default: 0)",
+        panel=_SAVES,
+    ),
+    "tensorboard": text("--tensorboard", "DIR", "Folder in which to write the curves for TensorBoard.", panel=_SAVES),
+    "root": text(
+        "--runs", "DIR", "Folder in which to keep the run; see lockstep runs. (default: $LOCKSTEP_RUNS)", panel=_SAVES
+    ),
 }
 
 
@@ -52,7 +65,7 @@ def register(app: typer.Typer) -> None:
 
 @takes(WORDS, SETTINGS, SEED, PLOT)
 def train(as_json: bool, method: str | None, settings: list[str] | None, plot: str | None, **words: Any) -> None:
-    """Train a small model for real: loss against step, seconds and counted bytes, for every way to train."""
+    """Train a small model on real processes by any training method: loss against steps, seconds and counted bytes."""
     from lockstep import api
     from lockstep.report.progress import progress
 

@@ -7,7 +7,7 @@ import typer
 from lockstep.cli.options import argument, takes
 from lockstep.cli.output import EXAMPLES, show
 
-TABLE = {"table": argument("[TABLE]", "One table of published measurements; all when left out.", None)}
+TABLE = {"table": argument("[TABLE]", "Table of published measurements; all when omitted.", None)}
 
 
 def register(app: typer.Typer) -> None:

@@ -145,7 +145,7 @@ def check_work(name: str, ranks: int, operations: float) -> None:
         memory = format_size(OPERATION_B * operations)
         raise BadInput(
             f"{name} on {ranks:,} ranks is about {operations:.2g} operations ({memory}), "
-            f"and at most {MOST_OPERATIONS:,} are simulated; take fewer ranks, or an algorithm with fewer messages",
+            f"and at most {MOST_OPERATIONS:,} are simulated; use fewer ranks, or an algorithm with fewer messages",
             "ranks",
         )
 

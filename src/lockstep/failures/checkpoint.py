@@ -116,7 +116,9 @@ def checkpoint(
     long_run = LongRun(pattern, mtbf_s, pool)
     best_s = long_run.best_s() if interval_s is None else interval_s
     if not best_s > 0 or best_s < pattern.shortest_work_s * (1 - 1e-12):
-        raise BadInput(f"must be above 0 and as long as the hidden writing, got {best_s:g} s", "interval")
+        raise BadInput(
+            f"must be above 0 and at least as long as the hidden part of a write, got {best_s:g} s", "interval"
+        )
     overhead = float(long_run.overhead_frac(best_s))
     if not overhead < NO_PROGRESS:
         raise Infeasible(_no_progress(pattern, mtbf_s))
@@ -167,17 +169,19 @@ def _assumptions(pattern: Pattern, pool: Pool | None, memoryless: bool) -> list[
     if pool is None:
         said.append("a failed device is replaced within the restart time; the job never shrinks")
     else:
-        said.append("repairs take exponential times, all at once; the cluster is in service when the run begins")
+        said.append("repairs take exponential times and run in parallel; the cluster is in service when the run begins")
     if pool is not None and pool.shrinks:
-        joining = {"failure": "at the next restart", "checkpoint": "by a restart behind the next checkpoint"}
-        when = joining.get(pool.grows, "by a restart at once, back at the last checkpoint")
+        joining = {"failure": "at the next restart", "checkpoint": "by a restart after the next checkpoint"}
+        when = joining.get(pool.grows, "by an immediate restart from the last checkpoint")
         said.append(f"fewer nodes work and fail proportionally less; repaired ones join {when}")
         if not pattern.is_single:
-            said.append("by formula a restart finds the cycle of checkpoints as usual for the nodes away then")
+            said.append(
+                "the formula assumes that a restart finds the cycle of checkpoints usual for the nodes missing then"
+            )
     if pattern.silent_frac:
         said.append("after a corruption all work is lost until it is noticed, a fixed time later")
     if pattern.hidden_frac:
-        said.append("work beside a write runs at full quality and is not in that checkpoint")
+        said.append("work during a hidden write runs at full speed and is not in that checkpoint")
     if pattern.hard_frac:
         said.append("every failure falls back to the last local or the last remote checkpoint, by a fixed share")
     return said

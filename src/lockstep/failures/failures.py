@@ -124,7 +124,7 @@ def composed(
 def of_cluster(cluster: Cluster) -> Failures:
     """Failures of a job on the whole cluster, from its catalog MTBF per device; Infeasible where it is unknown."""
     if cluster.mtbf_s is None:
-        raise Infeasible(f"nobody says how often {cluster.name} fails; give the time between failures (--mtbf)")
+        raise Infeasible(f"how often {cluster.name} fails is not known; give the time between failures (--mtbf)")
     return Failures((Cause("device", cluster.num_devices, cluster.mtbf_s),))
 
 

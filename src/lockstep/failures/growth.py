@@ -77,7 +77,7 @@ def grown_gaps(
     Raises BadInput for a cycle of different checkpoints.
     """
     if not pattern.is_single:
-        raise BadInput("before a failure a job grows with one kind of checkpoint, no cycle of several", "grow")
+        raise BadInput("a job that grows before a failure needs one kind of checkpoint, not a cycle of several", "grow")
     hidden_s, restart_s = pattern.hidden_frac * pattern.costs_s[0], pattern.restarts_s[0]
     returns = np.where(speed_frac < 1, np.arange(len(mtbfs_s)) / repair_s, 0.0)
     length_s = work_s / speed_frac + pattern.costs_s[0] - hidden_s

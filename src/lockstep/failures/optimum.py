@@ -41,7 +41,7 @@ def optimum(pattern: Pattern, mtbf_s: float) -> Optimum:
     if pattern.is_single:
         work_s = float(exact_s(pattern.costs_s[0], mtbf_s, pattern.hidden_frac))
         if work_s == 0:
-            raise BadInput("a write that hides wholly and takes no time has no best interval", "async")
+            raise BadInput("a write that is fully hidden and takes no time has no best interval", "async")
     else:
         work_s = least(lambda work: pattern_overhead_frac(pattern, work, mtbf_s), pattern.shortest_work_s, mtbf_s)
     return Optimum(pattern, work_s, float(pattern_overhead_frac(pattern, work_s, mtbf_s)))

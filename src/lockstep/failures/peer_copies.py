@@ -63,6 +63,6 @@ def _side_by_side_frac(nodes: int, copies: int, lost: int) -> float:
 
 def _check(nodes: int, copies: int) -> None:
     if nodes < copies:
-        raise BadInput(f"{copies} copies stand on as many nodes, there {'is' if nodes == 1 else 'are'} only {nodes}")
+        raise BadInput(f"{copies} copies need as many nodes, but there {'is' if nodes == 1 else 'are'} only {nodes}")
     if copies < 1 or nodes % copies:
         raise BadInput(f"{nodes} nodes do not form whole groups of {copies} copies; try a divisor")

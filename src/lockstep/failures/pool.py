@@ -60,13 +60,18 @@ class Pool:
         if not 0 < self.repair_s < math.inf:
             raise BadInput(f"a repair takes a finite time above 0, got {self.repair_s:g} s", "repair")
         if self.nodes % self.replica_nodes:
-            raise BadInput(f"{self.nodes} nodes are no whole replicas of {self.replica_nodes}", "replica-nodes")
+            raise BadInput(
+                f"{self.nodes} nodes are not a whole number of replicas of {self.replica_nodes}", "replica-nodes"
+            )
         if self.fewest is not None and not 1 <= self.fewest <= self.nodes:
             raise BadInput(f"must be 1 to {self.nodes} nodes, got {self.fewest}", "fewest-nodes")
         if self.grows not in POLICIES:
             raise UnknownName("time to grow", self.grows, POLICIES, "grow")
         if self.grows != AT_FAILURE and (self.replica_nodes > 1 or not self.shrinks):
-            raise BadInput("needs a job that shrinks, by single nodes: --fewest-nodes, replicas of one node", "grow")
+            raise BadInput(
+                "only for jobs that can shrink one node at a time: set --fewest-nodes, with replicas that fit one node",
+                "grow",
+            )
         if any(number < 0 or frac < 0 for number, frac in self.lost) or not math.isclose(
             math.fsum(frac for _, frac in self.lost), 1.0
         ):
@@ -149,7 +154,10 @@ def _top(pool: Pool, mtbf_s: float) -> int:
     mean = pool.repair_s / mtbf_s * math.fsum(number * frac for number, frac in pool.lost)
     top = min(pool.most_broken, math.ceil(mean + TAIL * math.sqrt(mean * biggest) + TAIL * biggest))
     if top > MOST_STATES:
-        raise BadInput(f"some {mean:,.0f} nodes would be broken at once, too many to follow; repair faster", "repair")
+        raise BadInput(
+            f"about {mean:,.0f} nodes would be down at once, more than the model supports; use a shorter --repair",
+            "repair",
+        )
     return top
 
 

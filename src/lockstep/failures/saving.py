@@ -44,7 +44,7 @@ class Saving:
         if self.local_write_s is not None and self.delta_write_s is not None:
             raise BadInput("local checkpoints and deltas cannot be combined; give one", "delta_write")
         if not self.is_cycle and (self.every or 1) > 1:
-            raise BadInput("needs --local-write, --delta-write or --copies for what comes between", "every")
+            raise BadInput("needs --local-write, --delta-write or --copies for the checkpoints in between", "every")
 
     @property
     def is_cycle(self) -> bool:

@@ -154,7 +154,7 @@ class Builder:
         here, entry = (*path, "host"), entry or HostEntry()
         found = device.host_link if entry.link is None else self._link_of(entry.link, "host", here)
         if found is None and entry.model_fields_set:
-            raise BadInput(f"give `link`, as {device.name} does not say how it reaches its host", self.where(*here))
+            raise BadInput(f"give `link`, as {device.name} does not state how it reaches its host", self.where(*here))
         if found is None:
             return None
         numbers = {

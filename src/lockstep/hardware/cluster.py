@@ -152,7 +152,7 @@ class Cluster:
         """The host. Raises BadInput where it is not known."""
         if self.host is None:
             raise BadInput(
-                f"cluster {self.name} says nothing of its hosts, so nothing can be offloaded to them; give "
+                f"cluster {self.name} does not describe its hosts, so nothing can be offloaded to them; give "
                 "`host: {link: pcie5, memory: 2 TB}` in its file, or drop --offload",
                 "--offload",
             )
@@ -204,7 +204,7 @@ class Cluster:
         """What is said of a level that is used in part."""
         level, inside = self.levels[index], self.devices_per_child(index)
         used = f"{size * inside} of the {level.size * inside} devices of each {level.name}"
-        return f"{used} are used, so that all hold as many; the others are neither counted nor paid for"
+        return f"{used} are used, so that all hold the same number; the others are neither counted nor paid for"
 
     def _links_in_use(self, index: int, used_frac: float) -> int:
         """Links per child of a level when `used_frac` of its devices are used: those of idle devices are idle too."""

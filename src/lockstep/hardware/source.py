@@ -26,7 +26,7 @@ class Source:
         if self.kind not in KINDS:
             raise UnknownName("kind of source", self.kind, KINDS)
         if not self.text:
-            raise BadInput("a source needs a text that names it")
+            raise BadInput("a source needs a description")
 
     def to_dict(self) -> dict[str, str]:
         """Plain JSON form."""

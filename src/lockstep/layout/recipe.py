@@ -11,7 +11,7 @@ from lockstep.workload import MODULES
 
 @dataclass(frozen=True, slots=True)
 class Optimizer:
-    """Bytes of state per parameter, beside the working parameter and its gradient.
+    """Bytes of state per parameter, in addition to the working parameter and its gradient.
 
     Matrix parameters and the rest (embeddings, norms, biases) may differ, as in Muon. `master_B` is the fp32 copy of
     a half-precision parameter that the update is applied to.
@@ -93,7 +93,7 @@ class Recipe:
     fused_elementwise: bool = True
     """Neighbouring elementwise operations run as one kernel (Megatron's fused kernels, torch.compile)."""
     overlap_dp: bool = True
-    """Data-parallel traffic runs beside the backward pass (and FSDP's gathers beside both passes)."""
+    """Data-parallel traffic overlaps with the backward pass (and FSDP's gathers with both passes)."""
     fused_accumulation: bool = True
     """Weight gradients are added to the accumulated ones inside the product that gives them (Megatron-LM since February
     2022: NVIDIA/apex pull request 1297); without it a pass of its own adds them. Sharded gradients are never fused."""
@@ -101,16 +101,16 @@ class Recipe:
     """Gradients that accumulate in a pass of their own are first copied to the accumulated format, then added, as by
     DeepSpeed's BF16_Optimizer (deepspeed/runtime/bf16_optimizer.py, update_hp_grads)."""
     overlap_tp: str = "gradients"
-    """Tensor-parallel traffic beside products: none; gradients, where the reduction of an input's gradient runs beside
-    the product for the weight's (Megatron-LM since late 2021; arXiv 2205.05198 section 4.2.2); or all, where products
-    are cut in pieces that talk while others compute (Transformer Engine's userbuffers)."""
+    """Tensor-parallel traffic overlapped with products: none; gradients, where the reduction of an input's gradient
+    overlaps the product for the weight's (Megatron-LM since late 2021; arXiv 2205.05198 section 4.2.2); or all, where
+    products are cut in pieces that communicate while others compute (Transformer Engine's userbuffers)."""
     overlap_ep: str = "cells"
-    """The experts' exchange beside computing: none; cells, beside the other pass where the schedule runs a forward and
-    a backward pass as one cell (dualpipe, dualpipe-v); or shared, beside the shared experts of the same layer (Megatron
-    Core's --moe-shared-expert-overlap)."""
+    """The expert exchange overlapped with compute: none; cells, during the other pass where the schedule runs a forward
+    and a backward pass as one cell (dualpipe, dualpipe-v); or shared, during the shared experts of the same layer
+    (Megatron Core's --moe-shared-expert-overlap)."""
     overlap_device_frac: float = 20 / 132
-    """Share of the device's arithmetic that an exchange takes while it runs beside computing: DeepSeek-V3 gave it 20 of
-    132 multiprocessors (arXiv 2412.19437, section 3.2.2); assumed for everybody else."""
+    """Share of the device's arithmetic that an exchange takes while it overlaps with compute: DeepSeek-V3 gave it 20 of
+    132 multiprocessors (arXiv 2412.19437, section 3.2.2); assumed for all others."""
     dispatch_B: float | None = None
     """Bytes per element of tokens sent to experts, and of gradients sent there; None means as activations."""
     recompute_modules: tuple[str, ...] = ("core_attn",)
@@ -122,9 +122,9 @@ class Recipe:
     cached_attention_B: float | None = None
     """The same for the attention's output, which its own backward pass reads too: 1.5 + 4/128 in DeepSeek's E5M6."""
     overlap_pp: bool = False
-    """Pipeline sends run beside compute."""
+    """Pipeline sends overlap with compute."""
     paired_sends: bool = True
-    """What a stage sends to a neighbour and receives from it travel at once (Megatron-LM's combined send-receive). If
+    """What a stage sends to a neighbour and receives from it travel together (Megatron-LM's combined send-receive). If
     not, they take turns, as in DeepSpeed's pipeline engine (deepspeed/runtime/pipe/schedule.py)."""
     launch_blocking: bool = False
     """The host waits for every kernel before it launches the next (CUDA_LAUNCH_BLOCKING=1): nothing hides its time."""

@@ -191,8 +191,8 @@ RULES = (
         "--offload",
         lambda g, j: (g.offload != KEEP) & (j.recipe.states.matmul_flops_factor > 0),
         lambda x, j: (
-            f"the update of {j.recipe.optimizer} is matrix products, which no host does in time; use --offload none or "
-            "another --optimizer, as adamw"
+            f"the update of {j.recipe.optimizer} consists of matrix products, which are too slow on a host; "
+            "use --offload none or another --optimizer, e.g. adamw"
         ),
     ),
     Rule(

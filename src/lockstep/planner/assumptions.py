@@ -41,7 +41,7 @@ def _all(job: Job, cluster: Cluster, layout: Layout, hidden_s: float) -> Iterato
     if hidden_s:
         share = format_frac(recipe.overlap_device_frac)
         hides = "shared experts" if recipe.overlap_ep == "shared" else "the other pass of a cell"
-        yield f"{format_time(hidden_s)} of experts' exchange hide beside {hides}, and slow it by {share} meanwhile"
+        yield f"{format_time(hidden_s)} of expert exchange are hidden behind {hides}, and slow it by {share} meanwhile"
     for level in cluster.levels:
         found = level.link.provenance.get("achieved_frac")
         if level.size > 1 and found is not None and found.kind == "assumed":
@@ -52,7 +52,7 @@ def _all(job: Job, cluster: Cluster, layout: Layout, hidden_s: float) -> Iterato
             yield f"{level.link.name} is calibrated: {rate.text} ({rate.date})"
     yield "model FLOPs count attention in full (no causal halving), as most published MFU figures do"
     if recipe.overlap_dp:
-        yield "data-parallel traffic runs beside compute without slowing it"
+        yield "data-parallel traffic overlaps with compute without slowing it"
     yield from _model(job)
     yield from _memory(recipe)
     price = cluster.provenance.get("price_per_hour_usd") or cluster.device.provenance.get("price_per_hour_usd")
@@ -89,13 +89,13 @@ def _host_traffic(cluster: Cluster) -> Iterator[str]:
         f"host link {host.link.name}: {rate} per device and direction, {reached} ({kind}) of "
         f"{format_bandwidth(host.link.bandwidth_Bps)} ({wire}){shared}"
     )
-    yield "what a pass moves to or from the host runs beside the compute of other layers; updates run beside nothing"
+    yield "what a pass moves to or from the host overlaps with compute of other layers; updates overlap with nothing"
     if host.memory_bandwidth_Bps is None:
         yield "the rate of host memory is not given, so an update on the host is taken to need no time"
         return
     memory, share = format_bandwidth(host.memory_bandwidth_Bps), format_frac(HOST_STREAM_FRAC)
     source = _source(host.provenance, "memory_bandwidth_Bps")
-    yield f"the host updates at {share} of its memory's {memory} (assumed; rate {source}), all its devices at once"
+    yield f"the host updates at {share} of its memory's {memory} (assumed; rate {source}), all its devices together"
 
 
 def _host_memory(cluster: Cluster) -> Iterator[str]:

@@ -274,8 +274,8 @@ def critical_batch(once_B: float, each_B: float, room_B: float, layout: Layout, 
     if not once_B:
         verdict = "binds at any batch" if share > 1.0 else "never binds"
         return None, (
-            f"all of it comes with every micro-batch and takes {format_frac(share)} of its compute, so it {verdict}; "
-            "what changes that is the micro-batch, not the batch"
+            f"paid on every micro-batch ({format_frac(share)} of its compute), so it {verdict}; "
+            "only the micro-batch changes that, not the batch"
         )
     if share >= 1.0:
         return None, f"each micro-batch brings traffic for {format_frac(share)} of its compute: it binds at any batch"

@@ -62,7 +62,7 @@ class Sensitivity:
 
     def __str__(self) -> str:
         strongest = ", ".join(f"{name} {value:+.2f}" for name, value in self.ranked[:3])
-        return f"{self.layout}: step time follows {strongest}"
+        return f"{self.layout}: step time is most sensitive to {strongest}"
 
 
 def sensitivity(job: Job, cluster: Cluster, layout: Layout, *, replans: Replans | None = None) -> Sensitivity:

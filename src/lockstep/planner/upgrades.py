@@ -167,7 +167,7 @@ def _hardware(now: Estimate) -> Iterator[tuple[str, Callable[[], Cluster], bool]
     yield "twice the memory", partial(scaled, cluster, memory=2.0), False
     yield "twice the devices", partial(cluster.resized, 2 * devices), True
     for name in NEXT_GENERATION.get(cluster.device.name, ()):
-        yield f"{name} with as many devices", partial(hardware.cluster, name, gpus=devices), True
+        yield f"the same number of devices on {name}", partial(hardware.cluster, name, gpus=devices), True
 
 
 def _planned(now: Estimate, cluster: Cluster, replans: Replans) -> Estimate:

@@ -119,5 +119,5 @@ def _check_pairs(columns: Mapping[str, Array], send: Array, recv: Array) -> None
             i = int(np.flatnonzero(differs)[0])
             raise BadInput(
                 f"send {send[i]} (rank {columns['rank'][send[i]]} to {columns['peer'][send[i]]}) and its receive "
-                f"{recv[i]} differ in {name}: {a[i]} and {b[i]}; both ends must say the same"
+                f"{recv[i]} differ in {name}: {a[i]} and {b[i]}; both ends must agree"
             )

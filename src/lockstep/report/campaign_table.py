@@ -50,11 +50,11 @@ def render(found: Campaign, out: Console) -> None:
         heading(out, "What to change", "each planned again; most days first")
         columns = [("change", "text"), ("days", "right"), ("saves", "right"), ("cost", "right"), ("saves", "right")]
         indented(out, table(columns, (_change(one) for one in found.changes[:CHANGES])))
-    heading(out, "What it follows", "each number 20 % lower and higher")
-    columns = [("number", "left"), ("days", "right"), ("cost", "right"), ("", "left")]
+    heading(out, "Sensitivity", "each input at -20 % and +20 %")
+    columns = [("input", "left"), ("days", "right"), ("cost", "right"), ("", "left")]
     indented(out, table(columns, (_bar(one, found) for one in found.tornado[:BARS])))
     if len(found.offers) > 1:
-        heading(out, "Ways to pay")
+        heading(out, "Pricing options")
         rows = [(one.name, f"${one.price_per_hour_usd:.2f}/h", _days(one.days), format_money(one.cost_usd))
                 for one in found.offers]  # fmt: skip
         indented(out, table([("", "left"), ("price", "right"), ("time", "right"), ("cost", "right")], rows))
@@ -70,7 +70,7 @@ def _verdict(found: Campaign, out: Console) -> None:
     title = f"{job.model.name} on {job.devices} x {estimate.cluster.device.name}"
     out.print(Text(f"{title}: {tokens} in {_days(run.days)}, {cost}", style="bold green"))
     low, high = found.range95_days
-    out.print(f"95 % of such runs take {_days(low)} to {_days(high)}; {_mean(found)}.")
+    out.print(f"95 % of runs take {_days(low)} to {_days(high)} ({_mean(found)}).")
     out.print(
         f"{format_count(run.gpu_hours)} device hours, {_energy(found)}{run.work.steps:,.0f} steps of"
         f" {format_time(estimate.step_time_s)} at {format_frac(estimate.mfu_frac)} {estimate.mfu_name} with"
@@ -84,19 +84,19 @@ def _verdict(found: Campaign, out: Console) -> None:
     share = run.parts_s[run.bottleneck] / run.wall_s
     arithmetic = format_frac(run.parts_s["compute"] / run.wall_s)
     out.print(
-        f"Bound by {WORDS[estimate.step.bound_by]} ({arithmetic} of the time is compute); the largest loss is"
+        f"Bound by {WORDS[estimate.step.bound_by]} ({arithmetic} of the time is compute); largest overhead:"
         f" {WORDS[run.bottleneck]} ({format_frac(share)})."
     )
     if found.changes:
         named = "; ".join(f"{one.what} ({_days(one.saved_days)})" for one in found.changes[:3])
-        out.print(Text(f"Saves most: {named}.", style="bold"))
+        out.print(Text(f"Biggest savings: {named}.", style="bold"))
 
 
 def _mean(found: Campaign) -> str:
     if found.simulated is None:
-        return "the spread is the step time's error"
+        return "the spread is the error of the step time"
     low, high = (format_time(days * SECONDS_PER_DAY, 5) for days in found.ci95_days)
-    return f"the mean of {len(found.simulated.wall_s):,} simulated ones is {low} to {high}"
+    return f"mean of {len(found.simulated.wall_s):,} simulations: {low} to {high}"
 
 
 def _energy(found: Campaign) -> str:
@@ -113,7 +113,7 @@ def _megawatt_hours(energy_MWh: float) -> str:
 def _failures(run: Run, lighter: str) -> str:
     """How often the job fails, and when it saves."""
     if not run.losses.failures:
-        return "No failures are counted: nobody says how often these devices fail (--mtbf, --node-mtbf)."
+        return "No failures are counted: how often these devices fail is not known (set --mtbf or --node-mtbf)."
     pattern = run.pattern
     between = (
         f"{lighter} of {format_time(pattern.costs_s[0])} every {format_time(run.interval_s)} of work, between them"
@@ -121,7 +121,7 @@ def _failures(run: Run, lighter: str) -> str:
     kept = pattern.kept(run.interval_s)
     return (
         f"Goodput {format_frac(run.losses.goodput_frac)}: a failure every {format_time(run.mtbf_s)},"
-        f" {run.losses.failures:,.3g} in all; {f'{between} ' if pattern.every > 1 else ''}a checkpoint of"
+        f" {run.losses.failures:,.3g} in total; {f'{between} ' if pattern.every > 1 else ''}a checkpoint of"
         f" {format_time(pattern.costs_s[-1])} every {format_time(pattern.every * run.interval_s)}"
         f"{f'; keep {kept}' if kept > 1 else ''}."
     )

@@ -19,8 +19,8 @@ from lockstep.units import format_count, format_frac, format_time
 SENTENCES = 8
 _MEANING = {
     "public": "layout, devices and stretches as published",
-    "partly public": "what no source says is assumed or chosen by the planner",
-    PLANNED: "no layout is published: the best there is, so a lower bound on the time, not a miss",
+    "partly public": "what no source states is assumed or chosen by the planner",
+    PLANNED: "no layout is published: the best one is used, so a lower bound on the time, not a miss",
 }
 
 
@@ -84,7 +84,7 @@ def _one(found: Comparison, out: Console) -> None:
     study = found.study
     out.print(Text(study.title, style="bold"))
     out.print(f"Configuration: {study.configuration} ({_MEANING[study.configuration]}).")
-    heading(out, "Predicted beside published", "error = predicted / published - 1")
+    heading(out, "Predicted against published", "error = predicted / published - 1")
     titles = [("quantity", "left"), ("of", "left"), ("published", "right"), ("predicted", "right"), ("error", "right")]
     rows = ([_words(row), row.published.stretch or "the whole run", *_numbers(row)] for row in found.rows)
     indented(out, table(titles, rows))

@@ -15,11 +15,11 @@ ROWS = 7
 def render(found: Checkpoint, out: Console) -> None:
     """Prints the interval and its cost."""
     every, overhead = format_time(found.interval_s, 4), format_frac(found.overhead_frac)
-    out.print(Text(f"Save every {every} of work: {overhead} more time than the work itself", style="bold"))
+    out.print(Text(f"Checkpoint every {every} of work: {overhead} overhead", style="bold"))
     out.print(
         f"Goodput {format_frac(1 / (1 + found.overhead_frac))}; a failure every {format_time(found.mtbf_s)}."
-        f" {format_time(found.work_s)} of work take {format_time(found.expected_wall_s, 4)},"
-        f" without any failure with probability {_probability(found.no_failure_frac)}."
+        f" {format_time(found.work_s)} of work take {format_time(found.expected_wall_s, 4)};"
+        f" the probability of no failure at all is {_probability(found.no_failure_frac)}."
     )
     pattern = found.pattern
     if pattern.every > 1:
@@ -35,17 +35,17 @@ def render(found: Checkpoint, out: Console) -> None:
     if pattern.silent_frac:
         out.print(
             f"{format_frac(pattern.silent_frac)} of the failures are corruption, noticed after"
-            f" {format_time(pattern.silent_delay_s)}: keep {pattern.kept(found.interval_s)} checkpoints to reach back."
+            f" {format_time(pattern.silent_delay_s)}: keep {pattern.kept(found.interval_s)} checkpoints to go back to."
         )
     if pattern.every == 1:
         heading(out, "Formulas", "overhead of each interval, exact")
         indented(out, table([("", "left"), ("interval", "right"), ("overhead", "right")], _formulas(found)))
-    heading(out, "Around it")
+    heading(out, "Nearby intervals")
     columns = [("interval", "right"), ("overhead", "right"), ("", "left")]
     indented(out, table(columns, _curve(found)))
     if found.simulated is None:
         heading(out, "Where the time goes", "by formula")
-        indented(out, table([("", "left"), ("of the time", "right"), ("", "left")], _losses(found.losses)))
+        indented(out, table([("", "left"), ("share of time", "right"), ("", "left")], _losses(found.losses)))
     if found.simulated is not None:
         _simulated(found.simulated, found.losses, out)
     small_print(out, "Assumptions", found.assumptions, len(found.assumptions))
@@ -85,7 +85,7 @@ def _pool(pool: Pool) -> str:
     spares = f"{pool.spares} spare node{'' if pool.spares == 1 else 's'}, repairs take {format_time(pool.repair_s)}"
     if not pool.shrinks:
         return f"{spares}; without a spare the job waits for a repair."
-    return f"{spares}; without a spare the job goes on with fewer of its {pool.nodes} nodes, down to {pool.fewest}."
+    return f"{spares}; without a spare the job continues on fewer of its {pool.nodes} nodes, down to {pool.fewest}."
 
 
 def _losses(losses: Losses) -> list[list[str | Text]]:
@@ -102,7 +102,7 @@ def _simulated(campaigns: Campaigns, losses: Losses, out: Console) -> None:
     mean = format_frac(campaigns.overhead.mean_s, 4)
     said = f"overhead {mean}, {format_frac(low, 4)} to {format_frac(high, 4)} (95 %)"
     indented(out, Text(said))
-    columns = [("", "left"), ("of the time", "right"), ("95 %", "right"), ("formula", "right"), ("", "left")]
+    columns = [("", "left"), ("share of time", "right"), ("95 %", "right"), ("formula", "right"), ("", "left")]
     expected = {"goodput": losses.goodput_frac, **losses.fracs()}
     rows: list[list[str | Text]] = []
     for name, sample in {"goodput": campaigns.goodput, **campaigns.losses()}.items():

@@ -12,6 +12,8 @@ from lockstep.report.terminal import heading, indented, table
 
 MOST = 6
 STYLES = {"holds": "green", "false": "red", "undecided": "bold red"}
+NAMES = {"false": "refuted"}
+"""Verdicts that a person reads under another name than programs."""
 
 
 def render(found: Claims, out: Console) -> None:
@@ -29,7 +31,7 @@ def render(found: Claims, out: Console) -> None:
 def _said(found: Claims) -> str:
     if len(found.decided) == 1:
         verdict = found.decided[0].verdict
-        return f"The claim {verdict if verdict == 'holds' else f'is {verdict}'}"
+        return f"The claim {verdict if verdict == 'holds' else f'is {NAMES.get(verdict, verdict)}'}"
     undecided = found.count("undecided")
     more = f", {undecided} undecided" if undecided else ""
     return f"{found.count('holds')} of {len(found.decided)} claims hold{more}"
@@ -44,20 +46,22 @@ def _parts(found: Claims, out: Console) -> None:
         if here:
             counts = [str(sum(one.verdict == name for one in here)) for name in STYLES]
             rows.append([group.name, *counts, group.about])
-    columns = [("", "left"), *((name, "right") for name in STYLES), ("about", "text")]
+    columns = [("", "left"), *((NAMES.get(name, name), "right") for name in STYLES), ("about", "text")]
     indented(out, table(columns, rows))
     bad = [one for one in found.decided if not one.as_known]
     for one in bad[:MOST]:
         _claim(one, out)
     if found.asked is None:
         first = found.decided[0].claim.ids[0]
-        out.print(f"\nlockstep claims {first} runs what decides a claim; lockstep claims {EVERY}, every one.")
+        out.print(f"\nlockstep claims {first} runs what decides one claim; lockstep claims {EVERY} decides every one.")
 
 
 def _claim(one: Decided, out: Console) -> None:
     """A statement with the checks that decide it."""
     out.print()
-    out.print(Text.assemble((one.verdict, STYLES[one.verdict]), ": ", (one.claim.statement, "bold")))
+    out.print(
+        Text.assemble((NAMES.get(one.verdict, one.verdict), STYLES[one.verdict]), ": ", (one.claim.statement, "bold"))
+    )
     out.print(Text(f"{' '.join(one.claim.ids)}; lockstep converge {one.claim.experiment}", style="dim"))
     if one.evidence:
         indented(out, checks_table(one.evidence[:MOST]))

@@ -53,7 +53,7 @@ def _examples(checks: Sequence[Check], out: Console) -> None:
         return
     more = len(checks) - EXAMPLES
     counted = f"; {more} more with --json" if more > 0 else ""
-    heading(out, "Examples", f"with numbers of their own, which --set does not change{counted}")
+    heading(out, "Examples", f"with their own numbers, which --set does not change{counted}")
     indented(out, checks_table(_worst_first(checks)[:EXAMPLES]))
 
 
@@ -62,7 +62,7 @@ def _left_out(checks: Sequence[Check], out: Console) -> None:
     if not checks:
         return
     more = len(checks) - LEFT_OUT
-    heading(out, "Not for these settings", f"{more} more with --json" if more > 0 else "")
+    heading(out, "Not applicable to these settings", f"{more} more with --json" if more > 0 else "")
     rows: list[list[str | Text]] = [[check.what, Text(check.holds.words, style="dim")] for check in checks[:LEFT_OUT]]
     indented(out, table([("", "text"), ("holds for", "text")], rows))
 
@@ -90,7 +90,7 @@ def _what(check: Check) -> str | Text:
 
 
 def _said(check: Check) -> Text:
-    good = "false, as known" if check.false_law else "agrees"
+    good = "rejected, as expected" if check.false_law else "agrees"
     return Text(good, style="green") if check.ok else Text("no", style="red")
 
 

@@ -34,7 +34,7 @@ HIDDEN_FRAC = 1e-3
 def render(found: Estimate, out: Console) -> None:
     """Prints the estimate."""
     _verdict(found, out)
-    heading(out, "Where the time goes", "exposed seconds of one step; hidden traffic costs none")
+    heading(out, "Where the time goes", "exposed seconds of one step; hidden traffic costs nothing")
     _breakdown(found, out)
     heading(out, "What fills the memory", "fullest device")
     categories(found.memory, out)

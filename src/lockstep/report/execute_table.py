@@ -59,7 +59,7 @@ def _times(found: Executed) -> list[list[str]]:
         [f"predicted ({link})", format_time(run.predicted.makespan_s), _signed(run.difference.makespan_frac)],
     ]
     if run.straggler is not None:
-        rows.append(["predicted, nobody late", format_time(run.on_time.makespan_s), ""])
+        rows.append(["predicted, no rank late", format_time(run.on_time.makespan_s), ""])
     return rows
 
 

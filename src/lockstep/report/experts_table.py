@@ -12,15 +12,15 @@ from lockstep.units import format_count, format_frac, format_size, format_time
 
 def render(found: MoeLayer, out: Console) -> None:
     """Prints the layer."""
-    slow = f"all-to-all {found.imbalance_slowdown:.3g} times as long as balanced"
-    out.print(Text(f"{slow}, {format_frac(found.dropped_frac)} dropped", style="bold"))
+    slow = f"all-to-all takes {found.imbalance_slowdown:.3g} times the balanced time"
+    out.print(Text(f"{slow}; {format_frac(found.dropped_frac)} of assignments dropped", style="bold"))
     out.print(
         f"{found.experts} experts on {found.ranks} ranks, top-{found.top_k}, {format_count(found.tokens)} tokens; "
         f"balancing loss {found.balance_loss:.4g} (1 at balance)"
     )
     heading(out, "Load", "assignments")
     rows = [_load("per expert, routed", found.load), _load("per rank, after drops", found.rank_load)]
-    titles = [("", "left"), ("mean", "right"), ("largest", "right"), ("over mean", "right"), ("cv", "right")]
+    titles = [("", "left"), ("mean", "right"), ("largest", "right"), ("largest / mean", "right"), ("cv", "right")]
     indented(out, table(titles, rows))
     heading(out, "Exchange", "one dispatch; a layer makes four per step")
     lines = [
@@ -28,7 +28,7 @@ def render(found: MoeLayer, out: Console) -> None:
         ("if balanced", format_time(found.balanced_all_to_all_s)),
         *([("in two levels", format_time(found.hierarchical_s))] if found.hierarchical_s is not None else []),
         ("all four", format_time(found.layer_all_to_all_s)),
-        ("of it for imbalance", format_time(found.imbalance_comm_s)),
+        ("due to imbalance", format_time(found.imbalance_comm_s)),
         ("sent per rank", format_size(found.sent_per_rank_B)),
         ("most received", format_size(found.most_received_B)),
         *([("between nodes", format_size(found.cross_node_B))] if found.cross_node_B is not None else []),

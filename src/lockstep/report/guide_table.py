@@ -20,13 +20,13 @@ def render(found: Guidance, out: Console) -> None:
     title = f"{found.job.model.name} on {found.job.devices} x {found.cluster.device.name}: {layout_words(found.layout)}"
     out.print(Text(title, style="bold green" if found.feasible else "bold red"))
     out.print(_compared(found))
-    heading(out, "Rules", "asked in this order, each about the layout so far")
+    heading(out, "Rules", "applied in this order, each to the layout so far")
     rows = [(rule.question, Text(finding.answer, style="bold"), finding.because) for rule, finding in found.findings]
     indented(out, table([("question", "left"), ("answer", "left"), ("because", "text")], rows))
     _layouts(found, out)
     if found.differences:
-        heading(out, "Where the planner disagrees", "a word alone taken from its layout changes the rules' step by")
-        titles = [("word", "left"), ("rules", "right"), ("planner", "right"), ("alone", "text")]
+        heading(out, "Planner differences", "change of the step time if you adopt only this setting")
+        titles = [("setting", "left"), ("rules", "right"), ("planner", "right"), ("alone", "text")]
         indented(out, table(titles, (_difference(each) for each in found.differences)))
     small_print(out, "Assumptions", assumptions(found.job, found.cluster, found.layout), ASSUMPTIONS)
 
@@ -39,11 +39,11 @@ def _compared(found: Guidance) -> str:
         return "The rules end at a layout that does not run or fit; the planner finds one that does."
     if found.estimate is not None and found.estimate.layout == found.optimum.layout:
         return "The planner finds the same layout best."
-    said = f"A step takes {format_frac(found.slower_frac, 2)} longer than in the planner's best layout"
+    said = f"{format_frac(found.slower_frac, 2)} slower than the planner's best layout"
     if found.lost is None:
         return said + "."
     part, seconds = found.lost
-    return f"{said}, which saves most on {PART_WORDS[part]}: {format_time(seconds)}."
+    return f"{said}; the largest difference is {PART_WORDS[part]} ({format_time(seconds)})."
 
 
 def _layouts(found: Guidance, out: Console) -> None:
@@ -63,5 +63,5 @@ def _layout(name: str, one: Estimate) -> list[str]:
 
 def _difference(one: Difference) -> list[str]:
     if one.saved_frac is None:
-        return [one.word, one.rules, one.optimum, "only together with others: alone it does not run or fit"]
+        return [one.word, one.rules, one.optimum, "only in combination; on its own it breaks a rule or does not fit"]
     return [one.word, one.rules, one.optimum, f"{-100 * one.saved_frac:+.1f} %"]

@@ -9,7 +9,7 @@ from lockstep.collectives import Messages
 from lockstep.report.terminal import heading, indented, table
 from lockstep.units import format_count
 
-_TITLES = [("program", "left"), ("messages", "right"), ("of", "right"), ("in all", "right"), ("law", "text")]
+_TITLES = [("program", "left"), ("messages", "right"), ("of", "right"), ("total", "right"), ("law", "text")]
 
 
 def render(found: Messages, out: Console) -> None:

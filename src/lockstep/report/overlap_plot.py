@@ -25,7 +25,7 @@ def plot_buckets(found: Overlap, path: Path) -> None:
         axes.plot([best.bucket_B], [float(step.step_s)], "o", color=PALETTE[4], label="best")
         axes.axhline(found.sweep.no_overlap_s, color="#999999", linestyle="--", label="no overlap")
         both_s = max(float(step.compute_s), float(step.comm_s))
-        axes.axhline(both_s, color="#999999", linestyle=":", label="max(computing, communicating): a bound")
+        axes.axhline(both_s, color="#999999", linestyle=":", label="max(compute, communication): a bound")
         axes.set(xscale="log", xlabel="bucket", ylabel="step")
         sizes_on(axes.xaxis)
         times_on(axes.yaxis)

@@ -25,12 +25,12 @@ def render(found: Overlap, out: Console) -> None:
     title = f"{format_size(best.bucket_B)} buckets: {format_time(float(best.step.step_s), 4)} per step"
     out.print(Text(f"{title}, {exposed} exposed", style="bold"))
     bound, alone = format_time(float(best.step.bound_s), 4), format_time(sweep.no_overlap_s, 4)
-    out.print(f"Without overlap {alone}; no order of these buckets is below {bound}.")
+    out.print(f"Without overlap {alone}; no ordering of these buckets beats {bound}.")
     rows = _some(sweep.rows)
     note = "" if len(rows) == len(sweep.rows) else f"{len(rows)} of {len(sweep.rows)}; all with --json"
     heading(out, "Bucket sizes", note)
     indented(out, table(_TITLES, (_row(row, row is best) for row in rows)))
-    heading(out, "Any cut into buckets", "exact optimum without interference")
+    heading(out, "Best possible bucketing", "exact, ignoring interference")
     runs = [f"{len(list(same))} x {layers}" for layers, same in groupby(sweep.optimum_counts)]
     shown = ", ".join(runs[:8]) + (", ..." if len(runs) > 8 else "")
     indented(out, Text(f"{format_time(sweep.optimum_s, 4)} with buckets x layers: {shown}"))

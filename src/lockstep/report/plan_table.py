@@ -87,7 +87,7 @@ def readable_front(front: Sequence[Estimate]) -> list[Estimate]:
 
 
 def _layouts(rows: Sequence[Estimate], tokens: float | None, out: Console) -> None:
-    """A line for each layout: how it is laid out (in columns where they fit), how fast, how full, how dear."""
+    """A line for each layout: how it is laid out (in columns where they fit), speed, memory, cost."""
     numbers = [*_NUMBERS, *(_cost(tokens) if rows[0].cost_per_token is not None else ())]
     in_columns = layout_columns([one.layout for one in rows])
     in_words: list[Column] = [("layout", "text", str)]
@@ -122,7 +122,7 @@ def _why_not(plan: Plan, out: Console) -> None:
     rejected = plan.rejected
     count = sum(one["count"] for one in rejected)
     note = f"{count:,} of {count + plan.findings.feasible:,} layouts rejected"
-    heading(out, "Why not the others", note)
+    heading(out, "Why other layouts were rejected", note)
     rows = []
     for one in rejected:
         nearest = one.get("nearest")

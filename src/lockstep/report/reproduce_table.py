@@ -11,17 +11,17 @@ from lockstep.report.terminal import heading, indented, table
 
 def render(found: Reproduction, out: Console) -> None:
     """Prints the verdict, then a row per trial."""
-    verdict = "the same bits" if found.reproducible else "other bits"
+    verdict = "the same bits" if found.reproducible else "different bits"
     out.print(Text(f"The same seeds gave {verdict}.", style="bold"))
     task = found.task
     out.print(f"{found.method}, {task.model}, {task.steps} steps, {found.ranks} ranks, seed {task.seed}.")
-    heading(out, "Switched", "first place where a run has other bits than the first one")
+    heading(out, "Switched", "first place where a run's bits differ from those of the first run")
     trials = [found.again, *([found.together] if found.together else []), *found.alone]
-    columns = [("source", "left"), ("parts at", "left"), ("tensor", "left"), ("weights apart", "right")]
+    columns = [("source", "left"), ("diverges at", "left"), ("tensor", "left"), ("weight difference", "right")]
     indented(out, table(columns, (_row(trial) for trial in trials)))
     if found.together is not None and found.together.parting is not None:
         out.print()
-        out.print(f"{' and '.join(found.culprits) or 'Only all of them together'} did it.")
+        out.print(f"{' and '.join(found.culprits) or 'Only all of them together'} made the difference.")
     heading(out, "Sources")
     switched = [name for trial in found.alone for name in trial.switched]
     indented(out, table([("source", "left"), ("what", "text")], ((name, SOURCES[name].summary) for name in switched)))

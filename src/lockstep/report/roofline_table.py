@@ -19,10 +19,10 @@ def render(found: Roofline, out: Console) -> None:
     job = found.job
     out.print(Text(found.regime().capitalize(), style="bold"))
     out.print(f"{job.model.name} on {job.devices} x {found.cluster.device.name}: {layout_words(found.layout)}")
-    heading(out, "Levels", "one device, one step; FLOP/B; traffic over computing")
+    heading(out, "Levels", "one device, one step; FLOP/B; traffic over compute")
     indented(out, table(_TITLES, (_row(level) for level in found.levels)))
     now = _tokens(job.recipe.batch_tokens)
-    heading(out, "Critical batch", f"tokens at which data-parallel traffic hides; now {now}")
+    heading(out, "Critical batch", f"tokens at which data-parallel traffic is hidden; now {now}")
     rows = ((level.name, _tokens(level.critical_batch), level.critical_why) for level in found.levels[1:])
     indented(out, table([("level", "left"), ("tokens", "right"), ("", "text")], rows))
 

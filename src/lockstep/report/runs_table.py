@@ -115,5 +115,5 @@ def _short(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:.6g}"
     if isinstance(value, list) and len(value) > EVENTS:
-        return f"[{', '.join(_short(inner) for inner in value[:EVENTS])}, ... {len(value)} in all]"
+        return f"[{', '.join(_short(inner) for inner in value[:EVENTS])}, ... {len(value)} in total]"
     return str(value)

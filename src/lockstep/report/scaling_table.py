@@ -32,7 +32,7 @@ def _verdict(found: Scaling, out: Console) -> None:
     if last is whole:
         title = f"More devices help up to all {whole.devices:,}"
     else:
-        title = f"More than {last.devices:,} devices stop helping: more than half of what they add is lost"
+        title = f"Adding devices beyond {last.devices:,} stops helping: over half of what they add is lost"
     out.print(Text(title, style="bold green"))
     first = found.sizes[0]
     out.print(

@@ -24,14 +24,14 @@ def render(advice: Advice, out: Console) -> None:
     out.print(Text(_verdict(upgrades), style="bold green"))
     out.print(
         f"{now.job.model.name} on {now.job.devices} x {now.cluster.device.name}: {layout_words(now.layout)}; "
-        f"{format_time(now.step_time_s)} per step, which follows {strongest[0]} most."
+        f"{format_time(now.step_time_s)} per step; most sensitive to {strongest[0]}."
     )
     if not bool(now.memory.fits):
         out.print(Text("This layout does not fit in memory: its times are what they would be if it did.", style="red"))
-    heading(out, "Upgrades", "each planned again; $/h is what all devices cost more or less")
+    heading(out, "Upgrades", "each planned again; $/h is the change in price of all devices")
     titles = [("upgrade", "text"), ("step", "right"), ("saves", "right"), ("$/h", "right"), ("memory", "right")]
     indented(out, table([*titles, ("layout", "text")], (_row(one) for one in upgrades[:UPGRADE_ROWS])))
-    heading(out, "Step time follows", "per cent of change for one per cent more of")
+    heading(out, "Elasticity", "% change in step time per +1 % of")
     ranked = advice.sensitivity.ranked[:ELASTICITY_ROWS]
     rows = ((name, f"{value:+.3f}", bar(abs(value) / STRONGEST)) for name, value in ranked)
     indented(out, table([("number", "left"), ("elasticity", "right"), ("", "left")], rows))
@@ -42,7 +42,7 @@ def _verdict(upgrades: tuple[Upgrade, ...]) -> str:
     if not upgrades or upgrades[0].saving_frac <= 0:
         return "No upgrade shortens the step"
     best = upgrades[0]
-    return f"Saves most: {best.what} ({format_frac(best.saving_frac)} of the step time)"
+    return f"Biggest saving: {best.what} ({format_frac(best.saving_frac)} of the step time)"
 
 
 def _row(one: Upgrade) -> list[str]:

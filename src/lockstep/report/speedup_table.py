@@ -24,8 +24,8 @@ def render(found: SpeedUp, out: Console) -> None:
         )
     )
     out.print(
-        f"A step takes {format_time(best['time_s'])} there, of which each worker uses"
-        f" {format_frac(best['efficiency_frac'])}; half of its time up to {found.workers_at(0.5):,} workers."
+        f"A step takes {format_time(best['time_s'])} there, at an efficiency of"
+        f" {format_frac(best['efficiency_frac'])}; it is at least 50 % up to {found.workers_at(0.5):,} workers."
     )
     heading(out, "Speed-up", f"exchange: {found.exchange or FASTEST}; serial share {format_frac(found.serial_frac)}")
     numbers = found.numbers()

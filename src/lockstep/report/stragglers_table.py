@@ -13,7 +13,7 @@ from lockstep.units import format_frac, format_time
 def render(found: StragglerCost, out: Console) -> None:
     """Prints the cost."""
     lost = format_frac(1 - found.efficiency_frac)
-    out.print(Text(f"{lost} of the workers' time does not reach the model", style="bold"))
+    out.print(Text(f"{lost} of worker time is wasted", style="bold"))
     how = "exactly" if found.exact else "simulated"
     out.print(
         f"A step takes {format_time(found.mean_step_s, 4)} ({how}), "
@@ -29,12 +29,12 @@ def render(found: StragglerCost, out: Console) -> None:
             f"{format_time(low, 4)} to {format_time(high, 4)} (95 %)",
         ),
         ("median", format_time(found.p50_s, 4), ""),
-        ("95 %", format_time(found.p95_s, 4), "of all steps are shorter"),
-        ("99 %", format_time(found.p99_s, 4), "of all steps are shorter"),
+        ("p95", format_time(found.p95_s, 4), "95 % of steps are shorter"),
+        ("p99", format_time(found.p99_s, 4), "99 % of steps are shorter"),
     ]
     indented(out, table([("", "left"), ("time", "right"), ("", "text")], rows))
     paid = found.paid
-    heading(out, "Paid for it")
+    heading(out, "Cost of the mitigation")
     costs = [
         ("workers", f"{found.used} of {found.launched} gradients count"),
         (

@@ -66,7 +66,7 @@ def _checks(found: Sweep, out: Console) -> None:
     for point, one in ordered[:CHECKS]:
         where = ", ".join(f"{name} = {value}" for name, value in point.swept)
         low, high = one.ci95
-        said = "false, as known" if one.check.false_law else "agrees"
+        said = "rejected, as expected" if one.check.false_law else "agrees"
         mark = Text(said, style="green") if one.check.ok else Text("no", style="red")
         name = f"{one.check.what} ({where})" if where else one.check.what
         expected, got = one.check.printed(4)

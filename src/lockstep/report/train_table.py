@@ -102,10 +102,10 @@ def _checkpoints(found: Training, out: Console) -> None:
     """Where runs went on from, what they passed over, and what saving took."""
     lines = []
     for run in found.runs:
-        lines += [f"failed and began again: {why}" for why in run.failures]
-        lines += [f"passed over {why}" for why in run.passed_over]
+        lines += [f"failed and restarted: {why}" for why in run.failures]
+        lines += [f"skipped {why}" for why in run.passed_over]
         if run.first_step:
-            lines.append(f"went on after {run.first_step:,} steps")
+            lines.append(f"resumed after {run.first_step:,} steps")
         if run.saves.get("saves"):
             saves, taken = run.saves, (format_time(run.saves[name]) for name in ("write_s", "blocking_s"))
             size = format_size(saves["size_B"])

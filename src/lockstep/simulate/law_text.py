@@ -57,7 +57,7 @@ def parse_law(text: str, where: str | None = None) -> Law:
     for part in filter(None, (piece.strip() for piece in rest.split(","))):
         key, equals, value = (piece.strip() for piece in part.partition("="))
         if not equals or key not in (*required, *either) or key in given:
-            raise BadInput(f"{part!r} does not belong into the law {name}; write {example}", where)
+            raise BadInput(f"{part!r} does not belong in the law {name}; write {example}", where)
         try:
             given[key] = sized(parse_number(value) if key in PURE_NUMBERS else parse_time_s(value), None)
         except BadInput as error:
@@ -78,9 +78,7 @@ def _check_parameters(name: str, given: dict[str, float], where: str | None) -> 
         if key in given and not given[key] > 0:
             raise BadInput(f"the law {name} needs {key} > 0, got {given[key]}", where)
     if given.get("cv", 0.0) > MAX_CV or given.get("std", 0.0) > MAX_CV * given.get("mean", 1.0):
-        raise BadInput(
-            f"a standard deviation of more than {MAX_CV:g} means is no time; give a smaller cv or std", where
-        )
+        raise BadInput(f"the standard deviation exceeds {MAX_CV:g} times the mean; give a smaller cv or std", where)
     if name == "pareto" and given["shape"] < LEAST_SHAPE:
         raise BadInput(f"a Pareto law needs a shape of at least {LEAST_SHAPE}, got {given['shape']:g}", where)
     if name == "pareto" and "mean" in given and given["shape"] <= 1:

@@ -122,7 +122,7 @@ def _step(given: Any) -> int:
     if isinstance(given, float) and given.is_integer():
         given = int(given)
     if type(given) is not int or not -(2**63) <= given < 2**63:
-        raise BadInput("an event has a step that is no whole number of 64 bits", "step")
+        raise BadInput("an event has a step that is not a 64-bit integer", "step")
     return given
 
 

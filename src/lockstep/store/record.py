@@ -177,7 +177,7 @@ def _status(outcome: Any, environment: Mapping[str, Any], damaged_files: list[st
         return DAMAGED, f"its {ENVIRONMENT} is damaged: whether it still runs is not known"
     if alive(environment.get("pid"), environment.get("pid_started")):
         return RUNNING, ""
-    return FAILED, f"its process died without a word after {events} events"
+    return FAILED, f"its process died without a message after {events} events"
 
 
 def _text(value: str) -> str:

@@ -82,7 +82,7 @@ class RunStore:
         found = [ids[-1]] if name == LAST else [one for one in ids if one == name]
         found = found or [one for one in ids if one.startswith(name) or one.endswith(name)]
         if len(found) != 1:
-            why = f"is the beginning or end of {len(found)} runs" if found else "is no run"
+            why = f"is the beginning or end of {len(found)} runs" if found else "is not a run"
             raise BadInput(f"{name!r} {why}; {suggestion(name, found or ids)}", "RUN")
         return read_record(self.root / found[0])
 

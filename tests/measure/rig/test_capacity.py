@@ -58,7 +58,7 @@ def test_limits_are_said_and_then_refused() -> None:
     (said,) = judged(Capacity(1e-3, 1e9), topology, 4, programs)
     assert "1 ms from host to host by itself, measured just now, 20 % of the delay" in said
     (said,) = judged(Capacity(1e-5, 1.9 * RATE_BPS), topology, 4, programs)
-    assert "23.8 MB/s in all, measured just now: it falls 3.7" in said
+    assert "23.8 MB/s in total, measured just now: it falls 3.7" in said
     with pytest.raises(BadInput, match="5 ms cannot be had: this machine takes 6 ms") as refused:
         judged(Capacity(6e-3, 1e9), topology, 4, programs)
     assert refused.value.where == "--delay"

@@ -147,5 +147,5 @@ def test_another_run_does_not_go_on_from_it(tmp_path: Path, change: dict[str, An
     train("synchronous", replace(TASK, steps=4), 1, saving=Saving(tmp_path, 4))
     with pytest.raises(BadInput, match=why):
         train("synchronous", replace(TASK, **change), 1, saving=Saving(tmp_path, 4, resume=True))
-    with pytest.raises(BadInput, match="resume it, or take another folder"):
+    with pytest.raises(BadInput, match="resume it, or use another folder"):
         train("synchronous", TASK, 1, saving=Saving(tmp_path, 4))

@@ -82,7 +82,10 @@ def test_a_table_and_a_picture(tmp_path: Path) -> None:
             ("pipeline", "--set", "schedule=chimera", "--set", "microbatches=1"),
             "--set schedule: chimera cannot run with",
         ),
-        (("random-k", "--set", "scaled=true"), "--set error_feedback: random-k as set here is no contraction"),
+        (
+            ("random-k", "--set", "scaled=true"),
+            "--set error_feedback: random-k is not a contraction with these settings",
+        ),
         (("top-k", "--set", "keep_frac=2"), "--set keep_frac"),
         (("hogwild", "--optimizer", "adam"), "--optimizer: ranks that share weights"),
         (("parameter-server", "--ranks", "1"), "--ranks: parameter-server needs at least 2 ranks"),
@@ -156,9 +159,9 @@ def test_lateness_is_of_the_others_and_leaves_the_first_step_out() -> None:
 @pytest.mark.parametrize(
     ("straggler", "why"),
     [
-        ("2:1ms", "rank 2 is none of 0 to 1"),
+        ("2:1ms", "rank 2 is not one of 0 to 1"),
         ("1:2x", "delayed by a time"),
-        ("soon", "is no straggler; write rank and delay"),
+        ("soon", "is not a straggler; write rank and delay"),
     ],
 )
 def test_stragglers_that_cannot_be_measured(straggler: str, why: str) -> None:
@@ -284,5 +287,5 @@ def test_what_happened_to_checkpoints_is_said(tmp_path: Path) -> None:
     newest = tmp_path / "step-00000004" / "rank-0.npz"
     newest.write_bytes(newest.read_bytes()[:-1])
     shown = " ".join(run(*words, "--steps", "6", "--resume").out.split())
-    assert "passed over step-00000004: rank-0.npz is damaged" in shown
+    assert "skipped step-00000004: rank-0.npz is damaged" in shown
     assert "went on after 2 steps" in shown

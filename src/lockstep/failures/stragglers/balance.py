@@ -84,7 +84,7 @@ def balance(speeds: Sequence[float], batch: int, *, most: Sequence[int] | None =
     caps = np.array([batch] * number if most is None else [min(batch, cap) for cap in most], dtype=np.int64)
     room = sum(caps.tolist())
     if room < batch:
-        why = f"a batch of {batch} samples does not fit: the workers hold {room} in all"
+        why = f"a batch of {batch} samples does not fit: the workers hold {room} in total"
         raise Infeasible(why, [Violation("memory", batch - room, room)])
     bound_s = _fractional_s(rates, batch, caps)
     shares = _whole_shares(rates, batch, caps, bound_s)

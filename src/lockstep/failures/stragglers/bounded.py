@@ -68,7 +68,7 @@ class Bounded(Mitigation):
         check_count("bounded", self.bound, 0, MOST_BOUND + 1)
         if self._steps() * workers > MOST_NUMBERS:
             raise BadInput(
-                f"bounded:{self.bound} on {workers} workers is too much to simulate; take fewer", "mitigation"
+                f"bounded:{self.bound} on {workers} workers is too much to simulate; use fewer", "mitigation"
             )
 
     def _steps(self) -> int:

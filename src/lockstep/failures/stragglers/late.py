@@ -34,7 +34,7 @@ class LateRank:
     def applied(self, program: Program) -> Program:
         """The program with this rank late. Raises BadInput for a rank or a factor that the program has no use for."""
         if not 0 <= self.rank < program.ranks:
-            raise BadInput(f"rank {self.rank} is none of 0 to {program.ranks - 1}")
+            raise BadInput(f"rank {self.rank} is not one of 0 to {program.ranks - 1}")
         computes = (program.kind == Kind.COMPUTE) & (program.duration_s > 0)
         if computes.any():
             columns = {name: program.columns[name] for name in COLUMNS}
@@ -78,7 +78,9 @@ def parse_late(text: str) -> LateRank:
     """`2:50ms` is rank 2 late by 50 ms, `2:1.5x` rank 2 computing 1.5 times as long. Raises BadInput."""
     rank, _, amount = text.partition(":")
     if not rank.strip().isdecimal() or not amount.strip():
-        raise BadInput(f"{text!r} is no straggler; write rank and delay, as 2:50ms, or rank and factor, as 2:1.5x")
+        raise BadInput(
+            f"{text!r} is not a straggler; write rank and delay, such as 2:50ms, or rank and factor, such as 2:1.5x"
+        )
     if amount.strip().endswith("x"):
         factor = parse_number(amount.strip()[:-1])
         if factor < 1:

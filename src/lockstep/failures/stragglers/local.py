@@ -35,7 +35,7 @@ class Local(Mitigation):
         """At least one step, and no more than can be simulated."""
         check_count("local", self.steps, 1, MOST_STEPS + 1)
         if self.steps * workers * FEWEST_ROUNDS > MOST_NUMBERS:
-            raise BadInput(f"local:{self.steps} on {workers} workers is too much to simulate; take fewer", "mitigation")
+            raise BadInput(f"local:{self.steps} on {workers} workers is too much to simulate; use fewer", "mitigation")
 
     def comm_share(self) -> float:
         """One synchronisation per round."""

@@ -40,7 +40,7 @@ def _check(run_s: float, measured: int, total: int, most_s: float) -> None:
     if run_s * total > most_s:
         raise BadInput(
             f"{total:,} runs would take about {format_time(run_s * total)}, at {format_time(run_s)} each in the first "
-            f"{measured:,}; the limit is {format_time(most_s)}: take fewer values or seeds, --engine processes, or a "
+            f"{measured:,}; the limit is {format_time(most_s)}: use fewer values or seeds, --engine processes, or a "
             "longer limit",
             "--limit",
         )

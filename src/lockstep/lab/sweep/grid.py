@@ -31,7 +31,7 @@ def read_grid(
     for several in values.values():
         number *= len(several)
     if number > MOST_TRIALS:
-        raise BadInput(f"{number:,} runs; at most {MOST_TRIALS:,}, take fewer values or seeds", "--sweep")
+        raise BadInput(f"{number:,} runs; at most {MOST_TRIALS:,}, use fewer values or seeds", "--sweep")
     points = []
     for combination in product(*values.values()):
         pairs = dict(zip(values, combination, strict=True))
@@ -55,7 +55,7 @@ def _values(name: str, given: object) -> tuple[object, ...]:
         values = [given]
     found = tuple(values)
     if not found or "" in found:
-        raise BadInput(f"{name} needs values with commas between them", "--sweep")
+        raise BadInput(f"{name} needs values separated by commas", "--sweep")
     if len(set(map(str, found))) < len(found):
         raise BadInput(f"{name} has a value twice", "--sweep")
     return found

@@ -77,4 +77,4 @@ def _check(op: str, name: str, ranks: int) -> None:
     if op == "send-recv":
         raise UnknownName("implementation of send-recv", name, (BUILT_IN,), "algorithm")
     if get(op, name).program(ranks, 4.0 * ranks, element_B=4.0).ranks != ranks:
-        raise BadInput(f"{op} {name} needs servers beside the {ranks} ranks", "algorithm")
+        raise BadInput(f"{op} {name} needs servers in addition to the {ranks} ranks", "algorithm")

@@ -52,7 +52,7 @@ def folders(root: Path) -> list[Path]:
     except FileNotFoundError:
         return []
     except OSError as error:
-        raise BadInput(f"is no folder of checkpoints that can be read: {error.strerror}", str(root)) from None
+        raise BadInput(f"is not a readable folder of checkpoints: {error.strerror}", str(root)) from None
     return sorted((one for one in named if os.path.lexists(one / MANIFEST)), key=_age)
 
 

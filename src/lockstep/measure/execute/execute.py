@@ -77,7 +77,7 @@ class Execution:
         """What the prediction takes for granted, and what the measurement is worth."""
         how = "link as given"
         if self.cores is not None:
-            how = "messages and additions timed by themselves in this run, alone and on all ranks at once"
+            how = "messages and additions timed separately in this run, alone and on all ranks simultaneously"
         elif self.calibrated:
             how = "link calibrated on exchanges of two ranks in this run"
         known = (*said(self.clocks), *self.machine.warnings(self.program.ranks))

@@ -35,7 +35,7 @@ class Hosts:
         if len(numbers) > 1:
             raise BadInput(
                 f"hosts hold {numbers[0]} to {numbers[-1]} ranks, so no link has a rate of its own; "
-                "measure with equally many on every host",
+                "measure with the same number on every host",
                 "FILE",
             )
         return numbers[0]

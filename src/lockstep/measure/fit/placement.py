@@ -28,7 +28,8 @@ def measured_level(hosts: Hosts | None, base: Cluster, level: str | None) -> int
     if hosts is None or len(names) == 1:
         if level is None and len(names) > 1:
             raise BadInput(
-                f"the text does not say over which level of {base.name} the ranks talked; say {' or '.join(names)}",
+                f"the file does not state over which level the ranks of {base.name} communicated; "
+                f"specify {' or '.join(names)}",
                 "--level",
             )
         return names.index(level) if level is not None else 0
@@ -39,7 +40,7 @@ def measured_level(hosts: Hosts | None, base: Cluster, level: str | None) -> int
     if level is not None and level not in possible:
         raise BadInput(f"{hosts} do not measure {level}, but {' or '.join(possible)}", "--level")
     if level is None and len(possible) > 1:
-        raise BadInput(f"{hosts} may have talked over {' or '.join(possible)}; say which", "--level")
+        raise BadInput(f"{hosts} may have communicated over {' or '.join(possible)}; specify which", "--level")
     return names.index(level if level is not None else possible[0])
 
 
@@ -72,7 +73,7 @@ def _senders(found: LinkFit, hosts: Hosts | None) -> tuple[int, ...]:
         # Every rank sends to the next one, so only the last of a host sends out of it.
         return local[-1:]
     raise BadInput(
-        f"{', '.join(sorted(names))} on {each} ranks per host does not tell what one link carried; "
+        f"{', '.join(sorted(names))} on {each} ranks per host does not show what one link carried; "
         "measure with one rank per host, or a ring",
         "--algorithm",
     )

@@ -55,7 +55,7 @@ class Points:
         """
         if taken_for is not None and all(point.algorithm or point.op == "send-recv" for point in self.points):
             raise BadInput(
-                "is for times of a library's own collective; all of these say what they are of", "--algorithm"
+                "is for times of a library's own collective; all of these name their algorithm", "--algorithm"
             )
         return np.array([_terms(point, taken_for) for point in self.points])
 

@@ -99,11 +99,11 @@ def _nccl(text: str, file: Path, op: str | None, ranks: int | None) -> tuple[lis
     told_ranks, hosts = read_hosts(text, str(file))
     found_ranks = told_ranks or ranks
     if not found_ranks:
-        raise BadInput("the text has no `# Rank` lines; say how many", "--ranks")
+        raise BadInput("the text has no `# Rank` lines; give the number of ranks", "--ranks")
     rows = list(_nccl_rows(text, file))
     name = op or _perf_name(text) or _by_ratio(rows, found_ranks)
     if name is None:
-        raise BadInput("the text does not say which collective it is", "--op")
+        raise BadInput("the text does not state which collective it is", "--op")
     return [Point(name, "", found_ranks, size_B, time_us * 1e-6) for size_B, time_us, _, _ in rows], hosts
 
 
@@ -145,9 +145,9 @@ def _osu(text: str, first: str, file: Path, op: str | None, ranks: int | None) -
     else:
         name, group = op or _osu_name(title) or "", ranks or 0
     if not name:
-        raise BadInput(f"the title does not say which collective it is: {first[:60]!r}", "--op")
+        raise BadInput(f"the title does not state which collective it is: {first[:60]!r}", "--op")
     if not group:
-        raise BadInput("OSU output does not hold the number of ranks; say it", "--ranks")
+        raise BadInput("OSU output does not contain the number of ranks; give it", "--ranks")
     points = []
     for number, line in enumerate(text.splitlines(), start=1):
         words = line.split()

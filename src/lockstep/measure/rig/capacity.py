@@ -157,7 +157,7 @@ def judged(capacity: Capacity, topology: Topology, ranks: int, programs: Sequenc
         (behind_s(program, topology, capacity.bandwidth_Bps) for program in programs),
         key=lambda late: late[0] / late[1] if late[1] else 0.0,
     )
-    most = f"the emulator carries {format_bandwidth(capacity.bandwidth_Bps)} in all, measured just now"
+    most = f"the emulator carries {format_bandwidth(capacity.bandwidth_Bps)} in total, measured just now"
     behind = f"{most}: it falls {format_time(late_s)} behind in a run of {format_time(whole_s)}"
     if late_s > BEHIND_REFUSED_FRAC * whole_s:
         raise BadInput(f"{behind}; try a lower rate, fewer ranks or a larger --mtu", "--rate")

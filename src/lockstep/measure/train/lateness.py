@@ -66,8 +66,8 @@ def is_late(number: int) -> bool:
 def refuse(late: LateRank, ranks: int, steps: int) -> None:
     """Raises BadInput for a straggler that cannot be measured."""
     if late.factor != 1:
-        raise BadInput("training is delayed by a time, as 1:20ms")
+        raise BadInput("training is delayed by a time, e.g. 1:20ms")
     if not late.rank < ranks or ranks < 2:
-        raise BadInput(f"rank {late.rank} is none of 0 to {ranks - 1}, or has nobody to wait for it")
+        raise BadInput(f"rank {late.rank} is not one of 0 to {ranks - 1}, or nothing waits for it")
     if steps < LEAST_STEPS:
         raise BadInput(f"needs at least {LEAST_STEPS} steps, with and without it, got {steps}")

@@ -56,7 +56,7 @@ def train(
     if saving is not None:
         find_method(method).refuse_saving()
     if restarts and saving is None:
-        raise BadInput("a run can only be begun again from a checkpoint: give a folder for them", "--restarts")
+        raise BadInput("a run can only be restarted from a checkpoint: give a folder for checkpoints", "--restarts")
     if straggler is not None:
         refuse(straggler, ranks, task.steps)
     if saving is not None:

@@ -49,7 +49,7 @@ class Saving:
             return None
         if not self.resume:
             there = f"{self.folder} holds a checkpoint after {found.step} steps"
-            raise BadInput(f"{there}; resume it, or take another folder", "--checkpoint")
+            raise BadInput(f"{there}; resume it, or use another folder", "--checkpoint")
         differing = [name for name, value in words.items() if found.words.get(name) != value]
         if differing:
             was, now = ({name: one.get(name) for name in differing} for one in (found.words, words))

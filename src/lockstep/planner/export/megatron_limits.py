@@ -38,9 +38,7 @@ def _refuse_pipeline(layout: Layout, recipe: Recipe, no: Refusals) -> None:
     no.when(piped and layout.schedule not in SCHEDULES, f"schedule {layout.schedule}: it has {' and '.join(SCHEDULES)}")
     no.when(piped and layout.zero in STRATEGIES, f"zero {layout.zero} (Megatron FSDP) with pipeline stages")
     blocking = layout.vpp > 1 and not recipe.overlap_pp
-    no.when(
-        blocking and layout.pp == 2, "interleaving on 2 stages with sends that compute waits for; take --overlap-pp"
-    )
+    no.when(blocking and layout.pp == 2, "interleaving on 2 stages with sends that compute waits for; use --overlap-pp")
     alone = piped and layout.vpp == 1
     no.when(alone and recipe.overlap_pp, "overlapped pipeline sends without interleaving; drop --overlap-pp")
 

@@ -47,7 +47,7 @@ ROUNDING = 1e-12
 class Settings:
     """Step, errors and lengths of the runs."""
 
-    step_size: float = setting(0.3, "Of gradient descent on f = x^2 / 2.", least=1e-3, below=1)
+    step_size: float = setting(0.3, "Step size of gradient descent on f = x^2 / 2.", least=1e-3, below=1)
     errors: tuple[float, ...] = setting((0.01, 0.03, 0.1, 0.3), "Size of the error of a gradient.", least=1e-4, most=10)
     steps: tuple[int, ...] = setting((100, 1000, 10_000), "Lengths of the runs.", least=FEW_STEPS, most=1_000_000)
     repetitions: int = setting(2000, "Independent runs of the random error.", least=100, most=1_000_000)

@@ -46,7 +46,7 @@ class Settings:
 
     elems: int = setting(20_000, "Entries of a vector.", least=1000, most=1_000_000)
     vectors: int = setting(40, "Vectors, each compressed once.", least=10, most=10_000)
-    threshold: float = setting(2.0, "Of the compressor threshold, in standard deviations.", least=0)
+    threshold: float = setting(2.0, "Cut-off of the compressor threshold, in standard deviations.", least=0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,7 +41,7 @@ class Settings:
 
     elems: int = setting(40, "Dimensions of the quadratic.", least=2, most=1000)
     keep_frac: float = setting(0.25, "Share of the entries that random-k keeps.", above=0, most=1)
-    step_sizes: tuple[float, ...] = setting((0.02, 0.05, 0.1, 0.2), "Of gradient descent.", above=0, below=2)
+    step_sizes: tuple[float, ...] = setting((0.02, 0.05, 0.1, 0.2), "Step sizes of gradient descent.", above=0, below=2)
     ranks: int = setting(4, "Ranks of the parallel run.", least=1, most=32)
     repetitions: int = setting(12, "Independent runs.", least=6, most=1000)
     steps: int = setting(400, "Steps of a run; the second half counts.", least=50, most=100_000)

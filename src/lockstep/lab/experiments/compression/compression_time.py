@@ -60,8 +60,8 @@ class Settings:
     parameters: int = setting(100_000_000, "Entries of the real gradient.", least=1000, most=10**13)
     ranks: int = setting(8, "Ranks of the real run.", least=2, most=100_000)
     compute_s: float = setting(0.1, "Compute of a step.", above=0, most=1e6)
-    latency_s: float = setting(10e-6, "Of the link.", least=0, most=10)
-    bandwidth_Bps: float = setting(1.25e9, "Of the link; 10 Gbit/s.", above=0, most=1e15)
+    latency_s: float = setting(10e-6, "Latency of the link.", least=0, most=10)
+    bandwidth_Bps: float = setting(1.25e9, "Bandwidth of the link; 10 Gbit/s.", above=0, most=1e15)
     compress_Bps: float = setting(5e9, "Gradient bytes compressed and restored per second.", above=0, most=1e15)
     compress_time: str = setting("assumed", "Time to compress: by `compress_Bps`, or measured here and now.",
                                  choices=("assumed", "measured"))  # fmt: skip

@@ -43,8 +43,8 @@ SLOPE = 0.25
 class Settings:
     """Steps of descent."""
 
-    step_size: float = setting(0.01, "Of every run.", above=0, most=0.05)
-    steps: int = setting(2000, "Of the runs that must arrive.", least=500, most=100_000)
+    step_size: float = setting(0.01, "Step size of every run.", above=0, most=0.05)
+    steps: int = setting(2000, "Number of steps of the runs that must arrive.", least=500, most=100_000)
     repetitions: int = setting(4000, "Independent runs of the noisy signs.", least=100, most=1_000_000)
 
 

@@ -40,7 +40,7 @@ STEPS = 400
 class Settings:
     """Size of the quadratics and of a mini-batch."""
 
-    dimension: int = setting(50, "Of the quadratics.", least=1, most=10_000)
+    dimension: int = setting(50, "Dimension of the quadratics.", least=1, most=10_000)
     condition: float = setting(100.0, "Condition number of the quadratics.", least=1, most=1e8)
     batch: int = setting(32, "Samples of a mini-batch of digits, drawn with replacement.", least=1, most=1797)
     draws: int = setting(400, "Mini-batches.", least=50, most=100_000)

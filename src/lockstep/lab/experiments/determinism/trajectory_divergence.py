@@ -43,9 +43,9 @@ class Settings:
     """The network and its training."""
 
     hidden: int = setting(16, "Units of the hidden layer.", least=2, most=512)
-    step_size: float = setting(4.0, "Of the network; large enough to be unsteady.", above=0, most=100)
-    convex_step_size: float = setting(0.5, "Of the linear model with weight decay.", above=0, most=1)
-    steps: int = setting(400, "Of training.", least=50, most=100_000)
+    step_size: float = setting(4.0, "Step size of the network; large enough to be unsteady.", above=0, most=100)
+    convex_step_size: float = setting(0.5, "Step size of the linear model with weight decay.", above=0, most=1)
+    steps: int = setting(400, "Number of training steps.", least=50, most=100_000)
     ranks: tuple[int, ...] = setting((2, 4, 8), "Numbers of ranks beside one.", least=2, most=EXAMPLES)
 
 

@@ -37,7 +37,7 @@ class Settings:
 
     curvatures: tuple[float, ...] = setting((1.0, 4.0), "h of every kind of worker.", least=0.1, most=10)
     optima: tuple[float, ...] = setting((1.0, -1.0), "b of every kind of worker.", least=-10, most=10)
-    step_size: float = setting(0.1, "Of a local step.", least=0.02, most=0.1)
+    step_size: float = setting(0.1, "Size of a local step.", least=0.02, most=0.1)
     proximal: float = setting(1.0, "Strength mu of FedProx.", least=0, most=9)
     periods: tuple[int, ...] = setting(
         (1, 2, 5, 10, 20, 50, 100), "Local steps K between averages.", least=1, most=1000

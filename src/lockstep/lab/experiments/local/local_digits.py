@@ -33,12 +33,14 @@ class Settings:
     """How different the workers' data are, and the rounds."""
 
     workers: int = setting(4, "Workers.", least=2, most=50)
-    concentration: float = setting(0.3, "Of the Dirichlet law of classes: small is one class each.", above=0, most=1e4)
+    concentration: float = setting(
+        0.3, "Concentration of the Dirichlet law of classes: small is one class each.", above=0, most=1e4
+    )
     period: int = setting(8, "Local steps K.", least=1, most=100)
     steps: int = setting(240, "Steps of every worker.", least=8, most=100_000)
-    step_size: float = setting(0.5, "Of a local step.", above=0, most=10)
+    step_size: float = setting(0.5, "Size of a local step.", above=0, most=10)
     momentum: float = setting(
-        0.8, "Of the local momentum runs, whose step is smaller by 1 - momentum.", least=0, most=0.99
+        0.8, "Momentum of the local momentum runs, whose step is smaller by 1 - momentum.", least=0, most=0.99
     )
 
 

@@ -30,10 +30,12 @@ class Settings:
 
     workers: tuple[int, ...] = setting((2, 4, 16, 64, 256), "Numbers of workers.", least=2, most=4096)
     period: int = setting(10, "Local steps K.", least=1, most=10_000)
-    step_size: float = setting(0.1, "Of a local step.", above=0, most=10)
-    curvature: float = setting(0.0, "Of all workers.", least=0, most=10)
-    noise_std: float = setting(1.0, "Of a gradient.", above=0, most=100)
-    optimum_std: float = setting(0.0, "Of the workers' optima: how different their data are.", least=0, most=100)
+    step_size: float = setting(0.1, "Size of a local step.", above=0, most=10)
+    curvature: float = setting(0.0, "Curvature of all workers.", least=0, most=10)
+    noise_std: float = setting(1.0, "Standard deviation of the noise of a gradient.", above=0, most=100)
+    optimum_std: float = setting(
+        0.0, "Standard deviation of the workers' optima: how different their data are.", least=0, most=100
+    )
     trials: int = setting(4000, "Independent rounds.", least=100, most=1_000_000)
 
 

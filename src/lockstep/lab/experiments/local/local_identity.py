@@ -33,7 +33,9 @@ class Settings:
     workers: int = setting(8, "With the same data.", least=2, most=512)
     periods: tuple[int, ...] = setting((1, 2, 4, 8, 16, 32, 64), "Local steps K between averages.", least=1, most=1024)
     step_size: float = setting(0.5, "For a largest curvature of 1.", above=0, below=2)
-    noise_std: float = setting(1.0, "Of a gradient in every direction.", least=0, most=100)
+    noise_std: float = setting(
+        1.0, "Standard deviation of the noise of a gradient in every direction.", least=0, most=100
+    )
     steps: int = setting(
         128, "Steps of a run; whole rounds of every period fit in the next multiple.", least=8, most=10_000
     )

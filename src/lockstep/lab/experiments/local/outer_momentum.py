@@ -33,7 +33,7 @@ class Settings:
     rate: float = setting(0.7, "Outer rate eta.", above=0, most=2)
     momentum: float = setting(0.9, "Outer momentum mu.", least=0, most=0.99)
     period: int = setting(20, "Local steps K.", least=1, most=1000)
-    step_size: float = setting(0.1, "Of a local step; curvatures are at most 1.", above=0, below=1)
+    step_size: float = setting(0.1, "Size of a local step; curvatures are at most 1.", above=0, below=1)
     curvatures: tuple[float, ...] = setting((0.003, 0.01, 0.03, 0.1, 0.3, 1.0), "Directions.", above=0, most=1)
     workers: int = setting(8, "With the same data: the outer update decides.", least=2, most=256)
 

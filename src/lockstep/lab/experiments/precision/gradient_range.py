@@ -41,9 +41,9 @@ class Settings:
     """The gradients, the format and the scales."""
 
     format: str = setting("fp16", "Number format.", choices=tuple(FORMATS))
-    law: str = setting("normal", "Of the gradients.", choices=("normal", "log-normal"))
+    law: str = setting("normal", "Law of the gradients.", choices=("normal", "log-normal"))
     size: float = setting(1e-4, "Deviation of a normal, median of a log-normal gradient.", above=0, most=1e30)
-    width: float = setting(3.0, "Of the log-normal law: deviation of log |g|.", above=0, most=50)
+    width: float = setting(3.0, "Width of the log-normal law: deviation of log |g|.", above=0, most=50)
     most_doublings: int = setting(32, "Loss scales go from 1 to 2 to this power.", least=1, most=120)
     gradients: int = setting(200_000, "Drawn.", least=1000, most=20_000_000)
 

@@ -41,7 +41,7 @@ class Settings:
     """A quadratic with small curvatures, so that its gradients are small, and the policies."""
 
     curvature: float = setting(1e-6, "Largest one; gradients are of this size.", above=0, most=1)
-    steps: int = setting(2000, "Of a run.", least=100, most=1_000_000)
+    steps: int = setting(2000, "Number of steps of a run.", least=100, most=1_000_000)
     static_power: int = setting(20, "The static scale is 2 to this power.", least=0, most=60)
     start_power: int = setting(40, "The dynamic scale starts at 2 to this power.", least=0, most=60)
     interval: int = setting(200, "Good steps before the dynamic scale doubles.", least=1, most=100_000)

@@ -35,9 +35,11 @@ TARGET, START = 1.7, 1.0
 class Settings:
     """A quadratic f = (w - w*)^2 / 2 and its descent."""
 
-    format: str = setting("bf16", "Of the weights.", choices=("tf32", "bf16", "fp16", "fp8-e5m2", "fp8-e4m3"))
-    step_size: float = setting(0.05, "Of the descent.", above=0, below=1)
-    steps: int = setting(1000, "Of a run; the second half counts.", least=100, most=1_000_000)
+    format: str = setting(
+        "bf16", "Number format of the weights.", choices=("tf32", "bf16", "fp16", "fp8-e5m2", "fp8-e4m3")
+    )
+    step_size: float = setting(0.05, "Step size of the descent.", above=0, below=1)
+    steps: int = setting(1000, "Number of steps of a run; the second half counts.", least=100, most=1_000_000)
     repetitions: int = setting(200, "Independent runs with rounding at random.", least=20, most=100_000)
 
 

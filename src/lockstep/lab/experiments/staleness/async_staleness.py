@@ -36,7 +36,7 @@ class Settings:
     slowdowns: tuple[float, ...] = setting(
         (1.0, 1.0, 1.0, 10.0), "Factor on the times of every worker.", least=1e-3, most=1e3
     )
-    law: str = setting("lognormal:mean=1s,cv=0.3", "Of a worker's time per gradient, as in lockstep stragglers.")
+    law: str = setting("lognormal:mean=1s,cv=0.3", "Law of a worker's time per gradient, as in lockstep stragglers.")
     steps: int = setting(4000, "Gradients of the fastest workers in one run.", least=200, most=1_000_000)
     runs: int = setting(8, "Independent runs.", least=2, most=1000)
 

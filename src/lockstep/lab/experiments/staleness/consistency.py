@@ -42,11 +42,11 @@ SETTLED = 5.0
 class Settings:
     """Workers, bounds, and the problem."""
 
-    workers: int = setting(8, "Of equal speed on average.", least=2, most=256)
-    law: str = setting("lognormal:mean=1s,cv=0.5", "Of a worker's time per gradient, as in lockstep stragglers.")
+    workers: int = setting(8, "Number of workers, of equal speed on average.", least=2, most=256)
+    law: str = setting("lognormal:mean=1s,cv=0.5", "Law of a worker's time per gradient, as in lockstep stragglers.")
     bound: int = setting(2, "Clock gap of the bounded run, in steps.", least=0, most=1000)
     oldest: int = setting(10, "Largest delay that the refusing server accepts, in updates.", least=0, most=10_000)
-    step_size: float = setting(0.2, "Of a synchronous step; the largest curvature is 1.", least=1e-3, most=1)
+    step_size: float = setting(0.2, "Size of a synchronous step; the largest curvature is 1.", least=1e-3, most=1)
     condition: float = setting(10.0, "Condition number.", least=1, most=1e3)
     noise_std: float = setting(1.0, "Standard deviation of one gradient in a direction.", least=0.3, most=1e3)
     rounds: int = setting(250, "Gradients of a worker.", least=50, most=20_000)

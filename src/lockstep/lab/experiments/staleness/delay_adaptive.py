@@ -35,8 +35,8 @@ DIVERGED = 1e6
 class Settings:
     """Workers with heavy-tailed times, and the problem."""
 
-    workers: int = setting(8, "Of equal mean speed.", least=2, most=256)
-    shape: float = setting(1.3, "Of the Pareto law of their times: below 2 without a variance.", above=1, most=10)
+    workers: int = setting(8, "Number of workers, of equal mean speed.", least=2, most=256)
+    shape: float = setting(1.3, "Shape of the Pareto law of their times: below 2 without a variance.", above=1, most=10)
     condition: float = setting(20.0, "Condition number; the largest curvature is 1.", above=1, most=1e4)
     updates: int = setting(6000, "Updates of a run.", least=1000, most=200_000)
 

@@ -31,7 +31,9 @@ class Settings:
     """Delays and the size of the runs."""
 
     delays: tuple[int, ...] = setting((0, 1, 5, 10, 20, 50), "Updates between read and write.", least=0, most=500)
-    noise_std: float = setting(1.0, "Of a gradient in every direction.", least=0, most=100)
+    noise_std: float = setting(
+        1.0, "Standard deviation of the noise of a gradient in every direction.", least=0, most=100
+    )
     steps: int = setting(600, "Updates of a run.", least=100, most=100_000)
     trials: int = setting(200, "Independent runs.", least=10, most=10_000)
 

@@ -41,7 +41,7 @@ class Settings:
     slowdowns: tuple[float, ...] = setting(
         (1.0, 1.0, 1.0, 20.0), "Times of workers with mixed delays.", above=0, most=100
     )
-    exponential_rate: float = setting(0.1, "Of the weight exp(-rate * delay).", least=0, most=10)
+    exponential_rate: float = setting(0.1, "Rate of the weight exp(-rate * delay).", least=0, most=10)
     oldest: int = setting(10, "Largest delay that the cut-off lets through.", least=0, most=10_000)
     updates: int = setting(3000, "Updates of a run.", least=1000, most=100_000)
 

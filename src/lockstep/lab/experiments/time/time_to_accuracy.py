@@ -43,20 +43,20 @@ class Settings:
     cluster: str = setting(
         "none", "Catalog name with nodes, as dgx-h100:2, or a YAML file; none: the three settings below."
     )
-    latency_s: float = setting(50e-6, "Of a message, without a cluster.", least=0, most=100)
-    bandwidth_Bps: float = setting(1.25e9, "Of a worker's link, without a cluster.", above=0, most=1e15)
+    latency_s: float = setting(50e-6, "Latency of a message, without a cluster.", least=0, most=100)
+    bandwidth_Bps: float = setting(1.25e9, "Bandwidth of a worker's link, without a cluster.", above=0, most=1e15)
     compress_Bps: float = setting(
         5e9, "Gradient bytes compressed and restored per second, without a cluster.", above=0, most=1e15
     )
     workers: int = setting(8, "Devices, each with its share of the batch.", least=2, most=1024)
     servers: int = setting(4, "Machines of the parameter server, at most one per worker.", least=1, most=1024)
     size_B: float = setting(400e6, "Gradient, and parameters.", above=0, most=1e15)
-    law: str = setting("lognormal:mean=0.2s,cv=0.3", "Of a worker's time per gradient, as in lockstep stragglers.")
+    law: str = setting("lognormal:mean=0.2s,cv=0.3", "Law of a worker's time per gradient, as in lockstep stragglers.")
     period: int = setting(8, "Steps between averages of local SGD.", least=2, most=1000)
     bound: int = setting(2, "Clock gap of the bounded run.", least=0, most=1000)
     keep_frac: float = setting(0.05, "Entries that the compressed run sends.", above=0, most=1)
     target_frac: float = setting(0.03, "Loss to reach, of that at the start.", above=0, below=1)
-    step_size: float = setting(0.3, "Of a synchronous step; the largest curvature is 1.", above=0, below=2)
+    step_size: float = setting(0.3, "Size of a synchronous step; the largest curvature is 1.", above=0, below=2)
     condition: float = setting(20.0, "Condition number.", least=1, most=1e3)
     noise_std: float = setting(0.5, "Standard deviation of one gradient in every direction.", least=0, most=100)
     steps: int = setting(240, "Gradients of a worker in a run.", least=20, most=20_000)

@@ -25,7 +25,7 @@ def find_engine(text: str, where: str = "--engine") -> Engine:
         return Serial() if name == "serial" else Processes() if name == "processes" else Dask()
     if name == "dask" and not more.isdigit():
         if not more:
-            raise BadInput("an address comes after dask:, as dask:tcp://10.0.0.1:8786", where)
+            raise BadInput("an address comes after dask:, e.g. dask:tcp://10.0.0.1:8786", where)
         return Dask(address=more)
     if name == "serial":
         raise BadInput("serial takes nothing after it; try processes:4", where)

@@ -28,7 +28,9 @@ if TYPE_CHECKING:
 class Settings:
     """Whose statistics."""
 
-    statistics: str = setting("synchronized", "Of the whole batch or a share.", choices=("synchronized", "local"))
+    statistics: str = setting(
+        "synchronized", "Statistics of the whole batch or a share.", choices=("synchronized", "local")
+    )
 
 
 def run(worker: Worker, settings: Settings) -> Losses:

@@ -28,13 +28,13 @@ SOME = 10_000
 """Entries of a tensor for which a compressor's error is asked."""
 WORDS = {
     "keep_frac": "Share of the entries that travel.",
-    "index_bits": "Of an index, 32 or 64.",
+    "index_bits": "Bits of an index, 32 or 64.",
     "threshold": "Smallest magnitude that travels.",
     "scaled": "Whether what travels makes up for what does not.",
     "levels": "Levels of magnitude.",
-    "bits": "Of an entry.",
+    "bits": "Bits of an entry.",
     "rounding": "stochastic or nearest.",
-    "rank": "Of the matrix that stands for a weight matrix's gradient.",
+    "rank": "Rank of the matrix that stands for a weight matrix's gradient.",
 }
 DEFAULTS = {"random-k": {"scaled": False}, "shared-random-k": {"scaled": False}}
 """Where they are not the compressor's own: what error feedback remembers must not be made up for as well."""
@@ -48,7 +48,7 @@ SUMMARIES = {
     "one-bit": "one bit per entry and two means",
     "top-k": "the largest entries",
     "random-k": "entries drawn by each worker",
-    "shared-random-k": "entries drawn alike by all workers, no indices",
+    "shared-random-k": "the same random entries on all workers, no indices",
     "threshold": "entries above a magnitude",
     "power-sgd": "two thin factors of every weight matrix",
 }
@@ -82,7 +82,10 @@ def _check(task: Task, ranks: int, settings: Any, name: str) -> None:
         raise BadInput(error.message, f"--set {error.where}" if error.where else "--set") from None
     omega = made.inner.variance_factor(SOME) if isinstance(made, ErrorFeedback) else None
     if (name in WITHOUT_FEEDBACK and settings.error_feedback) or (omega is not None and omega >= 1):
-        raise BadInput(f"{name} as set here is no contraction: the error would grow for ever", "--set error_feedback")
+        raise BadInput(
+            f"{name} is not a contraction with these settings: the error would grow without bound",
+            "--set error_feedback",
+        )
 
 
 def _settings(kind: Any) -> type[Any]:

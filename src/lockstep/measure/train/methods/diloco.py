@@ -22,7 +22,7 @@ class Settings:
     """The round and its outer step."""
 
     period: int = setting(20, "Local steps in a round.", least=1)
-    outer_rate: float = setting(0.7, "Of the outer step.", above=0, most=10)
+    outer_rate: float = setting(0.7, "Learning rate of the outer step.", above=0, most=10)
     outer_momentum: float = setting(0.9, "Nesterov, of the outer step.", least=0, below=1)
     buffers: str = BUFFERS
 

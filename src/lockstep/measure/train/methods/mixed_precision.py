@@ -28,7 +28,7 @@ class Settings:
     """The type and its scale."""
 
     compute: str = setting("bfloat16", "Type of passes and exchange; full is the task's own.", choices=COMPUTE)
-    scaling: str = setting("dynamic", "Of the loss.", choices=("dynamic", "static"))
+    scaling: str = setting("dynamic", "Scaling of the loss.", choices=("dynamic", "static"))
     scale: float = setting(START_SCALE, "First, or only, scale of the loss.", above=0)
     interval: int = setting(GROWTH_INTERVAL, "Steps after which a dynamic scale doubles.", least=1)
 

@@ -51,6 +51,6 @@ TORCH_DDP = register(
         summary="torch's DistributedDataParallel",
         source="Li et al. 2020 (PyTorch Distributed, VLDB 13)",
         run=run,
-        assumptions=("torch-ddp: bytes are those of a ring for each bucket; gloo does not tell what it sends",),
+        assumptions=("torch-ddp: bytes are those of a ring for each bucket; gloo does not report what it sends",),
     )
 )

@@ -63,6 +63,6 @@ TORCH_FSDP2 = register(
         summary="torch's fully_shard, one unit per piece",
         source="Zhao et al. 2023 (arXiv 2304.11277)",
         run=run,
-        assumptions=("torch-fsdp2: bytes are those of a ring for each gather and scatter; gloo does not tell",),
+        assumptions=("torch-fsdp2: bytes are those of a ring for each gather and scatter; gloo does not report them",),
     )
 )

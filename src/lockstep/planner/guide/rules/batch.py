@@ -44,4 +44,4 @@ def _splits(draft: Draft) -> Iterator[Draft]:
                     yield found
 
 
-RULE = Rule("batch", "Batch too small for so many devices?", "arXiv 2104.04473, section 3.3", decide)
+RULE = Rule("batch", "Is the batch too small for this many devices?", "arXiv 2104.04473, section 3.3", decide)

@@ -54,4 +54,4 @@ def _interleaved(draft: Draft, idle: float) -> Draft:
     return found
 
 
-RULE = Rule("bubble", "Enough micro-batches for the stages?", "arXiv 2104.04473, section 2.2", decide)
+RULE = Rule("bubble", "Are there enough micro-batches for the stages?", "arXiv 2104.04473, section 2.2", decide)

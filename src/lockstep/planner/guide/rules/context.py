@@ -25,12 +25,12 @@ def decide(draft: Draft) -> Finding:
     one_B, total_B = float(held.activations_B + held.buffers_B), float(held.total_B)
     numbers = {"sequence_B": one_B, "total_B": total_B, "capacity_B": held.capacity_B}
     length = f"{format_count(draft.job.recipe.seq)} tokens"
-    said = f"one sequence of {length} takes {format_size(one_B)} at the least, {format_size(total_B)} with its states"
+    said = f"one sequence of {length} takes {format_size(one_B)} at least, {format_size(total_B)} with its states"
     if held.fits:
         return Finding("no", said, draft, numbers)
     found = first_that_fits(each.thinnest() for each in _cuts(draft))
     if found is None:
-        return Finding("yes", f"{said}; no cut of it fits either", draft, numbers)
+        return Finding("yes", f"{said}; no way of splitting it fits either", draft, numbers)
     cut = draft.change(tp=found.layout.tp, cp=found.layout.cp)
     words = [f"{name} {getattr(cut.layout, name)}" for name in ("tp", "cp") if getattr(cut.layout, name) > 1]
     return Finding("yes, " + ", ".join(words), said, cut, numbers)
@@ -43,4 +43,6 @@ def _cuts(draft: Draft) -> Iterator[Draft]:
     yield from (wider[-1] if wider else draft).allowed("cp", MOST)
 
 
-RULE = Rule("context", "A sequence too long for a device?", "arXiv 2407.21783, section 3.3.2; arXiv 2310.01889", decide)
+RULE = Rule(
+    "context", "Is a sequence too long for one device?", "arXiv 2407.21783, section 3.3.2; arXiv 2310.01889", decide
+)

@@ -22,7 +22,9 @@ def decide(draft: Draft) -> Finding:
         return Finding("no", "the model is dense", draft)
     counted = parameters(draft.job.model)
     share = 1 - counted.active / counted.total
-    said = f"{experts} experts; {format_frac(share)} of {format_count(counted.total)} parameters rest for each token"
+    said = (
+        f"{experts} experts; {format_frac(share)} of {format_count(counted.total)} parameters are idle for each token"
+    )
     numbers = {"experts": experts, "resting_frac": share}
     spreads = [draft.change(ep=ep) for ep in divisors(experts) if draft.job.devices % ep == 0]
     kept = [each for each in spreads if each.keeps_rules]
@@ -34,4 +36,6 @@ def decide(draft: Draft) -> Finding:
     return Finding(f"yes, ep {chosen.layout.ep}", said, chosen, numbers)
 
 
-RULE = Rule("experts", "Has it experts?", "GShard, arXiv 2006.16668; DeepSpeed-MoE, arXiv 2201.05596", decide)
+RULE = Rule(
+    "experts", "Does the model have experts?", "GShard, arXiv 2006.16668; DeepSpeed-MoE, arXiv 2201.05596", decide
+)

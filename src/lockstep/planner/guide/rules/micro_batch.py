@@ -35,4 +35,4 @@ def decide(draft: Draft) -> Finding:
     )
 
 
-RULE = Rule("micro-batch", "How much at a time?", "arXiv 2104.04473, takeaway 3", decide)
+RULE = Rule("micro-batch", "Which micro-batch size?", "arXiv 2104.04473, takeaway 3", decide)

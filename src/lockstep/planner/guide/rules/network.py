@@ -21,7 +21,7 @@ from lockstep.units import format_count, format_frac
 def decide(draft: Draft) -> Finding:
     """Reads the communication roofline of the draft, and puts stages across links that replicas or experts overload."""
     if not draft.keeps_rules:
-        return Finding("unknown", "this is no layout that can run", draft)
+        return Finding("unknown", "this layout cannot run", draft)
     worst = busiest(draft)
     if not worst.bytes_B:
         return Finding("no", "nothing is sent", draft)
@@ -53,4 +53,4 @@ def _deeper(draft: Draft, worst: RooflineLevel) -> tuple[Draft, RooflineLevel]:
     return found
 
 
-RULE = Rule("network", "Bound by the network?", "arXiv 2104.04473, takeaways 1 and 2", decide)
+RULE = Rule("network", "Is the step bound by the network?", "arXiv 2104.04473, takeaways 1 and 2", decide)

@@ -24,4 +24,4 @@ def decide(draft: Draft) -> Finding:
     return Finding(f"yes, tp {found.layout.tp} is kept", said, found, numbers)
 
 
-RULE = Rule("node", "Tensor parallelism across nodes?", "arXiv 2104.04473, takeaway 1", decide)
+RULE = Rule("node", "Should tensor parallelism cross nodes?", "arXiv 2104.04473, takeaway 1", decide)

@@ -20,11 +20,11 @@ def decide(draft: Draft) -> Finding:
     capacity_B, rest_B = draft.cluster.device.memory_B, float(held.total_B) - states_B
     numbers = {"states_B": states_B, "rest_B": rest_B, "capacity_B": capacity_B}
     states, rest = format_size(states_B), format_size(rest_B)
-    size = f"{states} of parameters, gradients and optimizer state and at least {rest} besides"
+    size = f"{states} of parameters, gradients and optimizer state plus at least {rest}"
     found = first_that_fits(alone)
     if found is None:
-        return Finding("no", f"{size}, of {format_size(capacity_B)}", draft, numbers)
+        return Finding("no", f"{size}; the device has {format_size(capacity_B)}", draft, numbers)
     return Finding("yes", f"{size} fit in {format_size(capacity_B)}", found, numbers)
 
 
-RULE = Rule("one device", "Does it fit in one device?", "ZeRO, arXiv 1910.02054, section 3", decide)
+RULE = Rule("one device", "Does the model fit in one device?", "ZeRO, arXiv 1910.02054, section 3", decide)

@@ -20,7 +20,7 @@ def decide(draft: Draft) -> Finding:
     said = ", ".join(f"{name} {format_size(each.memory_B)}" for name, each in zip(RECOMPUTED, tried, strict=True))
     found = first_that_fits(tried) or tried[-1]
     capacity_B = draft.cluster.device.memory_B
-    return Finding(found.layout.recompute, f"{said}, of {format_size(capacity_B)}", found, sizes)
+    return Finding(found.layout.recompute, f"{said}; the device has {format_size(capacity_B)}", found, sizes)
 
 
-RULE = Rule("recomputation", "Recompute how much?", "arXiv 2205.05198, section 5", decide)
+RULE = Rule("recomputation", "How much should be recomputed?", "arXiv 2205.05198, section 5", decide)

@@ -20,12 +20,14 @@ def decide(draft: Draft) -> Finding:
     """Finds the smallest tensor-parallel degree with which a device can do its part of a layer."""
     needed_B, capacity_B = _weights_B(draft), draft.cluster.device.memory_B
     numbers = {"weights_B": needed_B, "capacity_B": capacity_B}
-    said = f"sequences apart, a device holds {format_size(needed_B)} of {format_size(capacity_B)} while it runs one"
+    said = (
+        f"not counting sequences, a device holds {format_size(needed_B)} of {format_size(capacity_B)} while it runs one"
+    )
     if needed_B <= capacity_B:
         return Finding("no", said, draft, numbers)
     found = next((each for each in draft.allowed("tp", MOST) if _weights_B(each) <= capacity_B), None)
     if found is None:
-        return Finding("yes", f"{said}, and no tensor-parallel degree mends that", draft, numbers)
+        return Finding("yes", f"{said}, and no tensor-parallel degree fixes that", draft, numbers)
     return Finding(f"yes, tp {found.layout.tp}", said, found, numbers)
 
 
@@ -35,4 +37,4 @@ def _weights_B(draft: Draft) -> float:
     return replace(draft, job=short).thinnest().memory_B
 
 
-RULE = Rule("width", "A layer too wide for a device?", "arXiv 2104.04473, section 3.2", decide)
+RULE = Rule("width", "Is a layer too wide for one device?", "arXiv 2104.04473, section 3.2", decide)
