@@ -106,7 +106,8 @@ def test_keys_of_a_sweep() -> None:
     assert keys == set(answer)
     row = answer["rows"][1]
     assert row["condition"] == "10"
-    assert {"seeds", "agreeing", "agrees", "checks"} <= set(row)
+    assert {"seeds", "agreeing", "agrees", "results", "checks"} <= set(row)
+    assert {"rows", "ends", "theory"} == set(row["results"])
     assert {"check", "expected", "got", "standard_error", "ci95", "seeds", "agreeing", "ok"} <= set(row["checks"][0])
 
 
@@ -114,8 +115,8 @@ def test_keys_of_a_sweep() -> None:
     ("words", "said"),
     [
         (("--sweep", "condition=1,x"), "--set condition"),
-        (("--sweep", "condition=1,1"), "a value twice"),
-        (("--sweep", "condition=1,,2"), "needs values"),
+        (("--sweep", "condition=1,,2"), "nothing stands before, after or between"),
+        (("--sweep", "condition=8..2"), "--sweep condition"),
         (("--sweep", "condition"), "--sweep"),
         (("--sweep", "conditon=1,2"), "did you mean condition"),
         (("--sweep", "noise=1,2", "--set", "noise=1"), "both fixed by --set and swept"),
@@ -144,9 +145,8 @@ def test_a_sweep_that_disagrees_says_where(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_a_picture_needs_one_key_with_numbers(tmp_path: Path) -> None:
-    assert (
-        "nothing to draw" in run("converge", "norm-steps", "--seeds", "2", "--plot", str(tmp_path / "a.png")).refusal()
-    )
+    said = run("converge", "norm-steps", "--seeds", "2", "--plot", str(tmp_path / "a.png")).refusal()
+    assert "needs one --sweep with several numbers" in said
     with pytest.raises(BadInput, match="--sweep"):
         sweep("noise-scale", {"axes": []})
 

@@ -27,9 +27,10 @@ def sweep(
 ) -> Sweep:
     """Runs an experiment of the lab at every combination of the `swept` values, with `seeds` seeds from `seed` on.
 
-    Values of a key are a sequence, or text with commas. `engine` is serial, processes, processes:N, dask, dask:N or
-    dask:ADDRESS; the answer does not depend on it. `settings` are the same for all runs. `limit`: longest time that the
-    whole may take by a forecast from its first runs; a longer one is refused. Ctrl-C keeps the runs that are done.
+    Values of a key are a sequence, or text with commas or ranges (`16..256x2`). `engine` is serial, processes,
+    processes:N, dask, dask:N or dask:ADDRESS; the answer does not depend on it. `settings` are the same for all runs.
+    `limit`: longest time that the whole may take by a forecast from its first runs; a longer one is refused. Ctrl-C
+    keeps the runs that are done.
     """
     from lockstep.lab.experiment import silent
     from lockstep.lab.sweep import find_engine

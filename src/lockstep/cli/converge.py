@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from lockstep.lab.sweep import Sweep
 
 _SWEEP = "Many runs"
-_SWEEP_HELP = "Values to run at; repeat the option for every combination."
+_SWEEP_HELP = "Run at each of these values, as rate=0.01,0.1 or batch=1..64x2; may be repeated for every combination."
 _ENGINE_HELP = "Engine: serial, processes[:N], or dask[:N or :ADDRESS of a scheduler]. (default: serial)"
 _LIMIT_HELP = "Longest time for all runs, as forecast from the first; a longer sweep is refused. (default: 1h)"
 WORDS = {
@@ -62,6 +62,7 @@ def converge(
     from lockstep import api
     from lockstep.lab import is_group
     from lockstep.report.progress import progress
+    from lockstep.report.sweep_panels import check_drawable
 
     if experiment is None or is_group(experiment):
         if settings or plot or swept or seeds or engine or limit or seed != "0":
@@ -72,28 +73,28 @@ def converge(
             )
         return show(api.converge(group=experiment), as_json, "experiments")
     picture_path(plot)
-    fixed = pairs(settings or [])
-    answer: Findings | Sweep
+    fixed, values = pairs(settings or []), pairs(swept or [], "--sweep")
+    many: dict[str, Any] = given({"seeds": seeds, "engine": engine, "limit": limit})
+    if not values and not many:
+        with progress(experiment) as report:
+            alone = api.converge(experiment, fixed, seed=seed, progress=report)
+        draw(plot, lambda path: _picture(alone, path))
+        return show(alone, as_json, "converge", ok=alone.agrees)
+    if plot:
+        check_drawable(experiment, fixed, values)
     with progress(experiment) as report:
-        if swept or seeds is not None or engine is not None or limit is not None:
-            many = given({"seeds": seeds, "engine": engine, "limit": limit})
-            answer = api.sweep(
-                experiment,
-                pairs(swept or [], "--sweep"),
-                fixed,
-                seed=seed,
-                progress=report,
-                **many,  # type: ignore[arg-type]
-            )
-            table = "sweep"
-        else:
-            answer = api.converge(experiment, fixed, seed=seed, progress=report)
-            table = "converge"
+        answer = api.sweep(experiment, values, fixed, seed=seed, progress=report, **many)
+    draw(plot, lambda path: _pictures(answer, path))
+    show(answer, as_json, "sweep", ok=answer.agrees)
 
-    def picture(path: Path) -> None:
-        from lockstep.report.converge_plot import plot_findings
 
-        plot_findings(answer, path)
+def _picture(found: Findings, path: Path) -> None:
+    from lockstep.report.converge_plot import plot_findings
 
-    draw(plot, picture)
-    show(answer, as_json, table, ok=answer.agrees)
+    plot_findings(found, path)
+
+
+def _pictures(found: Sweep, path: Path) -> None:
+    from lockstep.report.sweep_plot import plot_sweep
+
+    plot_sweep(found, path)

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from lockstep.errors import BadInput
 from lockstep.lab import Curve, Findings
-from lockstep.lab.sweep import Sweep
 from lockstep.report.figure import write_figure
 from lockstep.report.timeline_plot import PALETTE
 
@@ -25,7 +24,7 @@ PLAIN = (1e-3, 1e5)
 """Between these a tick of a logarithmic axis is a plain number."""
 
 
-def plot_findings(found: Findings | Sweep, path: Path) -> None:
+def plot_findings(found: Findings, path: Path) -> None:
     """Writes the picture: simulated curves solid or as points, theory dashed or as rings, a cross at a divergence."""
     picture = found.picture
     if picture is None:
@@ -39,13 +38,13 @@ def plot_findings(found: Findings | Sweep, path: Path) -> None:
         theory = [curve for curve in found.curves if curve.theory]
         for place, curve in enumerate(theory):
             _theory(axes, curve, place, len(theory) == len(simulated))
-        axes.set(xlabel=_axis(picture.x), ylabel=_axis(picture.y))
+        axes.set(xlabel=axis_name(picture.x), ylabel=axis_name(picture.y))
         if picture.log_x:
             axes.set_xscale("log")
-            _few_ticks(axes.xaxis)
+            few_ticks(axes.xaxis)
         if picture.log_y:
             axes.set_yscale("log")
-            _few_ticks(axes.yaxis)
+            few_ticks(axes.yaxis)
         legend = axes.legend(fontsize=8, frameon=False)
         if len(found.curves) > INSIDE:
             legend.set(loc="upper left", bbox_to_anchor=(1.0, 1.0))
@@ -63,7 +62,7 @@ def _theory(axes: Axes, curve: Curve, place: int, paired: bool) -> None:
     axes.plot(curve.x, curve.y, linestyle=style, linewidth=1.2, color=color, label=curve.label)
 
 
-def _few_ticks(axis: Axis) -> None:
+def few_ticks(axis: Axis) -> None:
     """Ticks of a logarithmic axis: decades, and 2 and 5 between them where there are few."""
     from matplotlib.ticker import FuncFormatter, LogFormatterSciNotation, LogLocator, NullFormatter
 
@@ -77,7 +76,7 @@ def _few_ticks(axis: Axis) -> None:
         axis.set_major_formatter(LogFormatterSciNotation(labelOnlyBase=False))
 
 
-def _axis(name: str) -> str:
+def axis_name(name: str) -> str:
     """`time_s` as `time, seconds`."""
     for ending, unit in UNITS.items():
         if name.endswith(ending):

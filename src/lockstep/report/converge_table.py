@@ -98,16 +98,16 @@ def _rows(rows: Sequence[Mapping[str, Any]], out: Console) -> None:
     more = len(rows) - ROWS
     heading(out, "Results", f"{more} more with --json" if more > 0 else "")
     keys = [key for key in rows[0] if key.removeprefix("ci95_") == key or key.removeprefix("ci95_") not in rows[0]]
-    columns = [(_title(key), "right" if _numeric(rows[0][key]) else "left") for key in keys]
-    indented(out, table(columns, [[_with_interval(key, row) for key in keys] for row in rows[:ROWS]]))
+    columns = [(title(key), "right" if _numeric(rows[0][key]) else "left") for key in keys]
+    indented(out, table(columns, [[with_interval(key, row) for key in keys] for row in rows[:ROWS]]))
 
 
-def _with_interval(key: str, row: Mapping[str, Any]) -> str:
+def with_interval(key: str, row: Mapping[str, Any]) -> str:
     """A cell, with half of its interval where the row has one under `ci95_` and its key."""
-    interval, shown = row.get(f"ci95_{key}"), _cell(key, row[key])
+    interval, shown = row.get(f"ci95_{key}"), cell(key, row[key])
     if interval is None or row[key] is None:
         return shown
-    half = _cell(key, float(f"{(interval[1] - interval[0]) / 2:.2g}"))
+    half = cell(key, float(f"{(interval[1] - interval[0]) / 2:.2g}"))
     number, _, unit = shown.rpartition(" ")
     return f"{number} ± {half}" if number and half.endswith(f" {unit}") else f"{shown} ± {half}"
 
@@ -121,7 +121,7 @@ def _curves(found: Findings, out: Console) -> None:
     more = len(shown) - CURVES
     heading(
         out,
-        f"{_title(picture.y)} over {_title(picture.x)}".capitalize(),
+        f"{title(picture.y)} over {title(picture.x)}".capitalize(),
         f"{more} more with --json" if more > 0 else "",
     )
     columns = [
@@ -141,7 +141,7 @@ def _ends(curve: Curve) -> list[str | Text]:
     return [curve.label, *ends, Text(diverged, style="red")]
 
 
-def _title(key: str) -> str:
+def title(key: str) -> str:
     """A key as a heading: the unit is shown with each value, or needs none."""
     if not key.endswith("_per_s"):
         for ending in ("_frac", "_Bps", "_B", "_s"):
@@ -153,14 +153,14 @@ def _numeric(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def _cell(key: str, value: Any) -> str:
+def cell(key: str, value: Any) -> str:
     """A value in the unit that its key names."""
     if value is None:
         return "-"
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, list):
-        return ", ".join(_cell(key, one) for one in value)
+        return ", ".join(cell(key, one) for one in value)
     if not _numeric(value):
         return str(value)
     for ending, form in (("_frac", format_frac), ("_Bps", format_bandwidth), ("_B", format_size), ("_s", format_time)):

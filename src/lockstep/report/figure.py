@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
 
 def write_figure(
-    path: Path, title: str, *draws: Callable[[Axes], None], size: tuple[float, float] = (8.0, 5.0)
+    path: Path, title: str, *draws: Callable[[Axes], None], size: tuple[float, float] = (8.0, 5.0), rows: int = 1
 ) -> None:
-    """Draws each into axes of its own, side by side, and writes them; the ending of `path` chooses the format."""
+    """Draws each into axes of its own, side by side in `rows`; the ending of `path` chooses the format."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -25,9 +25,11 @@ def write_figure(
     # No dates or random ids inside: the same answer gives the same file.
     matplotlib.rcParams["svg.hashsalt"] = "lockstep"
     metadata: dict[str, Any] = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}.get(path.suffix, {})
-    figure, panels = pyplot.subplots(1, len(draws), figsize=size, layout="constrained", squeeze=False)
+    figure, panels = pyplot.subplots(rows, -(-len(draws) // rows), figsize=size, layout="constrained", squeeze=False)
     try:
-        for draw, axes in zip(draws, panels[0], strict=True):
+        for axes in panels.flat[len(draws) :]:
+            axes.remove()
+        for draw, axes in zip(draws, panels.flat, strict=False):
             draw(axes)
             axes.spines[["top", "right"]].set_visible(False)
         panels[0, 0].set_title(title, loc="left", fontsize=10)

@@ -8,9 +8,13 @@ from typing import Any
 
 from lockstep.errors import BadInput
 from lockstep.lab.experiment import Experiment
+from lockstep.rows import listed
 from lockstep.settings import read_settings
+from lockstep.units import BANDWIDTH, COUNT, FRACTION, SIZE, TIME
 
 MOST_TRIALS = 1_000_000
+UNITS = {"_s": TIME, "_B": SIZE, "_Bps": BANDWIDTH, "_frac": FRACTION}
+"""Units that the ends of a range may have, by the end of the setting's name."""
 
 Point = tuple[tuple[str, Any], ...]
 
@@ -45,17 +49,9 @@ def _named(given: Mapping[str, object]) -> dict[str, object]:
 
 
 def _values(name: str, given: object) -> tuple[object, ...]:
-    """The values of one key: text with commas, or a sequence."""
-    values: Iterable[object]
-    if isinstance(given, str):
-        values = [part.strip() for part in given.split(",")]
-    elif isinstance(given, Iterable):
-        values = given
-    else:
-        values = [given]
-    found = tuple(values)
-    if not found or "" in found:
-        raise BadInput(f"{name} needs values separated by commas", "--sweep")
-    if len(set(map(str, found))) < len(found):
-        raise BadInput(f"{name} has a value twice", "--sweep")
-    return found
+    """The values of one key, each once: text with commas or ranges, or a sequence."""
+    units = next((units for ending, units in UNITS.items() if name.endswith(ending)), COUNT)
+    if isinstance(given, Iterable) and not isinstance(given, str):
+        given = [tuple(value) if isinstance(value, list) else value for value in given]
+    found = listed(given, units, f"--sweep {name}")
+    return (given,) if found is None else found

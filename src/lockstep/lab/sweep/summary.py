@@ -1,7 +1,8 @@
 """`Sweep`: what many runs say together.
 
-Of every check the mean over the seeds, with the 95 % interval of the mean (Student t), and the law beside it. The mean
-agrees with the law within the same number of standard errors as one run does, with the standard error of the mean,
+Of every result and every check the mean over the seeds, with the 95 % interval of the mean (Student t), and the law
+beside the check. The mean agrees with the law within the same number of standard errors as one run does, with the
+standard error of the mean,
 
     sqrt(sum of squared standard errors) / seeds
 so a small disagreement that no single run could see comes out when the seeds are many.
@@ -14,13 +15,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
-
-from lockstep.lab.findings import Check, Curve, Picture, verdict
+from lockstep.lab.findings import Check, verdict
+from lockstep.lab.sweep.results import Results, mean_and_ci95, pooled_results
 from lockstep.lab.sweep.trial import Outcome
-from lockstep.simulate.sample import student_t
-
-MOST_CURVES = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +46,7 @@ class Point:
     agreeing: int
     """Runs whose checks all came out as they should."""
     checks: tuple[Pooled, ...]
+    results: Results
 
     @property
     def agrees(self) -> bool:
@@ -61,6 +59,7 @@ class Point:
             "seeds": self.seeds,
             "agreeing": self.agreeing,
             "agrees": self.agrees,
+            "results": self.results.to_dict(),
             "checks": [pooled.to_dict() for pooled in self.checks],
         }
 
@@ -105,37 +104,6 @@ class Sweep:
                 return f"{said}; at {where}" if where else said
         return verdict([pooled.check for point in self.points for pooled in point.checks])
 
-    @property
-    def picture(self) -> Picture | None:
-        """Axes over the one key that is swept, when its values are numbers."""
-        numbers = [_number(point.swept[0][1]) if len(point.swept) == 1 else None for point in self.points]
-        if len(numbers) < 2 or None in numbers:
-            return None
-        return Picture(self.points[0].swept[0][0], "value")
-
-    @property
-    def curves(self) -> tuple[Curve, ...]:
-        """Law and mean of the first checks that are at every point, over the swept key."""
-        if self.picture is None:
-            return ()
-        x = np.array([_number(point.swept[0][1]) for point in self.points], dtype=np.float64)
-        order = np.argsort(x, kind="stable")
-        found: list[Curve] = []
-        for name in self._common()[:MOST_CURVES]:
-            pooled = [next(one for one in point.checks if one.check.what == name) for point in self.points]
-            mean = np.array([one.check.got for one in pooled])
-            half = np.array([(one.ci95[1] - one.ci95[0]) / 2 for one in pooled])
-            law = np.array([one.check.expected for one in pooled])
-            found.append(Curve(name, x[order], mean[order], half_ci95=half[order], marks=True))
-            found.append(Curve(f"{name}, law", x[order], law[order], theory=True))
-        return tuple(found)
-
-    def _common(self) -> list[str]:
-        """Checks of true laws that every point has; those with randomness in them first."""
-        first = [pooled.check for pooled in self.points[0].checks if not pooled.check.false_law]
-        names = [check.what for check in sorted(first, key=lambda check: check.standard_error == 0)]
-        return [name for name in names if all(name in {p.check.what for p in point.checks} for point in self.points)]
-
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON form."""
         return {
@@ -159,15 +127,14 @@ def joined(swept: tuple[tuple[str, Any], ...], outcomes: Sequence[Outcome]) -> P
         for check in outcome.checks:
             named.setdefault(check.what, []).append(check)
     agreeing = sum(outcome.agrees for outcome in outcomes)
-    return Point(swept, len(outcomes), agreeing, tuple(_pooled(checks) for checks in named.values()))
+    results = pooled_results([outcome.results for outcome in outcomes])
+    return Point(swept, len(outcomes), agreeing, tuple(_pooled(checks) for checks in named.values()), results)
 
 
 def _pooled(checks: Sequence[Check]) -> Pooled:
     """Means over seeds."""
     n = len(checks)
-    mean = math.fsum(check.got for check in checks) / n
-    spread = math.fsum((check.got - mean) ** 2 for check in checks)
-    half = student_t(0.975, n - 1) * math.sqrt(spread / (n - 1) / n) if n > 1 else 0.0
+    mean, ci95 = mean_and_ci95([check.got for check in checks])
     together = replace(
         checks[0],
         expected=math.fsum(check.expected for check in checks) / n,
@@ -176,11 +143,4 @@ def _pooled(checks: Sequence[Check]) -> Pooled:
         tolerance=math.fsum(check.tolerance for check in checks) / n,
         runs=sum(max(check.runs - 1, 1) for check in checks) + 1 if all(check.runs for check in checks) else 0,
     )
-    return Pooled(together, (mean - half, mean + half), n, sum(check.ok for check in checks))
-
-
-def _number(value: object) -> float | None:
-    try:
-        return float(str(value))
-    except ValueError:
-        return None
+    return Pooled(together, ci95, n, sum(check.ok for check in checks))

@@ -5,11 +5,12 @@ Both are plain data, so that any engine can send them to another process or mach
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from lockstep.errors import BadInput
 from lockstep.lab.findings import Check
+from lockstep.lab.sweep.results import Results, results_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,9 +29,10 @@ class Trial:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The checks of one run; the rest of its findings comes back by running it alone."""
+    """The checks and results of one run; its whole curves come back by running it alone."""
 
     checks: tuple[Check, ...]
+    results: Results = field(default_factory=Results)
 
     @property
     def agrees(self) -> bool:
@@ -51,6 +53,7 @@ def run_trial(trial: Trial) -> Outcome | Refusal:
     from lockstep.lab.registry import find_experiment
 
     try:
-        return Outcome(find_experiment(trial.experiment).answer(dict(trial.settings), trial.seed).checks)
+        found = find_experiment(trial.experiment).answer(dict(trial.settings), trial.seed)
     except BadInput as refused:
         return Refusal(refused.message, refused.where)
+    return Outcome(found.checks, results_of(found))
