@@ -18,13 +18,13 @@ TIERS = {
 }
 PLACES: dict[str, tuple[str, ...]] = {
     "fast": (
-        "api", "campaign", "cases", "cli", "cli_programs", "collectives", "guide", "hardware", "layout", "methods",
-        "parallel", "plan", "program", "reliability", "report", "rows", "runs", "simulate", "step", "stragglers",
+        "api", "campaigns", "cases", "cli", "cli_programs", "collectives", "failures", "hardware", "layout", "methods",
+        "parallel", "planner", "program", "report", "rows", "simulate", "step", "store",
         "validation", "words", "workload", "test_files.py", "test_house.py", "test_mutants.py",
         "test_system_claims.py", "test_tiers.py", "test_units.py",
     ),
     "long": (
-        "converge", "fuzz", "campaigns/test_campaign_verb.py", "campaigns/test_scaling.py", "cases/test_case_verb.py",
+        "lab", "fuzz", "campaigns/test_campaign_verb.py", "campaigns/test_scaling.py", "cases/test_case_verb.py",
         "cli/test_cli_contract.py", "cli/test_cli_tables.py", "cli/test_documented_defaults.py",
         "cli/test_help_examples.py", "cli/test_json_reference.py", "cli_programs/test_program_fuzz.py",
         "cli_programs/test_program_verbs.py", "collectives/test_cluster_rates.py", "collectives/test_forecast.py",

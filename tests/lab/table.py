@@ -1,4 +1,4 @@
-"""Which tests speak about an experiment of the lab: `pytest tests/converge --experiment NAME` runs those alone.
+"""Which tests speak about an experiment of the lab: `pytest tests/lab --experiment NAME` runs those alone.
 
 Nothing is listed by hand. A test is about an experiment when it is run with its name, or with a claim that it decides;
 where a test is run with no experiment, when its own lines name the experiment or import its file.

@@ -1,6 +1,6 @@
 """Settings around the defaults of every experiment of the lab, and what the experiments say there.
 
-    python tests/converge/neighbours.py [--experiment NAME] [--pairs 200] [--seed 0] [--limit 60]
+    python tests/lab/neighbours.py [--experiment NAME] [--pairs 200] [--seed 0] [--limit 60]
 
 Every numeric setting is halved and doubled alone, then pairs of settings are drawn, each times 1/4, 1/2, 2 or 4, within
 what each setting allows. A run that refuses its settings together is as good as one that agrees; one whose checks fail,

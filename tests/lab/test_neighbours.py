@@ -1,7 +1,7 @@
 """Settings around the defaults: no experiment disagrees with a law that is not for them.
 
 One setting of each experiment is halved or doubled here, a whole number only halved, which is quicker;
-`python tests/converge/neighbours.py` tries all of them, and pairs.
+`python tests/lab/neighbours.py` tries all of them, and pairs.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from __future__ import annotations
 import random
 
 import pytest
-
 from converge.neighbours import Trial, answer, numeric, pairs, singles
+
 from lockstep.lab import EXPERIMENTS
 from lockstep.settings import allowed
 
