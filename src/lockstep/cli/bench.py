@@ -6,13 +6,16 @@ from typing import Any
 
 import typer
 
+from lockstep.cli.completing import ops
 from lockstep.cli.options import argument, takes, text
 from lockstep.cli.output import EXAMPLES, show_once
 from lockstep.cli.program_options import PLOT, RANKS_HELP, RUNS, draw, given, picture_path
 
 _COLLECTIVE, _KERNEL = "A collective", "A kernel, or all of them: device"
 WORDS = {
-    "op": argument("OP", "all-reduce, all-gather, send-recv ...; matmul, memory, attention, optimizer; or device."),
+    "op": argument(
+        "OP", "all-reduce, all-gather, send-recv ...; matmul, memory, attention, optimizer; or device.", names=ops
+    ),
     "sizes": text("--sizes", "S", "From:to:factor, as 1KB:16MB:4, or a list between commas. (default: that)"),
     "ranks": text("--ranks", "N", RANKS_HELP, panel=_COLLECTIVE),
     "backend": text("--backend", "B", "gloo, or nccl with one GPU per rank. (default: gloo)", panel=_COLLECTIVE),

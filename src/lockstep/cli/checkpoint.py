@@ -6,6 +6,7 @@ from typing import Any
 
 import typer
 
+from lockstep.cli.completing import clusters, optimizers
 from lockstep.cli.operation_options import LIGHTER
 from lockstep.cli.options import MODEL_IF_ANY, switch, takes, text
 from lockstep.cli.output import EXAMPLES, show
@@ -26,7 +27,9 @@ WORDS = {
     "rack_mtbf": text("--rack-mtbf", "T", "Of one rack, which takes its 4 nodes with it.", panel=_FAILURES),
     "power_mtbf": text("--power-mtbf", "T", "Of the power of the whole job.", panel=_FAILURES),
     "software_mtbf": text("--software-mtbf", "T", "Of the software, which loses no node.", panel=_FAILURES),
-    "cluster": text(("--cluster", "-c"), "C", "Catalog name with nodes, as dgx-h100:64.", panel=_FAILURES),
+    "cluster": text(
+        ("--cluster", "-c"), "C", "Catalog name with nodes, as dgx-h100:64.", panel=_FAILURES, names=clusters
+    ),
     "law": text("--law", "LAW", "exponential:mean=3h, weibull:mean=3h,shape=0.7, trace:gaps.csv.", panel=_FAILURES),
     "silent_mtbf": text("--silent-mtbf", "T", "Mean time between corruptions of the job.", panel=_CORRUPTION),
     "silent_delay": text("--silent-delay", "T", "Until one is noticed.", panel=_CORRUPTION),
@@ -42,7 +45,9 @@ WORDS = {
     "async_frac": text("--async", "FRAC", "Share of a write hidden behind work. (default: 0)"),
     "interval": text("--interval", "T", "Work between checkpoints. (default: the best)"),
     "size": text("--size", "S", "Bytes of the whole checkpoint.", panel=_SHARDS),
-    "optimizer": text("--optimizer", "O", "What a MODEL is trained with. (default: adamw)", panel=_SHARDS),
+    "optimizer": text(
+        "--optimizer", "O", "What a MODEL is trained with. (default: adamw)", panel=_SHARDS, names=optimizers
+    ),
     "ranks": text("--ranks", "N", "Ranks that write at once. (default: the cluster's, or 1)", panel=_SHARDS),
     "rank_bandwidth": text("--rank-bandwidth", "R", "Of one rank.", panel=_SHARDS),
     "storage_bandwidth": text("--storage-bandwidth", "R", "Of the storage, for all.", panel=_SHARDS),

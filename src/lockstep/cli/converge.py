@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from lockstep.cli.completing import experiments
 from lockstep.cli.options import argument, takes, text
 from lockstep.cli.output import EXAMPLES, show
 from lockstep.cli.program_options import PLOT, SEED, SETTINGS, draw, given, pairs, picture_path
@@ -21,7 +22,9 @@ _SWEEP_HELP = "Run at each of these values, as rate=0.01,0.1 or batch=1..64x2; m
 _ENGINE_HELP = "serial, processes[:N], or dask[:N or :ADDRESS of a scheduler]. (default: serial)"
 _LIMIT_HELP = "Longest time for all runs, as forecast from the first; a longer sweep is refused. (default: 1h)"
 WORDS = {
-    "experiment": argument("[EXPERIMENT]", "An experiment to run, or a group to list; without it, all groups.", None),
+    "experiment": argument(
+        "[EXPERIMENT]", "An experiment to run, or a group to list; without it, all groups.", None, experiments
+    ),
 }
 SWEEPING = {
     "swept": (

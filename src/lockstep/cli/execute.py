@@ -6,18 +6,19 @@ from typing import Any
 
 import typer
 
+from lockstep.cli.completing import programs, schedules
 from lockstep.cli.options import argument, takes, text
 from lockstep.cli.output import EXAMPLES, show_once
 from lockstep.cli.program_options import PLOT, RANKS_HELP, RUNS, SIZE_IF_ANY, draw, given, picture_path
 
 _PIPELINE = "A pipeline, one rank per stage"
 WORDS = {
-    "what": argument("WHAT", "pipeline, or a collective: all-reduce, all-to-all ..."),
+    "what": argument("WHAT", "pipeline, or a collective: all-reduce, all-to-all ...", names=programs),
     "ranks": text("--ranks", "N", RANKS_HELP),
 }
 PIPELINE = {
     "microbatches": text("--microbatches", "M", "Micro-batches per step.", panel=_PIPELINE),
-    "schedule": text("--schedule", "S", "gpipe, 1f1b, zb-h1 ... (default: 1f1b)", panel=_PIPELINE),
+    "schedule": text("--schedule", "S", "gpipe, 1f1b, zb-h1 ... (default: 1f1b)", panel=_PIPELINE, names=schedules),
     "chunks": text("--chunks", "V", "Model chunks per stage, where there is a choice.", panel=_PIPELINE),
     "forward_s": text("--forward-s", "T", "Forward pass of a stage. (default: 10 ms)", panel=_PIPELINE),
     "backward_s": text("--backward-s", "T", "Whole backward pass. (default: 20 ms)", panel=_PIPELINE),

@@ -6,6 +6,7 @@ from typing import Any
 
 import typer
 
+from lockstep.cli.completing import clusters, devices
 from lockstep.cli.options import argument, takes, text
 from lockstep.cli.output import EXAMPLES, show
 from lockstep.cli.program_options import PLOT, draw, given
@@ -17,9 +18,9 @@ WORDS = {
     "ranks": text("--ranks", "N", "Where the text does not say it."),
     "algorithm": text("--algorithm", "A", "What the library's own collective counts as. (default: ring, or its like)"),
     "out": text(("--out", "-o"), "FILE", "Write it: ends in .yaml.", panel=_FILE),
-    "cluster": text(("--cluster", "-c"), "C", "The cluster whose link was measured.", panel=_FILE),
+    "cluster": text(("--cluster", "-c"), "C", "The cluster whose link was measured.", panel=_FILE, names=clusters),
     "level": text("--level", "L", "Which of its levels. (default: the one that hosts in the text used)", panel=_FILE),
-    "device_name": text("--device", "D", "Instead of --cluster: one level of this device.", panel=_FILE),
+    "device_name": text("--device", "D", "Instead of --cluster: one level of this device.", panel=_FILE, names=devices),
 }
 
 

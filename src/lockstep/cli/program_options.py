@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from lockstep.cli.completing import clusters, ops
 from lockstep.cli.options import Options, argument, required, switch, text
 from lockstep.errors import BadInput
 from lockstep.files import writable, writing
@@ -21,7 +22,9 @@ _LINK = "Link: latency and bandwidth, or a cluster"
 LINK: Options = {
     "latency": text("--latency", "T", "Per message, as 5us.", panel=_LINK),
     "bandwidth": text("--bandwidth", "R", "Each way, as 25GB/s or 400Gbit/s.", panel=_LINK),
-    "cluster": text(("--cluster", "-c"), "C", "Catalog name with nodes, as dgx-h100:4, or a YAML file.", panel=_LINK),
+    "cluster": text(
+        ("--cluster", "-c"), "C", "Catalog name with nodes, as dgx-h100:4, or a YAML file.", panel=_LINK, names=clusters
+    ),
 }
 PLOT: Options = {"plot": text("--plot", "FILE", "Also draw a picture: .png, .svg or .pdf.")}
 RANKS: Options = {"ranks": required(("--ranks",), "N", "Ranks in the group.")}
@@ -29,7 +32,9 @@ RANKS_IF_ANY: Options = {"ranks": text("--ranks", "N", "Ranks in the group.")}
 SIZE: Options = {"size": required(("--size",), "S", "Bytes as nccl-tests counts them, as 100MB.")}
 SIZE_IF_ANY: Options = {"size": text("--size", "S", "Bytes as nccl-tests counts them, as 100MB.")}
 OP: Options = {
-    "op": argument("OP", "all-reduce, all-gather, reduce-scatter, all-to-all, broadcast, reduce, scatter or gather.")
+    "op": argument(
+        "OP", "all-reduce, all-gather, reduce-scatter, all-to-all, broadcast, reduce, scatter or gather.", names=ops
+    )
 }
 ALGORITHM: Options = {"algorithm": text("--algorithm", "A", "One, several between commas, or all. (default: all)")}
 _PASSES = "Times per micro-batch; one, or one per stage between commas"

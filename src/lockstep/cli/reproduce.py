@@ -6,17 +6,18 @@ from typing import Any
 
 import typer
 
+from lockstep.cli.completing import methods, trainers
 from lockstep.cli.options import Options, argument, takes, text
 from lockstep.cli.output import EXAMPLES, show
 from lockstep.cli.program_options import SEED, SETTINGS, given, pairs
 
 WORDS: Options = {
-    "method": argument("[METHOD]", "As lockstep train lists them. (default: synchronous)", "synchronous"),
+    "method": argument("[METHOD]", "As lockstep train lists them. (default: synchronous)", "synchronous", methods),
     "ranks": text("--ranks", "N", "Processes of this machine. (default: 4)"),
     "model": text("--model", "M", "mlp, cnn, gpt or moe. (default: mlp)"),
     "steps": text("--steps", "N", "Optimizer steps of every run. (default: 5)"),
     "batch": text("--batch", "N", "Samples per step. (default: 64)"),
-    "optimizer": text("--optimizer", "O", "sgd, momentum or adam. (default: sgd)"),
+    "optimizer": text("--optimizer", "O", "sgd, momentum or adam. (default: sgd)", names=trainers),
     "switch": text(
         "--switch", "S", "reduction-order, rank-order, dtype, data-order, dropout-seed: several between commas are "
         "switched together, and alone to find which did it. (default: each alone)",

@@ -6,16 +6,17 @@ from typing import Any
 
 import typer
 
+from lockstep.cli.completing import programs, schedules
 from lockstep.cli.options import argument, required, takes, text
 from lockstep.cli.output import EXAMPLES, show
 from lockstep.cli.program_options import LINK, PASSES, RANKS_IF_ANY, SIZE_IF_ANY
 
 WORDS = {
-    "what": argument("WHAT", "pipeline, or a collective: all-reduce, all-to-all ..."),
+    "what": argument("WHAT", "pipeline, or a collective: all-reduce, all-to-all ...", names=programs),
     "out": required(("--out", "-o"), "FILE", "Ends in .json.gz; ui.perfetto.dev and chrome://tracing open it."),
     "stages": text("--stages", "P", "Pipeline stages."),
     "microbatches": text("--microbatches", "M", "Micro-batches per step."),
-    "schedule": text("--schedule", "S", "Of the pipeline. (default: 1f1b)"),
+    "schedule": text("--schedule", "S", "Of the pipeline. (default: 1f1b)", names=schedules),
 }
 ALGORITHM = {"algorithm": text("--algorithm", "A", "Of the collective. (default: the fastest)")}
 

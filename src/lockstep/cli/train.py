@@ -8,6 +8,7 @@ from typing import Any
 
 import typer
 
+from lockstep.cli.completing import methods, trainers
 from lockstep.cli.options import argument, switch, takes, text
 from lockstep.cli.output import EXAMPLES, Ended, show, show_once
 from lockstep.cli.program_options import PLOT, RANKS_HELP, SEED, SETTINGS, draw, given, pairs, picture_path
@@ -16,7 +17,9 @@ from lockstep.errors import BadInput, Stopped
 _TASK = "What is trained"
 _SAVES = "What is kept"
 WORDS = {
-    "method": argument("[METHOD]", "One method, or several between commas; all are listed when left out.", None),
+    "method": argument(
+        "[METHOD]", "One method, or several between commas; all are listed when left out.", None, methods
+    ),
     "ranks": text("--ranks", "N", RANKS_HELP),
     "timeout": text("--timeout", "T", "Longest wait of one rank for another. (default: 60 s)"),
     "straggler": text("--straggler", "R:T", "Make a rank late in every second step, as 1:20ms."),
@@ -24,7 +27,7 @@ WORDS = {
     "layers": text("--layers", "N", "Pieces of the model. (default: 4)", panel=_TASK),
     "steps": text("--steps", "N", "Optimizer steps. (default: 100)", panel=_TASK),
     "batch": text("--batch", "N", "Samples per step, all ranks together. (default: 64, or near it)", panel=_TASK),
-    "optimizer": text("--optimizer", "O", "sgd, momentum or adam. (default: sgd)", panel=_TASK),
+    "optimizer": text("--optimizer", "O", "sgd, momentum or adam. (default: sgd)", panel=_TASK, names=trainers),
     "learning_rate": text("--learning-rate", "X", "(default: 0.1; gpt 0.5)", panel=_TASK),
     "dtype": text("--dtype", "T", "float32 or float64. (default: float32)", panel=_TASK),
     "checkpoint": text("--checkpoint", "DIR", "Folder for checkpoints.", panel=_SAVES),
