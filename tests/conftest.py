@@ -46,7 +46,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     name = config.getoption("--experiment")
     if name is None:
         return
-    from converge.table import experiments_of
+    from lab.table import experiments_of
     from lockstep.lab import find_experiment
 
     wanted = find_experiment(name, "--experiment").name

@@ -35,5 +35,5 @@ def _mentioned(function: Callable[..., Any]) -> frozenset[str]:
     text = inspect.getsource(function)
     used = (function.__globals__.get(name) for name in function.__code__.co_names)
     homes = {getattr(one, "__module__", None) or getattr(one, "__name__", "") for one in used}
-    files = {home.rpartition(".")[2].replace("_", "-") for home in homes if "converge.experiments." in home}
+    files = {home.rpartition(".")[2].replace("_", "-") for home in homes if "lab.experiments." in home}
     return frozenset(name for name in EXPERIMENTS if name in files or f'"{name}"' in text)

@@ -8,9 +8,9 @@ from dataclasses import fields
 
 import numpy as np
 import pytest
-from converge.round_tolerances import tolerances_are_round
-from converge.test_extremes import LEAST, smallest
 
+from lab.round_tolerances import tolerances_are_round
+from lab.test_extremes import LEAST, smallest
 from lockstep.lab import EXPERIMENTS, Curve, Findings, find_experiment
 
 MORE: dict[str, dict[str, object]] = {

@@ -9,8 +9,8 @@ from __future__ import annotations
 import random
 
 import pytest
-from converge.neighbours import Trial, answer, numeric, pairs, singles
 
+from lab.neighbours import Trial, answer, numeric, pairs, singles
 from lockstep.lab import EXPERIMENTS
 from lockstep.settings import allowed
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import distributed
 import pytest
-from converge.sweep_tasks import chatter, die_always, die_once, raise_at_three, square
 
+from lab.sweep_tasks import chatter, die_always, die_once, raise_at_three, square
 from lockstep.errors import BadInput, RunFailed, UnknownName
 from lockstep.lab.sweep import find_engine
 from lockstep.lab.sweep.engines import Dask, Engine, Processes, Serial

@@ -7,8 +7,8 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from converge.table import experiments_of
 
+from lab.table import experiments_of
 from lockstep.lab import EXPERIMENTS
 
 FEWEST = 6

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from converge.test_least_runs import given
 
+from lab.test_least_runs import given
 from lockstep.lab import find_experiment
 from lockstep.lab.experiments.descent import sgd_bound
 from lockstep.lab.experiments.staleness import delay_iterations

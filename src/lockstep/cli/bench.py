@@ -6,6 +6,7 @@ from typing import Any
 
 import typer
 
+from lockstep.cli.completing import ops
 from lockstep.cli.options import argument, takes, text
 from lockstep.cli.output import EXAMPLES, show_once
 from lockstep.cli.program_options import PLOT, RANKS_HELP, RUNS, draw, given, picture_path
@@ -15,6 +16,7 @@ WORDS = {
     "op": argument(
         "OP",
         "Collective: all-reduce, all-gather, send-recv ...; kernel: matmul, memory, attention, optimizer; or device.",
+        names=ops,
     ),
     "sizes": text("--sizes", "S", "Sizes as from:to:factor, or a list separated by commas. (default: 1KB:16MB:4)"),
     "ranks": text("--ranks", "N", RANKS_HELP, panel=_COLLECTIVE),

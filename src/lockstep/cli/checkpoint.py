@@ -6,6 +6,7 @@ from typing import Any
 
 import typer
 
+from lockstep.cli.completing import clusters, optimizers
 from lockstep.cli.operation_options import LIGHTER
 from lockstep.cli.options import MODEL_IF_ANY, switch, takes, text
 from lockstep.cli.output import EXAMPLES, show
@@ -37,7 +38,9 @@ WORDS = {
     "software_mtbf": text(
         "--software-mtbf", "T", "Mean time between software failures, which do not lose a node.", panel=_FAILURES
     ),
-    "cluster": text(("--cluster", "-c"), "C", "Cluster: catalog name with nodes, e.g. dgx-h100:64.", panel=_FAILURES),
+    "cluster": text(
+        ("--cluster", "-c"), "C", "Cluster: catalog name with nodes, e.g. dgx-h100:64.", panel=_FAILURES, names=clusters
+    ),
     "law": text(
         "--law",
         "LAW",
@@ -69,7 +72,9 @@ WORDS = {
     "async_frac": text("--async", "FRAC", "Share of a checkpoint write hidden behind work. (default: 0)"),
     "interval": text("--interval", "T", "Work between checkpoints. (default: the best)"),
     "size": text("--size", "S", "Bytes of the whole checkpoint.", panel=_SHARDS),
-    "optimizer": text("--optimizer", "O", "Optimizer with which MODEL is trained. (default: adamw)", panel=_SHARDS),
+    "optimizer": text(
+        "--optimizer", "O", "Optimizer with which MODEL is trained. (default: adamw)", panel=_SHARDS, names=optimizers
+    ),
     "ranks": text("--ranks", "N", "Ranks that write simultaneously. (default: the cluster's, or 1)", panel=_SHARDS),
     "rank_bandwidth": text("--rank-bandwidth", "R", "Write bandwidth per rank.", panel=_SHARDS),
     "storage_bandwidth": text(

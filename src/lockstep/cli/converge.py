@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from lockstep.cli.completing import experiments
 from lockstep.cli.options import argument, takes, text
 from lockstep.cli.output import EXAMPLES, show
 from lockstep.cli.program_options import PLOT, SEED, SETTINGS, draw, given, pairs, picture_path
@@ -22,7 +23,10 @@ _ENGINE_HELP = "Engine: serial, processes[:N], or dask[:N or :ADDRESS of a sched
 _LIMIT_HELP = "Longest time for all runs, as forecast from the first; a longer sweep is refused. (default: 1h)"
 WORDS = {
     "experiment": argument(
-        "[EXPERIMENT]", "Experiment to run, or group to list; all groups are listed when omitted.", None
+        "[EXPERIMENT]",
+        "Experiment to run, or group to list; all groups are listed when omitted.",
+        None,
+        names=experiments,
     ),
 }
 SWEEPING = {

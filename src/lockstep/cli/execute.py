@@ -6,18 +6,23 @@ from typing import Any
 
 import typer
 
+from lockstep.cli.completing import programs, schedules
 from lockstep.cli.options import argument, takes, text
 from lockstep.cli.output import EXAMPLES, show_once
 from lockstep.cli.program_options import PLOT, RANKS_HELP, RUNS, SIZE_IF_ANY, draw, given, picture_path
 
 _PIPELINE = "Pipeline, one rank per stage"
 WORDS = {
-    "what": argument("WHAT", "What to run: pipeline, or a collective such as all-reduce or all-to-all."),
+    "what": argument(
+        "WHAT", "What to run: pipeline, or a collective such as all-reduce or all-to-all.", names=programs
+    ),
     "ranks": text("--ranks", "N", RANKS_HELP),
 }
 PIPELINE = {
     "microbatches": text("--microbatches", "M", "Micro-batches per step.", panel=_PIPELINE),
-    "schedule": text("--schedule", "S", "Pipeline schedule: gpipe, 1f1b, zb-h1 ... (default: 1f1b)", panel=_PIPELINE),
+    "schedule": text(
+        "--schedule", "S", "Pipeline schedule: gpipe, 1f1b, zb-h1 ... (default: 1f1b)", panel=_PIPELINE, names=schedules
+    ),
     "chunks": text("--chunks", "V", "Model chunks per stage, if the schedule allows a choice.", panel=_PIPELINE),
     "forward_s": text("--forward-s", "T", "Time of a stage's forward pass. (default: 10 ms)", panel=_PIPELINE),
     "backward_s": text("--backward-s", "T", "Time of a stage's whole backward pass. (default: 20 ms)", panel=_PIPELINE),

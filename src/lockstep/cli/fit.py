@@ -6,6 +6,7 @@ from typing import Any
 
 import typer
 
+from lockstep.cli.completing import clusters, devices
 from lockstep.cli.options import argument, takes, text
 from lockstep.cli.output import EXAMPLES, show
 from lockstep.cli.program_options import PLOT, draw, given
@@ -19,14 +20,16 @@ WORDS = {
         "--algorithm", "A", "Algorithm assumed for the library's own collective. (default: ring, or its equivalent)"
     ),
     "out": text(("--out", "-o"), "FILE", "Output file, ending in .yaml.", panel=_FILE),
-    "cluster": text(("--cluster", "-c"), "C", "Cluster whose link was measured.", panel=_FILE),
+    "cluster": text(("--cluster", "-c"), "C", "Cluster whose link was measured.", panel=_FILE, names=clusters),
     "level": text(
         "--level",
         "L",
         "Level of --cluster that was measured. (default: the one that the hosts in the file used)",
         panel=_FILE,
     ),
-    "device_name": text("--device", "D", "Device of a new cluster with one level, instead of --cluster.", panel=_FILE),
+    "device_name": text(
+        "--device", "D", "Device of a new cluster with one level, instead of --cluster.", panel=_FILE, names=devices
+    ),
 }
 
 

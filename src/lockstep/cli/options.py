@@ -14,22 +14,36 @@ from typing import Annotated, Any
 
 import typer
 
+from lockstep.cli.completing import clusters, models, optimizers, schedules, starting
 from lockstep.verbs import VERBS
 
 Options = Mapping[str, tuple[Any, Any]]
 """Keyword of the library -> (annotated type, default)."""
 
 
-def text(flags: str | tuple[str, ...], metavar: str | None, words: str, default: Any = None, panel: str = "") -> Any:
-    """A flag that takes text; None when it is not given, so that the library's own default holds."""
-    names = (flags,) if isinstance(flags, str) else flags
-    shown = typer.Option(*names, metavar=metavar, help=words, rich_help_panel=panel or None, show_default=False)
+def text(
+    flags: str | tuple[str, ...],
+    metavar: str | None,
+    words: str,
+    default: Any = None,
+    panel: str = "",
+    names: Any = None,
+) -> Any:
+    """A flag that takes text; None when it is not given, so that the library's own default holds.
+
+    A shell offers the `names` that begin as its word does.
+    """
+    shown = typer.Option(
+        *((flags,) if isinstance(flags, str) else flags), metavar=metavar, help=words, rich_help_panel=panel or None,
+        show_default=False, autocompletion=names and starting(names),
+    )  # fmt: skip
     return Annotated[str | None if default is None else str, shown], default
 
 
-def required(flags: tuple[str, ...], metavar: str, words: str) -> Any:
+def required(flags: tuple[str, ...], metavar: str, words: str, names: Any = None) -> Any:
     """A flag that must be given."""
-    return Annotated[str, typer.Option(*flags, metavar=metavar, help=words)], inspect.Parameter.empty
+    shown = typer.Option(*flags, metavar=metavar, help=words, autocompletion=names and starting(names))
+    return Annotated[str, shown], inspect.Parameter.empty
 
 
 def switch(flags: str, words: str, default: bool, panel: str = "") -> Any:
@@ -37,22 +51,25 @@ def switch(flags: str, words: str, default: bool, panel: str = "") -> Any:
     return Annotated[bool, typer.Option(flags, help=words, rich_help_panel=panel or None)], default
 
 
-def argument(metavar: str, words: str, default: Any = inspect.Parameter.empty) -> Any:
+def argument(metavar: str, words: str, default: Any = inspect.Parameter.empty, names: Any = None) -> Any:
     """A positional argument; optional when it has a default."""
     kind = str if default is inspect.Parameter.empty else str | None
-    return Annotated[kind, typer.Argument(metavar=metavar, help=words, show_default=False)], default
+    complete = names and starting(names)
+    return Annotated[
+        kind, typer.Argument(metavar=metavar, help=words, show_default=False, autocompletion=complete)
+    ], default
 
 
 _MODEL_HELP = "Catalog name, or a path to a Hugging Face config.json or a YAML file."
 _CLUSTER_HELP = "Catalog cluster with nodes, e.g. dgx-h100:64; one machine, e.g. rtx-4090:4; or a YAML file."
 
-MODEL: Options = {"model": argument("MODEL", _MODEL_HELP)}
-MODEL_IF_ANY: Options = {"model": argument("[MODEL]", _MODEL_HELP, None)}
+MODEL: Options = {"model": argument("MODEL", _MODEL_HELP, names=models)}
+MODEL_IF_ANY: Options = {"model": argument("[MODEL]", _MODEL_HELP, None, models)}
 CLUSTER: Options = {
-    "cluster": required(("--cluster", "-c"), "C", _CLUSTER_HELP),
+    "cluster": required(("--cluster", "-c"), "C", _CLUSTER_HELP, names=clusters),
     "gpus": text("--gpus", "N", "Number of devices, instead of the number of nodes in --cluster."),
 }
-CLUSTER_IF_ANY: Options = {**CLUSTER, "cluster": text(("--cluster", "-c"), "C", _CLUSTER_HELP)}
+CLUSTER_IF_ANY: Options = {**CLUSTER, "cluster": text(("--cluster", "-c"), "C", _CLUSTER_HELP, names=clusters)}
 BATCH: Options = {
     "batch": text("--batch", "N", "Sequences per optimizer step."),
     "batch_tokens": text("--batch-tokens", "N", "Tokens per optimizer step, e.g. 4M; instead of --batch."),
@@ -68,6 +85,7 @@ RECIPE: Options = {
         "O",
         "Optimizer: adamw, adamw-8bit, adafactor, sgd, lion, muon ... (default: adamw)",
         panel=_RECIPE,
+        names=optimizers,
     ),
     "parameter_bytes": text("--parameter-bytes", "B", "Bytes per working parameter. (default: 2)", panel=_RECIPE),
     "gradient_bytes": text(
@@ -178,6 +196,7 @@ LAYOUT: Options = {
         "S",
         "Pipeline schedule: gpipe, 1f1b, interleaved, zb-h1 ... (default: 1f1b, interleaved with --vpp)",
         panel=_LAYOUT,
+        names=schedules,
     ),
     **OFFLOAD,
     "order": text("--order", "A", "Order of the rank grid, innermost first. (default: tp-cp-ep-dp-pp)", panel=_LAYOUT),

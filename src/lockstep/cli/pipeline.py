@@ -7,6 +7,7 @@ from typing import Any
 
 import typer
 
+from lockstep.cli.completing import schedules
 from lockstep.cli.options import Options, required, takes, text
 from lockstep.cli.output import EXAMPLES, show
 from lockstep.cli.program_options import PASSES, PLOT, draw, given
@@ -30,6 +31,7 @@ WORDS: Options = {
         "S",
         "Schedule: gpipe, 1f1b, interleaved, zb-h1, zb-h2, zb-v ... or all, to compare them. "
         "(default: 1f1b, interleaved with --chunks)",
+        names=schedules,
     ),
     **PASSES,
     "layers": text(

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from lockstep.cli.completing import clusters, ops
 from lockstep.cli.options import Options, argument, required, switch, text
 from lockstep.errors import BadInput
 from lockstep.files import writable, writing
@@ -22,7 +23,11 @@ LINK: Options = {
     "latency": text("--latency", "T", "Latency per message, e.g. 5us.", panel=_LINK),
     "bandwidth": text("--bandwidth", "R", "Bandwidth in each direction, e.g. 25GB/s or 400Gbit/s.", panel=_LINK),
     "cluster": text(
-        ("--cluster", "-c"), "C", "Cluster: catalog name with nodes, e.g. dgx-h100:4, or a YAML file.", panel=_LINK
+        ("--cluster", "-c"),
+        "C",
+        "Cluster: catalog name with nodes, e.g. dgx-h100:4, or a YAML file.",
+        panel=_LINK,
+        names=clusters,
     ),
 }
 PLOT: Options = {"plot": text("--plot", "FILE", "Also draw a picture: .png, .svg or .pdf.")}
@@ -32,7 +37,9 @@ SIZE: Options = {"size": required(("--size",), "S", "Message size as nccl-tests 
 SIZE_IF_ANY: Options = {"size": text("--size", "S", "Message size as nccl-tests counts it, e.g. 100MB.")}
 OP: Options = {
     "op": argument(
-        "OP", "Collective: all-reduce, all-gather, reduce-scatter, all-to-all, broadcast, reduce, scatter or gather."
+        "OP",
+        "Collective: all-reduce, all-gather, reduce-scatter, all-to-all, broadcast, reduce, scatter or gather.",
+        names=ops,
     )
 }
 ALGORITHM: Options = {

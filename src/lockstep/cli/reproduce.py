@@ -6,19 +6,23 @@ from typing import Any
 
 import typer
 
+from lockstep.cli.completing import methods, trainers
 from lockstep.cli.options import Options, argument, takes, text
 from lockstep.cli.output import EXAMPLES, show
 from lockstep.cli.program_options import SEED, SETTINGS, given, pairs
 
 WORDS: Options = {
     "method": argument(
-        "[METHOD]", "Training method, as listed by lockstep train. (default: synchronous)", "synchronous"
+        "[METHOD]",
+        "Training method, as listed by lockstep train. (default: synchronous)",
+        "synchronous",
+        names=methods,
     ),
     "ranks": text("--ranks", "N", "Number of processes on this machine. (default: 4)"),
     "model": text("--model", "M", "Model: mlp, cnn, gpt or moe. (default: mlp)"),
     "steps": text("--steps", "N", "Optimizer steps of every run. (default: 5)"),
     "batch": text("--batch", "N", "Samples per step. (default: 64)"),
-    "optimizer": text("--optimizer", "O", "Optimizer: sgd, momentum or adam. (default: sgd)"),
+    "optimizer": text("--optimizer", "O", "Optimizer: sgd, momentum or adam. (default: sgd)", names=trainers),
     "switch": text(
         "--switch",
         "S",

@@ -6,13 +6,14 @@ from typing import Any
 
 import typer
 
+from lockstep.cli.completing import ops
 from lockstep.cli.options import argument, takes, text
 from lockstep.cli.output import EXAMPLES, show
 from lockstep.cli.program_options import PLOT, RUNS, SEED, draw, given, picture_path
 
 _LINKS = "Links"
 WORDS = {
-    "op": argument("[OP]", "Collective to measure. (default: all-reduce)", "all-reduce"),
+    "op": argument("[OP]", "Collective to measure. (default: all-reduce)", "all-reduce", names=ops),
     "topology": text("--topology", "T", "Topology: star, flat or uplinks. (default: star)", panel=_LINKS),
     "delay": text("--delay", "T", "One-way delay from host to host. (default: 5ms)", panel=_LINKS),
     "rate": text("--rate", "R", "Rate of each link, or uplink. (default: 100Mbit/s)", panel=_LINKS),

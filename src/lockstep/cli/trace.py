@@ -6,18 +6,21 @@ from typing import Any
 
 import typer
 
+from lockstep.cli.completing import programs, schedules
 from lockstep.cli.options import argument, required, takes, text
 from lockstep.cli.output import EXAMPLES, show
 from lockstep.cli.program_options import LINK, PASSES, RANKS_IF_ANY, SIZE_IF_ANY
 
 WORDS = {
-    "what": argument("WHAT", "What to simulate: pipeline, or a collective such as all-reduce or all-to-all."),
+    "what": argument(
+        "WHAT", "What to simulate: pipeline, or a collective such as all-reduce or all-to-all.", names=programs
+    ),
     "out": required(
         ("--out", "-o"), "FILE", "Output file, ending in .json.gz; ui.perfetto.dev and chrome://tracing open it."
     ),
     "stages": text("--stages", "P", "Number of pipeline stages."),
     "microbatches": text("--microbatches", "M", "Micro-batches per step."),
-    "schedule": text("--schedule", "S", "Pipeline schedule. (default: 1f1b)"),
+    "schedule": text("--schedule", "S", "Pipeline schedule. (default: 1f1b)", names=schedules),
 }
 ALGORITHM = {"algorithm": text("--algorithm", "A", "Algorithm of the collective. (default: the fastest)")}
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import typer
 
+from lockstep.cli.completing import methods, trainers
 from lockstep.cli.options import argument, switch, takes, text
 from lockstep.cli.output import EXAMPLES, Ended, show, show_once
 from lockstep.cli.program_options import PLOT, RANKS_HELP, SEED, SETTINGS, draw, given, pairs, picture_path
@@ -17,7 +18,10 @@ _TASK = "Task"
 _SAVES = "Checkpoints and records"
 WORDS = {
     "method": argument(
-        "[METHOD]", "Method, or several separated by commas; all methods are listed when omitted.", None
+        "[METHOD]",
+        "Method, or several separated by commas; all methods are listed when omitted.",
+        None,
+        names=methods,
     ),
     "ranks": text("--ranks", "N", RANKS_HELP),
     "timeout": text("--timeout", "T", "Longest wait of one rank for another. (default: 60 s)"),
@@ -28,7 +32,9 @@ WORDS = {
     "layers": text("--layers", "N", "Number of layers of the model. (default: 4)", panel=_TASK),
     "steps": text("--steps", "N", "Number of optimizer steps. (default: 100)", panel=_TASK),
     "batch": text("--batch", "N", "Samples per step, all ranks together. (default: 64, or near it)", panel=_TASK),
-    "optimizer": text("--optimizer", "O", "Optimizer: sgd, momentum or adam. (default: sgd)", panel=_TASK),
+    "optimizer": text(
+        "--optimizer", "O", "Optimizer: sgd, momentum or adam. (default: sgd)", panel=_TASK, names=trainers
+    ),
     "learning_rate": text("--learning-rate", "X", "Learning rate. (default: 0.1; gpt 0.5)", panel=_TASK),
     "dtype": text("--dtype", "T", "Number format: float32 or float64. (default: float32)", panel=_TASK),
     "checkpoint": text("--checkpoint", "DIR", "Folder for checkpoints.", panel=_SAVES),

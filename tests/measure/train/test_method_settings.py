@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from converge.test_ends_of_settings import is_round
+from lab.test_ends_of_settings import is_round
 from lockstep.errors import BadInput
 from lockstep.measure.train import Method, all_methods, find_method
 from lockstep.methods.compression import COMPRESSORS

@@ -157,7 +157,7 @@ def _noise_check(logistic: Logistic, settings: Settings, seed: int) -> Check:
 EXPERIMENT = Experiment(
     name="objectives",
     question="What is minimised here, and what is known about it?",
-    source="closed forms in converge/objectives; digits: Alpaydin and Kaynak 1998",
+    source="closed forms in lab/objectives; digits: Alpaydin and Kaynak 1998",
     settings=Settings,
     run=run,
 )

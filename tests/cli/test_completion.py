@@ -1,0 +1,64 @@
+"""What a shell offers after Tab: names of the catalog and of the registries, by the protocol of the shell."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from lockstep.cli import completing
+from lockstep.lab import EXPERIMENTS
+
+
+def offered(line: str) -> list[str]:
+    """What bash is told for the last word of a command line."""
+    words = {"_LOCKSTEP_COMPLETE": "complete_bash", "COMP_WORDS": line, "COMP_CWORD": str(line.count(" "))}
+    done = subprocess.run(
+        [sys.executable, "-m", "lockstep"], env=os.environ | words, capture_output=True, text=True, check=True
+    )
+    assert done.stderr == ""
+    return done.stdout.split()
+
+
+@pytest.mark.parametrize(
+    ("line", "some"),
+    [
+        ("lockstep plan llama3-7", {"llama3-70b"}),
+        ("lockstep plan llama3-70b --cluster dgx-h10", {"dgx-h100", "dgx-h100:"}),
+        ("lockstep plan llama3-70b -c rtx-40", {"rtx-4090", "rtx-4090:"}),
+        ("lockstep estimate gpt2 --schedule zb-", {"zb-h1", "zb-h2", "zb-v"}),
+        ("lockstep pipeline --schedule dual", {"dualpipe", "dualpipe-v"}),
+        ("lockstep estimate gpt2 --optimizer adamw-8", {"adamw-8bit"}),
+        ("lockstep collective all-", {"all-reduce", "all-gather", "all-to-all"}),
+        ("lockstep execute pipe", {"pipeline"}),
+        ("lockstep converge delay-st", {"delay-stability"}),
+    ],
+)
+def test_names_are_offered_by_prefix(line: str, some: set[str]) -> None:
+    found, word = offered(line), line.rpartition(" ")[2]
+    assert some <= set(found)
+    assert all(name.startswith(word) for name in found)
+
+
+def test_methods_are_offered_one_after_another() -> None:
+    assert "zero-1" in offered("lockstep train zero-")
+    assert "zero-1,diloco" in completing.starting(completing.methods)("zero-1,dil")
+    assert completing.starting(completing.trainers)("mo") == ["momentum"]
+
+
+def test_nothing_heavy_is_loaded_for_a_name() -> None:
+    lists = "models clusters devices schedules ops methods optimizers trainers experiments"
+    code = (
+        "import sys; from lockstep.cli import completing;"
+        f"[list(getattr(completing, name)()) for name in {lists.split()}];"
+        "print([name for name in ('torch', 'scipy', 'matplotlib', 'simpy') if name in sys.modules])"
+    )
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.strip() == "[]"
+
+
+def test_every_list_has_names() -> None:
+    assert set(EXPERIMENTS) < set(completing.experiments())
+    assert "h100-sxm" in completing.devices()
+    assert completing.starting(completing.models)("no-such-model") == []
