@@ -15,8 +15,8 @@ from dataclasses import replace
 import numpy as np
 
 from lockstep.api import read_question
-from lockstep.planner.guide import Guidance, guide
 from lockstep.hardware import Level, cluster, link
+from lockstep.planner.guide import Guidance, guide
 
 MODELS = (
     "gpt2", "bert-large", "resnet50", "gpt3-6b7", "llama3-8b", "mixtral-8x7b", "llama2-70b", "llama3-70b",

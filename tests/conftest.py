@@ -10,7 +10,7 @@ from tiers import TIERS, tier_of
 settings.register_profile(
     "ci", max_examples=50, derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
-settings.register_profile("fast", settings.get_profile("ci"), max_examples=10)
+settings.register_profile("fast", settings.get_profile("ci"), max_examples=5)
 settings.load_profile("ci")
 
 

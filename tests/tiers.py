@@ -1,8 +1,8 @@
 """The tier of every test file, by folder or file: what it needs to run, and how long that takes.
 
-`pytest -m fast`, or `-m "long or process"`, runs those tiers alone. Times are processor seconds of single files,
-measured one after the other on 2026-11-23 (two cores that others shared). A file of more than 5 s is `long`, except the
-conformance tables, the house rules and the tests of the step, which every change should pass first.
+`pytest -m fast`, or `-m "long or process"`, runs those tiers alone. Chosen by processor seconds of single files,
+measured on 2026-11-23: a file of more than 3 s is `long`, and so is one that imports torch or computes when it is
+collected, except the conformance tables, the house rules, the units and the step, which come first.
 """
 
 from __future__ import annotations
@@ -24,22 +24,29 @@ PLACES: dict[str, tuple[str, ...]] = {
         "test_system_claims.py", "test_tiers.py", "test_units.py",
     ),
     "long": (
-        "lab", "fuzz", "campaigns/test_campaign_verb.py", "campaigns/test_scaling.py", "cases/test_case_verb.py",
-        "cli/test_cli_contract.py", "cli/test_cli_tables.py", "cli/test_documented_defaults.py",
-        "cli/test_help_examples.py", "cli/test_json_reference.py", "cli_programs/test_program_fuzz.py",
-        "cli_programs/test_program_verbs.py", "collectives/test_cluster_rates.py", "collectives/test_forecast.py",
-        "collectives/test_laws.py", "collectives/test_levels.py", "planner/guide/test_guide.py",
-        "methods/test_compression.py", "parallel/test_inside.py", "parallel/test_pipeline_laws.py",
-        "parallel/test_pipeline_published.py", "planner/test_export.py", "planner/test_roofline.py",
-        "planner/test_search.py", "planner/test_sensitivity.py", "failures/test_checkpoint_verb.py",
-        "failures/test_pool.py", "failures/test_simulation.py", "report/test_house_of_pictures.py",
-        "report/test_pictures.py", "report/test_timeline_plot.py", "rows/test_rows.py", "simulate/test_engine.py",
-        "simulate/test_law.py", "simulate/test_queues.py", "step/test_expert_overlap.py", "step/test_offload.py",
-        "step/test_step_messages.py", "step/test_step_program.py", "failures/stragglers/test_stragglers.py",
-        "validation/test_fit.py",
+        "lab", "fuzz", "api/test_ends_of_words.py", "campaigns/test_campaign_verb.py",
+        "campaigns/test_scaling.py", "cases/test_case_verb.py", "cases/test_cases.py", "cli/test_cli_contract.py",
+        "cli/test_cli_tables.py", "cli/test_documented_defaults.py", "cli/test_help_examples.py",
+        "cli/test_json_reference.py", "cli_programs/test_program_fuzz.py", "cli_programs/test_program_verbs.py",
+        "collectives/test_cluster_rates.py", "collectives/test_forecast.py", "collectives/test_laws.py",
+        "collectives/test_levels.py", "collectives/test_one_time_on_a_cluster.py", "planner/guide/test_guide.py",
+        "planner/guide/test_guide_numbers.py", "methods/test_compression.py", "methods/test_local_and_staleness.py",
+        "methods/test_loss_scaling.py", "methods/test_norms.py", "methods/test_optimizers.py",
+        "methods/test_summation.py", "parallel/test_experts.py", "parallel/test_inside.py",
+        "parallel/test_overlap.py", "parallel/test_pipeline_laws.py", "parallel/test_pipeline_orders_torch.py",
+        "parallel/test_pipeline_published.py", "parallel/test_tensor.py", "planner/test_export.py",
+        "planner/test_roofline.py", "planner/test_search.py", "planner/test_sensitivity.py",
+        "failures/test_checkpoint_verb.py", "failures/test_intervals.py", "failures/test_pool.py",
+        "failures/test_simulation.py", "report/test_house_of_pictures.py", "report/test_pictures.py",
+        "report/test_tables_of_answers.py", "report/test_timeline_plot.py", "rows/test_rows.py",
+        "store/test_damaged.py", "simulate/test_engine.py", "simulate/test_law.py", "simulate/test_queues.py",
+        "step/test_expert_overlap.py", "step/test_offload.py", "step/test_step_messages.py",
+        "step/test_step_program.py", "failures/stragglers/test_stragglers.py", "validation/test_fit.py",
+        "validation/test_tables.py", "words/test_idle_words.py", "workload/test_workload_torch.py",
     ),
     "page": ("test_docs.py",),
-    "process": ("measure", "cli/test_cli_python.py", "cli/test_streams.py", "store/test_store.py"),
+    "process": ("measure", "cli/test_cli_python.py", "cli/test_streams.py", "store/test_event_file.py",
+                "store/test_store.py"),
 }  # fmt: skip
 """Folders and files below `tests/`; the longest that a file is in counts."""
 _TIER_OF = {TESTS / place: tier for tier, places in PLACES.items() for place in places}

@@ -39,7 +39,7 @@ DOMAINS: dict[str, dict[str, Any]] = {
     "breadth-first": ANY | {"overlapped": True},
 }
 NAMES = list(DOMAINS)
-examples = settings(max_examples=25, derandomize=True, deadline=None)
+examples = settings(max_examples=min(25, settings.default.max_examples), derandomize=True, deadline=None)
 
 
 def test_every_schedule_is_in_the_table() -> None:
