@@ -106,7 +106,7 @@ def test_only_an_own_folder_is_opened_and_no_link_to_one(tmp_path: Path, monkeyp
         with pytest.raises(BadInput):
             open_folder(path)
     monkeypatch.setattr(os, "getuid", lambda: tmp_path.stat().st_uid + 1)
-    with pytest.raises(BadInput, match="of another user"):
+    with pytest.raises(BadInput, match="owned by another user"):
         open_folder(tmp_path)
 
 

@@ -370,5 +370,5 @@ def test_what_experts_need_has_flags() -> None:
     ):
         assert f"\n{line}\n" in text
     fp8 = replace(job, recipe=replace(recipe, cached_B=1 + 4 / 128))
-    with pytest.raises(Infeasible, match="a format of their own"):
+    with pytest.raises(Infeasible, match="a separate format"):
         export(found(fp8, layout), "megatron")

@@ -264,7 +264,7 @@ def test_a_run_that_was_killed_after_its_last_checkpoint_is_resumed(tmp_path: Pa
     shown = run(*words, "--resume", "--plot", str(tmp_path / "loss.svg"))
     assert shown.code == 0
     assert "synchronous: no step was left to do in 4 steps" in shown.out
-    assert "went on after 4 steps" in shown.out
+    assert "resumed after 4 steps" in shown.out
     answer = run(*words, "--resume", "--straggler", "1:1ms", "--json").json()
     (again,) = answer["runs"]
     for name in ("test_loss", "accuracy_frac", "parameters", "replicas_equal"):
@@ -277,7 +277,7 @@ def test_a_run_that_was_killed_after_its_last_checkpoint_is_resumed(tmp_path: Pa
 def test_the_last_step_is_saved(tmp_path: Path) -> None:
     words = ("train", "synchronous", "--batch", "8", "--checkpoint", str(tmp_path), "--every", "3")
     assert "2 saves of " in run(*words, "--steps", "4").out
-    assert "went on after 4 steps" in run(*words, "--steps", "5", "--resume").out
+    assert "resumed after 4 steps" in run(*words, "--steps", "5", "--resume").out
 
 
 def test_what_happened_to_checkpoints_is_said(tmp_path: Path) -> None:
@@ -288,4 +288,4 @@ def test_what_happened_to_checkpoints_is_said(tmp_path: Path) -> None:
     newest.write_bytes(newest.read_bytes()[:-1])
     shown = " ".join(run(*words, "--steps", "6", "--resume").out.split())
     assert "skipped step-00000004: rank-0.npz is damaged" in shown
-    assert "went on after 2 steps" in shown
+    assert "resumed after 2 steps" in shown
