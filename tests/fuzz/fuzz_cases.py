@@ -23,7 +23,7 @@ from lockstep.measure.checkpoint import CheckpointWriter, Part
 
 HERE = Path(__file__).parent
 STEPS_SAVED = (10, 20)
-STORE = HERE.parent / "runs" / "schema_1"
+STORE = HERE.parent / "store" / "schema_1"
 LINK = ("--latency", "5us", "--bandwidth", "25GB/s")
 RUN = ("gpt2", "--cluster", "dgx-a100-40gb", "--batch", "64")
 

@@ -105,8 +105,8 @@ def _unpacked(function: Callable[..., Any], annotation: str) -> dict[str, str]:
     It alone is resolved: other annotations of `function` may name what only a type checker imports.
     """
     holder = SimpleNamespace(__annotations__={"words": annotation})
-    (words,) = get_args(get_type_hints(holder, function.__globals__)["words"])
-    return {name: _first(kind) for name, kind in words.__annotations__.items()}
+    unpacked = get_args(get_type_hints(holder, function.__globals__)["words"])
+    return {name: _first(kind) for words in unpacked for name, kind in words.__annotations__.items()}
 
 
 def _refusal(verb: str, word: str, allowed: Sequence[str]) -> str:

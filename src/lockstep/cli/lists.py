@@ -27,9 +27,10 @@ def answer_lists(name: str, words: Mapping[str, Any], own_plot: bool) -> bool:
     from lockstep.report.progress import progress
 
     function = getattr(api, name)
-    known = keywords(function.__wrapped__)
+    plain = getattr(function, "__wrapped__", function)
+    known = keywords(plain)
     given = {key: value for key, value in words.items() if key in known and value is not None and key not in ELSEWHERE}
-    lists = several(function.__wrapped__, (), given)
+    lists = several(plain, (), given)
     if not lists:
         _refuse_without_lists(words, own_plot)
         return False
