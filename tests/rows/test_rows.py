@@ -12,7 +12,7 @@ import pytest
 import lockstep
 from cli_runner import run
 from lockstep import api
-from lockstep.api.calling import keywords
+from lockstep.api.calling import TAKES_LISTS, keywords
 from lockstep.api.quantity import UNITS
 from lockstep.errors import BadInput, Infeasible
 from lockstep.rows import Rows
@@ -122,7 +122,7 @@ def test_every_verb_of_the_table_is_a_function_and_says_its_types() -> None:
     for verb in TABLE:
         function = getattr(api, verb.name)
         assert function.__name__ == verb.name
-        assert bool(getattr(function, "__wrapped__", None))
+        assert hasattr(function, TAKES_LISTS) is verb.lists
         kinds = keywords(function.__wrapped__)
         assert not verb.lists or set(kinds.values()) & set(UNITS), verb.name
 
@@ -188,6 +188,11 @@ def test_the_command_line_prints_rows_and_writes_csv_and_picture(tmp_path: Path)
             "--trace",
         ),
         (["messages", "--workers", "2,", "--params", "1M"], "--workers"),
+        (["pipeline", "--stages", "4", "--microbatches", "8", "--schedule", "all", "--csv", "a.csv"], "--csv"),
+        (
+            ["pipeline", "--stages", "4", "--microbatches", "8", "--schedule", "all", "--backward-s", "1,2"],
+            "--backward-s",
+        ),
         (["catalog", "devices", "--csv", "a.csv"], "--csv"),
     ],
 )

@@ -20,6 +20,8 @@ from lockstep.rows import answer_rows, listed
 from lockstep.units import NUMBER
 
 FIRST_NAME = re.compile(r"\w+")
+TAKES_LISTS = "takes_lists"
+"""Attribute of the functions that `verb` made."""
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
@@ -54,6 +56,7 @@ def verb(function: Function) -> Function:
         named = {**dict(zip(names, given, strict=True)), **words}
         return answer_rows(function.__name__, lists, lambda point: one(**{**named, **point}), report)
 
+    setattr(call, TAKES_LISTS, True)
     return cast(Function, call)
 
 

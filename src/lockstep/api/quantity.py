@@ -1,6 +1,6 @@
-"""What an option takes, in its type: a number with or without unit. `list_units` says what the ends of a range may be.
+"""What an option takes, in its type: a number with or without a unit.
 
-Every option of one of these types also takes a list or a range of values (`lockstep.rows`).
+An option of a type in `UNITS` also takes a list or a range of values (`lockstep.rows`), whose ends have these units.
 """
 
 from __future__ import annotations

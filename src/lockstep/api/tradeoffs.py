@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from lockstep.api.calling import verb
+from lockstep.api.calling import strict
 from lockstep.api.network import flags
 from lockstep.api.quantity import Counts, Quantity, Time
 from lockstep.api.question import whole
@@ -33,7 +33,7 @@ class PipelineChoices:
         return {"points": sorted(rows, key=lambda row: -float(row["utilization_frac"]))}
 
 
-@verb
+@strict
 def pipeline_choices(
     *,
     stages: Counts,

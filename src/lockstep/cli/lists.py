@@ -22,7 +22,7 @@ def answer_lists(name: str, words: Mapping[str, Any], own_plot: bool) -> bool:
     `own_plot`: whether one answer has a picture too. Raises BadInput for a picture or CSV of what has none.
     """
     from lockstep import api
-    from lockstep.api.calling import keywords, several
+    from lockstep.api.calling import TAKES_LISTS, keywords, several
     from lockstep.cli.program_options import draw, pairs, picture_path
     from lockstep.report.progress import progress
 
@@ -30,7 +30,7 @@ def answer_lists(name: str, words: Mapping[str, Any], own_plot: bool) -> bool:
     plain = getattr(function, "__wrapped__", function)
     known = keywords(plain)
     given = {key: value for key, value in words.items() if key in known and value is not None and key not in ELSEWHERE}
-    lists = several(plain, (), given)
+    lists = several(plain, (), given) if hasattr(function, TAKES_LISTS) else {}
     if not lists:
         _refuse_without_lists(words, own_plot)
         return False

@@ -25,7 +25,7 @@ Line = tuple[str, list[tuple[float, float]]]
 
 def plot_rows(found: Rows, path: Path) -> None:
     """Writes the curves of the first figure, and of the second where there is one. Raises BadInput for three lists."""
-    verb = VERBS[found.verb.split("_")[0]]
+    verb = VERBS[found.verb]
     if len(found.options) > 2:
         raise BadInput("a picture shows one or two options with several values", "--plot")
     figures = columns(found, verb.figures, verb.series)
@@ -113,9 +113,7 @@ def _ticks(axis: Axis, key: str, wide: bool, values: list[float]) -> None:
     elif key.endswith("_B") and wide:
         sizes_on(axis)
     else:
-        axis.set_major_formatter(
-            FuncFormatter(lambda value, _: shown(key, int(value) if value == int(value) else value))
-        )
+        axis.set_major_formatter(FuncFormatter(lambda value, _: shown(key, _whole(value))))
 
 
 def _whole(value: float) -> float:

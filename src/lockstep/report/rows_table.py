@@ -17,7 +17,7 @@ LONG = 10
 
 def render(found: Rows, out: Console) -> None:
     """Prints the rows."""
-    verb = VERBS[found.verb.split("_")[0]]
+    verb = VERBS[found.verb]
     figures = columns(found, verb.figures, verb.series)
     refused = any(row.answer is None for row in found.rows)
     answered = sum(row.answer is not None for row in found.rows)
