@@ -14,7 +14,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from lockstep.api import read_question
+from lockstep.verbs.words.question import read_question
 from lockstep.hardware import Level, cluster, link
 from lockstep.planner.guide import Guidance, guide
 

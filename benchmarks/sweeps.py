@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable
 
 import lockstep
-from lockstep.api import sweep
+from lockstep.verbs.converge import sweep
 from lockstep.lab.experiment import silent
 from lockstep.lab.sweep.engines import find_engine
 

@@ -8,21 +8,6 @@ from typing import Any
 
 import pytest
 
-from lockstep.api import (
-    benching,
-    exchanges,
-    failures,
-    processes,
-    question,
-    recipe,
-    rigs,
-    scalings,
-    schedules,
-    tradeoffs,
-    training,
-    verbs,
-    workers,
-)  # fmt: skip
 from lockstep.errors import BadInput
 from lockstep.units import parse_size_B
 

@@ -6,7 +6,10 @@ import math
 
 import pytest
 
-from lockstep.api.network import FASTEST_BPS, LONGEST_S, SLOWEST_BPS, read_network
+from lockstep.verbs.words.network import FASTEST_BPS
+from lockstep.verbs.words.failures import LONGEST_S
+from lockstep.verbs.words.network import SLOWEST_BPS
+from lockstep.verbs.words.network import read_network
 from lockstep.errors import BadInput
 
 

@@ -13,8 +13,8 @@ import pytest
 
 import lockstep
 from lockstep import api
-from lockstep.api import convergence, read_question
-from lockstep.api.question import read_layout
+from lockstep.verbs.words.question import read_question
+from lockstep.verbs.words.question import read_layout
 from lockstep.errors import BadInput
 from lockstep.layout import Layout
 

@@ -111,7 +111,7 @@ def test_a_batch_of_tokens_becomes_whole_sequences(tokens: int, devices: int, se
 
 
 def test_a_rounded_batch_is_near_and_divides() -> None:
-    from lockstep.api.question import even_batch
+    from lockstep.verbs.words.question import even_batch
 
     for devices in (1, 6, 8, 24, 64, 4096):
         for wanted in (1.0, 3.4, 17.9, 250.0, 488.28, 1999.0):

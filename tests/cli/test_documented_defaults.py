@@ -13,7 +13,6 @@ import typer
 from cli_programs.questions import COMMANDS, LINK
 from cli_runner import run
 from lockstep import api
-from lockstep.api import executing
 from lockstep.cli.app import VERBS, build
 from lockstep.units import parse_bandwidth_Bps, parse_size_B, parse_time_s
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from lockstep import api
-from lockstep.api.network import read_network
+from lockstep.verbs.words.network import read_network
 from lockstep.collectives import algorithms, bus_bandwidth_Bps, get, ops, times_on_levels
 from lockstep.errors import BadInput
 from lockstep.hardware import Cluster, clusters

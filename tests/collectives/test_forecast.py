@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lockstep import api
-from lockstep.api.executing import _collective
+from lockstep.verbs.bench import _collective
 from lockstep.collectives import MOST_OPERATIONS, PlainLink, check_work, get, ops, program_on_levels, work_on_levels
 from lockstep.collectives.levels import WAYS
 from lockstep.collectives.registry import ROUND_OPERATIONS

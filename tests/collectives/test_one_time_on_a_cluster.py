@@ -14,7 +14,7 @@ from matplotlib import pyplot
 from rich.console import Console
 
 from lockstep import api
-from lockstep.api.network import read_network
+from lockstep.verbs.words.network import read_network
 from lockstep.collectives import get, program_on_levels, sent_on_levels, times_on_levels
 from lockstep.collectives.levels import WAYS
 from lockstep.errors import BadInput

@@ -6,7 +6,8 @@ import pytest
 
 import lockstep
 from cli_runner import run
-from lockstep.api.claiming import Claims, Decided
+from lockstep.verbs.claims import Claims
+from lockstep.verbs.claims import Decided
 from lockstep.lab import ALWAYS, Check
 from lockstep.lab.claims import Claim, claims
 from lockstep.report.claims_table import render

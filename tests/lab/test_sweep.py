@@ -11,7 +11,7 @@ import pytest
 
 import lockstep
 from cli_runner import run
-from lockstep.api import sweep
+from lockstep.verbs.converge import sweep
 from lockstep.errors import BadInput
 from lockstep.lab import ALWAYS, Check, find_experiment
 from lockstep.lab.sweep import Outcome, read_grid

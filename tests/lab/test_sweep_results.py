@@ -11,7 +11,7 @@ from matplotlib import pyplot
 
 import lockstep
 from cli_runner import run
-from lockstep.api import sweep
+from lockstep.verbs.converge import sweep
 from lockstep.lab import Curve, Findings, Picture, find_experiment
 from lockstep.lab.sweep import Sweep, read_grid
 from lockstep.lab.sweep.results import identified, pooled_results, results_of

@@ -15,7 +15,7 @@ import torch
 from tests.cli_runner import run
 
 import lockstep
-from lockstep.api.keeping import kept
+from lockstep.verbs.words.keeping import kept
 from lockstep.collectives import algorithms, get
 from lockstep.errors import BadInput
 from lockstep.hardware import Efficiency

@@ -10,7 +10,7 @@ import pytest
 from tests.cli_runner import run
 
 import lockstep
-from lockstep.api.processes import world
+from lockstep.verbs.words.processes import world
 from lockstep.cli import program_options
 from lockstep.errors import BadInput
 from lockstep.program import read_trace

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tests.cli_runner import run
 
 import lockstep
-from lockstep.api.network import read_network
+from lockstep.verbs.words.network import read_network
 from lockstep.collectives import PlainLink, get, times_on_levels
 from lockstep.errors import BadInput, Infeasible, LockstepError
 from lockstep.hardware import Cluster, cluster

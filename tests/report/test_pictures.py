@@ -13,7 +13,8 @@ import pytest
 from matplotlib import pyplot
 
 import lockstep
-from lockstep.api import best_algorithms, pipeline_choices
+from lockstep.verbs.crossover import best_algorithms
+from lockstep.verbs.pipeline import pipeline_choices
 from lockstep.cases import TOLERANCE_FRAC
 from lockstep.collectives import lower_bound_s
 from lockstep.measure.bench.collective import Row

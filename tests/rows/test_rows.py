@@ -12,8 +12,9 @@ import pytest
 import lockstep
 from cli_runner import run
 from lockstep import api
-from lockstep.api.calling import TAKES_LISTS, keywords
-from lockstep.api.quantity import UNITS
+from lockstep.verbs.words.calling import TAKES_LISTS
+from lockstep.verbs.words.calling import keywords
+from lockstep.verbs.words.quantity import UNITS
 from lockstep.errors import BadInput, Infeasible
 from lockstep.rows import Rows
 from lockstep.rows.columns import columns, label, shown

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from cli_runner import run
-from lockstep.api.keeping import kept
+from lockstep.verbs.words.keeping import kept
 from lockstep.errors import BadInput, RunFailed
 from lockstep.store import FINISHED, NotRecorded, RunStore, compare
 from lockstep.store.record import CONFIG, ENVIRONMENT, EVENTS, RESULT

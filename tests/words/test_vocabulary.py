@@ -4,7 +4,7 @@ import pytest
 
 import lockstep
 from lockstep import api, hardware, workload
-from lockstep.api.calling import keywords
+from lockstep.verbs.words.calling import keywords
 from lockstep.cli.options import LAYOUT as LAYOUT_FLAGS
 from lockstep.errors import OPTION
 from lockstep.layout.layout import OFFLOAD

@@ -22,7 +22,9 @@ def answer_lists(name: str, words: Mapping[str, Any], own_plot: bool) -> bool:
     `own_plot`: whether one answer has a picture too. Raises BadInput for a picture or CSV of what has none.
     """
     from lockstep import api
-    from lockstep.api.calling import TAKES_LISTS, keywords, several
+    from lockstep.verbs.words.calling import TAKES_LISTS
+    from lockstep.verbs.words.calling import keywords
+    from lockstep.verbs.words.calling import several
     from lockstep.cli.program_options import draw, pairs, picture_path
     from lockstep.report.progress import progress
 

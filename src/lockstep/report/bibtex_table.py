@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rich.console import Console
 
-from lockstep.api import References
+from lockstep.verbs.cite import References
 
 
 def render(found: References, out: Console) -> None:

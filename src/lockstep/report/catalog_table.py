@@ -7,7 +7,7 @@ from typing import Any
 
 from rich.console import Console
 
-from lockstep.api import Catalog
+from lockstep.verbs.catalog import Catalog
 from lockstep.report.terminal import heading, indented, table
 from lockstep.units import format_bandwidth, format_count, format_flops, format_frac, format_size, format_time
 

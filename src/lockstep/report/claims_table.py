@@ -5,7 +5,9 @@ from __future__ import annotations
 from rich.console import Console
 from rich.text import Text
 
-from lockstep.api.claiming import EVERY, Claims, Decided
+from lockstep.verbs.claims import EVERY
+from lockstep.verbs.claims import Claims
+from lockstep.verbs.claims import Decided
 from lockstep.lab import GROUPS
 from lockstep.report.converge_table import checks_table
 from lockstep.report.terminal import heading, indented, table

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lockstep.api import Collective
+from lockstep.verbs.collective import Collective
 from lockstep.collectives import Comparison, get, lower_bound_on_levels_s, lower_bound_s, times_on_levels
 from lockstep.report.figure import sizes_on, times_on, write_figure
 from lockstep.report.timeline_plot import PALETTE

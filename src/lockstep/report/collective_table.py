@@ -5,7 +5,7 @@ from __future__ import annotations
 from rich.console import Console
 from rich.text import Text
 
-from lockstep.api import Collective
+from lockstep.verbs.collective import Collective
 from lockstep.collectives import Row
 from lockstep.report.terminal import heading, indented, small_print, table
 from lockstep.units import format_bandwidth, format_size, format_time

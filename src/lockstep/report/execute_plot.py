@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from lockstep.api import Executed
+from lockstep.verbs.execute import Executed
 from lockstep.errors import BadInput
 from lockstep.report.timeline_plot import draw_timeline
 from lockstep.units import format_frac, format_time

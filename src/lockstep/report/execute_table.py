@@ -5,7 +5,7 @@ from __future__ import annotations
 from rich.console import Console
 from rich.text import Text
 
-from lockstep.api import Executed
+from lockstep.verbs.execute import Executed
 from lockstep.failures.stragglers import FoundLate
 from lockstep.measure.execute import Execution
 from lockstep.report.terminal import heading, indented, small_print, table

@@ -5,7 +5,7 @@ from __future__ import annotations
 from rich.console import Console
 from rich.text import Text
 
-from lockstep.api import Experiments
+from lockstep.verbs.converge import Experiments
 from lockstep.report.terminal import heading, indented, table
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rich.console import Console
 
-from lockstep.api import Export
+from lockstep.verbs.export import Export
 
 
 def render(found: Export, out: Console) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lockstep.api import Fit
+from lockstep.verbs.fit import Fit
 from lockstep.report.figure import write_figure
 from lockstep.report.timeline_plot import PALETTE
 from lockstep.units import format_bandwidth, format_time

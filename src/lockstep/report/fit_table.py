@@ -5,7 +5,7 @@ from __future__ import annotations
 from rich.console import Console
 from rich.text import Text
 
-from lockstep.api import Fit
+from lockstep.verbs.fit import Fit
 from lockstep.measure.fit import Segment
 from lockstep.report.terminal import heading, indented, small_print, table
 from lockstep.units import format_bandwidth, format_frac, format_size, format_time

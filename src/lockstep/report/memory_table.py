@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from rich.console import Console
 from rich.text import Text
 
-from lockstep.api import StageMemories
+from lockstep.verbs.memory import StageMemories
 from lockstep.layout import Memory
 from lockstep.planner import memory_assumptions
 from lockstep.report.layout_columns import layout_words

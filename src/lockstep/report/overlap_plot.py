@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lockstep.api import Overlap
+from lockstep.verbs.overlap import Overlap
 from lockstep.report.figure import sizes_on, times_on, write_figure
 from lockstep.report.timeline_plot import PALETTE
 

@@ -7,7 +7,7 @@ from itertools import groupby
 from rich.console import Console
 from rich.text import Text
 
-from lockstep.api import Overlap
+from lockstep.verbs.overlap import Overlap
 from lockstep.parallel.data import BucketRow
 from lockstep.report.terminal import bar, heading, indented, small_print, table
 from lockstep.units import format_frac, format_size, format_time

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lockstep.api import PipelineChoices
+from lockstep.verbs.pipeline import PipelineChoices
 from lockstep.report.figure import write_figure
 from lockstep.report.timeline_plot import PALETTE
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from rich.console import Console
 from rich.text import Text
 
-from lockstep.api import PipelineChoices
+from lockstep.verbs.pipeline import PipelineChoices
 from lockstep.parallel.pipeline import Point
 from lockstep.report.terminal import heading, indented, small_print, table
 from lockstep.units import format_frac

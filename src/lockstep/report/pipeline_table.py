@@ -5,7 +5,7 @@ from __future__ import annotations
 from rich.console import Console
 from rich.text import Text
 
-from lockstep.api import PipelineRun
+from lockstep.verbs.pipeline import PipelineRun
 from lockstep.parallel.pipeline import Partition
 from lockstep.program import draw
 from lockstep.report.terminal import bar, heading, indented, table

@@ -9,7 +9,9 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from lockstep.api.running import Changed, RunList, RunsAnswer
+from lockstep.verbs.runs import Changed
+from lockstep.verbs.runs import RunList
+from lockstep.verbs.runs import RunsAnswer
 from lockstep.report.terminal import heading, indented, table
 from lockstep.store import Comparison, Record, change_frac
 from lockstep.units import format_frac, format_time

@@ -5,7 +5,7 @@ from __future__ import annotations
 from rich.console import Console
 from rich.text import Text
 
-from lockstep.api import Advice
+from lockstep.verbs.sensitivity import Advice
 from lockstep.planner.upgrades import Upgrade
 from lockstep.report.layout_columns import layout_words
 from lockstep.report.terminal import bar, heading, indented, table

@@ -5,7 +5,7 @@ from __future__ import annotations
 from rich.console import Console
 from rich.text import Text
 
-from lockstep.api import Trace
+from lockstep.verbs.trace import Trace
 from lockstep.report.terminal import heading, indented, table
 from lockstep.units import format_frac, format_time
 

@@ -6,7 +6,7 @@ from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lockstep.api import Training
+from lockstep.verbs.train import Training
 from lockstep.report.figure import write_figure
 from lockstep.report.timeline_plot import PALETTE
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from rich.console import Console
 from rich.text import Text
 
-from lockstep.api import Training
+from lockstep.verbs.train import Training
 from lockstep.measure.train import StoppedRun
 from lockstep.report.terminal import heading, indented, small_print, table
 from lockstep.units import format_count, format_frac, format_size, format_time

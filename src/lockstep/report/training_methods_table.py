@@ -7,7 +7,7 @@ from itertools import groupby
 from rich.console import Console
 from rich.text import Text
 
-from lockstep.api import TrainingMethods
+from lockstep.verbs.train import TrainingMethods
 from lockstep.report.terminal import heading, indented, table
 
 

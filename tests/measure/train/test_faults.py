@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from lockstep.api.keeping import kept
+from lockstep.verbs.words.keeping import kept
 from lockstep.errors import RunFailed
 from lockstep.measure.checkpoint import latest
 from lockstep.measure.launch import Fault

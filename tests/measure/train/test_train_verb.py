@@ -13,8 +13,8 @@ from rich.console import Console
 
 import lockstep
 from cli_runner import run, shell
-from lockstep.api import Training
-from lockstep.api.training import _usual_batch
+from lockstep.verbs.train import Training
+from lockstep.verbs.train import _usual_batch
 from lockstep.errors import Stopped
 from lockstep.failures.stragglers import LateRank
 from lockstep.measure.train import MODELS, StoppedRun, Task, all_methods, find_method

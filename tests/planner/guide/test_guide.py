@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lockstep.api import read_question
+from lockstep.verbs.words.question import read_question
 from lockstep.hardware import Cluster, Level, cluster, link
 from lockstep.layout import Layout, broken_by
 from lockstep.parallel.pipeline import get

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from lockstep.api import read_question
+from lockstep.verbs.words.question import read_question
 from lockstep.layout import Layout
 from lockstep.planner import roofline
 from lockstep.planner.guide import guide
