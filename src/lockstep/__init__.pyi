@@ -1,15 +1,37 @@
 from . import (
     cases as cases,
+)
+from . import (
     collectives as collectives,
+)
+from . import (
     failures as failures,
+)
+from . import (
     hardware as hardware,
+)
+from . import (
     layout as layout,
+)
+from . import (
     methods as methods,
+)
+from . import (
     parallel as parallel,
+)
+from . import (
     program as program,
+)
+from . import (
     simulate as simulate,
+)
+from . import (
     step as step,
+)
+from . import (
     validation as validation,
+)
+from . import (
     workload as workload,
 )
 from .verbs.balance import balance as balance

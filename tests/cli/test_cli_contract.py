@@ -12,7 +12,7 @@ import pytest
 
 from cli_runner import LLAMA, Session, run
 from lockstep.cli.app import VERBS
-from lockstep.cli.output import plain
+from lockstep.views.parts.output import plain
 from lockstep.program import read_trace
 from lockstep.units import format_frac
 

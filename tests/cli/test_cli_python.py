@@ -12,7 +12,7 @@ from test_cli_contract import COMMANDS
 import lockstep
 from cli_runner import run, shell
 from lockstep import hardware, workload
-from lockstep.cli.output import plain
+from lockstep.views.parts.output import plain
 from lockstep.errors import BadInput
 from lockstep.layout import Layout
 

@@ -12,7 +12,7 @@ from cli_runner import LLAMA, run
 from lockstep.verbs.words.question import read_question
 from lockstep.verbs.words.recipe import RecipeWords
 from lockstep.cli.app import build
-from lockstep.cli.options import RECIPE
+from lockstep.views.parts.options import RECIPE
 from lockstep.layout import Recipe
 from lockstep.planner.estimate import estimate as estimate_layout
 

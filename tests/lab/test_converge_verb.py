@@ -23,7 +23,7 @@ from lockstep.lab import (
     find_experiment,
 )
 from lockstep.lab.claims import Claim, claims
-from lockstep.report.converge_plot import plot_findings
+from lockstep.views.converge import plot_findings
 from lockstep.settings import read_settings, setting
 
 QUICK: dict[str, dict[str, object]] = {

@@ -11,7 +11,7 @@ from tests.cli_runner import run
 
 import lockstep
 from lockstep.verbs.words.processes import world
-from lockstep.cli import program_options
+from lockstep.views.parts import program_options
 from lockstep.errors import BadInput
 from lockstep.program import read_trace
 from lockstep.store import RunStore

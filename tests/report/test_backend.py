@@ -12,9 +12,9 @@ import pytest
 from matplotlib import pyplot
 
 from lockstep.program import ProgramBuilder, Timeline
-from lockstep.report.execute_plot import plot_execution
-from lockstep.report.figure import write_figure
-from lockstep.report.timeline_plot import plot_timeline
+from lockstep.views.execute import plot_execution
+from lockstep.views.parts.figure import write_figure
+from lockstep.views.parts.timelines import plot_timeline
 from lockstep.simulate import simulate
 
 

@@ -19,18 +19,18 @@ from lockstep.cases import TOLERANCE_FRAC
 from lockstep.collectives import lower_bound_s
 from lockstep.measure.bench.collective import Row
 from lockstep.measure.bench.result import CollectiveBench
-from lockstep.report.bench_plot import plot_bench
-from lockstep.report.case_plot import plot_cases
-from lockstep.report.checkpoint_plot import plot_overhead
-from lockstep.report.collective_plot import plot_sizes
-from lockstep.report.crossover_plot import plot_map
-from lockstep.report.estimate_table import PART_WORDS
-from lockstep.report.overlap_plot import plot_buckets
-from lockstep.report.pipeline_choices_plot import plot_choices
-from lockstep.report.plan_plot import plot_plan
-from lockstep.report.scaling_plot import plot_scaling
-from lockstep.report.speedup_plot import plot_speedup
-from lockstep.report.train_plot import plot_losses
+from lockstep.views.bench import plot_bench
+from lockstep.views.case import plot_cases
+from lockstep.views.checkpoint import plot_overhead
+from lockstep.views.collective import plot_sizes
+from lockstep.views.crossover import plot_map
+from lockstep.views.estimate import PART_WORDS
+from lockstep.views.overlap import plot_buckets
+from lockstep.views.pipeline import plot_choices
+from lockstep.views.plan import plot_plan
+from lockstep.views.scaling import plot_scaling
+from lockstep.views.speedup import plot_speedup
+from lockstep.views.train import plot_losses
 from lockstep.units import format_size, format_time
 
 if TYPE_CHECKING:

@@ -13,9 +13,9 @@ from matplotlib import pyplot
 import lockstep
 from lockstep.errors import BadInput
 from lockstep.measure.fit import Point, Points, fit_link
-from lockstep.report.fit_plot import plot_fit
-from lockstep.report.rig_plot import plot_race
-from lockstep.report.runs_plot import plot_series
+from lockstep.views.fit import plot_fit
+from lockstep.views.rig import plot_race
+from lockstep.views.runs import plot_series
 from lockstep.simulate import star_topology
 from lockstep.store import RunStore
 

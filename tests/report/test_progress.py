@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from lockstep.report import progress as module
+from lockstep.views.parts import progress as module
 
 
 @pytest.fixture

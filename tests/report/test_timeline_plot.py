@@ -10,7 +10,7 @@ from matplotlib import pyplot
 
 from lockstep.errors import BadInput
 from lockstep.program import ProgramBuilder, Timeline
-from lockstep.report.timeline_plot import PALETTE, _dark, draw_timeline, plot_timeline
+from lockstep.views.parts.timelines import PALETTE, _dark, draw_timeline, plot_timeline
 from lockstep.simulate import simulate
 
 

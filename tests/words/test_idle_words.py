@@ -9,7 +9,7 @@ import pytest
 
 import lockstep
 from cli_runner import LLAMA, run
-from lockstep.cli.output import plain
+from lockstep.views.parts.output import plain
 from lockstep.errors import BadInput, LockstepError
 
 LLAMA_WORDS = ("llama3-8b", "dgx-h100:2")

@@ -5,7 +5,7 @@ import pytest
 import lockstep
 from lockstep import api, hardware, workload
 from lockstep.verbs.words.calling import keywords
-from lockstep.cli.options import LAYOUT as LAYOUT_FLAGS
+from lockstep.views.parts.options import LAYOUT as LAYOUT_FLAGS
 from lockstep.errors import OPTION
 from lockstep.layout.layout import OFFLOAD
 from lockstep.layout.recipe import OPTIMIZERS
