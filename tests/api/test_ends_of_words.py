@@ -10,6 +10,8 @@ import pytest
 
 from lockstep.errors import BadInput
 from lockstep.units import parse_size_B
+from lockstep.verbs import balance, bench, pipeline, plan, rig, speedup, stragglers, train
+from lockstep.verbs.words import algorithms, failures, processes, question, recipe
 
 LINK: dict[str, Any] = {"latency": 1e-6, "bandwidth": 1e9}
 DAY_S, YEAR_S = 86_400, 365.25 * 86_400
@@ -17,19 +19,19 @@ Read = Callable[[Any], object]
 
 
 def sizes(count: int) -> list[int]:
-    return benching._sizes(f"1:{2 ** (count - 1)}", parse_size_B)
+    return bench._sizes(f"1:{2 ** (count - 1)}", parse_size_B)
 
 
 def straggling(number: int, mitigation: str = "none") -> object:
-    return workers.stragglers(workers=number, law="constant:value=1s", mitigation=mitigation)
+    return stragglers.stragglers(workers=number, law="constant:value=1s", mitigation=mitigation)
 
 
 def choices(number: int) -> object:
-    return tradeoffs.pipeline_choices(stages=1, microbatches=number)
+    return pipeline.pipeline_choices(stages=1, microbatches=number)
 
 
 def task(steps: int) -> object:
-    return training._task([], None, 4, steps, 64, "sgd", None, "float32", 0)
+    return train._task([], None, 4, steps, 64, "sgd", None, "float32", 0)
 
 
 MOST: dict[str, tuple[Read, int, str]] = {
@@ -38,19 +40,19 @@ MOST: dict[str, tuple[Read, int, str]] = {
     "devices": (lambda n: question.whole(n, "--gpus"), 10**7, "--gpus"),
     "parameters": (lambda n: question.whole(n, "--params"), 10**13, "--params"),
     "another number": (lambda n: question.whole(n, "--pp"), 10**9, "--pp"),
-    "layouts": (lambda n: verbs.plan("gpt2", "dgx-a100-40gb:1", batch=64, top=n), 1000, "--top"),
-    "ranks of a collective": (lambda n: exchanges._group(n, LINK), 10**6, "--ranks"),
-    "workers of a speed-up": (lambda n: scalings.speedup(compute=1, size=1e6, workers=n, **LINK), 10**6, "--workers"),
+    "layouts": (lambda n: plan.plan("gpt2", "dgx-a100-40gb:1", batch=64, top=n), 1000, "--top"),
+    "ranks of a collective": (lambda n: algorithms.read_group(n, LINK), 10**6, "--ranks"),
+    "workers of a speed-up": (lambda n: speedup.speedup(compute=1, size=1e6, workers=n, **LINK), 10**6, "--workers"),
     "simulated runs": (failures.simulated_runs, 100_000, "--campaigns"),
-    "layers": (schedules._few, 4096, "--layers"),
+    "layers": (pipeline.few_layers, 4096, "--layers"),
     "sizes": (sizes, 64, "--sizes"),
-    "ranks of a rig": (lambda n: rigs._group("star", n, 2), 16, "--ranks"),
+    "ranks of a rig": (lambda n: rig._group("star", n, 2), 16, "--ranks"),
     "workers that are waited for": (lambda n: straggling(n), 100_000, "--workers"),
     "workers beside those": (lambda n: straggling(100_000, f"backup:{n}"), 100_000, "--mitigation"),
-    "speeds": (lambda n: len(workers._list(f"2x1,{n - 2}x3", "--speeds")), 100_000, "--speeds"),
+    "speeds": (lambda n: len(balance._list(f"2x1,{n - 2}x3", "--speeds")), 100_000, "--speeds"),
     "micro-batches of a choice": (lambda n: choices(n), 2**16, "--microbatches"),
     "the largest of several": (
-        lambda n: tradeoffs.pipeline_choices(stages=1, microbatches=f"1,{n}"),
+        lambda n: pipeline.pipeline_choices(stages=1, microbatches=f"1,{n}"),
         2**16,
         "--microbatches",
     ),
@@ -71,7 +73,7 @@ LEAST: dict[str, tuple[Read, int, str]] = {
     "usual": (lambda n: question.whole(n, "--pp"), 1, "--pp"),
     "from nothing": (lambda n: question.whole(n, "--zero", minimum=0), 0, "--zero"),
     "simulated runs, for an interval": (failures.simulated_runs, 2, "--campaigns"),
-    "bytes of a benchmark": (lambda n: benching._one(str(n), parse_size_B), 1, "--sizes"),
+    "bytes of a benchmark": (lambda n: bench._one(str(n), parse_size_B), 1, "--sizes"),
 }
 
 
@@ -89,7 +91,7 @@ RANGES: dict[str, tuple[Read, float, float, bool, bool]] = {
     "a share": (lambda x: failures.share_frac(x, "--x"), 0.0, 1.0, True, True),
     "a wait": (processes.longest_wait_s, 0.0, 30 * DAY_S, False, True),
     "bytes of a number": (lambda x: recipe._number_B(x, "--x"), 0.0, 8.0, False, True),
-    "a delay of the rig": (lambda x: rigs._delay_s(x, "--x"), 0.0, 1.0, True, True),
+    "a delay of the rig": (lambda x: rig._delay_s(x, "--x"), 0.0, 1.0, True, True),
     "a share of the device": (lambda x: recipe._device_frac(x, "--x"), 0.0, 1.0, True, False),
 }
 """How a real number is read, its ends, and whether each of them is allowed."""
@@ -124,13 +126,13 @@ def test_three_thousand_years_are_what_the_message_says() -> None:
      ("1KB:16MB:4", [1000 * 4**power for power in range(7)])],
 )  # fmt: skip
 def test_sizes_grow_by_their_factor_and_double_without_one(text: str, found: list[int]) -> None:
-    assert benching._sizes(text, parse_size_B) == found
+    assert bench._sizes(text, parse_size_B) == found
 
 
 @pytest.mark.parametrize("text", ["4:8:2:2", "8:4", "4:8:1", "0", "4,,8", "x"])
 def test_no_sizes_are_refused(text: str) -> None:
     with pytest.raises(BadInput) as caught:
-        benching._sizes(text, parse_size_B)
+        bench._sizes(text, parse_size_B)
     assert caught.value.where == "--sizes"
 
 
@@ -141,7 +143,7 @@ def test_the_usual_batch_is_the_nearest_to_64_that_all_share_in_fours(methods: s
 
     chosen = [find_method(name) for name in methods.split(",")]
     unit = 4 * math.lcm(*(ranks - one.helpers for one in chosen))
-    found = training._usual_batch(chosen, ranks)
+    found = train._usual_batch(chosen, ranks)
     multiples = [unit * number for number in range(1, 65)]
     assert abs(found - 64) == min(abs(one - 64) for one in multiples)
     assert found in multiples
@@ -156,40 +158,40 @@ def test_ranks_are_those_asked_for_else_two(given: int, monkeypatch: pytest.Monk
 
 
 def test_sizes_of_a_rig_are_whole_numbers_of_32_bits_from_one_per_rank_to_16_megabytes() -> None:
-    group = rigs._group("star", 4, 2)
-    assert rigs._sizes_B("16,16000000,16", group) == [16, 16_000_000]
+    group = rig._group("star", 4, 2)
+    assert rig._sizes_B("16,16000000,16", group) == [16, 16_000_000]
     for size_B in (12, 18, 16_000_004):
         with pytest.raises(BadInput) as caught:
-            rigs._sizes_B(size_B, group)
+            rig._sizes_B(size_B, group)
         assert caught.value.where == "--size"
 
 
 def test_nodes_of_a_rig_share_its_ranks_evenly() -> None:
-    assert (rigs._group("uplinks", 8, 2).ranks, rigs._group("uplinks", 8, 2).node_ranks) == (8, 4)
-    assert rigs._group("flat", 8, 3).node_ranks == 8
+    assert (rig._group("uplinks", 8, 2).ranks, rig._group("uplinks", 8, 2).node_ranks) == (8, 4)
+    assert rig._group("flat", 8, 3).node_ranks == 8
     for ranks, nodes, where in ((8, 3, "--nodes"), (8, 1, "--nodes"), (1, 2, "--ranks")):
         with pytest.raises(BadInput) as caught:
-            rigs._group("uplinks", ranks, nodes)
+            rig._group("uplinks", ranks, nodes)
         assert caught.value.where == where
 
 
 @pytest.mark.parametrize(("text", "found"), [("1,1,2", [1, 1, 2]), ("4x1.5,2x0.8", [1.5] * 4 + [0.8] * 2)])
 def test_lists_count_what_they_repeat(text: str, found: list[float]) -> None:
-    assert workers._list(text, "--speeds") == found
+    assert balance._list(text, "--speeds") == found
 
 
 def test_a_memory_for_all_workers_is_said_once_and_cut_into_whole_samples() -> None:
-    assert workers._most("5", None, 3) == [5, 5, 5]
-    assert workers._most("5,6,7", None, 3) == [5, 6, 7]
-    assert workers._most("2x10MB,35MB", "10MB", 3) == [1, 1, 3]
+    assert balance._most("5", None, 3) == [5, 5, 5]
+    assert balance._most("5,6,7", None, 3) == [5, 6, 7]
+    assert balance._most("2x10MB,35MB", "10MB", 3) == [1, 1, 3]
     with pytest.raises(BadInput):
-        workers._most("1MB", 0, 1)
+        balance._most("1MB", 0, 1)
 
 
 def test_slow_workers_are_twice_as_slow_unless_said() -> None:
     """All of one worker's steps are its own, so that twice as slow is twice the time."""
     usual, said = (
-        workers.stragglers(workers=1, law="constant:value=1s", slow=1, **words) for words in ({}, {"slow_factor": 3})
+        stragglers.stragglers(workers=1, law="constant:value=1s", slow=1, **words) for words in ({}, {"slow_factor": 3})
     )
     assert usual.mean_step_s == pytest.approx(2)
     assert said.mean_step_s == pytest.approx(3)

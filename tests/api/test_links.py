@@ -6,11 +6,8 @@ import math
 
 import pytest
 
-from lockstep.verbs.words.network import FASTEST_BPS
-from lockstep.verbs.words.failures import LONGEST_S
-from lockstep.verbs.words.network import SLOWEST_BPS
-from lockstep.verbs.words.network import read_network
 from lockstep.errors import BadInput
+from lockstep.verbs.words.network import FASTEST_BPS, LONGEST_S, SLOWEST_BPS, read_network
 
 
 @pytest.mark.parametrize("rate_Bps", [SLOWEST_BPS, FASTEST_BPS])

@@ -6,24 +6,24 @@ import inspect
 from collections.abc import Callable
 from dataclasses import replace
 from importlib import import_module
-from pkgutil import iter_modules
+from pkgutil import walk_packages
 from typing import Any, get_overloads, is_typeddict
 
 import pytest
 
 import lockstep
-from lockstep import api
-from lockstep.verbs.words.question import read_question
-from lockstep.verbs.words.question import read_layout
+from lockstep import verbs
 from lockstep.errors import BadInput
 from lockstep.layout import Layout
+from lockstep.verbs import converge
+from lockstep.verbs.words.question import read_layout, read_question
 
 LINK: dict[str, Any] = {"latency": 1e-6, "bandwidth": 1e9}
 
 
 def test_every_overload_promises_the_defaults_of_the_function() -> None:
-    defaults = {name: one.default for name, one in inspect.signature(convergence.converge).parameters.items()}
-    promised = get_overloads(inspect.unwrap(convergence.converge))
+    defaults = {name: one.default for name, one in inspect.signature(converge.converge).parameters.items()}
+    promised = get_overloads(inspect.unwrap(converge.converge))
     assert len(promised) == 2
     for overload in promised:
         for name, one in inspect.signature(overload).parameters.items():
@@ -32,7 +32,7 @@ def test_every_overload_promises_the_defaults_of_the_function() -> None:
 
 def test_every_group_of_words_may_be_left_out() -> None:
     """A typed mapping of keywords requires none of them: what a verb must be told is an argument of its own."""
-    modules = [import_module(f"lockstep.api.{one.name}") for one in iter_modules(api.__path__)]
+    modules = [import_module(one.name) for one in walk_packages(verbs.__path__, "lockstep.verbs.")]
     groups = {one for module in modules for one in vars(module).values() if is_typeddict(one)}
     assert len(groups) > 10
     assert {one.__name__: one.__required_keys__ for one in groups if one.__required_keys__} == {}

@@ -8,8 +8,8 @@ import sys
 
 import pytest
 
-from lockstep.views.parts import completing
 from lockstep.lab import EXPERIMENTS
+from lockstep.views.parts import completing
 
 
 def offered(line: str) -> list[str]:

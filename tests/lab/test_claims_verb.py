@@ -6,10 +6,9 @@ import pytest
 
 import lockstep
 from cli_runner import run
-from lockstep.verbs.claims import Claims
-from lockstep.verbs.claims import Decided
 from lockstep.lab import ALWAYS, Check
 from lockstep.lab.claims import Claim, claims
+from lockstep.verbs.claims import Claims, Decided
 from lockstep.views.claims import render
 from lockstep.views.parts.terminal import console
 

@@ -11,11 +11,11 @@ from matplotlib import pyplot
 
 import lockstep
 from cli_runner import run
-from lockstep.verbs.converge import sweep
 from lockstep.lab import Curve, Findings, Picture, find_experiment
 from lockstep.lab.sweep import Sweep, read_grid
 from lockstep.lab.sweep.results import identified, pooled_results, results_of
 from lockstep.lab.sweep.trial import Trial, run_trial
+from lockstep.verbs.converge import sweep
 from lockstep.views.parts.sweep_panels import panels, swept_numbers, unit_of
 
 ROWS = ("gradient-variance", {"batch": "32,64"}, {"trials": 200})

@@ -14,7 +14,9 @@ from rich.console import Console
 
 import lockstep
 from lockstep.campaigns import Operation, Scenario, campaign, for_tokens
-from lockstep.report import case_table, experts_table, tornado_plot
+from lockstep.views import campaign as campaign_view
+from lockstep.views import case as case_view
+from lockstep.views import experts as experts_view
 
 
 def printed(render: Callable[[Any, Console], None], answer: object) -> list[str]:
@@ -26,7 +28,7 @@ def printed(render: Callable[[Any, Console], None], answer: object) -> list[str]
 def test_experts_begin_with_the_verdict() -> None:
     found = lockstep.experts(experts=4, top_k=1, tokens=64, ranks=4, latency=0.0, bandwidth=1e9)
     said = replace(found, imbalance_slowdown=1.25, dropped_frac=0.5)
-    first, second, *_ = printed(experts_table.render, said)
+    first, second, *_ = printed(experts_view.render, said)
     assert first == "all-to-all takes 1.25 times the balanced time; 50 % of assignments dropped"
     assert second.startswith("4 experts on 4 ranks, top-1, 64 tokens; balancing loss ")
 
@@ -36,7 +38,7 @@ def test_a_case_lists_eight_sentences_of_what_is_unknown() -> None:
     (found,) = survey.comparisons
     for unknown in (1, 8, 9):
         study = replace(found.study, unknown=tuple(f"the {i}th thing is unknown." for i in range(unknown)))
-        lines = printed(case_table.render, replace(survey, comparisons=(replace(found, study=study),)))
+        lines = printed(case_view.render, replace(survey, comparisons=(replace(found, study=study),)))
         assert sum("th thing is unknown." in line for line in lines) == min(unknown, 8)
         assert sum("1 more with --json" in line for line in lines) == (unknown == 9)
 
@@ -49,8 +51,8 @@ def test_bars_of_a_tornado_reach_from_now_to_the_days_of_their_ends(
         campaigns=10,
     )
     figure, axes = pyplot.subplots()
-    monkeypatch.setattr(tornado_plot, "write_figure", lambda path, title, draw, size: draw(axes))
-    tornado_plot.plot_tornado(found, tmp_path / "tornado.svg")
+    monkeypatch.setattr(campaign_view, "write_figure", lambda path, title, draw, size: draw(axes))
+    campaign_view.plot_tornado(found, tmp_path / "tornado.svg")
     now = found.run.days
     reached = [
         end.days

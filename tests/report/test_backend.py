@@ -12,10 +12,10 @@ import pytest
 from matplotlib import pyplot
 
 from lockstep.program import ProgramBuilder, Timeline
+from lockstep.simulate import simulate
 from lockstep.views.execute import plot_execution
 from lockstep.views.parts.figure import write_figure
 from lockstep.views.parts.timelines import plot_timeline
-from lockstep.simulate import simulate
 
 
 def timeline(lasts_s: float, lanes: int = 2) -> Timeline:

@@ -13,12 +13,13 @@ import pytest
 from matplotlib import pyplot
 
 import lockstep
-from lockstep.verbs.crossover import best_algorithms
-from lockstep.verbs.pipeline import pipeline_choices
 from lockstep.cases import TOLERANCE_FRAC
 from lockstep.collectives import lower_bound_s
 from lockstep.measure.bench.collective import Row
 from lockstep.measure.bench.result import CollectiveBench
+from lockstep.units import format_size, format_time
+from lockstep.verbs.crossover import best_algorithms
+from lockstep.verbs.pipeline import pipeline_choices
 from lockstep.views.bench import plot_bench
 from lockstep.views.case import plot_cases
 from lockstep.views.checkpoint import plot_overhead
@@ -31,7 +32,6 @@ from lockstep.views.plan import plot_plan
 from lockstep.views.scaling import plot_scaling
 from lockstep.views.speedup import plot_speedup
 from lockstep.views.train import plot_losses
-from lockstep.units import format_size, format_time
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

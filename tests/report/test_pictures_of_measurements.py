@@ -13,11 +13,11 @@ from matplotlib import pyplot
 import lockstep
 from lockstep.errors import BadInput
 from lockstep.measure.fit import Point, Points, fit_link
+from lockstep.simulate import star_topology
+from lockstep.store import RunStore
 from lockstep.views.fit import plot_fit
 from lockstep.views.rig import plot_race
 from lockstep.views.runs import plot_series
-from lockstep.simulate import star_topology
-from lockstep.store import RunStore
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -12,19 +12,17 @@ import pytest
 from rich.console import Console
 
 import lockstep
-from lockstep.report import (
-    balance_table,
-    campaign_table,
-    checkpoint_table,
-    estimate_table,
-    memory_table,
-    overlap_table,
-    plan_table,
-    scaling_table,
-    sensitivity_table,
-    speedup_table,
-)
 from lockstep.units import format_count, format_frac, format_money, format_size, format_time
+from lockstep.views import balance as balance_view
+from lockstep.views import campaign as campaign_view
+from lockstep.views import checkpoint as checkpoint_view
+from lockstep.views import estimate as estimate_view
+from lockstep.views import memory as memory_view
+from lockstep.views import overlap as overlap_view
+from lockstep.views import plan as plan_view
+from lockstep.views import scaling as scaling_view
+from lockstep.views import sensitivity as sensitivity_view
+from lockstep.views import speedup as speedup_view
 
 LINK: dict[str, Any] = {"latency": "5us", "bandwidth": "25GB/s"}
 DAY_S = 86_400
@@ -65,7 +63,7 @@ def lengths(said: str, title: str) -> list[float]:
 def test_workers_have_their_shares_and_sixteen_are_shown(workers: int) -> None:
     speeds = [100.0 + 10 * number for number in range(workers)]
     found = lockstep.balance(speeds=speeds, batch=64 * workers)
-    said = text(balance_table.render, found)
+    said = text(balance_view.render, found)
     waits = [1 - share / speed / found.balanced_s for share, speed in zip(found.shares, speeds, strict=True)]
     expected = [
         [str(place), format_count(speeds[place]), "64", str(found.shares[place]),
@@ -84,7 +82,7 @@ def test_workers_have_their_shares_and_sixteen_are_shown(workers: int) -> None:
 def test_a_checkpoint_has_seven_points_around_it_and_where_time_goes(words: dict[str, Any]) -> None:
     asked: dict[str, Any] = {"mtbf": "6h", "write": "5min", "restart": "10min"} | words
     found = lockstep.checkpoint(**asked)
-    said = text(checkpoint_table.render, found)
+    said = text(checkpoint_view.render, found)
     around = rows(said, "Nearby intervals")
     points = [[format_time(work_s), format_frac(frac)] for work_s, frac in found.curve]
     places = [points.index(one) for one in around]
@@ -112,16 +110,16 @@ def test_formulas_say_what_their_intervals_cost_and_which_are_too_short() -> Non
         [name, format_time(work_s, 4), format_frac(float(found.long_run.overhead_frac(work_s)), 4)]
         for name, work_s in three.items()
     ]
-    assert rows(text(checkpoint_table.render, found), "Formulas") == expected
+    assert rows(text(checkpoint_view.render, found), "Formulas") == expected
     hidden = lockstep.checkpoint(mtbf="1h", write="10min", async_frac="100%")
-    said = {name: cell for name, _, cell in rows(text(checkpoint_table.render, hidden), "Formulas")}
+    said = {name: cell for name, _, cell in rows(text(checkpoint_view.render, hidden), "Formulas")}
     for name, work_s in (("Young", hidden.young_s), ("Daly", hidden.daly_s)):
         assert (said[name] == "writes overlap") == (work_s < 600 * (1 - 1e-9))
 
 
 def test_a_step_goes_into_its_parts_and_a_device_into_what_fills_it() -> None:
     found = lockstep.estimate("llama3-8b", "dgx-h100:2", batch=64, tp=2, zero=1)
-    said = text(estimate_table.render, found)
+    said = text(estimate_view.render, found)
     parts = sorted((-seconds, name) for name, seconds in found.step.breakdown_s().items() if seconds > 0)
     shares = [-seconds / found.step_time_s for seconds, _ in parts]
     hidden = {part: [format_time(one.hidden_s), format_time(one.slack_s)] for part, one in found.hiding().items()}
@@ -151,7 +149,7 @@ def _device_is_full_of(memory: Any, said: str, title: str) -> None:
 @pytest.mark.parametrize(("stages", "shown"), [(1, 0), (2, 2), (16, 12)])
 def test_twelve_stages_are_shown_with_their_memory(stages: int, shown: int) -> None:
     found = lockstep.memory("llama3-8b", "dgx-h100:2", batch=64, pp=stages)
-    said = text(memory_table.render, found)
+    said = text(memory_view.render, found)
     _device_is_full_of(found.memory, said, "What fills the memory")
     assert ("Stages" in said) == (shown > 0)
     assert (f"first 12 of {stages}" in said) == (stages > 12)
@@ -163,7 +161,7 @@ def test_twelve_stages_are_shown_with_their_memory(stages: int, shown: int) -> N
 
 def test_sizes_have_their_speed_up_time_and_cost() -> None:
     found = lockstep.scaling("gpt2", "dgx-a100-40gb:4", batch=256, tokens="10G", mtbf="12h")
-    said = text(scaling_table.render, found)
+    said = text(scaling_view.render, found)
     expected = []
     for place, one in enumerate(found.sizes):
         added = [format_frac(one.marginal_frac)] if place else []
@@ -176,7 +174,7 @@ def test_sizes_have_their_speed_up_time_and_cost() -> None:
 
 def test_a_speed_up_is_shown_at_about_14_numbers_with_the_best_and_the_last() -> None:
     found = lockstep.speedup(compute=10, size="200MB", serial=0.01, **LINK)
-    shown = rows(text(speedup_table.render, found), "Speed-up")
+    shown = rows(text(speedup_view.render, found), "Speed-up")
     workers = [int(row[0].replace(",", "")) for row in shown]
     assert workers == sorted(set(workers))
     assert {1, found.best_workers, found.most_workers} <= set(workers)
@@ -194,7 +192,7 @@ def test_buckets_are_shown_at_14_sizes_with_the_best() -> None:
          format_time(float(row.step.exposed_comm_s)), format_frac(float(row.step.overlap_frac))]
         for row in found.sweep.rows
     ]  # fmt: skip
-    shown = rows(text(overlap_table.render, found), "Bucket sizes")
+    shown = rows(text(overlap_view.render, found), "Bucket sizes")
     places = [every.index(row) for row in shown]
     assert places == sorted(set(places))
     assert places[0] == 0
@@ -210,7 +208,7 @@ def _days(days: float) -> str:
 def test_a_campaign_says_where_days_go_what_to_change_and_what_they_follow() -> None:
     words: dict[str, Any] = {"tokens": "100G", "device_mtbf": "1y", "write": "1min", "power": 400}
     found = lockstep.campaign("gpt2", "dgx-a100-40gb:2", batch=512, **words)
-    said = text(campaign_table.render, found)
+    said = text(campaign_view.render, found)
     wall_s = sum(found.run.parts_s.values())
     parts = sorted((seconds for seconds in found.run.parts_s.values() if seconds >= 5e-4 * wall_s), reverse=True)
     assert [row[1:] for row in rows(said, "Where the days go")] == [
@@ -232,7 +230,7 @@ def test_a_campaign_says_where_days_go_what_to_change_and_what_they_follow() -> 
 
 def test_upgrades_and_elasticities_come_strongest_first() -> None:
     found = lockstep.sensitivity("gpt2", "dgx-h100:1", batch=64)
-    said = text(sensitivity_table.render, found)
+    said = text(sensitivity_view.render, found)
     upgrades = sorted(found.upgrades.by_saving, key=lambda one: -one.saving_frac)[:8]
     shown = rows(said, "Upgrades")
     assert [row[0] for row in shown] == [one.what for one in upgrades]
@@ -252,7 +250,7 @@ def _memory_of(plans: Sequence[Any]) -> list[str]:
 
 def test_a_plan_lists_layouts_a_front_that_can_be_read_and_reasons() -> None:
     found = lockstep.plan("llama3-8b", "dgx-h100:2", batch=64, tokens="1T")
-    said = text(plan_table.render, found)
+    said = text(plan_view.render, found)
     best = rows(said, "Best layouts")
     assert [row[-3] for row in best] == _memory_of(found.plans)
     assert [row[-5] for row in best] == [format_time(one.step_time_s) for one in found.plans]

@@ -10,8 +10,8 @@ from matplotlib import pyplot
 
 from lockstep.errors import BadInput
 from lockstep.program import ProgramBuilder, Timeline
-from lockstep.views.parts.timelines import PALETTE, _dark, draw_timeline, plot_timeline
 from lockstep.simulate import simulate
+from lockstep.views.parts.timelines import PALETTE, _dark, draw_timeline, plot_timeline
 
 
 def timeline() -> Timeline:

@@ -190,7 +190,7 @@ def ask(as_json: bool, plot: str | None, **words: Any) -> None:
     from lockstep.verbs.pipeline import pipeline, pipeline_choices
 
     words = given(words)
-    if words["schedule"] != ALL:
+    if words.get("schedule") != ALL:
         with progress("building the schedule") as report:
             answer = pipeline(progress=report, **words)
         draw(plot, partial(plot_schedule, answer))

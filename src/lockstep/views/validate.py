@@ -73,7 +73,7 @@ def _signed(frac: float) -> str:
     return ("+" if frac > 0 else "") + format_frac(frac, 2)
 
 
-TABLE = {"table": argument("[TABLE]", "Table of published measurements; all when omitted.", None)}
+TABLE = {"tables": argument("[TABLE]", "Table of published measurements; all when omitted.", None)}
 
 
 COMMAND = Command(

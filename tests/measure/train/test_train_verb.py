@@ -13,15 +13,14 @@ from rich.console import Console
 
 import lockstep
 from cli_runner import run, shell
-from lockstep.verbs.train import Training
-from lockstep.verbs.train import _usual_batch
 from lockstep.errors import Stopped
 from lockstep.failures.stragglers import LateRank
 from lockstep.measure.train import MODELS, StoppedRun, Task, all_methods, find_method
 from lockstep.measure.train.lateness import Lateness
 from lockstep.measure.train.result import Step
-from lockstep.views.train import render
 from lockstep.store import RunStore
+from lockstep.verbs.train import Training, _usual_batch
+from lockstep.views.train import render
 
 SHORT = ("--steps", "3", "--batch", "8")
 

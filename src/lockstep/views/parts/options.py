@@ -42,9 +42,9 @@ def required(flags: tuple[str, ...], metavar: str, words: str, names: Any = None
     return Annotated[str, shown], inspect.Parameter.empty
 
 
-def switch(flags: str, words: str, default: bool, panel: str = "") -> Any:
-    """A flag that is on or off."""
-    return Annotated[bool, typer.Option(flags, help=words, rich_help_panel=panel or None)], default
+def switch(flags: str, words: str, default: bool | None, panel: str = "") -> Any:
+    """A flag that is on or off; None when it is not given and has no default here."""
+    return Annotated[bool | None, typer.Option(flags, help=words, rich_help_panel=panel or None)], default
 
 
 def argument(metavar: str, words: str, default: Any = inspect.Parameter.empty, names: Any = None) -> Any:
@@ -185,7 +185,7 @@ LAYOUT: Options = {
         "--recompute", "R", "Activation recomputation: none, selective or full. (default: none)", panel=_LAYOUT
     ),
     "sequence_parallel": switch(
-        "--sequence-parallel", "Shard norms and residuals over the tensor-parallel ranks.", False, _LAYOUT
+        "--sequence-parallel", "Shard norms and residuals over the tensor-parallel ranks.", None, _LAYOUT
     ),
     "schedule": text(
         "--schedule",
