@@ -33,7 +33,7 @@ FORWARD_S, BACKWARD_S = 1.0, 2.0  # assumed: nothing that runs depends on them
 class Settings:
     """The schedule."""
 
-    schedule: str = setting("1f1b", "Schedule of the passes.", choices=schedules())
+    schedule: str = setting("1f1b", "Schedule of the passes.", choices=schedules)
     microbatches: int = setting(4, "Micro-batches per step.", least=1)
     chunks: int = setting(0, "Per device, where the schedule has a choice; 0 for its own.")
 
