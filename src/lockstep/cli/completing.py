@@ -35,7 +35,7 @@ def devices() -> Iterable[str]:
 
 def schedules() -> Iterable[str]:
     """Pipeline schedules."""
-    from lockstep.parallel.pipeline.registry import schedules as names
+    from lockstep.parallel.pipeline.registry import names
 
     return names()
 
