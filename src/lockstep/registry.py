@@ -54,12 +54,15 @@ class Registry(Generic[T]):
         """All names: Lockstep's own in their order, then those of other packages, which are not imported."""
         return tuple(dict.fromkeys((*self.own, *self._offered)))
 
+    def __contains__(self, name: str) -> bool:
+        return name in self.own or name in self._offered
+
     def get(self, name: str, where: str | None = None) -> T:
         """The record called `name`. Raises UnknownName, and BadInput for one that its package cannot give."""
         found = self.own.get(name)
         if found is not None:
             return found
-        if name not in self._offered:
+        if name not in self:
             raise UnknownName(self.what, name, self.names(), where)
         if name not in self._loaded:
             self._loaded[name] = self._load(name, where)

@@ -22,15 +22,15 @@ def clusters() -> Iterable[str]:
     """Clusters of the catalog, and devices, each a machine too; with `:`, after which a number follows."""
     from lockstep.hardware.shipped import shelf
 
-    names = dict.fromkeys([*shelf().clusters, *shelf().devices])
+    names = dict.fromkeys([*shelf().clusters, *devices()])
     return [spelled for name in names for spelled in (name, f"{name}:")]
 
 
 def devices() -> Iterable[str]:
     """Devices of the catalog."""
-    from lockstep.hardware.shipped import shelf
+    from lockstep.hardware import shipped
 
-    return shelf().devices
+    return shipped.devices().names()
 
 
 def schedules() -> Iterable[str]:
@@ -54,9 +54,9 @@ def programs() -> Iterable[str]:
 
 def methods() -> Iterable[str]:
     """Training methods."""
-    from lockstep.measure.train import all_methods
+    from lockstep.measure.train import METHODS
 
-    return (method.name for method in all_methods())
+    return METHODS.names()
 
 
 def optimizers() -> Iterable[str]:
