@@ -121,5 +121,5 @@ def import_all(package: str, first: str = "") -> None:
 
 def _from(points: list[EntryPoint]) -> str:
     """The packages of some entry points, in words."""
-    names = [point.dist.name if point.dist is not None else point.module for point in points]
+    names = sorted(point.dist.name if point.dist is not None else point.module for point in points)
     return ("the package " if len(names) == 1 else "the packages ") + " and ".join(names)

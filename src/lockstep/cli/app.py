@@ -8,7 +8,9 @@ verb is a file of this folder with `register(app)`, listed in `lockstep.verbs`.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
+import warnings
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from typing import Annotated, Any
 
@@ -18,6 +20,7 @@ from lockstep import __version__
 from lockstep.cli.output import Ended, print_failed, print_infeasible
 from lockstep.cli.streams import standard_streams
 from lockstep.errors import BadInput, Infeasible, RunFailed, brief, closest, option_hint
+from lockstep.registry import PluginWarning
 from lockstep.verbs import VERBS
 from lockstep.vocabulary import COMMANDS
 
@@ -58,13 +61,29 @@ def build(verbs: Iterable[str] = VERBS) -> typer.Typer:
 def main(arguments: list[str] | None = None) -> None:
     """Runs the command line and exits with its code."""
     given = sys.argv[1:] if arguments is None else arguments
-    with standard_streams() as output:
+    with standard_streams() as output, _warnings_in_one_line():
         code = _run(given)
         try:
             output.check()
         except BadInput as error:
             code = _refuse(str(error))
     sys.exit(code)
+
+
+@contextmanager
+def _warnings_in_one_line() -> Iterator[None]:
+    """What a user should know of other packages is told as errors are, without a place in the code."""
+    usual = warnings.showwarning
+
+    def tell(message: Warning | str, category: type[Warning], *place: Any) -> None:
+        if issubclass(category, PluginWarning):
+            sys.stderr.write(f"warning: {message}\n")
+        else:
+            usual(message, category, *place)
+
+    with warnings.catch_warnings():
+        warnings.showwarning = tell
+        yield
 
 
 def _run(given: list[str]) -> int:

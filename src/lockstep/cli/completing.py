@@ -47,6 +47,13 @@ def ops() -> Iterable[str]:
     return names()
 
 
+def algorithms() -> Iterable[str]:
+    """Algorithms of any collective."""
+    from lockstep.collectives.registry import REGISTRY
+
+    return dict.fromkeys(name.partition(".")[2] for name in REGISTRY.names())
+
+
 def programs() -> Iterable[str]:
     """What can be run or traced: a pipeline or a collective."""
     return ("pipeline", *ops())

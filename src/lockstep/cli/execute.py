@@ -6,7 +6,7 @@ from typing import Any
 
 import typer
 
-from lockstep.cli.completing import programs, schedules
+from lockstep.cli.completing import algorithms, programs, schedules
 from lockstep.cli.options import argument, takes, text
 from lockstep.cli.output import EXAMPLES, show_once
 from lockstep.cli.program_options import PLOT, RANKS_HELP, RUNS, SIZE_IF_ANY, draw, given, picture_path
@@ -34,7 +34,7 @@ PIPELINE = {
     ),
 }
 RUN = {
-    "algorithm": text("--algorithm", "A", "Algorithm of the collective. (default: the fastest)"),
+    "algorithm": text("--algorithm", "A", "Algorithm of the collective. (default: the fastest)", names=algorithms),
     "backend": text("--backend", "B", "Backend: gloo, or nccl with one GPU per rank. (default: gloo)", "gloo"),
     "repeats": text("--repeats", "N", "Number of runs; the median one is shown. (default: 5)"),
     "warm_up": text("--warm-up", "N", "Number of warm-up runs before the measured ones. (default: 1)"),

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from lockstep.cli.completing import clusters, ops
+from lockstep.cli.completing import algorithms, clusters, ops
 from lockstep.cli.options import Options, argument, required, switch, text
 from lockstep.errors import BadInput
 from lockstep.files import writable, writing
@@ -43,7 +43,9 @@ OP: Options = {
     )
 }
 ALGORITHM: Options = {
-    "algorithm": text("--algorithm", "A", "Algorithm: one, several separated by commas, or all. (default: all)")
+    "algorithm": text(
+        "--algorithm", "A", "Algorithm: one, several separated by commas, or all. (default: all)", names=algorithms
+    )
 }
 _PASSES = "Times per micro-batch: one value, or one per stage, separated by commas"
 PASSES: Options = {

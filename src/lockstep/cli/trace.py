@@ -6,7 +6,7 @@ from typing import Any
 
 import typer
 
-from lockstep.cli.completing import programs, schedules
+from lockstep.cli.completing import algorithms, programs, schedules
 from lockstep.cli.options import argument, required, takes, text
 from lockstep.cli.output import EXAMPLES, show
 from lockstep.cli.program_options import LINK, PASSES, RANKS_IF_ANY, SIZE_IF_ANY
@@ -22,7 +22,9 @@ WORDS = {
     "microbatches": text("--microbatches", "M", "Micro-batches per step."),
     "schedule": text("--schedule", "S", "Pipeline schedule. (default: 1f1b)", names=schedules),
 }
-ALGORITHM = {"algorithm": text("--algorithm", "A", "Algorithm of the collective. (default: the fastest)")}
+ALGORITHM = {
+    "algorithm": text("--algorithm", "A", "Algorithm of the collective. (default: the fastest)", names=algorithms)
+}
 
 
 def register(app: typer.Typer) -> None:

@@ -69,6 +69,10 @@ class Algorithm:
     helpers: Callable[..., int] = field(default=lambda ranks, **choices: 0, repr=False, kw_only=True)
     """Ranks beside the group, such as parameter servers; numbered after it."""
 
+    def __post_init__(self) -> None:
+        if self.op not in OPS:
+            raise UnknownName("collective", self.op, OPS)
+
     def price_time_s(
         self, ranks: Number, size_B: Number, link: LinkLike, element_B: float = 0.0, **choices: Any
     ) -> Number:
@@ -173,28 +177,26 @@ def algorithms(op: str) -> tuple[str, ...]:
 
     Raises UnknownName.
     """
-    return _of(op, REGISTRY.names())
+    return _names(op, REGISTRY.every())
 
 
 def own_algorithms(op: str) -> tuple[str, ...]:
     """Lockstep's own of them: what is chosen, and what is claimed, does not depend on what else is installed."""
-    return _of(op, REGISTRY.own)
+    return _names(op, REGISTRY.own.values())
 
 
-def _of(op: str, names: Iterable[str]) -> tuple[str, ...]:
+def _names(op: str, among: Iterable[Algorithm]) -> tuple[str, ...]:
     if op not in OPS:
         raise UnknownName("collective", op, OPS)
-    return tuple(name.removeprefix(f"{op}.") for name in names if name.startswith(f"{op}."))
+    return tuple(algorithm.name for algorithm in among if algorithm.op == op)
 
 
 def get(op: str, algorithm: str) -> Algorithm:
-    """The algorithm; raises UnknownName with close names."""
-    found = REGISTRY.own.get(f"{op}.{algorithm}")
-    if found is not None:
-        return found
-    if algorithm not in algorithms(op):
+    """The algorithm; raises UnknownName with close names, and BadInput for one that its package cannot give."""
+    key = f"{op}.{algorithm}"
+    if key not in REGISTRY:
         raise UnknownName(f"algorithm of {op}", algorithm, algorithms(op))
-    return REGISTRY.get(f"{op}.{algorithm}")
+    return REGISTRY.get(key)
 
 
 def check_arguments(ranks: Number, size_B: Number, link: LinkLike) -> None:
