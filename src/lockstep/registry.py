@@ -39,7 +39,7 @@ class Registry(Generic[T]):
         """`what` a record is in messages, the `group` of its entry points, its type, its name in this registry."""
         self.what, self.group, self.kind, self.name_of = what, group, kind, name_of
         self.own: dict[str, T] = {}
-        """Lockstep's own records, in the order of their registration."""
+        """Lockstep's own records."""
         self._loaded: dict[str, T] = {}
 
     def register(self, record: T) -> T:
@@ -49,6 +49,11 @@ class Registry(Generic[T]):
             raise ValueError(f"internal: {self.what} {name} is registered twice")
         self.own[name] = record
         return record
+
+    def arrange(self, first: str) -> None:
+        """Puts its own records in the order of some names, which people see; the others follow by name."""
+        order = dict.fromkeys((*first.split(), *sorted(self.own)))
+        self.own = {name: self.own[name] for name in order}
 
     def names(self) -> tuple[str, ...]:
         """All names: Lockstep's own in their order, then those of other packages, which are not imported."""
@@ -108,15 +113,10 @@ class Registry(Generic[T]):
         return found
 
 
-def import_all(package: str, first: str = "") -> None:
-    """Imports every module in the folder of a package, those named in `first` before the others.
-
-    So a file joins by lying in its folder, and `first` says only in which order people see what they know.
-    """
-    path = import_module(package).__path__
-    present = {module.name for module in pkgutil.iter_modules(path)}
-    for name in (*first.split(), *sorted(present - set(first.split()))):
-        import_module(f"{package}.{name}")
+def import_all(package: str) -> None:
+    """Imports every module in the folder of a package, so that a file joins by lying there."""
+    for module in pkgutil.iter_modules(import_module(package).__path__):
+        import_module(f"{package}.{module.name}")
 
 
 def _from(points: list[EntryPoint]) -> str:

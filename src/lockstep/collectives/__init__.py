@@ -32,10 +32,12 @@ from lockstep.collectives.messages import MessageRow, Messages, message_programs
 from lockstep.collectives.op import OPS as _OPS
 from lockstep.collectives.operation import expander, pricer
 from lockstep.collectives.registry import MOST_OPERATIONS, Algorithm, algorithms, check_work, get, ops, own_algorithms
+from lockstep.collectives.registry import REGISTRY as _REGISTRY
 from lockstep.registry import import_all as _import_all
 
-for _op, _needs in _OPS.items():
-    _import_all(f"{__name__}.{_op.replace('-', '_')}", _needs.first)
+for _op in _OPS:
+    _import_all(f"{__name__}.{_op.replace('-', '_')}")
+_REGISTRY.arrange(" ".join(f"{op}.{name}" for op, needs in _OPS.items() for name in needs.first.split()))
 
 __all__ = [
     "MOST_OPERATIONS",

@@ -40,7 +40,7 @@ class Op:
     built_in: bool = True
     """Whether torch has it too."""
     first: str = ""
-    """Its algorithms in the order of the listing, as ties go to the first; others follow by name."""
+    """Its algorithms in the order of the listing, where ties go to the first; others follow by name."""
 
 
 def _exchanged_B(ranks: Number, size_B: Number, split: Split) -> Number:
@@ -57,21 +57,21 @@ def _whole_B(ranks: Number, size_B: Number, split: Split) -> Number:
 
 
 OPS: Mapping[str, Op] = {
+    "all-to-all": Op(_exchanged_B, _others, first="direct bruck hierarchical pairwise"),
+    "scatter": Op(_rooted_B, _others, first="binomial linear"),
+    "all-gather": Op(_exchanged_B, _others, first="ring recursive-doubling direct bruck"),
+    "reduce-scatter": Op(_exchanged_B, _others, adds=True, reduces=True, first="ring recursive-halving direct bruck"),
     "all-reduce": Op(
         lambda ranks, size_B, split: 2.0 * size_B * _others(ranks),
         lambda ranks: 2.0 * _others(ranks),
         adds=True,
         reduces=True,
-        first="ring rabenseifner double_binary_tree recursive_doubling tree pipelined_tree bidirectional_ring torus_2d "
-        "hierarchical direct naive full_exchange",
+        first="ring rabenseifner double-binary-tree recursive-doubling tree pipelined-tree bidirectional-ring "
+        "hierarchical torus-2d direct naive full-exchange",
     ),
-    "all-gather": Op(_exchanged_B, _others, first="ring bruck recursive_doubling direct"),
-    "reduce-scatter": Op(_exchanged_B, _others, adds=True, reduces=True, first="ring bruck recursive_halving direct"),
-    "all-to-all": Op(_exchanged_B, _others, first="direct pairwise bruck hierarchical"),
-    "broadcast": Op(_whole_B, first="binomial scatter_all_gather linear"),
-    "reduce": Op(_whole_B, adds=True, reduces=True, first="binomial reduce_scatter_gather linear"),
-    "scatter": Op(_rooted_B, _others),
-    "gather": Op(_rooted_B, _others),
+    "broadcast": Op(_whole_B, first="linear binomial scatter-all-gather"),
+    "reduce": Op(_whole_B, adds=True, reduces=True, first="linear binomial reduce-scatter-gather"),
+    "gather": Op(_rooted_B, _others, first="binomial linear"),
     # A worker sends its whole buffer.
     "parameter-server": Op(adds=True, first="synchronous asynchronous replicated"),
     # One round needs a whole buffer per neighbour.
@@ -80,6 +80,7 @@ OPS: Mapping[str, Op] = {
         adds=True,
         most_steps=2.0,
         built_in=False,
+        first="ring",
     ),
 }
 """In the order in which they are listed."""

@@ -14,16 +14,16 @@ from lockstep.measure.train.saving import Saving
 from lockstep.measure.train.task import Task
 from lockstep.registry import import_all as _import_all
 
-# One line per family, in the order of the listing; others follow by name.
-_import_all(
-    f"{__name__}.methods",
-    "synchronous accumulation torch_ddp batch_norm "
-    "zero_1 zero_2 zero_3 torch_fsdp2 "
-    "tensor_parallel sequence_parallel pipeline expert_parallel "
-    "local_sgd post_local_sgd diloco "
-    "parameter_server hogwild gossip "
-    "compression mixed_precision",
-)
+_import_all(f"{__name__}.methods")
+# One line per family.
+METHODS.arrange("""
+synchronous accumulation torch-ddp batch-norm
+zero-1 zero-2 zero-3 torch-fsdp2
+tensor-parallel sequence-parallel pipeline expert-parallel
+local-sgd post-local-sgd diloco
+parameter-server hogwild gossip
+fp16 int8 qsgd sign one-bit top-k random-k shared-random-k threshold power-sgd mixed-precision
+""")
 
 __all__ = [
     "METHODS",

@@ -17,11 +17,10 @@ from lockstep.parallel.pipeline.schedule import REGISTRY, PipelineCost, Schedule
 from lockstep.parallel.pipeline.times import Array, Times, Value
 from lockstep.registry import import_all
 
-import_all(
-    "lockstep.parallel.pipeline.schedules",
-    "naive gpipe one_f_one_b interleaved zero_bubble_h1 zero_bubble_h2 zero_bubble_v eager_one_f_one_b chimera "
-    "dualpipe dualpipe_v breadth_first",
-)
+import_all("lockstep.parallel.pipeline.schedules")
+REGISTRY.arrange("""
+naive gpipe 1f1b interleaved zb-h1 zb-h2 zb-v eager-1f1b chimera dualpipe dualpipe-v breadth-first
+""")
 SCHEDULES: list[Schedule] = list(REGISTRY.own.values())
 """By code. A schedule of another package joins when it is first asked for."""
 CODES: dict[str, int] = {schedule.name: code for code, schedule in enumerate(SCHEDULES)}
