@@ -152,6 +152,12 @@ def test_they_are_held_to_the_laws_of_lockstep(visible: dict[str, str]) -> None:
     assert count >= 12 + 8 + 5
 
 
+def test_the_page_shows_its_entry_points() -> None:
+    page = (TESTS.parent / "docs/use/add-your-own.md").read_text("utf-8")
+    block = page.split("```toml\n")[1].split("```")[0]
+    assert block in (EXAMPLE / "pyproject.toml").read_text("utf-8")
+
+
 def test_nothing_of_them_is_imported_before_it_is_named(visible: dict[str, str]) -> None:
     code = (
         "import sys, lockstep; lockstep.estimate('gpt2', 'dgx-h100:1', batch=16, pp=2, tp=4);"

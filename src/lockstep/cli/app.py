@@ -75,11 +75,13 @@ def _warnings_in_one_line() -> Iterator[None]:
     """What a user should know of other packages is told as errors are, without a place in the code."""
     usual = warnings.showwarning
 
-    def tell(message: Warning | str, category: type[Warning], *place: Any) -> None:
+    def tell(
+        message: Warning | str, category: type[Warning], filename: str, lineno: int, file: Any = None, line: Any = None
+    ) -> None:
         if issubclass(category, PluginWarning):
             sys.stderr.write(f"warning: {message}\n")
         else:
-            usual(message, category, *place)
+            usual(message, category, filename, lineno, file, line)
 
     with warnings.catch_warnings():
         warnings.showwarning = tell
