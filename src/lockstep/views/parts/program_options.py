@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from lockstep.views.parts.completing import ops
+from lockstep.views.parts.completing import algorithms, ops
 from lockstep.views.parts.options import Options, argument, required, switch, text
 
 RANKS: Options = {"ranks": required(("--ranks",), "N", "Number of ranks in the group.")}
@@ -21,7 +21,9 @@ OP: Options = {
     )
 }
 ALGORITHM: Options = {
-    "algorithm": text("--algorithm", "A", "Algorithm: one, several separated by commas, or all. (default: all)")
+    "algorithm": text(
+        "--algorithm", "A", "Algorithm: one, several separated by commas, or all. (default: all)", names=algorithms
+    )
 }
 _PASSES = "Times per micro-batch: one value, or one per stage, separated by commas"
 PASSES: Options = {
