@@ -29,6 +29,7 @@ class Session:
         assert self.out.count("\n") == 1
         answer: dict[str, Any] = json.loads(self.out, parse_constant=_refuse)
         assert isinstance(answer, dict)
+        assert answer.pop("schema") == 1
         return answer
 
     def refusal(self) -> str:

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
-from lockstep.errors import BadInput, instead, suggestion
+from lockstep.errors import BadInput, brief, instead, suggestion
 from lockstep.files import read_text
 
 if TYPE_CHECKING:
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
     Model = TypeVar("Model", bound=BaseModel)
 
+SCHEMA = 1
+"""Of files that users write and of answers in JSON; it rises when a key changes its meaning."""
 MAX_YAML_B = 256 * 1024
 MAX_JSON_B = 4 * 1024 * 1024
 MAX_DEPTH = 32
@@ -65,9 +67,13 @@ class Locate:
 
 
 def read_yaml(path: str | Path) -> tuple[Document, Locate]:
-    """The mapping in a YAML file, and where each key stands."""
+    """The mapping in a YAML file without its `schema`, and where each key stands. Raises BadInput for a newer one."""
     file = str(path)
-    return _mapping(file, _yaml_events(read_text(path, MAX_YAML_B), file))
+    data, locate = _mapping(file, _yaml_events(read_text(path, MAX_YAML_B), file))
+    said = data.pop("schema", SCHEMA)
+    if type(said) is not int or said != SCHEMA:
+        raise BadInput(f"this Lockstep reads schema {SCHEMA}, not {brief(json.dumps(said))}", locate("schema"))
+    return data, locate
 
 
 def read_json(path: str | Path) -> tuple[Document, Locate]:

@@ -48,6 +48,7 @@ BESIDE: dict[tuple[str, str], tuple[str, ...]] = {
     ("stragglers", "--slow-factor"): ("--slow", "2"),
     ("checkpoint", "--replaced"): ("--repair", "1d", "--spares", "1"),
     ("campaign", "--spares"): ("--repair", "1d"),
+    ("campaign", "--grow"): ("--repair", "1d", "--fewest-nodes", "1"),
     ("campaign", "--replaced"): ("--repair", "1d", "--spares", "1"),
     ("campaign", "--sample-size"): ("--data-bandwidth", "1GB/s"),
     ("estimate", "--recompute-modules"): ("--recompute", "selective"),

@@ -13,7 +13,7 @@ from lockstep.cli.app import build
 from lockstep.layout import Recipe
 from lockstep.planner.estimate import estimate as estimate_layout
 from lockstep.verbs.words.question import read_question
-from lockstep.verbs.words.recipe import RecipeWords
+from lockstep.verbs.words.shared import RecipeWords
 from lockstep.views.parts.options import RECIPE
 
 FLAGS = {

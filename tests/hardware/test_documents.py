@@ -40,6 +40,17 @@ def test_scalars_follow_yaml_1_2(tmp_path: Path) -> None:
     }  # fmt: skip
 
 
+def test_a_file_says_the_schema_it_is_written_for(tmp_path: Path) -> None:
+    assert read_yaml(written(tmp_path, "schema: 1\na: 2\n"))[0] == read_yaml(written(tmp_path, "a: 2\n"))[0] == {"a": 2}
+
+
+@pytest.mark.parametrize("said", ["0", "2", "'1'", "1.0", "true", "~", "[1]", "{a: 1}"])
+def test_another_schema_is_refused_at_its_line(said: str, tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="this Lockstep reads schema 1, not ") as caught:
+        read_yaml(written(tmp_path, f"a: 2\nschema: {said}\n"))
+    assert caught.value.where.endswith(":2")
+
+
 def test_every_key_and_item_has_its_line(tmp_path: Path) -> None:
     data, locate = read_yaml(written(tmp_path, "name: a\nlayouts:\n  - tp: 1\n\n  - tp: 2\n    pp: 3\n"))
     assert data["layouts"][1] == {"tp": 2, "pp": 3}

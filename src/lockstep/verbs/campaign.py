@@ -14,11 +14,11 @@ from lockstep.units import parse_count, parse_frac, parse_money_usd, parse_numbe
 from lockstep.verbs.estimate import best_estimate
 from lockstep.verbs.words.calling import verb
 from lockstep.verbs.words.failures import bounded_mtbf_s, simulated_runs
-from lockstep.verbs.words.layout import LayoutWords
 from lockstep.verbs.words.network import flags
-from lockstep.verbs.words.operations import OPERATION_WORDS, OperationWords, read_operation
+from lockstep.verbs.words.operations import read_operation
 from lockstep.verbs.words.quantity import Quantity
 from lockstep.verbs.words.question import positive, whole
+from lockstep.verbs.words.shared import OPERATION_WORDS, LayoutWords, OperationWords
 from lockstep.verbs.words.targets import read_target
 from lockstep.workload import Model
 

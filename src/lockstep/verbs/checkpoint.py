@@ -12,7 +12,6 @@ from lockstep.units import format_size, parse_bandwidth_Bps, parse_size_B
 from lockstep.verbs.words.calling import verb
 from lockstep.verbs.words.failures import (
     Counted,
-    FailureWords,
     bounded_time_s,
     device_count,
     job_failures,
@@ -26,7 +25,8 @@ from lockstep.verbs.words.network import flags
 from lockstep.verbs.words.peer_copies import read_copies
 from lockstep.verbs.words.quantity import Bandwidth, Quantity, Size, Time
 from lockstep.verbs.words.question import read_cluster, whole
-from lockstep.verbs.words.saving import LighterWords, read_lighter, read_write_s
+from lockstep.verbs.words.saving import read_lighter, read_write_s
+from lockstep.verbs.words.shared import FailureWords, LighterWords
 
 if TYPE_CHECKING:
     from lockstep.failures import Checkpoint

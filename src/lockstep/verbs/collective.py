@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any, Unpack
 from lockstep.units import parse_size_B
 from lockstep.verbs.words.algorithms import needing_ports, read_group, read_names, too_wide
 from lockstep.verbs.words.calling import verb
-from lockstep.verbs.words.network import LinkWords, Network, flags
+from lockstep.verbs.words.network import Network, flags
 from lockstep.verbs.words.quantity import Quantity, Size
+from lockstep.verbs.words.shared import LinkWords
 
 if TYPE_CHECKING:
     from lockstep.collectives import Comparison

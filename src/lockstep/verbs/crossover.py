@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Unpack
 from lockstep.errors import BadInput
 from lockstep.verbs.words.algorithms import read_group, read_names
 from lockstep.verbs.words.calling import strict, verb
-from lockstep.verbs.words.network import LinkWords, flags
+from lockstep.verbs.words.network import flags
 from lockstep.verbs.words.quantity import Quantity
+from lockstep.verbs.words.shared import LinkWords
 
 if TYPE_CHECKING:
     from lockstep.collectives import BestMap, Crossover

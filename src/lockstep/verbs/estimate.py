@@ -12,10 +12,10 @@ from lockstep.planner import Estimate, Plan
 from lockstep.planner import estimate as estimate_layout
 from lockstep.verbs.plan import plan
 from lockstep.verbs.words.calling import verb
-from lockstep.verbs.words.layout import LAYOUT_WORDS, LayoutWords
 from lockstep.verbs.words.meaning import refuse_idle
 from lockstep.verbs.words.question import Question, read_layout, read_question
 from lockstep.verbs.words.recipe import is_usual
+from lockstep.verbs.words.shared import LAYOUT_WORDS, LayoutWords
 from lockstep.workload import Model
 
 if TYPE_CHECKING:

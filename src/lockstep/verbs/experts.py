@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Unpack
 from lockstep.errors import BadInput
 from lockstep.units import parse_number, parse_size_B
 from lockstep.verbs.words.calling import verb
-from lockstep.verbs.words.network import LinkWords, flags, read_network
+from lockstep.verbs.words.network import flags, read_network
 from lockstep.verbs.words.quantity import Quantity, Size
 from lockstep.verbs.words.question import whole
+from lockstep.verbs.words.shared import LinkWords
 
 if TYPE_CHECKING:
     from lockstep.parallel.expert import MoeLayer

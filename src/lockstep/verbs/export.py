@@ -12,7 +12,7 @@ from lockstep.layout import Layout
 from lockstep.planner import Estimate, Plan
 from lockstep.verbs.estimate import best_estimate, names_layout
 from lockstep.verbs.words.calling import strict
-from lockstep.verbs.words.layout import LayoutWords
+from lockstep.verbs.words.shared import LayoutWords
 from lockstep.workload import Model
 
 if TYPE_CHECKING:

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Unpack
 from lockstep.hardware import Cluster
 from lockstep.planner.search import Progress
 from lockstep.verbs.words.calling import verb
-from lockstep.verbs.words.layout import QuestionWords
 from lockstep.verbs.words.meaning import refuse_idle
 from lockstep.verbs.words.question import read_question
+from lockstep.verbs.words.shared import QuestionWords
 from lockstep.workload import Model
 
 if TYPE_CHECKING:

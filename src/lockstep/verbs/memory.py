@@ -11,7 +11,7 @@ from lockstep.layout import Job, Layout, Memory
 from lockstep.planner import memory_assumptions, stage_memories
 from lockstep.verbs.estimate import read_asked
 from lockstep.verbs.words.calling import verb
-from lockstep.verbs.words.layout import LayoutWords
+from lockstep.verbs.words.shared import LayoutWords
 from lockstep.workload import Model
 
 if TYPE_CHECKING:

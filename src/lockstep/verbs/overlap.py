@@ -12,9 +12,10 @@ from lockstep.units import list_parts, parse_frac, parse_size_B, parse_time_s
 from lockstep.verbs.pipeline import few_layers
 from lockstep.verbs.words.algorithms import check_algorithm
 from lockstep.verbs.words.calling import verb
-from lockstep.verbs.words.network import LinkWords, flags, read_network
+from lockstep.verbs.words.network import flags, read_network
 from lockstep.verbs.words.quantity import Quantity, Size, Time
 from lockstep.verbs.words.question import whole
+from lockstep.verbs.words.shared import LinkWords
 
 if TYPE_CHECKING:
     from lockstep.parallel.data import BucketSweep, Layers

@@ -12,10 +12,10 @@ from lockstep.planner import plan as find_plan
 from lockstep.planner.search import Progress
 from lockstep.units import parse_count, parse_time_s
 from lockstep.verbs.words.calling import verb
-from lockstep.verbs.words.layout import QuestionWords
 from lockstep.verbs.words.meaning import refuse_idle
 from lockstep.verbs.words.quantity import Quantity, Time
 from lockstep.verbs.words.question import positive, read_question, whole
+from lockstep.verbs.words.shared import QuestionWords
 from lockstep.workload import Model
 
 if TYPE_CHECKING:

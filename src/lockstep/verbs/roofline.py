@@ -9,7 +9,7 @@ from lockstep.hardware import Cluster
 from lockstep.layout import Layout
 from lockstep.verbs.estimate import read_asked
 from lockstep.verbs.words.calling import verb
-from lockstep.verbs.words.layout import LayoutWords
+from lockstep.verbs.words.shared import LayoutWords
 from lockstep.workload import Model
 
 if TYPE_CHECKING:

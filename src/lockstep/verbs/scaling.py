@@ -12,12 +12,12 @@ from lockstep.hardware import Cluster
 from lockstep.planner.search import Progress
 from lockstep.units import parse_money_usd, parse_time_s
 from lockstep.verbs.words.calling import verb
-from lockstep.verbs.words.layout import QuestionWords
 from lockstep.verbs.words.meaning import refuse_idle
 from lockstep.verbs.words.network import flags
-from lockstep.verbs.words.operations import OPERATION_WORDS, OperationWords, read_operation
+from lockstep.verbs.words.operations import read_operation
 from lockstep.verbs.words.quantity import Quantity, Time
 from lockstep.verbs.words.question import positive, read_question
+from lockstep.verbs.words.shared import OPERATION_WORDS, OperationWords, QuestionWords
 from lockstep.verbs.words.targets import read_target
 from lockstep.workload import Model
 

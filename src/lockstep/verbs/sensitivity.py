@@ -11,7 +11,7 @@ from lockstep.layout import Layout
 from lockstep.planner import Estimate
 from lockstep.verbs.estimate import estimate
 from lockstep.verbs.words.calling import verb
-from lockstep.verbs.words.layout import LayoutWords
+from lockstep.verbs.words.shared import LayoutWords
 from lockstep.workload import Model
 
 if TYPE_CHECKING:

@@ -8,9 +8,10 @@ from lockstep.errors import BadInput
 from lockstep.units import parse_frac, parse_size_B, parse_time_s
 from lockstep.verbs.words.algorithms import check_algorithm
 from lockstep.verbs.words.calling import verb
-from lockstep.verbs.words.network import LinkWords, flags, read_network
+from lockstep.verbs.words.network import flags, read_network
 from lockstep.verbs.words.quantity import Quantity, Size, Time
 from lockstep.verbs.words.question import positive, whole
+from lockstep.verbs.words.shared import LinkWords
 
 if TYPE_CHECKING:
     from lockstep.campaigns import SpeedUp

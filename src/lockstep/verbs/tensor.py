@@ -15,9 +15,10 @@ from lockstep.units import (
     parse_size_B,
 )
 from lockstep.verbs.words.calling import verb
-from lockstep.verbs.words.network import LinkWords, Network, flags, read_network
+from lockstep.verbs.words.network import Network, flags, read_network
 from lockstep.verbs.words.quantity import FlopRate, Quantity, Size
 from lockstep.verbs.words.question import whole
+from lockstep.verbs.words.shared import LinkWords
 
 if TYPE_CHECKING:
     from lockstep.parallel.group import Levels

@@ -11,9 +11,10 @@ from lockstep.files import writable, writing
 from lockstep.units import parse_size_B
 from lockstep.verbs.pipeline import StageWords, pipeline
 from lockstep.verbs.words.calling import strict
-from lockstep.verbs.words.network import LinkWords, flags, read_network
+from lockstep.verbs.words.network import flags, read_network
 from lockstep.verbs.words.quantity import Quantity, Size, Times
 from lockstep.verbs.words.question import whole
+from lockstep.verbs.words.shared import LinkWords
 
 if TYPE_CHECKING:
     from lockstep.collectives.levels import Levels

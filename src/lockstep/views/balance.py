@@ -15,8 +15,6 @@ from lockstep.views.parts.terminal import bar, heading, indented, table
 if TYPE_CHECKING:
     from rich.console import Console
 
-    pass
-
 
 _TITLES = [("worker", "right"), ("samples/s", "right"), ("equal", "right"), ("balanced", "right"), ("weight", "right")]
 _TITLES += [("idle", "right"), ("busy", "left")]

@@ -19,12 +19,10 @@ from lockstep.views.parts.timelines import PALETTE
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from matplotlib.axes import Axes
     from rich.console import Console
 
     from lockstep.measure.kernels import DeviceBench
-
-    pass
-    from matplotlib.axes import Axes
 
 
 GB = 1e9

@@ -12,8 +12,8 @@ from lockstep.views.estimate import PART_WORDS, unit
 from lockstep.views.parts.command import Command
 from lockstep.views.parts.figure import write_figure
 from lockstep.views.parts.layout_columns import layout_words
-from lockstep.views.parts.operation_options import FAILURES, LIGHTER, SERVICE, TARGET
-from lockstep.views.parts.options import BATCH, CLUSTER, LAYOUT, MODEL, RECIPE, text
+from lockstep.views.parts.operation_options import FAILURES, SERVICE, TARGET
+from lockstep.views.parts.options import BATCH, CLUSTER, LAYOUT, LIGHTER, MODEL, RECIPE, text
 from lockstep.views.parts.program_options import SEED
 from lockstep.views.parts.terminal import bar, heading, indented, small_print, table
 from lockstep.views.parts.timelines import PALETTE
@@ -21,13 +21,11 @@ from lockstep.views.parts.timelines import PALETTE
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from matplotlib.axes import Axes
     from rich.console import Console
 
     from lockstep.campaigns import Bar, Campaign, Change
     from lockstep.campaigns.run import Run
-
-    pass
-    from matplotlib.axes import Axes
 
 
 WORDS = PART_WORDS | {

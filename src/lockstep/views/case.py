@@ -22,12 +22,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+    from matplotlib.axes import Axes
     from rich.console import Console
 
     from lockstep.cases.predict import Predicted
-
-    pass
-    from matplotlib.axes import Axes
 
 
 SENTENCES = 8

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
     from lockstep.verbs.catalog import Catalog
 
-    pass
-
 
 Row = Mapping[str, Any]
 

@@ -8,11 +8,10 @@ from rich.text import Text
 
 from lockstep.failures import Campaigns, Checkpoint, Losses, Pool, first_order_overhead_frac
 from lockstep.units import format_frac, format_time
+from lockstep.verbs.words.shared import FailureWords, LinkWords, RecipeWords, WriteWords
 from lockstep.views.parts.command import Command
-from lockstep.views.parts.completing import clusters, optimizers
 from lockstep.views.parts.figure import write_figure
-from lockstep.views.parts.operation_options import LIGHTER
-from lockstep.views.parts.options import MODEL_IF_ANY, switch, text
+from lockstep.views.parts.options import LIGHTER, MODEL_IF_ANY, flags, switch, text
 from lockstep.views.parts.program_options import SEED
 from lockstep.views.parts.terminal import bar, heading, indented, small_print, table
 from lockstep.views.parts.timelines import PALETTE
@@ -20,10 +19,8 @@ from lockstep.views.parts.timelines import PALETTE
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from rich.console import Console
-
-    pass
     from matplotlib.axes import Axes
+    from rich.console import Console
 
 
 ROWS = 7
@@ -174,68 +171,32 @@ _SHARDS = "Sharded checkpoint, sized by --size or by a MODEL, instead of --write
 _CORRUPTION = "Silent corruption, in addition to failures"
 _NODES = "Spare nodes and repairs (default: a replacement is always available)"
 _RUN = "The run"
+_TRAINED = "Optimizer with which MODEL is trained. (default: adamw)"
+_PARTS = tuple(f"{part}_mtbf" for part in ("device", "node", "switch", "rack", "power", "software"))
+_CAUSES = ("silent_mtbf", "silent_delay")
 WORDS = {
-    "mtbf": text("--mtbf", "T", "Mean time between failures of the job.", panel=_FAILURES),
+    **flags(FailureWords, _FAILURES, only=("mtbf",)),
     "nodes": text("--nodes", "N", "Nodes of the job, for the MTBFs of parts.", panel=_FAILURES),
     "devices": text("--devices", "N", "Devices of the job. (default: 8 for each of --nodes)", panel=_FAILURES),
-    "device_mtbf": text(
-        "--device-mtbf",
-        "T",
-        "Mean time between failures of one device; the rates of all parts add up.",
-        panel=_FAILURES,
-    ),
-    "node_mtbf": text("--node-mtbf", "T", "Mean time between failures of one node.", panel=_FAILURES),
-    "switch_mtbf": text(
-        "--switch-mtbf", "T", "Mean time between failures of one switch, each serving 32 nodes.", panel=_FAILURES
-    ),
-    "rack_mtbf": text(
-        "--rack-mtbf", "T", "Mean time between failures of one rack, each taking down its 4 nodes.", panel=_FAILURES
-    ),
-    "power_mtbf": text("--power-mtbf", "T", "Mean time between power failures of the whole job.", panel=_FAILURES),
-    "software_mtbf": text(
-        "--software-mtbf", "T", "Mean time between software failures, which do not lose a node.", panel=_FAILURES
-    ),
-    "cluster": text(
-        ("--cluster", "-c"), "C", "Cluster: catalog name with nodes, e.g. dgx-h100:64.", panel=_FAILURES, names=clusters
-    ),
-    "law": text(
-        "--law",
-        "LAW",
-        "Law of the times between failures: exponential:mean=3h, weibull:mean=3h,shape=0.7 or trace:gaps.csv.",
-        panel=_FAILURES,
-    ),
-    "silent_mtbf": text("--silent-mtbf", "T", "Mean time between silent corruptions of the job.", panel=_CORRUPTION),
-    "silent_delay": text("--silent-delay", "T", "Time until a silent corruption is noticed.", panel=_CORRUPTION),
-    "repair": text("--repair", "T", "Mean time until a lost node is back.", panel=_NODES),
-    "spares": text("--spares", "N", "Spare nodes on standby. (default: 0)", panel=_NODES),
-    "fewest_nodes": text(
-        "--fewest-nodes", "N", "Continue on at least this many nodes instead of waiting for repairs.", panel=_NODES
-    ),
-    "grow": text(
-        "--grow",
-        "W",
-        "When to take repaired nodes back: failure, checkpoint or at-once. (default: failure)",
-        panel=_NODES,
-    ),
-    "replica_nodes": text(
-        "--replica-nodes", "N", "Nodes of one replica, which leave together. (default: 1)", panel=_NODES
-    ),
-    "replaced": text("--replaced", "FRAC", "Share of failures that lose a node. (default: 1)", panel=_NODES),
+    **flags(FailureWords, _FAILURES, only=_PARTS),
+    **flags(LinkWords, _FAILURES, only=("cluster",), cluster="Cluster: catalog name with nodes, e.g. dgx-h100:64."),
+    **flags(FailureWords, _FAILURES, only=("law",)),
+    **flags(FailureWords, _CORRUPTION, only=_CAUSES),
+    **flags(FailureWords, _NODES, without=("mtbf", *_PARTS, "law", *_CAUSES)),
     "write": text(
         "--write", "T", "Time to write one checkpoint; run:last takes the time measured in a kept run of train."
     ),
     "restart": text("--restart", "T", "Restart time, from a noticed failure until work resumes. (default: 0)"),
     "detection": text("--detection", "T", "Time until a failure is noticed. (default: 0)"),
-    "async_frac": text("--async", "FRAC", "Share of a checkpoint write hidden behind work. (default: 0)"),
-    "interval": text("--interval", "T", "Work between checkpoints. (default: the best)"),
+    **flags(WriteWords, only=("async_frac", "interval")),
     "size": text("--size", "S", "Bytes of the whole checkpoint.", panel=_SHARDS),
-    "optimizer": text(
-        "--optimizer", "O", "Optimizer with which MODEL is trained. (default: adamw)", panel=_SHARDS, names=optimizers
-    ),
-    "ranks": text("--ranks", "N", "Ranks that write simultaneously. (default: the cluster's, or 1)", panel=_SHARDS),
-    "rank_bandwidth": text("--rank-bandwidth", "R", "Write bandwidth per rank.", panel=_SHARDS),
-    "storage_bandwidth": text(
-        "--storage-bandwidth", "R", "Bandwidth of the storage, shared by all ranks.", panel=_SHARDS
+    **flags(RecipeWords, _SHARDS, only=("optimizer",), optimizer=_TRAINED),
+    **flags(
+        WriteWords,
+        _SHARDS,
+        only=("ranks", "rank_bandwidth", "storage_bandwidth"),
+        ranks="Ranks that write simultaneously. (default: the cluster's, or 1)",
+        storage_bandwidth="Bandwidth of the storage, shared by all ranks.",
     ),
     **LIGHTER,
     "work": text("--work", "T", "Useful work of the run. (default: 60 d, or 200 intervals if longer)", panel=_RUN),

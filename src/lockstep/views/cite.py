@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
     from lockstep.verbs.cite import References
 
-    pass
-
 
 def render(found: References, out: Console) -> None:
     """Prints key and text of every citation."""

@@ -16,8 +16,6 @@ from lockstep.views.parts.terminal import heading, indented, table
 if TYPE_CHECKING:
     from rich.console import Console
 
-    pass
-
 
 MOST = 6
 STYLES = {"holds": "green", "false": "red", "undecided": "bold red"}

@@ -11,20 +11,18 @@ from lockstep.collectives import Comparison, Row, get, lower_bound_on_levels_s, 
 from lockstep.units import format_bandwidth, format_size, format_time
 from lockstep.views.parts.command import Command
 from lockstep.views.parts.figure import sizes_on, times_on, write_figure
-from lockstep.views.parts.options import switch
-from lockstep.views.parts.program_options import ALGORITHM, LINK, OP, RANKS, SIZE
+from lockstep.views.parts.options import LINK, switch
+from lockstep.views.parts.program_options import ALGORITHM, OP, RANKS, SIZE
 from lockstep.views.parts.terminal import heading, indented, small_print, table
 from lockstep.views.parts.timelines import PALETTE
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from matplotlib.axes import Axes
     from rich.console import Console
 
     from lockstep.verbs.collective import Collective
-
-    pass
-    from matplotlib.axes import Axes
 
 
 _TITLES = [("algorithm", "left"), ("time", "right"), ("sent", "right"), ("bus", "right")]

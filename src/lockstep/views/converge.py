@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
     from lockstep.verbs.converge import Experiments
 
-    pass
-
 
 def render_experiments(found: Experiments, out: Console) -> None:
     """Prints the groups, or the experiments of the only one."""

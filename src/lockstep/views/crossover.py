@@ -10,21 +10,19 @@ from rich.text import Text
 from lockstep.units import format_size
 from lockstep.views.parts.command import Command
 from lockstep.views.parts.figure import write_figure
-from lockstep.views.parts.options import text
+from lockstep.views.parts.options import LINK, text
 from lockstep.views.parts.output import draw, show
-from lockstep.views.parts.program_options import LINK, OP, RANKS
+from lockstep.views.parts.program_options import OP, RANKS
 from lockstep.views.parts.terminal import heading, indented, table
 from lockstep.views.parts.timelines import PALETTE
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from matplotlib.axes import Axes
     from rich.console import Console
 
     from lockstep.collectives import BestMap, Crossover
-
-    pass
-    from matplotlib.axes import Axes
 
 
 def render(found: Crossover, out: Console) -> None:

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from lockstep.layout import Job
     from lockstep.planner import Estimate
 
-    pass
-
 
 PART_WORDS = {
     "compute": "compute",

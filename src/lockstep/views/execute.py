@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from lockstep.measure.execute import Execution
     from lockstep.verbs.execute import Executed
 
-    pass
-
 
 ROWS = 8
 MOST_RANKS = 8

@@ -12,8 +12,6 @@ if TYPE_CHECKING:
 
     from lockstep.verbs.export import Export
 
-    pass
-
 
 def render(found: Export, out: Console) -> None:
     """Prints the text as it is, never wrapped."""

@@ -18,13 +18,11 @@ from lockstep.views.parts.timelines import PALETTE
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from matplotlib.axes import Axes
     from rich.console import Console
 
     from lockstep.measure.fit import Segment
     from lockstep.verbs.fit import Fit
-
-    pass
-    from matplotlib.axes import Axes
 
 
 OUTLIERS = 6

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     from lockstep.planner.guide import Difference, Guidance
 
-    pass
-
 
 ASSUMPTIONS = 3
 

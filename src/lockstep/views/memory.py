@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from lockstep.layout import Memory
     from lockstep.verbs.memory import StageMemories
 
-    pass
-
 
 CATEGORIES = ("parameters", "gradients", "optimizer", "activations", "buffers")
 STAGE_ROWS = 12

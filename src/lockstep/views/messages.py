@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from lockstep.collectives import Messages
 
-    pass
-
 
 _TITLES = [("program", "left"), ("messages", "right"), ("of", "right"), ("total", "right"), ("law", "text")]
 

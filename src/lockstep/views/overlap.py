@@ -10,21 +10,19 @@ from rich.text import Text
 from lockstep.units import format_frac, format_size, format_time
 from lockstep.views.parts.command import Command
 from lockstep.views.parts.figure import sizes_on, times_on, write_figure
-from lockstep.views.parts.options import required, text
-from lockstep.views.parts.program_options import LINK, SWEEP
+from lockstep.views.parts.options import LINK, required, text
+from lockstep.views.parts.program_options import SWEEP
 from lockstep.views.parts.terminal import bar, heading, indented, small_print, table
 from lockstep.views.parts.timelines import PALETTE
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from matplotlib.axes import Axes
     from rich.console import Console
 
     from lockstep.parallel.data import BucketRow
     from lockstep.verbs.overlap import Overlap
-
-    pass
-    from matplotlib.axes import Axes
 
 
 _TITLES = [("bucket", "right"), ("buckets", "right"), ("step", "right"), ("exposed", "right"), ("hidden", "right")]

@@ -24,13 +24,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
+    from matplotlib.axes import Axes
     from rich.console import Console
 
     from lockstep.parallel.pipeline import Partition, Point
     from lockstep.verbs.pipeline import PipelineChoices, PipelineRun
-
-    pass
-    from matplotlib.axes import Axes
 
 
 DRAWN_STAGES = 12

@@ -26,12 +26,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
+    from matplotlib.axes import Axes
     from rich.console import Console
 
     from lockstep.planner import Estimate, Plan
-
-    pass
-    from matplotlib.axes import Axes
 
 
 FRONT_ROWS = 5

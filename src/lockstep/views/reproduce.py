@@ -16,8 +16,6 @@ from lockstep.views.parts.terminal import heading, indented, table
 if TYPE_CHECKING:
     from rich.console import Console
 
-    pass
-
 
 def render(found: Reproduction, out: Console) -> None:
     """Prints the verdict, then a row per trial."""

@@ -19,12 +19,10 @@ from lockstep.views.parts.timelines import PALETTE
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from matplotlib.axes import Axes
     from rich.console import Console
 
     from lockstep.measure.rig import Crossing, Lap, Race
-
-    pass
-    from matplotlib.axes import Axes
 
 
 MOST_ROWS, MOST_CROSSINGS = 24, 4

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     from lockstep.planner.roofline import Roofline, RooflineLevel
 
-    pass
-
 
 _TITLES = [("level", "left"), ("moves", "right"), ("mostly", "left"), ("at", "right"), ("intensity", "right")]
 _TITLES += [("ridge", "right"), ("bound by", "left"), ("traffic", "right"), ("", "left")]

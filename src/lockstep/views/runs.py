@@ -24,10 +24,8 @@ from lockstep.views.parts.timelines import PALETTE
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from rich.console import Console
-
-    pass
     from matplotlib.axes import Axes
+    from rich.console import Console
 
 
 EVENTS = 8

@@ -10,20 +10,18 @@ from lockstep.planner.estimate import SECONDS_PER_DAY
 from lockstep.units import format_count, format_frac, format_money, format_time
 from lockstep.views.parts.command import Command
 from lockstep.views.parts.figure import write_figure
-from lockstep.views.parts.operation_options import FAILURES, LIGHTER, SERVICE, TARGET
-from lockstep.views.parts.options import BATCH, CLUSTER, MODEL, RECIPE, switch, text
+from lockstep.views.parts.operation_options import FAILURES, SERVICE, TARGET
+from lockstep.views.parts.options import BATCH, CLUSTER, LIGHTER, MODEL, RECIPE, switch, text
 from lockstep.views.parts.terminal import heading, indented, one_line, table
 from lockstep.views.parts.timelines import PALETTE
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from matplotlib.axes import Axes
     from rich.console import Console
 
     from lockstep.campaigns import Scaling, Size
-
-    pass
-    from matplotlib.axes import Axes
 
 
 def render(found: Scaling, out: Console) -> None:

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from lockstep.planner.upgrades import Upgrade
     from lockstep.verbs.sensitivity import Advice
 
-    pass
-
 
 UPGRADE_ROWS = 8
 ELASTICITY_ROWS = 10

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     from lockstep.failures.stragglers import StragglerCost
 
-    pass
-
 
 def render(found: StragglerCost, out: Console) -> None:
     """Prints the cost."""

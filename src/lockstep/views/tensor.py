@@ -9,20 +9,17 @@ from rich.text import Text
 from lockstep.units import format_count, format_frac, format_size, format_time
 from lockstep.views.parts.command import Command
 from lockstep.views.parts.figure import times_on, write_figure
-from lockstep.views.parts.options import required, switch, text
-from lockstep.views.parts.program_options import LINK
+from lockstep.views.parts.options import LINK, required, switch, text
 from lockstep.views.parts.terminal import bar, heading, indented, small_print, table
 from lockstep.views.parts.timelines import PALETTE
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from matplotlib.axes import Axes
     from rich.console import Console
 
     from lockstep.parallel.tensor import Policy, Proof, Row, TensorLayer
-
-    pass
-    from matplotlib.axes import Axes
 
 
 _CHOSEN = "bold green"

@@ -9,16 +9,14 @@ from rich.text import Text
 from lockstep.units import format_frac, format_time
 from lockstep.views.parts.command import Command
 from lockstep.views.parts.completing import algorithms, programs, schedules
-from lockstep.views.parts.options import argument, required, text
-from lockstep.views.parts.program_options import LINK, PASSES, RANKS_IF_ANY, SIZE_IF_ANY
+from lockstep.views.parts.options import LINK, argument, required, text
+from lockstep.views.parts.program_options import PASSES, RANKS_IF_ANY, SIZE_IF_ANY
 from lockstep.views.parts.terminal import heading, indented, table
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from lockstep.verbs.trace import Trace
-
-    pass
 
 
 def render(found: Trace, out: Console) -> None:

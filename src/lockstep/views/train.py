@@ -24,17 +24,14 @@ from lockstep.views.parts.terminal import heading, indented, small_print, table
 from lockstep.views.parts.timelines import PALETTE
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
+    from matplotlib.axes import Axes
     from rich.console import Console
 
     from lockstep.measure.train import StoppedRun
     from lockstep.verbs.train import Training, TrainingMethods
-
-    pass
-    from collections.abc import Sequence
-
-    from matplotlib.axes import Axes
 
 
 ROWS = 12

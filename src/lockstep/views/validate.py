@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     from lockstep.validation import Report, TableReport
 
-    pass
-
 
 WORST_OF_ALL = 8
 WORST_OF_EACH = 3

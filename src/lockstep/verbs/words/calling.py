@@ -19,7 +19,7 @@ from lockstep.rows import answer_rows, listed
 from lockstep.units import NUMBER
 from lockstep.verbs.words.quantity import UNITS, VECTORS
 
-FIRST_NAME = re.compile(r"\w+")
+FIRST_NAME = re.compile(r"(?:Annotated\[\s*)?(\w+)")
 TAKES_LISTS = "takes_lists"
 """Attribute of the functions that `verb` made."""
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -99,7 +99,7 @@ def keywords(function: Callable[..., Any]) -> dict[str, str]:
 def _first(annotation: Any) -> str:
     """The first name in an annotation: `Size` of `Size | None`."""
     said = FIRST_NAME.match(getattr(annotation, "__forward_arg__", None) or str(annotation))
-    return said[0] if said else ""
+    return said[1] if said else ""
 
 
 def _unpacked(function: Callable[..., Any], annotation: str) -> dict[str, str]:

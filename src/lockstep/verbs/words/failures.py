@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any
 
 from lockstep.errors import BadInput, located
 from lockstep.units import format_time, parse_frac, parse_time_s
-from lockstep.verbs.words.quantity import Quantity, Time
+from lockstep.verbs.words.quantity import Quantity
 from lockstep.verbs.words.question import whole
 
 if TYPE_CHECKING:
@@ -25,34 +25,6 @@ USUAL_NODE = 8
 
 PARTS = ("device", "node", "switch", "rack", "power", "software")
 """What may fail: --device-mtbf and so on, composed to the rate of the job."""
-
-
-class FailureWords(TypedDict, total=False):
-    """Keywords about failures, corruption and what replaces lost nodes; see the flags of the same names."""
-
-    mtbf: Time | None
-    """Mean time between failures of the job."""
-    device_mtbf: Time | None
-    """Of one part, here and below; all that are given add up."""
-    node_mtbf: Time | None
-    switch_mtbf: Time | None
-    rack_mtbf: Time | None
-    power_mtbf: Time | None
-    software_mtbf: Time | None
-    law: str | None
-    """Of the gaps between failures, for the simulation."""
-    silent_mtbf: Time | None
-    """Mean time between silent corruptions of the job."""
-    silent_delay: Time | None
-    repair: Time | None
-    """Mean time until a lost node is back."""
-    spares: Quantity | None
-    fewest_nodes: Quantity | None
-    grow: str | None
-    """When a job that shrank takes repaired nodes back: failure, checkpoint or at-once."""
-    replica_nodes: Quantity | None
-    replaced: Quantity | None
-    """Share of the failures that lose a node."""
 
 
 @dataclass(frozen=True, slots=True)

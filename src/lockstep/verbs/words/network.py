@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any
 
 import numpy as np
 
@@ -19,18 +19,6 @@ from lockstep.units import PLAIN_BANDWIDTH, PLAIN_LATENCY, parse_bandwidth_Bps, 
 from lockstep.verbs.words.calling import strict
 from lockstep.verbs.words.quantity import Bandwidth, Time
 from lockstep.verbs.words.question import read_cluster
-
-
-class LinkWords(TypedDict, total=False):
-    """Keywords for the network that connects the ranks."""
-
-    latency: Time | None
-    """Seconds per message."""
-    bandwidth: Bandwidth | None
-    """Bytes per second, each way."""
-    cluster: str | Path | Cluster | None
-    """Instead of the two."""
-
 
 FLAGS = {
     "size_B": "--size",

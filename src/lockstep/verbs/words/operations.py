@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 from lockstep.errors import BadInput
 from lockstep.units import parse_bandwidth_Bps, parse_count, parse_frac, parse_size_B, parse_time_s
 from lockstep.verbs.words.failures import (
-    FailureWords,
     JobFailures,
     bounded_mtbf_s,
     bounded_time_s,
@@ -18,37 +17,13 @@ from lockstep.verbs.words.failures import (
     share_frac,
 )
 from lockstep.verbs.words.peer_copies import read_copies
-from lockstep.verbs.words.quantity import Bandwidth, Quantity, Size, Time
+from lockstep.verbs.words.quantity import Quantity
 from lockstep.verbs.words.question import positive, whole
-from lockstep.verbs.words.saving import LighterWords, read_lighter, read_write_s
+from lockstep.verbs.words.saving import read_lighter, read_write_s
 
 if TYPE_CHECKING:
     from lockstep.campaigns import Operation
     from lockstep.hardware import Cluster
-
-
-class OperationWords(FailureWords, LighterWords, total=False):
-    """Keywords about failures, checkpoints and what slows a step in production; see the flags of the same names."""
-
-    detection: Time | None
-    restart: Time | None
-    write: Time | None
-    """Seconds, or run:NAME for what a save took in a kept run of training."""
-    ranks: Quantity | None
-    """That write at once; all devices where not given."""
-    rank_bandwidth: Bandwidth | None
-    storage_bandwidth: Bandwidth | None
-    async_frac: Quantity | None
-    interval: Time | None
-    straggler_cv: Quantity | None
-    eval_every: Quantity | None
-    eval_tokens: Quantity | None
-    data_bandwidth: Bandwidth | None
-    sample_size: Size | None
-    """Bytes read per token, or per image."""
-
-
-OPERATION_WORDS = tuple(sorted(OperationWords.__annotations__))
 
 
 def read_operation(cluster: Cluster, words: Mapping[str, Any], part: Cluster | None = None) -> Operation:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any
 
 from lockstep.errors import BadInput, located
 from lockstep.units import parse_count, parse_frac
-from lockstep.verbs.words.quantity import Quantity, Size
+from lockstep.verbs.words.quantity import Quantity
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -16,41 +16,6 @@ if TYPE_CHECKING:
 
 MOST_B = 8.0
 """Bytes of the widest number, fp64."""
-
-
-class RecipeWords(TypedDict, total=False):
-    """Keywords about how a model is trained, whatever the layout; see the flags of the same names."""
-
-    dtype: str | None
-    optimizer: str | None
-    parameter_bytes: Size | None
-    """Bytes per working parameter."""
-    gradient_bytes: Size | None
-    """Bytes per accumulated gradient: 4 or 2."""
-    reduce_bytes: Size | None
-    """Bytes per gradient on the wire."""
-    flash: bool | None
-    dropout: bool | None
-    fused_elementwise: bool | None
-    """Neighbouring elementwise operations run as one kernel."""
-    fused_accumulation: bool | None
-    """Weight gradients are added to the accumulated ones inside their product."""
-    overlap: bool | None
-    overlap_tp: str | None
-    """Tensor-parallel traffic overlapped with products: none, gradients or all."""
-    overlap_pp: bool | None
-    """Pipeline sends overlapped with compute."""
-    overlap_ep: str | None
-    """The expert exchange overlapped with compute: none, cells (of dualpipe) or shared (experts)."""
-    overlap_device: Quantity | None
-    """Share of the device's arithmetic that the exchange takes meanwhile."""
-    dispatch_bytes: Size | None
-    """Bytes per element of tokens sent to experts."""
-    cached_bytes: Size | None
-    """Bytes per element of what linear layers keep for the backward pass."""
-    cached_attention_bytes: Size | None
-    recompute_modules: str | None
-    """What selective recomputation runs again, between commas: core_attn, layernorm, mla_up_proj, moe_act."""
 
 
 def read_recipe(

@@ -3,31 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, TypedDict
+from typing import Any
 
 from lockstep.errors import BadInput
 from lockstep.units import parse_frac
 from lockstep.verbs.words.failures import bounded_time_s
-from lockstep.verbs.words.quantity import Bandwidth, Quantity, Time
+from lockstep.verbs.words.quantity import Quantity, Time
 from lockstep.verbs.words.question import whole
+from lockstep.verbs.words.shared import LighterWords
 
 MEASURED = "run:"
-
-
-class LighterWords(TypedDict, total=False):
-    """Keywords about lighter checkpoints between full ones; see the flags of the same names."""
-
-    local_write: Time | None
-    local_restart: Time | None
-    local_frac: Quantity | None
-    """Share of the failures that a local checkpoint serves."""
-    delta_write: Time | None
-    copies: Quantity | None
-    """Copies of every node's shard of the state in the memory of nodes, its own included."""
-    copy_bandwidth: Bandwidth | None
-    """Of one node."""
-    every: Quantity | None
-    """Checkpoints in a cycle, the last of them whole."""
 
 
 LIGHTER_WORDS = tuple(sorted(LighterWords.__annotations__))

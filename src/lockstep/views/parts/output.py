@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import typer
 
+from lockstep.documents import SCHEMA
 from lockstep.errors import BadInput, Infeasible, RunFailed
 from lockstep.files import writable, writing
 
@@ -84,8 +85,8 @@ def plain(value: Any) -> Any:
 
 
 def print_json(answer: Mapping[str, Any]) -> None:
-    """One JSON object on stdout, keys in the order given."""
-    sys.stdout.write(json.dumps(plain(answer), allow_nan=False, ensure_ascii=False) + "\n")
+    """One JSON object on stdout: `schema`, then the keys in the order given."""
+    sys.stdout.write(json.dumps({"schema": SCHEMA, **plain(answer)}, allow_nan=False, ensure_ascii=False) + "\n")
 
 
 def print_infeasible(error: Infeasible, as_json: bool) -> None:

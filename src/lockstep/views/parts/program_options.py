@@ -1,29 +1,14 @@
-"""Flags of the verbs about programs: the link, the picture, and what a pipeline or a collective is."""
+"""Flags of the verbs about programs: what a pipeline or a collective is."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from lockstep.views.parts.completing import algorithms, clusters, ops
+from lockstep.views.parts.completing import algorithms, ops
 from lockstep.views.parts.options import Options, argument, required, switch, text
 
-if TYPE_CHECKING:
-    pass
-
-_LINK = "Link: --latency and --bandwidth, or --cluster"
-LINK: Options = {
-    "latency": text("--latency", "T", "Latency per message, e.g. 5us.", panel=_LINK),
-    "bandwidth": text("--bandwidth", "R", "Bandwidth in each direction, e.g. 25GB/s or 400Gbit/s.", panel=_LINK),
-    "cluster": text(
-        ("--cluster", "-c"),
-        "C",
-        "Cluster: catalog name with nodes, e.g. dgx-h100:4, or a YAML file.",
-        panel=_LINK,
-        names=clusters,
-    ),
-}
 RANKS: Options = {"ranks": required(("--ranks",), "N", "Number of ranks in the group.")}
 RANKS_IF_ANY: Options = {"ranks": text("--ranks", "N", "Number of ranks in the group.")}
 SIZE: Options = {"size": required(("--size",), "S", "Message size as nccl-tests counts it, e.g. 100MB.")}
