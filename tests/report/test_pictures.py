@@ -16,8 +16,8 @@ import lockstep
 from lockstep.api import best_algorithms, pipeline_choices
 from lockstep.cases import TOLERANCE_FRAC
 from lockstep.collectives import lower_bound_s
+from lockstep.measure.bench.bench import CollectiveBench
 from lockstep.measure.bench.collective import Row
-from lockstep.measure.bench.result import CollectiveBench
 from lockstep.report.bench_plot import plot_bench
 from lockstep.report.case_plot import plot_cases
 from lockstep.report.checkpoint_plot import plot_overhead

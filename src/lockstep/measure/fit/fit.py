@@ -21,9 +21,7 @@ from lockstep.collectives import PlainLink
 from lockstep.errors import BadInput, Infeasible
 from lockstep.measure.bench.definition import REDUCING
 from lockstep.measure.fit.points import LIBRARY, Points
-from lockstep.measure.fit.segments import segment_edges, segment_of
-from lockstep.measure.fit.solve import Solution, solve
-from lockstep.measure.fit.spikes import spikes
+from lockstep.measure.fit.solve import Solution, segment_edges, segment_of, solve, spikes
 
 Array = npt.NDArray[Any]
 Interval = tuple[float, float]

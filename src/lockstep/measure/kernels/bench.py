@@ -10,8 +10,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from lockstep.errors import BadInput, UnknownName
-from lockstep.measure.kernels.curve import Curve, fit_curve
-from lockstep.measure.kernels.kernel import KERNELS, Kernel, KernelRow, Task
+from lockstep.measure.kernels.kernel import KERNELS, Curve, Kernel, KernelRow, Task, fit_curve
 from lockstep.measure.machine import LoadMeter, Machine, this_machine, with_load
 
 Progress = Callable[[int, int], None]

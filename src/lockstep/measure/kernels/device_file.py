@@ -20,7 +20,7 @@ from lockstep.hardware import Device
 from lockstep.hardware.schema import CurveEntry
 from lockstep.hardware.userfile import read_hardware
 from lockstep.measure.kernels.bench import DeviceBench
-from lockstep.measure.kernels.curve import Curve
+from lockstep.measure.kernels.kernel import Curve
 
 
 @dataclass(frozen=True, slots=True)
