@@ -15,7 +15,7 @@ from lockstep.measure.machine import Machine
 from lockstep.measure.rig import Counts, Group, Lap, Race, Rig, calibrate, entrant, race, trials
 from lockstep.measure.rig import rig as rig_module
 from lockstep.measure.rig.calibration import BURSTS_B, ROUNDS, SIZES_B
-from lockstep.measure.rig.crossing import crossings
+from lockstep.measure.rig.result import crossings
 from lockstep.report.rig_plot import plot_race
 from lockstep.report.rig_table import render
 from lockstep.report.terminal import console

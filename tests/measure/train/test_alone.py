@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lockstep.measure.sites import Sites
+from lockstep.measure.machine import Sites
 from lockstep.measure.train.method import NoSettings
 from lockstep.measure.train.methods import parameter_server, zero_1
 

@@ -21,8 +21,7 @@ from lockstep.measure.execute.clock import Reading, compare_clocks
 from lockstep.measure.execute.lanes import lanes_of, settled
 from lockstep.measure.execute.runner import Runner
 from lockstep.measure.launch import Rank, point
-from lockstep.measure.machine import Load, LoadMeter, Machine, this_machine
-from lockstep.measure.sites import Sites, gather_sites
+from lockstep.measure.machine import Load, LoadMeter, Machine, Sites, gather_sites, this_machine
 from lockstep.program import extents
 
 if TYPE_CHECKING:

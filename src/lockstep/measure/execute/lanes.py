@@ -9,9 +9,8 @@ leaves by itself once it is posted. Where each of a lane's sends waits for what 
 and what comes after it there waits for the send before it, one thread that posts the sends in between never waits where
 two would not. It saves a wake-up of either by the other for every message, which is most of what a small one costs.
 
-Programs with their choices settled: a tree in segments has as many as are best for a link.
-
-Without a link a segment would be one element, and an all-reduce of a megabyte a million messages.
+`settled`: programs with their choices settled: a tree in segments has as many as are best for a link. Without a link
+a segment would be one element, and an all-reduce of a megabyte a million messages.
 """
 
 from __future__ import annotations

@@ -24,8 +24,7 @@ from lockstep.measure.execute.exchange import Sample, exchange_samples, reduce_s
 from lockstep.measure.execute.lanes import lanes_of
 from lockstep.measure.execute.runner import Runner, Spans
 from lockstep.measure.launch import Rank
-from lockstep.measure.machine import Load, LoadMeter, Machine, this_machine
-from lockstep.measure.sites import gather_sites
+from lockstep.measure.machine import Load, LoadMeter, Machine, gather_sites, this_machine
 from lockstep.program import Kind, Program, execute, extents
 from lockstep.simulate import SharedCores
 

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 from lockstep.errors import BadInput, RunFailed
 from lockstep.measure.launch import launch, place
 from lockstep.measure.launch.points import point
-from lockstep.measure.machine import LoadMeter, this_machine
-from lockstep.measure.sites import gather_sites
+from lockstep.measure.machine import LoadMeter, gather_sites, this_machine
 from lockstep.measure.train.lateness import is_late, refuse
 from lockstep.measure.train.method import Losses, find_method
 from lockstep.measure.train.models import get_model
