@@ -18,8 +18,7 @@ from lockstep.api.training import _usual_batch
 from lockstep.errors import Stopped
 from lockstep.failures.stragglers import LateRank
 from lockstep.measure.train import MODELS, StoppedRun, Task, all_methods, find_method
-from lockstep.measure.train.lateness import Lateness
-from lockstep.measure.train.result import Step
+from lockstep.measure.train.result import Lateness, Step
 from lockstep.report.train_table import render
 from lockstep.store import RunStore
 
