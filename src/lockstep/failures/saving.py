@@ -3,6 +3,13 @@
 A local checkpoint (memory, disk, a copy at a peer) serves a share of the failures, a delta all of them, with the deltas
 since the last whole checkpoint replayed. How many lighter ones come between is the cycle of least expected time
 (`best_cycle`) where nobody says it. The verbs about checkpoints and about whole runs save by the same `Saving`.
+
+`write_time_s`: how long a checkpoint takes to write: shards of all ranks, limited by each rank and by the storage they
+share.
+
+    rate = min(ranks * rank_Bps, storage_Bps),   time = latency + size_B / rate
+size_B: the whole checkpoint, each byte written once; ranks: how many write at the same time. Beyond
+storage_Bps / rank_Bps ranks, more ranks do not help.
 """
 
 from __future__ import annotations
@@ -11,9 +18,21 @@ import math
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
+import numpy as np
+from numpy.typing import ArrayLike
+
 from lockstep.errors import BadInput
-from lockstep.failures.optimum import best_cycle
-from lockstep.failures.pattern import Pattern, incremental, single, two_level
+from lockstep.failures.intervals import best_cycle
+from lockstep.failures.pattern import Array, Pattern, floats, incremental, single, two_level
+
+
+def write_time_s(
+    size_B: ArrayLike, ranks: ArrayLike = 1, *, rank_Bps: ArrayLike = math.inf, storage_Bps: ArrayLike = math.inf,
+    latency_s: ArrayLike = 0.0,
+) -> Array:  # fmt: skip
+    """Seconds to write (or to read back) a sharded checkpoint. Broadcasts."""
+    size, number, rank, storage, latency = floats(size_B, ranks, rank_Bps, storage_Bps, latency_s)
+    return np.asarray(latency + size / np.minimum(number * rank, storage))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
