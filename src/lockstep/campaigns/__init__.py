@@ -4,15 +4,14 @@ from lockstep.campaigns.campaign import Campaign as Campaign
 from lockstep.campaigns.campaign import campaign as campaign
 from lockstep.campaigns.changes import Change as Change
 from lockstep.campaigns.changes import changes as changes
-from lockstep.campaigns.energy import Energy as Energy
-from lockstep.campaigns.energy import energy as energy
+from lockstep.campaigns.offer import Energy as Energy
 from lockstep.campaigns.offer import Market as Market
 from lockstep.campaigns.offer import Offer as Offer
+from lockstep.campaigns.offer import energy as energy
 from lockstep.campaigns.operation import Operation as Operation
 from lockstep.campaigns.operation import assumed_storage as assumed_storage
-from lockstep.campaigns.ramp import Ramp as Ramp
-from lockstep.campaigns.ramp import phases as phases
 from lockstep.campaigns.run import Run as Run
+from lockstep.campaigns.run import Scenario as Scenario
 from lockstep.campaigns.run import expected_run as expected_run
 from lockstep.campaigns.scaling import Scaling as Scaling
 from lockstep.campaigns.scaling import Size as Size
@@ -20,7 +19,6 @@ from lockstep.campaigns.scaling import scaling as scaling
 from lockstep.campaigns.scaling_law import LAWS as LAWS
 from lockstep.campaigns.scaling_law import ScalingLaw as ScalingLaw
 from lockstep.campaigns.scaling_law import scaling_law as scaling_law
-from lockstep.campaigns.scenario import Scenario as Scenario
 from lockstep.campaigns.speedup import SpeedUp as SpeedUp
 from lockstep.campaigns.speedup import amdahl as amdahl
 from lockstep.campaigns.speedup import gustafson as gustafson
@@ -32,5 +30,7 @@ from lockstep.campaigns.target import for_tokens as for_tokens
 from lockstep.campaigns.target import in_batches as in_batches
 from lockstep.campaigns.tornado import Bar as Bar
 from lockstep.campaigns.tornado import tornado as tornado
+from lockstep.campaigns.work import Ramp as Ramp
 from lockstep.campaigns.work import Work as Work
+from lockstep.campaigns.work import phases as phases
 from lockstep.campaigns.work import work as work

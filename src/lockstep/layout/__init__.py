@@ -1,6 +1,5 @@
 """Layouts, the rank grid and its process groups, the rules they obey, and memory per rank."""
 
-from lockstep.layout.checkpoint_size import checkpoint_B as checkpoint_B
 from lockstep.layout.groups import GROUPS as GROUPS
 from lockstep.layout.groups import Span as Span
 from lockstep.layout.groups import coordinates as coordinates
@@ -9,6 +8,7 @@ from lockstep.layout.groups import process_groups as process_groups
 from lockstep.layout.groups import span as span
 from lockstep.layout.job import Job as Job
 from lockstep.layout.job import LayerKind as LayerKind
+from lockstep.layout.job import checkpoint_B as checkpoint_B
 from lockstep.layout.job import splits_evenly as splits_evenly
 from lockstep.layout.layout import AXES as AXES
 from lockstep.layout.layout import KEEP as KEEP

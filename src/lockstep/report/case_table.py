@@ -9,8 +9,8 @@ from rich.console import Console
 from rich.text import Text
 
 from lockstep.cases import TOLERANCE_FRAC, Comparison, Row, Survey
+from lockstep.cases.compare import format_quantity
 from lockstep.cases.predict import Predicted
-from lockstep.cases.quantity import format_quantity
 from lockstep.cases.study import CONFIGURATIONS, PLANNED
 from lockstep.report.layout_columns import layout_words
 from lockstep.report.terminal import heading, indented, small_print, table

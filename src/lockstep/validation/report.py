@@ -24,8 +24,7 @@ from lockstep.validation import (
     nemo,
     vtrain,
 )
-from lockstep.validation.case import Case, Table
-from lockstep.validation.predict import constant_efficiency_s
+from lockstep.validation.case import Case, Table, constant_efficiency_s
 
 TABLES: dict[str, Table] = {
     table.name: table

@@ -18,7 +18,7 @@ from lockstep.errors import BadInput
 from lockstep.files import read_text
 from lockstep.hardware import Device
 from lockstep.hardware.schema import CurveEntry
-from lockstep.hardware.userfile import read_hardware
+from lockstep.hardware.shipped import read_hardware
 from lockstep.measure.kernels.bench import DeviceBench
 from lockstep.measure.kernels.kernel import Curve
 
