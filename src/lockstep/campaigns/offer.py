@@ -24,6 +24,7 @@ from typing import Any
 from lockstep.campaigns.operation import Operation
 from lockstep.campaigns.run import Run
 from lockstep.errors import BadInput
+from lockstep.rows.plain import picked
 
 J_PER_KWH = 3.6e6
 SECONDS_PER_HOUR = 3600.0
@@ -87,12 +88,7 @@ class Offer:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON form."""
-        return {
-            "name": self.name,
-            "price_per_hour_usd": self.price_per_hour_usd,
-            "days": self.days,
-            "cost": self.cost_usd,
-        }
+        return picked(self, "name price_per_hour_usd days") | {"cost": self.cost_usd}
 
 
 def spot_operation(operation: Operation, preemption_s: float, devices_per_node: int) -> Operation:

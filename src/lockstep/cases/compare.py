@@ -9,6 +9,7 @@ from typing import Any
 from lockstep.cases.predict import Predicted, Prediction, pace_factor, predict
 from lockstep.cases.schema import names, study
 from lockstep.cases.study import DURATIONS, PLANNED, PUBLIC, Published, Study
+from lockstep.rows.plain import picked, plain
 from lockstep.units import format_count, format_flops, format_frac, format_size, format_time
 
 TOLERANCE_FRAC = 0.15
@@ -97,14 +98,11 @@ class Comparison:
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON form."""
         return {
-            "name": self.study.name,
-            "title": self.study.title,
+            **picked(self.study, "name title"),
             "model": self.study.model.name,
-            "cluster": self.study.cluster,
-            "configuration": self.study.configuration,
-            "source": self.study.source,
+            **picked(self.study, "cluster configuration source"),
             "stretches": [_stretch(one) for one in self.prediction.stretches],
-            "rows": [row.to_dict() for row in self.rows],
+            "rows": plain(self.rows),
             "unknown": list(self.study.unknown),
             "assumptions": list(self.assumptions()),
             "ok": self.ok,

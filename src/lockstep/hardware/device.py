@@ -9,7 +9,8 @@ from typing import Any
 from lockstep.errors import BadInput, UnknownName
 from lockstep.hardware.efficiency import Efficiency
 from lockstep.hardware.link import Link
-from lockstep.hardware.source import Provenance, check_positive, provenance_dict
+from lockstep.hardware.source import Provenance, check_positive
+from lockstep.rows.plain import picked, plain
 
 DTYPES = ("fp64", "fp32", "tf32", "fp16", "bf16", "fp8", "int8", "fp4")
 
@@ -56,15 +57,9 @@ class Device:
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON form."""
         return {
-            "name": self.name,
-            "vendor": self.vendor,
-            "memory_B": self.memory_B,
-            "memory_bandwidth_Bps": self.memory_bandwidth_Bps,
-            "peak_flops": dict(self.peak_flops),
+            **picked(self, "name vendor memory_B memory_bandwidth_Bps peak_flops"),
             "efficiency": {**self.efficiency.to_dict(), "kind": self.efficiency.kind_on(self.name)},
-            "tdp_W": self.tdp_W,
-            "price_per_hour_usd": self.price_per_hour_usd,
-            "mtbf_s": self.mtbf_s,
+            **picked(self, "tdp_W price_per_hour_usd mtbf_s"),
             "host_link": None if self.host_link is None else self.host_link.name,
-            "provenance": provenance_dict(self.provenance),
+            "provenance": plain(self.provenance),
         }

@@ -12,7 +12,8 @@ from typing import Any
 
 from lockstep.errors import BadInput
 from lockstep.hardware.link import Link
-from lockstep.hardware.source import Provenance, check_positive, provenance_dict
+from lockstep.hardware.source import Provenance, check_positive
+from lockstep.rows.plain import picked
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,11 +43,4 @@ class Host:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON form."""
-        return {
-            "link": self.link.to_dict(),
-            "devices": self.devices,
-            "devices_per_link": self.devices_per_link,
-            "memory_B": self.memory_B,
-            "memory_bandwidth_Bps": self.memory_bandwidth_Bps,
-            "provenance": provenance_dict(self.provenance),
-        }
+        return picked(self, "link devices devices_per_link memory_B memory_bandwidth_Bps provenance")

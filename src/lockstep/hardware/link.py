@@ -9,7 +9,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from lockstep.errors import BadInput
-from lockstep.hardware.source import Provenance, check_positive, provenance_dict
+from lockstep.hardware.source import Provenance, check_positive
+from lockstep.rows.plain import picked
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,11 +48,4 @@ class Link:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON form."""
-        return {
-            "name": self.name,
-            "latency_s": self.latency_s,
-            "bandwidth_Bps": self.bandwidth_Bps,
-            "achieved_frac": self.achieved_frac,
-            "reduce_s_per_B": self.reduce_s_per_B,
-            "provenance": provenance_dict(self.provenance),
-        }
+        return picked(self, "name latency_s bandwidth_Bps achieved_frac reduce_s_per_B provenance")

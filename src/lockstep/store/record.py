@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from lockstep.errors import LONGEST, BadInput
+from lockstep.rows.plain import picked, plain
 from lockstep.store.files import read_lines, read_whole
 
 CONFIG, ENVIRONMENT, EVENTS, RESULT = "config.json", "env.json", "events.jsonl", "result.json"
@@ -102,19 +103,10 @@ class Record:
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON form."""
         return {
-            "id": self.id,
-            "verb": self.verb,
-            "label": self.label,
-            "status": self.status,
-            "reason": self.reason,
-            "started_s": self.started_s,
-            "ended_s": self.ended_s,
-            "words": dict(self.words),
-            "environment": dict(self.environment),
-            "events": [dict(event) for event in self.measurements],
+            **picked(self, "id verb label status reason started_s ended_s words environment"),
+            "events": plain(self.measurements),
             "damaged_lines": list(self.damaged),
-            "damaged_files": list(self.damaged_files),
-            "result": None if self.result is None else dict(self.result),
+            **picked(self, "damaged_files result"),
         }
 
 

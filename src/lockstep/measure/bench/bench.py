@@ -23,6 +23,7 @@ from lockstep.measure.bench.collective import BUILT_IN, ELEMENT_B, Row, Sweep, r
 from lockstep.measure.bench.definition import OPS, REDUCING
 from lockstep.measure.launch import Fault, Host, launch
 from lockstep.measure.machine import Machine, with_load
+from lockstep.rows.plain import picked
 from lockstep.units import format_time
 
 COLUMNS = (
@@ -79,18 +80,8 @@ class CollectiveBench:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON form."""
-        return {
-            "op": self.op,
-            "ranks": self.ranks,
-            "backend": self.backend,
-            "ok": self.ok,
-            "stopped": self.stopped,
-            "rows": self.records(),
-            "machine": self.machine.to_dict() if self.machine else None,
-            "clock_error_s": self.clock_error_s,
-            "date": self.date,
-            "assumptions": list(self.assumptions),
-        }
+        shown = picked(self, "op ranks backend ok stopped")
+        return shown | {"rows": self.records()} | picked(self, "machine clock_error_s date assumptions")
 
     def summary(self) -> dict[str, Any]:
         """Plain JSON form with times and rates by algorithm and bytes instead of rows, as a kept run's answer."""

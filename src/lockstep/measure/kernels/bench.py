@@ -12,6 +12,7 @@ from typing import Any
 from lockstep.errors import BadInput, UnknownName
 from lockstep.measure.kernels.kernel import KERNELS, Curve, Kernel, KernelRow, Task, fit_curve
 from lockstep.measure.machine import LoadMeter, Machine, this_machine, with_load
+from lockstep.rows.plain import picked
 
 Progress = Callable[[int, int], None]
 TORCH_NAMES = {"fp64": "float64", "fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
@@ -39,16 +40,7 @@ class DeviceBench:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON form."""
-        return {
-            "device": self.device,
-            "name": self.name,
-            "dtype": self.dtype,
-            "rows": [row.to_dict() for row in self.rows],
-            "curve": None if self.curve is None else self.curve.to_dict(),
-            "machine": self.machine.to_dict(),
-            "date": self.date,
-            "assumptions": list(self.assumptions),
-        }
+        return picked(self, "device name dtype rows curve machine date assumptions")
 
     def summary(self) -> dict[str, Any]:
         """Plain JSON form with times by kernel and shape instead of rows, as a kept run's answer."""

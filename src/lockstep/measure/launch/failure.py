@@ -10,6 +10,7 @@ from typing import Any
 
 from lockstep.errors import RunFailed
 from lockstep.measure.launch.points import in_words
+from lockstep.rows.plain import picked
 
 __all__ = ["Failure", "RunFailed", "from_exit", "run_failed"]
 
@@ -41,7 +42,7 @@ class Failure:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON form."""
-        return {"rank": self.rank, "cause": self.cause, "reason": self.reason, "point": self.point}
+        return picked(self, "rank cause reason point")
 
 
 def from_exit(rank: int, exitcode: int, point: str) -> Failure:

@@ -14,6 +14,7 @@ import numpy.typing as npt
 from lockstep.measure.train.method import find_method
 from lockstep.measure.train.task import Task
 from lockstep.measure.train.worker import Worker
+from lockstep.rows.plain import picked
 from lockstep.settings import read_settings
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ class Parting:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON form."""
-        return {"step": self.step, "rank": self.rank, "tensor": self.tensor}
+        return picked(self, "step rank tensor")
 
 
 def first_parting(one: Sequence[Digests], other: Sequence[Digests]) -> Parting | None:

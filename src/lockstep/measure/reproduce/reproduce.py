@@ -29,6 +29,7 @@ from lockstep.measure.launch import launch
 from lockstep.measure.reproduce.digest import Digests, Parting, digested, first_parting
 from lockstep.measure.train import Task, find_method
 from lockstep.measure.train.run import read
+from lockstep.rows.plain import picked
 
 Change = Callable[[Task, Mapping[str, object]], "tuple[Task, dict[str, object]]"]
 OTHER_ALGORITHM = "recursive-doubling"
@@ -100,8 +101,7 @@ class Trial:
         return {
             "switched": list(self.switched),
             "identical": self.parting is None,
-            "parting": None if self.parting is None else self.parting.to_dict(),
-            "largest_difference": self.largest_difference,
+            **picked(self, "parting largest_difference"),
         }
 
 

@@ -15,6 +15,7 @@ from lockstep.measure.machine import Machine
 from lockstep.measure.rig.calibration import Calibration
 from lockstep.measure.rig.capacity import Capacity
 from lockstep.measure.rig.rig import Counts
+from lockstep.rows.plain import picked, plain
 from lockstep.simulate import Topology
 from lockstep.units import format_frac, format_time
 
@@ -45,16 +46,7 @@ class Lap:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON form."""
-        return {
-            "algorithm": self.algorithm,
-            "size_B": self.size_B,
-            "predicted_s": self.predicted_s,
-            "measured_s": self.measured_s,
-            "error_frac": self.error_frac,
-            "fastest_s": self.fastest_s,
-            "slowest_s": self.slowest_s,
-            "wrong": self.wrong,
-        }
+        return picked(self, "algorithm size_B predicted_s measured_s error_frac fastest_s slowest_s wrong")
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,24 +132,17 @@ class Race:
             "topology": self.topology.name,
             "ranks": self.ranks,
             "hosts": self.topology.hosts,
-            "repeats": self.repeats,
-            "mtu_B": self.mtu_B,
-            "ok": self.ok,
-            "median_error_frac": self.median_error_frac,
-            "calibration": self.calibration.to_dict(),
-            "rows": [lap.to_dict() for lap in self.laps],
-            "crossovers": [crossing.to_dict() for crossing in self.crossings],
-            "links": [link.to_dict() for link in self.counts.links],
+            **picked(self, "repeats mtu_B ok median_error_frac calibration"),
+            "rows": plain(self.laps),
+            "crossovers": plain(self.crossings),
+            "links": plain(self.counts.links),
             "emulator": {
                 "scheduling": self.emulator_scheduling,
-                "mean_late_s": self.counts.mean_late_s,
-                "max_late_s": self.counts.max_late_s,
+                **picked(self.counts, "mean_late_s max_late_s"),
                 "busy_frac": self.emulator_busy_frac,
-                "capacity": None if self.capacity is None else self.capacity.to_dict(),
+                "capacity": plain(self.capacity),
             },
-            "ranks_busy_frac": self.ranks_busy_frac,
-            "machine": self.machine.to_dict(),
-            "assumptions": list(self.assumptions),
+            **picked(self, "ranks_busy_frac machine assumptions"),
         }
 
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from lockstep.errors import BadInput
 from lockstep.measure.machine import Load, Machine, with_load
+from lockstep.rows.plain import picked
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -243,28 +244,14 @@ class TrainRun:
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON form."""
         return {
-            "method": self.method,
-            "ranks": self.ranks,
+            **picked(self, "method ranks"),
             **asdict(self.task),
-            "settings": dict(self.settings),
-            "final_loss": self.final_loss,
-            "test_loss": self.test_loss,
-            "accuracy_frac": self.accuracy_frac,
-            "step_time_s": self.step_time_s,
+            **picked(self, "settings final_loss test_loss accuracy_frac step_time_s"),
             "bytes_per_step_B": self.step_sent_B,
             "parameters": len(self.weights),
-            "replicas_equal": self.replicas_equal,
-            "loss": list(self.loss),
-            "time_s": list(self.time_s),
-            "sent_B": list(self.sent_B),
-            "notes": dict(self.notes),
-            "first_step": self.first_step,
+            **picked(self, "replicas_equal loss time_s sent_B notes first_step"),
             "checkpoints": dict(self.saves) or None,
-            "passed_over": list(self.passed_over),
-            "failures": list(self.failures),
-            "lateness": None if self.lateness is None else self.lateness.to_dict(),
-            "machine": self.machine.to_dict(),
-            "assumptions": list(self.assumptions),
+            **picked(self, "passed_over failures lateness machine assumptions"),
         }
 
 
