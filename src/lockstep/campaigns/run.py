@@ -1,6 +1,6 @@
 """`Run`: a campaign on average, by formula: work and its parts, what failures add, days, device hours, money.
 
-    wall = expected time of the work, cut into intervals, under exponential failures     (`reliability.run_time_s`)
+    wall = expected time of the work, cut into intervals, under exponential failures     (`failures.run_time_s`)
 Cheap enough to ask again with any number changed, which is how sensitivities and advice are made.
 
 `Scenario`: everything that an expected run depends on, so that any part can be replaced and the run asked again.

@@ -9,7 +9,7 @@ Goodput is the share of wall time that a run spends on work, as the campaign mod
 
     goodput = 1 / (1 + overhead),    overhead: expected time over work, minus 1, at the best checkpoint interval
 Failures are those that the catalog knows of the cluster; detection, restart and checkpoint writes those of
-`campaign.Operation`.
+`campaigns.Operation`.
 """
 
 from __future__ import annotations

@@ -11,7 +11,8 @@ that calls `launch` is one of the ranks already and the same worker runs in it. 
 rank, point and reason: `rank 1 killed by SIGKILL during reduce-scatter step 3`.
 """
 
-from lockstep.measure.launch.failure import Failure, RunFailed
+from lockstep.errors import RunFailed
+from lockstep.measure.launch.failure import Failure
 from lockstep.measure.launch.launch import launch, warm_up
 from lockstep.measure.launch.place import Place, place
 from lockstep.measure.launch.points import Fault, point

@@ -12,8 +12,6 @@ from lockstep.errors import RunFailed
 from lockstep.measure.launch.points import in_words
 from lockstep.rows.plain import picked
 
-__all__ = ["Failure", "RunFailed", "from_exit", "run_failed"]
-
 # A rank that died or stopped by itself explains why its peers' collectives fail, not the other way round.
 OWN_CAUSES = ("killed", "stopped", "exited", "raised")
 CAUSES = (*OWN_CAUSES, "cut off", "timed out", "silent")

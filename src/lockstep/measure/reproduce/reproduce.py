@@ -1,9 +1,9 @@
 """The reproducibility checker: the same seeds twice, then with sources of difference switched, together and alone.
 
-Two runs are compared tensor by tensor after every step. The same seeds must give the same bits. A switched source that
-parts them is named with the first step, rank and tensor where they do. When several are switched together, those that
-alone part the runs as early have done it. A `Source` is one thing that makes two runs of the same mathematics differ in
-bits:
+Two runs are compared tensor by tensor after every step, by digests. The same seeds must give the same bits. A switched
+source that parts them is named with the first step, rank and tensor where they do. When several are switched together,
+those that alone part the runs as early have done it. A `Source` is one thing that makes two runs of the same
+mathematics differ in bits:
 
     reduction-order   gradients are added in another order of ranks: the all-reduce by another algorithm
     rank-order        worker k takes the share of worker n - 1 - k
@@ -18,23 +18,93 @@ Source: D. Goldberg, "What every computer scientist should know about floating-p
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import hashlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 
 from lockstep.errors import BadInput, UnknownName
 from lockstep.measure.launch import launch
-from lockstep.measure.reproduce.digest import Digests, Parting, digested, first_parting
 from lockstep.measure.train import Task, find_method
 from lockstep.measure.train.run import read
+from lockstep.measure.train.worker import Worker
 from lockstep.rows.plain import picked
+from lockstep.settings import read_settings
 
+if TYPE_CHECKING:
+    from lockstep.measure.launch import Rank
+
+Array = npt.NDArray[Any]
+DIGEST_B = 8
 Change = Callable[[Task, Mapping[str, object]], "tuple[Task, dict[str, object]]"]
 OTHER_ALGORITHM = "recursive-doubling"
 AGAIN = "nothing"
 """Name of the trial with the same seeds."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Digests:
+    """One rank's run: the bits of every tensor after every step, as digests, and the weights at the end."""
+
+    steps: tuple[Mapping[str, str], ...]
+    weights: Array
+
+
+@dataclass(frozen=True, slots=True)
+class Parting:
+    """Where two runs have different bits for the first time."""
+
+    step: int
+    """Steps done, from 1."""
+    rank: int
+    tensor: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON form."""
+        return picked(self, "step rank tensor")
+
+
+def first_parting(one: Sequence[Digests], other: Sequence[Digests]) -> Parting | None:
+    """The first step, rank and tensor where two runs differ; None for the same bits throughout. Both by rank."""
+    for step in range(len(one[0].steps)):
+        for rank, (mine, yours) in enumerate(zip(one, other, strict=True)):
+            for name, digest in mine.steps[step].items():
+                if yours.steps[step][name] != digest:
+                    return Parting(step + 1, rank, name)
+    return None
+
+
+def digested(rank: Rank, jobs: Sequence[tuple[str, Task, Mapping[str, object]]]) -> list[Digests]:
+    """One rank's digests of several runs, one after another."""
+    return [_run(rank, *job) for job in jobs]
+
+
+def _run(rank: Rank, name: str, task: Task, settings: Mapping[str, object]) -> Digests:
+    method = find_method(name)
+    worker = Worker(task, rank, helpers=method.helpers, splits_batch=method.splits_batch)
+    with closing(worker.wire):
+        losses = method.run(worker, read_settings(method.settings, settings))
+        steps = tuple(dict(_tensors(worker)) for _ in losses)
+    if rank.number == 0:
+        rank.tell(task.steps)
+    return Digests(steps, worker.flat.weights.numpy().copy())
+
+
+def _tensors(worker: Worker) -> Iterator[tuple[str, str]]:
+    """(name, digest) of all weights, then of everything else that is kept from step to step."""
+    names = [name for name, _ in worker.model.named_parameters()]
+    for name, (start, stop) in zip(names, worker.flat.ranges, strict=True):
+        yield name, _digest(worker.flat.weights[start:stop].numpy())
+    for part in worker.parts():
+        yield part.name, _digest(part.array)
+
+
+def _digest(array: Array) -> str:
+    return hashlib.blake2b(np.ascontiguousarray(array).tobytes(), digest_size=DIGEST_B).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
