@@ -28,9 +28,8 @@ from lockstep.failures.laws import GapLaw, Weibull, parse_gap_law
 from lockstep.failures.long_run import LongRun, overhead_curve, pool_losses, pool_overhead_frac
 from lockstep.failures.losses import LOSSES, Campaigns, Losses, expected_losses
 from lockstep.failures.pattern import Pattern, incremental, single, two_level
-from lockstep.failures.peer_copies import copy_time_s, recoverable_frac, survival_frac
 from lockstep.failures.pool import Pool, Service, in_service, lost_nodes
-from lockstep.failures.saving import Saving, write_time_s
+from lockstep.failures.saving import Saving, copy_time_s, recoverable_frac, survival_frac, write_time_s
 from lockstep.failures.simulation import intervals_of, simulate_campaigns
 
 __all__ = [

@@ -12,10 +12,8 @@ from typing import TypeVar
 
 from lockstep.errors import BadInput, UnknownName
 from lockstep.hardware.cluster import Cluster, Level
-from lockstep.hardware.device import Device
-from lockstep.hardware.efficiency import Efficiency, efficiency
-from lockstep.hardware.host import Host
-from lockstep.hardware.link import Link
+from lockstep.hardware.device import Device, Efficiency, efficiency
+from lockstep.hardware.link import Host, Link
 from lockstep.hardware.schema import (
     ClusterEntry,
     CurveEntry,

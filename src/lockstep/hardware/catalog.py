@@ -16,8 +16,7 @@ from lockstep.errors import BadInput, UnknownName
 from lockstep.hardware.build import Shelf
 from lockstep.hardware.cluster import Cluster, Level
 from lockstep.hardware.device import Device
-from lockstep.hardware.host import Host
-from lockstep.hardware.link import Link
+from lockstep.hardware.link import Host, Link
 from lockstep.hardware.shipped import shelf
 from lockstep.hardware.source import Source
 from lockstep.units import format_bandwidth, parse_integer

@@ -22,8 +22,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from lockstep.errors import BadInput
 from lockstep.hardware.device import Device
-from lockstep.hardware.host import Host
-from lockstep.hardware.link import Link
+from lockstep.hardware.link import Host, Link
 from lockstep.hardware.source import Provenance, Source, check_positive
 from lockstep.rows.plain import picked
 from lockstep.units import format_bandwidth, format_flops, format_size

@@ -30,9 +30,8 @@ import numpy.typing as npt
 
 from lockstep.errors import BadInput
 from lockstep.program import Kind, Program, Timeline
-from lockstep.simulate.links import PairLinks
 from lockstep.simulate.network import Network
-from lockstep.simulate.prices import Price, durations_s
+from lockstep.simulate.prices import PairLinks, Price, durations_s
 
 Array = npt.NDArray[Any]
 

@@ -16,8 +16,21 @@ import numpy as np
 
 from lockstep.errors import BadInput
 from lockstep.files import open_file
-from lockstep.measure.checkpoint.files import MANIFEST, checksum, data_file, folder_of, folders
-from lockstep.measure.checkpoint.manifest import REPLICATED, SHARDED, Array, Manifest, Note, Part, Unsealed, assembled
+from lockstep.measure.checkpoint.manifest import (
+    MANIFEST,
+    REPLICATED,
+    SHARDED,
+    Array,
+    Manifest,
+    Note,
+    Part,
+    Unsealed,
+    assembled,
+    checksum,
+    data_file,
+    folder_of,
+    folders,
+)
 
 
 class Unusable(BadInput):

@@ -17,7 +17,6 @@ from typing import Any
 import numpy as np
 
 from lockstep.errors import RunFailed
-from lockstep.measure.checkpoint.files import checksum, data_file, folder_of, note_file, remove
 from lockstep.measure.checkpoint.manifest import (
     REPLICATED,
     About,
@@ -25,7 +24,12 @@ from lockstep.measure.checkpoint.manifest import (
     Note,
     Part,
     Unsealed,
+    checksum,
+    data_file,
+    folder_of,
+    note_file,
     read_sealed,
+    remove,
     write_sealed,
 )
 from lockstep.measure.checkpoint.reader import generations
