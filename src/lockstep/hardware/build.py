@@ -1,17 +1,14 @@
-"""Turns validated entries of the schema into devices, links and clusters, each number with its source.
-
-`Shelf`: everything that the catalog holds, or that a user's file defines, by name.
-"""
+"""Turns validated entries of the schema into devices, links and clusters, each number with its source."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TypeVar
 
 from lockstep.errors import BadInput, UnknownName
-from lockstep.hardware.cluster import Cluster, Level
+from lockstep.hardware.cluster import Cluster, Level, Node, Shelf
 from lockstep.hardware.device import Device, Efficiency, efficiency
 from lockstep.hardware.link import Host, Link
 from lockstep.hardware.schema import (
@@ -28,26 +25,6 @@ from lockstep.hardware.source import Source
 
 Path = tuple[str | int, ...]
 T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True)
-class Node:
-    """A kind of node: its device, the levels inside it, and the sources of their numbers."""
-
-    device: Device
-    levels: tuple[Level, ...]
-    sources: dict[str, Source]
-    host: Host | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Shelf:
-    """Named things, each in the order of its file."""
-
-    devices: dict[str, Device] = field(default_factory=dict)
-    links: dict[str, Link] = field(default_factory=dict)
-    nodes: dict[str, Node] = field(default_factory=dict)
-    clusters: dict[str, Cluster] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

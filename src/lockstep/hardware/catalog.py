@@ -13,8 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from lockstep.errors import BadInput, UnknownName
-from lockstep.hardware.build import Shelf
-from lockstep.hardware.cluster import Cluster, Level
+from lockstep.hardware.cluster import Cluster, Level, Shelf
 from lockstep.hardware.device import Device
 from lockstep.hardware.link import Host, Link
 from lockstep.hardware.shipped import shelf

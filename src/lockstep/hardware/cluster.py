@@ -241,3 +241,23 @@ class Cluster:
             f"{num_devices} devices do not fill whole units of level {level.name!r} ({unit} devices each) of"
             f" {self.name}; try {below} or {above}"
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A kind of node: its device, the levels inside it, and the sources of their numbers."""
+
+    device: Device
+    levels: tuple[Level, ...]
+    sources: dict[str, Source]
+    host: Host | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Shelf:
+    """Everything that the catalog holds, or that a user's file defines, by name, each in the order of its file."""
+
+    devices: dict[str, Device] = field(default_factory=dict)
+    links: dict[str, Link] = field(default_factory=dict)
+    nodes: dict[str, Node] = field(default_factory=dict)
+    clusters: dict[str, Cluster] = field(default_factory=dict)

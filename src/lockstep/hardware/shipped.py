@@ -3,8 +3,7 @@
 A number in `catalog/*.toml` is a pair `["989.4 TFLOP/s", "h100-datasheet"]`: the quantity and the name of an entry
 in that file's `[sources]`, which says kind, text and date. A number without a known source does not load.
 
-`read_hardware`: what a user describes in YAML.
-The schema of both is in `schema.py`.
+`read_hardware`: what a user describes in YAML. The schema of both is in `schema.py`.
 """
 
 from __future__ import annotations
@@ -15,16 +14,12 @@ from importlib import resources
 from pathlib import Path as FilePath
 from typing import Any
 
-from lockstep.documents import read_yaml, validated
 from lockstep.errors import BadInput, UnknownName
-from lockstep.hardware.build import Builder, Path, Shelf
-from lockstep.hardware.cluster import Cluster
-from lockstep.hardware.schema import HardwareFile
+from lockstep.hardware.cluster import Cluster, Shelf
 from lockstep.hardware.source import Source
 
 FILES = ("links.toml", "devices.toml", "clusters.toml")
-
-
+Path = tuple[str | int, ...]
 # Text that names things; everything else in the catalog is a number and needs a source.
 NAMING_KEYS = frozenset({"vendor", "efficiency", "device", "link", "node", "name", "host_link"})
 
@@ -81,6 +76,10 @@ def _dotted(file: str, path: Path) -> str:
 
 def read_hardware(path: str | FilePath) -> Shelf:
     """What a YAML file defines, by name; its cluster is called by its `name`, or else by the file's."""
+    from lockstep.documents import read_yaml, validated
+    from lockstep.hardware.build import Builder
+    from lockstep.hardware.schema import HardwareFile
+
     data, locate = read_yaml(path)
     entries = validated(HardwareFile, data, locate)
     known = shelf()
