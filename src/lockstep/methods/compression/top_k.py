@@ -29,6 +29,7 @@ from lockstep.methods.compression.compressor import (
     check_share,
     kept_elems,
 )
+from lockstep.settings import setting
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +37,8 @@ class Sparsifier(Compressor):
     """Keeps a share of the entries; a payload is values and their indices."""
 
     neutral: ClassVar[Mapping[str, Any] | None] = {"keep_frac": 1.0}
-    keep_frac: float = 0.01
-    index_bits: int = 32
+    keep_frac: float = setting(0.01, "Share of the entries that travel.")
+    index_bits: int = setting(32, "Bits of an index, 32 or 64.")
 
     def __post_init__(self) -> None:
         check_share(self.keep_frac, "keep_frac")
@@ -92,6 +93,7 @@ class TopK(Sparsifier):
     """Keeps a share of the entries, the largest."""
 
     name: ClassVar[str] = "top-k"
+    summary: ClassVar[str] = "the largest entries"
     source: ClassVar[str] = "Aji & Heafield 2017; Stich et al. 2018"
 
     def contraction_frac(self, num_elems: int) -> float:

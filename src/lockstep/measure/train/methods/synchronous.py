@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -88,7 +89,7 @@ def _edges(flat: Flat, bucket_B: float) -> list[int]:
 class Settings:
     """How gradients travel."""
 
-    algorithm: str = setting("ring", "All-reduce among the ranks.", choices=algorithms("all-reduce"))
+    algorithm: str = setting("ring", "All-reduce among the ranks.", choices=partial(algorithms, "all-reduce"))
     bucket_B: float = setting(2.0**20, "Gradients sent at once.", least=1)
 
 
