@@ -17,9 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from lockstep.measure.bench.built_in import built_in
+from lockstep.measure.bench.collective import built_in, own
 from lockstep.measure.bench.definition import wrong_elements
-from lockstep.measure.bench.own import own
 from lockstep.measure.launch import Rank, launch
 from lockstep.measure.machine import Load, LoadMeter, Machine, this_machine, with_load
 

@@ -152,7 +152,7 @@ def test_a_packed_trace_is_limited_by_what_it_unpacks_to(tmp_path: Path, monkeyp
 
 
 def test_pipes_and_links_named_as_a_run_folder_stop_no_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from lockstep.measure.launch.folder import PREFIX, run_folder
+    from lockstep.measure.launch.server import PREFIX, run_folder
 
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     kept = tmp_path / "kept"

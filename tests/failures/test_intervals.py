@@ -33,7 +33,7 @@ from lockstep.failures import (
     write_time_s,
     young_s,
 )
-from lockstep.failures.optimum import CYCLES
+from lockstep.failures.intervals import CYCLES
 
 EXAMPLES = settings(max_examples=50, derandomize=True, deadline=None)
 MINUTE_S, HOUR_S = 60.0, 3600.0

@@ -16,7 +16,7 @@ import pytest
 from lockstep import hardware, units
 from lockstep.errors import BadInput, UnknownName
 from lockstep.hardware import shipped
-from lockstep.hardware.shelf import Shelf
+from lockstep.hardware.cluster import Shelf
 
 DEVICES = {device.name: device for device in hardware.devices()}
 LINKS = {link.name: link for link in hardware.links()}

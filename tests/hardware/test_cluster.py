@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from lockstep import hardware
 from lockstep.errors import BadInput
 from lockstep.hardware import Cluster, Level, Link
-from lockstep.hardware.machine import machine
+from lockstep.hardware.catalog import machine
 from lockstep.hardware.shipped import shelf
 
 LINK = Link("wire", 1e-6, 8e9)

@@ -7,7 +7,7 @@ import pytest
 from lockstep import hardware
 from lockstep.errors import BadInput
 from lockstep.hardware.schema import json_schema
-from lockstep.hardware.userfile import read_hardware
+from lockstep.hardware.shipped import read_hardware
 
 GOOD = """\
 devices:

@@ -1,5 +1,6 @@
 """Time to accuracy: the queue at the server by its closed forms, and choices that follow the cluster."""
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -156,3 +157,8 @@ def test_seconds_of_local_steps_that_are_printed_as_rising_have_a_least_one() ->
     seconds = [run_s(count, period, 0.05, 0.1) for period, count in steps.items()]
     assert seconds == pytest.approx([150, 108, 90, 93.75, 112.5, 185.9375])
     assert best_period(0.07, 0.05, 0.1) == pytest.approx(5.155, abs=1e-3)
+
+
+def test_the_race_says_how_to_install_its_queue(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "simpy", None)
+    assert "pip install 'lockstep[queues]'" in run("converge", "time-to-accuracy", "--set", "trials=2").refusal()

@@ -19,10 +19,10 @@ from lockstep.collectives import algorithms, get
 from lockstep.errors import BadInput
 from lockstep.hardware import Efficiency
 from lockstep.measure.bench import BUILT_IN, OPS, bench_collective
+from lockstep.measure.bench.bench import COLUMNS, CollectiveBench
 from lockstep.measure.bench.collective import Row, elements
 from lockstep.measure.bench.definition import DIVIDED, pattern, wrong_elements
-from lockstep.measure.bench.result import COLUMNS, CollectiveBench
-from lockstep.measure.execute.settled import settled
+from lockstep.measure.execute.lanes import settled
 from lockstep.measure.fit import read_points
 from lockstep.measure.kernels import KernelRow, bench_device, fit_curve
 from lockstep.measure.launch import Fault

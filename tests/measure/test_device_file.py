@@ -10,7 +10,7 @@ from tests.cli_runner import run
 
 from lockstep import hardware
 from lockstep.errors import BadInput
-from lockstep.hardware.userfile import read_hardware
+from lockstep.hardware.shipped import read_hardware
 from lockstep.measure.kernels import KERNELS, DeviceBench, DeviceFile, fit_curve
 from lockstep.measure.machine import this_machine
 

@@ -13,10 +13,10 @@ import lockstep
 from lockstep.collectives import PlainLink, get
 from lockstep.errors import BadInput
 from lockstep.hardware import cluster
+from lockstep.measure.bench.bench import CollectiveBench
 from lockstep.measure.bench.collective import Row
-from lockstep.measure.bench.result import CollectiveBench
+from lockstep.measure.execute.exchange import fit_line
 from lockstep.measure.fit import Point, Points, fit_link, read_points
-from lockstep.measure.line import fit_line
 
 SIZES_B = 2.0 ** np.arange(3, 27)
 

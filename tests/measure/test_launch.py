@@ -18,11 +18,11 @@ import pytest
 from lockstep.errors import BadInput
 from lockstep.measure.launch import Fault, Host, RunFailed, launch, place
 from lockstep.measure.launch.failure import from_exception
-from lockstep.measure.launch.family import descendants, kill_all
-from lockstep.measure.launch.folder import run_folder
+from lockstep.measure.launch.keeper import descendants, kill_all
 from lockstep.measure.launch.mail import LENGTH, Inbox, post
 from lockstep.measure.launch.place import first_node
 from lockstep.measure.launch.points import Board, in_words, point
+from lockstep.measure.launch.server import run_folder
 from lockstep.measure.launch.watch import Running, end
 
 from . import workers

@@ -17,7 +17,7 @@ import pytest
 
 from lockstep.errors import BadInput
 from lockstep.measure.launch import launch, server
-from lockstep.measure.launch.family import descendants
+from lockstep.measure.launch.keeper import descendants
 from lockstep.measure.launch.launch import warm_up
 
 from . import workers

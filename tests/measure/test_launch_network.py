@@ -13,7 +13,7 @@ import pytest
 
 from lockstep.lab.sweep.engines.dask import _local_cluster
 from lockstep.measure.launch import place
-from lockstep.measure.launch.family import descendants
+from lockstep.measure.launch.keeper import descendants
 
 from .test_launch import within
 

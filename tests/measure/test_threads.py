@@ -8,9 +8,7 @@ import pytest
 from tests.collectives.conformance import CASES
 
 from lockstep.collectives import PlainLink, get
-from lockstep.measure.execute.join import joined
-from lockstep.measure.execute.lanes import Lane, Task, lanes_of
-from lockstep.measure.execute.scratch import summands
+from lockstep.measure.execute.lanes import Lane, Task, joined, lanes_of, summands
 from lockstep.parallel import pipeline as pipelines
 from lockstep.program import Kind, Program, ProgramBuilder
 

@@ -16,7 +16,7 @@ from lockstep.measure.launch import watch as module
 from lockstep.measure.launch.failure import CAUSES, OWN_CAUSES, Failure, from_exception, from_exit, run_failed
 from lockstep.measure.launch.mail import LENGTH, Inbox, post
 from lockstep.measure.launch.points import Board, in_words
-from lockstep.measure.launch.watch import Running, watch
+from lockstep.measure.launch.watch import Patience, Running, watch
 
 Event = tuple[float, Callable[["World"], None]]
 
@@ -224,3 +224,21 @@ def test_a_board_keeps_the_point_of_every_rank_up_to_127_bytes() -> None:
     board.write(1, "short")
     assert [board.read(number) for number in range(3)] == ["a", "short", "c" * 127]
     board.close()
+
+
+def test_patience_needs_no_process_and_no_clock() -> None:
+    """A stop that ends in between is counted anew; failures that explain themselves end a run sooner."""
+    world = World(2, [])
+    patience = Patience(timeout_s=5.0, deadline_s=50.0, began_s=0.0)
+    ends = [patience.end(world.ranks, stopped, now_s) for stopped, now_s in (((1,), 1), ((), 7), ((1,), 8), ((1,), 15))]
+    assert ends == [None] * 4
+    assert patience.end(world.ranks, (1,), 15.5) == "stopped"
+    assert patience.end(world.ranks, (), 50.5) == "late"
+    for cause, left_s in (("killed", 0.5), ("timed out", 2.0)):
+        world.ranks[0].failure = Failure(0, cause, "because", "")
+        patience = Patience(5.0, None, 0.0)
+        assert [patience.end(world.ranks, (), now_s) for now_s in (1.0, 1.0 + left_s, 1.1 + left_s)] == [
+            None,
+            None,
+            "failed",
+        ]

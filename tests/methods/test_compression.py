@@ -24,7 +24,7 @@ from lockstep.methods.compression import (
     exchange,
     residual_bound,
 )
-from lockstep.methods.compression.packing import pack, unpack
+from lockstep.methods.compression.grid import pack, unpack
 from lockstep.methods.compression.power_sgd import matrix_of
 from optional import torch
 

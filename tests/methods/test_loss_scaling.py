@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from lockstep.errors import BadInput
-from lockstep.methods.clip import clip_by_norm
-from lockstep.methods.loss_scaling import LossScale, all_finite, lost_steps_frac, static, unscaled
+from lockstep.methods.loss_scaling import LossScale, all_finite, clip_by_norm, lost_steps_frac, static, unscaled
 from optional import torch
 
 

@@ -10,9 +10,8 @@ import pytest
 from numpy.random import PCG64, Generator
 
 from lockstep.methods import norms
-from lockstep.methods.clip import clip_by_norm
 from lockstep.methods.compression import COMPRESSORS, compressor, exchange
-from lockstep.methods.loss_scaling import all_finite, unscaled
+from lockstep.methods.loss_scaling import all_finite, clip_by_norm, unscaled
 from lockstep.methods.number_format import FORMATS, rounded_sum
 from lockstep.methods.optimizers import OPTIMIZERS, optimizer, step
 from lockstep.methods.summation import SUMS

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from lockstep.errors import BadInput
 from lockstep.rows import listed
-from lockstep.rows.values import MOST_VALUES
+from lockstep.rows.rows import MOST_VALUES
 from lockstep.units import COUNT, SIZE, TIME, parse_count, parse_size_B
 
 

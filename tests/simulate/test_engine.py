@@ -17,7 +17,7 @@ from lockstep.collectives import get
 from lockstep.errors import BadInput
 from lockstep.program import Kind, Program, ProgramBuilder, longest_path
 from lockstep.simulate import durations_s, sent_per_level_B, simulate, simulate_contended, tree_network
-from lockstep.simulate.passes import node_start, wavefront_end
+from lockstep.simulate.engine import node_start, wavefront_end
 from program.random_programs import Link, oracle, price, programs
 from program.test_executor import ring_all_reduce
 

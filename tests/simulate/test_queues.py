@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 
 import numpy as np
 import pytest
@@ -113,3 +114,14 @@ def test_nobody_runs_ahead_of_the_slowest_by_more_than_the_bound(workers: int, b
     found = circulate(work_s, service_s, servers=workers, bound=bound)
     np.testing.assert_allclose(found.left_s, left_s, rtol=1e-12)
     np.testing.assert_allclose(found.end_s, end_s, rtol=1e-12)
+
+
+def test_what_is_missing_is_named_with_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "simpy", None)
+    for call in (
+        lambda: queue(Exponential(1.0), Exponential(1.0), 1),
+        lambda: closed_loop(Constant(1.0), Constant(1.0), 1, 1),
+        lambda: restarting(1.0, Exponential(1.0), 0.0, 1),
+    ):
+        with pytest.raises(BadInput, match=r"pip install 'lockstep\[queues\]'"):
+            call()

@@ -15,10 +15,8 @@ from typing import Any
 import numpy as np
 
 from lockstep.campaigns.changes import Change, changes
-from lockstep.campaigns.energy import Energy, energy
-from lockstep.campaigns.offer import Market, Offer, offer, spot_operation
-from lockstep.campaigns.run import Run
-from lockstep.campaigns.scenario import Scenario
+from lockstep.campaigns.offer import Energy, Market, Offer, energy, offer, spot_operation
+from lockstep.campaigns.run import Run, Scenario
 from lockstep.campaigns.tornado import Bar, tornado
 from lockstep.errors import BadInput
 from lockstep.failures import Campaigns, simulate_campaigns

@@ -12,8 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from lockstep.campaigns.run import Run
-from lockstep.campaigns.scenario import Scenario
+from lockstep.campaigns.run import Run, Scenario
 from lockstep.errors import BadInput, Infeasible
 from lockstep.failures.growth import AT_FAILURE
 from lockstep.planner.upgrades import upgrades

@@ -1,7 +1,9 @@
 """`Run`: a campaign on average, by formula: work and its parts, what failures add, days, device hours, money.
 
-    wall = expected time of the work, cut into intervals, under exponential failures     (`reliability.run_time_s`)
+    wall = expected time of the work, cut into intervals, under exponential failures     (`failures.run_time_s`)
 Cheap enough to ask again with any number changed, which is how sensitivities and advice are made.
+
+`Scenario`: everything that an expected run depends on, so that any part can be replaced and the run asked again.
 """
 
 from __future__ import annotations
@@ -10,9 +12,8 @@ import math
 from dataclasses import dataclass
 
 from lockstep.campaigns.operation import Operation
-from lockstep.campaigns.ramp import Ramp
 from lockstep.campaigns.target import Target
-from lockstep.campaigns.work import Work, work
+from lockstep.campaigns.work import Ramp, Work, work
 from lockstep.errors import BadInput, Infeasible
 from lockstep.failures import LongRun, Losses, Pattern, Pool, intervals_of
 from lockstep.planner import Estimate
@@ -22,6 +23,24 @@ from lockstep.units import format_time
 
 NO_PROGRESS = 1e3
 """Overhead beyond which a run is said to make no progress."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """A layout, where it is to get to, and how it is operated."""
+
+    estimate: Estimate
+    target: Target
+    operation: Operation
+    ramp: Ramp | None = None
+    price_per_hour_usd: float | None = None
+    """Per device, instead of the cluster's."""
+
+    def run(self) -> Run:
+        """The expected run."""
+        return expected_run(
+            self.estimate, self.target, self.operation, ramp=self.ramp, price_per_hour_usd=self.price_per_hour_usd
+        )
 
 
 @dataclass(frozen=True, slots=True)

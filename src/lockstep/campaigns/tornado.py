@@ -10,8 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from lockstep.campaigns.run import Run
-from lockstep.campaigns.scenario import Scenario
+from lockstep.campaigns.run import Run, Scenario
 from lockstep.errors import BadInput, Infeasible
 from lockstep.hardware import Cluster
 from lockstep.layout import Job

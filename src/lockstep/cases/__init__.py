@@ -8,8 +8,8 @@ from lockstep.cases.compare import compare as compare
 from lockstep.cases.compare import survey as survey
 from lockstep.cases.predict import Prediction as Prediction
 from lockstep.cases.predict import predict as predict
-from lockstep.cases.shelf import names as names
-from lockstep.cases.shelf import study as study
+from lockstep.cases.schema import names as names
+from lockstep.cases.schema import study as study
 from lockstep.cases.study import Published as Published
 from lockstep.cases.study import Stretch as Stretch
 from lockstep.cases.study import Study as Study

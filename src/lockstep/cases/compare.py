@@ -7,14 +7,31 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from lockstep.cases.predict import Predicted, Prediction, pace_factor, predict
-from lockstep.cases.shelf import names, study
+from lockstep.cases.schema import names, study
 from lockstep.cases.study import DURATIONS, PLANNED, PUBLIC, Published, Study
-from lockstep.units import format_frac, format_size, format_time
+from lockstep.rows.plain import picked, plain
+from lockstep.units import format_count, format_flops, format_frac, format_size, format_time
 
 TOLERANCE_FRAC = 0.15
 """What a published duration may be missed by without an explanation."""
 Progress = Callable[[int, int], None]
 """Called with (done, total)."""
+
+
+def format_quantity(quantity: str, value: float) -> str:
+    """A value of the quantity with its unit: `105 s`, `1.08M GPU-hours`, `41 % MFU`, `118 d`."""
+    if quantity == "days":
+        return format_time(value * 86400.0)
+    if quantity == "step_time_s":
+        return format_time(value) + "/step"
+    if quantity == "gpu_hours":
+        return format_count(value) + " h"
+    if quantity == "model_flops_per_gpu_per_s":
+        return format_flops(value)
+    if quantity.endswith("_frac"):
+        name = quantity.removesuffix("_frac")
+        return f"{format_frac(value)} {name if name == 'goodput' else name.upper()}"
+    return format_count(value) + " tokens/s"
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,14 +98,11 @@ class Comparison:
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON form."""
         return {
-            "name": self.study.name,
-            "title": self.study.title,
+            **picked(self.study, "name title"),
             "model": self.study.model.name,
-            "cluster": self.study.cluster,
-            "configuration": self.study.configuration,
-            "source": self.study.source,
+            **picked(self.study, "cluster configuration source"),
             "stretches": [_stretch(one) for one in self.prediction.stretches],
-            "rows": [row.to_dict() for row in self.rows],
+            "rows": plain(self.rows),
             "unknown": list(self.study.unknown),
             "assumptions": list(self.assumptions()),
             "ok": self.ok,

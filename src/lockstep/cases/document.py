@@ -5,8 +5,7 @@ A test compares the page with what this prints, so the page changes in the commi
 
 from __future__ import annotations
 
-from lockstep.cases.compare import TOLERANCE_FRAC, Comparison, Row, Survey, survey
-from lockstep.cases.quantity import format_quantity
+from lockstep.cases.compare import TOLERANCE_FRAC, Comparison, Row, Survey, format_quantity, survey
 from lockstep.cases.study import CONFIGURATIONS, PARTLY, PLANNED, PUBLIC
 from lockstep.units import format_frac
 

@@ -4,6 +4,12 @@
 A duration that leaves interruptions out has goodput 1, one with downtime in it that of `goodput`. A stretch with a
 ramp takes the mean time per token of its batches. Where a study names a `pace`, its kernels take published / predicted
 days of that study times as long.
+
+Goodput is the share of wall time that a run spends on work, as the campaign model expects it of a cluster.
+
+    goodput = 1 / (1 + overhead),    overhead: expected time over work, minus 1, at the best checkpoint interval
+Failures are those that the catalog knows of the cluster; detection, restart and checkpoint writes those of
+`campaigns.Operation`.
 """
 
 from __future__ import annotations
@@ -13,10 +19,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from lockstep.cases.goodput import goodput_frac
-from lockstep.cases.shelf import study as find_study
+from lockstep.campaigns import Operation
+from lockstep.cases.schema import study as find_study
 from lockstep.cases.study import Published, Stretch, Study
 from lockstep.errors import BadInput
+from lockstep.failures import optimum
 from lockstep.hardware import Cluster
 from lockstep.hardware import cluster as find_cluster
 from lockstep.layout import Job, Layout
@@ -24,6 +31,16 @@ from lockstep.planner import Estimate, estimate, plan
 from lockstep.planner.estimate import SECONDS_PER_DAY, SECONDS_PER_HOUR
 from lockstep.planner.space import SHARDING, Space, default_space
 from lockstep.workload import RECOMPUTE
+
+
+def goodput_frac(found: Estimate) -> float:
+    """Goodput of a long run in this layout; 1 where nothing is known about failures."""
+    device_mtbf_s, storage_Bps = found.cluster.mtbf_s, found.cluster.storage_write_Bps
+    if device_mtbf_s is None:
+        return 1.0
+    operation = Operation(device_mtbf_s=device_mtbf_s, storage_Bps=storage_Bps)
+    best = optimum(operation.pattern(found.job), operation.mtbf_s(found.job.devices))
+    return 1.0 / (1.0 + best.overhead_frac)
 
 
 @dataclass(frozen=True, slots=True)

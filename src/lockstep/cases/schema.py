@@ -18,11 +18,14 @@
 `layout: unknown` leaves the layout to the planner, a word of it that is `unknown` leaves that one. `devices`, `recipe`
 and words of `layout` may be given for one stretch, and one that is a benchmark beside the run is `apart`. A published
 duration says whether `downtime` is in it. `pace: STUDY` names a run of the same software on the same devices: what that
-one measured says how fast the kernels are, so that this one tests the rest.
-"""
+one measured says how fast the kernels are, so that this one tests the rest. Those that ship with Lockstep are
+`studies/*.yaml`."""
 
 from __future__ import annotations
 
+import os
+from functools import cache
+from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, get_type_hints
 
@@ -43,6 +46,7 @@ OFTEN_UNKNOWN = ("vpp", "micro_batch", "zero", "recompute", "sequence_parallel",
 
 Tokens = Annotated[float, BeforeValidator(parse_count), Field(gt=0, le=LARGEST)]
 Whole = Annotated[int, Field(gt=0, le=MOST)]
+SUFFIXES = (".yaml", ".yml")
 
 
 def _words_of(record: type[Any], *leave: str) -> Any:
@@ -186,3 +190,20 @@ def _published(row: PublishedEntry, stretches: list[str], where: str) -> Publish
     if not whole and stretch not in stretches:
         raise UnknownName("stretch", stretch, stretches, where)
     return Published(row.quantity, row.value, row.source, stretch, row.downtime, row.why)
+
+
+@cache
+def names() -> tuple[str, ...]:
+    """Names of the studies, in alphabetical order."""
+    folder = resources.files("lockstep.cases").joinpath("studies")
+    return tuple(sorted(file.name.removesuffix(".yaml") for file in folder.iterdir() if file.name.endswith(".yaml")))
+
+
+def study(name_or_path: str) -> Study:
+    """A study of the shelf, or of a YAML file. Raises UnknownName or BadInput."""
+    if name_or_path in names():
+        with resources.as_file(resources.files("lockstep.cases").joinpath(f"studies/{name_or_path}.yaml")) as path:
+            return read_study(path)
+    if name_or_path.lower().endswith(SUFFIXES) or os.path.isfile(name_or_path):
+        return read_study(name_or_path)
+    raise UnknownName("case", name_or_path, names(), "CASE")

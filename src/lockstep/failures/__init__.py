@@ -1,24 +1,36 @@
 """How often a job fails, how often to save, and what is left of the time."""
 
-from lockstep.failures.campaigns import LOSSES, Campaigns
 from lockstep.failures.checkpoint import Checkpoint, checkpoint
-from lockstep.failures.daly import daly_s
-from lockstep.failures.degraded import pool_losses, pool_overhead_frac
-from lockstep.failures.exact import exact_s, interval_time_s, overhead_frac
 from lockstep.failures.expected import cycle_time_s, pattern_overhead_frac, run_time_s
-from lockstep.failures.failures import KINDS, Cause, Failures, composed, finish_probability_frac, of_cluster
-from lockstep.failures.interruptions import Interruption, Observed, llama3
+from lockstep.failures.failures import (
+    KINDS,
+    Cause,
+    Failures,
+    Interruption,
+    Observed,
+    composed,
+    finish_probability_frac,
+    llama3,
+    of_cluster,
+)
+from lockstep.failures.intervals import (
+    Optimum,
+    best_cycle,
+    daly_s,
+    exact_s,
+    first_order_overhead_frac,
+    interval_time_s,
+    optimum,
+    overhead_frac,
+    young_s,
+)
 from lockstep.failures.laws import GapLaw, Weibull, parse_gap_law
-from lockstep.failures.long_run import LongRun, overhead_curve
-from lockstep.failures.losses import Losses, expected_losses
-from lockstep.failures.optimum import Optimum, best_cycle, optimum
+from lockstep.failures.long_run import LongRun, overhead_curve, pool_losses, pool_overhead_frac
+from lockstep.failures.losses import LOSSES, Campaigns, Losses, expected_losses
 from lockstep.failures.pattern import Pattern, incremental, single, two_level
-from lockstep.failures.peer_copies import copy_time_s, recoverable_frac, survival_frac
 from lockstep.failures.pool import Pool, Service, in_service, lost_nodes
-from lockstep.failures.saving import Saving
+from lockstep.failures.saving import Saving, copy_time_s, recoverable_frac, survival_frac, write_time_s
 from lockstep.failures.simulation import intervals_of, simulate_campaigns
-from lockstep.failures.storage import write_time_s
-from lockstep.failures.young import first_order_overhead_frac, young_s
 
 __all__ = [
     "KINDS",

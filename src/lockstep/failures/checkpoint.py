@@ -7,18 +7,15 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from lockstep.errors import BadInput, Infeasible
-from lockstep.failures.campaigns import Campaigns
-from lockstep.failures.daly import daly_s
-from lockstep.failures.exact import exact_s
 from lockstep.failures.expected import run_time_s
 from lockstep.failures.failures import Failures, finish_probability_frac
+from lockstep.failures.intervals import daly_s, exact_s, young_s
 from lockstep.failures.laws import GapLaw
 from lockstep.failures.long_run import LongRun, overhead_curve
-from lockstep.failures.losses import Losses
+from lockstep.failures.losses import Campaigns, Losses
 from lockstep.failures.pattern import Pattern
 from lockstep.failures.pool import Pool
 from lockstep.failures.simulation import intervals_of, simulate_campaigns
-from lockstep.failures.young import young_s
 from lockstep.simulate import Exponential
 from lockstep.units import format_time
 

@@ -8,8 +8,8 @@
     X_j = M (1 - r) + r V_j + (1 - r) F_j           r = e^(-R_j / M)
     Y   = (M + D) (e^(H / M) - 1) + V_0             H: restart after such a failure; h: their share
 M (1 - e^(-t / M)) is the expected time until an attempt of length t ends or fails. Everything is linear in V_0. One
-position, h = 0: the closed form of `exact`. With another weight on M (1 - a) and M (1 - b), on M (1 - r) and M in Y, or
-on D, the same recursion adds up the seconds of one kind alone (`Counted`).
+position, h = 0: the closed form of `exact_s`. With another weight on M (1 - a) and M (1 - b), on M (1 - r) and M in Y,
+or on D, the same recursion adds up the seconds of one kind alone (`Counted`).
 """
 
 from __future__ import annotations
@@ -20,8 +20,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from lockstep.failures.arrays import Array, floats
-from lockstep.failures.pattern import Pattern
+from lockstep.failures.pattern import Array, Pattern, floats
 
 Affine = tuple[Array, Array]
 """(constant, factor of V_0)."""

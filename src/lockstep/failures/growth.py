@@ -22,8 +22,7 @@ from functools import cache
 import numpy as np
 
 from lockstep.errors import BadInput
-from lockstep.failures.arrays import Array
-from lockstep.failures.pattern import Pattern
+from lockstep.failures.pattern import Array, Pattern
 
 POLICIES = AT_FAILURE, AT_CHECKPOINT, AT_ONCE = ("failure", "checkpoint", "at-once")
 POINTS = 96

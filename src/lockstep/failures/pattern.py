@@ -19,10 +19,20 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from lockstep.errors import BadInput
 
+Array = NDArray[Any]
 MOST_POSITIONS = 1000
+
+
+def floats(*given: ArrayLike) -> tuple[Array, ...]:
+    """Every argument as an array of doubles."""
+    return tuple(np.asarray(one, dtype=np.float64) for one in given)
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,14 +22,12 @@ from typing import Any
 import numpy as np
 
 from lockstep.errors import BadInput, Infeasible
-from lockstep.failures.arrays import Array
-from lockstep.failures.campaigns import Campaigns
 from lockstep.failures.expected import run_time_s
 from lockstep.failures.growth import AT_FAILURE, AT_ONCE
 from lockstep.failures.laws import GapLaw
-from lockstep.failures.nodes import Nodes
-from lockstep.failures.pattern import Pattern
-from lockstep.failures.pool import Pool
+from lockstep.failures.losses import Campaigns
+from lockstep.failures.pattern import Array, Pattern
+from lockstep.failures.pool import Nodes, Pool
 from lockstep.units import format_time
 
 MOST_CAMPAIGNS = 1_000_000

@@ -10,9 +10,9 @@ from lockstep.hardware.cluster import Cluster as Cluster
 from lockstep.hardware.cluster import Level as Level
 from lockstep.hardware.device import DTYPES as DTYPES
 from lockstep.hardware.device import Device as Device
-from lockstep.hardware.efficiency import Efficiency as Efficiency
-from lockstep.hardware.efficiency import efficiency as efficiency
-from lockstep.hardware.host import Host as Host
+from lockstep.hardware.device import Efficiency as Efficiency
+from lockstep.hardware.device import efficiency as efficiency
+from lockstep.hardware.link import Host as Host
 from lockstep.hardware.link import Link as Link
 from lockstep.hardware.shipped import read_catalog as read_catalog
 from lockstep.hardware.source import Source as Source

@@ -8,11 +8,9 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar, cast
 
 from lockstep.errors import BadInput, UnknownName
-from lockstep.hardware.cluster import Cluster, Level
-from lockstep.hardware.device import Device
-from lockstep.hardware.efficiency import Efficiency, efficiency
-from lockstep.hardware.host import Host
-from lockstep.hardware.link import Link
+from lockstep.hardware.cluster import Cluster, Level, Node, Shelf
+from lockstep.hardware.device import Device, Efficiency, efficiency
+from lockstep.hardware.link import Host, Link
 from lockstep.hardware.schema import (
     ClusterEntry,
     CurveEntry,
@@ -23,7 +21,6 @@ from lockstep.hardware.schema import (
     LinkEntry,
     NodeEntry,
 )
-from lockstep.hardware.shelf import Node, Shelf
 from lockstep.hardware.source import Source
 from lockstep.registry import Registry
 

@@ -1,21 +1,75 @@
-"""Devices, links and clusters by name: those that ship with Lockstep, and clusters of a user's YAML file."""
+"""Devices, links and clusters by name: those that ship with Lockstep, and clusters of a user's YAML file.
+
+`machine(name, number)`: one machine of so many devices, joined as the catalog's machines of that device are.
+
+The first node of the catalog that holds so many says which link joins them. Cards without a link of their own talk over
+PCIe, through the host, so that a machine of them may hold more than its node in the catalog does.
+"""
 
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
-from lockstep.errors import UnknownName
+from lockstep.errors import BadInput, UnknownName
 from lockstep.hardware import shipped
-from lockstep.hardware.cluster import Cluster
+from lockstep.hardware.cluster import Cluster, Level, Shelf
 from lockstep.hardware.device import Device
-from lockstep.hardware.link import Link
-from lockstep.hardware.machine import machine
+from lockstep.hardware.link import Host, Link
 from lockstep.hardware.shipped import shelf
-from lockstep.units import parse_integer
+from lockstep.hardware.source import Source
+from lockstep.units import format_bandwidth, parse_integer
 
+MOST_CARDS = 8
+"""PCIe cards of one machine: what servers for them hold, as the catalog's a100-pcie and h100-pcie."""
+PCIE = "pcie4"
+"""Assumed for a device that no node of the catalog holds."""
 OTHERWISE = "it is not in the catalog (lockstep catalog clusters); a YAML file describes any machine"
 """Said of a cluster that is not known."""
+
+
+def machine(shelf: Shelf, device: Device, number: int) -> Cluster:
+    """One machine of `number` devices as a cluster of one level. Raises BadInput when no machine holds so many."""
+    like = [found for found in shelf.clusters.values() if found.device == device]
+    found = next((one for one in like if _most(one) >= number), None)
+    if found is None and (like or number > MOST_CARDS):
+        most = max(map(_most, like), default=MOST_CARDS)
+        several = f"; {like[0].name}:N is N machines" if like else ""
+        raise BadInput(f"no machine of the catalog joins {number} {device.name}, at most {most}{several}")
+    inside = found.levels[0] if found else Level("node", 1, device.host_link or shelf.links[PCIE])
+    asked = Source("user", f"one machine of {number} {device.name}", "")
+    sources = {"levels.node.size": asked}
+    for field in ("price_per_hour_usd", "mtbf_s"):
+        if field in device.provenance:
+            sources[field] = device.provenance[field]
+    like_name = f"as in {found.name}" if found else "assumed"
+    level = replace(inside, name="node", size=number)
+    rate = format_bandwidth(level.link.rate_Bps)
+    joined = f", joined by {level.link.name} ({rate} each way per device, {like_name})" if number > 1 else ""
+    return Cluster(
+        name=device.name,
+        device=device,
+        levels=(level,),
+        price_per_hour_usd=device.price_per_hour_usd,
+        mtbf_s=device.mtbf_s,
+        host=_host(device, number, found),
+        notes=(f"one machine of {number} {device.name}{joined}",),
+        provenance=sources,
+    )
+
+
+def _host(device: Device, number: int, found: Cluster | None) -> Host | None:
+    """The machine's memory and ports: the catalog's, shared by the cards that its node does not hold."""
+    if found is None or found.host is None:
+        return None if device.host_link is None else Host(device.host_link, devices=number)
+    return replace(found.host, devices=number) if number > found.levels[0].size else found.host
+
+
+def _most(found: Cluster) -> int:
+    """Devices that one machine like the cluster's may hold."""
+    inside = found.levels[0]
+    return max(inside.size, MOST_CARDS) if inside.link.name.startswith("pcie") else inside.size
 
 
 def device(name: str) -> Device:
@@ -39,7 +93,7 @@ def cluster(name_or_path: str | Path, gpus: int | None = None) -> Cluster:
     found, devices = shelf().clusters.get(base), shipped.devices()
     named = found is not None or base in devices.own
     if not named and (name.lower().endswith((".yaml", ".yml")) or os.path.isfile(name)):
-        from lockstep.hardware.userfile import read_cluster
+        from lockstep.hardware.shipped import read_cluster
 
         found, base, count = read_cluster(name), name, ""
     if found is None and base in devices:

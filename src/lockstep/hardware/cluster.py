@@ -22,9 +22,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from lockstep.errors import BadInput
 from lockstep.hardware.device import Device
-from lockstep.hardware.host import Host
-from lockstep.hardware.link import Link
-from lockstep.hardware.source import Provenance, Source, check_positive, provenance_dict
+from lockstep.hardware.link import Host, Link
+from lockstep.hardware.source import Provenance, Source, check_positive
+from lockstep.rows.plain import picked
 from lockstep.units import format_bandwidth, format_flops, format_size
 
 MAX_DEVICES = 10_000_000
@@ -48,12 +48,7 @@ class Level:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON form."""
-        return {
-            "name": self.name,
-            "size": self.size,
-            "link": self.link.to_dict(),
-            "links_per_child": self.links_per_child,
-        }
+        return picked(self, "name size link links_per_child")
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,17 +223,9 @@ class Cluster:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON form."""
-        return {
-            "name": self.name,
-            "num_devices": self.num_devices,
-            "device": self.device.to_dict(),
-            "levels": [level.to_dict() for level in self.levels],
-            "price_per_hour_usd": self.price_per_hour_usd,
-            "mtbf_s": self.mtbf_s,
-            "storage_write_Bps": self.storage_write_Bps,
-            "host": None if self.host is None else self.host.to_dict(),
-            "provenance": provenance_dict(self.provenance),
-        }
+        return picked(
+            self, "name num_devices device levels price_per_hour_usd mtbf_s storage_write_Bps host provenance"
+        )
 
     def _index(self, level: int) -> int:
         """`level`, checked: negative indices would silently mean something else."""
@@ -254,3 +241,23 @@ class Cluster:
             f"{num_devices} devices do not fill whole units of level {level.name!r} ({unit} devices each) of"
             f" {self.name}; try {below} or {above}"
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A kind of node: its device, the levels inside it, and the sources of their numbers."""
+
+    device: Device
+    levels: tuple[Level, ...]
+    sources: dict[str, Source]
+    host: Host | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Shelf:
+    """Everything that the catalog holds, or that a user's file defines, by name, each in the order of its file."""
+
+    devices: dict[str, Device] = field(default_factory=dict)
+    links: dict[str, Link] = field(default_factory=dict)
+    nodes: dict[str, Node] = field(default_factory=dict)
+    clusters: dict[str, Cluster] = field(default_factory=dict)

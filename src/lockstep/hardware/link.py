@@ -1,6 +1,12 @@
 """`Link`: a latency-bandwidth (alpha-beta) link between two endpoints.
 
 A message of S bytes takes latency_s + S / (bandwidth_Bps * achieved_frac), the postal model of Hockney (1994).
+
+`Host`: what devices reach of the machine they sit in, for states that do not stay on a device.
+
+A device reaches host memory over a link that it may share with its neighbours (two GPUs behind one PCIe switch), so
+when all of them move at once each has `link.rate_Bps / devices_per_link`, per direction. The memory and its bandwidth
+are those of the whole machine, whose devices share them.
 """
 
 from __future__ import annotations
@@ -9,7 +15,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from lockstep.errors import BadInput
-from lockstep.hardware.source import Provenance, check_positive, provenance_dict
+from lockstep.hardware.source import Provenance, check_positive
+from lockstep.rows.plain import picked
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,11 +54,34 @@ class Link:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON form."""
-        return {
-            "name": self.name,
-            "latency_s": self.latency_s,
-            "bandwidth_Bps": self.bandwidth_Bps,
-            "achieved_frac": self.achieved_frac,
-            "reduce_s_per_B": self.reduce_s_per_B,
-            "provenance": provenance_dict(self.provenance),
-        }
+        return picked(self, "name latency_s bandwidth_Bps achieved_frac reduce_s_per_B provenance")
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """One machine of a cluster as its devices see it. Optional numbers are None where unknown."""
+
+    link: Link
+    """Between a device, or `devices_per_link` neighbours together, and host memory."""
+    devices: int
+    """Devices in one machine."""
+    devices_per_link: int = 1
+    memory_B: float | None = None
+    """Host memory of one machine."""
+    memory_bandwidth_Bps: float | None = None
+    """Datasheet rate of all memory channels of one machine together."""
+    provenance: Provenance = field(default_factory=dict, hash=False)
+
+    def __post_init__(self) -> None:
+        for name, number in (("devices", self.devices), ("devices_per_link", self.devices_per_link)):
+            if isinstance(number, bool) or not isinstance(number, int) or number < 1:
+                raise BadInput(f"host: {name} must be a whole number of at least 1, got {number!r}")
+        check_positive("host", memory_B=self.memory_B, memory_bandwidth_Bps=self.memory_bandwidth_Bps)
+
+    def rate_Bps(self, num_devices: int) -> float:
+        """Bytes per second and direction of one device when `num_devices` devices, neighbours first, all move."""
+        return self.link.rate_Bps / min(self.devices_per_link, num_devices)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON form."""
+        return picked(self, "link devices devices_per_link memory_B memory_bandwidth_Bps provenance")

@@ -2,6 +2,8 @@
 
 A number in `catalog/*.toml` is a pair `["989.4 TFLOP/s", "h100-datasheet"]`: the quantity and the name of an entry
 in that file's `[sources]`, which says kind, text and date. A number without a known source does not load.
+
+`read_hardware`: what a user describes in YAML. The schema of both is in `schema.py`.
 """
 
 from __future__ import annotations
@@ -15,14 +17,13 @@ from typing import Any, TypeVar
 
 from lockstep.errors import BadInput, UnknownName
 from lockstep.files import read_text
+from lockstep.hardware.cluster import Cluster, Shelf
 from lockstep.hardware.device import Device
 from lockstep.hardware.link import Link
-from lockstep.hardware.shelf import Shelf
 from lockstep.hardware.source import Source
 from lockstep.registry import Registry
 
 FILES = ("links.toml", "devices.toml", "clusters.toml")
-
 Path = tuple[str | int, ...]
 T = TypeVar("T")
 
@@ -109,3 +110,40 @@ def _without_sources(value: Any, path: Path, named: dict[str, Source], found: di
 def _dotted(file: str, path: Path) -> str:
     """A place in a catalog file."""
     return f"{file}: {'.'.join(str(part) for part in path)}"
+
+
+def read_hardware(path: str | FilePath) -> Shelf:
+    """What a YAML file defines, by name; its cluster is called by its `name`, or else by the file's."""
+    from lockstep.documents import read_yaml, validated
+    from lockstep.hardware.build import Builder
+    from lockstep.hardware.schema import HardwareFile
+
+    data, locate = read_yaml(path)
+    entries = validated(HardwareFile, data, locate)
+    known = shelf()
+    filled = Shelf(dict(known.devices), dict(known.links), dict(known.nodes))
+
+    def source_of(place: Path, text: str | None) -> Source:
+        return Source("user", text or f"given in {locate(*place)}", "")
+
+    builder = Builder(filled, source_of, locate, {"device": devices(), "link": links()})
+    builder.file(entries)
+    if entries.cluster is not None:
+        name = entries.cluster.name or FilePath(path).stem
+        filled.clusters[name] = builder.cluster(name, entries.cluster, ("cluster",))
+    return Shelf(
+        {name: filled.devices[name] for name in entries.devices},
+        {name: filled.links[name] for name in entries.links},
+        {name: filled.nodes[name] for name in entries.nodes},
+        filled.clusters,
+    )
+
+
+def read_cluster(path: str | FilePath) -> Cluster:
+    """The one cluster of a YAML file."""
+    found = read_hardware(path).clusters
+    if len(found) != 1:
+        what = f"defines {len(found)} clusters" if found else "defines no cluster"
+        raise BadInput(f"{what}; one `cluster:` is needed", str(path))
+    (only,) = found.values()
+    return only

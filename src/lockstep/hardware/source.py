@@ -41,8 +41,3 @@ def check_positive(owner: str, **numbers: float | None) -> None:
     for name, number in numbers.items():
         if number is not None and not (math.isfinite(number) and number > 0):
             raise BadInput(f"{owner}: {name} must be positive and finite, got {number:g}")
-
-
-def provenance_dict(provenance: Provenance) -> dict[str, dict[str, str]]:
-    """Plain JSON form of every source."""
-    return {field: source.to_dict() for field, source in provenance.items()}

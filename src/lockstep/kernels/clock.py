@@ -1,7 +1,7 @@
 """`Clock`, what kernels cost on one device, and `Work`, an addable account of kernel time.
 
 A layer's device time is the sum of its kernels; its time is the larger of that and what the host needs to launch
-them (small shards are launch-bound). Formulas and symbols: `hardware/efficiency.py`.
+them (small shards are launch-bound). Formulas and symbols: `hardware/device.py`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,5 @@
 """Layouts, the rank grid and its process groups, the rules they obey, and memory per rank."""
 
-from lockstep.layout.checkpoint_size import checkpoint_B as checkpoint_B
 from lockstep.layout.groups import GROUPS as GROUPS
 from lockstep.layout.groups import Span as Span
 from lockstep.layout.groups import coordinates as coordinates
@@ -9,14 +8,18 @@ from lockstep.layout.groups import process_groups as process_groups
 from lockstep.layout.groups import span as span
 from lockstep.layout.job import Job as Job
 from lockstep.layout.job import LayerKind as LayerKind
+from lockstep.layout.job import checkpoint_B as checkpoint_B
 from lockstep.layout.job import splits_evenly as splits_evenly
 from lockstep.layout.layout import AXES as AXES
+from lockstep.layout.layout import HOST_USABLE_FRAC as HOST_USABLE_FRAC
 from lockstep.layout.layout import KEEP as KEEP
 from lockstep.layout.layout import OFFLOAD as OFFLOAD
 from lockstep.layout.layout import OFFLOAD_OPTIMIZER as OFFLOAD_OPTIMIZER
 from lockstep.layout.layout import OFFLOAD_PARAMETERS as OFFLOAD_PARAMETERS
 from lockstep.layout.layout import Layout as Layout
 from lockstep.layout.layout import LayoutGrid as LayoutGrid
+from lockstep.layout.layout import gradients_leave as gradients_leave
+from lockstep.layout.layout import host_capacity_B as host_capacity_B
 from lockstep.layout.layout import stack as stack
 from lockstep.layout.memory import FRAMEWORK_B as FRAMEWORK_B
 from lockstep.layout.memory import SLACK_FRAC as SLACK_FRAC
@@ -27,9 +30,6 @@ from lockstep.layout.memory import memory as memory
 from lockstep.layout.memory import peak_B as peak_B
 from lockstep.layout.memory import stage_memory as stage_memory
 from lockstep.layout.memory import stage_parameters as stage_parameters
-from lockstep.layout.offload import HOST_USABLE_FRAC as HOST_USABLE_FRAC
-from lockstep.layout.offload import gradients_leave as gradients_leave
-from lockstep.layout.offload import host_capacity_B as host_capacity_B
 from lockstep.layout.recipe import OPTIMIZERS as OPTIMIZERS
 from lockstep.layout.recipe import Optimizer as Optimizer
 from lockstep.layout.recipe import Recipe as Recipe

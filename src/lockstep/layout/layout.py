@@ -5,6 +5,17 @@ grid in which choices that limit one another share the first axis, its rows, and
 own. So rows that break a rule can be left out, and a formula costs the product of the axes it depends on, not of all.
 
 World size: dp * tp * pp * cp. Expert parallelism splits the data-parallel axis (ep divides dp) for expert layers.
+
+Offload is what of a rank's training states lives in host memory:
+
+    optimizer    optimizer states and gradients, and the host updates            (ZeRO-Offload)
+    parameters   these, and a rank's shard of the parameters, at zero 3          (ZeRO-Infinity, FSDP's CPU offload)
+
+Gradients leave the device after every micro-batch where a rank owns what it sends: from zero 2 on, or with nothing to
+reduce. Below it they add up on the device, and the rank's part goes down once per step, as DeepSpeed does at stage 1.
+
+Sources: ZeRO-Offload (arXiv 2101.06840) section 4; ZeRO-Infinity (arXiv 2104.07857) section 5; DeepSpeed 0.16,
+deepspeed/runtime/zero/stage_1_and_2.py: reduce_ready_partitions_and_remove_grads, copy_grads_in_partition.
 """
 
 from __future__ import annotations
@@ -17,6 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lockstep.errors import BadInput, UnknownName
+from lockstep.hardware import Cluster
 from lockstep.parallel.pipeline import SCHEDULES, Placement, code, get
 from lockstep.workload import RECOMPUTE
 
@@ -30,6 +42,8 @@ KEEP, OFFLOAD_OPTIMIZER, OFFLOAD_PARAMETERS = range(3)
 
 AXES = ("tp", "cp", "ep", "dp", "pp")
 """The rank grid's axes, innermost first: the axis that talks most gets the fastest links."""
+HOST_USABLE_FRAC = 0.9
+"""Share of host memory that states may fill; the system, data loading and staging buffers take the rest: assumed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -220,3 +234,25 @@ def stack(layouts: Sequence[Layout]) -> LayoutGrid:
 
 
 GRID_FIELDS = tuple(field.name for field in fields(LayoutGrid) if field.name != "order")
+
+
+def gradients_leave(grid: LayoutGrid) -> Any:
+    """Where gradients go to host memory after every micro-batch."""
+    if not np.any(grid.offload != KEEP):
+        return np.zeros((), dtype=bool)
+    alone = grid.data_ranks * grid.copies == 1
+    return (grid.offload != KEEP) & ((grid.zero >= 2) | alone)
+
+
+def host_states_B(grid: LayoutGrid, parameters_B: Any, gradients_B: Any, optimizer_B: Any) -> Any:
+    """Bytes that one rank keeps in host memory of its own part of parameters, gradients and optimizer states."""
+    kept_B = np.where(grid.offload == OFFLOAD_PARAMETERS, parameters_B, 0.0)
+    return np.where(grid.offload == KEEP, 0.0, kept_B + gradients_B + optimizer_B)
+
+
+def host_capacity_B(cluster: Cluster) -> float:
+    """Bytes of host memory that each device of `cluster` may fill when all do; infinite where it is not known."""
+    host = cluster.host
+    if host is None or host.memory_B is None:
+        return float("inf")
+    return HOST_USABLE_FRAC * host.memory_B / cluster.devices_per_host

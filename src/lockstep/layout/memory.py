@@ -26,8 +26,7 @@ import numpy as np
 
 from lockstep.hardware import Cluster
 from lockstep.layout.job import Job, LayerKind, ends_on
-from lockstep.layout.layout import KEEP, OFFLOAD_PARAMETERS, LayoutGrid
-from lockstep.layout.offload import gradients_leave, host_capacity_B, host_states_B
+from lockstep.layout.layout import KEEP, OFFLOAD_PARAMETERS, LayoutGrid, gradients_leave, host_capacity_B, host_states_B
 from lockstep.layout.recipe import Recipe
 from lockstep.parallel.pipeline import peak_live_by_code
 from lockstep.workload import (

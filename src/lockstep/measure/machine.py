@@ -2,6 +2,8 @@
 
 A measurement without these cannot be compared with another one. On loopback with more ranks than cores the ranks
 take turns on the processors, so times are those of the CPU and not of any network; `warnings` says so.
+
+`Sites`: which ranks read the same clock and which are in the same network, asked once when a run begins.
 """
 
 from __future__ import annotations
@@ -14,12 +16,14 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from lockstep.measure.launch.clock import boot
+from lockstep.measure.launch import Rank
 from lockstep.measure.launch.launch import usable_cores
+from lockstep.measure.launch.rank import boot
 
 BUSY_CORES = 0.2
 """Cores that others may use before a measurement says so; assumed."""
 CONGESTION = Path("/proc/sys/net/ipv4/tcp_congestion_control")
+NETWORK = Path("/proc/self/ns/net")
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,3 +135,33 @@ def with_load(machine: Machine, loads: Sequence[Load]) -> Machine:
         return machine
     foreign_s = first.busy_s - sum(load.own_s for load in loads if load.machine == first.machine)
     return replace(machine, foreign_cores=max(0.0, foreign_s / first.wall_s))
+
+
+@dataclass(frozen=True, slots=True)
+class Sites:
+    """One entry per rank."""
+
+    clocks: tuple[str, ...]
+    """Equal for ranks that read the same clock."""
+    networks: tuple[str, ...]
+    """Equal for ranks that see the same interfaces."""
+
+    @property
+    def loopback(self) -> bool:
+        """Whether all ranks talk within one machine, without a network of their own."""
+        return len(set(self.networks)) == 1
+
+    def strangers(self) -> tuple[int, ...]:
+        """Ranks that do not read rank 0's clock."""
+        return tuple(rank for rank, clock in enumerate(self.clocks) if clock != self.clocks[0])
+
+
+def gather_sites(rank: Rank) -> Sites:
+    """The sites of all ranks, on every rank. All ranks of the process group call it together."""
+    import torch.distributed as dist
+
+    clock = rank.clock.name(rank.number)
+    network = f"{clock} {os.readlink(NETWORK) if NETWORK.exists() else ''}"
+    found: list[tuple[str, str]] = [(clock, network)] * rank.ranks
+    dist.all_gather_object(found, (clock, network))
+    return Sites(tuple(clock for clock, _ in found), tuple(network for _, network in found))

@@ -8,6 +8,15 @@ must be one for all ranks: look after the all-reduce, or reduce the flag. When a
 the next scale up, growing tries it every `interval` steps: 1 step in interval + 1 is lost.
 
 Sources: Micikevicius et al., "Mixed precision training", ICLR 2018, section 3.2; PyTorch's GradScaler (defaults).
+
+`clip_by_norm`: shorten a gradient that is longer than a limit, keep its direction.
+
+    g <- g min(1, limit / |g|_2)                             |g| over all layers together
+Not linear, so it does not commute with anything that changes a length: clip after the mean over ranks and
+micro-batches, and after the loss scale is divided out; `limit` then means the same for every scale. It repairs no
+overflow: one infinite entry gives a factor of 0 and 0 * infinity is not a number.
+
+Source: Pascanu, Mikolov, Bengio, "On the difficulty of training recurrent neural networks", ICML 2013, algorithm 1.
 """
 
 from __future__ import annotations
@@ -75,3 +84,13 @@ def unscaled(gradients: Sequence[Array], scale: float) -> tuple[Array, ...]:
 def lost_steps_frac(interval: int) -> float:
     """Share of steps skipped in the long run when one doubling too many overflows: 1 / (interval + 1)."""
     return 1 / (interval + 1)
+
+
+@ieee
+def clip_by_norm(gradients: Sequence[Array], limit: float) -> tuple[Array, ...]:
+    """The layers, scaled together to a norm of at most `limit`. Raises `BadInput` unless the limit is positive."""
+    if not 0 < limit < float("inf"):
+        raise BadInput(f"limit = {limit:g}: a norm to clip to is positive and finite", "limit")
+    length = float(sum(float((gradient * gradient).sum()) for gradient in gradients)) ** 0.5
+    factor = min(1.0, limit / length) if length else 1.0
+    return tuple(gradient * factor for gradient in gradients)

@@ -17,7 +17,7 @@ from lockstep.parallel.group import Levels
 from lockstep.parallel.inside import Inside, inside
 from lockstep.parallel.script import GRADIENTS, IN_CELLS
 from lockstep.program import Kind, Program, expand
-from lockstep.program.members import with_members
+from lockstep.program.expand import with_members
 
 MOST_OPERATIONS = 100_000
 """Into which collectives are opened: some seconds to write them."""

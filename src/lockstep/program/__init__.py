@@ -5,11 +5,10 @@ from lockstep.program.draw import draw
 from lockstep.program.executor import contributions, execute, execution_order, extents, tokens
 from lockstep.program.expand import expand
 from lockstep.program.graph import TaskGraph, longest_path
-from lockstep.program.idle import idle_s
+from lockstep.program.idle import idle_s, waits_s, working_s
 from lockstep.program.program import COLUMNS, Kind, Operation, Program
 from lockstep.program.timeline import Timeline, TimelineDiff, diff, merge
 from lockstep.program.trace import read_trace, trace_events, write_trace
-from lockstep.program.waits import waits_s, working_s
 
 __all__ = [
     "COLUMNS",

@@ -5,11 +5,13 @@ says the same: all members start together and end together. In between, the coll
 own, named `<stream>:<inner stream>`, with its rank i on the i-th member; its `data` is the collective's chunk (without
 one: the `data` buffer from element 0), its scratch buffers are named like its streams. A collective that is kept lies
 between its barriers beside its program: that is for looking at, and cannot be executed.
+
+`with_members`: gives collectives that stand for a whole group, as operations of one rank, their other ranks.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -24,6 +26,8 @@ Array = npt.NDArray[Any]
 Programs = Callable[[str, str, tuple[int, ...], float], Program | None]
 Key = tuple[str, str, tuple[int, ...], float]
 TEXT_COLUMNS = ("label", "buffer", "source", "op", "algorithm")
+Members = Mapping[int, tuple[Sequence[int], int]]
+"""Operation -> the ranks of its group, and how many equal collectives, one behind another, it is."""
 
 
 def expand(program: Program, programs: Programs, keep: bool = False) -> Program:
@@ -147,3 +151,29 @@ def _move_data(columns: dict[str, Array], inner: int, outer: int, offset: int) -
         columns[name] = np.where(here, outer, columns[name])
         for start in starts:
             columns[start] = np.where(here, columns[start] + offset, columns[start])
+
+
+def with_members(program: Program, members: Members, ranks: int) -> Program:
+    """The same program on `ranks` ranks, those of `members` doing nothing but their collectives."""
+    copies = np.ones(len(program), dtype=np.int64)
+    for i, (group, times) in members.items():
+        copies[i] = len(group) * times
+    row, start = np.repeat(np.arange(len(program)), copies), np.cumsum(copies) - copies
+    columns, turn = {name: program.columns[name][row] for name in COLUMNS}, np.zeros(len(row), dtype=np.int64)
+    end = start.copy()
+    for i, (group, times) in members.items():
+        end[i] += (times - 1) * len(group)
+        here = slice(int(start[i]), int(start[i] + copies[i]))
+        turn[here], columns["rank"][here] = np.repeat(np.arange(times), len(group)), np.tile(group, times)
+        columns["size_B"][here] /= times
+        columns["duration_s"][here] /= times
+    grouped = columns["group"] >= 0
+    named = columns["group"][grouped] * (1 + turn.max(initial=0)) + turn[grouped]
+    columns["group"][grouped] = np.unique(named, return_inverse=True)[1]
+    builder = ProgramBuilder(ranks, program.streams)
+    for text in program.names:
+        builder.name(text)
+    builder.extend(**columns)
+    heads = np.repeat(np.arange(len(program)), np.diff(program.after_start))
+    builder.depend(start[heads], end[program.after])
+    return builder.build()

@@ -1,18 +1,113 @@
-"""`Rows`: the answers to one question for every combination of several values, the last option fastest."""
+"""`Rows`: the answers to one question for every combination of several values, the last option fastest.
+
+`listed`: lists and ranges in the place of one value.
+
+    1MB,10MB,100MB     each of these
+    4..64              whole numbers from 4 to 64
+    2..1024x2          from 2 on, doubled until 1024 is reached
+    0..1+0.25          from 0 in steps of 0.25 to 1
+
+The ends of a range may have units; the values then have that of the first end. From Python any sequence of values is a
+list as well. An option that takes several numbers for one answer, such as one time per stage, separates values by `;`.
+"""
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from itertools import product
 from math import prod
 from typing import Any
 
 from lockstep.errors import BadInput, Infeasible
+from lockstep.units import NUMBER
 
+MOST_VALUES = 10_000
+RANGE = re.compile(r"([-+.\d].*?)\.\.(.*?)(?:([x+])([^x+]+))?")
+NEARLY = 1 + 1e-9
 MOST_ROWS = 100_000
 Point = Mapping[str, Any]
 Number = int | float
+
+
+def listed(given: object, units: Mapping[str, float], where: str, *, vector: bool = False) -> tuple[Any, ...] | None:
+    """The values of a list or range, each once in the order given; None for one value.
+
+    `units` are those that an end of a range may have, with their factors. Raises BadInput at `where` for an empty list,
+    a range that is badly written or runs backwards, and for more than MOST_VALUES.
+    """
+    if isinstance(given, str):
+        parts = [part.strip() for part in given.split(";" if vector else ",")]
+        if len(parts) == 1 and (vector or not RANGE.fullmatch(parts[0])):
+            return None
+        if not all(parts):
+            raise BadInput(f"nothing stands before, after or between the separators of {given[:60]!r}", where)
+        found = parts if vector else [value for part in parts for value in _values(part, units, where)]
+    elif isinstance(given, Sequence) and not vector:
+        found = list(given)
+        if not found:
+            raise BadInput("an empty list has no answer", where)
+    else:
+        return None
+    values = tuple(dict.fromkeys(found))
+    return _few(values, where)
+
+
+def _few(values: tuple[Any, ...], where: str) -> tuple[Any, ...]:
+    if len(values) > MOST_VALUES:
+        raise BadInput(f"{len(values):,} values; at most {MOST_VALUES:,}", where)
+    return values
+
+
+def _values(part: str, units: Mapping[str, float], where: str) -> list[str]:
+    """The values of one part of a list."""
+    found = RANGE.fullmatch(part)
+    if found is None:
+        return [part]
+    low, high, kind, step = found.groups()
+    (first, unit), (last, last_unit) = (_number(end, units, where) for end in (low, high))
+    last *= Decimal(units[last_unit]) / Decimal(units[unit]) if last_unit and last_unit != unit else 1
+    numbers = _growing(first, last, step, where) if kind == "x" else _stepping(first, last, step, where)
+    return [f"{number.normalize():f}{unit}" for number in numbers]
+
+
+def _number(text: str, units: Mapping[str, float], where: str) -> tuple[Decimal, str]:
+    found = NUMBER.fullmatch(text)
+    if found is None or (found[2] or "") not in units:
+        raise BadInput(f"{text.strip()[:60]!r} cannot be an end of a range; write one like 4..64 or 1MB..1GBx2", where)
+    return Decimal(found[1].replace("_", "")), found[2] or ""
+
+
+def _growing(first: Decimal, last: Decimal, step: str | None, where: str) -> list[Decimal]:
+    """From `first` on, each `step` times the one before."""
+    factor = _step(step, where)
+    if factor <= 1 or first <= 0 or last < first:
+        raise BadInput(
+            f"a range {first}..{last}x{step} needs a positive start, an end above it and a factor above 1", where
+        )
+    count = int(math.log(float(last / first) * NEARLY) / math.log(float(factor))) + 1
+    _few((0,) * min(count, MOST_VALUES + 1), where)
+    return [first * factor**power for power in range(count)]
+
+
+def _stepping(first: Decimal, last: Decimal, step: str | None, where: str) -> list[Decimal]:
+    """From `first` on in equal steps, of 1 where none is given."""
+    size = Decimal(1) if step is None else _step(step, where)
+    if size <= 0 or last < first:
+        raise BadInput(f"{first}..{last} needs an end above its start and a step above 0", where)
+    count = int(float((last - first) / size) * NEARLY) + 1
+    _few((0,) * min(count, MOST_VALUES + 1), where)
+    return [first + size * place for place in range(count)]
+
+
+def _step(text: str | None, where: str) -> Decimal:
+    try:
+        return Decimal(str(text).strip())
+    except ArithmeticError:
+        raise BadInput(f"{str(text)[:60]!r} is not a step; write 2..1024x2 or 0..1+0.25", where) from None
 
 
 @dataclass(frozen=True, slots=True)

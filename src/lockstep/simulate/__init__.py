@@ -1,9 +1,7 @@
 """When a program's operations run: exact postal model, noise, contention, queues."""
 
-from lockstep.simulate.contention import simulate_contended
 from lockstep.simulate.engine import makespans_s, simulate
-from lockstep.simulate.fairness import max_min_rates
-from lockstep.simulate.fifo import FifoLinks, LinkCount
+from lockstep.simulate.fluid import max_min_rates, simulate_contended
 from lockstep.simulate.law import (
     Constant,
     Empirical,
@@ -15,16 +13,22 @@ from lockstep.simulate.law import (
     Uniform,
 )
 from lockstep.simulate.law_text import parse_law
-from lockstep.simulate.links import links_between, sent_per_level_B
 from lockstep.simulate.network import Network, ring_network, star_network, tree_network
 from lockstep.simulate.noise import Noise
 from lockstep.simulate.packets import Protocol, simulate_packets
-from lockstep.simulate.prices import Price, durations_s
-from lockstep.simulate.progress import Progress, unseen
+from lockstep.simulate.prices import Price, durations_s, links_between, sent_per_level_B
 from lockstep.simulate.queues import QueueRun, Rounds, circulate, closed_loop, queue, restarting
-from lockstep.simulate.sample import Sample
+from lockstep.simulate.sample import Progress, Sample, unseen
 from lockstep.simulate.shared_cores import SharedCores, Timed, simulate_shared_cores
-from lockstep.simulate.topology import FifoLink, Topology, flat_topology, star_topology, uplinks_topology
+from lockstep.simulate.topology import (
+    FifoLink,
+    FifoLinks,
+    LinkCount,
+    Topology,
+    flat_topology,
+    star_topology,
+    uplinks_topology,
+)
 
 __all__ = [
     "Constant",

@@ -30,9 +30,8 @@ import numpy as np
 
 from lockstep.errors import BadInput, UnknownName
 from lockstep.program import Kind, Program, Timeline
-from lockstep.simulate.fifo import FifoLinks
 from lockstep.simulate.prices import durations_s
-from lockstep.simulate.topology import FifoLink, Topology
+from lockstep.simulate.topology import FifoLink, FifoLinks, Topology
 
 MODES = ("rendezvous", "eager")
 # A longer message goes in larger packets; the last one then adds at most 1/512 of the message per extra link.

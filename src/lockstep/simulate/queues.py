@@ -1,4 +1,5 @@
-"""Dynamic waiting on SimPy: first-come-first-served servers, and work that restarts after failures.
+"""Dynamic waiting on SimPy, of the extra `queues`: first-come-first-served servers, and work that restarts after
+failures.
 
 Formulas these converge to (tests hold them to it):
 
@@ -15,6 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Generator
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -53,8 +55,7 @@ def queue(between_arrivals: Law, service: Law, jobs: int, *, servers: int = 1, s
     A parameter server, a shared file system, a pool of data loaders. Times of one queue are correlated: their plain
     confidence interval is too narrow; use several seeds.
     """
-    import simpy
-
+    simpy = _simpy()
     _check(jobs=jobs, servers=servers)
     arriving, serving = _generators(seed, 2)
     arrival_s = np.cumsum(np.maximum(between_arrivals.draw(arriving, jobs), 0.0))
@@ -99,8 +100,7 @@ def circulate(
     `work_s`, `service_s`: (rounds, workers). `least_s`: shortest time from asking to being done, which the worker's own
     link takes. `bound`: most rounds by which a worker may be ahead of the slowest one; None for no bound.
     """
-    import simpy
-
+    simpy = _simpy()
     rounds, workers = work_s.shape
     _check(workers=workers, rounds=rounds, servers=servers)
     found = Rounds(*(np.zeros(work_s.shape) for _ in range(4)))
@@ -155,8 +155,7 @@ def restarting(
     A segment is `segment_s` of work followed by `segment_cost_s` (a checkpoint); 0 means one segment without
     checkpoint. Failures strike working, checkpointing and restarting alike.
     """
-    import simpy
-
+    simpy = _simpy()
     _check(runs=runs)
     if not (work_s > 0 and restart_s >= 0 and segment_s >= 0 and segment_cost_s >= 0):
         raise BadInput("work_s must be positive, restart_s, segment_s and segment_cost_s not negative")
@@ -172,8 +171,7 @@ def restarting(
 
 def _job(environment: Any, work_s: float, restart_s: float, segment_s: float, segment_cost_s: float) -> Process:
     """Works segment by segment; an interrupt loses the segment and costs restarts until one succeeds."""
-    import simpy
-
+    simpy = _simpy()
     # A hair below the quotient, so that 0.3 / 0.1 is three segments and not four.
     segments = max(1, math.ceil(work_s / segment_s * (1 - 1e-12))) if segment_s else 1
     last_s = work_s - (segments - 1) * segment_s
@@ -193,6 +191,13 @@ def _failures(environment: Any, job: Any, between_failures: Law, generator: np.r
         if not job.is_alive:
             return
         job.interrupt()
+
+
+def _simpy() -> Any:
+    try:
+        return import_module("simpy")
+    except ImportError:
+        raise BadInput("queues need simpy: pip install 'lockstep[queues]'", "simpy") from None
 
 
 def _generators(seed: int, number: int) -> list[np.random.Generator]:

@@ -1,8 +1,12 @@
-"""`Sample`: random outcomes with their mean, its 95 % confidence interval and quantiles."""
+"""`Sample`: random outcomes with their mean, its 95 % confidence interval and quantiles.
+
+`Progress`: what long computations tell whoever waits: (parts done, parts in all).
+"""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from statistics import NormalDist
 from typing import Any
@@ -13,6 +17,7 @@ import numpy.typing as npt
 from lockstep.units import format_time
 
 Array = npt.NDArray[Any]
+Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, eq=False, slots=True, repr=False)
@@ -84,3 +89,7 @@ def student_t(probability: float, freedom: int) -> float:
         (79 * x**9 + 776 * x**7 + 1482 * x**5 - 1920 * x**3 - 945 * x) / 92160,
     )
     return x + math.fsum(term / freedom**power for power, term in enumerate(terms, start=1))
+
+
+def unseen(done: int, total: int) -> None:
+    """Nobody watches."""

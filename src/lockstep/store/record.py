@@ -5,7 +5,8 @@ env.json       versions, machine, process, start: where and when
 events.jsonl   what happened, line by line
 result.json    status, reason, answer; written last, so a run without it runs still or died
 
-Files that are damaged are named, and what the others say is told without them.
+Files that are damaged are named, and what the others say is told without them. Whether the process that
+writes a run is still there, its number alone does not say: numbers are used again.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ from pathlib import Path
 from typing import Any
 
 from lockstep.errors import LONGEST, BadInput
+from lockstep.rows.plain import picked, plain
 from lockstep.store.files import read_lines, read_whole
-from lockstep.store.process import alive
 
 CONFIG, ENVIRONMENT, EVENTS, RESULT = "config.json", "env.json", "events.jsonl", "result.json"
 RUNNING, FINISHED, FAILED, STOPPED, DAMAGED = "running", "finished", "failed", "stopped", "damaged"
@@ -32,6 +33,31 @@ SCHEMA = 1
 LATEST_S = 253_402_300_800.0
 """Unix time of the year 10,000, up to which datetime counts."""
 _ID = re.compile(r"(\d{8}T\d{6}\.\d{6})-[a-z0-9][a-z0-9-]*", re.ASCII)
+
+
+def started(pid: int) -> str:
+    """When a process began, as the system counts it; empty where the system does not say or it is gone."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+    except OSError:
+        return ""
+    # State is field 3 of proc(5), the start field 22; a zombie has ended, it only has not been collected.
+    return "" if fields[0] == "Z" else fields[19]
+
+
+def alive(pid: object, began: object) -> bool:
+    """Whether process `pid` runs and is the one that began then."""
+    if not isinstance(pid, int) or pid <= 0:
+        return False
+    if Path("/proc/self/stat").exists():
+        return began != "" and started(pid) == began
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
 
 
 class Unreadable(BadInput):
@@ -77,19 +103,10 @@ class Record:
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON form."""
         return {
-            "id": self.id,
-            "verb": self.verb,
-            "label": self.label,
-            "status": self.status,
-            "reason": self.reason,
-            "started_s": self.started_s,
-            "ended_s": self.ended_s,
-            "words": dict(self.words),
-            "environment": dict(self.environment),
-            "events": [dict(event) for event in self.measurements],
+            **picked(self, "id verb label status reason started_s ended_s words environment"),
+            "events": plain(self.measurements),
             "damaged_lines": list(self.damaged),
-            "damaged_files": list(self.damaged_files),
-            "result": None if self.result is None else dict(self.result),
+            **picked(self, "damaged_files result"),
         }
 
 

@@ -17,7 +17,6 @@ from typing import Any
 from lockstep.errors import BadInput, suggestion
 from lockstep.store.files import write_whole
 from lockstep.store.index import Index, Row, row_of
-from lockstep.store.process import started
 from lockstep.store.record import (
     CONFIG,
     DAMAGED,
@@ -32,6 +31,7 @@ from lockstep.store.record import (
     is_id,
     read_record,
     start_of,
+    started,
 )
 from lockstep.store.writer import RunWriter
 

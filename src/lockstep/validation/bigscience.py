@@ -11,8 +11,7 @@ from dataclasses import replace
 
 from lockstep.hardware import cluster
 from lockstep.layout import Job, Layout, stage_memory
-from lockstep.validation.case import Case, Table, read_rows
-from lockstep.validation.gpt import gpt, megatron_recipe
+from lockstep.validation.case import Case, Table, gpt, megatron_recipe, read_rows
 
 SOURCE = "bigscience-workshop/bigscience: experiments/gpt2-meg (V100-32GB logs); a part of the ranks"
 

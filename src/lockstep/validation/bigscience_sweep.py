@@ -14,9 +14,7 @@ from dataclasses import replace
 
 from lockstep.hardware import cluster
 from lockstep.layout import Job, Layout
-from lockstep.validation.case import Case, Table, read_rows
-from lockstep.validation.gpt import gpt, megatron_recipe
-from lockstep.validation.predict import step_time_s
+from lockstep.validation.case import Case, Table, gpt, megatron_recipe, read_rows, step_time_s
 
 SOURCE = "bigscience-workshop/bigscience: train/tr11-176B-ml/chronicles-prequel.md, whole tiles only"
 MENDED = "02-25"

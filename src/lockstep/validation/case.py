@@ -1,4 +1,8 @@
-"""`Case`, one published measurement beside the job that it was measured on, and `Table`, a source's cases."""
+"""`Case`, one published measurement beside the job that it was measured on, and `Table`, a source's cases.
+
+With them go the quantities that published tables measure, as Lockstep predicts them for a case, and what the Megatron
+papers call a GPT model, with the recipe that their runs share.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +12,13 @@ from dataclasses import dataclass
 from importlib import resources
 
 from lockstep.hardware import Cluster
-from lockstep.layout import Job, Layout
+from lockstep.layout import Job, Layout, Recipe, memory
+from lockstep.planner.estimate import executed_flops, model_flops
+from lockstep.step import price_step
+from lockstep.workload import Attention, Mlp, Transformer
+
+SEQ = 2048
+VOCAB = 51200
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,3 +53,57 @@ def read_rows(file: str) -> list[dict[str, str]]:
     """Rows of a packaged table of published measurements."""
     text = resources.files("lockstep.validation").joinpath(f"tables/{file}").read_text(encoding="utf-8")
     return list(csv.DictReader(text.splitlines()))
+
+
+def step_time_s(case: Case) -> float:
+    """Seconds of an optimizer step."""
+    return float(price_step(case.job, case.cluster, case.layout.grid()).step_time_s)
+
+
+def state_B(case: Case) -> float:
+    """Parameters, gradients and optimizer states of the fullest rank."""
+    found = memory(case.job, case.cluster, case.layout.grid())
+    return float(found.parameters_B + found.gradients_B + found.optimizer_B)
+
+
+def activations_B(case: Case) -> float:
+    """Kept activations of the fullest rank."""
+    return float(memory(case.job, case.cluster, case.layout.grid()).activations_B)
+
+
+def constant_efficiency_s(case: Case, executed: bool) -> float:
+    """Seconds at the full peak rate: FLOPs executed (recomputation included) or those of the model, over the peak.
+
+    What a predictor that knows only one efficiency divides by it. Attention is counted in full.
+    """
+    flops = executed_flops(case.job, case.layout.recompute) if executed else model_flops(case.job)
+    return flops / (case.job.devices * case.cluster.device.peak(case.job.recipe.dtype))
+
+
+def gpt(name: str, layers: int, hidden: int, heads: int, seq: int = SEQ, vocab: int = VOCAB) -> Transformer:
+    """A GPT-2-like decoder: learned positions, layer norms and biases everywhere, tied embeddings, 4h feed-forward."""
+    head_dim = hidden // heads
+    return Transformer(
+        name=name,
+        layers=layers,
+        hidden=hidden,
+        vocab=vocab,
+        attention=Attention(heads=heads, kv_heads=heads, head_dim=head_dim, qkv_bias=True, out_bias=True),
+        mlp=Mlp(ffn=4 * hidden, gated=False, activation="gelu", in_bias=True, out_bias=True),
+        positions="learned",
+        max_positions=seq,
+        norm="layernorm",
+        tied_embeddings=True,
+    )
+
+
+def megatron_recipe(batch: int, seq: int = SEQ) -> Recipe:
+    """Megatron-LM of 2021: fp16, dropout, fused kernels but unfused attention, nothing overlaps, nothing accumulates
+    inside products.
+
+    Gradients are accumulated and reduced in fp32, which the 18 bytes per parameter of arXiv 2205.05198 figure 1 imply.
+    """
+    return Recipe(
+        seq=seq, batch=batch, dtype="fp16", gradient_B=4.0, flash_attention=False, dropout=True, overlap_dp=False,
+        fused_accumulation=False, overlap_tp="none",
+    )  # fmt: skip

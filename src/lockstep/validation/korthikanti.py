@@ -14,9 +14,7 @@ from dataclasses import replace
 
 from lockstep.hardware import cluster
 from lockstep.layout import Job, Layout
-from lockstep.validation.case import Case, Table, read_rows
-from lockstep.validation.gpt import gpt, megatron_recipe
-from lockstep.validation.predict import activations_B, state_B, step_time_s
+from lockstep.validation.case import Case, Table, activations_B, gpt, megatron_recipe, read_rows, state_B, step_time_s
 
 SOURCE = "Korthikanti et al. 2022 (arXiv 2205.05198)"
 FILE = "korthikanti_2022_recompute.csv"

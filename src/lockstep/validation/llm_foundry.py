@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from lockstep.hardware import cluster
 from lockstep.layout import Job, Layout, Recipe
-from lockstep.validation.case import Case, Table, read_rows
-from lockstep.validation.predict import step_time_s
+from lockstep.validation.case import Case, Table, read_rows, step_time_s
 from lockstep.workload import Attention, Mlp, Transformer
 
 SOURCE = "mosaicml/llm-foundry@495218376, scripts/train/benchmarking/README.md (2024-04-22); half of its rows"

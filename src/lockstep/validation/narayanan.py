@@ -9,9 +9,7 @@ from __future__ import annotations
 
 from lockstep.hardware import cluster
 from lockstep.layout import Job, Layout
-from lockstep.validation.case import Case, Table, read_rows
-from lockstep.validation.gpt import gpt, megatron_recipe
-from lockstep.validation.predict import step_time_s
+from lockstep.validation.case import Case, Table, gpt, megatron_recipe, read_rows, step_time_s
 
 SOURCE = "Narayanan et al. 2021, SC'21 tables 1 and 2 (arXiv 2104.04473), and the Megatron-LM README of January 2021"
 

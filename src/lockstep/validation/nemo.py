@@ -11,8 +11,7 @@ from __future__ import annotations
 from lockstep.errors import BadInput
 from lockstep.hardware import Cluster, cluster
 from lockstep.layout import Job, Layout, Recipe
-from lockstep.validation.case import Case, Table, read_rows
-from lockstep.validation.predict import step_time_s
+from lockstep.validation.case import Case, Table, read_rows, step_time_s
 from lockstep.workload import model
 
 SOURCE = "NVIDIA NeMo Framework and Megatron Bridge performance summaries, 24.01 to 26.04; a part of their rows"

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lockstep.errors import UnknownName
+from lockstep.rows.plain import picked
 from lockstep.validation import (
     bigscience,
     bigscience_sweep,
@@ -24,8 +25,7 @@ from lockstep.validation import (
     nemo,
     vtrain,
 )
-from lockstep.validation.case import Case, Table
-from lockstep.validation.predict import constant_efficiency_s
+from lockstep.validation.case import Case, Table, constant_efficiency_s
 
 TABLES: dict[str, Table] = {
     table.name: table
@@ -61,14 +61,7 @@ class Error:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON form."""
-        return {
-            "row": self.row,
-            "quantity": self.quantity,
-            "measured": self.measured,
-            "predicted": self.predicted,
-            "error_frac": self.error_frac,
-            "note": self.note,
-        }
+        return picked(self, "row quantity measured predicted error_frac note")
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +123,7 @@ class Report:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON form."""
-        return {"tables": [table.to_dict() for table in self.tables], "ok": self.ok}
+        return picked(self, "tables ok")
 
 
 def validate(names: Iterable[str] | None = None) -> Report:

@@ -12,9 +12,7 @@ from functools import partial
 
 from lockstep.hardware import cluster
 from lockstep.layout import Job, Layout
-from lockstep.validation.case import Case, Table, read_rows
-from lockstep.validation.gpt import gpt, megatron_recipe
-from lockstep.validation.predict import step_time_s
+from lockstep.validation.case import Case, Table, gpt, megatron_recipe, read_rows, step_time_s
 
 SOURCE = "VIA-Research/vTrain: data/ground_truth_{single,multi}.csv (MIT licence); a part of its rows"
 

@@ -177,7 +177,7 @@ def _collective(
 ) -> tuple[Program, str, float]:
     """The program of a collective on whole float32 elements, its algorithm's name and its size."""
     from lockstep.collectives import best, get, ops
-    from lockstep.measure.execute.settled import USUAL_LINK, settled
+    from lockstep.measure.execute.lanes import USUAL_LINK, settled
 
     if op not in ops():
         raise UnknownName("program", op, ("pipeline", *ops()), "WHAT")

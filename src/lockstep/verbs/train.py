@@ -227,13 +227,13 @@ def _curves(folder: str | Path | None) -> Path | None:
 def _late(straggler: str | None, ranks: int, steps: int) -> LateRank | None:
     """The rank to make late, if one is."""
     from lockstep.failures.stragglers import parse_late
-    from lockstep.measure.train.lateness import refuse
+    from lockstep.measure.train.result import refuse_straggler
 
     if straggler is None:
         return None
     with flags("--straggler"):
         late = parse_late(straggler)
-        refuse(late, ranks, steps)
+        refuse_straggler(late, ranks, steps)
     return late
 
 

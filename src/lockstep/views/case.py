@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from rich.text import Text
 
 from lockstep.cases import TOLERANCE_FRAC, Comparison, Row, Survey
-from lockstep.cases.quantity import format_quantity
+from lockstep.cases.compare import format_quantity
 from lockstep.cases.study import CONFIGURATIONS, PLANNED
 from lockstep.units import format_count, format_frac, format_time
 from lockstep.views.parts.command import Command

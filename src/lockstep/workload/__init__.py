@@ -58,13 +58,13 @@ from lockstep.workload.parameters import (
     parameters,
     rank_parameters,
 )
-from lockstep.workload.piece import Piece
-from lockstep.workload.recompute import (
+from lockstep.workload.piece import (
     FULL,
     MODULES,
     NONE,
     RECOMPUTE,
     SELECTIVE,
+    Piece,
     recompute_code,
 )
 from lockstep.workload.weights import (

@@ -26,8 +26,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from lockstep.workload.architecture import Attention, Experts, LatentAttention, Mlp, Transformer
-from lockstep.workload.piece import Piece, Spread
-from lockstep.workload.recompute import FULL, NONE, SELECTIVE, recompute_code
+from lockstep.workload.piece import FULL, NONE, SELECTIVE, Piece, Spread, recompute_code
 
 MASK_B = 1.0
 FP32_B = 4.0

@@ -29,15 +29,15 @@ LIMITS = {
 def whole(owner: str, name: str, value: object, limit: int, minimum: int = 1) -> None:
     """Raises BadInput unless `value` is a whole number from `minimum` to `limit`."""
     if isinstance(value, bool) or not isinstance(value, int):
-        raise BadInput(f"{name} must be a whole number, got {_short(value)}", _key(owner, name))
+        raise BadInput(f"{name} must be a whole number, got {shortened(value)}", _key(owner, name))
     if not minimum <= value <= limit:
-        raise BadInput(f"{name} must be from {minimum} to {limit:,}, got {_short(value)}", _key(owner, name))
+        raise BadInput(f"{name} must be from {minimum} to {limit:,}, got {shortened(value)}", _key(owner, name))
 
 
 def positive(owner: str, name: str, value: object) -> None:
     """Raises BadInput unless `value` is a finite number above 0."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
-        raise BadInput(f"{name} must be a number above 0, got {_short(value)}", _key(owner, name))
+        raise BadInput(f"{name} must be a number above 0, got {shortened(value)}", _key(owner, name))
 
 
 def one_of(owner: str, name: str, value: object, allowed: tuple[str, ...]) -> None:
@@ -51,7 +51,7 @@ def flags(owner: str, record: object, *names: str) -> None:
     for name in names:
         value = getattr(record, name)
         if not isinstance(value, bool):
-            raise BadInput(f"{name} must be true or false, got {_short(value)}", _key(owner, name))
+            raise BadInput(f"{name} must be true or false, got {shortened(value)}", _key(owner, name))
 
 
 def _key(owner: str, name: str) -> str:
@@ -59,7 +59,8 @@ def _key(owner: str, name: str) -> str:
     return f"{owner}.{name}" if owner != "model" else name
 
 
-def _short(value: object) -> str:
+def shortened(value: object) -> str:
+    """`value` for a message, cut to a readable length."""
     text = repr(value)
     return text if len(text) <= 40 else text[:37] + "..."
 

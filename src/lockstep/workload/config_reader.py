@@ -13,7 +13,7 @@ from typing import Any
 
 from lockstep.documents import Locate
 from lockstep.errors import BadInput, UnknownName
-from lockstep.workload.architecture import LIMITS, divisors_near
+from lockstep.workload.architecture import LIMITS, divisors_near, shortened
 
 ACTIVATION_NAMES = {
     "silu": "silu", "swish": "silu", "swiglu": "silu",
@@ -55,10 +55,10 @@ class ConfigReader:
         if isinstance(value, float) and value.is_integer():
             value = int(value)
         if isinstance(value, bool) or not isinstance(value, int):
-            raise BadInput(f"{found} must be a whole number, got {_short(value)}", self.where(found))
+            raise BadInput(f"{found} must be a whole number, got {shortened(value)}", self.where(found))
         if not minimum <= value <= LIMITS[limit]:
             allowed = f"{minimum} to {LIMITS[limit]:,}"
-            raise BadInput(f"{found} must be from {allowed}, got {_short(value)}", self.where(found))
+            raise BadInput(f"{found} must be from {allowed}, got {shortened(value)}", self.where(found))
         return value
 
     def number(self, *names: str, default: float | None = None) -> float | None:
@@ -72,7 +72,7 @@ class ConfigReader:
         except OverflowError:
             number = math.inf
         if not 0 < number < math.inf:
-            raise BadInput(f"{found} must be a number above 0, got {_short(value)}", self.where(found))
+            raise BadInput(f"{found} must be a number above 0, got {shortened(value)}", self.where(found))
         return number
 
     def flag(self, *names: str, default: bool = False) -> bool:
@@ -82,7 +82,7 @@ class ConfigReader:
             return default
         value = self.data[found]
         if not isinstance(value, bool):
-            raise BadInput(f"{found} must be true or false, got {_short(value)}", self.where(found))
+            raise BadInput(f"{found} must be true or false, got {shortened(value)}", self.where(found))
         return value
 
     def words(self, name: str) -> list[Any]:
@@ -91,7 +91,7 @@ class ConfigReader:
         if value is None:
             return []
         if not isinstance(value, list):
-            raise BadInput(f"{name} must be a list, got {_short(value)}", self.where(name))
+            raise BadInput(f"{name} must be a list, got {shortened(value)}", self.where(name))
         return value
 
     def activation(self, *names: str, default: str = "") -> str:
@@ -103,7 +103,7 @@ class ConfigReader:
             return default
         value = self.data[found]
         if not isinstance(value, str) or value not in ACTIVATION_NAMES:
-            given = value if isinstance(value, str) else _short(value)
+            given = value if isinstance(value, str) else shortened(value)
             raise UnknownName(f"activation in {found}", given, ACTIVATION_NAMES, self.where(found))
         return ACTIVATION_NAMES[value]
 
@@ -114,7 +114,7 @@ class ConfigReader:
             return ConfigReader({}, self.locate, self.path)
         value = self.data[found]
         if not isinstance(value, dict):
-            raise BadInput(f"{found} must be a table, got {_short(value)}", self.where(found))
+            raise BadInput(f"{found} must be a table, got {shortened(value)}", self.where(found))
         return ConfigReader(value, self.locate, (*self.path, found))
 
     def head_dim(self, hidden: int, heads: int, default: int | None = None) -> int:
@@ -131,10 +131,4 @@ class ConfigReader:
 
     def refuse(self, name: str, why: str) -> None:
         """Raises BadInput at `name`: the model has a part that is not described."""
-        raise BadInput(f"{name}={_short(self.data.get(name))} is not supported: {why}", self.where(name))
-
-
-def _short(value: object) -> str:
-    """`value` for a message, cut to a readable length."""
-    text = repr(value)
-    return text if len(text) <= 40 else text[:37] + "..."
+        raise BadInput(f"{name}={shortened(self.data.get(name))} is not supported: {why}", self.where(name))

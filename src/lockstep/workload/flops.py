@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from lockstep.workload.architecture import Transformer, one_of
-from lockstep.workload.recompute import FULL, SELECTIVE, recompute_code
+from lockstep.workload.piece import FULL, SELECTIVE, recompute_code
 from lockstep.workload.weights import Category, Weight, head_weights, layer_weights
 
 COUNTINGS = ("full", "causal")

@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from lockstep.rows.plain import picked
 from lockstep.workload.architecture import ConvNet, Model, Transformer
 from lockstep.workload.convnet import convnet_weights
 from lockstep.workload.weights import (
@@ -53,16 +54,7 @@ class ParameterCount:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON form."""
-        return {
-            "total": self.total,
-            "active": self.active,
-            "non_embedding": self.non_embedding,
-            "by_category": dict(self.by_category),
-            "per_dense_layer": self.per_dense_layer,
-            "per_expert_layer": self.per_expert_layer,
-            "mtp": self.mtp,
-            "untrained": self.untrained,
-        }
+        return picked(self, "total active non_embedding by_category per_dense_layer per_expert_layer mtp untrained")
 
 
 def count(weights: Iterable[Weight]) -> int:

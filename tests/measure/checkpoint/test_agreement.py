@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from lockstep.errors import RunFailed
-from lockstep.measure.checkpoint.files import MANIFEST, data_file, folder_of
+from lockstep.measure.checkpoint.manifest import MANIFEST, data_file, folder_of
 from lockstep.measure.launch import launch
 from lockstep.measure.train import Saving, Task, train
 

@@ -19,10 +19,20 @@ from hypothesis import strategies as st
 
 from lockstep.errors import BadInput, RunFailed
 from lockstep.measure.checkpoint import OWN, REPLICATED, SHARDED, CheckpointWriter, Part, generations, latest
-from lockstep.measure.checkpoint.files import MANIFEST, data_file, folder_of, folders, note_file
-from lockstep.measure.checkpoint.manifest import Manifest
+from lockstep.measure.checkpoint.manifest import (
+    MANIFEST,
+    Manifest,
+    Unsealed,
+    data_file,
+    digest,
+    folder_of,
+    folders,
+    note_file,
+    read_sealed,
+    unsealed,
+    write_sealed,
+)
 from lockstep.measure.checkpoint.reader import Unusable, _parts
-from lockstep.measure.checkpoint.sealed import Unsealed, digest, read_sealed, unsealed, write_sealed
 from lockstep.store.files import write_whole
 
 WORDS = {"method": "zero-1"}

@@ -9,9 +9,7 @@ import pytest
 
 from cli_runner import run
 from lockstep.errors import BadInput
-from lockstep.measure.reproduce import SOURCES, Digests, Reproduction, first_parting, reproduce
-from lockstep.measure.reproduce.digest import Parting
-from lockstep.measure.reproduce.reproduce import Trial
+from lockstep.measure.reproduce import SOURCES, Digests, Parting, Reproduction, Trial, first_parting, reproduce
 from lockstep.measure.train import Task
 
 TASK = Task(steps=3, batch=16, dropout_frac=0.1)

@@ -22,7 +22,7 @@ from lockstep.measure.execute import execute
 from lockstep.measure.execute.clock import Alignment, Reading
 from lockstep.measure.execute.worker import Report, Work, run_rank
 from lockstep.measure.launch import Clock, launch
-from lockstep.measure.launch.clock import SKEWS, clock_of
+from lockstep.measure.launch.rank import SKEWS, clock_of
 from lockstep.measure.rig import Rig, inside
 from lockstep.measure.rig.namespace import INTERFACE
 from lockstep.program import Kind

@@ -15,7 +15,7 @@ from lockstep.measure.machine import Machine
 from lockstep.measure.rig import Counts, Group, Lap, Race, Rig, calibrate, entrant, race, trials
 from lockstep.measure.rig import rig as rig_module
 from lockstep.measure.rig.calibration import BURSTS_B, ROUNDS, SIZES_B
-from lockstep.measure.rig.crossing import crossings
+from lockstep.measure.rig.result import crossings
 from lockstep.simulate import LinkCount, Protocol, simulate_packets, star_topology, uplinks_topology
 from lockstep.views.parts.terminal import console
 from lockstep.views.rig import plot_race, render

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from lockstep.measure.rig.calibration import _huber, _least_squares, partners, slowed, trials
-from lockstep.measure.rig.crossing import crossings, tie_B
 from lockstep.measure.rig.experiment import expected_s, margin_s, protocol
+from lockstep.measure.rig.result import crossings, tie_B
 from lockstep.simulate import flat_topology, simulate_packets, star_topology, uplinks_topology
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lockstep.measure.sites import Sites
+from lockstep.measure.machine import Sites
 from lockstep.measure.train.method import NoSettings
 from lockstep.measure.train.methods import parameter_server, zero_1
 
@@ -116,8 +116,7 @@ def test_chunks_of_one_device_hand_their_results_on() -> None:
     """Two chunks on a device train as the whole model does."""
     import torch
 
-    from lockstep.measure.train.device import Chunk, Device
-    from lockstep.measure.train.lane import Pass
+    from lockstep.measure.train.device import Chunk, Device, Pass
     from lockstep.measure.train.worker import cross_entropy
 
     torch.manual_seed(0)

@@ -8,11 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from lockstep.measure.train.data import Data, characters, digits
-from lockstep.measure.train.models import MODELS
-from lockstep.measure.train.models.cnn import Convolution
-from lockstep.measure.train.models.gpt import Block
-from lockstep.measure.train.models.moe import Mixture
+from lockstep.measure.train.models import MODELS, Data, characters, digits
+from lockstep.measure.train.networks import Block, Convolution, Mixture
 from lockstep.measure.train.task import Task, dropped
 
 

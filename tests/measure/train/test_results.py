@@ -12,8 +12,7 @@ from lockstep.errors import BadInput
 from lockstep.failures.stragglers import parse_late
 from lockstep.measure.machine import BUSY_CORES, Load, LoadMeter, Machine, with_load
 from lockstep.measure.train import StoppedRun, Task, TrainRun, find_method
-from lockstep.measure.train.lateness import Lateness, is_late, refuse
-from lockstep.measure.train.result import Outcome, Step
+from lockstep.measure.train.result import Lateness, Outcome, Step, is_late, refuse_straggler
 
 MACHINE = Machine("here", "a processor", 2, "other", "reno", "2.13", loopback=True)
 LOAD = Load(10.0, 6.0, 15.0, "here")
@@ -102,10 +101,10 @@ def test_lateness_compares_even_steps_with_odd_ones_of_the_others_without_the_fi
 
 def test_the_late_rank_is_late_in_every_second_step_and_must_be_one_of_several() -> None:
     assert [number for number in range(1, 8) if is_late(number)] == [2, 4, 6]
-    refuse(parse_late("1:2s"), 2, 4)
+    refuse_straggler(parse_late("1:2s"), 2, 4)
     for text, ranks, steps in (("1:3x", 2, 4), ("2:2s", 2, 4), ("0:2s", 1, 4), ("1:2s", 2, 3)):
         with pytest.raises(BadInput):
-            refuse(parse_late(text), ranks, steps)
+            refuse_straggler(parse_late(text), ranks, steps)
 
 
 @pytest.mark.parametrize(

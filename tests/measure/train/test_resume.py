@@ -12,7 +12,7 @@ import pytest
 from torch import distributed
 
 from lockstep.errors import BadInput
-from lockstep.measure.checkpoint.files import data_file, folder_of
+from lockstep.measure.checkpoint.manifest import data_file, folder_of
 from lockstep.measure.launch import Rank, launch
 from lockstep.measure.train import Saving, Task, all_methods, find_method, train
 from lockstep.measure.train.result import Outcome

@@ -16,8 +16,7 @@ from cli_runner import run, shell
 from lockstep.errors import Stopped
 from lockstep.failures.stragglers import LateRank
 from lockstep.measure.train import MODELS, StoppedRun, Task, all_methods, find_method
-from lockstep.measure.train.lateness import Lateness
-from lockstep.measure.train.result import Step
+from lockstep.measure.train.result import Lateness, Step
 from lockstep.store import RunStore
 from lockstep.verbs.train import Training, _usual_batch
 from lockstep.views.train import render

@@ -5,12 +5,10 @@ from lockstep.failures.stragglers.asynchronous import Asynchronous, asynchronous
 from lockstep.failures.stragglers.balance import Balance, balance, gradient_variance
 from lockstep.failures.stragglers.bounded import Bounded
 from lockstep.failures.stragglers.cost import MITIGATIONS, StragglerCost, parse_mitigation, stragglers
-from lockstep.failures.stragglers.found import FoundLate, find_late
-from lockstep.failures.stragglers.late import LateRank, parse_late
+from lockstep.failures.stragglers.late import FoundLate, LateRank, find_late, parse_late
 from lockstep.failures.stragglers.local import Local
 from lockstep.failures.stragglers.mitigation import Mitigation, Paid
-from lockstep.failures.stragglers.order import order_quantile_s
-from lockstep.failures.stragglers.waiting import Backup, Barrier, Drop
+from lockstep.failures.stragglers.waiting import Backup, Barrier, Drop, order_quantile_s
 
 __all__ = [
     "MITIGATIONS",

@@ -2,26 +2,121 @@
 
 A repetition begins together, behind a barrier, and takes from the last rank's start to the last rank's end, on one
 clock. Results are told row by row, so a failure keeps what was finished.
+torch's own collectives (`built_in`) and Lockstep's, run from their programs (`own`), are `Prepared` alike: buffers are
+made once, and the call is repeated.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from lockstep.measure.bench.built_in import Prepared, built_in
-from lockstep.measure.bench.definition import DIVIDED, wrong_elements
-from lockstep.measure.bench.own import own
+from lockstep.errors import UnknownName
+from lockstep.measure.bench.definition import DIVIDED, OPS, pattern, wrong_elements
 from lockstep.measure.execute.clock import Reading, compare_clocks
+from lockstep.measure.execute.lanes import lanes_of, settled
+from lockstep.measure.execute.runner import Runner
 from lockstep.measure.launch import Rank, point
-from lockstep.measure.machine import Load, LoadMeter, Machine, this_machine
-from lockstep.measure.sites import Sites, gather_sites
+from lockstep.measure.machine import Load, LoadMeter, Machine, Sites, gather_sites, this_machine
+from lockstep.program import extents
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 Array = npt.NDArray[Any]
 BUILT_IN = "built-in"
+ELEMENT_B = 4
+MOST_NEEDED = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """One implementation of one collective at one size, on one rank."""
+
+    reset: Callable[[], object]
+    """Puts the pattern back into the buffers."""
+    run: Callable[[], object]
+    result: Tensor
+    """Where the rank's result is after `run`."""
+    close: Callable[[], object] = lambda: None
+
+
+def built_in(op: str, rank: Rank, elems: int) -> Prepared:
+    """The collective of torch.distributed on `elems` float32 elements."""
+    import torch
+    import torch.distributed as dist
+
+    data = pattern(rank.number, elems, rank.device)
+    before, share = data.clone(), elems // rank.ranks
+    mine = slice(rank.number * share, (rank.number + 1) * share)
+    out = torch.zeros_like(data)
+
+    # torch 2.13 renamed these two; the older names still serve torch 2.4.
+    gather = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
+    scatter_sum = getattr(dist, "reduce_scatter_single", None) or dist.reduce_scatter_tensor
+
+    def reset() -> None:
+        data.copy_(before)
+        out.zero_()
+
+    def prepared(run: Callable[[], object], result: Tensor) -> Prepared:
+        return Prepared(reset, run, result)
+
+    match op:
+        case "all-reduce":
+            return prepared(lambda: dist.all_reduce(data), data)
+        case "reduce":
+            return prepared(lambda: dist.reduce(data, 0), data)
+        case "broadcast":
+            return prepared(lambda: dist.broadcast(data, 0), data)
+        case "all-gather":
+            return prepared(lambda: gather(out, data[mine]), out)
+        case "reduce-scatter":
+            return prepared(lambda: scatter_sum(out[:share], data), out)
+        case "all-to-all":
+            return prepared(lambda: dist.all_to_all_single(out, data), out)
+        case "scatter":
+            parts = list(data.split(share)) if rank.number == 0 else None
+            return prepared(lambda: dist.scatter(out[:share], parts, 0), out)
+        case "gather":
+            places = list(out.split(share)) if rank.number == 0 else None
+            return prepared(lambda: dist.gather(data[mine], places, 0), out)
+        case "send-recv":
+            return prepared(lambda: _around(rank, data, out), out)
+    raise UnknownName("collective", op, OPS)
+
+
+def _around(rank: Rank, data: Tensor, out: Tensor) -> None:
+    """Every rank sends to the next and receives from the one before."""
+    import torch.distributed as dist
+
+    moves = [
+        dist.P2POp(dist.isend, data, (rank.number + 1) % rank.ranks),
+        dist.P2POp(dist.irecv, out, (rank.number - 1) % rank.ranks),
+    ]
+    for work in dist.batch_isend_irecv(moves):
+        work.wait()
+
+
+def own(op: str, algorithm: str, rank: Rank, elems: int) -> Prepared:
+    """The program of an algorithm on `elems` float32 elements."""
+    import torch
+
+    program = settled(op, algorithm, rank.ranks, elems * ELEMENT_B, ELEMENT_B)
+    scratch = {name: int(extent[rank.number]) for name, extent in extents(program).items() if name != "data"}
+    buffers = {name: torch.zeros(size, device=rank.device) for name, size in scratch.items()}
+    before = pattern(rank.number, elems, rank.device)
+    buffers["data"] = before.clone()
+    title = f"{op}_{algorithm}".replace("-", "_")
+    runner = Runner(rank, lanes_of(program, rank.number), buffers, title, {})
+    whole = buffers["output"] if op == "all-to-all" else buffers["data"]
+    own_share = op in ("reduce-scatter", "scatter")
+    result = whole[rank.number * (elems // rank.ranks) :] if own_share else whole
+    return Prepared(lambda: buffers["data"].copy_(before), runner.run, result, runner.close)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,10 +131,6 @@ class Sweep:
     warm_up: int
     budget_s: float
     """Time for one row; with a slow collective its repetitions are fewer, but at least MOST_NEEDED."""
-
-
-MOST_NEEDED = 5
-ELEMENT_B = 4
 
 
 @dataclass(frozen=True, slots=True)

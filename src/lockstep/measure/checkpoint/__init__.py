@@ -7,9 +7,8 @@ DIR/step-00000100/rank-0.npz    what rank 0 keeps: replicated parts (rank 0 alon
 Both JSON files carry a checksum of their own and a schema, so that damage of any bit of any file is noticed.
 """
 
-from lockstep.measure.checkpoint.agreement import latest_for_all
-from lockstep.measure.checkpoint.part import OWN, REPLICATED, SHARDED, Part
-from lockstep.measure.checkpoint.reader import Checkpoint, Unusable, generations, latest
+from lockstep.measure.checkpoint.manifest import OWN, REPLICATED, SHARDED, Part
+from lockstep.measure.checkpoint.reader import Checkpoint, Unusable, generations, latest, latest_for_all
 from lockstep.measure.checkpoint.writer import CheckpointWriter, Written
 
 __all__ = [

@@ -17,11 +17,22 @@ from typing import Any
 import numpy as np
 
 from lockstep.errors import RunFailed
-from lockstep.measure.checkpoint.files import checksum, data_file, folder_of, note_file, remove
-from lockstep.measure.checkpoint.manifest import About, Manifest, Note
-from lockstep.measure.checkpoint.part import REPLICATED, Part
+from lockstep.measure.checkpoint.manifest import (
+    REPLICATED,
+    About,
+    Manifest,
+    Note,
+    Part,
+    Unsealed,
+    checksum,
+    data_file,
+    folder_of,
+    note_file,
+    read_sealed,
+    remove,
+    write_sealed,
+)
 from lockstep.measure.checkpoint.reader import generations
-from lockstep.measure.checkpoint.sealed import Unsealed, read_sealed, write_sealed
 from lockstep.measure.launch.points import point
 from lockstep.store.files import replacing
 

@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lockstep.measure.launch import Rank
-from lockstep.measure.sites import Sites
+from lockstep.measure.machine import Sites
 from lockstep.units import format_time
 
 Array = npt.NDArray[Any]

@@ -19,6 +19,7 @@ from lockstep.measure.execute.worker import Report, Work, run_rank
 from lockstep.measure.launch import Host, launch
 from lockstep.measure.machine import Machine, with_load
 from lockstep.program import Kind, Program, Timeline, TimelineDiff, diff
+from lockstep.rows.plain import picked, plain
 from lockstep.simulate import SharedCores, simulate, simulate_shared_cores
 
 Array = npt.NDArray[Any]
@@ -87,22 +88,16 @@ class Execution:
         """Plain JSON form."""
         return {
             "ranks": self.program.ranks,
-            "ok": self.ok,
-            "wrong": self.wrong,
-            "checks": list(self.checks),
-            "counts_agree": self.counts_agree,
-            "sent_B": list(self.sent_B),
+            **picked(self, "ok wrong checks counts_agree sent_B"),
             "predicted_sent_B": [int(size_B) for size_B in self.program.sent_B()],
             "messages": list(self.messages),
             "predicted_messages": self.program.messages_sent().tolist(),
-            "predicted": self.predicted.to_dict(),
-            "measured": self.measured.to_dict(),
-            "makespans_s": list(self.makespans_s),
+            **picked(self, "predicted measured makespans_s"),
             "error_frac": self.difference.makespan_frac,
-            "cores": None if self.cores is None else self.cores.to_dict(),
+            "cores": plain(self.cores),
             "on_time_s": self.on_time.makespan_s,
             "straggler": None if self.straggler is None else asdict(self.straggler),
-            "late": None if self.late is None else self.late.to_dict(),
+            "late": plain(self.late),
             "latency_s": self.link.latency_s,
             "bandwidth_Bps": self.link.bandwidth_Bps,
             "calibrated": self.calibrated,

@@ -2,9 +2,9 @@
 
 A lane's thread takes its operations in order; each waits for the operations of other lanes that it depends on. Lanes
 overlap as the program allows, because waiting for a message releases the interpreter; sends that need no thread of
-their own join another lane's (`join`). A computation with a duration sleeps for it, as a processor waits for an
+their own join another lane's (`joined`). A computation with a duration sleeps for it, as a processor waits for an
 accelerator, so ranks may outnumber cores. What a message brings is reduced while the rest of it arrives, where nothing
-else waits for it (`scratch`). A message without data carries its own number, and the receiver checks it.
+else waits for it (`summands`). A message without data carries its own number, and the receiver checks it.
 """
 
 from __future__ import annotations
@@ -16,9 +16,7 @@ from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from lockstep.measure.execute.join import joined
-from lockstep.measure.execute.lanes import Lane, Task
-from lockstep.measure.execute.scratch import summands
+from lockstep.measure.execute.lanes import Lane, Task, joined, summands
 from lockstep.measure.execute.transfer import Transfers
 from lockstep.measure.launch import Rank, point
 from lockstep.program import Kind

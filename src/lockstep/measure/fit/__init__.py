@@ -1,10 +1,8 @@
 """Latency, bandwidth and reduction rate of links from measured times, with intervals, protocol changes and outliers."""
 
-from lockstep.measure.fit.cluster_file import cluster_yaml
+from lockstep.measure.fit.cluster_file import UNKNOWN, cluster_yaml, link_rate_Bps, measured_level
 from lockstep.measure.fit.fit import LinkFit, Segment, fit_link
-from lockstep.measure.fit.hosts import Hosts
-from lockstep.measure.fit.placement import UNKNOWN, link_rate_Bps, measured_level
-from lockstep.measure.fit.points import Point, Points
+from lockstep.measure.fit.points import Hosts, Point, Points
 from lockstep.measure.fit.read import read_points
 
 __all__ = [

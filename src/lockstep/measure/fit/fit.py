@@ -21,9 +21,8 @@ from lockstep.collectives import PlainLink
 from lockstep.errors import BadInput, Infeasible
 from lockstep.measure.bench.definition import REDUCING
 from lockstep.measure.fit.points import LIBRARY, Points
-from lockstep.measure.fit.segments import segment_edges, segment_of
-from lockstep.measure.fit.solve import Solution, solve
-from lockstep.measure.fit.spikes import spikes
+from lockstep.measure.fit.solve import Solution, segment_edges, segment_of, solve, spikes
+from lockstep.rows.plain import picked
 
 Array = npt.NDArray[Any]
 Interval = tuple[float, float]
@@ -63,16 +62,9 @@ class Segment:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON form."""
-        return {
-            "from_B": self.from_B,
-            "to_B": self.to_B,
-            "latency_s": self.latency_s,
-            "latency_ci95_s": list(self.latency_ci95_s),
-            "bandwidth_Bps": self.bandwidth_Bps,
-            "bandwidth_ci95_Bps": list(self.bandwidth_ci95_Bps),
-            "reduce_s_per_B": self.reduce_s_per_B,
-            "points": self.points,
-        }
+        return picked(
+            self, "from_B to_B latency_s latency_ci95_s bandwidth_Bps bandwidth_ci95_Bps reduce_s_per_B points"
+        )
 
 
 @dataclass(frozen=True, slots=True)

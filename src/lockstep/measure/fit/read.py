@@ -21,8 +21,7 @@ from lockstep.errors import BadInput
 from lockstep.files import read_bytes
 from lockstep.measure.bench.collective import BUILT_IN
 from lockstep.measure.bench.definition import OPS
-from lockstep.measure.fit.hosts import Hosts, read_hosts
-from lockstep.measure.fit.points import Point, Points
+from lockstep.measure.fit.points import Hosts, Point, Points, read_hosts
 
 MOST_B = 64 << 20
 SMALLEST, LARGEST = 1e-15, 1e18

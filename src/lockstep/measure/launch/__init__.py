@@ -11,12 +11,11 @@ that calls `launch` is one of the ranks already and the same worker runs in it. 
 rank, point and reason: `rank 1 killed by SIGKILL during reduce-scatter step 3`.
 """
 
-from lockstep.measure.launch.clock import Clock
-from lockstep.measure.launch.failure import Failure, RunFailed
-from lockstep.measure.launch.host import Host
+from lockstep.errors import RunFailed
+from lockstep.measure.launch.failure import Failure
 from lockstep.measure.launch.launch import launch, warm_up
 from lockstep.measure.launch.place import Place, place
 from lockstep.measure.launch.points import Fault, point
-from lockstep.measure.launch.rank import Rank
+from lockstep.measure.launch.rank import Clock, Host, Rank
 
 __all__ = ["Clock", "Failure", "Fault", "Host", "Place", "Rank", "RunFailed", "launch", "place", "point", "warm_up"]

@@ -10,8 +10,7 @@ from typing import Any
 
 from lockstep.errors import RunFailed
 from lockstep.measure.launch.points import in_words
-
-__all__ = ["Failure", "RunFailed", "from_exit", "run_failed"]
+from lockstep.rows.plain import picked
 
 # A rank that died or stopped by itself explains why its peers' collectives fail, not the other way round.
 OWN_CAUSES = ("killed", "stopped", "exited", "raised")
@@ -41,7 +40,7 @@ class Failure:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON form."""
-        return {"rank": self.rank, "cause": self.cause, "reason": self.reason, "point": self.point}
+        return picked(self, "rank cause reason point")
 
 
 def from_exit(rank: int, exitcode: int, point: str) -> Failure:

@@ -4,11 +4,12 @@ The kernel makes it the parent of whatever the rank's family leaves without one 
 the rank has ever started stays below it, in whichever group or session. It ends all of it
 
     when the rank ends, and then ends in the same way, exit code or signal
-    when the launcher asks it to (SIGTERM), or has died: the server dies with it, which the kernel tells by the same
-    signal (PR_SET_PDEATHSIG)
+    when the launcher asks it to (SIGTERM)
+    when the launcher has died: then nobody reads the rank's pipe, which poll(2) tells of its end for writing
+    when the server has died, which the kernel tells by the same signal (PR_SET_PDEATHSIG)
 
-In all of these the files of the run go too when the launcher lives no more, which is told by its lock on their folder:
-its ranks may notice its death, and die of it, before the server does.
+In all of these the files of the run go too when the launcher lives no more, which is told by its lock on their folder.
+The server ends last: everything that it forks keeps open the pipe by which it notices its launcher's death.
 A keeper that is killed takes the rank and its group with it. Where there is no prctl(2), as on macOS, the rank's group
 is all that is ended.
 """
@@ -17,29 +18,61 @@ from __future__ import annotations
 
 import ctypes
 import os
+import select
 import shutil
 import signal
 import sys
+import threading
+from collections.abc import Iterable
 from contextlib import suppress
-from multiprocessing import forkserver
+from multiprocessing.connection import Connection
 from pathlib import Path
 
-from lockstep.measure.launch.family import descendants, kill_all, kill_group
-from lockstep.measure.launch.folder import held, sweep
+from lockstep.measure.launch.server import held, sweep
 
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36  # linux/prctl.h
 HEARD = (signal.SIGTERM, signal.SIGCHLD)
 
 
-def keep(folder: Path, sockets: Path) -> None:
+def kill_all(pids: Iterable[int]) -> None:
+    """SIGKILL to each that is still there."""
+    for pid in pids:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+
+def kill_group(leader: int) -> None:
+    """SIGKILL to a process group, if there is anybody left in it; the leader may be gone."""
+    with suppress(ProcessLookupError):
+        os.killpg(leader, signal.SIGKILL)
+
+
+def descendants(pids: Iterable[int]) -> list[int]:
+    """Processes that `pids` have started, and those that these have; none where there is no /proc."""
+    children: dict[int, list[int]] = {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            parent = int(path.read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()[1])
+        except OSError:
+            continue
+        children.setdefault(parent, []).append(int(path.parent.name))
+    found: list[int] = []
+    reached = list(pids)
+    while reached:
+        reached = [child for pid in reached for child in children.get(pid, ())]
+        found += reached
+    return found
+
+
+def keep(folder: Path, sockets: Path, pipe: Connection) -> None:
     """Forks: returns in the rank, and never in its keeper, which removes both folders when the launcher has died."""
     os.setpgid(0, 0)
-    _let_server_go()
     keeper = os.getpid()
     signal.pthread_sigmask(signal.SIG_BLOCK, HEARD)
     rank = os.fork()
     if rank:
         _adopt_all()
+        threading.Thread(target=_end_with_reader, args=(pipe,), daemon=True).start()
         os._exit(_wait(rank, folder, sockets))
     _tell_at_parents_death(signal.SIGKILL)
     if os.getppid() != keeper:
@@ -48,19 +81,20 @@ def keep(folder: Path, sockets: Path) -> None:
     signal.pthread_sigmask(signal.SIG_UNBLOCK, HEARD)
 
 
-def _let_server_go() -> None:
-    """Closes the pipe by which the server notices its launcher's death, and which it gives to all that it forks."""
-    held = getattr(getattr(forkserver, "_forkserver", None), "_forkserver_alive_fd", None)
-    if held is not None:
-        os.close(held)
-
-
 def _adopt_all() -> None:
     """Becomes the parent of orphans below, and hears of the server's death."""
     _prctl(PR_SET_CHILD_SUBREAPER, 1)
     _tell_at_parents_death(signal.SIGTERM)
     if os.getppid() == 1:
         os.kill(os.getpid(), signal.SIGTERM)
+
+
+def _end_with_reader(pipe: Connection) -> None:
+    """Waits until nobody has the pipe's other end any more, and then gives this process the order to end."""
+    end = select.poll()
+    end.register(pipe, 0)  # Errors are reported whatever is asked for.
+    end.poll()
+    os.kill(os.getpid(), signal.SIGTERM)
 
 
 def _tell_at_parents_death(number: signal.Signals) -> None:

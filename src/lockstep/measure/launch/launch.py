@@ -15,15 +15,19 @@ from typing import TYPE_CHECKING, Any
 
 from lockstep.errors import LONGEST, BadInput, LockstepError, RunFailed
 from lockstep.measure.launch import points
-from lockstep.measure.launch.clock import clock_of
 from lockstep.measure.launch.failure import from_exception, run_failed
-from lockstep.measure.launch.folder import run_folder, temporary_files
-from lockstep.measure.launch.host import Host
 from lockstep.measure.launch.mail import Inbox
 from lockstep.measure.launch.place import Place, place
 from lockstep.measure.launch.points import Board, Fault
-from lockstep.measure.launch.rank import BOARD, Orders, Rank, join_group, live, unheard
-from lockstep.measure.launch.server import IMPORTED_AGAIN, leave_if_imported_again, ranks_context, sockets_folder
+from lockstep.measure.launch.rank import BOARD, Host, Orders, Rank, clock_of, join_group, live, unheard
+from lockstep.measure.launch.server import (
+    IMPORTED_AGAIN,
+    leave_if_imported_again,
+    ranks_context,
+    run_folder,
+    sockets_folder,
+    temporary_files,
+)
 from lockstep.measure.launch.watch import Running, end, watch
 
 if TYPE_CHECKING:

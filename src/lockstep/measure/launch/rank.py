@@ -1,10 +1,18 @@
-"""`Rank`: what a worker is told about itself, and the life of a rank's process from fork to exit."""
+"""`Rank`: what a worker is told about itself, and the life of a rank's process from fork to exit.
+
+`Host` is the network that it sees; `Clock` the monotonic clock that it stamps its operations with. Ranks of one machine
+read the same clock, ranks of different machines never do. Tests on one machine make clocks differ:
+LOCKSTEP_CLOCK_SKEWS, a JSON list with (seconds ahead, drift) of every rank, shifts them and lets them run fast or slow.
+"""
 
 from __future__ import annotations
 
+import ctypes
+import json
 import os
 import pickle
 import sys
+import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -14,10 +22,9 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from lockstep.errors import BadInput
 from lockstep.measure.launch import points
-from lockstep.measure.launch.clock import Clock, clock_of
 from lockstep.measure.launch.failure import from_exception
-from lockstep.measure.launch.host import Host
 from lockstep.measure.launch.keeper import keep
 from lockstep.measure.launch.mail import post
 from lockstep.measure.launch.points import Board, Fault, point
@@ -25,7 +32,71 @@ from lockstep.measure.launch.points import Board, Fault, point
 if TYPE_CHECKING:
     from torch.distributed import Store
 
+SKEWS = "LOCKSTEP_CLOCK_SKEWS"
+BOOT = Path("/proc/sys/kernel/random/boot_id")
+OFFSETS = Path("/proc/self/timens_offsets")
+"""What a time namespace adds to the clocks (time_namespaces(7)): containers of one machine may differ."""
+NAMESPACES = Path("/run/netns")
+CLONE_NEWNET = 0x40000000  # linux/sched.h
+LOOPBACK = "lo" if sys.platform == "linux" else "lo0"
 STORE, BOARD = "store", "points"
+
+
+@dataclass(frozen=True, slots=True)
+class Clock:
+    """CLOCK_MONOTONIC t as t + ahead_s + drift_frac t; without either outside of tests."""
+
+    ahead_s: float = 0.0
+    drift_frac: float = 0.0
+
+    def now_ns(self) -> int:
+        """Nanoseconds since some moment that is the clock's own."""
+        now = time.monotonic_ns()
+        return now + round(1e9 * self.ahead_s + self.drift_frac * now) if self.ahead_s or self.drift_frac else now
+
+    def name(self, rank: int) -> str:
+        """The same text for ranks that read the same clock, and for no others."""
+        machine = boot() or f"of rank {rank}"
+        offsets = " ".join(OFFSETS.read_text(encoding="ascii").split()) if OFFSETS.exists() else ""
+        return f"{machine} {offsets} {self.ahead_s} {self.drift_frac}"
+
+
+def boot() -> str:
+    """The same text for all processes of a machine until it starts again; empty where nothing tells."""
+    return BOOT.read_text(encoding="ascii").strip() if BOOT.exists() else ""
+
+
+def clock_of(rank: int, environment: Mapping[str, str] | None = None) -> Clock:
+    """The clock of a rank: the machine's own, unless a test says otherwise."""
+    skews = (os.environ if environment is None else environment).get(SKEWS)
+    return Clock(*json.loads(skews)[rank]) if skews else Clock()
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """The network that one rank sees: a namespace, an interface and an address; loopback by default."""
+
+    namespace: str | None = None
+    """Name of a namespace as `ip netns` lists it; None for the one of the launcher."""
+    interface: str = LOOPBACK
+    address: str = "127.0.0.1"
+
+    def enter(self) -> None:
+        """Moves this process, before it has a second thread or a socket, into the namespace. Raises BadInput."""
+        if self.namespace is None:
+            return
+        path = NAMESPACES / self.namespace
+        try:
+            with path.open("rb") as file:
+                libc = ctypes.CDLL(None, use_errno=True)
+                if libc.setns(file.fileno(), CLONE_NEWNET):
+                    raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+        except OSError as error:
+            raise BadInput(f"cannot enter network namespace {self.namespace!r}: {error.strerror}", str(path)) from None
+
+    def environment(self) -> dict[str, str]:
+        """Variables that make gloo and NCCL use the interface."""
+        return {"GLOO_SOCKET_IFNAME": self.interface, "NCCL_SOCKET_IFNAME": self.interface}
 
 
 def unheard(message: Any) -> None:
@@ -78,7 +149,7 @@ class Orders:
 
 def live(orders: Orders, work: bytes, pipe: Connection) -> None:
     """Body of a rank's process: becomes the rank of a keeper, works, sends ("value", value) or ("failure", failure)."""
-    keep(orders.folder, orders.sockets)
+    keep(orders.folder, orders.sockets, pipe)
     _send(pipe, ("process", os.getpid()))
     board = Board(orders.folder / BOARD, orders.ranks)
     points.enter(orders.number, board, orders.faults)

@@ -5,23 +5,30 @@ of the user would be taken for Python's; its sockets are in a folder that the la
 the launcher is dead; and it removes that folder, and all others that the launcher held, when it ends.
 
 The server imports this module too, and is told by a variable that it is the server.
-"""
+
+`run_folder`: where the ranks of a run meet and say where they are. A shared lock (flock(2)) on the folder says that its
+launcher lives: the kernel lets go of it with the process, in whatever way that ends. `sweep` removes folders that
+nobody holds."""
 
 from __future__ import annotations
 
 import atexit
+import fcntl
 import os
+import shutil
 import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from functools import cache
-from multiprocessing import forkserver, process, resource_tracker, util
+from multiprocessing import forkserver, parent_process, resource_tracker, util
 from multiprocessing.context import ForkServerContext
 from pathlib import Path
 
-from lockstep.measure.launch.folder import run_folder, sweep
+from lockstep.errors import BadInput
+from lockstep.files import open_folder
 
+PREFIX = "lockstep-run-"
 PRELOADED = (
     "numpy", "torch", "torch.distributed", __name__, "lockstep.measure.launch.rank",
     "lockstep.measure.execute.worker", "lockstep.measure.bench.collective",
@@ -34,6 +41,82 @@ OURS = "for the server"
 IMPORTED_AGAIN = 91
 """Exit code of a rank whose import of the user's script came back to starting ranks."""
 PATIENCE_S, TICK_S = 2.0, 0.05
+
+
+@contextmanager
+def run_folder() -> Iterator[Path]:
+    """A new folder, held until the context ends and removed then; what dead launchers left is removed first.
+
+    Raises BadInput where no temporary folder can be made.
+    """
+    with temporary_files():
+        sweep(Path(tempfile.gettempdir()))
+        folder, handle = _new()
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+        os.close(handle)
+
+
+@contextmanager
+def temporary_files() -> Iterator[None]:
+    """For making what a run needs for itself: a full or read-only disk becomes BadInput."""
+    try:
+        yield
+    except OSError as error:
+        raise BadInput(f"no temporary files can be made: {error.strerror or error}", "TMPDIR") from None
+
+
+def _new() -> tuple[Path, int]:
+    """A folder and what holds it."""
+    while True:
+        folder = Path(tempfile.mkdtemp(prefix=PREFIX))
+        handle = _hold(folder)
+        # Until it was held, somebody else's sweep may have taken it for a dead one.
+        if handle is not None and folder.exists():
+            return folder, handle
+
+
+def _hold(folder: Path) -> int | None:
+    """A file descriptor that holds the folder as long as it is open; None when the folder is gone."""
+    try:
+        handle = open_folder(folder)
+    except BadInput:
+        return None
+    fcntl.flock(handle, fcntl.LOCK_SH)
+    return handle
+
+
+def held(folder: Path) -> bool:
+    """Whether its launcher lives; False for a folder that is gone."""
+    try:
+        handle = open_folder(folder)
+    except BadInput:
+        return False
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return True
+    finally:
+        os.close(handle)
+    return False
+
+
+def sweep(where: Path) -> None:
+    """Removes this user's folders of runs in `where` that nobody holds; whatever else has such a name is left alone."""
+    for folder in where.glob(f"{PREFIX}*"):
+        try:
+            handle = open_folder(folder)
+        except BadInput:
+            continue
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            shutil.rmtree(folder, ignore_errors=True)
+        except OSError:
+            continue
+        finally:
+            os.close(handle)
 
 
 def ranks_context() -> ForkServerContext:
@@ -49,8 +132,8 @@ def ranks_context() -> ForkServerContext:
 
 
 def leave_if_imported_again() -> None:
-    """Ends a process that is to be a rank, while it still imports the script of its launcher."""
-    if _told is not None and getattr(process.current_process(), "_inheriting", False):
+    """Ends a process that is to be a rank, while it still imports the script of its launcher and has no parent yet."""
+    if _told is not None and parent_process() is None:
         os._exit(IMPORTED_AGAIN)
 
 

@@ -1,4 +1,7 @@
-"""Watches the processes of a run: collects values, messages and failures, and ends what is left."""
+"""Watches the processes of a run: collects values, messages and failures, and ends what is left.
+
+`Patience` decides how long; everything else here waits for processes or reads what they have sent.
+"""
 
 from __future__ import annotations
 
@@ -6,15 +9,15 @@ import os
 import pickle
 import signal
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Any, Protocol
 
 from lockstep.measure.launch.failure import OWN_CAUSES, Failure, from_exit, run_failed
-from lockstep.measure.launch.family import descendants, kill_all, kill_group
+from lockstep.measure.launch.keeper import descendants, kill_all, kill_group
 from lockstep.measure.launch.mail import Inbox
 from lockstep.measure.launch.points import Board
 
@@ -55,12 +58,40 @@ class Running:
     value: bytes | None = None
     failure: Failure | None = None
     ended: bool = False
-    stopped_since: float | None = None
 
     @property
     def settled(self) -> bool:
         """Whether it is known how this rank ended."""
         return self.ended and not self.inbox.open
+
+
+@dataclass(slots=True)
+class Patience:
+    """How long a run is still waited for: plain state, told what is known of the ranks and what time it is."""
+
+    timeout_s: float
+    deadline_s: float | None
+    began_s: float
+    failed_at_s: float | None = None
+    delivered_at_s: float | None = None
+    stopped_at_s: dict[int, float] = field(default_factory=dict)
+    """By rank that a signal has stopped and nobody has continued."""
+
+    def end(self, running: Sequence[Running], stopped: Collection[int], now_s: float) -> str | None:
+        """Why nothing more is waited for: delivered, failed, stopped or late; None while there is patience."""
+        if self.failed_at_s is None and any(rank.failure for rank in running):
+            self.failed_at_s = now_s
+        if self.delivered_at_s is None and all(rank.value is not None for rank in running):
+            self.delivered_at_s = now_s
+        self.stopped_at_s = {rank: self.stopped_at_s.get(rank, now_s) for rank in stopped}
+        # Nothing is lost when a process that has delivered does not manage to leave.
+        if self.delivered_at_s is not None and now_s - self.delivered_at_s > GRACE_S:
+            return "delivered"
+        if self.failed_at_s is not None and now_s - self.failed_at_s > (BRIEF_S if _explained(running) else GRACE_S):
+            return "failed"
+        if any(now_s - since_s > self.timeout_s + GRACE_S for since_s in self.stopped_at_s.values()):
+            return "stopped"
+        return "late" if self.deadline_s is not None and now_s - self.began_s > self.deadline_s else None
 
 
 def watch(
@@ -71,26 +102,13 @@ def watch(
     on_message: Callable[[int, Any], None] | None,
 ) -> list[Any]:
     """The value of every rank, by rank. Raises RunFailed after the first failure, a stop, or the deadline."""
-    began = time.monotonic()
-    failed_at: float | None = None
-    left_at: float | None = None
-    while not all(rank.settled for rank in running):
+    patience = Patience(timeout_s, deadline_s, time.monotonic())
+    end: str | None = None
+    while end is None and not all(rank.settled for rank in running):
         _listen(running, board, on_message)
-        now = time.monotonic()
-        if failed_at is None and any(rank.failure for rank in running):
-            failed_at = now
-        if all(rank.value is not None for rank in running):
-            # Nothing is lost when a process that has delivered does not manage to leave.
-            left_at = left_at or now
-            if now - left_at > GRACE_S:
-                break
-        if failed_at is not None and now - failed_at > (BRIEF_S if _explained(running) else GRACE_S):
-            break
-        if any(_stopped_longer_than(rank, timeout_s + GRACE_S, now) for rank in running):
-            break
-        if deadline_s is not None and now - began > deadline_s:
-            _note_silent(running, board, f"did not return within {deadline_s:g} s; it was")
-            break
+        end = patience.end(running, [rank.number for rank in running if _is_stopped(rank)], time.monotonic())
+    if end == "late":
+        _note_silent(running, board, f"did not return within {deadline_s:g} s; it was")
     _note_stopped(running, board)
     if failures := [rank.failure for rank in running if rank.failure]:
         raise run_failed(failures)
@@ -137,18 +155,10 @@ def _receive(rank: Running, on_message: Callable[[int, Any], None] | None) -> No
                 on_message(rank.number, content)
 
 
-def _stopped_longer_than(rank: Running, timeout_s: float, now: float) -> bool:
-    """Whether a signal stopped the process and nobody has continued it for that long."""
-    if rank.ended or not _is_stopped(rank):
-        rank.stopped_since = None
-        return False
-    if rank.stopped_since is None:
-        rank.stopped_since = now
-    return now - rank.stopped_since > timeout_s
-
-
 def _is_stopped(rank: Running) -> bool:
-    """Whether /proc shows state T; False where there is no /proc."""
+    """Whether it runs and /proc shows state T; False where there is no /proc."""
+    if rank.ended:
+        return False
     try:
         text = Path(f"/proc/{rank.pid}/stat").read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -159,7 +169,7 @@ def _is_stopped(rank: Running) -> bool:
 def _note_stopped(running: Sequence[Running], board: Board) -> None:
     """A rank that a signal stopped has said nothing; its peers' timeouts are its doing."""
     for rank in running:
-        if not rank.ended and rank.failure is None and rank.value is None and _is_stopped(rank):
+        if rank.failure is None and rank.value is None and _is_stopped(rank):
             rank.failure = Failure(rank.number, "stopped", "stopped by a signal", board.read(rank.number))
 
 

@@ -9,11 +9,10 @@ Hosts are network namespaces; a user-space process takes every packet through th
 
 from lockstep.measure.rig.calibration import Calibration, calibrate, trials
 from lockstep.measure.rig.capacity import Capacity, judged, measure_capacity
-from lockstep.measure.rig.crossing import Crossing, tie_B
 from lockstep.measure.rig.entrants import SPECIAL, Group, entrant, entrants, usual_entrants
 from lockstep.measure.rig.experiment import expected_s, race
 from lockstep.measure.rig.namespace import inside, why_not
-from lockstep.measure.rig.result import Lap, Race
+from lockstep.measure.rig.result import Crossing, Lap, Race, tie_B
 from lockstep.measure.rig.rig import Counts, Rig
 
 __all__ = [

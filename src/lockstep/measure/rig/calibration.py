@@ -27,6 +27,7 @@ import numpy.typing as npt
 from lockstep.collectives.rounds import Rounds
 from lockstep.measure.rig.entrants import ELEMENT_B
 from lockstep.program import Program, ProgramBuilder
+from lockstep.rows.plain import picked
 from lockstep.simulate import Protocol, Topology, simulate_packets
 
 Array = npt.NDArray[Any]
@@ -73,13 +74,9 @@ class Calibration:
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON form."""
         return {
-            "latency_s": self.latency_s,
-            "bandwidth_Bps": self.bandwidth_Bps,
-            "notice_overhead_s": self.protocol.notice_overhead_s,
-            "message_overhead_s": self.protocol.message_overhead_s,
-            "posting_s": self.protocol.posting_s,
-            "rate_frac": self.rate_frac,
-            "worst_frac": self.worst_frac,
+            **picked(self, "latency_s bandwidth_Bps"),
+            **picked(self.protocol, "notice_overhead_s message_overhead_s posting_s"),
+            **picked(self, "rate_frac worst_frac"),
         }
 
 

@@ -21,8 +21,7 @@ from typing import Any
 
 from lockstep.measure.machine import scheduling_class
 from lockstep.measure.rig import namespace
-from lockstep.simulate.fifo import FifoLinks, LinkCount
-from lockstep.simulate.topology import FifoLink
+from lockstep.simulate.topology import FifoLink, FifoLinks, LinkCount
 
 PR_SET_TIMERSLACK = 29  # linux/prctl.h
 LARGEST_PACKET_B = 65536

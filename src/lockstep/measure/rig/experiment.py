@@ -14,13 +14,12 @@ import statistics
 from collections.abc import Callable, Sequence
 
 from lockstep.measure.launch import launch
-from lockstep.measure.launch.clock import boot
+from lockstep.measure.launch.rank import boot
 from lockstep.measure.machine import Load, Machine, with_load
 from lockstep.measure.rig.calibration import calibrate, trials
 from lockstep.measure.rig.capacity import Capacity
-from lockstep.measure.rig.crossing import crossings
 from lockstep.measure.rig.entrants import Group, entrant
-from lockstep.measure.rig.result import Lap, Race
+from lockstep.measure.rig.result import Lap, Race, crossings
 from lockstep.measure.rig.rig import Rig
 from lockstep.measure.rig.worker import Part, Report, part, run_parts
 from lockstep.program import Program

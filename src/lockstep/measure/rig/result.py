@@ -1,21 +1,28 @@
-"""What a race on the rig gives: every entrant predicted and measured, and what both are worth."""
+"""What a race on the rig gives: every entrant predicted and measured, and what both are worth.
+
+`crossings`: sizes at which the faster of two algorithms changes, in the predictions and in the measurements.
+"""
 
 from __future__ import annotations
 
 import statistics
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from itertools import combinations, pairwise
 from typing import Any
 
 from lockstep.measure.machine import Machine
 from lockstep.measure.rig.calibration import Calibration
 from lockstep.measure.rig.capacity import Capacity
-from lockstep.measure.rig.crossing import Crossing
 from lockstep.measure.rig.rig import Counts
+from lockstep.rows.plain import picked, plain
 from lockstep.simulate import Topology
 from lockstep.units import format_frac, format_time
 
 LATE_FRAC, BUSY_FRAC, SLOW_FRAC = 0.02, 0.5, 0.9
 """Mean lateness of packets over the delay, the emulator's share of a core, rate found over rate asked for; assumed."""
+SAME_FRAC = 0.005
+"""Predictions nearer to one another than this at all sizes are taken for equal."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,16 +46,7 @@ class Lap:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON form."""
-        return {
-            "algorithm": self.algorithm,
-            "size_B": self.size_B,
-            "predicted_s": self.predicted_s,
-            "measured_s": self.measured_s,
-            "error_frac": self.error_frac,
-            "fastest_s": self.fastest_s,
-            "slowest_s": self.slowest_s,
-            "wrong": self.wrong,
-        }
+        return picked(self, "algorithm size_B predicted_s measured_s error_frac fastest_s slowest_s wrong")
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,22 +132,58 @@ class Race:
             "topology": self.topology.name,
             "ranks": self.ranks,
             "hosts": self.topology.hosts,
-            "repeats": self.repeats,
-            "mtu_B": self.mtu_B,
-            "ok": self.ok,
-            "median_error_frac": self.median_error_frac,
-            "calibration": self.calibration.to_dict(),
-            "rows": [lap.to_dict() for lap in self.laps],
-            "crossovers": [crossing.to_dict() for crossing in self.crossings],
-            "links": [link.to_dict() for link in self.counts.links],
+            **picked(self, "repeats mtu_B ok median_error_frac calibration"),
+            "rows": plain(self.laps),
+            "crossovers": plain(self.crossings),
+            "links": plain(self.counts.links),
             "emulator": {
                 "scheduling": self.emulator_scheduling,
-                "mean_late_s": self.counts.mean_late_s,
-                "max_late_s": self.counts.max_late_s,
+                **picked(self.counts, "mean_late_s max_late_s"),
                 "busy_frac": self.emulator_busy_frac,
-                "capacity": None if self.capacity is None else self.capacity.to_dict(),
+                "capacity": plain(self.capacity),
             },
-            "ranks_busy_frac": self.ranks_busy_frac,
-            "machine": self.machine.to_dict(),
-            "assumptions": list(self.assumptions),
+            **picked(self, "ranks_busy_frac machine assumptions"),
         }
+
+
+@dataclass(frozen=True, slots=True)
+class Crossing:
+    """Two algorithms and the first size at which they tie; None where they do not within the sizes."""
+
+    first: str
+    second: str
+    predicted_B: float | None
+    measured_B: float | None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON form."""
+        return asdict(self)
+
+
+def crossings(laps: Sequence[Lap]) -> tuple[Crossing, ...]:
+    """All pairs of algorithms whose order changes between two neighbouring sizes, predicted or measured."""
+    names = tuple(dict.fromkeys(lap.algorithm for lap in laps))
+    found = (_crossing(laps, first, second) for first, second in combinations(names, 2) if _differ(laps, first, second))
+    return tuple(one for one in found if one.predicted_B is not None or one.measured_B is not None)
+
+
+def _differ(laps: Sequence[Lap], first: str, second: str) -> bool:
+    """Whether the predictions differ at all: equal ones are in an order that only noise decides."""
+    one, other = ({lap.size_B: lap.predicted_s for lap in laps if lap.algorithm == name} for name in (first, second))
+    return any(abs(one[size_B] - other[size_B]) > SAME_FRAC * one[size_B] for size_B in set(one) & set(other))
+
+
+def _crossing(laps: Sequence[Lap], first: str, second: str) -> Crossing:
+    one, other = ({lap.size_B: lap for lap in laps if lap.algorithm == name} for name in (first, second))
+    sizes = sorted(set(one) & set(other))
+    predicted = [one[size_B].predicted_s - other[size_B].predicted_s for size_B in sizes]
+    measured = [one[size_B].measured_s - other[size_B].measured_s for size_B in sizes]
+    return Crossing(first, second, tie_B(sizes, predicted), tie_B(sizes, measured))
+
+
+def tie_B(sizes_B: Sequence[float], lead_s: Sequence[float]) -> float | None:
+    """The first size at which `lead_s` changes its sign, straight between neighbours; None when it never does."""
+    for (low_B, low_s), (high_B, high_s) in pairwise(zip(sizes_B, lead_s, strict=True)):
+        if low_s * high_s < 0:
+            return low_B + (high_B - low_B) * low_s / (low_s - high_s)
+    return None

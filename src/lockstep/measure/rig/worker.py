@@ -15,8 +15,7 @@ import numpy as np
 from lockstep.measure.execute import Runner
 from lockstep.measure.execute.lanes import lanes_of
 from lockstep.measure.launch import Rank
-from lockstep.measure.machine import Load, LoadMeter, Machine, this_machine
-from lockstep.measure.sites import gather_sites
+from lockstep.measure.machine import Load, LoadMeter, Machine, gather_sites, this_machine
 from lockstep.program import Program, execute, extents
 
 if TYPE_CHECKING:

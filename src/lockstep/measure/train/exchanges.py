@@ -11,19 +11,27 @@
 
 Source: Shoeybi et al. 2019, "Megatron-LM" (arXiv 1909.08053), section 3 (f and g); Korthikanti et al. 2022 (arXiv
 2205.05198), section 4.2.2 (the pair g and g bar).
-"""
+
+`Counting` counts what torch itself gives to its collectives: a mode that sees every operation on its way to the
+backend."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from lockstep.measure.train.wire import Wire
 
 Work = Callable[[Tensor], Tensor]
+# torch's operation -> (collective, which argument is the whole buffer)
+COUNTED = {
+    "c10d._allgather_base_.default": ("all-gather", 0),
+    "c10d._reduce_scatter_base_.default": ("reduce-scatter", 1),
+}
 
 
 class _Pair(torch.autograd.Function):
@@ -113,3 +121,19 @@ def _swapped(wire: Wire, given: Tensor) -> Tensor:
 def _apply(x: Tensor, forward: Work, backward: Work) -> Tensor:
     made: Tensor = _Pair.apply(x, forward, backward)  # type: ignore[no-untyped-call]
     return made
+
+
+class Counting(TorchDispatchMode):
+    """Counts gathers and scatters as if each were Lockstep's ring."""
+
+    def __init__(self, wire: Wire) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.wire = wire
+
+    def __torch_dispatch__(
+        self, func: Any, types: Sequence[type], args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        if str(func) in COUNTED:
+            op, place = COUNTED[str(func)]
+            self.wire.count_ring(op, args[place])
+        return func(*args, **(kwargs or {}))

@@ -11,12 +11,10 @@ from typing import TYPE_CHECKING, Any
 from lockstep.errors import BadInput, RunFailed
 from lockstep.measure.launch import launch, place
 from lockstep.measure.launch.points import point
-from lockstep.measure.machine import LoadMeter, this_machine
-from lockstep.measure.sites import gather_sites
-from lockstep.measure.train.lateness import is_late, refuse
+from lockstep.measure.machine import LoadMeter, gather_sites, this_machine
 from lockstep.measure.train.method import Losses, find_method
 from lockstep.measure.train.models import get_model
-from lockstep.measure.train.result import Outcome, Step, TrainRun
+from lockstep.measure.train.result import Outcome, Step, TrainRun, is_late, refuse_straggler
 from lockstep.measure.train.saving import Saver, Saving, words_of
 from lockstep.measure.train.task import Task, batch_indices
 from lockstep.measure.train.worker import Worker
@@ -58,7 +56,7 @@ def train(
     if restarts and saving is None:
         raise BadInput("a run can only be restarted from a checkpoint: give a folder for checkpoints", "--restarts")
     if straggler is not None:
-        refuse(straggler, ranks, task.steps)
+        refuse_straggler(straggler, ranks, task.steps)
     if saving is not None:
         saving.check_writable()
     failures: list[str] = []
@@ -148,7 +146,7 @@ def _steps(
 ) -> Iterator[Step]:
     """Every step with the time it took and the bytes it sent; `tell` hears of it with its number.
 
-    Steps that are late (`lateness.is_late`) begin with the delay.
+    Steps that are late (`is_late`) begin with the delay.
     """
     started_s, sent_B = time.perf_counter(), 0
     for number, loss in enumerate(losses, worker.first_step + 1):

@@ -12,9 +12,8 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from lockstep.collectives.rounds import cut
-from lockstep.measure.execute.lanes import lanes_of
+from lockstep.measure.execute.lanes import lanes_of, settled
 from lockstep.measure.execute.runner import Runner
-from lockstep.measure.execute.settled import settled
 from lockstep.measure.launch import Rank
 from lockstep.program import Program, extents
 

@@ -1,6 +1,12 @@
 """Codes on a grid of equal steps: the common part of the quantisers.
 
-C(x)_i = round(x_i / h) h,   h: the reach of the grid over its levels;   codes from -s to s, packed
+    C(x)_i = round(x_i / h) h,   h: the reach of the grid over its levels;   codes from -s to s
+Codes of 1, 2, 4 or 8 bits are packed in bytes, so that what is counted is what travels.
+
+`rounded`: to the nearest whole number, or up with the probability that makes it unbiased.
+
+    stochastic: floor(x) + 1 with probability x - floor(x)   E = x,  variance = f (1 - f),  f = x - floor(x)
+The probability of a neighbour is its closeness, not its distance; whole numbers stay as they are.
 """
 
 from __future__ import annotations
@@ -9,10 +15,50 @@ from abc import abstractmethod
 
 from numpy.random import Generator
 
-from lockstep.methods.arrays import Array, flat, ieee, like, namespace
+from lockstep.errors import UnknownName
+from lockstep.methods.arrays import Array, cast, flat, ieee, like, namespace
 from lockstep.methods.compression.compressor import Compressor, Payload, State
-from lockstep.methods.compression.packing import pack, packed_B, unpack
-from lockstep.methods.compression.rounding import rounded
+
+ROUNDINGS = ("stochastic", "nearest")
+
+
+def packed_B(num_elems: int, bits: int) -> int:
+    """Bytes of that many codes."""
+    return -(-num_elems * bits // 8)
+
+
+def pack(codes: Array, bits: int) -> Array:
+    """Bytes that hold non-negative codes below 2**bits, the first code in the lowest bits."""
+    library = namespace(codes)
+    per_byte = 8 // bits
+    padding = library.zeros_like(codes[:1]).repeat(-len(codes) % per_byte)
+    rows = cast(library.concatenate((codes, padding)), "uint8").reshape(-1, per_byte)
+    packed = rows[:, 0]
+    for place in range(1, per_byte):
+        packed = packed | (rows[:, place] << (bits * place))
+    return packed
+
+
+def unpack(packed: Array, bits: int, num_elems: int) -> Array:
+    """The first `num_elems` codes, as whole numbers of 32 bits."""
+    library = namespace(packed)
+    columns = [(packed >> (bits * place)) & (2**bits - 1) for place in range(8 // bits)]
+    return cast(library.stack(columns, 1).reshape(-1)[:num_elems], "int32")
+
+
+def check_rounding(rounding: str) -> None:
+    """Raises `UnknownName` unless it is a way to round."""
+    if rounding not in ROUNDINGS:
+        raise UnknownName("rounding", rounding, ROUNDINGS, "rounding")
+
+
+def rounded(values: Array, rounding: str, generator: Generator) -> Array:
+    """Whole numbers, as numbers of the same kind; the nearest takes halves to even."""
+    library = namespace(values)
+    if rounding == "nearest":
+        return library.round(values)
+    below = library.floor(values)
+    return below + like(like(generator.random(len(values)), values) < values - below, values)
 
 
 class Quantizer(Compressor):

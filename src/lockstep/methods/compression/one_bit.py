@@ -18,7 +18,7 @@ from numpy.random import Generator
 
 from lockstep.methods.arrays import Array, flat, ieee, like, namespace
 from lockstep.methods.compression.compressor import Compressor, Payload, State
-from lockstep.methods.compression.packing import pack, packed_B
+from lockstep.methods.compression.grid import pack, packed_B
 from lockstep.methods.compression.sign import signs
 
 

@@ -21,7 +21,7 @@ from numpy.random import Generator
 
 from lockstep.methods.arrays import Array, cast, flat, ieee, namespace, place
 from lockstep.methods.compression.compressor import Payload, State, kept_elems
-from lockstep.methods.compression.selection import Sparsifier, scattered
+from lockstep.methods.compression.top_k import Sparsifier, scattered
 from lockstep.settings import setting
 
 

@@ -17,7 +17,7 @@ from numpy.random import Generator
 
 from lockstep.methods.arrays import Array, cast, flat, ieee
 from lockstep.methods.compression.compressor import Compressor, Payload, State
-from lockstep.methods.compression.packing import pack, packed_B, unpack
+from lockstep.methods.compression.grid import pack, packed_B, unpack
 
 
 @dataclass(frozen=True, slots=True)

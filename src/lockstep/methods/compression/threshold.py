@@ -18,7 +18,7 @@ from numpy.random import Generator
 from lockstep.errors import BadInput
 from lockstep.methods.arrays import Array, flat, ieee, namespace
 from lockstep.methods.compression.compressor import Compressor, Payload, State, check_index_bits
-from lockstep.methods.compression.selection import nonzero, scattered, sparse
+from lockstep.methods.compression.top_k import nonzero, scattered, sparse
 from lockstep.settings import setting
 
 

@@ -25,8 +25,7 @@ from typing import ClassVar
 from lockstep.errors import BadInput
 from lockstep.methods.arrays import Array, namespace
 from lockstep.methods.compression.compressor import Compressor
-from lockstep.methods.compression.grid import Quantizer
-from lockstep.methods.compression.rounding import check_rounding
+from lockstep.methods.compression.grid import Quantizer, check_rounding
 from lockstep.settings import setting
 
 

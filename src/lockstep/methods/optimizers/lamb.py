@@ -14,8 +14,7 @@ from typing import ClassVar
 
 from lockstep.methods.arrays import ieee, norm
 from lockstep.methods.optimizers.adam import Adam
-from lockstep.methods.optimizers.optimizer import Layers, State
-from lockstep.methods.optimizers.trust import trust_ratio
+from lockstep.methods.optimizers.optimizer import Layers, State, trust_ratio
 
 
 @dataclass(frozen=True, slots=True)

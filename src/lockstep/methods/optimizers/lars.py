@@ -14,9 +14,16 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from lockstep.methods.arrays import ieee, norm
-from lockstep.methods.optimizers.optimizer import Layers, State, check_decay, check_frac, check_positive, zeros
+from lockstep.methods.optimizers.optimizer import (
+    Layers,
+    State,
+    check_decay,
+    check_frac,
+    check_positive,
+    trust_ratio,
+    zeros,
+)
 from lockstep.methods.optimizers.sgd import decayed
-from lockstep.methods.optimizers.trust import trust_ratio
 
 
 @dataclass(frozen=True, slots=True)

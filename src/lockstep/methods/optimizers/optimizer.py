@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any, ClassVar, Protocol
 
 from lockstep.errors import BadInput
-from lockstep.methods.arrays import Array, ieee, namespace
+from lockstep.methods.arrays import Array, ieee, namespace, norm
 
 Layers = Sequence[Array]
 """One array per layer."""
@@ -65,3 +65,11 @@ def check_decay(value: float) -> None:
     """Raises `BadInput` unless the weight decay is at least 0 and finite."""
     if not 0 <= value < float("inf"):
         raise BadInput(f"weight_decay must be at least 0 and finite, got {value:g}", "weight_decay")
+
+
+def trust_ratio(weight: Array, length: Array) -> Array:
+    """The trust ratio of LARS and LAMB, |w| / length; 1 where either is 0, as a layer of zeros must leave zero."""
+    library, weight_norm = namespace(weight), norm(weight)
+    usable = (weight_norm > 0) & (length > 0)
+    one = library.ones_like(weight_norm)
+    return library.where(usable, weight_norm / library.where(usable, length, one), one)

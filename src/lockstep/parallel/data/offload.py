@@ -6,7 +6,7 @@ With P bytes of a rank's parameters and G of its gradients (its shards, from zer
            inside the backward pass on the parameters that are there, and asks for no third time
            G from the second micro-batch on: the sum so far, which the device adds the new gradients to
            P once per step, after the update, where parameters stay on the device
-    down   G after every backward pass; where gradients stay on the device until the end (`layout/offload.py`), once
+    down   G after every backward pass; where gradients stay on the device until the end (`layout/layout.py`), once
 
 in either direction at most at the link's rate. The host reads and writes states, gradients and parameters once at
 HOST_STREAM_FRAC of its memory's rate, after the last gradient and before the first new parameter (DeepSpeed's step();

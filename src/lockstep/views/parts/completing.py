@@ -75,7 +75,7 @@ def optimizers() -> Iterable[str]:
 
 def trainers() -> Iterable[str]:
     """Optimizers of `train`."""
-    from lockstep.measure.train.descent import ENTRYWISE
+    from lockstep.measure.train.task import ENTRYWISE
 
     return ENTRYWISE
 

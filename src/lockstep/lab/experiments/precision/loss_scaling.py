@@ -25,8 +25,15 @@ from lockstep.lab.domain import ALWAYS, example, when
 from lockstep.lab.experiment import Experiment, Progress
 from lockstep.lab.findings import Check, Curve, Findings, Law, Picture
 from lockstep.lab.statistics.draws import streams
-from lockstep.methods.clip import clip_by_norm
-from lockstep.methods.loss_scaling import GROWTH_INTERVAL, LossScale, all_finite, lost_steps_frac, static, unscaled
+from lockstep.methods.loss_scaling import (
+    GROWTH_INTERVAL,
+    LossScale,
+    all_finite,
+    clip_by_norm,
+    lost_steps_frac,
+    static,
+    unscaled,
+)
 from lockstep.methods.number_format import NumberFormat, number_format
 from lockstep.settings import setting
 

@@ -35,7 +35,7 @@ class Settings:
 
 def run(worker: Worker, settings: Settings) -> Losses:
     """Synchronous SGD with a norm in every convolution."""
-    from lockstep.measure.train.batch_norms import normalize
+    from lockstep.measure.train.layers import normalize
 
     normalize(worker.model, worker.wire if settings.statistics == "synchronized" else None)
     worker.model.to(worker.dtype)

@@ -11,8 +11,8 @@ from __future__ import annotations
 from typing import Any
 
 from lockstep.errors import BadInput
-from lockstep.measure.train.flat import Flat
 from lockstep.measure.train.method import Losses, Method, NoSettings, register
+from lockstep.measure.train.shard import Flat
 from lockstep.measure.train.task import Task
 from lockstep.measure.train.worker import Worker
 
@@ -21,8 +21,7 @@ EXPERTS = 4
 
 def run(worker: Worker, settings: NoSettings) -> Losses:
     """Averages the gradients of the shared layers, scales those of the own experts."""
-    from lockstep.measure.train.parallel_experts import spread
-    from lockstep.measure.train.parallel_linear import join_parts
+    from lockstep.measure.train.layers import join_parts, spread
 
     model = worker.new_model()
     dims = spread(model, worker.wire)

@@ -13,8 +13,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from lockstep.measure.train.flat import Flat
 from lockstep.measure.train.method import Losses, Method, register
+from lockstep.measure.train.shard import Flat
 from lockstep.measure.train.worker import Worker, cross_entropy
 from lockstep.methods.loss_scaling import GROWTH_INTERVAL, START_SCALE, LossScale, all_finite, static, unscaled
 from lockstep.settings import setting

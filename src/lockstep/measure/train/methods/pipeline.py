@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 
 from lockstep.collectives.rounds import cut
 from lockstep.errors import BadInput, located
-from lockstep.measure.train.lane import passes
 from lockstep.measure.train.method import Losses, Method, register
 from lockstep.measure.train.methods.accumulation import check_microbatches, micro_batches
 from lockstep.measure.train.task import Task
@@ -58,8 +57,7 @@ def run(worker: Worker, settings: Settings) -> Losses:
 
 def _device(worker: Worker, schedule: Schedule, microbatches: int, given: int) -> tuple[Device, list[tuple[int, int]]]:
     """This rank's device, and for each of its chunks the range of pieces it holds."""
-
-    from lockstep.measure.train.device import Chunk, Device
+    from lockstep.measure.train.device import Chunk, Device, passes
 
     stages = worker.ranks
     chunks = check(schedule, stages, microbatches, given or None)

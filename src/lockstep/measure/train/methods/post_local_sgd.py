@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from lockstep.measure.train.method import Losses, Method, register
-from lockstep.measure.train.rounds import BUFFERS, PERIOD, train_in_rounds
+from lockstep.measure.train.methods.local_sgd import BUFFERS, PERIOD, train_in_rounds
 from lockstep.measure.train.worker import Worker
 from lockstep.methods.local import Outer
 from lockstep.settings import setting

@@ -9,16 +9,16 @@ Source: Korthikanti et al. 2022, "Reducing Activation Recomputation" (arXiv 2205
 
 from __future__ import annotations
 
-from lockstep.measure.train.flat import Flat
 from lockstep.measure.train.method import Losses, Method, NoSettings, register
 from lockstep.measure.train.methods.tensor_parallel import check_widths
+from lockstep.measure.train.shard import Flat
 from lockstep.measure.train.worker import Worker, cross_entropy
 
 
 def run(worker: Worker, settings: NoSettings) -> Losses:
     """Trains the split model; sums the gradients of what is not split."""
     from lockstep.measure.train.exchanges import join, take
-    from lockstep.measure.train.parallel_linear import SEQUENCE_DIM, join_parts, split
+    from lockstep.measure.train.layers import SEQUENCE_DIM, join_parts, split
 
     wire, model = worker.wire, worker.new_model()
     dims = split(model, wire, sequence=True)

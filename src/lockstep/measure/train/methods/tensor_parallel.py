@@ -11,8 +11,8 @@ from __future__ import annotations
 from typing import Any
 
 from lockstep.errors import BadInput
-from lockstep.measure.train.flat import Flat
 from lockstep.measure.train.method import Losses, Method, NoSettings, register
+from lockstep.measure.train.shard import Flat
 from lockstep.measure.train.task import Task
 from lockstep.measure.train.worker import Worker
 
@@ -22,7 +22,7 @@ WIDTHS = {"gpt": HEADS, "mlp": 128}
 
 def run(worker: Worker, settings: NoSettings) -> Losses:
     """Trains the split model; every rank steps on its own part."""
-    from lockstep.measure.train.parallel_linear import join_parts, split
+    from lockstep.measure.train.layers import join_parts, split
 
     model = worker.new_model()
     dims = split(model, worker.wire, sequence=False)

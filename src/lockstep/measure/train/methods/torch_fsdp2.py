@@ -19,7 +19,7 @@ def run(worker: Worker, settings: NoSettings) -> Losses:
     """Trains the sharded model."""
     import torch
 
-    from lockstep.measure.train.counting import Counting
+    from lockstep.measure.train.exchanges import Counting
 
     model = _sharded(worker)
     parameters: list[Any] = list(model.parameters())

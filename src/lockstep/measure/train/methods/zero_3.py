@@ -17,7 +17,7 @@ from lockstep.measure.train.worker import Worker, cross_entropy
 
 def run(worker: Worker, settings: NoSettings) -> Losses:
     """Trains gathered pieces, steps on the own shares."""
-    from lockstep.measure.train.gathered import Gathered
+    from lockstep.measure.train.layers import Gathered
 
     shards = shards_of(worker.model, worker.wire)
     pieces = [Gathered(piece, shard) for piece, shard in zip(worker.model, shards, strict=True)]

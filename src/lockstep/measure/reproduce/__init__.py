@@ -1,7 +1,0 @@
-"""Whether a run can be had again bit for bit, and what parts two that differ."""
-
-from lockstep.measure.reproduce.digest import Digests, Parting, first_parting
-from lockstep.measure.reproduce.reproduce import Reproduction, Trial, reproduce
-from lockstep.measure.reproduce.source import SOURCES, Source
-
-__all__ = ["SOURCES", "Digests", "Parting", "Reproduction", "Source", "Trial", "first_parting", "reproduce"]
