@@ -14,17 +14,17 @@ import typing
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
+from pkgutil import iter_modules
 from types import FunctionType, ModuleType
 from typing import Any
 
-from docutils import nodes
-from sphinx import addnodes
-
 import typer
+from docutils import nodes
+from plain_docstrings import escaped
+from sphinx import addnodes
 
 import lockstep
 from lockstep.cli.app import build
-from plain_docstrings import escaped
 
 DOCUMENTED = (type, FunctionType)
 
@@ -80,10 +80,14 @@ def results(verb: str) -> list[type]:
 
 
 def offered(room: ModuleType) -> list[Any]:
-    """Classes and functions that a package offers."""
+    """Classes and functions that a package offers, by itself or else by its modules."""
     names = getattr(room, "__all__", None) or [name for name in vars(room) if not name.startswith("_")]
     found = [getattr(room, name) for name in names]
-    return [one for one in found if isinstance(one, DOCUMENTED) and one.__module__.startswith(room.__name__)]
+    own = [one for one in found if isinstance(one, DOCUMENTED) and one.__module__.startswith(room.__name__)]
+    if own or not hasattr(room, "__path__"):
+        return own
+    modules = [import_module(f"{room.__name__}.{module.name}") for module in iter_modules(room.__path__)]
+    return list(dict.fromkeys(one for module in modules for one in offered(module)))
 
 
 def everything(first: list[Any]) -> dict[str, Any]:
@@ -114,10 +118,12 @@ def pages() -> dict[str, str]:
         answers = [path_of(one) for one in results(name) if path_of(one) in found]
         parts = [underlined(found[path].__name__, "-") + "\n" + entry(path, found.pop(path)) for path in answers]
         found.pop(path_of(inspect.unwrap(function)), None)
-        written[f"verbs/{name}"] = "\n".join([underlined(name), entry(f"lockstep.{name}", function), *parts])
-    for name in sorted({path.split(".")[1] for path in found}):
-        written[f"packages/{name}"] = package_page(name, rooms.get(name), found)
-    return {"index": index(), "packages": packages(written), **written}
+        written[f"verbs/{name}"] = "\n".join(
+            [underlined(f"lockstep.{name}"), entry(f"lockstep.{name}", function), *parts]
+        )
+    names = sorted({path.split(".")[1] for path in found})
+    written |= {f"packages/{name}": package_page(name, rooms.get(name), found) for name in names}
+    return {"verbs": verbs_page(), "packages": packages_page(names), **written}
 
 
 def package_page(name: str, room: ModuleType | None, found: dict[str, Any]) -> str:
@@ -134,36 +140,43 @@ def package_page(name: str, room: ModuleType | None, found: dict[str, Any]) -> s
     return "\n".join(parts)
 
 
+def first_sentence(found: Any) -> str:
+    """The first paragraph of a docstring, without what would be markup."""
+    return escaped((inspect.getdoc(found) or "").split("\n\n")[0].replace("\n", " "))
+
+
 def overview(listed: dict[str, Any]) -> str:
     """A table of names, each with the first sentence of its docstring."""
     rows = [".. list-table::", "   :widths: auto", ""]
     for path, one in listed.items():
         role = "class" if isinstance(one, type) else "func"
-        first = (inspect.getdoc(one) or "").split("\n\n")[0].replace("\n", " ")
-        rows += [f"   * - :py:{role}:`~{path}`", f"     - {escaped(first)}"]
+        rows += [f"   * - :py:{role}:`~{path}`", f"     - {first_sentence(one)}"]
     return "\n".join([*rows, ""])
 
 
-def toctree(names: list[str], *options: str) -> str:
-    """A list of pages."""
-    return "\n".join([".. toctree::", *(f"   :{option}" for option in options), "", *(f"   {one}" for one in names), ""])
+def contents(names: list[str]) -> str:
+    """A hidden table of contents."""
+    return "\n".join([".. toctree::", "   :hidden:", "", *(f"   {name}" for name in names), ""])
 
 
-def index() -> str:
+def verbs_page() -> str:
     """The verbs by group, as `lockstep --help` has them."""
-    parts = [underlined("Python API"), ".. automodule:: lockstep\n   :no-members:\n"]
-    groups: dict[str, list[str]] = {}
+    groups: dict[str, dict[str, Any]] = {}
     for name, command in typer.main.get_command(build()).commands.items():
-        groups.setdefault(command.rich_help_panel, []).append(f"verbs/{name}")
+        groups.setdefault(command.rich_help_panel, {})[f"lockstep.{name}"] = getattr(lockstep, name)
+    parts = [underlined("Verbs"), "Functions of `lockstep`, each with the class of its answer.\n"]
     for group, members in groups.items():
-        parts += [underlined(group, "-"), toctree(members)]
-    return "\n".join([*parts, underlined("Packages", "-"), toctree(["packages"])])
+        parts += [underlined(group, "-"), overview(members)]
+    return "\n".join([*parts, contents([f"verbs/{name}" for name in lockstep.VERBS])])
 
 
-def packages(written: dict[str, str]) -> str:
-    """The list of packages."""
-    names = [name for name in written if name.startswith("packages/")]
-    return "\n".join([underlined("Packages"), toctree(names)])
+def packages_page(names: list[str]) -> str:
+    """The packages below the verbs."""
+    rows = [".. list-table::", "   :widths: auto", ""]
+    for name in names:
+        rows += [f"   * - :doc:`packages/{name}`", f"     - {first_sentence(import_module(f'lockstep.{name}'))}"]
+    told = "What verbs are made of. Packages with public names are attributes of `lockstep`.\n"
+    return "\n".join([underlined("Packages"), told, *rows, "", contents([f"packages/{name}" for name in names])])
 
 
 def write(folder: Path) -> None:
@@ -178,13 +191,21 @@ def write(folder: Path) -> None:
 
 
 def leave_as_text(app: Any, page: nodes.document) -> None:
-    """Types of other packages lead nowhere, as no inventory of theirs is downloaded."""
+    """Types of other packages lead nowhere, as no inventory of theirs is downloaded, nor do type variables."""
     for reference in list(page.findall(addnodes.pending_xref)):
-        if reference["refdomain"] == "py" and not reference["reftarget"].startswith("lockstep."):
+        module, _, name = reference["reftarget"].rpartition(".")
+        variable = isinstance(getattr(sys.modules.get(module), name, None), typing.TypeVar)
+        if reference["refdomain"] == "py" and (variable or not module.startswith("lockstep")):
             reference.replace_self(reference.children)
+
+
+def short(app: Any, what: str, name: str, found: Any, options: Any, given: str | None, result: str | None) -> Any:
+    """Names of types as the sources have them, where Sphinx shows how it stands in for them."""
+    return [text and re.sub(r"TypeAliasForwardRef\('(\w+)'\)", r"\1", text) for text in (given, result)]
 
 
 def setup(app: Any) -> None:
     """Joins Sphinx."""
+    app.connect("autodoc-process-signature", short)
     app.connect("doctree-read", leave_as_text)
     app.connect("builder-inited", lambda app: write(Path(app.srcdir, "docs", "_api")))

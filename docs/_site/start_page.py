@@ -1,4 +1,4 @@
-"""README is the start page of the site: it gets the table of contents, and a copy as index.html."""
+"""README is the start page: it gets the table of contents, and a copy of it is what a folder opens at, index.html."""
 
 from __future__ import annotations
 
@@ -7,37 +7,43 @@ from pathlib import Path
 from typing import Any
 
 CONTENTS = {
-    "Learn": [
-        "learn/memory", "learn/step-time", "learn/collectives", "learn/pipelines", "learn/choosing",
-        "learn/convergence", "learn/batch-size", "learn/compression", "learn/precision", "learn/optimizers",
-        "learn/campaigns", "learn/measuring", "learn/shaped-links", "learn/training",
-    ],
-    "Use": [
-        "use/plan", "use/guide", "use/own-model", "use/own-hardware", "use/lists", "use/programs", "use/simulate", "use/campaign",
-        "use/checkpoint", "use/cases", "use/converge", "use/sweeps", "use/measure", "use/rig", "use/train", "use/runs",
-        "use/python",
-    ],
-    "Reference": [
-        "_api/index", "reference/formulas", "reference/json", "reference/claims", "reference/system-claims",
-    ],
-    "Validation": ["trust", "validation", "case-studies", "validation-rig", "errata"],
-    "Project": ["decisions", "/CONTRIBUTING", "/CHANGELOG", "/SECURITY"],
-}  # fmt: skip
+    "": "docs/index",
+    "Learn": """learn/memory learn/step-time learn/collectives learn/pipelines learn/choosing learn/convergence
+        learn/batch-size learn/compression learn/precision learn/optimizers learn/campaigns learn/measuring
+        learn/shaped-links learn/training""",
+    "Use": """use/plan use/guide use/own-model use/own-hardware use/lists use/programs use/simulate use/campaign
+        use/checkpoint use/cases use/converge use/sweeps use/measure use/rig use/train use/runs use/python""",
+    "Reference": """reference/glossary reference/api reference/formulas reference/json reference/claims
+        reference/system-claims""",
+    "Validation": "trust validation case-studies validation-rig errata",
+    "Project": "decisions/index /CONTRIBUTING /CHANGELOG /SECURITY",
+}
+"""Pages by heading, below docs unless they start with a slash. Sphinx warns of a page that is missing."""
+
+
+def toctree(pages: list[str], *options: str) -> str:
+    """The directive for a part of the contents."""
+    return "\n".join(["", "```{toctree}", ":hidden:", *options, "", *pages, "```", ""])
 
 
 def contents() -> str:
-    """The table of contents as directives; a page that is missing from it fails the build."""
-    parts = ["```{toctree}\n:hidden:\n\ndocs/index\n```"]
+    """The table of contents as directives."""
+    parts = []
     for caption, pages in CONTENTS.items():
-        names = "\n".join(page[1:] if page.startswith("/") else f"docs/{page}" for page in pages)
-        parts.append(f"```{{toctree}}\n:hidden:\n:caption: {caption}\n\n{names}\n```")
-    return "\n\n".join(parts)
+        names = [page[1:] if page.startswith("/") else f"docs/{page.removeprefix('docs/')}" for page in pages.split()]
+        parts.append(toctree(names, *([f":caption: {caption}"] if caption else [])))
+    return "\n".join(parts)
 
 
 def add_contents(app: Any, page: str, source: list[str]) -> None:
-    """Appends the contents to README alone."""
+    """Appends what a forge does not need: the contents of the site, and of the decisions."""
     if page == app.config.root_doc:
-        source[0] += "\n\n" + contents() + "\n"
+        source[0] += contents()
+    elif page == "docs/decisions/index":
+        source[0] += toctree(sorted(path.stem for path in Path(app.srcdir, "docs/decisions").glob("0*.md")))
+    elif page == "docs/reference/api":
+        source[0] += "\n- {doc}`/docs/_api/verbs`\n- {doc}`/docs/_api/packages`\n"
+        source[0] += toctree(["/docs/_api/verbs", "/docs/_api/packages"])
 
 
 def copy_start(app: Any, error: Exception | None) -> None:
