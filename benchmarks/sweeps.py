@@ -16,9 +16,9 @@ import time
 from collections.abc import Callable
 
 import lockstep
-from lockstep.api import sweep
 from lockstep.lab.experiment import silent
 from lockstep.lab.sweep.engines import find_engine
+from lockstep.verbs.converge import sweep
 
 EXPERIMENT, TRIALS = "gradient-variance", 200
 EMPTY = 1000

@@ -18,13 +18,13 @@ TIERS = {
 }
 PLACES: dict[str, tuple[str, ...]] = {
     "fast": (
-        "api", "campaigns", "cases", "cli", "cli_programs", "collectives", "failures", "hardware", "layout", "methods",
-        "parallel", "planner", "program", "report", "rows", "simulate", "step", "store",
-        "validation", "words", "workload", "test_files.py", "test_house.py", "test_mutants.py",
+        "campaigns", "cases", "cli", "cli_programs", "collectives", "failures", "hardware", "layout", "methods",
+        "parallel", "planner", "program", "rows", "simulate", "step", "store",
+        "validation", "verbs", "views", "words", "workload", "test_files.py", "test_house.py", "test_mutants.py",
         "test_system_claims.py", "test_tiers.py", "test_units.py",
     ),
     "long": (
-        "lab", "fuzz", "api/test_ends_of_words.py", "campaigns/test_campaign_verb.py",
+        "lab", "fuzz", "verbs/test_ends_of_words.py", "campaigns/test_campaign_verb.py",
         "campaigns/test_scaling.py", "cases/test_case_verb.py", "cases/test_cases.py", "cli/test_cli_contract.py",
         "cli/test_cli_tables.py", "cli/test_documented_defaults.py", "cli/test_help_examples.py",
         "cli/test_json_reference.py", "cli_programs/test_program_fuzz.py", "cli_programs/test_program_verbs.py",
@@ -37,8 +37,8 @@ PLACES: dict[str, tuple[str, ...]] = {
         "parallel/test_pipeline_published.py", "parallel/test_tensor.py", "planner/test_export.py",
         "planner/test_roofline.py", "planner/test_search.py", "planner/test_sensitivity.py",
         "failures/test_checkpoint_verb.py", "failures/test_intervals.py", "failures/test_pool.py",
-        "failures/test_simulation.py", "report/test_house_of_pictures.py", "report/test_pictures.py",
-        "report/test_tables_of_answers.py", "report/test_timeline_plot.py", "rows/test_rows.py",
+        "failures/test_simulation.py", "views/test_house_of_pictures.py", "views/test_pictures.py",
+        "views/test_tables_of_answers.py", "views/test_timeline_plot.py", "rows/test_rows.py",
         "store/test_damaged.py", "simulate/test_engine.py", "simulate/test_law.py", "simulate/test_queues.py",
         "step/test_expert_overlap.py", "step/test_offload.py", "step/test_step_messages.py",
         "step/test_step_program.py", "failures/stragglers/test_stragglers.py", "validation/test_fit.py",

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from cli_runner import LLAMA, Session, run
-from lockstep.cli.app import VERBS
-from lockstep.cli.output import plain
 from lockstep.program import read_trace
 from lockstep.units import format_frac
+from lockstep.verbs import VERBS
+from lockstep.views.parts.output import plain
 
 LAYOUT = ("dp", "tp", "pp", "cp", "ep", "vpp", "zero", "micro_batch", "recompute", "sequence_parallel", "schedule")
 ESTIMATE = (
@@ -249,6 +249,6 @@ def test_a_benchmark_is_a_no_only_if_its_answer_says_so(
 ) -> None:
     """Kernels have nothing to be wrong about."""
     answer = SimpleNamespace(to_dict=lambda: {"rows": []}, **words)
-    monkeypatch.setattr("lockstep.api.bench", lambda op, **given: answer)
+    monkeypatch.setattr("lockstep.verbs.bench.bench", lambda op, **given: answer)
     found = run("bench", "matmul", "--json")
     assert (found.code, found.json()) == (code, {"rows": []})

@@ -83,7 +83,7 @@ def test_a_terminal_without_unicode_gets_other_letters() -> None:
 
 
 def test_progress_is_for_people_who_wait(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    from lockstep.report import progress as module
+    from lockstep.views.parts import progress as module
 
     with module.progress("searching") as report:
         report(1, 10)
@@ -112,7 +112,7 @@ def test_what_takes_long_at_large_sizes_shows_how_far_it_is(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    from lockstep.report import progress as module
+    from lockstep.views.parts import progress as module
 
     monkeypatch.setattr(module, "PATIENCE_S", -1.0)
     silent = run(verb, *words, "--json")

@@ -8,8 +8,8 @@ import sys
 
 import pytest
 
-from lockstep.cli import completing
 from lockstep.lab import EXPERIMENTS
+from lockstep.views.parts import completing
 
 
 def offered(line: str) -> list[str]:
@@ -51,7 +51,7 @@ def test_methods_are_offered_one_after_another() -> None:
 def test_nothing_heavy_is_loaded_for_a_name() -> None:
     lists = "models clusters devices schedules ops methods optimizers trainers experiments"
     code = (
-        "import sys; from lockstep.cli import completing;"
+        "import sys; from lockstep.views.parts import completing;"
         f"[list(getattr(completing, name)()) for name in {lists.split()}];"
         "print([name for name in ('torch', 'scipy', 'matplotlib', 'simpy') if name in sys.modules])"
     )

@@ -10,12 +10,13 @@ from typing import Any
 import pytest
 import typer
 
+import lockstep
 from cli_programs.questions import COMMANDS, LINK
 from cli_runner import run
-from lockstep import api
-from lockstep.api import executing
-from lockstep.cli.app import VERBS, build
+from lockstep.cli.app import build
 from lockstep.units import parse_bandwidth_Bps, parse_size_B, parse_time_s
+from lockstep.verbs import VERBS
+from lockstep.verbs.execute import _pipeline
 
 GPT2 = ("gpt2", "--cluster", "dgx-a100-40gb:1", "--batch", "64")
 ASKED: dict[str, tuple[str, ...]] = {
@@ -108,8 +109,8 @@ PARSE = (parse_time_s, parse_size_B, parse_bandwidth_Bps)
 def test_a_documented_default_is_the_librarys(verb: str, flag: str, default: str) -> None:
     """Of verbs that start processes: what the function says itself; None there means that it is chosen inside."""
     name = NAMES.get(flag, flag.strip("-").replace("-", "_"))
-    asked = inspect.signature(inspect.unwrap(getattr(api, verb))).parameters
-    usual = (asked if name in asked else inspect.signature(executing._pipeline).parameters)[name].default
+    asked = inspect.signature(inspect.unwrap(getattr(lockstep, verb))).parameters
+    usual = (asked if name in asked else inspect.signature(_pipeline).parameters)[name].default
     assert usual is None or _equal(usual, default), usual
 
 

@@ -11,7 +11,8 @@ import pytest
 import typer
 
 from cli_runner import run
-from lockstep.cli.app import VERBS, build
+from lockstep.cli.app import build
+from lockstep.verbs import VERBS
 
 REAL = {"execute", "bench", "fit", "rig", "train", "reproduce", "runs"}
 """Verbs whose examples start processes or need what such a run left behind."""

@@ -9,12 +9,12 @@ import typer
 
 import lockstep
 from cli_runner import LLAMA, run
-from lockstep.api.question import read_question
-from lockstep.api.recipe import RecipeWords
 from lockstep.cli.app import build
-from lockstep.cli.options import RECIPE
 from lockstep.layout import Recipe
 from lockstep.planner.estimate import estimate as estimate_layout
+from lockstep.verbs.words.question import read_question
+from lockstep.verbs.words.recipe import RecipeWords
+from lockstep.views.parts.options import RECIPE
 
 FLAGS = {
     "dtype": ("fp8", "dtype", "fp8"),

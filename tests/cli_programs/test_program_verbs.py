@@ -12,9 +12,9 @@ import pytest
 import lockstep
 from cli_programs.questions import COMMANDS, LINK
 from cli_runner import Session, run, shell
-from lockstep.cli.app import VERBS
-from lockstep.cli.output import plain
 from lockstep.program import read_trace
+from lockstep.verbs import VERBS
+from lockstep.views.parts.output import plain
 
 KEYS = {
     "messages": ("rows",),

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from lockstep import api
-from lockstep.api.network import read_network
+import lockstep
 from lockstep.collectives import algorithms, bus_bandwidth_Bps, get, ops, times_on_levels
 from lockstep.errors import BadInput
 from lockstep.hardware import Cluster, clusters
+from lockstep.verbs.words.network import read_network
 
 SIZES_B = (1e3, 1e7, 1e9)
 STANDARD = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all", "broadcast", "reduce", "scatter", "gather")
@@ -41,7 +41,7 @@ def test_bus_bandwidth_is_never_above_the_link(shelved: Cluster) -> None:
     for ranks in {min(2, node), min(8, node)}:
         for op in ops():
             for size_B in SIZES_B:
-                rows = api.collective(op, ranks=ranks, size=size_B, cluster=where).comparison.rows
+                rows = lockstep.collective(op, ranks=ranks, size=size_B, cluster=where).comparison.rows
                 assert {row.ports for row in rows} == {1}
                 assert max(row.bus_bandwidth_Bps for row in rows) <= where.levels[0].link.bandwidth_Bps * (1 + 1e-9)
 
@@ -65,7 +65,7 @@ def test_nothing_crosses_a_level_faster_than_all_its_ports(shelved: Cluster) -> 
 
 @pytest.mark.parametrize("op", STANDARD)
 def test_simulations_and_bounds_of_two_nodes_keep_to_the_ports(op: str) -> None:
-    found = api.collective(op, ranks=16, size=1e8, cluster="dgx-h100:2", simulate=True)
+    found = lockstep.collective(op, ranks=16, size=1e8, cluster="dgx-h100:2", simulate=True)
     rows = found.comparison.rows
     times = [row.time_s for row in rows]
     assert [row.simulated_s for row in rows] == pytest.approx(times, rel=1e-12)
@@ -82,30 +82,30 @@ def test_a_bound_holds_where_two_levels_are_equally_fast(tmp_path: Path) -> None
         f"    - {{name: node, size: 2, {link}}}\n    - {{name: fabric, size: 2, links: 2, {link}}}\n"
     )
     for op in STANDARD:
-        rows = api.collective(op, ranks=4, size=1e8, cluster=path).comparison.rows
+        rows = lockstep.collective(op, ranks=4, size=1e8, cluster=path).comparison.rows
         assert all(0 < row.lower_bound_s <= row.time_s * (1 + 1e-12) for row in rows)
-    exchange = api.collective("all-to-all", ranks=4, size=1e8, cluster=path, algorithm="direct").comparison.rows[0]
+    exchange = lockstep.collective("all-to-all", ranks=4, size=1e8, cluster=path, algorithm="direct").comparison.rows[0]
     # Two of the three peers are in the other node: half of the buffer through the rank's own adapter.
     assert exchange.time_s == pytest.approx(2e-6 + 0.5 * 1e8 / 10e9)
 
 
 def test_an_algorithm_for_more_ports_is_left_out_of_a_cluster_and_said() -> None:
-    found = api.collective("all-reduce", ranks=8, size="1GB", cluster="dgx-h100:1")
+    found = lockstep.collective("all-reduce", ranks=8, size="1GB", cluster="dgx-h100:1")
     assert "bidirectional-ring" not in [row.algorithm for row in found.comparison.rows]
     assert any("bidirectional-ring needs 2 ports" in line for line in found.assumptions)
-    one = api.collective("all-reduce", ranks=8, size="1GB", cluster="dgx-h100:1", algorithm="ring")
+    one = lockstep.collective("all-reduce", ranks=8, size="1GB", cluster="dgx-h100:1", algorithm="ring")
     assert not any("bidirectional-ring" in line for line in one.assumptions)
-    plain = api.collective("all-reduce", ranks=8, size="1GB", latency="5us", bandwidth="450GB/s")
+    plain = lockstep.collective("all-reduce", ranks=8, size="1GB", latency="5us", bandwidth="450GB/s")
     assert "bidirectional-ring" in [row.algorithm for row in plain.comparison.rows]
 
 
 def test_an_algorithm_for_more_ports_than_a_device_has_is_refused() -> None:
     names, where = "ring,bidirectional-ring", "dgx-h100:1"
     with pytest.raises(BadInput, match="needs 2 ports per rank") as caught:
-        api.collective("all-reduce", ranks=8, size="1GB", cluster=where, algorithm=names)
+        lockstep.collective("all-reduce", ranks=8, size="1GB", cluster=where, algorithm=names)
     assert caught.value.where == "--algorithm"
     with pytest.raises(BadInput, match="needs 2 ports per rank") as caught:
-        api.crossover("all-reduce", ranks=8, cluster=where, between=names)
+        lockstep.crossover("all-reduce", ranks=8, cluster=where, between=names)
     assert caught.value.where == "--between"
 
 
@@ -118,7 +118,7 @@ def test_a_ring_pays_for_reductions_over_the_link_that_says_so(tmp_path: Path) -
             "    - {name: node, size: 8, link: {latency: 3us, bandwidth: 450GB/s}}\n"
             f"    - {{name: fabric, size: 2, links: 8, link: {{latency: 5us, bandwidth: 50GB/s{cost}}}}}\n"
         )
-        rows = api.collective("all-reduce", ranks=16, size=7e8, cluster=path, simulate=True).comparison.rows
+        rows = lockstep.collective("all-reduce", ranks=16, size=7e8, cluster=path, simulate=True).comparison.rows
         assert [row.simulated_s for row in rows] == pytest.approx([row.time_s for row in rows], rel=1e-12)
         times[cost] = {row.algorithm: row.time_s for row in rows}
     free, paid = times.values()

@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lockstep import api
-from lockstep.api.executing import _collective
+import lockstep
 from lockstep.collectives import MOST_OPERATIONS, PlainLink, check_work, get, ops, program_on_levels, work_on_levels
 from lockstep.collectives.levels import WAYS
 from lockstep.collectives.registry import ROUND_OPERATIONS
@@ -19,6 +18,7 @@ from lockstep.collectives.shares import Split
 from lockstep.errors import BadInput
 from lockstep.program import Kind
 from lockstep.units import parse_size_B
+from lockstep.verbs.bench import _collective
 
 from .conformance import CASES, ELEMENT_B, Case, links, quick
 
@@ -61,9 +61,9 @@ def test_what_is_too_large_to_simulate_is_refused_unbuilt(
     monkeypatch.setattr("lockstep.collectives.registry.Rounds", _never)
     words = {"ranks": ranks, "size": "1GB", "latency": "5us", "bandwidth": "25GB/s", "algorithm": algorithm}
     with pytest.raises(BadInput, match=r"operations .* and at most 2,000,000 are simulated; use fewer ranks") as caught:
-        api.collective(op, **words, simulate=True)
+        lockstep.collective(op, **words, simulate=True)
     assert caught.value.where == "--ranks"
-    assert api.collective(op, **words).comparison.rows
+    assert lockstep.collective(op, **words).comparison.rows
 
 
 def _never(*given: object, **words: object) -> None:
@@ -72,23 +72,23 @@ def _never(*given: object, **words: object) -> None:
 
 def test_among_all_algorithms_the_large_ones_are_priced_and_said() -> None:
     words = {"ranks": 1500, "size": "1GB", "latency": "5us", "bandwidth": "25GB/s"}
-    found = api.collective("all-gather", **words, simulate=True)
+    found = lockstep.collective("all-gather", **words, simulate=True)
     simulated = {row.algorithm for row in found.comparison.rows if row.simulated_s is not None}
     assert simulated == {"bruck", "recursive-doubling"}
     assert found.assumptions[-1] == "priced but not built, above 2,000,000 operations: ring, direct"
-    assert not any("not built" in line for line in api.collective("all-gather", **words).assumptions)
+    assert not any("not built" in line for line in lockstep.collective("all-gather", **words).assumptions)
 
 
 def test_ways_over_levels_that_are_too_large_are_said() -> None:
     words = {"ranks": 512, "size": 1e8, "cluster": "dgx-h100:64", "simulate": True}
-    found = api.collective("all-reduce", **words)
+    found = lockstep.collective("all-reduce", **words)
     rows = {row.algorithm: row for row in found.comparison.rows}
     assert rows.keys() == {"ring", "hierarchical"}
     assert rows["ring"].simulated_s is None
     assert found.assumptions[-1] == "priced but not built, above 2,000,000 operations: ring"
     assert rows["hierarchical"].simulated_s == pytest.approx(rows["hierarchical"].time_s, rel=1e-12)
     with pytest.raises(BadInput, match="all-reduce ring on 512 ranks is about"):
-        api.collective("all-reduce", **words, algorithm="ring")
+        lockstep.collective("all-reduce", **words, algorithm="ring")
 
 
 @pytest.mark.parametrize("op", ops())
@@ -113,7 +113,7 @@ def test_verbs_that_build_one_program_forecast_it_first(monkeypatch: pytest.Monk
     monkeypatch.setattr("lockstep.collectives.registry.Rounds", _never)
     link = {"latency": "5us", "bandwidth": "25GB/s"}
     with pytest.raises(BadInput, match="at most 300,000"):
-        api.trace("all-to-all", out=tmp_path / "x.json", ranks=512, size="1GB", algorithm="bruck", **link)
+        lockstep.trace("all-to-all", out=tmp_path / "x.json", ranks=512, size="1GB", algorithm="bruck", **link)
     with pytest.raises(BadInput, match="at most 100,000"):
         _collective("all-to-all", 512, "1MB", "bruck", None)
 

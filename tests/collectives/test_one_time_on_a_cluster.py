@@ -13,13 +13,14 @@ from hypothesis import strategies as st
 from matplotlib import pyplot
 from rich.console import Console
 
-from lockstep import api
-from lockstep.api.network import read_network
+import lockstep
 from lockstep.collectives import get, program_on_levels, sent_on_levels, times_on_levels
 from lockstep.collectives.levels import WAYS
 from lockstep.errors import BadInput
 from lockstep.program import Kind
-from lockstep.report import collective_plot, collective_table
+from lockstep.verbs.crossover import best_algorithms
+from lockstep.verbs.words.network import read_network
+from lockstep.views import collective as view
 
 FINDING: dict[str, Any] = {"ranks": 256, "size": "700MB", "cluster": "dgx-a100-80gb:32"}
 ONE_LINK: dict[str, Any] = {"ranks": 8, "size": 7e8, "latency": 1e-6, "bandwidth": 1e10}
@@ -28,7 +29,7 @@ every_way = pytest.mark.parametrize(("op", "way"), [(op, way) for op, ways in WA
 
 @pytest.mark.parametrize("op", WAYS)
 def test_one_name_has_one_time_and_the_fastest_is_the_headline(op: str) -> None:
-    found = api.collective(op, **FINDING)
+    found = lockstep.collective(op, **FINDING)
     times = {row.algorithm: row.time_s for row in found.comparison.rows}
     assert list(times) == [row["algorithm"] for row in found.to_dict()["rows"]] == list(WAYS[op])
     assert times == times_on_levels(op, read_network(256, cluster=FINDING["cluster"]).levels, 700e6)
@@ -36,7 +37,7 @@ def test_one_name_has_one_time_and_the_fastest_is_the_headline(op: str) -> None:
     assert all(0 < row.lower_bound_s <= row.time_s * (1 + 1e-12) for row in found.comparison.rows)
     assert not [key for key in found.to_dict() if key.startswith("over_levels")]
     out = Console(file=io.StringIO(), width=110)
-    collective_table.render(found, out)
+    view.render(found, out)
     first, *lines = out.file.getvalue().splitlines()  # type: ignore[attr-defined]
     listed = [line.split()[0] for line in lines if line.startswith("  ") and line.split()[0] in times]
     assert listed == sorted(times, key=times.__getitem__)
@@ -49,10 +50,10 @@ def test_one_name_has_one_time_and_the_fastest_is_the_headline(op: str) -> None:
 def test_the_picture_draws_the_times_of_the_table(
     where: dict[str, Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    found = api.collective("all-reduce", **where)
+    found = lockstep.collective("all-reduce", **where)
     figure, axes = pyplot.subplots()
-    monkeypatch.setattr(collective_plot, "write_figure", lambda path, title, draw: draw(axes))
-    collective_plot.plot_sizes(found, tmp_path / "sizes.svg")
+    monkeypatch.setattr(view, "write_figure", lambda path, title, draw: draw(axes))
+    view.plot_sizes(found, tmp_path / "sizes.svg")
     lines = {line.get_label(): line for line in axes.lines if len(line.get_xdata()) > 1}
     best = next(row for row in found.comparison.rows if row.algorithm == found.comparison.best)
     assert len(lines) == len(found.comparison.rows)
@@ -90,47 +91,49 @@ def test_latencies_in_series_are_those_of_the_price(op: str, way: str) -> None:
 
 def test_an_algorithm_for_one_link_is_refused_with_the_ways_that_there_are() -> None:
     with pytest.raises(BadInput, match=r"rabenseifner is for one link; the ways across .* are ring and hier") as caught:
-        api.collective("all-reduce", **FINDING, algorithm="ring,rabenseifner")
+        lockstep.collective("all-reduce", **FINDING, algorithm="ring,rabenseifner")
     assert caught.value.where == "--algorithm"
     with pytest.raises(BadInput, match="ring and hierarchical") as caught:
-        api.crossover("all-reduce", ranks=16, cluster="dgx-h100:2", between="ring,tree")
+        lockstep.crossover("all-reduce", ranks=16, cluster="dgx-h100:2", between="ring,tree")
     assert caught.value.where == "--between"
     with pytest.raises(BadInput, match="gossip has no way across the levels of dgx-a100-80gb") as caught:
-        api.collective("gossip", **FINDING)
+        lockstep.collective("gossip", **FINDING)
     assert caught.value.where == "OP"
     with pytest.raises(BadInput, match="at least two different"):
-        api.crossover("all-reduce", ranks=16, cluster="dgx-h100:2", between="ring")
-    (row,) = api.collective("all-reduce", **FINDING, algorithm="ring").comparison.rows
+        lockstep.crossover("all-reduce", ranks=16, cluster="dgx-h100:2", between="ring")
+    (row,) = lockstep.collective("all-reduce", **FINDING, algorithm="ring").comparison.rows
     assert row.algorithm == "ring"
 
 
 def test_one_level_of_a_cluster_is_one_link() -> None:
     network = read_network(8, cluster="dgx-h100:4")
-    rows = api.collective("all-reduce", ranks=8, size="64MB", cluster="dgx-h100:4").comparison.rows
+    rows = lockstep.collective("all-reduce", ranks=8, size="64MB", cluster="dgx-h100:4").comparison.rows
     assert len({row.algorithm for row in rows}) == len(rows) > len(WAYS["all-reduce"])
     assert all(row.time_s == get("all-reduce", row.algorithm).price(8, 64e6, network.link).time_s for row in rows)
-    single = api.collective("all-reduce", ranks=4, size="1MB", cluster="workstation-4090:4").comparison.rows
+    single = lockstep.collective("all-reduce", ranks=4, size="1MB", cluster="workstation-4090:4").comparison.rows
     assert all(row.cross_node_B == row.total_B > 0 for row in single)
 
 
 @pytest.mark.parametrize("op", ["all-reduce", "all-gather", "all-to-all"])
 def test_ways_tie_where_the_crossover_says(op: str) -> None:
     where: dict[str, Any] = {"ranks": 32, "cluster": "dgx-h100:4"}
-    found, levels = api.crossover(op, **where), read_network(**where).levels
+    found, levels = lockstep.crossover(op, **where), read_network(**where).levels
     for before, after in zip(found.regions, found.regions[1:], strict=False):
         times = times_on_levels(op, levels, after.from_B)
         assert before.to_B == after.from_B
         assert times[before.best] == pytest.approx(times[after.best], rel=1e-9)
     for region in found.regions:
         middle_B = 2 * region.from_B + 1 if region.to_B is None else (region.from_B + region.to_B) / 2
-        assert api.collective(op, size=middle_B, **where).comparison.best == region.best
-    drawn = api.best_algorithms(op, **where)
+        assert lockstep.collective(op, size=middle_B, **where).comparison.best == region.best
+    drawn = best_algorithms(op, **where)
     assert drawn.ranks == (2, 4, 8, 16, 32)
     for i, ranks in enumerate(drawn.ranks):
         for j in (0, 11, 22):
             times = [
                 row.time_s
-                for row in api.collective(op, ranks=ranks, size=drawn.sizes_B[j], cluster="dgx-h100:4").comparison.rows
+                for row in lockstep.collective(
+                    op, ranks=ranks, size=drawn.sizes_B[j], cluster="dgx-h100:4"
+                ).comparison.rows
             ]
             assert drawn.time_s[i, j] == pytest.approx(min(times), rel=1e-12)
 
@@ -138,8 +141,8 @@ def test_ways_tie_where_the_crossover_says(op: str) -> None:
 @pytest.mark.parametrize("way", [None, *WAYS["all-reduce"]])
 def test_a_trace_takes_the_time_of_the_table(way: str | None, tmp_path: Path) -> None:
     words: dict[str, Any] = {"ranks": 16, "size": "100MB", "cluster": "dgx-h100:2", "algorithm": way}
-    traced = api.trace("all-reduce", out=tmp_path / "way.json", **words)
-    comparison = api.collective("all-reduce", **words).comparison
+    traced = lockstep.trace("all-reduce", out=tmp_path / "way.json", **words)
+    comparison = lockstep.collective("all-reduce", **words).comparison
     best = next(row for row in comparison.rows if row.algorithm == comparison.best)
     assert traced.timeline.makespan_s == pytest.approx(best.time_s, rel=1e-12)
 
@@ -152,8 +155,8 @@ def test_ranks_that_fill_a_level_in_part_are_refused(tmp_path: Path) -> None:
     )
     path.write_text(f"cluster:\n  name: three\n  device: h100-sxm\n  levels:\n{levels}")
     words: dict[str, Any] = {"size": "1MB", "cluster": path}
-    assert api.collective("all-reduce", ranks=64, **words).comparison.ranks == 64
-    for refused in (api.collective, lambda op, **given: api.trace(op, out=tmp_path / "x.json", **given)):
+    assert lockstep.collective("all-reduce", ranks=64, **words).comparison.ranks == 64
+    for refused in (lockstep.collective, lambda op, **given: lockstep.trace(op, out=tmp_path / "x.json", **given)):
         with pytest.raises(BadInput, match="48 ranks do not fill whole units of three's levels; try 32") as caught:
             refused("all-reduce", ranks=48, **words)
         assert caught.value.where == "--ranks"

@@ -18,8 +18,9 @@ from pathlib import Path
 import numpy as np
 import typer
 
-from lockstep.cli.app import VERBS, build
+from lockstep.cli.app import build
 from lockstep.measure.checkpoint import CheckpointWriter, Part
+from lockstep.verbs import VERBS
 
 HERE = Path(__file__).parent
 STEPS_SAVED = (10, 20)

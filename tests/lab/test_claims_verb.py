@@ -6,11 +6,11 @@ import pytest
 
 import lockstep
 from cli_runner import run
-from lockstep.api.claiming import Claims, Decided
 from lockstep.lab import ALWAYS, Check
 from lockstep.lab.claims import Claim, claims
-from lockstep.report.claims_table import render
-from lockstep.report.terminal import console
+from lockstep.verbs.claims import Claims, Decided
+from lockstep.views.claims import render
+from lockstep.views.parts.terminal import console
 
 TRUE, FALSE = Claim(("X.1",), "so it is", True, "here", "it"), Claim(("X.2", "F0"), "so it is not", False, "here", "it")
 RIGHT, WRONG = Check("it", 1.0, 1.0, holds=ALWAYS), Check("it", 1.0, 2.0, holds=ALWAYS)

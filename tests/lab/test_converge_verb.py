@@ -23,8 +23,8 @@ from lockstep.lab import (
     find_experiment,
 )
 from lockstep.lab.claims import Claim, claims
-from lockstep.report.converge_plot import plot_findings
 from lockstep.settings import read_settings, setting
+from lockstep.views.converge import plot_findings
 
 QUICK: dict[str, dict[str, object]] = {
     "tolerable-delay": {"moments": (0, 100)},

@@ -12,8 +12,8 @@ from lockstep.lab.experiments.batch import algorithmic_stability, generalization
 from lockstep.lab.experiments.compression import compression_noise
 from lockstep.lab.experiments.local.local_bias import _control_factor
 from lockstep.lab.findings import CREDIBLE_ERRORS, absent, credible_errors, tells, verdict
-from lockstep.report.converge_table import render
-from lockstep.report.terminal import console
+from lockstep.views.converge import render
+from lockstep.views.parts.terminal import console
 
 
 def test_a_check_without_its_settings_is_no_check() -> None:

@@ -11,7 +11,6 @@ import pytest
 
 import lockstep
 from cli_runner import run
-from lockstep.api import sweep
 from lockstep.errors import BadInput
 from lockstep.lab import ALWAYS, Check, find_experiment
 from lockstep.lab.sweep import Outcome, read_grid
@@ -20,6 +19,7 @@ from lockstep.lab.sweep.engines import Serial
 from lockstep.lab.sweep.engines.dask import _local_cluster
 from lockstep.lab.sweep.forecast import limited
 from lockstep.lab.sweep.summary import joined
+from lockstep.verbs.converge import sweep
 
 QUICK = ("converge", "noise-scale", "--set", "repetitions=100", "--sweep", "condition=1,10", "--seeds", "3")
 

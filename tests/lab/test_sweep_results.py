@@ -11,12 +11,12 @@ from matplotlib import pyplot
 
 import lockstep
 from cli_runner import run
-from lockstep.api import sweep
 from lockstep.lab import Curve, Findings, Picture, find_experiment
 from lockstep.lab.sweep import Sweep, read_grid
 from lockstep.lab.sweep.results import identified, pooled_results, results_of
 from lockstep.lab.sweep.trial import Trial, run_trial
-from lockstep.report.sweep_panels import panels, swept_numbers, unit_of
+from lockstep.verbs.converge import sweep
+from lockstep.views.parts.sweep_panels import panels, swept_numbers, unit_of
 
 ROWS = ("gradient-variance", {"batch": "32,64"}, {"trials": 200})
 CURVES = ("delay-floor", {"noise_std": "0.5,1"}, {"trials": 200, "delays": (0, 2)})
@@ -190,7 +190,7 @@ def test_laws_stand_beside_their_results() -> None:
 def test_a_picture_has_a_panel_of_axes_for_each_unit(
     times: Sweep, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from lockstep.report.sweep_plot import plot_sweep
+    from lockstep.views.parts.sweep_plot import plot_sweep
 
     kept: list[pyplot.Figure] = []
     with monkeypatch.context() as patch:

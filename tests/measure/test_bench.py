@@ -15,7 +15,6 @@ import torch
 from tests.cli_runner import run
 
 import lockstep
-from lockstep.api.keeping import kept
 from lockstep.collectives import algorithms, get
 from lockstep.errors import BadInput
 from lockstep.hardware import Efficiency
@@ -28,6 +27,7 @@ from lockstep.measure.fit import read_points
 from lockstep.measure.kernels import KernelRow, bench_device, fit_curve
 from lockstep.measure.launch import Fault
 from lockstep.store import RunStore, compare
+from lockstep.verbs.words.keeping import kept
 
 
 def served(op: str, ranks: int) -> list[str]:

@@ -10,11 +10,11 @@ import pytest
 from tests.cli_runner import run
 
 import lockstep
-from lockstep.api.processes import world
-from lockstep.cli import program_options
 from lockstep.errors import BadInput
 from lockstep.program import read_trace
 from lockstep.store import RunStore
+from lockstep.verbs.words.processes import world
+from lockstep.views.parts import output
 
 from . import needs_torch as needs_torch
 
@@ -140,8 +140,8 @@ def test_refusals_name_the_flag(words: dict[str, object], where: str) -> None:
 
 
 def test_a_picture_that_cannot_be_drawn_is_refused_before_anything_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(program_options, "find_spec", lambda name: None)
-    monkeypatch.setattr(lockstep.api, "execute", lambda **words: pytest.fail("ran"))
+    monkeypatch.setattr(output, "find_spec", lambda name: None)
+    monkeypatch.setattr("lockstep.verbs.execute.execute", lambda **words: pytest.fail("ran"))
     message = run("execute", "all-reduce", "--ranks", "2", "--size", "1KB", "--plot", "ring.png").refusal()
     assert message == "--plot: pictures need matplotlib: pip install 'lockstep[plot]'"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +12,13 @@ import pytest
 
 import lockstep
 from cli_runner import run
-from lockstep import api
-from lockstep.api.calling import TAKES_LISTS, keywords
-from lockstep.api.quantity import UNITS
 from lockstep.errors import BadInput, Infeasible
 from lockstep.rows import Rows
 from lockstep.rows.columns import columns, label, shown
-from lockstep.verbs import TABLE, VERBS
+from lockstep.verbs import VERBS
+from lockstep.verbs.words.calling import TAKES_LISTS, keywords
+from lockstep.verbs.words.quantity import UNITS
+from lockstep.views.parts.command import Command
 
 LINK = {"latency": "5us", "bandwidth": "25GB/s"}
 RUN = {"model": "llama3-8b", "cluster": "dgx-h100:2", "batch": 64}
@@ -53,7 +54,7 @@ def test_a_row_is_the_answer_to_its_own_question(name: str, fixed: dict[str, Any
     for row in found.rows:
         assert row.answer == function(**fixed, **row.given).to_dict()
     assert {key for row in found.to_dict()["rows"] for key in row} >= set(lists)
-    verb = VERBS[name]
+    verb = command(name)
     made = columns(found, verb.figures, verb.series)
     assert made
     assert not verb.figures or [one.key for one in made] == [
@@ -61,9 +62,16 @@ def test_a_row_is_the_answer_to_its_own_question(name: str, fixed: dict[str, Any
     ]
 
 
+def command(verb: str) -> Command:
+    """How a verb is shown."""
+    found = import_module(f"lockstep.views.{verb}").COMMAND
+    assert isinstance(found, Command)
+    return found
+
+
 def test_every_figure_of_the_table_of_verbs_is_in_an_answer() -> None:
     for name, fixed, lists in ASKED:
-        verb = VERBS[name]
+        verb = command(name)
         found = getattr(lockstep, name)(**fixed, **lists)
         assert {one.key for one in columns(found, verb.figures, None)} == set(verb.figures) or not verb.figures
 
@@ -119,12 +127,12 @@ def test_too_many_combinations_are_refused_before_any() -> None:
 
 
 def test_every_verb_of_the_table_is_a_function_and_says_its_types() -> None:
-    for verb in TABLE:
-        function = getattr(api, verb.name)
-        assert function.__name__ == verb.name
-        assert hasattr(function, TAKES_LISTS) is verb.lists
+    for verb in VERBS:
+        function, lists = getattr(lockstep, verb), command(verb).lists
+        assert function.__name__ == verb
+        assert hasattr(function, TAKES_LISTS) is lists
         kinds = keywords(function.__wrapped__)
-        assert not verb.lists or set(kinds.values()) & set(UNITS), verb.name
+        assert not lists or set(kinds.values()) & set(UNITS), verb
 
 
 @pytest.mark.parametrize(

@@ -285,7 +285,7 @@ def test_memory_per_operation_is_bounded() -> None:
 
 def test_importing_the_package_stays_light() -> None:
     code = (
-        "import sys, lockstep.simulate, lockstep.report.timeline_plot;"
+        "import sys, lockstep.simulate, lockstep.views.parts.timelines;"
         "print([m for m in ('simpy', 'scipy', 'matplotlib', 'networkx', 'torch') if m in sys.modules])"
     )
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True)

@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 import lockstep
-from lockstep import api
 from lockstep.collectives import bus_factor
 from lockstep.errors import BadInput, UnknownName
 from lockstep.program import Kind, Timeline, read_trace
+from lockstep.verbs.trace import trace_step
 
 STEPS: dict[str, tuple[str, str, dict[str, Any], set[str]]] = {
     "tensor and pipeline": (
@@ -103,7 +103,7 @@ def test_each_kind_is_opened_once(step: tuple[Timeline, Timeline, set[str]]) -> 
 def test_the_file_names_ranks_and_tells_the_memory_of_stages(tmp_path: Path) -> None:
     found = lockstep.estimate("llama3-70b", "dgx-h100:8", batch=64, tp=8, pp=4, zero=1, sequence_parallel=True)
     path = tmp_path / "step.json"
-    line = api.trace_step(found, path, "messages").timeline
+    line = trace_step(found, path, "messages").timeline
     events = json.loads(path.read_text("utf-8"))["traceEvents"]
     called = [event["args"]["name"] for event in events if event["name"] == "process_name"]
     assert called == [f"stage {i}" for i in range(4)] + [f"rank {i} of stage 0" for i in range(1, 9)]
@@ -116,9 +116,9 @@ def test_the_file_names_ranks_and_tells_the_memory_of_stages(tmp_path: Path) -> 
 
 def test_one_kind_of_group_alone(tmp_path: Path) -> None:
     found = lockstep.estimate("llama3-70b", "dgx-h100:8", batch=64, tp=8, pp=4, zero=1, sequence_parallel=True)
-    line = api.trace_step(found, tmp_path / "step.json", "dp").timeline
+    line = trace_step(found, tmp_path / "step.json", "dp").timeline
     assert line.rank_names[4:] == ("rank 8 of stage 0",)
-    assert api.trace_step(found, tmp_path / "step.json", "layers").timeline.program.ranks == 4
+    assert trace_step(found, tmp_path / "step.json", "layers").timeline.program.ranks == 4
 
 
 def test_refusals_say_what_to_do(tmp_path: Path) -> None:
@@ -128,12 +128,12 @@ def test_refusals_say_what_to_do(tmp_path: Path) -> None:
         BadInput,
         match=r"about 650,240 operations \(dp 650,240\), and at most 100,000 are written; take --expand layers",
     ):
-        api.trace_step(large, out, "messages")
+        trace_step(large, out, "messages")
     with pytest.raises(BadInput, match="no traffic of the first stage is one collective"):
-        api.trace_step(large, out, "tp")
+        trace_step(large, out, "tp")
     both = lockstep.estimate("llama3-8b", "dgx-h100:4", batch=64, tp=8)
     with patch("lockstep.parallel.messages.MOST_OPERATIONS", 100), pytest.raises(BadInput, match="take --expand dp"):
-        api.trace_step(both, out, "messages")
+        trace_step(both, out, "messages")
     with pytest.raises(UnknownName, match="unknown expansion 'sends'"):
-        api.trace_step(large, out, "sends")
+        trace_step(large, out, "sends")
     assert not out.exists()

@@ -3,6 +3,7 @@
 import inspect
 import random
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +11,18 @@ import pytest
 
 import lockstep
 from cli_runner import LLAMA, run
-from lockstep import api
 from lockstep.errors import BadInput
+from lockstep.verbs import VERBS
+from lockstep.verbs.converge import sweep
+from lockstep.verbs.crossover import best_algorithms
+from lockstep.verbs.pipeline import pipeline_choices
+from lockstep.verbs.trace import trace_step
+from lockstep.verbs.train import training_methods
+from lockstep.verbs.words.network import read_network
+from lockstep.verbs.words.question import read_question
 
-FUNCTIONS = sorted({*lockstep.VERBS, *(name for name in api.__all__ if inspect.isfunction(getattr(api, name)))})
+OTHERS = (best_algorithms, pipeline_choices, read_network, read_question, sweep, trace_step, training_methods)
+FUNCTIONS = {**{name: getattr(lockstep, name) for name in VERBS}, **{one.__name__: one for one in OTHERS}}
 DRAWS = 55
 """Keyword sets per function: more than 2,000 in all."""
 
@@ -56,15 +65,15 @@ def misspelled(word: str, chance: random.Random) -> str:
 
 def test_there_are_enough_draws() -> None:
     assert len(FUNCTIONS) * DRAWS > 2000
-    assert set(lockstep.VERBS) <= set(FUNCTIONS)
+    assert set(VERBS) <= set(FUNCTIONS)
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_a_misspelled_keyword_is_a_type_error_before_anything_is_computed(name: str) -> None:
     from lockstep.vocabulary import OPTIONS
 
-    function = getattr(lockstep, name, None) or getattr(api, name)
-    words, chance = words_of(getattr(api, name)), random.Random(name)
+    function = FUNCTIONS[name]
+    words, chance = words_of(function), random.Random(name)
     for _ in range(DRAWS if words else 0):
         meant = chance.choice(words)
         wrong = misspelled(meant, chance)
@@ -83,7 +92,7 @@ def test_a_misspelled_keyword_is_a_type_error_before_anything_is_computed(name: 
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_a_word_from_nowhere_is_a_type_error(name: str) -> None:
     with pytest.raises(TypeError, match=rf"{name}\(\) got an unexpected keyword argument 'qqwwzz'; see help"):
-        getattr(api, name)(qqwwzz=1)
+        FUNCTIONS[name](qqwwzz=1)
 
 
 @pytest.mark.parametrize(
@@ -119,13 +128,13 @@ def test_a_verb_that_searches_says_that_it_chooses() -> None:
 
 
 def test_a_verb_checks_words_wherever_it_is_taken_from() -> None:
-    for verb in (lockstep.plan, api.plan):
+    for verb in (lockstep.plan, import_module("lockstep.verbs.plan").plan):
         with pytest.raises(
             TypeError, match=r"plan\(\) got an unexpected keyword argument 'offlaod'; did you mean 'off"
         ):
             verb("gpt2", "dgx-h100", batch=64, offlaod="optimizer")  # type: ignore[call-arg]
-    assert list(inspect.signature(api.plan).parameters)[:2] == ["model", "cluster"]
-    assert (api.estimate.__doc__ or "").startswith("Step time, memory")
+    assert list(inspect.signature(lockstep.plan).parameters)[:2] == ["model", "cluster"]
+    assert (lockstep.estimate.__doc__ or "").startswith("Step time, memory")
 
 
 FLAGS = [

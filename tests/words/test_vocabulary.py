@@ -3,18 +3,19 @@
 import pytest
 
 import lockstep
-from lockstep import api, hardware, workload
-from lockstep.api.calling import keywords
-from lockstep.cli.options import LAYOUT as LAYOUT_FLAGS
+from lockstep import hardware, workload
 from lockstep.errors import OPTION
 from lockstep.layout.layout import OFFLOAD
 from lockstep.layout.recipe import OPTIMIZERS
 from lockstep.parallel.pipeline import SCHEDULES
+from lockstep.verbs import VERBS
+from lockstep.verbs.words.calling import keywords
+from lockstep.views.parts.options import LAYOUT as LAYOUT_FLAGS
 from lockstep.vocabulary import ARCHITECTURES, COMMANDS, LAYOUT, OPTIONS, SEARCHING, VALUES, architecture, bare
 from lockstep.workload import RECOMPUTE
 from lockstep.workload.huggingface import FAMILIES
 
-WORDS = {word for verb in lockstep.VERBS for word in keywords(getattr(api, verb).__wrapped__)} | {"json"}
+WORDS = {word for verb in VERBS for word in keywords(getattr(lockstep, verb).__wrapped__)} | {"json"}
 ALLOWED = {
     "key": ["layers", "hidden", "vocab", "max_positions", "heads", "kv_heads", "ffn", "experts", "top_k"],
     "optimizer": OPTIMIZERS,
@@ -32,7 +33,7 @@ def test_options_are_explained_by_options_that_exist() -> None:
 
 
 def test_commands_are_none_of_ours() -> None:
-    assert not COMMANDS.keys() & set(lockstep.VERBS)
+    assert not COMMANDS.keys() & set(VERBS)
 
 
 @pytest.mark.parametrize("what", VALUES)
@@ -67,4 +68,4 @@ def test_a_family_is_recognised_with_what_follows_its_name() -> None:
 
 def test_words_of_a_layout_are_those_of_the_flags() -> None:
     assert set(LAYOUT) | {"offload"} == set(LAYOUT_FLAGS)
-    assert set(SEARCHING) <= set(lockstep.VERBS)
+    assert set(SEARCHING) <= set(VERBS)

@@ -1,4 +1,4 @@
-"""The command line: parse, call the library, render. One file per verb; no arithmetic here."""
+"""The command line: parse, call the library, render; no arithmetic here."""
 
 import sys
 

@@ -2,11 +2,12 @@
 
 0 answered, 1 answered "no" (infeasible, out of tolerance, refuted) or a real run that failed, 2 bad input with one
 located message, 130 stopped by Ctrl-C: before anything was known, or, of `train`, with the losses so far printed. A
-verb is a file of this folder with `register(app)`, listed in `lockstep.verbs`.
+verb is a file of `lockstep.verbs`, where they are listed, and one of `lockstep.views`.
 """
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterable
 from importlib import import_module
@@ -15,10 +16,10 @@ from typing import Annotated, Any
 import typer
 
 from lockstep import __version__
-from lockstep.cli.output import Ended, print_failed, print_infeasible
 from lockstep.cli.streams import standard_streams
 from lockstep.errors import BadInput, Infeasible, RunFailed, brief, closest, option_hint
-from lockstep.verbs import VERBS
+from lockstep.verbs import TABLE, VERBS
+from lockstep.views.parts.output import Ended, print_failed, print_infeasible
 from lockstep.vocabulary import COMMANDS
 
 STOPPED = 130
@@ -39,7 +40,7 @@ def root(
 
 
 def build(verbs: Iterable[str] = VERBS) -> typer.Typer:
-    """The command with the given verbs; one that is run alone is loaded alone."""
+    """The command with the given verbs loaded; the others only say what they do."""
     app = typer.Typer(
         name="lockstep",
         epilog="[bold]Example[/bold]\n\nlockstep plan llama3-70b --cluster dgx-h100:64 --batch-tokens 4M --tokens 15T",
@@ -49,10 +50,21 @@ def build(verbs: Iterable[str] = VERBS) -> typer.Typer:
         pretty_exceptions_enable=False,
     )
     app.callback()(root)
-    for verb in verbs:
-        import_module(f"lockstep.cli.{verb}").register(app)
-        app.registered_commands[-1].rich_help_panel = VERBS[verb].group
+    loaded = frozenset(verbs)
+    for group, members in TABLE.items():
+        for verb, said in members.items():
+            command = import_module(f"lockstep.views.{verb}").COMMAND if verb in loaded else None
+            app.command(
+                verb,
+                help=f"{said}\n\n{command.more}".strip() if command else said,
+                epilog="\n\n".join(("[bold]Examples[/bold]", *command.examples)) if command else None,
+                rich_help_panel=group,
+            )(command.runner(verb) if command else _unloaded)
     return app
+
+
+def _unloaded() -> None:
+    """Of a verb that is only listed."""
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -71,9 +83,8 @@ def _run(given: list[str]) -> int:
     """Runs a verb, prints what is deliberate about its failure, and returns the exit code."""
     if given and not given[0].startswith("-") and given[0] not in VERBS:
         return _refuse(_unknown_verb(given[0]))
-    verbs = given[:1] if given and given[0] in VERBS else list(VERBS)
     try:
-        code = build(verbs)(given, prog_name="lockstep", standalone_mode=False) or 0
+        code = build(_asked(given))(given, prog_name="lockstep", standalone_mode=False) or 0
         # Typer turns Ctrl-C into this code, without a word.
         return _stopped() if code == STOPPED else code
     except Infeasible as error:
@@ -93,6 +104,12 @@ def _run(given: list[str]) -> int:
         if message is None:
             raise
         return _refuse(message)
+
+
+def _asked(given: list[str]) -> list[str]:
+    """The verbs that this command line, or the one that a shell completes, is about."""
+    words = given or os.environ.get("COMP_WORDS", os.environ.get("_TYPER_COMPLETE_ARGS", "")).split()[1:]
+    return [verb for verb in words[:1] if verb in VERBS]
 
 
 def _refuse(message: str) -> int:

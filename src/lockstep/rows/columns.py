@@ -12,6 +12,8 @@ from lockstep.units import format_bandwidth, format_count, format_frac, format_s
 FORMATS = {
     "_per_s": format_count, "_Bps": format_bandwidth, "_s": format_time, "_B": format_size, "_frac": format_frac,
 }  # fmt: skip
+Series = tuple[str, str]
+"""Of an answer that is rows itself: what names a row, and its figure."""
 LABELS = {
     "memory.total_B": "memory",
     "load.max": "most tokens of an expert",
@@ -71,7 +73,7 @@ def at(answer: Mapping[str, Any] | None, key: str) -> Any:
     return value
 
 
-def columns(found: Rows, figures: Sequence[str], series: tuple[str, str] | None) -> list[Column]:
+def columns(found: Rows, figures: Sequence[str], series: Series | None) -> list[Column]:
     """The columns after the options: `figures`, or every number that differs, or one for each name of a `series`."""
     answers = [row.answer for row in found.rows]
     if series is None:

@@ -8,7 +8,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from lockstep import api
+import lockstep
 from lockstep.collectives import algorithms, ops
 from lockstep.errors import UnknownName
 from lockstep.measure.rig import SPECIAL, Group, calibrate, entrant, entrants, tie_B, trials, usual_entrants
@@ -119,7 +119,7 @@ def test_messages_that_take_a_fifth_of_a_second_are_left_out_but_for_two_sizes(r
 
 
 def test_without_a_topology_choices_are_settled_for_the_usual_links_of_the_verb() -> None:
-    usual = inspect.signature(api.rig).parameters
+    usual = inspect.signature(lockstep.rig).parameters
     rate_Bps = parse_bandwidth_Bps(usual["rate"].default, "--rate")
     links = flat_topology(4, rate_Bps, parse_time_s(usual["delay"].default, "--delay"))
     assert (rate_Bps, links.delay_s(0, 1)) == (12.5e6, 5e-3)

@@ -16,10 +16,9 @@ from lockstep.measure.rig import Counts, Group, Lap, Race, Rig, calibrate, entra
 from lockstep.measure.rig import rig as rig_module
 from lockstep.measure.rig.calibration import BURSTS_B, ROUNDS, SIZES_B
 from lockstep.measure.rig.crossing import crossings
-from lockstep.report.rig_plot import plot_race
-from lockstep.report.rig_table import render
-from lockstep.report.terminal import console
 from lockstep.simulate import LinkCount, Protocol, simulate_packets, star_topology, uplinks_topology
+from lockstep.views.parts.terminal import console
+from lockstep.views.rig import plot_race, render
 from measure.rig.permission import permitted
 
 from .. import needs_torch as needs_torch

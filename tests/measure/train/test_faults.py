@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from lockstep.api.keeping import kept
 from lockstep.errors import RunFailed
 from lockstep.measure.checkpoint import latest
 from lockstep.measure.launch import Fault
 from lockstep.measure.train import Saving, Task, TrainRun, train
 from lockstep.store import FAILED, RunStore
+from lockstep.verbs.words.keeping import kept
 
 TASK = Task(steps=6, batch=16, optimizer="momentum")
 RANKS = 2

@@ -13,15 +13,14 @@ from rich.console import Console
 
 import lockstep
 from cli_runner import run, shell
-from lockstep.api import Training
-from lockstep.api.training import _usual_batch
 from lockstep.errors import Stopped
 from lockstep.failures.stragglers import LateRank
 from lockstep.measure.train import MODELS, StoppedRun, Task, all_methods, find_method
 from lockstep.measure.train.lateness import Lateness
 from lockstep.measure.train.result import Step
-from lockstep.report.train_table import render
 from lockstep.store import RunStore
+from lockstep.verbs.train import Training, _usual_batch
+from lockstep.views.train import render
 
 SHORT = ("--steps", "3", "--batch", "8")
 
@@ -190,7 +189,7 @@ def press_ctrl_c_after(steps: int, monkeypatch: pytest.MonkeyPatch) -> None:
 
         yield report
 
-    monkeypatch.setattr("lockstep.report.progress.progress", pressed)
+    monkeypatch.setattr("lockstep.views.parts.progress.progress", pressed)
 
 
 @pytest.mark.parametrize("method", ["synchronous", "pipeline", "parameter-server"])

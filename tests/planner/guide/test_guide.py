@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lockstep.api import read_question
 from lockstep.hardware import Cluster, Level, cluster, link
 from lockstep.layout import Layout, broken_by
 from lockstep.parallel.pipeline import get
@@ -14,6 +13,7 @@ from lockstep.planner import estimate
 from lockstep.planner.guide import RULES, Guidance, guide
 from lockstep.planner.guide.draft import Draft
 from lockstep.planner.guide.rules.bubble import bubble_frac, decide
+from lockstep.verbs.words.question import read_question
 from lockstep.workload import model
 
 PANEL = [

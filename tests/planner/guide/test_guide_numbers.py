@@ -8,12 +8,12 @@ from dataclasses import replace
 
 import pytest
 
-from lockstep.api import read_question
 from lockstep.layout import Layout
 from lockstep.planner import roofline
 from lockstep.planner.guide import guide
 from lockstep.planner.guide.draft import Draft
 from lockstep.units import format_bandwidth, format_frac, format_size
+from lockstep.verbs.words.question import read_question
 from lockstep.workload import parameters
 
 PANEL = [

@@ -1,1 +1,0 @@
-"""What a person looks at: tables for a terminal (one file per verb), plots."""

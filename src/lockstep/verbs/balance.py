@@ -1,0 +1,69 @@
+"""A batch split over unequal workers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lockstep.errors import BadInput
+from lockstep.units import list_parts, parse_count, parse_size_B, parse_time_s
+from lockstep.verbs.words.calling import verb
+from lockstep.verbs.words.network import flags
+from lockstep.verbs.words.quantity import Quantity, Size, Time
+from lockstep.verbs.words.question import whole
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from lockstep.failures.stragglers import Balance
+
+
+MOST_WORKERS = 100_000
+
+
+@verb
+def balance(
+    *,
+    speeds: str | Sequence[float],
+    batch: Quantity,
+    memory: str | None = None,
+    sample_memory: Size | None = None,
+    comm: Time = 0.0,
+) -> Balance:
+    """Split of a batch over workers of `speeds` samples/s, such as `1,1,2` or `4x1.5,2x0.8`.
+
+    `memory`: samples that fit on each worker, in the same form; or bytes, if `sample_memory` gives the size of one.
+    """
+    from lockstep.failures.stragglers import balance as find
+
+    rates = _list(speeds, "--speeds") if isinstance(speeds, str) else [float(speed) for speed in speeds]
+    number = whole(batch, "--batch")
+    most = None if memory is None else _most(memory, sample_memory, len(rates))
+    if memory is None and sample_memory is not None:
+        raise BadInput("has no effect without --memory", "--sample-memory")
+    with flags("--speeds"):
+        return find(rates, number, most=most, comm_s=parse_time_s(comm, "--comm"))
+
+
+def _list(text: str, where: str, size: bool = False) -> list[float]:
+    """Numbers from `1,1,2` or `4x1.5,2x0.8`."""
+    found: list[float] = []
+    for part in list_parts(text, where):
+        count, cross, value = part.partition("x")
+        times = whole(count, where) if cross else 1
+        if times + len(found) > MOST_WORKERS:
+            raise BadInput(f"more than {MOST_WORKERS:,} workers", where)
+        one = value if cross else part
+        found += [parse_size_B(one, where) if size else parse_count(one, where)] * times
+    return found
+
+
+def _most(memory: str, sample_memory: Size | None, workers: int) -> list[int]:
+    """Samples that fit on every worker; one value holds for all."""
+    if sample_memory is None:
+        fitting = [int(number) for number in _list(memory, "--memory")]
+    else:
+        sample_B = parse_size_B(sample_memory, "--sample-memory")
+        if sample_B == 0:
+            raise BadInput("a sample must take more than 0 bytes", "--sample-memory")
+        fitting = [int(size_B / sample_B) for size_B in _list(memory, "--memory", size=True)]
+    return fitting * workers if len(fitting) == 1 else fitting

@@ -1,0 +1,24 @@
+"""The verb about published runs: `case`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from lockstep.errors import located
+from lockstep.verbs.words.calling import strict
+
+if TYPE_CHECKING:
+    from lockstep.cases import Survey
+
+
+@strict
+def case(name: str | None = None, *, progress: Callable[[int, int], None] | None = None) -> Survey:
+    """Published training runs, predicted against published: the one called `name` (or a YAML file), or all of them.
+
+    Raises UnknownName; BadInput at "file:line" for a file of your own.
+    """
+    from lockstep.cases import survey
+
+    with located("CASE"):
+        return survey(None if name is None else [name], progress)

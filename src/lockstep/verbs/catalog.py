@@ -1,0 +1,64 @@
+"""What ships with Lockstep: models, devices, clusters and links."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from lockstep.errors import UnknownName
+from lockstep.verbs.words.calling import strict
+
+if TYPE_CHECKING:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class Catalog:
+    """Shelves of the catalog as rows, every row with its source."""
+
+    shelves: dict[str, list[dict[str, Any]]]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON form."""
+        return dict(self.shelves)
+
+
+@strict
+def catalog(shelf: str | None = None) -> Catalog:
+    """The models, devices, clusters and links that ship with Lockstep, or one of these shelves. Raises UnknownName."""
+    if shelf is not None and shelf not in SHELVES:
+        raise UnknownName("shelf", shelf, tuple(SHELVES), "SHELF")
+    return Catalog({name: read() for name, read in SHELVES.items() if shelf in (None, name)})
+
+
+def _models() -> list[dict[str, Any]]:
+    from lockstep import workload
+
+    return workload.models()
+
+
+def _devices() -> list[dict[str, Any]]:
+    from lockstep import hardware
+
+    return [device.to_dict() for device in hardware.devices()]
+
+
+def _clusters() -> list[dict[str, Any]]:
+    from lockstep import hardware
+
+    return [cluster.to_dict() | {"device": cluster.device.name} for cluster in hardware.clusters()]
+
+
+def _links() -> list[dict[str, Any]]:
+    from lockstep import hardware
+
+    return [link.to_dict() for link in hardware.links()]
+
+
+SHELVES: dict[str, Callable[[], list[dict[str, Any]]]] = {
+    "models": _models,
+    "devices": _devices,
+    "clusters": _clusters,
+    "links": _links,
+}

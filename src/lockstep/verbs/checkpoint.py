@@ -1,0 +1,187 @@
+"""The verb about saving: `checkpoint`."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Unpack
+
+from lockstep.errors import BadInput, Infeasible, LockstepError, located
+from lockstep.units import format_size, parse_bandwidth_Bps, parse_size_B
+from lockstep.verbs.words.calling import verb
+from lockstep.verbs.words.failures import (
+    Counted,
+    FailureWords,
+    bounded_time_s,
+    device_count,
+    job_failures,
+    node_count,
+    read_corruption,
+    read_pool,
+    share_frac,
+    simulated_runs,
+)
+from lockstep.verbs.words.network import flags
+from lockstep.verbs.words.peer_copies import read_copies
+from lockstep.verbs.words.quantity import Bandwidth, Quantity, Size, Time
+from lockstep.verbs.words.question import read_cluster, whole
+from lockstep.verbs.words.saving import LighterWords, read_lighter, read_write_s
+
+if TYPE_CHECKING:
+    from lockstep.failures import Checkpoint
+    from lockstep.hardware import Cluster
+    from lockstep.workload import Model
+
+
+USUAL_CAMPAIGNS = 1000
+
+
+class CheckpointWords(FailureWords, LighterWords, total=False):
+    """Keywords about failures and about lighter checkpoints between full ones."""
+
+
+@verb
+def checkpoint(
+    model: str | Path | Model | None = None,
+    *,
+    nodes: Quantity | None = None,
+    devices: Quantity | None = None,
+    cluster: str | Path | Cluster | None = None,
+    write: Time | None = None,
+    size: Size | None = None,
+    optimizer: str | None = None,
+    ranks: Quantity | None = None,
+    rank_bandwidth: Bandwidth | None = None,
+    storage_bandwidth: Bandwidth | None = None,
+    restart: Time = 0.0,
+    detection: Time = 0.0,
+    async_frac: Quantity = 0.0,
+    interval: Time | None = None,
+    work: Time | None = None,
+    simulate: bool = False,
+    campaigns: Quantity | None = None,
+    seed: Quantity = 0,
+    **words: Unpack[CheckpointWords],
+) -> Checkpoint:
+    """How often to save, and what failures and checkpoints cost.
+
+    Failures: `mtbf` of the job, or those of its parts (`nodes` of `node_mtbf`, `devices`, by default 8 to a node,
+    switches and so on) added up, or a `law` of gaps, or a `cluster` whose MTBF is known; `silent_mtbf` adds
+    corruption that is noticed after `silent_delay`. A checkpoint: `write` seconds, or `run:NAME` for what one took
+    in a kept run of training, or `size` bytes, or what training `model` with `optimizer` has to save, from `ranks`
+    at `rank_bandwidth` into `storage_bandwidth`. Local ones (`local_write`, which serve `local_frac` of the
+    failures), `copies` in the memory of other nodes, sent at `copy_bandwidth` per node, or deltas (`delta_write`)
+    come between: one full one in `every`. `repair` says how long a lost node is away, `spares` how many stand by,
+    `fewest_nodes` how far the job shrinks instead of waiting, `grow` when it takes nodes back.
+    """
+    from lockstep.failures import Saving
+    from lockstep.failures import checkpoint as find
+
+    if campaigns is not None and not simulate:
+        raise BadInput("has no effect without --simulate", "--campaigns")
+    runs = USUAL_CAMPAIGNS if campaigns is None else campaigns
+    machine = None if cluster is None else read_cluster(cluster)
+    failing = job_failures(machine, words, nodes, devices)
+    if math.isinf(failing.mtbf_s):
+        raise _unknown_failures(machine, nodes)
+    counted = device_count(machine, nodes, devices)
+    write_s, how = _write_s(
+        model, machine, counted, write, size, optimizer, ranks, rank_bandwidth, storage_bandwidth
+    )  # fmt: skip
+    if devices is not None and not how and failing.causes is None:
+        raise BadInput("has no effect on --mtbf and --law, which describe the whole job", "--devices")
+    lighter: dict[str, Any] = read_lighter(words)
+    pooled = words.get("repair") is not None or words.get("copies") is not None
+    if nodes is not None and failing.causes is None and not how and not pooled:
+        raise BadInput("has no effect on --mtbf and --law, which describe the whole job", "--nodes")
+    peers = None
+    if (copies := words.get("copies")) is not None:
+        peers = read_copies(machine, node_count(machine, nodes), failing, copies, words.get("copy_bandwidth"))
+        if write is not None:
+            raise BadInput("needs --size or a MODEL, to know what to copy", "--copies")
+        lighter = {"local_frac": peers.serve_frac} | lighter
+        lighter["local_write_s"] = peers.write_s(_size_B(model, size, optimizer))
+    restart_s = bounded_time_s(restart, "--restart")
+    with flags("--write"):
+        corruption, mtbf_s = read_corruption(failing, words)
+        saving = Saving(
+            write_s=write_s, restart_s=restart_s, detection_s=bounded_time_s(detection, "--detection"),
+            hidden_frac=share_frac(async_frac, "--async"), **{"local_restart_s": restart_s} | lighter | corruption,
+        )  # fmt: skip
+        found = find(
+            saving.pattern(mtbf_s), mtbf_s,
+            interval_s=None if interval is None else bounded_time_s(interval, "--interval"),
+            work_s=None if work is None else bounded_time_s(work, "--work"), simulate=simulate, law=failing.law,
+            pool=read_pool(node_count(machine, nodes), failing, words), causes=failing.causes,
+            campaigns=simulated_runs(runs), seed=whole(seed, "--seed", minimum=0),
+        )  # fmt: skip
+    said = (*failing.counted, *how, *found.assumptions)
+    return replace(found, assumptions=said if peers is None else (*said, str(peers)))
+
+
+def _unknown_failures(machine: Cluster | None, nodes: Quantity | None) -> LockstepError:
+    """What to say when nothing tells how often the job fails."""
+    if machine is not None:
+        return Infeasible(f"how often {machine.name} fails is not known; give the time between failures (--mtbf)")
+    if nodes is not None:
+        return BadInput("--nodes and --node-mtbf belong together", "--node-mtbf")
+    return BadInput("give one of --mtbf, --nodes with --node-mtbf, --cluster, or --law", "--mtbf")
+
+
+def _write_s(
+    model: str | Path | Model | None, machine: Cluster | None, counted: Counted | None, write: Time | None,
+    size: Size | None, optimizer: str | None, ranks: Quantity | None, rank_bandwidth: Bandwidth | None,
+    storage_bandwidth: Bandwidth | None,
+) -> tuple[float, tuple[str, ...]]:  # fmt: skip
+    """Seconds one whole checkpoint takes to write, and what was assumed for it."""
+    from lockstep.campaigns import assumed_storage
+    from lockstep.failures import write_time_s
+
+    if optimizer is not None and model is None:
+        raise BadInput("needs a MODEL", "--optimizer")
+    if ranks is not None and rank_bandwidth is None:
+        raise BadInput("needs --rank-bandwidth, the write rate of one rank", "--ranks")
+
+    if (write is not None) + (size is not None) + (model is not None) != 1:
+        raise BadInput("give --write, or --size or a MODEL with --storage-bandwidth or --rank-bandwidth", "--write")
+    if write is not None:
+        if rank_bandwidth is not None or storage_bandwidth is not None:
+            raise BadInput("a bandwidth needs --size or a MODEL, not --write", "--write")
+        return read_write_s(write), ()
+    known_Bps = math.inf if machine is None or machine.storage_write_Bps is None else machine.storage_write_Bps
+    size_B = _size_B(model, size, optimizer)
+    how: tuple[str, ...] = ()
+    if rank_bandwidth is None and storage_bandwidth is None and math.isinf(known_Bps):
+        if counted is None:
+            why = (
+                "give the rate of a write: this, --rank-bandwidth or both, or specify who writes (--cluster, --devices)"
+            )
+            raise BadInput(why, "--storage-bandwidth")
+        known_Bps, rate = assumed_storage(counted.devices)
+        how = (f"a checkpoint holds {format_size(size_B)}; {rate}",)
+    rates_Bps = [
+        otherwise if given is None else parse_bandwidth_Bps(given, where)
+        for given, where, otherwise in (
+            (rank_bandwidth, "--rank-bandwidth", math.inf), (storage_bandwidth, "--storage-bandwidth", known_Bps),
+        )
+    ]  # fmt: skip
+    if min(rates_Bps) == 0:
+        raise BadInput(
+            "a bandwidth must be above 0", "--storage-bandwidth" if rates_Bps[1] == 0 else "--rank-bandwidth"
+        )
+    number = (1 if machine is None else machine.num_devices) if ranks is None else whole(ranks, "--ranks")
+    time_s = float(write_time_s(size_B, number, rank_Bps=rates_Bps[0], storage_Bps=rates_Bps[1]))
+    return bounded_time_s(time_s, "--size"), how
+
+
+def _size_B(model: str | Path | Model | None, size: Size | None, optimizer: str | None) -> float:
+    """Bytes of a checkpoint: those given, or of `model`, trained with `optimizer`."""
+    from lockstep.layout import Job, Recipe, checkpoint_B
+    from lockstep.workload import model as find_model
+
+    if model is None:
+        return parse_size_B("" if size is None else size, "--size")
+    with located("MODEL"):
+        found = find_model(model) if isinstance(model, str | Path) else model
+    return checkpoint_B(Job(found, Recipe(seq=1, batch=1, optimizer=optimizer or "adamw"), 1))

@@ -1,0 +1,45 @@
+"""Papers and sources behind an answer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Unpack
+
+from lockstep.hardware import Cluster
+from lockstep.layout import Layout
+from lockstep.planner import Estimate, Plan
+from lockstep.verbs.estimate import best_estimate, refuse_beside
+from lockstep.verbs.words.calling import strict
+from lockstep.verbs.words.layout import LayoutWords
+from lockstep.workload import Model
+
+if TYPE_CHECKING:
+    from lockstep.planner.citations import Citation
+
+
+@dataclass(frozen=True, slots=True)
+class References:
+    """The papers and sources that an answer rests on."""
+
+    citations: tuple[Citation, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON form."""
+        return {"citations": [{"key": one.key, "text": one.text, "bibtex": one.bibtex} for one in self.citations]}
+
+
+@strict
+def cite(
+    model: str | Path | Model | Plan | Estimate | None = None,
+    cluster: str | Path | Cluster | None = None,
+    layout: Layout | None = None,
+    **words: Unpack[LayoutWords],
+) -> References:
+    """Papers and sources behind an answer; without one, every paper that an answer can rest on."""
+    from lockstep.planner.citations import citations, papers
+
+    if model is None:
+        refuse_beside("all papers", cluster, layout, words)
+        return References(tuple(paper.citation(key) for key, paper in papers().items()))
+    return References(citations(best_estimate(model, cluster, layout, words)))

@@ -1,0 +1,103 @@
+"""The algorithms of one collective, priced and compared."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Unpack
+
+from lockstep.units import parse_size_B
+from lockstep.verbs.words.algorithms import needing_ports, read_group, read_names, too_wide
+from lockstep.verbs.words.calling import verb
+from lockstep.verbs.words.network import LinkWords, Network, flags
+from lockstep.verbs.words.quantity import Quantity, Size
+
+if TYPE_CHECKING:
+    from lockstep.collectives import Comparison
+    from lockstep.collectives.compare import Simulate
+    from lockstep.program import Program
+
+
+@dataclass(frozen=True, slots=True)
+class Collective:
+    """All algorithms of one collective on a network, each with one time."""
+
+    comparison: Comparison
+    network: Network
+    assumptions: tuple[str, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON form."""
+        return {**self.comparison.to_dict(), **self.network.words(), "assumptions": list(self.assumptions)}
+
+
+@verb
+def collective(
+    op: str,
+    *,
+    ranks: Quantity,
+    size: Size,
+    algorithm: str | None = None,
+    simulate: bool = False,
+    progress: Callable[[int, int], None] | None = None,
+    **link: Unpack[LinkWords],
+) -> Collective:
+    """Price (and simulate) the algorithms of `op`: one, several between commas, or all.
+
+    On one link these are all that there are ports for; across the levels of a cluster the ways that use all levels.
+    """
+    network, size_B = read_group(ranks, link), parse_size_B(size, "--size")
+    names = read_names(op, algorithm, "--algorithm", network)
+    named = algorithm not in (None, "all")
+    with flags("--ranks"):
+        unbuilt = _unbuilt(op, network, size_B, names, named=named) if simulate else []
+        comparison = _compared(op, network, size_B, names, _makespan_s if simulate else None, progress)
+    left_out = [] if named else needing_ports(op, network)
+    said = [*_said(op, network), *(f"left out: {too_wide(op, name, network)}" for name in left_out)]
+    return Collective(comparison, network, (*said, *unbuilt))
+
+
+def _compared(
+    op: str, network: Network, size_B: float, names: Sequence[str] | None, run: Simulate | None, progress: Any
+) -> Comparison:
+    from lockstep.collectives import compare, compare_on_levels
+
+    if network.spans_levels:
+        return compare_on_levels(op, network.levels, size_B, names, run, network.node_ranks, progress)
+    found = compare(op, network.ranks, size_B, network.link, names, run, progress=progress)
+    if network.node_ranks is None:
+        return found
+    # Nodes of one rank: every byte is between nodes.
+    return replace(found, rows=tuple(replace(row, cross_node_B=row.total_B) for row in found.rows))
+
+
+def _makespan_s(program: Program, network: Any) -> float:
+    """Seconds of a program on a link or over levels."""
+    from lockstep.simulate import simulate
+
+    return simulate(program, network).makespan_s
+
+
+def _unbuilt(op: str, network: Network, size_B: float, names: Sequence[str] | None, *, named: bool) -> list[str]:
+    """What is said of programs too large to be simulated. Raises BadInput when one of them was named, or for all."""
+    from lockstep.collectives import MOST_OPERATIONS, check_work, forecasts, work_on_levels
+
+    if network.spans_levels:
+        works = {way: work_on_levels(op, network.levels, size_B, way) for way in names or ()}
+    else:
+        works = forecasts(op, network.ranks, size_B, network.link, names)
+    large = [name for name, work in works.items() if work > MOST_OPERATIONS]
+    if large and (named or len(large) == len(works)):
+        least = min(large, key=works.__getitem__)
+        check_work(f"{op} {least}", network.ranks, works[least])
+    return [f"priced but not built, above {MOST_OPERATIONS:,} operations: {', '.join(large)}"] if large else []
+
+
+def _said(op: str, network: Network) -> list[str]:
+    if not network.spans_levels:
+        return ["a message takes latency + size / bandwidth; one send and one receive port per rank"]
+    return [
+        "a message takes latency + size / bandwidth of the level at which its two ranks meet",
+        "one send and one receive port per rank and level, at one device's share of its links; all work simultaneously",
+        f"an algorithm for one link has no time here; `lockstep trace {op} --algorithm NAME` simulates its messages",
+    ]

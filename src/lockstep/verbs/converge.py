@@ -1,0 +1,103 @@
+"""Experiments of the lab: how training converges, beside theory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, overload
+
+from lockstep.errors import BadInput
+from lockstep.verbs.words.calling import strict
+from lockstep.verbs.words.quantity import Quantity, Time
+from lockstep.verbs.words.question import whole
+
+if TYPE_CHECKING:
+    from lockstep.lab import Experiment, Findings, Group
+    from lockstep.lab.sweep import Sweep
+
+
+@dataclass(frozen=True, slots=True)
+class Experiments:
+    """What the lab can be asked: its groups, and the experiments in them."""
+
+    groups: tuple[Group, ...]
+    experiments: tuple[Experiment, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON form."""
+        return {
+            "groups": [group.to_dict() for group in self.groups],
+            "experiments": [one.to_dict() for one in self.experiments],
+        }
+
+
+@overload
+def converge(experiment: None = None, *, group: str | None = None) -> Experiments: ...
+
+
+@overload
+def converge(
+    experiment: str,
+    settings: Mapping[str, object] | None = None,
+    *,
+    seed: Quantity = 0,
+    progress: Callable[[int, int], None] | None = None,
+) -> Findings: ...
+
+
+@strict
+def converge(
+    experiment: str | None = None,
+    settings: Mapping[str, object] | None = None,
+    *,
+    seed: Quantity = 0,
+    progress: Callable[[int, int], None] | None = None,
+    group: str | None = None,
+) -> Experiments | Findings:
+    """Runs one experiment of the lab with its `settings`; lists those of a group, or all, when none is named.
+
+    `progress(done, total)` is called now and then. Raises `BadInput` for unknown names and for settings that are not
+    allowed.
+    """
+    from lockstep.lab import GROUPS, find_experiment, find_group
+    from lockstep.lab.experiment import silent
+
+    if experiment is None and (settings or whole(seed, "--seed", minimum=0)):
+        raise BadInput("needs an experiment to run; without one they are listed", "--set" if settings else "--seed")
+    if experiment is not None and group is not None:
+        raise BadInput("lists the experiments of a group; leave it out to run one", "group")
+    if experiment is None:
+        groups = GROUPS if group is None else (find_group(group),)
+        return Experiments(groups, tuple(find_experiment(name) for one in groups for name in one.experiments))
+    number = whole(seed, "--seed", minimum=0)
+    return find_experiment(experiment).answer(settings or {}, number, progress or silent)
+
+
+@strict
+def sweep(
+    experiment: str,
+    swept: Mapping[str, object] | None = None,
+    settings: Mapping[str, object] | None = None,
+    *,
+    seeds: Quantity = 1,
+    seed: Quantity = 0,
+    engine: str = "serial",
+    limit: Time = "1h",
+    progress: Callable[[int, int], None] | None = None,
+) -> Sweep:
+    """Runs an experiment of the lab at every combination of the `swept` values, with `seeds` seeds from `seed` on.
+
+    Values of a key are a sequence, or text with commas or ranges (`16..256x2`). `engine` is serial, processes,
+    processes:N, dask, dask:N or dask:ADDRESS; the answer does not depend on it. `settings` are the same for all runs.
+    `limit`: longest time that the whole may take by a forecast from its first runs; a longer one is refused. Ctrl-C
+    keeps the runs that are done.
+    """
+    from lockstep.lab.experiment import silent
+    from lockstep.lab.sweep import find_engine
+    from lockstep.lab.sweep import sweep as run
+    from lockstep.units import parse_time_s
+
+    return run(
+        experiment, settings or {}, swept or {}, find_engine(engine), seeds=whole(seeds, "--seeds"),
+        seed=whole(seed, "--seed", minimum=0), progress=progress or silent, most_s=parse_time_s(limit, "--limit"),
+    )  # fmt: skip

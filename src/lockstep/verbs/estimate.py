@@ -1,0 +1,81 @@
+"""Step time and memory of one layout."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Unpack
+
+from lockstep.errors import BadInput
+from lockstep.hardware import Cluster
+from lockstep.layout import Layout, check
+from lockstep.planner import Estimate, Plan
+from lockstep.planner import estimate as estimate_layout
+from lockstep.verbs.plan import plan
+from lockstep.verbs.words.calling import verb
+from lockstep.verbs.words.layout import LAYOUT_WORDS, LayoutWords
+from lockstep.verbs.words.meaning import refuse_idle
+from lockstep.verbs.words.question import Question, read_layout, read_question
+from lockstep.verbs.words.recipe import is_usual
+from lockstep.workload import Model
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+@verb
+def estimate(
+    model: str | Path | Model, cluster: str | Path | Cluster, layout: Layout | None = None, **words: Unpack[LayoutWords]
+) -> Estimate:
+    """Step time, memory and their parts for one layout. Raises BadInput when it breaks a rule."""
+    asked, chosen = read_asked(model, cluster, layout, dict(words))
+    return estimate_layout(asked.job, asked.cluster, chosen)
+
+
+def read_asked(
+    model: str | Path | Model, cluster: str | Path | Cluster, layout: Layout | None, words: dict[str, Any]
+) -> tuple[Question, Layout]:
+    """The question and the layout in `words`, or the one given as an object."""
+    described = {name: words.pop(name) for name in LAYOUT_WORDS if name in words}
+    asked = read_question(model, cluster, **words)
+    if layout is None:
+        chosen = read_layout(asked.job, described)
+        refuse_idle(words | described, asked.job, chosen)
+        return asked, chosen
+    if any(value is not None for value in described.values()):
+        raise BadInput(f"give either a Layout or its options ({', '.join(sorted(described))}), not both", "layout")
+    check(layout, asked.job)
+    refuse_idle(words, asked.job, layout)
+    return asked, layout
+
+
+def best_estimate(
+    model: str | Path | Model | Plan | Estimate,
+    cluster: str | Path | Cluster | None,
+    layout: Layout | None,
+    words: LayoutWords,
+) -> Estimate:
+    """An estimate as it is, the best of a plan, the one of the layout given, or the best layout of a search."""
+    if isinstance(model, Estimate | Plan):
+        refuse_beside("an estimate" if isinstance(model, Estimate) else "a plan", cluster, layout, words)
+        return model if isinstance(model, Estimate) else model.best
+    if cluster is None:
+        raise BadInput("give the cluster to train on, e.g. dgx-h100:64", "--cluster")
+    if names_layout(layout, words):
+        return estimate(model, cluster, layout, **words)
+    searched: Any = {name: value for name, value in words.items() if name not in LAYOUT_WORDS}
+    return plan(model, cluster, top=1, offload=words.get("offload") or "none", **searched).best
+
+
+def names_layout(layout: Layout | None, words: LayoutWords) -> bool:
+    """Whether a layout is given, as an object or in words; offload alone belongs to a search too."""
+    return layout is not None or any(words.get(name) is not None for name in LAYOUT_WORDS if name != "offload")
+
+
+def refuse_beside(
+    what: str, cluster: str | Path | Cluster | None, layout: Layout | None, words: Mapping[str, Any]
+) -> None:
+    """Words of a question mean nothing beside `what`, which is the answer to one already."""
+    for name, value in {"cluster": cluster, "layout": layout, **words}.items():
+        if value is not None and not is_usual(name, value):
+            where = name if name == "layout" else f"--{name.replace('_', '-')}"
+            raise BadInput(f"has no effect on {what}; give a MODEL, or leave it out", where)

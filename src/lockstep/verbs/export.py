@@ -1,0 +1,72 @@
+"""Launch flags or a configuration file of other software for a layout."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Unpack
+
+from lockstep.errors import Infeasible
+from lockstep.hardware import Cluster
+from lockstep.layout import Layout
+from lockstep.planner import Estimate, Plan
+from lockstep.verbs.estimate import best_estimate, names_layout
+from lockstep.verbs.words.calling import strict
+from lockstep.verbs.words.layout import LayoutWords
+from lockstep.workload import Model
+
+if TYPE_CHECKING:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class Export:
+    """Launch flags or a configuration file of another tool for one layout."""
+
+    estimate: Estimate
+    to: str
+    text: str
+    version: str
+    """The software and its version that the text is written for."""
+    planned: Estimate | None = None
+    """The planner's best layout, where the software cannot run it and `estimate` is the best that it can."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON form."""
+        answer, planned = self.estimate.to_dict(), self.planned
+        kept = ("layout", "step_time_s", "mfu_frac", "assumptions")
+        instead = None
+        if planned is not None:
+            instead = {"layout": planned.layout.to_dict(), "step_time_s": planned.step_time_s}
+        said = {"to": self.to, "version": self.version, "text": self.text, "planned": instead}
+        return said | {key: answer[key] for key in kept}
+
+
+@strict
+def export(
+    model: str | Path | Model | Plan | Estimate,
+    cluster: str | Path | Cluster | None = None,
+    layout: Layout | None = None,
+    *,
+    to: str,
+    **words: Unpack[LayoutWords],
+) -> Export:
+    """What `to` (megatron, deepspeed, torchtitan) is launched with: for a result, the given layout, or the best one.
+
+    Without a layout it is the best one that `to` can run, and states what that costs against the planner's best.
+    Raises UnknownName, BadInput, and Infeasible with every reason why `to` cannot run it.
+    """
+    from lockstep.planner.export import best_for, version
+    from lockstep.planner.export import export as write
+
+    found = best_estimate(model, cluster, layout, words)
+    try:
+        return Export(found, to, write(found, to), version(to))
+    except Infeasible as error:
+        if isinstance(model, Estimate) or names_layout(layout, words):
+            raise
+        other = best_for(to, found)
+        if other is None:
+            raise
+        text = write(other.estimate, to, other.describe(str(error)))
+    return Export(other.estimate, to, text, version(to), found)

@@ -1,0 +1,111 @@
+"""The verb `fit`: latency and bandwidth of a link from measured times, and a cluster file with them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from lockstep.errors import BadInput, located
+from lockstep.files import writable, writing
+from lockstep.hardware import Cluster, Level, Link, device
+from lockstep.verbs.words.calling import strict
+from lockstep.verbs.words.network import flags
+from lockstep.verbs.words.quantity import Quantity
+from lockstep.verbs.words.question import read_cluster, whole
+
+if TYPE_CHECKING:
+    from lockstep.measure.fit import LinkFit
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """A link found, and the cluster file that holds it."""
+
+    found: LinkFit
+    path: str | None
+    level: str | None
+    link_bandwidth_Bps: float | None
+    """Rate of one link of the level, as written: what leaves a child over the links that its ranks reach."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON form."""
+        written = {"file": self.path, "level": self.level, "link_bandwidth_Bps": self.link_bandwidth_Bps}
+        return {**self.found.to_dict(), **written}
+
+
+@strict
+def fit(
+    file: str | Path,
+    *,
+    op: str | None = None,
+    ranks: Quantity | None = None,
+    algorithm: str | None = None,
+    out: str | Path | None = None,
+    cluster: str | Path | Cluster | None = None,
+    level: str | None = None,
+    device_name: str | None = None,
+) -> Fit:
+    """Fits a CSV of `bench`, the output of nccl-tests, or of the OSU micro-benchmarks.
+
+    Args: `op` and `ranks` where the text does not say them; `algorithm` that a library's own collective counts as, a
+    ring where none is said. `out` writes a cluster file: `cluster` with the link of `level` replaced (by default that
+    which the hosts in the text used), or one level of `device_name`, a device of the catalog, as many as ranks.
+    Raises: BadInput, also for a rate above the wire's; Infeasible where a constant predicts the times better.
+    """
+    from lockstep.measure.fit import cluster_yaml, fit_link, link_rate_Bps, measured_level, read_points
+
+    path = None if out is None else _file(out, cluster, level, device_name)
+    if path is None:
+        _refuse(cluster=cluster, level=level, device_name=device_name)
+    group = None if ranks is None else whole(ranks, "--ranks", 2)
+    with located("FILE"):
+        points = read_points(file, op=op, ranks=group)
+    if path is not None:
+        base = _base(cluster, device_name, max(point.ranks for point in points.points))
+        index = measured_level(points.hosts, base, level)
+    with flags("--algorithm"):
+        found = fit_link(points, taken_for=algorithm)
+    if path is None:
+        return Fit(found, None, None, None)
+    rate_Bps = link_rate_Bps(found, base, index)
+    date = points.date or datetime.now(UTC).strftime("%Y-%m-%d")
+    text = cluster_yaml(found, name=path.stem, date=date, base=base, index=index, rate_Bps=rate_Bps)
+    with writing(path, "--out"):
+        path.write_text(text, encoding="utf-8")
+    return Fit(found, str(path), base.levels[index].name, rate_Bps)
+
+
+def _file(out: str | Path, cluster: str | Path | Cluster | None, level: str | None, device_name: str | None) -> Path:
+    """The file to write, asked before anything is read."""
+    path = writable(out, "--out")
+    if path.suffix not in (".yaml", ".yml"):
+        raise BadInput(f"{str(path)!r} must end in .yaml", "--out")
+    base = _base(cluster, device_name, 2)
+    if level is not None:
+        from lockstep.measure.fit import measured_level
+
+        measured_level(None, base, level)
+    return path
+
+
+def _refuse(**words: object) -> None:
+    for name, value in words.items():
+        if value is not None:
+            raise BadInput("describes the file to write; give --out as well", f"--{name.removesuffix('_name')}")
+
+
+def _base(cluster: str | Path | Cluster | None, device_name: str | None, ranks: int) -> Cluster:
+    """The cluster whose link is replaced: the one named, or one level of as many devices as there were ranks."""
+    if (cluster is None) == (device_name is None):
+        raise BadInput(
+            "a cluster file needs --cluster, to replace one of its links, or --device for a flat one", "--out"
+        )
+    if cluster is not None:
+        return read_cluster(cluster)
+    from lockstep.measure.fit import UNKNOWN
+
+    with located("--device"):
+        found = device(str(device_name))
+    return Cluster("flat", found, (Level("network", ranks, Link(UNKNOWN, 0.0, 1.0)),))

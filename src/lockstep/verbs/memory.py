@@ -1,0 +1,72 @@
+"""Memory of one rank of every pipeline stage, and what the fullest one is filled with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Unpack
+
+from lockstep.hardware import Cluster
+from lockstep.layout import Job, Layout, Memory
+from lockstep.planner import memory_assumptions, stage_memories
+from lockstep.verbs.estimate import read_asked
+from lockstep.verbs.words.calling import verb
+from lockstep.verbs.words.layout import LayoutWords
+from lockstep.workload import Model
+
+if TYPE_CHECKING:
+    pass
+
+
+@verb
+def memory(
+    model: str | Path | Model, cluster: str | Path | Cluster, layout: Layout | None = None, **words: Unpack[LayoutWords]
+) -> StageMemories:
+    """Bytes on one rank of every pipeline stage, by category."""
+    asked, chosen = read_asked(model, cluster, layout, dict(words))
+    stages = stage_memories(asked.job, asked.cluster, chosen)
+    return StageMemories(asked.job, asked.cluster, chosen, tuple(stages))
+
+
+CATEGORIES = ("parameters", "gradients", "optimizer", "activations", "buffers")
+
+
+@dataclass(frozen=True, slots=True)
+class StageMemories:
+    """Memory by pipeline stage."""
+
+    job: Job
+    cluster: Cluster
+    layout: Layout
+    stages: tuple[Memory, ...]
+
+    @property
+    def fullest(self) -> int:
+        """The stage that needs most; the first of equals."""
+        return max(range(len(self.stages)), key=lambda stage: (float(self.stages[stage].total_B), -stage))
+
+    @property
+    def memory(self) -> Memory:
+        """Memory of the fullest stage, with the most that a rank offloads: what decides whether the layout fits."""
+        return replace(self.stages[self.fullest], host_B=max(float(one.host_B) for one in self.stages))
+
+    def by_category(self) -> dict[str, dict[str, float]]:
+        """Bytes of each category on the fullest stage, and its share of the total."""
+        sizes = {name: float(getattr(self.memory, f"{name}_B")) for name in CATEGORIES}
+        total_B = float(self.memory.total_B)
+        return {name: {"size_B": size_B, "frac": size_B / total_B} for name, size_B in sizes.items()}
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON form in the words of the command line."""
+        return {
+            "model": self.job.model.name,
+            "cluster": self.cluster.name,
+            "gpus": self.job.devices,
+            "layout": self.layout.to_dict(),
+            "memory": self.memory.to_dict(),
+            "fullest_stage": self.fullest,
+            "stages": [{"stage": number} | one.to_dict() for number, one in enumerate(self.stages)],
+            "by_category": self.by_category(),
+            "bytes_per_parameter": self.job.recipe.bytes_per_parameter,
+            "assumptions": list(memory_assumptions(self.job, self.cluster, self.layout)),
+        }

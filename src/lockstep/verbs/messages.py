@@ -1,0 +1,22 @@
+"""Messages that it takes to sum parameters over workers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lockstep.verbs.words.calling import verb
+from lockstep.verbs.words.network import flags
+from lockstep.verbs.words.quantity import Quantity
+from lockstep.verbs.words.question import whole
+
+if TYPE_CHECKING:
+    from lockstep.collectives import Messages
+
+
+@verb
+def messages(workers: Quantity, params: Quantity, *, program: str | None = None) -> Messages:
+    """Messages and elements of one synchronisation of `params` parameters, counted from the programs."""
+    from lockstep.collectives import messages as count
+
+    with flags("--program"):
+        return count(whole(workers, "--workers"), whole(params, "--params"), program)

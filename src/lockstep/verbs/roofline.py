@@ -1,0 +1,27 @@
+"""Arithmetic per byte of traffic, beside what each level of the network sustains."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Unpack
+
+from lockstep.hardware import Cluster
+from lockstep.layout import Layout
+from lockstep.verbs.estimate import read_asked
+from lockstep.verbs.words.calling import verb
+from lockstep.verbs.words.layout import LayoutWords
+from lockstep.workload import Model
+
+if TYPE_CHECKING:
+    from lockstep.planner.roofline import Roofline
+
+
+@verb
+def roofline(
+    model: str | Path | Model, cluster: str | Path | Cluster, layout: Layout | None = None, **words: Unpack[LayoutWords]
+) -> Roofline:
+    """Communication roofline: one per level of the cluster that the layout talks over."""
+    from lockstep.planner.roofline import roofline as find_roofline
+
+    asked, chosen = read_asked(model, cluster, layout, dict(words))
+    return find_roofline(asked.job, asked.cluster, chosen)

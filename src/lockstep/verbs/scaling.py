@@ -1,0 +1,83 @@
+"""A job on a cluster and on parts of it: where more devices stop helping."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Unpack
+
+from lockstep.errors import BadInput
+from lockstep.hardware import Cluster
+from lockstep.planner.search import Progress
+from lockstep.units import parse_money_usd, parse_time_s
+from lockstep.verbs.words.calling import verb
+from lockstep.verbs.words.layout import QuestionWords
+from lockstep.verbs.words.meaning import refuse_idle
+from lockstep.verbs.words.network import flags
+from lockstep.verbs.words.operations import OPERATION_WORDS, OperationWords, read_operation
+from lockstep.verbs.words.quantity import Quantity, Time
+from lockstep.verbs.words.question import positive, read_question
+from lockstep.verbs.words.targets import read_target
+from lockstep.workload import Model
+
+if TYPE_CHECKING:
+    from lockstep.campaigns import Scaling
+
+
+class ScalingWords(QuestionWords, OperationWords, total=False):
+    """Keywords of `scaling`: those of a planner's question and those of an operation."""
+
+
+@verb
+def scaling(
+    model: str | Path | Model,
+    cluster: str | Path | Cluster,
+    *,
+    weak: bool = False,
+    tokens: Quantity | None = None,
+    loss: Quantity | None = None,
+    compute_optimal: bool = False,
+    scaling_law: str | None = None,
+    critical_batch_tokens: Quantity | None = None,
+    deadline: Time | None = None,
+    budget: Quantity | None = None,
+    progress: Progress | None = None,
+    **words: Unpack[ScalingWords],
+) -> Scaling:
+    """Parts of `cluster` and all of it, each planned anew: where more devices stop helping.
+
+    Strong scaling keeps the batch, `weak` cuts it with the devices. With a target (as for `campaign`) rows have days
+    and money with failures; `deadline` and `budget` choose a size. Raises Infeasible when nothing fits on any size.
+    """
+    from lockstep.campaigns import scaling as find
+
+    operation: dict[str, Any] = {name: value for name, value in words.items() if name in OPERATION_WORDS}
+    question: dict[str, Any] = {name: value for name, value in words.items() if name not in OPERATION_WORDS}
+    asked = read_question(model, cluster, **question)
+    refuse_idle(question, asked.job)
+    target = read_target(
+        asked.model, tokens=tokens, loss=loss, compute_optimal=compute_optimal, scaling_law=scaling_law,
+        critical_batch_tokens=critical_batch_tokens,
+    )  # fmt: skip
+    if target is None:
+        _refuse_operation(operation)
+    with flags("--write"):
+        return find(
+            asked.model,
+            asked.cluster,
+            asked.recipe,
+            target=target,
+            operation=partial(read_operation, asked.cluster, operation),
+            weak=weak,
+            deadline_s=None if deadline is None else positive(parse_time_s(deadline, "--deadline"), "--deadline"),
+            budget_usd=None if budget is None else positive(parse_money_usd(budget, "--budget"), "--budget"),
+            progress=progress,
+        )
+
+
+def _refuse_operation(words: Mapping[str, Any]) -> None:
+    """Without a target there is no run that could fail or save."""
+    for name in sorted(name for name, value in words.items() if value is not None):
+        flag = f"--{name.removesuffix('_frac').replace('_', '-')}"
+        raise BadInput("needs the length of a run: --tokens, --loss or --compute-optimal", flag)

@@ -1,0 +1,51 @@
+"""What the step time of a layout follows, and which upgrades would shorten it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Unpack
+
+from lockstep.hardware import Cluster
+from lockstep.layout import Layout
+from lockstep.planner import Estimate
+from lockstep.verbs.estimate import estimate
+from lockstep.verbs.words.calling import verb
+from lockstep.verbs.words.layout import LayoutWords
+from lockstep.workload import Model
+
+if TYPE_CHECKING:
+    from lockstep.planner.sensitivity import Sensitivity
+    from lockstep.planner.upgrades import Upgrades
+
+
+@verb
+def sensitivity(
+    model: str | Path | Model, cluster: str | Path | Cluster, layout: Layout | None = None, **words: Unpack[LayoutWords]
+) -> Advice:
+    """How the step time follows each number of hardware and layout, and which upgrades save most."""
+    return advise(estimate(model, cluster, layout, **words))
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """Sensitivity and upgrades of one layout."""
+
+    estimate: Estimate
+    sensitivity: Sensitivity
+    upgrades: Upgrades
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON form in the words of the command line."""
+        return self.upgrades.to_dict() | self.sensitivity.to_dict()
+
+
+def advise(found: Estimate) -> Advice:
+    """The advice for an estimated layout."""
+    from lockstep.planner.replans import Replans
+    from lockstep.planner.sensitivity import sensitivity
+    from lockstep.planner.upgrades import upgrades
+
+    replans = Replans(found.job.model, found.job.recipe)
+    follows = sensitivity(found.job, found.cluster, found.layout, replans=replans)
+    return Advice(found, follows, upgrades(found, replans=replans))

@@ -1,0 +1,56 @@
+"""The best number of workers for a data-parallel step."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Unpack
+
+from lockstep.errors import BadInput
+from lockstep.units import parse_frac, parse_size_B, parse_time_s
+from lockstep.verbs.words.algorithms import check_algorithm
+from lockstep.verbs.words.calling import verb
+from lockstep.verbs.words.network import LinkWords, flags, read_network
+from lockstep.verbs.words.quantity import Quantity, Size, Time
+from lockstep.verbs.words.question import positive, whole
+
+if TYPE_CHECKING:
+    from lockstep.campaigns import SpeedUp
+
+
+MOST_WORKERS = 1_000_000
+
+
+@verb
+def speedup(
+    *,
+    compute: Time,
+    size: Size,
+    workers: Quantity | None = None,
+    serial: Quantity = 0.0,
+    exchange: str | None = None,
+    **link: Unpack[LinkWords],
+) -> SpeedUp:
+    """Speed-up of a data-parallel step against the laws of Amdahl and Gustafson, and the best number of workers.
+
+    `compute`: one worker's step; `size`: bytes exchanged; `exchange`: an all-reduce algorithm or parameter-server,
+    ring; on a cluster the fastest way across its levels, for the numbers of workers that fill whole units.
+    """
+    from lockstep.campaigns import SpeedUp
+
+    network = read_network(1, **link)
+    machine = network.cluster
+    usual, most = ("ring", 4096) if machine is None else (None, machine.num_devices)
+    number = most if workers is None else whole(workers, "--workers")
+    if number > MOST_WORKERS:
+        raise BadInput(f"must be at most {MOST_WORKERS:,}, got {number:,}", "--workers")
+    with flags("--exchange"):
+        found = SpeedUp(
+            compute_s=positive(parse_time_s(compute, "--compute"), "--compute"),
+            size_B=parse_size_B(size, "--size"),
+            network=machine or network.link,
+            exchange=usual if exchange is None else exchange,
+            serial_frac=parse_frac(serial, "--serial"),
+            most_workers=number,
+        )
+    if exchange is not None:
+        check_algorithm(*found.collective, "--exchange", read_network(int(found.tried[-1]), **link))
+    return found

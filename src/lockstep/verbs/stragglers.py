@@ -1,0 +1,66 @@
+"""Cost of waiting for the slowest worker."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lockstep.errors import BadInput
+from lockstep.simulate import Law, Progress, parse_law, unseen
+from lockstep.units import parse_number, parse_time_s
+from lockstep.verbs.words.calling import verb
+from lockstep.verbs.words.network import flags
+from lockstep.verbs.words.quantity import Quantity, Time
+from lockstep.verbs.words.question import whole
+
+if TYPE_CHECKING:
+    from lockstep.failures.stragglers import StragglerCost
+
+
+MOST_WORKERS = 100_000
+
+SLOW_FACTOR = 2.0
+
+
+@verb
+def stragglers(
+    *,
+    workers: Quantity,
+    law: str | Law,
+    mitigation: str = "none",
+    comm: Time = 0.0,
+    slow: Quantity = 0,
+    slow_factor: Quantity | None = None,
+    seed: Quantity = 0,
+    progress: Progress | None = None,
+) -> StragglerCost:
+    """Cost of waiting for the slowest of `workers`, with a mitigation; `slow` workers are always slower by a factor.
+
+    `progress` hears (done, total) of the simulation now and then.
+    """
+    from lockstep.failures.stragglers import parse_mitigation
+    from lockstep.failures.stragglers import stragglers as find
+
+    number = whole(workers, "--workers")
+    if number > MOST_WORKERS:
+        raise BadInput(f"must be at most {MOST_WORKERS:,}, got {number:,}", "--workers")
+    drawn = parse_law(law, "--law") if isinstance(law, str) else law
+    chosen = parse_mitigation(mitigation, "--mitigation")
+    with flags("--mitigation"):
+        chosen.check(number)
+        launched = chosen.launched(number)
+        if launched > 2 * MOST_WORKERS:
+            raise BadInput(f"{launched} workers in total are more than {2 * MOST_WORKERS:,}", "mitigation")
+    always = whole(slow, "--slow", minimum=0)
+    if always > launched:
+        raise BadInput(f"{always} slow workers of {launched}", "--slow")
+    if slow_factor is not None and not always:
+        raise BadInput("needs --slow, the number of slower workers", "--slow-factor")
+    factor = SLOW_FACTOR if slow_factor is None else parse_number(slow_factor, "--slow-factor")
+    if factor <= 0:
+        raise BadInput("a factor on times must be above 0", "--slow-factor")
+    slowdown = [1.0] * (launched - always) + [factor] * always if always else []
+    with flags("--workers"):
+        return find(
+            number, drawn, chosen, comm_s=parse_time_s(comm, "--comm"), slowdown=slowdown,
+            seed=whole(seed, "--seed", minimum=0), progress=progress or unseen,
+        )  # fmt: skip

@@ -1,0 +1,168 @@
+"""The verb `trace`: a collective or a pipeline as a file for Perfetto or chrome://tracing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Unpack
+
+from lockstep.errors import BadInput, UnknownName
+from lockstep.files import writable, writing
+from lockstep.units import parse_size_B
+from lockstep.verbs.pipeline import StageWords, pipeline
+from lockstep.verbs.words.calling import strict
+from lockstep.verbs.words.network import LinkWords, flags, read_network
+from lockstep.verbs.words.quantity import Quantity, Size, Times
+from lockstep.verbs.words.question import whole
+
+if TYPE_CHECKING:
+    from lockstep.collectives.levels import Levels
+    from lockstep.planner import Estimate
+    from lockstep.program import Timeline
+
+MOST_OPERATIONS = 300_000
+OPENED = ("tp", "cp", "ep", "dp")
+EXPANSIONS = {"layers": (), "messages": OPENED, **{part: (part,) for part in OPENED}}
+"""What a step's trace shows besides passes -> the kinds of traffic whose collectives are opened."""
+
+
+class PipelineWords(StageWords, total=False):
+    """Keywords about a pipeline; see the verb `pipeline`."""
+
+    stages: Quantity | None
+    transfer_s: Times | None
+
+
+class CollectiveWords(LinkWords, total=False):
+    """Keywords about a collective; see the verb `collective`."""
+
+    ranks: Quantity | None
+    size: Size | None
+    algorithm: str | None
+
+
+class TraceWords(PipelineWords, CollectiveWords, total=False):
+    """Keywords of `trace`: those of what is traced."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """The file that was written and what is in it."""
+
+    path: str
+    what: str
+    timeline: Timeline
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON form."""
+        line = self.timeline
+        return {
+            "file": self.path,
+            "what": self.what,
+            "ranks": line.program.ranks,
+            "operations": len(line.program),
+            "makespan_s": line.makespan_s,
+            "utilization_frac": line.utilization_frac,
+            "critical_s": line.critical_s_by_kind(),
+        }
+
+
+@strict
+def trace(what: str, *, out: str | Path, **words: Unpack[TraceWords]) -> Trace:
+    """Simulates `what`, `pipeline` or the name of a collective, and writes the trace; nothing on bad input.
+
+    `words`: those of `pipeline`, or ranks, size, algorithm and the link as in `collective`.
+    """
+    path = trace_path(out, "--out")
+    given: dict[str, Any] = {name: value for name, value in words.items() if value is not None}
+    known = PipelineWords if what == "pipeline" else CollectiveWords
+    for name in given:
+        if name not in known.__annotations__:
+            kind = "a pipeline" if what == "pipeline" else what
+            raise BadInput(f"does not belong to {kind}", f"--{name.replace('_', '-')}")
+    timeline = _pipeline(given) if what == "pipeline" else _collective(what, **given)
+    return _written(timeline, path, what, "--out")
+
+
+@strict
+def trace_step(estimate: Estimate, out: str | Path, expand: str | None = None) -> Trace:
+    """Simulates the step of an estimate, one rank per pipeline stage, and writes the trace.
+
+    `expand`: `layers` writes each layer; `messages` also opens each different collective of the first stage once into
+    its own sends, and tp, cp, ep or dp those of one kind of group.
+    """
+    path = trace_path(out, "--trace")
+    if expand is not None and expand not in EXPANSIONS:
+        raise UnknownName("expansion", expand, tuple(EXPANSIONS), "--expand")
+    timeline = estimate.timeline(expand is not None, EXPANSIONS[expand] if expand else ())
+    return _written(timeline, path, f"step of {estimate.job.model.name}", "--trace")
+
+
+def trace_path(out: str | Path, where: str) -> Path:
+    """The path, which must end as a trace does and be in a folder that exists. Raises BadInput at `where`."""
+    path = Path(out)
+    if not path.name.endswith((".json", ".json.gz")):
+        raise BadInput(f"{path.name!r} must end in .json.gz or .json", where)
+    return writable(path, where)
+
+
+def _written(timeline: Timeline, path: Path, what: str, where: str) -> Trace:
+    write_timeline(timeline, path, where)
+    return Trace(str(path), what, timeline)
+
+
+def write_timeline(timeline: Timeline, path: Path, where: str, beside: Timeline | None = None) -> None:
+    """Writes the trace, with another timeline next to it if given. Raises BadInput at `where`."""
+    from lockstep.program import write_trace
+
+    with writing(path, where):
+        write_trace(timeline, path, beside)
+
+
+def _pipeline(given: dict[str, Any]) -> Timeline:
+    for name in ("stages", "microbatches"):
+        if name not in given:
+            raise BadInput("must be given for a pipeline", f"--{name}")
+    return pipeline(**given).timeline
+
+
+def _collective(
+    op: str, *, ranks: Quantity | None = None, size: Size | None = None, algorithm: str | None = None, **link: Any
+) -> Timeline:
+    from lockstep.collectives import best, get, ops
+    from lockstep.collectives.levels import WAYS
+    from lockstep.simulate import simulate
+
+    if op not in ops():
+        raise UnknownName("program", op, ("pipeline", *ops()), "WHAT")
+    if ranks is None or size is None:
+        raise BadInput("must be given for a collective", "--ranks" if ranks is None else "--size")
+    network, size_B = read_network(whole(ranks, "--ranks"), **link), parse_size_B(size, "--size")
+    if network.spans_levels and op in WAYS and algorithm in (None, *WAYS[op]):
+        network.check_filled()
+        return _on_levels(op, network.levels, size_B, algorithm)
+    with flags("--algorithm"):
+        name = algorithm if algorithm is not None else str(best(op, network.ranks, size_B, network.link).algorithm)
+        chosen = get(op, name)
+        chosen.price(network.ranks, size_B, network.link)
+        _check_size(float(chosen.operations(network.ranks, size_B, network.link)))
+        program = chosen.program(network.ranks, size_B, network.link)
+    return simulate(program, network.cluster if network.node_ranks else network.link)
+
+
+def _on_levels(op: str, levels: Levels, size_B: float, way: str | None) -> Timeline:
+    """One way across the levels of a cluster, the fastest if none is named."""
+    from lockstep.collectives import best_on_levels, program_on_levels, sent_on_levels
+    from lockstep.collectives.registry import REDUCE
+    from lockstep.simulate import simulate
+
+    way = way if way is not None else str(best_on_levels(op, levels, size_B).algorithm)
+    with flags("--ranks"):
+        _check_size(float(sent_on_levels(op, levels, size_B, way).total.messages * (2 + (op in REDUCE))))
+        return simulate(*program_on_levels(op, levels, size_B, way))
+
+
+def _check_size(operations: float) -> None:
+    if operations > MOST_OPERATIONS:
+        allowed = f"at most {MOST_OPERATIONS:,}; use fewer ranks"
+        raise BadInput(f"a trace of about {operations:.3g} operations is too large: {allowed}", "ranks")

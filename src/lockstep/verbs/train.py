@@ -1,0 +1,247 @@
+"""The verb about training for real: `train`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from lockstep.errors import BadInput, Stopped, UnknownName
+from lockstep.units import parse_number
+from lockstep.verbs.words.calling import strict, verb
+from lockstep.verbs.words.keeping import Record, kept
+from lockstep.verbs.words.network import flags
+from lockstep.verbs.words.processes import longest_wait_s, world
+from lockstep.verbs.words.quantity import Quantity, Time
+from lockstep.verbs.words.question import named_folder, whole
+
+if TYPE_CHECKING:
+    from lockstep.failures.stragglers import LateRank
+    from lockstep.measure.train import Method, Saving, StoppedRun, Task, TrainRun
+    from lockstep.measure.train.result import Step
+
+MOST_STEPS = 1_000_000
+USUAL_BATCH = 64
+MICROBATCHES = 4
+"""What methods that cut a share again do by default."""
+USUAL_EVERY, USUAL_KEEP = 10, 2
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingMethods:
+    """The ways to train."""
+
+    methods: tuple[Method, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON form."""
+        return {"methods": [one.to_dict() for one in self.methods]}
+
+
+@dataclass(frozen=True, slots=True)
+class Training:
+    """One run per method, all of the same task."""
+
+    runs: tuple[TrainRun, ...]
+    stopped: StoppedRun | None = None
+    """The run that Ctrl-C ended, after which no other began."""
+
+    @property
+    def assumptions(self) -> tuple[str, ...]:
+        """What to know about the numbers of any of them."""
+        return tuple(dict.fromkeys(line for run in self.runs for line in run.assumptions))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON form."""
+        stopped = None if self.stopped is None else self.stopped.to_dict()
+        return {"runs": [run.to_dict() for run in self.runs], "stopped": stopped, "assumptions": list(self.assumptions)}
+
+
+@strict
+def training_methods() -> TrainingMethods:
+    """All methods that `train` knows, with their settings."""
+    from lockstep.measure.train import all_methods
+
+    return TrainingMethods(all_methods())
+
+
+@verb
+def train(
+    method: str,
+    *,
+    ranks: Quantity | None = None,
+    model: str | None = None,
+    layers: Quantity = 4,
+    steps: Quantity = 100,
+    batch: Quantity | None = None,
+    optimizer: str = "sgd",
+    learning_rate: Quantity | None = None,
+    dtype: str = "float32",
+    seed: Quantity = 0,
+    settings: Mapping[str, object] | None = None,
+    checkpoint: str | Path | None = None,
+    every: Quantity | None = None,
+    keep: Quantity | None = None,
+    beside: bool = False,
+    resume: bool = False,
+    restarts: Quantity = 0,
+    root: str | Path | None = None,
+    tensorboard: str | Path | None = None,
+    timeout: Time | None = None,
+    straggler: str | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> Training:
+    """Trains a small model on real data by one method, or several between commas, on real processes.
+
+    `ranks`: by default those that torchrun or srun started, else two. `batch`: samples per step of all ranks, 64 or a
+    number near it that they share evenly. `settings` go to every method that has them. `checkpoint`: a folder for
+    checkpoints after `every` steps (10) and at the end, of which `keep` (2) stay, written `beside` the training or in
+    line; `resume` goes on from the newest, and a run that fails does so by itself up to `restarts` times. `root`: where
+    runs are kept, by default $LOCKSTEP_RUNS, nowhere without.
+    `tensorboard`: a folder for event files of TensorBoard, a folder in it per method.
+    `timeout` is the longest wait of one rank for another; `straggler` makes a rank late in every second step: `1:20ms`;
+    `progress(done, total)` counts the steps of all runs. Ctrl-C raises Stopped, a KeyboardInterrupt whose `answer` is
+    what this returns otherwise: the runs until then, and `stopped` with the losses of the one under way. Raises
+    BadInput, RunFailed.
+    """
+    from lockstep.measure.train import find_method
+    from lockstep.measure.train import train as run
+
+    chosen = [find_method(name.strip()) for name in method.split(",")]
+    per_method = [_for(one, settings or {}, chosen) for one in chosen]
+    number, again = world(ranks), whole(restarts, "--restarts", minimum=0)
+    samples = _usual_batch(chosen, number) if batch is None else whole(batch, "--batch")
+    task = _task(chosen, model, layers, steps, samples, optimizer, learning_rate, dtype, seed)
+    saving = _saving(checkpoint, every, keep, beside, resume)
+    if saving is not None and len(chosen) > 1:
+        raise BadInput("one folder holds the checkpoints of one run: give one method", "--checkpoint")
+    runs: list[TrainRun] = []
+    wait_s = longest_wait_s(timeout)
+    late, curves = _late(straggler, number, task.steps), _curves(tensorboard)
+    for one, own in zip(chosen, per_method, strict=True):
+        before = len(runs) * task.steps
+        words = {"method": one.name, "ranks": number, **asdict(task), "settings": own}
+        with kept("train", words, root, curves and curves / one.name) as record:
+            seen_by_step: dict[int, Step] = {}
+
+            def step(
+                done: int, seen: Step, before: int = before, record: Record = record,
+                seen_by_step: dict[int, Step] = seen_by_step,
+            ) -> None:  # fmt: skip
+                # A run that goes on from its checkpoint after a failure does some steps again.
+                seen_by_step[done] = seen
+                record(step=done, **seen.to_dict())
+                if progress is not None:
+                    progress(before + done, len(chosen) * task.steps)
+
+            try:
+                runs.append(
+                    run(
+                        one.name, task, number, own,
+                        saving=saving, restarts=again, timeout_s=wait_s, straggler=late, on_step=step,
+                    )
+                )  # fmt: skip
+            except KeyboardInterrupt:
+                raise _stopped(one.name, task, number, own, runs, seen_by_step) from None
+            record.result = runs[-1].summary()
+    return Training(tuple(runs))
+
+
+def _stopped(
+    method: str, task: Task, ranks: int, settings: Mapping[str, object], runs: list[TrainRun], seen: dict[int, Step]
+) -> KeyboardInterrupt:
+    """Ctrl-C with what is known by then, if anything is."""
+    from lockstep.measure.train import StoppedRun
+
+    if not seen and not runs:
+        return KeyboardInterrupt()
+    first = min(seen, default=1) - 1
+    steps = tuple(seen[number] for number in sorted(seen))
+    return Stopped(Training(tuple(runs), StoppedRun(method, task, ranks, settings, first, steps)))
+
+
+def _usual_batch(methods: list[Method], ranks: int) -> int:
+    """Samples near USUAL_BATCH that the workers of every method share evenly, each share a multiple of four."""
+    part = MICROBATCHES * math.lcm(*(max(1, ranks - one.helpers) for one in methods))
+    return part * max(1, round(USUAL_BATCH / part))
+
+
+def _task(
+    methods: list[Method], model: str | None, layers: Quantity, steps: Quantity, batch: int, optimizer: str,
+    learning_rate: Quantity | None, dtype: str, seed: Quantity,
+) -> Task:  # fmt: skip
+    """What is trained: a model that all methods train, unless one is named."""
+    from lockstep.measure.train import MODELS, Task
+
+    name = model
+    if name is None:
+        name = next((kind for kind in MODELS if all(kind in one.models for one in methods)), "mlp")
+    if name not in MODELS:
+        raise UnknownName("model", name, MODELS, "--model")
+    number = whole(steps, "--steps")
+    if number > MOST_STEPS:
+        raise BadInput(f"must be at most {MOST_STEPS:,}, got {number:,}", "--steps")
+    rate = MODELS[name].learning_rate if learning_rate is None else parse_number(learning_rate, "--learning-rate")
+    return Task(
+        model=name, layers=whole(layers, "--layers"), steps=number, batch=batch, optimizer=optimizer,
+        learning_rate=rate, dtype=dtype, seed=whole(seed, "--seed", minimum=0),
+    )  # fmt: skip
+
+
+def _saving(
+    folder: str | Path | None, every: Quantity | None, keep: Quantity | None, beside: bool, resume: bool
+) -> Saving | None:
+    """Checkpoints of a run, if a folder is given; without one, whatever is about them is refused."""
+    from lockstep.measure.train import Saving
+
+    if folder is None:
+        given = {"--resume": resume, "--beside": beside, "--every": every is not None, "--keep": keep is not None}
+        for flag in (name for name, is_given in given.items() if is_given):
+            raise BadInput("needs a folder: --checkpoint DIR", flag)
+        return None
+    return Saving(
+        named_folder(folder, "--checkpoint"),
+        whole(USUAL_EVERY if every is None else every, "--every"),
+        whole(USUAL_KEEP if keep is None else keep, "--keep"),
+        beside,
+        resume,
+    )
+
+
+def _curves(folder: str | Path | None) -> Path | None:
+    """A folder that can be made, before anything is trained."""
+    if folder is None:
+        return None
+    path = named_folder(folder, "--tensorboard")
+    if path.exists() and not path.is_dir():
+        raise BadInput(f"{str(path)!r} is a file; name a folder", "--tensorboard")
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise BadInput(f"cannot make {str(path)!r}: {error.strerror}", "--tensorboard") from None
+    return path
+
+
+def _late(straggler: str | None, ranks: int, steps: int) -> LateRank | None:
+    """The rank to make late, if one is."""
+    from lockstep.failures.stragglers import parse_late
+    from lockstep.measure.train.lateness import refuse
+
+    if straggler is None:
+        return None
+    with flags("--straggler"):
+        late = parse_late(straggler)
+        refuse(late, ranks, steps)
+    return late
+
+
+def _for(method: Method, settings: Mapping[str, object], methods: list[Method]) -> dict[str, object]:
+    """The settings that a method has; every one must belong to some method."""
+    known = {one.name: one.setting_names for one in methods}
+    for name in settings:
+        if not any(name.replace("-", "_") in names for names in known.values()):
+            allowed = sorted({name for names in known.values() for name in names})
+            raise UnknownName("setting", name, allowed or ("(none)",), "--set")
+    return {name: value for name, value in settings.items() if name.replace("-", "_") in known[method.name]}

@@ -1,0 +1,22 @@
+"""Predictions beside published measurements."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from lockstep.errors import located
+from lockstep.verbs.words.calling import strict
+
+if TYPE_CHECKING:
+    from lockstep.validation import Report
+
+
+@strict
+def validate(tables: str | Iterable[str] | None = None) -> Report:
+    """Published measurements against predictions: all tables, or those named. Raises UnknownName."""
+    from lockstep import validation
+
+    names = [tables] if isinstance(tables, str) else tables
+    with located("TABLE"):
+        return validation.validate(names)

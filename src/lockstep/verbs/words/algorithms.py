@@ -1,0 +1,104 @@
+"""Ranks and algorithms of a collective, as a verb is asked for them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from lockstep.errors import BadInput
+from lockstep.verbs.words.network import LinkWords, Network, flags, read_network
+from lockstep.verbs.words.quantity import Quantity
+from lockstep.verbs.words.question import whole
+
+if TYPE_CHECKING:
+    pass
+
+
+MOST_RANKS = 1_000_000
+
+
+def read_group(ranks: Quantity, link: LinkWords) -> Network:
+    number = whole(ranks, "--ranks")
+    if number > MOST_RANKS:
+        raise BadInput(f"must be at most {MOST_RANKS:,}, got {number:,}", "--ranks")
+    network = read_network(number, **link)
+    network.check_filled()
+    return network
+
+
+def read_names(op: str, given: str | None, where: str, network: Network) -> Sequence[str] | None:
+    """Names between commas, all known, or all that the network has ports or ways for; None for `all` on one link.
+
+    A collective that does not exist is refused first.
+    """
+    from lockstep.collectives import algorithms
+
+    with flags("OP"):
+        try:
+            algorithms(op)
+        except BadInput as error:
+            raise BadInput(error.message, "OP") from None
+    every: list[str] | None = None
+    if network.spans_levels:
+        every = ways_named(op, "OP", network)
+    elif wide := needing_ports(op, network):
+        every = [name for name in algorithms(op) if name not in wide]
+    if given is None or given == "all":
+        return every
+    names = [name.strip() for name in given.split(",")]
+    for name in names:
+        check_algorithm(op, name, where, network)
+    return names
+
+
+def check_algorithm(op: str, name: str, where: str, network: Network) -> None:
+    """Raises BadInput unless there is such an algorithm, and a price of it on the network's levels and ports."""
+    from lockstep.collectives import get
+    from lockstep.collectives.levels import WAYS
+
+    if network.spans_levels:
+        if name in ways_named(op, where, network):
+            return
+        with flags(where):
+            get(op, name)
+        levels, one_link = levels_or_link(network)
+        ways = f"{name} is for one link; the ways across {levels} are {' and '.join(WAYS[op])}"
+        traced = f"`lockstep trace {op} --algorithm {name}`, which simulates its messages"
+        raise BadInput(f"{ways}. Choose one of these, {one_link}, or {traced}", where)
+    with flags(where):
+        get(op, name)
+    if name in needing_ports(op, network):
+        raise BadInput(too_wide(op, name, network) + "; give --latency and --bandwidth of one port", where)
+
+
+def ways_named(op: str, where: str, network: Network) -> list[str]:
+    """Names of the ways across the levels that the network spans. Raises BadInput for an operation without one."""
+    from lockstep.collectives.levels import WAYS
+
+    if op not in WAYS:
+        levels, one_link = levels_or_link(network)
+        raise BadInput(f"{op} has no way across {levels}, as {', '.join(WAYS)} have; give {one_link}", where)
+    return list(WAYS[op])
+
+
+def levels_or_link(network: Network) -> tuple[str, str]:
+    """The levels that have no price, and what has one, in words."""
+    one_link = f"--latency and --bandwidth of one link, or at most {network.levels[0][0]} ranks, which share one level"
+    return f"the levels of {network.words()['cluster']}", one_link
+
+
+def needing_ports(op: str, network: Network) -> list[str]:
+    """Algorithms for more ports than a device of the cluster has: one per level, at the rate of all its links."""
+    from lockstep.collectives import algorithms, get
+
+    one_level = network.cluster is not None and not network.spans_levels
+    return [name for name in algorithms(op) if get(op, name).ports > 1] if one_level else []
+
+
+def too_wide(op: str, name: str, network: Network) -> str:
+    from lockstep.collectives import get
+
+    device = "a device" if network.cluster is None else f"a device of {network.cluster.name}"
+    return (
+        f"{name} needs {get(op, name).ports} ports per rank; {device} has one per level, at the rate of all its links"
+    )

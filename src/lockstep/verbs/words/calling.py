@@ -1,0 +1,122 @@
+"""`strict` and `verb`: what every function of this interface does before it computes anything.
+
+`strict` refuses a keyword that the function does not have. Many verbs take `**words: Unpack[SomeWords]`. A type checker
+knows what is in there, Python does not: it would hand a misspelled word on, and the answer would be for another
+question. `verb` also answers for every combination, as `Rows`, where a numeric option is given a list or a range.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache, wraps
+from types import SimpleNamespace
+from typing import Any, TypeVar, cast, get_args, get_type_hints
+
+from lockstep.errors import LONGEST, option_hint
+from lockstep.rows import answer_rows, listed
+from lockstep.units import NUMBER
+from lockstep.verbs.words.quantity import UNITS, VECTORS
+
+FIRST_NAME = re.compile(r"\w+")
+TAKES_LISTS = "takes_lists"
+"""Attribute of the functions that `verb` made."""
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def strict(function: Function) -> Function:
+    """`function`, which raises TypeError for an unknown keyword: the verb, the keyword and what was probably meant."""
+
+    @wraps(function)
+    def call(*given: Any, **words: Any) -> Any:
+        allowed = keywords(function)
+        for word in words:
+            if word not in allowed:
+                raise TypeError(_refusal(function.__name__, word, tuple(allowed)))
+        return function(*given, **words)
+
+    return cast(Function, call)
+
+
+def verb(function: Function) -> Function:
+    """`function`, strict, and asked for every combination of values where numeric options are given several.
+
+    Its keyword `progress`, if given, then counts combinations.
+    """
+    one = strict(function)
+
+    @wraps(function)
+    def call(*given: Any, **words: Any) -> Any:
+        lists = several(function, given, words)
+        if not lists:
+            return one(*given, **words)
+        report = words.pop("progress", None)
+        names = list(inspect.signature(function).parameters)[: len(given)]
+        named = {**dict(zip(names, given, strict=True)), **words}
+        return answer_rows(function.__name__, lists, lambda point: one(**{**named, **point}), report)
+
+    setattr(call, TAKES_LISTS, True)
+    return cast(Function, call)
+
+
+def several(
+    function: Callable[..., Any], given: Sequence[Any], words: Mapping[str, Any]
+) -> dict[str, list[tuple[Any, Any]]]:
+    """The options that are given a list or a range: (value as given, value in SI units) by name."""
+    kinds, found = keywords(function), {}
+    for name, value in {**dict(zip(kinds, given, strict=False)), **words}.items():
+        kind = kinds.get(name, "")
+        if kind in UNITS:
+            where = f"--{name.replace('_', '-')}"
+            values = listed(value, UNITS[kind], where, vector=kind in VECTORS)
+            if values is not None:
+                found[name] = [(one, _in_SI(one, UNITS[kind])) for one in values]
+    return found
+
+
+def _in_SI(value: Any, units: Mapping[str, float]) -> Any:
+    """The number that a value with a unit is; itself where it is none."""
+    read = NUMBER.fullmatch(value) if isinstance(value, str) else None
+    if read is None or (read[2] or "") not in units:
+        return value
+    number = float(read[1].replace("_", "")) * units[read[2] or ""]
+    return int(number) if number.is_integer() and abs(number) < 2**53 else number
+
+
+@cache
+def keywords(function: Callable[..., Any]) -> dict[str, str]:
+    """Every keyword that `function` takes, those of an unpacked TypedDict included, and the name of its type."""
+    found: dict[str, str] = {}
+    for parameter in inspect.signature(function).parameters.values():
+        if parameter.kind is parameter.VAR_KEYWORD:
+            found |= _unpacked(function, parameter.annotation)
+        elif parameter.kind is not parameter.VAR_POSITIONAL:
+            found[parameter.name] = _first(parameter.annotation)
+    return found
+
+
+def _first(annotation: Any) -> str:
+    """The first name in an annotation: `Size` of `Size | None`."""
+    said = FIRST_NAME.match(getattr(annotation, "__forward_arg__", None) or str(annotation))
+    return said[0] if said else ""
+
+
+def _unpacked(function: Callable[..., Any], annotation: str) -> dict[str, str]:
+    """Keys of the TypedDict in the annotation `Unpack[...]`, in their order, and the names of their types.
+
+    It alone is resolved: other annotations of `function` may name what only a type checker imports.
+    """
+    holder = SimpleNamespace(__annotations__={"words": annotation})
+    unpacked = get_args(get_type_hints(holder, function.__globals__)["words"])
+    return {name: _first(kind) for words in unpacked for name, kind in words.__annotations__.items()}
+
+
+def _refusal(verb: str, word: str, allowed: Sequence[str]) -> str:
+    """What Python itself says of an unknown keyword, and what to say instead."""
+    hint = option_hint(word, allowed, verb, _keyword, f"see help(lockstep.{verb})")
+    return f"{verb}() got an unexpected keyword argument {word[:LONGEST]!r}; {hint}"
+
+
+def _keyword(name: str, value: str) -> str:
+    return f"{name}={value}" if value else repr(name)

@@ -1,0 +1,199 @@
+"""`Question`: model, cluster and recipe as objects, from names, paths and quantities with units.
+
+What is chosen on the user's behalf (a sequence length, a batch rounded to whole sequences) is written into
+`Recipe.notes`, from where it reaches the assumptions of every answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Unpack
+
+from lockstep.errors import BadInput
+from lockstep.errors import located as located
+from lockstep.hardware import Cluster
+from lockstep.hardware import cluster as find_cluster
+from lockstep.layout import Job, Layout, Recipe, broken_by, check, refuse
+from lockstep.layout.rules import BATCH, SCHEDULE, WORLD, nearest
+from lockstep.units import format_count, parse_count, parse_integer
+from lockstep.verbs.words.calling import strict
+from lockstep.verbs.words.quantity import Quantity
+from lockstep.verbs.words.recipe import RecipeWords, read_recipe
+from lockstep.workload import Model, Transformer
+from lockstep.workload import model as find_model
+
+USUAL_SEQ = 8192
+"""Longest sequence assumed when none is given: models stretched to 128k tokens were trained on this one."""
+LIMITS = {"--seq": 10**8, "--batch": 10**9, "--gpus": 10**7, "--params": 10**13}
+"""Beyond these a number is taken for a mistake; their products stay below 2**63."""
+DP_RULES = (WORLD, BATCH, SCHEDULE, "ep divides dp", "shard divides the data ranks")
+"""Rules that depend on the number of data-parallel replicas."""
+DEGREES = ("tp", "pp", "cp", "ep", "vpp", "micro_batch")
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What is to be trained, how, and on what."""
+
+    model: Model
+    cluster: Cluster
+    recipe: Recipe
+
+    @property
+    def job(self) -> Job:
+        """The question apart from the machine."""
+        return Job(self.model, self.recipe, self.cluster.num_devices)
+
+
+@strict
+def read_question(
+    model: str | Path | Model,
+    cluster: str | Path | Cluster,
+    *,
+    gpus: Quantity | None = None,
+    batch: Quantity | None = None,
+    batch_tokens: Quantity | None = None,
+    seq: Quantity | None = None,
+    **recipe: Unpack[RecipeWords],
+) -> Question:
+    """The question, given as options, as objects. Exactly one of `batch` and `batch_tokens` must be given."""
+    with located("MODEL"):
+        wanted = find_model(model) if isinstance(model, str | Path) else model
+    machine = read_cluster(cluster, gpus)
+    tokens, notes = _sequence(wanted, seq)
+    sequences, rounded = _sequences(batch, batch_tokens, tokens, machine.num_devices)
+    asked = read_recipe(machine, recipe, seq=tokens, batch=sequences, notes=(*rounded, *notes))
+    return Question(wanted, machine, asked)
+
+
+def read_cluster(cluster: str | Path | Cluster, gpus: Quantity | None = None) -> Cluster:
+    """The cluster of that name or path, with `gpus` devices instead of its own number if given."""
+    devices = None if gpus is None else whole(gpus, "--gpus")
+    given = cluster
+    if isinstance(cluster, str | Path):
+        with located("--cluster"):
+            cluster = find_cluster(cluster)
+    if devices is None:
+        return cluster
+    with located("--gpus"):
+        return find_cluster(given, devices) if isinstance(given, str | Path) else cluster.resized(devices)
+
+
+def whole(value: Quantity, where: str, minimum: int = 1) -> int:
+    """A whole number, below the limit for its flag."""
+    number = parse_integer(value, where, minimum=minimum)
+    limit = LIMITS.get(where, 10**9)
+    if number > limit:
+        raise BadInput(f"must be at most {limit:,}, got {number:,}", where)
+    return number
+
+
+def named_folder(given: str | Path, where: str) -> Path:
+    """The path of a folder, which need not exist. Raises BadInput for no name, and for one that no system takes."""
+    if not str(given) or "\0" in str(given):
+        raise BadInput("must name a folder; write . for this one", where)
+    return Path(given)
+
+
+def _sequence(model: Model, seq: Quantity | None) -> tuple[int, tuple[str, ...]]:
+    """Tokens per sequence, and a note when they were not given. An image counts as one sequence of one token."""
+    if not isinstance(model, Transformer):
+        if seq is not None:
+            raise BadInput(f"{model.name} reads images, not sequences; leave --seq out", "--seq")
+        return 1, ()
+    if seq is not None:
+        tokens = whole(seq, "--seq")
+        return tokens, _thousands(str(seq).strip(), tokens)
+    chosen = min(model.max_positions, USUAL_SEQ)
+    longest = "its longest" if chosen == model.max_positions else f"it takes up to {model.max_positions:,}"
+    return chosen, (f"sequences of {chosen:,} tokens, as --seq was not given ({model.name}: {longest})",)
+
+
+def _thousands(given: str, tokens: int) -> tuple[str, ...]:
+    """What k means, where lengths of sequences are usually powers of two."""
+    if given[-1] not in "kK":
+        return ()
+    return (
+        f"sequences of {tokens:,} tokens, as k is 1,000; {given[:-1].strip()}Ki would be {tokens * 1024 // 1000:,}",
+    )
+
+
+def _sequences(
+    batch: Quantity | None, batch_tokens: Quantity | None, seq: int, devices: int
+) -> tuple[int, tuple[str, ...]]:
+    """Sequences per step, and a note when a number of tokens had to be rounded to whole sequences."""
+    if batch is not None and batch_tokens is not None:
+        raise BadInput("give either --batch or --batch-tokens, not both", "--batch")
+    if batch is not None:
+        return whole(batch, "--batch"), ()
+    if batch_tokens is None:
+        raise BadInput("give --batch (sequences, e.g. 512) or --batch-tokens (e.g. 4M)", "--batch")
+    tokens = parse_count(batch_tokens, "--batch-tokens")
+    if tokens < seq:
+        raise BadInput(f"{batch_tokens} tokens are less than one sequence of {seq} tokens", "--batch-tokens")
+    if tokens > seq * LIMITS["--batch"]:
+        raise BadInput(f"{batch_tokens} tokens are too many for one step", "--batch-tokens")
+    if tokens % seq == 0:
+        return int(tokens) // seq, ()
+    sequences = even_batch(tokens / seq, devices)
+    note = f"batch of {sequences:,} sequences = {format_count(sequences * seq)} tokens, the nearest to "
+    return sequences, (note + f"{format_count(tokens)} that splits evenly",)
+
+
+def even_batch(wanted: float, devices: int) -> int:
+    """Whole sequences near `wanted` that many layouts can share out.
+
+    The nearest multiple of the largest power of two that divides the devices and is at most a quarter of `wanted`;
+    so it is at most an eighth off, and exact halves go up.
+    """
+    unit = devices & -devices
+    while unit > 1 and unit > wanted / 4:
+        unit //= 2
+    return max(1, int(wanted / unit + 0.5)) * unit
+
+
+def read_layout(job: Job, words: Mapping[str, Any]) -> Layout:
+    """The layout that `words` describe. `dp` defaults to what is left of the devices, the schedule follows `vpp`."""
+    layout = _layout(job.devices, words)
+    if words.get("dp") is None and layout.world != job.devices:
+        _check_degrees(layout, job)
+    check(layout, job)
+    return layout
+
+
+def _check_degrees(layout: Layout, job: Job) -> None:
+    """Says which degree does not fit, when `dp` is left to follow; the model's own rules come first."""
+    refuse([rule for rule in broken_by(layout, job) if rule.key not in DP_RULES], layout, job)
+    taken = layout.tp * layout.pp * layout.cp
+    flag = next((f"--{name}" for name in ("tp", "pp", "cp") if job.devices % getattr(layout, name)), "--pp")
+    raise BadInput(
+        f"tp*pp*cp = {layout.tp}*{layout.pp}*{layout.cp} = {taken} does not divide the {job.devices} devices; "
+        f"try {nearest(job.devices, taken)} in total",
+        flag,
+    )
+
+
+def _layout(devices: int, words: Mapping[str, Any]) -> Layout:
+    """The layout that `words` describe, which may break rules."""
+    given = {name: value for name, value in words.items() if value is not None}
+    degrees: dict[str, Any] = {name: whole(given.pop(name, 1), f"--{name.replace('_', '-')}") for name in DEGREES}
+    taken = degrees["tp"] * degrees["pp"] * degrees["cp"]
+    if isinstance(given.get("order"), str):
+        given["order"] = tuple(given["order"].split("-"))
+    return Layout(
+        dp=whole(given.pop("dp", max(1, devices // taken)), "--dp"),
+        zero=whole(given.pop("zero", 0), "--zero", minimum=0),
+        shard=whole(given.pop("shard", 0), "--shard", minimum=0),
+        schedule=given.pop("schedule", "interleaved" if degrees["vpp"] > 1 else "1f1b"),
+        **degrees,
+        **given,
+    )
+
+
+def positive(number: float, where: str) -> float:
+    """`number`, which must not be zero."""
+    if number <= 0:
+        raise BadInput(f"must be more than zero, got {number:g}", where)
+    return number

@@ -1,0 +1,204 @@
+"""`lockstep bench`: collectives on real ranks, or the kernels of one device."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from rich.text import Text
+
+from lockstep.measure.bench import CollectiveBench
+from lockstep.units import format_bandwidth, format_flops, format_frac, format_time
+from lockstep.views.parts.command import Command
+from lockstep.views.parts.completing import ops
+from lockstep.views.parts.figure import write_figure
+from lockstep.views.parts.options import argument, text
+from lockstep.views.parts.program_options import RANKS_HELP, RUNS
+from lockstep.views.parts.terminal import heading, indented, small_print, table
+from lockstep.views.parts.timelines import PALETTE
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from rich.console import Console
+
+    from lockstep.measure.kernels import DeviceBench
+
+    pass
+    from matplotlib.axes import Axes
+
+
+GB = 1e9
+US = 1e-6
+
+
+def render(found: CollectiveBench | DeviceBench, out: Console) -> None:
+    """Prints the verdict and the rows."""
+    if isinstance(found, CollectiveBench):
+        _collective(found, out)
+    else:
+        _device(found, out)
+    if found.assumptions:
+        small_print(out, "Mind", found.assumptions, len(found.assumptions))
+
+
+def _collective(found: CollectiveBench, out: Console) -> None:
+    records = found.records()
+    largest = max(record["size_B"] for record in records)
+    best = max((r for r in records if r["size_B"] == largest), key=lambda r: float(r["busbw_Bps"]))
+    rate = format_bandwidth(best["busbw_Bps"])
+    out.print(
+        Text(f"{found.op} on {found.ranks} ranks: {best['algorithm']}, bus {rate} at {largest:,} B", style="bold")
+    )
+    if found.stopped:
+        out.print(Text(f"stopped: {found.stopped}", style="bold red"))
+    wrong = sum(record["wrong"] for record in records)
+    out.print(f"{found.backend}, float32; {wrong} wrong elements; time is the median, with its quartiles.")
+    titles = [("size", "right"), ("count", "right"), ("redop", "left"), ("time", "right"), ("25 %", "right"),
+              ("75 %", "right"), ("algbw", "right"), ("busbw", "right"), ("#wrong", "right")]  # fmt: skip
+    for name in dict.fromkeys(record["algorithm"] for record in records):
+        heading(out, name, "B, elements, us, GB/s")
+        rows = [_row(record) for record in records if record["algorithm"] == name]
+        indented(out, table(titles, rows))
+
+
+def _row(record: dict[str, Any]) -> list[str]:
+    times = [f"{record[name] / US:.1f}" for name in ("time_s", "q25_s", "q75_s")]
+    rates = [f"{record[name] / GB:.3f}" for name in ("algbw_Bps", "busbw_Bps")]
+    return [str(record["size_B"]), str(record["count"]), record["redop"], *times, *rates, str(record["wrong"])]
+
+
+def _device(found: DeviceBench, out: Console) -> None:
+    rows = [row.to_dict() for row in found.rows]
+    fastest = max(row["flops_per_s"] for row in rows)
+    widest = max(row["bandwidth_Bps"] for row in rows if not row["flops"]) if any(not r["flops"] for r in rows) else 0
+    said = [format_flops(fastest) if fastest else "", format_bandwidth(widest) if widest else ""]
+    out.print(Text(f"{found.name}, {found.dtype}: {', '.join(text for text in said if text)} at best", style="bold"))
+    titles = [("kernel", "left"), ("shape", "left"), ("time", "right"), ("min", "right"), ("FLOP/s", "right"),
+              ("bandwidth", "right")]  # fmt: skip
+    heading(out, "Kernels", "median of the repetitions")
+    indented(out, table(titles, (_kernel(row) for row in rows)))
+    if found.curve is not None:
+        heading(out, "Efficiency curve", "see lockstep catalog devices; errors of products below")
+        indented(out, Text(found.curve.to_toml().rstrip()))
+        typical = format_frac(found.curve.efficiency.typical_error_frac, 2)
+        out.print(f"  its typical error on the products measured is {typical}")
+
+
+def _kernel(row: dict[str, Any]) -> list[str]:
+    return [
+        row["kernel"],
+        row["shape"],
+        format_time(row["time_s"]),
+        format_time(row["min_s"]),
+        format_flops(row["flops_per_s"]) if row["flops"] else "-",
+        format_bandwidth(row["bandwidth_Bps"]) if row["size_B"] else "-",
+    ]
+
+
+MARKERS = (("o", "-"), ("s", "--"), ("^", ":"))
+
+
+def plot_bench(found: CollectiveBench | DeviceBench, path: Path) -> None:
+    """Writes the picture; the ending of `path` chooses the format."""
+    if isinstance(found, CollectiveBench):
+        title = f"{found.op} on {found.ranks} ranks, {found.backend}: median and quartiles"
+        write_figure(path, title, lambda axes: _draw_collective(found, axes))
+    else:
+        write_figure(path, f"{found.name}, {found.dtype}: median and range", lambda axes: _draw_device(found, axes))
+
+
+def _draw_collective(found: CollectiveBench, axes: Axes) -> None:
+    records = found.records()
+    for place, name in enumerate(dict.fromkeys(record["algorithm"] for record in records)):
+        rows = [record for record in records if record["algorithm"] == name]
+        sizes = [row["size_B"] for row in rows]
+        time_us = [row["time_s"] * 1e6 for row in rows]
+        spread = [
+            [(row["time_s"] - row["q25_s"]) * 1e6 for row in rows],
+            [(row["q75_s"] - row["time_s"]) * 1e6 for row in rows],
+        ]
+        _spread_line(axes, place, name, sizes, time_us, spread)
+    axes.set(xscale="log", yscale="log", xlabel="size, bytes", ylabel="time, microseconds")
+    axes.legend(fontsize=8, frameon=False, loc="upper left", bbox_to_anchor=(1.0, 1.0))
+
+
+def _spread_line(
+    axes: Axes, place: int, name: str, x: list[float], middle: list[float], spread: list[list[float]]
+) -> None:
+    """The line of the `place`-th name: another colour, and once these are used up another marker and dash."""
+    turn, colour = divmod(place, len(PALETTE))
+    marker, dash = MARKERS[turn % len(MARKERS)]
+    axes.errorbar(x, middle, spread, marker=marker, linestyle=dash, capsize=3, color=PALETTE[colour], label=name)
+
+
+def _draw_device(found: DeviceBench, axes: Axes) -> None:
+    rows = [row.to_dict() for row in found.rows]
+    for place, name in enumerate(dict.fromkeys(row["kernel"] for row in rows)):
+        ours = [row for row in rows if row["kernel"] == name]
+        work = [row["flops"] or row["size_B"] or row["repeats"] for row in ours]
+        middle = [row["time_s"] * 1e6 for row in ours]
+        spread = [
+            [(row["time_s"] - row["min_s"]) * 1e6 for row in ours],
+            [(row["max_s"] - row["time_s"]) * 1e6 for row in ours],
+        ]
+        _spread_line(axes, place, name, work, middle, spread)
+    axes.set(xscale="log", yscale="log", xlabel="FLOPs, or bytes where there are none", ylabel="time, microseconds")
+    axes.legend(fontsize=8, frameon=False, loc="upper left", bbox_to_anchor=(1.0, 1.0))
+
+
+_COLLECTIVE, _KERNEL = "Collective", "Kernel, or device for all kernels"
+WORDS = {
+    "op": argument(
+        "OP",
+        "Collective: all-reduce, all-gather, send-recv ...; kernel: matmul, memory, attention, optimizer; or device.",
+        names=ops,
+    ),
+    "sizes": text("--sizes", "S", "Sizes as from:to:factor, or a list separated by commas. (default: 1KB:16MB:4)"),
+    "ranks": text("--ranks", "N", RANKS_HELP, panel=_COLLECTIVE),
+    "backend": text(
+        "--backend", "B", "Backend: gloo, or nccl with one GPU per rank. (default: gloo)", panel=_COLLECTIVE
+    ),
+    "algorithm": text(
+        "--algorithm",
+        "A",
+        "Algorithms: built-in, Lockstep's by name, or all. (default: built-in,ring)",
+        panel=_COLLECTIVE,
+    ),
+    "repeats": text("--repeats", "N", "Repeats per size; fewer for slow sizes. (default: 20)", panel=_COLLECTIVE),
+    "warm_up": text("--warm-up", "N", "Number of warm-up runs per size. (default: 3)", panel=_COLLECTIVE),
+    "timeout": text("--timeout", "T", "Longest wait for a rank. (default: 60 s)", panel=_COLLECTIVE),
+    "csv": text("--csv", "FILE", "Write the rows as CSV, which `lockstep fit` reads.", panel=_COLLECTIVE),
+    "device": text("--device", "D", "Device: cpu or cuda. (default: cpu)", panel=_KERNEL),
+    "dtype": text(
+        "--dtype", "T", "Number format: fp32, bf16, fp16 or fp64. (default: fp32, bf16 on a GPU)", panel=_KERNEL
+    ),
+    "peak": text(
+        "--peak", "R", "Peak rate from the datasheet, e.g. 989TFLOP/s. (default: the best measured)", panel=_KERNEL
+    ),
+    "memory_bandwidth": text(
+        "--memory-bandwidth", "R", "Memory bandwidth from the datasheet. (default: measured)", panel=_KERNEL
+    ),
+    "curve": text("--curve", "FILE", "Write the efficiency curve for the hardware catalog.", panel=_KERNEL),
+    "device_file": text(
+        "--device-file",
+        "FILE",
+        "Put the curve into your hardware YAML, or write a new one; see lockstep plan.",
+        panel=_KERNEL,
+    ),
+}
+
+
+COMMAND = Command(
+    takes=(WORDS, RUNS),
+    examples=(
+        "lockstep bench all-reduce --ranks 2 --sizes 1KB:16MB:4 --algorithm built-in,ring --csv ring.csv",
+        "lockstep bench device --device-file my-device.yaml",
+        "torchrun --nproc-per-node 8 -m lockstep bench all-reduce --backend nccl",
+    ),
+    render=render,
+    picture=plot_bench,
+    doing="measuring",
+    ok=lambda answer: getattr(answer, "ok", True),
+    by_ranks=True,
+    lists=False,
+)

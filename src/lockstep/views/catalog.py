@@ -1,0 +1,125 @@
+"""`lockstep catalog`: the models, devices, clusters and links that ship with Lockstep, and their sources."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from lockstep.units import format_bandwidth, format_count, format_flops, format_frac, format_size, format_time
+from lockstep.views.parts.command import Command
+from lockstep.views.parts.options import argument
+from lockstep.views.parts.terminal import heading, indented, table
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from lockstep.verbs.catalog import Catalog
+
+    pass
+
+
+Row = Mapping[str, Any]
+
+
+def render(found: Catalog, out: Console) -> None:
+    """Prints every shelf of the catalog that was asked for."""
+    out.print(", ".join(f"{len(rows)} {name}" for name, rows in found.shelves.items()) + "; all sources with --json")
+    for name, rows in found.shelves.items():
+        heading(out, name.capitalize())
+        _SHELVES[name](rows, out)
+
+
+def _models(rows: Sequence[Row], out: Console) -> None:
+    titles = [("name", "left"), ("parameters", "right"), ("active", "right"), ("layers", "right"), ("hidden", "right")]
+    titles += [("positions", "right"), ("source", "line")]
+    body = (
+        (
+            row["name"],
+            format_count(row["parameters"]),
+            format_count(row["active_parameters"]) if row["active_parameters"] != row["parameters"] else "",
+            str(row.get("layers", "")),
+            str(row.get("hidden", "")),
+            str(row.get("max_positions", "")),
+            row["source"],
+        )
+        for row in rows
+    )
+    indented(out, table(titles, body))
+
+
+def _devices(rows: Sequence[Row], out: Console) -> None:
+    titles = [
+        ("name", "left"),
+        ("memory", "right"),
+        ("bandwidth", "right"),
+        ("dense peak", "right"),
+        ("format", "left"),
+    ]
+    titles += [("efficiency", "left"), ("source", "line")]
+    body = []
+    for row in rows:
+        dtype = "bf16" if "bf16" in row["peak_flops"] else "fp16"
+        peak = row["peak_flops"].get(dtype)
+        rate = format_flops(peak) if peak else ""
+        memory, bandwidth = format_size(row["memory_B"]), format_bandwidth(row["memory_bandwidth_Bps"])
+        source = _source(row, f"peak_flops.{dtype}")
+        body.append((row["name"], memory, bandwidth, rate, dtype, row["efficiency"]["kind"], source))
+    indented(out, table(titles, body))
+
+
+def _clusters(rows: Sequence[Row], out: Console) -> None:
+    titles = [("name", "left"), ("device", "left"), ("levels", "line"), ("$/h", "right")]
+    titles += [("source", "line")]
+    body = []
+    for row in rows:
+        levels = ", ".join(_level(level) for level in row["levels"])
+        price = row["price_per_hour_usd"]
+        source = next((one["text"] for one in row["provenance"].values()), "")
+        body.append((row["name"], row["device"], levels, "" if price is None else f"{price:.2f}", source))
+    indented(out, table(titles, body))
+
+
+def _level(level: Row) -> str:
+    """`fabric ndr x8`: level and link, with the number of links per child where there are several."""
+    links = level["links_per_child"]
+    return f"{level['name']} {level['link']['name']}" + (f" x{links}" if links > 1 else "")
+
+
+def _links(rows: Sequence[Row], out: Console) -> None:
+    titles = [("name", "left"), ("latency", "right"), ("wire rate", "right"), ("achieved", "right"), ("source", "line")]
+    body = (
+        (
+            row["name"],
+            format_time(row["latency_s"]),
+            format_bandwidth(row["bandwidth_Bps"]),
+            format_frac(row["achieved_frac"]),
+            _source(row, "bandwidth_Bps"),
+        )
+        for row in rows
+    )
+    indented(out, table(titles, body))
+
+
+def _source(row: Row, key: str) -> str:
+    """Kind and text of the source of one number."""
+    source = row["provenance"].get(key)
+    return f"{source['kind']}: {source['text']}" if source else ""
+
+
+_SHELVES = {"models": _models, "devices": _devices, "clusters": _clusters, "links": _links}
+
+
+SHELF = {
+    "shelf": argument("[SHELF]", "Part of the catalog: models, devices, clusters or links; all when omitted.", None)
+}
+
+
+COMMAND = Command(
+    takes=(SHELF,),
+    examples=(
+        "lockstep catalog models",
+        "lockstep catalog devices --json",
+    ),
+    render=render,
+    lists=False,
+)

@@ -1,0 +1,50 @@
+"""`lockstep cite`: the papers and sources behind an answer."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from lockstep.views.parts.command import Command
+from lockstep.views.parts.options import BATCH, CLUSTER_IF_ANY, LAYOUT, MODEL_IF_ANY, RECIPE, switch
+from lockstep.views.parts.output import given, show
+from lockstep.views.parts.terminal import table
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from lockstep.verbs.cite import References
+
+    pass
+
+
+def render(found: References, out: Console) -> None:
+    """Prints key and text of every citation."""
+    out.print(table([("key", "left"), ("source", "text")], ((one.key, one.text) for one in found.citations)))
+
+
+def render_bibtex(found: References, out: Console) -> None:
+    """Prints the entries, never wrapped."""
+    out.file.write("\n\n".join(one.bibtex.strip() for one in found.citations) + "\n")
+
+
+BIBTEX = {"bibtex": switch("--bibtex", "Print BibTeX entries.", False)}
+
+
+def ask(as_json: bool, bibtex: bool, **words: Any) -> None:
+    """Prints BibTeX where it is asked for."""
+    from lockstep.verbs.cite import cite
+
+    show(cite(**given(words)), as_json, render_bibtex if bibtex else render)
+
+
+COMMAND = Command(
+    takes=(MODEL_IF_ANY, CLUSTER_IF_ANY, BATCH, LAYOUT, RECIPE, BIBTEX),
+    examples=(
+        "lockstep cite",
+        "lockstep cite llama3-8b -c dgx-h100:4 --batch 256 --bibtex",
+    ),
+    more="Without a MODEL, print all that Lockstep knows.",
+    render=render,
+    lists=False,
+    ask=ask,
+)

@@ -1,0 +1,97 @@
+"""`lockstep crossover`: the sizes at which the fastest algorithm of a collective changes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from rich.text import Text
+
+from lockstep.units import format_size
+from lockstep.views.parts.command import Command
+from lockstep.views.parts.figure import write_figure
+from lockstep.views.parts.options import text
+from lockstep.views.parts.output import draw, show
+from lockstep.views.parts.program_options import LINK, OP, RANKS
+from lockstep.views.parts.terminal import heading, indented, table
+from lockstep.views.parts.timelines import PALETTE
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from rich.console import Console
+
+    from lockstep.collectives import BestMap, Crossover
+
+    pass
+    from matplotlib.axes import Axes
+
+
+def render(found: Crossover, out: Console) -> None:
+    """Prints the regions."""
+    if found.crossover_B is None:
+        title = f"{found.regions[0].best} is the fastest at every size"
+    else:
+        first, second = found.regions[0].best, found.regions[1].best
+        title = f"{first} up to {format_size(found.crossover_B)}, then {second}"
+    out.print(Text(title, style="bold"))
+    out.print(f"{found.op} on {found.ranks} ranks; n* = latency x bandwidth = {format_size(found.n_star_B)}")
+    heading(out, "Regions")
+    rows = [
+        (
+            format_size(region.from_B),
+            "no end" if region.to_B is None else format_size(region.to_B),
+            "" if region.to_B is None else f"{region.to_B:,.1f} B",
+            region.best,
+        )
+        for region in found.regions
+    ]
+    indented(out, table([("from", "right"), ("to", "right"), ("exactly", "right"), ("fastest", "left")], rows))
+
+
+def plot_map(found: BestMap, path: Path) -> None:
+    """Writes the map."""
+    names = sorted(set(found.algorithm.ravel().tolist()))
+    number = np.searchsorted(names, found.algorithm)
+
+    def draw(axes: Axes) -> None:
+        from matplotlib.colors import ListedColormap
+        from matplotlib.patches import Patch
+
+        colours = [PALETTE[i % len(PALETTE)] for i in range(len(names))]
+        axes.imshow(
+            number, origin="lower", aspect="auto", cmap=ListedColormap(colours), vmin=-0.5, vmax=len(names) - 0.5
+        )
+        every = range(0, len(found.sizes_B), 4)
+        axes.set_xticks(list(every), [format_size(found.sizes_B[i]) for i in every])
+        axes.set_yticks(range(len(found.ranks)), [str(ranks) for ranks in found.ranks])
+        axes.set(xlabel="size", ylabel="ranks")
+        handles = [Patch(color=colour, label=name) for colour, name in zip(colours, names, strict=True)]
+        axes.legend(handles=handles, loc="upper left", bbox_to_anchor=(1.0, 1.0), fontsize=8, frameon=False)
+
+    write_figure(path, f"Fastest algorithm of {found.op}", draw, size=(9.0, 4.5))
+
+
+BETWEEN = {"between": text("--between", "A,B", "Algorithms to compare. (default: all that can win)")}
+
+
+def ask(as_json: bool, plot: str | None, **words: Any) -> None:
+    """Draws another answer than it prints: the best algorithm at all group sizes."""
+    from lockstep.verbs.crossover import best_algorithms, crossover
+
+    answer = crossover(**words)
+    draw(plot, lambda path: plot_map(best_algorithms(**words), path))
+    show(answer, as_json, render)
+
+
+COMMAND = Command(
+    takes=(OP, RANKS, BETWEEN, LINK),
+    examples=(
+        "lockstep crossover all-reduce --ranks 256 --latency 10us --bandwidth 25GB/s --between ring,tree",
+        "lockstep crossover all-reduce --ranks 512 --latency 5us --bandwidth 50GB/s --plot map.png",
+    ),
+    render=render,
+    picture=plot_map,
+    figures=("crossover_B", "n_star_B"),
+    ask=ask,
+)

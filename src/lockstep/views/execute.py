@@ -1,0 +1,188 @@
+"""`lockstep execute`: a collective or a pipeline on real ranks, measured beside predicted."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from rich.text import Text
+
+from lockstep.errors import BadInput
+from lockstep.units import format_bandwidth, format_frac, format_size, format_time
+from lockstep.views.parts.command import Command
+from lockstep.views.parts.completing import programs, schedules
+from lockstep.views.parts.options import argument, text
+from lockstep.views.parts.program_options import RANKS_HELP, RUNS, SIZE_IF_ANY
+from lockstep.views.parts.terminal import heading, indented, small_print, table
+from lockstep.views.parts.timelines import draw_timeline
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from rich.console import Console
+
+    from lockstep.failures.stragglers import FoundLate
+    from lockstep.measure.execute import Execution
+    from lockstep.verbs.execute import Executed
+
+    pass
+
+
+ROWS = 8
+MOST_RANKS = 8
+
+
+def render(found: Executed, out: Console) -> None:
+    """Prints the verdict, the times and what a reader must know."""
+    run = found.execution
+    what = found.what if found.what == "pipeline" else f"{found.what} of {format_size(found.size_B or 0)}"
+    out.print(Text(f"{what}, {found.algorithm}, on {run.program.ranks} ranks: {_verdict(run)}", style="bold"))
+    out.print(_counts(found))
+    heading(out, "Time", f"median of {len(run.makespans_s)} runs")
+    indented(out, table([("", "left"), ("makespan", "right"), ("", "right")], _times(found)))
+    if run.late is not None:
+        _late(run.late, out)
+    rows = [_row(row) for row in run.difference.rows() if row["predicted_s"] or row["measured_s"]]
+    heading(out, "By operation", "all ranks together, largest difference first")
+    titles = [("", "left"), ("predicted", "right"), ("measured", "right")]
+    indented(out, table(titles, rows[:ROWS]))
+    small_print(out, "Assumptions", run.assumptions, len(run.assumptions))
+
+
+def _verdict(run: Execution) -> str:
+    """What was sent and computed, and the time, which is predicted apart from it."""
+    sent = "bytes and messages as predicted" if run.counts_agree else "bytes and messages NOT as predicted"
+    wrong = ", results WRONG" if run.wrong else ""
+    frac = run.difference.makespan_frac
+    return f"{sent}{wrong}; the predicted time is {format_frac(abs(frac), 2)} too {'short' if frac < 0 else 'long'}"
+
+
+def _counts(found: Executed) -> str:
+    run = found.execution
+    sent, messages = format_size(sum(run.sent_B)), sum(run.messages)
+    counted = "as predicted" if run.counts_agree else "NOT as predicted"
+    right = f"; {run.wrong} wrong elements against {' and '.join(run.checks)}" if run.checks else ""
+    return f"{sent} sent in {messages:,} messages, {counted}{right}."
+
+
+def _times(found: Executed) -> list[list[str]]:
+    run = found.execution
+    measured_s = run.measured.makespan_s
+    spread = f"{format_time(min(run.makespans_s))} to {format_time(max(run.makespans_s))}"
+    alone = "" if run.cores is None else " alone"
+    link = f"{format_time(run.link.latency_s)}, {format_bandwidth(run.link.bandwidth_Bps)}{alone}"
+    rows = [
+        ["measured", format_time(measured_s), spread],
+        [f"predicted ({link})", format_time(run.predicted.makespan_s), _signed(run.difference.makespan_frac)],
+    ]
+    if run.straggler is not None:
+        rows.append(["predicted, no rank late", format_time(run.on_time.makespan_s), ""])
+    return rows
+
+
+def _late(late: FoundLate, out: Console) -> None:
+    """Who was late, found in the measurement, and how long each rank waited."""
+    heading(out, "Late", f"rank {late.rank}, found in the measurement; seconds beyond the expected")
+    pairs = zip(late.excess_s, late.waited_s, strict=True)
+    cells = [[format_time(max(0.0, time_s)) for time_s in pair] for pair in pairs]
+    rows = [[f"rank {rank}", *cell] for rank, cell in enumerate(cells)]
+    indented(out, table([("", "left"), ("took longer", "right"), ("waited", "right")], rows[:MOST_RANKS]))
+
+
+def _signed(frac: float) -> str:
+    return ("+" if frac >= 0 else "-") + format_frac(abs(frac), 2)
+
+
+def _row(row: dict[str, object]) -> list[str]:
+    name = f"{row['kind']} {row['label']}".strip()
+    return [name, format_time(float(str(row["predicted_s"]))), format_time(float(str(row["measured_s"])))]
+
+
+MOST_LANES = 32
+
+
+def plot_execution(found: Executed, path: Path) -> None:
+    """Writes the picture; the ending of `path` chooses the format."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    run = found.execution
+    lines = (run.predicted, run.measured)
+    lanes = [lane for lane in run.measured.lanes if found.what != "pipeline" or lane[1] == "compute"][:MOST_LANES]
+    matplotlib.rcParams["svg.hashsalt"] = "lockstep"
+    metadata: dict[str, Any] = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}.get(path.suffix, {})
+    size = (12, 2.0 + 0.56 * max(4, len(lanes)))
+    figure, (above, below) = pyplot.subplots(2, 1, figsize=size, layout="constrained")
+    try:
+        longest_s = max(line.makespan_s for line in lines)
+        for line, axes in zip(lines, (above, below), strict=True):
+            unit_s = draw_timeline(line, axes, lanes, longest_s)
+            axes.set_title(f"{line.source}: {format_time(line.makespan_s)}", loc="left", fontsize=10)
+            axes.set_xlim(0, longest_s / unit_s)
+        error = run.difference.makespan_frac
+        figure.suptitle(
+            f"{found.what} {found.algorithm} on {run.program.ranks} ranks: prediction "
+            f"{format_frac(abs(error), 2)} {'above' if error >= 0 else 'below'} the measurement",
+            fontsize=11,
+        )
+        figure.savefig(path, dpi=150, metadata=metadata)
+    except ValueError as error_of_plot:
+        raise BadInput(f"cannot write the plot: {error_of_plot}", str(path)) from None
+    finally:
+        pyplot.close(figure)
+
+
+_PIPELINE = "Pipeline, one rank per stage"
+WORDS = {
+    "what": argument(
+        "WHAT", "What to run: pipeline, or a collective such as all-reduce or all-to-all.", names=programs
+    ),
+    "ranks": text("--ranks", "N", RANKS_HELP),
+}
+PIPELINE = {
+    "microbatches": text("--microbatches", "M", "Micro-batches per step.", panel=_PIPELINE),
+    "schedule": text(
+        "--schedule", "S", "Pipeline schedule: gpipe, 1f1b, zb-h1 ... (default: 1f1b)", panel=_PIPELINE, names=schedules
+    ),
+    "chunks": text("--chunks", "V", "Model chunks per stage, if the schedule allows a choice.", panel=_PIPELINE),
+    "forward_s": text("--forward-s", "T", "Time of a stage's forward pass. (default: 10 ms)", panel=_PIPELINE),
+    "backward_s": text("--backward-s", "T", "Time of a stage's whole backward pass. (default: 20 ms)", panel=_PIPELINE),
+    "weight_s": text(
+        "--weight-s", "T", "Time for weight gradients, part of --backward-s. (default: half)", panel=_PIPELINE
+    ),
+    "message_size": text(
+        "--message-size", "S", "Size of a message between neighbouring stages. (default: 64 KB)", panel=_PIPELINE
+    ),
+}
+RUN = {
+    "algorithm": text("--algorithm", "A", "Algorithm of the collective. (default: the fastest)"),
+    "backend": text("--backend", "B", "Backend: gloo, or nccl with one GPU per rank. (default: gloo)", "gloo"),
+    "repeats": text("--repeats", "N", "Number of runs; the median one is shown. (default: 5)"),
+    "warm_up": text("--warm-up", "N", "Number of warm-up runs before the measured ones. (default: 1)"),
+    "timeout": text("--timeout", "T", "Longest wait for a rank. (default: 60 s)"),
+    "latency": text(
+        "--latency", "T", "Latency of the link to predict with, instead of calibrating one; with --bandwidth."
+    ),
+    "bandwidth": text("--bandwidth", "R", "Bandwidth of the link to predict with; with --latency."),
+    "straggler": text(
+        "--straggler", "R:T", "Make a rank late: 2:50ms for each computation (or send), or 2:1.5x for slower computing."
+    ),
+    "trace": text("--trace", "FILE", "Write both timelines, measured and predicted, for Perfetto: .json.gz."),
+}
+
+
+COMMAND = Command(
+    takes=(WORDS, SIZE_IF_ANY, RUN, RUNS, PIPELINE),
+    examples=(
+        "lockstep execute all-reduce --ranks 2 --size 16MB --algorithm ring --plot ring.png",
+        "lockstep execute pipeline --ranks 4 --microbatches 8 --schedule zb-h1 --plot zb.png",
+        "lockstep execute all-reduce --ranks 4 --size 1MB --algorithm ring --straggler 2:50ms --plot late.png",
+        "torchrun --nproc-per-node 4 -m lockstep execute all-to-all --size 1MB",
+    ),
+    render=render,
+    picture=plot_execution,
+    doing="running",
+    ok=lambda answer: answer.execution.ok,
+    by_ranks=True,
+)

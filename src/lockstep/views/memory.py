@@ -1,0 +1,98 @@
+"""`lockstep memory`: bytes on one rank of every pipeline stage."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from rich.text import Text
+
+from lockstep.planner import memory_assumptions
+from lockstep.units import format_frac, format_size
+from lockstep.views.parts.command import Command
+from lockstep.views.parts.layout_columns import layout_words
+from lockstep.views.parts.options import BATCH, CLUSTER, LAYOUT, MODEL, RECIPE
+from lockstep.views.parts.terminal import bar, heading, indented, small_print, table
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rich.console import Console
+
+    from lockstep.layout import Memory
+    from lockstep.verbs.memory import StageMemories
+
+    pass
+
+
+CATEGORIES = ("parameters", "gradients", "optimizer", "activations", "buffers")
+STAGE_ROWS = 12
+ASSUMPTIONS = 10
+
+
+def render(found: StageMemories, out: Console) -> None:
+    """Prints memory by stage and category."""
+    memory, device = found.memory, found.cluster.device
+    fits = bool(memory.fits)
+    title = f"{found.job.model.name} on {found.job.devices} x {device.name}: {layout_words(found.layout)}"
+    out.print(Text(title, style="bold green" if fits else "bold red"))
+    total, capacity = format_size(float(memory.total_B)), format_size(memory.capacity_B)
+    say = "It fits" if fits else "It does not fit"
+    out.print(f"{say}: stage {found.fullest} is the fullest with {total} of {capacity} per device.")
+    if memory.host_B:
+        out.print(host_words(memory))
+    heading(out, "What fills the memory", f"stage {found.fullest}")
+    categories(memory, out)
+    if len(found.stages) > 1:
+        heading(out, "Stages", _left_out(found.stages))
+        _stages(found.stages, out)
+    small_print(out, "Assumptions", memory_assumptions(found.job, found.cluster, found.layout), ASSUMPTIONS)
+
+
+def host_words(memory: Memory) -> str:
+    """What offloaded states need of host memory, and whether it has that."""
+    held, capacity = format_size(float(memory.host_B)), format_size(memory.host_capacity_B)
+    if math.isinf(memory.host_capacity_B):
+        return f"Offloaded: {held} per device in host memory of unknown size."
+    if memory.host_B > memory.host_capacity_B:
+        return f"Offloaded states exceed host memory: {held} per device, where its share is {capacity}."
+    return f"Offloaded: {held} per device in host memory, of its share of {capacity}."
+
+
+def categories(memory: Memory, out: Console) -> None:
+    """A line per category, with its share of the device's memory."""
+    rows = []
+    for name in CATEGORIES:
+        size_B = float(getattr(memory, f"{name}_B"))
+        share = size_B / memory.capacity_B
+        rows.append((name, format_size(size_B), format_frac(share, 2), bar(share)))
+    share = float(memory.used_frac)
+    rows.append(("total", format_size(float(memory.total_B)), format_frac(share, 3), bar(share)))
+    indented(out, table([("category", "left"), ("size", "right"), ("of device", "right"), ("", "left")], rows))
+
+
+def _left_out(stages: Sequence[Memory]) -> str:
+    return f"first {STAGE_ROWS} of {len(stages)}" if len(stages) > STAGE_ROWS else ""
+
+
+def _stages(stages: Sequence[Memory], out: Console) -> None:
+    """A line per stage."""
+    titles = [("stage", "right"), *((name, "right") for name in (*CATEGORIES, "total"))]
+    rows = (
+        [str(number)] + [format_size(float(getattr(one, f"{name}_B"))) for name in (*CATEGORIES, "total")]
+        for number, one in enumerate(stages[:STAGE_ROWS])
+    )
+    indented(out, table(titles, rows))
+
+
+COMMAND = Command(
+    takes=(MODEL, CLUSTER, BATCH, LAYOUT, RECIPE),
+    examples=(
+        "lockstep memory llama3-70b -c dgx-h100:8 --batch 128 --tp 8 --pp 4 --zero 1 --sequence-parallel",
+        "lockstep memory llama3-8b -c dgx-a100-40gb --gpus 8 --batch 64 --zero 3 --recompute full --offload optimizer",
+    ),
+    more="The exit code is 1 when it does not fit.",
+    render=render,
+    ok=lambda answer: bool(answer.memory.fits),
+    figures=("memory.total_B", "memory.activations_B", "memory.optimizer_B", "memory.fits"),
+)

@@ -1,0 +1,127 @@
+"""`lockstep overlap`: gradient buckets beside the backward pass."""
+
+from __future__ import annotations
+
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+from rich.text import Text
+
+from lockstep.units import format_frac, format_size, format_time
+from lockstep.views.parts.command import Command
+from lockstep.views.parts.figure import sizes_on, times_on, write_figure
+from lockstep.views.parts.options import required, text
+from lockstep.views.parts.program_options import LINK, SWEEP
+from lockstep.views.parts.terminal import bar, heading, indented, small_print, table
+from lockstep.views.parts.timelines import PALETTE
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from rich.console import Console
+
+    from lockstep.parallel.data import BucketRow
+    from lockstep.verbs.overlap import Overlap
+
+    pass
+    from matplotlib.axes import Axes
+
+
+_TITLES = [("bucket", "right"), ("buckets", "right"), ("step", "right"), ("exposed", "right"), ("hidden", "right")]
+_TITLES += [("", "left")]
+ROWS = 14
+
+
+def render(found: Overlap, out: Console) -> None:
+    """Prints the sweep around its best row."""
+    sweep = found.sweep
+    best = sweep.best
+    exposed = format_time(float(best.step.exposed_comm_s))
+    title = f"{format_size(best.bucket_B)} buckets: {format_time(float(best.step.step_s), 4)} per step"
+    out.print(Text(f"{title}, {exposed} exposed", style="bold"))
+    bound, alone = format_time(float(best.step.bound_s), 4), format_time(sweep.no_overlap_s, 4)
+    out.print(f"Without overlap {alone}; no ordering of these buckets beats {bound}.")
+    rows = _some(sweep.rows)
+    note = "" if len(rows) == len(sweep.rows) else f"{len(rows)} of {len(sweep.rows)}; all with --json"
+    heading(out, "Bucket sizes", note)
+    indented(out, table(_TITLES, (_row(row, row is best) for row in rows)))
+    heading(out, "Best possible bucketing", "exact, ignoring interference")
+    runs = [f"{len(list(same))} x {layers}" for layers, same in groupby(sweep.optimum_counts)]
+    shown = ", ".join(runs[:8]) + (", ..." if len(runs) > 8 else "")
+    indented(out, Text(f"{format_time(sweep.optimum_s, 4)} with buckets x layers: {shown}"))
+    assumptions = found.to_dict()["assumptions"]
+    small_print(out, "Assumptions", assumptions, len(assumptions))
+
+
+def _some(rows: tuple[BucketRow, ...]) -> list[BucketRow]:
+    """At most ROWS rows, evenly chosen by place, the best one among them."""
+    if len(rows) <= ROWS:
+        return list(rows)
+    best = min(range(len(rows)), key=lambda i: float(rows[i].step.step_s))
+    places = sorted({best, *(round(i * (len(rows) - 1) / (ROWS - 2)) for i in range(ROWS - 1))})
+    return [rows[i] for i in places]
+
+
+def _row(row: BucketRow, best: bool) -> list[str | Text]:
+    step = row.step
+    style = "bold green" if best else ""
+    return [
+        Text(format_size(row.bucket_B), style=style),
+        str(row.buckets),
+        Text(format_time(float(step.step_s), 4), style=style),
+        format_time(float(step.exposed_comm_s)),
+        format_frac(float(step.overlap_frac)),
+        bar(float(step.overlap_frac)),
+    ]
+
+
+def plot_buckets(found: Overlap, path: Path) -> None:
+    """Writes the curve."""
+    rows = found.sweep.rows
+    best = found.sweep.best
+
+    def draw(axes: Axes) -> None:
+        sizes_B = [row.bucket_B for row in rows]
+        step = best.step
+        axes.plot(sizes_B, [float(row.step.step_s) for row in rows], ".-", color=PALETTE[0], label="step")
+        axes.plot([best.bucket_B], [float(step.step_s)], "o", color=PALETTE[4], label="best")
+        axes.axhline(found.sweep.no_overlap_s, color="#999999", linestyle="--", label="no overlap")
+        both_s = max(float(step.compute_s), float(step.comm_s))
+        axes.axhline(both_s, color="#999999", linestyle=":", label="max(compute, communication): a bound")
+        axes.set(xscale="log", xlabel="bucket", ylabel="step")
+        sizes_on(axes.xaxis)
+        times_on(axes.yaxis)
+        axes.legend(fontsize=8, frameon=False)
+
+    write_figure(path, f"{len(found.layers.backward_s)} layers on {found.ranks} ranks", draw)
+
+
+WORDS = {
+    "layers": required(
+        ("--layers",),
+        "L",
+        "Number of equal layers, or a list such as 96x5ms:7.3MB,1x9ms:120MB (count x backward : bytes).",
+    ),
+    "backward": text("--backward", "T", "Backward time of all equal layers together."),
+    "gradients": text("--gradients", "S", "Gradient bytes of all equal layers together."),
+    "forward": text("--forward", "T", "Time of the forward pass before the backward pass. (default: 0)"),
+    "bucket_size": text("--bucket-size", "B", "Size at which a bucket closes. (default: 25MB)"),
+    "ranks": text("--ranks", "N", "Number of data-parallel ranks. (default: 8)"),
+    "algorithm": text(
+        "--algorithm", "A", "Algorithm of the all-reduce. (default: ring; on a cluster the fastest across its levels)"
+    ),
+    "efficiency": text("--efficiency", "FRAC", "Relative speed of compute while a collective runs. (default: 1)"),
+}
+
+
+COMMAND = Command(
+    takes=(WORDS, SWEEP, LINK),
+    examples=(
+        "lockstep overlap --layers 96 --backward 480ms --gradients 700MB --ranks 256 --latency 10us "
+        "--bandwidth 25GB/s --sweep --plot buckets.png",
+        "lockstep overlap --layers 32x3ms:400MB,1x2ms:500MB --bucket-size 200MB --ranks 64 -c dgx-h100:8",
+    ),
+    render=render,
+    picture=plot_buckets,
+    figures=("rows.0.step_s", "rows.0.exposed_comm_s", "rows.0.overlap_frac"),
+)

@@ -1,0 +1,94 @@
+"""`Command`: how a verb is asked for on the command line, and how its answer is shown."""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import dataclass
+from functools import partial
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from lockstep.views.parts.lists import answer_lists
+from lockstep.views.parts.options import CSV, CURVE, JSON, PLOT, Options
+from lockstep.views.parts.output import draw, given, pairs, picture_path, show
+from lockstep.views.parts.progress import progress
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+
+    from rich.console import Console
+
+    from lockstep.rows.columns import Series
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Command:
+    """The flags of a verb, its table for a person and its picture. Every verb has `--json`."""
+
+    takes: tuple[Options, ...] = ()
+    examples: tuple[str, ...]
+    more: str = ""
+    """Of the help text, after its first sentence (`lockstep.verbs.TABLE`)."""
+    render: Callable[[Any, Console], None]
+    picture: Callable[[Any, Path], None] | None = None
+    """What `--plot` draws of one answer."""
+    doing: str = ""
+    """What the progress bar says, of a verb that may take long; its function takes `progress`."""
+    ok: Callable[[Any], bool] | None = None
+    """Whether the answer is a yes; the exit code of a no is 1."""
+    by_ranks: bool = False
+    """Whether torchrun or Slurm may have started the command on every rank; the first one speaks."""
+    lists: bool = True
+    """Whether numeric options take lists and ranges, whose answer is rows."""
+    figures: tuple[str, ...] = ()
+    """Dotted keys of the answer that stand in a table of rows, the one that a curve shows first."""
+    series: Series | None = None
+    answers: Callable[[Mapping[str, Any]], Callable[..., Any]] | None = None
+    """The function that answers lists and ranges, by the words given; without it the verb's own."""
+    ask: Callable[..., None] | None = None
+    """Asks and shows where `_ask` does not do; takes the flags' keywords."""
+
+    @property
+    def options(self) -> dict[str, tuple[Any, Any]]:
+        """Annotated type and default of every keyword of the command line."""
+        own: tuple[Options, ...] = (*self.takes, PLOT) if self.picture else self.takes
+        lists = (CSV,) if self.picture else (CURVE, CSV)
+        groups = (*own, *(lists if self.lists else ()), JSON)
+        return {name: pair for group in groups for name, pair in group.items()}
+
+    def runner(self, verb: str) -> Callable[..., None]:
+        """What a command-line parser calls, with a signature made of the flags."""
+
+        def run(**words: Any) -> None:
+            function = getattr(import_module(f"lockstep.verbs.{verb}"), verb)
+            if self.lists:
+                if answer_lists(self.answers(words) if self.answers else function, words, self):
+                    return
+                words = {name: value for name, value in words.items() if name != "csv"}
+                if not self.picture:
+                    del words["plot"]
+            (self.ask or partial(self._ask, function))(**words)
+
+        parameters = [
+            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
+            for name, (kind, default) in self.options.items()
+        ]
+        run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        run.__annotations__ = {name: kind for name, (kind, _) in self.options.items()}
+        return run
+
+    def _ask(self, function: Callable[..., Any], as_json: bool, plot: str | None = None, **words: Any) -> None:
+        """Calls the verb's function with the words that were given, and shows the answer."""
+        picture_path(plot)
+        words = given(words)
+        if "settings" in words:
+            words["settings"] = pairs(words["settings"])
+        if self.doing:
+            with progress(self.doing) as report:
+                answer = function(**words, progress=report)
+        else:
+            answer = function(**words)
+        if self.picture:
+            draw(plot, partial(self.picture, answer))
+        show(answer, as_json, self.render, ok=self.ok is None or self.ok(answer), by_ranks=self.by_ranks)

@@ -1,0 +1,154 @@
+"""Where answers go: one JSON object on stdout with `--json`, a table for a person without, pictures into files."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+import typer
+
+from lockstep.errors import BadInput, Infeasible, RunFailed
+from lockstep.files import writable, writing
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+
+class Ended(Exception):
+    """A verb that has printed what there is ends with a code of its own."""
+
+    def __init__(self, code: int) -> None:
+        self.code = code
+        super().__init__(f"exit code {code}")
+
+
+class Answer(Protocol):
+    """What every library call returns."""
+
+    def to_dict(self) -> dict[str, Any]: ...
+
+
+def show(
+    answer: Answer,
+    as_json: bool,
+    render: Callable[[Any, Console], None],
+    *,
+    ok: bool = True,
+    by_ranks: bool = False,
+) -> None:
+    """Prints the answer as JSON, or as a table for a person; exits with 1 when it is a "no".
+
+    `by_ranks`: torchrun or Slurm may have started the command on every rank; the first one speaks.
+    """
+    if not by_ranks or _is_first_rank():
+        if as_json:
+            print_json(answer.to_dict())
+        else:
+            from lockstep.views.parts.terminal import console
+
+            render(answer, console())
+    if not ok:
+        raise typer.Exit(Infeasible.exit_code)
+
+
+def _is_first_rank() -> bool:
+    from lockstep.measure.launch.place import place
+
+    here = place()
+    return here is None or here.rank == 0
+
+
+def plain(value: Any) -> Any:
+    """`value` as plain JSON: numpy numbers become Python's, numbers that are not finite become null."""
+    # Long lists are of these; asking an abstract class first takes twenty times as long.
+    if type(value) is int or (type(value) is float and math.isfinite(value)):
+        return value
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, str | bool) or value is None:
+        return value
+    if hasattr(value, "tolist"):
+        return plain(value.tolist())
+    if isinstance(value, Sequence):
+        return [plain(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
+
+
+def print_json(answer: Mapping[str, Any]) -> None:
+    """One JSON object on stdout, keys in the order given."""
+    sys.stdout.write(json.dumps(plain(answer), allow_nan=False, ensure_ascii=False) + "\n")
+
+
+def print_infeasible(error: Infeasible, as_json: bool) -> None:
+    """A "no" with its reasons: JSON on stdout when asked for, else one message on stderr."""
+    if as_json:
+        violations = [violation.to_dict() for violation in error.violations]
+        print_json({"feasible": False, "why": str(error), "violations": violations})
+    else:
+        sys.stderr.write(f"no: {error}\n")
+
+
+def print_failed(error: RunFailed, as_json: bool) -> None:
+    """A real run that ended early: JSON on stdout when asked for, else one message on stderr."""
+    if as_json:
+        print_json({"ok": False, "why": str(error), "failures": [failure.to_dict() for failure in error.failures]})
+    else:
+        sys.stderr.write(f"failed: {error}\n")
+
+
+def given(words: Mapping[str, Any]) -> dict[str, Any]:
+    """The words without those that were not given, so that the library's own defaults hold."""
+    return {name: value for name, value in words.items() if value is not None}
+
+
+def draw(plot: str | None, picture: Callable[[Path], None]) -> None:
+    """Writes the picture when one is asked for; a wrong name or place is bad input at `--plot`."""
+    path = picture_path(plot)
+    if path is None:
+        return
+    with writing(path, "--plot"):
+        picture(path)
+
+
+def picture_path(plot: str | None) -> Path | None:
+    """Where the picture goes; verbs that take long ask before they begin. Raises BadInput at `--plot`."""
+    if plot is None:
+        return None
+    path = Path(plot)
+    if path.suffix not in (".png", ".svg", ".pdf"):
+        raise BadInput(f"{path.name!r} must end in .png, .svg or .pdf", "--plot")
+    if find_spec("matplotlib") is None:
+        raise BadInput("pictures need matplotlib: pip install 'lockstep[plot]'", "--plot")
+    if "MPLBACKEND" in os.environ:
+        _check_backend()
+    return writable(path, "--plot")
+
+
+def _check_backend() -> None:
+    """matplotlib, when it is first imported, refuses a backend that it does not know. Raises BadInput."""
+    try:
+        import_module("matplotlib")
+    except ValueError as error:
+        raise BadInput(str(error), "MPLBACKEND") from None
+
+
+def pairs(settings: list[str], where: str = "--set") -> dict[str, Any]:
+    """Keys and values of `--set key=value`, or of another flag that takes them."""
+    pairs: dict[str, Any] = {}
+    for setting in settings:
+        key, equals, value = (part.strip() for part in setting.partition("="))
+        if not equals or not key or not value:
+            raise BadInput(f"{setting[:60]!r} must be written KEY=VALUE", where)
+        if key in pairs:
+            raise BadInput(f"{key[:60]} is given twice", where)
+        pairs[key] = value
+    return pairs

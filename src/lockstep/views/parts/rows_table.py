@@ -1,0 +1,59 @@
+"""Answers for several values of options for a person: a row for each combination."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rich.text import Text
+
+from lockstep.rows.columns import Series, columns
+from lockstep.views.parts.terminal import indented, table
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rich.console import Console
+
+    from lockstep.rows import Rows
+
+MOST_COLUMNS = 6
+MOST_ROWS = 200
+LONG = 10
+
+
+def render_rows(figures: Sequence[str], series: Series | None, found: Rows, out: Console) -> None:
+    """Prints the rows: these `figures` of each answer, or those of its `series`."""
+    shown = columns(found, figures, series)
+    refused = any(row.answer is None for row in found.rows)
+    answered = sum(row.answer is not None for row in found.rows)
+    varied = " and ".join(_flag(name) for name in found.options)
+    out.print(Text(f"{answered:,} of {found.asked:,} answers of {found.verb} by {varied}.", style="bold"))
+    if not found.complete:
+        out.print(Text(f"Stopped after {len(found.rows):,} of {found.asked:,}.", style="bold"))
+    if series:
+        out.print(Text(f"{series[1].removesuffix('_s').replace('_', ' ')} by {series[0]}", style="dim"))
+    kept = shown[:MOST_COLUMNS]
+    titles = [(_flag(name), "right") for name in found.options] + [(_title(one.label), "right") for one in kept]
+    rows: list[list[str | Text]] = []
+    for place, row in enumerate(found.rows[:MOST_ROWS]):
+        cells = [one.text(place) for one in kept]
+        rows.append([*(str(value) for value in row.given.values()), *cells, *([row.why] if refused else [])])
+    out.print()
+    indented(out, table([*titles, *([("", "text")] if refused else [])], rows))
+    more = [one.label for one in shown[MOST_COLUMNS:]]
+    if len(found.rows) > MOST_ROWS or more:
+        out.print(Text(_left_out(len(found.rows) - MOST_ROWS, len(more)), style="dim"))
+
+
+def _left_out(rows: int, figures: int) -> str:
+    said = [f"{number:,} more {what}" for number, what in ((rows, "rows"), (figures, "columns")) if number > 0]
+    return f"\n{' and '.join(said)} with --json or --csv"
+
+
+def _title(label: str) -> str:
+    """On several lines where it is long."""
+    return label if len(label) < LONG else label.replace("-", "-\n", 1).replace(" ", "\n", 1)
+
+
+def _flag(name: str) -> str:
+    return f"--{name.replace('_', '-')}"

@@ -1,0 +1,85 @@
+"""The house style of terminal output: a verdict, then compact tables under short headings, then small print.
+
+Rich decides width and colour: a terminal's own, 80 columns without one, no colour with NO_COLOR.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rich.cells import cell_len
+from rich.console import Console, JustifyMethod
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+BAR = 12
+"""Cells of a full bar."""
+
+
+def console() -> Console:
+    """Standard output."""
+    return Console(highlight=False, markup=False, emoji=False)
+
+
+def heading(out: Console, title: str, note: str = "") -> None:
+    """A blank line and a bold title with a dim remark."""
+    out.print()
+    out.print(Text.assemble((title, "bold"), ("  " + note if note else "", "dim")))
+
+
+def table(columns: Sequence[tuple[str, str]], rows: Iterable[Sequence[str | Text]]) -> Table:
+    """Rows under a dim header; each column is (title, kind).
+
+    Kinds: left and right keep their width; text wraps where there is no room, line is cut there.
+    """
+    titled = any(title for title, _ in columns)
+    made = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim", show_header=titled)
+    for title, kind in columns:
+        justify: JustifyMethod = "right" if kind == "right" else "left"
+        made.add_column(title, justify=justify, no_wrap=kind in ("left", "right"), overflow="ellipsis")
+    cut = [kind == "line" for _, kind in columns]
+    for row in rows:
+        made.add_row(*(one_line(cell) if one else cell for cell, one in zip(row, cut, strict=True)))
+    return made
+
+
+def one_line(cell: str | Text) -> Text:
+    """A cell that is cut, not wrapped, where there is no room."""
+    return Text(str(cell), no_wrap=True, overflow="ellipsis")
+
+
+def indented(out: Console, inner: Table | Text) -> None:
+    """Prints two cells in; a table that is too wide stands closer together before anything in it is cut."""
+    if isinstance(inner, Table) and _width(inner) > out.width - 2:
+        inner.padding = (0, 1, 0, 0)
+    out.print(Padding(inner, (0, 0, 0, 2), expand=False))
+
+
+def _width(made: Table) -> int:
+    """Cells of a table whose columns are not cut; columns that wrap take what is left."""
+    kept = (column for column in made.columns if column.no_wrap)
+    widths = [max(cell_len(str(cell)) for cell in (column.header, *column.cells)) for column in kept]
+    return sum(widths) + 2 * len(made.columns)
+
+
+def bar(frac: float, cells: int = BAR) -> Text:
+    """`frac` of a bar of `cells` cells, in eighths."""
+    eighths = round(min(max(frac, 0.0), 1.0) * cells * 8)
+    partial = " ▏▎▍▌▋▊▉"[eighths % 8].strip()
+    return Text("█" * (eighths // 8) + partial, style="cyan")
+
+
+def small_print(out: Console, title: str, sentences: Sequence[str], shown: int) -> None:
+    """The first `shown` sentences as a dim list, and how many more there are."""
+    more = len(sentences) - shown
+    heading(out, title, f"{more} more with --json" if more > 0 else "")
+    listed = Table.grid(padding=(0, 1, 0, 0))
+    listed.add_column(style="dim", no_wrap=True)
+    listed.add_column(style="dim")
+    for sentence in sentences[:shown]:
+        listed.add_row("-", sentence)
+    indented(out, listed)

@@ -1,0 +1,249 @@
+"""`lockstep plan`: the best layouts, the Pareto front, and why not the others."""
+
+from __future__ import annotations
+
+import sys
+import time
+from functools import partial
+from textwrap import fill
+from typing import TYPE_CHECKING, Any
+
+from rich.text import Text
+
+from lockstep.planner.estimate import SECONDS_PER_DAY
+from lockstep.units import format_count, format_frac, format_money, format_size, format_time
+from lockstep.views.estimate import PART_WORDS, time_line, unit
+from lockstep.views.parts.command import Command
+from lockstep.views.parts.figure import times_on, write_figure
+from lockstep.views.parts.layout_columns import Column, layout_columns, layout_words
+from lockstep.views.parts.options import BATCH, CLUSTER, MODEL, OFFLOAD, RECIPE, text
+from lockstep.views.parts.output import draw, given, picture_path, show
+from lockstep.views.parts.progress import progress
+from lockstep.views.parts.terminal import heading, indented, small_print, table
+from lockstep.views.parts.timelines import PALETTE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    from rich.console import Console
+
+    from lockstep.planner import Estimate, Plan
+
+    pass
+    from matplotlib.axes import Axes
+
+
+FRONT_ROWS = 5
+FRONT_STEP = 0.85
+"""A row of the front is worth its line when it needs at most this share of the memory of the row above."""
+
+FRONT_SLOWEST = 2.5
+"""Layouts slower than this many times the best are left to --json."""
+
+REASONS = 5
+ASSUMPTIONS = 5
+
+
+def render(plan: Plan, out: Console) -> None:
+    """Prints the plan."""
+    _verdict(plan, out)
+    _best(plan, out)
+    _front(plan, out)
+    _why_not(plan, out)
+    small_print(out, "Assumptions", plan.best.assumptions(), ASSUMPTIONS)
+
+
+def _verdict(plan: Plan, out: Console) -> None:
+    """Which layout, how fast, how full, how long and how much."""
+    best, job = plan.best, plan.job
+    title = f"{job.model.name} on {job.devices} x {plan.cluster.device.name}: {layout_words(best.layout)}"
+    out.print(Text(title, style="bold green"))
+    spread = format_frac(best.mfu_frac * best.uncertainty_frac, 2)
+    out.print(
+        f"{format_time(best.step_time_s)} per step of {format_count(job.recipe.batch_tokens)} {unit(job)}, "
+        f"{format_count(best.tokens_per_s)} {unit(job)}/s, {format_frac(best.mfu_frac)} {best.mfu_name} ± {spread}; "
+        f"{_memory(best)} of {format_size(best.memory.capacity_B)} per device; "
+        f"bound by {PART_WORDS[best.step.bound_by]}."
+    )
+    if plan.tokens is not None:
+        days, dollars = best.campaign(plan.tokens)
+        cost = "an unknown price" if dollars is None else format_money(dollars)
+        lasts = format_time(days * SECONDS_PER_DAY)
+        out.print(f"{format_count(plan.tokens)} {unit(job)} take {lasts} without interruptions and cost {cost}.")
+    if not plan.findings.complete:
+        out.print(Text("Stopped early: the best of what was searched, perhaps not the best of all.", style="yellow"))
+    time_line(best, out)
+
+
+def _memory(one: Estimate) -> str:
+    return format_size(float(one.memory.total_B))
+
+
+def _best(plan: Plan, out: Console) -> None:
+    """The best layouts, side by side."""
+    cheapest = "cheapest" if plan.objective == "cost" else "fastest"
+    heading(out, "Best layouts", f"{cheapest} of {plan.findings.feasible:,} that fit")
+    _layouts(plan.plans, plan.tokens, out)
+
+
+def _front(plan: Plan, out: Console) -> None:
+    """What less memory costs in time and money."""
+    rows = readable_front(plan.front)
+    if len(rows) < 2:
+        return
+    note = f"{len(rows)} of {len(plan.front)}" if len(rows) < len(plan.front) else ""
+    heading(out, "Pareto front: less memory for more time and money", note)
+    _layouts(rows, plan.tokens, out)
+
+
+def readable_front(front: Sequence[Estimate]) -> list[Estimate]:
+    """Rows of the front that differ enough to be read, fastest first."""
+    rows: list[Estimate] = []
+    for one in front:
+        if one.step_time_s > FRONT_SLOWEST * front[0].step_time_s or len(rows) == FRONT_ROWS:
+            break
+        if not rows or float(one.memory.total_B) <= FRONT_STEP * float(rows[-1].memory.total_B):
+            rows.append(one)
+    return rows
+
+
+def _layouts(rows: Sequence[Estimate], tokens: float | None, out: Console) -> None:
+    """A line for each layout: how it is laid out (in columns where they fit), speed, memory, cost."""
+    numbers = [*_NUMBERS, *(_cost(tokens) if rows[0].cost_per_token is not None else ())]
+    in_columns = layout_columns([one.layout for one in rows])
+    in_words: list[Column] = [("layout", "text", str)]
+    for columns in (in_columns, in_words):
+        titles = [(title, kind) for title, kind, _ in columns] + [(title, "right") for title, _ in numbers]
+        body = ([show(one.layout) for *_, show in columns] + [show(one) for _, show in numbers] for one in rows)
+        made = table(titles, body)
+        if out.measure(made).maximum <= out.width - 2:
+            break
+    indented(out, made)
+
+
+_NUMBERS: list[tuple[str, Callable[[Estimate], str]]] = [
+    ("step", lambda one: format_time(one.step_time_s)),
+    ("MFU", lambda one: format_frac(one.mfu_frac)),
+    ("memory", lambda one: _memory(one)),
+]
+
+
+def _cost(tokens: float | None) -> list[tuple[str, Callable[[Estimate], str]]]:
+    """Dollars for all the tokens, or for a million when it is not said how many."""
+    if tokens is None:
+        return [("$/Mtoken", lambda one: f"{(one.cost_per_token or 0.0) * 1e6:.3g}")]
+    return [
+        ("time", lambda one: format_time(one.campaign(tokens)[0] * SECONDS_PER_DAY)),
+        ("cost", lambda one: format_money(one.campaign(tokens)[1] or 0.0)),
+    ]
+
+
+def _why_not(plan: Plan, out: Console) -> None:
+    """How many layouts each constraint rejected, and by how little the nearest one missed."""
+    rejected = plan.rejected
+    count = sum(one["count"] for one in rejected)
+    note = f"{count:,} of {count + plan.findings.feasible:,} layouts rejected"
+    heading(out, "Why other layouts were rejected", note)
+    rows = []
+    for one in rejected:
+        nearest = one.get("nearest")
+        miss = f"nearest: {nearest['layout']}, {format_size(nearest['excess_B'])} too much" if nearest else ""
+        rows.append((f"{one['count']:,}", one["why"], miss))
+    if len(rows) > REASONS:
+        rest = rejected[REASONS - 1 :]
+        rows[REASONS - 1 :] = [(f"{sum(one['count'] for one in rest):,}", f"{len(rest)} other rules", "")]
+    indented(out, table([("count", "right"), ("rejected by", "left"), ("", "text")], rows))
+
+
+GIB = 2.0**30
+NAME_WIDTH = 28
+LEAST_FRAC = 0.002
+"""Parts below this share of every step shown have no colour in the legend."""
+
+
+def plot_plan(plan: Plan, path: Path) -> None:
+    """Writes both panels; the ending of `path` chooses the format."""
+    title = f"{plan.job.model.name} on {plan.job.devices} x {plan.cluster.device.name}"
+    write_figure(path, title, lambda axes: _parts(plan, axes), lambda axes: _draw_front(plan, axes), size=(13.0, 4.5))
+
+
+def _parts(plan: Plan, axes: Axes) -> None:
+    """A bar per listed layout, best on top, cut into the parts of its step."""
+    steps = [one.step.breakdown_s() for one in plan.plans]
+    names = [fill(str(one.layout), NAME_WIDTH) for one in plan.plans]
+    shown = [part for part in PART_WORDS if any(step[part] > LEAST_FRAC * sum(step.values()) for step in steps)]
+    left = [0.0] * len(steps)
+    for place, part in enumerate(shown):
+        widths = [step[part] for step in steps]
+        colour = PALETTE[place % len(PALETTE)]
+        axes.barh(range(len(steps)), widths, left=left, color=colour, height=0.6, label=PART_WORDS[part])
+        left = [before + width for before, width in zip(left, widths, strict=True)]
+    for row, one in enumerate(plan.plans):
+        label = f" {format_time(one.step_time_s)}, {format_frac(one.mfu_frac)} MFU"
+        axes.text(left[row], row, label, va="center", fontsize=8)
+    axes.set_yticks(range(len(steps)), names, fontsize=8)
+    axes.invert_yaxis()
+    axes.set(xlim=(0, 1.3 * max(left)), xlabel="step, exposed time by part")
+    times_on(axes.xaxis)
+    axes.legend(fontsize=8, frameon=False, ncols=3, loc="upper left", bbox_to_anchor=(0.0, -0.15))
+
+
+def _draw_front(plan: Plan, axes: Axes) -> None:
+    """The Pareto front, as far as the table shows it, whose rows are named."""
+    near = [one for one in plan.front if one.step_time_s <= FRONT_SLOWEST * plan.front[0].step_time_s]
+    axes.plot([_memory_GiB(one) for one in near], [one.step_time_s for one in near], ".", color="#BBBBBB")
+    for place, one in enumerate(readable_front(plan.front)):
+        at = _memory_GiB(one), one.step_time_s
+        axes.plot(*at, "o", color=PALETTE[place % len(PALETTE)], label=str(one.layout))
+    capacity = plan.best.memory.capacity_B / GIB
+    axes.axvline(capacity, color="#333333", linestyle=":", label=f"memory of the device, {capacity:.3g} GiB")
+    axes.set(xlim=(0, 1.03 * capacity), xlabel="memory of the fullest device, GiB", ylabel="step, Pareto front")
+    times_on(axes.yaxis)
+    axes.legend(fontsize=8, frameon=False, loc="upper right", bbox_to_anchor=(0.98, 1.0))
+
+
+def _memory_GiB(one: Estimate) -> float:
+    return float(one.memory.total_B) / GIB
+
+
+SEARCH = {
+    "tokens": text(
+        "--tokens",
+        "T",
+        "Training tokens, e.g. 15T: adds days and cost, failures not included (see lockstep campaign).",
+    ),
+    "objective": text(
+        "--objective", "O", "What to minimise: time, or cost, for the cheapest size up to the cluster's.", "time"
+    ),
+    "deadline": text(
+        "--deadline", "D", "Deadline, e.g. 30d, with --tokens: finds the fewest devices that finish in time."
+    ),
+    "top": text("--top", "K", "Number of layouts to list. (default: 5)", "5"),
+}
+
+
+def ask(as_json: bool, plot: str | None, **words: Any) -> None:
+    """Says on stderr how long the search took, which is not in the answer, whose bytes are the same every time."""
+    from lockstep.verbs.plan import plan
+
+    picture_path(plot)
+    began = time.perf_counter()
+    with progress("searching layouts") as report:
+        answer = plan(progress=report, **given(words))
+    sys.stderr.write(f"searched {answer.findings.evaluated:,} layouts in {time.perf_counter() - began:.2f} s\n")
+    draw(plot, partial(plot_plan, answer))
+    show(answer, as_json, render)
+
+
+COMMAND = Command(
+    takes=(MODEL, CLUSTER, BATCH, SEARCH, RECIPE, OFFLOAD),
+    examples=(
+        "lockstep plan llama3-70b --cluster dgx-h100:64 --batch-tokens 4M --tokens 15T --plot plan.png",
+        "lockstep plan ./config.json --cluster dgx-a100-80gb:16 --batch 512 --objective cost --json",
+    ),
+    render=render,
+    picture=plot_plan,
+    figures=("plans.0.step_time_s", "plans.0.mfu_frac", "plans.0.memory_B", "plans.0.bound_by"),
+    ask=ask,
+)

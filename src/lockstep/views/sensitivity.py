@@ -1,0 +1,69 @@
+"""`lockstep sensitivity`: what the step time follows, and which upgrades save most."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rich.text import Text
+
+from lockstep.units import format_frac, format_size, format_time
+from lockstep.views.parts.command import Command
+from lockstep.views.parts.layout_columns import layout_words
+from lockstep.views.parts.options import BATCH, CLUSTER, LAYOUT, MODEL, RECIPE
+from lockstep.views.parts.terminal import bar, heading, indented, table
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from lockstep.planner.upgrades import Upgrade
+    from lockstep.verbs.sensitivity import Advice
+
+    pass
+
+
+UPGRADE_ROWS = 8
+ELASTICITY_ROWS = 10
+STRONGEST = 1.0
+"""Elasticity of a full bar."""
+
+
+def render(advice: Advice, out: Console) -> None:
+    """Prints the advice."""
+    now, upgrades = advice.estimate, advice.upgrades.by_saving
+    strongest = advice.sensitivity.ranked[0]
+    out.print(Text(_verdict(upgrades), style="bold green"))
+    out.print(
+        f"{now.job.model.name} on {now.job.devices} x {now.cluster.device.name}: {layout_words(now.layout)}; "
+        f"{format_time(now.step_time_s)} per step; most sensitive to {strongest[0]}."
+    )
+    if not bool(now.memory.fits):
+        out.print(Text("This layout does not fit in memory: its times are what they would be if it did.", style="red"))
+    heading(out, "Upgrades", "each planned again; $/h is the change in price of all devices")
+    titles = [("upgrade", "text"), ("step", "right"), ("saves", "right"), ("$/h", "right"), ("memory", "right")]
+    indented(out, table([*titles, ("layout", "text")], (_row(one) for one in upgrades[:UPGRADE_ROWS])))
+    heading(out, "Elasticity", "% change in step time per +1 % of")
+    ranked = advice.sensitivity.ranked[:ELASTICITY_ROWS]
+    rows = ((name, f"{value:+.3f}", bar(abs(value) / STRONGEST)) for name, value in ranked)
+    indented(out, table([("number", "left"), ("elasticity", "right"), ("", "left")], rows))
+
+
+def _verdict(upgrades: tuple[Upgrade, ...]) -> str:
+    """The upgrade that saves most."""
+    if not upgrades or upgrades[0].saving_frac <= 0:
+        return "No upgrade shortens the step"
+    best = upgrades[0]
+    return f"Biggest saving: {best.what} ({format_frac(best.saving_frac)} of the step time)"
+
+
+def _row(one: Upgrade) -> list[str]:
+    price = "?" if one.cost is None else f"{one.cost:+,.0f}" if one.cost else "0"
+    memory = format_size(float(one.after.memory.total_B))
+    return [one.what, format_time(one.step_time_s), format_frac(one.saving_frac), price, memory, str(one.after.layout)]
+
+
+COMMAND = Command(
+    takes=(MODEL, CLUSTER, BATCH, LAYOUT, RECIPE),
+    examples=("lockstep sensitivity llama3-70b -c dgx-h100:64 --batch 512 --tp 8 --pp 4 --zero 1",),
+    render=render,
+    figures=("now.step_time_s",),
+)

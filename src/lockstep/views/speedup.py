@@ -1,0 +1,119 @@
+"""`lockstep speedup`: Amdahl, Gustafson, and the exact curve of a step that talks."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from rich.text import Text
+
+from lockstep.campaigns import SpeedUp, amdahl, gustafson
+from lockstep.hardware import Cluster
+from lockstep.units import format_frac, format_time
+from lockstep.views.parts.command import Command
+from lockstep.views.parts.figure import write_figure
+from lockstep.views.parts.options import required, text
+from lockstep.views.parts.program_options import LINK, SIZE
+from lockstep.views.parts.terminal import heading, indented, small_print, table
+from lockstep.views.parts.timelines import PALETTE
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from rich.console import Console
+
+    pass
+    from matplotlib.axes import Axes
+
+
+ROWS = 14
+FASTEST = "the fastest across levels"
+
+
+def render(found: SpeedUp, out: Console) -> None:
+    """Prints the curve."""
+    best = found.row(found.best_workers)
+    more = ", the most tried" if best["workers"] == found.tried[-1] else ": more are slower"
+    out.print(
+        Text(
+            f"Fastest on {best['workers']:,} workers{more}: {best['speedup']:,.4g} times one worker", style="bold green"
+        )
+    )
+    out.print(
+        f"A step takes {format_time(best['time_s'])} there, at an efficiency of"
+        f" {format_frac(best['efficiency_frac'])}; it is at least 50 % up to {found.workers_at(0.5):,} workers."
+    )
+    heading(out, "Speed-up", f"exchange: {found.exchange or FASTEST}; serial share {format_frac(found.serial_frac)}")
+    numbers = found.numbers()
+    step = max(1, -(-len(numbers) // ROWS))
+    kept = sorted({*numbers[::step], found.best_workers, numbers[-1]})
+    columns = [("workers", "right"), ("step", "right"), ("speed-up", "right"), ("efficiency", "right")]
+    columns += [("Amdahl", "right"), ("Gustafson", "right"), ("as if serial", "right")]
+    indented(out, table(columns, (_row(found, number) for number in kept)))
+    if isinstance(found.network, Cluster):
+        small_print(out, "Assumptions", [f"workers fill whole units of {found.network.name}'s levels"], 1)
+
+
+def _row(found: SpeedUp, workers: int) -> list[Text]:
+    row = found.row(workers)
+    style = "bold green" if workers == found.best_workers else ""
+    cells = [f"{workers:,}", format_time(row["time_s"]), f"{row['speedup']:,.4g}", format_frac(row["efficiency_frac"])]
+    laws = [f"{row['amdahl']:,.4g}", f"{row['gustafson']:,.4g}", _serial(row["karp_flatt_frac"])]
+    return [*(Text(cell, style=style) for cell in cells), *(Text(law, style="dim") for law in laws)]
+
+
+def _serial(frac: float) -> str:
+    """Above 1, where workers are slower together than one alone, no serial share explains the time."""
+    return format_frac(frac) if frac <= 1 else "-"
+
+
+POINTS = 200
+
+
+def plot_speedup(found: SpeedUp, path: Path) -> None:
+    """Writes the curves."""
+    tried = found.tried
+    workers = np.unique(tried[np.searchsorted(tried, np.geomspace(1, tried[-1], POINTS).round())])
+
+    def draw(axes: Axes) -> None:
+        axes.plot(workers, workers, color="#cccccc", linestyle=":", label="ideal")
+        if found.serial_frac:
+            axes.plot(workers, gustafson(workers, found.serial_frac), color=PALETTE[2], label="Gustafson")
+            axes.plot(workers, amdahl(workers, found.serial_frac), color=PALETTE[1], label="Amdahl")
+        axes.plot(workers, found.speedup(workers), color=PALETTE[0], label=f"exact, {found.exchange or FASTEST}")
+        best = found.best_workers
+        axes.plot([best], [float(found.speedup(best))], "o", color=PALETTE[4], label=f"best: {best:,} workers")
+        axes.set(xscale="log", yscale="log", xlabel="workers", ylabel="speed-up")
+        axes.legend(fontsize=8, frameon=False)
+
+    write_figure(path, "Speed-up of a data-parallel step", draw)
+
+
+STEP = {
+    "compute": required(("--compute",), "T", "Compute time of a step on one worker."),
+    "serial": text("--serial", "FRAC", "Share of --compute that more workers do not shorten. (default: 0)"),
+    "exchange": text(
+        "--exchange",
+        "A",
+        "Gradient exchange: an all-reduce algorithm or parameter-server. (default: ring; on a "
+        "cluster the fastest across its levels)",
+    ),
+    "workers": text(
+        "--workers",
+        "N",
+        "Largest number of workers to try; on a cluster, those that fill whole units of its levels. "
+        "(default: 4096; on a cluster all)",
+    ),
+}
+
+
+COMMAND = Command(
+    takes=(STEP, SIZE, LINK),
+    examples=(
+        "lockstep speedup --compute 10s --size 200MB --latency 10us --bandwidth 25GB/s --plot speedup.png",
+        "lockstep speedup --compute 10s --size 200MB --latency 10us --bandwidth 25GB/s --exchange parameter-server",
+    ),
+    render=render,
+    picture=plot_speedup,
+    figures=("best_speedup", "best_workers", "half_efficiency_workers"),
+)

@@ -1,0 +1,91 @@
+"""`lockstep stragglers`: what waiting for slow workers costs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rich.text import Text
+
+from lockstep.units import format_frac, format_time
+from lockstep.views.parts.command import Command
+from lockstep.views.parts.options import required, text
+from lockstep.views.parts.program_options import SEED
+from lockstep.views.parts.terminal import heading, indented, small_print, table
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from lockstep.failures.stragglers import StragglerCost
+
+    pass
+
+
+def render(found: StragglerCost, out: Console) -> None:
+    """Prints the cost."""
+    lost = format_frac(1 - found.efficiency_frac)
+    out.print(Text(f"{lost} of worker time is wasted", style="bold"))
+    how = "exactly" if found.exact else "simulated"
+    out.print(
+        f"A step takes {format_time(found.mean_step_s, 4)} ({how}), "
+        f"{found.amplification:.3g} times one worker's mean of {format_time(found.mean_worker_s)} before communication."
+    )
+    heading(out, "Step time")
+    low, high = found.ci95
+    rows = [
+        ("mean", format_time(found.mean_step_s, 4), how),
+        (
+            "simulated",
+            format_time(found.simulated_mean_s, 4),
+            f"{format_time(low, 4)} to {format_time(high, 4)} (95 %)",
+        ),
+        ("median", format_time(found.p50_s, 4), ""),
+        ("p95", format_time(found.p95_s, 4), "95 % of steps are shorter"),
+        ("p99", format_time(found.p99_s, 4), "99 % of steps are shorter"),
+    ]
+    indented(out, table([("", "left"), ("time", "right"), ("", "text")], rows))
+    paid = found.paid
+    heading(out, "Cost of the mitigation")
+    costs = [
+        ("workers", f"{found.used} of {found.launched} gradients count"),
+        (
+            "communication",
+            f"{format_time(found.comm_s)} per step, {format_frac(found.comm_s / found.mean_step_s)} of it",
+        ),
+        ("duplicated work", format_frac(paid.duplicated_frac)),
+        ("lost gradients", format_frac(paid.lost_frac)),
+        ("staleness", f"up to {paid.stale_steps:g} steps"),
+        ("steps between averages", str(paid.steps_between_averages)),
+    ]
+    indented(out, table([("", "left"), ("", "text")], costs))
+    small_print(out, "Assumptions", found.assumptions, len(found.assumptions))
+
+
+WORDS = {
+    "workers": required(("--workers",), "N", "Number of workers whose gradients make up a batch."),
+    "law": required(
+        ("--law",),
+        "LAW",
+        "Law of a worker's step time: lognormal:mean=50ms,cv=0.2, exponential:mean=1s, trace:times.csv ...",
+    ),
+    "mitigation": text(
+        "--mitigation",
+        "M",
+        "Mitigation: none, backup:k, drop:k, bounded:s (steps ahead) or local:K. (default: none)",
+        "none",
+    ),
+    "comm": text("--comm", "T", "Communication time per synchronisation. (default: 0)", "0"),
+    "slow": text("--slow", "N", "Number of workers that are always slow. (default: 0)", "0"),
+    "slow_factor": text("--slow-factor", "F", "Slowdown of the slow workers. (default: 2)"),
+}
+
+
+COMMAND = Command(
+    takes=(WORDS, SEED),
+    examples=(
+        "lockstep stragglers --workers 256 --law lognormal:mean=50ms,cv=0.3 --mitigation backup:8",
+        "lockstep stragglers --workers 16 --law exponential:mean=1s --mitigation bounded:4 --slow 1",
+    ),
+    render=render,
+    doing="simulating workers",
+    figures=("mean_step_s", "efficiency_frac", "amplification", "p95_s"),
+)

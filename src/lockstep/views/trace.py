@@ -1,0 +1,60 @@
+"""`lockstep trace`: a collective or pipeline as a file for Perfetto."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rich.text import Text
+
+from lockstep.units import format_frac, format_time
+from lockstep.views.parts.command import Command
+from lockstep.views.parts.completing import programs, schedules
+from lockstep.views.parts.options import argument, required, text
+from lockstep.views.parts.program_options import LINK, PASSES, RANKS_IF_ANY, SIZE_IF_ANY
+from lockstep.views.parts.terminal import heading, indented, table
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from lockstep.verbs.trace import Trace
+
+    pass
+
+
+def render(found: Trace, out: Console) -> None:
+    """Prints the summary."""
+    line = found.timeline
+    out.print(Text(f"{found.path}: {found.what}, {format_time(line.makespan_s)}", style="bold"))
+    out.print(
+        f"{line.program.ranks} ranks, {len(line.program)} operations, {format_frac(line.utilization_frac)} computing; "
+        "open it with ui.perfetto.dev"
+    )
+    heading(out, "Critical path")
+    rows = [(kind, format_time(time_s)) for kind, time_s in line.critical_s_by_kind().items() if time_s]
+    indented(out, table([("", "left"), ("time", "right")], rows))
+
+
+WORDS = {
+    "what": argument(
+        "WHAT", "What to simulate: pipeline, or a collective such as all-reduce or all-to-all.", names=programs
+    ),
+    "out": required(
+        ("--out", "-o"), "FILE", "Output file, ending in .json.gz; ui.perfetto.dev and chrome://tracing open it."
+    ),
+    "stages": text("--stages", "P", "Number of pipeline stages."),
+    "microbatches": text("--microbatches", "M", "Micro-batches per step."),
+    "schedule": text("--schedule", "S", "Pipeline schedule. (default: 1f1b)", names=schedules),
+}
+ALGORITHM = {"algorithm": text("--algorithm", "A", "Algorithm of the collective. (default: the fastest)")}
+
+
+COMMAND = Command(
+    takes=(WORDS, PASSES, RANKS_IF_ANY, SIZE_IF_ANY, ALGORITHM, LINK),
+    examples=(
+        "lockstep trace pipeline --stages 4 --microbatches 8 --schedule zb-h1 -o zb.json.gz",
+        "lockstep trace all-reduce --ranks 8 --size 100MB --algorithm ring --latency 5us --bandwidth "
+        "25GB/s -o ring.json.gz",
+    ),
+    render=render,
+    lists=False,
+)

@@ -1,0 +1,89 @@
+"""`lockstep validate`: published measurements against predictions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from rich.text import Text
+
+from lockstep.units import format_frac
+from lockstep.views.parts.command import Command
+from lockstep.views.parts.options import argument
+from lockstep.views.parts.terminal import heading, indented, table
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from lockstep.validation import Report, TableReport
+
+    pass
+
+
+WORST_OF_ALL = 8
+WORST_OF_EACH = 3
+_TITLES = [("table", "left"), ("rows", "right"), ("mean", "right"), ("median", "right"), ("max", "right")]
+_TITLES += [("const", "right"), ("limit", "right"), ("", "left")]
+
+
+def render(report: Report, out: Console) -> None:
+    """Prints the report."""
+    tables = report.tables
+    good = sum(one.ok for one in tables)
+    style = "bold green" if report.ok else "bold red"
+    out.print(Text(f"{good} of {len(tables)} tables within tolerance", style=style))
+    heading(out, "Errors", "predicted / measured - 1; positive is too slow or too much memory")
+    indented(out, table(_TITLES, (_numbers(one) for one in tables)))
+    out.print(Text("  const: median error of the best single efficiency, MFU or HFU, of each table", style="dim"))
+    _worst(report, out)
+    if len(tables) == 1:
+        out.print(Text(f"\nSource: {tables[0].table.source}", style="dim"))
+
+
+def _numbers(one: TableReport) -> list[str | Text]:
+    """Rows, mean signed, median and largest error, that of one constant, and what is allowed."""
+    sizes = np.abs(one.fracs)
+    constants = [frac for frac in (one.constant_mfu_frac, one.constant_hfu_frac) if frac is not None]
+    return [
+        one.table.name,
+        str(len(one.errors)),
+        _signed(float(np.mean(one.fracs))),
+        format_frac(one.median_abs_frac, 2),
+        format_frac(float(np.max(sizes)), 2),
+        format_frac(min(constants), 2) if constants else "",
+        format_frac(one.table.tolerance_frac, 2),
+        Text("ok", style="green") if one.ok else Text("no", style="red"),
+    ]
+
+
+def _worst(report: Report, out: Console) -> None:
+    """The rows that are furthest off, some of every table."""
+    each = WORST_OF_ALL if len(report.tables) == 1 else WORST_OF_EACH
+    pairs = [(error, one.table.name) for one in report.tables for error in one.errors[:each]]
+    pairs.sort(key=lambda pair: -abs(pair[0].error_frac))
+    heading(out, "Worst rows")
+    rows = (
+        (_signed(error.error_frac), name, error.row + (f" ({error.note})" if error.note else ""))
+        for error, name in pairs[:WORST_OF_ALL]
+    )
+    indented(out, table([("error", "right"), ("table", "left"), ("row", "line")], rows))
+
+
+def _signed(frac: float) -> str:
+    return ("+" if frac > 0 else "") + format_frac(frac, 2)
+
+
+TABLE = {"tables": argument("[TABLE]", "Table of published measurements; all when omitted.", None)}
+
+
+COMMAND = Command(
+    takes=(TABLE,),
+    examples=(
+        "lockstep validate",
+        "lockstep validate narayanan_sc21 --json",
+    ),
+    more="The exit code is 1 when a table is out of tolerance.",
+    render=render,
+    ok=lambda answer: answer.ok,
+    lists=False,
+)
