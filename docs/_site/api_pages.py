@@ -18,13 +18,12 @@ from pkgutil import iter_modules
 from types import FunctionType, ModuleType
 from typing import Any
 
-import typer
 from docutils import nodes
 from plain_docstrings import escaped
 from sphinx import addnodes
 
 import lockstep
-from lockstep.cli.app import build
+from lockstep.verbs import TABLE
 
 DOCUMENTED = (type, FunctionType)
 
@@ -109,9 +108,10 @@ def entry(path: str, found: Any) -> str:
 
 def pages() -> dict[str, str]:
     """Text by name."""
+    public = {name: getattr(lockstep, name) for name in lockstep.__all__}
     load_types()
-    rooms = {name: getattr(lockstep, name) for name in lockstep.PACKAGES}
-    verbs = {name: getattr(lockstep, name) for name in lockstep.VERBS}
+    rooms = {name: one for name, one in public.items() if isinstance(one, ModuleType)}
+    verbs = {name: one for name, one in public.items() if name not in rooms}
     found = everything([*verbs.values(), *(one for room in rooms.values() for one in offered(room))])
     written: dict[str, str] = {}
     for name, function in verbs.items():
@@ -161,13 +161,10 @@ def contents(names: list[str]) -> str:
 
 def verbs_page() -> str:
     """The verbs by group, as `lockstep --help` has them."""
-    groups: dict[str, dict[str, Any]] = {}
-    for name, command in typer.main.get_command(build()).commands.items():
-        groups.setdefault(command.rich_help_panel, {})[f"lockstep.{name}"] = getattr(lockstep, name)
     parts = [underlined("Verbs"), "Functions of `lockstep`, each with the class of its answer.\n"]
-    for group, members in groups.items():
-        parts += [underlined(group, "-"), overview(members)]
-    return "\n".join([*parts, contents([f"verbs/{name}" for name in lockstep.VERBS])])
+    for group, members in TABLE.items():
+        parts += [underlined(group, "-"), overview({f"lockstep.{name}": getattr(lockstep, name) for name in members})]
+    return "\n".join([*parts, contents([f"verbs/{name}" for members in TABLE.values() for name in members])])
 
 
 def packages_page(names: list[str]) -> str:
