@@ -12,8 +12,9 @@ from typer.main import get_command
 
 from console_blocks import PAGES, ROOT, Session, blocks, compared, name_of, printed, session
 from lockstep.cli.app import build
-from lockstep.collectives.registry import algorithms, ops
-from lockstep.parallel.pipeline import SCHEDULES
+from lockstep.collectives.registry import REGISTRY as ALGORITHMS
+from lockstep.measure.train import METHODS
+from lockstep.parallel.pipeline import REGISTRY as SCHEDULES
 
 
 @pytest.mark.parametrize("page", PAGES, ids=[name_of(page) for page in PAGES])
@@ -43,8 +44,13 @@ def test_the_formulas_are_those_of_the_code() -> None:
             assert found.exists() or name == "src/lockstep/", name
             beside = found.parent
     words = {word for cell in re.findall(r"(?<=\| )[^|]+(?= \|)", page) for word in re.split(r"[;,] ", cell)}
-    assert {name for op in ops() for name in algorithms(op)} <= words
-    assert {schedule.name for schedule in SCHEDULES} - {"dualpipe-v"} <= words
+    assert {algorithm.name for algorithm in ALGORITHMS.own.values()} <= words
+    assert set(SCHEDULES.own) - {"dualpipe-v"} <= words
+
+
+def test_every_training_method_is_on_its_page() -> None:
+    page = (ROOT / "docs/use/train.md").read_text("utf-8")
+    assert all(f"`{name}`" in page for name in METHODS.own)
 
 
 def _anchors(page: Path) -> set[str]:

@@ -45,7 +45,7 @@ PLACES: dict[str, tuple[str, ...]] = {
         "validation/test_tables.py", "words/test_idle_words.py", "workload/test_workload_torch.py",
     ),
     "page": ("test_docs.py", "test_site.py"),
-    "process": ("measure", "cli/test_cli_python.py", "cli/test_streams.py", "store/test_event_file.py",
+    "process": ("measure", "plugins", "cli/test_cli_python.py", "cli/test_streams.py", "store/test_event_file.py",
                 "store/test_store.py"),
 }  # fmt: skip
 """Folders and files below `tests/`; the longest that a file is in counts."""

@@ -37,11 +37,14 @@ def setting(
     most: float | None = None,
     above: float | None = None,
     below: float | None = None,
-    choices: Sequence[str] = (),
+    choices: Sequence[str] | Callable[[], Sequence[str]] = (),
 ) -> Any:
-    """A field of a settings class: its default, one sentence of help, and what is allowed (bounds of every value)."""
+    """A field of a settings class: its default, one sentence of help, and what is allowed (bounds of every value).
+
+    Choices that other packages may add to are a function, which is asked when they are needed.
+    """
     bounds = {"least": least, "most": most, "above": above, "below": below}
-    return field(default=default, metadata={"help": words, "choices": tuple(choices), **bounds})
+    return field(default=default, metadata={"help": words, "choices": choices, **bounds})
 
 
 def read_settings(kind: type[S], given: Mapping[str, object]) -> S:
@@ -64,10 +67,16 @@ def described(kind: type[Any]) -> list[dict[str, Any]]:
     ]
 
 
+def choices_of(one: Field[Any]) -> tuple[str, ...]:
+    """The names that a setting may be; empty for any text, and for numbers."""
+    choices = one.metadata["choices"]
+    return tuple(choices() if callable(choices) else choices)
+
+
 def allowed(one: Field[Any]) -> str:
     """What a setting may be, in words."""
-    if one.metadata["choices"]:
-        return ", ".join(one.metadata["choices"])
+    if named := choices_of(one):
+        return ", ".join(named)
     several = isinstance(one.default, tuple)
     inner: Any = one.default
     if several:
@@ -147,6 +156,7 @@ def _truth(value: object, where: str) -> bool:
 
 def _word(one: Field[Any], value: object, where: str) -> str:
     text = str(value).strip()
-    if one.metadata["choices"] and text not in one.metadata["choices"]:
-        raise UnknownName(one.name.replace("_", " "), text, one.metadata["choices"], where)
+    named = choices_of(one)
+    if named and text not in named:
+        raise UnknownName(one.name.replace("_", " "), text, named, where)
     return text

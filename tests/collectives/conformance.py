@@ -6,7 +6,7 @@ op adds (so the result counts who contributed how often), a number of its own wh
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,35 +16,15 @@ from hypothesis import strategies as st
 
 from lockstep import collectives
 from lockstep.collectives import PlainLink
+from lockstep.collectives.op import OPS
 from lockstep.collectives.registry import Algorithm
 from lockstep.collectives.rounds import cut
+from lockstep.errors import BadInput
 from lockstep.program import Program, contributions, tokens
 from lockstep.simulate import simulate
 
 ELEMENT_B = 4.0
 quick = settings(max_examples=min(20, settings.default.max_examples), derandomize=True, deadline=None)
-
-# Choices beside the defaults, for ranks they fit: (condition on ranks, choices).
-VARIANTS: dict[tuple[str, str], list[tuple[Callable[[int], bool], dict[str, Any]]]] = {
-    ("all-reduce", "pipelined-tree"): [(lambda n: True, {"segments": m}) for m in (1, 2, 5)],
-    ("all-reduce", "double-binary-tree"): [(lambda n: True, {"segments": m}) for m in (1, 2, 5)],
-    ("all-reduce", "torus-2d"): [(lambda n: n % 3 == 0, {"row_ranks": 3})],
-    ("all-reduce", "hierarchical"): [
-        (lambda n: n % 4 == 0, {"levels": (4,), "inner": "recursive", "outer": "rabenseifner"}),
-        (lambda n: n % 6 == 0, {"levels": (3, 2), "inner": "recursive", "outer": "recursive-doubling"}),
-        (lambda n: n % 3 == 0, {"levels": (3,), "inner": "bruck", "outer": "double-binary-tree"}),
-        (lambda n: n % 4 == 0, {"levels": (2, 2), "inner": "direct", "outer": "recursive-doubling"}),
-        (lambda n: n % 6 == 0, {"levels": (3, 2), "inner": "ring", "outer": "tree"}),
-        (lambda n: n % 2 == 0, {"levels": (2,), "outer": "full-exchange"}),
-    ],
-    ("all-to-all", "hierarchical"): [(lambda n: n % 4 == 0, {"node_ranks": 4})],
-    ("broadcast", "scatter-all-gather"): [(lambda n: True, {"all_gather": "ring"})],
-    ("reduce", "reduce-scatter-gather"): [(lambda n: True, {"reduce_scatter": "ring"})],
-    ("parameter-server", "synchronous"): [(lambda n: n >= 3, {"shards": 3})],
-    ("parameter-server", "asynchronous"): [(lambda n: n >= 3, {"shards": 3})],
-    ("parameter-server", "replicated"): [(lambda n: n % 2 == 0, {"replicas": 2})],
-    ("gossip", "ring"): [(lambda n: True, {"rounds": 3})],
-}
 
 
 @dataclass(frozen=True)
@@ -52,8 +32,7 @@ class Case:
     """An algorithm with choices that fit some numbers of ranks."""
 
     algorithm: Algorithm
-    choices: dict[str, Any] = field(default_factory=dict)
-    fits: Callable[[int], bool] = lambda ranks: True
+    choices: Mapping[str, Any] = field(default_factory=dict)
 
     def __str__(self) -> str:
         words = "-".join(f"{key}={value}" for key, value in self.choices.items())
@@ -63,18 +42,28 @@ class Case:
         """The next number of ranks that the choices fit."""
         return next(n for n in range(ranks, ranks + 13) if self.fits(n))
 
+    def fits(self, ranks: int) -> bool:
+        """Whether the algorithm takes the choices for so many ranks."""
+        try:
+            self.algorithm.price(ranks, 1.0, PlainLink(0.0, 1.0), **self.choices)
+        except BadInput:
+            return False
+        return True
+
     def program(self, ranks: int, elems: int, link: PlainLink | None = None, **options: Any) -> Program:
         return self.algorithm.program(ranks, elems * ELEMENT_B, link, ELEMENT_B, **options, **self.choices)
+
+
+def cases_of(algorithm: Algorithm) -> list[Case]:
+    """The algorithm as it is, and with each of its examples."""
+    return [Case(algorithm, choices) for choices in ({}, *algorithm.examples)]
 
 
 CASES = [
     case
     for op in collectives.ops()
     for name in collectives.algorithms(op)
-    for case in [
-        Case(collectives.get(op, name)),
-        *(Case(collectives.get(op, name), choices, fits) for fits, choices in VARIANTS.get((op, name), [])),
-    ]
+    for case in cases_of(collectives.get(op, name))
 ]
 
 links = st.builds(
@@ -93,7 +82,7 @@ def simulated_s(program: Program, link: Any) -> float:
 
 def symbolic(op: str, ranks: int, helpers: int, elems: int) -> list[np.ndarray]:
     """`data` of every rank before the collective; parameter servers begin with zeros."""
-    if op in ("reduce", "all-reduce", "reduce-scatter", "parameter-server", "gossip"):
+    if OPS[op].adds:
         return contributions(ranks, elems) + [np.zeros((elems, ranks), dtype=np.int32) for _ in range(helpers)]
     return tokens(ranks, elems)
 

@@ -9,7 +9,7 @@ import pytest
 
 from lockstep.errors import BadInput
 from lockstep.lab import EXPERIMENTS, find_experiment
-from lockstep.settings import LARGEST, SMALLEST
+from lockstep.settings import LARGEST, SMALLEST, choices_of
 
 LEAST: dict[str, dict[str, object]] = {
     "critical-batch-digits": {"batches": (16, 32, 64, 128)},
@@ -26,7 +26,7 @@ def ends(one: Field[Any]) -> list[Any]:
     if isinstance(like, bool):
         return [False, True]
     if isinstance(like, str):
-        return list(rules["choices"])
+        return list(choices_of(one))
     if isinstance(like, int):
         return [int(rules["least"] if rules["least"] is not None else 0)]
     low = rules["least"]

@@ -65,7 +65,7 @@ def collectives_to_run() -> list[Run]:
 def pipelines_to_run() -> list[Run]:
     """Every schedule on 2 and 4 stages with messages of their own number, in passes of a tenth of a millisecond."""
     runs = []
-    for name in pipelines.schedules():
+    for name in pipelines.names():
         for stages in (2, 4):
             found = pipelines.pipeline(name, stages, 2 * stages, forward_s=1e-4, backward_s=2e-4, message_B=64.0)
             work = Work(found.program, "pipeline", name, stages, 0, seed=1, warm_up=0, repeats=1)

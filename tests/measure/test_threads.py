@@ -21,7 +21,7 @@ RANKS = (2, 3, 4, 8)
 def programs() -> dict[str, Program]:
     """Every collective and every schedule, on a few ranks."""
     found = {f"{case} on {n}": case.program(n, 64, LINK) for case in CASES for n in RANKS if case.fits(n)}
-    for name in pipelines.schedules():
+    for name in pipelines.names():
         run = pipelines.pipeline(name, 2, 4, forward_s=1e-4, backward_s=2e-4, message_B=64.0)
         found[name] = run.program
     return found

@@ -75,7 +75,7 @@ def test_front_is_what_no_point_beats() -> None:
     assert [q.live_models for q in front] == sorted(q.live_models for q in front)
 
 
-@pytest.mark.parametrize("name", pipelines.schedules())
+@pytest.mark.parametrize("name", pipelines.names())
 def test_messages_counted_from_the_program(name: str) -> None:
     for p in (1, 2, 3, 4, 6):
         for point in pipelines.points((p,), (12, 24), names=(name,), chunks=(2, 3)):

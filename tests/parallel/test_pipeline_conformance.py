@@ -1,4 +1,4 @@
-"""Every schedule passes the same suite. A new one joins by one line in `DOMAINS`; the first test fails until it does.
+"""Every schedule passes the same suite, each within the domain that its own file states; registering is joining.
 
 Overlapped messages are never longer than a pass: longer ones queue on their link, which no closed form here knows.
 """
@@ -19,40 +19,31 @@ from pipeline_oracle import position, replay
 
 from lockstep.parallel import pipeline as pipelines
 from lockstep.parallel.pipeline import Times
+from lockstep.parallel.pipeline import schedules as folder
 from lockstep.simulate import simulate
 
-# Where the closed form is exact: extra conditions on (p, m, f, i, w), which ends may be heavier, and whether overlapped
-# messages are covered. Domains are those that the docstrings state.
-ANY = {"when": lambda p, m, f, i, w: True, "ends": "", "overlapped": False}
-DOMAINS: dict[str, dict[str, Any]] = {
-    "naive": ANY | {"ends": "first last", "overlapped": True},
-    "gpipe": ANY | {"ends": "first last", "overlapped": True},
-    "1f1b": ANY | {"ends": "first last"},
-    "interleaved": ANY | {"ends": "last"},
-    "zb-h1": ANY | {"when": lambda p, m, f, i, w: w <= f and w <= i},
-    "zb-h2": ANY | {"when": lambda p, m, f, i, w: w <= f and w <= i and m >= 2 * p - 1},
-    "zb-v": ANY | {"when": lambda p, m, f, i, w: f == i == w},
-    "eager-1f1b": ANY | {"ends": "last"},
-    "chimera": ANY,
-    "dualpipe": ANY,
-    "dualpipe-v": ANY,
-    "breadth-first": ANY | {"overlapped": True},
-}
-NAMES = list(DOMAINS)
+NAMES = list(pipelines.names())
+WIDEST_FRAC = (-0.15, 0.25)
+"""Largest error that a schedule may claim for its estimates: the formulas are for ranking."""
 examples = settings(max_examples=min(25, settings.default.max_examples), derandomize=True, deadline=None)
 
 
-def test_every_schedule_is_in_the_table() -> None:
-    """A file that defines a schedule must register it, and the table must have its line."""
+def test_every_file_of_a_schedule_registers_it() -> None:
+    modules = [import_module(f"{folder.__name__}.{module.name}") for module in pkgutil.iter_modules(folder.__path__)]
     defined = {
-        value.name
-        for module in pkgutil.iter_modules(pipelines.__path__)
-        for value in vars(import_module(f"{pipelines.__name__}.{module.name}")).values()
-        if isinstance(value, pipelines.Schedule)
+        value.name for module in modules for value in vars(module).values() if isinstance(value, pipelines.Schedule)
     }
-    assert defined == set(pipelines.schedules())
-    assert tuple(NAMES) == pipelines.schedules()
+    assert defined == set(pipelines.REGISTRY.own)
     assert [pipelines.code(name) for name in NAMES] == list(range(len(NAMES)))
+    assert all("Source:" in (module.__doc__ or "") for module in modules)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_no_schedule_claims_little_of_itself(name: str) -> None:
+    """All are exact for equal passes and enough micro-batches, and no estimate is allowed to be far off."""
+    domain = pipelines.get(name).domain
+    assert domain.when(4, 64, 1, 1, 1)
+    assert WIDEST_FRAC[0] <= domain.error_frac[0] <= 0 <= domain.error_frac[1] <= WIDEST_FRAC[1]
 
 
 @st.composite
@@ -70,28 +61,23 @@ def sizes(draw: Any, name: str) -> tuple[int, int, int]:
 @st.composite
 def cases(draw: Any, name: str) -> tuple[tuple[int, int, int], dict[str, Any]]:
     """Sizes and times inside the exact domain of a schedule; times are whole numbers divisible by the chunks."""
-    domain = DOMAINS[name]
+    schedule, domain = pipelines.get(name), pipelines.get(name).domain
     p, m, v = draw(sizes(name))
-    cells = pipelines.get(name).cells is not None
-    split = "zb" in name or cells
     f, i, w = (12 * draw(st.integers(1, 20)) for _ in range(3))
-    if split and not domain["when"](p, m, f, i, w):
-        w = min(f, i, w)
-        f, i = max(f, i), min(f, i)
-        if name == "zb-v":
-            f = i = w
-        m = max(m, 2 * p - 1) if name == "zb-h2" else m
-    assert domain["when"](p, m, f, i, w)
+    low, high = min(f, i, w), max(f, i)
+    enough = next(n for n in range(max(m, 2 * p - 1), 99) if schedule.valid(p, n, v))
+    near = ((m, f, i, w), (m, high, low, low), (m, low, low, low), (enough, high, low, low), (enough, low, low, low))
+    m, f, i, w = next(case for case in near if domain.when(p, *case))
     times: dict[str, Any] = {"forward_s": f, "backward_s": i + w, "weight_s": w}
-    if cells:
+    if schedule.cells is not None:
         # A cell is as long as either of its passes: the traffic of each fits beside the computing of the other.
         times["forward_comm_s"] = draw(st.integers(0, min(f, i) // 4)) * v
         times["backward_comm_s"] = draw(st.integers(0, min(f, i) // 4)) * v
         times["comm_device_frac"] = draw(st.sampled_from([0, 0.25]))
-    if not split:
-        times["blocking"] = draw(st.booleans()) if domain["overlapped"] else True
+    if domain.held or domain.overlapped:
+        times["blocking"] = draw(st.booleans()) if domain.held and domain.overlapped else domain.held
         times["transfer_s"] = draw(st.integers(0, min(f, i + w) // v))
-    for end in domain["ends"].split():
+    for end in domain.ends:
         times |= {f"{end}_forward_s": draw(st.integers(0, 90)), f"{end}_backward_s": draw(st.integers(0, 90))}
     return (p, m, v), times
 
@@ -250,15 +236,6 @@ def test_nothing_beats_physics(name: str) -> None:
     check()
 
 
-# How far the closed form is from the replay outside its exact domain, over f, i, w within a factor of two of one
-# another, heavier ends up to a third of a stage, messages up to 5 %: (lowest, highest) relative error.
-ESTIMATES = {
-    "naive": (0.0, 0.0), "gpipe": (0.0, 0.0), "1f1b": (-0.02, 0.0), "interleaved": (-0.15, 0.12), "zb-h1": (-0.1, 0.18),
-    "zb-h2": (-0.15, 0.18), "zb-v": (-0.1, 0.25), "eager-1f1b": (0.0, 0.25), "chimera": (-0.05, 0.18),
-    "dualpipe": (-0.02, 0.12), "dualpipe-v": (-0.02, 0.16), "breadth-first": (0.0, 0.12),
-}  # fmt: skip
-
-
 @pytest.mark.parametrize("name", NAMES)
 def test_estimates_stay_within_their_error(name: str) -> None:
     @settings(max_examples=80, derandomize=True, deadline=None)
@@ -275,7 +252,7 @@ def test_estimates_stay_within_their_error(name: str) -> None:
         }
         makespan, _ = oracle(name, p, m, v, times)
         error = pipelines.get(name).price(p, m, chunks=v, **times).makespan_s / float(makespan) - 1
-        low, high = ESTIMATES[name]
+        low, high = pipelines.get(name).domain.error_frac
         assert low - 1e-12 <= error <= high + 1e-12
 
     check()

@@ -111,7 +111,7 @@ def test_zero_bubble_is_never_slower_than_1f1b(p: int, m: int, f: int, i: int, w
 
 
 @examples
-@given(st.sampled_from(pipelines.schedules()), st.integers(0, 1000), st.integers(1, 30))
+@given(st.sampled_from(pipelines.names()), st.integers(0, 1000), st.integers(1, 30))
 def test_a_longer_pass_never_shortens_a_fixed_order(name: str, which: int, more: int) -> None:
     """Monotone for a fixed order. (List scheduling that re-decides the order may get faster: Graham's anomaly.)"""
     schedule = pipelines.get(name)
@@ -265,7 +265,7 @@ def test_result_is_plain_and_bytes_are_counted() -> None:
     assert sum(looped.sent_B) == 2 * 8 * (4 * 2 - 1) * 10.0
 
 
-@pytest.mark.parametrize("name", pipelines.schedules())
+@pytest.mark.parametrize("name", pipelines.names())
 @pytest.mark.parametrize("blocking", [False, True])
 def test_a_pipeline_can_be_written_into_a_larger_program(name: str, blocking: bool) -> None:
     """The operations that `write` returns are the last ones of their devices, wherever the builder was."""

@@ -43,7 +43,7 @@ def questions(draw: st.DrawFn) -> Question:
     if known.name == "resnet50" or tp * pp * cp > hardware.num_devices:
         tp, pp, cp = 1, 1, 1
     dp = hardware.num_devices // (tp * pp * cp)
-    schedule = draw(st.sampled_from(pipelines.schedules())) if pp > 1 else "1f1b"
+    schedule = draw(st.sampled_from(pipelines.names())) if pp > 1 else "1f1b"
     many, chunks = draw(st.sampled_from([1, 2, 4])), pipelines.get(schedule).num_chunks or 2
     zero, micro_batch = draw(st.integers(0, 3)), draw(st.sampled_from([1, 2]))
     layout = Layout(

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable
+import warnings
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from typing import Annotated, Any
 
@@ -18,6 +20,7 @@ import typer
 from lockstep import __version__
 from lockstep.cli.streams import standard_streams
 from lockstep.errors import BadInput, Infeasible, RunFailed, brief, closest, option_hint
+from lockstep.registry import PluginWarning
 from lockstep.verbs import TABLE, VERBS
 from lockstep.views.parts.output import Ended, print_failed, print_infeasible
 from lockstep.vocabulary import COMMANDS
@@ -70,13 +73,31 @@ def _unloaded() -> None:
 def main(arguments: list[str] | None = None) -> None:
     """Runs the command line and exits with its code."""
     given = sys.argv[1:] if arguments is None else arguments
-    with standard_streams() as output:
+    with standard_streams() as output, _warnings_in_one_line():
         code = _run(given)
         try:
             output.check()
         except BadInput as error:
             code = _refuse(str(error))
     sys.exit(code)
+
+
+@contextmanager
+def _warnings_in_one_line() -> Iterator[None]:
+    """What a user should know of other packages is told as errors are, without a place in the code."""
+    usual = warnings.showwarning
+
+    def tell(
+        message: Warning | str, category: type[Warning], filename: str, lineno: int, file: Any = None, line: Any = None
+    ) -> None:
+        if issubclass(category, PluginWarning):
+            sys.stderr.write(f"warning: {message}\n")
+        else:
+            usual(message, category, filename, lineno, file, line)
+
+    with warnings.catch_warnings():
+        warnings.showwarning = tell
+        yield
 
 
 def _run(given: list[str]) -> int:

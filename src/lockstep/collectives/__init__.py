@@ -4,8 +4,6 @@
 input (reduce-scatter, scatter), the send buffer of one rank (all-to-all).
 """
 
-from importlib import import_module as _import_module
-
 from lockstep.collectives.best import best, best_time_s, contenders
 from lockstep.collectives.bounds import bus_bandwidth_Bps, bus_factor, lower_bound_s, lower_bound_terms
 from lockstep.collectives.compare import Comparison, Row, compare, compare_on_levels, forecasts
@@ -31,24 +29,15 @@ from lockstep.collectives.levels import (
     work_on_levels,
 )
 from lockstep.collectives.messages import MessageRow, Messages, message_programs, messages
+from lockstep.collectives.op import OPS as _OPS
 from lockstep.collectives.operation import expander, pricer
-from lockstep.collectives.registry import MOST_OPERATIONS, Algorithm, algorithms, check_work, get, ops
+from lockstep.collectives.registry import MOST_OPERATIONS, Algorithm, algorithms, check_work, get, ops, own_algorithms
+from lockstep.collectives.registry import REGISTRY as _REGISTRY
+from lockstep.registry import import_all as _import_all
 
-# One line per algorithm, in the order of the registry: ties in `best` go to the one registered first.
-_ALGORITHMS = """
-all_reduce.ring all_reduce.rabenseifner all_reduce.double_binary_tree all_reduce.recursive_doubling all_reduce.tree
-all_reduce.pipelined_tree all_reduce.bidirectional_ring all_reduce.torus_2d all_reduce.hierarchical all_reduce.direct
-all_reduce.naive all_reduce.full_exchange
-all_gather.ring all_gather.bruck all_gather.recursive_doubling all_gather.direct
-reduce_scatter.ring reduce_scatter.bruck reduce_scatter.recursive_halving reduce_scatter.direct
-all_to_all.direct all_to_all.pairwise all_to_all.bruck all_to_all.hierarchical
-broadcast.binomial broadcast.scatter_all_gather broadcast.linear
-reduce.binomial reduce.reduce_scatter_gather reduce.linear
-scatter.binomial scatter.linear gather.binomial gather.linear
-parameter_server.synchronous parameter_server.asynchronous parameter_server.replicated gossip.ring
-"""
-for _name in _ALGORITHMS.split():
-    _import_module(f"{__name__}.{_name}")
+for _op in _OPS:
+    _import_all(f"{__name__}.{_op.replace('-', '_')}")
+_REGISTRY.arrange(" ".join(f"{op}.{name}" for op, needs in _OPS.items() for name in needs.first.split()))
 
 __all__ = [
     "MOST_OPERATIONS",
@@ -91,6 +80,7 @@ __all__ = [
     "messages",
     "n_star_B",
     "ops",
+    "own_algorithms",
     "pricer",
     "program_on_levels",
     "sent_on_levels",

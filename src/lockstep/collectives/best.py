@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 
 from lockstep.collectives.cost import Cost, LinkLike, Number
-from lockstep.collectives.registry import Algorithm, algorithms, get
+from lockstep.collectives.registry import Algorithm, get, own_algorithms
 
 
 @cache
 def contenders(op: str) -> tuple[Algorithm, ...]:
-    """One-port algorithms of `op` that no other one-port algorithm always beats, in order of registration."""
-    every = [get(op, name) for name in algorithms(op)]
+    """Own one-port algorithms of `op` that no other one-port algorithm always beats, in order of registration."""
+    every = [get(op, name) for name in own_algorithms(op)]
     return tuple(a for a in every if a.ports == 1 and not a.dominated_by)
 
 

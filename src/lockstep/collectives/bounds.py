@@ -3,9 +3,7 @@
     latency     after t steps a value has reached at most (1 + ports)^t ranks:  ceil(log_{1+ports} n) alpha
     bandwidth   bytes that some rank must send or receive, over its ports:      bytes beta / ports
     reduction   (n - 1) S bytes must be reduced by n ranks:                     (n - 1)/n S gamma
-The bound is the largest of the three (their sum is not a bound for every collective).
-Per-rank bytes, S as in nccl-tests: broadcast, reduce: S; scatter, gather, all-gather, reduce-scatter, all-to-all:
-(n - 1)/n S; all-reduce: 2 (n - 1)/n S (no in-network reduction).
+The bound is the largest of the three (their sum is not a bound for every collective). Bytes per collective: `op`.
 
 Source: P. Patarasuk, X. Yuan, "Bandwidth optimal all-reduce algorithms for clusters of workstations", JPDC 69 (2009),
 section 3; E. Chan, M. Heimlich, A. Purkayastha, R. van de Geijn, "Collective communication: theory, practice, and
@@ -17,19 +15,18 @@ from __future__ import annotations
 import numpy as np
 
 from lockstep.collectives.cost import LinkLike, Number, Terms
+from lockstep.collectives.op import op_of
 from lockstep.collectives.shares import Split, ceil_log2
-
-_REDUCING = ("reduce", "reduce-scatter", "all-reduce")
 
 
 def lower_bound_terms(op: str, ranks: Number, size_B: Number, ports: int = 1, element_B: float = 0.0) -> Terms:
     """Latency steps, bytes in series and reduced bytes in series that every algorithm of `op` needs."""
+    needs = op_of(op)
     steps = ceil_log2(ranks) if ports == 1 else _ceil_log(ranks, 1 + ports)
-    if op == "gossip":
-        steps = np.minimum(2.0, np.asarray(ranks) - 1.0)
-    return Terms(
-        steps, _wire_B(op, ranks, size_B, element_B) / ports, _reduced_B(op, ranks, size_B) if ports == 1 else 0.0
-    )
+    if np.isfinite(needs.most_steps):
+        steps = np.minimum(needs.most_steps, np.asarray(ranks) - 1.0)
+    reduced_B = size_B * ((ranks - 1) / ranks) if needs.reduces else np.asarray(ranks) * 0.0
+    return Terms(steps, needs.wire_B(ranks, size_B, Split(element_B)) / ports, reduced_B if ports == 1 else 0.0)
 
 
 def lower_bound_s(
@@ -42,16 +39,8 @@ def lower_bound_s(
 
 
 def bus_factor(op: str, ranks: Number) -> Number:
-    """busbw / algbw in nccl-tests: 2(n-1)/n all-reduce; (n-1)/n where a rank keeps its own share; 1 otherwise.
-
-    Source: github.com/NVIDIA/nccl-tests, doc/PERFORMANCE.md.
-    """
-    others = (ranks - 1) / ranks
-    if op == "all-reduce":
-        return 2.0 * others
-    if op in ("all-gather", "reduce-scatter", "all-to-all", "scatter", "gather"):
-        return others
-    return others * 0.0 + 1.0
+    """busbw / algbw in nccl-tests (`op`)."""
+    return op_of(op).bus_factor(ranks)
 
 
 def bus_bandwidth_Bps(op: str, ranks: Number, size_B: Number, time_s: Number) -> Number:
@@ -60,25 +49,6 @@ def bus_bandwidth_Bps(op: str, ranks: Number, size_B: Number, time_s: Number) ->
     busy = time_s > 0
     rate = np.where(busy, size_B / np.where(busy, time_s, 1.0), 0.0) * bus_factor(op, ranks)
     return float(rate) if np.ndim(rate) == 0 else rate
-
-
-def _wire_B(op: str, ranks: Number, size_B: Number, element_B: float) -> Number:
-    """Bytes that some rank must send or receive."""
-    if op in ("broadcast", "reduce"):
-        return np.where(ranks > 1, size_B, 0.0)
-    if op in ("scatter", "gather"):
-        # The root keeps its own share, and it may be the largest one.
-        return size_B - Split(element_B).largest_B(size_B, ranks)
-    if op in ("all-gather", "reduce-scatter", "all-to-all"):
-        return size_B * ((ranks - 1) / ranks)
-    if op == "all-reduce":
-        return 2.0 * size_B * ((ranks - 1) / ranks)
-    # Parameter server: a worker sends its whole buffer. Gossip: one round needs a whole buffer per neighbour.
-    return size_B * np.minimum(2.0, np.asarray(ranks) - 1.0) if op == "gossip" else size_B + 0.0 * np.asarray(ranks)
-
-
-def _reduced_B(op: str, ranks: Number, size_B: Number) -> Number:
-    return size_B * ((ranks - 1) / ranks) if op in _REDUCING else np.asarray(ranks) * 0.0
 
 
 def _ceil_log(count: Number, base: int) -> Number:

@@ -6,7 +6,6 @@ ring 2 n (n - 1) of p/n.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -15,21 +14,6 @@ from lockstep.collectives.registry import Algorithm, algorithms, get
 from lockstep.errors import BadInput, UnknownName
 
 PARADIGMS = ("all-to-all", "parameter-server", "ring")
-FORMULAS: Mapping[str, str] = {
-    "all-to-all": "n(n-1) of p",
-    "parameter-server": "2n of p",
-    "ring": "2n(n-1) of p/n",
-    "direct": "2n(n-1) of p/n",
-    "bidirectional-ring": "4n(n-1) of p/(2n)",
-    "rabenseifner": "2n log2 n, 2(n-1) p in all; n not 2^k: 2k 2^k + 2(n-2^k)",
-    "recursive-doubling": "n log2 n of p; n not 2^k: k 2^k + 2(n-2^k)",
-    "tree": "2(n-1) of p",
-    "naive": "2(n-1) of p",
-    "pipelined-tree": "2(n-1) of p",
-    "double-binary-tree": "4(n-1) of p/2",
-    "torus-2d": "2n(r-1) of p/r + 2n(n/r-1) of p/n",
-    "hierarchical": "2n(g-1) of p/g + 2n(n/g-1) of p/n",
-}
 # Larger programs are counted by the closed form, which equals the count (tests/collectives).
 MOST_COUNTED = 300_000
 MOST_WORKERS_COUNTED = 2_000
@@ -104,4 +88,4 @@ def _row(name: str, workers: int, params: int) -> MessageRow:
         built = algorithm.program(workers, params, link, element_B=1.0, **choices)
         count, total = built.num_messages, int(built.sent_elems().sum())
     mean = total / count if count else 0.0
-    return MessageRow(name, count, int(mean) if mean == int(mean) else mean, total, FORMULAS[name], counted)
+    return MessageRow(name, count, int(mean) if mean == int(mean) else mean, total, algorithm.message_count, counted)

@@ -1,8 +1,11 @@
-"""The table of algorithms: `register` one per file, look up with `get(op, algorithm)` and `algorithms(op)`."""
+"""The table of algorithms: `register` one per file, look up with `get(op, algorithm)` and `algorithms(op)`.
+
+Other packages offer theirs as entry points `OP.NAME` of the group `lockstep.collectives`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -10,9 +13,11 @@ import numpy as np
 
 from lockstep.collectives.bounds import lower_bound_s
 from lockstep.collectives.cost import Cost, Counts, LinkLike, Number, PlainLink, Terms, as_float
+from lockstep.collectives.op import OPS, op_of
 from lockstep.collectives.rounds import Rounds, everyone
 from lockstep.collectives.shares import Split
 from lockstep.errors import BadInput, UnknownName
+from lockstep.registry import Registry
 from lockstep.units import format_size
 
 if TYPE_CHECKING:
@@ -24,8 +29,6 @@ OPERATION_B = 400
 """Memory of one while it is built and simulated, measured."""
 ROUND_OPERATIONS = 200
 """A round of any number of messages takes as long as this many operations in rounds of many, measured."""
-REDUCE = ("reduce", "reduce-scatter", "all-reduce", "parameter-server", "gossip")
-"""Collectives whose messages may each be added to something."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +52,12 @@ class Algorithm:
     """Whether a rank may get a result in which others' newest contributions are missing: cheaper, and not the same."""
     choices: tuple[str, ...] = ()
     """Names of the extra keyword arguments, such as `segments`."""
+    examples: tuple[Mapping[str, Any], ...] = ()
+    """Values of them worth trying, each of which some numbers of ranks allow: the conformance tests try them."""
+    message_count: str = ""
+    """Messages of n ranks and elements of each, of p elements: what `messages` shows."""
+    deployed: bool = False
+    """Whether libraries run it within one level of a cluster, which the planner prices then."""
     write: Callable[..., None] = field(repr=False, kw_only=True)
     """`write(rounds, members, start, stop, **choices)` adds the rounds of groups `members` on [start, stop)."""
     pieces: Callable[..., int] = field(default=lambda ranks, **choices: ranks, repr=False, kw_only=True)
@@ -59,6 +68,10 @@ class Algorithm:
     """Most local copies of the program."""
     helpers: Callable[..., int] = field(default=lambda ranks, **choices: 0, repr=False, kw_only=True)
     """Ranks beside the group, such as parameter servers; numbered after it."""
+
+    def __post_init__(self) -> None:
+        if self.op not in OPS:
+            raise UnknownName("collective", self.op, OPS)
 
     def price_time_s(
         self, ranks: Number, size_B: Number, link: LinkLike, element_B: float = 0.0, **choices: Any
@@ -98,7 +111,7 @@ class Algorithm:
         split = Split(element_B)
         counts = self.counts(ranks, size_B, link, split, **choices)
         settled = self.settle(ranks, size_B, link, split, **choices)
-        return (2 + (self.op in REDUCE)) * counts.messages + self.copies(ranks, **settled)
+        return (2 + op_of(self.op).adds) * counts.messages + self.copies(ranks, **settled)
 
     def work(self, ranks: Number, size_B: Number, link: LinkLike, element_B: float = 0.0, **choices: Any) -> Number:
         """Operations of the program, with what its rounds cost as operations: a forecast of its making. Broadcasts."""
@@ -150,36 +163,40 @@ def check_work(name: str, ranks: int, operations: float) -> None:
         )
 
 
-_TABLE: dict[tuple[str, str], Algorithm] = {}
-
-
-def register(algorithm: Algorithm) -> Algorithm:
-    """Add an algorithm to the table and return it."""
-    key = (algorithm.op, algorithm.name)
-    if key in _TABLE:
-        raise ValueError(f"internal: {algorithm.op} {algorithm.name} is registered twice")
-    _TABLE[key] = algorithm
-    return algorithm
+REGISTRY = Registry("algorithm", "lockstep.collectives", Algorithm, lambda found: f"{found.op}.{found.name}")
+register = REGISTRY.register
 
 
 def ops() -> tuple[str, ...]:
-    """Names of the collectives that have algorithms, in order of registration."""
-    return tuple(dict.fromkeys(op for op, _ in _TABLE))
+    """Names of the collectives."""
+    return tuple(OPS)
 
 
 def algorithms(op: str) -> tuple[str, ...]:
-    """Names of the algorithms of one collective, in order of registration; raises UnknownName."""
-    if op not in ops():
-        raise UnknownName("collective", op, ops())
-    return tuple(name for known, name in _TABLE if known == op)
+    """Names of the algorithms of one collective, in order of registration, then those of other packages.
+
+    Raises UnknownName.
+    """
+    return _names(op, REGISTRY.every())
+
+
+def own_algorithms(op: str) -> tuple[str, ...]:
+    """Lockstep's own of them: what is chosen, and what is claimed, does not depend on what else is installed."""
+    return _names(op, REGISTRY.own.values())
+
+
+def _names(op: str, among: Iterable[Algorithm]) -> tuple[str, ...]:
+    if op not in OPS:
+        raise UnknownName("collective", op, OPS)
+    return tuple(algorithm.name for algorithm in among if algorithm.op == op)
 
 
 def get(op: str, algorithm: str) -> Algorithm:
-    """The algorithm; raises UnknownName with close names."""
-    found = _TABLE.get((op, algorithm))
-    if found is None:
+    """The algorithm; raises UnknownName with close names, and BadInput for one that its package cannot give."""
+    key = f"{op}.{algorithm}"
+    if key not in REGISTRY:
         raise UnknownName(f"algorithm of {op}", algorithm, algorithms(op))
-    return found
+    return REGISTRY.get(key)
 
 
 def check_arguments(ranks: Number, size_B: Number, link: LinkLike) -> None:

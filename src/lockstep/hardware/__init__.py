@@ -14,6 +14,7 @@ from lockstep.hardware.efficiency import Efficiency as Efficiency
 from lockstep.hardware.efficiency import efficiency as efficiency
 from lockstep.hardware.host import Host as Host
 from lockstep.hardware.link import Link as Link
+from lockstep.hardware.shipped import read_catalog as read_catalog
 from lockstep.hardware.source import Source as Source
 
 __all__ = [
@@ -32,4 +33,5 @@ __all__ = [
     "efficiency",
     "link",
     "links",
+    "read_catalog",
 ]

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TypeVar
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeVar, cast
 
 from lockstep.errors import BadInput, UnknownName
 from lockstep.hardware.cluster import Cluster, Level
@@ -25,6 +25,7 @@ from lockstep.hardware.schema import (
 )
 from lockstep.hardware.shelf import Node, Shelf
 from lockstep.hardware.source import Source
+from lockstep.registry import Registry
 
 Path = tuple[str | int, ...]
 T = TypeVar("T")
@@ -37,6 +38,8 @@ class Builder:
     shelf: Shelf
     source_of: Callable[[Path, str | None], Source]
     where: Callable[..., str]
+    offered: Mapping[str, Registry[Any]] = field(default_factory=dict)
+    """Where to look for a device or a link that is not on the shelf."""
 
     def file(self, entries: HardwareFile) -> None:
         """Puts everything that a file defines on the shelf; its own names hide those of the shelf."""
@@ -73,6 +76,7 @@ class Builder:
             tdp_W=entry.tdp,
             price_per_hour_usd=entry.price_per_hour,
             mtbf_s=entry.mtbf,
+            successors=tuple(entry.successors),
             host_link=None if port is None else self._find("link", port, self.shelf.links, (*path, "host_link")),
         )
 
@@ -206,9 +210,12 @@ class Builder:
 
     def _find(self, what: str, name: str, known: dict[str, T], path: Path) -> T:
         """The thing called `name`. Raises a located UnknownName."""
-        if name not in known:
-            raise UnknownName(what, name, list(known), self.where(*path))
-        return known[name]
+        if name in known:
+            return known[name]
+        others = self.offered.get(what)
+        if others is not None and name in others:
+            return cast(T, others.get(name, self.where(*path)))
+        raise UnknownName(what, name, [*known, *(others.names() if others else ())], self.where(*path))
 
     def _sources(self, numbers: dict[str, tuple[str, float | None]], path: Path, text: str | None) -> dict[str, Source]:
         """The source of every number that is given, by the name of the core's field."""

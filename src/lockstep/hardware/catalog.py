@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 from lockstep.errors import UnknownName
+from lockstep.hardware import shipped
 from lockstep.hardware.cluster import Cluster
 from lockstep.hardware.device import Device
 from lockstep.hardware.link import Link
@@ -18,19 +19,13 @@ OTHERWISE = "it is not in the catalog (lockstep catalog clusters); a YAML file d
 
 
 def device(name: str) -> Device:
-    """The catalog's device `name`. Raises UnknownName."""
-    found = shelf().devices.get(name)
-    if found is None:
-        raise UnknownName("device", name, list(shelf().devices))
-    return found
+    """The device `name` of the catalog, or of another package. Raises UnknownName."""
+    return shipped.devices().get(name)
 
 
 def link(name: str) -> Link:
-    """The catalog's link `name`. Raises UnknownName."""
-    found = shelf().links.get(name)
-    if found is None:
-        raise UnknownName("link", name, list(shelf().links))
-    return found
+    """The link `name` of the catalog, or of another package. Raises UnknownName."""
+    return shipped.links().get(name)
 
 
 def cluster(name_or_path: str | Path, gpus: int | None = None) -> Cluster:
@@ -41,16 +36,17 @@ def cluster(name_or_path: str | Path, gpus: int | None = None) -> Cluster:
     """
     name = str(name_or_path)
     base, _, count = name.partition(":")
-    if base in shelf().devices and base not in shelf().clusters:
-        asked = parse_integer(count if base != name else 1, f"{name}: number of devices after the colon")
-        return machine(shelf(), shelf().devices[base], asked if gpus is None else gpus)
-    found = shelf().clusters.get(base)
-    if found is None and (name.lower().endswith((".yaml", ".yml")) or os.path.isfile(name)):
+    found, devices = shelf().clusters.get(base), shipped.devices()
+    named = found is not None or base in devices.own
+    if not named and (name.lower().endswith((".yaml", ".yml")) or os.path.isfile(name)):
         from lockstep.hardware.userfile import read_cluster
 
         found, base, count = read_cluster(name), name, ""
+    if found is None and base in devices:
+        asked = parse_integer(count if base != name else 1, f"{name}: number of devices after the colon")
+        return machine(shelf(), devices.get(base), asked if gpus is None else gpus)
     if found is None:
-        raise UnknownName("cluster", base, [*shelf().clusters, *shelf().devices], otherwise=OTHERWISE)
+        raise UnknownName("cluster", base, [*shelf().clusters, *devices.names()], otherwise=OTHERWISE)
     if gpus is not None:
         return found.resized(gpus)
     if base != name:
@@ -60,13 +56,13 @@ def cluster(name_or_path: str | Path, gpus: int | None = None) -> Cluster:
 
 
 def devices() -> tuple[Device, ...]:
-    """Every device of the catalog, in its order."""
-    return tuple(shelf().devices.values())
+    """Every device of the catalog, in its order, then those of other packages."""
+    return shipped.devices().every()
 
 
 def links() -> tuple[Link, ...]:
-    """Every link of the catalog, in its order."""
-    return tuple(shelf().links.values())
+    """Every link of the catalog, in its order, then those of other packages."""
+    return shipped.links().every()
 
 
 def clusters() -> tuple[Cluster, ...]:

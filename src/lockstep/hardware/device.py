@@ -32,6 +32,8 @@ class Device:
     """Mean time between failures that interrupt a job, per device in service."""
     host_link: Link | None = None
     """The port by which it reaches host memory; machines may join several devices to one (`Host`)."""
+    successors: tuple[str, ...] = ()
+    """Clusters of its next generation."""
     provenance: Provenance = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:

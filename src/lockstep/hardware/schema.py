@@ -130,6 +130,8 @@ class DeviceEntry(Strict):
     mtbf: Mtbf | None = None
     host_link: Name | None = None
     """The link of the catalog by which it reaches host memory."""
+    successors: Annotated[list[Name], Field(max_length=8)] = []
+    """Clusters of its next generation, which upgrades try."""
     source: str | None = None
 
 

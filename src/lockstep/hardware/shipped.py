@@ -7,20 +7,29 @@ in that file's `[sources]`, which says kind, text and date. A number without a k
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Mapping
 from functools import cache
 from importlib import resources
-from typing import Any
+from pathlib import Path as FilePath
+from typing import Any, TypeVar
 
 from lockstep.errors import BadInput, UnknownName
+from lockstep.files import read_text
+from lockstep.hardware.device import Device
+from lockstep.hardware.link import Link
 from lockstep.hardware.shelf import Shelf
 from lockstep.hardware.source import Source
+from lockstep.registry import Registry
 
 FILES = ("links.toml", "devices.toml", "clusters.toml")
 
 Path = tuple[str | int, ...]
+T = TypeVar("T")
 
 # Text that names things; everything else in the catalog is a number and needs a source.
-NAMING_KEYS = frozenset({"vendor", "efficiency", "device", "link", "node", "name", "host_link"})
+NAMING_KEYS = frozenset({"vendor", "efficiency", "device", "link", "node", "name", "host_link", "successors"})
+MOST_B = 2**20
+"""Of a file."""
 
 
 @cache
@@ -30,6 +39,35 @@ def shelf() -> Shelf:
     for name in FILES:
         text = resources.files("lockstep.hardware").joinpath(f"catalog/{name}").read_text(encoding="utf-8")
         load(text, name, filled)
+    return filled
+
+
+@cache
+def devices() -> Registry[Device]:
+    """The catalog's devices, and those that other packages offer in the group `lockstep.devices`."""
+    return _registry("device", "lockstep.devices", Device, shelf().devices)
+
+
+@cache
+def links() -> Registry[Link]:
+    """The catalog's links, and those that other packages offer in the group `lockstep.links`."""
+    return _registry("link", "lockstep.links", Link, shelf().links)
+
+
+def _registry(what: str, group: str, kind: type[T], own: Mapping[str, T]) -> Registry[T]:
+    registry = Registry(what, group, kind)
+    registry.own.update(own)
+    return registry
+
+
+def read_catalog(path: str | FilePath) -> Shelf:
+    """What a file in the form of the catalog defines, on top of the catalog: for packages that offer hardware.
+
+    Every number is a pair of quantity and source. Raises BadInput.
+    """
+    known = shelf()
+    filled = Shelf(dict(known.devices), dict(known.links), dict(known.nodes), dict(known.clusters))
+    load(read_text(path, MOST_B), str(path), filled)
     return filled
 
 
@@ -55,6 +93,8 @@ def _without_sources(value: Any, path: Path, named: dict[str, Source], found: di
     """`value` with every [quantity, source] replaced by the quantity; the sources go to `found` by path."""
     if isinstance(value, dict):
         return {key: _without_sources(inner, (*path, key), named, found, file) for key, inner in value.items()}
+    if path and path[-1] in NAMING_KEYS and isinstance(value, str | list):
+        return value
     if isinstance(value, list) and all(isinstance(inner, dict) for inner in value):
         return [_without_sources(inner, (*path, index), named, found, file) for index, inner in enumerate(value)]
     if isinstance(value, list) and len(value) == 2:
@@ -63,8 +103,6 @@ def _without_sources(value: Any, path: Path, named: dict[str, Source], found: di
             raise UnknownName("source", str(name), list(named), _dotted(file, path))
         found[path] = named[name]
         return quantity
-    if isinstance(value, str) and path and path[-1] in NAMING_KEYS:
-        return value
     raise BadInput(f'needs a source: write ["{value}", "name-of-source"]', _dotted(file, path))
 
 

@@ -10,7 +10,7 @@ from lockstep.hardware.build import Builder, Path
 from lockstep.hardware.cluster import Cluster
 from lockstep.hardware.schema import HardwareFile
 from lockstep.hardware.shelf import Shelf
-from lockstep.hardware.shipped import shelf
+from lockstep.hardware.shipped import devices, links, shelf
 from lockstep.hardware.source import Source
 
 
@@ -24,7 +24,7 @@ def read_hardware(path: str | FilePath) -> Shelf:
     def source_of(place: Path, text: str | None) -> Source:
         return Source("user", text or f"given in {locate(*place)}", "")
 
-    builder = Builder(filled, source_of, locate)
+    builder = Builder(filled, source_of, locate, {"device": devices(), "link": links()})
     builder.file(entries)
     if entries.cluster is not None:
         name = entries.cluster.name or FilePath(path).stem

@@ -16,13 +16,10 @@ from numpy.typing import NDArray
 from lockstep.errors import BadInput
 from lockstep.layout.job import Job, splits_evenly
 from lockstep.layout.layout import KEEP, OFFLOAD_PARAMETERS, Layout, LayoutGrid
-from lockstep.parallel.pipeline import SCHEDULES, Placement, get, valid
+from lockstep.parallel.pipeline import Placement, codes_where, get, valid
 from lockstep.workload import FULL
 
 Mask = NDArray[np.bool_]
-FOLDED = [code for code, each in enumerate(SCHEDULES) if each.placement is Placement.VEE]
-TWO_COPIES = [code for code, each in enumerate(SCHEDULES) if each.copies == 2]
-"""Codes of the schedules that put two stages on every device, of one copy of the model or of two."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,8 +204,8 @@ RULES = (
 def _uneven(grid: LayoutGrid, layers: int) -> Any:
     """One chunk per stage may hold one layer more than another; several chunks must be equal but for the outermost."""
     chunks = grid.pp * grid.vpp
-    folded = np.isin(grid.schedule, FOLDED)
-    looped = ~folded & ~np.isin(grid.schedule, TWO_COPIES)
+    folded = np.isin(grid.schedule, codes_where(lambda schedule: schedule.placement is Placement.VEE))
+    looped = ~folded & ~np.isin(grid.schedule, codes_where(lambda schedule: schedule.copies == 2))
     return (np.where(folded, chunks, grid.pp) > layers) | ((grid.vpp > 1) & looped & ~splits_evenly(layers, chunks))
 
 

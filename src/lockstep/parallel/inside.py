@@ -12,7 +12,7 @@ from math import isclose, prod
 
 from lockstep.collectives import best_on_levels, program_on_levels
 from lockstep.collectives.levels import sent_on_levels, work_on_levels
-from lockstep.collectives.registry import REDUCE
+from lockstep.collectives.op import op_of
 from lockstep.parallel.group import Levels, collective_s
 from lockstep.program import Program
 from lockstep.simulate import durations_s
@@ -41,7 +41,7 @@ class Inside:
         if self.op == "all-to-all":
             return float(self.rounds * work_on_levels(self.op, self.levels, self.size_B, self.way))
         messages = sent_on_levels(self.op, self.levels, self.size_B, self.way).total.messages
-        return float(self.rounds * messages * (2 + (self.op in REDUCE)))
+        return float(self.rounds * messages * (2 + op_of(self.op).adds))
 
     def program(self) -> Program:
         """One round, whose operations take what the links of the levels let them."""

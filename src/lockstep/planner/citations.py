@@ -1,8 +1,8 @@
 """`citations`: every paper, datasheet and curve behind an answer, as text and as BibTeX.
 
-Papers are listed in `citations.toml`; `RULES`, `SCHEDULES` and `OPTIMIZERS` say when each is used. The model, the
-numbers of the hardware and the efficiency curve bring their own sources along and are cited from there; numbers that
-the user gave have none.
+Papers are listed in `citations.toml`; `RULES`, `OPTIMIZERS` and the pipeline schedules say when each is used. The
+model, the numbers of the hardware and the efficiency curve bring their own sources along and are cited from there;
+numbers that the user gave have none.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from functools import cache
 from importlib import resources
 
 from lockstep.layout import Job, Layout
+from lockstep.parallel.pipeline import get
 from lockstep.planner.estimate import Estimate
 from lockstep.planner.result import Plan
 from lockstep.planner.roofline import Roofline
@@ -59,22 +60,6 @@ class Paper:
         kind = "article" if self.where else "misc"
         return Citation(key, f"{short} ({self.year}): {self.title}. {place} [{self.what}]", _bibtex(kind, key, fields))
 
-
-SCHEDULES: dict[str, tuple[str, ...]] = {
-    "naive": ("huang2019",),
-    "gpipe": ("huang2019",),
-    "1f1b": ("narayanan2021memory",),
-    "interleaved": ("narayanan2021",),
-    "zb-h1": ("qi2024",),
-    "zb-h2": ("qi2024",),
-    "zb-v": ("qi2024",),
-    "eager-1f1b": ("zhuang2023",),
-    "chimera": ("li2021",),
-    "dualpipe": ("deepseek2024",),
-    "dualpipe-v": ("deepseek2024",),
-    "breadth-first": ("lamypoirier2023",),
-}
-"""Papers of a pipeline schedule."""
 
 OPTIMIZERS: dict[str, tuple[str, ...]] = {
     "adam": ("kingma2015",),
@@ -154,15 +139,18 @@ def _papers_of(job: Job, layout: Layout) -> Iterator[str]:
     """Keys of the papers behind a layout's time and memory."""
     yield from (key for key, used in RULES if used(job, layout))
     if layout.pp > 1:
-        yield from SCHEDULES[layout.schedule]
+        yield from get(layout.schedule).papers
     yield from OPTIMIZERS[job.recipe.optimizer]
 
 
 def _data(found: Estimate | Roofline) -> Iterator[Citation]:
     """Where the model, the efficiency curve and the hardware's numbers come from; one citation per source."""
-    model, cluster = found.job.model, found.cluster
+    model, cluster, schedule = found.job.model, found.cluster, get(found.layout.schedule)
     if model.source:
         yield _source(f"model-{model.name}", f"model {model.name}", "published", model.source, model.date)
+    if found.layout.pp > 1 and not schedule.papers:
+        name = schedule.name
+        yield _source(f"schedule-{name}", f"pipeline schedule {name}", "published", schedule.source, "")
     curve = cluster.device.efficiency
     yield _source(f"efficiency-{curve.name}", f"kernel efficiency {curve.name}", curve.kind, curve.source, curve.date)
     owners = [(cluster.device.name, cluster.device.provenance)]

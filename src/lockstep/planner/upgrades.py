@@ -31,28 +31,6 @@ from lockstep.workload import RECOMPUTE
 
 SAME = "plan again on the same hardware"
 
-NEXT_GENERATION: dict[str, tuple[str, ...]] = {
-    "p100-sxm-16gb": ("dgx-v100", "dgx-a100-80gb"),
-    "v100-sxm-16gb": ("dgx-a100-80gb", "dgx-h100"),
-    "v100-sxm-32gb": ("dgx-a100-80gb", "dgx-h100"),
-    "a100-sxm-40gb": ("dgx-a100-80gb", "dgx-h100"),
-    "a100-sxm-80gb": ("dgx-h100", "dgx-h200"),
-    "a100-pcie-40gb": ("h100-pcie", "dgx-h100"),
-    "a100-pcie-80gb": ("h100-pcie", "dgx-h100"),
-    "h100-sxm": ("dgx-h200", "dgx-b200"),
-    "h100-pcie": ("dgx-h100", "dgx-h200"),
-    "h200": ("dgx-b200",),
-    "h800": ("dgx-h200", "dgx-b200"),
-    "b200": ("gb200-nvl72",),
-    "gb200": (),
-    "mi300x": (),
-    "tpu-v4": ("tpu-v5p",),
-    "tpu-v5e": ("tpu-v5p",),
-    "tpu-v5p": (),
-    "rtx-4090": ("a100-pcie", "dgx-a100-80gb"),
-}
-"""Clusters of the catalog that follow a device's: its next generation, with its own node and network."""
-
 
 @dataclass(frozen=True, slots=True)
 class Upgrade:
@@ -166,7 +144,7 @@ def _hardware(now: Estimate) -> Iterator[tuple[str, Callable[[], Cluster], bool]
     yield "half the latency of every link", partial(scaled, cluster, latency=0.5), False
     yield "twice the memory", partial(scaled, cluster, memory=2.0), False
     yield "twice the devices", partial(cluster.resized, 2 * devices), True
-    for name in NEXT_GENERATION.get(cluster.device.name, ()):
+    for name in cluster.device.successors:
         yield f"the same number of devices on {name}", partial(hardware.cluster, name, gpus=devices), True
 
 

@@ -38,7 +38,7 @@ from lockstep.parallel.data.around import Around, Exposed
 from lockstep.parallel.data.offload import HostTraffic, host_traffic
 from lockstep.parallel.data.zero import Kernels, traffic
 from lockstep.parallel.group import share_links
-from lockstep.parallel.pipeline import SCHEDULES, Placement, Times, cells_by_code, makespan_by_code_s
+from lockstep.parallel.pipeline import Placement, Times, cells_by_code, codes_where, makespan_by_code_s
 from lockstep.parallel.pipeline.handover import handover_s
 from lockstep.step.network import DATA, Network
 from lockstep.step.stage import StageTimes, layer_times, part_times
@@ -47,8 +47,6 @@ from lockstep.workload import RankParameters
 PARTS = ("compute", "tp_comm", "pp_comm", "dp_comm", "ep_comm", "cp_comm", "host_comm", "bubble", "optimizer", "other")
 BUCKET_B = 25 * 2.0**20
 """Gradients of small layers travel together: PyTorch's DistributedDataParallel gathers 25 MiB (arXiv 2006.15704)."""
-CELLS = [number for number, each in enumerate(SCHEDULES) if each.cells is not None]
-"""Codes of the schedules that run a forward and a backward pass as one cell."""
 ROUNDING_FRAC = 1e-12
 """Idle time below this share of the makespan is what is left of subtracting equal sums."""
 
@@ -215,7 +213,8 @@ def _kernels(job: Job, grid: LayoutGrid, body: StageTimes) -> Kernels:
     exchange_s: list[Any] = [0.0, 0.0]
     if job.num_experts:
         often = (grid.zero >= 2) | (grid.microbatches(job.recipe.batch) == 1)
-        cells: Any = np.isin(grid.schedule, CELLS) & (job.recipe.overlap_ep == "cells")
+        with_cells = codes_where(lambda schedule: schedule.cells is not None)
+        cells: Any = np.isin(grid.schedule, with_cells) & (job.recipe.overlap_ep == "cells")
         if cells.all() or not cells.any():
             cells = cells.any()  # Passes that do not differ by schedule let `_makespan_s` price each schedule once.
         in_cell_s = body.ep_backward_s, body.ep_forward_s

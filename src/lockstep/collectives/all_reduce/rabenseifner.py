@@ -56,6 +56,7 @@ RABENSEIFNER = register(
         counts=counts,
         formula="2 log2 n alpha + 2(n-1)/n S beta + (n-1)/n S gamma; n not 2^k: fold adds 2 alpha + S (2 beta + gamma)",
         source="Rabenseifner 2004",
+        message_count="2n log2 n, 2(n-1) p in all; n not 2^k: 2k 2^k + 2(n-2^k)",
         pieces=lambda ranks, **choices: 1 << ranks.bit_length() - 1,
         write=write,
     )

@@ -55,6 +55,7 @@ RECURSIVE_DOUBLING = register(
         counts=counts,
         formula="log2 n (alpha + S (beta + gamma)); n not 2^k: fold adds 2 alpha + S (2 beta + gamma)",
         source="Thakur et al. 2005",
+        message_count="n log2 n of p; n not 2^k: k 2^k + 2(n-2^k)",
         pieces=lambda ranks, **choices: 1,
         write=write,
     )

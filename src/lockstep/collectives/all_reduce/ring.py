@@ -43,6 +43,8 @@ RING = register(
         counts=counts,
         formula="2(n-1)(alpha + S/n beta) + (n-1)/n S gamma",
         source="Patarasuk & Yuan 2009",
+        deployed=True,
+        message_count="2n(n-1) of p/n",
         write=write,
     )
 )

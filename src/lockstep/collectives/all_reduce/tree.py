@@ -42,6 +42,7 @@ TREE = register(
         counts=counts,
         formula="2 ceil(log2 n) (alpha + S beta) + ceil(log2 n) S gamma",
         source="Thakur et al. 2005",
+        message_count="2(n-1) of p",
         pieces=lambda ranks, **choices: 1,
         write=write,
     )

@@ -103,6 +103,7 @@ HIERARCHICAL = register(
         formula="(g-1)(alpha + S/g beta) + (M-1)(alpha + S/M beta)",
         source="Rajbhandari et al. 2022",
         choices=("node_ranks",),
+        examples=({"node_ranks": 4},),
         settle=settle,
         copies=lambda ranks, **choices: copies(ranks, 2),
         write=write,

@@ -46,6 +46,7 @@ SCATTER_ALL_GATHER = register(
         formula="2 ceil(log2 n) alpha + 2(n-1)/n S beta",
         source="Barnett et al. 1994",
         choices=("all_gather",),
+        examples=({"all_gather": "ring"},),
         copies=lambda ranks, **choices: 4 * ranks,
         write=write,
     )

@@ -75,6 +75,7 @@ RING = register(
         formula="k min(2, n-1) (alpha + S (beta + gamma))",
         source="Boyd et al. 2006; Lian et al. 2017",
         choices=("rounds",),
+        examples=({"rounds": 3},),
         settle=settle,
         copies=lambda ranks, rounds=1, **choices: ranks * rounds,
         pieces=lambda ranks, **choices: 1,

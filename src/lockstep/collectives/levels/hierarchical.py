@@ -13,7 +13,8 @@ Source: M. Cho et al., "BlueConnect", MLSys 2019; X. Jia et al., arXiv 1807.1120
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -21,19 +22,19 @@ import numpy as np
 from lockstep.collectives.best import best, best_time_s
 from lockstep.collectives.cost import Counts, LinkLike, Number
 from lockstep.collectives.levels.hierarchy import Sent, Way, product
-from lockstep.collectives.registry import Algorithm, get
+from lockstep.collectives.registry import Algorithm, get, own_algorithms
 from lockstep.collectives.rounds import Array, Rounds, cut
 from lockstep.collectives.shares import FLUID
 from lockstep.program import Program
 
-# What libraries really run at one level of a hierarchy, rather than the best known in theory.
-PLAIN: Mapping[str, tuple[str, ...]] = {
-    "reduce-scatter": ("ring",),
-    "all-gather": ("ring",),
-    "all-reduce": ("ring", "double-binary-tree"),
-}
 OUTWARDS = ("reduce-scatter", "reduce", "gather")
 HEADED = ("broadcast", "reduce", "scatter", "gather")
+
+
+@cache
+def deployed(op: str) -> tuple[str, ...] | None:
+    """What libraries really run at one level of a hierarchy, rather than the best known in theory; None: not known."""
+    return tuple(name for name in own_algorithms(op) if get(op, name).deployed) or None
 
 
 def phases(op: str, levels: int) -> list[tuple[str, int]]:
@@ -60,7 +61,7 @@ def price(op: str, ranks: Sequence[Number], links: Sequence[LinkLike], size_B: N
     time_s: Number = 0.0
     cut_in = parts(op, ranks)
     for phase, level in phases(op, len(ranks)):
-        time_s = time_s + best_time_s(phase, ranks[level], size_B / cut_in[level], links[level], PLAIN.get(phase))
+        time_s = time_s + best_time_s(phase, ranks[level], size_B / cut_in[level], links[level], deployed(phase))
     return time_s
 
 
@@ -114,7 +115,7 @@ def _choices(
     cut_in = parts(op, sizes)
     for phase, level in phases(op, len(sizes)):
         size, part_B, link = sizes[level], size_B / cut_in[level], links[level]
-        algorithm = get(phase, best(phase, size, part_B, link, PLAIN.get(phase)).algorithm)
+        algorithm = get(phase, best(phase, size, part_B, link, deployed(phase)).algorithm)
         yield algorithm, level, algorithm.settle(size, part_B, link, FLUID)
 
 

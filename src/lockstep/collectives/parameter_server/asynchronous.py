@@ -57,6 +57,7 @@ ASYNCHRONOUS = register(
         source="Dean et al. 2012",
         stale=True,
         choices=("shards",),
+        examples=({"shards": 3},),
         settle=settle,
         pieces=lambda ranks, shards=1, **choices: int(shards),
         helpers=lambda ranks, shards=1, **choices: int(shards),

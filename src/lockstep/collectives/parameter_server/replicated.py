@@ -60,6 +60,7 @@ REPLICATED = register(
         formula="2(n/R)(alpha + S beta) + (n/R) S gamma + ring(R, S)",
         source="Li et al. 2014",
         choices=("replicas",),
+        examples=({"replicas": 2},),
         settle=settle,
         pieces=lambda ranks, replicas=1, **choices: int(replicas),
         helpers=lambda ranks, replicas=1, **choices: int(replicas),

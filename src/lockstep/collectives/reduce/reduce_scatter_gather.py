@@ -46,6 +46,7 @@ REDUCE_SCATTER_GATHER = register(
         formula="2 ceil(log2 n) alpha + 2(n-1)/n S beta + (n-1)/n S gamma",
         source="Rabenseifner 2004",
         choices=("reduce_scatter",),
+        examples=({"reduce_scatter": "ring"},),
         copies=lambda ranks, **choices: 4 * ranks,
         write=write,
     )

@@ -50,6 +50,7 @@ RING = register(
         counts=counts,
         formula="(n-1)(alpha + S/n (beta + gamma))",
         source="Patarasuk & Yuan 2009",
+        deployed=True,
         write=write,
     )
 )

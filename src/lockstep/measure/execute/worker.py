@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from lockstep.collectives import algorithms, get, ops
+from lockstep.collectives.op import op_of
 from lockstep.measure.execute.clock import Alignment, compare_clocks
 from lockstep.measure.execute.cores import sizes_to_time, start_together, time_cores
 from lockstep.measure.execute.exchange import Sample, exchange_samples, reduce_s_per_B
@@ -27,7 +29,6 @@ if TYPE_CHECKING:
     from torch.distributed import ProcessGroup
 
 Array = npt.NDArray[Any]
-WITHOUT_BUILT_IN = ("gossip", "parameter-server asynchronous")
 ELEMENT_B = 4
 MOST_REPLAYED_B = 64e6
 """Buffers of all ranks together that every rank also runs in its own process, as a second check."""
@@ -54,6 +55,12 @@ class Work:
     def title(self) -> str:
         """Name of its points."""
         return "_".join((self.op, self.algorithm)).replace("-", "_").strip("_")
+
+    @property
+    def has_built_in(self) -> bool:
+        """Whether torch has a collective with the same result."""
+        known = self.op in ops() and self.algorithm in algorithms(self.op)
+        return op_of(self.op).built_in and not (known and get(self.op, self.algorithm).stale)
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +161,7 @@ def _groups(program: Program) -> dict[int, ProcessGroup | None]:
 def _check(rank: Rank, work: Work, buffers: Mapping[str, Tensor], before: list[Array]) -> tuple[int, tuple[str, ...]]:
     """Elements that are not what torch's own collective gives, and not what the program gives in one process."""
     wrong, checks = 0, []
-    if work.op not in WITHOUT_BUILT_IN and f"{work.op} {work.algorithm}" not in WITHOUT_BUILT_IN:
+    if work.has_built_in:
         group = group_of(tuple(range(work.members)))
         if rank.number < work.members:
             data = _tensor(before[rank.number]).to(rank.device)

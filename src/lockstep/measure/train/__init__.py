@@ -6,25 +6,34 @@
 torch is imported by what trains, not by the list of methods.
 """
 
-from importlib import import_module as _import_module
-
-from lockstep.measure.train.method import Method, all_methods, find_method
+from lockstep.measure.train.method import METHODS, Method, all_methods, find_method
 from lockstep.measure.train.models import MODELS
 from lockstep.measure.train.result import StoppedRun, TrainRun
 from lockstep.measure.train.run import train
 from lockstep.measure.train.saving import Saving
 from lockstep.measure.train.task import Task
+from lockstep.registry import import_all as _import_all
 
-# One line per family, in the order of the listing.
-_METHODS = """
-synchronous accumulation torch_ddp batch_norm
-zero_1 zero_2 zero_3 torch_fsdp2
-tensor_parallel sequence_parallel pipeline expert_parallel
-local_sgd post_local_sgd diloco
-parameter_server hogwild gossip
-compression mixed_precision
-"""
-for _name in _METHODS.split():
-    _import_module(f"{__name__}.methods.{_name}")
+_import_all(f"{__name__}.methods")
+# One line per family.
+METHODS.arrange("""
+synchronous accumulation torch-ddp batch-norm
+zero-1 zero-2 zero-3 torch-fsdp2
+tensor-parallel sequence-parallel pipeline expert-parallel
+local-sgd post-local-sgd diloco
+parameter-server hogwild gossip
+fp16 int8 qsgd sign one-bit top-k random-k shared-random-k threshold power-sgd mixed-precision
+""")
 
-__all__ = ["MODELS", "Method", "Saving", "StoppedRun", "Task", "TrainRun", "all_methods", "find_method", "train"]
+__all__ = [
+    "METHODS",
+    "MODELS",
+    "Method",
+    "Saving",
+    "StoppedRun",
+    "Task",
+    "TrainRun",
+    "all_methods",
+    "find_method",
+    "train",
+]

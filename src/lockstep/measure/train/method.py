@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
-from lockstep.errors import BadInput, UnknownName
+from lockstep.errors import BadInput
+from lockstep.registry import Registry
 from lockstep.settings import described
 
 if TYPE_CHECKING:
@@ -95,24 +96,15 @@ class Method:
         self.check(task, ranks, settings)
 
 
-_TABLE: dict[str, Method] = {}
-
-
-def register(method: Method) -> Method:
-    """Adds a method to the table and returns it."""
-    if method.name in _TABLE:
-        raise ValueError(f"internal: method {method.name} is registered twice")
-    _TABLE[method.name] = method
-    return method
+METHODS = Registry("training method", "lockstep.methods", Method)
+register = METHODS.register
 
 
 def all_methods() -> tuple[Method, ...]:
-    """All methods, in the order of registration."""
-    return tuple(_TABLE.values())
+    """All methods, in the order of registration, then those of other packages."""
+    return METHODS.every()
 
 
 def find_method(name: str, where: str | None = "METHOD") -> Method:
-    """The method called `name`. Raises UnknownName."""
-    if name not in _TABLE:
-        raise UnknownName("training method", name, _TABLE, where)
-    return _TABLE[name]
+    """The method called `name`. Raises UnknownName, and BadInput for one that its package cannot give."""
+    return METHODS.get(name, where)

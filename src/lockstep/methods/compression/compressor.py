@@ -60,6 +60,13 @@ class Compressor(ABC):
     """Whether the mean of payloads is a payload of the mean: then an all-reduce does, else it takes an all-gather."""
     neutral: ClassVar[Mapping[str, Any] | None] = None
     """Settings that lose nothing, if there are any."""
+    summary: ClassVar[str] = ""
+    """What it sends, in a few words: how it is listed as a training method; empty for one that is none."""
+    with_feedback: ClassVar[Mapping[str, Any] | None] = {}
+    """Settings that differ with error feedback: what it remembers must not be made up for as well.
+
+    None for errors unbounded relative to the vector, which feedback would pile up (Karimireddy et al. 2019, section 3).
+    """
 
     @property
     def unbiased(self) -> bool:

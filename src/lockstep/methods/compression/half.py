@@ -24,6 +24,7 @@ class Half(Compressor):
     """Two bytes per entry."""
 
     name: ClassVar[str] = "fp16"
+    summary: ClassVar[str] = "16-bit gradients"
     source: ClassVar[str] = "IEEE 754-2019, binary16"
     summable: ClassVar[bool] = True
 

@@ -27,6 +27,7 @@ class OneBit(Compressor):
     """Signs and one scale."""
 
     name: ClassVar[str] = "one-bit"
+    summary: ClassVar[str] = "one bit per entry and two means"
     source: ClassVar[str] = "Seide et al. 2014; Karimireddy et al. 2019"
 
     def contraction_frac(self, num_elems: int) -> float:

@@ -25,6 +25,7 @@ from numpy.random import PCG64, Generator, SeedSequence
 from lockstep.errors import BadInput
 from lockstep.methods.arrays import Array, flat, ieee, like, namespace, wide
 from lockstep.methods.compression.compressor import Compressor, Payload, State
+from lockstep.settings import setting
 
 FULL_RANK = 2**31
 START_SEED = 0
@@ -36,10 +37,11 @@ class PowerSgd(Compressor):
     """State: Q, n x r."""
 
     name: ClassVar[str] = "power-sgd"
+    summary: ClassVar[str] = "two thin factors of every weight matrix"
     source: ClassVar[str] = "Vogels et al. 2019"
     summable: ClassVar[bool] = True
     neutral: ClassVar[dict[str, Any] | None] = {"rank": FULL_RANK}
-    rank: int = 2
+    rank: int = setting(2, "Rank of the matrix that stands for a weight matrix's gradient.")
     """Of the matrix that stands for the gradient; capped at the smaller side."""
 
     def __post_init__(self) -> None:

@@ -19,6 +19,7 @@ from typing import ClassVar
 from lockstep.errors import BadInput
 from lockstep.methods.arrays import Array, norm
 from lockstep.methods.compression.grid import Quantizer
+from lockstep.settings import setting
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,8 +27,9 @@ class Qsgd(Quantizer):
     """Random rounding on a grid as long as the vector."""
 
     name: ClassVar[str] = "qsgd"
+    summary: ClassVar[str] = "random rounding to levels of the norm"
     source: ClassVar[str] = "Alistarh et al. 2017"
-    levels: int = 127
+    levels: int = setting(127, "Levels of magnitude.")
     """s: steps from 0 to the norm."""
 
     def __post_init__(self) -> None:

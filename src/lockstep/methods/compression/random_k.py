@@ -12,8 +12,9 @@ Stich, Cordonnier, Jaggi, "Sparsified SGD with memory", NeurIPS 2018, definition
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.random import Generator
@@ -21,6 +22,7 @@ from numpy.random import Generator
 from lockstep.methods.arrays import Array, cast, flat, ieee, namespace, place
 from lockstep.methods.compression.compressor import Payload, State, kept_elems
 from lockstep.methods.compression.selection import Sparsifier, scattered
+from lockstep.settings import setting
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,8 +30,10 @@ class RandomK(Sparsifier):
     """Keeps a share of the entries, drawn anew each time; each rank draws its own."""
 
     name: ClassVar[str] = "random-k"
+    summary: ClassVar[str] = "entries drawn by each worker"
+    with_feedback: ClassVar[Mapping[str, Any] | None] = {"scaled": False}
     source: ClassVar[str] = "Wangni et al. 2018; Stich et al. 2018"
-    scaled: bool = True
+    scaled: bool = setting(True, "Whether what travels makes up for what does not.")
     """Whether to multiply by d / k, which makes it unbiased."""
 
     @property
@@ -74,6 +78,7 @@ class SharedRandomK(RandomK):
     """Random-k with one draw for all ranks, whose generators must be equal."""
 
     name: ClassVar[str] = "shared-random-k"
+    summary: ClassVar[str] = "the same random entries on all workers, no indices"
     summable: ClassVar[bool] = True
 
     def size_B(self, num_elems: int, value_B: int = 4) -> float:

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 from lockstep.methods.arrays import Array, cast, ieee, namespace, place
 from lockstep.methods.compression.compressor import Compressor, Payload, check_index_bits, check_share, kept_elems
+from lockstep.settings import setting
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,8 +17,8 @@ class Sparsifier(Compressor):
     """Keeps a share of the entries; a payload is values and their indices."""
 
     neutral: ClassVar[Mapping[str, Any] | None] = {"keep_frac": 1.0}
-    keep_frac: float = 0.01
-    index_bits: int = 32
+    keep_frac: float = setting(0.01, "Share of the entries that travel.")
+    index_bits: int = setting(32, "Bits of an index, 32 or 64.")
 
     def __post_init__(self) -> None:
         check_share(self.keep_frac, "keep_frac")

@@ -9,8 +9,9 @@ Sources: Bernstein et al., "signSGD", ICML 2018; Karimireddy et al., "Error feed
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from numpy.random import Generator
 
@@ -24,7 +25,9 @@ class Sign(Compressor):
     """One bit per entry."""
 
     name: ClassVar[str] = "sign"
+    summary: ClassVar[str] = "one bit per entry, no length: needs a small learning rate"
     source: ClassVar[str] = "Bernstein et al. 2018"
+    with_feedback: ClassVar[Mapping[str, Any] | None] = None
 
     def size_B(self, num_elems: int, value_B: int = 4) -> float:
         """d / 8."""

@@ -19,6 +19,7 @@ from lockstep.errors import BadInput
 from lockstep.methods.arrays import Array, flat, ieee, namespace
 from lockstep.methods.compression.compressor import Compressor, Payload, State, check_index_bits
 from lockstep.methods.compression.selection import nonzero, scattered, sparse
+from lockstep.settings import setting
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,10 +27,11 @@ class Threshold(Compressor):
     """Keeps the entries of magnitude `threshold` and above."""
 
     name: ClassVar[str] = "threshold"
+    summary: ClassVar[str] = "entries above a magnitude"
     source: ClassVar[str] = "Strom 2015; Sahu et al. 2021"
     neutral: ClassVar[dict[str, Any] | None] = {"threshold": 0.0}
-    threshold: float = 1e-3
-    index_bits: int = 32
+    threshold: float = setting(1e-3, "Smallest magnitude that travels.")
+    index_bits: int = setting(32, "Bits of an index, 32 or 64.")
 
     def __post_init__(self) -> None:
         if not 0 <= self.threshold < float("inf"):

@@ -26,6 +26,7 @@ class TopK(Sparsifier):
     """Keeps a share of the entries, the largest."""
 
     name: ClassVar[str] = "top-k"
+    summary: ClassVar[str] = "the largest entries"
     source: ClassVar[str] = "Aji & Heafield 2017; Stich et al. 2018"
 
     def contraction_frac(self, num_elems: int) -> float:

@@ -27,6 +27,7 @@ from lockstep.methods.arrays import Array, namespace
 from lockstep.methods.compression.compressor import Compressor
 from lockstep.methods.compression.grid import Quantizer
 from lockstep.methods.compression.rounding import check_rounding
+from lockstep.settings import setting
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,9 +35,10 @@ class Uniform(Quantizer):
     """Equal steps up to the largest magnitude."""
 
     name: ClassVar[str] = "int8"
+    summary: ClassVar[str] = "integers of few bits and a scale"
     source: ClassVar[str] = "Dettmers 2016; Alistarh et al. 2017"
-    bits: int = 8
-    rounding: str = "stochastic"
+    bits: int = setting(8, "Bits of an entry.")
+    rounding: str = setting("stochastic", "stochastic or nearest.")
 
     def __post_init__(self) -> None:
         if self.bits not in (2, 4, 8):

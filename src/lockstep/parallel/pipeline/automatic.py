@@ -25,9 +25,9 @@ from lockstep.errors import BadInput
 from lockstep.parallel.pipeline.construct import program_of
 from lockstep.parallel.pipeline.result import replay_s
 from lockstep.parallel.pipeline.schedule import Order, Pass
+from lockstep.parallel.pipeline.schedules.zero_bubble_h1 import ZERO_BUBBLE_H1
+from lockstep.parallel.pipeline.schedules.zero_bubble_h2 import ZERO_BUBBLE_H2
 from lockstep.parallel.pipeline.times import Times
-from lockstep.parallel.pipeline.zero_bubble_h1 import ZERO_BUBBLE_H1
-from lockstep.parallel.pipeline.zero_bubble_h2 import ZERO_BUBBLE_H2
 
 SLACKS = (0, 1, 2)
 PATIENCE = (0.0, 0.25, 0.5, 0.75, 1.0)

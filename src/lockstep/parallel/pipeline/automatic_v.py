@@ -21,8 +21,8 @@ from dataclasses import dataclass, field
 from lockstep.parallel.pipeline.construct import pass_seconds, program_of, routes
 from lockstep.parallel.pipeline.result import replay_s
 from lockstep.parallel.pipeline.schedule import Order, Pass
+from lockstep.parallel.pipeline.schedules.zero_bubble_v import ZERO_BUBBLE_V
 from lockstep.parallel.pipeline.times import Times
-from lockstep.parallel.pipeline.zero_bubble_v import ZERO_BUBBLE_V
 
 PATIENCE = (0.25, 0.5, 0.75, 1.0)
 LEAD = 0.25

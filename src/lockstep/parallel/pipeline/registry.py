@@ -1,6 +1,7 @@
 """The list of schedules, their integer codes, and prices for arrays that mix them.
 
-The code of a schedule is its place in `SCHEDULES`: new ones join at the end, so codes never change.
+The code of a schedule is its place in `SCHEDULES`: new ones join at the end, so codes never change. A file joins by
+lying in `schedules/`; other packages offer theirs as entry points of the group `lockstep.schedules`.
 """
 
 from __future__ import annotations
@@ -11,42 +12,23 @@ from typing import Any
 
 import numpy as np
 
-from lockstep.errors import BadInput, UnknownName
-from lockstep.parallel.pipeline.breadth_first import BREADTH_FIRST
-from lockstep.parallel.pipeline.chimera import CHIMERA
-from lockstep.parallel.pipeline.dualpipe import DUALPIPE
-from lockstep.parallel.pipeline.dualpipe_v import DUALPIPE_V
-from lockstep.parallel.pipeline.eager_one_f_one_b import EAGER_ONE_F_ONE_B
-from lockstep.parallel.pipeline.gpipe import GPIPE
-from lockstep.parallel.pipeline.interleaved import INTERLEAVED
-from lockstep.parallel.pipeline.naive import NAIVE
-from lockstep.parallel.pipeline.one_f_one_b import ONE_F_ONE_B
-from lockstep.parallel.pipeline.schedule import PipelineCost, Schedule
+from lockstep.errors import BadInput
+from lockstep.parallel.pipeline.schedule import REGISTRY, PipelineCost, Schedule
 from lockstep.parallel.pipeline.times import Array, Times, Value
-from lockstep.parallel.pipeline.zero_bubble_h1 import ZERO_BUBBLE_H1
-from lockstep.parallel.pipeline.zero_bubble_h2 import ZERO_BUBBLE_H2
-from lockstep.parallel.pipeline.zero_bubble_v import ZERO_BUBBLE_V
+from lockstep.registry import import_all
 
-SCHEDULES: tuple[Schedule, ...] = (
-    NAIVE,
-    GPIPE,
-    ONE_F_ONE_B,
-    INTERLEAVED,
-    ZERO_BUBBLE_H1,
-    ZERO_BUBBLE_H2,
-    ZERO_BUBBLE_V,
-    EAGER_ONE_F_ONE_B,
-    CHIMERA,
-    DUALPIPE,
-    DUALPIPE_V,
-    BREADTH_FIRST,
-)
+import_all("lockstep.parallel.pipeline.schedules")
+REGISTRY.arrange("""
+naive gpipe 1f1b interleaved zb-h1 zb-h2 zb-v eager-1f1b chimera dualpipe dualpipe-v breadth-first
+""")
+SCHEDULES: list[Schedule] = list(REGISTRY.own.values())
+"""By code. A schedule of another package joins when it is first asked for."""
 CODES: dict[str, int] = {schedule.name: code for code, schedule in enumerate(SCHEDULES)}
 
 
-def schedules() -> tuple[str, ...]:
-    """Names of all schedules, in the order of their codes."""
-    return tuple(CODES)
+def names() -> tuple[str, ...]:
+    """Names of all schedules: Lockstep's own in the order of their codes, then those of other packages."""
+    return REGISTRY.names()
 
 
 def get(name: str, where: str | None = None) -> Schedule:
@@ -55,10 +37,16 @@ def get(name: str, where: str | None = None) -> Schedule:
 
 
 def code(name: str, where: str | None = None) -> int:
-    """Integer code of a schedule. Raises UnknownName."""
+    """Integer code of a schedule. Raises UnknownName, and BadInput for one that its package cannot give."""
     if name not in CODES:
-        raise UnknownName("pipeline schedule", name, CODES, where)
+        SCHEDULES.append(REGISTRY.get(name, where))
+        CODES[name] = len(SCHEDULES) - 1
     return CODES[name]
+
+
+def codes_where(wanted: Callable[[Schedule], bool]) -> list[int]:
+    """Codes of the schedules that are as wanted."""
+    return [number for number, schedule in enumerate(SCHEDULES) if wanted(schedule)]
 
 
 def price_by_code(

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from lockstep.parallel.pipeline.times import Times, Value
+from lockstep.registry import Registry
 
 # What one device does, in order: (pass, micro-batch, chunk). Passes: F forward, B whole backward, I gradients of the
 # inputs, W gradients of the weights (I and W together are B).
@@ -76,6 +77,25 @@ def _always(stages: Value, microbatches: Value, chunks: Value) -> Value:
 
 
 @dataclass(frozen=True, slots=True)
+class Domain:
+    """Where a closed form equals the simulation of its program, and how far it is off elsewhere.
+
+    Equal stages are meant, unless `ends` says which stages may be heavier. The conformance tests hold a schedule to it.
+    """
+
+    when: Callable[[int, int, float, float, float], bool] = lambda p, m, f, i, w: True
+    """Of p, m and the seconds of forward passes, gradients of inputs and of weights."""
+    ends: tuple[str, ...] = ()
+    """Stages that may be heavier than the others: "first", "last"."""
+    held: bool = True
+    """Whether messages count that hold up both devices."""
+    overlapped: bool = False
+    """Whether messages count that do not, each shorter than a pass."""
+    error_frac: tuple[float, float] = (0.0, 0.0)
+    """Lowest and highest error elsewhere: passes within a factor of two, ends a third heavier, messages up to 5 %."""
+
+
+@dataclass(frozen=True, slots=True)
 class Schedule:
     """One schedule: p stages (devices), m micro-batches, v chunks per device, s device. All but `order` broadcast.
 
@@ -97,6 +117,9 @@ class Schedule:
     makespan: Callable[[Value, Value, Value, Times], Value]
     peak_live: Callable[[Value, Value, Value, Value], Value]
     order: Callable[[int, int, int], Order]
+    domain: Domain
+    papers: tuple[str, ...] = ()
+    """Keys of `planner/citations.toml`; without any, `source` is cited."""
     stage: Callable[[Value, Value, Value, Times], Value] | None = None
     cells: Callable[[int, int, int], Cells] | None = None
     num_cells: Callable[[Value, Value, Value, Value], Value] = _none
@@ -121,3 +144,7 @@ class Schedule:
         positive = np.greater_equal(stages, 1) & np.greater_equal(microbatches, 1) & np.greater_equal(chunks, 1)
         fits = True if self.num_chunks is None else np.equal(chunks, self.num_chunks)
         return positive & fits & self.allowed(stages, microbatches, chunks)
+
+
+REGISTRY = Registry("pipeline schedule", "lockstep.schedules", Schedule)
+register = REGISTRY.register

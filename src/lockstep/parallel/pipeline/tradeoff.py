@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from lockstep.errors import BadInput, Infeasible, Violation
-from lockstep.parallel.pipeline.registry import get, schedules
-from lockstep.parallel.pipeline.schedule import Placement, Schedule
+from lockstep.parallel.pipeline.registry import get
+from lockstep.parallel.pipeline.schedule import REGISTRY, Placement, Schedule
 from lockstep.parallel.pipeline.times import Times
 from lockstep.units import format_apart
 
@@ -53,8 +53,7 @@ def points(
     """All valid combinations, in the order given. Times are of the whole model: a device of p needs 1 / p of them."""
     found = []
     grid = [(p, m) for p in stages for m in microbatches]
-    for name in schedules() if names is None else names:
-        schedule = get(name)
+    for schedule in REGISTRY.every() if names is None else [get(name) for name in names]:
         for v in chunks if schedule.num_chunks is None else (schedule.num_chunks,):
             for p, m in grid:
                 if not schedule.valid(p, m, v):
@@ -63,7 +62,7 @@ def points(
                 times = Times(forward_s / p, backward_s / p, weight_p_s, transfer_s, blocking)
                 used = schedule.cost(p, m, v, times).utilization_frac
                 live = float(np.max(schedule.peak_live(p, m, v, np.arange(p)))) / p
-                found.append(Point(name, p, m, v, float(used), live, messages(schedule, p, m, v)))
+                found.append(Point(schedule.name, p, m, v, float(used), live, messages(schedule, p, m, v)))
     return found
 
 

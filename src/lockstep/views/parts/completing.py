@@ -22,20 +22,20 @@ def clusters() -> Iterable[str]:
     """Clusters of the catalog, and devices, each a machine too; with `:`, after which a number follows."""
     from lockstep.hardware.shipped import shelf
 
-    names = dict.fromkeys([*shelf().clusters, *shelf().devices])
+    names = dict.fromkeys([*shelf().clusters, *devices()])
     return [spelled for name in names for spelled in (name, f"{name}:")]
 
 
 def devices() -> Iterable[str]:
     """Devices of the catalog."""
-    from lockstep.hardware.shipped import shelf
+    from lockstep.hardware import shipped
 
-    return shelf().devices
+    return shipped.devices().names()
 
 
 def schedules() -> Iterable[str]:
     """Pipeline schedules."""
-    from lockstep.parallel.pipeline.registry import schedules as names
+    from lockstep.parallel.pipeline.registry import names
 
     return names()
 
@@ -47,6 +47,13 @@ def ops() -> Iterable[str]:
     return names()
 
 
+def algorithms() -> Iterable[str]:
+    """Algorithms of any collective."""
+    from lockstep.collectives.registry import REGISTRY
+
+    return dict.fromkeys(name.partition(".")[2] for name in REGISTRY.names())
+
+
 def programs() -> Iterable[str]:
     """What can be run or traced: a pipeline or a collective."""
     return ("pipeline", *ops())
@@ -54,9 +61,9 @@ def programs() -> Iterable[str]:
 
 def methods() -> Iterable[str]:
     """Training methods."""
-    from lockstep.measure.train import all_methods
+    from lockstep.measure.train import METHODS
 
-    return (method.name for method in all_methods())
+    return METHODS.names()
 
 
 def optimizers() -> Iterable[str]:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lockstep.views.parts.completing import clusters, ops
+from lockstep.views.parts.completing import algorithms, clusters, ops
 from lockstep.views.parts.options import Options, argument, required, switch, text
 
 if TYPE_CHECKING:
@@ -36,7 +36,9 @@ OP: Options = {
     )
 }
 ALGORITHM: Options = {
-    "algorithm": text("--algorithm", "A", "Algorithm: one, several separated by commas, or all. (default: all)")
+    "algorithm": text(
+        "--algorithm", "A", "Algorithm: one, several separated by commas, or all. (default: all)", names=algorithms
+    )
 }
 _PASSES = "Times per micro-batch: one value, or one per stage, separated by commas"
 PASSES: Options = {

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lockstep.collectives import algorithms, get, ops
+from lockstep.collectives import get, ops, own_algorithms
 from lockstep.lab.domain import ALWAYS, when
 from lockstep.lab.experiment import Experiment, Progress
 from lockstep.lab.findings import Check, Curve, Findings, Law, Picture, mean_and_error
@@ -75,7 +75,7 @@ class Added:
 def run(settings: Settings, seed: int, progress: Progress) -> Findings:
     """Every algorithm that adds; then the error of three over the ranks."""
     chosen = number_format(settings.format)
-    cases = [(op, name) for op in ADDING for name in algorithms(op)]
+    cases = [(op, name) for op in ADDING for name in own_algorithms(op)]
     found = []
     for place, (op, name) in enumerate(cases):
         found.append(_added(op, name, settings.ranks, settings, seed))
@@ -172,7 +172,7 @@ def _agreement(found: list[Added]) -> list[Check]:
 
 def _moving(ranks: int) -> Check:
     """Additions of all collectives that only move data."""
-    moving = [(op, name) for op in ops() if op not in ADDING for name in algorithms(op)]
+    moving = [(op, name) for op in ops() if op not in ADDING for name in own_algorithms(op)]
     programs = [get(op, name).program(ranks, 4.0 * ranks * ranks, element_B=4.0) for op, name in moving]
     return Check(
         "additions of collectives that move", 0, sum(int((p.kind == Kind.REDUCE).sum()) for p in programs), holds=ALWAYS

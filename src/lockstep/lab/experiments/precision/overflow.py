@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lockstep.collectives import algorithms, get
+from lockstep.collectives import get, own_algorithms
 from lockstep.lab.domain import ALWAYS, Domain, example, when
 from lockstep.lab.experiment import Experiment, Progress
 from lockstep.lab.findings import Check, Curve, Findings, Law, Picture
@@ -43,12 +43,12 @@ class Settings:
     """The ranks of the all-reduce."""
 
     ranks: int = setting(8, "Ranks.", least=2, most=64)
-    algorithm: str = setting("ring", "All-reduce of the table of guards.", choices=algorithms("all-reduce"))
+    algorithm: str = setting("ring", "All-reduce of the table of guards.", choices=own_algorithms("all-reduce"))
 
 
 def run(settings: Settings, seed: int, progress: Progress) -> Findings:
     """Spread for every algorithm, the largest safe entry over the ranks, and the table of guards."""
-    names = algorithms("all-reduce")
+    names = own_algorithms("all-reduce")
     spread = []
     for place, name in enumerate(names):
         spread.append(_spread(name, settings.ranks))

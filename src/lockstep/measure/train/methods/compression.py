@@ -26,32 +26,6 @@ from lockstep.settings import setting
 
 SOME = 10_000
 """Entries of a tensor for which a compressor's error is asked."""
-WORDS = {
-    "keep_frac": "Share of the entries that travel.",
-    "index_bits": "Bits of an index, 32 or 64.",
-    "threshold": "Smallest magnitude that travels.",
-    "scaled": "Whether what travels makes up for what does not.",
-    "levels": "Levels of magnitude.",
-    "bits": "Bits of an entry.",
-    "rounding": "stochastic or nearest.",
-    "rank": "Rank of the matrix that stands for a weight matrix's gradient.",
-}
-DEFAULTS = {"random-k": {"scaled": False}, "shared-random-k": {"scaled": False}}
-"""Where they are not the compressor's own: what error feedback remembers must not be made up for as well."""
-WITHOUT_FEEDBACK = ("sign",)
-"""Errors unbounded relative to the vector, which feedback would pile up (Karimireddy et al. 2019, section 3)."""
-SUMMARIES = {
-    "fp16": "16-bit gradients",
-    "int8": "integers of few bits and a scale",
-    "qsgd": "random rounding to levels of the norm",
-    "sign": "one bit per entry, no length: needs a small learning rate",
-    "one-bit": "one bit per entry and two means",
-    "top-k": "the largest entries",
-    "random-k": "entries drawn by each worker",
-    "shared-random-k": "the same random entries on all workers, no indices",
-    "threshold": "entries above a magnitude",
-    "power-sgd": "two thin factors of every weight matrix",
-}
 
 
 def run(worker: Worker, settings: Any, name: str) -> Losses:
@@ -81,7 +55,7 @@ def _check(task: Task, ranks: int, settings: Any, name: str) -> None:
     except BadInput as error:
         raise BadInput(error.message, f"--set {error.where}" if error.where else "--set") from None
     omega = made.inner.variance_factor(SOME) if isinstance(made, ErrorFeedback) else None
-    if (name in WITHOUT_FEEDBACK and settings.error_feedback) or (omega is not None and omega >= 1):
+    if (COMPRESSORS[name].with_feedback is None and settings.error_feedback) or (omega is not None and omega >= 1):
         raise BadInput(
             f"{name} is not a contraction with these settings: the error would grow without bound",
             "--set error_feedback",
@@ -90,20 +64,20 @@ def _check(task: Task, ranks: int, settings: Any, name: str) -> None:
 
 def _settings(kind: Any) -> type[Any]:
     """Settings of a compressor's method: its own fields, and whether to keep what was not sent."""
-    defaults = {one.name: one.default for one in fields(kind)} | DEFAULTS.get(kind.name, {})
-    own = [(name, type(default), setting(default, WORDS[name])) for name, default in defaults.items()]
-    with_feedback = kind.name not in WITHOUT_FEEDBACK
-    feedback = ("error_feedback", bool, setting(with_feedback, "Add what was not sent to the next gradient."))
+    defaults = {one.name: one.default for one in fields(kind)} | (kind.with_feedback or {})
+    own = [(one.name, type(one.default), setting(defaults[one.name], one.metadata["help"])) for one in fields(kind)]
+    keeps = kind.with_feedback is not None
+    feedback = ("error_feedback", bool, setting(keeps, "Add what was not sent to the next gradient."))
     return make_dataclass("Settings", [*own, feedback], frozen=True)
 
 
 for _name, _kind in COMPRESSORS.items():
-    if _name in SUMMARIES:
+    if _kind.summary:
         register(
             Method(
                 name=_name,
                 family="fewer bytes",
-                summary=SUMMARIES[_name],
+                summary=_kind.summary,
                 source=_kind.source,
                 run=partial(run, name=_name),
                 settings=_settings(_kind),

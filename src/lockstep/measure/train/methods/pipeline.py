@@ -19,7 +19,7 @@ from lockstep.measure.train.method import Losses, Method, register
 from lockstep.measure.train.methods.accumulation import check_microbatches, micro_batches
 from lockstep.measure.train.task import Task
 from lockstep.measure.train.worker import Worker
-from lockstep.parallel.pipeline import Placement, Schedule, Times, get, program, schedules
+from lockstep.parallel.pipeline import Placement, Schedule, Times, get, names, program
 from lockstep.parallel.pipeline.construct import check, routes
 from lockstep.settings import setting
 
@@ -33,7 +33,7 @@ FORWARD_S, BACKWARD_S = 1.0, 2.0  # assumed: nothing that runs depends on them
 class Settings:
     """The schedule."""
 
-    schedule: str = setting("1f1b", "Schedule of the passes.", choices=schedules())
+    schedule: str = setting("1f1b", "Schedule of the passes.", choices=names)
     microbatches: int = setting(4, "Micro-batches per step.", least=1)
     chunks: int = setting(0, "Per device, where the schedule has a choice; 0 for its own.")
 

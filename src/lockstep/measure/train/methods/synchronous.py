@@ -12,6 +12,7 @@ Source: Li et al. 2020, "PyTorch Distributed" (VLDB 13), section 3.2 (buckets, o
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 from lockstep.collectives import algorithms
 from lockstep.measure.checkpoint import REPLICATED
@@ -25,7 +26,7 @@ from lockstep.settings import setting
 class Settings:
     """How gradients travel."""
 
-    algorithm: str = setting("ring", "All-reduce among the ranks.", choices=algorithms("all-reduce"))
+    algorithm: str = setting("ring", "All-reduce among the ranks.", choices=partial(algorithms, "all-reduce"))
     bucket_B: float = setting(2.0**20, "Gradients sent at once.", least=1)
 
 

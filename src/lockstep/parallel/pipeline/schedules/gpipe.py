@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from lockstep.parallel.pipeline.schedule import Order, Schedule
+from lockstep.parallel.pipeline.schedule import Domain, Order, Schedule, register
 from lockstep.parallel.pipeline.times import Times, Value
 
 
@@ -44,12 +44,16 @@ def order(stages: int, microbatches: int, chunks: int = 1) -> Order:
     return [list(lane) for _ in range(stages)]
 
 
-GPIPE = Schedule(
-    name="gpipe",
-    source="Huang et al. 2019 (arXiv 1811.06965), section 2.3",
-    formula="sum f_s + (m - 1) max f_s + sum b_s + (m - 1) max b_s; equal stages: (m + p - 1)(f + b)",
-    exact="always",
-    makespan=makespan_s,
-    peak_live=peak_live,
-    order=order,
+GPIPE = register(
+    Schedule(
+        name="gpipe",
+        source="Huang et al. 2019 (arXiv 1811.06965), section 2.3",
+        papers=("huang2019",),
+        formula="sum f_s + (m - 1) max f_s + sum b_s + (m - 1) max b_s; equal stages: (m + p - 1)(f + b)",
+        exact="always",
+        domain=Domain(ends=("first", "last"), overlapped=True),
+        makespan=makespan_s,
+        peak_live=peak_live,
+        order=order,
+    )
 )

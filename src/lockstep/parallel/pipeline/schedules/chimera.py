@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from lockstep.parallel.pipeline.schedule import Order, Placement, Schedule
+from lockstep.parallel.pipeline.schedule import Domain, Order, Placement, Schedule, register
 from lockstep.parallel.pipeline.times import Times, Value
 
 
@@ -55,17 +55,21 @@ def allowed(stages: Value, microbatches: Value, chunks: Value) -> Value:
     return np.equal(np.mod(stages, 2), 0) & np.equal(np.mod(microbatches, np.maximum(stages, 1)), 0)
 
 
-CHIMERA = Schedule(
-    name="chimera",
-    source="Li and Hoefler 2021 (arXiv 2107.06925), section 3",
-    formula="m (f + b) + (p - 2)(max(f, b) + (m / p - 1) |b - f|)",
-    exact="equal stages",
-    makespan=makespan_s,
-    peak_live=peak_live,
-    order=order,
-    allowed=allowed,
-    rule="stages must be even and micro-batches a multiple of the stages; two copies of the weights",
-    num_chunks=2,
-    placement=Placement.BOTH_WAYS,
-    copies=2,
+CHIMERA = register(
+    Schedule(
+        name="chimera",
+        source="Li and Hoefler 2021 (arXiv 2107.06925), section 3",
+        papers=("li2021",),
+        formula="m (f + b) + (p - 2)(max(f, b) + (m / p - 1) |b - f|)",
+        exact="equal stages",
+        domain=Domain(error_frac=(-0.05, 0.18)),
+        makespan=makespan_s,
+        peak_live=peak_live,
+        order=order,
+        allowed=allowed,
+        rule="stages must be even and micro-batches a multiple of the stages; two copies of the weights",
+        num_chunks=2,
+        placement=Placement.BOTH_WAYS,
+        copies=2,
+    )
 )

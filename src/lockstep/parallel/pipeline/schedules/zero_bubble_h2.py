@@ -16,9 +16,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from lockstep.parallel.pipeline.schedule import Order, Schedule
+from lockstep.parallel.pipeline.schedule import Domain, Order, Schedule, register
+from lockstep.parallel.pipeline.schedules.zero_bubble_h1 import ends_s, split_lane, split_s
 from lockstep.parallel.pipeline.times import Times, Value
-from lockstep.parallel.pipeline.zero_bubble_h1 import ends_s, split_lane, split_s
 
 
 def makespan_s(stages: Value, microbatches: Value, chunks: Value, times: Times) -> Value:
@@ -48,13 +48,19 @@ def order(stages: int, microbatches: int, chunks: int = 1) -> Order:
     return [split_lane(microbatches, warmup=2 * (stages - s) - 1, late=2 * s) for s in range(stages)]
 
 
-ZERO_BUBBLE_H2 = Schedule(
-    name="zb-h2",
-    source="Qi et al. 2024 (arXiv 2401.10241), section 2.2",
-    formula="stage: m (f + i + w) + (p - 1)(f + i - 2 w); makespan: at least m (f + i + w) + (p - 1) f",
-    exact="equal stages, m >= 2p - 1, w <= f and w <= i",
-    makespan=makespan_s,
-    stage=stage_s,
-    peak_live=peak_live,
-    order=order,
+ZERO_BUBBLE_H2 = register(
+    Schedule(
+        name="zb-h2",
+        source="Qi et al. 2024 (arXiv 2401.10241), section 2.2",
+        papers=("qi2024",),
+        formula="stage: m (f + i + w) + (p - 1)(f + i - 2 w); makespan: at least m (f + i + w) + (p - 1) f",
+        exact="equal stages, m >= 2p - 1, w <= f and w <= i",
+        domain=Domain(
+            when=lambda p, m, f, i, w: w <= min(f, i) and m >= 2 * p - 1, held=False, error_frac=(-0.15, 0.18)
+        ),
+        makespan=makespan_s,
+        stage=stage_s,
+        peak_live=peak_live,
+        order=order,
+    )
 )

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from lockstep.parallel.pipeline.schedule import Order, Pass, Schedule
+from lockstep.parallel.pipeline.schedule import Domain, Order, Pass, Schedule, register
 from lockstep.parallel.pipeline.times import Times, Value
 
 
@@ -64,12 +64,16 @@ def split_lane(microbatches: int, warmup: int, late: int) -> list[Pass]:
     return lane + [("W", i, 0) for i in range(max(0, microbatches - late), microbatches)]
 
 
-ZERO_BUBBLE_H1 = Schedule(
-    name="zb-h1",
-    source="Qi et al. 2024 (arXiv 2401.10241), section 2.1",
-    formula="m (f + i + w) + (p - 1)(f + i - w)",
-    exact="equal stages, w <= f and w <= i",
-    makespan=makespan_s,
-    peak_live=peak_live,
-    order=order,
+ZERO_BUBBLE_H1 = register(
+    Schedule(
+        name="zb-h1",
+        source="Qi et al. 2024 (arXiv 2401.10241), section 2.1",
+        papers=("qi2024",),
+        formula="m (f + i + w) + (p - 1)(f + i - w)",
+        exact="equal stages, w <= f and w <= i",
+        domain=Domain(when=lambda p, m, f, i, w: w <= min(f, i), held=False, error_frac=(-0.1, 0.18)),
+        makespan=makespan_s,
+        peak_live=peak_live,
+        order=order,
+    )
 )

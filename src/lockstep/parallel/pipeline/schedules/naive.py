@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from lockstep.parallel.pipeline.schedule import Order, Schedule
+from lockstep.parallel.pipeline.schedule import Domain, Order, Schedule, register
 from lockstep.parallel.pipeline.times import Times, Value
 
 
@@ -35,12 +35,16 @@ def order(stages: int, microbatches: int, chunks: int = 1) -> Order:
     return [list(lane) for _ in range(stages)]
 
 
-NAIVE = Schedule(
-    name="naive",
-    source="Huang et al. 2019 (arXiv 1811.06965), figure 2b",
-    formula="m (p (f + b) + x)",
-    exact="stage 0 starts the next micro-batch only after its backward pass: exact always",
-    makespan=makespan_s,
-    peak_live=peak_live,
-    order=order,
+NAIVE = register(
+    Schedule(
+        name="naive",
+        source="Huang et al. 2019 (arXiv 1811.06965), figure 2b",
+        papers=("huang2019",),
+        formula="m (p (f + b) + x)",
+        exact="stage 0 starts the next micro-batch only after its backward pass: exact always",
+        domain=Domain(ends=("first", "last"), overlapped=True),
+        makespan=makespan_s,
+        peak_live=peak_live,
+        order=order,
+    )
 )

@@ -17,9 +17,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from lockstep.parallel.pipeline.schedule import Order, Pass, Placement, Schedule
+from lockstep.parallel.pipeline.schedule import Domain, Order, Pass, Placement, Schedule, register
+from lockstep.parallel.pipeline.schedules.zero_bubble_h1 import split_s
 from lockstep.parallel.pipeline.times import Times, Value
-from lockstep.parallel.pipeline.zero_bubble_h1 import split_s
 
 
 def makespan_s(stages: Value, microbatches: Value, chunks: Value, times: Times) -> Value:
@@ -78,16 +78,20 @@ def _lane(stages: int, microbatches: int, stage: int) -> list[Pass]:
     return [step for step in lane if step[1] < microbatches]
 
 
-ZERO_BUBBLE_V = Schedule(
-    name="zb-v",
-    source="Qi et al. 2024 (arXiv 2401.10241), section 6",
-    formula="stage: m (f + i + w) + (p - 1)(max(f, i) - w); makespan: at least m (f + i + w) + (p - 1) f / 2",
-    exact="equal chunks, f = i = w",
-    makespan=makespan_s,
-    stage=stage_s,
-    peak_live=peak_live,
-    order=order,
-    rule="two chunks per device",
-    num_chunks=2,
-    placement=Placement.VEE,
+ZERO_BUBBLE_V = register(
+    Schedule(
+        name="zb-v",
+        source="Qi et al. 2024 (arXiv 2401.10241), section 6",
+        papers=("qi2024",),
+        formula="stage: m (f + i + w) + (p - 1)(max(f, i) - w); makespan: at least m (f + i + w) + (p - 1) f / 2",
+        exact="equal chunks, f = i = w",
+        domain=Domain(when=lambda p, m, f, i, w: f == i == w, held=False, error_frac=(-0.1, 0.25)),
+        makespan=makespan_s,
+        stage=stage_s,
+        peak_live=peak_live,
+        order=order,
+        rule="two chunks per device",
+        num_chunks=2,
+        placement=Placement.VEE,
+    )
 )

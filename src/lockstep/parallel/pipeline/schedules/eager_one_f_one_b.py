@@ -14,9 +14,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from lockstep.parallel.pipeline.gpipe import flow_shop_s
-from lockstep.parallel.pipeline.one_f_one_b import alternating
-from lockstep.parallel.pipeline.schedule import Order, Schedule
+from lockstep.parallel.pipeline.schedule import Domain, Order, Schedule, register
+from lockstep.parallel.pipeline.schedules.gpipe import flow_shop_s
+from lockstep.parallel.pipeline.schedules.one_f_one_b import alternating
 from lockstep.parallel.pipeline.times import Times, Value
 
 
@@ -37,12 +37,16 @@ def order(stages: int, microbatches: int, chunks: int = 1) -> Order:
     return [alternating(microbatches, 2 * (stages - s) - 1) for s in range(stages)]
 
 
-EAGER_ONE_F_ONE_B = Schedule(
-    name="eager-1f1b",
-    source="Zhuang et al. 2023 (arXiv 2211.05322), section 4",
-    formula="(m + p - 1)(f + b) + 2 (p - 1) d; heavier last stage: sum c_s + (m - 1) c_last",
-    exact="equal middle stages, heavier last stage, d <= (f + b) / 2; heavier first stage: upper bound",
-    makespan=makespan_s,
-    peak_live=peak_live,
-    order=order,
+EAGER_ONE_F_ONE_B = register(
+    Schedule(
+        name="eager-1f1b",
+        source="Zhuang et al. 2023 (arXiv 2211.05322), section 4",
+        papers=("zhuang2023",),
+        formula="(m + p - 1)(f + b) + 2 (p - 1) d; heavier last stage: sum c_s + (m - 1) c_last",
+        exact="equal middle stages, heavier last stage, d <= (f + b) / 2; heavier first stage: upper bound",
+        domain=Domain(ends=("last",), error_frac=(0.0, 0.25)),
+        makespan=makespan_s,
+        peak_live=peak_live,
+        order=order,
+    )
 )

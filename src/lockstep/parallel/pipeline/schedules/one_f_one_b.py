@@ -26,7 +26,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from lockstep.parallel.pipeline.schedule import Order, Schedule
+from lockstep.parallel.pipeline.schedule import Domain, Order, Schedule, register
 from lockstep.parallel.pipeline.times import Times, Value
 
 
@@ -79,12 +79,16 @@ def alternating(microbatches: int, warmup: int) -> list[tuple[str, int, int]]:
     return lane
 
 
-ONE_F_ONE_B = Schedule(
-    name="1f1b",
-    source="Narayanan et al. 2021 (arXiv 2006.09503), section 2.2",
-    formula="(m + p - 1)(f + b); heavier last stage: sum c_s + (m - 1) c_last",
-    exact="equal middle stages, heavier first and last stage, blocking messages; overlapped messages: equal stages",
-    makespan=makespan_s,
-    peak_live=peak_live,
-    order=order,
+ONE_F_ONE_B = register(
+    Schedule(
+        name="1f1b",
+        source="Narayanan et al. 2021 (arXiv 2006.09503), section 2.2",
+        papers=("narayanan2021memory",),
+        formula="(m + p - 1)(f + b); heavier last stage: sum c_s + (m - 1) c_last",
+        exact="equal middle stages, heavier first and last stage, blocking messages; overlapped messages: equal stages",
+        domain=Domain(ends=("first", "last"), error_frac=(-0.02, 0.0)),
+        makespan=makespan_s,
+        peak_live=peak_live,
+        order=order,
+    )
 )

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from lockstep.parallel.pipeline.schedule import Order, Schedule
+from lockstep.parallel.pipeline.schedule import Domain, Order, Schedule, register
 from lockstep.parallel.pipeline.times import Times, Value
 
 
@@ -46,14 +46,18 @@ def order(stages: int, microbatches: int, chunks: int) -> Order:
     return [list(lane) for _ in range(stages)]
 
 
-BREADTH_FIRST = Schedule(
-    name="breadth-first",
-    source="Lamy-Poirier 2023 (arXiv 2211.05953), section 4",
-    formula="((v - 1) max(m, p) + m + p - 1)(f + b) / v + m x",
-    exact="equal chunks; heavier ends for v >= 2 and m >= p",
-    makespan=makespan_s,
-    peak_live=peak_live,
-    order=order,
-    rule="any number of chunks",
-    num_chunks=None,
+BREADTH_FIRST = register(
+    Schedule(
+        name="breadth-first",
+        source="Lamy-Poirier 2023 (arXiv 2211.05953), section 4",
+        papers=("lamypoirier2023",),
+        formula="((v - 1) max(m, p) + m + p - 1)(f + b) / v + m x",
+        exact="equal chunks; heavier ends for v >= 2 and m >= p",
+        domain=Domain(overlapped=True, error_frac=(0.0, 0.12)),
+        makespan=makespan_s,
+        peak_live=peak_live,
+        order=order,
+        rule="any number of chunks",
+        num_chunks=None,
+    )
 )

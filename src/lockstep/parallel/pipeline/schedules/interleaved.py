@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from lockstep.parallel.pipeline.schedule import Order, Pass, Schedule
+from lockstep.parallel.pipeline.schedule import Domain, Order, Pass, Schedule, register
 from lockstep.parallel.pipeline.times import Times, Value
 
 
@@ -65,15 +65,19 @@ def allowed(stages: Value, microbatches: Value, chunks: Value) -> Value:
     return np.equal(np.mod(microbatches, np.maximum(stages, 1)), 0) & np.greater_equal(chunks, 2)
 
 
-INTERLEAVED = Schedule(
-    name="interleaved",
-    source="Narayanan et al. 2021 (arXiv 2104.04473), section 2.2",
-    formula="m (f + b + x_last) + (p - 1)(f + b) / v",
-    exact="equal chunks, heavier last device; heavier first device: upper bound",
-    makespan=makespan_s,
-    peak_live=peak_live,
-    order=order,
-    allowed=allowed,
-    rule="micro-batches must be a multiple of the stages, and chunks at least 2",
-    num_chunks=None,
+INTERLEAVED = register(
+    Schedule(
+        name="interleaved",
+        source="Narayanan et al. 2021 (arXiv 2104.04473), section 2.2",
+        papers=("narayanan2021",),
+        formula="m (f + b + x_last) + (p - 1)(f + b) / v",
+        exact="equal chunks, heavier last device; heavier first device: upper bound",
+        domain=Domain(ends=("last",), error_frac=(-0.15, 0.12)),
+        makespan=makespan_s,
+        peak_live=peak_live,
+        order=order,
+        allowed=allowed,
+        rule="micro-batches must be a multiple of the stages, and chunks at least 2",
+        num_chunks=None,
+    )
 )

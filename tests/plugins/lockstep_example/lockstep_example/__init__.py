@@ -1,0 +1,1 @@
+"""One device, link, collective, pipeline schedule and training method of another package."""
