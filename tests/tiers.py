@@ -44,7 +44,7 @@ PLACES: dict[str, tuple[str, ...]] = {
         "step/test_step_program.py", "failures/stragglers/test_stragglers.py", "validation/test_fit.py",
         "validation/test_tables.py", "words/test_idle_words.py", "workload/test_workload_torch.py",
     ),
-    "page": ("test_docs.py",),
+    "page": ("test_docs.py", "test_site.py"),
     "process": ("measure", "plugins", "cli/test_cli_python.py", "cli/test_streams.py", "store/test_event_file.py",
                 "store/test_store.py"),
 }  # fmt: skip

@@ -1,0 +1,39 @@
+"""Docstrings are plain text with `code` in backticks: nothing else in them is markup."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+SPECIAL = re.compile(r"(`[^`\n]*`)|([*|\\]|_(?=\W|$)|`)")
+
+
+def escaped(line: str) -> str:
+    """A line in which only `code` is markup."""
+    return SPECIAL.sub(lambda found: f"{found[1]}\\ " if found[1] else f"\\{found[2]}", line)
+
+
+def plain(lines: list[str]) -> list[str]:
+    """The docstring as reStructuredText: indented blocks as they are, everything else as text."""
+    found: list[str] = []
+    for number, line in enumerate(lines):
+        indented = line.startswith("    ")
+        before = lines[number - 1] if number else ""
+        if indented and not before.startswith("    ") and not (before.strip() == "" and found and found[-1] == ""):
+            found.append("")
+        if indented and not any(one.startswith("    ") for one in lines[max(0, number - 1) : number]):
+            found += ["::", ""]
+        found.append(line if indented else escaped(line))
+        if indented and number + 1 < len(lines) and lines[number + 1].strip() and not lines[number + 1].startswith(" "):
+            found.append("")
+    return found
+
+
+def process(app: Any, what: str, name: str, found: Any, options: Any, lines: list[str]) -> None:
+    """Replaces the lines in place, as Sphinx asks."""
+    lines[:] = plain(lines)
+
+
+def setup(app: Any) -> None:
+    """Joins Sphinx."""
+    app.connect("autodoc-process-docstring", process)
