@@ -33,8 +33,8 @@ def validation_page() -> str:
 
 def case_studies_page() -> str:
     """Predictions of published runs."""
-    from lockstep.cases.compare import survey
-    from lockstep.cases.document import page
+    from lockstep.validation.cases.compare import survey
+    from lockstep.validation.cases.document import page
 
     return page(survey())
 

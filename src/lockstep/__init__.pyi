@@ -1,7 +1,4 @@
 from . import (
-    cases as cases,
-)
-from . import (
     collectives as collectives,
 )
 from . import (

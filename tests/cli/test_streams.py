@@ -73,7 +73,7 @@ def test_no_room_for_errors_changes_no_exit_code(arguments: tuple[str, ...], clo
 def test_a_place_for_a_picture_is_checked_before_anything_is_computed(
     plot: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("lockstep.cases.survey", lambda *_: pytest.fail("computed first"))
+    monkeypatch.setattr("lockstep.validation.cases.survey", lambda *_: pytest.fail("computed first"))
     (tmp_path / "folder.svg").mkdir()
     os.mkfifo(tmp_path / "pipe.svg")
     assert run("case", "--plot", str(tmp_path / plot)).refusal().startswith("--plot: ")

@@ -13,11 +13,11 @@ import pytest
 from matplotlib import pyplot
 
 import lockstep
-from lockstep.cases import TOLERANCE_FRAC
 from lockstep.collectives import lower_bound_s
 from lockstep.measure.bench.bench import CollectiveBench
 from lockstep.measure.bench.collective import Row
 from lockstep.units import format_size, format_time
+from lockstep.validation.cases import TOLERANCE_FRAC
 from lockstep.verbs.crossover import best_algorithms
 from lockstep.verbs.pipeline import pipeline_choices
 from lockstep.views.bench import plot_bench

@@ -9,7 +9,7 @@ from lockstep.errors import located
 from lockstep.verbs.words.calling import strict
 
 if TYPE_CHECKING:
-    from lockstep.cases import Survey
+    from lockstep.validation.cases import Survey
 
 
 @strict
@@ -18,7 +18,7 @@ def case(name: str | None = None, *, progress: Callable[[int, int], None] | None
 
     Raises UnknownName; BadInput at "file:line" for a file of your own.
     """
-    from lockstep.cases import survey
+    from lockstep.validation.cases import survey
 
     with located("CASE"):
         return survey(None if name is None else [name], progress)

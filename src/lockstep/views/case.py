@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 from rich.text import Text
 
-from lockstep.cases import TOLERANCE_FRAC, Comparison, Row, Survey
-from lockstep.cases.compare import format_quantity
-from lockstep.cases.study import CONFIGURATIONS, PLANNED
 from lockstep.units import format_count, format_frac, format_time
+from lockstep.validation.cases import TOLERANCE_FRAC, Comparison, Row, Survey
+from lockstep.validation.cases.compare import format_quantity
+from lockstep.validation.cases.study import CONFIGURATIONS, PLANNED
 from lockstep.views.parts.command import Command
 from lockstep.views.parts.figure import write_figure
 from lockstep.views.parts.layout_columns import layout_words
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from rich.console import Console
 
-    from lockstep.cases.predict import Predicted
+    from lockstep.validation.cases.predict import Predicted
 
 
 SENTENCES = 8

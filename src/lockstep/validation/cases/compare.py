@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from lockstep.cases.predict import Predicted, Prediction, pace_factor, predict
-from lockstep.cases.schema import names, study
-from lockstep.cases.study import DURATIONS, PLANNED, PUBLIC, Published, Study
 from lockstep.rows.plain import picked, plain
 from lockstep.units import format_count, format_flops, format_frac, format_size, format_time
+from lockstep.validation.cases.predict import Predicted, Prediction, pace_factor, predict
+from lockstep.validation.cases.schema import names, study
+from lockstep.validation.cases.study import DURATIONS, PLANNED, PUBLIC, Published, Study
 
 TOLERANCE_FRAC = 0.15
 """What a published duration may be missed by without an explanation."""

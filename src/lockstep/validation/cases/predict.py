@@ -20,8 +20,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from lockstep.campaigns import Operation
-from lockstep.cases.schema import study as find_study
-from lockstep.cases.study import Published, Stretch, Study
 from lockstep.errors import BadInput
 from lockstep.failures import optimum
 from lockstep.hardware import Cluster
@@ -30,6 +28,8 @@ from lockstep.layout import Job, Layout
 from lockstep.planner import Estimate, estimate, plan
 from lockstep.planner.estimate import SECONDS_PER_DAY, SECONDS_PER_HOUR
 from lockstep.planner.space import SHARDING, Space, default_space
+from lockstep.validation.cases.schema import study as find_study
+from lockstep.validation.cases.study import Published, Stretch, Study
 from lockstep.workload import RECOMPUTE
 
 

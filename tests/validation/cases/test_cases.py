@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from lockstep.cases import TOLERANCE_FRAC, Comparison, Study, compare, names, predict, study, survey
-from lockstep.cases.document import page
-from lockstep.cases.predict import pace_factor
-from lockstep.cases.schema import read_study
-from lockstep.cases.study import DURATIONS, PLANNED, PUBLIC
 from lockstep.errors import BadInput, UnknownName
 from lockstep.hardware import cluster
 from lockstep.layout import Job, Layout
 from lockstep.planner import estimate
+from lockstep.validation.cases import TOLERANCE_FRAC, Comparison, Study, compare, names, predict, study, survey
+from lockstep.validation.cases.document import page
+from lockstep.validation.cases.predict import pace_factor
+from lockstep.validation.cases.schema import read_study
+from lockstep.validation.cases.study import DURATIONS, PLANNED, PUBLIC
 
 ALL = survey()
 FOUND = {one.study.name: one for one in ALL.comparisons}
@@ -273,6 +273,6 @@ def test_an_unknown_case_is_named() -> None:
 
 
 def test_the_page_shows_the_errors_of_today() -> None:
-    """After a change that moves an error: python -m lockstep.cases.document > docs/case-studies.md."""
+    """After a change that moves an error: python -m lockstep.validation.cases.document > docs/case-studies.md."""
     written = (Path(__file__).parents[2] / "docs" / "case-studies.md").read_text(encoding="utf-8")
     assert written.strip() == page(ALL).strip()

@@ -1,18 +1,18 @@
-"""Writes `docs/case-studies.md`: `python -m lockstep.cases.document > docs/case-studies.md`.
+"""Writes `docs/case-studies.md`: `python -m lockstep.validation.cases.document > docs/case-studies.md`.
 
 A test compares the page with what this prints, so the page changes in the commit that changes a prediction.
 """
 
 from __future__ import annotations
 
-from lockstep.cases.compare import TOLERANCE_FRAC, Comparison, Row, Survey, format_quantity, survey
-from lockstep.cases.study import CONFIGURATIONS, PARTLY, PLANNED, PUBLIC
 from lockstep.units import format_frac
+from lockstep.validation.cases.compare import TOLERANCE_FRAC, Comparison, Row, Survey, format_quantity, survey
+from lockstep.validation.cases.study import CONFIGURATIONS, PARTLY, PLANNED, PUBLIC
 
 HEAD = """# Published runs, predicted
 
-Training runs that were described in public, each a file of `src/lockstep/cases/studies/` with the source of every
-number. `lockstep case` prints them a line each, `lockstep case NAME` one of them with layouts, sources and what is
+Training runs that were described in public, each a file of `src/lockstep/validation/cases/studies/` with the source of
+every number. `lockstep case` prints them a line each, `lockstep case NAME` one of them with layouts, sources and what is
 unknown. An error is predicted / published - 1. Durations with downtime hold failures and checkpoints as the
 [campaign](use/campaign.md) model expects them of the cluster.
 

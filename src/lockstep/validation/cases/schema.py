@@ -31,13 +31,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, get_type_h
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, create_model
 
-from lockstep.cases.study import DURATIONS, QUANTITIES, Published, Ramp, Stretch, Study
 from lockstep.documents import Locate, read_yaml, validated
 from lockstep.errors import BadInput, UnknownName
 from lockstep.layout import Layout, Recipe
 from lockstep.layout.layout import MOST
 from lockstep.settings import LARGEST, SMALLEST
 from lockstep.units import parse_count
+from lockstep.validation.cases.study import DURATIONS, QUANTITIES, Published, Ramp, Stretch, Study
 from lockstep.workload import model as find_model
 
 UNKNOWN = "unknown"
@@ -195,14 +195,14 @@ def _published(row: PublishedEntry, stretches: list[str], where: str) -> Publish
 @cache
 def names() -> tuple[str, ...]:
     """Names of the studies, in alphabetical order."""
-    folder = resources.files("lockstep.cases").joinpath("studies")
+    folder = resources.files(__package__).joinpath("studies")
     return tuple(sorted(file.name.removesuffix(".yaml") for file in folder.iterdir() if file.name.endswith(".yaml")))
 
 
 def study(name_or_path: str) -> Study:
     """A study of the shelf, or of a YAML file. Raises UnknownName or BadInput."""
     if name_or_path in names():
-        with resources.as_file(resources.files("lockstep.cases").joinpath(f"studies/{name_or_path}.yaml")) as path:
+        with resources.as_file(resources.files(__package__).joinpath(f"studies/{name_or_path}.yaml")) as path:
             return read_study(path)
     if name_or_path.lower().endswith(SUFFIXES) or os.path.isfile(name_or_path):
         return read_study(name_or_path)
