@@ -11,9 +11,9 @@ from lockstep.validation.cases.study import CONFIGURATIONS, PARTLY, PLANNED, PUB
 
 HEAD = """# Published runs, predicted
 
-Training runs that were described in public, each a file of `src/lockstep/validation/cases/studies/` with the source of
-every number. `lockstep case` prints them a line each, `lockstep case NAME` one of them with layouts, sources and what is
-unknown. An error is predicted / published - 1. Durations with downtime hold failures and checkpoints as the
+Training runs that were described in public, each a file of `src/lockstep/validation/cases/studies/` with the source
+of every number. `lockstep case` prints them a line each, `lockstep case NAME` one of them with layouts, sources and
+what is unknown. An error is predicted / published - 1. Durations with downtime hold failures and checkpoints as the
 [campaign](use/campaign.md) model expects them of the cluster.
 
 No constant is tuned to a run: device curves come from the [validation tables](validation.md), failure rates and storage
