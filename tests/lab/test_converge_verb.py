@@ -1,7 +1,7 @@
 """The verb `converge`: every experiment answers with its keys, agrees with its theory, and draws."""
 
 import re
-from dataclasses import fields
+from dataclasses import fields, replace
 from functools import cache
 from pathlib import Path
 
@@ -17,7 +17,6 @@ from lockstep.lab import (
     GROUPS,
     Check,
     Curve,
-    Experiment,
     Findings,
     claims_page,
     find_experiment,
@@ -192,8 +191,8 @@ def test_a_refuted_law_exits_with_one(monkeypatch: pytest.MonkeyPatch) -> None:
     from lockstep.lab import registry
 
     wrong = Check("two and two", 5.0, 4.0, holds=ALWAYS)
-    fake = Experiment("fake", "?", "none", find_experiment(EXPERIMENTS[0]).settings, lambda *_: Findings((wrong,)))
-    monkeypatch.setattr(registry, "import_module", lambda _: type("module", (), {"EXPERIMENT": fake}))
+    fake = replace(find_experiment(EXPERIMENTS[0]), run=lambda *_: Findings((wrong,)))
+    monkeypatch.setattr(registry, "Experiment", lambda *_: fake)
     session = run("converge", EXPERIMENTS[0], "--json")
     assert session.code == 1
     assert session.json()["agrees"] is False

@@ -10,11 +10,16 @@ from lockstep.lab.domain import Domain as Domain
 from lockstep.lab.domain import example as example
 from lockstep.lab.domain import when as when
 from lockstep.lab.experiment import Experiment as Experiment
+from lockstep.lab.experiment import Progress as Progress
+from lockstep.lab.findings import Array as Array
 from lockstep.lab.findings import Check as Check
 from lockstep.lab.findings import Curve as Curve
 from lockstep.lab.findings import Findings as Findings
 from lockstep.lab.findings import Law as Law
 from lockstep.lab.findings import Picture as Picture
+from lockstep.lab.findings import absent as absent
+from lockstep.lab.findings import mean_and_error as mean_and_error
+from lockstep.lab.findings import tells as tells
 from lockstep.lab.registry import EXPERIMENTS as EXPERIMENTS
 from lockstep.lab.registry import GROUPS as GROUPS
 from lockstep.lab.registry import Group as Group

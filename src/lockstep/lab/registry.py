@@ -1,6 +1,7 @@
 """The experiments of the lab by the part of the theory they belong to.
 
-One joins by a file in its group's folder of `experiments/` that defines `EXPERIMENT`, and by its name here.
+One joins by a file in its group's folder of `experiments/` that defines `QUESTION`, `SOURCE`, `Settings` and `run`, and
+by its name here.
 """
 
 from __future__ import annotations
@@ -27,95 +28,35 @@ class Group:
 
 
 GROUPS = (
-    Group(
-        "descent",
-        "problems with a known optimum, and plain SGD",
-        ("objectives", "sgd-bound"),
-    ),
-    Group(
-        "staleness",
-        "consistency: barrier, bound, no waiting",
-        (
-            "consistency",
-            "hogwild",
-            "nonconvex-delay",
-            "stale-descent",
-            "delay-stability",
-            "delay-floor",
-            "delay-iterations",
-            "varying-delay",
-            "async-momentum",
-            "async-staleness",
-            "staleness-bounds",
-            "staleness-weights",
-            "delay-adaptive",
-            "tolerable-delay",
-        ),
-    ),
-    Group(
-        "local",
-        "steps between averages: drift, bias, period",
-        (
-            "local-identity",
-            "local-drift",
-            "local-bias",
-            "client-sampling",
-            "outer-momentum",
-            "local-period",
-            "local-digits",
-        ),
-    ),
-    Group(
-        "compression",
-        "gradients in fewer bytes, error feedback",
-        (
-            "compression-factors",
-            "compression-stability",
-            "compression-noise",
-            "aggregation-error",
-            "error-feedback",
-            "layerwise-compression",
-            "compression-time",
-            "index-bits",
-            "communication-bound",
-        ),
-    ),
-    Group(
-        "precision",
-        "fp16, bf16, fp8: range, scaling, overflow",
-        ("gradient-range", "loss-scaling", "master-weights", "overflow"),
-    ),
-    Group(
-        "batch",
-        "gradient noise, critical batch, learning rate",
-        (
-            "gradient-variance",
-            "data-parallel",
-            "noise-scale",
-            "critical-batch",
-            "critical-batch-digits",
-            "learning-rate-scaling",
-            "large-batch",
-            "generalization-gap",
-            "algorithmic-stability",
-        ),
-    ),
-    Group(
-        "optimizers",
-        "from norms, and the solution each prefers",
-        ("norm-steps", "implicit-bias", "implicit-bias-epochs"),
-    ),
-    Group(
-        "determinism",
-        "the order of sums, errors that grow",
-        ("reduction-orders", "summation-error", "trajectory-divergence"),
-    ),
-    Group(
-        "time",
-        "seconds and bytes to a target on a cluster",
-        ("time-to-accuracy",),
-    ),
-)
+    Group("descent", "problems with a known optimum, and plain SGD", ("objectives", "sgd-bound")),
+    Group("staleness", "consistency: barrier, bound, no waiting", (
+        "consistency", "hogwild", "nonconvex-delay", "stale-descent", "delay-stability", "delay-floor",
+        "delay-iterations", "varying-delay", "async-momentum", "async-staleness", "staleness-bounds",
+        "staleness-weights", "delay-adaptive", "tolerable-delay",
+    )),
+    Group("local", "steps between averages: drift, bias, period", (
+        "local-identity", "local-drift", "local-bias", "client-sampling", "outer-momentum", "local-period",
+        "local-digits",
+    )),
+    Group("compression", "gradients in fewer bytes, error feedback", (
+        "compression-factors", "compression-stability", "compression-noise", "aggregation-error", "error-feedback",
+        "layerwise-compression", "compression-time", "index-bits", "communication-bound",
+    )),
+    Group("precision", "fp16, bf16, fp8: range, scaling, overflow", (
+        "gradient-range", "loss-scaling", "master-weights", "overflow",
+    )),
+    Group("batch", "gradient noise, critical batch, learning rate", (
+        "gradient-variance", "data-parallel", "noise-scale", "critical-batch", "critical-batch-digits",
+        "learning-rate-scaling", "large-batch", "generalization-gap", "algorithmic-stability",
+    )),
+    Group("optimizers", "from norms, and the solution each prefers", (
+        "norm-steps", "implicit-bias", "implicit-bias-epochs",
+    )),
+    Group("determinism", "the order of sums, errors that grow", (
+        "reduction-orders", "summation-error", "trajectory-divergence",
+    )),
+    Group("time", "seconds and bytes to a target on a cluster", ("time-to-accuracy",)),
+)  # fmt: skip
 
 EXPERIMENTS = tuple(name for group in GROUPS for name in group.experiments)
 
@@ -139,6 +80,5 @@ def find_experiment(name: str, where: str = "EXPERIMENT") -> Experiment:
     for group in GROUPS:
         if wanted in group.experiments:
             module = import_module(f"lockstep.lab.experiments.{group.name}.{wanted.replace('-', '_')}")
-            found: Experiment = module.EXPERIMENT
-            return found
+            return Experiment(wanted, module.QUESTION, module.SOURCE, module.Settings, module.run)
     raise UnknownName("experiment", name, EXPERIMENTS + tuple(group.name for group in GROUPS), where)

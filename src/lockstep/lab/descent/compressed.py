@@ -7,13 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from lockstep.lab.findings import Array
 from lockstep.lab.objectives.rotated import Rotated
 from lockstep.lab.statistics.draws import streams
 from lockstep.methods.compression import Compressor, exchange
 
-Array = npt.NDArray[Any]
 DIVERGED = 1e3
 """Loss over that at the start at which a run has left."""
 LARGEST_STEP = 1.9

@@ -8,15 +8,12 @@ whose gradient has just been used. So a step is a few passes over arrays that st
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from lockstep.lab.experiment import Progress, silent
+from lockstep.lab.findings import Array
 from lockstep.lab.statistics.noise import SignNoise
-
-Array = npt.NDArray[Any]
 
 REPORT_EVERY = 256
 

@@ -8,15 +8,12 @@ The positions that somebody may still read live in a ring as long as the largest
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from lockstep.lab.descent.delayed import REPORT_EVERY, Trajectories
 from lockstep.lab.experiment import Progress, silent
-
-Array = npt.NDArray[Any]
+from lockstep.lab.findings import Array
 
 
 def follow(

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from lockstep.lab.experiment import Progress, silent
+from lockstep.lab.findings import Array
 from lockstep.methods.local import (
     Outer,
     after_averaging,
@@ -22,9 +21,6 @@ from lockstep.methods.local import (
     outer_gradient,
     proximal_gradient,
 )
-
-Array = npt.NDArray[Any]
-
 
 PLAIN = Outer()
 """Averaging."""

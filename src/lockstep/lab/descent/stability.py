@@ -7,12 +7,10 @@ of two late windows.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-Array = npt.NDArray[Any]
+from lockstep.lab.findings import Array
 
 CANDIDATES = 64
 RESOLUTION = 2e-3

@@ -18,12 +18,10 @@ from __future__ import annotations
 
 import cmath
 import math
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-Array = npt.NDArray[Any]
+from lockstep.lab.findings import Array
 
 BISECTIONS = 200
 DOUBLINGS = 60

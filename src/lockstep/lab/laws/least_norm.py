@@ -6,12 +6,9 @@ X: n equations in d >= n unknowns, of full rank; D: the preconditioner of the me
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-import numpy.typing as npt
 
-Array = npt.NDArray[Any]
+from lockstep.lab.findings import Array
 
 
 def least_norm_solution(x: Array, y: Array, scale: Array, start: Array | float = 0.0) -> Array:

@@ -11,16 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from lockstep.lab.findings import Array
 from lockstep.methods.number_format import NumberFormat
 from lockstep.program import Program
 from lockstep.program.executor import execute
 
-Array = npt.NDArray[Any]
 MIX = np.uint64(0x9E3779B97F4A7C15)
 """An odd number without pattern: the golden ratio in 64 bits, as in splitmix64 (Steele, Lea, Flood 2014)."""
 

@@ -9,12 +9,10 @@ Source: second moments of a linear recursion.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-import numpy.typing as npt
 
-Array = npt.NDArray[Any]
+from lockstep.lab.findings import Array
+
 EDGE = 1e-12
 """Room below a h = 2 that rounding cannot be told from."""
 

@@ -12,14 +12,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from lockstep.lab.findings import Array
 from lockstep.lab.objectives.objective import Objective
-
-Array = npt.NDArray[Any]
 
 RIPPLE, WAVE = 2.0, 3.0
 PLATEAU_SLOPE, CLIFF_HEIGHT, CLIFF_WIDTH = 1e-3, 1.0, 1.0

@@ -13,15 +13,13 @@ Source: Zhang et al., "Which algorithmic choices matter at which batch sizes? In
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from lockstep.lab.findings import Array
 from lockstep.lab.laws.stationary import stationary_variance
 from lockstep.lab.objectives.quadratic import Quadratic, spectrum
 
-Array = npt.NDArray[Any]
 TIMES = np.concatenate([[0.0], np.geomspace(0.1, 1e7, 150)])
 """Steps between which a first passage is looked for."""
 BISECTIONS = 40

@@ -6,12 +6,10 @@ Parameters are the last axis; everything before it is trials, workers or both.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-Array = npt.NDArray[Any]
+from lockstep.lab.findings import Array
 
 POWER_STEPS = 60
 

@@ -6,14 +6,11 @@ hidden = tanh(X W1 + b1),   scores = hidden W2 + b2,   loss = mean cross-entropy
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from lockstep.lab.findings import Array
 from lockstep.lab.objectives.objective import Objective
-
-Array = npt.NDArray[Any]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -10,15 +10,12 @@ Source of the model: G. Zhang et al., "Which algorithmic choices matter at which
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from lockstep.errors import BadInput, UnknownName
+from lockstep.lab.findings import Array
 from lockstep.lab.objectives.objective import Objective
-
-Array = npt.NDArray[Any]
 
 SPECTRA = ("logarithmic", "linear", "two-valued")
 

@@ -8,17 +8,14 @@ over the workers. All workers have the same minimum, so no gradient noise and no
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from lockstep.lab.findings import Array
 from lockstep.lab.objectives.objective import Objective
 from lockstep.lab.objectives.quadratic import spectrum
 from lockstep.lab.objectives.workers import WorkerQuadratics
 from lockstep.lab.statistics.draws import streams
-
-Array = npt.NDArray[Any]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

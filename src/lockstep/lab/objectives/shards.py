@@ -8,12 +8,9 @@ Source: T.-M. Hsu, H. Qi, M. Brown, "Measuring the effects of non-identical data
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-import numpy.typing as npt
 
-Array = npt.NDArray[Any]
+from lockstep.lab.findings import Array
 
 
 def dirichlet_shards(classes: Array, workers: int, concentration: float, seed: int) -> list[Array]:

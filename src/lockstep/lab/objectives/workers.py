@@ -12,15 +12,12 @@ Source of the fixed point: one round maps x to the mean of b_i + (1 - a h_i)^K (
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from lockstep.lab.findings import Array
 from lockstep.lab.objectives.objective import Objective
 from lockstep.lab.objectives.quadratic import spectrum
-
-Array = npt.NDArray[Any]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -6,14 +6,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from lockstep.collectives import PlainLink, best_time_s
+from lockstep.lab.findings import Array
 from lockstep.lab.objectives import Quadratic
 from lockstep.lab.statistics.noise import SignNoise
 from lockstep.simulate import Sample
-
-Array = npt.NDArray[Any]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

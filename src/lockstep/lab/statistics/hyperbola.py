@@ -12,13 +12,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from lockstep.errors import BadInput
+from lockstep.lab.findings import Array
 from lockstep.methods.critical_batch import steps as hyperbola
 from lockstep.simulate.sample import student_t
 
-Array = npt.NDArray[Any]
 ROUNDS = 100
 
 

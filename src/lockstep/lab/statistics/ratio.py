@@ -10,14 +10,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from lockstep.lab.findings import Array
 from lockstep.simulate.sample import student_t
 
-Array = npt.NDArray[Any]
 KNOWN = 8.0
 """Standard errors from 0 at which the delta method holds to a few per cent."""
 

@@ -9,21 +9,16 @@ stops falling near n = B_crit / b.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from lockstep.lab.domain import ALWAYS, Domain, when
-from lockstep.lab.experiment import Experiment, Progress
-from lockstep.lab.findings import Check, Curve, Findings, Law, Picture, mean_and_error
+from lockstep.lab import ALWAYS, Array, Check, Curve, Domain, Findings, Law, Picture, Progress, mean_and_error, when
 from lockstep.lab.objectives.noisy_quadratic import NoisyQuadratic, power_law
 from lockstep.lab.statistics.hyperbola import Hyperbola, fit_hyperbola
 from lockstep.methods import critical_batch as law
 from lockstep.settings import setting
 
-Array = npt.NDArray[Any]
-
+QUESTION = "How many steps and examples does each batch size take, and which one is worth it?"
 SOURCE = "McCandlish, Kaplan, Amodei 2018; Shallue et al. 2019; Zhang et al. 2019"
 SPAN = 2.0 ** np.arange(-6, 7)
 """Batch sizes of the fit, as multiples of the power of two next to the critical one."""
@@ -165,12 +160,3 @@ def _curves(batch: Array, steps: Array, fit: Hyperbola) -> tuple[Curve, ...]:
         Curve("best constant rate", steps * batch, steps, marks=True),
         Curve("at the critical batch", np.array([2 * fit.least_examples]), np.array([2 * fit.least_steps]), marks=True),
     )
-
-
-EXPERIMENT = Experiment(
-    name="critical-batch",
-    question="How many steps and examples does each batch size take, and which one is worth it?",
-    source=SOURCE,
-    settings=Settings,
-    run=run,
-)

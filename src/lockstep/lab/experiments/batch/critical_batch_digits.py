@@ -21,20 +21,16 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from lockstep.errors import BadInput
-from lockstep.lab.domain import ALWAYS, when
-from lockstep.lab.experiment import Experiment, Progress
-from lockstep.lab.findings import Check, Curve, Findings, Law, Picture
+from lockstep.lab import ALWAYS, Array, Check, Curve, Findings, Law, Picture, Progress, when
 from lockstep.lab.objectives import Perceptron, digits_perceptron
 from lockstep.lab.statistics.hyperbola import Hyperbola, fit_hyperbola
 from lockstep.methods import critical_batch as law
 from lockstep.settings import setting
 from lockstep.simulate.sample import student_t
 
-Array = npt.NDArray[Any]
-
+QUESTION = "How many steps does a network take at each batch size, and does the noise scale tell?"
 SOURCE = "McCandlish, Kaplan, Amodei 2018, sections 2.2 and 2.3; Shallue et al. 2019"
 WIDE = 0.1 * 2.0 ** (np.arange(13) / 2)
 """Rates tried with all examples."""
@@ -227,12 +223,3 @@ def _curves(found: list[Tuned], fit: Hyperbola, noise_scale: float) -> tuple[Cur
         Curve("best constant rate", steps * batch, steps, half_ci95=half, marks=True),
         Curve("at the critical batch", np.array([2 * fit.least_examples]), np.array([2 * fit.least_steps]), marks=True),
     )
-
-
-EXPERIMENT = Experiment(
-    name="critical-batch-digits",
-    question="How many steps does a network take at each batch size, and does the noise scale tell?",
-    source=SOURCE,
-    settings=Settings,
-    run=run,
-)

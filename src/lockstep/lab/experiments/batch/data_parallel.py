@@ -11,23 +11,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from lockstep.errors import BadInput
-from lockstep.lab.domain import ALWAYS, example
-from lockstep.lab.experiment import Experiment, Progress
-from lockstep.lab.findings import Check, Curve, Findings, Law, Picture
+from lockstep.lab import ALWAYS, Array, Check, Curve, Findings, Law, Picture, Progress, example
 from lockstep.lab.objectives import Perceptron, digits_perceptron
 from lockstep.methods.optimizers import Optimizer, optimizer, step
 from lockstep.settings import setting
 
-Array = npt.NDArray[Any]
 Gradient = Callable[[Array, Array], Array]
 """(parameters, places of the batch's samples) -> gradient."""
 
+QUESTION = "Is a step on many workers, or accumulated, the step of one device with the large batch?"
 SOURCE = "linearity of the mean; Goyal et al. 2017, section 2.2 (batch norm per worker)"
 EXACT, APART = 1e-12, 1e-4
 BASE_RATES = {"sgd": 0.25, "momentum": 0.05, "adam": 0.01}
@@ -203,12 +199,3 @@ def _curve(way: str, apart: Array) -> Curve:
     """Differences above zero, which a logarithmic axis can show."""
     seen = np.flatnonzero(apart > 0)
     return Curve(way, seen + 1.0, apart[seen])
-
-
-EXPERIMENT = Experiment(
-    name="data-parallel",
-    question="Is a step on many workers, or accumulated, the step of one device with the large batch?",
-    source=SOURCE,
-    settings=Settings,
-    run=run,
-)

@@ -20,18 +20,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from lockstep.errors import BadInput
-from lockstep.lab.domain import example, when
-from lockstep.lab.experiment import Experiment, Progress
-from lockstep.lab.findings import Check, Curve, Findings, Law, Picture, mean_and_error
+from lockstep.lab import Array, Check, Curve, Findings, Law, Picture, Progress, example, mean_and_error, when
 from lockstep.lab.objectives import digits_logistic
 from lockstep.lab.statistics.ratio import ratio_of_means
 from lockstep.settings import setting
 
-Array = npt.NDArray[Any]
-
+QUESTION = "Does a larger batch widen the gap between training and test loss?"
 SOURCE = "Hardt, Recht, Singer 2016, theorem 3.8; moments of the inverse Wishart law"
 DIGITS = "400 digits, batch 20, 200 steps"
 SEEN = 0.1
@@ -240,12 +236,3 @@ def _curves(rows: list[dict[str, Any]], limit: float) -> tuple[Curve, ...]:
     ends = np.array([STEPS[0], STEPS[-1]], dtype=float)
     curves.append(Curve("fitted to the end, law", ends, np.full(2, limit), theory=True))
     return tuple(curves)
-
-
-EXPERIMENT = Experiment(
-    name="generalization-gap",
-    question="Does a larger batch widen the gap between training and test loss?",
-    source=SOURCE,
-    settings=Settings,
-    run=run,
-)

@@ -16,16 +16,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from lockstep.errors import BadInput
-from lockstep.lab.domain import ALWAYS, when
-from lockstep.lab.experiment import Experiment, Progress
-from lockstep.lab.findings import Check, Curve, Findings, Law, Picture, mean_and_error, tells
+from lockstep.lab import ALWAYS, Array, Check, Curve, Findings, Law, Picture, Progress, mean_and_error, tells, when
 from lockstep.settings import setting
 
-Array = npt.NDArray[Any]
-
+QUESTION = "How noisy is the averaged gradient of n workers, for each way to share the examples?"
 SOURCE = "variance of a mean; Cochran, 'Sampling techniques', 1977, chapters 2 and 5"
 WAYS = ("with replacement", "without replacement", "sorted shards", "one worker alone")
 
@@ -221,12 +217,3 @@ def _curves(rows: list[dict[str, Any]]) -> tuple[Curve, ...]:
         curves.append(Curve(way, x, np.array([row["variance"] for row in mine]), half_ci95=half, marks=True))
         curves.append(Curve(f"{way}, law", x, np.array([row["variance_law"] for row in mine]), theory=True))
     return tuple(curves)
-
-
-EXPERIMENT = Experiment(
-    name="gradient-variance",
-    question="How noisy is the averaged gradient of n workers, for each way to share the examples?",
-    source=SOURCE,
-    settings=Settings,
-    run=run,
-)

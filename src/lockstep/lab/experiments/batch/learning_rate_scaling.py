@@ -15,18 +15,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from lockstep.errors import BadInput
-from lockstep.lab.domain import ALWAYS
-from lockstep.lab.experiment import Experiment, Progress
-from lockstep.lab.findings import Check, Curve, Findings, Law, Picture, absent, mean_and_error, tells
+from lockstep.lab import ALWAYS, Check, Curve, Findings, Law, Picture, Progress, absent, mean_and_error, tells
 from lockstep.lab.laws.stationary import stationary_variance
 from lockstep.methods.learning_rate import RULES, rule
 from lockstep.settings import setting
 
-Array = npt.NDArray[Any]
-
+QUESTION = "Which rule for the learning rate keeps what when the batch grows, and where does it break?"
 SOURCE = "Goyal et al. 2017; Krizhevsky 2014; Hoffer, Hubara, Soudry 2017; Mandt, Hoffman, Blei 2017"
 DIVERGED = 1e12
 """Mean square that counts as divergence, over the larger of the start and the scale of the noise."""
@@ -194,12 +190,3 @@ def _curves(settings: Settings, rows: list[dict[str, Any]], edge: float) -> tupl
         )
         curves.append(Curve(f"{name}, simulated", points[:, 0], points[:, 1], marks=True))
     return tuple(curves)
-
-
-EXPERIMENT = Experiment(
-    name="learning-rate-scaling",
-    question="Which rule for the learning rate keeps what when the batch grows, and where does it break?",
-    source=SOURCE,
-    settings=Settings,
-    run=run,
-)

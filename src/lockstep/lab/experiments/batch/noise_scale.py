@@ -13,20 +13,16 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from lockstep.errors import BadInput
-from lockstep.lab.domain import ALWAYS, when
-from lockstep.lab.experiment import Experiment, Progress
-from lockstep.lab.findings import Check, Curve, Findings, Law, Picture, mean_and_error
+from lockstep.lab import ALWAYS, Check, Curve, Findings, Law, Picture, Progress, mean_and_error, when
 from lockstep.lab.objectives import digits_logistic
 from lockstep.lab.objectives.noisy_quadratic import NoisyQuadratic, power_law
 from lockstep.lab.statistics.ratio import Ratio, ratio_of_means
 from lockstep.methods import critical_batch as law
 from lockstep.settings import setting
 
-Array = npt.NDArray[Any]
-
+QUESTION = "How much noise is in a gradient, how is it measured, and how large a batch is one step worth?"
 SOURCE = "McCandlish, Kaplan, Amodei 2018, section 2 and appendix A.1"
 MOST_BATCHES = 1000
 ROUNDING = 1e-12
@@ -160,12 +156,3 @@ def _curves(rows: list[dict[str, Any]], noise_scale: float) -> tuple[Curve, ...]
         Curve("1 / (1 + B_noise / B)", fine, law.best_rate_frac(fine, noise_scale), theory=True),
         Curve("simulated at the best rate", batch, gain, half_ci95=half, marks=True),
     )
-
-
-EXPERIMENT = Experiment(
-    name="noise-scale",
-    question="How much noise is in a gradient, how is it measured, and how large a batch is one step worth?",
-    source=SOURCE,
-    settings=Settings,
-    run=run,
-)

@@ -25,16 +25,16 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from lockstep.lab.domain import ALWAYS, example, when
-from lockstep.lab.experiment import Experiment, Progress
-from lockstep.lab.findings import Check, Curve, Findings, Law, Picture, absent, mean_and_error, tells
+from lockstep.lab import ALWAYS, Array, Check, Curve, Findings, Law, Picture, Progress, absent, example, tells, when
+from lockstep.lab.findings import mean_and_error
 from lockstep.lab.laws.stationary import stationary_variance
 from lockstep.lab.statistics.draws import streams
 from lockstep.settings import setting
 
-Array = npt.NDArray[Any]
+QUESTION = "What does an error in the averaged gradient cost, and does it grow with the number of steps?"
+SOURCE = "Ajalloeian and Stich 2020; Karimireddy et al. 2019"
+
 FEW_STEPS = 30
 """Fewer are no run to speak of. What a run still has of its start is added to what a check allows."""
 MANY_STEPS = 400
@@ -255,12 +255,3 @@ def _curves(settings: Settings, sizes: Array, seen: dict[str, list[float]], step
     for (name, values), law in zip(seen.items(), laws, strict=True):
         yield Curve(f"{name}, law", sizes, law, theory=True)
         yield Curve(f"{name}, simulated", sizes, np.array(values), marks=True)
-
-
-EXPERIMENT = Experiment(
-    name="aggregation-error",
-    question="What does an error in the averaged gradient cost, and does it grow with the number of steps?",
-    source="Ajalloeian and Stich 2020; Karimireddy et al. 2019",
-    settings=Settings,
-    run=run,
-)

@@ -16,18 +16,16 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from lockstep.lab.domain import ALWAYS, example
-from lockstep.lab.experiment import Experiment, Progress
-from lockstep.lab.findings import Check, Curve, Findings, Law, Picture
+from lockstep.lab import ALWAYS, Array, Check, Curve, Findings, Law, Picture, Progress, example
 from lockstep.lab.statistics.draws import streams
 from lockstep.settings import setting
 
-Array = npt.NDArray[Any]
+QUESTION = "How few bits must machines exchange to reach a target, and how many do they use?"
+SOURCE = "Tsitsiklis and Luo 1987; Korhonen and Alistarh 2021"
+
 BITS_ABOVE = math.log2(math.pi * math.e / 2) / 2 + 2
 """Per entry, of rounding once over the bound: log2(pi e / 2) / 2 and one for rounding up; one for few entries."""
 STEP = 0.5
@@ -122,12 +120,3 @@ def _curves(rows: list[dict[str, float]]) -> tuple[Curve, ...]:
     names = [key for key in rows[0] if key.endswith("_bits")]
     lines = {key.removesuffix("_bits"): np.maximum([row[key] for row in rows], 1.0) for key in names}
     return tuple(Curve(name, x, y, theory=name == "bound") for name, y in lines.items())
-
-
-EXPERIMENT = Experiment(
-    name="communication-bound",
-    question="How few bits must machines exchange to reach a target, and how many do they use?",
-    source="Tsitsiklis and Luo 1987; Korhonen and Alistarh 2021",
-    settings=Settings,
-    run=run,
-)

@@ -16,9 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from lockstep.lab.domain import ALWAYS, example
-from lockstep.lab.experiment import Experiment, Progress
-from lockstep.lab.findings import Check, Curve, Findings, Law, Picture, mean_and_error
+from lockstep.lab import ALWAYS, Check, Curve, Findings, Law, Picture, Progress, example, mean_and_error
 from lockstep.lab.laws.gaussian import energy_above, rounding_energy, threshold_of
 from lockstep.lab.statistics.draws import streams
 from lockstep.methods.compression import (
@@ -35,6 +33,9 @@ from lockstep.methods.compression import (
 )
 from lockstep.methods.number_format import number_format
 from lockstep.settings import setting
+
+QUESTION = "What does each compressor lose, and what does it really send?"
+SOURCE = "Stich et al. 2018; Alistarh et al. 2017; Beznosikov et al. 2020; the files of methods/compression"
 
 OTHERS = "fewer bits"
 SHARES = (0.01, 0.1, 0.3)
@@ -238,12 +239,3 @@ def _once(made: Compressor, vector: Any, draw: Any) -> tuple[float, float]:
     payload, _ = made.compress(vector, None, draw)
     share = (made.decompress(payload) - vector) ** 2 / (vector**2).mean()
     return mean_and_error(share)
-
-
-EXPERIMENT = Experiment(
-    name="compression-factors",
-    question="What does each compressor lose, and what does it really send?",
-    source="Stich et al. 2018; Alistarh et al. 2017; Beznosikov et al. 2020; the files of methods/compression",
-    settings=Settings,
-    run=run,
-)

@@ -16,18 +16,17 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from lockstep.errors import BadInput
-from lockstep.lab.domain import ALWAYS, example
-from lockstep.lab.experiment import Experiment, Progress
-from lockstep.lab.findings import Check, Curve, Findings, Law, Picture, mean_and_error, tells
+from lockstep.lab import ALWAYS, Array, Check, Curve, Findings, Law, Picture, Progress, example, mean_and_error, tells
 from lockstep.lab.laws.stationary import stationary_variance
 from lockstep.lab.statistics.draws import streams
 from lockstep.methods.compression import RandomK, exchange
 from lockstep.settings import setting
 
-Array = npt.NDArray[Any]
+QUESTION = "How high is the floor that compression leaves?"
+SOURCE = "Alistarh et al. 2017; second moments of the linear recursion"
+
 EPSILON = 1.0
 ROUNDING = 1e-9
 """Share of a law: 100,000 steps that each round a few times by 2^-53."""
@@ -178,12 +177,3 @@ def _curves(floors: dict[str, list[tuple[float, float, float]]], steps: Array) -
         law, mean, error = (np.array(column) for column in zip(*values, strict=True))
         yield Curve(f"{name}, law", steps, law, theory=True)
         yield Curve(f"{name}, simulated", steps, mean, half_ci95=1.96 * error, marks=True)
-
-
-EXPERIMENT = Experiment(
-    name="compression-noise",
-    question="How high is the floor that compression leaves?",
-    source="Alistarh et al. 2017; second moments of the linear recursion",
-    settings=Settings,
-    run=run,
-)

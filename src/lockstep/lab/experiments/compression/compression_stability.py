@@ -14,16 +14,15 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from lockstep.lab.domain import ALWAYS, example, when
-from lockstep.lab.experiment import Experiment, Progress
-from lockstep.lab.findings import Check, Curve, Findings, Law, Picture, tells
+from lockstep.lab import ALWAYS, Array, Check, Curve, Findings, Law, Picture, Progress, example, tells, when
 from lockstep.lab.statistics.draws import streams
 from lockstep.methods.compression import RandomK, exchange
 from lockstep.settings import setting
 
-Array = npt.NDArray[Any]
+QUESTION = "How much smaller must the step be with an unbiased compressor?"
+SOURCE = "Alistarh et al. 2017, theorem 3.2; exact for random-k on an isotropic quadratic"
+
 PRINTED_STEPS = (0.1, 0.19, 0.2, 0.5, 1.0)
 """Steps of the worked example with d = 100, k = 10."""
 
@@ -165,12 +164,3 @@ def _noiseless() -> tuple[Check, ...]:
             holds=example("x^2 / 2 from 1, a = 1/2"),
         ),
     )
-
-
-EXPERIMENT = Experiment(
-    name="compression-stability",
-    question="How much smaller must the step be with an unbiased compressor?",
-    source="Alistarh et al. 2017, theorem 3.2; exact for random-k on an isotropic quadratic",
-    settings=Settings,
-    run=run,
-)

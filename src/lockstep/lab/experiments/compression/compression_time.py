@@ -20,10 +20,8 @@ from typing import Any
 import numpy as np
 
 from lockstep.collectives import PlainLink, get
+from lockstep.lab import ALWAYS, Check, Curve, Findings, Law, Picture, Progress, example
 from lockstep.lab.descent.compressed import Reached, best_run
-from lockstep.lab.domain import ALWAYS, example
-from lockstep.lab.experiment import Experiment, Progress
-from lockstep.lab.findings import Check, Curve, Findings, Law, Picture
 from lockstep.lab.objectives.rotated import rotated_workers
 from lockstep.lab.statistics.draws import streams
 from lockstep.methods.compression import (
@@ -39,6 +37,9 @@ from lockstep.methods.compression import (
     Uniform,
 )
 from lockstep.settings import setting
+
+QUESTION = "Does compression pay: fewer bytes against more steps and time to compress?"
+SOURCE = "alpha-beta prices of collectives/; steps simulated"
 
 DETAILS: dict[type, str] = {
     TopK: "keep_frac", RandomK: "keep_frac", Uniform: "bits", Qsgd: "levels", PowerSgd: "rank",
@@ -299,12 +300,3 @@ def _conclusion(priced: list[Priced], settings: Settings) -> str:
     edge = break_even_Bps(best, priced[0], settings)
     below = "at any bandwidth" if edge is None else f"below {edge / 1e9:.3g} GB/s"
     return f"{_label(best.made)} is {dense_s / best_s:.3g} times faster here, and faster than no compression {below}"
-
-
-EXPERIMENT = Experiment(
-    name="compression-time",
-    question="Does compression pay: fewer bytes against more steps and time to compress?",
-    source="alpha-beta prices of collectives/; steps simulated",
-    settings=Settings,
-    run=run,
-)

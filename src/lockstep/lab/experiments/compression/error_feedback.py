@@ -18,16 +18,16 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from lockstep.lab.domain import ALWAYS, Domain, example, when
-from lockstep.lab.experiment import Experiment, Progress
-from lockstep.lab.findings import Check, Curve, Findings, Law, Picture, mean_and_error
+from lockstep.lab import ALWAYS, Array, Check, Curve, Domain, Findings, Law, Picture, Progress, example, when
+from lockstep.lab.findings import mean_and_error
 from lockstep.lab.statistics.draws import streams
 from lockstep.methods.compression import Compressor, ErrorFeedback, NoCompression, OneBit, Sign, TopK, exchange
 from lockstep.settings import setting
 
-Array = npt.NDArray[Any]
+QUESTION = "Where does compression without memory stall or diverge, and does memory mend it?"
+SOURCE = "Beznosikov et al. 2020; Karimireddy et al. 2019"
+
 DIRECTIONS = np.array([[-3.0, 2, 2], [2, -3, 2], [2, 2, -3]])
 TOP_ONE = TopK(1 / 3)
 LOUD = 10.0
@@ -240,12 +240,3 @@ def _loss(memory: bool, seed: int) -> float:
         payload, state = made.compress(gradient, state, draw)
         lost.append(((made.decompress(payload) - wanted) ** 2).sum() / (wanted**2).sum())
     return float(np.mean(lost))
-
-
-EXPERIMENT = Experiment(
-    name="error-feedback",
-    question="Where does compression without memory stall or diverge, and does memory mend it?",
-    source="Beznosikov et al. 2020; Karimireddy et al. 2019",
-    settings=Settings,
-    run=run,
-)

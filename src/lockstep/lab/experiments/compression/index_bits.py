@@ -19,15 +19,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from lockstep.lab.domain import ALWAYS, example, when
-from lockstep.lab.experiment import Experiment, Progress
-from lockstep.lab.findings import Check, Curve, Findings, Law, Picture
+from lockstep.lab import ALWAYS, Array, Check, Curve, Findings, Law, Picture, Progress, example, when
 from lockstep.lab.statistics.draws import streams
 from lockstep.settings import setting
 
-Array = npt.NDArray[Any]
+QUESTION = "How many bits does it take to say which entries travel?"
+SOURCE = "Shannon 1948; Rice 1979"
+
 VALUE_BITS = 32
 
 
@@ -144,12 +143,3 @@ def _quantiser() -> list[Check]:
             holds=example("256 steps"),
         ),
     ]
-
-
-EXPERIMENT = Experiment(
-    name="index-bits",
-    question="How many bits does it take to say which entries travel?",
-    source="Shannon 1948; Rice 1979",
-    settings=Settings,
-    run=run,
-)

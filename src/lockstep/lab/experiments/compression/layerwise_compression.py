@@ -18,18 +18,16 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from lockstep.lab.domain import ALWAYS, when
-from lockstep.lab.experiment import Experiment, Progress
-from lockstep.lab.findings import Check, Curve, Findings, Law, Picture, mean_and_error
+from lockstep.lab import ALWAYS, Array, Check, Curve, Findings, Law, Picture, Progress, mean_and_error, when
 from lockstep.lab.laws.gaussian import energy_above, threshold_of
 from lockstep.lab.statistics.draws import streams
 from lockstep.methods.compression import Compressor, TopK, Uniform
 from lockstep.methods.compression.compressor import kept_elems
 from lockstep.settings import setting
 
-Array = npt.NDArray[Any]
+QUESTION = "Is it better to compress layer by layer or all layers at once?"
+SOURCE = "Dutta et al. 2020"
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,12 +151,3 @@ def _false_laws(row: dict[str, Any]) -> tuple[Check, ...]:
         Check("int8: a common scale loses no more than one per layer", 1.0, gain, 0, 0.01, True, holds=apart),
         Check("top-k: layer by layer loses no more than at once", 1.0, cost, 0, 0.01, True, holds=apart & loses),
     )
-
-
-EXPERIMENT = Experiment(
-    name="layerwise-compression",
-    question="Is it better to compress layer by layer or all layers at once?",
-    source="Dutta et al. 2020",
-    settings=Settings,
-    run=run,
-)

@@ -8,15 +8,11 @@ Where L, mu and the lowest loss are known, descent with 1 / L stays below (1 - m
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from lockstep.lab import ALWAYS, Array, Check, Curve, Findings, Law, Picture, Progress, mean_and_error
 from lockstep.lab.descent.follow import follow
-from lockstep.lab.domain import ALWAYS
-from lockstep.lab.experiment import Experiment, Progress
-from lockstep.lab.findings import Check, Curve, Findings, Law, Picture, mean_and_error
 from lockstep.lab.objectives import (
     LANDSCAPES,
     Logistic,
@@ -30,7 +26,9 @@ from lockstep.lab.objectives import (
 )
 from lockstep.settings import setting
 
-Array = npt.NDArray[Any]
+QUESTION = "What is minimised here, and what is known about it?"
+SOURCE = "closed forms in lab/objectives; digits: Alpaydin and Kaynak 1998"
+
 
 WIDTH = 1e-5
 STEPS = 400
@@ -152,12 +150,3 @@ def _noise_check(logistic: Logistic, settings: Settings, seed: int) -> Check:
         standard_error=error,
         holds=ALWAYS,
     )
-
-
-EXPERIMENT = Experiment(
-    name="objectives",
-    question="What is minimised here, and what is known about it?",
-    source="closed forms in lab/objectives; digits: Alpaydin and Kaynak 1998",
-    settings=Settings,
-    run=run,
-)

@@ -13,15 +13,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from lockstep.lab import ALWAYS, Check, Curve, Findings, Law, Picture, Progress, example, mean_and_error, when
 from lockstep.lab.descent.delayed import descend
-from lockstep.lab.domain import ALWAYS, example, when
-from lockstep.lab.experiment import Experiment, Progress
-from lockstep.lab.findings import Check, Curve, Findings, Law, Picture, mean_and_error
 from lockstep.lab.laws.stationary import stationary_variance
 from lockstep.lab.objectives import LANDSCAPES, Objective, Quadratic
 from lockstep.lab.statistics.noise import SignNoise
 from lockstep.settings import setting
 
+QUESTION = "What does synchronous descent promise, at which step and batch?"
 SOURCE = "expand |x - x*|^2 and sum; Lan 2012, Bubeck 2015 theorem 6.3"
 
 
@@ -154,12 +153,3 @@ def _false_laws() -> tuple[Check, ...]:
         Check("a = 2 / L converges", 0.02, float(swinging.losses[-1, 0]), relation="at most", false_law=True,
               holds=example("x^2 / 2 from 1, T = 100, no noise")),
     )  # fmt: skip
-
-
-EXPERIMENT = Experiment(
-    name="sgd-bound",
-    question="What does synchronous descent promise, at which step and batch?",
-    source=SOURCE,
-    settings=Settings,
-    run=run,
-)

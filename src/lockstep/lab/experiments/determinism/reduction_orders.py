@@ -18,12 +18,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from lockstep.collectives import algorithms, get, ops
-from lockstep.lab.domain import ALWAYS, when
-from lockstep.lab.experiment import Experiment, Progress
-from lockstep.lab.findings import Check, Curve, Findings, Law, Picture, mean_and_error
+from lockstep.lab import ALWAYS, Array, Check, Curve, Findings, Law, Picture, Progress, mean_and_error, when
 from lockstep.lab.laws.gaussian import rounding_energy
 from lockstep.lab.laws.reduction_tree import Tree, rounding_sum, tree_of
 from lockstep.lab.statistics.draws import streams
@@ -32,7 +29,9 @@ from lockstep.program import Kind, Program
 from lockstep.program.executor import execute
 from lockstep.settings import setting
 
-Array = npt.NDArray[Any]
+QUESTION = "How much do sums depend on the order in which a collective adds?"
+SOURCE = "Higham 2002, sections 4.2 and 4.3; the programs of collectives/"
+
 ADDING = ("all-reduce", "reduce", "reduce-scatter", "parameter-server", "gossip")
 SEGMENTS = 4
 """Of the pipelined trees; how many does not change what is added to what."""
@@ -241,12 +240,3 @@ def _conclusion(found: list[Added]) -> str:
     split = [one.name for one in whole if len(_patterns(one.values)) > 1]
     alone = f"; ranks disagree after {', '.join(split)}" if split else "; after each, all ranks agree"
     return f"{len(whole)} all-reduces of the same entries give {len(values)} different results{alone}"
-
-
-EXPERIMENT = Experiment(
-    name="reduction-orders",
-    question="How much do sums depend on the order in which a collective adds?",
-    source="Higham 2002, sections 4.2 and 4.3; the programs of collectives/",
-    settings=Settings,
-    run=run,
-)

@@ -18,17 +18,16 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from lockstep.lab.domain import ALWAYS, example, when
-from lockstep.lab.experiment import Experiment, Progress
-from lockstep.lab.findings import Check, Curve, Findings, Law, Picture
+from lockstep.lab import ALWAYS, Array, Check, Curve, Findings, Law, Picture, Progress, example, when
 from lockstep.lab.statistics.draws import streams
 from lockstep.methods.number_format import number_format
 from lockstep.methods.summation import ADDITIONS_PER_TERM, FOLDS, SUMS, grids, kahan, neumaier, one_by_one
 from lockstep.settings import setting
 
-Array = npt.NDArray[Any]
+QUESTION = "How should many numbers be summed, and does their order change the result?"
+SOURCE = "Higham 2002, chapter 4; Demmel and Nguyen 2013"
+
 SINGLE = number_format("fp32")
 U = SINGLE.unit_roundoff
 
@@ -157,12 +156,3 @@ def _curves(rows: list[dict[str, Any]], counts: list[int]) -> Any:
         mine = [row for row in rows if row["way"] == name]
         yield Curve(name, x, np.maximum(np.array([row["error_in_unit_roundoffs"] for row in mine]), 1e-6))
         yield Curve(f"{name}, bound", x, np.array([row["bound_in_unit_roundoffs"] for row in mine]), theory=True)
-
-
-EXPERIMENT = Experiment(
-    name="summation-error",
-    question="How should many numbers be summed, and does their order change the result?",
-    source="Higham 2002, chapter 4; Demmel and Nguyen 2013",
-    settings=Settings,
-    run=run,
-)

@@ -15,20 +15,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from lockstep.collectives import get
-from lockstep.lab.domain import ALWAYS, when
-from lockstep.lab.experiment import Experiment, Progress
-from lockstep.lab.findings import Check, Curve, Findings, Law, Picture
+from lockstep.lab import ALWAYS, Array, Check, Curve, Findings, Law, Picture, Progress, when
 from lockstep.lab.statistics.draws import streams
 from lockstep.program.executor import execute
 from lockstep.settings import setting
 
-Array = npt.NDArray[Any]
+QUESTION = "How far do runs drift apart that differ only in the order of their sums?"
+SOURCE = "Li et al. 2020 (equivalence); IEEE 754-2019 (rounding)"
+
 EXAMPLES, INPUTS = 64, 8
 FEW = 64.0
 """Roundings that count as few."""
@@ -186,12 +184,3 @@ def _shards(settings: Settings, seed: int) -> list[Check]:
 def _conclusion(gaps: dict[str, Array]) -> str:
     convex, network = (float(gaps[f"{kind}, fp32"].max()) for kind in ("linear", "network"))
     return f"the order of sums moves a convex run by {convex:.2g} at most and this network by {network:.2g}"
-
-
-EXPERIMENT = Experiment(
-    name="trajectory-divergence",
-    question="How far do runs drift apart that differ only in the order of their sums?",
-    source="Li et al. 2020 (equivalence); IEEE 754-2019 (rounding)",
-    settings=Settings,
-    run=run,
-)

@@ -14,13 +14,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from lockstep.lab import ALWAYS, Check, Curve, Findings, Law, Picture, Progress, mean_and_error
 from lockstep.lab.descent.local_rounds import LocalMethod, run_rounds
-from lockstep.lab.domain import ALWAYS
-from lockstep.lab.experiment import Experiment, Progress
-from lockstep.lab.findings import Check, Curve, Findings, Law, Picture, mean_and_error
 from lockstep.settings import setting
 
 FORMULA = "(1 - q) / (1 + q) V (n - m) / ((n - 1) m)"
+QUESTION = "What does it cost that only some workers take part in a round?"
 SOURCE = "sampling without replacement and a first-order recursion"
 FEWEST_ROUNDS, RELAXATIONS = 60, 8
 
@@ -106,12 +105,3 @@ def _variance(optima: np.ndarray, number: int, settings: Settings) -> float:
     keep = (1 - settings.step_size) ** settings.period
     of_mean = float(optima.var()) * (workers - number) / ((workers - 1) * number)
     return (1 - keep) / (1 + keep) * of_mean
-
-
-EXPERIMENT = Experiment(
-    name="client-sampling",
-    question="What does it cost that only some workers take part in a round?",
-    source=SOURCE,
-    settings=Settings,
-    run=run,
-)

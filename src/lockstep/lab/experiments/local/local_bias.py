@@ -15,16 +15,15 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from lockstep.lab import ALWAYS, Array, Check, Curve, Findings, Law, Picture, Progress, when
 from lockstep.lab.descent.local_rounds import LocalMethod, run_rounds
-from lockstep.lab.domain import ALWAYS, when
-from lockstep.lab.experiment import Experiment, Progress
-from lockstep.lab.findings import Check, Curve, Findings, Law, Picture
 from lockstep.lab.objectives import WorkerQuadratics
 from lockstep.settings import setting
 
-Array = npt.NDArray[Any]
+QUESTION = "Where do local steps end when workers have different data?"
+SOURCE = "fixed point of one round; Li et al. 2020 (FedProx); Karimireddy et al. 2020 (SCAFFOLD)"
+
 
 CLOSE, BIASED = 1e-9, 1e-2
 FEWEST_ROUNDS, MOST_STEPS = 100, 400_000
@@ -169,12 +168,3 @@ def _false_laws(laws: dict[str, list[float]], found: dict[str, list[float]], bes
         Check(f"local steps end at the optimum, K = {periods[-1]}", best, found["local SGD"][-1], tolerance=1e-3,
               false_law=True, holds=local),
     )  # fmt: skip
-
-
-EXPERIMENT = Experiment(
-    name="local-bias",
-    question="Where do local steps end when workers have different data?",
-    source="fixed point of one round; Li et al. 2020 (FedProx); Karimireddy et al. 2020 (SCAFFOLD)",
-    settings=Settings,
-    run=run,
-)

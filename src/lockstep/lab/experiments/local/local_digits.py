@@ -9,20 +9,18 @@ below the optimum; SCAFFOLD ends below local SGD; synchronous first is no worse 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from lockstep.lab import ALWAYS, Array, Check, Curve, Findings, Law, Picture, Progress, when
 from lockstep.lab.descent.local_rounds import LocalMethod, run_rounds
-from lockstep.lab.domain import ALWAYS, when
-from lockstep.lab.experiment import Experiment, Progress
-from lockstep.lab.findings import Check, Curve, Findings, Law, Picture
 from lockstep.lab.objectives import digits_logistic, dirichlet_shards
 from lockstep.methods.local import Outer
 from lockstep.settings import setting
 
-Array = npt.NDArray[Any]
+QUESTION = "Which local method copes with workers that see different classes?"
+SOURCE = "digits (Alpaydin and Kaynak 1998); Hsu, Qi and Brown 2019 for the split"
+
 
 PENALTY = 0.01
 SIDE = 4
@@ -116,12 +114,3 @@ def _ways(settings: Settings) -> dict[str, tuple[LocalMethod, list[int]]]:
     for policy in ("keep", "average", "reset"):
         ways[f"momentum, {policy}"] = (LocalMethod(slower, momentum=settings.momentum, buffers=policy), local)
     return ways
-
-
-EXPERIMENT = Experiment(
-    name="local-digits",
-    question="Which local method copes with workers that see different classes?",
-    source="digits (Alpaydin and Kaynak 1998); Hsu, Qi and Brown 2019 for the split",
-    settings=Settings,
-    run=run,
-)

@@ -13,12 +13,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from lockstep.lab.domain import ALWAYS, when
-from lockstep.lab.experiment import Experiment, Progress
-from lockstep.lab.findings import Check, Curve, Findings, Law, Picture, mean_and_error
+from lockstep.lab import ALWAYS, Check, Curve, Findings, Law, Picture, Progress, mean_and_error, when
 from lockstep.lab.statistics.noise import SignNoise
 from lockstep.settings import setting
 
+QUESTION = "How far do workers drift apart between two averages?"
 SOURCE = "sums of independent steps"
 TELLING = 16
 """Most over fewest workers: the spread grows less than twofold between them, where sqrt(n) says fourfold."""
@@ -118,12 +117,3 @@ def _over_the_period(settings: Settings, seed: int) -> tuple[Check, ...]:
         Check("noise drifts like K: squared drift of 4 K steps over that of K", 16.0, long / short, tolerance=4.0,
               false_law=True, holds=free),
     )  # fmt: skip
-
-
-EXPERIMENT = Experiment(
-    name="local-drift",
-    question="How far do workers drift apart between two averages?",
-    source=SOURCE,
-    settings=Settings,
-    run=run,
-)

@@ -12,15 +12,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from lockstep.lab import ALWAYS, Check, Curve, Findings, Law, Picture, Progress
 from lockstep.lab.descent.delayed import descend
 from lockstep.lab.descent.local_rounds import LocalMethod, run_rounds
-from lockstep.lab.domain import ALWAYS
-from lockstep.lab.experiment import Experiment, Progress
-from lockstep.lab.findings import Check, Curve, Findings, Law, Picture
 from lockstep.lab.laws.delay import largest_stable_step
 from lockstep.lab.objectives import spectrum
 from lockstep.lab.statistics.noise import SignNoise
 from lockstep.settings import setting
+
+QUESTION = "Is local SGD the same as descent on old gradients?"
+SOURCE = "linearity; Khaled, Mishchenko and Richtarik 2020; Woodworth et al. 2020"
 
 DIMENSION = 10
 ROUNDING = 1e-12
@@ -121,12 +122,3 @@ def _missed(workers: int, period: int) -> tuple[Check, ...]:
         ),
         Check("K (n - 1) gradients are missed, K = 1", workers - 1.0, float(synchronous), false_law=True, holds=ALWAYS),
     )
-
-
-EXPERIMENT = Experiment(
-    name="local-identity",
-    question="Is local SGD the same as descent on old gradients?",
-    source="linearity; Khaled, Mishchenko and Richtarik 2020; Woodworth et al. 2020",
-    settings=Settings,
-    run=run,
-)

@@ -19,14 +19,15 @@ import numpy as np
 import numpy.typing as npt
 
 from lockstep.errors import BadInput
+from lockstep.lab import ALWAYS, Check, Curve, Findings, Law, Picture, Progress, example, when
 from lockstep.lab.descent.local_rounds import LocalMethod, run_rounds
-from lockstep.lab.domain import ALWAYS, example, when
-from lockstep.lab.experiment import Experiment, Progress
-from lockstep.lab.findings import Check, Curve, Findings, Law, Picture
 from lockstep.lab.laws.period import best_period, penalty_frac, run_s
 from lockstep.lab.objectives import WorkerQuadratics
 from lockstep.settings import setting
 from lockstep.units import format_time
+
+QUESTION = "How many local steps between averages are best?"
+SOURCE = "derivative of seconds(K); Karimireddy et al. 2020; Woodworth et al. 2020"
 
 Array = npt.NDArray[np.float64]
 Rows = Sequence[Mapping[str, float]]
@@ -210,12 +211,3 @@ def _fewest_steps(objective: WorkerQuadratics, period: int, gap: float) -> float
 
 def _efficiency(settings: Settings, period: float) -> float:
     return period * settings.compute_s / (period * settings.compute_s + settings.exchange_s)
-
-
-EXPERIMENT = Experiment(
-    name="local-period",
-    question="How many local steps between averages are best?",
-    source="derivative of seconds(K); Karimireddy et al. 2020; Woodworth et al. 2020",
-    settings=Settings,
-    run=run,
-)

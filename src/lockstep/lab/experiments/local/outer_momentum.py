@@ -15,13 +15,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from lockstep.lab import Check, Curve, Domain, Findings, Law, Picture, Progress, when
 from lockstep.lab.descent.local_rounds import LocalMethod, run_rounds
 from lockstep.lab.descent.stability import growth
-from lockstep.lab.domain import Domain, when
-from lockstep.lab.experiment import Experiment, Progress
-from lockstep.lab.findings import Check, Curve, Findings, Law, Picture
 from lockstep.methods.local import Outer
 from lockstep.settings import setting
+
+QUESTION = "What does DiLoCo's outer momentum gain over plain averaging?"
+SOURCE = "Douillard et al. 2023, algorithm 1; eigenvalues of a round"
 
 ROUNDS = 400
 
@@ -93,12 +94,3 @@ def _seen(largest: complex) -> Domain:
     """Where the later half of a run swings often enough, or not at all, for its factor to be read."""
     swings = abs(np.angle(largest)) / np.pi * ROUNDS / 2
     return when(bool(swings == 0 or largest.real < 0 or swings >= 2), f"no swing longer than {ROUNDS // 4} rounds")
-
-
-EXPERIMENT = Experiment(
-    name="outer-momentum",
-    question="What does DiLoCo's outer momentum gain over plain averaging?",
-    source="Douillard et al. 2023, algorithm 1; eigenvalues of a round",
-    settings=Settings,
-    run=run,
-)

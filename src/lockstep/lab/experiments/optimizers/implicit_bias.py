@@ -19,18 +19,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from lockstep.errors import BadInput
-from lockstep.lab.domain import ALWAYS, example
-from lockstep.lab.experiment import Experiment, Progress
-from lockstep.lab.findings import Check, Curve, Findings, Law, Picture
+from lockstep.lab import ALWAYS, Array, Check, Curve, Findings, Law, Picture, Progress, example
 from lockstep.lab.laws.least_norm import least_norm_solution
 from lockstep.methods.optimizers import Momentum, Optimizer, Sgd, Sign, step
 from lockstep.settings import setting
 
-Array = npt.NDArray[Any]
-
+QUESTION = "Among all solutions of one equation, which does each optimiser find, and below which step size?"
 SOURCE = "Gunasekar, Lee, Soudry, Srebro, 'Characterizing implicit bias in terms of optimization geometry', 2018"
 DIVERGED = 1e6
 MOST_CURVES = 6
@@ -232,12 +228,3 @@ def _curves(a: Array, y: float, found: list[tuple[float, Array]]) -> tuple[Curve
         *(Curve(f"theta_{i + 1}, found", np.array([s for s, _ in found]), np.array([theta[i] for _, theta in found]),
                 marks=True) for i in places),
     )  # fmt: skip
-
-
-EXPERIMENT = Experiment(
-    name="implicit-bias",
-    question="Among all solutions of one equation, which does each optimiser find, and below which step size?",
-    source=SOURCE,
-    settings=Settings,
-    run=run,
-)

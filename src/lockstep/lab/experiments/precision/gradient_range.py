@@ -19,17 +19,16 @@ from statistics import NormalDist
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from lockstep.lab.domain import ALWAYS, example
-from lockstep.lab.experiment import Experiment, Progress
-from lockstep.lab.findings import Check, Curve, Findings, Law, Picture
+from lockstep.lab import ALWAYS, Array, Check, Curve, Findings, Law, Picture, Progress, example
 from lockstep.lab.laws.gaussian import tail
 from lockstep.lab.statistics.draws import streams
 from lockstep.methods.number_format import FORMATS, NumberFormat, number_format
 from lockstep.settings import setting
 
-Array = npt.NDArray[Any]
+QUESTION = "Which gradients does a number format flush, blur or overflow, at which loss scale?"
+SOURCE = "IEEE 754-2019; Micikevicius et al. 2018, section 3.2"
+
 SHARES = ("zero", "subnormal", "overflow")
 PRINTED_LAW = "N(0, 1e-4) in fp16"
 PRINTED_OVERFLOW = {15: 0.45, 18: 0.02, 20: 0.005, 24: 0.25}
@@ -168,12 +167,3 @@ def _conclusion(chosen: NumberFormat, settings: Settings, laws: list[Any]) -> st
     return (
         f"{chosen.name} keeps most at a loss scale of 2^{best}: {lost[best]:.2g} of the gradients are not normal there"
     )
-
-
-EXPERIMENT = Experiment(
-    name="gradient-range",
-    question="Which gradients does a number format flush, blur or overflow, at which loss scale?",
-    source="IEEE 754-2019; Micikevicius et al. 2018, section 3.2",
-    settings=Settings,
-    run=run,
-)

@@ -16,21 +16,19 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from lockstep.lab.domain import ALWAYS, example, when
-from lockstep.lab.experiment import Experiment, Progress
-from lockstep.lab.findings import Check, Curve, Findings, Law, Picture
+from lockstep.lab import ALWAYS, Array, Check, Curve, Findings, Law, Picture, Progress, example, when
 from lockstep.lab.statistics.draws import streams
 from lockstep.methods.clip import clip_by_norm
 from lockstep.methods.loss_scaling import GROWTH_INTERVAL, LossScale, all_finite, lost_steps_frac, static, unscaled
 from lockstep.methods.number_format import NumberFormat, number_format
 from lockstep.settings import setting
 
-Array = npt.NDArray[Any]
+QUESTION = "What does fp16 lose without a loss scale, and what does a static or dynamic one cost?"
+SOURCE = "Micikevicius et al. 2018, section 3.2; PyTorch GradScaler"
+
 ELEMS = 200
 CLIPPED = "50 entries, S = 1024, limit 1"
 HALF, BRAIN, SINGLE = (number_format(name) for name in ("fp16", "bf16", "fp32"))
@@ -216,12 +214,3 @@ def _conclusion(runs: list[Trained]) -> str:
         f"without a scale fp16 stops at {runs[2].losses[-1]:.2g} of the loss; the dynamic one loses {runs[4].skipped} "
         f"of {len(runs[4].losses) - 1} steps and reaches {runs[4].losses[-1]:.2g}"
     )
-
-
-EXPERIMENT = Experiment(
-    name="loss-scaling",
-    question="What does fp16 lose without a loss scale, and what does a static or dynamic one cost?",
-    source="Micikevicius et al. 2018, section 3.2; PyTorch GradScaler",
-    settings=Settings,
-    run=run,
-)

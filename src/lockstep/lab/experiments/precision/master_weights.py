@@ -14,19 +14,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from lockstep.lab.domain import ALWAYS, when
-from lockstep.lab.experiment import Experiment, Progress
-from lockstep.lab.findings import Check, Curve, Findings, Law, Picture, mean_and_error
+from lockstep.lab import ALWAYS, Array, Check, Curve, Findings, Law, Picture, Progress, mean_and_error, when
 from lockstep.lab.statistics.draws import streams
 from lockstep.methods.number_format import NumberFormat, number_format
 from lockstep.settings import setting
 
-Array = npt.NDArray[Any]
+QUESTION = "Where does training stall when weights are kept in few bits?"
+SOURCE = "Micikevicius et al. 2018, section 3.1; Gupta et al. 2015"
+
 TARGET, START = 1.7, 1.0
 """In one octave, so that the spacing is the same all the way; the target is a number of no binary format."""
 
@@ -146,12 +144,3 @@ def _last_digit(paths: dict[str, Array], spacing: float, stall: float) -> tuple[
     small = when(stall >= 3 * spacing, "steps below 1/6, at which it stalls three steps of the format away or more")
     end = float(np.abs(paths["rounded to nearest"][-1]).max())
     return (Check("16-bit weights end within a step of the minimum", 0.0, end, 0.0, spacing, True, holds=small),)
-
-
-EXPERIMENT = Experiment(
-    name="master-weights",
-    question="Where does training stall when weights are kept in few bits?",
-    source="Micikevicius et al. 2018, section 3.1; Gupta et al. 2015",
-    settings=Settings,
-    run=run,
-)

@@ -19,18 +19,17 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from lockstep.collectives import algorithms, get
-from lockstep.lab.domain import ALWAYS, Domain, example, when
-from lockstep.lab.experiment import Experiment, Progress
-from lockstep.lab.findings import Check, Curve, Findings, Law, Picture
+from lockstep.lab import ALWAYS, Array, Check, Curve, Domain, Findings, Law, Picture, Progress, example, when
 from lockstep.methods.number_format import number_format, rounded_sum
 from lockstep.program import Program
 from lockstep.program.executor import execute
 from lockstep.settings import setting
 
-Array = npt.NDArray[Any]
+QUESTION = "How far does one overflowing rank reach in an all-reduce, and which guard is right?"
+SOURCE = "IEEE 754-2019; Micikevicius et al. 2018"
+
 HALF = number_format("fp16")
 LIMIT = 60_000.0
 """Below the largest fp16 number: what the false law takes for safe."""
@@ -213,12 +212,3 @@ def _guard_checks(rows: tuple[dict[str, Any], ...]) -> list[Check]:
             when(large, "ranks that overflow at 10^4: 7 or more"),
         ),
     ]
-
-
-EXPERIMENT = Experiment(
-    name="overflow",
-    question="How far does one overflowing rank reach in an all-reduce, and which guard is right?",
-    source="IEEE 754-2019; Micikevicius et al. 2018",
-    settings=Settings,
-    run=run,
-)

@@ -14,14 +14,15 @@ import numpy as np
 
 from lockstep.errors import BadInput
 from lockstep.failures.stragglers import asynchronous as exact
+from lockstep.lab import ALWAYS, Check, Curve, Findings, Law, Picture, Progress, mean_and_error, when
 from lockstep.lab.descent.updates import Updates, asynchronous, worker_times_s
-from lockstep.lab.domain import ALWAYS, when
-from lockstep.lab.experiment import Experiment, Progress
-from lockstep.lab.findings import Check, Curve, Findings, Law, Picture, mean_and_error
 from lockstep.settings import setting
 from lockstep.simulate import Constant, parse_law
 
-SOURCE = "every update is missed once by each other worker"
+QUESTION = "How old are gradients when nobody waits?"
+SOURCE = "counting in failures/stragglers/asynchronous.py; event simulation"
+
+LAW_SOURCE = "every update is missed once by each other worker"
 MOST_SHOWN = 60
 UNEQUAL = 3.0
 """Times of the slowest over those of the fastest worker from which on a run shows that they differ."""
@@ -90,9 +91,9 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
     return Findings(
         checks=tuple(checks),
         theory=(
-            Law("mean delay", theory.mean_delay, "n - 1", SOURCE),
+            Law("mean delay", theory.mean_delay, "n - 1", LAW_SOURCE),
             Law("updates per second", theory.updates_per_s, "sum 1 / t_i", "rates of independent workers add up"),
-            Law("delay of the slowest worker", theory.delays[slow], "t_i sum_(j != i) 1 / t_j", SOURCE),
+            Law("delay of the slowest worker", theory.delays[slow], "t_i sum_(j != i) 1 / t_j", LAW_SOURCE),
         ),
         curves=_histogram(delays, len(slowdown)),
         picture=Picture("delay_updates", "share_frac"),
@@ -135,12 +136,3 @@ def _histogram(delays: np.ndarray, workers: int) -> tuple[Curve, ...]:
         Curve("simulated", x, share),
         Curve("mean: n - 1", mean, np.array([0.0, float(share.max())]), theory=True),
     )
-
-
-EXPERIMENT = Experiment(
-    name="async-staleness",
-    question="How old are gradients when nobody waits?",
-    source="counting in failures/stragglers/asynchronous.py; event simulation",
-    settings=Settings,
-    run=run,
-)

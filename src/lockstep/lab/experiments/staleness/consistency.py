@@ -15,13 +15,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from lockstep.lab import ALWAYS, Array, Check, Curve, Findings, Law, Picture, Progress, mean_and_error, when
 from lockstep.lab.descent.follow import follow
 from lockstep.lab.descent.updates import Updates, asynchronous, cut_off, worker_times_s
-from lockstep.lab.domain import ALWAYS, when
-from lockstep.lab.experiment import Experiment, Progress
-from lockstep.lab.findings import Check, Curve, Findings, Law, Picture, mean_and_error
 from lockstep.lab.laws.delay import floor
 from lockstep.lab.objectives import Quadratic, spectrum
 from lockstep.lab.statistics.noise import SignNoise
@@ -29,7 +26,9 @@ from lockstep.settings import setting
 from lockstep.simulate import Law as TimeLaw
 from lockstep.simulate import parse_law
 
-Array = npt.NDArray[Any]
+QUESTION = "What do a barrier, a bound and no waiting at all cost in seconds and in loss?"
+SOURCE = "event simulation; Lyapunov floors; Ho et al. 2013; Dean et al. 2012"
+
 
 POINTS = 80
 SLICES = 2000
@@ -181,12 +180,3 @@ def _checks(
             holds=long,
         ),
     )
-
-
-EXPERIMENT = Experiment(
-    name="consistency",
-    question="What do a barrier, a bound and no waiting at all cost in seconds and in loss?",
-    source="event simulation; Lyapunov floors; Ho et al. 2013; Dean et al. 2012",
-    settings=Settings,
-    run=run,
-)

@@ -12,12 +12,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from lockstep.lab import ALWAYS, Check, Curve, Findings, Law, Picture, Progress, example, mean_and_error, when
 from lockstep.lab.descent.delayed import descend
-from lockstep.lab.domain import ALWAYS, example, when
-from lockstep.lab.experiment import Experiment, Progress
-from lockstep.lab.findings import Check, Curve, Findings, Law, Picture, mean_and_error
 from lockstep.lab.laws.delay import floor, rate
 from lockstep.settings import setting
+
+QUESTION = "How does a delay change the floor that gradient noise leaves?"
+SOURCE = "discrete Lyapunov equation; Arjevani, Shamir and Srebro 2020; Stich and Karimireddy 2020"
 
 CONTINUOUS_LIMIT = (1 + np.sin(0.5)) / np.cos(0.5)
 """Floor with delay over floor without, for a mu tau = 1/2 and small steps (the delayed equation in continuous time)."""
@@ -124,12 +125,3 @@ def _false_floor(noise_std: float) -> Check:
         false_law=True,
         holds=example("no delay, s as set"),
     )
-
-
-EXPERIMENT = Experiment(
-    name="delay-floor",
-    question="How does a delay change the floor that gradient noise leaves?",
-    source="discrete Lyapunov equation; Arjevani, Shamir and Srebro 2020; Stich and Karimireddy 2020",
-    settings=Settings,
-    run=run,
-)

@@ -13,15 +13,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from lockstep.lab import ALWAYS, Check, Curve, Findings, Law, Picture, Progress, example, when
 from lockstep.lab.descent.delayed import descend
-from lockstep.lab.domain import ALWAYS, example, when
-from lockstep.lab.experiment import Experiment, Progress
-from lockstep.lab.findings import Check, Curve, Findings, Law, Picture
 from lockstep.lab.laws.delay import best_step, floor, largest_stable_step, rate
 from lockstep.settings import setting
 
+QUESTION = "How many more updates does a delay cost, with and without gradient noise?"
+SOURCE = "Agarwal and Duchi 2011; Arjevani, Shamir and Srebro 2020; roots of the delayed recursion"
+
 LONG_DELAY = 50
-SOURCE = "largest root of the delayed recursion (lab/delay.py)"
+LAW_SOURCE = "largest root of the delayed recursion (lab/delay.py)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +55,7 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
     return Findings(
         checks=(*checks, *more),
         theory=tuple(
-            Law(f"updates, delay {delay}", value, "log(eps) / log(rate)", SOURCE)
+            Law(f"updates, delay {delay}", value, "log(eps) / log(rate)", LAW_SOURCE)
             for delay, value in zip(delays, predicted, strict=True)
         ),
         curves=(
@@ -151,12 +152,3 @@ def _fixed_step_updates(delay: int) -> float:
     made = descend(np.ones(1), np.full((1, 1), 5 * math.sqrt(2)), 0.1, delay=delay, steps=200)
     above = np.flatnonzero(np.sqrt(2 * made.losses[:, 0]) > 0.01)
     return float(above[-1] + 1)
-
-
-EXPERIMENT = Experiment(
-    name="delay-iterations",
-    question="How many more updates does a delay cost, with and without gradient noise?",
-    source="Agarwal and Duchi 2011; Arjevani, Shamir and Srebro 2020; roots of the delayed recursion",
-    settings=Settings,
-    run=run,
-)

@@ -13,12 +13,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from lockstep.lab import ALWAYS, Check, Curve, Findings, Law, Picture, Progress, absent, example, when
 from lockstep.lab.descent.stability import RESOLUTION, delayed_shrinks, searched_edge
-from lockstep.lab.domain import ALWAYS, example, when
-from lockstep.lab.experiment import Experiment, Progress
-from lockstep.lab.findings import Check, Curve, Findings, Law, Picture, absent
 from lockstep.lab.laws.delay import largest_stable_step
 from lockstep.settings import setting
+
+QUESTION = "How much smaller must the step be when gradients are old, with and without momentum?"
+SOURCE = "characteristic roots of the delayed recursion; Levin and May 1976 for momentum 0"
 
 CONDITION = 100
 GRID = 40
@@ -156,12 +157,3 @@ def _false_laws(delays: list[int], steps: int) -> list[Check]:
 def _searched_edge(delay: int, momentum: float, steps: int) -> float:
     """The edge, found by running from 1."""
     return searched_edge(lambda candidates: delayed_shrinks(candidates, delay, momentum, steps), 4.5)
-
-
-EXPERIMENT = Experiment(
-    name="delay-stability",
-    question="How much smaller must the step be when gradients are old, with and without momentum?",
-    source="characteristic roots of the delayed recursion; Levin and May 1976 for momentum 0",
-    settings=Settings,
-    run=run,
-)

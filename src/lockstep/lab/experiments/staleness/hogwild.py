@@ -9,20 +9,18 @@ updates.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from lockstep.errors import BadInput
+from lockstep.lab import ALWAYS, Array, Check, Curve, Findings, Law, Picture, Progress, when
 from lockstep.lab.descent.stability import LIMIT, RESOLUTION, Windows, searched_edge
-from lockstep.lab.domain import ALWAYS, when
-from lockstep.lab.experiment import Experiment, Progress
-from lockstep.lab.findings import Check, Curve, Findings, Law, Picture
 from lockstep.lab.laws.delay import largest_stable_step
 from lockstep.settings import setting
 
-Array = npt.NDArray[Any]
+QUESTION = "Why do sparse updates without locks bear delays that dense ones do not?"
+SOURCE = "Niu, Recht, Re and Wright, NIPS 2011; counting of meetings"
+
 
 LEAST_TOUCHES = 10
 """Delays in a run, from which on its quarters tell growing from shrinking."""
@@ -110,12 +108,3 @@ def _shrinks(steps_curvature: Array, touched: Array, delay: int) -> Array:
             oldest[:] = ring[slot]
         windows.see(place, np.abs(oldest))
     return windows.shrinking()
-
-
-EXPERIMENT = Experiment(
-    name="hogwild",
-    question="Why do sparse updates without locks bear delays that dense ones do not?",
-    source="Niu, Recht, Re and Wright, NIPS 2011; counting of meetings",
-    settings=Settings,
-    run=run,
-)

@@ -14,15 +14,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from lockstep.lab import ALWAYS, Check, Curve, Findings, Law, Picture, Progress, example, mean_and_error
 from lockstep.lab.descent.delayed import descend
 from lockstep.lab.descent.follow import follow
-from lockstep.lab.domain import ALWAYS, example
-from lockstep.lab.experiment import Experiment, Progress
-from lockstep.lab.findings import Check, Curve, Findings, Law, Picture, mean_and_error
 from lockstep.lab.objectives import LANDSCAPES
 from lockstep.lab.statistics.noise import SignNoise
 from lockstep.settings import setting
 
+QUESTION = "What can be promised about gradients when the loss is not convex and gradients are old?"
 SOURCE = "descent lemma with delay; Lian, Huang, Li and Liu, NIPS 2015"
 
 
@@ -123,12 +122,3 @@ def _last_iterate() -> Check:
         false_law=True,
         holds=example("a cliff from 2.5, a L = 0.3, no delay"),
     )
-
-
-EXPERIMENT = Experiment(
-    name="nonconvex-delay",
-    question="What can be promised about gradients when the loss is not convex and gradients are old?",
-    source=SOURCE,
-    settings=Settings,
-    run=run,
-)

@@ -12,11 +12,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lockstep.lab.domain import ALWAYS, example
-from lockstep.lab.experiment import Experiment, Progress
-from lockstep.lab.findings import Check, Curve, Findings, Law, Picture
+from lockstep.lab import ALWAYS, Check, Curve, Findings, Law, Picture, Progress, example
 from lockstep.lab.objectives import LANDSCAPES
 from lockstep.settings import setting
+
+QUESTION = "How far may parameters move before an old gradient points the wrong way?"
+SOURCE = "Cauchy-Schwarz with a bounded Hessian"
 
 RADII = (0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0)
 
@@ -66,12 +67,3 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
         f"{outside:.0%} are still downhill",
         assumptions=("ripples in four dimensions, L = 3; displacements in random directions",),
     )  # fmt: skip
-
-
-EXPERIMENT = Experiment(
-    name="stale-descent",
-    question="How far may parameters move before an old gradient points the wrong way?",
-    source="Cauchy-Schwarz with a bounded Hessian",
-    settings=Settings,
-    run=run,
-)

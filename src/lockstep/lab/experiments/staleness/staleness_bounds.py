@@ -17,13 +17,14 @@ from typing import Any
 import numpy as np
 
 from lockstep.errors import BadInput
+from lockstep.lab import ALWAYS, Check, Curve, Findings, Law, Picture, Progress, when
 from lockstep.lab.descent.updates import Updates, asynchronous, cut_off, worker_times_s
-from lockstep.lab.domain import ALWAYS, when
-from lockstep.lab.experiment import Experiment, Progress
-from lockstep.lab.findings import Check, Curve, Findings, Law, Picture
 from lockstep.settings import setting
 from lockstep.simulate import Constant, Uniform
 from lockstep.simulate import Law as TimeLaw
+
+QUESTION = "What do a bound on the gap of clocks and a bound on the age of gradients each cost?"
+SOURCE = "Ho et al. 2013 (stale synchronous parallel); event simulation"
 
 CYCLE_SPREAD_FRAC = 0.01
 """Spread of nearly equal times, so that no two end together."""
@@ -150,12 +151,3 @@ def _checks(
               holds=when(rows[0]["bound"] < settings.workers - 1, "a smallest bound below workers - 1")),
     ]  # fmt: skip
     return tuple(found)
-
-
-EXPERIMENT = Experiment(
-    name="staleness-bounds",
-    question="What do a bound on the gap of clocks and a bound on the age of gradients each cost?",
-    source="Ho et al. 2013 (stale synchronous parallel); event simulation",
-    settings=Settings,
-    run=run,
-)

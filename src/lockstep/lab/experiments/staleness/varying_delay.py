@@ -11,11 +11,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lockstep.lab.domain import ALWAYS
-from lockstep.lab.experiment import Experiment, Progress
-from lockstep.lab.findings import Check, Curve, Findings, Law, Picture
+from lockstep.lab import ALWAYS, Check, Curve, Findings, Law, Picture, Progress
 from lockstep.lab.laws.delay import largest_stable_step
 from lockstep.settings import setting
+
+QUESTION = "How much smaller must the step be when delays vary at will up to a bound?"
+SOURCE = "Erbe, Xia and Yu 1995 (3/2 condition of Yorke); an adversary that is run"
 
 SEARCHES = 24
 GROWN, SHRUNK = 1e6, 1e-6
@@ -102,12 +103,3 @@ def _grows(step: float, delay: int, steps: int) -> bool:
         del seen[0]
         largest[4 * place // steps] = max(largest[4 * place // steps], abs(new))
     return largest[3] > largest[2]
-
-
-EXPERIMENT = Experiment(
-    name="varying-delay",
-    question="How much smaller must the step be when delays vary at will up to a bound?",
-    source="Erbe, Xia and Yu 1995 (3/2 condition of Yorke); an adversary that is run",
-    settings=Settings,
-    run=run,
-)

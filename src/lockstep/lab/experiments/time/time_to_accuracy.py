@@ -18,15 +18,16 @@ from lockstep.errors import BadInput, located
 from lockstep.failures.stragglers import bounded
 from lockstep.hardware import Cluster
 from lockstep.hardware import cluster as find_cluster
+from lockstep.lab import ALWAYS, Check, Curve, Findings, Law, Picture, Progress, absent, when
 from lockstep.lab.descent.updates import worker_times_s
-from lockstep.lab.domain import ALWAYS, when
-from lockstep.lab.experiment import Experiment, Progress
-from lockstep.lab.findings import Check, Curve, Findings, Law, Picture, absent
 from lockstep.lab.objectives import Quadratic, spectrum
 from lockstep.lab.race import MEMORY_PASSES, Arrival, Course, Leg, Server, compress_s, compressed, local, served
 from lockstep.settings import setting
 from lockstep.simulate import Sample, circulate, parse_law, simulate
 from lockstep.units import format_bandwidth, format_frac, format_size, format_time
+
+QUESTION = "Which way of training reaches the target first on this cluster, and why?"
+SOURCE = "steps by simulation; seconds by collectives, stragglers and a queue at the server"
 
 DIMENSION = 40
 SIMULATED_STEPS = 20
@@ -288,12 +289,3 @@ def _assumptions(course: Course, machine: Cluster | None) -> tuple[str, ...]:
         compressing,
         f"a parameter server of {course.servers} machines with links like a worker's, first come first served",
     )
-
-
-EXPERIMENT = Experiment(
-    name="time-to-accuracy",
-    question="Which way of training reaches the target first on this cluster, and why?",
-    source="steps by simulation; seconds by collectives, stragglers and a queue at the server",
-    settings=Settings,
-    run=run,
-)
