@@ -11,6 +11,7 @@ from lockstep.lab.domain import example as example
 from lockstep.lab.domain import when as when
 from lockstep.lab.experiment import Experiment as Experiment
 from lockstep.lab.experiment import Progress as Progress
+from lockstep.lab.experiment import watched as watched
 from lockstep.lab.findings import Array as Array
 from lockstep.lab.findings import Check as Check
 from lockstep.lab.findings import Curve as Curve

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -12,12 +12,21 @@ from lockstep.lab.claims import claims_of
 from lockstep.lab.findings import Findings
 from lockstep.settings import described, read_settings
 
+Part = TypeVar("Part")
 Progress = Callable[[int, int], None]
 """Is called with (done, total) now and then."""
 
 
 def silent(done: int, total: int) -> None:
     """Progress that nobody watches."""
+
+
+def watched(parts: Iterable[Part], progress: Progress, more: int = 0) -> Iterator[Part]:
+    """Each of the parts, reported as done when the next is asked for; of `more` after them the caller reports."""
+    given = tuple(parts)
+    for done, part in enumerate(given, 1):
+        yield part
+        progress(done, len(given) + more)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from lockstep.lab import ALWAYS, Array, Check, Curve, Domain, Findings, Law, Picture, Progress, mean_and_error, when
+from lockstep.lab import ALWAYS, Array, Check, Curve, Domain, Findings, Law, Picture, Progress, watched, when
+from lockstep.lab.findings import mean_and_error
 from lockstep.lab.objectives.noisy_quadratic import NoisyQuadratic, power_law
 from lockstep.lab.statistics.hyperbola import Hyperbola, fit_hyperbola
 from lockstep.methods import critical_batch as law
@@ -55,7 +56,6 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
     whole = _whole(problem, target)
     checks = [*_shape(problem, target, fit, whole), *_simulated(problem, batch, steps, rate, settings.trials, seed),
               *_noise(problem, target, fit, whole)]  # fmt: skip
-    progress(len(SPAN), len(SPAN))
     low, high = fit.critical_batch_ci95
     return Findings(
         checks=tuple(checks),
@@ -84,8 +84,7 @@ def _sweep(problem: NoisyQuadratic, target: float, progress: Progress) -> tuple[
         low, high = (middle, high) if problem.fewest_steps(target, middle)[0] > 2 * endless else (low, middle)
     found = []
     middle = max(2.0 ** round(np.log2(high)), 1 / SPAN[0])
-    for place, batch in enumerate(middle * SPAN):
-        progress(place, len(SPAN))
+    for batch in watched(middle * SPAN, progress):
         found.append((float(batch), *problem.fewest_steps(target, float(batch))))
     batch, steps, rate = np.array(found).T
     return batch, steps, rate

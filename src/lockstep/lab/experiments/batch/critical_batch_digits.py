@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from lockstep.errors import BadInput
-from lockstep.lab import ALWAYS, Array, Check, Curve, Findings, Law, Picture, Progress, when
+from lockstep.lab import ALWAYS, Array, Check, Curve, Findings, Law, Picture, Progress, watched, when
 from lockstep.lab.objectives import Perceptron, digits_perceptron
 from lockstep.lab.statistics.hyperbola import Hyperbola, fit_hyperbola
 from lockstep.methods import critical_batch as law
@@ -84,11 +84,9 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
     everything = _tuned(network, starts, settings.examples, WIDE, settings.target, generator)
     noise_scale = _noise_scale(network, starts, everything)
     found = []
-    for place, batch in enumerate(batches):
-        progress(place, len(batches))
+    for batch in watched(batches, progress):
         rates = everything.rate * float(law.best_rate_frac(batch, noise_scale)) * NARROW
         found.append(_tuned(network, starts, batch, rates, settings.target, generator))
-    progress(len(batches), len(batches))
     found.append(everything)
     fit = fit_hyperbola(np.array([one.batch for one in found]), np.array([one.steps for one in found]))
     low, high = fit.critical_batch_ci95

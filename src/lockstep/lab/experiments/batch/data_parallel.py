@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from lockstep.errors import BadInput
-from lockstep.lab import ALWAYS, Array, Check, Curve, Findings, Law, Picture, Progress, example
+from lockstep.lab import ALWAYS, Array, Check, Curve, Findings, Law, Picture, Progress, example, watched
 from lockstep.lab.objectives import Perceptron, digits_perceptron
 from lockstep.methods.optimizers import Optimizer, optimizer, step
 from lockstep.settings import setting
@@ -60,8 +60,7 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
     start = network.start(seed)
     rows, checks, curves = [], [], []
     ways = _ways(network, settings.workers)
-    for place, way in enumerate(ways):
-        progress(place, len(ways))
+    for way in watched(ways, progress):
         for name in way.optimizers:
             paths = [_path(one, optimizer(name), start, batches, BASE_RATES[name]) for one in (way.parts, way.whole)]
             apart = np.abs(paths[0] - paths[1]).max(axis=1)
@@ -72,7 +71,6 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
             if name == "sgd":
                 curves.append(_curve(way.name, apart))
     checks += [*_bitwise(), _single_precision(network, batches, start, settings.workers)]
-    progress(len(ways), len(ways))
     return Findings(
         checks=tuple(checks),
         theory=(Law("largest_difference", 0.0, "sum_i (B_i / B) g_i = g", SOURCE),),

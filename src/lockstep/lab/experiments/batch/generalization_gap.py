@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from lockstep.errors import BadInput
-from lockstep.lab import Array, Check, Curve, Findings, Law, Picture, Progress, example, mean_and_error, when
+from lockstep.lab import Array, Check, Curve, Findings, Law, Picture, Progress, example, mean_and_error, watched, when
 from lockstep.lab.objectives import digits_logistic
 from lockstep.lab.statistics.ratio import ratio_of_means
 from lockstep.settings import setting
@@ -63,12 +63,10 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
     rows: list[dict[str, Any]] = []
     checks: list[Check] = []
     counts = sorted(set(settings.examples))
-    for place, n in enumerate(counts):
-        progress(place, len(counts) + 1)
+    for place, n in enumerate(watched(counts, progress, more=1)):
         fitted = _fitted(d, n, settings.trials, np.random.default_rng([seed, 0, place]))
         rows.append(_row("fitted to the end", n, n, None, *mean_and_error(fitted), fitted_gap(d, n)))
         checks.append(_fit(d, n, fitted))
-    progress(len(counts), len(counts) + 1)
     paths = {b: _descended(d, smallest, b, settings.trials, seed) for b in sorted({*settings.batches, smallest})}
     for b, gaps in paths.items():
         for step, values in zip(STEPS, gaps.T, strict=True):

@@ -18,7 +18,8 @@ from typing import Any
 import numpy as np
 
 from lockstep.errors import BadInput
-from lockstep.lab import ALWAYS, Array, Check, Curve, Findings, Law, Picture, Progress, mean_and_error, tells, when
+from lockstep.lab import ALWAYS, Array, Check, Curve, Findings, Law, Picture, Progress, watched, when
+from lockstep.lab.findings import mean_and_error, tells
 from lockstep.settings import setting
 
 QUESTION = "How noisy is the averaged gradient of n workers, for each way to share the examples?"
@@ -53,8 +54,7 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
     counts = sorted(set(settings.workers))
     rows: list[dict[str, Any]] = []
     checks: list[Check] = []
-    for place, (way, n) in enumerate((way, n) for way in WAYS for n in counts):
-        progress(place, len(WAYS) * len(counts))
+    for place, (way, n) in enumerate(watched(((way, n) for way in WAYS for n in counts), progress)):
         generator = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(1, place)))
         found, error = _variance(_means(data, settings, n, way, generator))
         expected = _law(data, settings.batch, n, way)
@@ -63,7 +63,6 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
         checks.append(Check(f"variance, {way}, {n} workers", expected, found, error, tolerance=ROUNDING, holds=ALWAYS))
     checks += [*_unequal(settings, seed), *_different(settings, seed), *_rare(settings, seed)]
     checks += _false_laws(rows, counts)
-    progress(len(WAYS) * len(counts), len(WAYS) * len(counts))
     return Findings(
         checks=tuple(checks),
         theory=(

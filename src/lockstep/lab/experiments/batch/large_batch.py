@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from lockstep.lab import ALWAYS, Array, Check, Curve, Findings, Law, Picture, Progress, example, mean_and_error
+from lockstep.lab import ALWAYS, Array, Check, Curve, Findings, Law, Picture, Progress, example, mean_and_error, watched
 from lockstep.lab.objectives import Perceptron
 from lockstep.methods.learning_rate import rule, warm_up_frac
 from lockstep.methods.optimizers import Lars, Optimizer, optimizer, step
@@ -74,11 +74,9 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
     """Every recipe with several starts."""
     recipes = _recipes(settings.epochs)
     trained = {}
-    for place, recipe in enumerate(recipes):
-        progress(place, len(recipes))
+    for recipe in watched(recipes, progress):
         runs = [_train(recipe, settings, seed * settings.repetitions + one) for one in range(settings.repetitions)]
         trained[recipe.name, recipe.batch] = Trained(recipe, *(np.array(column) for column in zip(*runs, strict=True)))
-    progress(len(recipes), len(recipes))
     return Findings(
         checks=(*_claims(trained), *_shares(settings.hidden), *_quartic()),
         theory=(

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from lockstep.errors import BadInput
-from lockstep.lab import ALWAYS, Check, Curve, Findings, Law, Picture, Progress, absent, mean_and_error, tells
+from lockstep.lab import ALWAYS, Check, Curve, Findings, Law, Picture, Progress, absent, mean_and_error, tells, watched
 from lockstep.lab.laws.stationary import stationary_variance
 from lockstep.methods.learning_rate import RULES, rule
 from lockstep.settings import setting
@@ -62,8 +62,7 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
     checks: list[Check] = []
     sequence = np.random.SeedSequence(seed)
     cases = [(name, k) for name in RULES for k in settings.batches]
-    for place, ((name, k), stream) in enumerate(zip(cases, sequence.spawn(len(cases)), strict=True)):
-        progress(place, len(cases))
+    for (name, k), stream in watched(zip(cases, sequence.spawn(len(cases)), strict=True), progress):
         rate = float(rule(name)(settings.rate, k))
         expected = stationary(rate, settings.curvature, settings.noise**2 / k)
         seen = simulate(rate, settings.curvature, settings.noise**2 / k, settings.trials, np.random.default_rng(stream))
@@ -73,7 +72,6 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
         if product <= 2 - LEAST_PRODUCT or _growth(product) * LONGEST > 2 * math.log(DIVERGED):
             checks.append(_check(name, k, expected, seen))
     checks += [*_kept(settings, sequence.spawn(1)[0]), *_correlated(settings, sequence.spawn(1)[0])]
-    progress(len(cases), len(cases))
     edge = 2 / (settings.rate * settings.curvature)
     return Findings(
         checks=tuple(checks),

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from lockstep.errors import BadInput
-from lockstep.lab import ALWAYS, Check, Curve, Findings, Law, Picture, Progress, mean_and_error, when
+from lockstep.lab import ALWAYS, Check, Curve, Findings, Law, Picture, Progress, mean_and_error, watched, when
 from lockstep.lab.objectives import digits_logistic
 from lockstep.lab.objectives.noisy_quadratic import NoisyQuadratic, power_law
 from lockstep.lab.statistics.ratio import Ratio, ratio_of_means
@@ -55,8 +55,7 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
     simple = float(problem.noise.sum() / (gradient**2).sum())
     generators = np.random.default_rng(np.random.SeedSequence(seed)).spawn(len(SPAN) + 1)
     rows, checks = [], []
-    for place, batch in enumerate(noise_scale * SPAN):
-        progress(place, len(SPAN))
+    for place, batch in enumerate(watched(noise_scale * SPAN, progress)):
         gain, expected, error = _gain(problem, float(batch), noise_scale, settings.repetitions, generators[place])
         checks.append(
             Check(f"gain of one step at {SPAN[place]:g} B_noise over the best", expected, gain, error, holds=ALWAYS)
@@ -69,7 +68,6 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
                         holds=when(measured.known, "batches and repetitions that measure |G|^2")))  # fmt: skip
     digits = _on_digits(settings, np.random.default_rng([seed, 1]))
     checks += [*estimates, _blind(problem, noise_scale), digits]
-    progress(len(SPAN), len(SPAN))
     low, high = measured.interval()
     return Findings(
         checks=tuple(checks),

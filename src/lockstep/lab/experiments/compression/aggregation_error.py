@@ -26,8 +26,8 @@ from typing import Any
 
 import numpy as np
 
-from lockstep.lab import ALWAYS, Array, Check, Curve, Findings, Law, Picture, Progress, absent, example, tells, when
-from lockstep.lab.findings import mean_and_error
+from lockstep.lab import ALWAYS, Array, Check, Curve, Findings, Law, Picture, Progress, example, watched, when
+from lockstep.lab.findings import absent, mean_and_error, tells
 from lockstep.lab.laws.stationary import stationary_variance
 from lockstep.lab.statistics.draws import streams
 from lockstep.settings import setting
@@ -58,12 +58,11 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
     sizes, lengths = np.array(sorted(set(settings.errors))), sorted(set(settings.steps))
     checks: list[Check] = []
     seen: dict[str, list[float]] = {"unbiased": [], "biased": [], "opposing, Huber": []}
-    for place, size in enumerate(sizes.tolist()):
+    for place, size in enumerate(watched(sizes.tolist(), progress)):
         found = _gaps(settings, size, lengths[-1], seed + place)
         for name, law, (mean, error), left in found:
             checks.append(Check(f"{name}, error {size:g}", law, mean, error, left, holds=ALWAYS))
             seen[name].append(mean)
-        progress(place + 1, len(sizes))
     return Findings(
         checks=(
             *checks,

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lockstep.lab import ALWAYS, Array, Check, Curve, Findings, Law, Picture, Progress, example
+from lockstep.lab import ALWAYS, Array, Check, Curve, Findings, Law, Picture, Progress, example, watched
 from lockstep.lab.statistics.draws import streams
 from lockstep.settings import setting
 
@@ -48,7 +48,7 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
     minima = np.concatenate([draw.random((settings.problems, settings.elems)), np.zeros((1, settings.elems))])
     rows: list[dict[str, float]] = []
     checks: list[Check] = []
-    for place, target in enumerate(targets):
+    for target in watched(targets, progress):
         bits, loss = _schemes(minima, target)
         bound = bound_bits(settings.elems, target)
         for name, used in bits.items():
@@ -62,7 +62,6 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
         what = f"rounded once, target {target:g}: bits above the bound"
         checks.append(Check(what, most, bits["rounded once"], relation="at most", holds=ALWAYS))
         rows.append({"target": target, "bound_bits": max(bound, 0.0), **{f"{n}_bits": b for n, b in bits.items()}})
-        progress(place + 1, len(targets))
     return Findings(
         checks=(*checks, Check("d bits of 10^9 entries are 1 GB", 1e9, 1e9 / 8, false_law=True,
               holds=example("8 bits are a byte"))),

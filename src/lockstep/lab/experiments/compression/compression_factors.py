@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from lockstep.lab import ALWAYS, Check, Curve, Findings, Law, Picture, Progress, example, mean_and_error
+from lockstep.lab import ALWAYS, Check, Curve, Findings, Law, Picture, Progress, example, mean_and_error, watched
 from lockstep.lab.laws.gaussian import energy_above, rounding_energy, threshold_of
 from lockstep.lab.statistics.draws import streams
 from lockstep.methods.compression import (
@@ -62,10 +62,7 @@ class Case:
 def run(settings: Settings, seed: int, progress: Progress) -> Findings:
     """Every case on the same vectors."""
     cases = _cases(settings)
-    found = []
-    for place, case in enumerate(cases):
-        found.append(_measured(case, settings, seed))
-        progress(place + 1, len(cases))
+    found = [_measured(case, settings, seed) for case in watched(cases, progress)]
     rows = tuple(_row(case, settings.elems, *numbers) for case, numbers in zip(cases, found, strict=True))
     return Findings(
         checks=(*(check for numbers in found for check in numbers[2]), *_false_laws(settings, seed)),

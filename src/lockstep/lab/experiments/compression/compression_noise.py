@@ -18,7 +18,8 @@ from typing import Any
 import numpy as np
 
 from lockstep.errors import BadInput
-from lockstep.lab import ALWAYS, Array, Check, Curve, Findings, Law, Picture, Progress, example, mean_and_error, tells
+from lockstep.lab import ALWAYS, Array, Check, Curve, Findings, Law, Picture, Progress, example, watched
+from lockstep.lab.findings import mean_and_error, tells
 from lockstep.lab.laws.stationary import stationary_variance
 from lockstep.lab.statistics.draws import streams
 from lockstep.methods.compression import RandomK, exchange
@@ -54,7 +55,7 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
         raise BadInput(f"must stay below 2 / (1 + omega) = {2 / (1 + omega):.3g} to have a floor", "--set step_sizes")
     checks: list[Check] = []
     floors: dict[str, list[tuple[float, float, float]]] = {}
-    for place, step in enumerate(settings.step_sizes):
+    for place, step in enumerate(watched(settings.step_sizes, progress)):
         for name, law, got in _floors(made, omega, step, settings, seed + 97 * place):
             mean, error = mean_and_error(got)
             checks.append(
@@ -62,7 +63,6 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
                       holds=ALWAYS)
             )  # fmt: skip
             floors.setdefault(name, []).append((law, mean, error))
-        progress(place + 1, len(settings.step_sizes))
     return Findings(
         checks=(*checks, *_false_laws(made, omega, settings, seed)),
         theory=_laws(omega, settings),

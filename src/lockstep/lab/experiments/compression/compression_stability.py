@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from lockstep.lab import ALWAYS, Array, Check, Curve, Findings, Law, Picture, Progress, example, tells, when
+from lockstep.lab import ALWAYS, Array, Check, Curve, Findings, Law, Picture, Progress, example, tells, watched, when
 from lockstep.lab.statistics.draws import streams
 from lockstep.methods.compression import RandomK, exchange
 from lockstep.settings import setting
@@ -46,7 +46,7 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
     checks: list[Check] = []
     curves: list[Curve] = []
     counts = sorted(set(settings.ranks))
-    for place, ranks in enumerate(counts):
+    for ranks in watched(counts, progress):
         effective = omega / ranks
         law = _factor(sizes, effective)
         got, error = _measured(made, settings, ranks, sizes, seed)
@@ -59,7 +59,6 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
                 Check(what, float(law[at]), float(got[at]), float(error[at]), 1e-12, runs=settings.draws, holds=ALWAYS)
             )
         checks.append(_edge(got, sizes, effective, error, ranks))
-        progress(place + 1, len(counts))
     return Findings(
         checks=(*checks, *_runs(made, settings, omega, seed), *_false_laws(made, settings, omega, seed)),
         theory=(

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from lockstep.collectives import PlainLink, get
-from lockstep.lab import ALWAYS, Check, Curve, Findings, Law, Picture, Progress, example
+from lockstep.lab import ALWAYS, Check, Curve, Findings, Law, Picture, Progress, example, watched
 from lockstep.lab.descent.compressed import Reached, best_run
 from lockstep.lab.objectives.rotated import rotated_workers
 from lockstep.lab.statistics.draws import streams
@@ -97,10 +97,9 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
     problem, start = rotated_workers(settings.lab_ranks, settings.elems, settings.condition, seed)
     candidates = _candidates()
     priced = []
-    for place, made in enumerate(candidates):
+    for made in watched(candidates, progress):
         found = best_run(problem, start, made, settings.target, settings.most_steps, seed)
         priced.append(_priced(made, found, settings, seed))
-        progress(place + 1, len(candidates))
     dense = priced[0]
     rows = tuple(_row(one, dense, settings) for one in priced)
     return Findings(

@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from lockstep.lab import ALWAYS, Array, Check, Curve, Findings, Law, Picture, Progress, example, when
+from lockstep.lab import ALWAYS, Array, Check, Curve, Findings, Law, Picture, Progress, example, watched, when
 from lockstep.lab.statistics.draws import streams
 from lockstep.settings import setting
 
@@ -45,10 +45,9 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
     shares = sorted(settings.keep_fracs)
     (draw,) = streams(seed, 1)
     coded = []
-    for place, share in enumerate(shares):
+    for share in watched(shares, progress):
         chosen = np.flatnonzero(draw.random(settings.elems) < share)
         coded.append(_coded_bits(chosen) / settings.elems)
-        progress(place + 1, len(shares))
     x = np.array(shares)
     least = np.array([entropy_bits(share) for share in shares])
     short = math.ceil(math.log2(settings.elems))

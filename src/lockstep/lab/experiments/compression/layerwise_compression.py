@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from lockstep.lab import ALWAYS, Array, Check, Curve, Findings, Law, Picture, Progress, mean_and_error, when
+from lockstep.lab import ALWAYS, Array, Check, Curve, Findings, Law, Picture, Progress, mean_and_error, watched, when
 from lockstep.lab.laws.gaussian import energy_above, threshold_of
 from lockstep.lab.statistics.draws import streams
 from lockstep.methods.compression import Compressor, TopK, Uniform
@@ -47,11 +47,10 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
     ratios = sorted(settings.ratios)
     checks: list[Check] = []
     rows: list[dict[str, Any]] = []
-    for place, ratio in enumerate(ratios):
+    for place, ratio in enumerate(watched(ratios, progress)):
         found = _losses(settings, ratio, seed + place)
         rows.append({"ratio": ratio, **{name: float(values.mean()) for name, values in found.items()}})
         checks += _checks(found, settings, ratio)
-        progress(place + 1, len(ratios))
     x = np.array(ratios)
     return Findings(
         checks=(*checks, *_false_laws(rows[-1])),

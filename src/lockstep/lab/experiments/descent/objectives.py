@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lockstep.lab import ALWAYS, Array, Check, Curve, Findings, Law, Picture, Progress, mean_and_error
+from lockstep.lab import ALWAYS, Array, Check, Curve, Findings, Law, Picture, Progress, mean_and_error, watched
 from lockstep.lab.descent.follow import follow
 from lockstep.lab.objectives import (
     LANDSCAPES,
@@ -61,7 +61,7 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
         **{name: (one, None, np.full(one.dimension, 0.7)) for name, one in LANDSCAPES.items()},
     }
     rows, checks, curves = [], [], []
-    for place, (name, (objective, optimum, point)) in enumerate(everything.items()):
+    for name, (objective, optimum, point) in watched(everything.items(), progress):
         measured = sharpness(objective, point, seed)
         checks += _checks(name, objective, optimum, point, measured, seed)
         if optimum is not None:
@@ -81,7 +81,6 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
             "objective": name, "parameters": objective.dimension, "L": objective.smoothness, "curvature": measured,
             "mu": objective.strong_convexity, "lowest": objective.lowest,
         })  # fmt: skip
-        progress(place + 1, len(everything))
     return Findings(
         checks=(*checks, _noise_check(logistic, settings, seed)),
         theory=(

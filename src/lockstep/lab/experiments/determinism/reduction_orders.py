@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from lockstep.collectives import algorithms, get, ops
-from lockstep.lab import ALWAYS, Array, Check, Curve, Findings, Law, Picture, Progress, mean_and_error, when
+from lockstep.lab import ALWAYS, Array, Check, Curve, Findings, Law, Picture, Progress, mean_and_error, watched, when
 from lockstep.lab.laws.gaussian import rounding_energy
 from lockstep.lab.laws.reduction_tree import Tree, rounding_sum, tree_of
 from lockstep.lab.statistics.draws import streams
@@ -75,10 +75,7 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
     """Every algorithm that adds; then the error of three over the ranks."""
     chosen = number_format(settings.format)
     cases = [(op, name) for op in ADDING for name in algorithms(op)]
-    found = []
-    for place, (op, name) in enumerate(cases):
-        found.append(_added(op, name, settings.ranks, settings, seed))
-        progress(place + 1, len(cases) + 1)
+    found = [_added(op, name, settings.ranks, settings, seed) for op, name in watched(cases, progress, more=1)]
     curves = tuple(_curves(settings, chosen, seed))
     progress(len(cases) + 1, len(cases) + 1)
     n, r = settings.ranks, rounding_energy(0)

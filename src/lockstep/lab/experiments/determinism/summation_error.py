@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from lockstep.lab import ALWAYS, Array, Check, Curve, Findings, Law, Picture, Progress, example, when
+from lockstep.lab import ALWAYS, Array, Check, Curve, Findings, Law, Picture, Progress, example, watched, when
 from lockstep.lab.statistics.draws import streams
 from lockstep.methods.number_format import number_format
 from lockstep.methods.summation import ADDITIONS_PER_TERM, FOLDS, SUMS, grids, kahan, neumaier, one_by_one
@@ -46,11 +46,10 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
     counts = sorted(settings.terms)
     rows: list[dict[str, Any]] = []
     checks: list[Check] = []
-    for place, count in enumerate(counts):
+    for place, count in enumerate(watched(counts, progress, more=1)):
         found, made = _measured(count, settings, seed + place)
         rows += found
         checks += made
-        progress(place + 1, len(counts) + 1)
     patterns = _patterns(min(counts[-1], 1000), settings, seed)
     progress(len(counts) + 1, len(counts) + 1)
     return Findings(

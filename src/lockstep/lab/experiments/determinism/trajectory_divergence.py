@@ -19,7 +19,7 @@ from itertools import pairwise
 import numpy as np
 
 from lockstep.collectives import get
-from lockstep.lab import ALWAYS, Array, Check, Curve, Findings, Law, Picture, Progress, when
+from lockstep.lab import ALWAYS, Array, Check, Curve, Findings, Law, Picture, Progress, watched, when
 from lockstep.lab.statistics.draws import streams
 from lockstep.program.executor import execute
 from lockstep.settings import setting
@@ -84,9 +84,8 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
     """Gaps to the run on one rank, for both models and precisions."""
     gaps: dict[str, Array] = {}
     cases = [(kind, precision) for kind in ("linear", "network") for precision in ("fp32", "fp64")]
-    for place, (kind, precision) in enumerate(cases):
+    for kind, precision in watched(cases, progress):
         gaps[f"{kind}, {precision}"] = _largest_gap(_problem(kind, precision, settings, seed), settings)
-        progress(place + 1, len(cases))
     x = np.arange(1, settings.steps + 1, dtype=float)
     return Findings(
         checks=(*_checks(gaps, settings), *_shards(settings, seed)),

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lockstep.lab import ALWAYS, Check, Curve, Findings, Law, Picture, Progress, mean_and_error
+from lockstep.lab import ALWAYS, Check, Curve, Findings, Law, Picture, Progress, mean_and_error, watched
 from lockstep.lab.descent.local_rounds import LocalMethod, run_rounds
 from lockstep.settings import setting
 
@@ -43,7 +43,7 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
     moved = 1 - (1 - settings.step_size) ** settings.period
     settling = max(FEWEST_ROUNDS, int(RELAXATIONS / moved))
     found, halves, exact, checks = [], [], [], []
-    for place, number in enumerate(numbers):
+    for place, number in enumerate(watched(numbers, progress)):
         exact.append(_variance(optima, number, settings))
         path = run_rounds(
             lambda y: y - optima[:, None, None], settings.workers, np.zeros((settings.trials, 1)),
@@ -63,7 +63,6 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
                 holds=ALWAYS,
             )
         )
-        progress(place + 1, len(numbers))
     half = _variance(optima, settings.workers // 2, settings)
     twice = _variance(np.tile(optima, 2), settings.workers, settings)
     x = np.array(numbers, dtype=float)

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from lockstep.lab import ALWAYS, Array, Check, Curve, Findings, Law, Picture, Progress, when
+from lockstep.lab import ALWAYS, Array, Check, Curve, Findings, Law, Picture, Progress, watched, when
 from lockstep.lab.descent.local_rounds import LocalMethod, run_rounds
 from lockstep.lab.objectives import WorkerQuadratics
 from lockstep.settings import setting
@@ -63,7 +63,7 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
     }
     found: dict[str, list[float]] = {name: [] for name in methods}
     checks = []
-    for place, period in enumerate(periods):
+    for place, period in enumerate(watched(periods, progress)):
         for name, method in methods.items():
             rounds = _rounds(h, method, period)
             # Control variates settle more slowly than the parameters, and not at all before the run is over.
@@ -71,7 +71,6 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
             found[name].append(_end(h, b, method, [period] * min(rounds, MOST_STEPS // period)))
             what = f"end of {name}, K = {period}"
             checks.append(Check(what, laws[name][place], found[name][-1], tolerance=CLOSE, holds=settles))
-        progress(place + 1, len(periods))
     last = [periods[-1]] * _rounds(h, methods["local SGD"], periods[-1])
     many = _end(np.tile(h, 32), np.tile(b, 32), methods["local SGD"], last)
     checks.append(

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lockstep.lab import ALWAYS, Array, Check, Curve, Findings, Law, Picture, Progress, when
+from lockstep.lab import ALWAYS, Array, Check, Curve, Findings, Law, Picture, Progress, watched, when
 from lockstep.lab.descent.local_rounds import LocalMethod, run_rounds
 from lockstep.lab.objectives import digits_logistic, dirichlet_shards
 from lockstep.methods.local import Outer
@@ -55,7 +55,7 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
     lowest = whole.lowest
     rows, curves, ends = [], [], {}
     ways = _ways(settings)
-    for place, (name, (method, rounds)) in enumerate(ways.items()):
+    for name, (method, rounds) in watched(ways.items(), progress):
         path = run_rounds(worker_gradients, settings.workers, np.zeros((1, whole.dimension)), method, rounds)
         gaps = np.array([float(whole.loss(one[0])) for one in path]) - lowest
         at = np.concatenate([[0], np.cumsum(rounds)]).astype(float)
@@ -65,7 +65,6 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
             "method": name, "rounds": len(rounds), "vectors_sent": len(rounds) * method.vectors_per_round,
             "gap": ends[name], "accuracy_frac": float(whole.accuracy_frac(path[-1, 0])),
         })  # fmt: skip
-        progress(place + 1, len(ways))
     below = min(ends.values())
     biased = when(settings.period > 1 and settings.concentration < 10,
                   "a period above 1 and a concentration below 10: local steps are biased")  # fmt: skip

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from lockstep.lab import ALWAYS, Check, Curve, Findings, Law, Picture, Progress, mean_and_error, when
+from lockstep.lab import ALWAYS, Check, Curve, Findings, Law, Picture, Progress, mean_and_error, watched, when
 from lockstep.lab.statistics.noise import SignNoise
 from lockstep.settings import setting
 
@@ -42,7 +42,7 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
     """Spread and variance of the mean over the number of workers."""
     numbers = sorted(set(settings.workers))
     spreads, halves, expected, checks = [], [], [], []
-    for place, workers in enumerate(numbers):
+    for place, workers in enumerate(watched(numbers, progress)):
         ends = _round(settings, workers, np.random.default_rng([seed, place]))
         mean, error = mean_and_error(ends.var(axis=0))
         variance, variance_error = mean_and_error(ends.mean(axis=0) ** 2)
@@ -53,7 +53,6 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
         checks.append(Check(f"spread, n = {workers}", expected[-1], mean, standard_error=error, holds=ALWAYS))
         what = f"variance of the mean, n = {workers}"
         checks.append(Check(what, (noise + drift) / workers, variance, standard_error=variance_error, holds=ALWAYS))
-        progress(place + 1, len(numbers))
     x = np.array(numbers, dtype=float)
     return Findings(
         checks=(*checks, *_false_laws(x, np.array(spreads)), *_over_the_period(settings, seed)),

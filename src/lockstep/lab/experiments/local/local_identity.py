@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lockstep.lab import ALWAYS, Check, Curve, Findings, Law, Picture, Progress
+from lockstep.lab import ALWAYS, Check, Curve, Findings, Law, Picture, Progress, watched
 from lockstep.lab.descent.delayed import descend
 from lockstep.lab.descent.local_rounds import LocalMethod, run_rounds
 from lockstep.lab.laws.delay import largest_stable_step
@@ -52,7 +52,7 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
     steps = -(-settings.steps // common) * common
     curvatures = spectrum("logarithmic", DIMENSION, 10.0)
     ends, curves = [], []
-    for place, period in enumerate(periods):
+    for period in watched(periods, progress):
         shape = (settings.workers, 1, DIMENSION)
         noise = SignNoise.of(settings.noise_std, shape, np.random.default_rng(seed))
         path = run_rounds(
@@ -62,7 +62,6 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
         ends.append(path[-1, 0])
         losses = 0.5 * (curvatures * path[:, 0] ** 2).sum(-1)
         curves.append(Curve(f"K = {period}", np.arange(len(path)) * float(period), losses, marks=period > 1))
-        progress(place + 1, len(periods))
     apart = max(float(np.abs(end - ends[0]).max()) for end in ends)
     count = settings.workers * (periods[-1] - 1)
     return Findings(

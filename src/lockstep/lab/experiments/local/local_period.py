@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lockstep.errors import BadInput
-from lockstep.lab import ALWAYS, Check, Curve, Findings, Law, Picture, Progress, example, when
+from lockstep.lab import ALWAYS, Check, Curve, Findings, Law, Picture, Progress, example, watched, when
 from lockstep.lab.descent.local_rounds import LocalMethod, run_rounds
 from lockstep.lab.laws.period import best_period, penalty_frac, run_s
 from lockstep.lab.objectives import WorkerQuadratics
@@ -66,10 +66,9 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
     h, b = np.array(settings.curvatures[:kinds])[:, None], np.array(settings.optima[:kinds])[:, None]
     periods = sorted(set(settings.periods))
     different, equal = [], []
-    for place, period in enumerate(periods):
+    for period in watched(periods, progress):
         different.append(_fewest_steps(WorkerQuadratics(h, b), period, settings.gap))
         equal.append(_fewest_steps(WorkerQuadratics(np.ones_like(h), np.ones_like(b) * b[0]), period, settings.gap))
-        progress(place + 1, len(periods))
         if not (different[-1] and equal[-1]):
             raise BadInput(
                 f"K = {period} begins within it, or needs more than {ROUNDS} rounds; take another", "--set gap"

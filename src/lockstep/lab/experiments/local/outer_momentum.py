@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lockstep.lab import Check, Curve, Domain, Findings, Law, Picture, Progress, when
+from lockstep.lab import Check, Curve, Domain, Findings, Law, Picture, Progress, watched, when
 from lockstep.lab.descent.local_rounds import LocalMethod, run_rounds
 from lockstep.lab.descent.stability import growth
 from lockstep.methods.local import Outer
@@ -49,7 +49,7 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
     curvatures = sorted(set(settings.curvatures))
     x = np.array(curvatures)
     checks, curves, laws = [], [], []
-    for place, (name, outer) in enumerate(updates.items()):
+    for name, outer in watched(updates.items(), progress):
         shares = [1 - (1 - settings.step_size * h) ** settings.period for h in curvatures]
         largest = [_largest(outer, share) for share in shares]
         exact = np.abs(largest)
@@ -67,7 +67,6 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
             Law(f"factor per round, {name}, curvature {h:g}", float(law), "largest eigenvalue", "one round is linear")
             for h, law in zip(curvatures, exact, strict=True)
         ]
-        progress(place + 1, len(updates))
     slow = {name: next(law.value for law in laws if name in law.name) for name in updates}
     return Findings(
         checks=tuple(checks),

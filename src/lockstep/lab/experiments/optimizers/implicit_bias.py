@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from lockstep.errors import BadInput
-from lockstep.lab import ALWAYS, Array, Check, Curve, Findings, Law, Picture, Progress, example
+from lockstep.lab import ALWAYS, Array, Check, Curve, Findings, Law, Picture, Progress, example, watched
 from lockstep.lab.laws.least_norm import least_norm_solution
 from lockstep.methods.optimizers import Momentum, Optimizer, Sgd, Sign, step
 from lockstep.settings import setting
@@ -66,8 +66,7 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
         raise BadInput("needs at least 2 coefficients, else there is one solution", "--set features")
     rows, checks = [], []
     found: list[tuple[float, Array]] = []
-    for place, s in enumerate(settings.powers):
-        progress(place, len(settings.powers))
+    for s in watched(settings.powers, progress):
         path = _scaled(a, y, s, SHARE / _slope(a, s), settings.steps)
         limit = nearest(a, y, a**-s)
         name = NAMES.get(s, f"power {s:g}")
@@ -78,7 +77,6 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
         rows.append(_row(name, a, path.theta, bound))
         checks.append(_close(f"limit of {name}", limit, path.theta, left))
     checks += [*_momentum_edge(a, y, settings), *_band(a, y), _projection(a, y), _printed_series()]
-    progress(len(settings.powers), len(settings.powers))
     return Findings(
         checks=tuple(checks),
         theory=tuple(

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lockstep.lab import ALWAYS, Array, Check, Curve, Findings, Law, Picture, Progress, example, when
+from lockstep.lab import ALWAYS, Array, Check, Curve, Findings, Law, Picture, Progress, example, watched, when
 from lockstep.lab.statistics.draws import streams
 from lockstep.methods.clip import clip_by_norm
 from lockstep.methods.loss_scaling import GROWTH_INTERVAL, LossScale, all_finite, lost_steps_frac, static, unscaled
@@ -66,9 +66,8 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
         ),
     }  # fmt: skip
     runs = {}
-    for place, (name, (chosen, scale)) in enumerate(policies.items()):
+    for name, (chosen, scale) in watched(policies.items(), progress, more=1):
         runs[name] = _trained(chosen, scale, settings)
-        progress(place + 1, len(policies) + 1)
     checks = (*_run_checks(list(runs.values()), settings), *_lost_steps(settings), *_clip_order(seed))
     progress(len(policies) + 1, len(policies) + 1)
     x = np.arange(settings.steps + 1, dtype=float)

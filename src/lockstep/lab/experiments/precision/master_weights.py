@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lockstep.lab import ALWAYS, Array, Check, Curve, Findings, Law, Picture, Progress, mean_and_error, when
+from lockstep.lab import ALWAYS, Array, Check, Curve, Findings, Law, Picture, Progress, mean_and_error, watched, when
 from lockstep.lab.statistics.draws import streams
 from lockstep.methods.number_format import NumberFormat, number_format
 from lockstep.settings import setting
@@ -51,9 +51,8 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
         "weights of 32 bits": lambda w, g: number_format("fp32").rounded(w - a * chosen.rounded(g)),
     }
     paths = {}
-    for place, (name, step) in enumerate(ways.items()):
+    for name, step in watched(ways.items(), progress):
         paths[name] = _descended(step, settings)
-        progress(place + 1, len(ways))
     spacing = float(chosen.spacing(START))
     x = np.arange(settings.steps + 1, dtype=float)
     stall = _stall(chosen, a)

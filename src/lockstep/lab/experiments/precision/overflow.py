@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from lockstep.collectives import algorithms, get
-from lockstep.lab import ALWAYS, Array, Check, Curve, Domain, Findings, Law, Picture, Progress, example, when
+from lockstep.lab import ALWAYS, Array, Check, Curve, Domain, Findings, Law, Picture, Progress, example, watched, when
 from lockstep.methods.number_format import number_format, rounded_sum
 from lockstep.program import Program
 from lockstep.program.executor import execute
@@ -48,10 +48,7 @@ class Settings:
 def run(settings: Settings, seed: int, progress: Progress) -> Findings:
     """Spread for every algorithm, the largest safe entry over the ranks, and the table of guards."""
     names = algorithms("all-reduce")
-    spread = []
-    for place, name in enumerate(names):
-        spread.append(_spread(name, settings.ranks))
-        progress(place + 1, len(names) + 1)
+    spread = [_spread(name, settings.ranks) for name in watched(names, progress, more=1)]
     rows = tuple(_row(guard, case, settings) for case in CASES for guard in GUARDS)
     counts = list(DRAWN_RANKS)
     largest = [_largest_safe(n) for n in counts]

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lockstep.lab import ALWAYS, Check, Curve, Findings, Law, Picture, Progress, example
+from lockstep.lab import ALWAYS, Check, Curve, Findings, Law, Picture, Progress, example, watched
 from lockstep.lab.descent.delayed import descend
 from lockstep.lab.descent.stability import delayed_shrinks, growth
 from lockstep.lab.laws.delay import largest_stable_step, rate
@@ -45,14 +45,13 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
         "delay and momentum, step times (1 - momentum)": (a * (1 - beta), tau, beta),
     }
     curves, checks, laws = [], [], []
-    for place, (label, (step, delay, momentum)) in enumerate(variants.items()):
+    for label, (step, delay, momentum) in watched(variants.items(), progress):
         made = descend(np.ones(1), np.ones((1, 1)), step, delay=delay, momentum=momentum, steps=settings.steps)
         size = np.sqrt(2 * made.losses[:, 0])
         curves.append(Curve.until_divergence(label, made.steps.astype(float), size, limit=1e6))
         expected = rate(step, delay, momentum)
         checks.append(Check(f"factor per step, {label}", expected, growth(size), tolerance=0.01, holds=ALWAYS))
         laws.append(Law(f"factor per step, {label}", expected, "largest |z|", LAW_SOURCE))
-        progress(place + 1, len(variants))
     return Findings(
         checks=(*checks, *_limits()),
         theory=tuple(laws),

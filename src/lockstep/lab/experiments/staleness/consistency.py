@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from lockstep.lab import ALWAYS, Array, Check, Curve, Findings, Law, Picture, Progress, mean_and_error, when
+from lockstep.lab import ALWAYS, Array, Check, Curve, Findings, Law, Picture, Progress, mean_and_error, watched, when
 from lockstep.lab.descent.follow import follow
 from lockstep.lab.descent.updates import Updates, asynchronous, cut_off, worker_times_s
 from lockstep.lab.laws.delay import floor
@@ -64,14 +64,13 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
         f"cut-off:{settings.oldest}": cut_off(times_s, settings.oldest),
     }
     curves, rows, floors = [], [], {}
-    for place, (name, updates) in enumerate(schedules.items()):
+    for place, (name, updates) in enumerate(watched(schedules.items(), progress)):
         losses, every = _losses(updates, objective, settings, name == "synchronous", seed + place)
         at_s = np.concatenate([[0.0], updates.end_s])[::every][: len(losses)]
         mean, error = losses.mean(axis=1), losses.std(axis=1, ddof=1) / np.sqrt(settings.trials)
         curves.append(Curve(name, at_s, mean, half_ci95=1.96 * error))
         floors[name] = mean_and_error(losses[len(losses) // 2 :].mean(axis=0))
         rows.append(_row(name, updates, floors[name][0]))
-        progress(place + 1, len(schedules))
     exact = _floor(objective, settings.step_size, 0, settings.noise_std / np.sqrt(settings.workers))
     delayed = _floor(objective, settings.step_size / settings.workers, settings.workers - 1, settings.noise_std)
     gain = schedules["asynchronous"].per_s / (schedules["synchronous"].per_s * settings.workers)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lockstep.lab import ALWAYS, Array, Check, Curve, Findings, Law, Picture, Progress, example
+from lockstep.lab import ALWAYS, Array, Check, Curve, Findings, Law, Picture, Progress, example, watched
 from lockstep.lab.descent.follow import follow
 from lockstep.lab.descent.stability import delayed_shrinks, growth
 from lockstep.lab.descent.updates import asynchronous, worker_times_s
@@ -54,10 +54,9 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
     }
     curves = []
     start = np.ones((1, DIMENSION))
-    for place, (label, step) in enumerate(steps.items()):
+    for label, step in watched(steps.items(), progress):
         found = follow(read, objective.gradient, objective.loss, start, step, record_every=20)
         curves.append(Curve.until_divergence(label, found.steps.astype(float), found.losses[:, 0], limit=DIVERGED))
-        progress(place + 1, len(steps))
     adapted, safe = curves[2], curves[1]
     unstable = delayed_shrinks(np.ones(1), 2, 0.0, 2000)
     return Findings(

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lockstep.lab import ALWAYS, Check, Curve, Findings, Law, Picture, Progress, example, mean_and_error, when
+from lockstep.lab import ALWAYS, Check, Curve, Findings, Law, Picture, Progress, example, mean_and_error, watched, when
 from lockstep.lab.descent.delayed import descend
 from lockstep.lab.laws.delay import floor, rate
 from lockstep.settings import setting
@@ -41,7 +41,7 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
     """Floors at a = 1 / (2 (1 + tau)) with lambda = 1."""
     delays = sorted(set(settings.delays))
     exact, found, half, plain, checks = [], [], [], [], []
-    for place, delay in enumerate(delays):
+    for place, delay in enumerate(watched(delays, progress)):
         step = 1 / (2 * (1 + delay))
         exact.append(floor(step, 1.0, delay, noise_std=settings.noise_std))
         plain.append(floor(step, 1.0, 0, noise_std=settings.noise_std))
@@ -63,7 +63,6 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
                 holds=ALWAYS,
             )
         )
-        progress(place + 1, len(delays))
     ratios = np.array(exact) / np.array(plain)
     checks.append(
         Check("floor with delay / without", CONTINUOUS_LIMIT, float(ratios.max()), relation="at most", holds=ALWAYS)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lockstep.lab import ALWAYS, Check, Curve, Findings, Law, Picture, Progress, example, when
+from lockstep.lab import ALWAYS, Check, Curve, Findings, Law, Picture, Progress, example, watched, when
 from lockstep.lab.descent.delayed import descend
 from lockstep.lab.laws.delay import best_step, floor, largest_stable_step, rate
 from lockstep.settings import setting
@@ -40,7 +40,7 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
     """Updates to the target for every delay."""
     delays = sorted(set(settings.delays))
     predicted, simulated, noisy, checks = [], [], [], []
-    for place, delay in enumerate(delays):
+    for delay in watched(delays, progress):
         step, slowest = best_step(delay, settings.condition)
         predicted.append(math.log(settings.target_frac) / math.log(slowest))
         simulated.append(_updates(delay, step, settings, int(1.5 * predicted[-1]) + 50))
@@ -48,7 +48,6 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
         what = f"updates to {settings.target_frac:g} at the best step, delay {delay}"
         allowed = 0.05 * predicted[-1] + 3 * (delay + 1)
         checks.append(Check(what, predicted[-1], simulated[-1], tolerance=allowed, holds=ALWAYS))
-        progress(place + 1, len(delays))
     ages = 1.0 + np.array(delays)
     more = _more_checks(ages, np.array(simulated), np.array(noisy), settings)
     x = np.array(delays, dtype=float)

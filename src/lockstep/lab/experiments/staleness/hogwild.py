@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from lockstep.errors import BadInput
-from lockstep.lab import ALWAYS, Array, Check, Curve, Findings, Law, Picture, Progress, when
+from lockstep.lab import ALWAYS, Array, Check, Curve, Findings, Law, Picture, Progress, watched, when
 from lockstep.lab.descent.stability import LIMIT, RESOLUTION, Windows, searched_edge
 from lockstep.lab.laws.delay import largest_stable_step
 from lockstep.settings import setting
@@ -43,7 +43,7 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
         raise BadInput(f"must be at least {LEAST_TOUCHES} delays, to tell growing from shrinking", "--set touches")
     densities = sorted(set(settings.densities))
     edges, checks, rows = [], [], []
-    for place, density in enumerate(densities):
+    for place, density in enumerate(watched(densities, progress)):
         generator = np.random.default_rng([seed, place])
         updates = int(settings.touches / density)
         touched = generator.random(updates) < density
@@ -58,7 +58,6 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
                             standard_error=float(np.sqrt(meets * (1 - meets) / len(behind))),
                             holds=ALWAYS))  # fmt: skip
         rows.append({"density": density, "largest_step": edges[-1], "mean_age": float(behind.mean()), "met_frac": met})
-        progress(place + 1, len(densities))
     dense = largest_stable_step(settings.delay)
     sparse = when(densities[0] * settings.delay < 0.5, "density x delay below 1/2, so that most updates meet none")
     checks += [

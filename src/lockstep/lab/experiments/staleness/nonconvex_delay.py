@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lockstep.lab import ALWAYS, Check, Curve, Findings, Law, Picture, Progress, example, mean_and_error
+from lockstep.lab import ALWAYS, Check, Curve, Findings, Law, Picture, Progress, example, mean_and_error, watched
 from lockstep.lab.descent.delayed import descend
 from lockstep.lab.descent.follow import follow
 from lockstep.lab.objectives import LANDSCAPES
@@ -47,7 +47,7 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
     variance = settings.noise_std**2 * objective.dimension
     delays = sorted(set(settings.delays))
     bounds, means, halves, checks = [], [], [], []
-    for place, delay in enumerate(delays):
+    for place, delay in enumerate(watched(delays, progress)):
         step = _largest_step(smoothness, delay)
         noise = SignNoise.of(settings.noise_std, shape, np.random.default_rng([seed, place]))
         read = np.maximum(np.arange(settings.steps) - delay, 0)
@@ -63,7 +63,6 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
         checks.append(
             Check(what, bounds[-1], mean, standard_error=error, relation="at most", runs=settings.trials, holds=ALWAYS)
         )
-        progress(place + 1, len(delays))
     x = np.array(delays, dtype=float)
     return Findings(
         checks=(*checks, _no_condition(), _last_iterate()),

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lockstep.lab import ALWAYS, Check, Curve, Findings, Law, Picture, Progress, example
+from lockstep.lab import ALWAYS, Check, Curve, Findings, Law, Picture, Progress, example, watched
 from lockstep.lab.objectives import LANDSCAPES
 from lockstep.settings import setting
 
@@ -35,7 +35,7 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
     smoothness = float(objective.smoothness or 1)
     generator = np.random.default_rng(seed)
     shares, inside = [], 0
-    for place, radius in enumerate(RADII):
+    for radius in watched(RADII, progress):
         old = generator.uniform(-4, 4, (settings.pairs, objective.dimension))
         gradient = objective.gradient(old)
         direction = generator.standard_normal(old.shape)
@@ -45,7 +45,6 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
         uphill = int((product < -1e-12 * (gradient**2).sum(-1)).sum())
         shares.append(1 - uphill / settings.pairs)
         inside += uphill if radius <= 1 else 0
-        progress(place + 1, len(RADII))
     x = np.array(RADII)
     outside = float(np.mean([share for radius, share in zip(RADII, shares, strict=True) if radius > 1]))
     after = 0.5 * (1.0 - 2.5 * 1.0) ** 2

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from lockstep.errors import BadInput
-from lockstep.lab import ALWAYS, Check, Curve, Findings, Law, Picture, Progress, when
+from lockstep.lab import ALWAYS, Check, Curve, Findings, Law, Picture, Progress, watched, when
 from lockstep.lab.descent.updates import Updates, asynchronous, cut_off, worker_times_s
 from lockstep.settings import setting
 from lockstep.simulate import Constant, Uniform
@@ -53,13 +53,12 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
     transient = _transient(settings, generator)
     nearly = worker_times_s(_nearly_one(), np.ones(settings.workers), settings.steps, generator)
     rows, lasting, passing = [], [], []
-    for place, bound in enumerate(bounds):
+    for bound in watched(bounds, progress):
         kept, moving = asynchronous(constant, bound), asynchronous(transient, bound)
         lasting.append(_steps_per_s(kept, settings.workers))
         passing.append(_steps_per_s(moving, settings.workers))
         refusing = cut_off(nearly, bound)
         rows.append(_row(bound, kept, lasting[-1], passing[-1], refusing))
-        progress(place + 1, len(bounds))
     free = float((1 / slowdown).mean())
     x = np.array(bounds, dtype=float)
     return Findings(

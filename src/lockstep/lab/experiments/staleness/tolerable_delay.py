@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from lockstep.lab import ALWAYS, Array, Check, Curve, Findings, Law, Picture, Progress, example, when
+from lockstep.lab import ALWAYS, Array, Check, Curve, Findings, Law, Picture, Progress, example, watched, when
 from lockstep.lab.descent.follow import follow
 from lockstep.lab.laws.delay import largest_stable_step
 from lockstep.lab.objectives import Perceptron, digits_perceptron, sharpness
@@ -51,12 +51,11 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
     rows, checks = [], []
     cases = [(moment, settings.step_size) for moment in moments]
     cases.append((moments[-1], settings.step_size / 10))
-    for place, (moment, step) in enumerate(cases):
+    for moment, step in watched(cases, progress):
         for _ in range(moment - at):
             point = point - settings.step_size * objective.gradient(point)
         at = moment
         rows.append(_row(objective, point, moment, step, settings, seed))
-        progress(place + 1, len(cases))
     for row in rows[:-1]:
         name = f"after {row['step']} steps, step {row['step_size']:g}"
         ratio = row["beyond"] / row["inside"]

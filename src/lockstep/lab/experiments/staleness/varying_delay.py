@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lockstep.lab import ALWAYS, Check, Curve, Findings, Law, Picture, Progress
+from lockstep.lab import ALWAYS, Check, Curve, Findings, Law, Picture, Progress, watched
 from lockstep.lab.laws.delay import largest_stable_step
 from lockstep.settings import setting
 
@@ -34,7 +34,7 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
     """Largest stable a * lambda * (tau + 1) against the adversary."""
     delays = sorted(set(settings.delays))
     found, checks = [], []
-    for place, delay in enumerate(delays):
+    for delay in watched(delays, progress):
         found.append(_searched(delay, settings.steps) * (delay + 1))
         fixed = largest_stable_step(delay) * (delay + 1)
         slack = 0.01 * found[-1]
@@ -50,7 +50,6 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
                 holds=ALWAYS,
             )
         )
-        progress(place + 1, len(delays))
     x = np.array(delays, dtype=float)
     return Findings(
         checks=tuple(checks),

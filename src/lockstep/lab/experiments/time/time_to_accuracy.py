@@ -18,7 +18,7 @@ from lockstep.errors import BadInput, located
 from lockstep.failures.stragglers import bounded
 from lockstep.hardware import Cluster
 from lockstep.hardware import cluster as find_cluster
-from lockstep.lab import ALWAYS, Check, Curve, Findings, Law, Picture, Progress, absent, when
+from lockstep.lab import ALWAYS, Check, Curve, Findings, Law, Picture, Progress, absent, watched, when
 from lockstep.lab.descent.updates import worker_times_s
 from lockstep.lab.objectives import Quadratic, spectrum
 from lockstep.lab.race import MEMORY_PASSES, Arrival, Course, Leg, Server, compress_s, compressed, local, served
@@ -75,10 +75,7 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
         lambda: served(course, settings.bound),
         lambda: compressed(course, settings.keep_frac),
     )
-    legs = []
-    for place, way in enumerate(ways):
-        legs.append(way())
-        progress(place + 1, len(ways))
+    legs = [way() for way in watched(ways, progress)]
     target = settings.target_frac * float(course.objective.loss(course.start[0]))
     arrivals = [leg.until(target) for leg in legs]
     end_s = max(float(leg.time_s[-1].mean()) for leg in legs)
