@@ -18,10 +18,9 @@ from lockstep.lab import (
     Check,
     Curve,
     Findings,
-    claims_page,
     find_experiment,
 )
-from lockstep.lab.claims import Claim, claims
+from lockstep.lab.claims import Claim, claims, claims_page
 from lockstep.report.converge_plot import plot_findings
 from lockstep.settings import read_settings, setting
 
@@ -122,7 +121,7 @@ def test_every_item_of_the_collection_that_belongs_here_is_decided(ids: str) -> 
 
 def test_the_page_of_claims_is_what_the_table_says() -> None:
     page = Path(__file__).parents[2] / "docs" / "reference" / "claims.md"
-    assert page.read_text(encoding="utf-8") == claims_page.page()
+    assert page.read_text(encoding="utf-8") == claims_page()
 
 
 def test_the_command_prints_json_and_a_table_and_draws(tmp_path: Path) -> None:
@@ -188,11 +187,11 @@ def test_bad_input_says_what_is_allowed(arguments: tuple[str, ...], said: str) -
 
 
 def test_a_refuted_law_exits_with_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    from lockstep.lab import registry
+    from lockstep.lab import experiment
 
     wrong = Check("two and two", 5.0, 4.0, holds=ALWAYS)
     fake = replace(find_experiment(EXPERIMENTS[0]), run=lambda *_: Findings((wrong,)))
-    monkeypatch.setattr(registry, "Experiment", lambda *_: fake)
+    monkeypatch.setattr(experiment, "Experiment", lambda *_: fake)
     session = run("converge", EXPERIMENTS[0], "--json")
     assert session.code == 1
     assert session.json()["agrees"] is False

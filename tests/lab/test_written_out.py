@@ -19,7 +19,7 @@ from lockstep.lab.laws.delay import floor
 from lockstep.lab.objectives import LANDSCAPES, digits_logistic, digits_perceptron
 from lockstep.lab.objectives.objective import curvature_along, sharpness
 from lockstep.lab.objectives.quadratic import Quadratic
-from lockstep.lab.statistics.noise import SignNoise
+from lockstep.lab.statistics import SignNoise
 from lockstep.methods.data import digits
 
 

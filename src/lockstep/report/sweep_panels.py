@@ -9,8 +9,8 @@ from math import isclose
 from lockstep.errors import BadInput
 from lockstep.lab import find_experiment
 from lockstep.lab.sweep import Sweep, read_grid
-from lockstep.lab.sweep.grid import Point as Pairs
 from lockstep.lab.sweep.results import Identity, Row, identified, is_interval, is_number
+from lockstep.lab.sweep.trial import Point as Pairs
 from lockstep.report.converge_plot import UNITS
 from lockstep.report.converge_table import cell, title
 from lockstep.settings import read_settings

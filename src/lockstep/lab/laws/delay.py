@@ -7,11 +7,13 @@
     beta = 0   a lambda = 2 sin(pi / (2 (2 tau + 1)));   tau = 0: 2 (1 + beta);   tau = 1: 1 - beta
     rate       the largest root |z|: the error falls by it with every step
     floor      E x^2 = P_00 with P = A P A^T + Q (discrete Lyapunov), A the companion matrix, Q_00 = a^2 s^2
+               tau = 0, beta = 0: E x^2 = a V / (lambda (2 - a lambda)),  a lambda < 2,  V the variance of a gradient
 a step size, lambda curvature, tau updates between the read of the parameters and the write of their gradient, beta
 momentum (heavy ball, v <- beta v + g, x <- x - a v), xi noise of a gradient with standard deviation s.
 
-Source: z on the unit circle and a lambda real in the characteristic polynomial; the left side of the equation for theta
-grows with theta, so the first crossing is the edge. beta = 0: Levin and May, Theoretical Population Biology 1976.
+Sources: z on the unit circle and a lambda real in the characteristic polynomial; the left side of the equation for
+theta grows with theta, so the first crossing is the edge. beta = 0: Levin and May, Theoretical Population Biology 1976.
+Floors: second moments of a linear recursion.
 """
 
 from __future__ import annotations
@@ -89,3 +91,14 @@ def best_step(delay: int, condition: float) -> tuple[float, float]:
         left, right = high - shrink * (high - low), low + shrink * (high - low)
         low, high = (low, right) if slowest(left) < slowest(right) else (left, high)
     return (low + high) / 2, slowest((low + high) / 2)
+
+
+EDGE = 1e-12
+"""Room below a h = 2 that rounding cannot be told from."""
+
+
+def stationary_variance(step_size: Array | float, curvature: Array | float, noise_variance: Array | float) -> Array:
+    """E x^2 in the long run, infinite from the edge on. Broadcasts."""
+    room = 2 - np.asarray(step_size) * curvature
+    inside = room > EDGE
+    return np.where(inside, step_size * np.asarray(noise_variance) / (curvature * np.where(inside, room, 1.0)), np.inf)

@@ -25,7 +25,7 @@ import numpy as np
 from lockstep.errors import BadInput
 from lockstep.lab import ALWAYS, Array, Check, Curve, Findings, Law, Picture, Progress, watched, when
 from lockstep.lab.objectives import Perceptron, digits_perceptron
-from lockstep.lab.statistics.hyperbola import Hyperbola, fit_hyperbola
+from lockstep.lab.statistics import Hyperbola, fit_hyperbola
 from lockstep.methods import critical_batch as law
 from lockstep.settings import setting
 from lockstep.simulate.sample import student_t

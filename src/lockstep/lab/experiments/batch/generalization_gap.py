@@ -24,7 +24,7 @@ import numpy as np
 from lockstep.errors import BadInput
 from lockstep.lab import Array, Check, Curve, Findings, Law, Picture, Progress, example, mean_and_error, watched, when
 from lockstep.lab.objectives import digits_logistic
-from lockstep.lab.statistics.ratio import ratio_of_means
+from lockstep.lab.statistics import ratio_of_means
 from lockstep.settings import setting
 
 QUESTION = "Does a larger batch widen the gap between training and test loss?"

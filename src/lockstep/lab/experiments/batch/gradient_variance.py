@@ -19,7 +19,8 @@ import numpy as np
 
 from lockstep.errors import BadInput
 from lockstep.lab import ALWAYS, Array, Check, Curve, Findings, Law, Picture, Progress, watched, when
-from lockstep.lab.findings import mean_and_error, tells
+from lockstep.lab.findings import tells
+from lockstep.lab.statistics import mean_and_error
 from lockstep.settings import setting
 
 QUESTION = "How noisy is the averaged gradient of n workers, for each way to share the examples?"

@@ -17,8 +17,8 @@ import numpy as np
 from lockstep.errors import BadInput
 from lockstep.lab import ALWAYS, Check, Curve, Findings, Law, Picture, Progress, mean_and_error, watched, when
 from lockstep.lab.objectives import digits_logistic
-from lockstep.lab.objectives.noisy_quadratic import NoisyQuadratic, power_law
-from lockstep.lab.statistics.ratio import Ratio, ratio_of_means
+from lockstep.lab.objectives.quadratic import NoisyQuadratic, power_law
+from lockstep.lab.statistics import Ratio, ratio_of_means
 from lockstep.methods import critical_batch as law
 from lockstep.settings import setting
 

@@ -27,9 +27,9 @@ from typing import Any
 import numpy as np
 
 from lockstep.lab import ALWAYS, Array, Check, Curve, Findings, Law, Picture, Progress, example, watched, when
-from lockstep.lab.findings import absent, mean_and_error, tells
-from lockstep.lab.laws.stationary import stationary_variance
-from lockstep.lab.statistics.draws import streams
+from lockstep.lab.findings import absent, tells
+from lockstep.lab.laws.delay import stationary_variance
+from lockstep.lab.statistics import mean_and_error, streams
 from lockstep.settings import setting
 
 QUESTION = "What does an error in the averaged gradient cost, and does it grow with the number of steps?"

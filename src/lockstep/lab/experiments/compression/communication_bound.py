@@ -20,7 +20,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from lockstep.lab import ALWAYS, Array, Check, Curve, Findings, Law, Picture, Progress, example, watched
-from lockstep.lab.statistics.draws import streams
+from lockstep.lab.statistics import streams
 from lockstep.settings import setting
 
 QUESTION = "How few bits must machines exchange to reach a target, and how many do they use?"

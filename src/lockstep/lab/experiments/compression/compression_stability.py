@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from lockstep.lab import ALWAYS, Array, Check, Curve, Findings, Law, Picture, Progress, example, tells, watched, when
-from lockstep.lab.statistics.draws import streams
+from lockstep.lab.statistics import streams
 from lockstep.methods.compression import RandomK, exchange
 from lockstep.settings import setting
 

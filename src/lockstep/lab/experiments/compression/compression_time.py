@@ -21,9 +21,9 @@ import numpy as np
 
 from lockstep.collectives import PlainLink, get
 from lockstep.lab import ALWAYS, Check, Curve, Findings, Law, Picture, Progress, example, watched
-from lockstep.lab.descent.compressed import Reached, best_run
-from lockstep.lab.objectives.rotated import rotated_workers
-from lockstep.lab.statistics.draws import streams
+from lockstep.lab.descent.workers import Reached, best_run
+from lockstep.lab.objectives.workers import rotated_workers
+from lockstep.lab.statistics import streams
 from lockstep.methods.compression import (
     Compressor,
     ErrorFeedback,

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from lockstep.lab import ALWAYS, Array, Check, Curve, Findings, Law, Picture, Progress, example, watched, when
-from lockstep.lab.statistics.draws import streams
+from lockstep.lab.statistics import streams
 from lockstep.settings import setting
 
 QUESTION = "How many bits does it take to say which entries travel?"

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from lockstep.lab import ALWAYS, Array, Check, Curve, Findings, Law, Picture, Progress, mean_and_error, watched
-from lockstep.lab.descent.follow import follow
+from lockstep.lab.descent.delayed import follow
 from lockstep.lab.objectives import (
     LANDSCAPES,
     Logistic,

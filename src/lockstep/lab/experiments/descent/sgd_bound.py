@@ -15,9 +15,9 @@ import numpy as np
 
 from lockstep.lab import ALWAYS, Check, Curve, Findings, Law, Picture, Progress, example, mean_and_error, when
 from lockstep.lab.descent.delayed import descend
-from lockstep.lab.laws.stationary import stationary_variance
+from lockstep.lab.laws.delay import stationary_variance
 from lockstep.lab.objectives import LANDSCAPES, Objective, Quadratic
-from lockstep.lab.statistics.noise import SignNoise
+from lockstep.lab.statistics import SignNoise
 from lockstep.settings import setting
 
 QUESTION = "What does synchronous descent promise, at which step and batch?"

@@ -21,9 +21,8 @@ import numpy as np
 
 from lockstep.collectives import algorithms, get, ops
 from lockstep.lab import ALWAYS, Array, Check, Curve, Findings, Law, Picture, Progress, mean_and_error, watched, when
-from lockstep.lab.laws.gaussian import rounding_energy
-from lockstep.lab.laws.reduction_tree import Tree, rounding_sum, tree_of
-from lockstep.lab.statistics.draws import streams
+from lockstep.lab.laws.rounding import Tree, rounding_energy, rounding_sum, tree_of
+from lockstep.lab.statistics import streams
 from lockstep.methods.number_format import NumberFormat, number_format
 from lockstep.program import Kind, Program
 from lockstep.program.executor import execute

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from lockstep.lab import ALWAYS, Array, Check, Curve, Findings, Law, Picture, Progress, example, watched, when
-from lockstep.lab.statistics.draws import streams
+from lockstep.lab.statistics import streams
 from lockstep.methods.number_format import number_format
 from lockstep.methods.summation import ADDITIONS_PER_TERM, FOLDS, SUMS, grids, kahan, neumaier, one_by_one
 from lockstep.settings import setting

@@ -20,7 +20,7 @@ import numpy as np
 
 from lockstep.collectives import get
 from lockstep.lab import ALWAYS, Array, Check, Curve, Findings, Law, Picture, Progress, watched, when
-from lockstep.lab.statistics.draws import streams
+from lockstep.lab.statistics import streams
 from lockstep.program.executor import execute
 from lockstep.settings import setting
 

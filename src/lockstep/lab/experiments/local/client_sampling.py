@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from lockstep.lab import ALWAYS, Check, Curve, Findings, Law, Picture, Progress, mean_and_error, watched
-from lockstep.lab.descent.local_rounds import LocalMethod, run_rounds
+from lockstep.lab.descent.workers import LocalMethod, run_rounds
 from lockstep.settings import setting
 
 FORMULA = "(1 - q) / (1 + q) V (n - m) / ((n - 1) m)"

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from lockstep.lab import ALWAYS, Array, Check, Curve, Findings, Law, Picture, Progress, watched, when
-from lockstep.lab.descent.local_rounds import LocalMethod, run_rounds
+from lockstep.lab.descent.workers import LocalMethod, run_rounds
 from lockstep.lab.objectives import WorkerQuadratics
 from lockstep.settings import setting
 

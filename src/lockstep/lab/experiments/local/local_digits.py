@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from lockstep.lab import ALWAYS, Array, Check, Curve, Findings, Law, Picture, Progress, watched, when
-from lockstep.lab.descent.local_rounds import LocalMethod, run_rounds
+from lockstep.lab.descent.workers import LocalMethod, run_rounds
 from lockstep.lab.objectives import digits_logistic, dirichlet_shards
 from lockstep.methods.local import Outer
 from lockstep.settings import setting

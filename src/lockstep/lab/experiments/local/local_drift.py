@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from lockstep.lab import ALWAYS, Check, Curve, Findings, Law, Picture, Progress, mean_and_error, watched, when
-from lockstep.lab.statistics.noise import SignNoise
+from lockstep.lab.statistics import SignNoise
 from lockstep.settings import setting
 
 QUESTION = "How far do workers drift apart between two averages?"

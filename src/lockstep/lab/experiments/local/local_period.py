@@ -14,14 +14,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from lockstep.errors import BadInput
 from lockstep.lab import ALWAYS, Check, Curve, Findings, Law, Picture, Progress, example, watched, when
-from lockstep.lab.descent.local_rounds import LocalMethod, run_rounds
-from lockstep.lab.laws.period import best_period, penalty_frac, run_s
+from lockstep.lab.descent.workers import LocalMethod, run_rounds
 from lockstep.lab.objectives import WorkerQuadratics
 from lockstep.settings import setting
 from lockstep.units import format_time
@@ -29,7 +28,8 @@ from lockstep.units import format_time
 QUESTION = "How many local steps between averages are best?"
 SOURCE = "derivative of seconds(K); Karimireddy et al. 2020; Woodworth et al. 2020"
 
-Array = npt.NDArray[np.float64]
+Number = Any
+"""A number, or an array of them."""
 Rows = Sequence[Mapping[str, float]]
 
 STEP_SIZES = np.geomspace(1e-3, 0.49, 160)
@@ -122,6 +122,21 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
         conclusion=_conclusion(rows, equal, settings, cheapest),
         assumptions=("no gradient noise; the step is tuned for every K; whole rounds",),
     )
+
+
+def run_s(steps: Number, period: Number, compute_s: Number, exchange_s: Number) -> Number:
+    """Seconds of a run of `steps` with an exchange after every `period` of them; broadcasts."""
+    return steps * (compute_s + exchange_s / period)
+
+
+def best_period(penalty_frac: float, compute_s: float, exchange_s: float) -> float:
+    """K* for a penalty c above 0, as a real number; below 1 it means 1."""
+    return math.sqrt((1 - penalty_frac) * exchange_s / (penalty_frac * compute_s))
+
+
+def penalty_frac(steps: float, every_step: float, period: int) -> float:
+    """c of a run with that period above 1, which took `steps` where `every_step` were enough with K = 1."""
+    return (steps / every_step - 1) / (period - 1)
 
 
 def _conclusion(rows: Rows, equal: list[float], settings: Settings, cheapest: int) -> str:

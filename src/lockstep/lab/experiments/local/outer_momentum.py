@@ -16,8 +16,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from lockstep.lab import Check, Curve, Domain, Findings, Law, Picture, Progress, watched, when
-from lockstep.lab.descent.local_rounds import LocalMethod, run_rounds
-from lockstep.lab.descent.stability import growth
+from lockstep.lab.descent.delayed import growth
+from lockstep.lab.descent.workers import LocalMethod, run_rounds
 from lockstep.methods.local import Outer
 from lockstep.settings import setting
 

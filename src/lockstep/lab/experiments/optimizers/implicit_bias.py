@@ -22,7 +22,7 @@ import numpy as np
 
 from lockstep.errors import BadInput
 from lockstep.lab import ALWAYS, Array, Check, Curve, Findings, Law, Picture, Progress, example, watched
-from lockstep.lab.laws.least_norm import least_norm_solution
+from lockstep.lab.objectives.quadratic import least_norm_solution
 from lockstep.methods.optimizers import Momentum, Optimizer, Sgd, Sign, step
 from lockstep.settings import setting
 

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from lockstep.lab import ALWAYS, Array, Check, Curve, Findings, Law, Picture, Progress, example, watched, when
-from lockstep.lab.statistics.draws import streams
+from lockstep.lab.statistics import streams
 from lockstep.methods.clip import clip_by_norm
 from lockstep.methods.loss_scaling import GROWTH_INTERVAL, LossScale, all_finite, lost_steps_frac, static, unscaled
 from lockstep.methods.number_format import NumberFormat, number_format

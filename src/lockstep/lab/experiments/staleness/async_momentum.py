@@ -14,8 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from lockstep.lab import ALWAYS, Check, Curve, Findings, Law, Picture, Progress, example, watched
-from lockstep.lab.descent.delayed import descend
-from lockstep.lab.descent.stability import delayed_shrinks, growth
+from lockstep.lab.descent.delayed import delayed_shrinks, descend, growth
 from lockstep.lab.laws.delay import largest_stable_step, rate
 from lockstep.settings import setting
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from lockstep.lab import ALWAYS, Check, Curve, Findings, Law, Picture, Progress, absent, example, when
-from lockstep.lab.descent.stability import RESOLUTION, delayed_shrinks, searched_edge
+from lockstep.lab.descent.delayed import RESOLUTION, delayed_shrinks, searched_edge
 from lockstep.lab.laws.delay import largest_stable_step
 from lockstep.settings import setting
 

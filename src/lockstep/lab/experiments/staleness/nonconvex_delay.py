@@ -15,10 +15,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from lockstep.lab import ALWAYS, Check, Curve, Findings, Law, Picture, Progress, example, mean_and_error, watched
-from lockstep.lab.descent.delayed import descend
-from lockstep.lab.descent.follow import follow
+from lockstep.lab.descent.delayed import descend, follow
 from lockstep.lab.objectives import LANDSCAPES
-from lockstep.lab.statistics.noise import SignNoise
+from lockstep.lab.statistics import SignNoise
 from lockstep.settings import setting
 
 QUESTION = "What can be promised about gradients when the loss is not convex and gradients are old?"

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from lockstep.lab import ALWAYS, Array, Check, Curve, Findings, Law, Picture, Progress
-from lockstep.lab.descent.stability import RESOLUTION, delayed_shrinks, scheduled_shrinks, searched_edge
+from lockstep.lab.descent.delayed import RESOLUTION, delayed_shrinks, scheduled_shrinks, searched_edge
 from lockstep.lab.descent.updates import Updates, asynchronous, worker_times_s
 from lockstep.lab.laws.delay import largest_stable_step
 from lockstep.methods.staleness import cut_off, exponential, inverse

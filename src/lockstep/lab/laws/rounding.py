@@ -1,6 +1,11 @@
-"""Which additions a program makes, and what their rounding costs.
+"""What numbers of few bits and compressed vectors lose: integrals of the normal law, and the additions of a program.
 
-    E error^2 = sum over additions of  h^2 / 12 (1 + 2 / 4^k)  where k > 0,   h: spacing at the rounded sum
+    tail(t) = P(|z| > t);   energy_above(t) = E[z^2; |z| > t] = tail(t) + 2 t phi(t)
+    rounding_energy(p) = E (fl(z) - z)^2 = 4^(1 - p) / 12 sum over e of 4^e P(2^e <= |z| < 2^(e + 1))
+phi: density; p: bits of a significand. The last one takes the error inside a step as uniform, which the density makes
+right to second order in the step.
+
+    E error^2 of a sum = sum over additions of  h^2 / 12 (1 + 2 / 4^k)  where k > 0,   h: spacing at the rounded sum
 k: how many bits finer than h the finer of both sides is. A sum of two numbers of one octave has a single bit too
 many, so its error is 0 or h / 2, which is 3/2 of what an even spread over a step gives; k <= 0 is exact. The bits cut
 off are taken as even and independent. Depth and shape come from running the program on symbols; adding the zeros that
@@ -9,8 +14,10 @@ a server begins with is no addition.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from statistics import NormalDist
 
 import numpy as np
 
@@ -18,6 +25,32 @@ from lockstep.lab.findings import Array
 from lockstep.methods.number_format import NumberFormat
 from lockstep.program import Program
 from lockstep.program.executor import execute
+
+_NORMAL = NormalDist()
+LEAST_OCTAVE, LAST_OCTAVE = -60, 6
+"""Smaller and larger values of a standard normal have no share that a float64 would show."""
+
+
+def tail(threshold: float) -> float:
+    """P(|z| > threshold)."""
+    return math.erfc(threshold / math.sqrt(2))
+
+
+def threshold_of(tail_frac: float) -> float:
+    """The threshold above which that share of |z| lies."""
+    return -_NORMAL.inv_cdf(tail_frac / 2) if tail_frac < 1 else 0.0
+
+
+def energy_above(threshold: float) -> float:
+    """E[z^2; |z| > threshold]: the share of the squared length in the entries above it."""
+    return tail(threshold) + 2 * threshold * _NORMAL.pdf(threshold)
+
+
+def rounding_energy(precision_bits: int) -> float:
+    """E (fl(z) - z)^2 for rounding to the nearest with that many bits of significand."""
+    octaves = range(LEAST_OCTAVE, LAST_OCTAVE)
+    return 4.0 ** (1 - precision_bits) / 12 * sum(4.0**e * (tail(2.0**e) - tail(2.0 ** (e + 1))) for e in octaves)
+
 
 MIX = np.uint64(0x9E3779B97F4A7C15)
 """An odd number without pattern: the golden ratio in 64 bits, as in splitmix64 (Steele, Lea, Flood 2014)."""
