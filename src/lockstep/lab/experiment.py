@@ -64,12 +64,9 @@ class Experiment:
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON form."""
         return {
-            "experiment": self.name,
-            "question": self.question,
-            "source": self.source,
-            "settings": described(self.settings),
-            "claims": [claim.to_dict() for claim in claims_of(self.name)],
-        }
+            "experiment": self.name, "question": self.question, "source": self.source,
+            "settings": described(self.settings), "claims": [claim.to_dict() for claim in claims_of(self.name)],
+        }  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

@@ -125,10 +125,8 @@ def _simulated(problem: NoisyQuadratic, batch: Array, steps: Array, rate: Array,
         count, b, r = int(np.ceil(steps[place])), float(batch[place]), float(rate[place])
         mean, error = mean_and_error(problem.simulate(r, b, count, trials, generator))
         expected = float(problem.expected_loss(float(count), r, b))
-        checks.append(
-            Check(f"loss after {count} steps of {b:.3g} examples", expected, mean, error, ROUNDING * expected,
-                  runs=trials, holds=ALWAYS)
-        )  # fmt: skip
+        checks.append(Check(f"loss after {count} steps of {b:.3g} examples", expected, mean, error, ROUNDING * expected,
+                            runs=trials, holds=ALWAYS))  # fmt: skip
     return checks
 
 

@@ -173,14 +173,8 @@ def _bitwise() -> list[Check]:
     for method in (optimizer("sgd"), optimizer("momentum", beta=0.5)):
         paths = [_path(one, method, np.zeros(4), batches, 2.0**-10) for one in (whole, accumulated)]
         differing = float((paths[0] != paths[1]).sum())
-        checks.append(
-            Check(
-                f"accumulation where sums are exact ({method.name}): numbers that differ",
-                0.0,
-                differing,
-                holds=example("least squares on 64 examples, 8 micro-batches"),
-            )
-        )
+        checks.append(Check(f"accumulation where sums are exact ({method.name}): numbers that differ", 0.0, differing,
+                            holds=example("least squares on 64 examples, 8 micro-batches")))  # fmt: skip
     return checks
 
 

@@ -117,13 +117,10 @@ def _fit(dimension: int, examples: int, gaps: Array) -> Check:
     """
     gap, error = mean_and_error(gaps)
     spread = fitted_spread(dimension, examples)
-    return Check(
-        f"gap of the fit to {examples} examples",
-        fitted_gap(dimension, examples),
-        gap,
-        max(error, spread / math.sqrt(len(gaps))),
-        holds=when(math.isfinite(spread), "more than dimension + 3 examples: with fewer the gap has no variance"),
-    )
+    return Check(f"gap of the fit to {examples} examples", fitted_gap(dimension, examples), gap,
+                 max(error, spread / math.sqrt(len(gaps))),
+                 holds=when(math.isfinite(spread),
+                            "more than dimension + 3 examples: with fewer the gap has no variance"))  # fmt: skip
 
 
 def stable_rate(dimension: int) -> float:
@@ -205,16 +202,9 @@ def _digits(seed: int, examples: int = 400, batch: int = 20, steps: int = 200) -
     gap, error = mean_and_error(np.array(gaps))
     bound = 2 * largest / examples * rate * steps
     return [
-        Check(
-            "gap on the digits, at most (2 G^2 / N) sum alpha",
-            bound,
-            gap,
-            error,
-            relation="at most",
-            runs=len(gaps),
-            holds=example(DIGITS),
-        ),
-    ]
+        Check("gap on the digits, at most (2 G^2 / N) sum alpha", bound, gap, error, relation="at most", runs=len(gaps),
+              holds=example(DIGITS)),
+    ]  # fmt: skip
 
 
 def _row(

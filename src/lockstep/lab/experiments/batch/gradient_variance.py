@@ -134,13 +134,11 @@ def _unequal(settings: Settings, seed: int) -> list[Check]:
     weighted, weighted_error = _variance(means @ (sizes / sizes.sum()))
     plain, plain_error = _variance(means.mean(axis=1))
     laws = [
-        Check(
-            "unequal workers, weighted mean: variance", float(1 / sizes.sum()), weighted, weighted_error, holds=ALWAYS
-        ),
-        Check(
-            "unequal workers, unweighted mean: variance", float((1 / sizes).sum() / 4), plain, plain_error, holds=ALWAYS
-        ),
-    ]
+        Check("unequal workers, weighted mean: variance", float(1 / sizes.sum()), weighted, weighted_error,
+              holds=ALWAYS),
+        Check("unequal workers, unweighted mean: variance", float((1 / sizes).sum() / 4), plain, plain_error,
+              holds=ALWAYS),
+    ]  # fmt: skip
     right, wrong = laws[1].expected, laws[0].expected
     return [*laws, Check("the unweighted mean has the variance of the global batch", wrong, plain, plain_error,
                          false_law=True, holds=tells(right, wrong, plain_error))]  # fmt: skip
@@ -157,23 +155,11 @@ def _different(settings: Settings, seed: int) -> list[Check]:
     alone, alone_error = mean_and_error(means[:, 0])
     return [
         Check("different data, weighted mean: mean", whole, weighted, weighted_error, holds=ALWAYS),
-        Check(
-            "different data: the unweighted mean is unbiased",
-            whole,
-            plain,
-            plain_error,
-            false_law=True,
-            holds=tells(float(SHARD_MEANS.mean()), whole, plain_error),
-        ),
-        Check(
-            "different data: whoever takes part, the mean is unbiased",
-            whole,
-            alone,
-            alone_error,
-            false_law=True,
-            holds=tells(float(SHARD_MEANS[0]), whole, alone_error),
-        ),
-    ]
+        Check("different data: the unweighted mean is unbiased", whole, plain, plain_error, false_law=True,
+              holds=tells(float(SHARD_MEANS.mean()), whole, plain_error)),
+        Check("different data: whoever takes part, the mean is unbiased", whole, alone, alone_error, false_law=True,
+              holds=tells(float(SHARD_MEANS[0]), whole, alone_error)),
+    ]  # fmt: skip
 
 
 def _rare(settings: Settings, seed: int) -> list[Check]:
@@ -183,15 +169,9 @@ def _rare(settings: Settings, seed: int) -> list[Check]:
     found, error = _variance(touched * (1 + generator.normal(size=touched.size)))
     return [
         Check("coordinate of 1 example in 20: variance", TOUCHED + TOUCHED * (1 - TOUCHED), found, error, holds=ALWAYS),
-        Check(
-            "coordinate of 1 example in 20: 20 times the variance",
-            1 / TOUCHED,
-            found,
-            error,
-            false_law=True,
-            holds=tells(TOUCHED + TOUCHED * (1 - TOUCHED), 1 / TOUCHED, error),
-        ),
-    ]
+        Check("coordinate of 1 example in 20: 20 times the variance", 1 / TOUCHED, found, error, false_law=True,
+              holds=tells(TOUCHED + TOUCHED * (1 - TOUCHED), 1 / TOUCHED, error)),
+    ]  # fmt: skip
 
 
 def _false_laws(rows: list[dict[str, Any]], counts: list[int]) -> list[Check]:

@@ -203,13 +203,9 @@ def _quartic() -> list[Check]:
     return [
         Check("w^4 / 4 at a w_0^2 = 1.9: diverges (1 = yes)", 0.0, diverges(1.9), holds=example("from w_0 = 1")),
         Check("w^4 / 4 at a w_0^2 = 2.1: diverges (1 = yes)", 1.0, diverges(2.1), holds=example("from w_0 = 1")),
-        Check(
-            "w^4 / 4 at a w_0^2 = 4 after 10 steps of warm-up: diverges (1 = yes)",
-            0.0,
-            diverges(4.0, 10),
-            holds=example("from w_0 = 1"),
-        ),
-    ]
+        Check("w^4 / 4 at a w_0^2 = 4 after 10 steps of warm-up: diverges (1 = yes)", 0.0, diverges(4.0, 10),
+              holds=example("from w_0 = 1")),
+    ]  # fmt: skip
 
 
 def _row(trained: Trained) -> dict[str, Any]:

@@ -117,12 +117,8 @@ def simulate(rate: float, curvature: float, variance: float, trials: int, genera
 
 def _check(name: str, k: float, expected: float | None, seen: Stay) -> Check:
     if expected is None:
-        return Check(
-            f"{name} rule, {k:g} times the batch: diverges (1 = yes)",
-            1.0,
-            float(seen.diverged_at is not None),
-            holds=ALWAYS,
-        )
+        return Check(f"{name} rule, {k:g} times the batch: diverges (1 = yes)", 1.0,
+                     float(seen.diverged_at is not None), holds=ALWAYS)  # fmt: skip
     return Check(f"{name} rule, {k:g} times the batch: stationary variance", expected, seen.variance,
                  seen.standard_error, tolerance=SETTLED, holds=ALWAYS)  # fmt: skip
 
@@ -140,15 +136,9 @@ def _kept(settings: Settings, stream: np.random.SeedSequence) -> list[Check]:
         Check("linear rule: noise of one step, times", 4.0, linear, 4 * error, holds=ALWAYS),
         Check("square-root rule: noise of one step, times", 1.0, root, error, holds=ALWAYS),
         Check("the linear rule keeps the noise of one step: times", 1.0, linear, error, false_law=True, holds=ALWAYS),
-        Check(
-            "the linear rule keeps signal over noise of a step: times",
-            1.0,
-            one / mean,
-            error,
-            false_law=True,
-            holds=ALWAYS,
-        ),
-    ]
+        Check("the linear rule keeps signal over noise of a step: times", 1.0, one / mean, error, false_law=True,
+              holds=ALWAYS),
+    ]  # fmt: skip
 
 
 def _correlated(settings: Settings, stream: np.random.SeedSequence) -> list[Check]:

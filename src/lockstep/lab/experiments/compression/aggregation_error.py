@@ -233,20 +233,12 @@ def _feedback(settings: Settings) -> tuple[Check, ...]:
 def _laws(settings: Settings, size: float, steps: int) -> tuple[Law, ...]:
     a = settings.step_size
     return (
-        Law(
-            f"unbiased, error {size:g}",
-            float(stationary_variance(a, 1.0, size**2)) / 2,
-            "a eps^2 / (2 (2 - a))",
-            "second moments",
-        ),
+        Law(f"unbiased, error {size:g}", float(stationary_variance(a, 1.0, size**2)) / 2, "a eps^2 / (2 (2 - a))",
+            "second moments"),
         Law(f"biased, error {size:g}", size**2 / 2, "delta^2 / (2 mu)", "fixed point x = -delta"),
-        Law(
-            f"opposing, Huber, error {size:g} c",
-            min(size, 1.0) * steps / (2 * steps + 1) ** 2,
-            "eps T / (2 T + 1)",
-            "T equal steps",
-        ),
-    )
+        Law(f"opposing, Huber, error {size:g} c", min(size, 1.0) * steps / (2 * steps + 1) ** 2, "eps T / (2 T + 1)",
+            "T equal steps"),
+    )  # fmt: skip
 
 
 def _curves(settings: Settings, sizes: Array, seen: dict[str, list[float]], steps: int) -> Any:

@@ -141,13 +141,9 @@ def _bound(made: Compressor, elems: int) -> float | None:
 
 def _row(case: Case, elems: int, law: float, got: float, checks: Any, size_B: float) -> dict[str, Any]:
     return {
-        "compressor": _label(case.made),
-        "unbiased": case.made.unbiased,
-        "sent_frac": size_B / (4 * elems),
-        "lost_frac": got,
-        "law_frac": law,
-        "bound_frac": _bound(case.made, elems),
-    }
+        "compressor": _label(case.made), "unbiased": case.made.unbiased, "sent_frac": size_B / (4 * elems),
+        "lost_frac": got, "law_frac": law, "bound_frac": _bound(case.made, elems),
+    }  # fmt: skip
 
 
 def _label(made: Compressor) -> str:
@@ -203,24 +199,13 @@ def _false_laws(settings: Settings, seed: int) -> tuple[Check, ...]:
         Check("bf16 rounding by formula", rounding_energy(8), *bf16, holds=ALWAYS),
         Check("bf16 rounding at random: twice that", 2 * rounding_energy(8), *at_random, holds=ALWAYS),
         Check("top-k at 1 % sends 1 % of the bytes", 0.01, top, tolerance=1e-4, false_law=True, holds=ALWAYS),
-        Check(
-            "int8 sends an eighth of fp32",
-            1 / 8,
-            Uniform(8).size_B(10**6) / 4e6,
-            tolerance=1e-4,
-            false_law=True,
-            holds=example("10^6 entries"),
-        ),
+        Check("int8 sends an eighth of fp32", 1 / 8, Uniform(8).size_B(10**6) / 4e6, tolerance=1e-4, false_law=True,
+              holds=example("10^6 entries")),
         Check("top-k at 60 % sends less than everything", 0.6, half, tolerance=0.4, false_law=True, holds=ALWAYS),
         Check("rounding up with the distance is unbiased: 1/4", 0.25, mean, spread, false_law=True, holds=ALWAYS),
-        Check(
-            "PowerSGD is unbiased: mean payload along the vector",
-            1.0,
-            *_kept(vector, seed),
-            false_law=True,
-            holds=ALWAYS,
-        ),
-    )
+        Check("PowerSGD is unbiased: mean payload along the vector", 1.0, *_kept(vector, seed), false_law=True,
+              holds=ALWAYS),
+    )  # fmt: skip
 
 
 def _kept(vector: Any, seed: int) -> tuple[float, float]:

@@ -58,10 +58,8 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
     for place, step in enumerate(watched(settings.step_sizes, progress)):
         for name, law, got in _floors(made, omega, step, settings, seed + 97 * place):
             mean, error = mean_and_error(got)
-            checks.append(
-                Check(f"{name}, a = {step:g}", law, mean, error, ROUNDING * law, runs=settings.repetitions,
-                      holds=ALWAYS)
-            )  # fmt: skip
+            checks.append(Check(f"{name}, a = {step:g}", law, mean, error, ROUNDING * law, runs=settings.repetitions,
+                                holds=ALWAYS))  # fmt: skip
             floors.setdefault(name, []).append((law, mean, error))
     return Findings(
         checks=(*checks, *_false_laws(made, omega, settings, seed)),
@@ -157,14 +155,9 @@ def _false_laws(made: RandomK, omega: float, settings: Settings, seed: int) -> t
     small, large = (_quantisation_share(batch) for batch in (64, 2048))
     return (
         *checks,
-        Check(
-            "quantisation matters less at large batches",
-            1.0,
-            float(large < small),
-            false_law=True,
-            holds=example("batches 64 and 2048, omega = 0.15, |grad|^2 = 1, s^2 = 100"),
-        ),
-    )
+        Check("quantisation matters less at large batches", 1.0, float(large < small), false_law=True,
+              holds=example("batches 64 and 2048, omega = 0.15, |grad|^2 = 1, s^2 = 100")),
+    )  # fmt: skip
 
 
 def _quantisation_share(batch: int) -> float:

@@ -126,17 +126,10 @@ def _false_laws(made: RandomK, settings: Settings, omega: float, seed: int) -> t
     sizes = np.array([0.1, 0.5])
     got, error = _measured(made, settings, 1, sizes, seed + 1)
     checks = [
-        Check(
-            f"same rate as plain descent, a = {step:g}",
-            (1 - step) ** 2,
-            float(got[at]),
-            float(error[at]),
-            0.0,
-            True,
-            holds=tells(float(_factor(step, omega)), (1 - step) ** 2, float(error[at])),
-        )
+        Check(f"same rate as plain descent, a = {step:g}", (1 - step) ** 2, float(got[at]), float(error[at]), 0.0, True,
+              holds=tells(float(_factor(step, omega)), (1 - step) ** 2, float(error[at])))
         for at, step in enumerate(sizes)
-    ]
+    ]  # fmt: skip
     point = np.linspace(0.5, 1.5, settings.elems)
     squared = float((point**2).sum())
     for at, step in enumerate(sizes):
@@ -155,11 +148,6 @@ def _noiseless() -> tuple[Check, ...]:
     """f = x^2 / 2, a = 1/2, from x = 1, nothing random: the printed bound is 0, the loss 1/8."""
     loss = (1 - 0.5) ** 2 / 2
     return (
-        Check(
-            "printed bound without noise and quantiser",
-            0.5 - 0.5,
-            loss,
-            false_law=True,
-            holds=example("x^2 / 2 from 1, a = 1/2"),
-        ),
-    )
+        Check("printed bound without noise and quantiser", 0.5 - 0.5, loss, false_law=True,
+              holds=example("x^2 / 2 from 1, a = 1/2")),
+    )  # fmt: skip

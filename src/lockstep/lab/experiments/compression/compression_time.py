@@ -210,14 +210,8 @@ def _ring_limit() -> list[Check]:
         sparse = [float(get("all-gather", "ring").price(n, n * payload_B, link).time_s) for n in range(2, 200)]
         cheaper = [n for n, d, s in zip(range(2, 200), dense, sparse, strict=True) if s < d * (1 - 1e-12)]
         expected = math.ceil(limit - 1e-9) - 1
-        checks.append(
-            Check(
-                f"most ranks for top-1 %, {index_bits}-bit indices",
-                expected,
-                max(cheaper),
-                holds=example("10^8 entries, no latency"),
-            )
-        )
+        checks.append(Check(f"most ranks for top-1 %, {index_bits}-bit indices", expected, max(cheaper),
+                            holds=example("10^8 entries, no latency")))  # fmt: skip
     return checks
 
 
@@ -233,41 +227,27 @@ def _steps_by_condition() -> list[Check]:
     law = math.ceil(math.log(1e-4) / (2 * math.log(rate)))
     return [
         Check("steps at condition number 1000", law, steps, holds=example("the best step, to 1e-4 of the loss")),
-        Check(
-            "1000 steps at condition number 1000",
-            1000,
-            steps,
-            false_law=True,
-            holds=example("the best step, to 1e-4 of the loss"),
-        ),
-    ]
+        Check("1000 steps at condition number 1000", 1000, steps, false_law=True,
+              holds=example("the best step, to 1e-4 of the loss")),
+    ]  # fmt: skip
 
 
 def _efficiency() -> list[Check]:
     """40 ms of communication at 70 % efficiency, compressed ten times."""
     compute_s = 0.040 * 0.7 / 0.3
     return [
-        Check(
-            "efficiency 90 % after 10x compression",
-            0.9,
-            compute_s / (compute_s + 0.004),
-            0,
-            0.01,
-            True,
-            holds=example("40 ms of communication at 70 % efficiency"),
-        )
-    ]
+        Check("efficiency 90 % after 10x compression", 0.9, compute_s / (compute_s + 0.004), 0, 0.01, True,
+              holds=example("40 ms of communication at 70 % efficiency"))
+    ]  # fmt: skip
 
 
 def _row(one: Priced, dense: Priced, settings: Settings) -> dict[str, Any]:
     return {
-        "compressor": _label(one.made),
-        "steps": one.run.steps,
-        "sent_per_rank_B": one.critical_B,
+        "compressor": _label(one.made), "steps": one.run.steps, "sent_per_rank_B": one.critical_B,
         "step_s": one.step_s(settings, settings.bandwidth_Bps),
         "run_s": None if one.run.steps is None else one.run_s(settings, settings.bandwidth_Bps),
         "break_even_Bps": None if one is dense else break_even_Bps(one, dense, settings),
-    }
+    }  # fmt: skip
 
 
 def _laws(settings: Settings) -> tuple[Law, ...]:

@@ -104,35 +104,15 @@ def _diverging(runs: dict[str, Array], a: float, long: Domain) -> tuple[Check, .
     """Growth over 200 steps by formula, and where the others end."""
     grown = (1 + 11 * a / 6) ** 200
     return (
-        Check(
-            "three ranks, top-1: growth in 200 steps",
-            grown,
-            float(runs["top-1"][200]),
-            tolerance=1e-9 * grown,
-            holds=ALWAYS,
-        ),
-        Check(
-            "three ranks, dense: left after 200 steps",
-            (1 - 7 * a / 6) ** 200,
-            float(runs["dense"][200]),
-            0,
-            1e-9,
-            holds=ALWAYS,
-        ),
-        Check(
-            "three ranks, top-1 with feedback: arrives",
-            1.0,
-            float(runs["top-1 with feedback"][-1] < 1e-3),
-            holds=long,
-        ),
-        Check(
-            "three ranks, top-1 converges without memory",
-            1.0,
-            float(runs["top-1"][-1] < 1),
-            false_law=True,
-            holds=ALWAYS,
-        ),
-    )
+        Check("three ranks, top-1: growth in 200 steps", grown, float(runs["top-1"][200]), tolerance=1e-9 * grown,
+              holds=ALWAYS),
+        Check("three ranks, dense: left after 200 steps", (1 - 7 * a / 6) ** 200, float(runs["dense"][200]), 0, 1e-9,
+              holds=ALWAYS),
+        Check("three ranks, top-1 with feedback: arrives", 1.0, float(runs["top-1 with feedback"][-1] < 1e-3),
+              holds=long),
+        Check("three ranks, top-1 converges without memory", 1.0, float(runs["top-1"][-1] < 1), false_law=True,
+              holds=ALWAYS),
+    )  # fmt: skip
 
 
 def _signs(settings: Settings, seed: int) -> tuple[Check, ...]:
@@ -176,18 +156,11 @@ def _forgotten(a: float, steps: int, long: Domain) -> tuple[Check, ...]:
     return (
         Check("quiet coordinate without memory", 1.0, no_memory, holds=ALWAYS),
         Check("quiet coordinate with e = g - C(g)", 1.0, short_memory, holds=ALWAYS),
-        Check(
-            "e = g - C(g) brings the quiet coordinate in",
-            0.0,
-            short_memory,
-            tolerance=a * 2 * LOUD,
-            false_law=True,
-            holds=when(
-                a * 2 * LOUD <= 0.5, "step_size up to 0.025, at which the loud coordinate swings by 1/2 at most"
-            ),
-        ),
+        Check("e = g - C(g) brings the quiet coordinate in", 0.0, short_memory, tolerance=a * 2 * LOUD, false_law=True,
+              holds=when(a * 2 * LOUD <= 0.5,
+                         "step_size up to 0.025, at which the loud coordinate swings by 1/2 at most")),
         Check("quiet coordinate with feedback", 0.0, memory, tolerance=a * 2 * LOUD, holds=long),
-    )
+    )  # fmt: skip
 
 
 def _quiet(memory: str, a: float, steps: int) -> float:

@@ -133,12 +133,6 @@ def _quantiser() -> list[Check]:
     return [
         Check("largest error of 8 bits on [-10, 10]", 20 / (2 * 255), error, 0, 1e-4, holds=example("255 steps")),
         Check("largest error of 8 bits on [-10, 10] is 0.078", 0.078, error, 0, 1e-3, True, holds=example("256 steps")),
-        Check(
-            "code 2^8 fits in 8 bits",
-            255.0,
-            float(codes[256].max()),
-            relation="at most",
-            false_law=True,
-            holds=example("256 steps"),
-        ),
-    ]
+        Check("code 2^8 fits in 8 bits", 255.0, float(codes[256].max()), relation="at most", false_law=True,
+              holds=example("256 steps")),
+    ]  # fmt: skip

@@ -99,34 +99,13 @@ def _checks(found: dict[str, Array], settings: Settings, ratio: float) -> list[C
     at_layer, spread = mean_and_error(found["top_k_by_layer_lost_frac"])
     return [
         # Half of the rounding steps around zero are cut by the density, which the 1/6 leaves out.
-        Check(
-            f"int8 by layer over its law, ratio {ratio:g}",
-            1.0,
-            mean,
-            error,
-            0.01,
-            runs=settings.repetitions,
-            holds=ALWAYS,
-        ),
-        Check(
-            f"top-k at once less by layer, at worst, ratio {ratio:g}",
-            0.0,
-            most,
-            0.0,
-            1e-12,
-            relation="at most",
-            holds=ALWAYS,
-        ),
-        Check(
-            f"top-k by layer, ratio {ratio:g}",
-            _layer_law(settings),
-            at_layer,
-            spread,
-            0.01,
-            runs=settings.repetitions,
-            holds=ALWAYS,
-        ),
-    ]
+        Check(f"int8 by layer over its law, ratio {ratio:g}", 1.0, mean, error, 0.01, runs=settings.repetitions,
+              holds=ALWAYS),
+        Check(f"top-k at once less by layer, at worst, ratio {ratio:g}", 0.0, most, 0.0, 1e-12, relation="at most",
+              holds=ALWAYS),
+        Check(f"top-k by layer, ratio {ratio:g}", _layer_law(settings), at_layer, spread, 0.01,
+              runs=settings.repetitions, holds=ALWAYS),
+    ]  # fmt: skip
 
 
 def _layer_law(settings: Settings) -> float:

@@ -67,16 +67,8 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
         if optimum is not None:
             curves += _descents(name, objective, point)
             beyond = float((curves[-2].y / curves[-1].y).max())
-            checks.append(
-                Check(
-                    f"gap of {name} over its bound, at most",
-                    1.0,
-                    beyond,
-                    tolerance=1e-6,
-                    relation="at most",
-                    holds=ALWAYS,
-                )
-            )
+            checks.append(Check(f"gap of {name} over its bound, at most", 1.0, beyond, tolerance=1e-6,
+                                relation="at most", holds=ALWAYS))  # fmt: skip
         rows.append({
             "objective": name, "parameters": objective.dimension, "L": objective.smoothness, "curvature": measured,
             "mu": objective.strong_convexity, "lowest": objective.lowest,
@@ -142,10 +134,5 @@ def _noise_check(logistic: Logistic, settings: Settings, seed: int) -> Check:
         for _ in range(settings.draws)
     ]
     got, error = mean_and_error(np.array(distances))
-    return Check(
-        f"variance of gradients of {settings.batch} digits",
-        trace / settings.batch,
-        got,
-        standard_error=error,
-        holds=ALWAYS,
-    )
+    return Check(f"variance of gradients of {settings.batch} digits", trace / settings.batch, got, standard_error=error,
+                 holds=ALWAYS)  # fmt: skip

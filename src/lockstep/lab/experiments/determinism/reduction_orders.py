@@ -155,14 +155,9 @@ def _agreement(found: list[Added]) -> list[Check]:
     return [
         *checks,
         Check("different results of all all-reduces", len(all_trees), len(all_values), holds=ALWAYS),
-        Check(
-            "all all-reduces give the same bits",
-            1,
-            len(all_values),
-            false_law=True,
-            holds=when(len(all_trees) > 1, "3 ranks or more, which can be added in several orders"),
-        ),
-    ]
+        Check("all all-reduces give the same bits", 1, len(all_values), false_law=True,
+              holds=when(len(all_trees) > 1, "3 ranks or more, which can be added in several orders")),
+    ]  # fmt: skip
 
 
 def _moving(ranks: int) -> Check:
@@ -186,17 +181,10 @@ def _false_laws(found: list[Added], chosen: NumberFormat) -> list[Check]:
     ranks = len(named["ring"].values)
     many = when(ranks >= 8, "8 ranks or more")
     return [
-        Check(
-            "ring: the error is that of the worst case",
-            _worst(named["ring"], chosen),
-            ring,
-            0,
-            ring / 2,
-            True,
-            holds=many,
-        ),
+        Check("ring: the error is that of the worst case", _worst(named["ring"], chosen), ring, 0, ring / 2, True,
+              holds=many),
         Check("ring and tree err alike", ring, tree, 0, 0.02 * ring, True, holds=many),
-    ]
+    ]  # fmt: skip
 
 
 def _error(one: Added, chosen: NumberFormat) -> float:
@@ -213,12 +201,10 @@ def _worst(one: Added, chosen: NumberFormat) -> float:
 def _row(one: Added, chosen: NumberFormat) -> dict[str, Any]:
     law = np.sqrt(one.energy[one.busiest].mean()) / chosen.unit_roundoff
     return {
-        "collective": f"{one.op} {one.name}",
-        "depth": int(one.tree.depth.max()),
-        "error_in_unit_roundoffs": _error(one, chosen),
-        "law_in_unit_roundoffs": float(law),
+        "collective": f"{one.op} {one.name}", "depth": int(one.tree.depth.max()),
+        "error_in_unit_roundoffs": _error(one, chosen), "law_in_unit_roundoffs": float(law),
         "results_on_the_ranks": len(_patterns(one.values)),
-    }
+    }  # fmt: skip
 
 
 def _curves(settings: Settings, chosen: NumberFormat, seed: int) -> Any:

@@ -82,12 +82,10 @@ def _measured(count: int, settings: Settings, seed: int) -> tuple[list[dict[str,
     sizes = np.abs(table).sum(axis=0)
     grid = grids(float(np.abs(table).max()), count, SINGLE.precision_bits)[-1]
     bounds = {
-        "one by one": (count - 1) * U * sizes,
-        "in pairs": math.ceil(math.log2(count)) * U * sizes,
-        "Kahan": (2 * U + 4 * count * U**2) * sizes,
-        "Neumaier": (2 * U + 4 * count**2 * U**2) * sizes,
+        "one by one": (count - 1) * U * sizes, "in pairs": math.ceil(math.log2(count)) * U * sizes,
+        "Kahan": (2 * U + 4 * count * U**2) * sizes, "Neumaier": (2 * U + 4 * count**2 * U**2) * sizes,
         "reproducible": count * grid / 2 + 2 * U * np.abs(exact) + U**2 * sizes,
-    }
+    }  # fmt: skip
     rows, checks = [], []
     for name, add in SUMS.items():
         errors = np.abs(add(terms).astype(np.float64) - exact)
@@ -136,16 +134,11 @@ def _classics() -> list[Check]:
         Check("1e30 + 1 - 1e30, forwards and backwards", 0.0, abs(hidden[0]) + abs(hidden[1]), holds=example("fp32")),
         Check("1e30 - 1e30 + 1, forwards", 1.0, shown[0], holds=example("fp32")),
         Check("1e30 - 1e30 + 1, backwards", 0.0, shown[1], holds=example("fp32")),
-        Check(
-            "1e30 + 1 - 1e30 shows the order: a gap of 5e30",
-            5e30,
-            abs(hidden[0] - hidden[1]),
-            false_law=True,
-            holds=example("fp32"),
-        ),
+        Check("1e30 + 1 - 1e30 shows the order: a gap of 5e30", 5e30, abs(hidden[0] - hidden[1]), false_law=True,
+              holds=example("fp32")),
         Check("Kahan: 1 + 1e100 + 1 - 1e100 is 2", 2.0, float(kahan(large)), false_law=True, holds=example("fp64")),
         Check("Neumaier: 1 + 1e100 + 1 - 1e100", 2.0, float(neumaier(large)), holds=example("fp64")),
-    ]
+    ]  # fmt: skip
 
 
 def _curves(rows: list[dict[str, Any]], counts: list[int]) -> Any:

@@ -52,32 +52,16 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
         mean, error = mean_and_error((path[settling::10, :, 0] ** 2).mean(axis=0))
         found.append(mean)
         halves.append(1.96 * error)
-        checks.append(
-            Check(
-                f"variance, {number} of {settings.workers} present",
-                exact[-1],
-                mean,
-                error,
-                tolerance=1e-12,
-                runs=settings.trials,
-                holds=ALWAYS,
-            )
-        )
+        checks.append(Check(f"variance, {number} of {settings.workers} present", exact[-1], mean, error,
+                            tolerance=1e-12, runs=settings.trials, holds=ALWAYS))  # fmt: skip
     half = _variance(optima, settings.workers // 2, settings)
     twice = _variance(np.tile(optima, 2), settings.workers, settings)
     x = np.array(numbers, dtype=float)
     return Findings(
         checks=(
             *checks,
-            Check(
-                "the share alone matters: half of n and of 2 n",
-                half,
-                twice,
-                0.0,
-                0.1 * half,
-                false_law=True,
-                holds=ALWAYS,
-            ),
+            Check("the share alone matters: half of n and of 2 n", half, twice, 0.0, 0.1 * half, false_law=True,
+                  holds=ALWAYS),
         ),
         theory=tuple(
             Law(f"variance, {number} present", value, FORMULA, SOURCE)
@@ -95,7 +79,7 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
             "equal curvature, no gradient noise",
             "those present are drawn without replacement, anew in every round",
         ),
-    )
+    )  # fmt: skip
 
 
 def _variance(optima: np.ndarray, number: int, settings: Settings) -> float:

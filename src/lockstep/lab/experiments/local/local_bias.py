@@ -73,11 +73,8 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
             checks.append(Check(what, laws[name][place], found[name][-1], tolerance=CLOSE, holds=settles))
     last = [periods[-1]] * _rounds(h, methods["local SGD"], periods[-1])
     many = _end(np.tile(h, 32), np.tile(b, 32), methods["local SGD"], last)
-    checks.append(
-        Check(
-            f"end with 32 of each kind, K = {periods[-1]}", laws["local SGD"][-1], many, tolerance=CLOSE, holds=ALWAYS
-        )
-    )
+    checks.append(Check(f"end with 32 of each kind, K = {periods[-1]}", laws["local SGD"][-1], many, tolerance=CLOSE,
+                        holds=ALWAYS))  # fmt: skip
     x = np.array(periods, dtype=float)
     return Findings(
         checks=(*checks, *_unequal_periods(step, periods[-1]), *_false_laws(laws, found, best, periods)),

@@ -103,13 +103,11 @@ def _ways(settings: Settings) -> dict[str, tuple[LocalMethod, list[int]]]:
     post = [1] * (half * settings.period) + [settings.period] * (rounds - half)
     slower = step * (1 - settings.momentum)
     ways: dict[str, tuple[LocalMethod, list[int]]] = {
-        "synchronous": (LocalMethod(step), [1] * (rounds * settings.period)),
-        "local": (LocalMethod(step), local),
-        "post-local": (LocalMethod(step), post),
-        "FedProx": (LocalMethod(step, proximal=0.5), local),
+        "synchronous": (LocalMethod(step), [1] * (rounds * settings.period)), "local": (LocalMethod(step), local),
+        "post-local": (LocalMethod(step), post), "FedProx": (LocalMethod(step, proximal=0.5), local),
         "SCAFFOLD": (LocalMethod(step, scaffold=True), local),
         "DiLoCo": (LocalMethod(step, outer=Outer(0.7, 0.9, nesterov=True)), local),
-    }
+    }  # fmt: skip
     for policy in ("keep", "average", "reset"):
         ways[f"momentum, {policy}"] = (LocalMethod(slower, momentum=settings.momentum, buffers=policy), local)
     return ways

@@ -66,31 +66,22 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
     count = settings.workers * (periods[-1] - 1)
     return Findings(
         checks=(
-            Check(
-                f"largest difference between all periods after {steps} steps",
-                0.0,
-                apart,
-                tolerance=ROUNDING,
-                holds=ALWAYS,
-            ),
+            Check(f"largest difference between all periods after {steps} steps", 0.0, apart, tolerance=ROUNDING,
+                  holds=ALWAYS),
             _like_a_delay(settings),
             *_missed(settings.workers, periods[-1]),
         ),
         theory=(
             Law("difference between periods, equal curvature", 0.0, "averaging is linear", "Khaled et al. 2020"),
-            Law(
-                "edge of the delay K (n - 1) for K = 2",
-                _edge(settings),
-                "2 sin(pi / (2 (2 tau + 1)))",
-                "lab/delay.py",
-            ),
+            Law("edge of the delay K (n - 1) for K = 2", _edge(settings), "2 sin(pi / (2 (2 tau + 1)))",
+                "lab/delay.py"),
             Law("gradients missed at the end of a round", count - periods[-1] + 1.0, "(n - 1)(K - 1)", "counting"),
         ),
         curves=tuple(curves),
         picture=Picture("step", "loss", log_y=True),
         conclusion=f"K from {periods[0]} to {periods[-1]} give the same parameters to {apart:.1g}",
         assumptions=("all workers have the same quadratic; the same noise at every worker and step for every period",),
-    )
+    )  # fmt: skip
 
 
 def _edge(settings: Settings) -> float:
@@ -113,11 +104,7 @@ def _missed(workers: int, period: int) -> tuple[Check, ...]:
     last = sum(1 for step, worker in taken if worker != 0 and step < period - 1)
     synchronous = sum(1 for step, worker in taken if worker != 0 and step < 0)
     return (
-        Check(
-            f"gradients missed in the last step of K = {period}",
-            (workers - 1.0) * (period - 1),
-            float(last),
-            holds=ALWAYS,
-        ),
+        Check(f"gradients missed in the last step of K = {period}", (workers - 1.0) * (period - 1), float(last),
+              holds=ALWAYS),
         Check("K (n - 1) gradients are missed, K = 1", workers - 1.0, float(synchronous), false_law=True, holds=ALWAYS),
-    )
+    )  # fmt: skip

@@ -105,12 +105,8 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
         checks=(*checks, *_federated_checks(), *_strong_scaling()),
         theory=(
             Law("best K", best, "sqrt((1 - c) X / (c T))", "derivative of the seconds"),
-            Law(
-                "share of a round that computes at the best K",
-                _efficiency(settings, best),
-                "K T / (K T + X)",
-                "counting",
-            ),
+            Law("share of a round that computes at the best K", _efficiency(settings, best), "K T / (K T + X)",
+                "counting"),
         ),
         rows=rows,
         curves=(
@@ -121,7 +117,7 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
         picture=Picture("local_steps", "steps", log_x=True, log_y=True),
         conclusion=_conclusion(rows, equal, settings, cheapest),
         assumptions=("no gradient noise; the step is tuned for every K; whole rounds",),
-    )
+    )  # fmt: skip
 
 
 def run_s(steps: Number, period: Number, compute_s: Number, exchange_s: Number) -> Number:
@@ -166,29 +162,15 @@ def _federated_checks() -> tuple[Check, ...]:
     for period, (iterations, printed_h) in FEDERATED.items():
         rounds_h = iterations / period * (period * FEDERATED_S[0] + FEDERATED_S[1]) / 3600
         hours = run_s(iterations, period, *FEDERATED_S) / 3600
-        found.append(
-            Check(
-                f"hours of {iterations:,.0f} iterations, K = {period}",
-                hours,
-                rounds_h,
-                tolerance=1e-9,
-                holds=example(FEDERATED_TABLE),
-            )
-        )
+        found.append(Check(f"hours of {iterations:,.0f} iterations, K = {period}", hours, rounds_h, tolerance=1e-9,
+                           holds=example(FEDERATED_TABLE)))  # fmt: skip
         what = f"{printed_h:g} hours for K = {period}, as printed"
         found.append(Check(what, printed_h, rounds_h, tolerance=0.05, false_law=True, holds=example(FEDERATED_TABLE)))
     penalties = [penalty_frac(FEDERATED[k][0], FEDERATED[1][0], k) for k in FEDERATED if k > 1]
     cheapest = min(FEDERATED, key=lambda k: run_s(FEDERATED[k][0], k, *FEDERATED_S))
     best = [best_period(c, *FEDERATED_S) for c in (max(penalties), min(penalties))]
-    found.append(
-        Check(
-            "cheapest K of the table, below the K* of its penalties",
-            best[1],
-            cheapest,
-            relation="at most",
-            holds=example(FEDERATED_TABLE),
-        )
-    )
+    found.append(Check("cheapest K of the table, below the K* of its penalties", best[1], cheapest, relation="at most",
+                       holds=example(FEDERATED_TABLE)))  # fmt: skip
     return tuple(found)
 
 

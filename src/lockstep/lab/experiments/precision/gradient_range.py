@@ -123,35 +123,15 @@ def _false_laws(seed: int) -> list[Check]:
     brain = _counted(number_format("bf16"), gradients)
     return [
         *checks,
-        Check(
-            "overflow at scale 2^28",
-            0.0148,
-            _counted(half, gradients * 2.0**28)[2],
-            0.0,
-            0.002,
-            holds=example(PRINTED_LAW),
-        ),
+        Check("overflow at scale 2^28", 0.0148, _counted(half, gradients * 2.0**28)[2], 0.0, 0.002,
+              holds=example(PRINTED_LAW)),
         Check("zero at scale 1", 0.00024, zero, 0.0, 0.0002, holds=example(PRINTED_LAW)),
         Check("subnormal at scale 1", 0.457, subnormal, 0.0, 0.006, holds=example(PRINTED_LAW)),
-        Check(
-            "everything below 6.1e-5 is flushed",
-            1 - tail(half.least_normal / normal.size),
-            zero,
-            0.0,
-            0.01,
-            True,
-            holds=example(PRINTED_LAW),
-        ),
-        Check(
-            "bf16 flushes small gradients too",
-            zero,
-            brain[0] + brain[1],
-            0.0,
-            zero / 2,
-            True,
-            holds=example(PRINTED_LAW),
-        ),
-    ]
+        Check("everything below 6.1e-5 is flushed", 1 - tail(half.least_normal / normal.size), zero, 0.0, 0.01, True,
+              holds=example(PRINTED_LAW)),
+        Check("bf16 flushes small gradients too", zero, brain[0] + brain[1], 0.0, zero / 2, True,
+              holds=example(PRINTED_LAW)),
+    ]  # fmt: skip
 
 
 def _curves(counted: Array, laws: Array) -> Any:

@@ -179,33 +179,13 @@ def _clip_order(seed: int) -> list[Check]:
     gap = float(np.abs(together - apart).max())
     return [
         Check("norm, clipped after unscaling", limit, float(np.linalg.norm(after)), 0.0, 1e-12, holds=example(CLIPPED)),
-        Check(
-            "norm, clipped before unscaling: limit / S",
-            limit / scale,
-            float(np.linalg.norm(before)),
-            0.0,
-            1e-12,
-            holds=example(CLIPPED),
-        ),
-        Check(
-            "clipping may come before unscaling",
-            limit,
-            float(np.linalg.norm(before)),
-            0.0,
-            1e-6,
-            True,
-            holds=example(CLIPPED),
-        ),
-        Check(
-            "micro-batches may be clipped one by one",
-            0.0,
-            gap,
-            0.0,
-            1e-6,
-            True,
-            holds=example("two micro-batches of 50 entries, limit 1"),
-        ),
-    ]
+        Check("norm, clipped before unscaling: limit / S", limit / scale, float(np.linalg.norm(before)), 0.0, 1e-12,
+              holds=example(CLIPPED)),
+        Check("clipping may come before unscaling", limit, float(np.linalg.norm(before)), 0.0, 1e-6, True,
+              holds=example(CLIPPED)),
+        Check("micro-batches may be clipped one by one", 0.0, gap, 0.0, 1e-6, True,
+              holds=example("two micro-batches of 50 entries, limit 1")),
+    ]  # fmt: skip
 
 
 def _conclusion(runs: list[Trained]) -> str:

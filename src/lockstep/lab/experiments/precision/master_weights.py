@@ -124,18 +124,10 @@ def _floors(paths: dict[str, Array], chosen: NumberFormat, settings: Settings) -
     return [
         # It may stop one step of the format early or late: the weight moves on a grid.
         Check("stall, rounded to nearest", _stall(chosen, a), stalled, 0.0, spacing + left, holds=ALWAYS),
-        Check(
-            "squared distance, rounded at random",
-            bound,
-            mean,
-            error,
-            left**2,
-            relation="at most",
-            runs=settings.repetitions,
-            holds=ALWAYS,
-        ),
+        Check("squared distance, rounded at random", bound, mean, error, left**2, relation="at most",
+              runs=settings.repetitions, holds=ALWAYS),
         Check("weights of 32 bits stall", precise, kept, 0.0, precise + left, holds=ALWAYS),
-    ]
+    ]  # fmt: skip
 
 
 def _last_digit(paths: dict[str, Array], spacing: float, stall: float) -> tuple[Check, ...]:

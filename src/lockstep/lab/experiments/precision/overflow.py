@@ -142,12 +142,10 @@ def _clip_norm(given: Array, ranks: int) -> Array:
 
 
 GUARDS: dict[str, Callable[[Array, int], Array]] = {
-    "none": lambda given, ranks: given,
-    "clip entries": _clip_entries,
-    "clip norm": _clip_norm,
+    "none": lambda given, ranks: given, "clip entries": _clip_entries, "clip norm": _clip_norm,
     "divide by n first": lambda given, ranks: HALF.rounded(given / ranks),
     "look after, skip": lambda given, ranks: given,
-}
+}  # fmt: skip
 CASES = ("one rank infinite", "one rank not-a-number", "sum too large")
 
 
@@ -166,11 +164,9 @@ def _row(guard: str, case: str, settings: Settings) -> dict[str, Any]:
     right = case == "sum too large" and all(abs(values[0] / divided - MAGNITUDE) <= 16 for values in after)
     skipped = guard == "look after, skip" and all(bad)
     return {
-        "case": case,
-        "guard": guard,
-        "ranks_with_bad_entries": 0 if skipped else sum(bad),
+        "case": case, "guard": guard, "ranks_with_bad_entries": 0 if skipped else sum(bad),
         "step": "skipped by all" if skipped else "lost" if any(bad) else "right" if right else "wrong but finite",
-    }
+    }  # fmt: skip
 
 
 def _guard_checks(rows: tuple[dict[str, Any], ...]) -> list[Check]:

@@ -59,26 +59,12 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
     rate, rate_error = mean_and_error(np.array([one.per_s for one in drawn]))
     slow = int(slowdown.argmax())
     checks = [
-        Check(
-            "mean delay, random times",
-            theory.mean_delay,
-            mean,
-            standard_error=error,
-            tolerance=_edge(settings),
-            runs=settings.runs,
-            holds=ALWAYS,
-        ),
-        Check(
-            "updates per second, random times",
-            theory.updates_per_s,
-            rate,
-            rate_error,
-            0.01 * theory.updates_per_s,
-            runs=settings.runs,
-            holds=ALWAYS,
-        ),
+        Check("mean delay, random times", theory.mean_delay, mean, standard_error=error, tolerance=_edge(settings),
+              runs=settings.runs, holds=ALWAYS),
+        Check("updates per second, random times", theory.updates_per_s, rate, rate_error, 0.01 * theory.updates_per_s,
+              runs=settings.runs, holds=ALWAYS),
         *_fixed_checks(fixed.settled(), theory.mean_delay, theory.delays, slow),
-    ]
+    ]  # fmt: skip
     wrong = len(slowdown) / float((slowdown * law.mean_s).mean())
     slow_delay = fixed.settled().mean_delay_of(slow)
     telling = when(bool(slowdown.max() >= UNEQUAL * slowdown.min()), f"workers at least {UNEQUAL:g} times apart")
@@ -116,14 +102,9 @@ def _fixed_checks(found: Updates, mean: float, delays: tuple[float, ...], slow: 
     what = "delay of the slowest worker"
     return [
         Check("mean delay, fixed times", mean, float(found.delay.mean()), tolerance=0.01 * (mean + 1), holds=ALWAYS),
-        Check(
-            f"{what}, fixed times",
-            delays[slow],
-            found.mean_delay_of(slow),
-            tolerance=0.02 * (delays[slow] + 1),
-            holds=ALWAYS,
-        ),
-    ]
+        Check(f"{what}, fixed times", delays[slow], found.mean_delay_of(slow), tolerance=0.02 * (delays[slow] + 1),
+              holds=ALWAYS),
+    ]  # fmt: skip
 
 
 def _histogram(delays: np.ndarray, workers: int) -> tuple[Curve, ...]:

@@ -160,22 +160,8 @@ def _checks(
     long = when(settled, f"rounds x step_size of at least {SETTLED:g} x condition, so that the start is forgotten")
     return (
         *clock,
-        Check(
-            "floor, synchronous",
-            exact,
-            sync[0],
-            standard_error=sync[1],
-            tolerance=0.05 * exact,
-            runs=settings.trials,
-            holds=long,
-        ),
-        Check(
-            "floor, asynchronous, by the mean delay",
-            delayed,
-            free_floor[0],
-            free_floor[1],
-            0.05 * delayed,
-            runs=settings.trials,
-            holds=long,
-        ),
-    )
+        Check("floor, synchronous", exact, sync[0], standard_error=sync[1], tolerance=0.05 * exact,
+              runs=settings.trials, holds=long),
+        Check("floor, asynchronous, by the mean delay", delayed, free_floor[0], free_floor[1], 0.05 * delayed,
+              runs=settings.trials, holds=long),
+    )  # fmt: skip

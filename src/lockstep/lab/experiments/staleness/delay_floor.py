@@ -53,16 +53,8 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
         mean, error = mean_and_error(2 * made.losses.mean(axis=0))
         found.append(mean)
         half.append(1.96 * error)
-        checks.append(
-            Check(
-                f"floor of E x^2, delay {delay}",
-                exact[-1],
-                mean,
-                standard_error=error,
-                runs=settings.trials,
-                holds=ALWAYS,
-            )
-        )
+        checks.append(Check(f"floor of E x^2, delay {delay}", exact[-1], mean, standard_error=error,
+                            runs=settings.trials, holds=ALWAYS))  # fmt: skip
     ratios = np.array(exact) / np.array(plain)
     checks.append(
         Check("floor with delay / without", CONTINUOUS_LIMIT, float(ratios.max()), relation="at most", holds=ALWAYS)
@@ -116,11 +108,5 @@ def _false_floor(noise_std: float) -> Check:
     step = 0.001
     printed = 2 * step**2 * noise_std**2
     what = "floor 2 a^2 L^2 (1 + tau)^2 s^2 / mu is an upper bound, a = 0.001"
-    return Check(
-        what,
-        printed,
-        floor(step, 1.0, 0, noise_std=noise_std),
-        relation="at most",
-        false_law=True,
-        holds=example("no delay, s as set"),
-    )
+    return Check(what, printed, floor(step, 1.0, 0, noise_std=noise_std), relation="at most", false_law=True,
+                 holds=example("no delay, s as set"))  # fmt: skip

@@ -114,28 +114,15 @@ def _more_checks(ages: np.ndarray, simulated: np.ndarray, noisy: np.ndarray, set
     proportion = "a delay always costs in proportion, noise decides"
     short = _updates_at_once(LONG_DELAY)
     return (
-        Check(
-            f"no run shorter than tau^2 arrives: updates with delay {LONG_DELAY}",
-            float(LONG_DELAY**2),
-            short,
-            relation="at least",
-            false_law=True,
-            holds=example("a lambda = 1 / (2 tau), to a hundredth"),
-        ),
+        Check(f"no run shorter than tau^2 arrives: updates with delay {LONG_DELAY}", float(LONG_DELAY**2), short,
+              relation="at least", false_law=True, holds=example("a lambda = 1 / (2 tau), to a hundredth")),
         Check("R^2 of updates over 1 + delay, no noise", 0.99, r2, relation="at least", holds=apart),
         Check("updates grow like (1 + delay)^2", longest**2, growth, tolerance=0.5 * growth, false_law=True,
               holds=apart),
-        Check(
-            "more delay is slower at a fixed step of 0.1",
-            1.0,
-            faster,
-            relation="at least",
-            false_law=True,
-            holds=example("delays 4 and 0, from 5 sqrt(2) to 0.01"),
-        ),
+        Check("more delay is slower at a fixed step of 0.1", 1.0, faster, relation="at least", false_law=True,
+              holds=example("delays 4 and 0, from 5 sqrt(2) to 0.01")),
         Check("updates with the longest delay / without, noise decides", 1.1, cost, relation="at most", holds=decides),
-        Check(proportion, longest, cost, tolerance=0.5, relation="at least", false_law=True,
-              holds=decides & apart),
+        Check(proportion, longest, cost, tolerance=0.5, relation="at least", false_law=True, holds=decides & apart),
     )  # fmt: skip
 
 

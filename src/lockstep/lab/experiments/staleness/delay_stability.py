@@ -86,12 +86,8 @@ def _map_check(delays: list[int], momenta: list[float], steps: int) -> Check:
 def _saddle_check() -> Check:
     """Along negative curvature every step grows, delayed or not."""
     grown = sum(int(not delayed_shrinks(np.array([-0.01]), delay, 0.0, 2000)[0]) for delay in (0, 5))
-    return Check(
-        "runs along negative curvature that grow, of 2",
-        2.0,
-        float(grown),
-        holds=example("a lambda = -0.01, delays 0 and 5"),
-    )
+    return Check("runs along negative curvature that grow, of 2", 2.0, float(grown),
+                 holds=example("a lambda = -0.01, delays 0 and 5"))  # fmt: skip
 
 
 def _rules(delays: list[int], momenta: list[float]) -> list[Check]:
@@ -111,15 +107,8 @@ def _rules(delays: list[int], momenta: list[float]) -> list[Check]:
     ]  # fmt: skip
     inside, beyond = (float(delayed_shrinks(np.array([0.01]), delay, 0.0, 40_000)[0]) for delay in (150, 160))
     found.append(Check("a lambda = 0.01, delay 1.5 / a: shrinks (1 = yes)", 1.0, inside, holds=example("delay 150")))
-    found.append(
-        Check(
-            "delays in proportion to 1 / a are safe: 1.6 / a, a lambda = 0.01",
-            1.0,
-            beyond,
-            false_law=True,
-            holds=example("delay 160"),
-        )
-    )
+    found.append(Check("delays in proportion to 1 / a are safe: 1.6 / a, a lambda = 0.01", 1.0, beyond, false_law=True,
+                       holds=example("delay 160")))  # fmt: skip
     return found
 
 

@@ -91,14 +91,8 @@ def _no_condition() -> Check:
     steps, step = 200, 0.5
     made = descend(np.ones(1), np.ones((1, 1)), step, delay=10, steps=steps)
     squared = 2 * float(made.losses[-1, 0])
-    return Check(
-        "the bound holds at any step",
-        1 / ((steps - 1) * step),
-        squared,
-        relation="at most",
-        false_law=True,
-        holds=example("x^2 / 2 from 1, a = 1/2, delay 10, no noise, 200 steps"),
-    )
+    return Check("the bound holds at any step", 1 / ((steps - 1) * step), squared, relation="at most", false_law=True,
+                 holds=example("x^2 / 2 from 1, a = 1/2, delay 10, no noise, 200 steps"))  # fmt: skip
 
 
 def _last_iterate() -> Check:
@@ -112,11 +106,5 @@ def _last_iterate() -> Check:
     lowest = float(objective.loss(np.linspace(-5, 5, 100_001)[:, None]).min())
     gap = float(objective.loss(np.full(1, 2.5))) - lowest
     what = f"the bound holds for the last iterate, after {last} steps on a plateau"
-    return Check(
-        what,
-        2 * gap / ((last - 1) * step),
-        float(squared[last]),
-        relation="at most",
-        false_law=True,
-        holds=example("a cliff from 2.5, a L = 0.3, no delay"),
-    )
+    return Check(what, 2 * gap / ((last - 1) * step), float(squared[last]), relation="at most", false_law=True,
+                 holds=example("a cliff from 2.5, a L = 0.3, no delay"))  # fmt: skip

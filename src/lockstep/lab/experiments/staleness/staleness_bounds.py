@@ -65,15 +65,10 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
         checks=_checks(settings, rows, free, transient, nearly),
         theory=(
             Law("steps/s under a clock gap, lasting speeds", 1 / settings.slow_factor, "1 / slowest time", "Ho 2013"),
-            Law(
-                "steps/s without a bound, lasting speeds",
-                free,
-                "mean of 1 / t_i",
-                "failures/stragglers/asynchronous.py",
-            ),
-            Law(
-                "accepted share, oldest age 0, equal workers", 1 / settings.workers, "1 / n", "all others are too late"
-            ),
+            Law("steps/s without a bound, lasting speeds", free, "mean of 1 / t_i",
+                "failures/stragglers/asynchronous.py"),
+            Law("accepted share, oldest age 0, equal workers", 1 / settings.workers, "1 / n",
+                "all others are too late"),
         ),
         rows=tuple(rows),
         curves=(
@@ -92,7 +87,7 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
             f"{settings.slow_steps_frac:g} of all steps takes 5 s instead of 1 s",
             f"refusing server: times of all workers within {CYCLE_SPREAD_FRAC:.0%} of 1 s",
         ),
-    )
+    )  # fmt: skip
 
 
 def _nearly_one() -> TimeLaw:
@@ -111,13 +106,10 @@ def _steps_per_s(updates: Updates, workers: int) -> float:
 
 def _row(bound: int, kept: Updates, lasting: float, passing: float, refusing: Updates) -> dict[str, Any]:
     return {
-        "bound": bound,
-        "lasting_steps_per_s": lasting,
-        "passing_steps_per_s": passing,
-        "largest_delay_updates": int(kept.settled().delay.max()),
-        "accepted_frac": len(refusing) / refusing.computed,
+        "bound": bound, "lasting_steps_per_s": lasting, "passing_steps_per_s": passing,
+        "largest_delay_updates": int(kept.settled().delay.max()), "accepted_frac": len(refusing) / refusing.computed,
         "largest_accepted_delay": int(refusing.delay.max()),
-    }
+    }  # fmt: skip
 
 
 def _checks(

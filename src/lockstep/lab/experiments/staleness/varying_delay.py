@@ -40,26 +40,14 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
         slack = 0.01 * found[-1]
         what = f"limit against an adversary, delay up to {delay}"
         checks.append(Check(what, _sufficient(delay), found[-1], tolerance=slack, relation="at least", holds=ALWAYS))
-        checks.append(
-            Check(
-                f"{what}, at most that of the fixed delay",
-                fixed,
-                found[-1],
-                tolerance=slack,
-                relation="at most",
-                holds=ALWAYS,
-            )
-        )
+        checks.append(Check(f"{what}, at most that of the fixed delay", fixed, found[-1], tolerance=slack,
+                            relation="at most", holds=ALWAYS))  # fmt: skip
     x = np.array(delays, dtype=float)
     return Findings(
         checks=tuple(checks),
         theory=tuple(
-            Law(
-                f"enough for any delays up to {delay}",
-                _sufficient(delay),
-                "3/2 + 1/(2 (tau + 1))",
-                "Erbe, Xia, Yu 1995",
-            )
+            Law(f"enough for any delays up to {delay}", _sufficient(delay), "3/2 + 1/(2 (tau + 1))",
+                "Erbe, Xia, Yu 1995")
             for delay in delays
         ),
         curves=(
@@ -70,7 +58,7 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
         picture=Picture("longest_delay_steps", "step_times_curvature_times_delay_plus_1"),
         conclusion=f"with delays up to {delays[-1]} the adversary allows a lambda (tau + 1) = {found[-1]:.4g}",
         assumptions=("one simple adversary: a stronger one may come closer to the bound",),
-    )
+    )  # fmt: skip
 
 
 def _sufficient(delay: int) -> float:

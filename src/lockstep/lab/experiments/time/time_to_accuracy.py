@@ -165,15 +165,9 @@ def _barrier_checks(course: Course, synchronous: Leg) -> tuple[Check, ...]:
     what = f"seconds of {steps} barriers and all-reduces, program simulated"
     return (
         Check(what, waited_s, clock_s, tolerance=1e-9 * waited_s, holds=ALWAYS),
-        Check(
-            "seconds of the all-reduce, ring",
-            ring_s,
-            course.all_reduce_s(),
-            tolerance=1e-12,
-            relation="at most",
-            holds=ALWAYS,
-        ),
-    )
+        Check("seconds of the all-reduce, ring", ring_s, course.all_reduce_s(), tolerance=1e-12, relation="at most",
+              holds=ALWAYS),
+    )  # fmt: skip
 
 
 def _server_checks(course: Course, asynchronous: Leg) -> tuple[Check, ...]:
