@@ -29,7 +29,6 @@ from lockstep.settings import setting
 QUESTION = "What is minimised here, and what is known about it?"
 SOURCE = "closed forms in lab/objectives; digits: Alpaydin and Kaynak 1998"
 
-
 WIDTH = 1e-5
 STEPS = 400
 

@@ -110,15 +110,11 @@ def _added(op: str, name: str, ranks: int, settings: Settings, seed: int) -> Add
     rounded = _run(program, pairs, ranks, combine=rounding_sum(chosen))
     again = _run(program, pairs, ranks, combine=rounding_sum(chosen), order_seed=seed + 1)
     return Added(
-        op,
-        name,
-        tree_of(program, ranks, elems),
-        rounded[..., 0],
-        rounded[..., 1],
+        op, name, tree_of(program, ranks, elems), rounded[..., 0], rounded[..., 1],
         _run(program, given, ranks, combine=np.add),
         _run(program, [np.abs(entries) for entries in given], ranks, combine=np.add),
         bool((again == rounded).all()),
-    )
+    )  # fmt: skip
 
 
 def _run(program: Program, given: list[Array], ranks: int, **how: Any) -> Array:

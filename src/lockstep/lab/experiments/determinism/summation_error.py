@@ -82,10 +82,12 @@ def _measured(count: int, settings: Settings, seed: int) -> tuple[list[dict[str,
     sizes = np.abs(table).sum(axis=0)
     grid = grids(float(np.abs(table).max()), count, SINGLE.precision_bits)[-1]
     bounds = {
-        "one by one": (count - 1) * U * sizes, "in pairs": math.ceil(math.log2(count)) * U * sizes,
-        "Kahan": (2 * U + 4 * count * U**2) * sizes, "Neumaier": (2 * U + 4 * count**2 * U**2) * sizes,
+        "one by one": (count - 1) * U * sizes,
+        "in pairs": math.ceil(math.log2(count)) * U * sizes,
+        "Kahan": (2 * U + 4 * count * U**2) * sizes,
+        "Neumaier": (2 * U + 4 * count**2 * U**2) * sizes,
         "reproducible": count * grid / 2 + 2 * U * np.abs(exact) + U**2 * sizes,
-    }  # fmt: skip
+    }
     rows, checks = [], []
     for name, add in SUMS.items():
         errors = np.abs(add(terms).astype(np.float64) - exact)

@@ -24,7 +24,6 @@ from lockstep.settings import setting
 QUESTION = "Where do local steps end when workers have different data?"
 SOURCE = "fixed point of one round; Li et al. 2020 (FedProx); Karimireddy et al. 2020 (SCAFFOLD)"
 
-
 CLOSE, BIASED = 1e-9, 1e-2
 FEWEST_ROUNDS, MOST_STEPS = 100, 400_000
 """Of a run; the steps are those of one worker in all its rounds."""

@@ -21,7 +21,6 @@ from lockstep.settings import setting
 QUESTION = "Which local method copes with workers that see different classes?"
 SOURCE = "digits (Alpaydin and Kaynak 1998); Hsu, Qi and Brown 2019 for the split"
 
-
 PENALTY = 0.01
 SIDE = 4
 

@@ -55,12 +55,10 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
     rows, checks = [], []
     for norm, method, gradient, searched in found:
         value = least_value(norm, gradient, alpha)
-        rows.append(
-            {
-                "norm": norm.name, "method": method, "least_value": value, "found_value": searched,
-                "step": (steepest_step(norm, gradient, alpha).ravel() + 0.0).tolist(),
-            }
-        )  # fmt: skip
+        rows.append({
+            "norm": norm.name, "method": method, "least_value": value, "found_value": searched,
+            "step": (steepest_step(norm, gradient, alpha).ravel() + 0.0).tolist(),
+        })  # fmt: skip
         error = SEARCH if isinstance(norm, Power) else 1e-6
         checks.append(
             Check(f"least value, {norm.name}, {method}", value, searched, tolerance=error * abs(value), holds=ALWAYS)

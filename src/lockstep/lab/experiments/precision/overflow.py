@@ -142,10 +142,12 @@ def _clip_norm(given: Array, ranks: int) -> Array:
 
 
 GUARDS: dict[str, Callable[[Array, int], Array]] = {
-    "none": lambda given, ranks: given, "clip entries": _clip_entries, "clip norm": _clip_norm,
+    "none": lambda given, ranks: given,
+    "clip entries": _clip_entries,
+    "clip norm": _clip_norm,
     "divide by n first": lambda given, ranks: HALF.rounded(given / ranks),
     "look after, skip": lambda given, ranks: given,
-}  # fmt: skip
+}
 CASES = ("one rank infinite", "one rank not-a-number", "sum too large")
 
 
@@ -183,25 +185,9 @@ def _guard_checks(rows: tuple[dict[str, Any], ...]) -> list[Check]:
         said("clipping entries makes an infinity a wrong finite entry", infinite, "clip entries", "wrong but finite"),
         said("clipping entries repairs not-a-number", unknown, "clip entries", "right", True),
         said("clipping the norm repairs an infinity", infinite, "clip norm", "wrong but finite", True),
-        said(
-            "skipping by agreement is right after an infinity",
-            infinite,
-            "look after, skip",
-            "skipped by all",
-        ),
-        said(
-            "skipping by agreement is right after not-a-number",
-            unknown,
-            "look after, skip",
-            "skipped by all",
-        ),
+        said("skipping by agreement is right after an infinity", infinite, "look after, skip", "skipped by all"),
+        said("skipping by agreement is right after not-a-number", unknown, "look after, skip", "skipped by all"),
         said("dividing by n first keeps the sum finite and right", "sum too large", "divide by n first", "right"),
-        said(
-            "clipping entries below 65504 keeps the sum finite",
-            "sum too large",
-            "clip entries",
-            "right",
-            True,
-            when(large, "ranks that overflow at 10^4: 7 or more"),
-        ),
-    ]
+        said("clipping entries below 65504 keeps the sum finite", "sum too large", "clip entries", "right", True,
+             when(large, "ranks that overflow at 10^4: 7 or more")),
+    ]  # fmt: skip

@@ -20,7 +20,6 @@ from lockstep.settings import setting
 
 QUESTION = "Why can momentum diverge with old gradients where each alone converges?"
 SOURCE = "roots of z^(tau+1) - (1 + beta) z^tau + beta z^(tau-1) + a lambda"
-
 LAW_SOURCE = "largest root of the delayed recursion (lab/delay.py)"
 
 
@@ -38,9 +37,11 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
     """Four runs from 1, and the rates at which they shrink or grow."""
     a, beta, tau = settings.step_size, settings.momentum, settings.delay
     variants = {
-        "momentum, no delay": (a, 0, beta), "delay, no momentum": (a, tau, 0.0), "delay and momentum": (a, tau, beta),
+        "momentum, no delay": (a, 0, beta),
+        "delay, no momentum": (a, tau, 0.0),
+        "delay and momentum": (a, tau, beta),
         "delay and momentum, step times (1 - momentum)": (a * (1 - beta), tau, beta),
-    }  # fmt: skip
+    }
     curves, checks, laws = [], [], []
     for label, (step, delay, momentum) in watched(variants.items(), progress):
         made = descend(np.ones(1), np.ones((1, 1)), step, delay=delay, momentum=momentum, steps=settings.steps)

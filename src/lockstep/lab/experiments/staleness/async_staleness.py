@@ -14,14 +14,13 @@ import numpy as np
 
 from lockstep.errors import BadInput
 from lockstep.failures.stragglers import asynchronous as exact
-from lockstep.lab import ALWAYS, Check, Curve, Findings, Law, Picture, Progress, mean_and_error, when
+from lockstep.lab import ALWAYS, Check, Curve, Findings, Law, Picture, Progress, mean_and_error, watched, when
 from lockstep.lab.descent.updates import Updates, asynchronous, worker_times_s
 from lockstep.settings import setting
 from lockstep.simulate import Constant, parse_law
 
 QUESTION = "How old are gradients when nobody waits?"
 SOURCE = "counting in failures/stragglers/asynchronous.py; event simulation"
-
 LAW_SOURCE = "every update is missed once by each other worker"
 MOST_SHOWN = 60
 UNEQUAL = 3.0
@@ -50,10 +49,9 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
         raise BadInput(f"the slowest worker makes fewer than {LEAST_UPDATES} updates; take more", "--set steps")
     fixed = asynchronous(worker_times_s(Constant(law.mean_s), slowdown, settings.steps, np.random.default_rng(seed)))
     drawn: list[Updates] = []
-    for number in range(settings.runs):
+    for number in watched(range(settings.runs), progress):
         generator = np.random.default_rng([seed, number])
         drawn.append(asynchronous(worker_times_s(law, slowdown, settings.steps, generator)).settled())
-        progress(number + 1, settings.runs)
     theory = exact((slowdown * law.mean_s).tolist())
     mean, error = mean_and_error(np.array([one.delay.mean() for one in drawn]))
     rate, rate_error = mean_and_error(np.array([one.per_s for one in drawn]))

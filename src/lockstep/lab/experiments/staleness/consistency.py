@@ -29,7 +29,6 @@ from lockstep.simulate import parse_law
 QUESTION = "What do a barrier, a bound and no waiting at all cost in seconds and in loss?"
 SOURCE = "event simulation; Lyapunov floors; Ho et al. 2013; Dean et al. 2012"
 
-
 POINTS = 80
 SLICES = 2000
 """Of equal probability, for the spread of a barrier."""

@@ -23,7 +23,6 @@ from lockstep.simulate import Pareto
 QUESTION = "Which step survives delays without a bound?"
 SOURCE = "Koloskova, Stich and Jaggi 2022; Mishchenko, Bach, Even and Woodworth 2022"
 
-
 DIMENSION = 20
 DIVERGED = 1e6
 

@@ -21,7 +21,6 @@ from lockstep.settings import setting
 QUESTION = "Why do sparse updates without locks bear delays that dense ones do not?"
 SOURCE = "Niu, Recht, Re and Wright, NIPS 2011; counting of meetings"
 
-
 LEAST_TOUCHES = 10
 """Delays in a run, from which on its quarters tell growing from shrinking."""
 

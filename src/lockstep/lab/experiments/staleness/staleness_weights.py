@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from lockstep.lab import ALWAYS, Array, Check, Curve, Findings, Law, Picture, Progress
+from lockstep.lab import ALWAYS, Array, Check, Curve, Findings, Law, Picture, Progress, watched
 from lockstep.lab.descent.delayed import RESOLUTION, delayed_shrinks, scheduled_shrinks, searched_edge
 from lockstep.lab.descent.updates import Updates, asynchronous, worker_times_s
 from lockstep.lab.laws.delay import largest_stable_step
@@ -25,7 +25,6 @@ from lockstep.simulate import LogNormal
 
 QUESTION = "What is gained by weighting gradients by their age?"
 SOURCE = "Zhang, Gupta, Lian and Liu, IJCAI 2016; characteristic roots; event simulation"
-
 
 WEIGHTED_EDGE = "(1 + tau) 2 sin(pi / (2 (2 tau + 1)))"
 TIME_CV = 0.1
@@ -109,7 +108,7 @@ def _mixed(settings: Settings, seed: int, progress: Progress) -> list[dict[str, 
         "cut-off": lambda delay: cut_off(delay, settings.oldest),
     }
     rows = []
-    for place, (name, law) in enumerate(weights.items()):
+    for name, law in watched(weights.items(), progress):
         weight = law(updates.delay.astype(float))
         edge = searched_edge(partial(scheduled_shrinks, read=updates.read, weights=weight), 12.0)
         rows.append({
@@ -117,5 +116,4 @@ def _mixed(settings: Settings, seed: int, progress: Progress) -> list[dict[str, 
             "effective_step": edge * float(weight.mean()), "mean_delay": float(updates.delay.mean()),
             "largest_delay": int(updates.delay.max()),
         })  # fmt: skip
-        progress(place + 1, len(weights))
     return rows

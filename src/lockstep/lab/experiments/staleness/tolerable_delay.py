@@ -24,7 +24,6 @@ from lockstep.settings import setting
 QUESTION = "Does training bear less delay late than early?"
 SOURCE = "curvature by power iteration; edge of the delayed recursion; Cohen et al. 2021 for sharpening"
 
-
 FORMULA = "a lambda < 2 sin(pi / (2 (2 tau + 1)))"
 LONGEST = 400
 CONTINUED = 700
