@@ -4,7 +4,6 @@ Every `Check` has a `Domain`, the settings for which it holds, so that nobody ad
     ALWAYS                                              every setting that the experiment takes
     when(settings.delay > 0, "a delay")                 some; elsewhere the check is left out and says so
     example("a = 0.08, momentum 0.9")                   a problem with numbers of its own, which no setting moves
-    example("T = 400", when_asked=settings.steps == 400)   what is printed about one choice of the settings
 """
 
 from __future__ import annotations
@@ -60,9 +59,9 @@ def when(here: bool, words: str) -> Domain:
     return Domain(words, bool(here))
 
 
-def example(words: str, *, when_asked: bool = True) -> Domain:
-    """One problem, with the numbers in `words`; `when_asked` is false where it depends on settings that are others."""
-    return Domain(words, bool(when_asked), example=True)
+def example(words: str) -> Domain:
+    """One problem, with the numbers in `words`."""
+    return Domain(words, example=True)
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.random import PCG64, Generator, SeedSequence
@@ -113,10 +112,6 @@ class Hyperbola:
     def least_examples(self) -> float:
         """E_min."""
         return self.least_steps * self.critical_batch
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain JSON form."""
-        return {name: getattr(self, name) for name in self.__slots__} | {"least_examples": self.least_examples}
 
 
 def fit_hyperbola(batch: Array, steps: Array) -> Hyperbola:

@@ -18,11 +18,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lockstep.lab.experiment import Progress, silent
 from lockstep.lab.findings import Array
 from lockstep.lab.statistics import SignNoise
-
-REPORT_EVERY = 256
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -45,7 +42,6 @@ def descend(
     record_every: int = 1,
     first_record: int = 0,
     seed: int = 0,
-    progress: Progress = silent,
 ) -> Trajectories:
     """Runs `start.shape[0]` trials from `start` (trials, directions) on the quadratic with `curvatures`.
 
@@ -73,8 +69,6 @@ def descend(
             velocity *= momentum
             velocity += change
         np.subtract(ring[slot], velocity if momentum else change, out=oldest)
-        if step % REPORT_EVERY == 0:
-            progress(step, steps)
     return Trajectories(np.array(recorded), losses)
 
 
@@ -94,7 +88,6 @@ def follow(
     momentum: float = 0.0,
     noise: Callable[[], Array] | None = None,
     record_every: int = 1,
-    progress: Progress = silent,
 ) -> Trajectories:
     """Runs all updates; `read` counts the updates that each one has seen, at most its own place.
 
@@ -122,8 +115,6 @@ def follow(
             found = found + noise()
         velocity = momentum * velocity + found
         ring[(place + 1) % longest] = position - sizes[place] * velocity
-        if place % REPORT_EVERY == 0:
-            progress(place, updates)
     return Trajectories(np.array(recorded), losses)
 
 

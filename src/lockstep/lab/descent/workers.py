@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 
-from lockstep.lab.experiment import Progress, silent
 from lockstep.lab.findings import Array
 from lockstep.lab.objectives.workers import Rotated
 from lockstep.lab.statistics import streams
@@ -62,7 +61,6 @@ def run_rounds(
     *,
     noise: Callable[[], Array] | None = None,
     seed: int = 0,
-    progress: Progress = silent,
 ) -> Array:
     """Parameters after every round, (rounds + 1, trials, dimension), from `start` (trials, dimension).
 
@@ -96,7 +94,6 @@ def run_rounds(
             velocity = after_averaging(velocity, method.buffers)
         common, outer_buffer = method.outer.update(common, outer_gradient(common, local, present), outer_buffer)
         path[place + 1] = common
-        progress(place + 1, len(local_steps))
     return path
 
 

@@ -31,20 +31,20 @@ from lockstep.lab.objectives.objective import Objective
 SPECTRA = ("logarithmic", "linear", "two-valued")
 
 
-def spectrum(kind: str, dimension: int, condition: float, largest: float = 1.0) -> Array:
-    """`dimension` curvatures from largest / condition to `largest`, evenly spaced on the scale that `kind` says."""
+def spectrum(kind: str, dimension: int, condition: float) -> Array:
+    """`dimension` curvatures from 1 / condition to 1, evenly spaced on the scale that `kind` says."""
     if kind not in SPECTRA:
         raise UnknownName("spectrum", kind, SPECTRA)
     if dimension < 1 or not condition >= 1:
         raise BadInput(
             f"a spectrum needs a dimension and a condition number of 1 or more, got {dimension}, {condition}"
         )
-    low = largest / condition
+    low = 1 / condition
     if kind == "logarithmic":
-        return np.geomspace(low, largest, dimension)
+        return np.geomspace(low, 1, dimension)
     if kind == "linear":
-        return np.linspace(low, largest, dimension)
-    return np.where(np.arange(dimension) < dimension // 2, low, largest)
+        return np.linspace(low, 1, dimension)
+    return np.where(np.arange(dimension) < dimension // 2, low, 1.0)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -70,7 +70,7 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
                    for p in powers[::4]),
         curves=tuple(_curves(np.array(counted), np.array(laws))),
         picture=Picture("loss_scale", "share_frac", log_x=True),
-        conclusion=_conclusion(chosen, settings, laws),
+        conclusion=_conclusion(chosen, laws),
         assumptions=("every gradient is rounded once, to the nearest",),
     )  # fmt: skip
 
@@ -141,7 +141,7 @@ def _curves(counted: Array, laws: Array) -> Any:
         yield Curve(f"{name}, law", x, laws[:, at], theory=True)
 
 
-def _conclusion(chosen: NumberFormat, settings: Settings, laws: list[Any]) -> str:
+def _conclusion(chosen: NumberFormat, laws: list[Any]) -> str:
     lost = [law[0] + law[1] + law[2] for law in laws]
     best = min(range(len(lost)), key=lambda power: lost[power])
     return (

@@ -33,12 +33,6 @@ class Engine:
         """
         raise NotImplementedError
 
-    def map(self, function: Callable[[Task], Result], tasks: Sequence[Task], progress: Progress) -> list[Result]:
-        """`function(task)` of every task, in order."""
-        results: dict[int, Result] = {}
-        gather(self.stream(function, tasks), results, len(tasks), progress)
-        return [results[place] for place in range(len(tasks))]
-
 
 def gather(stream: Iterator[tuple[int, Result]], results: dict[int, Result], total: int, progress: Progress) -> None:
     """Puts all of a stream into `results`, and closes it, whatever ends it."""
