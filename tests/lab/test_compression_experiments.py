@@ -20,7 +20,7 @@ from lockstep.lab.experiments.compression import (
 )
 from lockstep.lab.experiments.compression.communication_bound import bound_bits
 from lockstep.lab.experiments.compression.index_bits import _coded_bits
-from lockstep.lab.laws.rounding import energy_above, rounding_energy, tail, threshold_of
+from lockstep.lab.laws import energy_above, rounding_energy, tail, threshold_of
 from lockstep.lab.objectives.workers import Rotated, rotated_workers
 from lockstep.lab.statistics import streams
 from lockstep.methods.compression import Compressor, ErrorFeedback, Half, NoCompression, PowerSgd, RandomK, TopK

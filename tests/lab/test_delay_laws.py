@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lockstep.lab.descent.delayed import descend, follow, growth
-from lockstep.lab.laws.delay import best_step, companion, floor, largest_stable_step, rate, stationary_variance
+from lockstep.lab.laws import best_step, companion, floor, largest_stable_step, rate, stationary_variance
 from lockstep.lab.statistics import SignNoise
 
 DELAYS = st.integers(0, 40)

@@ -25,7 +25,7 @@ import numpy as np
 
 from lockstep.errors import BadInput, UnknownName
 from lockstep.lab.findings import Array
-from lockstep.lab.laws.delay import stationary_variance
+from lockstep.lab.laws import stationary_variance
 from lockstep.lab.objectives.objective import Objective
 
 SPECTRA = ("logarithmic", "linear", "two-valued")

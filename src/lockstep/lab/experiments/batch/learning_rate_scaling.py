@@ -18,7 +18,7 @@ import numpy as np
 
 from lockstep.errors import BadInput
 from lockstep.lab import ALWAYS, Check, Curve, Findings, Law, Picture, Progress, absent, mean_and_error, tells, watched
-from lockstep.lab.laws.delay import stationary_variance
+from lockstep.lab.laws import stationary_variance
 from lockstep.methods.learning_rate import RULES, rule
 from lockstep.settings import setting
 

@@ -28,7 +28,7 @@ import numpy as np
 
 from lockstep.lab import ALWAYS, Array, Check, Curve, Findings, Law, Picture, Progress, example, watched, when
 from lockstep.lab.findings import absent, tells
-from lockstep.lab.laws.delay import stationary_variance
+from lockstep.lab.laws import stationary_variance
 from lockstep.lab.statistics import mean_and_error, streams
 from lockstep.settings import setting
 

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from lockstep.lab import ALWAYS, Check, Curve, Findings, Law, Picture, Progress, example, mean_and_error, watched
-from lockstep.lab.laws.rounding import energy_above, rounding_energy, threshold_of
+from lockstep.lab.laws import energy_above, rounding_energy, threshold_of
 from lockstep.lab.statistics import streams
 from lockstep.methods.compression import (
     Compressor,

@@ -20,7 +20,7 @@ import numpy as np
 from lockstep.errors import BadInput
 from lockstep.lab import ALWAYS, Array, Check, Curve, Findings, Law, Picture, Progress, example, watched
 from lockstep.lab.findings import tells
-from lockstep.lab.laws.delay import stationary_variance
+from lockstep.lab.laws import stationary_variance
 from lockstep.lab.statistics import mean_and_error, streams
 from lockstep.methods.compression import RandomK, exchange
 from lockstep.settings import setting

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from lockstep.lab import ALWAYS, Array, Check, Curve, Findings, Law, Picture, Progress, mean_and_error, watched, when
-from lockstep.lab.laws.rounding import energy_above, threshold_of
+from lockstep.lab.laws import energy_above, threshold_of
 from lockstep.lab.statistics import streams
 from lockstep.methods.compression import Compressor, TopK, Uniform
 from lockstep.methods.compression.compressor import kept_elems

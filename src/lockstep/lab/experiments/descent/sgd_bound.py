@@ -15,7 +15,7 @@ import numpy as np
 
 from lockstep.lab import ALWAYS, Check, Curve, Findings, Law, Picture, Progress, example, mean_and_error, when
 from lockstep.lab.descent.delayed import descend
-from lockstep.lab.laws.delay import stationary_variance
+from lockstep.lab.laws import stationary_variance
 from lockstep.lab.objectives import LANDSCAPES, Objective, Quadratic
 from lockstep.lab.statistics import SignNoise
 from lockstep.settings import setting

@@ -1,6 +1,6 @@
 """The order in which every collective adds, on real numbers: its rounding error, and whose results agree to the bit.
 
-    E error^2 = sum over additions of h^2 / 12 (1 + 2 / 4^k)                    (lab/reduction_tree.py)
+    E error^2 = sum over additions of h^2 / 12 (1 + 2 / 4^k)                    (lab/laws.py)
         about  (n (n + 1) / 2 - 1) r  one by one,  n log2(n) r  in pairs        r = u^2 / 3 E 4^floor(log2 |z|)
     |error| <= ((1 + u)^depth - 1) sum|x|                                       depth: additions one after the other
     equal bits exactly where the trees of additions are equal (a + b = b + a, but (a + b) + c is not a + (b + c))
@@ -21,7 +21,7 @@ import numpy as np
 
 from lockstep.collectives import algorithms, get, ops
 from lockstep.lab import ALWAYS, Array, Check, Curve, Findings, Law, Picture, Progress, mean_and_error, watched, when
-from lockstep.lab.laws.rounding import Tree, rounding_energy, rounding_sum, tree_of
+from lockstep.lab.laws import Tree, rounding_energy, rounding_sum, tree_of
 from lockstep.lab.statistics import streams
 from lockstep.methods.number_format import NumberFormat, number_format
 from lockstep.program import Kind, Program

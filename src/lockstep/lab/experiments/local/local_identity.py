@@ -15,7 +15,7 @@ import numpy as np
 from lockstep.lab import ALWAYS, Check, Curve, Findings, Law, Picture, Progress, watched
 from lockstep.lab.descent.delayed import descend
 from lockstep.lab.descent.workers import LocalMethod, run_rounds
-from lockstep.lab.laws.delay import largest_stable_step
+from lockstep.lab.laws import largest_stable_step
 from lockstep.lab.objectives import spectrum
 from lockstep.lab.statistics import SignNoise
 from lockstep.settings import setting

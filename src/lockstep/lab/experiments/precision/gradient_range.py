@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from lockstep.lab import ALWAYS, Array, Check, Curve, Findings, Law, Picture, Progress, example
-from lockstep.lab.laws.rounding import tail
+from lockstep.lab.laws import tail
 from lockstep.lab.statistics import streams
 from lockstep.methods.number_format import FORMATS, NumberFormat, number_format
 from lockstep.settings import setting

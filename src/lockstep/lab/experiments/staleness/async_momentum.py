@@ -15,7 +15,7 @@ import numpy as np
 
 from lockstep.lab import ALWAYS, Check, Curve, Findings, Law, Picture, Progress, example, watched
 from lockstep.lab.descent.delayed import delayed_shrinks, descend, growth
-from lockstep.lab.laws.delay import largest_stable_step, rate
+from lockstep.lab.laws import largest_stable_step, rate
 from lockstep.settings import setting
 
 QUESTION = "Why can momentum diverge with old gradients where each alone converges?"

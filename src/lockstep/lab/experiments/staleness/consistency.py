@@ -19,7 +19,7 @@ import numpy as np
 from lockstep.lab import ALWAYS, Array, Check, Curve, Findings, Law, Picture, Progress, mean_and_error, watched, when
 from lockstep.lab.descent.delayed import follow
 from lockstep.lab.descent.updates import Updates, asynchronous, cut_off, worker_times_s
-from lockstep.lab.laws.delay import floor
+from lockstep.lab.laws import floor
 from lockstep.lab.objectives import Quadratic, spectrum
 from lockstep.lab.statistics import SignNoise
 from lockstep.settings import setting

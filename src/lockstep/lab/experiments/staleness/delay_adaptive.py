@@ -14,7 +14,7 @@ import numpy as np
 from lockstep.lab import ALWAYS, Array, Check, Curve, Findings, Law, Picture, Progress, example, watched
 from lockstep.lab.descent.delayed import delayed_shrinks, follow, growth
 from lockstep.lab.descent.updates import asynchronous, worker_times_s
-from lockstep.lab.laws.delay import largest_stable_step, rate
+from lockstep.lab.laws import largest_stable_step, rate
 from lockstep.lab.objectives import Quadratic, spectrum
 from lockstep.methods.staleness import delay_adaptive
 from lockstep.settings import setting

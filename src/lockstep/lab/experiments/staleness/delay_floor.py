@@ -14,7 +14,7 @@ import numpy as np
 
 from lockstep.lab import ALWAYS, Check, Curve, Findings, Law, Picture, Progress, example, mean_and_error, watched, when
 from lockstep.lab.descent.delayed import descend
-from lockstep.lab.laws.delay import floor, rate
+from lockstep.lab.laws import floor, rate
 from lockstep.settings import setting
 
 QUESTION = "How does a delay change the floor that gradient noise leaves?"

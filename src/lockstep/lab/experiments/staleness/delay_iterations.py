@@ -15,7 +15,7 @@ import numpy as np
 
 from lockstep.lab import ALWAYS, Check, Curve, Findings, Law, Picture, Progress, example, watched, when
 from lockstep.lab.descent.delayed import descend
-from lockstep.lab.laws.delay import best_step, floor, largest_stable_step, rate
+from lockstep.lab.laws import best_step, floor, largest_stable_step, rate
 from lockstep.settings import setting
 
 QUESTION = "How many more updates does a delay cost, with and without gradient noise?"

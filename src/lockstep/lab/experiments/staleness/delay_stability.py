@@ -15,7 +15,7 @@ import numpy as np
 
 from lockstep.lab import ALWAYS, Check, Curve, Findings, Law, Picture, Progress, absent, example, when
 from lockstep.lab.descent.delayed import RESOLUTION, delayed_shrinks, searched_edge
-from lockstep.lab.laws.delay import largest_stable_step
+from lockstep.lab.laws import largest_stable_step
 from lockstep.settings import setting
 
 QUESTION = "How much smaller must the step be when gradients are old, with and without momentum?"

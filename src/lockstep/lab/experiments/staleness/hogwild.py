@@ -15,7 +15,7 @@ import numpy as np
 from lockstep.errors import BadInput
 from lockstep.lab import ALWAYS, Array, Check, Curve, Findings, Law, Picture, Progress, watched, when
 from lockstep.lab.descent.delayed import LIMIT, RESOLUTION, Windows, searched_edge
-from lockstep.lab.laws.delay import largest_stable_step
+from lockstep.lab.laws import largest_stable_step
 from lockstep.settings import setting
 
 QUESTION = "Why do sparse updates without locks bear delays that dense ones do not?"

@@ -18,7 +18,7 @@ import numpy as np
 from lockstep.lab import ALWAYS, Array, Check, Curve, Findings, Law, Picture, Progress, watched
 from lockstep.lab.descent.delayed import RESOLUTION, delayed_shrinks, scheduled_shrinks, searched_edge
 from lockstep.lab.descent.updates import Updates, asynchronous, worker_times_s
-from lockstep.lab.laws.delay import largest_stable_step
+from lockstep.lab.laws import largest_stable_step
 from lockstep.methods.staleness import cut_off, exponential, inverse
 from lockstep.settings import setting
 from lockstep.simulate import LogNormal

@@ -17,7 +17,7 @@ import numpy as np
 
 from lockstep.lab import ALWAYS, Array, Check, Curve, Findings, Law, Picture, Progress, example, watched, when
 from lockstep.lab.descent.delayed import follow
-from lockstep.lab.laws.delay import largest_stable_step
+from lockstep.lab.laws import largest_stable_step
 from lockstep.lab.objectives import Perceptron, digits_perceptron, sharpness
 from lockstep.settings import setting
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from lockstep.lab import ALWAYS, Check, Curve, Findings, Law, Picture, Progress, watched
-from lockstep.lab.laws.delay import largest_stable_step
+from lockstep.lab.laws import largest_stable_step
 from lockstep.settings import setting
 
 QUESTION = "How much smaller must the step be when delays vary at will up to a bound?"
