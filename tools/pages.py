@@ -41,7 +41,7 @@ def case_studies_page() -> str:
 
 def claims_page() -> str:
     """Claims that the lab decides."""
-    from lockstep.lab.claims_page import page
+    from lockstep.lab.claims import claims_page as page
 
     return page()
 

@@ -10,9 +10,8 @@ import pytest
 import lockstep
 from lockstep.errors import BadInput
 from lockstep.lab.experiments.batch import critical_batch, learning_rate_scaling
-from lockstep.lab.objectives.noisy_quadratic import NoisyQuadratic, power_law
-from lockstep.lab.statistics.hyperbola import fit_hyperbola
-from lockstep.lab.statistics.ratio import ratio_of_means
+from lockstep.lab.objectives.quadratic import NoisyQuadratic, power_law
+from lockstep.lab.statistics import fit_hyperbola, ratio_of_means
 from lockstep.methods.critical_batch import steps as hyperbola
 
 REPETITIONS = 2000

@@ -9,7 +9,7 @@ import pytest
 import lockstep
 from lockstep.errors import BadInput
 from lockstep.lab import Findings
-from lockstep.lab.descent.compressed import Reached, best_run, descend
+from lockstep.lab.descent.workers import Reached, best_run, descend
 from lockstep.lab.experiments.compression import (
     aggregation_error,
     compression_factors,
@@ -20,9 +20,9 @@ from lockstep.lab.experiments.compression import (
 )
 from lockstep.lab.experiments.compression.communication_bound import bound_bits
 from lockstep.lab.experiments.compression.index_bits import _coded_bits
-from lockstep.lab.laws.gaussian import energy_above, rounding_energy, tail, threshold_of
-from lockstep.lab.objectives.rotated import Rotated, rotated_workers
-from lockstep.lab.statistics.draws import streams
+from lockstep.lab.laws import energy_above, rounding_energy, tail, threshold_of
+from lockstep.lab.objectives.workers import Rotated, rotated_workers
+from lockstep.lab.statistics import streams
 from lockstep.methods.compression import Compressor, ErrorFeedback, Half, NoCompression, PowerSgd, RandomK, TopK
 
 QUICK: dict[str, dict[str, object]] = {

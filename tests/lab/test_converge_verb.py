@@ -1,7 +1,7 @@
 """The verb `converge`: every experiment answers with its keys, agrees with its theory, and draws."""
 
 import re
-from dataclasses import fields
+from dataclasses import fields, replace
 from functools import cache
 from pathlib import Path
 
@@ -17,12 +17,10 @@ from lockstep.lab import (
     GROUPS,
     Check,
     Curve,
-    Experiment,
     Findings,
-    claims_page,
     find_experiment,
 )
-from lockstep.lab.claims import Claim, claims
+from lockstep.lab.claims import Claim, claims, claims_page
 from lockstep.settings import read_settings, setting
 from lockstep.views.converge import plot_findings
 
@@ -123,7 +121,7 @@ def test_every_item_of_the_collection_that_belongs_here_is_decided(ids: str) -> 
 
 def test_the_page_of_claims_is_what_the_table_says() -> None:
     page = Path(__file__).parents[2] / "docs" / "reference" / "claims.md"
-    assert page.read_text(encoding="utf-8") == claims_page.page()
+    assert page.read_text(encoding="utf-8") == claims_page()
 
 
 def test_the_command_prints_json_and_a_table_and_draws(tmp_path: Path) -> None:
@@ -189,11 +187,11 @@ def test_bad_input_says_what_is_allowed(arguments: tuple[str, ...], said: str) -
 
 
 def test_a_refuted_law_exits_with_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    from lockstep.lab import registry
+    from lockstep.lab import experiment
 
     wrong = Check("two and two", 5.0, 4.0, holds=ALWAYS)
-    fake = Experiment("fake", "?", "none", find_experiment(EXPERIMENTS[0]).settings, lambda *_: Findings((wrong,)))
-    monkeypatch.setattr(registry, "import_module", lambda _: type("module", (), {"EXPERIMENT": fake}))
+    fake = replace(find_experiment(EXPERIMENTS[0]), run=lambda *_: Findings((wrong,)))
+    monkeypatch.setattr(experiment, "Experiment", lambda *_: fake)
     session = run("converge", EXPERIMENTS[0], "--json")
     assert session.code == 1
     assert session.json()["agrees"] is False

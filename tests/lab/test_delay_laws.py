@@ -7,12 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lockstep.lab.descent.delayed import descend
-from lockstep.lab.descent.follow import follow
-from lockstep.lab.descent.stability import growth
-from lockstep.lab.laws.delay import best_step, companion, floor, largest_stable_step, rate
-from lockstep.lab.laws.stationary import stationary_variance
-from lockstep.lab.statistics.noise import SignNoise
+from lockstep.lab.descent.delayed import descend, follow, growth
+from lockstep.lab.laws import best_step, companion, floor, largest_stable_step, rate, stationary_variance
+from lockstep.lab.statistics import SignNoise
 
 DELAYS = st.integers(0, 40)
 MOMENTA = st.floats(0, 0.97)

@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import lockstep
-from lockstep.lab.descent.local_rounds import LocalMethod, run_rounds
+from lockstep.lab.descent.workers import LocalMethod, run_rounds
 from lockstep.lab.experiments.local import local_period
 from lockstep.lab.objectives import WorkerQuadratics, dirichlet_shards, unequal_workers
-from lockstep.lab.statistics.noise import SignNoise
+from lockstep.lab.statistics import SignNoise
 from lockstep.methods.local import Outer
 
 WORKERS = unequal_workers(5, 3, condition=4.0, shift=1.0, curvature_spread=0.4, seed=0)

@@ -13,7 +13,7 @@ from scipy.optimize import linprog
 import lockstep
 from lockstep.errors import BadInput
 from lockstep.lab.experiments.optimizers import implicit_bias, implicit_bias_epochs, norm_steps
-from lockstep.lab.laws.least_norm import least_norm_solution
+from lockstep.lab.objectives.quadratic import least_norm_solution
 
 A = np.array([1.0, 0.1, 0.01])
 

@@ -12,8 +12,8 @@ from lockstep.errors import BadInput
 from lockstep.lab import Findings
 from lockstep.lab.experiments.determinism import trajectory_divergence
 from lockstep.lab.experiments.precision import loss_scaling, overflow
-from lockstep.lab.laws.reduction_tree import tree_of
-from lockstep.lab.statistics.draws import streams
+from lockstep.lab.laws import tree_of
+from lockstep.lab.statistics import streams
 from lockstep.methods.loss_scaling import static
 from lockstep.methods.number_format import number_format
 

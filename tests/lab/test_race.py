@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 import lockstep
 from cli_runner import run
 from lockstep.failures.stragglers.bounded import finish_s
-from lockstep.lab.descent.follow import follow
+from lockstep.lab.descent.delayed import follow
 from lockstep.lab.descent.updates import asynchronous, served
-from lockstep.lab.laws.period import best_period, penalty_frac, run_s
+from lockstep.lab.experiments.local.local_period import best_period, penalty_frac, run_s
 from lockstep.simulate import Exponential, circulate, closed_loop
 
 SMALL: dict[str, object] = {"steps": 160, "trials": 4}

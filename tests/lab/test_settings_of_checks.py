@@ -154,7 +154,7 @@ def test_the_best_period_of_the_verdict_is_the_fastest_of_the_table() -> None:
 
 def test_scaffold_shrinks_by_the_factor_of_its_matrix() -> None:
     """The rounds themselves, run on the distance to the end, with another implementation of the method."""
-    from lockstep.lab.descent.local_rounds import LocalMethod, run_rounds
+    from lockstep.lab.descent.workers import LocalMethod, run_rounds
 
     h, step, period = np.array([2.0, 8.0]), 0.1, 100
     path = run_rounds(

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import lockstep
-from lockstep.lab.descent.stability import RESOLUTION
+from lockstep.lab.descent.delayed import RESOLUTION
 from lockstep.lab.experiments.staleness import delay_iterations, delay_stability, hogwild, nonconvex_delay
 from lockstep.lab.objectives import LANDSCAPES
 

@@ -17,7 +17,7 @@ from lockstep.lab.sweep import Outcome, read_grid
 from lockstep.lab.sweep import sweep as run_sweep
 from lockstep.lab.sweep.engines import Serial
 from lockstep.lab.sweep.engines.dask import _local_cluster
-from lockstep.lab.sweep.forecast import limited
+from lockstep.lab.sweep.run import limited
 from lockstep.lab.sweep.summary import joined
 from lockstep.verbs.converge import sweep
 
@@ -152,9 +152,9 @@ def test_a_picture_needs_one_key_with_numbers(tmp_path: Path) -> None:
 
 
 def test_a_sweep_that_would_take_too_long_is_refused_with_its_forecast(monkeypatch: pytest.MonkeyPatch) -> None:
-    from lockstep.lab.sweep import forecast
+    from lockstep.lab.sweep import run as sweeping
 
-    monkeypatch.setattr(forecast, "MEASURED_S", 0.0)
+    monkeypatch.setattr(sweeping, "MEASURED_S", 0.0)
     said = run("converge", "communication-bound", "--seeds", "100000", "--limit", "1s").refusal()
     assert said.startswith("--limit: 100,000 runs would take about ")
     assert "in the first 3; the limit is 1 s" in said

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -14,8 +14,9 @@ import pytest
 
 from lab.sweep_tasks import chatter, die_always, die_once, raise_at_three, square
 from lockstep.errors import BadInput, RunFailed, UnknownName
+from lockstep.lab import Progress
 from lockstep.lab.sweep import find_engine
-from lockstep.lab.sweep.engines import Dask, Engine, Processes, Serial
+from lockstep.lab.sweep.engines import Dask, Engine, Processes, Serial, gather
 from lockstep.lab.sweep.engines.dask import _local_cluster
 
 NAMES = ("serial", "processes", "dask")
@@ -23,6 +24,13 @@ NAMES = ("serial", "processes", "dask")
 
 def quiet(done: int, total: int) -> None:
     """Nobody watches."""
+
+
+def mapped(engine: Engine, function: Callable[..., Any], tasks: Sequence[Any], progress: Progress) -> list[Any]:
+    """`function(task)` of every task, in order."""
+    results: dict[int, Any] = {}
+    gather(engine.stream(function, tasks), results, len(tasks), progress)
+    return [results[place] for place in range(len(tasks))]
 
 
 @pytest.fixture(scope="module")
@@ -41,15 +49,15 @@ def engine(request: pytest.FixtureRequest) -> Engine:
 
 def test_results_come_in_the_order_of_the_tasks(engine: Engine) -> None:
     seen: list[tuple[int, int]] = []
-    results = engine.map(square, range(40), lambda done, total: seen.append((done, total)))
+    results = mapped(engine, square, range(40), lambda done, total: seen.append((done, total)))
     assert [value for value, _ in results] == [number * number for number in range(40)]
     assert seen == [(done, 40) for done in range(1, 41)]
 
 
 def test_work_is_done_elsewhere(scheduler: str) -> None:
-    assert {pid for _, pid in Serial().map(square, range(3), quiet)} == {os.getpid()}
+    assert {pid for _, pid in mapped(Serial(), square, range(3), quiet)} == {os.getpid()}
     for engine in (Processes(2), Dask(address=scheduler)):
-        pids = {pid for _, pid in engine.map(square, range(200), quiet)}
+        pids = {pid for _, pid in mapped(engine, square, range(200), quiet)}
         assert os.getpid() not in pids
         assert len(pids) <= 2
 
@@ -58,23 +66,23 @@ def test_work_is_done_elsewhere(scheduler: str) -> None:
 def test_killed_workers_are_survived(name: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
     engine = Processes(2) if name == "processes" else Dask(address=request.getfixturevalue("scheduler"))
     tasks = [(str(tmp_path), number) for number in range(6)]
-    assert engine.map(die_once, tasks, quiet) == list(range(6))
+    assert mapped(engine, die_once, tasks, quiet) == list(range(6))
     assert sorted(path.name for path in tmp_path.iterdir()) == ["1", "4"]
 
 
 def test_a_task_that_kills_every_process_is_given_up() -> None:
     with pytest.raises(RunFailed, match="2 killed 3 processes in a row"):
-        Processes(2).map(die_always, range(5), quiet)
+        mapped(Processes(2), die_always, range(5), quiet)
 
 
 def test_a_task_that_kills_every_dask_worker_is_given_up(scheduler: str) -> None:
     with pytest.raises(RunFailed, match="2 killed 3 processes in a row"):
-        Dask(address=scheduler).map(die_always, range(2, 3), quiet)
+        mapped(Dask(address=scheduler), die_always, range(2, 3), quiet)
 
 
 def test_what_a_task_raises_is_raised_here(engine: Engine) -> None:
     with pytest.raises(KeyError, match="three"):
-        engine.map(raise_at_three, range(6), quiet)
+        mapped(engine, raise_at_three, range(6), quiet)
 
 
 def children() -> set[str]:
@@ -87,16 +95,16 @@ def children() -> set[str]:
 def test_no_process_outlives_its_sweep(task: Callable[[int], int]) -> None:
     before = children()
     with suppress(KeyError, RunFailed):
-        Processes(2).map(task, range(8), quiet)
+        mapped(Processes(2), task, range(8), quiet)
     assert children() == before
 
 
 def test_prints_do_not_disturb_the_answers() -> None:
-    assert Processes(1).map(chatter, range(3), quiet) == [0, 1, 2]
+    assert mapped(Processes(1), chatter, range(3), quiet) == [0, 1, 2]
 
 
 def test_no_task_no_process(engine: Engine) -> None:
-    assert engine.map(square, [], quiet) == []
+    assert mapped(engine, square, [], quiet) == []
 
 
 @pytest.mark.parametrize(
@@ -139,4 +147,4 @@ def test_an_address_where_nobody_answers_is_bad_input(monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(distributed, "Client", nobody)
     with pytest.raises(BadInput, match="no Dask scheduler answers at tcp"):
-        Dask(address="tcp://127.0.0.1:1").map(square, [1], quiet)
+        mapped(Dask(address="tcp://127.0.0.1:1"), square, [1], quiet)

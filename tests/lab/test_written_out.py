@@ -15,11 +15,11 @@ from lab.test_least_runs import given
 from lockstep.lab import find_experiment
 from lockstep.lab.experiments.descent import sgd_bound
 from lockstep.lab.experiments.staleness import delay_iterations
-from lockstep.lab.laws.delay import floor
+from lockstep.lab.laws import floor
 from lockstep.lab.objectives import LANDSCAPES, digits_logistic, digits_perceptron
 from lockstep.lab.objectives.objective import curvature_along, sharpness
 from lockstep.lab.objectives.quadratic import Quadratic
-from lockstep.lab.statistics.noise import SignNoise
+from lockstep.lab.statistics import SignNoise
 from lockstep.methods.data import digits
 
 

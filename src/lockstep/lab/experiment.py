@@ -1,23 +1,38 @@
-"""`Experiment`: a question with settings, and the function that answers it."""
+"""`Experiment`: a question with settings, and the function that answers it; and all of them, by part of the theory.
+
+One joins by a file in its group's folder of `experiments/` that defines `QUESTION`, `SOURCE`, `Settings` and `run`, and
+by its name in `GROUPS`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from importlib import import_module
+from typing import Any, TypeVar
 
 import numpy as np
 
+from lockstep.errors import UnknownName
 from lockstep.lab.claims import claims_of
 from lockstep.lab.findings import Findings
 from lockstep.settings import described, read_settings
 
+Part = TypeVar("Part")
 Progress = Callable[[int, int], None]
 """Is called with (done, total) now and then."""
 
 
 def silent(done: int, total: int) -> None:
     """Progress that nobody watches."""
+
+
+def watched(parts: Iterable[Part], progress: Progress, more: int = 0) -> Iterator[Part]:
+    """Each of the parts, reported as done when the next is asked for; of `more` after them the caller reports."""
+    given = tuple(parts)
+    for done, part in enumerate(given, 1):
+        yield part
+        progress(done, len(given) + more)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +64,76 @@ class Experiment:
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON form."""
         return {
-            "experiment": self.name,
-            "question": self.question,
-            "source": self.source,
-            "settings": described(self.settings),
-            "claims": [claim.to_dict() for claim in claims_of(self.name)],
-        }
+            "experiment": self.name, "question": self.question, "source": self.source,
+            "settings": described(self.settings), "claims": [claim.to_dict() for claim in claims_of(self.name)],
+        }  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A part of the theory: `name` is its folder, `about` a line on it, `experiments` in the order a person sees."""
+
+    name: str
+    about: str
+    experiments: tuple[str, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON form."""
+        return {"name": self.name, "about": self.about, "experiments": list(self.experiments)}
+
+
+GROUPS = (
+    Group("descent", "problems with a known optimum, and plain SGD", ("objectives", "sgd-bound")),
+    Group("staleness", "consistency: barrier, bound, no waiting", (
+        "consistency", "hogwild", "nonconvex-delay", "stale-descent", "delay-stability", "delay-floor",
+        "delay-iterations", "varying-delay", "async-momentum", "async-staleness", "staleness-bounds",
+        "staleness-weights", "delay-adaptive", "tolerable-delay",
+    )),
+    Group("local", "steps between averages: drift, bias, period", (
+        "local-identity", "local-drift", "local-bias", "client-sampling", "outer-momentum", "local-period",
+        "local-digits",
+    )),
+    Group("compression", "gradients in fewer bytes, error feedback", (
+        "compression-factors", "compression-stability", "compression-noise", "aggregation-error", "error-feedback",
+        "layerwise-compression", "compression-time", "index-bits", "communication-bound",
+    )),
+    Group("precision", "fp16, bf16, fp8: range, scaling, overflow", (
+        "gradient-range", "loss-scaling", "master-weights", "overflow",
+    )),
+    Group("batch", "gradient noise, critical batch, learning rate", (
+        "gradient-variance", "data-parallel", "noise-scale", "critical-batch", "critical-batch-digits",
+        "learning-rate-scaling", "large-batch", "generalization-gap", "algorithmic-stability",
+    )),
+    Group("optimizers", "from norms, and the solution each prefers", (
+        "norm-steps", "implicit-bias", "implicit-bias-epochs",
+    )),
+    Group("determinism", "the order of sums, errors that grow", (
+        "reduction-orders", "summation-error", "trajectory-divergence",
+    )),
+    Group("time", "seconds and bytes to a target on a cluster", ("time-to-accuracy",)),
+)  # fmt: skip
+
+EXPERIMENTS = tuple(name for group in GROUPS for name in group.experiments)
+
+
+def is_group(name: str) -> bool:
+    """Whether a group has that name; no experiment has it then."""
+    return any(group.name == name for group in GROUPS)
+
+
+def find_group(name: str, where: str = "group") -> Group:
+    """The group of that name; `UnknownName` with close ones."""
+    for group in GROUPS:
+        if group.name == name:
+            return group
+    raise UnknownName("group", name, tuple(group.name for group in GROUPS), where)
+
+
+def find_experiment(name: str, where: str = "EXPERIMENT") -> Experiment:
+    """The experiment of that name (its file has underscores for hyphens); `UnknownName` with close ones."""
+    wanted = name.replace("_", "-")
+    for group in GROUPS:
+        if wanted in group.experiments:
+            module = import_module(f"lockstep.lab.experiments.{group.name}.{wanted.replace('-', '_')}")
+            return Experiment(wanted, module.QUESTION, module.SOURCE, module.Settings, module.run)
+    raise UnknownName("experiment", name, EXPERIMENTS + tuple(group.name for group in GROUPS), where)

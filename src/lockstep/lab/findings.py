@@ -1,4 +1,10 @@
-"""`Findings`: what an experiment saw, the laws beside it, and whether the two agree."""
+"""`Findings`: what an experiment saw, the laws beside it, and whether the two agree.
+
+Every `Check` has a `Domain`, the settings for which it holds, so that nobody adds a check without asking:
+    ALWAYS                                              every setting that the experiment takes
+    when(settings.delay > 0, "a delay")                 some; elsewhere the check is left out and says so
+    example("a = 0.08, momentum 0.9")                   a problem with numbers of its own, which no setting moves
+"""
 
 from __future__ import annotations
 
@@ -12,7 +18,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lockstep.lab.domain import Domain, when
 from lockstep.simulate.sample import student_t
 
 Array = npt.NDArray[Any]
@@ -27,6 +32,36 @@ CREDIBLE_ERRORS = 4.0
 def credible_errors(runs: int = 0) -> float:
     """The same confidence where the standard error is itself estimated, from that many runs (Student t)."""
     return CREDIBLE_ERRORS if not runs else student_t(NormalDist().cdf(CREDIBLE_ERRORS), max(runs - 1, 1))
+
+
+@dataclass(frozen=True, slots=True)
+class Domain:
+    """For which settings a check holds.
+
+    `here`: whether the settings of this run are among them; `example`: whether it is about one problem with numbers of
+    its own, such as one that is printed somewhere.
+    """
+
+    words: str
+    here: bool = True
+    example: bool = False
+
+    def __and__(self, other: Domain) -> Domain:
+        """The settings for which both hold."""
+        return Domain(f"{self.words}; {other.words}", self.here and other.here, self.example or other.example)
+
+
+ALWAYS = Domain("all settings")
+
+
+def when(here: bool, words: str) -> Domain:
+    """Settings that fulfil a condition: `here` whether those of this run do, `words` the condition itself."""
+    return Domain(words, bool(here))
+
+
+def example(words: str) -> Domain:
+    """One problem, with the numbers in `words`."""
+    return Domain(words, example=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,17 +127,10 @@ class Check:
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON form."""
         return {
-            "check": self.what,
-            "relation": self.relation,
-            "expected": self.expected,
-            "got": self.got,
-            "standard_error": self.standard_error,
-            "allowed": self.allowed,
-            "false_law": self.false_law,
-            "holds_for": self.holds.words,
-            "example": self.holds.example,
-            "ok": self.ok,
-        }
+            "check": self.what, "relation": self.relation, "expected": self.expected, "got": self.got,
+            "standard_error": self.standard_error, "allowed": self.allowed, "false_law": self.false_law,
+            "holds_for": self.holds.words, "example": self.holds.example, "ok": self.ok,
+        }  # fmt: skip
 
     def printed(self, digits: int) -> tuple[str, str]:
         """(expected, got) with that many digits, or with as many as it takes to see them differ where they disagree."""
@@ -155,12 +183,8 @@ class Curve:
 
     def to_dict(self, picture: Picture) -> dict[str, Any]:
         """Plain JSON form under the names of the axes."""
-        found: dict[str, Any] = {
-            "label": self.label,
-            "theory": self.theory,
-            picture.x: np.asarray(self.x).tolist(),
-            picture.y: np.asarray(self.y).tolist(),
-        }
+        found: dict[str, Any] = {"label": self.label, "theory": self.theory}
+        found |= {picture.x: np.asarray(self.x).tolist(), picture.y: np.asarray(self.y).tolist()}
         if self.half_ci95 is not None:
             ends = np.stack([self.y - self.half_ci95, self.y + self.half_ci95], axis=-1)
             found["ci95"] = ends.tolist()
@@ -226,17 +250,12 @@ class Findings:
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON form."""
         found: dict[str, Any] = {
-            "experiment": self.experiment,
-            "question": self.question,
-            "verdict": self.verdict,
-            "agrees": self.agrees,
-            "conclusion": self.conclusion,
-            "settings": dict(self.settings or {}),
-            "seed": self.seed,
+            "experiment": self.experiment, "question": self.question, "verdict": self.verdict, "agrees": self.agrees,
+            "conclusion": self.conclusion, "settings": dict(self.settings or {}), "seed": self.seed,
             "checks": [check.to_dict() for check in self.checks],
             "left_out": [{"check": check.what, "holds_for": check.holds.words} for check in self.left_out],
             "theory": [law.to_dict() for law in self.theory],
-        }
+        }  # fmt: skip
         if self.rows:
             found["rows"] = [dict(row) for row in self.rows]
         if self.picture is not None:
@@ -263,11 +282,3 @@ def verdict(checks: Sequence[Check]) -> str:
         said += f", the worst {max(errors):.2g} standard errors apart"
     refuted = len(checks) - len(laws)
     return said + (f"; {refuted} false law{'s' * (refuted > 1)} contradicted" if refuted else "")
-
-
-def mean_and_error(values: Array) -> tuple[float, float]:
-    """(mean, its standard error) of independent repetitions."""
-    flat = np.asarray(values, dtype=np.float64).ravel()
-    if flat.size < 2:
-        return float(flat.mean()), 0.0
-    return float(flat.mean()), float(flat.std(ddof=1)) / math.sqrt(flat.size)

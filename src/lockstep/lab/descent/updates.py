@@ -16,15 +16,12 @@ from __future__ import annotations
 
 import heapq
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from lockstep.failures.stragglers.bounded import finish_s
+from lockstep.lab.findings import Array
 from lockstep.simulate import Law, circulate
-
-Array = npt.NDArray[Any]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

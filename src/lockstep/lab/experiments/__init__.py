@@ -1,1 +1,1 @@
-"""One experiment per file, in the folder of its group; `registry.py` lists them."""
+"""One experiment per file, in the folder of its group; `lab/experiment.py` lists them."""

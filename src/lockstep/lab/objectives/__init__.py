@@ -1,15 +1,15 @@
 """What is minimised: objectives whose optimum, curvature and gradient noise are known, or measured and said so."""
 
-from lockstep.lab.objectives.landscapes import LANDSCAPES as LANDSCAPES
-from lockstep.lab.objectives.landscapes import Landscape as Landscape
 from lockstep.lab.objectives.logistic import Logistic as Logistic
+from lockstep.lab.objectives.logistic import Perceptron as Perceptron
 from lockstep.lab.objectives.logistic import digits_logistic as digits_logistic
+from lockstep.lab.objectives.logistic import digits_perceptron as digits_perceptron
+from lockstep.lab.objectives.objective import LANDSCAPES as LANDSCAPES
+from lockstep.lab.objectives.objective import Landscape as Landscape
 from lockstep.lab.objectives.objective import Objective as Objective
 from lockstep.lab.objectives.objective import sharpness as sharpness
-from lockstep.lab.objectives.perceptron import Perceptron as Perceptron
-from lockstep.lab.objectives.perceptron import digits_perceptron as digits_perceptron
 from lockstep.lab.objectives.quadratic import Quadratic as Quadratic
 from lockstep.lab.objectives.quadratic import spectrum as spectrum
-from lockstep.lab.objectives.shards import dirichlet_shards as dirichlet_shards
 from lockstep.lab.objectives.workers import WorkerQuadratics as WorkerQuadratics
+from lockstep.lab.objectives.workers import dirichlet_shards as dirichlet_shards
 from lockstep.lab.objectives.workers import unequal_workers as unequal_workers

@@ -5,8 +5,7 @@ give every update the second at which it is done and the bytes that a worker has
 """
 
 from lockstep.lab.race.compressed import MEMORY_PASSES, compress_s, compressed
-from lockstep.lab.race.course import Arrival, Course, Leg
-from lockstep.lab.race.local import local
+from lockstep.lab.race.course import Arrival, Course, Leg, local
 from lockstep.lab.race.server import Server, served
 
 __all__ = ["MEMORY_PASSES", "Arrival", "Course", "Leg", "Server", "compress_s", "compressed", "local", "served"]

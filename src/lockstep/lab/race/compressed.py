@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 
 from lockstep.collectives import best_time_s
-from lockstep.lab.race.course import Array, Course, Leg, from_zero
-from lockstep.lab.statistics.noise import SignNoise
+from lockstep.lab.findings import Array
+from lockstep.lab.race.course import Course, Leg, from_zero
+from lockstep.lab.statistics import SignNoise
 from lockstep.methods.compression import ErrorFeedback, TopK, exchange
 
 FIRST_STREAM = 20_000

@@ -1,4 +1,8 @@
-"""What is trained where (`Course`), and how one way of training it went (`Leg`)."""
+"""What is trained where (`Course`), how one way of training it went (`Leg`), and the way that averages every K steps.
+
+`local` is local SGD: every K steps the slowest sum of K times, then an all-reduce of S; synchronous for K = 1.
+    seconds of a round = max over workers of (x_1 + ... + x_K) + all-reduce of S,   2 (n - 1) S / n bytes sent
+"""
 
 from __future__ import annotations
 
@@ -6,14 +10,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from lockstep.collectives import PlainLink, best_time_s
+from lockstep.lab.descent.workers import LocalMethod, run_rounds
+from lockstep.lab.findings import Array
 from lockstep.lab.objectives import Quadratic
-from lockstep.lab.statistics.noise import SignNoise
+from lockstep.lab.statistics import SignNoise
 from lockstep.simulate import Sample
-
-Array = npt.NDArray[Any]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -139,3 +142,26 @@ class Arrival:
 def from_zero(durations_s: Array) -> Array:
     """Ends of durations (trials, records) one after another, with the start in front, as (records + 1, trials)."""
     return np.vstack([np.zeros(len(durations_s)), np.cumsum(durations_s, axis=1).T])
+
+
+def local(course: Course, period: int) -> Leg:
+    """Local SGD with K = `period`; 1 is synchronous descent."""
+    rounds = course.steps // period
+    path = run_rounds(
+        course.objective.gradient, course.workers, course.start, LocalMethod(course.step_size), [period] * rounds,
+        noise=course.noise(course.workers, period).draw,
+    )  # fmt: skip
+    used_s = course.times_s[:, : rounds * period]
+    sums_s = used_s.reshape(course.trials, rounds, period, -1).sum(axis=2)
+    exchange_s = course.all_reduce_s()
+    count = np.arange(rounds + 1)
+    return Leg(
+        name="synchronous" if period == 1 else f"local:{period}",
+        saves="every step knows all gradients" if period == 1 else f"it sends and waits once in {period} steps",
+        gradients=count * float(period),
+        time_s=from_zero(sums_s.max(axis=2) + exchange_s),
+        sent_B=count * (2 * (course.workers - 1) / course.workers * course.size_B),
+        losses=course.objective.loss(path),
+        compute_s=float(used_s.mean(axis=(0, 2)).sum()),
+        exchange_s=rounds * exchange_s,
+    )

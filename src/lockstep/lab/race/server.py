@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lockstep.lab.descent.follow import follow
+from lockstep.lab.descent.delayed import follow
 from lockstep.lab.descent.updates import served as schedule
 from lockstep.lab.race.course import Course, Leg
 

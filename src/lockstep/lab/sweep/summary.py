@@ -56,12 +56,9 @@ class Point:
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON form."""
         return dict(self.swept) | {
-            "seeds": self.seeds,
-            "agreeing": self.agreeing,
-            "agrees": self.agrees,
-            "results": self.results.to_dict(),
+            "seeds": self.seeds, "agreeing": self.agreeing, "agrees": self.agrees, "results": self.results.to_dict(),
             "checks": [pooled.to_dict() for pooled in self.checks],
-        }
+        }  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,17 +104,10 @@ class Sweep:
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON form."""
         return {
-            "experiment": self.experiment,
-            "question": self.question,
-            "verdict": self.verdict,
-            "agrees": self.agrees,
-            "runs": self.runs,
-            "complete": self.complete,
-            "settings": dict(self.settings),
-            "seed": self.seed,
-            "rows": [point.to_dict() for point in self.points],
-            "source": self.source,
-        }
+            "experiment": self.experiment, "question": self.question, "verdict": self.verdict, "agrees": self.agrees,
+            "runs": self.runs, "complete": self.complete, "settings": dict(self.settings), "seed": self.seed,
+            "rows": [point.to_dict() for point in self.points], "source": self.source,
+        }  # fmt: skip
 
 
 def joined(swept: tuple[tuple[str, Any], ...], outcomes: Sequence[Outcome]) -> Point:

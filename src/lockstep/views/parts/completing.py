@@ -82,7 +82,7 @@ def trainers() -> Iterable[str]:
 
 def experiments() -> Iterable[str]:
     """Experiments of the lab and their groups."""
-    from lockstep.lab.registry import EXPERIMENTS, GROUPS
+    from lockstep.lab.experiment import EXPERIMENTS, GROUPS
 
     return (*EXPERIMENTS, *(group.name for group in GROUPS))
 

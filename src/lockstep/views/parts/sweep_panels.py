@@ -16,7 +16,7 @@ from lockstep.views.parts.findings_plot import UNITS
 from lockstep.views.parts.findings_table import cell, title
 
 if TYPE_CHECKING:
-    from lockstep.lab.sweep.grid import Point as Pairs
+    from lockstep.lab.sweep.trial import Point as Pairs
 
 MOST_LINES, MOST_PANELS = 6, 4
 LAWS = {"law", "bound"}

@@ -21,19 +21,16 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from lockstep.errors import BadInput
-from lockstep.lab.domain import ALWAYS
-from lockstep.lab.experiment import Experiment, Progress
-from lockstep.lab.findings import Check, Curve, Findings, Law, Picture, absent, mean_and_error
+from lockstep.lab import ALWAYS, Array, Check, Curve, Findings, Law, Picture, Progress, absent, mean_and_error
 from lockstep.lab.objectives import Logistic, digits_logistic
 from lockstep.settings import setting
 
-Array = npt.NDArray[Any]
 Gradient = Callable[[Array, Array], Array]
 """Of parameters (trials, d) on the examples at places (trials, batch); place 0 is the one that N replaces."""
 
+QUESTION = "How far apart do runs end whose training sets differ in one example, and what does it say of the gap?"
 SOURCE = "Hardt, Recht, Singer 2016, theorems 2.2, 3.8 and 3.9"
 TOO_FAR = 2.5
 """Rate times smoothness beyond the 2 up to which a step brings two runs on a convex loss no further apart."""
@@ -281,12 +278,3 @@ def _conclusion(pairs: dict[tuple[float, int], Pair], settings: Settings, larges
         f" {settings.steps} steps, at most {largest:.3g}: it depends on the sum of the rates, hardly on the batch, and"
         " not on the number of workers; a penalty stops the growth"
     )
-
-
-EXPERIMENT = Experiment(
-    name="algorithmic-stability",
-    question="How far apart do runs end whose training sets differ in one example, and what does it say of the gap?",
-    source=SOURCE,
-    settings=Settings,
-    run=run,
-)

@@ -9,21 +9,16 @@ stops falling near n = B_crit / b.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from lockstep.lab.domain import ALWAYS, Domain, when
-from lockstep.lab.experiment import Experiment, Progress
-from lockstep.lab.findings import Check, Curve, Findings, Law, Picture, mean_and_error
-from lockstep.lab.objectives.noisy_quadratic import NoisyQuadratic, power_law
-from lockstep.lab.statistics.hyperbola import Hyperbola, fit_hyperbola
+from lockstep.lab import ALWAYS, Array, Check, Curve, Domain, Findings, Law, Picture, Progress, watched, when
+from lockstep.lab.objectives.quadratic import NoisyQuadratic, power_law
+from lockstep.lab.statistics import Hyperbola, fit_hyperbola, mean_and_error
 from lockstep.methods import critical_batch as law
 from lockstep.settings import setting
 
-Array = npt.NDArray[Any]
-
+QUESTION = "How many steps and examples does each batch size take, and which one is worth it?"
 SOURCE = "McCandlish, Kaplan, Amodei 2018; Shallue et al. 2019; Zhang et al. 2019"
 SPAN = 2.0 ** np.arange(-6, 7)
 """Batch sizes of the fit, as multiples of the power of two next to the critical one."""
@@ -60,7 +55,6 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
     whole = _whole(problem, target)
     checks = [*_shape(problem, target, fit, whole), *_simulated(problem, batch, steps, rate, settings.trials, seed),
               *_noise(problem, target, fit, whole)]  # fmt: skip
-    progress(len(SPAN), len(SPAN))
     low, high = fit.critical_batch_ci95
     return Findings(
         checks=tuple(checks),
@@ -89,8 +83,7 @@ def _sweep(problem: NoisyQuadratic, target: float, progress: Progress) -> tuple[
         low, high = (middle, high) if problem.fewest_steps(target, middle)[0] > 2 * endless else (low, middle)
     found = []
     middle = max(2.0 ** round(np.log2(high)), 1 / SPAN[0])
-    for place, batch in enumerate(middle * SPAN):
-        progress(place, len(SPAN))
+    for batch in watched(middle * SPAN, progress):
         found.append((float(batch), *problem.fewest_steps(target, float(batch))))
     batch, steps, rate = np.array(found).T
     return batch, steps, rate
@@ -132,10 +125,8 @@ def _simulated(problem: NoisyQuadratic, batch: Array, steps: Array, rate: Array,
         count, b, r = int(np.ceil(steps[place])), float(batch[place]), float(rate[place])
         mean, error = mean_and_error(problem.simulate(r, b, count, trials, generator))
         expected = float(problem.expected_loss(float(count), r, b))
-        checks.append(
-            Check(f"loss after {count} steps of {b:.3g} examples", expected, mean, error, ROUNDING * expected,
-                  runs=trials, holds=ALWAYS)
-        )  # fmt: skip
+        checks.append(Check(f"loss after {count} steps of {b:.3g} examples", expected, mean, error, ROUNDING * expected,
+                            runs=trials, holds=ALWAYS))  # fmt: skip
     return checks
 
 
@@ -165,12 +156,3 @@ def _curves(batch: Array, steps: Array, fit: Hyperbola) -> tuple[Curve, ...]:
         Curve("best constant rate", steps * batch, steps, marks=True),
         Curve("at the critical batch", np.array([2 * fit.least_examples]), np.array([2 * fit.least_steps]), marks=True),
     )
-
-
-EXPERIMENT = Experiment(
-    name="critical-batch",
-    question="How many steps and examples does each batch size take, and which one is worth it?",
-    source=SOURCE,
-    settings=Settings,
-    run=run,
-)

@@ -21,20 +21,16 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from lockstep.errors import BadInput
-from lockstep.lab.domain import ALWAYS, when
-from lockstep.lab.experiment import Experiment, Progress
-from lockstep.lab.findings import Check, Curve, Findings, Law, Picture
+from lockstep.lab import ALWAYS, Array, Check, Curve, Findings, Law, Picture, Progress, watched, when
 from lockstep.lab.objectives import Perceptron, digits_perceptron
-from lockstep.lab.statistics.hyperbola import Hyperbola, fit_hyperbola
+from lockstep.lab.statistics import Hyperbola, fit_hyperbola
 from lockstep.methods import critical_batch as law
 from lockstep.settings import setting
 from lockstep.simulate.sample import student_t
 
-Array = npt.NDArray[Any]
-
+QUESTION = "How many steps does a network take at each batch size, and does the noise scale tell?"
 SOURCE = "McCandlish, Kaplan, Amodei 2018, sections 2.2 and 2.3; Shallue et al. 2019"
 WIDE = 0.1 * 2.0 ** (np.arange(13) / 2)
 """Rates tried with all examples."""
@@ -88,11 +84,9 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
     everything = _tuned(network, starts, settings.examples, WIDE, settings.target, generator)
     noise_scale = _noise_scale(network, starts, everything)
     found = []
-    for place, batch in enumerate(batches):
-        progress(place, len(batches))
+    for batch in watched(batches, progress):
         rates = everything.rate * float(law.best_rate_frac(batch, noise_scale)) * NARROW
         found.append(_tuned(network, starts, batch, rates, settings.target, generator))
-    progress(len(batches), len(batches))
     found.append(everything)
     fit = fit_hyperbola(np.array([one.batch for one in found]), np.array([one.steps for one in found]))
     low, high = fit.critical_batch_ci95
@@ -227,12 +221,3 @@ def _curves(found: list[Tuned], fit: Hyperbola, noise_scale: float) -> tuple[Cur
         Curve("best constant rate", steps * batch, steps, half_ci95=half, marks=True),
         Curve("at the critical batch", np.array([2 * fit.least_examples]), np.array([2 * fit.least_steps]), marks=True),
     )
-
-
-EXPERIMENT = Experiment(
-    name="critical-batch-digits",
-    question="How many steps does a network take at each batch size, and does the noise scale tell?",
-    source=SOURCE,
-    settings=Settings,
-    run=run,
-)

@@ -11,23 +11,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from lockstep.errors import BadInput
-from lockstep.lab.domain import ALWAYS, example
-from lockstep.lab.experiment import Experiment, Progress
-from lockstep.lab.findings import Check, Curve, Findings, Law, Picture
+from lockstep.lab import ALWAYS, Array, Check, Curve, Findings, Law, Picture, Progress, example, watched
 from lockstep.lab.objectives import Perceptron, digits_perceptron
 from lockstep.methods.optimizers import Optimizer, optimizer, step
 from lockstep.settings import setting
 
-Array = npt.NDArray[Any]
 Gradient = Callable[[Array, Array], Array]
 """(parameters, places of the batch's samples) -> gradient."""
 
+QUESTION = "Is a step on many workers, or accumulated, the step of one device with the large batch?"
 SOURCE = "linearity of the mean; Goyal et al. 2017, section 2.2 (batch norm per worker)"
 EXACT, APART = 1e-12, 1e-4
 BASE_RATES = {"sgd": 0.25, "momentum": 0.05, "adam": 0.01}
@@ -64,8 +60,7 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
     start = network.start(seed)
     rows, checks, curves = [], [], []
     ways = _ways(network, settings.workers)
-    for place, way in enumerate(ways):
-        progress(place, len(ways))
+    for way in watched(ways, progress):
         for name in way.optimizers:
             paths = [_path(one, optimizer(name), start, batches, BASE_RATES[name]) for one in (way.parts, way.whole)]
             apart = np.abs(paths[0] - paths[1]).max(axis=1)
@@ -76,7 +71,6 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
             if name == "sgd":
                 curves.append(_curve(way.name, apart))
     checks += [*_bitwise(), _single_precision(network, batches, start, settings.workers)]
-    progress(len(ways), len(ways))
     return Findings(
         checks=tuple(checks),
         theory=(Law("largest_difference", 0.0, "sum_i (B_i / B) g_i = g", SOURCE),),
@@ -179,14 +173,8 @@ def _bitwise() -> list[Check]:
     for method in (optimizer("sgd"), optimizer("momentum", beta=0.5)):
         paths = [_path(one, method, np.zeros(4), batches, 2.0**-10) for one in (whole, accumulated)]
         differing = float((paths[0] != paths[1]).sum())
-        checks.append(
-            Check(
-                f"accumulation where sums are exact ({method.name}): numbers that differ",
-                0.0,
-                differing,
-                holds=example("least squares on 64 examples, 8 micro-batches"),
-            )
-        )
+        checks.append(Check(f"accumulation where sums are exact ({method.name}): numbers that differ", 0.0, differing,
+                            holds=example("least squares on 64 examples, 8 micro-batches")))  # fmt: skip
     return checks
 
 
@@ -203,12 +191,3 @@ def _curve(way: str, apart: Array) -> Curve:
     """Differences above zero, which a logarithmic axis can show."""
     seen = np.flatnonzero(apart > 0)
     return Curve(way, seen + 1.0, apart[seen])
-
-
-EXPERIMENT = Experiment(
-    name="data-parallel",
-    question="Is a step on many workers, or accumulated, the step of one device with the large batch?",
-    source=SOURCE,
-    settings=Settings,
-    run=run,
-)

@@ -20,18 +20,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from lockstep.errors import BadInput
-from lockstep.lab.domain import example, when
-from lockstep.lab.experiment import Experiment, Progress
-from lockstep.lab.findings import Check, Curve, Findings, Law, Picture, mean_and_error
+from lockstep.lab import Array, Check, Curve, Findings, Law, Picture, Progress, example, mean_and_error, watched, when
 from lockstep.lab.objectives import digits_logistic
-from lockstep.lab.statistics.ratio import ratio_of_means
+from lockstep.lab.statistics import ratio_of_means
 from lockstep.settings import setting
 
-Array = npt.NDArray[Any]
-
+QUESTION = "Does a larger batch widen the gap between training and test loss?"
 SOURCE = "Hardt, Recht, Singer 2016, theorem 3.8; moments of the inverse Wishart law"
 DIGITS = "400 digits, batch 20, 200 steps"
 SEEN = 0.1
@@ -67,12 +63,10 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
     rows: list[dict[str, Any]] = []
     checks: list[Check] = []
     counts = sorted(set(settings.examples))
-    for place, n in enumerate(counts):
-        progress(place, len(counts) + 1)
+    for place, n in enumerate(watched(counts, progress, more=1)):
         fitted = _fitted(d, n, settings.trials, np.random.default_rng([seed, 0, place]))
         rows.append(_row("fitted to the end", n, n, None, *mean_and_error(fitted), fitted_gap(d, n)))
         checks.append(_fit(d, n, fitted))
-    progress(len(counts), len(counts) + 1)
     paths = {b: _descended(d, smallest, b, settings.trials, seed) for b in sorted({*settings.batches, smallest})}
     for b, gaps in paths.items():
         for step, values in zip(STEPS, gaps.T, strict=True):
@@ -123,13 +117,10 @@ def _fit(dimension: int, examples: int, gaps: Array) -> Check:
     """
     gap, error = mean_and_error(gaps)
     spread = fitted_spread(dimension, examples)
-    return Check(
-        f"gap of the fit to {examples} examples",
-        fitted_gap(dimension, examples),
-        gap,
-        max(error, spread / math.sqrt(len(gaps))),
-        holds=when(math.isfinite(spread), "more than dimension + 3 examples: with fewer the gap has no variance"),
-    )
+    return Check(f"gap of the fit to {examples} examples", fitted_gap(dimension, examples), gap,
+                 max(error, spread / math.sqrt(len(gaps))),
+                 holds=when(math.isfinite(spread),
+                            "more than dimension + 3 examples: with fewer the gap has no variance"))  # fmt: skip
 
 
 def stable_rate(dimension: int) -> float:
@@ -211,16 +202,9 @@ def _digits(seed: int, examples: int = 400, batch: int = 20, steps: int = 200) -
     gap, error = mean_and_error(np.array(gaps))
     bound = 2 * largest / examples * rate * steps
     return [
-        Check(
-            "gap on the digits, at most (2 G^2 / N) sum alpha",
-            bound,
-            gap,
-            error,
-            relation="at most",
-            runs=len(gaps),
-            holds=example(DIGITS),
-        ),
-    ]
+        Check("gap on the digits, at most (2 G^2 / N) sum alpha", bound, gap, error, relation="at most", runs=len(gaps),
+              holds=example(DIGITS)),
+    ]  # fmt: skip
 
 
 def _row(
@@ -240,12 +224,3 @@ def _curves(rows: list[dict[str, Any]], limit: float) -> tuple[Curve, ...]:
     ends = np.array([STEPS[0], STEPS[-1]], dtype=float)
     curves.append(Curve("fitted to the end, law", ends, np.full(2, limit), theory=True))
     return tuple(curves)
-
-
-EXPERIMENT = Experiment(
-    name="generalization-gap",
-    question="Does a larger batch widen the gap between training and test loss?",
-    source=SOURCE,
-    settings=Settings,
-    run=run,
-)

@@ -16,16 +16,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from lockstep.errors import BadInput
-from lockstep.lab.domain import ALWAYS, when
-from lockstep.lab.experiment import Experiment, Progress
-from lockstep.lab.findings import Check, Curve, Findings, Law, Picture, mean_and_error, tells
+from lockstep.lab import ALWAYS, Array, Check, Curve, Findings, Law, Picture, Progress, watched, when
+from lockstep.lab.findings import tells
+from lockstep.lab.statistics import mean_and_error
 from lockstep.settings import setting
 
-Array = npt.NDArray[Any]
-
+QUESTION = "How noisy is the averaged gradient of n workers, for each way to share the examples?"
 SOURCE = "variance of a mean; Cochran, 'Sampling techniques', 1977, chapters 2 and 5"
 WAYS = ("with replacement", "without replacement", "sorted shards", "one worker alone")
 
@@ -57,8 +55,7 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
     counts = sorted(set(settings.workers))
     rows: list[dict[str, Any]] = []
     checks: list[Check] = []
-    for place, (way, n) in enumerate((way, n) for way in WAYS for n in counts):
-        progress(place, len(WAYS) * len(counts))
+    for place, (way, n) in enumerate(watched(((way, n) for way in WAYS for n in counts), progress)):
         generator = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(1, place)))
         found, error = _variance(_means(data, settings, n, way, generator))
         expected = _law(data, settings.batch, n, way)
@@ -67,7 +64,6 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
         checks.append(Check(f"variance, {way}, {n} workers", expected, found, error, tolerance=ROUNDING, holds=ALWAYS))
     checks += [*_unequal(settings, seed), *_different(settings, seed), *_rare(settings, seed)]
     checks += _false_laws(rows, counts)
-    progress(len(WAYS) * len(counts), len(WAYS) * len(counts))
     return Findings(
         checks=tuple(checks),
         theory=(
@@ -138,13 +134,11 @@ def _unequal(settings: Settings, seed: int) -> list[Check]:
     weighted, weighted_error = _variance(means @ (sizes / sizes.sum()))
     plain, plain_error = _variance(means.mean(axis=1))
     laws = [
-        Check(
-            "unequal workers, weighted mean: variance", float(1 / sizes.sum()), weighted, weighted_error, holds=ALWAYS
-        ),
-        Check(
-            "unequal workers, unweighted mean: variance", float((1 / sizes).sum() / 4), plain, plain_error, holds=ALWAYS
-        ),
-    ]
+        Check("unequal workers, weighted mean: variance", float(1 / sizes.sum()), weighted, weighted_error,
+              holds=ALWAYS),
+        Check("unequal workers, unweighted mean: variance", float((1 / sizes).sum() / 4), plain, plain_error,
+              holds=ALWAYS),
+    ]  # fmt: skip
     right, wrong = laws[1].expected, laws[0].expected
     return [*laws, Check("the unweighted mean has the variance of the global batch", wrong, plain, plain_error,
                          false_law=True, holds=tells(right, wrong, plain_error))]  # fmt: skip
@@ -161,23 +155,11 @@ def _different(settings: Settings, seed: int) -> list[Check]:
     alone, alone_error = mean_and_error(means[:, 0])
     return [
         Check("different data, weighted mean: mean", whole, weighted, weighted_error, holds=ALWAYS),
-        Check(
-            "different data: the unweighted mean is unbiased",
-            whole,
-            plain,
-            plain_error,
-            false_law=True,
-            holds=tells(float(SHARD_MEANS.mean()), whole, plain_error),
-        ),
-        Check(
-            "different data: whoever takes part, the mean is unbiased",
-            whole,
-            alone,
-            alone_error,
-            false_law=True,
-            holds=tells(float(SHARD_MEANS[0]), whole, alone_error),
-        ),
-    ]
+        Check("different data: the unweighted mean is unbiased", whole, plain, plain_error, false_law=True,
+              holds=tells(float(SHARD_MEANS.mean()), whole, plain_error)),
+        Check("different data: whoever takes part, the mean is unbiased", whole, alone, alone_error, false_law=True,
+              holds=tells(float(SHARD_MEANS[0]), whole, alone_error)),
+    ]  # fmt: skip
 
 
 def _rare(settings: Settings, seed: int) -> list[Check]:
@@ -187,15 +169,9 @@ def _rare(settings: Settings, seed: int) -> list[Check]:
     found, error = _variance(touched * (1 + generator.normal(size=touched.size)))
     return [
         Check("coordinate of 1 example in 20: variance", TOUCHED + TOUCHED * (1 - TOUCHED), found, error, holds=ALWAYS),
-        Check(
-            "coordinate of 1 example in 20: 20 times the variance",
-            1 / TOUCHED,
-            found,
-            error,
-            false_law=True,
-            holds=tells(TOUCHED + TOUCHED * (1 - TOUCHED), 1 / TOUCHED, error),
-        ),
-    ]
+        Check("coordinate of 1 example in 20: 20 times the variance", 1 / TOUCHED, found, error, false_law=True,
+              holds=tells(TOUCHED + TOUCHED * (1 - TOUCHED), 1 / TOUCHED, error)),
+    ]  # fmt: skip
 
 
 def _false_laws(rows: list[dict[str, Any]], counts: list[int]) -> list[Check]:
@@ -221,12 +197,3 @@ def _curves(rows: list[dict[str, Any]]) -> tuple[Curve, ...]:
         curves.append(Curve(way, x, np.array([row["variance"] for row in mine]), half_ci95=half, marks=True))
         curves.append(Curve(f"{way}, law", x, np.array([row["variance_law"] for row in mine]), theory=True))
     return tuple(curves)
-
-
-EXPERIMENT = Experiment(
-    name="gradient-variance",
-    question="How noisy is the averaged gradient of n workers, for each way to share the examples?",
-    source=SOURCE,
-    settings=Settings,
-    run=run,
-)

@@ -18,19 +18,15 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from lockstep.lab.domain import ALWAYS, example
-from lockstep.lab.experiment import Experiment, Progress
-from lockstep.lab.findings import Check, Curve, Findings, Law, Picture, mean_and_error
+from lockstep.lab import ALWAYS, Array, Check, Curve, Findings, Law, Picture, Progress, example, mean_and_error, watched
 from lockstep.lab.objectives import Perceptron
 from lockstep.methods.learning_rate import rule, warm_up_frac
 from lockstep.methods.optimizers import Lars, Optimizer, optimizer, step
 from lockstep.settings import setting
 from lockstep.simulate.sample import student_t
 
-Array = npt.NDArray[Any]
-
+QUESTION = "Which recipe still trains a network when the batch grows and the epochs stay?"
 SOURCE = "Goyal et al. 2017; You, Gitman, Ginsburg 2017; You et al. 2020"
 BATCH, RATE = 32, 0.3  # assumed: the base recipe, tuned to about a loss of 0.07 in 15 epochs
 TRAINING = 1280  # of the 1,797 digits; the rest is the test set
@@ -78,11 +74,9 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
     """Every recipe with several starts."""
     recipes = _recipes(settings.epochs)
     trained = {}
-    for place, recipe in enumerate(recipes):
-        progress(place, len(recipes))
+    for recipe in watched(recipes, progress):
         runs = [_train(recipe, settings, seed * settings.repetitions + one) for one in range(settings.repetitions)]
         trained[recipe.name, recipe.batch] = Trained(recipe, *(np.array(column) for column in zip(*runs, strict=True)))
-    progress(len(recipes), len(recipes))
     return Findings(
         checks=(*_claims(trained), *_shares(settings.hidden), *_quartic()),
         theory=(
@@ -209,13 +203,9 @@ def _quartic() -> list[Check]:
     return [
         Check("w^4 / 4 at a w_0^2 = 1.9: diverges (1 = yes)", 0.0, diverges(1.9), holds=example("from w_0 = 1")),
         Check("w^4 / 4 at a w_0^2 = 2.1: diverges (1 = yes)", 1.0, diverges(2.1), holds=example("from w_0 = 1")),
-        Check(
-            "w^4 / 4 at a w_0^2 = 4 after 10 steps of warm-up: diverges (1 = yes)",
-            0.0,
-            diverges(4.0, 10),
-            holds=example("from w_0 = 1"),
-        ),
-    ]
+        Check("w^4 / 4 at a w_0^2 = 4 after 10 steps of warm-up: diverges (1 = yes)", 0.0, diverges(4.0, 10),
+              holds=example("from w_0 = 1")),
+    ]  # fmt: skip
 
 
 def _row(trained: Trained) -> dict[str, Any]:
@@ -242,12 +232,3 @@ def _curves(trained: dict[tuple[str, int], Trained]) -> tuple[Curve, ...]:
         curves.append(Curve.until_divergence(name, x, y, limit=UNTRAINED, marks=len(mine) == 1))
     ends = np.array([BATCH, 40.0 * BATCH])
     return (*curves, Curve("untrained", ends, np.full(2, UNTRAINED), theory=True))
-
-
-EXPERIMENT = Experiment(
-    name="large-batch",
-    question="Which recipe still trains a network when the batch grows and the epochs stay?",
-    source=SOURCE,
-    settings=Settings,
-    run=run,
-)

@@ -15,18 +15,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from lockstep.errors import BadInput
-from lockstep.lab.domain import ALWAYS
-from lockstep.lab.experiment import Experiment, Progress
-from lockstep.lab.findings import Check, Curve, Findings, Law, Picture, absent, mean_and_error, tells
-from lockstep.lab.laws.stationary import stationary_variance
+from lockstep.lab import ALWAYS, Check, Curve, Findings, Law, Picture, Progress, absent, mean_and_error, tells, watched
+from lockstep.lab.laws import stationary_variance
 from lockstep.methods.learning_rate import RULES, rule
 from lockstep.settings import setting
 
-Array = npt.NDArray[Any]
-
+QUESTION = "Which rule for the learning rate keeps what when the batch grows, and where does it break?"
 SOURCE = "Goyal et al. 2017; Krizhevsky 2014; Hoffer, Hubara, Soudry 2017; Mandt, Hoffman, Blei 2017"
 DIVERGED = 1e12
 """Mean square that counts as divergence, over the larger of the start and the scale of the noise."""
@@ -66,8 +62,7 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
     checks: list[Check] = []
     sequence = np.random.SeedSequence(seed)
     cases = [(name, k) for name in RULES for k in settings.batches]
-    for place, ((name, k), stream) in enumerate(zip(cases, sequence.spawn(len(cases)), strict=True)):
-        progress(place, len(cases))
+    for (name, k), stream in watched(zip(cases, sequence.spawn(len(cases)), strict=True), progress):
         rate = float(rule(name)(settings.rate, k))
         expected = stationary(rate, settings.curvature, settings.noise**2 / k)
         seen = simulate(rate, settings.curvature, settings.noise**2 / k, settings.trials, np.random.default_rng(stream))
@@ -77,7 +72,6 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
         if product <= 2 - LEAST_PRODUCT or _growth(product) * LONGEST > 2 * math.log(DIVERGED):
             checks.append(_check(name, k, expected, seen))
     checks += [*_kept(settings, sequence.spawn(1)[0]), *_correlated(settings, sequence.spawn(1)[0])]
-    progress(len(cases), len(cases))
     edge = 2 / (settings.rate * settings.curvature)
     return Findings(
         checks=tuple(checks),
@@ -123,12 +117,8 @@ def simulate(rate: float, curvature: float, variance: float, trials: int, genera
 
 def _check(name: str, k: float, expected: float | None, seen: Stay) -> Check:
     if expected is None:
-        return Check(
-            f"{name} rule, {k:g} times the batch: diverges (1 = yes)",
-            1.0,
-            float(seen.diverged_at is not None),
-            holds=ALWAYS,
-        )
+        return Check(f"{name} rule, {k:g} times the batch: diverges (1 = yes)", 1.0,
+                     float(seen.diverged_at is not None), holds=ALWAYS)  # fmt: skip
     return Check(f"{name} rule, {k:g} times the batch: stationary variance", expected, seen.variance,
                  seen.standard_error, tolerance=SETTLED, holds=ALWAYS)  # fmt: skip
 
@@ -146,15 +136,9 @@ def _kept(settings: Settings, stream: np.random.SeedSequence) -> list[Check]:
         Check("linear rule: noise of one step, times", 4.0, linear, 4 * error, holds=ALWAYS),
         Check("square-root rule: noise of one step, times", 1.0, root, error, holds=ALWAYS),
         Check("the linear rule keeps the noise of one step: times", 1.0, linear, error, false_law=True, holds=ALWAYS),
-        Check(
-            "the linear rule keeps signal over noise of a step: times",
-            1.0,
-            one / mean,
-            error,
-            false_law=True,
-            holds=ALWAYS,
-        ),
-    ]
+        Check("the linear rule keeps signal over noise of a step: times", 1.0, one / mean, error, false_law=True,
+              holds=ALWAYS),
+    ]  # fmt: skip
 
 
 def _correlated(settings: Settings, stream: np.random.SeedSequence) -> list[Check]:
@@ -194,12 +178,3 @@ def _curves(settings: Settings, rows: list[dict[str, Any]], edge: float) -> tupl
         )
         curves.append(Curve(f"{name}, simulated", points[:, 0], points[:, 1], marks=True))
     return tuple(curves)
-
-
-EXPERIMENT = Experiment(
-    name="learning-rate-scaling",
-    question="Which rule for the learning rate keeps what when the batch grows, and where does it break?",
-    source=SOURCE,
-    settings=Settings,
-    run=run,
-)

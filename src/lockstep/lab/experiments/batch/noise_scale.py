@@ -13,20 +13,16 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from lockstep.errors import BadInput
-from lockstep.lab.domain import ALWAYS, when
-from lockstep.lab.experiment import Experiment, Progress
-from lockstep.lab.findings import Check, Curve, Findings, Law, Picture, mean_and_error
+from lockstep.lab import ALWAYS, Check, Curve, Findings, Law, Picture, Progress, mean_and_error, watched, when
 from lockstep.lab.objectives import digits_logistic
-from lockstep.lab.objectives.noisy_quadratic import NoisyQuadratic, power_law
-from lockstep.lab.statistics.ratio import Ratio, ratio_of_means
+from lockstep.lab.objectives.quadratic import NoisyQuadratic, power_law
+from lockstep.lab.statistics import Ratio, ratio_of_means
 from lockstep.methods import critical_batch as law
 from lockstep.settings import setting
 
-Array = npt.NDArray[Any]
-
+QUESTION = "How much noise is in a gradient, how is it measured, and how large a batch is one step worth?"
 SOURCE = "McCandlish, Kaplan, Amodei 2018, section 2 and appendix A.1"
 MOST_BATCHES = 1000
 ROUNDING = 1e-12
@@ -59,8 +55,7 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
     simple = float(problem.noise.sum() / (gradient**2).sum())
     generators = np.random.default_rng(np.random.SeedSequence(seed)).spawn(len(SPAN) + 1)
     rows, checks = [], []
-    for place, batch in enumerate(noise_scale * SPAN):
-        progress(place, len(SPAN))
+    for place, batch in enumerate(watched(noise_scale * SPAN, progress)):
         gain, expected, error = _gain(problem, float(batch), noise_scale, settings.repetitions, generators[place])
         checks.append(
             Check(f"gain of one step at {SPAN[place]:g} B_noise over the best", expected, gain, error, holds=ALWAYS)
@@ -73,7 +68,6 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
                         holds=when(measured.known, "batches and repetitions that measure |G|^2")))  # fmt: skip
     digits = _on_digits(settings, np.random.default_rng([seed, 1]))
     checks += [*estimates, _blind(problem, noise_scale), digits]
-    progress(len(SPAN), len(SPAN))
     low, high = measured.interval()
     return Findings(
         checks=tuple(checks),
@@ -160,12 +154,3 @@ def _curves(rows: list[dict[str, Any]], noise_scale: float) -> tuple[Curve, ...]
         Curve("1 / (1 + B_noise / B)", fine, law.best_rate_frac(fine, noise_scale), theory=True),
         Curve("simulated at the best rate", batch, gain, half_ci95=half, marks=True),
     )
-
-
-EXPERIMENT = Experiment(
-    name="noise-scale",
-    question="How much noise is in a gradient, how is it measured, and how large a batch is one step worth?",
-    source=SOURCE,
-    settings=Settings,
-    run=run,
-)

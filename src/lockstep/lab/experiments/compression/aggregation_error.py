@@ -25,16 +25,16 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from lockstep.lab.domain import ALWAYS, example, when
-from lockstep.lab.experiment import Experiment, Progress
-from lockstep.lab.findings import Check, Curve, Findings, Law, Picture, absent, mean_and_error, tells
-from lockstep.lab.laws.stationary import stationary_variance
-from lockstep.lab.statistics.draws import streams
+from lockstep.lab import ALWAYS, Array, Check, Curve, Findings, Law, Picture, Progress, example, watched, when
+from lockstep.lab.findings import absent, tells
+from lockstep.lab.laws import stationary_variance
+from lockstep.lab.statistics import mean_and_error, streams
 from lockstep.settings import setting
 
-Array = npt.NDArray[Any]
+QUESTION = "What does an error in the averaged gradient cost, and does it grow with the number of steps?"
+SOURCE = "Ajalloeian and Stich 2020; Karimireddy et al. 2019"
+
 FEW_STEPS = 30
 """Fewer are no run to speak of. What a run still has of its start is added to what a check allows."""
 MANY_STEPS = 400
@@ -58,12 +58,11 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
     sizes, lengths = np.array(sorted(set(settings.errors))), sorted(set(settings.steps))
     checks: list[Check] = []
     seen: dict[str, list[float]] = {"unbiased": [], "biased": [], "opposing, Huber": []}
-    for place, size in enumerate(sizes.tolist()):
+    for place, size in enumerate(watched(sizes.tolist(), progress)):
         found = _gaps(settings, size, lengths[-1], seed + place)
         for name, law, (mean, error), left in found:
             checks.append(Check(f"{name}, error {size:g}", law, mean, error, left, holds=ALWAYS))
             seen[name].append(mean)
-        progress(place + 1, len(sizes))
     return Findings(
         checks=(
             *checks,
@@ -234,20 +233,12 @@ def _feedback(settings: Settings) -> tuple[Check, ...]:
 def _laws(settings: Settings, size: float, steps: int) -> tuple[Law, ...]:
     a = settings.step_size
     return (
-        Law(
-            f"unbiased, error {size:g}",
-            float(stationary_variance(a, 1.0, size**2)) / 2,
-            "a eps^2 / (2 (2 - a))",
-            "second moments",
-        ),
+        Law(f"unbiased, error {size:g}", float(stationary_variance(a, 1.0, size**2)) / 2, "a eps^2 / (2 (2 - a))",
+            "second moments"),
         Law(f"biased, error {size:g}", size**2 / 2, "delta^2 / (2 mu)", "fixed point x = -delta"),
-        Law(
-            f"opposing, Huber, error {size:g} c",
-            min(size, 1.0) * steps / (2 * steps + 1) ** 2,
-            "eps T / (2 T + 1)",
-            "T equal steps",
-        ),
-    )
+        Law(f"opposing, Huber, error {size:g} c", min(size, 1.0) * steps / (2 * steps + 1) ** 2, "eps T / (2 T + 1)",
+            "T equal steps"),
+    )  # fmt: skip
 
 
 def _curves(settings: Settings, sizes: Array, seen: dict[str, list[float]], steps: int) -> Any:
@@ -255,12 +246,3 @@ def _curves(settings: Settings, sizes: Array, seen: dict[str, list[float]], step
     for (name, values), law in zip(seen.items(), laws, strict=True):
         yield Curve(f"{name}, law", sizes, law, theory=True)
         yield Curve(f"{name}, simulated", sizes, np.array(values), marks=True)
-
-
-EXPERIMENT = Experiment(
-    name="aggregation-error",
-    question="What does an error in the averaged gradient cost, and does it grow with the number of steps?",
-    source="Ajalloeian and Stich 2020; Karimireddy et al. 2019",
-    settings=Settings,
-    run=run,
-)

@@ -16,18 +16,16 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from lockstep.lab.domain import ALWAYS, example
-from lockstep.lab.experiment import Experiment, Progress
-from lockstep.lab.findings import Check, Curve, Findings, Law, Picture
-from lockstep.lab.statistics.draws import streams
+from lockstep.lab import ALWAYS, Array, Check, Curve, Findings, Law, Picture, Progress, example, watched
+from lockstep.lab.statistics import streams
 from lockstep.settings import setting
 
-Array = npt.NDArray[Any]
+QUESTION = "How few bits must machines exchange to reach a target, and how many do they use?"
+SOURCE = "Tsitsiklis and Luo 1987; Korhonen and Alistarh 2021"
+
 BITS_ABOVE = math.log2(math.pi * math.e / 2) / 2 + 2
 """Per entry, of rounding once over the bound: log2(pi e / 2) / 2 and one for rounding up; one for few entries."""
 STEP = 0.5
@@ -50,7 +48,7 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
     minima = np.concatenate([draw.random((settings.problems, settings.elems)), np.zeros((1, settings.elems))])
     rows: list[dict[str, float]] = []
     checks: list[Check] = []
-    for place, target in enumerate(targets):
+    for target in watched(targets, progress):
         bits, loss = _schemes(minima, target)
         bound = bound_bits(settings.elems, target)
         for name, used in bits.items():
@@ -64,7 +62,6 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
         what = f"rounded once, target {target:g}: bits above the bound"
         checks.append(Check(what, most, bits["rounded once"], relation="at most", holds=ALWAYS))
         rows.append({"target": target, "bound_bits": max(bound, 0.0), **{f"{n}_bits": b for n, b in bits.items()}})
-        progress(place + 1, len(targets))
     return Findings(
         checks=(*checks, Check("d bits of 10^9 entries are 1 GB", 1e9, 1e9 / 8, false_law=True,
               holds=example("8 bits are a byte"))),
@@ -122,12 +119,3 @@ def _curves(rows: list[dict[str, float]]) -> tuple[Curve, ...]:
     names = [key for key in rows[0] if key.endswith("_bits")]
     lines = {key.removesuffix("_bits"): np.maximum([row[key] for row in rows], 1.0) for key in names}
     return tuple(Curve(name, x, y, theory=name == "bound") for name, y in lines.items())
-
-
-EXPERIMENT = Experiment(
-    name="communication-bound",
-    question="How few bits must machines exchange to reach a target, and how many do they use?",
-    source="Tsitsiklis and Luo 1987; Korhonen and Alistarh 2021",
-    settings=Settings,
-    run=run,
-)

@@ -16,11 +16,9 @@ from typing import Any
 
 import numpy as np
 
-from lockstep.lab.domain import ALWAYS, example
-from lockstep.lab.experiment import Experiment, Progress
-from lockstep.lab.findings import Check, Curve, Findings, Law, Picture, mean_and_error
-from lockstep.lab.laws.gaussian import energy_above, rounding_energy, threshold_of
-from lockstep.lab.statistics.draws import streams
+from lockstep.lab import ALWAYS, Check, Curve, Findings, Law, Picture, Progress, example, mean_and_error, watched
+from lockstep.lab.laws import energy_above, rounding_energy, threshold_of
+from lockstep.lab.statistics import streams
 from lockstep.methods.compression import (
     Compressor,
     Half,
@@ -35,6 +33,9 @@ from lockstep.methods.compression import (
 )
 from lockstep.methods.number_format import number_format
 from lockstep.settings import setting
+
+QUESTION = "What does each compressor lose, and what does it really send?"
+SOURCE = "Stich et al. 2018; Alistarh et al. 2017; Beznosikov et al. 2020; the files of methods/compression"
 
 OTHERS = "fewer bits"
 SHARES = (0.01, 0.1, 0.3)
@@ -61,10 +62,7 @@ class Case:
 def run(settings: Settings, seed: int, progress: Progress) -> Findings:
     """Every case on the same vectors."""
     cases = _cases(settings)
-    found = []
-    for place, case in enumerate(cases):
-        found.append(_measured(case, settings, seed))
-        progress(place + 1, len(cases))
+    found = [_measured(case, settings, seed) for case in watched(cases, progress)]
     rows = tuple(_row(case, settings.elems, *numbers) for case, numbers in zip(cases, found, strict=True))
     return Findings(
         checks=(*(check for numbers in found for check in numbers[2]), *_false_laws(settings, seed)),
@@ -143,13 +141,9 @@ def _bound(made: Compressor, elems: int) -> float | None:
 
 def _row(case: Case, elems: int, law: float, got: float, checks: Any, size_B: float) -> dict[str, Any]:
     return {
-        "compressor": _label(case.made),
-        "unbiased": case.made.unbiased,
-        "sent_frac": size_B / (4 * elems),
-        "lost_frac": got,
-        "law_frac": law,
-        "bound_frac": _bound(case.made, elems),
-    }
+        "compressor": _label(case.made), "unbiased": case.made.unbiased, "sent_frac": size_B / (4 * elems),
+        "lost_frac": got, "law_frac": law, "bound_frac": _bound(case.made, elems),
+    }  # fmt: skip
 
 
 def _label(made: Compressor) -> str:
@@ -205,24 +199,13 @@ def _false_laws(settings: Settings, seed: int) -> tuple[Check, ...]:
         Check("bf16 rounding by formula", rounding_energy(8), *bf16, holds=ALWAYS),
         Check("bf16 rounding at random: twice that", 2 * rounding_energy(8), *at_random, holds=ALWAYS),
         Check("top-k at 1 % sends 1 % of the bytes", 0.01, top, tolerance=1e-4, false_law=True, holds=ALWAYS),
-        Check(
-            "int8 sends an eighth of fp32",
-            1 / 8,
-            Uniform(8).size_B(10**6) / 4e6,
-            tolerance=1e-4,
-            false_law=True,
-            holds=example("10^6 entries"),
-        ),
+        Check("int8 sends an eighth of fp32", 1 / 8, Uniform(8).size_B(10**6) / 4e6, tolerance=1e-4, false_law=True,
+              holds=example("10^6 entries")),
         Check("top-k at 60 % sends less than everything", 0.6, half, tolerance=0.4, false_law=True, holds=ALWAYS),
         Check("rounding up with the distance is unbiased: 1/4", 0.25, mean, spread, false_law=True, holds=ALWAYS),
-        Check(
-            "PowerSGD is unbiased: mean payload along the vector",
-            1.0,
-            *_kept(vector, seed),
-            false_law=True,
-            holds=ALWAYS,
-        ),
-    )
+        Check("PowerSGD is unbiased: mean payload along the vector", 1.0, *_kept(vector, seed), false_law=True,
+              holds=ALWAYS),
+    )  # fmt: skip
 
 
 def _kept(vector: Any, seed: int) -> tuple[float, float]:
@@ -238,12 +221,3 @@ def _once(made: Compressor, vector: Any, draw: Any) -> tuple[float, float]:
     payload, _ = made.compress(vector, None, draw)
     share = (made.decompress(payload) - vector) ** 2 / (vector**2).mean()
     return mean_and_error(share)
-
-
-EXPERIMENT = Experiment(
-    name="compression-factors",
-    question="What does each compressor lose, and what does it really send?",
-    source="Stich et al. 2018; Alistarh et al. 2017; Beznosikov et al. 2020; the files of methods/compression",
-    settings=Settings,
-    run=run,
-)

@@ -16,18 +16,18 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from lockstep.errors import BadInput
-from lockstep.lab.domain import ALWAYS, example
-from lockstep.lab.experiment import Experiment, Progress
-from lockstep.lab.findings import Check, Curve, Findings, Law, Picture, mean_and_error, tells
-from lockstep.lab.laws.stationary import stationary_variance
-from lockstep.lab.statistics.draws import streams
+from lockstep.lab import ALWAYS, Array, Check, Curve, Findings, Law, Picture, Progress, example, watched
+from lockstep.lab.findings import tells
+from lockstep.lab.laws import stationary_variance
+from lockstep.lab.statistics import mean_and_error, streams
 from lockstep.methods.compression import RandomK, exchange
 from lockstep.settings import setting
 
-Array = npt.NDArray[Any]
+QUESTION = "How high is the floor that compression leaves?"
+SOURCE = "Alistarh et al. 2017; second moments of the linear recursion"
+
 EPSILON = 1.0
 ROUNDING = 1e-9
 """Share of a law: 100,000 steps that each round a few times by 2^-53."""
@@ -55,15 +55,12 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
         raise BadInput(f"must stay below 2 / (1 + omega) = {2 / (1 + omega):.3g} to have a floor", "--set step_sizes")
     checks: list[Check] = []
     floors: dict[str, list[tuple[float, float, float]]] = {}
-    for place, step in enumerate(settings.step_sizes):
+    for place, step in enumerate(watched(settings.step_sizes, progress)):
         for name, law, got in _floors(made, omega, step, settings, seed + 97 * place):
             mean, error = mean_and_error(got)
-            checks.append(
-                Check(f"{name}, a = {step:g}", law, mean, error, ROUNDING * law, runs=settings.repetitions,
-                      holds=ALWAYS)
-            )  # fmt: skip
+            checks.append(Check(f"{name}, a = {step:g}", law, mean, error, ROUNDING * law, runs=settings.repetitions,
+                                holds=ALWAYS))  # fmt: skip
             floors.setdefault(name, []).append((law, mean, error))
-        progress(place + 1, len(settings.step_sizes))
     return Findings(
         checks=(*checks, *_false_laws(made, omega, settings, seed)),
         theory=_laws(omega, settings),
@@ -158,14 +155,9 @@ def _false_laws(made: RandomK, omega: float, settings: Settings, seed: int) -> t
     small, large = (_quantisation_share(batch) for batch in (64, 2048))
     return (
         *checks,
-        Check(
-            "quantisation matters less at large batches",
-            1.0,
-            float(large < small),
-            false_law=True,
-            holds=example("batches 64 and 2048, omega = 0.15, |grad|^2 = 1, s^2 = 100"),
-        ),
-    )
+        Check("quantisation matters less at large batches", 1.0, float(large < small), false_law=True,
+              holds=example("batches 64 and 2048, omega = 0.15, |grad|^2 = 1, s^2 = 100")),
+    )  # fmt: skip
 
 
 def _quantisation_share(batch: int) -> float:
@@ -178,12 +170,3 @@ def _curves(floors: dict[str, list[tuple[float, float, float]]], steps: Array) -
         law, mean, error = (np.array(column) for column in zip(*values, strict=True))
         yield Curve(f"{name}, law", steps, law, theory=True)
         yield Curve(f"{name}, simulated", steps, mean, half_ci95=1.96 * error, marks=True)
-
-
-EXPERIMENT = Experiment(
-    name="compression-noise",
-    question="How high is the floor that compression leaves?",
-    source="Alistarh et al. 2017; second moments of the linear recursion",
-    settings=Settings,
-    run=run,
-)

@@ -14,16 +14,15 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from lockstep.lab.domain import ALWAYS, example, when
-from lockstep.lab.experiment import Experiment, Progress
-from lockstep.lab.findings import Check, Curve, Findings, Law, Picture, tells
-from lockstep.lab.statistics.draws import streams
+from lockstep.lab import ALWAYS, Array, Check, Curve, Findings, Law, Picture, Progress, example, tells, watched, when
+from lockstep.lab.statistics import streams
 from lockstep.methods.compression import RandomK, exchange
 from lockstep.settings import setting
 
-Array = npt.NDArray[Any]
+QUESTION = "How much smaller must the step be with an unbiased compressor?"
+SOURCE = "Alistarh et al. 2017, theorem 3.2; exact for random-k on an isotropic quadratic"
+
 PRINTED_STEPS = (0.1, 0.19, 0.2, 0.5, 1.0)
 """Steps of the worked example with d = 100, k = 10."""
 
@@ -47,7 +46,7 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
     checks: list[Check] = []
     curves: list[Curve] = []
     counts = sorted(set(settings.ranks))
-    for place, ranks in enumerate(counts):
+    for ranks in watched(counts, progress):
         effective = omega / ranks
         law = _factor(sizes, effective)
         got, error = _measured(made, settings, ranks, sizes, seed)
@@ -60,7 +59,6 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
                 Check(what, float(law[at]), float(got[at]), float(error[at]), 1e-12, runs=settings.draws, holds=ALWAYS)
             )
         checks.append(_edge(got, sizes, effective, error, ranks))
-        progress(place + 1, len(counts))
     return Findings(
         checks=(*checks, *_runs(made, settings, omega, seed), *_false_laws(made, settings, omega, seed)),
         theory=(
@@ -128,17 +126,10 @@ def _false_laws(made: RandomK, settings: Settings, omega: float, seed: int) -> t
     sizes = np.array([0.1, 0.5])
     got, error = _measured(made, settings, 1, sizes, seed + 1)
     checks = [
-        Check(
-            f"same rate as plain descent, a = {step:g}",
-            (1 - step) ** 2,
-            float(got[at]),
-            float(error[at]),
-            0.0,
-            True,
-            holds=tells(float(_factor(step, omega)), (1 - step) ** 2, float(error[at])),
-        )
+        Check(f"same rate as plain descent, a = {step:g}", (1 - step) ** 2, float(got[at]), float(error[at]), 0.0, True,
+              holds=tells(float(_factor(step, omega)), (1 - step) ** 2, float(error[at])))
         for at, step in enumerate(sizes)
-    ]
+    ]  # fmt: skip
     point = np.linspace(0.5, 1.5, settings.elems)
     squared = float((point**2).sum())
     for at, step in enumerate(sizes):
@@ -157,20 +148,6 @@ def _noiseless() -> tuple[Check, ...]:
     """f = x^2 / 2, a = 1/2, from x = 1, nothing random: the printed bound is 0, the loss 1/8."""
     loss = (1 - 0.5) ** 2 / 2
     return (
-        Check(
-            "printed bound without noise and quantiser",
-            0.5 - 0.5,
-            loss,
-            false_law=True,
-            holds=example("x^2 / 2 from 1, a = 1/2"),
-        ),
-    )
-
-
-EXPERIMENT = Experiment(
-    name="compression-stability",
-    question="How much smaller must the step be with an unbiased compressor?",
-    source="Alistarh et al. 2017, theorem 3.2; exact for random-k on an isotropic quadratic",
-    settings=Settings,
-    run=run,
-)
+        Check("printed bound without noise and quantiser", 0.5 - 0.5, loss, false_law=True,
+              holds=example("x^2 / 2 from 1, a = 1/2")),
+    )  # fmt: skip

@@ -20,12 +20,10 @@ from typing import Any
 import numpy as np
 
 from lockstep.collectives import PlainLink, get
-from lockstep.lab.descent.compressed import Reached, best_run
-from lockstep.lab.domain import ALWAYS, example
-from lockstep.lab.experiment import Experiment, Progress
-from lockstep.lab.findings import Check, Curve, Findings, Law, Picture
-from lockstep.lab.objectives.rotated import rotated_workers
-from lockstep.lab.statistics.draws import streams
+from lockstep.lab import ALWAYS, Check, Curve, Findings, Law, Picture, Progress, example, watched
+from lockstep.lab.descent.workers import Reached, best_run
+from lockstep.lab.objectives.workers import rotated_workers
+from lockstep.lab.statistics import streams
 from lockstep.methods.compression import (
     Compressor,
     ErrorFeedback,
@@ -39,6 +37,9 @@ from lockstep.methods.compression import (
     Uniform,
 )
 from lockstep.settings import setting
+
+QUESTION = "Does compression pay: fewer bytes against more steps and time to compress?"
+SOURCE = "alpha-beta prices of collectives/; steps simulated"
 
 DETAILS: dict[type, str] = {
     TopK: "keep_frac", RandomK: "keep_frac", Uniform: "bits", Qsgd: "levels", PowerSgd: "rank",
@@ -96,10 +97,9 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
     problem, start = rotated_workers(settings.lab_ranks, settings.elems, settings.condition, seed)
     candidates = _candidates()
     priced = []
-    for place, made in enumerate(candidates):
+    for made in watched(candidates, progress):
         found = best_run(problem, start, made, settings.target, settings.most_steps, seed)
         priced.append(_priced(made, found, settings, seed))
-        progress(place + 1, len(candidates))
     dense = priced[0]
     rows = tuple(_row(one, dense, settings) for one in priced)
     return Findings(
@@ -210,14 +210,8 @@ def _ring_limit() -> list[Check]:
         sparse = [float(get("all-gather", "ring").price(n, n * payload_B, link).time_s) for n in range(2, 200)]
         cheaper = [n for n, d, s in zip(range(2, 200), dense, sparse, strict=True) if s < d * (1 - 1e-12)]
         expected = math.ceil(limit - 1e-9) - 1
-        checks.append(
-            Check(
-                f"most ranks for top-1 %, {index_bits}-bit indices",
-                expected,
-                max(cheaper),
-                holds=example("10^8 entries, no latency"),
-            )
-        )
+        checks.append(Check(f"most ranks for top-1 %, {index_bits}-bit indices", expected, max(cheaper),
+                            holds=example("10^8 entries, no latency")))  # fmt: skip
     return checks
 
 
@@ -233,41 +227,27 @@ def _steps_by_condition() -> list[Check]:
     law = math.ceil(math.log(1e-4) / (2 * math.log(rate)))
     return [
         Check("steps at condition number 1000", law, steps, holds=example("the best step, to 1e-4 of the loss")),
-        Check(
-            "1000 steps at condition number 1000",
-            1000,
-            steps,
-            false_law=True,
-            holds=example("the best step, to 1e-4 of the loss"),
-        ),
-    ]
+        Check("1000 steps at condition number 1000", 1000, steps, false_law=True,
+              holds=example("the best step, to 1e-4 of the loss")),
+    ]  # fmt: skip
 
 
 def _efficiency() -> list[Check]:
     """40 ms of communication at 70 % efficiency, compressed ten times."""
     compute_s = 0.040 * 0.7 / 0.3
     return [
-        Check(
-            "efficiency 90 % after 10x compression",
-            0.9,
-            compute_s / (compute_s + 0.004),
-            0,
-            0.01,
-            True,
-            holds=example("40 ms of communication at 70 % efficiency"),
-        )
-    ]
+        Check("efficiency 90 % after 10x compression", 0.9, compute_s / (compute_s + 0.004), 0, 0.01, True,
+              holds=example("40 ms of communication at 70 % efficiency"))
+    ]  # fmt: skip
 
 
 def _row(one: Priced, dense: Priced, settings: Settings) -> dict[str, Any]:
     return {
-        "compressor": _label(one.made),
-        "steps": one.run.steps,
-        "sent_per_rank_B": one.critical_B,
+        "compressor": _label(one.made), "steps": one.run.steps, "sent_per_rank_B": one.critical_B,
         "step_s": one.step_s(settings, settings.bandwidth_Bps),
         "run_s": None if one.run.steps is None else one.run_s(settings, settings.bandwidth_Bps),
         "break_even_Bps": None if one is dense else break_even_Bps(one, dense, settings),
-    }
+    }  # fmt: skip
 
 
 def _laws(settings: Settings) -> tuple[Law, ...]:
@@ -299,12 +279,3 @@ def _conclusion(priced: list[Priced], settings: Settings) -> str:
     edge = break_even_Bps(best, priced[0], settings)
     below = "at any bandwidth" if edge is None else f"below {edge / 1e9:.3g} GB/s"
     return f"{_label(best.made)} is {dense_s / best_s:.3g} times faster here, and faster than no compression {below}"
-
-
-EXPERIMENT = Experiment(
-    name="compression-time",
-    question="Does compression pay: fewer bytes against more steps and time to compress?",
-    source="alpha-beta prices of collectives/; steps simulated",
-    settings=Settings,
-    run=run,
-)

@@ -18,16 +18,15 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from lockstep.lab.domain import ALWAYS, Domain, example, when
-from lockstep.lab.experiment import Experiment, Progress
-from lockstep.lab.findings import Check, Curve, Findings, Law, Picture, mean_and_error
-from lockstep.lab.statistics.draws import streams
+from lockstep.lab import ALWAYS, Array, Check, Curve, Domain, Findings, Law, Picture, Progress, example, when
+from lockstep.lab.statistics import mean_and_error, streams
 from lockstep.methods.compression import Compressor, ErrorFeedback, NoCompression, OneBit, Sign, TopK, exchange
 from lockstep.settings import setting
 
-Array = npt.NDArray[Any]
+QUESTION = "Where does compression without memory stall or diverge, and does memory mend it?"
+SOURCE = "Beznosikov et al. 2020; Karimireddy et al. 2019"
+
 DIRECTIONS = np.array([[-3.0, 2, 2], [2, -3, 2], [2, 2, -3]])
 TOP_ONE = TopK(1 / 3)
 LOUD = 10.0
@@ -105,35 +104,15 @@ def _diverging(runs: dict[str, Array], a: float, long: Domain) -> tuple[Check, .
     """Growth over 200 steps by formula, and where the others end."""
     grown = (1 + 11 * a / 6) ** 200
     return (
-        Check(
-            "three ranks, top-1: growth in 200 steps",
-            grown,
-            float(runs["top-1"][200]),
-            tolerance=1e-9 * grown,
-            holds=ALWAYS,
-        ),
-        Check(
-            "three ranks, dense: left after 200 steps",
-            (1 - 7 * a / 6) ** 200,
-            float(runs["dense"][200]),
-            0,
-            1e-9,
-            holds=ALWAYS,
-        ),
-        Check(
-            "three ranks, top-1 with feedback: arrives",
-            1.0,
-            float(runs["top-1 with feedback"][-1] < 1e-3),
-            holds=long,
-        ),
-        Check(
-            "three ranks, top-1 converges without memory",
-            1.0,
-            float(runs["top-1"][-1] < 1),
-            false_law=True,
-            holds=ALWAYS,
-        ),
-    )
+        Check("three ranks, top-1: growth in 200 steps", grown, float(runs["top-1"][200]), tolerance=1e-9 * grown,
+              holds=ALWAYS),
+        Check("three ranks, dense: left after 200 steps", (1 - 7 * a / 6) ** 200, float(runs["dense"][200]), 0, 1e-9,
+              holds=ALWAYS),
+        Check("three ranks, top-1 with feedback: arrives", 1.0, float(runs["top-1 with feedback"][-1] < 1e-3),
+              holds=long),
+        Check("three ranks, top-1 converges without memory", 1.0, float(runs["top-1"][-1] < 1), false_law=True,
+              holds=ALWAYS),
+    )  # fmt: skip
 
 
 def _signs(settings: Settings, seed: int) -> tuple[Check, ...]:
@@ -177,18 +156,11 @@ def _forgotten(a: float, steps: int, long: Domain) -> tuple[Check, ...]:
     return (
         Check("quiet coordinate without memory", 1.0, no_memory, holds=ALWAYS),
         Check("quiet coordinate with e = g - C(g)", 1.0, short_memory, holds=ALWAYS),
-        Check(
-            "e = g - C(g) brings the quiet coordinate in",
-            0.0,
-            short_memory,
-            tolerance=a * 2 * LOUD,
-            false_law=True,
-            holds=when(
-                a * 2 * LOUD <= 0.5, "step_size up to 0.025, at which the loud coordinate swings by 1/2 at most"
-            ),
-        ),
+        Check("e = g - C(g) brings the quiet coordinate in", 0.0, short_memory, tolerance=a * 2 * LOUD, false_law=True,
+              holds=when(a * 2 * LOUD <= 0.5,
+                         "step_size up to 0.025, at which the loud coordinate swings by 1/2 at most")),
         Check("quiet coordinate with feedback", 0.0, memory, tolerance=a * 2 * LOUD, holds=long),
-    )
+    )  # fmt: skip
 
 
 def _quiet(memory: str, a: float, steps: int) -> float:
@@ -240,12 +212,3 @@ def _loss(memory: bool, seed: int) -> float:
         payload, state = made.compress(gradient, state, draw)
         lost.append(((made.decompress(payload) - wanted) ** 2).sum() / (wanted**2).sum())
     return float(np.mean(lost))
-
-
-EXPERIMENT = Experiment(
-    name="error-feedback",
-    question="Where does compression without memory stall or diverge, and does memory mend it?",
-    source="Beznosikov et al. 2020; Karimireddy et al. 2019",
-    settings=Settings,
-    run=run,
-)

@@ -19,15 +19,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from lockstep.lab.domain import ALWAYS, example, when
-from lockstep.lab.experiment import Experiment, Progress
-from lockstep.lab.findings import Check, Curve, Findings, Law, Picture
-from lockstep.lab.statistics.draws import streams
+from lockstep.lab import ALWAYS, Array, Check, Curve, Findings, Law, Picture, Progress, example, watched, when
+from lockstep.lab.statistics import streams
 from lockstep.settings import setting
 
-Array = npt.NDArray[Any]
+QUESTION = "How many bits does it take to say which entries travel?"
+SOURCE = "Shannon 1948; Rice 1979"
+
 VALUE_BITS = 32
 
 
@@ -46,10 +45,9 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
     shares = sorted(settings.keep_fracs)
     (draw,) = streams(seed, 1)
     coded = []
-    for place, share in enumerate(shares):
+    for share in watched(shares, progress):
         chosen = np.flatnonzero(draw.random(settings.elems) < share)
         coded.append(_coded_bits(chosen) / settings.elems)
-        progress(place + 1, len(shares))
     x = np.array(shares)
     least = np.array([entropy_bits(share) for share in shares])
     short = math.ceil(math.log2(settings.elems))
@@ -135,21 +133,6 @@ def _quantiser() -> list[Check]:
     return [
         Check("largest error of 8 bits on [-10, 10]", 20 / (2 * 255), error, 0, 1e-4, holds=example("255 steps")),
         Check("largest error of 8 bits on [-10, 10] is 0.078", 0.078, error, 0, 1e-3, True, holds=example("256 steps")),
-        Check(
-            "code 2^8 fits in 8 bits",
-            255.0,
-            float(codes[256].max()),
-            relation="at most",
-            false_law=True,
-            holds=example("256 steps"),
-        ),
-    ]
-
-
-EXPERIMENT = Experiment(
-    name="index-bits",
-    question="How many bits does it take to say which entries travel?",
-    source="Shannon 1948; Rice 1979",
-    settings=Settings,
-    run=run,
-)
+        Check("code 2^8 fits in 8 bits", 255.0, float(codes[256].max()), relation="at most", false_law=True,
+              holds=example("256 steps")),
+    ]  # fmt: skip

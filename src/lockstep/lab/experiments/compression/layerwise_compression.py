@@ -18,18 +18,16 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from lockstep.lab.domain import ALWAYS, when
-from lockstep.lab.experiment import Experiment, Progress
-from lockstep.lab.findings import Check, Curve, Findings, Law, Picture, mean_and_error
-from lockstep.lab.laws.gaussian import energy_above, threshold_of
-from lockstep.lab.statistics.draws import streams
+from lockstep.lab import ALWAYS, Array, Check, Curve, Findings, Law, Picture, Progress, mean_and_error, watched, when
+from lockstep.lab.laws import energy_above, threshold_of
+from lockstep.lab.statistics import streams
 from lockstep.methods.compression import Compressor, TopK, Uniform
 from lockstep.methods.compression.compressor import kept_elems
 from lockstep.settings import setting
 
-Array = npt.NDArray[Any]
+QUESTION = "Is it better to compress layer by layer or all layers at once?"
+SOURCE = "Dutta et al. 2020"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,11 +47,10 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
     ratios = sorted(settings.ratios)
     checks: list[Check] = []
     rows: list[dict[str, Any]] = []
-    for place, ratio in enumerate(ratios):
+    for place, ratio in enumerate(watched(ratios, progress)):
         found = _losses(settings, ratio, seed + place)
         rows.append({"ratio": ratio, **{name: float(values.mean()) for name, values in found.items()}})
         checks += _checks(found, settings, ratio)
-        progress(place + 1, len(ratios))
     x = np.array(ratios)
     return Findings(
         checks=(*checks, *_false_laws(rows[-1])),
@@ -102,34 +99,13 @@ def _checks(found: dict[str, Array], settings: Settings, ratio: float) -> list[C
     at_layer, spread = mean_and_error(found["top_k_by_layer_lost_frac"])
     return [
         # Half of the rounding steps around zero are cut by the density, which the 1/6 leaves out.
-        Check(
-            f"int8 by layer over its law, ratio {ratio:g}",
-            1.0,
-            mean,
-            error,
-            0.01,
-            runs=settings.repetitions,
-            holds=ALWAYS,
-        ),
-        Check(
-            f"top-k at once less by layer, at worst, ratio {ratio:g}",
-            0.0,
-            most,
-            0.0,
-            1e-12,
-            relation="at most",
-            holds=ALWAYS,
-        ),
-        Check(
-            f"top-k by layer, ratio {ratio:g}",
-            _layer_law(settings),
-            at_layer,
-            spread,
-            0.01,
-            runs=settings.repetitions,
-            holds=ALWAYS,
-        ),
-    ]
+        Check(f"int8 by layer over its law, ratio {ratio:g}", 1.0, mean, error, 0.01, runs=settings.repetitions,
+              holds=ALWAYS),
+        Check(f"top-k at once less by layer, at worst, ratio {ratio:g}", 0.0, most, 0.0, 1e-12, relation="at most",
+              holds=ALWAYS),
+        Check(f"top-k by layer, ratio {ratio:g}", _layer_law(settings), at_layer, spread, 0.01,
+              runs=settings.repetitions, holds=ALWAYS),
+    ]  # fmt: skip
 
 
 def _layer_law(settings: Settings) -> float:
@@ -153,12 +129,3 @@ def _false_laws(row: dict[str, Any]) -> tuple[Check, ...]:
         Check("int8: a common scale loses no more than one per layer", 1.0, gain, 0, 0.01, True, holds=apart),
         Check("top-k: layer by layer loses no more than at once", 1.0, cost, 0, 0.01, True, holds=apart & loses),
     )
-
-
-EXPERIMENT = Experiment(
-    name="layerwise-compression",
-    question="Is it better to compress layer by layer or all layers at once?",
-    source="Dutta et al. 2020",
-    settings=Settings,
-    run=run,
-)

@@ -8,15 +8,11 @@ Where L, mu and the lowest loss are known, descent with 1 / L stays below (1 - m
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from lockstep.lab.descent.follow import follow
-from lockstep.lab.domain import ALWAYS
-from lockstep.lab.experiment import Experiment, Progress
-from lockstep.lab.findings import Check, Curve, Findings, Law, Picture, mean_and_error
+from lockstep.lab import ALWAYS, Array, Check, Curve, Findings, Law, Picture, Progress, mean_and_error, watched
+from lockstep.lab.descent.delayed import follow
 from lockstep.lab.objectives import (
     LANDSCAPES,
     Logistic,
@@ -30,7 +26,8 @@ from lockstep.lab.objectives import (
 )
 from lockstep.settings import setting
 
-Array = npt.NDArray[Any]
+QUESTION = "What is minimised here, and what is known about it?"
+SOURCE = "closed forms in lab/objectives; digits: Alpaydin and Kaynak 1998"
 
 WIDTH = 1e-5
 STEPS = 400
@@ -63,27 +60,18 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
         **{name: (one, None, np.full(one.dimension, 0.7)) for name, one in LANDSCAPES.items()},
     }
     rows, checks, curves = [], [], []
-    for place, (name, (objective, optimum, point)) in enumerate(everything.items()):
+    for name, (objective, optimum, point) in watched(everything.items(), progress):
         measured = sharpness(objective, point, seed)
         checks += _checks(name, objective, optimum, point, measured, seed)
         if optimum is not None:
             curves += _descents(name, objective, point)
             beyond = float((curves[-2].y / curves[-1].y).max())
-            checks.append(
-                Check(
-                    f"gap of {name} over its bound, at most",
-                    1.0,
-                    beyond,
-                    tolerance=1e-6,
-                    relation="at most",
-                    holds=ALWAYS,
-                )
-            )
+            checks.append(Check(f"gap of {name} over its bound, at most", 1.0, beyond, tolerance=1e-6,
+                                relation="at most", holds=ALWAYS))  # fmt: skip
         rows.append({
             "objective": name, "parameters": objective.dimension, "L": objective.smoothness, "curvature": measured,
             "mu": objective.strong_convexity, "lowest": objective.lowest,
         })  # fmt: skip
-        progress(place + 1, len(everything))
     return Findings(
         checks=(*checks, _noise_check(logistic, settings, seed)),
         theory=(
@@ -145,19 +133,5 @@ def _noise_check(logistic: Logistic, settings: Settings, seed: int) -> Check:
         for _ in range(settings.draws)
     ]
     got, error = mean_and_error(np.array(distances))
-    return Check(
-        f"variance of gradients of {settings.batch} digits",
-        trace / settings.batch,
-        got,
-        standard_error=error,
-        holds=ALWAYS,
-    )
-
-
-EXPERIMENT = Experiment(
-    name="objectives",
-    question="What is minimised here, and what is known about it?",
-    source="closed forms in lab/objectives; digits: Alpaydin and Kaynak 1998",
-    settings=Settings,
-    run=run,
-)
+    return Check(f"variance of gradients of {settings.batch} digits", trace / settings.batch, got, standard_error=error,
+                 holds=ALWAYS)  # fmt: skip

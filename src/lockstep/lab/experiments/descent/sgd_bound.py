@@ -13,15 +13,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from lockstep.lab import ALWAYS, Check, Curve, Findings, Law, Picture, Progress, example, mean_and_error, when
 from lockstep.lab.descent.delayed import descend
-from lockstep.lab.domain import ALWAYS, example, when
-from lockstep.lab.experiment import Experiment, Progress
-from lockstep.lab.findings import Check, Curve, Findings, Law, Picture, mean_and_error
-from lockstep.lab.laws.stationary import stationary_variance
+from lockstep.lab.laws import stationary_variance
 from lockstep.lab.objectives import LANDSCAPES, Objective, Quadratic
-from lockstep.lab.statistics.noise import SignNoise
+from lockstep.lab.statistics import SignNoise
 from lockstep.settings import setting
 
+QUESTION = "What does synchronous descent promise, at which step and batch?"
 SOURCE = "expand |x - x*|^2 and sum; Lan 2012, Bubeck 2015 theorem 6.3"
 
 
@@ -53,17 +52,8 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
                 bounds.append(reach * (distance**2 / (2 * step * settings.steps) + step / (2 * batch)))
                 gaps.append(gap)
                 halves.append(1.96 * error)
-                checks.append(
-                    Check(
-                        f"gap on {name}, batch {batch}, a L = {step:g}",
-                        bounds[-1],
-                        gap,
-                        error,
-                        relation="at most",
-                        runs=settings.trials,
-                        holds=ALWAYS,
-                    )
-                )
+                checks.append(Check(f"gap on {name}, batch {batch}, a L = {step:g}", bounds[-1], gap, error,
+                                    relation="at most", runs=settings.trials, holds=ALWAYS))  # fmt: skip
                 progress(place, len(shapes) * len(sizes) * len(batches))
             if name == "quadratic":
                 x = np.array(sizes)
@@ -73,12 +63,7 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
     return Findings(
         checks=(*checks, *floors, *_false_floors(floors, settings), *_false_laws()),
         theory=tuple(
-            Law(
-                f"floor, batch {batch}, a L = 0.5",
-                _floor(batch),
-                "a s^2 / (2 B (2 - a L))",
-                "stationary variance",
-            )
+            Law(f"floor, batch {batch}, a L = 0.5", _floor(batch), "a s^2 / (2 B (2 - a L))", "stationary variance")
             for batch in sorted(set(settings.batches))
         ),
         curves=tuple(curves),
@@ -87,7 +72,7 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
         assumptions=(
             "s = 1 and L = 1 in every direction; the quadratic starts at 1, Huber's loss at 3 in four directions",
         ),
-    )
+    )  # fmt: skip
 
 
 def _averaged_gap(
@@ -113,14 +98,8 @@ def _floor_check(batch: int, settings: Settings, seed: int) -> Check:
     made = descend(np.ones(1), np.zeros((settings.trials, 1)), 0.5, noise_std=batch**-0.5, steps=400,
                    record_every=10, first_record=50, seed=seed + batch)  # fmt: skip
     mean, error = mean_and_error(made.losses.mean(axis=0))
-    return Check(
-        f"floor, batch {batch}, a L = 0.5",
-        _floor(batch),
-        mean,
-        standard_error=error,
-        runs=settings.trials,
-        holds=ALWAYS,
-    )
+    return Check(f"floor, batch {batch}, a L = 0.5", _floor(batch), mean, standard_error=error, runs=settings.trials,
+                 holds=ALWAYS)  # fmt: skip
 
 
 def _false_floors(floors: list[Check], settings: Settings) -> list[Check]:
@@ -154,12 +133,3 @@ def _false_laws() -> tuple[Check, ...]:
         Check("a = 2 / L converges", 0.02, float(swinging.losses[-1, 0]), relation="at most", false_law=True,
               holds=example("x^2 / 2 from 1, T = 100, no noise")),
     )  # fmt: skip
-
-
-EXPERIMENT = Experiment(
-    name="sgd-bound",
-    question="What does synchronous descent promise, at which step and batch?",
-    source=SOURCE,
-    settings=Settings,
-    run=run,
-)

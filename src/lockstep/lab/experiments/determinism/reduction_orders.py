@@ -1,6 +1,6 @@
 """The order in which every collective adds, on real numbers: its rounding error, and whose results agree to the bit.
 
-    E error^2 = sum over additions of h^2 / 12 (1 + 2 / 4^k)                    (lab/reduction_tree.py)
+    E error^2 = sum over additions of h^2 / 12 (1 + 2 / 4^k)                    (lab/laws.py)
         about  (n (n + 1) / 2 - 1) r  one by one,  n log2(n) r  in pairs        r = u^2 / 3 E 4^floor(log2 |z|)
     |error| <= ((1 + u)^depth - 1) sum|x|                                       depth: additions one after the other
     equal bits exactly where the trees of additions are equal (a + b = b + a, but (a + b) + c is not a + (b + c))
@@ -18,21 +18,19 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from lockstep.collectives import get, ops, own_algorithms
-from lockstep.lab.domain import ALWAYS, when
-from lockstep.lab.experiment import Experiment, Progress
-from lockstep.lab.findings import Check, Curve, Findings, Law, Picture, mean_and_error
-from lockstep.lab.laws.gaussian import rounding_energy
-from lockstep.lab.laws.reduction_tree import Tree, rounding_sum, tree_of
-from lockstep.lab.statistics.draws import streams
+from lockstep.lab import ALWAYS, Array, Check, Curve, Findings, Law, Picture, Progress, mean_and_error, watched, when
+from lockstep.lab.laws import Tree, rounding_energy, rounding_sum, tree_of
+from lockstep.lab.statistics import streams
 from lockstep.methods.number_format import NumberFormat, number_format
 from lockstep.program import Kind, Program
 from lockstep.program.executor import execute
 from lockstep.settings import setting
 
-Array = npt.NDArray[Any]
+QUESTION = "How much do sums depend on the order in which a collective adds?"
+SOURCE = "Higham 2002, sections 4.2 and 4.3; the programs of collectives/"
+
 ADDING = ("all-reduce", "reduce", "reduce-scatter", "parameter-server", "gossip")
 SEGMENTS = 4
 """Of the pipelined trees; how many does not change what is added to what."""
@@ -76,10 +74,7 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
     """Every algorithm that adds; then the error of three over the ranks."""
     chosen = number_format(settings.format)
     cases = [(op, name) for op in ADDING for name in own_algorithms(op)]
-    found = []
-    for place, (op, name) in enumerate(cases):
-        found.append(_added(op, name, settings.ranks, settings, seed))
-        progress(place + 1, len(cases) + 1)
+    found = [_added(op, name, settings.ranks, settings, seed) for op, name in watched(cases, progress, more=1)]
     curves = tuple(_curves(settings, chosen, seed))
     progress(len(cases) + 1, len(cases) + 1)
     n, r = settings.ranks, rounding_energy(0)
@@ -115,15 +110,11 @@ def _added(op: str, name: str, ranks: int, settings: Settings, seed: int) -> Add
     rounded = _run(program, pairs, ranks, combine=rounding_sum(chosen))
     again = _run(program, pairs, ranks, combine=rounding_sum(chosen), order_seed=seed + 1)
     return Added(
-        op,
-        name,
-        tree_of(program, ranks, elems),
-        rounded[..., 0],
-        rounded[..., 1],
+        op, name, tree_of(program, ranks, elems), rounded[..., 0], rounded[..., 1],
         _run(program, given, ranks, combine=np.add),
         _run(program, [np.abs(entries) for entries in given], ranks, combine=np.add),
         bool((again == rounded).all()),
-    )
+    )  # fmt: skip
 
 
 def _run(program: Program, given: list[Array], ranks: int, **how: Any) -> Array:
@@ -160,14 +151,9 @@ def _agreement(found: list[Added]) -> list[Check]:
     return [
         *checks,
         Check("different results of all all-reduces", len(all_trees), len(all_values), holds=ALWAYS),
-        Check(
-            "all all-reduces give the same bits",
-            1,
-            len(all_values),
-            false_law=True,
-            holds=when(len(all_trees) > 1, "3 ranks or more, which can be added in several orders"),
-        ),
-    ]
+        Check("all all-reduces give the same bits", 1, len(all_values), false_law=True,
+              holds=when(len(all_trees) > 1, "3 ranks or more, which can be added in several orders")),
+    ]  # fmt: skip
 
 
 def _moving(ranks: int) -> Check:
@@ -191,17 +177,10 @@ def _false_laws(found: list[Added], chosen: NumberFormat) -> list[Check]:
     ranks = len(named["ring"].values)
     many = when(ranks >= 8, "8 ranks or more")
     return [
-        Check(
-            "ring: the error is that of the worst case",
-            _worst(named["ring"], chosen),
-            ring,
-            0,
-            ring / 2,
-            True,
-            holds=many,
-        ),
+        Check("ring: the error is that of the worst case", _worst(named["ring"], chosen), ring, 0, ring / 2, True,
+              holds=many),
         Check("ring and tree err alike", ring, tree, 0, 0.02 * ring, True, holds=many),
-    ]
+    ]  # fmt: skip
 
 
 def _error(one: Added, chosen: NumberFormat) -> float:
@@ -218,12 +197,10 @@ def _worst(one: Added, chosen: NumberFormat) -> float:
 def _row(one: Added, chosen: NumberFormat) -> dict[str, Any]:
     law = np.sqrt(one.energy[one.busiest].mean()) / chosen.unit_roundoff
     return {
-        "collective": f"{one.op} {one.name}",
-        "depth": int(one.tree.depth.max()),
-        "error_in_unit_roundoffs": _error(one, chosen),
-        "law_in_unit_roundoffs": float(law),
+        "collective": f"{one.op} {one.name}", "depth": int(one.tree.depth.max()),
+        "error_in_unit_roundoffs": _error(one, chosen), "law_in_unit_roundoffs": float(law),
         "results_on_the_ranks": len(_patterns(one.values)),
-    }
+    }  # fmt: skip
 
 
 def _curves(settings: Settings, chosen: NumberFormat, seed: int) -> Any:
@@ -241,12 +218,3 @@ def _conclusion(found: list[Added]) -> str:
     split = [one.name for one in whole if len(_patterns(one.values)) > 1]
     alone = f"; ranks disagree after {', '.join(split)}" if split else "; after each, all ranks agree"
     return f"{len(whole)} all-reduces of the same entries give {len(values)} different results{alone}"
-
-
-EXPERIMENT = Experiment(
-    name="reduction-orders",
-    question="How much do sums depend on the order in which a collective adds?",
-    source="Higham 2002, sections 4.2 and 4.3; the programs of collectives/",
-    settings=Settings,
-    run=run,
-)

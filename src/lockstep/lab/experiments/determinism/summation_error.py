@@ -18,17 +18,16 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from lockstep.lab.domain import ALWAYS, example, when
-from lockstep.lab.experiment import Experiment, Progress
-from lockstep.lab.findings import Check, Curve, Findings, Law, Picture
-from lockstep.lab.statistics.draws import streams
+from lockstep.lab import ALWAYS, Array, Check, Curve, Findings, Law, Picture, Progress, example, watched, when
+from lockstep.lab.statistics import streams
 from lockstep.methods.number_format import number_format
 from lockstep.methods.summation import ADDITIONS_PER_TERM, FOLDS, SUMS, grids, kahan, neumaier, one_by_one
 from lockstep.settings import setting
 
-Array = npt.NDArray[Any]
+QUESTION = "How should many numbers be summed, and does their order change the result?"
+SOURCE = "Higham 2002, chapter 4; Demmel and Nguyen 2013"
+
 SINGLE = number_format("fp32")
 U = SINGLE.unit_roundoff
 
@@ -47,11 +46,10 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
     counts = sorted(settings.terms)
     rows: list[dict[str, Any]] = []
     checks: list[Check] = []
-    for place, count in enumerate(counts):
+    for place, count in enumerate(watched(counts, progress, more=1)):
         found, made = _measured(count, settings, seed + place)
         rows += found
         checks += made
-        progress(place + 1, len(counts) + 1)
     patterns = _patterns(min(counts[-1], 1000), settings, seed)
     progress(len(counts) + 1, len(counts) + 1)
     return Findings(
@@ -138,16 +136,11 @@ def _classics() -> list[Check]:
         Check("1e30 + 1 - 1e30, forwards and backwards", 0.0, abs(hidden[0]) + abs(hidden[1]), holds=example("fp32")),
         Check("1e30 - 1e30 + 1, forwards", 1.0, shown[0], holds=example("fp32")),
         Check("1e30 - 1e30 + 1, backwards", 0.0, shown[1], holds=example("fp32")),
-        Check(
-            "1e30 + 1 - 1e30 shows the order: a gap of 5e30",
-            5e30,
-            abs(hidden[0] - hidden[1]),
-            false_law=True,
-            holds=example("fp32"),
-        ),
+        Check("1e30 + 1 - 1e30 shows the order: a gap of 5e30", 5e30, abs(hidden[0] - hidden[1]), false_law=True,
+              holds=example("fp32")),
         Check("Kahan: 1 + 1e100 + 1 - 1e100 is 2", 2.0, float(kahan(large)), false_law=True, holds=example("fp64")),
         Check("Neumaier: 1 + 1e100 + 1 - 1e100", 2.0, float(neumaier(large)), holds=example("fp64")),
-    ]
+    ]  # fmt: skip
 
 
 def _curves(rows: list[dict[str, Any]], counts: list[int]) -> Any:
@@ -157,12 +150,3 @@ def _curves(rows: list[dict[str, Any]], counts: list[int]) -> Any:
         mine = [row for row in rows if row["way"] == name]
         yield Curve(name, x, np.maximum(np.array([row["error_in_unit_roundoffs"] for row in mine]), 1e-6))
         yield Curve(f"{name}, bound", x, np.array([row["bound_in_unit_roundoffs"] for row in mine]), theory=True)
-
-
-EXPERIMENT = Experiment(
-    name="summation-error",
-    question="How should many numbers be summed, and does their order change the result?",
-    source="Higham 2002, chapter 4; Demmel and Nguyen 2013",
-    settings=Settings,
-    run=run,
-)

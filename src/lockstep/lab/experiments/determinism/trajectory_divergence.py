@@ -15,20 +15,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from lockstep.collectives import get
-from lockstep.lab.domain import ALWAYS, when
-from lockstep.lab.experiment import Experiment, Progress
-from lockstep.lab.findings import Check, Curve, Findings, Law, Picture
-from lockstep.lab.statistics.draws import streams
+from lockstep.lab import ALWAYS, Array, Check, Curve, Findings, Law, Picture, Progress, watched, when
+from lockstep.lab.statistics import streams
 from lockstep.program.executor import execute
 from lockstep.settings import setting
 
-Array = npt.NDArray[Any]
+QUESTION = "How far do runs drift apart that differ only in the order of their sums?"
+SOURCE = "Li et al. 2020 (equivalence); IEEE 754-2019 (rounding)"
+
 EXAMPLES, INPUTS = 64, 8
 FEW = 64.0
 """Roundings that count as few."""
@@ -86,9 +84,8 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
     """Gaps to the run on one rank, for both models and precisions."""
     gaps: dict[str, Array] = {}
     cases = [(kind, precision) for kind in ("linear", "network") for precision in ("fp32", "fp64")]
-    for place, (kind, precision) in enumerate(cases):
+    for kind, precision in watched(cases, progress):
         gaps[f"{kind}, {precision}"] = _largest_gap(_problem(kind, precision, settings, seed), settings)
-        progress(place + 1, len(cases))
     x = np.arange(1, settings.steps + 1, dtype=float)
     return Findings(
         checks=(*_checks(gaps, settings), *_shards(settings, seed)),
@@ -186,12 +183,3 @@ def _shards(settings: Settings, seed: int) -> list[Check]:
 def _conclusion(gaps: dict[str, Array]) -> str:
     convex, network = (float(gaps[f"{kind}, fp32"].max()) for kind in ("linear", "network"))
     return f"the order of sums moves a convex run by {convex:.2g} at most and this network by {network:.2g}"
-
-
-EXPERIMENT = Experiment(
-    name="trajectory-divergence",
-    question="How far do runs drift apart that differ only in the order of their sums?",
-    source="Li et al. 2020 (equivalence); IEEE 754-2019 (rounding)",
-    settings=Settings,
-    run=run,
-)

@@ -14,13 +14,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lockstep.lab.descent.local_rounds import LocalMethod, run_rounds
-from lockstep.lab.domain import ALWAYS
-from lockstep.lab.experiment import Experiment, Progress
-from lockstep.lab.findings import Check, Curve, Findings, Law, Picture, mean_and_error
+from lockstep.lab import ALWAYS, Check, Curve, Findings, Law, Picture, Progress, mean_and_error, watched
+from lockstep.lab.descent.workers import LocalMethod, run_rounds
 from lockstep.settings import setting
 
 FORMULA = "(1 - q) / (1 + q) V (n - m) / ((n - 1) m)"
+QUESTION = "What does it cost that only some workers take part in a round?"
 SOURCE = "sampling without replacement and a first-order recursion"
 FEWEST_ROUNDS, RELAXATIONS = 60, 8
 
@@ -44,7 +43,7 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
     moved = 1 - (1 - settings.step_size) ** settings.period
     settling = max(FEWEST_ROUNDS, int(RELAXATIONS / moved))
     found, halves, exact, checks = [], [], [], []
-    for place, number in enumerate(numbers):
+    for place, number in enumerate(watched(numbers, progress)):
         exact.append(_variance(optima, number, settings))
         path = run_rounds(
             lambda y: y - optima[:, None, None], settings.workers, np.zeros((settings.trials, 1)),
@@ -53,33 +52,16 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
         mean, error = mean_and_error((path[settling::10, :, 0] ** 2).mean(axis=0))
         found.append(mean)
         halves.append(1.96 * error)
-        checks.append(
-            Check(
-                f"variance, {number} of {settings.workers} present",
-                exact[-1],
-                mean,
-                error,
-                tolerance=1e-12,
-                runs=settings.trials,
-                holds=ALWAYS,
-            )
-        )
-        progress(place + 1, len(numbers))
+        checks.append(Check(f"variance, {number} of {settings.workers} present", exact[-1], mean, error,
+                            tolerance=1e-12, runs=settings.trials, holds=ALWAYS))  # fmt: skip
     half = _variance(optima, settings.workers // 2, settings)
     twice = _variance(np.tile(optima, 2), settings.workers, settings)
     x = np.array(numbers, dtype=float)
     return Findings(
         checks=(
             *checks,
-            Check(
-                "the share alone matters: half of n and of 2 n",
-                half,
-                twice,
-                0.0,
-                0.1 * half,
-                false_law=True,
-                holds=ALWAYS,
-            ),
+            Check("the share alone matters: half of n and of 2 n", half, twice, 0.0, 0.1 * half, false_law=True,
+                  holds=ALWAYS),
         ),
         theory=tuple(
             Law(f"variance, {number} present", value, FORMULA, SOURCE)
@@ -97,7 +79,7 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
             "equal curvature, no gradient noise",
             "those present are drawn without replacement, anew in every round",
         ),
-    )
+    )  # fmt: skip
 
 
 def _variance(optima: np.ndarray, number: int, settings: Settings) -> float:
@@ -106,12 +88,3 @@ def _variance(optima: np.ndarray, number: int, settings: Settings) -> float:
     keep = (1 - settings.step_size) ** settings.period
     of_mean = float(optima.var()) * (workers - number) / ((workers - 1) * number)
     return (1 - keep) / (1 + keep) * of_mean
-
-
-EXPERIMENT = Experiment(
-    name="client-sampling",
-    question="What does it cost that only some workers take part in a round?",
-    source=SOURCE,
-    settings=Settings,
-    run=run,
-)

@@ -15,16 +15,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from lockstep.lab.descent.local_rounds import LocalMethod, run_rounds
-from lockstep.lab.domain import ALWAYS, when
-from lockstep.lab.experiment import Experiment, Progress
-from lockstep.lab.findings import Check, Curve, Findings, Law, Picture
+from lockstep.lab import ALWAYS, Array, Check, Curve, Findings, Law, Picture, Progress, watched, when
+from lockstep.lab.descent.workers import LocalMethod, run_rounds
 from lockstep.lab.objectives import WorkerQuadratics
 from lockstep.settings import setting
 
-Array = npt.NDArray[Any]
+QUESTION = "Where do local steps end when workers have different data?"
+SOURCE = "fixed point of one round; Li et al. 2020 (FedProx); Karimireddy et al. 2020 (SCAFFOLD)"
 
 CLOSE, BIASED = 1e-9, 1e-2
 FEWEST_ROUNDS, MOST_STEPS = 100, 400_000
@@ -64,7 +62,7 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
     }
     found: dict[str, list[float]] = {name: [] for name in methods}
     checks = []
-    for place, period in enumerate(periods):
+    for place, period in enumerate(watched(periods, progress)):
         for name, method in methods.items():
             rounds = _rounds(h, method, period)
             # Control variates settle more slowly than the parameters, and not at all before the run is over.
@@ -72,14 +70,10 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
             found[name].append(_end(h, b, method, [period] * min(rounds, MOST_STEPS // period)))
             what = f"end of {name}, K = {period}"
             checks.append(Check(what, laws[name][place], found[name][-1], tolerance=CLOSE, holds=settles))
-        progress(place + 1, len(periods))
     last = [periods[-1]] * _rounds(h, methods["local SGD"], periods[-1])
     many = _end(np.tile(h, 32), np.tile(b, 32), methods["local SGD"], last)
-    checks.append(
-        Check(
-            f"end with 32 of each kind, K = {periods[-1]}", laws["local SGD"][-1], many, tolerance=CLOSE, holds=ALWAYS
-        )
-    )
+    checks.append(Check(f"end with 32 of each kind, K = {periods[-1]}", laws["local SGD"][-1], many, tolerance=CLOSE,
+                        holds=ALWAYS))  # fmt: skip
     x = np.array(periods, dtype=float)
     return Findings(
         checks=(*checks, *_unequal_periods(step, periods[-1]), *_false_laws(laws, found, best, periods)),
@@ -169,12 +163,3 @@ def _false_laws(laws: dict[str, list[float]], found: dict[str, list[float]], bes
         Check(f"local steps end at the optimum, K = {periods[-1]}", best, found["local SGD"][-1], tolerance=1e-3,
               false_law=True, holds=local),
     )  # fmt: skip
-
-
-EXPERIMENT = Experiment(
-    name="local-bias",
-    question="Where do local steps end when workers have different data?",
-    source="fixed point of one round; Li et al. 2020 (FedProx); Karimireddy et al. 2020 (SCAFFOLD)",
-    settings=Settings,
-    run=run,
-)

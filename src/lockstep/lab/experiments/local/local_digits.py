@@ -9,20 +9,17 @@ below the optimum; SCAFFOLD ends below local SGD; synchronous first is no worse 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from lockstep.lab.descent.local_rounds import LocalMethod, run_rounds
-from lockstep.lab.domain import ALWAYS, when
-from lockstep.lab.experiment import Experiment, Progress
-from lockstep.lab.findings import Check, Curve, Findings, Law, Picture
+from lockstep.lab import ALWAYS, Array, Check, Curve, Findings, Law, Picture, Progress, watched, when
+from lockstep.lab.descent.workers import LocalMethod, run_rounds
 from lockstep.lab.objectives import digits_logistic, dirichlet_shards
 from lockstep.methods.local import Outer
 from lockstep.settings import setting
 
-Array = npt.NDArray[Any]
+QUESTION = "Which local method copes with workers that see different classes?"
+SOURCE = "digits (Alpaydin and Kaynak 1998); Hsu, Qi and Brown 2019 for the split"
 
 PENALTY = 0.01
 SIDE = 4
@@ -57,7 +54,7 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
     lowest = whole.lowest
     rows, curves, ends = [], [], {}
     ways = _ways(settings)
-    for place, (name, (method, rounds)) in enumerate(ways.items()):
+    for name, (method, rounds) in watched(ways.items(), progress):
         path = run_rounds(worker_gradients, settings.workers, np.zeros((1, whole.dimension)), method, rounds)
         gaps = np.array([float(whole.loss(one[0])) for one in path]) - lowest
         at = np.concatenate([[0], np.cumsum(rounds)]).astype(float)
@@ -67,7 +64,6 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
             "method": name, "rounds": len(rounds), "vectors_sent": len(rounds) * method.vectors_per_round,
             "gap": ends[name], "accuracy_frac": float(whole.accuracy_frac(path[-1, 0])),
         })  # fmt: skip
-        progress(place + 1, len(ways))
     below = min(ends.values())
     biased = when(settings.period > 1 and settings.concentration < 10,
                   "a period above 1 and a concentration below 10: local steps are biased")  # fmt: skip
@@ -106,22 +102,11 @@ def _ways(settings: Settings) -> dict[str, tuple[LocalMethod, list[int]]]:
     post = [1] * (half * settings.period) + [settings.period] * (rounds - half)
     slower = step * (1 - settings.momentum)
     ways: dict[str, tuple[LocalMethod, list[int]]] = {
-        "synchronous": (LocalMethod(step), [1] * (rounds * settings.period)),
-        "local": (LocalMethod(step), local),
-        "post-local": (LocalMethod(step), post),
-        "FedProx": (LocalMethod(step, proximal=0.5), local),
+        "synchronous": (LocalMethod(step), [1] * (rounds * settings.period)), "local": (LocalMethod(step), local),
+        "post-local": (LocalMethod(step), post), "FedProx": (LocalMethod(step, proximal=0.5), local),
         "SCAFFOLD": (LocalMethod(step, scaffold=True), local),
         "DiLoCo": (LocalMethod(step, outer=Outer(0.7, 0.9, nesterov=True)), local),
-    }
+    }  # fmt: skip
     for policy in ("keep", "average", "reset"):
         ways[f"momentum, {policy}"] = (LocalMethod(slower, momentum=settings.momentum, buffers=policy), local)
     return ways
-
-
-EXPERIMENT = Experiment(
-    name="local-digits",
-    question="Which local method copes with workers that see different classes?",
-    source="digits (Alpaydin and Kaynak 1998); Hsu, Qi and Brown 2019 for the split",
-    settings=Settings,
-    run=run,
-)

@@ -13,12 +13,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from lockstep.lab.domain import ALWAYS, when
-from lockstep.lab.experiment import Experiment, Progress
-from lockstep.lab.findings import Check, Curve, Findings, Law, Picture, mean_and_error
-from lockstep.lab.statistics.noise import SignNoise
+from lockstep.lab import ALWAYS, Check, Curve, Findings, Law, Picture, Progress, mean_and_error, watched, when
+from lockstep.lab.statistics import SignNoise
 from lockstep.settings import setting
 
+QUESTION = "How far do workers drift apart between two averages?"
 SOURCE = "sums of independent steps"
 TELLING = 16
 """Most over fewest workers: the spread grows less than twofold between them, where sqrt(n) says fourfold."""
@@ -43,7 +42,7 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
     """Spread and variance of the mean over the number of workers."""
     numbers = sorted(set(settings.workers))
     spreads, halves, expected, checks = [], [], [], []
-    for place, workers in enumerate(numbers):
+    for place, workers in enumerate(watched(numbers, progress)):
         ends = _round(settings, workers, np.random.default_rng([seed, place]))
         mean, error = mean_and_error(ends.var(axis=0))
         variance, variance_error = mean_and_error(ends.mean(axis=0) ** 2)
@@ -54,7 +53,6 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
         checks.append(Check(f"spread, n = {workers}", expected[-1], mean, standard_error=error, holds=ALWAYS))
         what = f"variance of the mean, n = {workers}"
         checks.append(Check(what, (noise + drift) / workers, variance, standard_error=variance_error, holds=ALWAYS))
-        progress(place + 1, len(numbers))
     x = np.array(numbers, dtype=float)
     return Findings(
         checks=(*checks, *_false_laws(x, np.array(spreads)), *_over_the_period(settings, seed)),
@@ -118,12 +116,3 @@ def _over_the_period(settings: Settings, seed: int) -> tuple[Check, ...]:
         Check("noise drifts like K: squared drift of 4 K steps over that of K", 16.0, long / short, tolerance=4.0,
               false_law=True, holds=free),
     )  # fmt: skip
-
-
-EXPERIMENT = Experiment(
-    name="local-drift",
-    question="How far do workers drift apart between two averages?",
-    source=SOURCE,
-    settings=Settings,
-    run=run,
-)

@@ -12,15 +12,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from lockstep.lab import ALWAYS, Check, Curve, Findings, Law, Picture, Progress, watched
 from lockstep.lab.descent.delayed import descend
-from lockstep.lab.descent.local_rounds import LocalMethod, run_rounds
-from lockstep.lab.domain import ALWAYS
-from lockstep.lab.experiment import Experiment, Progress
-from lockstep.lab.findings import Check, Curve, Findings, Law, Picture
-from lockstep.lab.laws.delay import largest_stable_step
+from lockstep.lab.descent.workers import LocalMethod, run_rounds
+from lockstep.lab.laws import largest_stable_step
 from lockstep.lab.objectives import spectrum
-from lockstep.lab.statistics.noise import SignNoise
+from lockstep.lab.statistics import SignNoise
 from lockstep.settings import setting
+
+QUESTION = "Is local SGD the same as descent on old gradients?"
+SOURCE = "linearity; Khaled, Mishchenko and Richtarik 2020; Woodworth et al. 2020"
 
 DIMENSION = 10
 ROUNDING = 1e-12
@@ -51,7 +52,7 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
     steps = -(-settings.steps // common) * common
     curvatures = spectrum("logarithmic", DIMENSION, 10.0)
     ends, curves = [], []
-    for place, period in enumerate(periods):
+    for period in watched(periods, progress):
         shape = (settings.workers, 1, DIMENSION)
         noise = SignNoise.of(settings.noise_std, shape, np.random.default_rng(seed))
         path = run_rounds(
@@ -61,36 +62,26 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
         ends.append(path[-1, 0])
         losses = 0.5 * (curvatures * path[:, 0] ** 2).sum(-1)
         curves.append(Curve(f"K = {period}", np.arange(len(path)) * float(period), losses, marks=period > 1))
-        progress(place + 1, len(periods))
     apart = max(float(np.abs(end - ends[0]).max()) for end in ends)
     count = settings.workers * (periods[-1] - 1)
     return Findings(
         checks=(
-            Check(
-                f"largest difference between all periods after {steps} steps",
-                0.0,
-                apart,
-                tolerance=ROUNDING,
-                holds=ALWAYS,
-            ),
+            Check(f"largest difference between all periods after {steps} steps", 0.0, apart, tolerance=ROUNDING,
+                  holds=ALWAYS),
             _like_a_delay(settings),
             *_missed(settings.workers, periods[-1]),
         ),
         theory=(
             Law("difference between periods, equal curvature", 0.0, "averaging is linear", "Khaled et al. 2020"),
-            Law(
-                "edge of the delay K (n - 1) for K = 2",
-                _edge(settings),
-                "2 sin(pi / (2 (2 tau + 1)))",
-                "lab/delay.py",
-            ),
+            Law("edge of the delay K (n - 1) for K = 2", _edge(settings), "2 sin(pi / (2 (2 tau + 1)))",
+                "lab/delay.py"),
             Law("gradients missed at the end of a round", count - periods[-1] + 1.0, "(n - 1)(K - 1)", "counting"),
         ),
         curves=tuple(curves),
         picture=Picture("step", "loss", log_y=True),
         conclusion=f"K from {periods[0]} to {periods[-1]} give the same parameters to {apart:.1g}",
         assumptions=("all workers have the same quadratic; the same noise at every worker and step for every period",),
-    )
+    )  # fmt: skip
 
 
 def _edge(settings: Settings) -> float:
@@ -113,20 +104,7 @@ def _missed(workers: int, period: int) -> tuple[Check, ...]:
     last = sum(1 for step, worker in taken if worker != 0 and step < period - 1)
     synchronous = sum(1 for step, worker in taken if worker != 0 and step < 0)
     return (
-        Check(
-            f"gradients missed in the last step of K = {period}",
-            (workers - 1.0) * (period - 1),
-            float(last),
-            holds=ALWAYS,
-        ),
+        Check(f"gradients missed in the last step of K = {period}", (workers - 1.0) * (period - 1), float(last),
+              holds=ALWAYS),
         Check("K (n - 1) gradients are missed, K = 1", workers - 1.0, float(synchronous), false_law=True, holds=ALWAYS),
-    )
-
-
-EXPERIMENT = Experiment(
-    name="local-identity",
-    question="Is local SGD the same as descent on old gradients?",
-    source="linearity; Khaled, Mishchenko and Richtarik 2020; Woodworth et al. 2020",
-    settings=Settings,
-    run=run,
-)
+    )  # fmt: skip

@@ -14,21 +14,22 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from lockstep.errors import BadInput
-from lockstep.lab.descent.local_rounds import LocalMethod, run_rounds
-from lockstep.lab.domain import ALWAYS, example, when
-from lockstep.lab.experiment import Experiment, Progress
-from lockstep.lab.findings import Check, Curve, Findings, Law, Picture
-from lockstep.lab.laws.period import best_period, penalty_frac, run_s
+from lockstep.lab import ALWAYS, Check, Curve, Findings, Law, Picture, Progress, example, watched, when
+from lockstep.lab.descent.workers import LocalMethod, run_rounds
 from lockstep.lab.objectives import WorkerQuadratics
 from lockstep.settings import setting
 from lockstep.units import format_time
 
-Array = npt.NDArray[np.float64]
+QUESTION = "How many local steps between averages are best?"
+SOURCE = "derivative of seconds(K); Karimireddy et al. 2020; Woodworth et al. 2020"
+
+Number = Any
+"""A number, or an array of them."""
 Rows = Sequence[Mapping[str, float]]
 
 STEP_SIZES = np.geomspace(1e-3, 0.49, 160)
@@ -65,10 +66,9 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
     h, b = np.array(settings.curvatures[:kinds])[:, None], np.array(settings.optima[:kinds])[:, None]
     periods = sorted(set(settings.periods))
     different, equal = [], []
-    for place, period in enumerate(periods):
+    for period in watched(periods, progress):
         different.append(_fewest_steps(WorkerQuadratics(h, b), period, settings.gap))
         equal.append(_fewest_steps(WorkerQuadratics(np.ones_like(h), np.ones_like(b) * b[0]), period, settings.gap))
-        progress(place + 1, len(periods))
         if not (different[-1] and equal[-1]):
             raise BadInput(
                 f"K = {period} begins within it, or needs more than {ROUNDS} rounds; take another", "--set gap"
@@ -105,12 +105,8 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
         checks=(*checks, *_federated_checks(), *_strong_scaling()),
         theory=(
             Law("best K", best, "sqrt((1 - c) X / (c T))", "derivative of the seconds"),
-            Law(
-                "share of a round that computes at the best K",
-                _efficiency(settings, best),
-                "K T / (K T + X)",
-                "counting",
-            ),
+            Law("share of a round that computes at the best K", _efficiency(settings, best), "K T / (K T + X)",
+                "counting"),
         ),
         rows=rows,
         curves=(
@@ -121,7 +117,22 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
         picture=Picture("local_steps", "steps", log_x=True, log_y=True),
         conclusion=_conclusion(rows, equal, settings, cheapest),
         assumptions=("no gradient noise; the step is tuned for every K; whole rounds",),
-    )
+    )  # fmt: skip
+
+
+def run_s(steps: Number, period: Number, compute_s: Number, exchange_s: Number) -> Number:
+    """Seconds of a run of `steps` with an exchange after every `period` of them; broadcasts."""
+    return steps * (compute_s + exchange_s / period)
+
+
+def best_period(penalty_frac: float, compute_s: float, exchange_s: float) -> float:
+    """K* for a penalty c above 0, as a real number; below 1 it means 1."""
+    return math.sqrt((1 - penalty_frac) * exchange_s / (penalty_frac * compute_s))
+
+
+def penalty_frac(steps: float, every_step: float, period: int) -> float:
+    """c of a run with that period above 1, which took `steps` where `every_step` were enough with K = 1."""
+    return (steps / every_step - 1) / (period - 1)
 
 
 def _conclusion(rows: Rows, equal: list[float], settings: Settings, cheapest: int) -> str:
@@ -151,29 +162,15 @@ def _federated_checks() -> tuple[Check, ...]:
     for period, (iterations, printed_h) in FEDERATED.items():
         rounds_h = iterations / period * (period * FEDERATED_S[0] + FEDERATED_S[1]) / 3600
         hours = run_s(iterations, period, *FEDERATED_S) / 3600
-        found.append(
-            Check(
-                f"hours of {iterations:,.0f} iterations, K = {period}",
-                hours,
-                rounds_h,
-                tolerance=1e-9,
-                holds=example(FEDERATED_TABLE),
-            )
-        )
+        found.append(Check(f"hours of {iterations:,.0f} iterations, K = {period}", hours, rounds_h, tolerance=1e-9,
+                           holds=example(FEDERATED_TABLE)))  # fmt: skip
         what = f"{printed_h:g} hours for K = {period}, as printed"
         found.append(Check(what, printed_h, rounds_h, tolerance=0.05, false_law=True, holds=example(FEDERATED_TABLE)))
     penalties = [penalty_frac(FEDERATED[k][0], FEDERATED[1][0], k) for k in FEDERATED if k > 1]
     cheapest = min(FEDERATED, key=lambda k: run_s(FEDERATED[k][0], k, *FEDERATED_S))
     best = [best_period(c, *FEDERATED_S) for c in (max(penalties), min(penalties))]
-    found.append(
-        Check(
-            "cheapest K of the table, below the K* of its penalties",
-            best[1],
-            cheapest,
-            relation="at most",
-            holds=example(FEDERATED_TABLE),
-        )
-    )
+    found.append(Check("cheapest K of the table, below the K* of its penalties", best[1], cheapest, relation="at most",
+                       holds=example(FEDERATED_TABLE)))  # fmt: skip
     return tuple(found)
 
 
@@ -210,12 +207,3 @@ def _fewest_steps(objective: WorkerQuadratics, period: int, gap: float) -> float
 
 def _efficiency(settings: Settings, period: float) -> float:
     return period * settings.compute_s / (period * settings.compute_s + settings.exchange_s)
-
-
-EXPERIMENT = Experiment(
-    name="local-period",
-    question="How many local steps between averages are best?",
-    source="derivative of seconds(K); Karimireddy et al. 2020; Woodworth et al. 2020",
-    settings=Settings,
-    run=run,
-)

@@ -15,13 +15,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lockstep.lab.descent.local_rounds import LocalMethod, run_rounds
-from lockstep.lab.descent.stability import growth
-from lockstep.lab.domain import Domain, when
-from lockstep.lab.experiment import Experiment, Progress
-from lockstep.lab.findings import Check, Curve, Findings, Law, Picture
+from lockstep.lab import Check, Curve, Domain, Findings, Law, Picture, Progress, watched, when
+from lockstep.lab.descent.delayed import growth
+from lockstep.lab.descent.workers import LocalMethod, run_rounds
 from lockstep.methods.local import Outer
 from lockstep.settings import setting
+
+QUESTION = "What does DiLoCo's outer momentum gain over plain averaging?"
+SOURCE = "Douillard et al. 2023, algorithm 1; eigenvalues of a round"
 
 ROUNDS = 400
 
@@ -48,7 +49,7 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
     curvatures = sorted(set(settings.curvatures))
     x = np.array(curvatures)
     checks, curves, laws = [], [], []
-    for place, (name, outer) in enumerate(updates.items()):
+    for name, outer in watched(updates.items(), progress):
         shares = [1 - (1 - settings.step_size * h) ** settings.period for h in curvatures]
         largest = [_largest(outer, share) for share in shares]
         exact = np.abs(largest)
@@ -66,7 +67,6 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
             Law(f"factor per round, {name}, curvature {h:g}", float(law), "largest eigenvalue", "one round is linear")
             for h, law in zip(curvatures, exact, strict=True)
         ]
-        progress(place + 1, len(updates))
     slow = {name: next(law.value for law in laws if name in law.name) for name in updates}
     return Findings(
         checks=tuple(checks),
@@ -93,12 +93,3 @@ def _seen(largest: complex) -> Domain:
     """Where the later half of a run swings often enough, or not at all, for its factor to be read."""
     swings = abs(np.angle(largest)) / np.pi * ROUNDS / 2
     return when(bool(swings == 0 or largest.real < 0 or swings >= 2), f"no swing longer than {ROUNDS // 4} rounds")
-
-
-EXPERIMENT = Experiment(
-    name="outer-momentum",
-    question="What does DiLoCo's outer momentum gain over plain averaging?",
-    source="Douillard et al. 2023, algorithm 1; eigenvalues of a round",
-    settings=Settings,
-    run=run,
-)

@@ -19,18 +19,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from lockstep.errors import BadInput
-from lockstep.lab.domain import ALWAYS, example
-from lockstep.lab.experiment import Experiment, Progress
-from lockstep.lab.findings import Check, Curve, Findings, Law, Picture
-from lockstep.lab.laws.least_norm import least_norm_solution
+from lockstep.lab import ALWAYS, Array, Check, Curve, Findings, Law, Picture, Progress, example, watched
+from lockstep.lab.objectives.quadratic import least_norm_solution
 from lockstep.methods.optimizers import Momentum, Optimizer, Sgd, Sign, step
 from lockstep.settings import setting
 
-Array = npt.NDArray[Any]
-
+QUESTION = "Among all solutions of one equation, which does each optimiser find, and below which step size?"
 SOURCE = "Gunasekar, Lee, Soudry, Srebro, 'Characterizing implicit bias in terms of optimization geometry', 2018"
 DIVERGED = 1e6
 MOST_CURVES = 6
@@ -70,8 +66,7 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
         raise BadInput("needs at least 2 coefficients, else there is one solution", "--set features")
     rows, checks = [], []
     found: list[tuple[float, Array]] = []
-    for place, s in enumerate(settings.powers):
-        progress(place, len(settings.powers))
+    for s in watched(settings.powers, progress):
         path = _scaled(a, y, s, SHARE / _slope(a, s), settings.steps)
         limit = nearest(a, y, a**-s)
         name = NAMES.get(s, f"power {s:g}")
@@ -82,7 +77,6 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
         rows.append(_row(name, a, path.theta, bound))
         checks.append(_close(f"limit of {name}", limit, path.theta, left))
     checks += [*_momentum_edge(a, y, settings), *_band(a, y), _projection(a, y), _printed_series()]
-    progress(len(settings.powers), len(settings.powers))
     return Findings(
         checks=tuple(checks),
         theory=tuple(
@@ -232,12 +226,3 @@ def _curves(a: Array, y: float, found: list[tuple[float, Array]]) -> tuple[Curve
         *(Curve(f"theta_{i + 1}, found", np.array([s for s, _ in found]), np.array([theta[i] for _, theta in found]),
                 marks=True) for i in places),
     )  # fmt: skip
-
-
-EXPERIMENT = Experiment(
-    name="implicit-bias",
-    question="Among all solutions of one equation, which does each optimiser find, and below which step size?",
-    source=SOURCE,
-    settings=Settings,
-    run=run,
-)

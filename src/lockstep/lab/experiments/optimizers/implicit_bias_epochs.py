@@ -16,18 +16,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from lockstep.errors import BadInput
-from lockstep.lab.domain import ALWAYS, example
-from lockstep.lab.experiment import Experiment, Progress
-from lockstep.lab.findings import Check, Curve, Findings, Law, Picture
-from lockstep.lab.laws.least_norm import least_norm_solution
+from lockstep.lab import ALWAYS, Array, Check, Curve, Findings, Law, Picture, Progress, example
+from lockstep.lab.objectives.quadratic import least_norm_solution
 from lockstep.methods.optimizers import Momentum, Optimizer, Sgd, step
 from lockstep.settings import setting
 
-Array = npt.NDArray[Any]
-
+QUESTION = "With several equations, which solution does each optimiser find, and which does epoch-wise Adam?"
 SOURCE = "Gunasekar, Lee, Soudry, Srebro 2018, sections 2 and 3"
 REACHED = 1e-6
 
@@ -183,12 +179,3 @@ def _curve(name: str, path: list[Array], x: Array, y: Array) -> Curve:
     tiny = np.flatnonzero(size < 1e-12)
     stop = int(tiny[0]) if tiny.size else len(size)
     return Curve(name, epochs[:stop].astype(np.float64), size[:stop])
-
-
-EXPERIMENT = Experiment(
-    name="implicit-bias-epochs",
-    question="With several equations, which solution does each optimiser find, and which does epoch-wise Adam?",
-    source=SOURCE,
-    settings=Settings,
-    run=run,
-)

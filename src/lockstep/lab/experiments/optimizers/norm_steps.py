@@ -10,20 +10,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import product
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from lockstep.errors import BadInput
-from lockstep.lab.domain import ALWAYS, example
-from lockstep.lab.experiment import Experiment, Progress
-from lockstep.lab.findings import Check, Curve, Findings, Law, Picture
+from lockstep.lab import ALWAYS, Array, Check, Curve, Findings, Law, Picture, Progress, example
 from lockstep.methods.norms import Absolute, Euclidean, Maximum, Norm, Power, Spectral, least_value, steepest_step
 from lockstep.settings import setting
 
-Array = npt.NDArray[Any]
-
+QUESTION = "Which update minimises g'u + |u|^2 / alpha, for each way to measure |u|?"
 SOURCE = "Boyd and Vandenberghe 2004, section 9.4; Bernstein and Newhouse 2024"
 MOST_CORNERS = 12
 ANGLES = 200_001
@@ -60,12 +55,10 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
     rows, checks = [], []
     for norm, method, gradient, searched in found:
         value = least_value(norm, gradient, alpha)
-        rows.append(
-            {
-                "norm": norm.name, "method": method, "least_value": value, "found_value": searched,
-                "step": (steepest_step(norm, gradient, alpha).ravel() + 0.0).tolist(),
-            }
-        )  # fmt: skip
+        rows.append({
+            "norm": norm.name, "method": method, "least_value": value, "found_value": searched,
+            "step": (steepest_step(norm, gradient, alpha).ravel() + 0.0).tolist(),
+        })  # fmt: skip
         error = SEARCH if isinstance(norm, Power) else 1e-6
         checks.append(
             Check(f"least value, {norm.name}, {method}", value, searched, tolerance=error * abs(value), holds=ALWAYS)
@@ -167,12 +160,3 @@ def _curves(g: Array, alpha: float, found: list[float]) -> tuple[Curve, ...]:
         Curve("linf, sign descent", p[[0, -1]], np.full(2, ends[1]), theory=True),
         Curve("found by descent on the objective", np.array(POWERS), np.array(found), marks=True),
     )
-
-
-EXPERIMENT = Experiment(
-    name="norm-steps",
-    question="Which update minimises g'u + |u|^2 / alpha, for each way to measure |u|?",
-    source=SOURCE,
-    settings=Settings,
-    run=run,
-)

@@ -19,17 +19,16 @@ from statistics import NormalDist
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from lockstep.lab.domain import ALWAYS, example
-from lockstep.lab.experiment import Experiment, Progress
-from lockstep.lab.findings import Check, Curve, Findings, Law, Picture
-from lockstep.lab.laws.gaussian import tail
-from lockstep.lab.statistics.draws import streams
+from lockstep.lab import ALWAYS, Array, Check, Curve, Findings, Law, Picture, Progress, example
+from lockstep.lab.laws import tail
+from lockstep.lab.statistics import streams
 from lockstep.methods.number_format import FORMATS, NumberFormat, number_format
 from lockstep.settings import setting
 
-Array = npt.NDArray[Any]
+QUESTION = "Which gradients does a number format flush, blur or overflow, at which loss scale?"
+SOURCE = "IEEE 754-2019; Micikevicius et al. 2018, section 3.2"
+
 SHARES = ("zero", "subnormal", "overflow")
 PRINTED_LAW = "N(0, 1e-4) in fp16"
 PRINTED_OVERFLOW = {15: 0.45, 18: 0.02, 20: 0.005, 24: 0.25}
@@ -71,7 +70,7 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
                    for p in powers[::4]),
         curves=tuple(_curves(np.array(counted), np.array(laws))),
         picture=Picture("loss_scale", "share_frac", log_x=True),
-        conclusion=_conclusion(chosen, settings, laws),
+        conclusion=_conclusion(chosen, laws),
         assumptions=("every gradient is rounded once, to the nearest",),
     )  # fmt: skip
 
@@ -124,35 +123,15 @@ def _false_laws(seed: int) -> list[Check]:
     brain = _counted(number_format("bf16"), gradients)
     return [
         *checks,
-        Check(
-            "overflow at scale 2^28",
-            0.0148,
-            _counted(half, gradients * 2.0**28)[2],
-            0.0,
-            0.002,
-            holds=example(PRINTED_LAW),
-        ),
+        Check("overflow at scale 2^28", 0.0148, _counted(half, gradients * 2.0**28)[2], 0.0, 0.002,
+              holds=example(PRINTED_LAW)),
         Check("zero at scale 1", 0.00024, zero, 0.0, 0.0002, holds=example(PRINTED_LAW)),
         Check("subnormal at scale 1", 0.457, subnormal, 0.0, 0.006, holds=example(PRINTED_LAW)),
-        Check(
-            "everything below 6.1e-5 is flushed",
-            1 - tail(half.least_normal / normal.size),
-            zero,
-            0.0,
-            0.01,
-            True,
-            holds=example(PRINTED_LAW),
-        ),
-        Check(
-            "bf16 flushes small gradients too",
-            zero,
-            brain[0] + brain[1],
-            0.0,
-            zero / 2,
-            True,
-            holds=example(PRINTED_LAW),
-        ),
-    ]
+        Check("everything below 6.1e-5 is flushed", 1 - tail(half.least_normal / normal.size), zero, 0.0, 0.01, True,
+              holds=example(PRINTED_LAW)),
+        Check("bf16 flushes small gradients too", zero, brain[0] + brain[1], 0.0, zero / 2, True,
+              holds=example(PRINTED_LAW)),
+    ]  # fmt: skip
 
 
 def _curves(counted: Array, laws: Array) -> Any:
@@ -162,18 +141,9 @@ def _curves(counted: Array, laws: Array) -> Any:
         yield Curve(f"{name}, law", x, laws[:, at], theory=True)
 
 
-def _conclusion(chosen: NumberFormat, settings: Settings, laws: list[Any]) -> str:
+def _conclusion(chosen: NumberFormat, laws: list[Any]) -> str:
     lost = [law[0] + law[1] + law[2] for law in laws]
     best = min(range(len(lost)), key=lambda power: lost[power])
     return (
         f"{chosen.name} keeps most at a loss scale of 2^{best}: {lost[best]:.2g} of the gradients are not normal there"
     )
-
-
-EXPERIMENT = Experiment(
-    name="gradient-range",
-    question="Which gradients does a number format flush, blur or overflow, at which loss scale?",
-    source="IEEE 754-2019; Micikevicius et al. 2018, section 3.2",
-    settings=Settings,
-    run=run,
-)

@@ -16,15 +16,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from lockstep.lab.domain import ALWAYS, example, when
-from lockstep.lab.experiment import Experiment, Progress
-from lockstep.lab.findings import Check, Curve, Findings, Law, Picture
-from lockstep.lab.statistics.draws import streams
+from lockstep.lab import ALWAYS, Array, Check, Curve, Findings, Law, Picture, Progress, example, watched, when
+from lockstep.lab.statistics import streams
 from lockstep.methods.loss_scaling import (
     GROWTH_INTERVAL,
     LossScale,
@@ -37,7 +33,9 @@ from lockstep.methods.loss_scaling import (
 from lockstep.methods.number_format import NumberFormat, number_format
 from lockstep.settings import setting
 
-Array = npt.NDArray[Any]
+QUESTION = "What does fp16 lose without a loss scale, and what does a static or dynamic one cost?"
+SOURCE = "Micikevicius et al. 2018, section 3.2; PyTorch GradScaler"
+
 ELEMS = 200
 CLIPPED = "50 entries, S = 1024, limit 1"
 HALF, BRAIN, SINGLE = (number_format(name) for name in ("fp16", "bf16", "fp32"))
@@ -75,9 +73,8 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
         ),
     }  # fmt: skip
     runs = {}
-    for place, (name, (chosen, scale)) in enumerate(policies.items()):
+    for name, (chosen, scale) in watched(policies.items(), progress, more=1):
         runs[name] = _trained(chosen, scale, settings)
-        progress(place + 1, len(policies) + 1)
     checks = (*_run_checks(list(runs.values()), settings), *_lost_steps(settings), *_clip_order(seed))
     progress(len(policies) + 1, len(policies) + 1)
     x = np.arange(settings.steps + 1, dtype=float)
@@ -189,33 +186,13 @@ def _clip_order(seed: int) -> list[Check]:
     gap = float(np.abs(together - apart).max())
     return [
         Check("norm, clipped after unscaling", limit, float(np.linalg.norm(after)), 0.0, 1e-12, holds=example(CLIPPED)),
-        Check(
-            "norm, clipped before unscaling: limit / S",
-            limit / scale,
-            float(np.linalg.norm(before)),
-            0.0,
-            1e-12,
-            holds=example(CLIPPED),
-        ),
-        Check(
-            "clipping may come before unscaling",
-            limit,
-            float(np.linalg.norm(before)),
-            0.0,
-            1e-6,
-            True,
-            holds=example(CLIPPED),
-        ),
-        Check(
-            "micro-batches may be clipped one by one",
-            0.0,
-            gap,
-            0.0,
-            1e-6,
-            True,
-            holds=example("two micro-batches of 50 entries, limit 1"),
-        ),
-    ]
+        Check("norm, clipped before unscaling: limit / S", limit / scale, float(np.linalg.norm(before)), 0.0, 1e-12,
+              holds=example(CLIPPED)),
+        Check("clipping may come before unscaling", limit, float(np.linalg.norm(before)), 0.0, 1e-6, True,
+              holds=example(CLIPPED)),
+        Check("micro-batches may be clipped one by one", 0.0, gap, 0.0, 1e-6, True,
+              holds=example("two micro-batches of 50 entries, limit 1")),
+    ]  # fmt: skip
 
 
 def _conclusion(runs: list[Trained]) -> str:
@@ -223,12 +200,3 @@ def _conclusion(runs: list[Trained]) -> str:
         f"without a scale fp16 stops at {runs[2].losses[-1]:.2g} of the loss; the dynamic one loses {runs[4].skipped} "
         f"of {len(runs[4].losses) - 1} steps and reaches {runs[4].losses[-1]:.2g}"
     )
-
-
-EXPERIMENT = Experiment(
-    name="loss-scaling",
-    question="What does fp16 lose without a loss scale, and what does a static or dynamic one cost?",
-    source="Micikevicius et al. 2018, section 3.2; PyTorch GradScaler",
-    settings=Settings,
-    run=run,
-)

@@ -14,19 +14,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from lockstep.lab.domain import ALWAYS, when
-from lockstep.lab.experiment import Experiment, Progress
-from lockstep.lab.findings import Check, Curve, Findings, Law, Picture, mean_and_error
-from lockstep.lab.statistics.draws import streams
+from lockstep.lab import ALWAYS, Array, Check, Curve, Findings, Law, Picture, Progress, mean_and_error, watched, when
+from lockstep.lab.statistics import streams
 from lockstep.methods.number_format import NumberFormat, number_format
 from lockstep.settings import setting
 
-Array = npt.NDArray[Any]
+QUESTION = "Where does training stall when weights are kept in few bits?"
+SOURCE = "Micikevicius et al. 2018, section 3.1; Gupta et al. 2015"
+
 TARGET, START = 1.7, 1.0
 """In one octave, so that the spacing is the same all the way; the target is a number of no binary format."""
 
@@ -53,9 +51,8 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
         "weights of 32 bits": lambda w, g: number_format("fp32").rounded(w - a * chosen.rounded(g)),
     }
     paths = {}
-    for place, (name, step) in enumerate(ways.items()):
+    for name, step in watched(ways.items(), progress):
         paths[name] = _descended(step, settings)
-        progress(place + 1, len(ways))
     spacing = float(chosen.spacing(START))
     x = np.arange(settings.steps + 1, dtype=float)
     stall = _stall(chosen, a)
@@ -127,18 +124,10 @@ def _floors(paths: dict[str, Array], chosen: NumberFormat, settings: Settings) -
     return [
         # It may stop one step of the format early or late: the weight moves on a grid.
         Check("stall, rounded to nearest", _stall(chosen, a), stalled, 0.0, spacing + left, holds=ALWAYS),
-        Check(
-            "squared distance, rounded at random",
-            bound,
-            mean,
-            error,
-            left**2,
-            relation="at most",
-            runs=settings.repetitions,
-            holds=ALWAYS,
-        ),
+        Check("squared distance, rounded at random", bound, mean, error, left**2, relation="at most",
+              runs=settings.repetitions, holds=ALWAYS),
         Check("weights of 32 bits stall", precise, kept, 0.0, precise + left, holds=ALWAYS),
-    ]
+    ]  # fmt: skip
 
 
 def _last_digit(paths: dict[str, Array], spacing: float, stall: float) -> tuple[Check, ...]:
@@ -146,12 +135,3 @@ def _last_digit(paths: dict[str, Array], spacing: float, stall: float) -> tuple[
     small = when(stall >= 3 * spacing, "steps below 1/6, at which it stalls three steps of the format away or more")
     end = float(np.abs(paths["rounded to nearest"][-1]).max())
     return (Check("16-bit weights end within a step of the minimum", 0.0, end, 0.0, spacing, True, holds=small),)
-
-
-EXPERIMENT = Experiment(
-    name="master-weights",
-    question="Where does training stall when weights are kept in few bits?",
-    source="Micikevicius et al. 2018, section 3.1; Gupta et al. 2015",
-    settings=Settings,
-    run=run,
-)

@@ -19,18 +19,17 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from lockstep.collectives import get, own_algorithms
-from lockstep.lab.domain import ALWAYS, Domain, example, when
-from lockstep.lab.experiment import Experiment, Progress
-from lockstep.lab.findings import Check, Curve, Findings, Law, Picture
+from lockstep.lab import ALWAYS, Array, Check, Curve, Domain, Findings, Law, Picture, Progress, example, watched, when
 from lockstep.methods.number_format import number_format, rounded_sum
 from lockstep.program import Program
 from lockstep.program.executor import execute
 from lockstep.settings import setting
 
-Array = npt.NDArray[Any]
+QUESTION = "How far does one overflowing rank reach in an all-reduce, and which guard is right?"
+SOURCE = "IEEE 754-2019; Micikevicius et al. 2018"
+
 HALF = number_format("fp16")
 LIMIT = 60_000.0
 """Below the largest fp16 number: what the false law takes for safe."""
@@ -49,10 +48,7 @@ class Settings:
 def run(settings: Settings, seed: int, progress: Progress) -> Findings:
     """Spread for every algorithm, the largest safe entry over the ranks, and the table of guards."""
     names = own_algorithms("all-reduce")
-    spread = []
-    for place, name in enumerate(names):
-        spread.append(_spread(name, settings.ranks))
-        progress(place + 1, len(names) + 1)
+    spread = [_spread(name, settings.ranks) for name in watched(names, progress, more=1)]
     rows = tuple(_row(guard, case, settings) for case in CASES for guard in GUARDS)
     counts = list(DRAWN_RANKS)
     largest = [_largest_safe(n) for n in counts]
@@ -170,11 +166,9 @@ def _row(guard: str, case: str, settings: Settings) -> dict[str, Any]:
     right = case == "sum too large" and all(abs(values[0] / divided - MAGNITUDE) <= 16 for values in after)
     skipped = guard == "look after, skip" and all(bad)
     return {
-        "case": case,
-        "guard": guard,
-        "ranks_with_bad_entries": 0 if skipped else sum(bad),
+        "case": case, "guard": guard, "ranks_with_bad_entries": 0 if skipped else sum(bad),
         "step": "skipped by all" if skipped else "lost" if any(bad) else "right" if right else "wrong but finite",
-    }
+    }  # fmt: skip
 
 
 def _guard_checks(rows: tuple[dict[str, Any], ...]) -> list[Check]:
@@ -191,34 +185,9 @@ def _guard_checks(rows: tuple[dict[str, Any], ...]) -> list[Check]:
         said("clipping entries makes an infinity a wrong finite entry", infinite, "clip entries", "wrong but finite"),
         said("clipping entries repairs not-a-number", unknown, "clip entries", "right", True),
         said("clipping the norm repairs an infinity", infinite, "clip norm", "wrong but finite", True),
-        said(
-            "skipping by agreement is right after an infinity",
-            infinite,
-            "look after, skip",
-            "skipped by all",
-        ),
-        said(
-            "skipping by agreement is right after not-a-number",
-            unknown,
-            "look after, skip",
-            "skipped by all",
-        ),
+        said("skipping by agreement is right after an infinity", infinite, "look after, skip", "skipped by all"),
+        said("skipping by agreement is right after not-a-number", unknown, "look after, skip", "skipped by all"),
         said("dividing by n first keeps the sum finite and right", "sum too large", "divide by n first", "right"),
-        said(
-            "clipping entries below 65504 keeps the sum finite",
-            "sum too large",
-            "clip entries",
-            "right",
-            True,
-            when(large, "ranks that overflow at 10^4: 7 or more"),
-        ),
-    ]
-
-
-EXPERIMENT = Experiment(
-    name="overflow",
-    question="How far does one overflowing rank reach in an all-reduce, and which guard is right?",
-    source="IEEE 754-2019; Micikevicius et al. 2018",
-    settings=Settings,
-    run=run,
-)
+        said("clipping entries below 65504 keeps the sum finite", "sum too large", "clip entries", "right", True,
+             when(large, "ranks that overflow at 10^4: 7 or more")),
+    ]  # fmt: skip

@@ -13,15 +13,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lockstep.lab.descent.delayed import descend
-from lockstep.lab.descent.stability import delayed_shrinks, growth
-from lockstep.lab.domain import ALWAYS, example
-from lockstep.lab.experiment import Experiment, Progress
-from lockstep.lab.findings import Check, Curve, Findings, Law, Picture
-from lockstep.lab.laws.delay import largest_stable_step, rate
+from lockstep.lab import ALWAYS, Check, Curve, Findings, Law, Picture, Progress, example, watched
+from lockstep.lab.descent.delayed import delayed_shrinks, descend, growth
+from lockstep.lab.laws import largest_stable_step, rate
 from lockstep.settings import setting
 
-SOURCE = "largest root of the delayed recursion (lab/delay.py)"
+QUESTION = "Why can momentum diverge with old gradients where each alone converges?"
+SOURCE = "roots of z^(tau+1) - (1 + beta) z^tau + beta z^(tau-1) + a lambda"
+LAW_SOURCE = "largest root of the delayed recursion (lab/delay.py)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,14 +43,13 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
         "delay and momentum, step times (1 - momentum)": (a * (1 - beta), tau, beta),
     }
     curves, checks, laws = [], [], []
-    for place, (label, (step, delay, momentum)) in enumerate(variants.items()):
+    for label, (step, delay, momentum) in watched(variants.items(), progress):
         made = descend(np.ones(1), np.ones((1, 1)), step, delay=delay, momentum=momentum, steps=settings.steps)
         size = np.sqrt(2 * made.losses[:, 0])
         curves.append(Curve.until_divergence(label, made.steps.astype(float), size, limit=1e6))
         expected = rate(step, delay, momentum)
         checks.append(Check(f"factor per step, {label}", expected, growth(size), tolerance=0.01, holds=ALWAYS))
-        laws.append(Law(f"factor per step, {label}", expected, "largest |z|", SOURCE))
-        progress(place + 1, len(variants))
+        laws.append(Law(f"factor per step, {label}", expected, "largest |z|", LAW_SOURCE))
     return Findings(
         checks=(*checks, *_limits()),
         theory=tuple(laws),
@@ -103,12 +101,3 @@ def _cycling() -> float:
         gradient = 25 * now if now < 1 else now + 24 if now < 2 else 25 * now - 24
         before, now = now, now - gradient / 9 + 4 / 9 * (now - before)
     return max(abs(now), abs(before))
-
-
-EXPERIMENT = Experiment(
-    name="async-momentum",
-    question="Why can momentum diverge with old gradients where each alone converges?",
-    source="roots of z^(tau+1) - (1 + beta) z^tau + beta z^(tau-1) + a lambda",
-    settings=Settings,
-    run=run,
-)

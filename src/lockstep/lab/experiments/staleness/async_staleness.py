@@ -14,14 +14,14 @@ import numpy as np
 
 from lockstep.errors import BadInput
 from lockstep.failures.stragglers import asynchronous as exact
+from lockstep.lab import ALWAYS, Check, Curve, Findings, Law, Picture, Progress, mean_and_error, watched, when
 from lockstep.lab.descent.updates import Updates, asynchronous, worker_times_s
-from lockstep.lab.domain import ALWAYS, when
-from lockstep.lab.experiment import Experiment, Progress
-from lockstep.lab.findings import Check, Curve, Findings, Law, Picture, mean_and_error
 from lockstep.settings import setting
 from lockstep.simulate import Constant, parse_law
 
-SOURCE = "every update is missed once by each other worker"
+QUESTION = "How old are gradients when nobody waits?"
+SOURCE = "counting in failures/stragglers/asynchronous.py; event simulation"
+LAW_SOURCE = "every update is missed once by each other worker"
 MOST_SHOWN = 60
 UNEQUAL = 3.0
 """Times of the slowest over those of the fastest worker from which on a run shows that they differ."""
@@ -49,35 +49,20 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
         raise BadInput(f"the slowest worker makes fewer than {LEAST_UPDATES} updates; take more", "--set steps")
     fixed = asynchronous(worker_times_s(Constant(law.mean_s), slowdown, settings.steps, np.random.default_rng(seed)))
     drawn: list[Updates] = []
-    for number in range(settings.runs):
+    for number in watched(range(settings.runs), progress):
         generator = np.random.default_rng([seed, number])
         drawn.append(asynchronous(worker_times_s(law, slowdown, settings.steps, generator)).settled())
-        progress(number + 1, settings.runs)
     theory = exact((slowdown * law.mean_s).tolist())
     mean, error = mean_and_error(np.array([one.delay.mean() for one in drawn]))
     rate, rate_error = mean_and_error(np.array([one.per_s for one in drawn]))
     slow = int(slowdown.argmax())
     checks = [
-        Check(
-            "mean delay, random times",
-            theory.mean_delay,
-            mean,
-            standard_error=error,
-            tolerance=_edge(settings),
-            runs=settings.runs,
-            holds=ALWAYS,
-        ),
-        Check(
-            "updates per second, random times",
-            theory.updates_per_s,
-            rate,
-            rate_error,
-            0.01 * theory.updates_per_s,
-            runs=settings.runs,
-            holds=ALWAYS,
-        ),
+        Check("mean delay, random times", theory.mean_delay, mean, standard_error=error, tolerance=_edge(settings),
+              runs=settings.runs, holds=ALWAYS),
+        Check("updates per second, random times", theory.updates_per_s, rate, rate_error, 0.01 * theory.updates_per_s,
+              runs=settings.runs, holds=ALWAYS),
         *_fixed_checks(fixed.settled(), theory.mean_delay, theory.delays, slow),
-    ]
+    ]  # fmt: skip
     wrong = len(slowdown) / float((slowdown * law.mean_s).mean())
     slow_delay = fixed.settled().mean_delay_of(slow)
     telling = when(bool(slowdown.max() >= UNEQUAL * slowdown.min()), f"workers at least {UNEQUAL:g} times apart")
@@ -90,9 +75,9 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
     return Findings(
         checks=tuple(checks),
         theory=(
-            Law("mean delay", theory.mean_delay, "n - 1", SOURCE),
+            Law("mean delay", theory.mean_delay, "n - 1", LAW_SOURCE),
             Law("updates per second", theory.updates_per_s, "sum 1 / t_i", "rates of independent workers add up"),
-            Law("delay of the slowest worker", theory.delays[slow], "t_i sum_(j != i) 1 / t_j", SOURCE),
+            Law("delay of the slowest worker", theory.delays[slow], "t_i sum_(j != i) 1 / t_j", LAW_SOURCE),
         ),
         curves=_histogram(delays, len(slowdown)),
         picture=Picture("delay_updates", "share_frac"),
@@ -115,14 +100,9 @@ def _fixed_checks(found: Updates, mean: float, delays: tuple[float, ...], slow: 
     what = "delay of the slowest worker"
     return [
         Check("mean delay, fixed times", mean, float(found.delay.mean()), tolerance=0.01 * (mean + 1), holds=ALWAYS),
-        Check(
-            f"{what}, fixed times",
-            delays[slow],
-            found.mean_delay_of(slow),
-            tolerance=0.02 * (delays[slow] + 1),
-            holds=ALWAYS,
-        ),
-    ]
+        Check(f"{what}, fixed times", delays[slow], found.mean_delay_of(slow), tolerance=0.02 * (delays[slow] + 1),
+              holds=ALWAYS),
+    ]  # fmt: skip
 
 
 def _histogram(delays: np.ndarray, workers: int) -> tuple[Curve, ...]:
@@ -135,12 +115,3 @@ def _histogram(delays: np.ndarray, workers: int) -> tuple[Curve, ...]:
         Curve("simulated", x, share),
         Curve("mean: n - 1", mean, np.array([0.0, float(share.max())]), theory=True),
     )
-
-
-EXPERIMENT = Experiment(
-    name="async-staleness",
-    question="How old are gradients when nobody waits?",
-    source="counting in failures/stragglers/asynchronous.py; event simulation",
-    settings=Settings,
-    run=run,
-)

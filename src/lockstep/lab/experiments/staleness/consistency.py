@@ -15,21 +15,19 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from lockstep.lab.descent.follow import follow
+from lockstep.lab import ALWAYS, Array, Check, Curve, Findings, Law, Picture, Progress, mean_and_error, watched, when
+from lockstep.lab.descent.delayed import follow
 from lockstep.lab.descent.updates import Updates, asynchronous, cut_off, worker_times_s
-from lockstep.lab.domain import ALWAYS, when
-from lockstep.lab.experiment import Experiment, Progress
-from lockstep.lab.findings import Check, Curve, Findings, Law, Picture, mean_and_error
-from lockstep.lab.laws.delay import floor
+from lockstep.lab.laws import floor
 from lockstep.lab.objectives import Quadratic, spectrum
-from lockstep.lab.statistics.noise import SignNoise
+from lockstep.lab.statistics import SignNoise
 from lockstep.settings import setting
 from lockstep.simulate import Law as TimeLaw
 from lockstep.simulate import parse_law
 
-Array = npt.NDArray[Any]
+QUESTION = "What do a barrier, a bound and no waiting at all cost in seconds and in loss?"
+SOURCE = "event simulation; Lyapunov floors; Ho et al. 2013; Dean et al. 2012"
 
 POINTS = 80
 SLICES = 2000
@@ -65,14 +63,13 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
         f"cut-off:{settings.oldest}": cut_off(times_s, settings.oldest),
     }
     curves, rows, floors = [], [], {}
-    for place, (name, updates) in enumerate(schedules.items()):
+    for place, (name, updates) in enumerate(watched(schedules.items(), progress)):
         losses, every = _losses(updates, objective, settings, name == "synchronous", seed + place)
         at_s = np.concatenate([[0.0], updates.end_s])[::every][: len(losses)]
         mean, error = losses.mean(axis=1), losses.std(axis=1, ddof=1) / np.sqrt(settings.trials)
         curves.append(Curve(name, at_s, mean, half_ci95=1.96 * error))
         floors[name] = mean_and_error(losses[len(losses) // 2 :].mean(axis=0))
         rows.append(_row(name, updates, floors[name][0]))
-        progress(place + 1, len(schedules))
     exact = _floor(objective, settings.step_size, 0, settings.noise_std / np.sqrt(settings.workers))
     delayed = _floor(objective, settings.step_size / settings.workers, settings.workers - 1, settings.noise_std)
     gain = schedules["asynchronous"].per_s / (schedules["synchronous"].per_s * settings.workers)
@@ -162,31 +159,8 @@ def _checks(
     long = when(settled, f"rounds x step_size of at least {SETTLED:g} x condition, so that the start is forgotten")
     return (
         *clock,
-        Check(
-            "floor, synchronous",
-            exact,
-            sync[0],
-            standard_error=sync[1],
-            tolerance=0.05 * exact,
-            runs=settings.trials,
-            holds=long,
-        ),
-        Check(
-            "floor, asynchronous, by the mean delay",
-            delayed,
-            free_floor[0],
-            free_floor[1],
-            0.05 * delayed,
-            runs=settings.trials,
-            holds=long,
-        ),
-    )
-
-
-EXPERIMENT = Experiment(
-    name="consistency",
-    question="What do a barrier, a bound and no waiting at all cost in seconds and in loss?",
-    source="event simulation; Lyapunov floors; Ho et al. 2013; Dean et al. 2012",
-    settings=Settings,
-    run=run,
-)
+        Check("floor, synchronous", exact, sync[0], standard_error=sync[1], tolerance=0.05 * exact,
+              runs=settings.trials, holds=long),
+        Check("floor, asynchronous, by the mean delay", delayed, free_floor[0], free_floor[1], 0.05 * delayed,
+              runs=settings.trials, holds=long),
+    )  # fmt: skip

@@ -8,24 +8,20 @@ min(1, 1 / (a L (1 + tau))) on each update shrinks only the late ones. Refuted: 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from lockstep.lab.descent.follow import follow
-from lockstep.lab.descent.stability import delayed_shrinks, growth
+from lockstep.lab import ALWAYS, Array, Check, Curve, Findings, Law, Picture, Progress, example, watched
+from lockstep.lab.descent.delayed import delayed_shrinks, follow, growth
 from lockstep.lab.descent.updates import asynchronous, worker_times_s
-from lockstep.lab.domain import ALWAYS, example
-from lockstep.lab.experiment import Experiment, Progress
-from lockstep.lab.findings import Check, Curve, Findings, Law, Picture
-from lockstep.lab.laws.delay import largest_stable_step, rate
+from lockstep.lab.laws import largest_stable_step, rate
 from lockstep.lab.objectives import Quadratic, spectrum
 from lockstep.methods.staleness import delay_adaptive
 from lockstep.settings import setting
 from lockstep.simulate import Pareto
 
-Array = npt.NDArray[Any]
+QUESTION = "Which step survives delays without a bound?"
+SOURCE = "Koloskova, Stich and Jaggi 2022; Mishchenko, Bach, Even and Woodworth 2022"
 
 DIMENSION = 20
 DIVERGED = 1e6
@@ -56,10 +52,9 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
     }
     curves = []
     start = np.ones((1, DIMENSION))
-    for place, (label, step) in enumerate(steps.items()):
+    for label, step in watched(steps.items(), progress):
         found = follow(read, objective.gradient, objective.loss, start, step, record_every=20)
         curves.append(Curve.until_divergence(label, found.steps.astype(float), found.losses[:, 0], limit=DIVERGED))
-        progress(place + 1, len(steps))
     adapted, safe = curves[2], curves[1]
     unstable = delayed_shrinks(np.ones(1), 2, 0.0, 2000)
     return Findings(
@@ -95,12 +90,3 @@ def _root_checks() -> list[Check]:
             Check(what, rate(1.0, delay), growth(curve), tolerance=5e-3, holds=example("one direction of curvature L"))
         )
     return found
-
-
-EXPERIMENT = Experiment(
-    name="delay-adaptive",
-    question="Which step survives delays without a bound?",
-    source="Koloskova, Stich and Jaggi 2022; Mishchenko, Bach, Even and Woodworth 2022",
-    settings=Settings,
-    run=run,
-)

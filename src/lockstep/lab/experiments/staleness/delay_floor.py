@@ -12,12 +12,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from lockstep.lab import ALWAYS, Check, Curve, Findings, Law, Picture, Progress, example, mean_and_error, watched, when
 from lockstep.lab.descent.delayed import descend
-from lockstep.lab.domain import ALWAYS, example, when
-from lockstep.lab.experiment import Experiment, Progress
-from lockstep.lab.findings import Check, Curve, Findings, Law, Picture, mean_and_error
-from lockstep.lab.laws.delay import floor, rate
+from lockstep.lab.laws import floor, rate
 from lockstep.settings import setting
+
+QUESTION = "How does a delay change the floor that gradient noise leaves?"
+SOURCE = "discrete Lyapunov equation; Arjevani, Shamir and Srebro 2020; Stich and Karimireddy 2020"
 
 CONTINUOUS_LIMIT = (1 + np.sin(0.5)) / np.cos(0.5)
 """Floor with delay over floor without, for a mu tau = 1/2 and small steps (the delayed equation in continuous time)."""
@@ -40,7 +41,7 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
     """Floors at a = 1 / (2 (1 + tau)) with lambda = 1."""
     delays = sorted(set(settings.delays))
     exact, found, half, plain, checks = [], [], [], [], []
-    for place, delay in enumerate(delays):
+    for place, delay in enumerate(watched(delays, progress)):
         step = 1 / (2 * (1 + delay))
         exact.append(floor(step, 1.0, delay, noise_std=settings.noise_std))
         plain.append(floor(step, 1.0, 0, noise_std=settings.noise_std))
@@ -52,17 +53,8 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
         mean, error = mean_and_error(2 * made.losses.mean(axis=0))
         found.append(mean)
         half.append(1.96 * error)
-        checks.append(
-            Check(
-                f"floor of E x^2, delay {delay}",
-                exact[-1],
-                mean,
-                standard_error=error,
-                runs=settings.trials,
-                holds=ALWAYS,
-            )
-        )
-        progress(place + 1, len(delays))
+        checks.append(Check(f"floor of E x^2, delay {delay}", exact[-1], mean, standard_error=error,
+                            runs=settings.trials, holds=ALWAYS))  # fmt: skip
     ratios = np.array(exact) / np.array(plain)
     checks.append(
         Check("floor with delay / without", CONTINUOUS_LIMIT, float(ratios.max()), relation="at most", holds=ALWAYS)
@@ -116,20 +108,5 @@ def _false_floor(noise_std: float) -> Check:
     step = 0.001
     printed = 2 * step**2 * noise_std**2
     what = "floor 2 a^2 L^2 (1 + tau)^2 s^2 / mu is an upper bound, a = 0.001"
-    return Check(
-        what,
-        printed,
-        floor(step, 1.0, 0, noise_std=noise_std),
-        relation="at most",
-        false_law=True,
-        holds=example("no delay, s as set"),
-    )
-
-
-EXPERIMENT = Experiment(
-    name="delay-floor",
-    question="How does a delay change the floor that gradient noise leaves?",
-    source="discrete Lyapunov equation; Arjevani, Shamir and Srebro 2020; Stich and Karimireddy 2020",
-    settings=Settings,
-    run=run,
-)
+    return Check(what, printed, floor(step, 1.0, 0, noise_std=noise_std), relation="at most", false_law=True,
+                 holds=example("no delay, s as set"))  # fmt: skip

@@ -13,15 +13,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from lockstep.lab import ALWAYS, Check, Curve, Findings, Law, Picture, Progress, example, watched, when
 from lockstep.lab.descent.delayed import descend
-from lockstep.lab.domain import ALWAYS, example, when
-from lockstep.lab.experiment import Experiment, Progress
-from lockstep.lab.findings import Check, Curve, Findings, Law, Picture
-from lockstep.lab.laws.delay import best_step, floor, largest_stable_step, rate
+from lockstep.lab.laws import best_step, floor, largest_stable_step, rate
 from lockstep.settings import setting
 
+QUESTION = "How many more updates does a delay cost, with and without gradient noise?"
+SOURCE = "Agarwal and Duchi 2011; Arjevani, Shamir and Srebro 2020; roots of the delayed recursion"
+
 LONG_DELAY = 50
-SOURCE = "largest root of the delayed recursion (lab/delay.py)"
+LAW_SOURCE = "largest root of the delayed recursion (lab/delay.py)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +40,7 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
     """Updates to the target for every delay."""
     delays = sorted(set(settings.delays))
     predicted, simulated, noisy, checks = [], [], [], []
-    for place, delay in enumerate(delays):
+    for delay in watched(delays, progress):
         step, slowest = best_step(delay, settings.condition)
         predicted.append(math.log(settings.target_frac) / math.log(slowest))
         simulated.append(_updates(delay, step, settings, int(1.5 * predicted[-1]) + 50))
@@ -47,14 +48,13 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
         what = f"updates to {settings.target_frac:g} at the best step, delay {delay}"
         allowed = 0.05 * predicted[-1] + 3 * (delay + 1)
         checks.append(Check(what, predicted[-1], simulated[-1], tolerance=allowed, holds=ALWAYS))
-        progress(place + 1, len(delays))
     ages = 1.0 + np.array(delays)
     more = _more_checks(ages, np.array(simulated), np.array(noisy), settings)
     x = np.array(delays, dtype=float)
     return Findings(
         checks=(*checks, *more),
         theory=tuple(
-            Law(f"updates, delay {delay}", value, "log(eps) / log(rate)", SOURCE)
+            Law(f"updates, delay {delay}", value, "log(eps) / log(rate)", LAW_SOURCE)
             for delay, value in zip(delays, predicted, strict=True)
         ),
         curves=(
@@ -114,28 +114,15 @@ def _more_checks(ages: np.ndarray, simulated: np.ndarray, noisy: np.ndarray, set
     proportion = "a delay always costs in proportion, noise decides"
     short = _updates_at_once(LONG_DELAY)
     return (
-        Check(
-            f"no run shorter than tau^2 arrives: updates with delay {LONG_DELAY}",
-            float(LONG_DELAY**2),
-            short,
-            relation="at least",
-            false_law=True,
-            holds=example("a lambda = 1 / (2 tau), to a hundredth"),
-        ),
+        Check(f"no run shorter than tau^2 arrives: updates with delay {LONG_DELAY}", float(LONG_DELAY**2), short,
+              relation="at least", false_law=True, holds=example("a lambda = 1 / (2 tau), to a hundredth")),
         Check("R^2 of updates over 1 + delay, no noise", 0.99, r2, relation="at least", holds=apart),
         Check("updates grow like (1 + delay)^2", longest**2, growth, tolerance=0.5 * growth, false_law=True,
               holds=apart),
-        Check(
-            "more delay is slower at a fixed step of 0.1",
-            1.0,
-            faster,
-            relation="at least",
-            false_law=True,
-            holds=example("delays 4 and 0, from 5 sqrt(2) to 0.01"),
-        ),
+        Check("more delay is slower at a fixed step of 0.1", 1.0, faster, relation="at least", false_law=True,
+              holds=example("delays 4 and 0, from 5 sqrt(2) to 0.01")),
         Check("updates with the longest delay / without, noise decides", 1.1, cost, relation="at most", holds=decides),
-        Check(proportion, longest, cost, tolerance=0.5, relation="at least", false_law=True,
-              holds=decides & apart),
+        Check(proportion, longest, cost, tolerance=0.5, relation="at least", false_law=True, holds=decides & apart),
     )  # fmt: skip
 
 
@@ -151,12 +138,3 @@ def _fixed_step_updates(delay: int) -> float:
     made = descend(np.ones(1), np.full((1, 1), 5 * math.sqrt(2)), 0.1, delay=delay, steps=200)
     above = np.flatnonzero(np.sqrt(2 * made.losses[:, 0]) > 0.01)
     return float(above[-1] + 1)
-
-
-EXPERIMENT = Experiment(
-    name="delay-iterations",
-    question="How many more updates does a delay cost, with and without gradient noise?",
-    source="Agarwal and Duchi 2011; Arjevani, Shamir and Srebro 2020; roots of the delayed recursion",
-    settings=Settings,
-    run=run,
-)

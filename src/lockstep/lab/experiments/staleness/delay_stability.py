@@ -13,12 +13,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lockstep.lab.descent.stability import RESOLUTION, delayed_shrinks, searched_edge
-from lockstep.lab.domain import ALWAYS, example, when
-from lockstep.lab.experiment import Experiment, Progress
-from lockstep.lab.findings import Check, Curve, Findings, Law, Picture, absent
-from lockstep.lab.laws.delay import largest_stable_step
+from lockstep.lab import ALWAYS, Check, Curve, Findings, Law, Picture, Progress, absent, example, when
+from lockstep.lab.descent.delayed import RESOLUTION, delayed_shrinks, searched_edge
+from lockstep.lab.laws import largest_stable_step
 from lockstep.settings import setting
+
+QUESTION = "How much smaller must the step be when gradients are old, with and without momentum?"
+SOURCE = "characteristic roots of the delayed recursion; Levin and May 1976 for momentum 0"
 
 CONDITION = 100
 GRID = 40
@@ -85,12 +86,8 @@ def _map_check(delays: list[int], momenta: list[float], steps: int) -> Check:
 def _saddle_check() -> Check:
     """Along negative curvature every step grows, delayed or not."""
     grown = sum(int(not delayed_shrinks(np.array([-0.01]), delay, 0.0, 2000)[0]) for delay in (0, 5))
-    return Check(
-        "runs along negative curvature that grow, of 2",
-        2.0,
-        float(grown),
-        holds=example("a lambda = -0.01, delays 0 and 5"),
-    )
+    return Check("runs along negative curvature that grow, of 2", 2.0, float(grown),
+                 holds=example("a lambda = -0.01, delays 0 and 5"))  # fmt: skip
 
 
 def _rules(delays: list[int], momenta: list[float]) -> list[Check]:
@@ -110,15 +107,8 @@ def _rules(delays: list[int], momenta: list[float]) -> list[Check]:
     ]  # fmt: skip
     inside, beyond = (float(delayed_shrinks(np.array([0.01]), delay, 0.0, 40_000)[0]) for delay in (150, 160))
     found.append(Check("a lambda = 0.01, delay 1.5 / a: shrinks (1 = yes)", 1.0, inside, holds=example("delay 150")))
-    found.append(
-        Check(
-            "delays in proportion to 1 / a are safe: 1.6 / a, a lambda = 0.01",
-            1.0,
-            beyond,
-            false_law=True,
-            holds=example("delay 160"),
-        )
-    )
+    found.append(Check("delays in proportion to 1 / a are safe: 1.6 / a, a lambda = 0.01", 1.0, beyond, false_law=True,
+                       holds=example("delay 160")))  # fmt: skip
     return found
 
 
@@ -156,12 +146,3 @@ def _false_laws(delays: list[int], steps: int) -> list[Check]:
 def _searched_edge(delay: int, momentum: float, steps: int) -> float:
     """The edge, found by running from 1."""
     return searched_edge(lambda candidates: delayed_shrinks(candidates, delay, momentum, steps), 4.5)
-
-
-EXPERIMENT = Experiment(
-    name="delay-stability",
-    question="How much smaller must the step be when gradients are old, with and without momentum?",
-    source="characteristic roots of the delayed recursion; Levin and May 1976 for momentum 0",
-    settings=Settings,
-    run=run,
-)

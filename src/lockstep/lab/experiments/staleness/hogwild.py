@@ -9,20 +9,17 @@ updates.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from lockstep.errors import BadInput
-from lockstep.lab.descent.stability import LIMIT, RESOLUTION, Windows, searched_edge
-from lockstep.lab.domain import ALWAYS, when
-from lockstep.lab.experiment import Experiment, Progress
-from lockstep.lab.findings import Check, Curve, Findings, Law, Picture
-from lockstep.lab.laws.delay import largest_stable_step
+from lockstep.lab import ALWAYS, Array, Check, Curve, Findings, Law, Picture, Progress, watched, when
+from lockstep.lab.descent.delayed import LIMIT, RESOLUTION, Windows, searched_edge
+from lockstep.lab.laws import largest_stable_step
 from lockstep.settings import setting
 
-Array = npt.NDArray[Any]
+QUESTION = "Why do sparse updates without locks bear delays that dense ones do not?"
+SOURCE = "Niu, Recht, Re and Wright, NIPS 2011; counting of meetings"
 
 LEAST_TOUCHES = 10
 """Delays in a run, from which on its quarters tell growing from shrinking."""
@@ -45,7 +42,7 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
         raise BadInput(f"must be at least {LEAST_TOUCHES} delays, to tell growing from shrinking", "--set touches")
     densities = sorted(set(settings.densities))
     edges, checks, rows = [], [], []
-    for place, density in enumerate(densities):
+    for place, density in enumerate(watched(densities, progress)):
         generator = np.random.default_rng([seed, place])
         updates = int(settings.touches / density)
         touched = generator.random(updates) < density
@@ -60,7 +57,6 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
                             standard_error=float(np.sqrt(meets * (1 - meets) / len(behind))),
                             holds=ALWAYS))  # fmt: skip
         rows.append({"density": density, "largest_step": edges[-1], "mean_age": float(behind.mean()), "met_frac": met})
-        progress(place + 1, len(densities))
     dense = largest_stable_step(settings.delay)
     sparse = when(densities[0] * settings.delay < 0.5, "density x delay below 1/2, so that most updates meet none")
     checks += [
@@ -110,12 +106,3 @@ def _shrinks(steps_curvature: Array, touched: Array, delay: int) -> Array:
             oldest[:] = ring[slot]
         windows.see(place, np.abs(oldest))
     return windows.shrinking()
-
-
-EXPERIMENT = Experiment(
-    name="hogwild",
-    question="Why do sparse updates without locks bear delays that dense ones do not?",
-    source="Niu, Recht, Re and Wright, NIPS 2011; counting of meetings",
-    settings=Settings,
-    run=run,
-)

@@ -14,15 +14,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lockstep.lab.descent.delayed import descend
-from lockstep.lab.descent.follow import follow
-from lockstep.lab.domain import ALWAYS, example
-from lockstep.lab.experiment import Experiment, Progress
-from lockstep.lab.findings import Check, Curve, Findings, Law, Picture, mean_and_error
+from lockstep.lab import ALWAYS, Check, Curve, Findings, Law, Picture, Progress, example, mean_and_error, watched
+from lockstep.lab.descent.delayed import descend, follow
 from lockstep.lab.objectives import LANDSCAPES
-from lockstep.lab.statistics.noise import SignNoise
+from lockstep.lab.statistics import SignNoise
 from lockstep.settings import setting
 
+QUESTION = "What can be promised about gradients when the loss is not convex and gradients are old?"
 SOURCE = "descent lemma with delay; Lian, Huang, Li and Liu, NIPS 2015"
 
 
@@ -48,7 +46,7 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
     variance = settings.noise_std**2 * objective.dimension
     delays = sorted(set(settings.delays))
     bounds, means, halves, checks = [], [], [], []
-    for place, delay in enumerate(delays):
+    for place, delay in enumerate(watched(delays, progress)):
         step = _largest_step(smoothness, delay)
         noise = SignNoise.of(settings.noise_std, shape, np.random.default_rng([seed, place]))
         read = np.maximum(np.arange(settings.steps) - delay, 0)
@@ -64,7 +62,6 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
         checks.append(
             Check(what, bounds[-1], mean, standard_error=error, relation="at most", runs=settings.trials, holds=ALWAYS)
         )
-        progress(place + 1, len(delays))
     x = np.array(delays, dtype=float)
     return Findings(
         checks=(*checks, _no_condition(), _last_iterate()),
@@ -94,14 +91,8 @@ def _no_condition() -> Check:
     steps, step = 200, 0.5
     made = descend(np.ones(1), np.ones((1, 1)), step, delay=10, steps=steps)
     squared = 2 * float(made.losses[-1, 0])
-    return Check(
-        "the bound holds at any step",
-        1 / ((steps - 1) * step),
-        squared,
-        relation="at most",
-        false_law=True,
-        holds=example("x^2 / 2 from 1, a = 1/2, delay 10, no noise, 200 steps"),
-    )
+    return Check("the bound holds at any step", 1 / ((steps - 1) * step), squared, relation="at most", false_law=True,
+                 holds=example("x^2 / 2 from 1, a = 1/2, delay 10, no noise, 200 steps"))  # fmt: skip
 
 
 def _last_iterate() -> Check:
@@ -115,20 +106,5 @@ def _last_iterate() -> Check:
     lowest = float(objective.loss(np.linspace(-5, 5, 100_001)[:, None]).min())
     gap = float(objective.loss(np.full(1, 2.5))) - lowest
     what = f"the bound holds for the last iterate, after {last} steps on a plateau"
-    return Check(
-        what,
-        2 * gap / ((last - 1) * step),
-        float(squared[last]),
-        relation="at most",
-        false_law=True,
-        holds=example("a cliff from 2.5, a L = 0.3, no delay"),
-    )
-
-
-EXPERIMENT = Experiment(
-    name="nonconvex-delay",
-    question="What can be promised about gradients when the loss is not convex and gradients are old?",
-    source=SOURCE,
-    settings=Settings,
-    run=run,
-)
+    return Check(what, 2 * gap / ((last - 1) * step), float(squared[last]), relation="at most", false_law=True,
+                 holds=example("a cliff from 2.5, a L = 0.3, no delay"))  # fmt: skip

@@ -12,11 +12,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lockstep.lab.domain import ALWAYS, example
-from lockstep.lab.experiment import Experiment, Progress
-from lockstep.lab.findings import Check, Curve, Findings, Law, Picture
+from lockstep.lab import ALWAYS, Check, Curve, Findings, Law, Picture, Progress, example, watched
 from lockstep.lab.objectives import LANDSCAPES
 from lockstep.settings import setting
+
+QUESTION = "How far may parameters move before an old gradient points the wrong way?"
+SOURCE = "Cauchy-Schwarz with a bounded Hessian"
 
 RADII = (0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0)
 
@@ -34,7 +35,7 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
     smoothness = float(objective.smoothness or 1)
     generator = np.random.default_rng(seed)
     shares, inside = [], 0
-    for place, radius in enumerate(RADII):
+    for radius in watched(RADII, progress):
         old = generator.uniform(-4, 4, (settings.pairs, objective.dimension))
         gradient = objective.gradient(old)
         direction = generator.standard_normal(old.shape)
@@ -44,7 +45,6 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
         uphill = int((product < -1e-12 * (gradient**2).sum(-1)).sum())
         shares.append(1 - uphill / settings.pairs)
         inside += uphill if radius <= 1 else 0
-        progress(place + 1, len(RADII))
     x = np.array(RADII)
     outside = float(np.mean([share for radius, share in zip(RADII, shares, strict=True) if radius > 1]))
     after = 0.5 * (1.0 - 2.5 * 1.0) ** 2
@@ -66,12 +66,3 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
         f"{outside:.0%} are still downhill",
         assumptions=("ripples in four dimensions, L = 3; displacements in random directions",),
     )  # fmt: skip
-
-
-EXPERIMENT = Experiment(
-    name="stale-descent",
-    question="How far may parameters move before an old gradient points the wrong way?",
-    source="Cauchy-Schwarz with a bounded Hessian",
-    settings=Settings,
-    run=run,
-)

@@ -17,13 +17,14 @@ from typing import Any
 import numpy as np
 
 from lockstep.errors import BadInput
+from lockstep.lab import ALWAYS, Check, Curve, Findings, Law, Picture, Progress, watched, when
 from lockstep.lab.descent.updates import Updates, asynchronous, cut_off, worker_times_s
-from lockstep.lab.domain import ALWAYS, when
-from lockstep.lab.experiment import Experiment, Progress
-from lockstep.lab.findings import Check, Curve, Findings, Law, Picture
 from lockstep.settings import setting
 from lockstep.simulate import Constant, Uniform
 from lockstep.simulate import Law as TimeLaw
+
+QUESTION = "What do a bound on the gap of clocks and a bound on the age of gradients each cost?"
+SOURCE = "Ho et al. 2013 (stale synchronous parallel); event simulation"
 
 CYCLE_SPREAD_FRAC = 0.01
 """Spread of nearly equal times, so that no two end together."""
@@ -52,28 +53,22 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
     transient = _transient(settings, generator)
     nearly = worker_times_s(_nearly_one(), np.ones(settings.workers), settings.steps, generator)
     rows, lasting, passing = [], [], []
-    for place, bound in enumerate(bounds):
+    for bound in watched(bounds, progress):
         kept, moving = asynchronous(constant, bound), asynchronous(transient, bound)
         lasting.append(_steps_per_s(kept, settings.workers))
         passing.append(_steps_per_s(moving, settings.workers))
         refusing = cut_off(nearly, bound)
         rows.append(_row(bound, kept, lasting[-1], passing[-1], refusing))
-        progress(place + 1, len(bounds))
     free = float((1 / slowdown).mean())
     x = np.array(bounds, dtype=float)
     return Findings(
         checks=_checks(settings, rows, free, transient, nearly),
         theory=(
             Law("steps/s under a clock gap, lasting speeds", 1 / settings.slow_factor, "1 / slowest time", "Ho 2013"),
-            Law(
-                "steps/s without a bound, lasting speeds",
-                free,
-                "mean of 1 / t_i",
-                "failures/stragglers/asynchronous.py",
-            ),
-            Law(
-                "accepted share, oldest age 0, equal workers", 1 / settings.workers, "1 / n", "all others are too late"
-            ),
+            Law("steps/s without a bound, lasting speeds", free, "mean of 1 / t_i",
+                "failures/stragglers/asynchronous.py"),
+            Law("accepted share, oldest age 0, equal workers", 1 / settings.workers, "1 / n",
+                "all others are too late"),
         ),
         rows=tuple(rows),
         curves=(
@@ -92,7 +87,7 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
             f"{settings.slow_steps_frac:g} of all steps takes 5 s instead of 1 s",
             f"refusing server: times of all workers within {CYCLE_SPREAD_FRAC:.0%} of 1 s",
         ),
-    )
+    )  # fmt: skip
 
 
 def _nearly_one() -> TimeLaw:
@@ -111,13 +106,10 @@ def _steps_per_s(updates: Updates, workers: int) -> float:
 
 def _row(bound: int, kept: Updates, lasting: float, passing: float, refusing: Updates) -> dict[str, Any]:
     return {
-        "bound": bound,
-        "lasting_steps_per_s": lasting,
-        "passing_steps_per_s": passing,
-        "largest_delay_updates": int(kept.settled().delay.max()),
-        "accepted_frac": len(refusing) / refusing.computed,
+        "bound": bound, "lasting_steps_per_s": lasting, "passing_steps_per_s": passing,
+        "largest_delay_updates": int(kept.settled().delay.max()), "accepted_frac": len(refusing) / refusing.computed,
         "largest_accepted_delay": int(refusing.delay.max()),
-    }
+    }  # fmt: skip
 
 
 def _checks(
@@ -150,12 +142,3 @@ def _checks(
               holds=when(rows[0]["bound"] < settings.workers - 1, "a smallest bound below workers - 1")),
     ]  # fmt: skip
     return tuple(found)
-
-
-EXPERIMENT = Experiment(
-    name="staleness-bounds",
-    question="What do a bound on the gap of clocks and a bound on the age of gradients each cost?",
-    source="Ho et al. 2013 (stale synchronous parallel); event simulation",
-    settings=Settings,
-    run=run,
-)

@@ -14,19 +14,17 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from lockstep.lab.descent.stability import RESOLUTION, delayed_shrinks, scheduled_shrinks, searched_edge
+from lockstep.lab import ALWAYS, Array, Check, Curve, Findings, Law, Picture, Progress, watched
+from lockstep.lab.descent.delayed import RESOLUTION, delayed_shrinks, scheduled_shrinks, searched_edge
 from lockstep.lab.descent.updates import Updates, asynchronous, worker_times_s
-from lockstep.lab.domain import ALWAYS
-from lockstep.lab.experiment import Experiment, Progress
-from lockstep.lab.findings import Check, Curve, Findings, Law, Picture
-from lockstep.lab.laws.delay import largest_stable_step
+from lockstep.lab.laws import largest_stable_step
 from lockstep.methods.staleness import cut_off, exponential, inverse
 from lockstep.settings import setting
 from lockstep.simulate import LogNormal
 
-Array = npt.NDArray[Any]
+QUESTION = "What is gained by weighting gradients by their age?"
+SOURCE = "Zhang, Gupta, Lian and Liu, IJCAI 2016; characteristic roots; event simulation"
 
 WEIGHTED_EDGE = "(1 + tau) 2 sin(pi / (2 (2 tau + 1)))"
 TIME_CV = 0.1
@@ -110,7 +108,7 @@ def _mixed(settings: Settings, seed: int, progress: Progress) -> list[dict[str, 
         "cut-off": lambda delay: cut_off(delay, settings.oldest),
     }
     rows = []
-    for place, (name, law) in enumerate(weights.items()):
+    for name, law in watched(weights.items(), progress):
         weight = law(updates.delay.astype(float))
         edge = searched_edge(partial(scheduled_shrinks, read=updates.read, weights=weight), 12.0)
         rows.append({
@@ -118,14 +116,4 @@ def _mixed(settings: Settings, seed: int, progress: Progress) -> list[dict[str, 
             "effective_step": edge * float(weight.mean()), "mean_delay": float(updates.delay.mean()),
             "largest_delay": int(updates.delay.max()),
         })  # fmt: skip
-        progress(place + 1, len(weights))
     return rows
-
-
-EXPERIMENT = Experiment(
-    name="staleness-weights",
-    question="What is gained by weighting gradients by their age?",
-    source="Zhang, Gupta, Lian and Liu, IJCAI 2016; characteristic roots; event simulation",
-    settings=Settings,
-    run=run,
-)

@@ -14,17 +14,15 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from lockstep.lab.descent.follow import follow
-from lockstep.lab.domain import ALWAYS, example, when
-from lockstep.lab.experiment import Experiment, Progress
-from lockstep.lab.findings import Check, Curve, Findings, Law, Picture
-from lockstep.lab.laws.delay import largest_stable_step
+from lockstep.lab import ALWAYS, Array, Check, Curve, Findings, Law, Picture, Progress, example, watched, when
+from lockstep.lab.descent.delayed import follow
+from lockstep.lab.laws import largest_stable_step
 from lockstep.lab.objectives import Perceptron, digits_perceptron, sharpness
 from lockstep.settings import setting
 
-Array = npt.NDArray[Any]
+QUESTION = "Does training bear less delay late than early?"
+SOURCE = "curvature by power iteration; edge of the delayed recursion; Cohen et al. 2021 for sharpening"
 
 FORMULA = "a lambda < 2 sin(pi / (2 (2 tau + 1)))"
 LONGEST = 400
@@ -52,12 +50,11 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
     rows, checks = [], []
     cases = [(moment, settings.step_size) for moment in moments]
     cases.append((moments[-1], settings.step_size / 10))
-    for place, (moment, step) in enumerate(cases):
+    for moment, step in watched(cases, progress):
         for _ in range(moment - at):
             point = point - settings.step_size * objective.gradient(point)
         at = moment
         rows.append(_row(objective, point, moment, step, settings, seed))
-        progress(place + 1, len(cases))
     for row in rows[:-1]:
         name = f"after {row['step']} steps, step {row['step_size']:g}"
         ratio = row["beyond"] / row["inside"]
@@ -141,12 +138,3 @@ def _continued(objective: Perceptron, point: Array, step: float, delay: int) -> 
         record_every=CONTINUED,
     )  # fmt: skip
     return float(made.losses[-1, 0])
-
-
-EXPERIMENT = Experiment(
-    name="tolerable-delay",
-    question="Does training bear less delay late than early?",
-    source="curvature by power iteration; edge of the delayed recursion; Cohen et al. 2021 for sharpening",
-    settings=Settings,
-    run=run,
-)

@@ -11,11 +11,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lockstep.lab.domain import ALWAYS
-from lockstep.lab.experiment import Experiment, Progress
-from lockstep.lab.findings import Check, Curve, Findings, Law, Picture
-from lockstep.lab.laws.delay import largest_stable_step
+from lockstep.lab import ALWAYS, Check, Curve, Findings, Law, Picture, Progress, watched
+from lockstep.lab.laws import largest_stable_step
 from lockstep.settings import setting
+
+QUESTION = "How much smaller must the step be when delays vary at will up to a bound?"
+SOURCE = "Erbe, Xia and Yu 1995 (3/2 condition of Yorke); an adversary that is run"
 
 SEARCHES = 24
 GROWN, SHRUNK = 1e6, 1e-6
@@ -33,33 +34,20 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
     """Largest stable a * lambda * (tau + 1) against the adversary."""
     delays = sorted(set(settings.delays))
     found, checks = [], []
-    for place, delay in enumerate(delays):
+    for delay in watched(delays, progress):
         found.append(_searched(delay, settings.steps) * (delay + 1))
         fixed = largest_stable_step(delay) * (delay + 1)
         slack = 0.01 * found[-1]
         what = f"limit against an adversary, delay up to {delay}"
         checks.append(Check(what, _sufficient(delay), found[-1], tolerance=slack, relation="at least", holds=ALWAYS))
-        checks.append(
-            Check(
-                f"{what}, at most that of the fixed delay",
-                fixed,
-                found[-1],
-                tolerance=slack,
-                relation="at most",
-                holds=ALWAYS,
-            )
-        )
-        progress(place + 1, len(delays))
+        checks.append(Check(f"{what}, at most that of the fixed delay", fixed, found[-1], tolerance=slack,
+                            relation="at most", holds=ALWAYS))  # fmt: skip
     x = np.array(delays, dtype=float)
     return Findings(
         checks=tuple(checks),
         theory=tuple(
-            Law(
-                f"enough for any delays up to {delay}",
-                _sufficient(delay),
-                "3/2 + 1/(2 (tau + 1))",
-                "Erbe, Xia, Yu 1995",
-            )
+            Law(f"enough for any delays up to {delay}", _sufficient(delay), "3/2 + 1/(2 (tau + 1))",
+                "Erbe, Xia, Yu 1995")
             for delay in delays
         ),
         curves=(
@@ -70,7 +58,7 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
         picture=Picture("longest_delay_steps", "step_times_curvature_times_delay_plus_1"),
         conclusion=f"with delays up to {delays[-1]} the adversary allows a lambda (tau + 1) = {found[-1]:.4g}",
         assumptions=("one simple adversary: a stronger one may come closer to the bound",),
-    )
+    )  # fmt: skip
 
 
 def _sufficient(delay: int) -> float:
@@ -102,12 +90,3 @@ def _grows(step: float, delay: int, steps: int) -> bool:
         del seen[0]
         largest[4 * place // steps] = max(largest[4 * place // steps], abs(new))
     return largest[3] > largest[2]
-
-
-EXPERIMENT = Experiment(
-    name="varying-delay",
-    question="How much smaller must the step be when delays vary at will up to a bound?",
-    source="Erbe, Xia and Yu 1995 (3/2 condition of Yorke); an adversary that is run",
-    settings=Settings,
-    run=run,
-)

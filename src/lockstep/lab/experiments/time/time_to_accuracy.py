@@ -18,15 +18,16 @@ from lockstep.errors import BadInput, located
 from lockstep.failures.stragglers import bounded
 from lockstep.hardware import Cluster
 from lockstep.hardware import cluster as find_cluster
+from lockstep.lab import ALWAYS, Check, Curve, Findings, Law, Picture, Progress, absent, watched, when
 from lockstep.lab.descent.updates import worker_times_s
-from lockstep.lab.domain import ALWAYS, when
-from lockstep.lab.experiment import Experiment, Progress
-from lockstep.lab.findings import Check, Curve, Findings, Law, Picture, absent
 from lockstep.lab.objectives import Quadratic, spectrum
 from lockstep.lab.race import MEMORY_PASSES, Arrival, Course, Leg, Server, compress_s, compressed, local, served
 from lockstep.settings import setting
 from lockstep.simulate import Sample, circulate, parse_law, simulate
 from lockstep.units import format_bandwidth, format_frac, format_size, format_time
+
+QUESTION = "Which way of training reaches the target first on this cluster, and why?"
+SOURCE = "steps by simulation; seconds by collectives, stragglers and a queue at the server"
 
 DIMENSION = 40
 SIMULATED_STEPS = 20
@@ -74,10 +75,7 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
         lambda: served(course, settings.bound),
         lambda: compressed(course, settings.keep_frac),
     )
-    legs = []
-    for place, way in enumerate(ways):
-        legs.append(way())
-        progress(place + 1, len(ways))
+    legs = [way() for way in watched(ways, progress)]
     target = settings.target_frac * float(course.objective.loss(course.start[0]))
     arrivals = [leg.until(target) for leg in legs]
     end_s = max(float(leg.time_s[-1].mean()) for leg in legs)
@@ -167,15 +165,9 @@ def _barrier_checks(course: Course, synchronous: Leg) -> tuple[Check, ...]:
     what = f"seconds of {steps} barriers and all-reduces, program simulated"
     return (
         Check(what, waited_s, clock_s, tolerance=1e-9 * waited_s, holds=ALWAYS),
-        Check(
-            "seconds of the all-reduce, ring",
-            ring_s,
-            course.all_reduce_s(),
-            tolerance=1e-12,
-            relation="at most",
-            holds=ALWAYS,
-        ),
-    )
+        Check("seconds of the all-reduce, ring", ring_s, course.all_reduce_s(), tolerance=1e-12, relation="at most",
+              holds=ALWAYS),
+    )  # fmt: skip
 
 
 def _server_checks(course: Course, asynchronous: Leg) -> tuple[Check, ...]:
@@ -288,12 +280,3 @@ def _assumptions(course: Course, machine: Cluster | None) -> tuple[str, ...]:
         compressing,
         f"a parameter server of {course.servers} machines with links like a worker's, first come first served",
     )
-
-
-EXPERIMENT = Experiment(
-    name="time-to-accuracy",
-    question="Which way of training reaches the target first on this cluster, and why?",
-    source="steps by simulation; seconds by collectives, stragglers and a queue at the server",
-    settings=Settings,
-    run=run,
-)

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from lockstep.errors import BadInput, UnknownName
 from lockstep.lab.sweep.engines.dask import Dask
-from lockstep.lab.sweep.engines.engine import Engine, gather
+from lockstep.lab.sweep.engines.engine import Engine, Serial, gather
 from lockstep.lab.sweep.engines.processes import Processes
-from lockstep.lab.sweep.engines.serial import Serial
 from lockstep.units import parse_integer
 
 ENGINES = ("serial", "processes", "dask")

@@ -1,9 +1,13 @@
-"""What an engine is: it runs tasks somewhere, and gives each result with the place of its task once it is there."""
+"""What an engine is: it runs tasks somewhere, and gives each result with the place of its task once it is there.
+
+The simplest is `Serial`: one task after another, in this process.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
+from dataclasses import dataclass
 from typing import Any, ClassVar, TypeVar
 
 from lockstep.lab.experiment import Progress
@@ -29,12 +33,6 @@ class Engine:
         """
         raise NotImplementedError
 
-    def map(self, function: Callable[[Task], Result], tasks: Sequence[Task], progress: Progress) -> list[Result]:
-        """`function(task)` of every task, in order."""
-        results: dict[int, Result] = {}
-        gather(self.stream(function, tasks), results, len(tasks), progress)
-        return [results[place] for place in range(len(tasks))]
-
 
 def gather(stream: Iterator[tuple[int, Result]], results: dict[int, Result], total: int, progress: Progress) -> None:
     """Puts all of a stream into `results`, and closes it, whatever ends it."""
@@ -47,3 +45,15 @@ def gather(stream: Iterator[tuple[int, Result]], results: dict[int, Result], tot
 def given_up(task: Any) -> str:
     """What is said of a task that kills every process."""
     return f"{task} killed {MOST_DEATHS} processes in a row; run it alone with --engine serial to see why"
+
+
+@dataclass(frozen=True, slots=True)
+class Serial(Engine):
+    """No processes."""
+
+    name: ClassVar[str] = "serial"
+
+    def stream(self, function: Callable[[Task], Result], tasks: Sequence[Task]) -> Iterator[tuple[int, Result]]:
+        """(place, `function(task)`) of every task, in order."""
+        for place, task in enumerate(tasks):
+            yield place, function(task)

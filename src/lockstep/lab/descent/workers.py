@@ -1,19 +1,23 @@
-"""Rounds of local steps, simulated: workers step on their own, then agree; many trials at once.
+"""Descent of several workers, simulated: rounds of local steps, and steps of compressed gradients.
 
-Arrays have the shape (workers, trials, dimension). The pieces of a round are those of `lockstep.methods.local`, which
-real runs use too.
+In a round (`run_rounds`) workers step on their own, then agree; many trials at once, in arrays of the shape (workers,
+trials, dimension). Its pieces are those of `lockstep.methods.local`, which real runs use too. Compressed descent
+(`descend`) runs on workers that differ, to a target; `best_run` finds the step size of the fewest steps.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from lockstep.lab.experiment import Progress, silent
+from lockstep.lab.findings import Array
+from lockstep.lab.objectives.workers import Rotated
+from lockstep.lab.statistics import streams
+from lockstep.methods.compression import Compressor, exchange
 from lockstep.methods.local import (
     Outer,
     after_averaging,
@@ -22,9 +26,6 @@ from lockstep.methods.local import (
     outer_gradient,
     proximal_gradient,
 )
-
-Array = npt.NDArray[Any]
-
 
 PLAIN = Outer()
 """Averaging."""
@@ -60,7 +61,6 @@ def run_rounds(
     *,
     noise: Callable[[], Array] | None = None,
     seed: int = 0,
-    progress: Progress = silent,
 ) -> Array:
     """Parameters after every round, (rounds + 1, trials, dimension), from `start` (trials, dimension).
 
@@ -94,7 +94,6 @@ def run_rounds(
             velocity = after_averaging(velocity, method.buffers)
         common, outer_buffer = method.outer.update(common, outer_gradient(common, local, present), outer_buffer)
         path[place + 1] = common
-        progress(place + 1, len(local_steps))
     return path
 
 
@@ -105,3 +104,56 @@ def _participants(workers: int, trials: int, number: int | None, generator: np.r
     rank = generator.random((workers, trials)).argsort(axis=0).argsort(axis=0)
     found: Array = (rank < number).astype(np.float64)
     return found
+
+
+DIVERGED = 1e3
+"""Loss over that at the start at which a run has left."""
+LARGEST_STEP = 1.9
+"""Near the edge of plain descent, 2 over the largest curvature, which is about 1."""
+MOST_HALVINGS = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Reached:
+    """The steps a run took, or None if it did not arrive, and its loss on the way."""
+
+    steps: int | None
+    step_size: float
+    losses: Array
+    """Over that at the start, after 0, 1, ... steps."""
+
+
+def descend(
+    problem: Rotated, start: Array, made: Compressor, step_size: float, target: float, most_steps: int, seed: int
+) -> Reached:
+    """Compressed gradient descent until the loss falls to `target` of the start, grows 1000 times or time is up."""
+    ranks, point = problem.workers, start
+    # What adds up may rest on a shared draw, so its ranks get equal generators.
+    generators = [streams(seed, ranks)[0 if made.summable else rank] for rank in range(ranks)]
+    states: Any = [made.start(point) for _ in range(ranks)]
+    first = float(problem.loss(point))
+    losses = [1.0]
+    for _ in range(most_steps):
+        found = exchange(made, list(problem.worker_gradients(point)), states, generators)
+        states, point = found.states, point - step_size * found.mean
+        losses.append(float(problem.loss(point)) / first)
+        if not target < losses[-1] < DIVERGED:
+            break
+    arrived = losses[-1] <= target
+    return Reached(len(losses) - 1 if arrived else None, step_size, np.array(losses))
+
+
+def best_run(problem: Rotated, start: Array, made: Compressor, target: float, most_steps: int, seed: int) -> Reached:
+    """The run of fewest steps over step sizes 1.9, 1.9 / 2, 1.9 / 4, ... until two in a row are worse."""
+    best = descend(problem, start, made, LARGEST_STEP, target, most_steps, seed)
+    worse = 0
+    for halvings in range(1, MOST_HALVINGS):
+        step_size = LARGEST_STEP * 2.0**-halvings
+        tried = descend(problem, start, made, step_size, target, best.steps or most_steps, seed)
+        if (tried.steps or math.inf) < (best.steps or math.inf):
+            best, worse = tried, 0
+        elif best.steps is not None:
+            worse += 1
+        if worse == 2:
+            break
+    return best

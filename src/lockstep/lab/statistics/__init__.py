@@ -1,1 +1,0 @@
-"""Draws that can be repeated, and what may be concluded from them."""
