@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import Any, get_type_hints, is_typeddict
 
 SPECIAL = re.compile(r"(`[^`\n]*`)|([*|\\]|_(?=\W|$)|`)")
 
@@ -31,7 +31,15 @@ def plain(lines: list[str]) -> list[str]:
 
 def process(app: Any, what: str, name: str, found: Any, options: Any, lines: list[str]) -> None:
     """Replaces the lines in place, as Sphinx asks."""
-    lines[:] = plain(lines)
+    lines[:] = [*plain(lines), *keywords(found)]
+
+
+def keywords(found: Any) -> list[str]:
+    """Of a typed dictionary of options: what the command line says of each."""
+    hints = get_type_hints(found, include_extras=True) if is_typeddict(found) else {}
+    helps = {name: hint.__metadata__[0].help for name, hint in hints.items() if hasattr(hint, "__metadata__")}
+    rows = [line for name, said in helps.items() for line in (f"   * - `{name}`", f"     - {escaped(said)}")]
+    return ["", ".. list-table::", "   :widths: auto", "", *rows, ""] if rows else []
 
 
 def setup(app: Any) -> None:

@@ -18,7 +18,7 @@ from lockstep.collectives.shares import Split
 from lockstep.errors import BadInput
 from lockstep.program import Kind
 from lockstep.units import parse_size_B
-from lockstep.verbs.bench import _collective
+from lockstep.verbs.execute import _collective
 
 from .conformance import CASES, ELEMENT_B, Case, links, quick
 

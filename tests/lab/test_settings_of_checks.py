@@ -12,7 +12,7 @@ from lockstep.lab.experiments.batch import algorithmic_stability, generalization
 from lockstep.lab.experiments.compression import compression_noise
 from lockstep.lab.experiments.local.local_bias import _control_factor
 from lockstep.lab.findings import CREDIBLE_ERRORS, absent, credible_errors, tells, verdict
-from lockstep.views.converge import render
+from lockstep.views.parts.findings_table import render_findings
 from lockstep.views.parts.terminal import console
 
 
@@ -39,7 +39,7 @@ def test_checks_for_other_settings_are_apart_and_examples_come_last(capsys: pyte
         (False, "all settings"),
         (True, "a = 0.08"),
     ]
-    render(found, console())
+    render_findings(found, console())
     shown = capsys.readouterr().out
     order = [
         shown.index(words)

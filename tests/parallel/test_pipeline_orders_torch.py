@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from lockstep.parallel import pipeline as pipelines
+from lockstep.parallel.pipeline.schedules import dualpipe_v
 
 schedules = pytest.importorskip("torch.distributed.pipelining.schedules")
 
@@ -87,7 +88,7 @@ def test_zero_bubble_v(stages: int, microbatches: int) -> None:
 @pytest.mark.parametrize("extra", [0, 1, 4, 9])
 def test_dualpipe_v(stages: int, extra: int) -> None:
     theirs = blank("ScheduleDualPipeV", stages, 2 * stages + extra, 2)
-    cells = pipelines.dualpipe_v.cells(stages, 2 * stages + extra)
+    cells = dualpipe_v.cells(stages, 2 * stages + extra)
     for s, lane in enumerate(pipelines.get("dualpipe-v").order(stages, 2 * stages + extra, 2)):
         actions = [one for one in theirs._calculate_single_rank_operations(s) if one is not None]
         assert plain(actions, stages, True) == lane

@@ -94,7 +94,7 @@ def test_tables_list_them(visible: dict[str, str]) -> None:
         (("catalog", "devices"), "example-card"),
         (("catalog", "links"), "example-link"),
         (("collective", "all-reduce", "--ranks", "4", "--size", "1MB", *LINK), "half-tree"),
-        (("pipeline", *PIPELINE[:4], "--schedule", "all"), "last-first"),
+        (("pipeline", *PIPELINE[:4], "--schedule", "all", "--json"), "last-first"),
     ):
         found = shell(*words, env=visible | {"COLUMNS": "160"})
         assert name in found.out, words

@@ -82,7 +82,8 @@ def render_choices(found: PipelineChoices, out: Console) -> None:
     out.print(Text(f"{best.schedule}: {format_frac(best.utilization_frac)} busy", style="bold"))
     out.print(f"{len(found.points)} ways, {len(found.front)} of them on the front.")
     front = list(reversed(found.front))
-    others = sorted(set(found.points) - set(front), key=lambda point: -point.utilization_frac)
+    rest = [point for point in found.points if point not in front]
+    others = sorted(rest, key=lambda point: -point.utilization_frac)
     for title, points in (("Front", front), ("Others", others)):
         if points:
             shown = "" if len(points) <= ROWS else f"first {ROWS} of {len(points)}"

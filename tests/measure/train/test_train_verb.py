@@ -188,7 +188,7 @@ def press_ctrl_c_after(steps: int, monkeypatch: pytest.MonkeyPatch) -> None:
 
         yield report
 
-    monkeypatch.setattr("lockstep.views.parts.progress.progress", pressed)
+    monkeypatch.setattr("lockstep.views.train.progress", pressed)
 
 
 @pytest.mark.parametrize("method", ["synchronous", "pipeline", "parameter-server"])
