@@ -23,6 +23,7 @@ SECONDS = {
     "h": 3600.0, "hr": 3600.0, "d": 86400.0, "day": 86400.0, "days": 86400.0, "week": 604800.0,
     "weeks": 604800.0, "y": 31557600.0, "year": 31557600.0, "years": 31557600.0,
 }  # fmt: skip
+SECONDS_PER_DAY = SECONDS["d"]
 
 NUMBER = re.compile(r"\s*([+-]?(?:\d[\d_]*\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*([^\d\s].*?)?\s*", re.DOTALL)
 

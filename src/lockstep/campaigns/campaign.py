@@ -21,9 +21,9 @@ from lockstep.campaigns.tornado import Bar, tornado
 from lockstep.errors import BadInput
 from lockstep.failures import Campaigns, simulate_campaigns
 from lockstep.planner import assumptions
-from lockstep.planner.estimate import SECONDS_PER_DAY
 from lockstep.planner.search import Progress
 from lockstep.simulate import Exponential, Sample
+from lockstep.units import SECONDS_PER_DAY
 
 MOST_FAILURES = 1e8
 """In all simulated campaigns together: seconds on one core."""

@@ -15,11 +15,10 @@ from lockstep.parallel.piece import Hiding
 from lockstep.planner.assumptions import HALF, assumptions
 from lockstep.program import Timeline
 from lockstep.step import Step, hiding, price_step, step_timeline
-from lockstep.units import format_flops, format_frac, format_size, format_time
+from lockstep.units import SECONDS_PER_DAY, format_flops, format_frac, format_size, format_time
 from lockstep.workload import ConvNet, convnet_forward_flops, training_flops
 
 SECONDS_PER_HOUR = 3600.0
-SECONDS_PER_DAY = 86400.0
 
 
 @dataclass(frozen=True, slots=True)

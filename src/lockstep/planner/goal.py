@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from lockstep.errors import BadInput, Infeasible, UnknownName, Violation
 from lockstep.hardware import Cluster
 from lockstep.layout import Job
-from lockstep.planner.estimate import SECONDS_PER_DAY, hourly_price_usd, model_flops
+from lockstep.planner.estimate import hourly_price_usd, model_flops
 from lockstep.planner.result import Plan
-from lockstep.units import format_time
+from lockstep.units import SECONDS_PER_DAY, format_time
 
 OBJECTIVES = ("time", "cost")
 

@@ -7,9 +7,9 @@ from typing import Any
 
 from lockstep.hardware import Cluster
 from lockstep.layout import Job
-from lockstep.planner.estimate import SECONDS_PER_DAY, Estimate
+from lockstep.planner.estimate import Estimate
 from lockstep.planner.search import MEMORY, Findings
-from lockstep.units import format_count, format_frac, format_money, format_size, format_time
+from lockstep.units import SECONDS_PER_DAY, format_count, format_frac, format_money, format_size, format_time
 
 UNINTERRUPTED = "days and cost are without interruptions; `lockstep campaign` adds failures, checkpoints and advice"
 

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from rich.text import Text
 
-from lockstep.failures.stragglers import Balance, gradient_variance
 from lockstep.units import format_count, format_frac, format_time
 from lockstep.views.parts.command import Command
 from lockstep.views.parts.options import required, text
@@ -14,6 +13,8 @@ from lockstep.views.parts.terminal import bar, heading, indented, table
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+    from lockstep.failures.stragglers import Balance
 
 
 _TITLES = [("worker", "right"), ("samples/s", "right"), ("equal", "right"), ("balanced", "right"), ("weight", "right")]
@@ -38,6 +39,8 @@ def render(found: Balance, out: Console) -> None:
         for i in range(min(ROWS, len(found.shares)))
     ]  # fmt: skip
     indented(out, table(_TITLES, rows))
+    from lockstep.failures.stragglers import gradient_variance
+
     weighted, unweighted = gradient_variance(found.shares)
     noise = f"{unweighted / weighted:.3g} times the variance of weighting by samples"
     heading(out, "Weigh gradients by samples", f"a plain mean of the workers has {noise}")

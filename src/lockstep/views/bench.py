@@ -10,11 +10,10 @@ from lockstep.measure.bench import CollectiveBench
 from lockstep.units import format_bandwidth, format_flops, format_frac, format_time
 from lockstep.views.parts.command import Command
 from lockstep.views.parts.completing import ops
-from lockstep.views.parts.figure import write_figure
+from lockstep.views.parts.figure import PALETTE, write_figure
 from lockstep.views.parts.options import argument, text
 from lockstep.views.parts.program_options import RANKS_HELP, RUNS
 from lockstep.views.parts.terminal import heading, indented, small_print, table
-from lockstep.views.parts.timelines import PALETTE
 
 if TYPE_CHECKING:
     from pathlib import Path

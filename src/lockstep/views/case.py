@@ -12,11 +12,10 @@ from lockstep.validation.cases import TOLERANCE_FRAC, Comparison, Row, Survey
 from lockstep.validation.cases.compare import format_quantity
 from lockstep.validation.cases.study import CONFIGURATIONS, PLANNED
 from lockstep.views.parts.command import Command
-from lockstep.views.parts.figure import write_figure
+from lockstep.views.parts.figure import PALETTE, write_figure
 from lockstep.views.parts.layout_columns import layout_words
 from lockstep.views.parts.options import argument
 from lockstep.views.parts.terminal import heading, indented, small_print, table
-from lockstep.views.parts.timelines import PALETTE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -6,21 +6,21 @@ from typing import TYPE_CHECKING
 
 from rich.text import Text
 
-from lockstep.failures import Campaigns, Checkpoint, Losses, Pool, first_order_overhead_frac
 from lockstep.units import format_frac, format_time
 from lockstep.verbs.words.shared import FailureWords, LinkWords, RecipeWords, WriteWords
 from lockstep.views.parts.command import Command
-from lockstep.views.parts.figure import write_figure
+from lockstep.views.parts.figure import PALETTE, write_figure
 from lockstep.views.parts.options import LIGHTER, MODEL_IF_ANY, flags, switch, text
 from lockstep.views.parts.program_options import SEED
 from lockstep.views.parts.terminal import bar, heading, indented, small_print, table
-from lockstep.views.parts.timelines import PALETTE
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from matplotlib.axes import Axes
     from rich.console import Console
+
+    from lockstep.failures import Campaigns, Checkpoint, Losses, Pool
 
 
 ROWS = 7
@@ -136,6 +136,8 @@ TICKS_S = (
 
 def plot_overhead(found: Checkpoint, path: Path) -> None:
     """Writes the curve."""
+    from lockstep.failures import first_order_overhead_frac
+
     work_s = [point[0] for point in found.curve]
     percent = [100 * point[1] for point in found.curve]
     blocking_s = (1 - found.pattern.hidden_frac) * found.pattern.costs_s[-1]

@@ -7,14 +7,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from rich.text import Text
 
-from lockstep.collectives import Comparison, Row, get, lower_bound_on_levels_s, lower_bound_s, times_on_levels
 from lockstep.units import format_bandwidth, format_size, format_time
 from lockstep.views.parts.command import Command
-from lockstep.views.parts.figure import sizes_on, times_on, write_figure
+from lockstep.views.parts.figure import PALETTE, sizes_on, times_on, write_figure
 from lockstep.views.parts.options import LINK, switch
 from lockstep.views.parts.program_options import ALGORITHM, OP, RANKS, SIZE
 from lockstep.views.parts.terminal import heading, indented, small_print, table
-from lockstep.views.parts.timelines import PALETTE
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -22,6 +20,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from rich.console import Console
 
+    from lockstep.collectives import Comparison, Row
     from lockstep.verbs.collective import Collective
 
 
@@ -105,6 +104,8 @@ def _mark_best(axes: Axes, known: Comparison) -> None:
 
 def _times_s(found: Collective, name: str, sizes_B: Any) -> Any:
     """Seconds of one algorithm at many sizes, on the network of the answer."""
+    from lockstep.collectives import get, times_on_levels
+
     op, network = found.comparison.op, found.network
     if network.spans_levels:
         return times_on_levels(op, network.levels, sizes_B, [name])[name]
@@ -112,6 +113,8 @@ def _times_s(found: Collective, name: str, sizes_B: Any) -> Any:
 
 
 def _bound_s(found: Collective, sizes_B: Any) -> Any:
+    from lockstep.collectives import lower_bound_on_levels_s, lower_bound_s
+
     op, network = found.comparison.op, found.network
     if network.spans_levels:
         return lower_bound_on_levels_s(op, network.levels, sizes_B)

@@ -9,12 +9,11 @@ from rich.text import Text
 
 from lockstep.units import format_size
 from lockstep.views.parts.command import Command
-from lockstep.views.parts.figure import write_figure
+from lockstep.views.parts.figure import PALETTE, write_figure
 from lockstep.views.parts.options import LINK, text
 from lockstep.views.parts.output import draw, show
 from lockstep.views.parts.program_options import OP, RANKS
 from lockstep.views.parts.terminal import heading, indented, table
-from lockstep.views.parts.timelines import PALETTE
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, Any
 from rich.text import Text
 
 from lockstep.errors import BadInput
-from lockstep.parallel.piece import Hiding
-from lockstep.planner.assumptions import HALF
 from lockstep.units import format_count, format_flops, format_frac, format_size, format_time
 from lockstep.views.memory import categories, host_words
 from lockstep.views.parts.command import Command
@@ -17,7 +15,6 @@ from lockstep.views.parts.layout_columns import layout_words
 from lockstep.views.parts.options import BATCH, CLUSTER, LAYOUT, MODEL, RECIPE, text
 from lockstep.views.parts.output import draw, show
 from lockstep.views.parts.terminal import bar, heading, indented, small_print, table
-from lockstep.views.parts.timelines import plot_timeline
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -84,6 +81,8 @@ def _verdict(found: Estimate, out: Console) -> None:
 def _peak(found: Estimate) -> str:
     """The peak that utilisations are of, where it is not that of half precision."""
     dtype = found.job.recipe.dtype
+    from lockstep.planner.assumptions import HALF
+
     return "" if dtype in HALF else f" of {format_flops(found.cluster.device.peak(dtype))} in {dtype}"
 
 
@@ -94,6 +93,8 @@ def unit(job: Job) -> str:
 
 def _breakdown(found: Estimate, out: Console) -> None:
     """Parts of the step that take time, largest first, and what of their traffic hides beside computing."""
+    from lockstep.parallel.piece import Hiding
+
     parts = sorted(found.step.breakdown_s().items(), key=lambda part: -part[1])
     hidden, rows = found.hiding(), []
     for name, seconds in parts:
@@ -133,6 +134,7 @@ def plot_step(found: Estimate, path: Path) -> None:
     """Writes the timeline of the step; of many stages computing alone."""
     from lockstep.parallel.lanes import COMPUTE
     from lockstep.parallel.script import LANES
+    from lockstep.views.parts.timelines import plot_timeline
 
     plot_timeline(found.timeline(), path, streams=LANES if found.layout.pp <= MOST_STAGES else (COMPUTE,))
 

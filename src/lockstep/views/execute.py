@@ -13,7 +13,6 @@ from lockstep.views.parts.completing import algorithms, programs, schedules
 from lockstep.views.parts.options import argument, text
 from lockstep.views.parts.program_options import RANKS_HELP, RUNS, SIZE_IF_ANY
 from lockstep.views.parts.terminal import heading, indented, small_print, table
-from lockstep.views.parts.timelines import draw_timeline
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -104,6 +103,8 @@ def plot_execution(found: Executed, path: Path) -> None:
 
     matplotlib.use("Agg")
     from matplotlib import pyplot
+
+    from lockstep.views.parts.timelines import draw_timeline
 
     run = found.execution
     lines = (run.predicted, run.measured)

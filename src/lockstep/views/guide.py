@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from rich.text import Text
 
-from lockstep.planner import Estimate, assumptions
 from lockstep.units import format_frac, format_size, format_time
 from lockstep.views.estimate import PART_WORDS
 from lockstep.views.parts.command import Command
@@ -17,6 +16,7 @@ from lockstep.views.parts.terminal import heading, indented, small_print, table
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from lockstep.planner import Estimate
     from lockstep.planner.guide import Difference, Guidance
 
 
@@ -36,6 +36,8 @@ def render(found: Guidance, out: Console) -> None:
         heading(out, "Planner differences", "change of the step time if you adopt only this setting")
         titles = [("setting", "left"), ("rules", "right"), ("planner", "right"), ("alone", "text")]
         indented(out, table(titles, (_difference(each) for each in found.differences)))
+    from lockstep.planner import assumptions
+
     small_print(out, "Assumptions", assumptions(found.job, found.cluster, found.layout), ASSUMPTIONS)
 
 

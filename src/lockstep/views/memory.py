@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from rich.text import Text
 
-from lockstep.planner import memory_assumptions
 from lockstep.units import format_frac, format_size
 from lockstep.views.parts.command import Command
 from lockstep.views.parts.layout_columns import layout_words
@@ -44,6 +43,8 @@ def render(found: StageMemories, out: Console) -> None:
     if len(found.stages) > 1:
         heading(out, "Stages", _left_out(found.stages))
         _stages(found.stages, out)
+    from lockstep.planner import memory_assumptions
+
     small_print(out, "Assumptions", memory_assumptions(found.job, found.cluster, found.layout), ASSUMPTIONS)
 
 

@@ -8,17 +8,15 @@ from typing import TYPE_CHECKING, Any
 from rich.text import Text
 
 from lockstep.errors import BadInput
-from lockstep.program import draw as draw_text
 from lockstep.units import format_frac, format_time
 from lockstep.views.parts.command import Command
 from lockstep.views.parts.completing import schedules
-from lockstep.views.parts.figure import write_figure
+from lockstep.views.parts.figure import PALETTE, write_figure
 from lockstep.views.parts.options import Options, required, text
 from lockstep.views.parts.output import draw, given, show
 from lockstep.views.parts.program_options import PASSES
 from lockstep.views.parts.progress import progress
 from lockstep.views.parts.terminal import bar, heading, indented, small_print, table
-from lockstep.views.parts.timelines import PALETTE, plot_timeline
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -46,6 +44,8 @@ def render(found: PipelineRun, out: Console) -> None:
         heading(out, "When")
         unicode = (out.encoding or "").startswith("utf")
         streams = [name for name in found.timeline.program.streams if name == "compute"]
+        from lockstep.program import draw as draw_text
+
         drawing = draw_text(found.timeline, out.width - 3, streams=streams, style="unicode" if unicode else "ascii")
         indented(out, Text(drawing, no_wrap=True))
     if found.partition is not None:
@@ -181,6 +181,8 @@ def _answers(words: Mapping[str, Any]) -> Callable[..., Any]:
 
 def plot_schedule(found: PipelineRun, path: Path) -> None:
     """Writes the timeline of the stages."""
+    from lockstep.views.parts.timelines import plot_timeline
+
     plot_timeline(found.timeline, path, streams=["compute", "comm"] if found.pipeline.cells else ["compute"])
 
 

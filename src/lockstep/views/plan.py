@@ -10,17 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 from rich.text import Text
 
-from lockstep.planner.estimate import SECONDS_PER_DAY
-from lockstep.units import format_count, format_frac, format_money, format_size, format_time
+from lockstep.units import SECONDS_PER_DAY, format_count, format_frac, format_money, format_size, format_time
 from lockstep.views.estimate import PART_WORDS, time_line, unit
 from lockstep.views.parts.command import Command
-from lockstep.views.parts.figure import times_on, write_figure
+from lockstep.views.parts.figure import PALETTE, times_on, write_figure
 from lockstep.views.parts.layout_columns import Column, layout_columns, layout_words
 from lockstep.views.parts.options import BATCH, CLUSTER, MODEL, OFFLOAD, RECIPE, text
 from lockstep.views.parts.output import draw, given, picture_path, show
 from lockstep.views.parts.progress import progress
 from lockstep.views.parts.terminal import heading, indented, small_print, table
-from lockstep.views.parts.timelines import PALETTE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -15,11 +15,10 @@ from lockstep.store import Comparison, Record, change_frac
 from lockstep.units import format_frac, format_time
 from lockstep.verbs.runs import Changed, RunList, RunsAnswer
 from lockstep.views.parts.command import Command
-from lockstep.views.parts.figure import write_figure
+from lockstep.views.parts.figure import PALETTE, write_figure
 from lockstep.views.parts.options import Options, argument, text
 from lockstep.views.parts.output import draw, given, show
 from lockstep.views.parts.terminal import heading, indented, table
-from lockstep.views.parts.timelines import PALETTE
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -6,14 +6,12 @@ from typing import TYPE_CHECKING
 
 from rich.text import Text
 
-from lockstep.planner.estimate import SECONDS_PER_DAY
-from lockstep.units import format_count, format_frac, format_money, format_time
+from lockstep.units import SECONDS_PER_DAY, format_count, format_frac, format_money, format_time
 from lockstep.views.parts.command import Command
-from lockstep.views.parts.figure import write_figure
+from lockstep.views.parts.figure import PALETTE, write_figure
 from lockstep.views.parts.operation_options import FAILURES, SERVICE, TARGET
 from lockstep.views.parts.options import BATCH, CLUSTER, LIGHTER, MODEL, RECIPE, switch, text
 from lockstep.views.parts.terminal import heading, indented, one_line, table
-from lockstep.views.parts.timelines import PALETTE
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -11,11 +11,10 @@ from lockstep.campaigns import SpeedUp, amdahl, gustafson
 from lockstep.hardware import Cluster
 from lockstep.units import format_frac, format_time
 from lockstep.views.parts.command import Command
-from lockstep.views.parts.figure import write_figure
+from lockstep.views.parts.figure import PALETTE, write_figure
 from lockstep.views.parts.options import LINK, required, text
 from lockstep.views.parts.program_options import SIZE
 from lockstep.views.parts.terminal import heading, indented, small_print, table
-from lockstep.views.parts.timelines import PALETTE
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -8,10 +8,9 @@ from rich.text import Text
 
 from lockstep.units import format_count, format_frac, format_size, format_time
 from lockstep.views.parts.command import Command
-from lockstep.views.parts.figure import times_on, write_figure
+from lockstep.views.parts.figure import PALETTE, times_on, write_figure
 from lockstep.views.parts.options import LINK, required, switch, text
 from lockstep.views.parts.terminal import bar, heading, indented, small_print, table
-from lockstep.views.parts.timelines import PALETTE
 
 if TYPE_CHECKING:
     from pathlib import Path

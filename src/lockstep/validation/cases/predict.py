@@ -26,8 +26,9 @@ from lockstep.hardware import Cluster
 from lockstep.hardware import cluster as find_cluster
 from lockstep.layout import Job, Layout
 from lockstep.planner import Estimate, estimate, plan
-from lockstep.planner.estimate import SECONDS_PER_DAY, SECONDS_PER_HOUR
+from lockstep.planner.estimate import SECONDS_PER_HOUR
 from lockstep.planner.space import SHARDING, Space, default_space
+from lockstep.units import SECONDS_PER_DAY
 from lockstep.validation.cases.schema import study as find_study
 from lockstep.validation.cases.study import Published, Stretch, Study
 from lockstep.workload import RECOMPUTE

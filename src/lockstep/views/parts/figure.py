@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.axis import Axis
 
+PALETTE = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#D55E00", "#F0E442", "#999999")
+
 
 def write_figure(
     path: Path, title: str, *draws: Callable[[Axes], None], size: tuple[float, float] = (8.0, 5.0), rows: int = 1

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lockstep.errors import BadInput
-from lockstep.views.parts.figure import write_figure
-from lockstep.views.parts.timelines import PALETTE
+from lockstep.views.parts.figure import PALETTE, write_figure
 
 if TYPE_CHECKING:
     from pathlib import Path

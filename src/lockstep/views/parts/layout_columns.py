@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
-from lockstep.layout import Layout
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
 
-Column = tuple[str, str, Callable[[Layout], str]]
+    from lockstep.layout import Layout
+
+    Column = tuple[str, str, Callable[[Layout], str]]
 
 _COLUMNS: tuple[tuple[str, str, str, Callable[[Layout], str]], ...] = (
     ("tp", "right", "1", lambda one: str(one.tp)),

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from lockstep.errors import BadInput
 from lockstep.rows.columns import Column, Series, columns, shown
-from lockstep.views.parts.figure import sizes_on, times_on, write_figure
-from lockstep.views.parts.timelines import PALETTE
+from lockstep.views.parts.figure import PALETTE, sizes_on, times_on, write_figure
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -5,11 +5,10 @@ from __future__ import annotations
 from math import log2
 from typing import TYPE_CHECKING
 
-from lockstep.views.parts.figure import write_figure
+from lockstep.views.parts.figure import PALETTE, write_figure
 from lockstep.views.parts.findings_plot import DASHES, few_ticks
 from lockstep.views.parts.findings_table import cell, title
 from lockstep.views.parts.sweep_panels import MOST_LINES, Line, Panel, panels, swept_numbers
-from lockstep.views.parts.timelines import PALETTE
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -14,6 +14,7 @@ import numpy as np
 from lockstep.errors import BadInput
 from lockstep.program import Kind, Timeline
 from lockstep.units import format_frac, format_time
+from lockstep.views.parts.figure import PALETTE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 # Okabe-Ito colours, told apart with every common colour vision (Okabe and Ito 2008).
-PALETTE = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#D55E00", "#F0E442", "#999999")
 COMMUNICATION = {
     Kind.SEND: "#56B4E9", Kind.RECV: "#A9D8F5", Kind.REDUCE: "#7A7A7A", Kind.COPY: "#BBBBBB",
     Kind.BARRIER: "#333333",
