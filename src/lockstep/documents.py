@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
 from lockstep.errors import BadInput, brief, instead, suggestion
 from lockstep.files import read_text
+from lockstep.plain import Json
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -37,7 +38,7 @@ MAX_ITEMS = 200_000
 
 Key = str | int
 Scalar = str | int | float | bool | None
-Document = dict[str, Any]
+Document = Json
 
 # What a parser hands to the builder: ("{" | "[" | "end" | "scalar", value, line counted from 1).
 Event = tuple[str, Scalar, int]
@@ -192,7 +193,7 @@ class _Builder:
         self.file = file
         self.root: Any = None
         self.lines: dict[tuple[Key, ...], int] = {}
-        self.open: list[dict[str, Any] | list[Any]] = []
+        self.open: list[Json | list[Any]] = []
         self.path: list[Key] = []
         self.key: str | None = None
         self.key_line = 0
@@ -243,7 +244,7 @@ class _Builder:
         if kind != "scalar":
             self._enter(made, step, where)
 
-    def _enter(self, made: dict[str, Any] | list[Any], step: list[Key], where: str) -> None:
+    def _enter(self, made: Json | list[Any], step: list[Key], where: str) -> None:
         if len(self.open) >= MAX_DEPTH:
             raise BadInput(f"is nested deeper than the {MAX_DEPTH} levels allowed", where)
         self.open.append(made)

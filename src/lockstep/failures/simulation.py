@@ -21,12 +21,13 @@ from typing import Any
 
 import numpy as np
 
+from lockstep.arrays import Array
 from lockstep.errors import BadInput, Infeasible
 from lockstep.failures.expected import run_time_s
 from lockstep.failures.growth import AT_FAILURE, AT_ONCE
 from lockstep.failures.laws import GapLaw
 from lockstep.failures.losses import Campaigns
-from lockstep.failures.pattern import Array, Pattern
+from lockstep.failures.pattern import Pattern
 from lockstep.failures.pool import Nodes, Pool
 from lockstep.units import format_time
 

@@ -20,10 +20,9 @@ import numpy as np
 import numpy.typing as npt
 from numpy.random import Generator
 
+from lockstep.arrays import Array
 from lockstep.errors import UnknownName
 from lockstep.methods.arrays import ieee
-
-Array = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)

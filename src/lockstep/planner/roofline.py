@@ -33,6 +33,7 @@ from typing import Any
 
 from lockstep.hardware import Cluster
 from lockstep.layout import KEEP, Job, Layout, LayoutGrid, check
+from lockstep.plain import Json
 from lockstep.planner.estimate import executed_flops
 from lockstep.planner.whatif import scaled
 from lockstep.step import compose, priced
@@ -106,7 +107,7 @@ class RooflineLevel:
         """The kind with the most bytes."""
         return max(self.traffic_B, key=lambda kind: self.traffic_B[kind])
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Json:
         """Plain JSON form."""
         return {
             "name": self.name,
@@ -157,7 +158,7 @@ class Roofline:
             return f"communication bound at {' and '.join(level.name for level in self.binding)}: {detail}{kernels}"
         return f"compute bound at every level of the network: {detail}{kernels}"
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Json:
         """Plain JSON form."""
         return {
             "layout": self.layout.to_dict(),

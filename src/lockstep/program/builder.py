@@ -6,13 +6,12 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from lockstep.arrays import Array
 from lockstep.errors import BadInput, UnknownName
 from lockstep.program.check import check_columns, match_messages
 from lockstep.program.program import COLUMNS, Kind, Program
 
-Array = npt.NDArray[Any]
 Chunk = tuple[int, int]
 After = int | Iterable[int]
 

@@ -23,6 +23,7 @@ from math import prod
 from typing import Any
 
 from lockstep.errors import BadInput, Infeasible
+from lockstep.plain import Json
 from lockstep.units import NUMBER
 
 MOST_VALUES = 10_000
@@ -121,7 +122,7 @@ class Row:
     answer: Mapping[str, Any] | None
     why: str = ""
 
-    def to_dicts(self) -> list[dict[str, Any]]:
+    def to_dicts(self) -> list[Json]:
         """Plain JSON form: an answer that is rows itself gives one object for each of them."""
         if self.answer is None:
             return [{**self.point, "why": self.why}]
@@ -152,7 +153,7 @@ class Rows:
         """Whether any combination has an answer."""
         return any(row.answer is not None for row in self.rows)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Json:
         """Plain JSON form."""
         return {
             "verb": self.verb,

@@ -14,15 +14,14 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from lockstep.arrays import Array
 from lockstep.errors import BadInput
 from lockstep.program import Program, TaskGraph, Timeline, longest_path
 from lockstep.simulate.noise import Noise
 from lockstep.simulate.prices import Price, durations_s
 from lockstep.simulate.sample import Sample
 
-Array = npt.NDArray[Any]
 # Mean nodes x draws per level above which numpy levels beat Python lists (measured by benchmarks/engine.py).
 WIDE = 48
 ASSUMPTION = "a message takes latency + size / bandwidth; messages on different lanes do not slow one another down"

@@ -16,11 +16,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from lockstep.arrays import Array
 from lockstep.errors import BadInput
-
-Array = npt.NDArray[Any]
 
 
 @dataclass(frozen=True, eq=False, slots=True)

@@ -18,12 +18,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from lockstep.arrays import Array
 from lockstep.errors import BadInput
 from lockstep.program import Kind, Program
 
-Array = npt.NDArray[Any]
 Price = Callable[[str, str, tuple[int, ...], float], float]
 
 

@@ -24,6 +24,7 @@ from itertools import permutations
 from typing import Any
 
 from lockstep.errors import BadInput
+from lockstep.plain import Json
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +149,7 @@ class LinkCount:
     lost: int = 0
     """Packets lost on the wire."""
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Json:
         """Plain JSON form."""
         return asdict(self)
 

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from lockstep.files import read_bytes
+from lockstep.plain import Json
 
 MOST_VALUE_B = 64 << 20
 """Bytes of a JSON file that are read."""
@@ -85,7 +86,7 @@ def read_whole(path: Path) -> Any:
         return None
 
 
-def read_lines(path: Path) -> tuple[list[dict[str, Any]], list[int]]:
+def read_lines(path: Path) -> tuple[list[Json], list[int]]:
     """(objects, numbers of damaged lines counted from 1); a last line without its end is torn, and left out.
 
     No file has no lines. Raises BadInput where there is one that cannot be read.

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from lockstep.errors import LONGEST, BadInput
+from lockstep.plain import Json
 from lockstep.rows.plain import picked, plain
 from lockstep.store.files import read_lines, read_whole
 
@@ -100,7 +101,7 @@ class Record:
         """The events without the end mark."""
         return [event for event in self.events if event.get("event") != "end"]
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Json:
         """Plain JSON form."""
         return {
             **picked(self, "id verb label status reason started_s ended_s words environment"),
@@ -160,7 +161,7 @@ def read_record(path: Path) -> Record:
     )
 
 
-def _config(path: Path) -> dict[str, Any]:
+def _config(path: Path) -> Json:
     """What was asked."""
     config = read_whole(path / CONFIG)
     if not isinstance(config, dict):

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from lockstep.errors import BadInput, suggestion
+from lockstep.plain import Json
 from lockstep.store.files import write_whole
 from lockstep.store.index import Index, Row, row_of
 from lockstep.store.record import (
@@ -188,7 +189,7 @@ def _is_file(name: str, folder: int) -> bool:
     return stat.S_ISREG(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode)
 
 
-def _environment() -> dict[str, Any]:
+def _environment() -> Json:
     pid = os.getpid()
     return {
         "lockstep": version("lockstep"),

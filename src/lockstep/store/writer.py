@@ -11,6 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from lockstep.plain import Json
 from lockstep.store.files import NotRecorded, canonical, cut_torn_tail, finite, flush, write_whole
 from lockstep.store.record import EVENTS, FAILED, FINISHED, RESULT, STOPPED
 
@@ -54,7 +55,7 @@ class RunWriter:
         """Ends the run because somebody pressed Ctrl-C. Raises NotRecorded."""
         self._end({"status": STOPPED, "reason": "stopped by Ctrl-C", "result": None})
 
-    def _end(self, outcome: dict[str, Any]) -> None:
+    def _end(self, outcome: Json) -> None:
         if self._ended:
             raise ValueError(f"internal: run {self.id} has ended already")
         self._ended = True

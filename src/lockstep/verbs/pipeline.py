@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 import numpy as np
 
 from lockstep.errors import BadInput
+from lockstep.plain import Json
 from lockstep.units import list_parts, parse_frac, parse_time_s
 from lockstep.verbs.words.calling import strict, verb
 from lockstep.verbs.words.network import flags
@@ -46,7 +47,7 @@ class PipelineRun:
     partition: Partition | None = None
     """How layers were split into stages, when they were given."""
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Json:
         """Plain JSON form."""
         split = None if self.partition is None else self.partition.to_dict()
         return {**self.pipeline.to_dict(), "partition": split}
@@ -120,7 +121,7 @@ def check_weight_s(weight_s: Times | None, program: Program, schedule: str) -> N
 
 def _times(
     stages: int, layers: str | None, forward_s: Times | None, backward_s: Times | None
-) -> tuple[Partition | None, dict[str, Any]]:
+) -> tuple[Partition | None, Json]:
     """Forward and backward seconds of the stages, and the split they come from when layers are given."""
     if layers is None:
         forward_s, backward_s = 1.0 if forward_s is None else forward_s, 2.0 if backward_s is None else backward_s
@@ -152,7 +153,7 @@ def _groups(layers: str) -> list[tuple[int, float]]:
 
 def _microbatches(
     schedule: str, stages: int, chunks: int | None, given: Quantity | None, target: Quantity | None,
-    times: dict[str, Any],
+    times: Json,
 ) -> int:  # fmt: skip
     """The number given, or the fewest that reach the target."""
     from lockstep.parallel.pipeline import smallest_microbatches
@@ -191,7 +192,7 @@ class PipelineChoices:
     points: tuple[Point, ...]
     front: tuple[Point, ...]
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Json:
         """Plain JSON form; utilisation falls, and on the front memory rises with it."""
         front = set(self.front)
         rows = [point.to_dict() | {"pareto": point in front} for point in self.points]

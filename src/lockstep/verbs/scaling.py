@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from lockstep.errors import BadInput
 from lockstep.hardware import Cluster
+from lockstep.plain import Json
 from lockstep.planner.search import Progress
 from lockstep.units import parse_money_usd, parse_time_s
 from lockstep.verbs.words.calling import verb
@@ -52,8 +53,8 @@ def scaling(
     """
     from lockstep.campaigns import scaling as find
 
-    operation: dict[str, Any] = {name: value for name, value in words.items() if name in OPERATION_WORDS}
-    question: dict[str, Any] = {name: value for name, value in words.items() if name not in OPERATION_WORDS}
+    operation: Json = {name: value for name, value in words.items() if name in OPERATION_WORDS}
+    question: Json = {name: value for name, value in words.items() if name not in OPERATION_WORDS}
     asked = read_question(model, cluster, **question)
     refuse_idle(question, asked.job)
     target = read_target(

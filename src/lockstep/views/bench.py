@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rich.text import Text
 
 from lockstep.measure.bench import CollectiveBench
+from lockstep.plain import Json
 from lockstep.units import format_bandwidth, format_flops, format_frac, format_time
 from lockstep.views.parts.command import Command
 from lockstep.views.parts.completing import ops
@@ -59,7 +60,7 @@ def _collective(found: CollectiveBench, out: Console) -> None:
         indented(out, table(titles, rows))
 
 
-def _row(record: dict[str, Any]) -> list[str]:
+def _row(record: Json) -> list[str]:
     times = [f"{record[name] / US:.1f}" for name in ("time_s", "q25_s", "q75_s")]
     rates = [f"{record[name] / GB:.3f}" for name in ("algbw_Bps", "busbw_Bps")]
     return [str(record["size_B"]), str(record["count"]), record["redop"], *times, *rates, str(record["wrong"])]
@@ -82,7 +83,7 @@ def _device(found: DeviceBench, out: Console) -> None:
         out.print(f"  its typical error on the products measured is {typical}")
 
 
-def _kernel(row: dict[str, Any]) -> list[str]:
+def _kernel(row: Json) -> list[str]:
     return [
         row["kernel"],
         row["shape"],

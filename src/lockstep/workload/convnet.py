@@ -8,10 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 from lockstep.workload.architecture import ConvNet
 from lockstep.workload.weights import Weight
+
+if TYPE_CHECKING:
+    from lockstep.arrays import Number
+
 
 STEM = "stem"
 
@@ -98,7 +102,7 @@ def convnet_forward_flops(model: ConvNet) -> int:
     return 2 * (macs + features(model) * model.classes)
 
 
-def convnet_activation_B(model: ConvNet, images: Any, element_B: float = 2.0) -> Any:
+def convnet_activation_B(model: ConvNet, images: Number, element_B: float = 2.0) -> Number:
     """Bytes kept for the backward pass of `images` images.
 
     Each batch norm keeps its input; each ReLU, in place, its output, which the next convolution or pooling reads. A

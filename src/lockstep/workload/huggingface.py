@@ -18,6 +18,7 @@ from typing import Any
 
 from lockstep.documents import read_json
 from lockstep.errors import LONGEST, BadInput
+from lockstep.plain import Json
 from lockstep.vocabulary import architecture
 from lockstep.workload import huggingface_decoders as plain
 from lockstep.workload import huggingface_experts as mixtures
@@ -41,7 +42,7 @@ TOWERS = {"vision_config": "vision", "audio_config": "audio"}
 """Tables of a config.json that describe what comes before the text model."""
 
 
-def numerics(kind: str, config: ConfigReader) -> dict[str, Any]:
+def numerics(kind: str, config: ConfigReader) -> Json:
     """Fields of `Transformer` for a model type. Raises BadInput at "file:line"."""
     text = config.table("text_config") if config.has("text_config") else config
     given = {key: text.number(key) for key in MULTIPLIERS}
@@ -124,7 +125,7 @@ def read_config(path: str | Path) -> Transformer:
     if family is None:
         raise BadInput(_unsupported(kind), config.where("model_type"))
     try:
-        named: dict[str, Any] = {"name": _name(data, Path(path)), "notes": tuple(_left_out(config))}
+        named: Json = {"name": _name(data, Path(path)), "notes": tuple(_left_out(config))}
         return replace(family(config), **named, **numerics(kind, config))
     except BadInput as error:
         if error.where and error.where.startswith(str(path)):

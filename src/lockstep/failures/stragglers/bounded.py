@@ -15,8 +15,9 @@ from typing import Any
 
 import numpy as np
 
+from lockstep.arrays import Array
 from lockstep.errors import BadInput
-from lockstep.failures.stragglers.mitigation import Array, Mitigation, Paid, check_count, draw
+from lockstep.failures.stragglers.mitigation import Mitigation, Paid, check_count, draw
 from lockstep.program import Program, ProgramBuilder
 from lockstep.simulate import Law, Progress, unseen
 

@@ -20,6 +20,7 @@ from lockstep.failures.stragglers.bounded import Bounded
 from lockstep.failures.stragglers.local import Local
 from lockstep.failures.stragglers.mitigation import Mitigation, Paid
 from lockstep.failures.stragglers.waiting import Backup, Barrier, Drop
+from lockstep.plain import Json
 from lockstep.simulate import Law, Normal, Pareto, Progress, Sample, unseen
 
 MITIGATIONS: dict[str, Callable[[int], Mitigation]] = {
@@ -71,7 +72,7 @@ class StragglerCost:
     paid: Paid
     assumptions: tuple[str, ...]
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Json:
         """Plain JSON form in the words of the command line."""
         shown = {name: getattr(self, name) for name in self.__slots__ if name != "paid"}
         return {**shown, "ci95": list(self.ci95), "assumptions": list(self.assumptions), **asdict(self.paid)}

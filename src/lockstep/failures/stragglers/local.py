@@ -15,8 +15,9 @@ from typing import Any
 
 import numpy as np
 
+from lockstep.arrays import Array
 from lockstep.errors import BadInput
-from lockstep.failures.stragglers.mitigation import Array, Mitigation, Paid, check_count, draw
+from lockstep.failures.stragglers.mitigation import Mitigation, Paid, check_count, draw
 from lockstep.simulate import Constant, Law, Normal, Progress, unseen
 
 MOST_STEPS = 100_000

@@ -11,12 +11,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from lockstep.arrays import Array
 from lockstep.errors import BadInput
 from lockstep.simulate import Law, Progress, unseen
-
-Array = npt.NDArray[Any]
 
 
 @dataclass(frozen=True, slots=True)

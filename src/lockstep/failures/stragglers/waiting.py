@@ -24,7 +24,8 @@ from typing import Any
 
 import numpy as np
 
-from lockstep.failures.stragglers.mitigation import Array, Mitigation, Paid, check_count, draw
+from lockstep.arrays import Array
+from lockstep.failures.stragglers.mitigation import Mitigation, Paid, check_count, draw
 from lockstep.simulate import Law, Progress, unseen
 from lockstep.simulate.law import at_least
 

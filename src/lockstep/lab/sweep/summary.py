@@ -18,6 +18,7 @@ from typing import Any
 from lockstep.lab.findings import Check, verdict
 from lockstep.lab.sweep.results import Results, mean_and_ci95, pooled_results
 from lockstep.lab.sweep.trial import Outcome
+from lockstep.plain import Json
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +33,7 @@ class Pooled:
     agreeing: int
     """Seeds whose own check came out as it should."""
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Json:
         """Plain JSON form."""
         return self.check.to_dict() | {"ci95": list(self.ci95), "seeds": self.seeds, "agreeing": self.agreeing}
 
@@ -53,7 +54,7 @@ class Point:
         """Whether the means agree with the laws."""
         return all(pooled.check.ok for pooled in self.checks)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Json:
         """Plain JSON form."""
         return dict(self.swept) | {
             "seeds": self.seeds, "agreeing": self.agreeing, "agrees": self.agrees, "results": self.results.to_dict(),
@@ -101,7 +102,7 @@ class Sweep:
                 return f"{said}; at {where}" if where else said
         return verdict([pooled.check for point in self.points for pooled in point.checks])
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Json:
         """Plain JSON form."""
         return {
             "experiment": self.experiment, "question": self.question, "verdict": self.verdict, "agrees": self.agrees,

@@ -21,17 +21,18 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from lockstep.arrays import Array
 from lockstep.errors import BadInput
 from lockstep.files import open_file, read_bytes
+from lockstep.plain import Json
 from lockstep.store.files import canonical, write_whole
 
 MANIFEST = "manifest.json"
 PREFIX = "step-"
 CHUNK_B = 1 << 20
 _OWN = re.compile(r"(rank-\d+\.(npz|json)|manifest\.json)(\.tmp)?")
-Array = npt.NDArray[Any]
+
 REPLICATED, SHARDED, OWN = "replicated", "sharded", "own"
 KINDS = (REPLICATED, SHARDED, OWN)
 SCHEMA = 1
@@ -143,7 +144,7 @@ def write_sealed(path: Path, value: Mapping[str, Any]) -> None:
     write_whole(path, {**whole, CHECKSUM: digest(whole)})
 
 
-def read_sealed(path: Path) -> dict[str, Any]:
+def read_sealed(path: Path) -> Json:
     """What `write_sealed` was given. Raises Unsealed, also for a newer schema or a file without a checksum."""
     if not os.path.exists(path):
         raise Unsealed("is missing")
@@ -155,7 +156,7 @@ def read_sealed(path: Path) -> dict[str, Any]:
         raise Unsealed(error.message) from None
 
 
-def unsealed(content: bytes) -> dict[str, Any]:
+def unsealed(content: bytes) -> Json:
     """What the bytes of a sealed file hold. Raises Unsealed."""
     try:
         whole = json.loads(content)
@@ -195,7 +196,7 @@ class Note:
     file_checksum: str
     parts: Mapping[str, About]
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Json:
         """Plain JSON form."""
         parts = {name: {"kind": one.kind, "start": one.start, "total": one.total} for name, one in self.parts.items()}
         return {"attempt": self.attempt, "size_B": self.size_B, "file_checksum": self.file_checksum, "parts": parts}
@@ -236,7 +237,7 @@ class Manifest:
         return cls(given["step"], given["words"], notes)
 
 
-def _fields(value: Any, **kinds: type) -> dict[str, Any]:
+def _fields(value: Any, **kinds: type) -> Json:
     """`value` as a mapping of exactly these fields; whole numbers from 0. Raises Unsealed."""
     if not isinstance(value, dict) or set(value) != set(kinds):
         raise Unsealed(f"does not have the fields {', '.join(kinds)}")

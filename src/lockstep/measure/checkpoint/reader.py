@@ -14,13 +14,13 @@ from typing import Any
 
 import numpy as np
 
+from lockstep.arrays import Array
 from lockstep.errors import BadInput
 from lockstep.files import open_file
 from lockstep.measure.checkpoint.manifest import (
     MANIFEST,
     REPLICATED,
     SHARDED,
-    Array,
     Manifest,
     Note,
     Part,

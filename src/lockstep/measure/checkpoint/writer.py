@@ -34,6 +34,7 @@ from lockstep.measure.checkpoint.manifest import (
 )
 from lockstep.measure.checkpoint.reader import generations
 from lockstep.measure.launch.points import point
+from lockstep.plain import Json
 from lockstep.store.files import replacing
 
 POLL_S = 0.005
@@ -98,7 +99,7 @@ class CheckpointWriter:
             if self._thread is not None:
                 self._thread.shutdown()
 
-    def _write(self, step: int, parts: Sequence[Part], words: dict[str, Any], blocking_s: float = 0.0) -> Written:
+    def _write(self, step: int, parts: Sequence[Part], words: Json, blocking_s: float = 0.0) -> Written:
         began_s = time.perf_counter()
         folder = folder_of(self.root, step)
         folder.mkdir(parents=True, exist_ok=True)
@@ -112,7 +113,7 @@ class CheckpointWriter:
             self._commit(folder, step, words)
         return Written(step, size_B, blocking_s, time.perf_counter() - began_s)
 
-    def _commit(self, folder: Path, step: int, words: dict[str, Any]) -> None:
+    def _commit(self, folder: Path, step: int, words: Json) -> None:
         """Waits for every rank's note, then writes the manifest and removes what is older than `keep` generations.
 
         Generations after this step, which the run has passed over, are not counted: this one would be the one to go.

@@ -29,6 +29,7 @@ from lockstep.measure.launch.server import (
     temporary_files,
 )
 from lockstep.measure.launch.watch import Running, end, watch
+from lockstep.plain import Json
 
 if TYPE_CHECKING:
     from torch.distributed import Store
@@ -221,7 +222,7 @@ def _store(here: Place, timeout_s: float) -> Store:
     # torchrun's agent serves the store already and says so in this variable.
     served = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
     serving = here.rank == 0 and not served
-    options: dict[str, Any] = {}
+    options: Json = {}
     address = here.master_address
     if here.one_machine:
         # Where the ranks' own sockets listen, unless the user has said it.

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
 from lockstep.errors import BadInput
+from lockstep.plain import Json
 from lockstep.registry import Registry
 from lockstep.settings import described
 
@@ -68,7 +69,7 @@ class Method:
         """Names of its settings."""
         return tuple(one.name for one in fields(self.settings))
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Json:
         """Plain JSON form."""
         return {
             "name": self.name,

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
+from lockstep.arrays import Array, Ints
 from lockstep.errors import UnknownName
 from lockstep.methods import data
 
@@ -29,10 +29,10 @@ WINDOW = 32
 class Data:
     """Samples to train on and, every fifth of the file, to test on; `classes` counts the kinds of targets."""
 
-    inputs: npt.NDArray[Any]
-    targets: npt.NDArray[np.int64]
-    test_inputs: npt.NDArray[Any]
-    test_targets: npt.NDArray[np.int64]
+    inputs: Array
+    targets: Ints
+    test_inputs: Array
+    test_targets: Ints
     classes: int
 
 
@@ -51,7 +51,7 @@ def characters() -> Data:
     return _split(inputs, targets)
 
 
-def _split(inputs: npt.NDArray[Any], targets: npt.NDArray[np.int64]) -> Data:
+def _split(inputs: Array, targets: Ints) -> Data:
     testing = np.arange(len(inputs)) % TEST_EVERY == TEST_EVERY - 1
     classes = int(targets.max()) + 1
     return Data(inputs[~testing], targets[~testing], inputs[testing], targets[testing], classes)

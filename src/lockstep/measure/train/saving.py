@@ -12,6 +12,7 @@ from uuid import uuid4
 
 from lockstep.errors import BadInput
 from lockstep.measure.checkpoint import Checkpoint, CheckpointWriter, latest, latest_for_all
+from lockstep.plain import Json
 
 if TYPE_CHECKING:
     from lockstep.measure.train.task import Task
@@ -69,7 +70,7 @@ class Saving:
             raise BadInput(why, "--checkpoint") from None
 
 
-def words_of(method: str, task: Task, settings: Mapping[str, object]) -> dict[str, Any]:
+def words_of(method: str, task: Task, settings: Mapping[str, object]) -> Json:
     """What two runs must have in common for one to go on where the other was: everything but the number of steps."""
     given = {name: value for name, value in asdict(task).items() if name != "steps"}
     return {"method": method, **given, "settings": {name: str(value) for name, value in sorted(settings.items())}}
@@ -91,7 +92,7 @@ class Saver:
         if number % self.saving.every == 0 or (last and self.saving.at_end):
             self.writer.save(number, self.worker.parts(), self.words)
 
-    def close(self) -> dict[str, Any]:
+    def close(self) -> Json:
         """Waits for the last save; what the saves of this rank took."""
         self.writer.close()
         done = self.writer.written

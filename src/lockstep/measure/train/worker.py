@@ -23,6 +23,7 @@ from lockstep.measure.train.models import get_model
 from lockstep.measure.train.shard import Flat
 from lockstep.measure.train.task import Descent, Task, batch_indices, dropped
 from lockstep.measure.train.wire import Wire
+from lockstep.plain import Json
 from lockstep.store.files import canonical
 
 if TYPE_CHECKING:
@@ -106,7 +107,7 @@ class Worker:
         self.number = rank.number - helpers if splits_batch else 0
         self.share = task.share(self.workers) if splits_batch else task.batch
         self.model = self.new_model()
-        self.notes: dict[str, Any] = {}
+        self.notes: Json = {}
         """What the method wants to say beside losses and bytes."""
         self.scalars: dict[str, float] = {}
         """What the method says of the step under way, beside its loss, such as the loss scale."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from lockstep.errors import BadInput, located
+from lockstep.plain import Json
 from lockstep.units import parse_count, parse_frac
 from lockstep.verbs.words.quantity import Quantity
 
@@ -25,7 +26,7 @@ def read_recipe(
     from lockstep.layout import Recipe
 
     given = {name: value for name, value in words.items() if value is not None}
-    fields: dict[str, Any] = {
+    fields: Json = {
         field: read(given[name], f"--{name.replace('_', '-')}") for name, field, read in _READ if name in given
     }
     return Recipe(seq=seq, batch=batch, dtype=_dtype(machine, given.get("dtype")), notes=notes, **fields)

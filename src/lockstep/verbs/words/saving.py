@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from lockstep.errors import BadInput
+from lockstep.plain import Json
 from lockstep.units import parse_frac
 from lockstep.verbs.words.failures import bounded_time_s
 from lockstep.verbs.words.quantity import Quantity, Time
@@ -41,7 +42,7 @@ def _measured_s(write: Time) -> Quantity:
     return write_s
 
 
-def read_lighter(words: Mapping[str, Any]) -> dict[str, Any]:
+def read_lighter(words: Mapping[str, Any]) -> Json:
     """Fields of `Saving` that `words` give; copies at peers are read by `read_copies`. Raises BadInput."""
     given = {name: words[name] for name in LIGHTER_WORDS if words.get(name) is not None}
     _check_company(given)

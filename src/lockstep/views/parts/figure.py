@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from lockstep.plain import Json
 from lockstep.units import format_size, format_time
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ def write_figure(
 
     # No dates or random ids inside: the same answer gives the same file.
     matplotlib.rcParams["svg.hashsalt"] = "lockstep"
-    metadata: dict[str, Any] = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}.get(path.suffix, {})
+    metadata: Json = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}.get(path.suffix, {})
     figure, panels = pyplot.subplots(rows, -(-len(draws) // rows), figsize=size, layout="constrained", squeeze=False)
     try:
         for axes in panels.flat[len(draws) :]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from lockstep.errors import BadInput
 from lockstep.files import writable, writing
+from lockstep.plain import Json
 from lockstep.views.parts.output import draw, pairs, picture_path, show
 from lockstep.views.parts.progress import progress
 
@@ -66,8 +67,8 @@ def write_csv(found: Rows, path: Path) -> None:
         writer.writerows(rows)
 
 
-def _flat(row: Mapping[str, Any], before: str = "") -> dict[str, Any]:
-    flat: dict[str, Any] = {}
+def _flat(row: Mapping[str, Any], before: str = "") -> Json:
+    flat: Json = {}
     for key, value in row.items():
         if isinstance(value, Mapping):
             flat |= _flat(value, f"{before}{key}.")

@@ -17,6 +17,7 @@ import typer
 from lockstep.documents import SCHEMA
 from lockstep.errors import BadInput, Infeasible, RunFailed
 from lockstep.files import writable, writing
+from lockstep.plain import Json
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -33,7 +34,7 @@ class Ended(Exception):
 class Answer(Protocol):
     """What every library call returns."""
 
-    def to_dict(self) -> dict[str, Any]: ...
+    def to_dict(self) -> Json: ...
 
 
 def show(
@@ -106,7 +107,7 @@ def print_failed(error: RunFailed, as_json: bool) -> None:
         sys.stderr.write(f"failed: {error}\n")
 
 
-def given(words: Mapping[str, Any]) -> dict[str, Any]:
+def given(words: Mapping[str, Any]) -> Json:
     """The words without those that were not given, so that the library's own defaults hold."""
     return {name: value for name, value in words.items() if value is not None}
 
@@ -142,9 +143,9 @@ def _check_backend() -> None:
         raise BadInput(str(error), "MPLBACKEND") from None
 
 
-def pairs(settings: list[str], where: str = "--set") -> dict[str, Any]:
+def pairs(settings: list[str], where: str = "--set") -> Json:
     """Keys and values of `--set key=value`, or of another flag that takes them."""
-    pairs: dict[str, Any] = {}
+    pairs: Json = {}
     for setting in settings:
         key, equals, value = (part.strip() for part in setting.partition("="))
         if not equals or not key or not value:

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from lockstep.errors import BadInput
+from lockstep.plain import Json
 from lockstep.program import Kind, Timeline
 from lockstep.units import format_frac, format_time
 
@@ -51,7 +52,7 @@ def plot_timeline(
         axes.set_title(title or _summary(timeline), loc="left", fontsize=10)
         # No dates or random ids inside: the same timeline gives the same file.
         matplotlib.rcParams["svg.hashsalt"] = "lockstep"
-        metadata: dict[str, Any] = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}.get(Path(path).suffix, {})
+        metadata: Json = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}.get(Path(path).suffix, {})
         figure.savefig(path, dpi=150, metadata=metadata)
     except ValueError as error:
         raise BadInput(f"cannot write the plot: {error}", str(path)) from None

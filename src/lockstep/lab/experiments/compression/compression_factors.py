@@ -32,6 +32,7 @@ from lockstep.methods.compression import (
     Uniform,
 )
 from lockstep.methods.number_format import number_format
+from lockstep.plain import Json
 from lockstep.settings import setting
 
 QUESTION = "What does each compressor lose, and what does it really send?"
@@ -139,7 +140,7 @@ def _bound(made: Compressor, elems: int) -> float | None:
     return omega if omega is not None else None if q is None else 1 - q
 
 
-def _row(case: Case, elems: int, law: float, got: float, checks: Any, size_B: float) -> dict[str, Any]:
+def _row(case: Case, elems: int, law: float, got: float, checks: Any, size_B: float) -> Json:
     return {
         "compressor": _label(case.made), "unbiased": case.made.unbiased, "sent_frac": size_B / (4 * elems),
         "lost_frac": got, "law_frac": law, "bound_frac": _bound(case.made, elems),
@@ -158,7 +159,7 @@ def _label(made: Compressor) -> str:
     return made.name + setting_of.get(type(made), lambda one: "")(made)
 
 
-def _curves(rows: tuple[dict[str, Any], ...]) -> Iterator[Curve]:
+def _curves(rows: tuple[Json, ...]) -> Iterator[Curve]:
     """Lost over sent for every family: measured marks and the law."""
     for family in ("top-k", "random-k unscaled", "random-k", OTHERS):
         chosen = sorted((row for row in rows if _family(row["compressor"]) == family), key=lambda row: row["sent_frac"])
@@ -173,7 +174,7 @@ def _family(label: str) -> str:
     return next((name for name in ("top-k", "random-k") if label.startswith(name)), OTHERS)
 
 
-def _conclusion(rows: tuple[dict[str, Any], ...]) -> str:
+def _conclusion(rows: tuple[Json, ...]) -> str:
     lost = {row["compressor"]: row for row in rows}
     top, one = lost["top-k 1%"], lost["one-bit"]
     return (

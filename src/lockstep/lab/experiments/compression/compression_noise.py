@@ -17,8 +17,9 @@ from typing import Any
 
 import numpy as np
 
+from lockstep.arrays import Array
 from lockstep.errors import BadInput
-from lockstep.lab import ALWAYS, Array, Check, Curve, Findings, Law, Picture, Progress, example, watched
+from lockstep.lab import ALWAYS, Check, Curve, Findings, Law, Picture, Progress, example, watched
 from lockstep.lab.findings import tells
 from lockstep.lab.laws import stationary_variance
 from lockstep.lab.statistics import mean_and_error, streams

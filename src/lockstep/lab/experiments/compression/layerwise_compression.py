@@ -19,11 +19,13 @@ from typing import Any
 
 import numpy as np
 
-from lockstep.lab import ALWAYS, Array, Check, Curve, Findings, Law, Picture, Progress, mean_and_error, watched, when
+from lockstep.arrays import Array
+from lockstep.lab import ALWAYS, Check, Curve, Findings, Law, Picture, Progress, mean_and_error, watched, when
 from lockstep.lab.laws import energy_above, threshold_of
 from lockstep.lab.statistics import streams
 from lockstep.methods.compression import Compressor, TopK, Uniform
 from lockstep.methods.compression.compressor import kept_elems
+from lockstep.plain import Json
 from lockstep.settings import setting
 
 QUESTION = "Is it better to compress layer by layer or all layers at once?"
@@ -46,7 +48,7 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
     """Relative loss of both ways over the ratio between layers."""
     ratios = sorted(settings.ratios)
     checks: list[Check] = []
-    rows: list[dict[str, Any]] = []
+    rows: list[Json] = []
     for place, ratio in enumerate(watched(ratios, progress)):
         found = _losses(settings, ratio, seed + place)
         rows.append({"ratio": ratio, **{name: float(values.mean()) for name, values in found.items()}})
@@ -118,7 +120,7 @@ def _share(settings: Settings) -> float:
     return kept_elems(settings.keep_frac, settings.layer_elems) / settings.layer_elems
 
 
-def _false_laws(row: dict[str, Any]) -> tuple[Check, ...]:
+def _false_laws(row: Json) -> tuple[Check, ...]:
     """Both sweeping rules, at the largest ratio."""
     apart = when(row["ratio"] >= 1.5, "layers of which one is 1.5 times the next or more")
     gain = row["int8_at_once_lost_frac"] / row["int8_by_layer_lost_frac"]

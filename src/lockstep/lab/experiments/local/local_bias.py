@@ -16,7 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from lockstep.lab import ALWAYS, Array, Check, Curve, Findings, Law, Picture, Progress, watched, when
+from lockstep.arrays import Array
+from lockstep.lab import ALWAYS, Check, Curve, Findings, Law, Picture, Progress, watched, when
 from lockstep.lab.descent.workers import LocalMethod, run_rounds
 from lockstep.lab.objectives import WorkerQuadratics
 from lockstep.settings import setting

@@ -20,7 +20,8 @@ from typing import Any
 
 import numpy as np
 
-from lockstep.lab import ALWAYS, Array, Check, Curve, Findings, Law, Picture, Progress, example
+from lockstep.arrays import Array
+from lockstep.lab import ALWAYS, Check, Curve, Findings, Law, Picture, Progress, example
 from lockstep.lab.laws import tail
 from lockstep.lab.statistics import streams
 from lockstep.methods.number_format import FORMATS, NumberFormat, number_format
