@@ -114,7 +114,7 @@ def _joined(one: str | Array, other: str | Array) -> str | Array:
     return np.char.add(np.char.add(np.asarray(one), " + "), np.asarray(other))
 
 
-def plain(value: Any) -> Any:
+def plain(value: object) -> Any:
     """A number, text or array as plain Python: lists, floats, and integers where they are whole counts."""
     if isinstance(value, np.ndarray):
         return value.tolist()

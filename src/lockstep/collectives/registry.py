@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -54,7 +54,7 @@ class Algorithm:
     """Whether a rank may get a result in which others' newest contributions are missing: cheaper, and not the same."""
     choices: tuple[str, ...] = ()
     """Names of the extra keyword arguments, such as `segments`."""
-    examples: tuple[Mapping[str, Any], ...] = ()
+    examples: tuple[Mapping[str, object], ...] = ()
     """Values of them worth trying, each of which some numbers of ranks allow: the conformance tests try them."""
     message_count: str = ""
     """Messages of n ranks and elements of each, of p elements: what `messages` shows."""

@@ -215,7 +215,7 @@ class Findings:
     left_out: tuple[Check, ...] = ()
     """Those that are not for these settings; nothing is said about their values."""
     theory: tuple[Law, ...] = ()
-    rows: tuple[Mapping[str, Any], ...] = ()
+    rows: tuple[Mapping[str, object], ...] = ()
     curves: tuple[Curve, ...] = ()
     picture: Picture | None = None
     conclusion: str = ""
@@ -224,7 +224,7 @@ class Findings:
     experiment: str = ""
     question: str = ""
     source: str = ""
-    settings: Mapping[str, Any] | None = None
+    settings: Mapping[str, object] | None = None
     seed: int = 0
 
     @property

@@ -18,7 +18,6 @@ import math
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -116,7 +115,7 @@ def _shadow(beside: Timeline, program: Program) -> Iterator[Json]:
         yield event
 
 
-def _args(program: Program, columns: dict[str, list[Any]], i: int) -> Json:
+def _args(program: Program, columns: Json, i: int) -> Json:
     """What the trace tells about operation i: every column that differs from its default, text as text."""
     args: Json = {"id": i}
     for name, (_, default) in COLUMNS.items():

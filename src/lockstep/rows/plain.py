@@ -8,7 +8,7 @@ from typing import Any
 from lockstep.plain import Json
 
 
-def plain(value: Any) -> Any:
+def plain(value: object) -> Any:
     """`value` by its own `to_dict` where it has one, mappings and sequences part by part, anything else as it is."""
     if hasattr(value, "to_dict"):
         return value.to_dict()

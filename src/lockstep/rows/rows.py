@@ -57,7 +57,7 @@ def listed(given: object, units: Mapping[str, float], where: str, *, vector: boo
     return _few(values, where)
 
 
-def _few(values: tuple[Any, ...], where: str) -> tuple[Any, ...]:
+def _few(values: tuple[object, ...], where: str) -> tuple[Any, ...]:
     if len(values) > MOST_VALUES:
         raise BadInput(f"{len(values):,} values; at most {MOST_VALUES:,}", where)
     return values
@@ -169,7 +169,7 @@ class Rows:
         return [key for key in keys if len({one.get(key) for one in flat}) > 1]
 
 
-def numbers(answer: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Number]]:
+def numbers(answer: Mapping[str, object], before: str = "") -> Iterator[tuple[str, Number]]:
     """Dotted keys and numbers of an answer; of lists nothing."""
     for key, value in answer.items():
         if isinstance(value, Mapping):
@@ -180,7 +180,7 @@ def numbers(answer: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, 
 
 def answer_rows(
     verb: str,
-    lists: Mapping[str, Sequence[tuple[Any, Any]]],
+    lists: Mapping[str, Sequence[tuple[object, object]]],
     ask: Callable[[Point], Any],
     progress: Callable[[int, int], None] | None = None,
 ) -> Rows:

@@ -11,8 +11,6 @@ Two ways to take the pass, bit for bit the same: `longest_path` walks over Pytho
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from lockstep.arrays import Array
@@ -74,7 +72,7 @@ def node_start(graph: TaskGraph, end: Array) -> Array:
 
 def simulate(
     program: Program,
-    link: Any = None,
+    link: object = None,
     *,
     price: Price | None = None,
     noise: Noise | None = None,

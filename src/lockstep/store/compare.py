@@ -62,7 +62,7 @@ def compare(first: Record, second: Record) -> Comparison:
     return Comparison(first, second)
 
 
-def _numbers(value: Any, key: str = "") -> Iterator[tuple[str, float]]:
+def _numbers(value: object, key: str = "") -> Iterator[tuple[str, float]]:
     """Numbers inside mappings, by dotted key."""
     if isinstance(value, Mapping):
         for name, inner in value.items():

@@ -31,12 +31,12 @@ class NotRecorded(OSError):
     """What a run has to say cannot be written any more: the disk is full, read-only or gone."""
 
 
-def canonical(value: Any) -> str:
+def canonical(value: object) -> str:
     """One line of JSON, keys sorted: the same value, the same text."""
     return json.dumps(value, sort_keys=True, allow_nan=False, ensure_ascii=False, separators=(",", ":"))
 
 
-def finite(value: Any) -> Any:
+def finite(value: object) -> Any:
     """The value with null for every number that JSON does not know, such as the loss of a run that diverged."""
     if isinstance(value, Mapping):
         return {name: finite(inner) for name, inner in value.items()}
@@ -45,7 +45,7 @@ def finite(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def write_whole(path: Path, value: Any) -> None:
+def write_whole(path: Path, value: object) -> None:
     """Replaces `path` by `value` as JSON, so that no reader ever sees a part of it."""
     content = f"{canonical(value)}\n".encode()
     with replacing(path) as file:

@@ -73,12 +73,12 @@ class Record:
     path: Path
     verb: str
     label: str
-    words: Mapping[str, Any]
-    environment: Mapping[str, Any]
+    words: Mapping[str, object]
+    environment: Mapping[str, object]
     status: str
     reason: str
-    result: Mapping[str, Any] | None
-    events: tuple[Mapping[str, Any], ...]
+    result: Mapping[str, object] | None
+    events: tuple[Mapping[str, object], ...]
     damaged: tuple[int, ...]
     """Lines of events.jsonl that are no JSON objects; a torn last one is not counted."""
     damaged_files: tuple[str, ...] = ()
@@ -175,7 +175,7 @@ def _config(path: Path) -> Json:
     return config
 
 
-def _is_outcome(outcome: Any) -> bool:
+def _is_outcome(outcome: object) -> bool:
     """Whether it is what a run ends with."""
     return (
         isinstance(outcome, dict)
@@ -203,7 +203,7 @@ def _text(value: str) -> str:
     return value.encode(errors="replace").decode()
 
 
-def _unix_s(value: Any) -> float | None:
+def _unix_s(value: object) -> float | None:
     """A time that a calendar knows; None for anything else."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None

@@ -12,7 +12,6 @@ from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
 
 from lockstep.errors import BadInput, suggestion
 from lockstep.plain import Json
@@ -55,7 +54,7 @@ class RunStore:
         self.index = Index(self.root / "index.sqlite")
 
     def start(
-        self, verb: str, words: Mapping[str, Any], label: str = "", environment: Mapping[str, Any] | None = None
+        self, verb: str, words: Mapping[str, object], label: str = "", environment: Mapping[str, object] | None = None
     ) -> RunWriter:
         """A new run of `verb` asked with `words` (plain JSON). `environment` is added to what is noted of the machine.
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 from lockstep.plain import Json
 from lockstep.store.files import NotRecorded, canonical, cut_torn_tail, finite, flush, write_whole
@@ -31,7 +31,7 @@ class RunWriter:
         """Name of the run."""
         return self.path.name
 
-    def record(self, **values: Any) -> None:
+    def record(self, **values: object) -> None:
         """Appends one event: plain JSON values, null for numbers that are not finite. Kept once this returns.
 
         Raises NotRecorded, without a part of the event in the file.
@@ -43,7 +43,7 @@ class RunWriter:
                 os.ftruncate(self._file, os.fstat(self._file).st_size - written)
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    def finish(self, result: Mapping[str, Any]) -> None:
+    def finish(self, result: Mapping[str, object]) -> None:
         """Ends the run with its answer. Raises NotRecorded."""
         self._end({"status": FINISHED, "reason": "", "result": finite(result)})
 

@@ -73,7 +73,7 @@ def _compared(
     return replace(found, rows=tuple(replace(row, cross_node_B=row.total_B) for row in found.rows))
 
 
-def _makespan_s(program: Program, network: Any) -> float:
+def _makespan_s(program: Program, network: object) -> float:
     """Seconds of a program on a link or over levels."""
     from lockstep.simulate import simulate
 

@@ -73,7 +73,7 @@ def names_layout(layout: Layout | None, words: LayoutWords) -> bool:
 
 
 def refuse_beside(
-    what: str, cluster: str | Path | Cluster | None, layout: Layout | None, words: Mapping[str, Any]
+    what: str, cluster: str | Path | Cluster | None, layout: Layout | None, words: Mapping[str, object]
 ) -> None:
     """Words of a question mean nothing beside `what`, which is the answer to one already."""
     for name, value in {"cluster": cluster, "layout": layout, **words}.items():

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, TypedDict
 
 import numpy as np
 
+from lockstep.arrays import Floats
 from lockstep.errors import BadInput
 from lockstep.plain import Json
 from lockstep.units import list_parts, parse_frac, parse_time_s
@@ -169,7 +170,7 @@ def _microbatches(
         return smallest_microbatches(schedule, stages, parse_frac(target, "--target"), chunks=chunks, **equal)
 
 
-def per_stage(value: Quantity, stages: int, where: str) -> Any:
+def per_stage(value: Quantity, stages: int, where: str) -> float | Floats:
     """One time, or one per stage between commas."""
     parts = list_parts(value, where) if isinstance(value, str) else [value]
     times = [parse_time_s(part, where) for part in parts]

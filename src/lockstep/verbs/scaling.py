@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Unpack
 
 from lockstep.errors import BadInput
 from lockstep.hardware import Cluster
@@ -77,7 +77,7 @@ def scaling(
         )
 
 
-def _refuse_operation(words: Mapping[str, Any]) -> None:
+def _refuse_operation(words: Mapping[str, object]) -> None:
     """Without a target there is no run that could fail or save."""
     for name in sorted(name for name, value in words.items() if value is not None):
         flag = f"--{name.removesuffix('_frac').replace('_', '-')}"

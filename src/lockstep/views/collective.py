@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from rich.text import Text
 
+from lockstep.arrays import Floats, Number
 from lockstep.collectives import Comparison, Row, get, lower_bound_on_levels_s, lower_bound_s, times_on_levels
 from lockstep.units import format_bandwidth, format_size, format_time
 from lockstep.views.parts.command import Command
@@ -103,7 +104,7 @@ def _mark_best(axes: Axes, known: Comparison) -> None:
     axes.plot([known.size_B], [best.time_s], "o", color="black", markersize=9, fillstyle="none", label=label)
 
 
-def _times_s(found: Collective, name: str, sizes_B: Any) -> Any:
+def _times_s(found: Collective, name: str, sizes_B: Floats) -> Number:
     """Seconds of one algorithm at many sizes, on the network of the answer."""
     op, network = found.comparison.op, found.network
     if network.spans_levels:
@@ -111,7 +112,7 @@ def _times_s(found: Collective, name: str, sizes_B: Any) -> Any:
     return get(op, name).price(network.ranks, sizes_B, network.link).time_s
 
 
-def _bound_s(found: Collective, sizes_B: Any) -> Any:
+def _bound_s(found: Collective, sizes_B: Floats) -> Number:
     op, network = found.comparison.op, found.network
     if network.spans_levels:
         return lower_bound_on_levels_s(op, network.levels, sizes_B)

@@ -6,7 +6,7 @@ import sys
 import time
 from functools import partial
 from textwrap import fill
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rich.text import Text
 
@@ -221,7 +221,7 @@ SEARCH = {
 }
 
 
-def ask(as_json: bool, plot: str | None, **words: Any) -> None:
+def ask(as_json: bool, plot: str | None, **words: object) -> None:
     """Says on stderr how long the search took, which is not in the answer, whose bytes are the same every time."""
     from lockstep.verbs.plan import plan
 

@@ -93,7 +93,7 @@ def schema(record: type[Any]) -> type[BaseModel]:
     return made
 
 
-def _annotation(hint: Any) -> Any:
+def _annotation(hint: object) -> Any:
     """The type of a field in the file: nested dataclasses become schemas, tuples lists."""
     if hint == tuple[int, ...]:
         return list[int]
@@ -134,7 +134,7 @@ class Entry:
         return row
 
 
-def _merged(defaults: Mapping[str, Any], entry: Mapping[str, Any]) -> Json:
+def _merged(defaults: Mapping[str, object], entry: Mapping[str, object]) -> Json:
     """`entry` over `defaults`, tables field by field."""
     result = dict(defaults)
     for key, value in entry.items():

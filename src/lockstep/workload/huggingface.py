@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from lockstep.documents import read_json
 from lockstep.errors import LONGEST, BadInput
@@ -146,7 +145,7 @@ def _left_out(config: ConfigReader) -> Iterator[str]:
             yield f"the {tower} tower ({key}) is not counted: only the text model is priced, on text alone"
 
 
-def _name(data: Mapping[str, Any], path: Path) -> str:
+def _name(data: Mapping[str, object], path: Path) -> str:
     """What to call the model: the name in the file, else that of its folder, or of the file if that says more."""
     for key in ("_name_or_path", "name_or_path"):
         value = data.get(key)

@@ -11,10 +11,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
 
 import numpy as np
 
+from lockstep.arrays import Floats
 from lockstep.errors import BadInput, UnknownName
 from lockstep.failures.stragglers.bounded import Bounded
 from lockstep.failures.stragglers.local import Local
@@ -135,7 +135,7 @@ def stragglers(
     )
 
 
-def _factors(workers: int, chosen: Mitigation, slowdown: Sequence[float]) -> Any:
+def _factors(workers: int, chosen: Mitigation, slowdown: Sequence[float]) -> Floats:
     """Fixed slowdown of every launched worker."""
     if workers < 1 or workers > 1_000_000:
         raise BadInput(f"the number of workers must be 1 to 1,000,000, got {workers}", "workers")

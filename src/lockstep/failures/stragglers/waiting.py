@@ -20,7 +20,6 @@ Source: H. A. David and H. N. Nagaraja, Order Statistics, 3rd ed. 2003, section 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -55,7 +54,13 @@ class Waiting(Mitigation):
         return order_quantile_s(law, self.used(workers), self.launched(workers), fraction)
 
     def steps_s(
-        self, law: Law, factor: Array, comm_s: float, numbers: int, generator: Any, progress: Progress = unseen
+        self,
+        law: Law,
+        factor: Array,
+        comm_s: float,
+        numbers: int,
+        generator: np.random.Generator,
+        progress: Progress = unseen,
     ) -> tuple[Array, Array]:
         """Independent steps."""
         launched = len(factor)

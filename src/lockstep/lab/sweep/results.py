@@ -95,7 +95,7 @@ def is_number(value: object) -> TypeGuard[int | float]:
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> Any:
     """Numbers and lists of Python for those of numpy."""
     return value.tolist() if isinstance(value, np.generic | np.ndarray) else value
 

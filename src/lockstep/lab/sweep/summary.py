@@ -13,7 +13,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from lockstep.lab.findings import Check, verdict
 from lockstep.lab.sweep.results import Results, mean_and_ci95, pooled_results
@@ -42,7 +41,7 @@ class Pooled:
 class Point:
     """One combination of settings."""
 
-    swept: tuple[tuple[str, Any], ...]
+    swept: tuple[tuple[str, object], ...]
     seeds: int
     agreeing: int
     """Runs whose checks all came out as they should."""
@@ -69,7 +68,7 @@ class Sweep:
     experiment: str
     question: str
     source: str
-    settings: tuple[tuple[str, Any], ...]
+    settings: tuple[tuple[str, object], ...]
     """Those that were fixed."""
     seed: int
     points: tuple[Point, ...]
@@ -111,7 +110,7 @@ class Sweep:
         }  # fmt: skip
 
 
-def joined(swept: tuple[tuple[str, Any], ...], outcomes: Sequence[Outcome]) -> Point:
+def joined(swept: tuple[tuple[str, object], ...], outcomes: Sequence[Outcome]) -> Point:
     """The point of these outcomes, one per seed."""
     named: dict[str, list[Check]] = {}
     for outcome in outcomes:

@@ -18,7 +18,6 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -133,12 +132,12 @@ class Unsealed(BadInput):
     """A file that is not what was written, or not what this version writes; the message goes on after its name."""
 
 
-def digest(value: Mapping[str, Any]) -> str:
+def digest(value: Mapping[str, object]) -> str:
     """BLAKE2b of the value as canonical JSON, 16 bytes in hex (RFC 7693)."""
     return hashlib.blake2b(canonical(value).encode(), digest_size=16).hexdigest()
 
 
-def write_sealed(path: Path, value: Mapping[str, Any]) -> None:
+def write_sealed(path: Path, value: Mapping[str, object]) -> None:
     """Replaces `path` by `value` (plain JSON) with schema and checksum. Raises OSError."""
     whole = {**value, "schema": SCHEMA}
     write_whole(path, {**whole, CHECKSUM: digest(whole)})
@@ -202,7 +201,7 @@ class Note:
         return {"attempt": self.attempt, "size_B": self.size_B, "file_checksum": self.file_checksum, "parts": parts}
 
     @classmethod
-    def of(cls, value: Any) -> Note:
+    def of(cls, value: object) -> Note:
         """The note in plain JSON. Raises Unsealed for one that no rank writes."""
         given = _fields(value, attempt=str, size_B=int, file_checksum=str, parts=dict)
         abouts = {name: About(**_fields(one, kind=str, start=int, total=int)) for name, one in given["parts"].items()}
@@ -217,7 +216,7 @@ class Manifest:
     """A checkpoint after `step` steps, by one note per rank; `words` say of which run."""
 
     step: int
-    words: Mapping[str, Any]
+    words: Mapping[str, object]
     notes: Sequence[Note]
 
     def write(self, folder: Path) -> None:
@@ -237,7 +236,7 @@ class Manifest:
         return cls(given["step"], given["words"], notes)
 
 
-def _fields(value: Any, **kinds: type) -> Json:
+def _fields(value: object, **kinds: type) -> Json:
     """`value` as a mapping of exactly these fields; whole numbers from 0. Raises Unsealed."""
     if not isinstance(value, dict) or set(value) != set(kinds):
         raise Unsealed(f"does not have the fields {', '.join(kinds)}")

@@ -10,7 +10,6 @@ import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -44,7 +43,7 @@ class Checkpoint:
     folder: Path
     step: int
     ranks: int
-    words: Mapping[str, Any]
+    words: Mapping[str, object]
     parts: Mapping[str, tuple[Part, ...]]
     """By name, the parts that ranks kept under it, by rank."""
     passed_over: tuple[str, ...] = ()

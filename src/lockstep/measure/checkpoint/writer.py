@@ -12,7 +12,6 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -69,7 +68,7 @@ class CheckpointWriter:
         self._thread = ThreadPoolExecutor(1) if beside else None
         self._pending: Future[Written] | None = None
 
-    def save(self, step: int, parts: Sequence[Part], words: Mapping[str, Any]) -> None:
+    def save(self, step: int, parts: Sequence[Part], words: Mapping[str, object]) -> None:
         """Saves the state after `step` steps; `words` (plain JSON, the same on every rank) go into the manifest.
 
         Waits for the save before; with `beside` returns once the arrays are copied. Raises RunFailed, OSError.

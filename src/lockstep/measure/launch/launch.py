@@ -42,7 +42,7 @@ BACKENDS = ("gloo", "nccl", None)
 def launch(
     worker: Callable[..., Any],
     ranks: int,
-    arguments: Sequence[Any] = (),
+    arguments: Sequence[object] = (),
     *,
     backend: str | None = "gloo",
     timeout_s: float = 60.0,
@@ -137,7 +137,7 @@ def _start(orders: Orders, work: bytes) -> Running:
     return Running(orders.number, process, Inbox(ours))
 
 
-def _pickled(worker: Callable[..., Any], arguments: Sequence[Any]) -> bytes:
+def _pickled(worker: Callable[..., Any], arguments: Sequence[object]) -> bytes:
     try:
         return pickle.dumps((worker, tuple(arguments)))
     except (pickle.PicklingError, AttributeError, TypeError) as error:
@@ -168,7 +168,12 @@ def _check(ranks: int, backend: str | None, hosts: Sequence[Host]) -> None:
 
 
 def _join(
-    here: Place, rank: Rank, ranks: int, worker: Callable[..., Any], arguments: Sequence[Any], faults: Sequence[Fault]
+    here: Place,
+    rank: Rank,
+    ranks: int,
+    worker: Callable[..., Any],
+    arguments: Sequence[object],
+    faults: Sequence[Fault],
 ) -> list[Any]:
     """Works as the rank that this process already is, and exchanges the values, so that every rank returns them all."""
     import torch.distributed as dist

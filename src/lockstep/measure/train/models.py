@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -93,7 +93,7 @@ def get_model(name: str, where: str | None = "--model") -> Model:
     return MODELS[name]
 
 
-def split_linears(piece: Any) -> dict[str, str]:
+def split_linears(piece: object) -> dict[str, str]:
     """Submodules of a piece where tensor parallelism acts; empty where it does not.
 
     `column` and `row` are linear layers to split; behind `enter` lies a region where every rank computes its part.

@@ -102,12 +102,12 @@ class Outcome:
     test_loss: float
     accuracy_frac: float
     weights: Array
-    notes: Mapping[str, Any]
+    notes: Mapping[str, object]
     machine: Machine
     load: Load
     first_step: int = 0
     """Steps that were done before, in the run that it goes on from."""
-    saves: Mapping[str, Any] = field(default_factory=dict)
+    saves: Mapping[str, object] = field(default_factory=dict)
     """What its checkpoints took."""
     passed_over: tuple[str, ...] = ()
     """Checkpoints that could not be used, and why."""
@@ -120,7 +120,7 @@ class StoppedRun:
     method: str
     task: Task
     ranks: int
-    settings: Mapping[str, Any]
+    settings: Mapping[str, object]
     first_step: int
     steps: tuple[Step, ...]
     """As one rank that sees losses saw them: its share's loss, its seconds, its bytes."""

@@ -83,7 +83,7 @@ def _apart(value: Any, tensors: list[Tensor]) -> Any:
     return value
 
 
-def _together(nest: Any, tensor: Callable[[int], Tensor]) -> Any:
+def _together(nest: object, tensor: Callable[[int], Tensor]) -> Any:
     """The nest with its tensors."""
     if isinstance(nest, list):
         parts = [_together(part, tensor) for part in nest[1:]]
@@ -214,7 +214,7 @@ class Worker:
             right = (scores.argmax(-1) == targets).double().mean()
             return float(cross_entropy(scores, targets)), float(right)
 
-    def _tensors(self, inputs: Any, targets: Any) -> Batch:
+    def _tensors(self, inputs: object, targets: object) -> Batch:
         import torch
 
         given = torch.from_numpy(inputs)

@@ -16,7 +16,6 @@ deepspeed/runtime/pipe/engine.py.
 from __future__ import annotations
 
 import json
-from typing import Any
 
 from lockstep.layout import AXES
 from lockstep.plain import Json
@@ -25,7 +24,7 @@ from lockstep.planner.export.refusals import Refusals, refuse_formats
 from lockstep.workload import FULL, NONE
 
 VERSION = "DeepSpeed 0.18"
-CHOICES: dict[str, tuple[Any, ...]] = {
+CHOICES: dict[str, tuple[object, ...]] = {
     "cp": (1,),
     "ep": (1,),
     "sequence_parallel": (0,),

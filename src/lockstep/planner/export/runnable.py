@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 from lockstep.errors import Infeasible
 from lockstep.layout import OFFLOAD
@@ -45,7 +44,7 @@ class Runnable:
 
 
 def best_runnable(
-    found: Estimate, choices: Mapping[str, tuple[Any, ...]], write: Callable[[Estimate], str]
+    found: Estimate, choices: Mapping[str, tuple[object, ...]], write: Callable[[Estimate], str]
 ) -> Runnable | None:
     """The best layout that `write` takes in what `choices` leave of the planner's space; None where there is none."""
     job, cluster = found.job, found.cluster

@@ -177,7 +177,7 @@ def _stretch(given: StudyEntry, index: int, locate: Locate) -> Stretch:
     return Stretch(entry.name, recipe, devices, known, chosen, entry.tokens or steps_tokens, ramp, entry.apart)
 
 
-def _frozen(value: Any) -> Any:
+def _frozen(value: object) -> Any:
     """A list of words as the records hold it."""
     return tuple(value) if isinstance(value, list) else value
 

@@ -128,7 +128,7 @@ def read_corruption(failing: JobFailures, words: Mapping[str, Any]) -> tuple[Jso
     return {"silent_frac": both_s / silent_s, "silent_delay_s": delay_s}, both_s
 
 
-def check_company(words: Mapping[str, Any]) -> None:
+def check_company(words: Mapping[str, object]) -> None:
     """Refuses options about corruption and nodes without those that they need."""
     given = {name for name, value in words.items() if value is not None}
     for first, second in (("silent_mtbf", "silent_delay"), ("silent_delay", "silent_mtbf")):

@@ -156,7 +156,7 @@ def even_batch(wanted: float, devices: int) -> int:
     return max(1, int(wanted / unit + 0.5)) * unit
 
 
-def read_layout(job: Job, words: Mapping[str, Any]) -> Layout:
+def read_layout(job: Job, words: Mapping[str, object]) -> Layout:
     """The layout that `words` describe. `dp` defaults to what is left of the devices, the schedule follows `vpp`."""
     layout = _layout(job.devices, words)
     if words.get("dp") is None and layout.world != job.devices:

@@ -32,7 +32,7 @@ def read_recipe(
     return Recipe(seq=seq, batch=batch, dtype=_dtype(machine, given.get("dtype")), notes=notes, **fields)
 
 
-def is_usual(word: str, value: Any) -> bool:
+def is_usual(word: str, value: object) -> bool:
     """Whether `word` is a switch at its default, as the command line passes it on."""
     from lockstep.layout import Recipe
 
@@ -49,7 +49,7 @@ def _dtype(machine: Cluster, dtype: str | None) -> str:
     return dtype
 
 
-def _as_given(value: Any, where: str) -> Any:
+def _as_given(value: object, where: str) -> Any:
     return value
 
 

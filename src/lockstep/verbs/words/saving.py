@@ -49,7 +49,7 @@ def read_lighter(words: Mapping[str, Any]) -> Json:
     return {field: read(given[name], flag) for name, field, flag, read in _READ if name in given}
 
 
-def _check_company(given: Mapping[str, Any]) -> None:
+def _check_company(given: Mapping[str, object]) -> None:
     """Refuses words without those that they need, and two kinds of lighter checkpoints at once."""
     if "copy_bandwidth" in given and "copies" not in given:
         raise BadInput("needs --copies", "--copy-bandwidth")

@@ -67,7 +67,7 @@ def write_csv(found: Rows, path: Path) -> None:
         writer.writerows(rows)
 
 
-def _flat(row: Mapping[str, Any], before: str = "") -> Json:
+def _flat(row: Mapping[str, object], before: str = "") -> Json:
     flat: Json = {}
     for key, value in row.items():
         if isinstance(value, Mapping):
@@ -81,7 +81,7 @@ def _flag(name: str) -> str:
     return f"--{name.replace('_', '-')}"
 
 
-def _refuse_without_lists(words: Mapping[str, Any], own_plot: bool) -> None:
+def _refuse_without_lists(words: Mapping[str, object], own_plot: bool) -> None:
     """Raises BadInput where a file for rows is asked for and there are none."""
     if words.get("csv"):
         raise BadInput(NO_ROWS, "--csv")

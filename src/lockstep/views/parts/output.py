@@ -67,7 +67,7 @@ def _is_first_rank() -> bool:
     return here is None or here.rank == 0
 
 
-def plain(value: Any) -> Any:
+def plain(value: object) -> Any:
     """`value` as plain JSON: numpy numbers become Python's, numbers that are not finite become null."""
     # Long lists are of these; asking an abstract class first takes twenty times as long.
     if type(value) is int or (type(value) is float and math.isfinite(value)):
@@ -85,7 +85,7 @@ def plain(value: Any) -> Any:
     return value
 
 
-def print_json(answer: Mapping[str, Any]) -> None:
+def print_json(answer: Mapping[str, object]) -> None:
     """One JSON object on stdout: `schema`, then the keys in the order given."""
     sys.stdout.write(json.dumps({"schema": SCHEMA, **plain(answer)}, allow_nan=False, ensure_ascii=False) + "\n")
 
@@ -107,7 +107,7 @@ def print_failed(error: RunFailed, as_json: bool) -> None:
         sys.stderr.write(f"failed: {error}\n")
 
 
-def given(words: Mapping[str, Any]) -> Json:
+def given(words: Mapping[str, object]) -> Json:
     """The words without those that were not given, so that the library's own defaults hold."""
     return {name: value for name, value in words.items() if value is not None}
 

@@ -12,8 +12,8 @@ that quantisation matters less at large batches: its share of the noise, omega (
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -166,7 +166,7 @@ def _quantisation_share(batch: int) -> float:
     return PRINTED_OMEGA * (1 + batch * PRINTED_SQUARED / PRINTED_VARIANCE)
 
 
-def _curves(floors: dict[str, list[tuple[float, float, float]]], steps: Array) -> Any:
+def _curves(floors: dict[str, list[tuple[float, float, float]]], steps: Array) -> Iterator[Curve]:
     for name, values in floors.items():
         law, mean, error = (np.array(column) for column in zip(*values, strict=True))
         yield Curve(f"{name}, law", steps, law, theory=True)

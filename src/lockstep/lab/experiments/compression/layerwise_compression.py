@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -87,7 +86,7 @@ def _losses(settings: Settings, ratio: float, seed: int) -> dict[str, Array]:
     return {name: np.array(values) for name, values in found.items()}
 
 
-def _lost(made: Compressor, vector: Array, draw: Any) -> float:
+def _lost(made: Compressor, vector: Array, draw: np.random.Generator) -> float:
     """|C(x) - x|^2."""
     payload, _ = made.compress(vector, None, draw)
     return float(((made.decompress(payload) - vector) ** 2).sum())

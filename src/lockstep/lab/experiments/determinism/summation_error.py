@@ -14,8 +14,8 @@ Source: Higham, "Accuracy and Stability of Numerical Algorithms", 2nd edition, c
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -145,7 +145,7 @@ def _classics() -> list[Check]:
     ]  # fmt: skip
 
 
-def _curves(rows: list[Json], counts: list[int]) -> Any:
+def _curves(rows: list[Json], counts: list[int]) -> Iterator[Curve]:
     """Errors of every way, and the bounds of the first two."""
     x = np.array(counts, dtype=float)
     for name in SUMS:

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -152,7 +151,9 @@ def _unequal_periods(step: float, period: int) -> tuple[Check, ...]:
     )
 
 
-def _false_laws(laws: dict[str, list[float]], found: dict[str, list[float]], best: float, periods: list[int]) -> Any:
+def _false_laws(
+    laws: dict[str, list[float]], found: dict[str, list[float]], best: float, periods: list[int]
+) -> tuple[Check, ...]:
     """That the bias goes away, where the law of the fixed points says that it does not."""
     proximal, local = (
         when(abs(laws[name][-1] - best) >= BIASED, f"a bias of at least {BIASED:g}")
