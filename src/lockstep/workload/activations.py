@@ -23,14 +23,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from lockstep.arrays import Number, Whole
 from lockstep.workload.architecture import Attention, Experts, LatentAttention, Mlp, Transformer
 from lockstep.workload.piece import FULL, NONE, SELECTIVE, Piece, Recompute, Spread, recompute_code
-
-if TYPE_CHECKING:
-    from lockstep.arrays import Number, Whole
-
 
 MASK_B = 1.0
 FP32_B = 4.0

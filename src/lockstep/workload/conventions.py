@@ -10,14 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from lockstep.arrays import Number
 from lockstep.errors import UnknownName
 from lockstep.workload.architecture import Transformer
 from lockstep.workload.parameters import parameters
-
-if TYPE_CHECKING:
-    from lockstep.arrays import Number
 
 
 @dataclass(frozen=True, slots=True)

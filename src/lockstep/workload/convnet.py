@@ -8,14 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from lockstep.arrays import Number
 from lockstep.workload.architecture import ConvNet
 from lockstep.workload.weights import Weight
-
-if TYPE_CHECKING:
-    from lockstep.arrays import Number
-
 
 STEM = "stem"
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from lockstep.arrays import Number
 from lockstep.plain import Json
 from lockstep.rows.plain import picked
 from lockstep.workload.architecture import ConvNet, Model, Transformer
@@ -25,9 +25,6 @@ from lockstep.workload.weights import (
     layer_weights,
     mtp_weights,
 )
-
-if TYPE_CHECKING:
-    from lockstep.arrays import Number
 
 
 @dataclass(frozen=True, slots=True)

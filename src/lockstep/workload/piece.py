@@ -40,7 +40,7 @@ from lockstep.errors import BadInput, UnknownName
 RECOMPUTE = ("none", "selective", "full")
 NONE, SELECTIVE, FULL = range(3)
 MODULES = ("core_attn", "layernorm", "mla_up_proj", "moe_act")
-Recompute: TypeAlias = "str | Whole"
+Recompute: TypeAlias = str | Whole
 """A word of RECOMPUTE, its code, or an array of codes."""
 Spread = Literal["sequence", "tp", "kv", "scores", "rows", "inner"]
 
