@@ -42,8 +42,8 @@ python_maximum_signature_line_length = 90
 autodoc_member_order = "bysource"
 autodoc_default_options = {"members": True, "undoc-members": True}
 ALIASES = (
-    "Array", "ArrayLike", "Bandwidth", "Counts", "FlopRate", "Floats", "Mask", "NDArray", "Numbers", "Progress",
-    "Quantity", "Size", "Time", "Times", "Whole",
+    "Array", "ArrayLike", "Bandwidth", "Bools", "Counts", "FlopRate", "Floats", "Ints", "Json", "Mask",
+    "NDArray", "Number", "Numbers", "Progress", "Quantity", "Size", "Time", "Times", "Truth", "Whole",
 )  # fmt: skip
 """Types that signatures name and do not spell out."""
 autodoc_type_aliases = {name: name for name in ALIASES}

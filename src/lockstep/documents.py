@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
 from lockstep.errors import BadInput, brief, instead, suggestion
 from lockstep.files import read_text
+from lockstep.plain import Json
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -37,7 +38,7 @@ MAX_ITEMS = 200_000
 
 Key = str | int
 Scalar = str | int | float | bool | None
-Document = dict[str, Any]
+Document = Json
 
 # What a parser hands to the builder: ("{" | "[" | "end" | "scalar", value, line counted from 1).
 Event = tuple[str, Scalar, int]
@@ -84,7 +85,7 @@ def read_json(path: str | Path) -> tuple[Document, Locate]:
     return _mapping(file, _json_events(text))
 
 
-def validated(model: type[Model], data: Mapping[str, Any], locate: Locate) -> Model:
+def validated(model: type[Model], data: Mapping[str, object], locate: Locate) -> Model:
     """`data` as a pydantic `model`; its first problem becomes one located `BadInput` with a suggestion."""
     from pydantic import ValidationError
 
@@ -192,7 +193,7 @@ class _Builder:
         self.file = file
         self.root: Any = None
         self.lines: dict[tuple[Key, ...], int] = {}
-        self.open: list[dict[str, Any] | list[Any]] = []
+        self.open: list[Json | list[Any]] = []
         self.path: list[Key] = []
         self.key: str | None = None
         self.key_line = 0
@@ -243,7 +244,7 @@ class _Builder:
         if kind != "scalar":
             self._enter(made, step, where)
 
-    def _enter(self, made: dict[str, Any] | list[Any], step: list[Key], where: str) -> None:
+    def _enter(self, made: Json | list[object], step: list[Key], where: str) -> None:
         if len(self.open) >= MAX_DEPTH:
             raise BadInput(f"is nested deeper than the {MAX_DEPTH} levels allowed", where)
         self.open.append(made)
@@ -259,7 +260,7 @@ def _key_text(value: Scalar) -> str:
 
 
 def _explained(
-    problems: list[ErrorDetails], model: type[BaseModel], data: Mapping[str, Any], locate: Locate
+    problems: list[ErrorDetails], model: type[BaseModel], data: Mapping[str, object], locate: Locate
 ) -> BadInput:
     """One sentence on the problem to mend first: an unknown key (often the cause of a missing one), else the first.
 
@@ -292,7 +293,7 @@ def _sentence(problem: ErrorDetails, model: type[BaseModel]) -> str:
     return f"{name}: {reason}{shown}" if loc else f"{reason}"
 
 
-def _path_in(data: Any, loc: tuple[Key, ...]) -> tuple[Key, ...]:
+def _path_in(data: object, loc: tuple[Key, ...]) -> tuple[Key, ...]:
     """The part of a pydantic location that exists in the data; labels of unions are not in it."""
     path: list[Key] = []
     for part in loc:
@@ -318,7 +319,7 @@ def _allowed_keys(model: type[BaseModel], loc: tuple[Key, ...]) -> list[str]:
     return list(dict.fromkeys(name for each in models for name in each.model_fields))
 
 
-def _models_in(annotation: Any) -> list[type[BaseModel]]:
+def _models_in(annotation: object) -> list[type[BaseModel]]:
     """The pydantic models inside an annotation such as `list[Level] | None`."""
     from pydantic import BaseModel
 

@@ -20,6 +20,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from lockstep.plain import Json
 from lockstep.vocabulary import LAYOUT, OPTIONS, SEARCHING, VALUES, bare
 
 LONGEST = 60
@@ -162,7 +163,7 @@ class Violation:
         """How far over the limit, as a fraction of the limit."""
         return self.excess / self.limit if self.limit else float("inf")
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Json:
         """Plain JSON form."""
         return {"why": self.why, "excess": self.excess, "limit": self.limit}
 

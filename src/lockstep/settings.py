@@ -16,6 +16,7 @@ from dataclasses import MISSING, Field, field, fields
 from typing import Any, TypeVar
 
 from lockstep.errors import BadInput, UnknownName
+from lockstep.plain import Json
 from lockstep.units import parse_bandwidth_Bps, parse_count, parse_frac, parse_integer, parse_size_B, parse_time_s
 
 S = TypeVar("S")
@@ -50,7 +51,7 @@ def setting(
 def read_settings(kind: type[S], given: Mapping[str, object]) -> S:
     """An object of `kind` with the values that are given, as text or as Python values; defaults for the rest."""
     known: dict[str, Field[Any]] = {one.name: one for one in fields(kind)}  # type: ignore[arg-type]
-    values: dict[str, Any] = {}
+    values: Json = {}
     for key, value in given.items():
         name = key.replace("-", "_")
         if name not in known:
@@ -59,7 +60,7 @@ def read_settings(kind: type[S], given: Mapping[str, object]) -> S:
     return kind(**values)
 
 
-def described(kind: type[Any]) -> list[dict[str, Any]]:
+def described(kind: type[Any]) -> list[Json]:
     """Name, default, what is allowed and help of every setting."""
     return [
         {"name": one.name, "default": one.default, "allowed": allowed(one), "help": one.metadata["help"]}

@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
@@ -20,6 +19,7 @@ from lockstep.campaigns.run import Run, Scenario
 from lockstep.campaigns.tornado import Bar, tornado
 from lockstep.errors import BadInput
 from lockstep.failures import Campaigns, simulate_campaigns
+from lockstep.plain import Json
 from lockstep.planner import assumptions
 from lockstep.planner.search import Progress
 from lockstep.simulate import Exponential, Sample
@@ -56,7 +56,7 @@ class Campaign:
         low, high = Sample(self.simulated.wall_s / SECONDS_PER_DAY).interval_s()
         return low, high
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Json:
         """Plain JSON form in the words of the command line."""
         run, found = self.run, self.scenario.estimate
         return {

@@ -10,11 +10,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any
 
 from lockstep.campaigns.run import Run, Scenario
 from lockstep.errors import BadInput, Infeasible
 from lockstep.failures.growth import AT_FAILURE
+from lockstep.plain import Json
 from lockstep.planner.upgrades import upgrades
 
 HIDDEN_FRAC = 0.95
@@ -34,7 +34,7 @@ class Change:
     saved_usd: float | None
     """Negative where it costs more; None where a price is not known."""
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Json:
         """Plain JSON form."""
         return {
             "what": self.what,

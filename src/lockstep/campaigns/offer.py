@@ -19,11 +19,11 @@ Source: H. Touvron et al., "LLaMA: open and efficient foundation language models
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 from lockstep.campaigns.operation import Operation
 from lockstep.campaigns.run import Run
 from lockstep.errors import BadInput
+from lockstep.plain import Json
 from lockstep.rows.plain import picked
 
 J_PER_KWH = 3.6e6
@@ -43,7 +43,7 @@ class Energy:
         """The same in kilowatt hours."""
         return self.energy_J / J_PER_KWH
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Json:
         """Plain JSON form."""
         return {"energy_J": self.energy_J, "carbon_kg": self.carbon_kg}
 
@@ -86,7 +86,7 @@ class Offer:
     days: float
     cost_usd: float
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Json:
         """Plain JSON form."""
         return picked(self, "name price_per_hour_usd days") | {"cost": self.cost_usd}
 

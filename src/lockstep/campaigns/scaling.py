@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from lockstep.campaigns.operation import Operation
 from lockstep.campaigns.run import Run, expected_run
@@ -23,6 +22,7 @@ from lockstep.campaigns.target import Target
 from lockstep.errors import BadInput, Infeasible
 from lockstep.hardware import Cluster
 from lockstep.layout import Recipe
+from lockstep.plain import Json
 from lockstep.planner import Estimate, plan
 from lockstep.planner.goal import device_counts
 from lockstep.planner.search import Progress
@@ -48,7 +48,7 @@ class Size:
         """Number of devices."""
         return self.estimate.job.devices
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Json:
         """Plain JSON form."""
         return {
             "gpus": self.devices,
@@ -112,7 +112,7 @@ class Scaling:
         paid = [one for one in self.sizes if one.run and one.run.cost_usd and one.run.cost_usd <= limit_usd]
         return max(paid, key=lambda one: one.speedup, default=None)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Json:
         """Plain JSON form."""
         found = {"for_deadline": self.for_deadline, "for_budget": self.for_budget}
         return {

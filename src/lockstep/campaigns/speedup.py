@@ -20,17 +20,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import prod
-from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from lockstep.arrays import Array, Whole
 from lockstep.collectives import PlainLink
 from lockstep.errors import BadInput
 from lockstep.hardware import Cluster
 from lockstep.parallel.group import Levels, collective_s, on_link
+from lockstep.plain import Json
 
-Array = NDArray[Any]
 MOST_WORKERS = 1_000_000
 SERVER = "parameter-server"
 
@@ -111,7 +111,7 @@ class SpeedUp:
         enough = self.speedup(number) / number >= efficiency_frac
         return int(number[enough][-1])
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Json:
         """Plain JSON form: rows at powers of two, the best number and the end."""
         best = self.best_workers
         return {
@@ -152,5 +152,5 @@ class SpeedUp:
         return self.network.levels_of(workers) if isinstance(self.network, Cluster) else on_link(workers, self.network)
 
 
-def _members(group: Levels) -> Any:
+def _members(group: Levels) -> Whole:
     return prod(level[0] for level in group)

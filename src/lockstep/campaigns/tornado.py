@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
 
 from lockstep.campaigns.run import Run, Scenario
 from lockstep.errors import BadInput, Infeasible
 from lockstep.hardware import Cluster
 from lockstep.layout import Job
+from lockstep.plain import Json
 from lockstep.planner import estimate as estimate_layout
 from lockstep.planner.whatif import scaled
 
@@ -34,7 +34,7 @@ class Bar:
         days = [abs(end.days / now.days - 1) for end in ends]
         return max([*days, *(abs(_cost_ratio(end, now) - 1) for end in ends)], default=0.0)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Json:
         """Plain JSON form."""
         return {"name": self.name, "low": _end(self.low), "high": _end(self.high)}
 
@@ -133,5 +133,5 @@ def _cost_ratio(end: Run, now: Run) -> float:
     return 1.0 if end.cost_usd is None or not now.cost_usd else end.cost_usd / now.cost_usd
 
 
-def _end(run: Run | None) -> dict[str, Any] | None:
+def _end(run: Run | None) -> Json | None:
     return None if run is None else {"days": run.days, "cost": run.cost_usd}

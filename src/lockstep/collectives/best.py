@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cache
-from typing import Any
 
 import numpy as np
 
-from lockstep.collectives.cost import Cost, LinkLike, Number
+from lockstep.arrays import Number
+from lockstep.collectives.cost import Cost, LinkLike
 from lockstep.collectives.registry import Algorithm, get, own_algorithms
+from lockstep.plain import Json
 
 
 @cache
@@ -49,7 +50,7 @@ def best(
     if fastest.ndim == 0:
         return costs[int(fastest)]
     fields = [f for f in Cost.__dataclass_fields__ if f != "algorithm"]
-    picked: dict[str, Any] = {}
+    picked: Json = {}
     for field in fields:
         stack = np.stack([np.broadcast_to(getattr(cost, field), fastest.shape) for cost in costs])
         picked[field] = np.take_along_axis(stack, fastest[np.newaxis], axis=0)[0]

@@ -14,7 +14,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from lockstep.collectives.cost import LinkLike, Number, Terms
+from lockstep.arrays import Number
+from lockstep.collectives.cost import LinkLike, Terms
 from lockstep.collectives.op import op_of
 from lockstep.collectives.shares import Split, ceil_log2
 
@@ -34,8 +35,9 @@ def lower_bound_s(
 ) -> Number:
     """Seconds that no algorithm beats: the largest of the latency, bandwidth and reduction bounds."""
     terms = lower_bound_terms(op, ranks, size_B, ports, element_B)
-    bound = np.maximum(terms.steps * link.latency_s, terms.critical_B / link.bandwidth_Bps)
-    return np.maximum(bound, terms.reduced_B * getattr(link, "reduce_s_per_B", 0.0))
+    bound: Number = np.maximum(terms.steps * link.latency_s, terms.critical_B / link.bandwidth_Bps)
+    bound = np.maximum(bound, terms.reduced_B * getattr(link, "reduce_s_per_B", 0.0))
+    return bound
 
 
 def bus_factor(op: str, ranks: Number) -> Number:
@@ -53,6 +55,6 @@ def bus_bandwidth_Bps(op: str, ranks: Number, size_B: Number, time_s: Number) ->
 
 def _ceil_log(count: Number, base: int) -> Number:
     """Smallest k with base^k >= count, exact for whole counts."""
-    guess = np.ceil(np.log(count) / np.log(base))
+    guess: Number = np.ceil(np.log(count) / np.log(base))
     guess = np.where(np.power(float(base), guess - 1) >= count, guess - 1, guess)
     return np.where(np.power(float(base), guess) < count, guess + 1, guess)

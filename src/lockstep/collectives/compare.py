@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
 
+from lockstep.arrays import Number
 from lockstep.collectives.bounds import bus_bandwidth_Bps
-from lockstep.collectives.cost import LinkLike, Number
+from lockstep.collectives.cost import LinkLike
 from lockstep.collectives.levels import (
     WAYS,
     Levels,
@@ -17,12 +17,13 @@ from lockstep.collectives.levels import (
     times_on_levels,
     work_on_levels,
 )
-from lockstep.collectives.levels.hierarchy import product
+from lockstep.collectives.levels.hierarchy import Hierarchy, product
 from lockstep.collectives.registry import MOST_OPERATIONS, check_arguments, get
 from lockstep.collectives.registry import algorithms as names_of
+from lockstep.plain import Json
 from lockstep.program import Program
 
-Simulate = Callable[[Program, Any], float]
+Simulate = Callable[[Program, LinkLike | Hierarchy], float]
 """(program, link or network of levels) -> seconds."""
 Progress = Callable[[int, int], None]
 
@@ -65,7 +66,7 @@ class Comparison:
         equal = [row for row in self.rows if row.ports == 1 and not row.stale] or list(self.rows)
         return min(equal, key=lambda row: row.time_s).algorithm
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Json:
         """Plain JSON form in the words of the command line."""
         return {
             "op": self.op,
@@ -175,7 +176,7 @@ def _row_on_levels(
     )
 
 
-def _counts(steps: Number, messages: Number, total_B: Number, ranks: int) -> dict[str, Any]:
+def _counts(steps: Number, messages: Number, total_B: Number, ranks: int) -> Json:
     """Columns of a row about its messages."""
     return {
         "latency_steps": round(float(steps)),
@@ -185,7 +186,7 @@ def _counts(steps: Number, messages: Number, total_B: Number, ranks: int) -> dic
     }
 
 
-def _rates(op: str, ranks: int, size_B: float, time_s: float) -> dict[str, Any]:
+def _rates(op: str, ranks: int, size_B: float, time_s: float) -> Json:
     """Columns of a row that follow from its time."""
     return {
         "time_s": time_s,

@@ -14,13 +14,12 @@ W. Gropp, "Optimization of collective communication operations in MPICH", IJHPCA
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol
 
 import numpy as np
-import numpy.typing as npt
 
-Number: TypeAlias = Any
-"""A float or an array of floats: every formula broadcasts."""
+from lockstep.arrays import Array, Floats, Number
+from lockstep.plain import Json
 
 
 class LinkLike(Protocol):
@@ -98,24 +97,24 @@ class Cost:
     total_reduced_B: Number = 0.0
     bytes_sent_per_rank_B: Number = 0.0
     lower_bound_s: Number = 0.0
-    algorithm: Any = ""
+    algorithm: str | Array = ""
 
     def __add__(self, other: Cost) -> Cost:
         sums = {f.name: getattr(self, f.name) + getattr(other, f.name) for f in fields(self) if f.name != "algorithm"}
         return Cost(**sums, algorithm=_joined(self.algorithm, other.algorithm))
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Json:
         """Plain JSON form; arrays become lists."""
         return {f.name: plain(getattr(self, f.name)) for f in fields(self)}
 
 
-def _joined(one: Any, other: Any) -> Any:
+def _joined(one: str | Array, other: str | Array) -> str | Array:
     if isinstance(one, str) and isinstance(other, str):
         return " + ".join(name for name in (one, other) if name)
     return np.char.add(np.char.add(np.asarray(one), " + "), np.asarray(other))
 
 
-def plain(value: Any) -> Any:
+def plain(value: object) -> Any:
     """A number, text or array as plain Python: lists, floats, and integers where they are whole counts."""
     if isinstance(value, np.ndarray):
         return value.tolist()
@@ -124,7 +123,7 @@ def plain(value: Any) -> Any:
     return value
 
 
-def as_float(value: Number) -> npt.NDArray[np.float64] | float:
+def as_float(value: Number) -> Floats | float:
     """A scalar as float, anything else as a float array."""
     array = np.asarray(value, dtype=np.float64)
     return float(array) if array.ndim == 0 else array

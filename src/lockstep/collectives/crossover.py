@@ -11,13 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from lockstep.arrays import Array, Floats, Number
 from lockstep.collectives.best import best, contenders
-from lockstep.collectives.cost import Cost, LinkLike, Number, PlainLink
+from lockstep.collectives.cost import Cost, LinkLike, PlainLink
 from lockstep.collectives.levels import Levels, LevelsBest, best_on_levels, times_on_levels
 from lockstep.collectives.levels.hierarchy import product
 from lockstep.collectives.registry import algorithms as names_of
@@ -25,6 +24,7 @@ from lockstep.collectives.registry import check_arguments, get
 from lockstep.collectives.shares import FLUID
 from lockstep.collectives.trees import MAX_SEGMENTS
 from lockstep.errors import BadInput
+from lockstep.plain import Json
 
 # Lines closer than this (relative) are one line: the same formula, rounded differently.
 SAME = 1e-12
@@ -40,7 +40,7 @@ class Region:
     to_B: float | None
     best: str
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Json:
         """Plain JSON form."""
         return {"from_B": self.from_B, "to_B": self.to_B, "best": self.best}
 
@@ -64,7 +64,7 @@ class Crossover:
         """The smallest size where the fastest algorithm changes; None when one is fastest for every size."""
         return self.crossovers_B[0] if len(self.regions) > 1 else None
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Json:
         """Plain JSON form in the words of the command line."""
         return {
             "op": self.op,
@@ -115,13 +115,11 @@ def crossover_on_levels(op: str, levels: Levels, between: Sequence[str] | None =
     return Crossover(op, ranks, _regions(walk), float(n_star_B(PlainLink(*levels[-1][1:]))))
 
 
-def _fastest_on_levels(
-    op: str, levels: Levels, sizes_B: npt.NDArray[np.float64], between: Sequence[str] | None
-) -> npt.NDArray[Any]:
+def _fastest_on_levels(op: str, levels: Levels, sizes_B: Floats, between: Sequence[str] | None) -> Array:
     """Name of the fastest way at each size; among equal ones the first."""
     times = times_on_levels(op, levels, sizes_B, between)
     stack = np.stack(np.broadcast_arrays(*times.values()))
-    names: npt.NDArray[Any] = np.array(list(times))[np.argmax(stack <= stack.min(axis=0) * (1 + SAME), axis=0)]
+    names: Array = np.array(list(times))[np.argmax(stack <= stack.min(axis=0) * (1 + SAME), axis=0)]
     return names
 
 
@@ -137,7 +135,7 @@ def _regions(walk: Sequence[tuple[str, float]]) -> tuple[Region, ...]:
     return tuple(Region(from_B, to_B, str(name)) for (name, from_B), to_B in zip(starts, ends, strict=True))
 
 
-def _lines(op: str, name: str, ranks: int, link: LinkLike) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+def _lines(op: str, name: str, ranks: int, link: LinkLike) -> tuple[Floats, Floats]:
     """(seconds at size 0, seconds per byte) of every line of an algorithm."""
     algorithm = get(op, name)
     choices = {"segments": np.arange(1.0, MAX_SEGMENTS + 1)} if "segments" in algorithm.choices else {}
@@ -150,7 +148,7 @@ def _lines(op: str, name: str, ranks: int, link: LinkLike) -> tuple[npt.NDArray[
     return np.atleast_1d(start), np.atleast_1d(slope)
 
 
-def _envelope(start: npt.NDArray[np.float64], slope: npt.NDArray[np.float64]) -> list[tuple[int, float]]:
+def _envelope(start: Floats, slope: Floats) -> list[tuple[int, float]]:
     """(line, size from which it is the lowest) of the lower envelope of start + slope * size over size >= 0.
 
     Among equal lines the first one counts. From the lowest line at size 0, walk to the nearest intersection with a
@@ -180,10 +178,10 @@ class BestMap:
     op: str
     ranks: tuple[int, ...]
     sizes_B: tuple[float, ...]
-    algorithm: npt.NDArray[Any]
-    time_s: npt.NDArray[np.float64]
+    algorithm: Array
+    time_s: Floats
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Json:
         """Plain JSON form."""
         return {
             "op": self.op,
@@ -208,7 +206,13 @@ def best_map(
     )
     plain = PlainLink(link.latency_s, link.bandwidth_Bps, getattr(link, "reduce_s_per_B", 0.0))
     cost = best(op, rows, columns, plain, algorithms)
-    return BestMap(op, tuple(int(n) for n in ranks), tuple(float(s) for s in sizes_B), cost.algorithm, cost.time_s)
+    return BestMap(
+        op,
+        tuple(int(n) for n in ranks),
+        tuple(float(s) for s in sizes_B),
+        np.asarray(cost.algorithm),
+        np.asarray(cost.time_s),
+    )
 
 
 def best_map_on_levels(

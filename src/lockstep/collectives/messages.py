@@ -7,11 +7,11 @@ ring 2 n (n - 1) of p/n.
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import Any
 
 from lockstep.collectives.cost import PlainLink
 from lockstep.collectives.registry import Algorithm, algorithms, get
 from lockstep.errors import BadInput, UnknownName
+from lockstep.plain import Json
 
 PARADIGMS = ("all-to-all", "parameter-server", "ring")
 # Larger programs are counted by the closed form, which equals the count (tests/collectives).
@@ -39,7 +39,7 @@ class Messages:
     params: int
     rows: tuple[MessageRow, ...]
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Json:
         """Plain JSON form in the words of the command line."""
         return {"workers": self.workers, "params": self.params, "rows": [asdict(row) for row in self.rows]}
 
@@ -79,7 +79,7 @@ def _algorithm(name: str) -> Algorithm:
 def _row(name: str, workers: int, params: int) -> MessageRow:
     algorithm = _algorithm(name)
     # Pipelined trees are counted unsegmented; m segments multiply the messages, not the elements.
-    choices: dict[str, Any] = {"segments": 1} if "segments" in algorithm.choices else {}
+    choices: Json = {"segments": 1} if "segments" in algorithm.choices else {}
     link = PlainLink(0.0, 1.0)
     cost = algorithm.price(workers, params, link, element_B=1.0, **choices)
     count, total = round(float(cost.messages)), round(float(cost.total_B))

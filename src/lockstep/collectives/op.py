@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lockstep.collectives.cost import Number
+from lockstep.arrays import Number
 from lockstep.collectives.shares import Split
 
 

@@ -7,16 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from lockstep.arrays import Number
 from lockstep.collectives.bounds import lower_bound_s
-from lockstep.collectives.cost import Cost, Counts, LinkLike, Number, PlainLink, Terms, as_float
+from lockstep.collectives.cost import Cost, Counts, LinkLike, PlainLink, Terms, as_float
 from lockstep.collectives.op import OPS, op_of
 from lockstep.collectives.rounds import Rounds, everyone
 from lockstep.collectives.shares import Split
 from lockstep.errors import BadInput, UnknownName
+from lockstep.plain import Json
 from lockstep.registry import Registry
 from lockstep.units import format_size
 
@@ -52,7 +54,7 @@ class Algorithm:
     """Whether a rank may get a result in which others' newest contributions are missing: cheaper, and not the same."""
     choices: tuple[str, ...] = ()
     """Names of the extra keyword arguments, such as `segments`."""
-    examples: tuple[Mapping[str, Any], ...] = ()
+    examples: tuple[Mapping[str, object], ...] = ()
     """Values of them worth trying, each of which some numbers of ranks allow: the conformance tests try them."""
     message_count: str = ""
     """Messages of n ranks and elements of each, of p elements: what `messages` shows."""
@@ -62,7 +64,7 @@ class Algorithm:
     """`write(rounds, members, start, stop, **choices)` adds the rounds of groups `members` on [start, stop)."""
     pieces: Callable[..., int] = field(default=lambda ranks, **choices: ranks, repr=False, kw_only=True)
     """Number of equal pieces a fluid buffer is cut into by the program."""
-    settle: Callable[..., dict[str, Any]] = field(default=lambda *given, **choices: choices, repr=False, kw_only=True)
+    settle: Callable[..., Json] = field(default=lambda *given, **choices: choices, repr=False, kw_only=True)
     """Choices that depend on ranks, size, link and split, such as the best number of segments."""
     copies: Callable[..., Number] = field(default=lambda ranks, **choices: 0, repr=False, kw_only=True)
     """Most local copies of the program."""
@@ -74,12 +76,12 @@ class Algorithm:
             raise UnknownName("collective", self.op, OPS)
 
     def price_time_s(
-        self, ranks: Number, size_B: Number, link: LinkLike, element_B: float = 0.0, **choices: Any
+        self, ranks: Number, size_B: Number, link: LinkLike, element_B: float = 0.0, **choices: object
     ) -> Number:
         """Seconds, without the rest of `price`: the same closed form, little memory, for search."""
         return self.terms(ranks, size_B, link, Split(element_B), **choices).time_s(link)
 
-    def price(self, ranks: Number, size_B: Number, link: LinkLike, element_B: float = 0.0, **choices: Any) -> Cost:
+    def price(self, ranks: Number, size_B: Number, link: LinkLike, element_B: float = 0.0, **choices: object) -> Cost:
         """Cost of the collective; broadcasts over ranks, size and link.
 
         Args: `ranks` in the group; `size_B` as in nccl-tests; `element_B` > 0 for shares of whole elements.
@@ -105,7 +107,7 @@ class Algorithm:
         )
 
     def operations(
-        self, ranks: Number, size_B: Number, link: LinkLike, element_B: float = 0.0, **choices: Any
+        self, ranks: Number, size_B: Number, link: LinkLike, element_B: float = 0.0, **choices: object
     ) -> Number:
         """Most operations of the program: both ends of every message, its reduction, local copies. Broadcasts."""
         split = Split(element_B)
@@ -113,7 +115,7 @@ class Algorithm:
         settled = self.settle(ranks, size_B, link, split, **choices)
         return (2 + op_of(self.op).adds) * counts.messages + self.copies(ranks, **settled)
 
-    def work(self, ranks: Number, size_B: Number, link: LinkLike, element_B: float = 0.0, **choices: Any) -> Number:
+    def work(self, ranks: Number, size_B: Number, link: LinkLike, element_B: float = 0.0, **choices: object) -> Number:
         """Operations of the program, with what its rounds cost as operations: a forecast of its making. Broadcasts."""
         steps = self.terms(ranks, size_B, link, Split(element_B), **choices).steps
         return self.operations(ranks, size_B, link, element_B, **choices) + ROUND_OPERATIONS * steps
@@ -125,7 +127,7 @@ class Algorithm:
         link: LinkLike | None = None,
         element_B: float = 0.0,
         order: Sequence[int] | None = None,
-        **choices: Any,
+        **choices: object,
     ) -> Program:
         """The program whose simulation `price` equals, on buffers of whole elements.
 
@@ -145,7 +147,7 @@ class Algorithm:
         self.write(rounds, members, np.zeros(1, np.int64), np.full(1, num_elems), **settled)
         return rounds.build()
 
-    def check_choices(self, choices: dict[str, Any]) -> None:
+    def check_choices(self, choices: Json) -> None:
         """Raise UnknownName for a choice this algorithm does not have."""
         for name in choices:
             if name not in self.choices:

@@ -8,17 +8,14 @@ Groups are a matrix `members[group, index] -> rank`; chunks are in elements.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from lockstep.arrays import Array, Number, Whole
 from lockstep.program import Kind, Program, ProgramBuilder
 
-Array = npt.NDArray[Any]
 
-
-def cut(start: Any, stop: Any, parts: int) -> Array:
+def cut(start: Number, stop: Number, parts: int) -> Array:
     """Boundaries [..., parts + 1] of the balanced shares of [start, stop): the first ones are larger by one element."""
     start, stop = np.asarray(start, dtype=np.int64), np.asarray(stop, dtype=np.int64)
     each, larger = np.divmod(stop - start, parts)
@@ -69,16 +66,16 @@ class Rounds:
 
     def messages(
         self,
-        source: Any,
-        destination: Any,
-        start: Any,
-        stop: Any,
+        source: Whole,
+        destination: Whole,
+        start: Whole,
+        stop: Whole,
         *,
         reduce: bool = False,
         buffer: str = "data",
         to_buffer: str | None = None,
-        to_start: Any = None,
-        after: Any = None,
+        to_start: Whole | None = None,
+        after: Whole | None = None,
     ) -> Array:
         """One round: message k takes elements [start, stop) of `buffer` from source[k] to destination[k].
 
@@ -125,7 +122,7 @@ class Rounds:
         sent[:, source] = start, stop
         return np.asarray((first < sent[1, rank]) & (sent[0, rank] < last))
 
-    def copies(self, rank: Any, start: Any, stop: Any, source: str, source_start: Any, buffer: str) -> None:
+    def copies(self, rank: Whole, start: Whole, stop: Whole, source: str, source_start: Whole, buffer: str) -> None:
         """Local copies buffer[start:stop) = source[source_start:...), free of time, after all the rank did so far."""
         shape = np.broadcast(rank, start, stop, source_start).shape
         rank, start, stop, source_start = (

@@ -11,19 +11,21 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lockstep.collectives.cost import Number
+from lockstep.arrays import Number
 from lockstep.errors import BadInput
 
 
 def floor_log2(count: Number) -> Number:
     """Largest k with 2^k <= count, for count >= 1; exact."""
-    return np.frexp(count)[1] - 1
+    found: Number = np.frexp(count)[1] - 1
+    return found
 
 
 def ceil_log2(count: Number) -> Number:
     """Smallest k with 2^k >= count, for count >= 1; exact."""
     mantissa, exponent = np.frexp(count)
-    return exponent - (mantissa == 0.5)
+    found: Number = exponent - (mantissa == 0.5)
+    return found
 
 
 def power_of_two_core(ranks: Number) -> tuple[Number, Number]:
@@ -35,7 +37,8 @@ def power_of_two_core(ranks: Number) -> tuple[Number, Number]:
 def sum_min_powers(exponents: Number, cap: Number) -> Number:
     """Sum of min(2^s, cap) for s = 0 .. exponents - 1, for whole cap >= 0."""
     below = np.minimum(np.where(cap >= 1, floor_log2(np.maximum(cap, 1)) + 1, 0), exponents)
-    return np.ldexp(1.0, below) - 1 + (exponents - below) * cap
+    total: Number = np.ldexp(1.0, below) - 1 + (exponents - below) * cap
+    return total
 
 
 @dataclass(frozen=True, slots=True)

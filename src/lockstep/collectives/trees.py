@@ -18,12 +18,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from lockstep.collectives.cost import LinkLike, Number, Terms
-from lockstep.collectives.rounds import Array, Rounds, cut
+from lockstep.arrays import Array, Number, Whole
+from lockstep.collectives.cost import LinkLike, Terms
+from lockstep.collectives.rounds import Rounds, cut
 from lockstep.collectives.shares import Split, floor_log2
 
 MAX_SEGMENTS = 4096
@@ -74,8 +74,8 @@ class Tree:
     """One tree: `member[place]` is the group member at each heap place; it carries elements [start, stop)."""
 
     member: Array
-    start: Any
-    stop: Any
+    start: Whole
+    stop: Whole
 
 
 def complementary_places(ranks: int) -> Array:

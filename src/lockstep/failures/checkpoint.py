@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict, dataclass
-from typing import Any
 
 from lockstep.errors import BadInput, Infeasible
 from lockstep.failures.expected import run_time_s
@@ -16,6 +15,7 @@ from lockstep.failures.losses import Campaigns, Losses
 from lockstep.failures.pattern import Pattern
 from lockstep.failures.pool import Pool
 from lockstep.failures.simulation import intervals_of, simulate_campaigns
+from lockstep.plain import Json
 from lockstep.simulate import Exponential
 from lockstep.units import format_time
 
@@ -59,7 +59,7 @@ class Checkpoint:
         """Every expected time of this pattern on these nodes."""
         return LongRun(self.pattern, self.mtbf_s, self.pool)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Json:
         """Plain JSON form in the words of the command line."""
         pattern = self.pattern
         return {

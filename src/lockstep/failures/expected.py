@@ -20,7 +20,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from lockstep.failures.pattern import Array, Pattern, floats
+from lockstep.arrays import Array
+from lockstep.failures.pattern import Pattern, floats
 
 Affine = tuple[Array, Array]
 """(constant, factor of V_0)."""

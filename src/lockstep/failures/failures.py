@@ -19,10 +19,10 @@ import math
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
 from lockstep.errors import BadInput, Infeasible, UnknownName
 from lockstep.hardware import Cluster
+from lockstep.plain import Json
 
 KINDS = ("device", "node", "switch", "rack", "power", "software")
 _TABLE = Path(__file__).with_name("tables") / "llama3_interruptions.csv"
@@ -82,7 +82,7 @@ class Failures:
     def __add__(self, other: Failures) -> Failures:
         return Failures(self.causes + other.causes)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Json:
         """Plain JSON form."""
         rows = [
             {

@@ -21,8 +21,9 @@ from functools import cache
 
 import numpy as np
 
+from lockstep.arrays import Array
 from lockstep.errors import BadInput
-from lockstep.failures.pattern import Array, Pattern
+from lockstep.failures.pattern import Pattern
 
 POLICIES = AT_FAILURE, AT_CHECKPOINT, AT_ONCE = ("failure", "checkpoint", "at-once")
 POINTS = 96

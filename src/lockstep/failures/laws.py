@@ -15,16 +15,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
-import numpy.typing as npt
 
+from lockstep.arrays import Array
 from lockstep.errors import BadInput, UnknownName
 from lockstep.simulate import Empirical, Exponential
 from lockstep.units import parse_number, parse_time_s
 
-Array = npt.NDArray[Any]
 NAMES = ("exponential", "weibull", "trace")
 
 

@@ -20,16 +20,16 @@ Source: S. M. Ross, Stochastic Processes, 2nd ed. 1996, theorem 3.6.1 (renewal r
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from lockstep.arrays import Array
 from lockstep.failures.expected import ALL, RESTARTS, Counted, cycle_time_s, pattern_overhead_frac, run_time_s
 from lockstep.failures.growth import AT_FAILURE
 from lockstep.failures.intervals import POINTS, least, optimum
 from lockstep.failures.losses import Losses, blocked_s, expected_losses
-from lockstep.failures.pattern import Array, Pattern, floats
+from lockstep.failures.pattern import Pattern, floats
 from lockstep.failures.pool import Pool, Service, in_service
 
 FEW_POINTS = 17
@@ -163,7 +163,7 @@ class LongRun:
         return replace(now, detection_s=now.detection_s + wait_s, silent_delay_s=now.silent_delay_s + wait_s)
 
 
-def overhead_curve(long_run: LongRun, best_s: float, points: int = 41) -> tuple[Any, Any]:
+def overhead_curve(long_run: LongRun, best_s: float, points: int = 41) -> tuple[Array, Array]:
     """(work, overhead) arrays around the optimum, the optimum in the middle, longer than the writes need."""
     work_s = best_s * np.geomspace(1 / SPREAD, SPREAD, points)
     work_s = work_s[work_s >= long_run.pattern.shortest_work_s * (1 - 1e-12)]

@@ -15,12 +15,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
+from lockstep.arrays import Array
 from lockstep.failures.expected import RESTARTS, run_time_s
-from lockstep.failures.pattern import Array, Pattern
+from lockstep.failures.pattern import Pattern
+from lockstep.plain import Json
 from lockstep.simulate import Sample
 
 LOSSES = ("checkpoint", "rollback", "restart", "detection", "degraded")
@@ -73,7 +74,7 @@ class Campaigns:
         """Means of `losses`."""
         return {name: sample.mean_s for name, sample in self.losses().items()}
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Json:
         """Plain JSON form."""
         return {
             "campaigns": len(self.wall_s),

@@ -19,14 +19,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from lockstep.arrays import Array
 from lockstep.errors import BadInput
 
-Array = NDArray[Any]
 MOST_POSITIONS = 1000
 
 

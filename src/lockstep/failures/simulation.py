@@ -21,12 +21,13 @@ from typing import Any
 
 import numpy as np
 
+from lockstep.arrays import Array, Floats, Number
 from lockstep.errors import BadInput, Infeasible
 from lockstep.failures.expected import run_time_s
 from lockstep.failures.growth import AT_FAILURE, AT_ONCE
 from lockstep.failures.laws import GapLaw
 from lockstep.failures.losses import Campaigns
-from lockstep.failures.pattern import Array, Pattern
+from lockstep.failures.pattern import Pattern
 from lockstep.failures.pool import Nodes, Pool
 from lockstep.units import format_time
 
@@ -228,9 +229,10 @@ class _Run:
             written[here] = np.searchsorted(self._ends_s(np.arange(self.pattern.every), one_s), time_s[here], "right")
         return written
 
-    def _ends_s(self, position: Array, length_s: Any) -> Any:
+    def _ends_s(self, position: Array, length_s: Number) -> Floats:
         """When the checkpoint at each position is written, from the begin of its cycle."""
-        return (position + 1) * length_s + self.blocked_s[position] + self.costs_s[position]
+        ends_s: Floats = (position + 1) * length_s + self.blocked_s[position] + self.costs_s[position]
+        return ends_s
 
     def _fall_back(self, at: Array, now: Array, hard: Array | None, restarting: Array) -> None:
         """What a failure leaves, and how long the next restart takes."""

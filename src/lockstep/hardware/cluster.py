@@ -15,15 +15,16 @@ import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from lockstep.arrays import Whole
 from lockstep.errors import BadInput
 from lockstep.hardware.device import Device
 from lockstep.hardware.link import Host, Link
 from lockstep.hardware.source import Provenance, Source, check_positive
+from lockstep.plain import Json
 from lockstep.rows.plain import picked
 from lockstep.units import format_bandwidth, format_flops, format_size
 
@@ -46,7 +47,7 @@ class Level:
             if isinstance(number, bool) or not isinstance(number, int) or number < 1:
                 raise BadInput(f"level {self.name}: {name} must be a whole number of at least 1, got {number!r}")
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Json:
         """Plain JSON form."""
         return picked(self, "name size link links_per_child")
 
@@ -112,7 +113,7 @@ class Cluster:
             self.levels[self._index(level)].link.effective(), bandwidth_Bps=self.bandwidth_per_device_Bps(level)
         )
 
-    def group_levels(self, children: Sequence[Any]) -> list[tuple[Any, float, float, float]]:
+    def group_levels(self, children: Sequence[Whole]) -> list[tuple[Whole, float, float, float]]:
         """(children, latency_s, bandwidth_Bps of one rank, reduce_s_per_B) at each level, innermost first.
 
         `children[i]`: how many children of level i a group of ranks spans, when all groups of its kind talk at once.
@@ -123,7 +124,7 @@ class Cluster:
             for spanned, link in zip(children, links, strict=True)
         ]
 
-    def levels_of(self, devices: Any) -> list[tuple[Any, float, float, float]]:
+    def levels_of(self, devices: Whole) -> list[tuple[Whole, float, float, float]]:
         """`group_levels` of so many consecutive devices; broadcasts.
 
         They fill whole units of every level where their children at all levels multiply to `devices`.
@@ -221,7 +222,7 @@ class Cluster:
             parts.append(f"{level.name} of {level.size}: {level.link.name}{shared}, {rate} per device")
         return "; ".join(parts)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Json:
         """Plain JSON form."""
         return picked(
             self, "name num_devices device levels price_per_hour_usd mtbf_s storage_write_Bps host provenance"

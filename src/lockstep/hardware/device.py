@@ -20,11 +20,11 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from functools import cache
 from importlib import resources
-from typing import Any
 
 from lockstep.errors import BadInput, UnknownName
 from lockstep.hardware.link import Link
 from lockstep.hardware.source import Provenance, check_positive
+from lockstep.plain import Json
 from lockstep.rows.plain import picked, plain
 
 BORROWED_ERROR_FRAC = 0.20
@@ -84,7 +84,7 @@ class Efficiency:
             step_s=self.step_s * factor,
         )
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Json:
         """Plain JSON form."""
         return asdict(self)
 
@@ -146,7 +146,7 @@ class Device:
             raise BadInput(f"{self.name} has no peak rate for {dtype!r}; it has {known}")
         return rate
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Json:
         """Plain JSON form."""
         return {
             **picked(self, "name vendor memory_B memory_bandwidth_Bps peak_flops"),

@@ -12,10 +12,10 @@ are those of the whole machine, whose devices share them.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from lockstep.errors import BadInput
 from lockstep.hardware.source import Provenance, check_positive
+from lockstep.plain import Json
 from lockstep.rows.plain import picked
 
 
@@ -52,7 +52,7 @@ class Link:
         """The same link with its achieved rate as its bandwidth: what the cost formulas take."""
         return replace(self, bandwidth_Bps=self.rate_Bps, achieved_frac=1.0)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Json:
         """Plain JSON form."""
         return picked(self, "name latency_s bandwidth_Bps achieved_frac reduce_s_per_B provenance")
 
@@ -82,6 +82,6 @@ class Host:
         """Bytes per second and direction of one device when `num_devices` devices, neighbours first, all move."""
         return self.link.rate_Bps / min(self.devices_per_link, num_devices)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Json:
         """Plain JSON form."""
         return picked(self, "link devices devices_per_link memory_B memory_bandwidth_Bps provenance")

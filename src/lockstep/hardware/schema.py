@@ -23,12 +23,13 @@ with a unit, or plain SI numbers, unless those can hardly be meant (`units.Plaus
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from lockstep import units
 from lockstep.errors import BadInput
+from lockstep.plain import Json
 
 
 def _above_zero(parse: Callable[[object], float]) -> Callable[[object], float]:
@@ -212,6 +213,6 @@ class HardwareFile(Strict):
     cluster: ClusterEntry | None = None
 
 
-def json_schema() -> dict[str, Any]:
+def json_schema() -> Json:
     """The schema as JSON Schema, for documentation and editors."""
     return HardwareFile.model_json_schema()

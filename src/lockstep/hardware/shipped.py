@@ -90,7 +90,7 @@ def load(text: str, file: str, filled: Shelf) -> None:
     Builder(filled, lambda path, _: sources[path], lambda *path: _dotted(file, path)).file(entries)
 
 
-def _without_sources(value: Any, path: Path, named: dict[str, Source], found: dict[Path, Source], file: str) -> Any:
+def _without_sources(value: object, path: Path, named: dict[str, Source], found: dict[Path, Source], file: str) -> Any:
     """`value` with every [quantity, source] replaced by the quantity; the sources go to `found` by path."""
     if isinstance(value, dict):
         return {key: _without_sources(inner, (*path, key), named, found, file) for key, inner in value.items()}

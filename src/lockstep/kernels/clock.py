@@ -7,10 +7,10 @@ them (small shards are launch-bound). Formulas and symbols: `hardware/device.py`
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
+from lockstep.arrays import Number, Truth
 from lockstep.errors import UnknownName
 from lockstep.hardware import Device
 
@@ -25,44 +25,44 @@ INPUT_B = {"fp4": 0.5, "fp8": 1.0, "int8": 1.0}
 class Work:
     """Seconds of device time by kind, FLOPs executed, and kernels launched. Adds up; scales by a count."""
 
-    matmul_s: Any = 0.0
-    attention_s: Any = 0.0
-    stream_s: Any = 0.0
-    flops: Any = 0.0
-    kernels: Any = 0.0
+    matmul_s: Number = 0.0
+    attention_s: Number = 0.0
+    stream_s: Number = 0.0
+    flops: Number = 0.0
+    kernels: Number = 0.0
 
     def __add__(self, other: Work) -> Work:
         return Work(*map(_sum, self._parts(), other._parts()))
 
-    def __mul__(self, count: Any) -> Work:
+    def __mul__(self, count: Number) -> Work:
         return Work(*(0.0 if _none(part) else part * count for part in self._parts()))
 
     __rmul__ = __mul__
 
-    def _parts(self) -> tuple[Any, ...]:
+    def _parts(self) -> tuple[Number, ...]:
         return self.matmul_s, self.attention_s, self.stream_s, self.flops, self.kernels
 
-    def when(self, mask: Any) -> Work:
+    def when(self, mask: Truth) -> Work:
         """This work where `mask` holds, nothing elsewhere."""
         return self * np.where(mask, 1.0, 0.0)
 
     @property
-    def device_s(self) -> Any:
+    def device_s(self) -> Number:
         """Seconds if the host never falls behind."""
         return self.matmul_s + self.attention_s + self.stream_s
 
-    def seconds(self, launch_s: float, blocking: bool = False) -> Any:
+    def seconds(self, launch_s: float, blocking: bool = False) -> Number:
         """Seconds with the host launching one kernel every `launch_s`, or waiting for each before the next."""
         return (
             self.device_s + self.kernels * launch_s if blocking else np.maximum(self.device_s, self.kernels * launch_s)
         )
 
 
-def _none(part: Any) -> bool:
+def _none(part: Number) -> bool:
     return isinstance(part, float) and part == 0.0
 
 
-def _sum(one: Any, other: Any) -> Any:
+def _sum(one: Number, other: Number) -> Number:
     """The sum of two parts; a part that is nothing costs no pass over a grid."""
     if _none(other):
         return one
@@ -89,39 +89,39 @@ class Clock:
         """Peak of the format that matrix products run in."""
         return self.peak(self.dtype)
 
-    def matmul(self, m: Any, n: Any, k: Any, count: Any = 1) -> Work:
+    def matmul(self, m: Number, n: Number, k: Number, count: Number = 1) -> Work:
         """`count` products of m x k by k x n in one kernel."""
         operand_B = (INPUT_B.get(self.dtype, self.element_B) * (m * k + k * n) + self.element_B * m * n) * count
         return self.product(2.0 * m * n * k * count, operand_B)
 
-    def product(self, flops: Any, operand_B: Any) -> Work:
+    def product(self, flops: Number, operand_B: Number) -> Work:
         """Products in one kernel: flops/(peak e) + c * bytes/bandwidth seconds, and never less than bytes/bandwidth."""
         seconds = self.arithmetic(flops).matmul_s + self.operands(operand_B).matmul_s
         least_s = operand_B / self.device.memory_bandwidth_Bps
         return Work(matmul_s=np.maximum(seconds, least_s), flops=flops, kernels=1)
 
-    def arithmetic(self, flops: Any) -> Work:
+    def arithmetic(self, flops: Number) -> Work:
         """`flops` of products in one kernel, as if their operands were on chip."""
         seconds = flops / (self.matmul_peak_flops * self.device.efficiency.matmul_max_frac)
         return Work(matmul_s=seconds, flops=flops, kernels=1)
 
-    def operands(self, size_B: Any) -> Work:
+    def operands(self, size_B: Number) -> Work:
         """Bytes that products read or write: what of them does not hide behind their arithmetic."""
         factor = self.device.efficiency.matmul_bytes_factor
         return Work(matmul_s=factor * size_B / self.device.memory_bandwidth_Bps)
 
-    def matmul_backward(self, m: Any, n: Any, k: Any, count: Any = 1) -> Work:
+    def matmul_backward(self, m: Number, n: Number, k: Number, count: Number = 1) -> Work:
         """The two products that give the gradients of both operands."""
         return self.matmul(m, k, n, count) + self.matmul(k, n, m, count)
 
-    def fused_attention(self, flops: Any, backward: bool = False) -> Work:
+    def fused_attention(self, flops: Number, backward: bool = False) -> Work:
         """One attention kernel that executes `flops` and keeps its scores on chip."""
         curve = self.device.efficiency
         frac = curve.attention_backward_frac if backward else curve.attention_forward_frac
         peak = self.peak(ATTENTION_DTYPES.get(self.dtype, self.dtype))
         return Work(attention_s=flops / (peak * frac), flops=flops, kernels=1)
 
-    def stream(self, size_B: Any, kernels: Any = 1) -> Work:
+    def stream(self, size_B: Number, kernels: Number = 1) -> Work:
         """Elementwise kernels that move `size_B` bytes in all."""
         rate_Bps = self.device.memory_bandwidth_Bps * self.device.efficiency.stream_frac
         return Work(stream_s=size_B / rate_Bps, kernels=kernels)

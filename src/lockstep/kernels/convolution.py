@@ -18,8 +18,7 @@ Source: the implicit-GEMM form of cuDNN (Chetlur et al. 2014, arXiv 1410.0759); 
 
 from __future__ import annotations
 
-from typing import Any
-
+from lockstep.arrays import Number
 from lockstep.kernels.clock import Clock, Work
 from lockstep.kernels.layer import Passes
 from lockstep.layout import Job, LayoutGrid
@@ -52,7 +51,7 @@ def convolution_work(job: Job, grid: LayoutGrid, clock: Clock) -> Passes:
     return Passes(forward, backward)
 
 
-def _product(layer: Convolution, pixels: Any, clock: Clock) -> Work:
+def _product(layer: Convolution, pixels: Number, clock: Clock) -> Work:
     """One pass of a convolution; the gradients of its input and of its kernel move and multiply as much."""
     weights = layer.outputs * layer.inputs * layer.kernel**2
     moved = pixels * (layer.stride**2 * layer.inputs + layer.outputs) + weights

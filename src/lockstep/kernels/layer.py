@@ -12,10 +12,10 @@ fused kernel: forward 2 products over the scores, backward 5.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
+from lockstep.arrays import Number
 from lockstep.kernels.clock import Clock, Work
 from lockstep.layout import LayerKind, LayoutGrid, Recipe
 from lockstep.workload import Experts, LatentAttention, Transformer, keys_per_query
@@ -42,25 +42,25 @@ class Shard:
     clock: Clock
 
     @property
-    def tokens(self) -> Any:
+    def tokens(self) -> Number:
         """T: tokens of a micro-batch on one rank of the context-parallel group."""
         return self.grid.micro_batch * self.recipe.seq / self.grid.cp
 
     @property
-    def loose_tokens(self) -> Any:
+    def loose_tokens(self) -> Number:
         """Tokens in the parts that tensor parallelism leaves whole, unless sequence parallelism shards them."""
         return self.tokens / np.where(self.grid.sequence_parallel > 0, self.grid.tp, 1)
 
     @property
-    def kv_heads(self) -> Any:
+    def kv_heads(self) -> Number:
         """Key and value heads on a rank; at least one, replicated when there are fewer than ranks."""
         return np.maximum(self.model.attention.kv_heads / self.grid.tp, 1.0)
 
-    def product(self, m: Any, n: Any, k: Any, count: Any = 1) -> Passes:
+    def product(self, m: Number, n: Number, k: Number, count: Number = 1) -> Passes:
         """A matrix product with its two gradient products."""
         return Passes(self.clock.matmul(m, n, k, count), self.clock.matmul_backward(m, n, k, count))
 
-    def elementwise(self, elements: Any, forward_passes: float, backward_passes: float, kernels: int = 1) -> Passes:
+    def elementwise(self, elements: Number, forward_passes: float, backward_passes: float, kernels: int = 1) -> Passes:
         """A kernel that reads and writes `elements` so many times in either direction."""
         size_B = elements * self.clock.element_B
         stream = self.clock.stream
@@ -82,7 +82,7 @@ def projections(shard: Shard) -> Passes:
     return parts
 
 
-def _latent_projections(shard: Shard, latent: LatentAttention, heads: Any) -> Passes:
+def _latent_projections(shard: Shard, latent: LatentAttention, heads: Number) -> Passes:
     """Multi-head latent attention: low-rank down-projections on every rank, up-projections split by heads."""
     tokens, h = shard.tokens, shard.model.hidden
     query = heads * (latent.nope_dim + latent.rope_dim)
@@ -92,7 +92,7 @@ def _latent_projections(shard: Shard, latent: LatentAttention, heads: Any) -> Pa
     return parts + up_projections(shard, latent, heads)
 
 
-def up_projections(shard: Shard, latent: LatentAttention, heads: Any) -> Passes:
+def up_projections(shard: Shard, latent: LatentAttention, heads: Number) -> Passes:
     """Queries, keys and values of the heads from the latents, and rotary embedding."""
     tokens = shard.tokens
     parts = shard.product(tokens, heads * (latent.nope_dim + latent.value_dim), latent.kv_rank)
@@ -127,21 +127,21 @@ def attention_core(shard: Shard, window: int) -> Passes:
     return products + shard.elementwise(count * rows * recipe.seq, 2.0 + dropout, 3.0 + dropout, 1 + recipe.dropout)
 
 
-def _merging(shard: Shard, width: Any) -> Passes:
+def _merging(shard: Shard, width: Number) -> Passes:
     """Ring attention adds the partial outputs of its cp steps: two reads and a write for each but the first."""
     more = shard.grid.cp - 1
     size_B = 3.0 * more * shard.tokens * width * shard.clock.element_B
     return Passes(shard.clock.stream(size_B, more), shard.clock.stream(size_B, more))
 
 
-def feed_forward(shard: Shard, ffn: Any, tokens: Any, count: Any, gated: bool) -> Passes:
+def feed_forward(shard: Shard, ffn: Number, tokens: Number, count: Number, gated: bool) -> Passes:
     """`count` feed-forward blocks of size `ffn` over `tokens` tokens each, split over the tensor-parallel group."""
     h, width = shard.model.hidden, ffn / shard.grid.tp
     parts = shard.product(tokens, width * (2 if gated else 1), h, count) + shard.product(tokens, h, width, count)
     return parts + activation(shard, ffn, tokens, count, gated)
 
 
-def activation(shard: Shard, ffn: Any, tokens: Any, count: Any, gated: bool) -> Passes:
+def activation(shard: Shard, ffn: Number, tokens: Number, count: Number, gated: bool) -> Passes:
     """The function between the products of `count` such blocks."""
     elements = tokens * ffn / shard.grid.tp * count
     return shard.elementwise(elements, 3.0 if gated else 2.0, 5.0 if gated else 3.0)
@@ -255,7 +255,7 @@ def prediction_module_work(shard: Shard) -> Passes:
     return shard.product(shard.tokens, shard.model.hidden, 2 * shard.model.hidden) + head_work(shard)
 
 
-def accumulation_work(shard: Shard, parameters: Any) -> Work:
+def accumulation_work(shard: Shard, parameters: Number) -> Work:
     """Adding a micro-batch's weight gradients to the accumulated ones.
 
     A pass of its own reads the new gradient, reads the sum and writes it; one converted first is written and read once

@@ -8,16 +8,15 @@ shared by the ranks that share the states. Offloaded states are updated by the h
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
+from lockstep.arrays import Number
 from lockstep.kernels.clock import Clock
 from lockstep.layout import LayoutGrid, Recipe
 from lockstep.workload import RankParameters
 
 
-def optimizer_s(clock: Clock, grid: LayoutGrid, recipe: Recipe, parameters: RankParameters, hidden: int) -> Any:
+def optimizer_s(clock: Clock, grid: LayoutGrid, recipe: Recipe, parameters: RankParameters, hidden: int) -> Number:
     """Seconds of one update on a rank that holds `parameters` of a model of width `hidden`."""
     matrix, other = updated(grid, parameters)
     products = matrix * recipe.states.matmul_flops_factor * hidden
@@ -25,14 +24,14 @@ def optimizer_s(clock: Clock, grid: LayoutGrid, recipe: Recipe, parameters: Rank
     return clock.stream(updated_B(recipe, matrix, other)).stream_s + products / rate
 
 
-def updated(grid: LayoutGrid, parameters: RankParameters) -> tuple[Any, Any]:
+def updated(grid: LayoutGrid, parameters: RankParameters) -> tuple[Number, Number]:
     """(matrix, other) elements that a rank with `parameters` updates: its shard from zero 1 on."""
     shard = np.where(grid.zero >= 1, grid.shard_ranks, 1)
     expert_shard = np.where(grid.zero >= 1, grid.expert_shard_ranks, 1)
     return parameters.matrix_elems / shard + parameters.expert_elems / expert_shard, parameters.other_elems / shard
 
 
-def updated_B(recipe: Recipe, matrix: Any, other: Any) -> Any:
+def updated_B(recipe: Recipe, matrix: Number, other: Number) -> Number:
     """Bytes that an update of so many elements reads and writes."""
     states = recipe.states
     return sum(

@@ -15,7 +15,6 @@ from lockstep.lab.experiment import find_group as find_group
 from lockstep.lab.experiment import is_group as is_group
 from lockstep.lab.experiment import watched as watched
 from lockstep.lab.findings import ALWAYS as ALWAYS
-from lockstep.lab.findings import Array as Array
 from lockstep.lab.findings import Check as Check
 from lockstep.lab.findings import Curve as Curve
 from lockstep.lab.findings import Domain as Domain

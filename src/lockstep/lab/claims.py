@@ -11,10 +11,10 @@ import csv
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 from lockstep.errors import UnknownName
 from lockstep.lab.findings import Check, Findings
+from lockstep.plain import Json
 
 _TABLE = Path(__file__).with_name("claims.csv")
 _HEAD = """# Claims, and the experiments that decide them
@@ -58,7 +58,7 @@ class Claim:
             one for one in found.checks if self.check.lower() in one.what.lower() and one.false_law != self.holds
         )
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Json:
         """Plain JSON form."""
         return {"ids": list(self.ids), "statement": self.statement, "holds": self.holds, "check": self.check}
 

@@ -16,6 +16,7 @@ import numpy as np
 from lockstep.errors import UnknownName
 from lockstep.lab.claims import claims_of
 from lockstep.lab.findings import Findings
+from lockstep.plain import Json
 from lockstep.settings import described, read_settings
 
 Part = TypeVar("Part")
@@ -61,7 +62,7 @@ class Experiment:
             settings=asdict(settings), seed=seed,
         )  # fmt: skip
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Json:
         """Plain JSON form."""
         return {
             "experiment": self.name, "question": self.question, "source": self.source,
@@ -77,7 +78,7 @@ class Group:
     about: str
     experiments: tuple[str, ...]
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Json:
         """Plain JSON form."""
         return {"name": self.name, "about": self.about, "experiments": list(self.experiments)}
 

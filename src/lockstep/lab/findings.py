@@ -16,11 +16,10 @@ from statistics import NormalDist
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from lockstep.arrays import Array
+from lockstep.plain import Json
 from lockstep.simulate.sample import student_t
-
-Array = npt.NDArray[Any]
 
 MOST_DIGITS = 17
 """With these every two floats are printed differently."""
@@ -73,7 +72,7 @@ class Law:
     formula: str
     source: str
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Json:
         """Plain JSON form."""
         return {name: getattr(self, name) for name in self.__slots__}
 
@@ -124,7 +123,7 @@ class Check:
         """Whether it came out as it should: laws hold, false laws are contradicted."""
         return self.agrees != self.false_law
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Json:
         """Plain JSON form."""
         return {
             "check": self.what, "relation": self.relation, "expected": self.expected, "got": self.got,
@@ -181,9 +180,9 @@ class Curve:
         cut = None if half is None else half[:first]
         return cls(label, x[:first], y[:first], half_ci95=cut, diverged_at=float(x[first]), **more)
 
-    def to_dict(self, picture: Picture) -> dict[str, Any]:
+    def to_dict(self, picture: Picture) -> Json:
         """Plain JSON form under the names of the axes."""
-        found: dict[str, Any] = {"label": self.label, "theory": self.theory}
+        found: Json = {"label": self.label, "theory": self.theory}
         found |= {picture.x: np.asarray(self.x).tolist(), picture.y: np.asarray(self.y).tolist()}
         if self.half_ci95 is not None:
             ends = np.stack([self.y - self.half_ci95, self.y + self.half_ci95], axis=-1)
@@ -216,7 +215,7 @@ class Findings:
     left_out: tuple[Check, ...] = ()
     """Those that are not for these settings; nothing is said about their values."""
     theory: tuple[Law, ...] = ()
-    rows: tuple[Mapping[str, Any], ...] = ()
+    rows: tuple[Mapping[str, object], ...] = ()
     curves: tuple[Curve, ...] = ()
     picture: Picture | None = None
     conclusion: str = ""
@@ -225,7 +224,7 @@ class Findings:
     experiment: str = ""
     question: str = ""
     source: str = ""
-    settings: Mapping[str, Any] | None = None
+    settings: Mapping[str, object] | None = None
     seed: int = 0
 
     @property
@@ -247,9 +246,9 @@ class Findings:
             left_out=(*self.left_out, *(check for check in self.checks if not check.holds.here)),
         )
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Json:
         """Plain JSON form."""
-        found: dict[str, Any] = {
+        found: Json = {
             "experiment": self.experiment, "question": self.question, "verdict": self.verdict, "agrees": self.agrees,
             "conclusion": self.conclusion, "settings": dict(self.settings or {}), "seed": self.seed,
             "checks": [check.to_dict() for check in self.checks],

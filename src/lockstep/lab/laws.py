@@ -41,7 +41,7 @@ from statistics import NormalDist
 
 import numpy as np
 
-from lockstep.lab.findings import Array
+from lockstep.arrays import Array
 from lockstep.methods.number_format import NumberFormat
 from lockstep.program import Program
 from lockstep.program.executor import execute

@@ -22,8 +22,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.random import PCG64, Generator, SeedSequence
 
+from lockstep.arrays import Array
 from lockstep.errors import BadInput
-from lockstep.lab.findings import Array
 from lockstep.methods.critical_batch import steps as hyperbola
 from lockstep.simulate.sample import student_t
 

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from lockstep.arrays import Ints
 from lockstep.errors import UnknownName
 from lockstep.hardware import Cluster
-from lockstep.layout.layout import Layout, LayoutGrid, Whole
+from lockstep.layout.layout import Layout, LayoutGrid
+from lockstep.plain import Json
 
 WITHIN = {"dp": ("ep", "dp"), "data": ("cp", "ep", "dp"), "expert_data": ("cp", "dp"), "shard": ("cp", "ep", "dp")}
 """Axes that the groups named after more than one axis cover."""
@@ -30,7 +30,7 @@ def _radices(layout: Layout) -> list[tuple[str, int]]:
     return [(axis, degrees[axis]) for axis in layout.order]
 
 
-def coordinates(layout: Layout) -> dict[str, NDArray[np.int64]]:
+def coordinates(layout: Layout) -> dict[str, Ints]:
     """Coordinate of every rank along each axis; `dp` is the rest of the data-parallel axis outside `ep`."""
     rest = np.arange(layout.world)
     digits = {}
@@ -51,7 +51,7 @@ def process_groups(layout: Layout, group: str) -> list[list[int]]:
     return groups
 
 
-def _groups(layout: Layout, group: str) -> Whole:
+def _groups(layout: Layout, group: str) -> Ints:
     """The groups of one kind as the rows of an array."""
     digits = coordinates(layout)
     inside = WITHIN.get(group, (group,))
@@ -66,7 +66,7 @@ def _groups(layout: Layout, group: str) -> Whole:
     return rows[np.argsort(rows[:, 0])]
 
 
-def group_summary(layout: Layout, cluster: Cluster) -> dict[str, dict[str, Any]]:
+def group_summary(layout: Layout, cluster: Cluster) -> dict[str, Json]:
     """For each kind of process group with several ranks: its size, how many there are, the first one, its level.
 
     `level` is the outermost level of the cluster that the group crosses; `first` lists at most MAX_LISTED ranks.
@@ -91,14 +91,14 @@ def group_summary(layout: Layout, cluster: Cluster) -> dict[str, dict[str, Any]]
 class Span:
     """Where a group lies: its degree, and its members within one unit of each level of the cluster."""
 
-    degree: Whole
-    members: tuple[Whole, ...]
+    degree: Ints
+    members: tuple[Ints, ...]
     """members[i]: ranks of the group inside one child of level i, starting with 1 (a device is level 0's child)."""
 
-    def children(self, level: int) -> Whole:
+    def children(self, level: int) -> Ints:
         """How many children of `level` the group spans inside one unit of that level."""
         above = self.members[level + 1] if level + 1 < len(self.members) else self.degree
-        children: Whole = np.maximum(above // self.members[level], 1)
+        children: Ints = np.maximum(above // self.members[level], 1)
         return children
 
 
@@ -119,11 +119,11 @@ def span(grid: LayoutGrid, axes: Sequence[str], units: Sequence[int]) -> Span:
     return Span(degree, tuple(members))
 
 
-def _runs(grid: LayoutGrid, axes: Sequence[str]) -> list[tuple[Whole, Whole]]:
+def _runs(grid: LayoutGrid, axes: Sequence[str]) -> list[tuple[Ints, Ints]]:
     """(stride, degree) of each run of neighbouring axes in the rank grid."""
     degrees = {"tp": grid.tp, "cp": grid.cp, "ep": grid.ep, "dp": np.maximum(1, grid.dp // grid.ep), "pp": grid.pp}
     stride = np.asarray(1, dtype=np.int64)
-    runs: list[tuple[Whole, Whole]] = []
+    runs: list[tuple[Ints, Ints]] = []
     previous_inside = False
     for axis in grid.order:
         inside = axis in axes

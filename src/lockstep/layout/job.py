@@ -14,8 +14,8 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
+from lockstep.arrays import Truth, Whole
 from lockstep.layout.recipe import Recipe
 from lockstep.parallel.pipeline import Placement
 from lockstep.workload import Model, Transformer, all_weights, mtp_weights, parameters, rank_parameters
@@ -138,7 +138,7 @@ def _sizes(layers: int, parts: int) -> list[int]:
     return [base + (1 <= part <= extra) for part in range(parts)]
 
 
-def splits_evenly(layers: int, parts: Any) -> Any:
+def splits_evenly(layers: int, parts: Whole) -> Truth:
     """Whether every part gets the same, or would if embedding and head each counted as a layer (as in Llama 3 405B)."""
     return (layers % parts == 0) | ((layers + 2) % parts == 0)
 

@@ -22,17 +22,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from lockstep.arrays import Bools, Ints, Number, Truth
 from lockstep.errors import BadInput, UnknownName
 from lockstep.hardware import Cluster
 from lockstep.parallel.pipeline import SCHEDULES, Placement, code, get
+from lockstep.plain import Json
 from lockstep.workload import RECOMPUTE
-
-Whole = NDArray[np.int64]
 
 MOST = 10**9
 """Of a degree or a micro-batch, as on the command line; larger ones are no 64-bit integers when multiplied."""
@@ -117,7 +116,7 @@ class Layout:
         arrays = {name: np.asarray(words.get(name, getattr(self, name)), dtype=np.int64) for name in GRID_FIELDS}
         return LayoutGrid(order=self.order, **arrays)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Json:
         """Plain JSON form in the words of the command line."""
         return {field.name: getattr(self, field.name) for field in fields(self) if field.name != "order"} | {
             "order": "-".join(self.order)
@@ -141,19 +140,19 @@ class Layout:
 class LayoutGrid:
     """Layouts as integer arrays that broadcast against each other; words are held as codes."""
 
-    dp: Whole
-    tp: Whole
-    pp: Whole
-    cp: Whole
-    ep: Whole
-    vpp: Whole
-    micro_batch: Whole
-    zero: Whole
-    recompute: Whole
-    sequence_parallel: Whole
-    schedule: Whole
-    shard: Whole
-    offload: Whole
+    dp: Ints
+    tp: Ints
+    pp: Ints
+    cp: Ints
+    ep: Ints
+    vpp: Ints
+    micro_batch: Ints
+    zero: Ints
+    recompute: Ints
+    sequence_parallel: Ints
+    schedule: Ints
+    shard: Ints
+    offload: Ints
     order: tuple[str, ...] = AXES
 
     @property
@@ -183,22 +182,22 @@ class LayoutGrid:
         return 2 if self.placement is Placement.BOTH_WAYS else 1
 
     @property
-    def data_ranks(self) -> Whole:
+    def data_ranks(self) -> Ints:
         """Ranks over which gradients of dense parameters are reduced, of one stage: dp * cp."""
         return self.dp * self.cp
 
     @property
-    def shard_ranks(self) -> Whole:
+    def shard_ranks(self) -> Ints:
         """Ranks that share one sharded copy of the training state, those of both directions of a pipeline."""
         return np.where(self.shard > 0, self.shard, self.data_ranks * self.copies)
 
     @property
-    def expert_shard_ranks(self) -> Whole:
+    def expert_shard_ranks(self) -> Ints:
         """The same for an expert."""
-        ranks: Whole = np.maximum(1, self.data_ranks * self.copies // self.ep)
+        ranks: Ints = np.maximum(1, self.data_ranks * self.copies // self.ep)
         return ranks
 
-    def microbatches(self, batch: int) -> Whole:
+    def microbatches(self, batch: int) -> Ints:
         """Micro-batches per step and replica, for a global batch of `batch` sequences."""
         return batch // (self.dp * self.micro_batch)
 
@@ -217,7 +216,7 @@ class LayoutGrid:
 
     def _layout(self, codes: dict[str, int]) -> Layout:
         """One layout from the numbers of its fields."""
-        words: dict[str, Any] = {
+        words: Json = {
             "recompute": RECOMPUTE[codes["recompute"]],
             "offload": OFFLOAD[codes["offload"]],
             "schedule": SCHEDULES[codes["schedule"]].name,
@@ -236,15 +235,16 @@ def stack(layouts: Sequence[Layout]) -> LayoutGrid:
 GRID_FIELDS = tuple(field.name for field in fields(LayoutGrid) if field.name != "order")
 
 
-def gradients_leave(grid: LayoutGrid) -> Any:
+def gradients_leave(grid: LayoutGrid) -> Truth:
     """Where gradients go to host memory after every micro-batch."""
     if not np.any(grid.offload != KEEP):
         return np.zeros((), dtype=bool)
     alone = grid.data_ranks * grid.copies == 1
-    return (grid.offload != KEEP) & ((grid.zero >= 2) | alone)
+    found: Bools = (grid.offload != KEEP) & ((grid.zero >= 2) | alone)
+    return found
 
 
-def host_states_B(grid: LayoutGrid, parameters_B: Any, gradients_B: Any, optimizer_B: Any) -> Any:
+def host_states_B(grid: LayoutGrid, parameters_B: Number, gradients_B: Number, optimizer_B: Number) -> Number:
     """Bytes that one rank keeps in host memory of its own part of parameters, gradients and optimizer states."""
     kept_B = np.where(grid.offload == OFFLOAD_PARAMETERS, parameters_B, 0.0)
     return np.where(grid.offload == KEEP, 0.0, kept_B + gradients_B + optimizer_B)

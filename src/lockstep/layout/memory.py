@@ -20,15 +20,16 @@ import math
 from collections import Counter
 from dataclasses import dataclass, fields
 from functools import reduce
-from typing import Any
 
 import numpy as np
 
+from lockstep.arrays import Floats, Number, Truth
 from lockstep.hardware import Cluster
 from lockstep.layout.job import Job, LayerKind, ends_on
 from lockstep.layout.layout import KEEP, OFFLOAD_PARAMETERS, LayoutGrid, gradients_leave, host_capacity_B, host_states_B
 from lockstep.layout.recipe import Recipe
 from lockstep.parallel.pipeline import peak_live_by_code
+from lockstep.plain import Json
 from lockstep.workload import (
     FULL,
     NONE,
@@ -64,33 +65,33 @@ LOGIT_EAGER_B = 2.0 + 4.0 + 4.0 + 2.0
 class Memory:
     """Bytes on one rank by category, and what it keeps in host memory; arrays when the layout is a grid."""
 
-    parameters_B: Any
-    gradients_B: Any
-    optimizer_B: Any
-    activations_B: Any
-    buffers_B: Any
+    parameters_B: Number
+    gradients_B: Number
+    optimizer_B: Number
+    activations_B: Number
+    buffers_B: Number
     capacity_B: float
-    host_B: Any = 0.0
+    host_B: Number = 0.0
     """Offloaded states, in host memory."""
     host_capacity_B: float = math.inf
     """A rank's share of host memory; infinite where it is not known."""
 
     @property
-    def total_B(self) -> Any:
+    def total_B(self) -> Number:
         """All categories on the device together."""
         return self.parameters_B + self.gradients_B + self.optimizer_B + self.activations_B + self.buffers_B
 
     @property
-    def fits(self) -> Any:
+    def fits(self) -> Truth:
         """Whether the total is within the device's memory, and offloaded states within the host's."""
         return (self.total_B <= self.capacity_B) & (self.host_B <= self.host_capacity_B)
 
     @property
-    def used_frac(self) -> Any:
+    def used_frac(self) -> Number:
         """Total over capacity."""
         return self.total_B / self.capacity_B
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Json:
         """Plain JSON form of one layout."""
         parts = {field.name: float(getattr(self, field.name)) for field in fields(self)}
         capacity_B, host_B, host_capacity_B = (parts.pop(name) for name in ("capacity_B", "host_B", "host_capacity_B"))
@@ -126,7 +127,7 @@ def stage_parameters(job: Job, grid: LayoutGrid, stage: int, held: Counter[Layer
     return found
 
 
-def layer_parameters(job: Job, grid: LayoutGrid) -> dict[bool, Any]:
+def layer_parameters(job: Job, grid: LayoutGrid) -> dict[bool, Number]:
     """Trained parameters of one layer on one rank, by whether it has experts."""
     model = job.transformer
     if model is None:
@@ -155,13 +156,13 @@ def memory(job: Job, cluster: Cluster, grid: LayoutGrid) -> Memory:
     )
 
 
-def peak_B(job: Job, grid: LayoutGrid) -> Any:
+def peak_B(job: Job, grid: LayoutGrid) -> Number:
     """Total bytes on the fullest stage, for every layout of `grid`: what a search needs of `memory`."""
     telling = job.telling_stages(grid.stages, grid.placement)
     return reduce(np.maximum, [sum(_stage_B(job, grid, stage)) for stage, _ in telling])
 
 
-def _stage_B(job: Job, grid: LayoutGrid, stage: int) -> tuple[Any, Any, Any, Any, Any]:
+def _stage_B(job: Job, grid: LayoutGrid, stage: int) -> tuple[Number, Number, Number, Number, Number]:
     """Bytes of one rank of a stage by category, in the order of `Memory`."""
     held = job.device_layers(grid.stages, grid.placement)[stage]
     parameters = stage_parameters(job, grid, stage, held)
@@ -180,7 +181,7 @@ def _stage_B(job: Job, grid: LayoutGrid, stage: int) -> tuple[Any, Any, Any, Any
     return weights_B, gradients_B, optimizer_B, activations_B, loose_B + SLACK_FRAC * used_B + FRAMEWORK_B
 
 
-def host_B(job: Job, grid: LayoutGrid) -> Any:
+def host_B(job: Job, grid: LayoutGrid) -> Number:
     """Bytes of offloaded states of the rank that keeps most in host memory, for every layout of `grid`."""
     if not np.any(grid.offload != KEEP):
         return 0.0
@@ -188,7 +189,7 @@ def host_B(job: Job, grid: LayoutGrid) -> Any:
     return reduce(np.maximum, [_stage_host_B(job, grid, stage) for stage, _ in telling])
 
 
-def _stage_host_B(job: Job, grid: LayoutGrid, stage: int) -> Any:
+def _stage_host_B(job: Job, grid: LayoutGrid, stage: int) -> Number:
     """Bytes of offloaded states of one rank of a stage: of what it updates, divided from zero 1 on."""
     if not np.any(grid.offload != KEEP):
         return 0.0
@@ -204,7 +205,7 @@ def _stage_host_B(job: Job, grid: LayoutGrid, stage: int) -> Any:
     )
 
 
-def _sharded(grid: LayoutGrid, dense_B: Any, expert_B: Any, from_zero: int) -> Any:
+def _sharded(grid: LayoutGrid, dense_B: Number, expert_B: Number, from_zero: int) -> Number:
     """Bytes on a rank of what the shard group divides from ZeRO stage `from_zero` on."""
     whole = grid.zero < from_zero
     return dense_B / np.where(whole, 1, grid.shard_ranks) + expert_B / np.where(whole, 1, grid.expert_shard_ranks)
@@ -236,18 +237,18 @@ def piece(recipe: Recipe, grid: LayoutGrid) -> Piece:
     )
 
 
-def _activations(job: Job, grid: LayoutGrid, stage: int, held: Counter[LayerKind]) -> tuple[Any, Any]:
+def _activations(job: Job, grid: LayoutGrid, stage: int, held: Counter[LayerKind]) -> tuple[Number, Number]:
     """(kept activations, passing buffers) of a stage in bytes."""
     model = job.model
     if isinstance(model, ConvNet):
         return convnet_activation_B(model, grid.micro_batch, job.recipe.element_B), 0.0
     one = piece(job.recipe, grid)
     first, last = ends_on(stage, grid.stages, grid.placement)
-    kept: Any = 0.0
-    passing: Any = 0.0
+    kept: Number = 0.0
+    passing: Number = 0.0
     for experts, count in sorted(_by_experts(held).items()):
         modes = [layer_activation_B(model, one, experts, mode) for mode in (NONE, SELECTIVE, FULL)]
-        mode_B = np.choose(grid.recompute, modes)
+        mode_B: Floats = np.choose(grid.recompute, [np.asarray(mode) for mode in modes])
         kept = kept + (count + _extra_layers(model, experts, last)) * mode_B
         passing = np.maximum(passing, modes[NONE] - mode_B)
     microbatches = grid.microbatches(job.recipe.batch)
@@ -266,7 +267,7 @@ def _extra_layers(model: Transformer, experts: bool, last: bool) -> int:
     return model.mtp_layers if last and experts == model.expert_layers[-1] else 0
 
 
-def _gathered(recipe: Recipe, grid: LayoutGrid, parameters: RankParameters, layers: int) -> Any:
+def _gathered(recipe: Recipe, grid: LayoutGrid, parameters: RankParameters, layers: int) -> Number:
     """Whole parameters of two layers (this and the prefetched one) at zero 3, and one layer's passing gradients."""
     layer = (parameters.matrix_elems + parameters.expert_elems) / layers
     gradients_B = np.where(

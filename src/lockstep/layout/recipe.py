@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
-from typing import Any
 
 from lockstep.errors import BadInput, UnknownName
+from lockstep.plain import Json
 from lockstep.workload import MODULES
 
 
@@ -185,6 +185,6 @@ class Recipe:
         """
         return self.parameter_B + self.gradient_B + self.states.matrix_B
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Json:
         """Plain JSON form."""
         return asdict(self)

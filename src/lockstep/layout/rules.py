@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from lockstep.arrays import Bools, Truth
 from lockstep.errors import BadInput
 from lockstep.layout.job import Job, splits_evenly
 from lockstep.layout.layout import KEEP, OFFLOAD_PARAMETERS, Layout, LayoutGrid
@@ -28,7 +28,7 @@ class Rule:
 
     key: str
     flag: str
-    broken: Callable[[LayoutGrid, Job], Any]
+    broken: Callable[[LayoutGrid, Job], Truth]
     teach: Callable[[Layout, Job], str]
 
 
@@ -76,10 +76,11 @@ def _heads_split(layout: Layout, job: Job) -> str:
     return _beside(shared, layout.tp)
 
 
-def _key_value_heads(grid: LayoutGrid, job: Job) -> Any:
+def _key_value_heads(grid: LayoutGrid, job: Job) -> Truth:
     """Key and value heads must split evenly, or be replicated evenly when there are fewer than ranks."""
     heads = job.kv_heads
-    return (heads % grid.tp != 0) & (grid.tp % heads != 0)
+    broken: Bools = (heads % grid.tp != 0) & (grid.tp % heads != 0)
+    return broken
 
 
 def _stages(layout: Layout, job: Job) -> str:
@@ -109,9 +110,10 @@ def _needs(schedule: str) -> str:
     return f"{schedule} needs {chunks}: {found.rule}"
 
 
-def _split_sequence(grid: LayoutGrid, job: Job) -> Any:
+def _split_sequence(grid: LayoutGrid, job: Job) -> Truth:
     """Context parallelism gives each rank two slices (an early and a late one, to balance a causal mask)."""
-    return (grid.cp > 1) & (job.recipe.seq % (2 * grid.cp) != 0)
+    broken: Bools = (grid.cp > 1) & (job.recipe.seq % (2 * grid.cp) != 0)
+    return broken
 
 
 WORLD, BATCH, SCHEDULE = "world size", "batch not divisible", "schedule"
@@ -201,12 +203,13 @@ RULES = (
 )
 
 
-def _uneven(grid: LayoutGrid, layers: int) -> Any:
+def _uneven(grid: LayoutGrid, layers: int) -> Truth:
     """One chunk per stage may hold one layer more than another; several chunks must be equal but for the outermost."""
     chunks = grid.pp * grid.vpp
     folded = np.isin(grid.schedule, codes_where(lambda schedule: schedule.placement is Placement.VEE))
     looped = ~folded & ~np.isin(grid.schedule, codes_where(lambda schedule: schedule.copies == 2))
-    return (np.where(folded, chunks, grid.pp) > layers) | ((grid.vpp > 1) & looped & ~splits_evenly(layers, chunks))
+    uneven: Bools = (grid.vpp > 1) & looped & np.logical_not(splits_evenly(layers, chunks))
+    return (np.where(folded, chunks, grid.pp) > layers) | uneven
 
 
 def broken_rules(grid: LayoutGrid, job: Job) -> dict[str, Mask]:

@@ -14,11 +14,11 @@ import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from lockstep.measure.launch import Rank
 from lockstep.measure.launch.launch import usable_cores
 from lockstep.measure.launch.rank import boot
+from lockstep.plain import Json
 
 BUSY_CORES = 0.2
 """Cores that others may use before a measurement says so; assumed."""
@@ -54,7 +54,7 @@ class Machine:
             said.append(f"other processes used {self.foreign_cores:.2g} cores meanwhile")
         return tuple(said)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Json:
         """Plain JSON form."""
         return asdict(self)
 

@@ -22,23 +22,24 @@ import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
+from lockstep.arrays import Array
 from lockstep.errors import BadInput, UnknownName
 from lockstep.measure.launch import launch
 from lockstep.measure.train import Task, find_method
 from lockstep.measure.train.run import read
 from lockstep.measure.train.worker import Worker
+from lockstep.plain import Json
 from lockstep.rows.plain import picked
 from lockstep.settings import read_settings
 
 if TYPE_CHECKING:
     from lockstep.measure.launch import Rank
 
-Array = npt.NDArray[Any]
+
 DIGEST_B = 8
 Change = Callable[[Task, Mapping[str, object]], "tuple[Task, dict[str, object]]"]
 OTHER_ALGORITHM = "recursive-doubling"
@@ -63,7 +64,7 @@ class Parting:
     rank: int
     tensor: str
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Json:
         """Plain JSON form."""
         return picked(self, "step rank tensor")
 
@@ -166,7 +167,7 @@ class Trial:
         """What was switched."""
         return " + ".join(self.switched) or AGAIN
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Json:
         """Plain JSON form."""
         return {
             "switched": list(self.switched),
@@ -200,7 +201,7 @@ class Reproduction:
             parted = [trial for trial in parted if trial.parting is not None and trial.parting.step <= step]
         return tuple(trial.name for trial in parted)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Json:
         """Plain JSON form."""
         return {
             "method": self.method,

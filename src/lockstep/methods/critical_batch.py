@@ -18,42 +18,40 @@ appendix A.1 for the estimator from two batch sizes.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-Numbers = NDArray[Any]
+from lockstep.arrays import Array
 
 
-def steps(batch: ArrayLike, least_steps: ArrayLike, critical_batch: ArrayLike) -> Numbers:
+def steps(batch: ArrayLike, least_steps: ArrayLike, critical_batch: ArrayLike) -> Array:
     """Steps to the target at `batch` examples a step. Broadcasts."""
     return np.asarray(np.multiply(least_steps, 1 + np.divide(critical_batch, batch)))
 
 
-def examples(batch: ArrayLike, least_steps: ArrayLike, critical_batch: ArrayLike) -> Numbers:
+def examples(batch: ArrayLike, least_steps: ArrayLike, critical_batch: ArrayLike) -> Array:
     """Examples to the target at `batch` examples a step. Broadcasts."""
     return np.asarray(np.multiply(least_steps, np.add(batch, critical_batch)))
 
 
-def extra_steps_frac(batch: ArrayLike, critical_batch: ArrayLike) -> Numbers:
+def extra_steps_frac(batch: ArrayLike, critical_batch: ArrayLike) -> Array:
     """Share of steps above the least, B_crit / B. Broadcasts."""
     return np.asarray(np.divide(critical_batch, batch))
 
 
-def extra_examples_frac(batch: ArrayLike, critical_batch: ArrayLike) -> Numbers:
+def extra_examples_frac(batch: ArrayLike, critical_batch: ArrayLike) -> Array:
     """Share of examples above the least, B / B_crit. Broadcasts."""
     return np.asarray(np.divide(batch, critical_batch))
 
 
-def best_rate_frac(batch: ArrayLike, noise_scale: ArrayLike) -> Numbers:
+def best_rate_frac(batch: ArrayLike, noise_scale: ArrayLike) -> Array:
     """Best learning rate, and the best gain of one step, as a share of what they are without noise. Broadcasts."""
     return np.asarray(1 / (1 + np.divide(noise_scale, batch)))
 
 
 def two_batch_estimate(
     small_squared: ArrayLike, large_squared: ArrayLike, small_batch: ArrayLike, large_batch: ArrayLike
-) -> tuple[Numbers, Numbers]:
+) -> tuple[Array, Array]:
     """(|G|^2, tr Sigma), both without bias, from the squared norms of gradients over a small and a large batch.
 
     E |g_B|^2 = |G|^2 + tr Sigma / B at two batch sizes are two equations. Their ratio, tr Sigma / |G|^2, is the simple

@@ -14,45 +14,43 @@ trick", 2014, and Hoffer, Hubara, Soudry, "Train longer, generalize better", 201
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from lockstep.arrays import Array
 from lockstep.errors import UnknownName
 
-Numbers = NDArray[Any]
 
-
-def linear(base_rate: ArrayLike, batch_ratio: ArrayLike) -> Numbers:
+def linear(base_rate: ArrayLike, batch_ratio: ArrayLike) -> Array:
     """Rate proportional to the batch. Broadcasts."""
     return np.asarray(np.multiply(base_rate, batch_ratio))
 
 
-def square_root(base_rate: ArrayLike, batch_ratio: ArrayLike) -> Numbers:
+def square_root(base_rate: ArrayLike, batch_ratio: ArrayLike) -> Array:
     """Rate proportional to the square root of the batch. Broadcasts."""
     return np.asarray(np.multiply(base_rate, np.sqrt(batch_ratio)))
 
 
-def unscaled(base_rate: ArrayLike, batch_ratio: ArrayLike) -> Numbers:
+def unscaled(base_rate: ArrayLike, batch_ratio: ArrayLike) -> Array:
     """The same rate for every batch. Broadcasts."""
     return np.asarray(np.multiply(base_rate, np.ones_like(batch_ratio, dtype=np.float64)))
 
 
-RULES: dict[str, Callable[[ArrayLike, ArrayLike], Numbers]] = {
+RULES: dict[str, Callable[[ArrayLike, ArrayLike], Array]] = {
     "linear": linear,
     "square-root": square_root,
     "none": unscaled,
 }
 
 
-def rule(name: str) -> Callable[[ArrayLike, ArrayLike], Numbers]:
+def rule(name: str) -> Callable[[ArrayLike, ArrayLike], Array]:
     """The rule of that name: a function of (base rate, batch / base batch)."""
     if name not in RULES:
         raise UnknownName("rule for the learning rate", name, RULES)
     return RULES[name]
 
 
-def warm_up_frac(step: ArrayLike, warm_up_steps: int) -> Numbers:
+def warm_up_frac(step: ArrayLike, warm_up_steps: int) -> Array:
     """Share of the full rate at `step` (from 0): a straight line over the first `warm_up_steps`, then 1. Broadcasts."""
     return np.asarray(np.minimum(1.0, np.add(step, 1.0) / max(warm_up_steps, 1)))

@@ -13,17 +13,16 @@ and overflows to not-a-number); Google and NVIDIA documents of bf16 (8 exponent 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from numpy.random import Generator
 
+from lockstep.arrays import Array, Floats
 from lockstep.errors import UnknownName
 from lockstep.methods.arrays import ieee
-
-Array = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +105,7 @@ def number_format(name: str, where: str = "format") -> NumberFormat:
     return FORMATS[name]
 
 
-def rounded_sum(name: str) -> Any:
+def rounded_sum(name: str) -> Callable[[Floats, Floats], Floats]:
     """A function of two arrays that adds as hardware of that format does, for values held in float64."""
     chosen = number_format(name)
 

@@ -10,21 +10,22 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
+from lockstep.arrays import Number, Truth, Whole
 from lockstep.collectives import LinkLike, PlainLink, best_on_levels_time_s, get, times_on_levels
 
-Levels: TypeAlias = Sequence[tuple[Any, Any, Any, Any]]
+Levels: TypeAlias = Sequence[tuple[Whole, Number, Number, Number]]
 
 
-def on_link(ranks: Any, link: LinkLike) -> Levels:
+def on_link(ranks: Whole, link: LinkLike) -> Levels:
     """The group of ranks that share one link."""
     return ((ranks, link.latency_s, link.bandwidth_Bps, getattr(link, "reduce_s_per_B", 0.0)),)
 
 
-def collective_s(op: str, group: Levels, size_B: Any, algorithm: str = "") -> Any:
+def collective_s(op: str, group: Levels, size_B: Number, algorithm: str = "") -> Number:
     """Seconds of `op` on a buffer of `size_B`, by the way across the levels that is fastest at that size.
 
     A named algorithm is a way across levels, or any at all for consecutive ranks within the first level spanned.
@@ -32,7 +33,8 @@ def collective_s(op: str, group: Levels, size_B: Any, algorithm: str = "") -> An
     if not algorithm:
         return best_on_levels_time_s(op, group, size_B)
     (ranks, *link), *beyond = [level for level in group if np.any(np.asarray(level[0]) > 1)] or group[:1]
-    wide = reduce(np.logical_or, (level[0] > 1 for level in beyond), np.False_)
+    none: Truth = np.False_
+    wide = reduce(np.logical_or, (level[0] > 1 for level in beyond), none)
     alone_s = 0.0 if np.all(wide) else get(op, algorithm).price_time_s(ranks, size_B, PlainLink(*link))
     across_s = times_on_levels(op, group, size_B, [algorithm])[algorithm] if np.any(wide) else 0.0
     return np.where(wide, across_s, alone_s)
@@ -50,25 +52,25 @@ class Traffic:
         """Members of the group."""
         return math.prod(int(level[0]) for level in self.group)
 
-    def time_s(self, op: str, size_B: Any) -> Any:
+    def time_s(self, op: str, size_B: Number) -> Number:
         """Seconds of one collective of `size_B` bytes (in the definition of nccl-tests); nothing to send takes none."""
         return np.where(np.asarray(size_B) > 0, collective_s(op, self.group, size_B, self.algorithm), 0.0)
 
 
-def send_s(group: Levels, size_B: Any) -> Any:
+def send_s(group: Levels, size_B: Number) -> Number:
     """Seconds of a message of `size_B` to the next rank of the group, at the outermost level that it spans."""
-    seconds: Any = 0.0
+    seconds: Number = 0.0
     for ranks, latency_s, bandwidth_Bps, _ in group:
         seconds = np.where(ranks > 1, latency_s + size_B / bandwidth_Bps, seconds)
     return seconds
 
 
-def inner(group: Levels, ranks: Any) -> Levels:
+def inner(group: Levels, ranks: Whole) -> Levels:
     """The `ranks` innermost members of the group."""
-    found = []
-    for here, *link in group:
+    found: list[tuple[Whole, Number, Number, Number]] = []
+    for here, latency_s, bandwidth_Bps, reduce_s_per_B in group:
         taken = np.gcd(ranks, here)
-        found.append((taken, *link))
+        found.append((taken, latency_s, bandwidth_Bps, reduce_s_per_B))
         ranks = ranks // taken
     return found
 
@@ -78,15 +80,15 @@ def outer(group: Levels, inside: Levels) -> Levels:
     return [(whole[0] // part[0], *whole[1:]) for whole, part in zip(group, inside, strict=True)]
 
 
-def share_links(one: Levels, other: Levels) -> Any:
+def share_links(one: Levels, other: Levels) -> Truth:
     """Whether two groups use links of the same level."""
     return reduce(np.logical_or, ((a[0] > 1) & (b[0] > 1) for a, b in zip(one, other, strict=True)))
 
 
-def shared_s_per_B(group: Levels, others: Sequence[Levels]) -> Any:
+def shared_s_per_B(group: Levels, others: Sequence[Levels]) -> Number:
     """Seconds per byte that a gather or scatter of the group spends on levels which any of `others` uses too."""
-    seconds: Any = 0.0
-    inside: Any = 1
+    seconds: Number = 0.0
+    inside: Whole = 1
     for level, (ranks, _, bandwidth_Bps, _) in enumerate(group):
         met = reduce(np.logical_or, (other[level][0] > 1 for other in others))
         seconds = seconds + np.where(met, (ranks - 1) / ranks / inside / bandwidth_Bps, 0.0)

@@ -16,11 +16,12 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
+from lockstep.arrays import Number
 from lockstep.errors import BadInput
+from lockstep.plain import Json
 from lockstep.program import Kind, Program, ProgramBuilder
 
 COMPUTE, COMM = "compute", "comm"
@@ -31,7 +32,7 @@ class Op:
     """Work on one lane. Without `op` it computes; `op` and `size_B` name its collective."""
 
     lane: str
-    seconds: Any
+    seconds: Number
     after: tuple[int, ...] = ()
     """Places of the earlier operations that it waits for, beside the one before it on its lane."""
     op: str = ""
@@ -47,14 +48,14 @@ class Op:
     """Which layer of the pass, counted from 1; 0 for all."""
 
 
-def run(ops: Sequence[Op], efficiency: float = 1.0) -> tuple[list[Any], list[Any]]:
+def run(ops: Sequence[Op], efficiency: float = 1.0) -> tuple[Sequence[Number], Sequence[Number]]:
     """(start, end) of every operation in seconds."""
     check_efficiency(efficiency)
     if efficiency < 1:
         return _events(ops, efficiency)
-    start: list[Any] = []
-    end: list[Any] = []
-    lane_end: dict[str, Any] = {}
+    start: list[Number] = []
+    end: list[Number] = []
+    lane_end: Json = {}
     for op in ops:
         begin = lane_end.get(op.lane, 0.0)
         for other in op.after:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
-from typing import Any
 
 import numpy as np
 
+from lockstep.arrays import Number
 from lockstep.collectives.cost import plain
 from lockstep.parallel.lanes import COMPUTE, Op, run
+from lockstep.plain import Json
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,16 +22,16 @@ class Overlapped:
     communication with nothing computed beside it, and neither (zero for the policies here).
     """
 
-    step_s: Any
-    compute_s: Any
-    comm_s: Any
-    exposed_comm_s: Any
-    slowdown_s: Any
-    bound_s: Any
+    step_s: Number
+    compute_s: Number
+    comm_s: Number
+    exposed_comm_s: Number
+    slowdown_s: Number
+    bound_s: Number
     """No order of the same work is faster: max(computing, communicating, and what must come after the last of each)."""
 
     @staticmethod
-    def of(ops: Sequence[Op], efficiency: float, bound_s: Any) -> Overlapped:
+    def of(ops: Sequence[Op], efficiency: float, bound_s: Number) -> Overlapped:
         """The step that ends with the last of `ops` on the two lanes of a device."""
         start, end = run(ops, efficiency)
         computing = [i for i, op in enumerate(ops) if op.lane == COMPUTE]
@@ -39,13 +40,14 @@ class Overlapped:
         return Overlapped(step_s, compute_s, comm_s, step_s - busy_s, busy_s - compute_s, bound_s)
 
     @property
-    def overlap_frac(self) -> Any:
+    def overlap_frac(self) -> Number:
         """Share of the communication that something is computed beside; 1 when there is none."""
         comm_s = np.asarray(self.comm_s)
         hidden = 1 - np.divide(self.exposed_comm_s, comm_s, out=np.zeros_like(comm_s, dtype=float), where=comm_s > 0)
-        return plain(np.clip(hidden, 0.0, 1.0)[()])
+        found: Number = plain(np.clip(hidden, 0.0, 1.0)[()])
+        return found
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Json:
         """Plain JSON form."""
         shown = {name: plain(getattr(self, name)) for name in self.__slots__}
         return {**shown, "overlap_frac": self.overlap_frac}

@@ -23,9 +23,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import reduce
 from operator import add
-from typing import Any
 
 import numpy as np
+
+from lockstep.arrays import Number
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,14 +37,14 @@ class Flow:
     """The collective, or `send`."""
     group: str
     """The group's name on the rank grid: tp, cp, ep, dp, shard, host, ..."""
-    size_B: Any
-    seconds: Any
+    size_B: Number
+    seconds: Number
 
-    def __mul__(self, share: Any) -> Flow:
+    def __mul__(self, share: Number) -> Flow:
         return replace(self, size_B=self.size_B * share, seconds=self.seconds * share)
 
 
-def total_s(flows: Iterable[Flow]) -> Any:
+def total_s(flows: Iterable[Flow]) -> Number:
     """Seconds of flows one after another."""
     seconds = [flow.seconds for flow in flows]
     return reduce(add, seconds) if seconds else 0.0
@@ -66,12 +67,12 @@ class Piece:
 
     part: str
     """Which part of a step its exposed seconds are: tp, cp, ep, dp or host."""
-    kernels_s: Any = 0.0
+    kernels_s: Number = 0.0
     before: tuple[Flow, ...] = ()
     beside: tuple[Flow, ...] = ()
     after: tuple[Flow, ...] = ()
 
-    def __mul__(self, count: Any) -> Piece:
+    def __mul__(self, count: Number) -> Piece:
         before, beside, after = (
             tuple(one * count for one in flows) for flows in (self.before, self.beside, self.after)
         )
@@ -92,7 +93,7 @@ class Piece:
         return self.before + self.beside + self.after
 
     @property
-    def exposed_s(self) -> Any:
+    def exposed_s(self) -> Number:
         """Seconds by which the traffic lengthens the pass."""
         alone = self.before + self.after
         if not self.beside:
@@ -101,11 +102,11 @@ class Piece:
         return left_s + total_s(alone) if alone else left_s
 
     @property
-    def hidden_s(self) -> Any:
+    def hidden_s(self) -> Number:
         """Seconds of traffic that run beside kernels."""
         return np.minimum(total_s(self.beside), self.kernels_s) if self.beside else 0.0
 
     @property
-    def slack_s(self) -> Any:
+    def slack_s(self) -> Number:
         """Seconds of traffic that the same kernels would hide besides."""
         return np.maximum(0.0, self.kernels_s - total_s(self.beside)) if self.beside else 0.0

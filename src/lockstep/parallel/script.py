@@ -160,7 +160,7 @@ class Script:
             ends |= set(self.chain(each.part, (flow * part for flow in each.beside), start, waits_s))
         if one.once:
             # What the pass waits for besides has the links first.
-            held_s = one.hold.seconds if one.hold else 0.0
+            held_s = float(one.hold.seconds) if one.hold else 0.0
             others_s = sum(float(each.exposed_s) - float(total_s(each.before)) for each in one.around[1:])
             after = tuple(sorted({*start, *self.late}))
             more_s = waits_s + others_s * part + (held_s if last else 0.0)

@@ -12,11 +12,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from lockstep.arrays import Floats
 from lockstep.layout import OFFLOAD_PARAMETERS, Job, LayoutGrid, broken_rules, host_B, peak_B
 from lockstep.planner.space import Space
 
 Mask = NDArray[np.bool_]
-Floats = NDArray[np.float64]
+
 MAX_GRID = 400_000
 """Layouts in one grid, with those that share their rows: bounds the search's own memory."""
 WORLD = "world size"

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import lru_cache
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
 from lockstep.hardware import Cluster
 from lockstep.layout import Job, Layout, Memory, check, group_summary, memory, stack, stage_memory
 from lockstep.parallel.piece import Hiding
+from lockstep.plain import Json
 from lockstep.planner.assumptions import HALF, assumptions
 from lockstep.program import Timeline
 from lockstep.step import Step, hiding, price_step, step_timeline
@@ -100,7 +101,7 @@ class Estimate:
         """
         return step_timeline(self.job, self.cluster, self.layout, by_layer, opened)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Json:
         """Plain JSON form in the words of the command line."""
         hidden = self.hiding()
         return {

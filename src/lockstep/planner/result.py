@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from lockstep.hardware import Cluster
 from lockstep.layout import Job
+from lockstep.plain import Json
 from lockstep.planner.estimate import Estimate
 from lockstep.planner.search import MEMORY, Findings
 from lockstep.units import SECONDS_PER_DAY, format_count, format_frac, format_money, format_size, format_time
@@ -33,12 +33,12 @@ class Plan:
         return self.plans[0]
 
     @property
-    def rejected(self) -> list[dict[str, Any]]:
+    def rejected(self) -> list[Json]:
         """How many layouts each constraint rejected, most first."""
         counts = sorted(self.findings.rejected.items(), key=lambda item: (-item[1], item[0]))
         return [{"why": why, "count": count} | self._nearest(why) for why, count in counts]
 
-    def _nearest(self, why: str) -> dict[str, Any]:
+    def _nearest(self, why: str) -> Json:
         """The nearest miss of the memory constraint: how far over, and which layout."""
         miss = self.findings.nearest_miss
         if why != MEMORY or miss is None:
@@ -65,11 +65,11 @@ class Plan:
             parts.append(f"{format_count(self.tokens)} {things}: {format_time(days * SECONDS_PER_DAY)}, {cost}")
         return "; ".join(parts)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Json:
         """Plain JSON form in the words of the command line."""
         on_front = {one.layout for one in self.front}
         plans = [one.to_dict() | _summary(one, one.layout in on_front) for one in self.plans]
-        answer: dict[str, Any] = {
+        answer: Json = {
             "verdict": self.verdict(),
             "model": self.job.model.name,
             "cluster": self.cluster.name,
@@ -90,7 +90,7 @@ class Plan:
         return answer
 
 
-def _summary(one: Estimate, pareto: bool) -> dict[str, Any]:
+def _summary(one: Estimate, pareto: bool) -> Json:
     """The numbers by which layouts are compared."""
     return {
         "step_time_s": one.step_time_s,

@@ -29,13 +29,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 from lockstep.hardware import Cluster
 from lockstep.layout import KEEP, Job, Layout, LayoutGrid, check
+from lockstep.plain import Json
 from lockstep.planner.estimate import executed_flops
 from lockstep.planner.whatif import scaled
-from lockstep.step import compose, priced
+from lockstep.step import Step, compose, priced
 from lockstep.units import format_count, format_frac
 from lockstep.workload import ConvNet, training_flops
 
@@ -106,7 +106,7 @@ class RooflineLevel:
         """The kind with the most bytes."""
         return max(self.traffic_B, key=lambda kind: self.traffic_B[kind])
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Json:
         """Plain JSON form."""
         return {
             "name": self.name,
@@ -157,7 +157,7 @@ class Roofline:
             return f"communication bound at {' and '.join(level.name for level in self.binding)}: {detail}{kernels}"
         return f"compute bound at every level of the network: {detail}{kernels}"
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Json:
         """Plain JSON form."""
         return {
             "layout": self.layout.to_dict(),
@@ -200,7 +200,7 @@ def _without_overlap(job: Job) -> Job:
     )
 
 
-def _step(job: Job, cluster: Cluster, grid: LayoutGrid) -> Any:
+def _step(job: Job, cluster: Cluster, grid: LayoutGrid) -> Step:
     return priced(compose(job, cluster, grid), grid)
 
 

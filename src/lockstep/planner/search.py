@@ -17,9 +17,10 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from lockstep.arrays import Floats
 from lockstep.hardware import Cluster
 from lockstep.layout import Job, Layout, LayoutGrid, host_capacity_B
-from lockstep.planner.candidates import Candidates, Floats, Mask, Sized, candidates
+from lockstep.planner.candidates import Candidates, Mask, Sized, candidates
 from lockstep.planner.space import Space
 from lockstep.step import compose, step_time_s
 

@@ -21,10 +21,10 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 from lockstep.hardware import Cluster
 from lockstep.layout import Job, Layout, broken_rules, check
+from lockstep.plain import Json
 from lockstep.planner.replans import Replans
 from lockstep.planner.whatif import scaled
 from lockstep.step import price_step
@@ -56,7 +56,7 @@ class Sensitivity:
         known = [(name, value) for name, value in self.elasticity.items() if value is not None]
         return tuple(sorted(known, key=lambda pair: (-abs(pair[1]), pair[0])))
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Json:
         """Plain JSON form."""
         return {"layout": self.layout.to_dict(), "elasticity": dict(self.elasticity)}
 
@@ -142,7 +142,7 @@ def _recipe_elasticity(job: Job, cluster: Cluster, layout: Layout, name: str, st
 
 
 def _with(job: Job, name: str, value: int) -> Job:
-    changes: dict[str, Any] = {name: value}
+    changes: Json = {name: value}
     return Job(job.model, replace(job.recipe, **changes), job.devices)
 
 
@@ -172,7 +172,7 @@ def double(job: Job, layout: Layout, name: str) -> Layout | None:
     return _if_allowed(job, layout, changes)
 
 
-def _if_allowed(job: Job, layout: Layout, changes: dict[str, Any]) -> Layout | None:
+def _if_allowed(job: Job, layout: Layout, changes: Json) -> Layout | None:
     changed = replace(layout, **changes)
     return changed if _allowed(job, changed) else None
 

@@ -11,11 +11,11 @@ Combinations that break a rule of `layout/rules.py` are counted, never skipped.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from lockstep.arrays import Ints
 from lockstep.layout import AXES, KEEP, Job, LayoutGrid, divisors, splits_evenly
 from lockstep.parallel.pipeline import Placement, code, get
 from lockstep.workload import FULL, NONE, SELECTIVE
@@ -103,7 +103,7 @@ class Space:
         )
 
 
-def _axis(values: ArrayLike, dimension: int) -> Any:
+def _axis(values: ArrayLike, dimension: int) -> Ints:
     """`values` along one dimension of a grid."""
     array, shape = np.asarray(values, dtype=np.int64), [1] * DIMENSIONS
     shape[dimension] = array.size

@@ -16,12 +16,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
 
 from lockstep import hardware
 from lockstep.errors import BadInput, Infeasible
 from lockstep.hardware import Cluster
 from lockstep.layout import Job, Layout
+from lockstep.plain import Json
 from lockstep.planner.estimate import Estimate, estimate, hourly_price_usd
 from lockstep.planner.replans import Replans
 from lockstep.planner.result import Plan
@@ -51,7 +51,7 @@ class Upgrade:
         """Share of the step time saved per additional dollar and hour; None where it costs nothing or no one knows."""
         return self.saving_frac / self.cost if self.cost is not None and self.cost > 0 else None
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Json:
         """Plain JSON form."""
         return {
             "what": self.what,
@@ -95,7 +95,7 @@ class Upgrades:
         """Free savings, then by saving per dollar, then those without a price by saving, last what saves nothing."""
         return tuple(sorted(self.found, key=_value))
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Json:
         """Plain JSON form, largest saving first."""
         return {
             "now": {"layout": self.now.layout.to_dict(), "step_time_s": self.now.step_time_s},

@@ -6,13 +6,12 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from lockstep.arrays import Array
 from lockstep.errors import BadInput, UnknownName
 from lockstep.program.check import check_columns, match_messages
 from lockstep.program.program import COLUMNS, Kind, Program
 
-Array = npt.NDArray[Any]
 Chunk = tuple[int, int]
 After = int | Iterable[int]
 
@@ -105,7 +104,7 @@ class ProgramBuilder:
         to_buffer: str | None = None,
         after: After = (),
         to_after: After = (),
-        **options: Any,
+        **options: object,
     ) -> tuple[int, int]:
         """A send and its receive: (send id, receive id). `to_*` are the receiver's and default to the sender's."""
         send = self.send(source, destination, size_B, chunk=chunk, buffer=buffer, after=after, **options)
@@ -220,7 +219,7 @@ class ProgramBuilder:
         memory_B: float = 0.0,
         after: After = (),
         stream: str | None = None,
-        **columns: Any,
+        **columns: object,
     ) -> int:
         if chunk is not None:
             columns["buffer"], columns["source"] = self.name(buffer), self.name(source)
@@ -229,7 +228,7 @@ class ProgramBuilder:
         return self._add(kind, rank, stream, after, size_B=size_B, memory_end_B=memory_B, **columns)
 
     def _group(
-        self, kind: Kind, ranks: Sequence[int], stream: str | None, after: After, **columns: Any
+        self, kind: Kind, ranks: Sequence[int], stream: str | None, after: After, **columns: object
     ) -> tuple[int, ...]:
         # Members start together, so a dependency of one is a dependency of all: the first member carries them.
         group, self._groups = self._groups, self._groups + 1
@@ -257,7 +256,7 @@ class ProgramBuilder:
         self._size += 1
         return index
 
-    def _add_segment(self, arrays: dict[str, Array], num: int, after: Any) -> Array:
+    def _add_segment(self, arrays: dict[str, Array], num: int, after: object) -> Array:
         self._flush()
         ids = np.arange(self._size, self._size + num)
         self._segments.append({name: _stretched(array, num) for name, array in arrays.items()})

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from lockstep.arrays import Array
 from lockstep.errors import BadInput
 from lockstep.program.program import Kind
-
-Array = npt.NDArray[Any]
 
 
 def check_columns(columns: Mapping[str, Array], ranks: int, streams: tuple[str, ...]) -> None:

@@ -11,16 +11,13 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from lockstep.program.program import Kind
 from lockstep.program.timeline import COMPUTES, Timeline
 from lockstep.units import format_time
 
-Array = npt.NDArray[Any]
 FILLS = {"unicode": ("━", "─", "·", "│", "└", "─"), "ascii": ("=", "-", ".", "|", "+", "-")}
 SHORT = {Kind.SEND: ">", Kind.RECV: "<", Kind.REDUCE: "+", Kind.COPY: "c", Kind.BARRIER: "|", Kind.COLLECTIVE: "C"}
 

@@ -17,12 +17,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from lockstep.arrays import Array
 from lockstep.errors import BadInput
 from lockstep.program.program import Kind, Program
 
-Array = npt.NDArray[Any]
 Buffers = dict[str, list[Array]]
 POISON_INTEGER = -(2**20)
 

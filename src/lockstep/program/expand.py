@@ -15,14 +15,13 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from lockstep.arrays import Array
 from lockstep.errors import BadInput
 from lockstep.program.builder import ProgramBuilder
 from lockstep.program.executor import execution_order
 from lockstep.program.program import COLUMNS, Kind, Program
 
-Array = npt.NDArray[Any]
 Programs = Callable[[str, str, tuple[int, ...], float], Program | None]
 Key = tuple[str, str, tuple[int, ...], float]
 TEXT_COLUMNS = ("label", "buffer", "source", "op", "algorithm")

@@ -9,17 +9,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
+from lockstep.arrays import Array
 from lockstep.errors import BadInput
 
 if TYPE_CHECKING:
     from lockstep.program.program import Program
 
-Array = npt.NDArray[Any]
+
 FAN_IN = 4
 # Below this many nodes per level, frontiers in numpy lose to a loop over Python lists (measured).
 WIDE = 24

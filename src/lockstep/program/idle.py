@@ -15,17 +15,15 @@ starting included; a transfer is as much its peer's.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from lockstep.arrays import Array
 from lockstep.program.program import Kind, Program
 from lockstep.program.timeline import COMPUTES, Timeline
 
 NOBODY = ""
 Gap = tuple[float, float]
-Array = npt.NDArray[Any]
 
 
 def idle_s(timeline: Timeline, rank: int, stream: str, lanes: Sequence[str]) -> dict[str, float]:

@@ -29,15 +29,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import cached_property
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from lockstep.arrays import Array
 from lockstep.program.graph import TaskGraph, task_graph
 from lockstep.units import format_size, format_time
-
-Array = npt.NDArray[Any]
 
 
 class Kind(IntEnum):

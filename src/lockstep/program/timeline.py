@@ -14,16 +14,17 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
+from lockstep.arrays import Array
 from lockstep.errors import BadInput
+from lockstep.plain import Json
 from lockstep.program.program import Kind, Program
 from lockstep.units import format_frac, format_time
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-Array = npt.NDArray[Any]
+
 COMPUTES = (Kind.COMPUTE, Kind.REDUCE, Kind.COPY)
 
 
@@ -178,7 +179,7 @@ class Timeline:
         """Matrix ranks x ranks: bytes sent over bytes that a link of that rate carries in the makespan."""
         return self.program.pair_B() / (bandwidth_Bps * self.makespan_s if self.makespan_s else 1.0)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Json:
         """Plain JSON form of the summary."""
         ranks = range(self.program.ranks)
         peak_B = self.peak_memory_B()
@@ -218,7 +219,7 @@ class TimelineDiff:
         """(predicted - measured) / measured makespan: above 0 the prediction is pessimistic."""
         return self.predicted.makespan_s / self.measured.makespan_s - 1 if self.measured.makespan_s else 0.0
 
-    def rows(self) -> list[dict[str, Any]]:
+    def rows(self) -> list[Json]:
         """Total seconds by kind and label: predicted, measured and signed error of the prediction; worst first."""
         program = self.predicted.program
         names = np.stack((program.kind.astype(np.int64), program.label.astype(np.int64)), axis=1)
@@ -239,7 +240,7 @@ class TimelineDiff:
         ]
         return sorted(rows, key=lambda row: -abs(row["predicted_s"] - row["measured_s"]))
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Json:
         """Plain JSON form."""
         return {
             "predicted_s": self.predicted.makespan_s,

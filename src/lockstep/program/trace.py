@@ -18,12 +18,12 @@ import math
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from lockstep.errors import BadInput
 from lockstep.files import open_file
+from lockstep.plain import Json
 from lockstep.program.builder import ProgramBuilder
 from lockstep.program.program import COLUMNS, Kind, Program
 from lockstep.program.timeline import Timeline
@@ -60,7 +60,7 @@ def write_trace(timeline: Timeline, path: str | Path, beside: Timeline | None = 
             file.close()
 
 
-def trace_events(timeline: Timeline) -> Iterator[dict[str, Any]]:
+def trace_events(timeline: Timeline) -> Iterator[Json]:
     """Events of the trace: names of tracks, then one span per operation with the flow ends of messages."""
     program = timeline.program
     called = timeline.rank_names or [f"rank {rank}" for rank in range(program.ranks)]
@@ -88,7 +88,7 @@ def trace_events(timeline: Timeline) -> Iterator[dict[str, Any]]:
             yield {"ph": "f", "name": "message", "cat": "message", "id": match, "bp": "e", **track}
 
 
-def _memory(timeline: Timeline) -> Iterator[dict[str, Any]]:
+def _memory(timeline: Timeline) -> Iterator[Json]:
     """A counter of bytes by category of every rank that is known to hold something all the time."""
     if not timeline.held_B:
         return
@@ -102,7 +102,7 @@ def _memory(timeline: Timeline) -> Iterator[dict[str, Any]]:
             yield {"ph": "C", "name": "memory (bytes)", "pid": rank, "ts": at_s * 1e6, "args": args}
 
 
-def _shadow(beside: Timeline, program: Program) -> Iterator[dict[str, Any]]:
+def _shadow(beside: Timeline, program: Program) -> Iterator[Json]:
     """Events of another timeline, as processes and messages numbered after those of `program`."""
     for event in trace_events(beside):
         event["pid"] += program.ranks
@@ -115,9 +115,9 @@ def _shadow(beside: Timeline, program: Program) -> Iterator[dict[str, Any]]:
         yield event
 
 
-def _args(program: Program, columns: dict[str, list[Any]], i: int) -> dict[str, Any]:
+def _args(program: Program, columns: Json, i: int) -> Json:
     """What the trace tells about operation i: every column that differs from its default, text as text."""
-    args: dict[str, Any] = {"id": i}
+    args: Json = {"id": i}
     for name, (_, default) in COLUMNS.items():
         value = columns[name][i]
         if name in ("kind", "rank", "stream") or value == default or value != value:
@@ -127,7 +127,7 @@ def _args(program: Program, columns: dict[str, list[Any]], i: int) -> dict[str, 
     return args | ({"after": after} if after else {})
 
 
-def _title(args: dict[str, Any], kind: Kind, match: int, peer: str) -> str:
+def _title(args: Json, kind: Kind, match: int, peer: str) -> str:
     name = args.get("label") or args.get("op") or kind.name.lower()
     arrow = {Kind.SEND: " to ", Kind.RECV: " from "}.get(kind)
     return f"{name}{arrow}{peer}" if arrow and match >= 0 else str(name)
@@ -166,13 +166,13 @@ def _content(path: str | Path) -> bytes:
     return text
 
 
-def _own(head: dict[str, Any], spans: list[dict[str, Any]]) -> Timeline:
+def _own(head: Json, spans: list[Json]) -> Timeline:
     """Timeline of a trace that `write_trace` wrote."""
     ours = (span for span in spans if int(span["pid"]) < int(head["ranks"]))
     spans = sorted(ours, key=lambda span: int(span["args"]["id"]))
     args = [span["args"] for span in spans]
     builder = ProgramBuilder(int(head["ranks"]), head["streams"])
-    columns: dict[str, Any] = {
+    columns: Json = {
         "kind": [Kind[span["cat"].upper()] for span in spans],
         "rank": [span["pid"] for span in spans],
         "stream": [span["tid"] for span in spans],
@@ -194,7 +194,7 @@ def _own(head: dict[str, Any], spans: list[dict[str, Any]]) -> Timeline:
     return Timeline(builder.build(), np.array(start), np.array(end), source=source, held_B=held_B, rank_names=names)
 
 
-def _foreign(events: list[dict[str, Any]], spans: list[dict[str, Any]]) -> Timeline:
+def _foreign(events: list[Json], spans: list[Json]) -> Timeline:
     """Timeline of another tool's trace: processes become ranks in order of their ids, tracks become streams."""
     spans = [span for span in spans if math.isfinite(float(span["ts"])) and float(span.get("dur", 0)) >= 0]
     if not spans:

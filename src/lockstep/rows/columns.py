@@ -36,7 +36,7 @@ class Column:
         return shown(self.key, self.values[place])
 
 
-def shown(key: str, value: Any) -> str:
+def shown(key: str, value: object) -> str:
     """A number in the unit that its dotted key ends on."""
     if value is None:
         return "-"
@@ -60,7 +60,7 @@ def label(key: str) -> str:
     return name.replace("_", " ")
 
 
-def at(answer: Mapping[str, Any] | None, key: str) -> Any:
+def at(answer: Mapping[str, object] | None, key: str) -> Any:
     """What a dotted key leads to, None where it leads nowhere; a number picks from a list."""
     value: Any = answer
     for part in key.split("."):

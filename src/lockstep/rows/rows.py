@@ -23,6 +23,7 @@ from math import prod
 from typing import Any
 
 from lockstep.errors import BadInput, Infeasible
+from lockstep.plain import Json
 from lockstep.units import NUMBER
 
 MOST_VALUES = 10_000
@@ -56,7 +57,7 @@ def listed(given: object, units: Mapping[str, float], where: str, *, vector: boo
     return _few(values, where)
 
 
-def _few(values: tuple[Any, ...], where: str) -> tuple[Any, ...]:
+def _few(values: tuple[object, ...], where: str) -> tuple[Any, ...]:
     if len(values) > MOST_VALUES:
         raise BadInput(f"{len(values):,} values; at most {MOST_VALUES:,}", where)
     return values
@@ -121,7 +122,7 @@ class Row:
     answer: Mapping[str, Any] | None
     why: str = ""
 
-    def to_dicts(self) -> list[dict[str, Any]]:
+    def to_dicts(self) -> list[Json]:
         """Plain JSON form: an answer that is rows itself gives one object for each of them."""
         if self.answer is None:
             return [{**self.point, "why": self.why}]
@@ -152,7 +153,7 @@ class Rows:
         """Whether any combination has an answer."""
         return any(row.answer is not None for row in self.rows)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Json:
         """Plain JSON form."""
         return {
             "verb": self.verb,
@@ -168,7 +169,7 @@ class Rows:
         return [key for key in keys if len({one.get(key) for one in flat}) > 1]
 
 
-def numbers(answer: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Number]]:
+def numbers(answer: Mapping[str, object], before: str = "") -> Iterator[tuple[str, Number]]:
     """Dotted keys and numbers of an answer; of lists nothing."""
     for key, value in answer.items():
         if isinstance(value, Mapping):
@@ -179,7 +180,7 @@ def numbers(answer: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, 
 
 def answer_rows(
     verb: str,
-    lists: Mapping[str, Sequence[tuple[Any, Any]]],
+    lists: Mapping[str, Sequence[tuple[object, object]]],
     ask: Callable[[Point], Any],
     progress: Callable[[int, int], None] | None = None,
 ) -> Rows:

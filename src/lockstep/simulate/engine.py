@@ -11,18 +11,15 @@ Two ways to take the pass, bit for bit the same: `longest_path` walks over Pytho
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-import numpy.typing as npt
 
+from lockstep.arrays import Array
 from lockstep.errors import BadInput
 from lockstep.program import Program, TaskGraph, Timeline, longest_path
 from lockstep.simulate.noise import Noise
 from lockstep.simulate.prices import Price, durations_s
 from lockstep.simulate.sample import Sample
 
-Array = npt.NDArray[Any]
 # Mean nodes x draws per level above which numpy levels beat Python lists (measured by benchmarks/engine.py).
 WIDE = 48
 ASSUMPTION = "a message takes latency + size / bandwidth; messages on different lanes do not slow one another down"
@@ -75,7 +72,7 @@ def node_start(graph: TaskGraph, end: Array) -> Array:
 
 def simulate(
     program: Program,
-    link: Any = None,
+    link: object = None,
     *,
     price: Price | None = None,
     noise: Noise | None = None,

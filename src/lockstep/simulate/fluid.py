@@ -23,17 +23,14 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from lockstep.arrays import Array
 from lockstep.errors import BadInput
 from lockstep.program import Kind, Program, Timeline
 from lockstep.simulate.network import Network
 from lockstep.simulate.prices import PairLinks, Price, durations_s
-
-Array = npt.NDArray[Any]
 
 
 def max_min_rates(capacity_Bps: Array, flow: Array, resource: Array, num_flows: int) -> Array:

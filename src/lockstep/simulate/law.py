@@ -21,17 +21,15 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from statistics import NormalDist
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
+from lockstep.arrays import Array
 from lockstep.errors import BadInput
 from lockstep.files import read_text
 from lockstep.settings import LARGEST, SMALLEST
 from lockstep.units import parse_time_s
-
-Array = npt.NDArray[Any]
 
 MOST_TERMS = 10_000
 """Of a continued fraction; a few hundred are needed for 100,000 workers."""

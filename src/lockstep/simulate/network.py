@@ -13,14 +13,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from lockstep.arrays import Array
 from lockstep.errors import BadInput
-
-Array = npt.NDArray[Any]
+from lockstep.hardware import Cluster
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -66,7 +64,7 @@ def ring_network(ranks: int, bandwidth_Bps: float, latency_s: float = 0.0, reduc
     )  # fmt: skip
 
 
-def tree_network(cluster: Any) -> Network:
+def tree_network(cluster: Cluster) -> Network:
     """Network of a cluster (levels innermost first); rank r is device r. Latency is that of the level where they meet.
 
     A child's links at a level are its ports: device d of a child with D devices and L links uses port d L // D (a
@@ -112,7 +110,7 @@ def tree_network(cluster: Any) -> Network:
     )  # fmt: skip
 
 
-def _tree_ports(cluster: Any) -> list[tuple[int, int, float]]:
+def _tree_ports(cluster: Cluster) -> list[tuple[int, int, float]]:
     """Per level: (number of its first resource, ports per child, rate of a port in B/s)."""
     result = []
     first, devices = 0, 1

@@ -13,16 +13,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from lockstep.arrays import Array
 from lockstep.errors import BadInput
 from lockstep.program import Kind, Program
 from lockstep.simulate.law import Law
-
-Array = npt.NDArray[Any]
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,12 +18,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from lockstep.arrays import Array
 from lockstep.errors import BadInput
+from lockstep.hardware import Cluster
 from lockstep.program import Kind, Program
 
-Array = npt.NDArray[Any]
 Price = Callable[[str, str, tuple[int, ...], float], float]
 
 
@@ -50,7 +50,7 @@ def links_between(network: Any, first: Array, second: Array) -> PairLinks:
     return PairLinks(*(np.broadcast_to(value, np.shape(first)) for value in values))
 
 
-def meeting_level(cluster: Any, first: Array, second: Array) -> Array:
+def meeting_level(cluster: Cluster, first: Array, second: Array) -> Array:
     """Index of the innermost level of the cluster whose unit holds both ranks."""
     highest = int(max(np.max(first, initial=0), np.max(second, initial=0)))
     if highest >= cluster.num_devices:
@@ -62,7 +62,7 @@ def meeting_level(cluster: Any, first: Array, second: Array) -> Array:
     return level
 
 
-def _of_cluster(cluster: Any, first: Array, second: Array) -> PairLinks:
+def _of_cluster(cluster: Cluster, first: Array, second: Array) -> PairLinks:
     level = meeting_level(cluster, first, second)
     links = [cluster.link_per_device(index) for index in range(len(cluster.levels))]
     names = ("latency_s", "bandwidth_Bps", "reduce_s_per_B")
@@ -89,14 +89,14 @@ def brought_from(program: Program, reductions: Array) -> Array:
     return found[len(receives) :]
 
 
-def sent_per_level_B(program: Program, cluster: Any) -> Array:
+def sent_per_level_B(program: Program, cluster: Cluster) -> Array:
     """Bytes of point-to-point messages by the level of the cluster at which sender and receiver meet."""
     sends = program.kind == Kind.SEND
     level = meeting_level(cluster, program.rank[sends], program.peer[sends])
     return np.bincount(level, weights=program.size_B[sends], minlength=len(cluster.levels))
 
 
-def durations_s(program: Program, link: Any = None, price: Price | None = None) -> Array:
+def durations_s(program: Program, link: object = None, price: Price | None = None) -> Array:
     """Seconds of each operation.
 
     `link` is a link or a cluster, see `simulate.links`. `price` prices collectives that are one operation.
@@ -116,7 +116,7 @@ def durations_s(program: Program, link: Any = None, price: Price | None = None) 
     return time_s
 
 
-def _message_s(program: Program, ids: Array, link: Any) -> Array:
+def _message_s(program: Program, ids: Array, link: object) -> Array:
     """Postal time of the messages `ids`; both ends of a message ask for the link in the sender's direction."""
     if link is None:
         raise BadInput(f"{program[int(ids[0])]}: a message needs a link or a cluster, or its own duration_s")
@@ -132,7 +132,7 @@ def _message_s(program: Program, ids: Array, link: Any) -> Array:
     return result
 
 
-def _reduction_s_per_B(program: Program, ids: Array, link: Any) -> Array:
+def _reduction_s_per_B(program: Program, ids: Array, link: object) -> Array:
     """Seconds per byte of the reductions `ids`; 0 without a link.
 
     A rank of a network with `reductions` runs that many at once: they share its adder, and end together.

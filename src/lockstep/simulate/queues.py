@@ -20,13 +20,12 @@ from importlib import import_module
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from lockstep.arrays import Array
 from lockstep.errors import BadInput
 from lockstep.simulate.law import Law
 from lockstep.simulate.sample import Sample
 
-Array = npt.NDArray[Any]
 Process = Generator[Any, Any, None]
 
 

@@ -9,14 +9,13 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from statistics import NormalDist
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from lockstep.arrays import Array
+from lockstep.plain import Json
 from lockstep.units import format_time
 
-Array = npt.NDArray[Any]
 Progress = Callable[[int, int], None]
 
 
@@ -60,7 +59,7 @@ class Sample:
         half = student_t(0.5 + confidence / 2, n - 1) * self.std_s / math.sqrt(n) if n > 1 else 0.0
         return self.mean_s - half, self.mean_s + half
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Json:
         """Plain JSON form."""
         return {
             "draws": len(self),

@@ -14,17 +14,16 @@ Source: none; the two limits of k are what is measured, and max-min fairness is 
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from lockstep.arrays import Array
 from lockstep.errors import BadInput
+from lockstep.plain import Json
 from lockstep.program import Kind, Program, Timeline
 from lockstep.simulate.fluid import Flow, Fluid, Unlimited
 from lockstep.simulate.prices import durations_s
 
-Array = npt.NDArray[Any]
 MACHINE = 0
 """The resource that all share; capacity: a second of work per second."""
 
@@ -54,7 +53,7 @@ class SharedCores:
     start_s: float = 0.0
     """Until the first messages of a run go, longer than between messages: ranks wake up one by one."""
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Json:
         """Plain JSON form."""
         return {"ranks": self.ranks, "start_s": self.start_s, "timed": [asdict(one) for one in self.timed]}
 

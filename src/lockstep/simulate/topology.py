@@ -24,6 +24,7 @@ from itertools import permutations
 from typing import Any
 
 from lockstep.errors import BadInput
+from lockstep.plain import Json
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +149,7 @@ class LinkCount:
     lost: int = 0
     """Packets lost on the wire."""
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Json:
         """Plain JSON form."""
         return asdict(self)
 
@@ -165,7 +166,7 @@ class FifoLinks:
         self._under_way: list[tuple[float, int, Any, float, tuple[int, ...], int]] = []
         self._sequence = 0
 
-    def enter(self, packet: Any, size_B: float, path: tuple[int, ...], at: float) -> None:
+    def enter(self, packet: object, size_B: float, path: tuple[int, ...], at: float) -> None:
         """Puts a packet on the first link of its path at time `at`, which must not go back."""
         self._onto(packet, size_B, path, 0, at)
 
@@ -187,7 +188,7 @@ class FifoLinks:
             else:
                 self._onto(packet, size_B, path, done, at)
 
-    def _onto(self, packet: Any, size_B: float, path: tuple[int, ...], done: int, at: float) -> None:
+    def _onto(self, packet: object, size_B: float, path: tuple[int, ...], done: int, at: float) -> None:
         """Queues the packet on link number `done` of its path, at time `at`."""
         if not path:
             self._push(at, packet, size_B, path, 0)
@@ -208,6 +209,6 @@ class FifoLinks:
             self._last[number] = arrival
         self._push(arrival, packet, size_B, path, done + 1)
 
-    def _push(self, at: float, packet: Any, size_B: float, path: tuple[int, ...], done: int) -> None:
+    def _push(self, at: float, packet: object, size_B: float, path: tuple[int, ...], done: int) -> None:
         self._sequence += 1
         heapq.heappush(self._under_way, (at, self._sequence, packet, size_B, path, done))

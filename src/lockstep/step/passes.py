@@ -66,7 +66,7 @@ class StepPasses:
             return 0.0, 0.0
         exchange_s, body = self.parts.exchange_in_cells(), plain(self.parts.body)
         all_s = body.ep_forward_s, body.ep_backward_s
-        shares = [float(np.asarray(x)) / whole if whole else 0.0 for x, whole in zip(exchange_s, all_s, strict=True)]
+        shares = [float(x) / float(whole) if whole else 0.0 for x, whole in zip(exchange_s, all_s, strict=True)]
         return shares[0], shares[1]
 
     def alone(self, device: int, one: Turn) -> Script:
@@ -124,13 +124,13 @@ class StepPasses:
         """Kernels and traffic of a pass of one device and chunk."""
         step, share = one[0], 1.0 / self.shares
         body, backward = plain(self.parts.body), step != "F"
-        kernels_s = body.compute_backward_s if backward else body.compute_forward_s
+        kernels_s = float(body.compute_backward_s if backward else body.compute_forward_s)
         more = self._more(device, one, "backward" if backward else "forward")
         frac = float(np.asarray(self.times.weight_frac))
         if step == "W":
-            return Pass(share * body.weight_s, backward=True, more=tuple(each * frac for each in more))
+            return Pass(share * float(body.weight_s), backward=True, more=tuple(each * frac for each in more))
         if step == "I":
-            kernels_s, more = kernels_s - body.weight_s, tuple(each * (1.0 - frac) for each in more)
+            kernels_s, more = kernels_s - float(body.weight_s), tuple(each * (1.0 - frac) for each in more)
         pieces = fitted(self.inside[backward], kernels_s)
         around, whole = self._around(backward, kernels_s), self.parts.around.reduction() if one in self.last else None
         return Pass(
@@ -152,7 +152,7 @@ class StepPasses:
         data = within(self.parts.around.data(way).plain, larger * kernels_s)
         if not self.parts.around.host.moves:
             return (data,)
-        beside_s = larger * kernels_s + max(0.0, total_s(data.beside) - data.kernels_s)
+        beside_s = larger * kernels_s + max(0.0, float(total_s(data.beside) - data.kernels_s))
         return data, within(self.parts.around.with_host(way).plain, beside_s)
 
     def _more(self, device: int, one: Turn, way: str) -> tuple[Piece, ...]:

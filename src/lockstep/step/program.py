@@ -70,7 +70,7 @@ def _gather(builder: ProgramBuilder, passes: StepPasses, seconds: float, ends: l
     if not np.any(np.asarray(passes.parts.waits.gather_s)) or seconds <= 0:
         return ends
     size_B = passes.parts.around.parameter_B * seconds / float(np.asarray(passes.parts.around.moved.gather_s))
-    return _traffic(builder, "all-gather", size_B, seconds, ends, passes.name("dp", "all-gather"), "dp")
+    return _traffic(builder, "all-gather", float(size_B), seconds, ends, passes.name("dp", "all-gather"), "dp")
 
 
 def _update(builder: ProgramBuilder, passes: StepPasses, ends: list[list[int]]) -> None:
@@ -82,7 +82,7 @@ def _update(builder: ProgramBuilder, passes: StepPasses, ends: list[list[int]]) 
     )
     if not passes.last and reduce_s > 0:
         flow = passes.parts.around.once
-        ends = _traffic(builder, flow.op, flow.size_B, reduce_s, ends, passes.name("dp", flow.op), GRADIENTS)
+        ends = _traffic(builder, flow.op, float(flow.size_B), reduce_s, ends, passes.name("dp", flow.op), GRADIENTS)
     norm = builder.barrier(stages, after=[one for each in ends for one in each], stream=GRADIENTS, label="norm")
     ends = [[one] for one in norm]
     if host_s > 0:

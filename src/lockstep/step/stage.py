@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
+from lockstep.arrays import Number, Truth
 from lockstep.kernels.clock import Clock, Work
 from lockstep.kernels.layer import LayerWork, Passes, Shard, layer_work
 from lockstep.layout import LayerKind, Recipe
@@ -26,52 +27,52 @@ Pair: TypeAlias = tuple[tuple[Piece, ...], tuple[Piece, ...]]
 class StageTimes:
     """Seconds of one micro-batch by kind. Adds up; scales by a count of layers."""
 
-    compute_forward_s: Any = 0.0
-    compute_backward_s: Any = 0.0
-    weight_s: Any = 0.0
+    compute_forward_s: Number = 0.0
+    compute_backward_s: Number = 0.0
+    weight_s: Number = 0.0
     """The part of the backward compute that gives weight gradients."""
-    tp_forward_s: Any = 0.0
-    tp_backward_s: Any = 0.0
-    cp_forward_s: Any = 0.0
-    cp_backward_s: Any = 0.0
-    ep_forward_s: Any = 0.0
-    ep_backward_s: Any = 0.0
-    ep_hidden_forward_s: Any = 0.0
+    tp_forward_s: Number = 0.0
+    tp_backward_s: Number = 0.0
+    cp_forward_s: Number = 0.0
+    cp_backward_s: Number = 0.0
+    ep_forward_s: Number = 0.0
+    ep_backward_s: Number = 0.0
+    ep_hidden_forward_s: Number = 0.0
     """Of the experts' exchange, what runs beside shared experts; no part of the passes."""
-    ep_hidden_backward_s: Any = 0.0
-    hidden_forward_s: Any = 0.0
+    ep_hidden_backward_s: Number = 0.0
+    hidden_forward_s: Number = 0.0
     """Tensor and context traffic that hides in a pass on links of data-parallel traffic: this cannot hide there too."""
-    hidden_backward_s: Any = 0.0
+    hidden_backward_s: Number = 0.0
 
     def __add__(self, other: StageTimes) -> StageTimes:
         return StageTimes(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(self)))
 
-    def __mul__(self, count: Any) -> StageTimes:
+    def __mul__(self, count: Number) -> StageTimes:
         return StageTimes(*(getattr(self, f.name) * count for f in fields(self)))
 
     __rmul__ = __mul__
 
     @property
-    def forward_s(self) -> Any:
+    def forward_s(self) -> Number:
         """A whole forward pass."""
         return self.compute_forward_s + self.tp_forward_s + self.cp_forward_s + self.ep_forward_s
 
     @property
-    def backward_s(self) -> Any:
+    def backward_s(self) -> Number:
         """A whole backward pass, recomputation included."""
         return self.compute_backward_s + self.tp_backward_s + self.cp_backward_s + self.ep_backward_s
 
     @property
-    def ep_hidden_s(self) -> Any:
+    def ep_hidden_s(self) -> Number:
         """What of the experts' exchange runs beside shared experts in both passes."""
         return self.ep_hidden_forward_s + self.ep_hidden_backward_s
 
     @property
-    def total_s(self) -> Any:
+    def total_s(self) -> Number:
         """Both passes."""
         return self.forward_s + self.backward_s
 
-    def where(self, mask: Any, other: StageTimes) -> StageTimes:
+    def where(self, mask: Truth, other: StageTimes) -> StageTimes:
         """These times where `mask` holds, the other's elsewhere."""
         pairs = ((getattr(self, f.name), getattr(other, f.name)) for f in fields(self))
         return StageTimes(*(one_s if one_s is other_s else np.where(mask, one_s, other_s) for one_s, other_s in pairs))
@@ -149,19 +150,20 @@ def layer_times(shard: Shard, network: Network, kind: LayerKind, gradient_work: 
     )
 
 
-def _meeting_data(network: Network, pieces: tuple[Piece, ...]) -> Any:
+def _meeting_data(network: Network, pieces: tuple[Piece, ...]) -> Number:
     """Seconds of tensor and context traffic that hides on links which data-parallel traffic needs too."""
     data = network.levels(*DATA)
-    seconds: Any = 0.0
+    seconds: Number = 0.0
     for one in pieces:
         if one.beside and one.part != "ep":
             seconds = seconds + np.where(share_links(network.levels(one.part), data), one.hidden_s, 0.0)
     return seconds
 
 
-def _pass_s(work: Work, host_s: Any, waits_s: Any, blocking: bool) -> Any:
+def _pass_s(work: Work, host_s: Number, waits_s: Number, blocking: bool) -> Number:
     """Seconds of a pass apart from its waits for traffic, during which a host that does not block goes on launching."""
-    return work.device_s + host_s if blocking else np.maximum(work.device_s, host_s - waits_s)
+    found: Number = work.device_s + host_s if blocking else np.maximum(work.device_s, host_s - waits_s)
+    return found
 
 
 def part_times(clock: Clock, recipe: Recipe, parts: Passes) -> StageTimes:

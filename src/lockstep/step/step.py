@@ -14,10 +14,10 @@ from __future__ import annotations
 import math
 from collections import Counter
 from dataclasses import dataclass, fields
-from typing import Any
 
 import numpy as np
 
+from lockstep.arrays import Bools, Number, Whole
 from lockstep.hardware import Cluster
 from lockstep.kernels.clock import Clock
 from lockstep.kernels.convolution import convolution_work
@@ -55,23 +55,24 @@ ROUNDING_FRAC = 1e-12
 class Step:
     """Seconds of a step by part (arrays when the layout is a grid). PARTS add up to `step_time_s`."""
 
-    compute_s: Any
-    tp_comm_s: Any
-    pp_comm_s: Any
-    dp_comm_s: Any
-    ep_comm_s: Any
-    cp_comm_s: Any
-    host_comm_s: Any
-    bubble_s: Any
-    optimizer_s: Any
-    other_s: Any
-    ep_hidden_s: Any = 0.0
+    compute_s: Number
+    tp_comm_s: Number
+    pp_comm_s: Number
+    dp_comm_s: Number
+    ep_comm_s: Number
+    cp_comm_s: Number
+    host_comm_s: Number
+    bubble_s: Number
+    optimizer_s: Number
+    other_s: Number
+    ep_hidden_s: Number = 0.0
     """Of the experts' exchange, what runs beside computing: no part of the step time."""
 
     @property
-    def step_time_s(self) -> Any:
+    def step_time_s(self) -> Number:
         """The whole step."""
-        return sum(getattr(self, f"{part}_s") for part in PARTS)
+        total_s: Number = sum(getattr(self, f"{part}_s") for part in PARTS)
+        return total_s
 
     def breakdown_s(self) -> dict[str, float]:
         """Seconds by part, of one layout."""
@@ -89,7 +90,7 @@ class Composition:
     """What a step is made of, before the pipeline puts it in order: the input of the closed form and of the Program."""
 
     stages: int
-    microbatches: Any
+    microbatches: Whole
     body: StageTimes
     """One micro-batch on the heaviest stage's layers."""
     first: StageTimes
@@ -100,8 +101,8 @@ class Composition:
     """Data-parallel traffic and that with the host."""
     waits: Exposed
     """What passes and the step wait for it."""
-    transfer_s: Any
-    update_s: Any
+    transfer_s: Number
+    update_s: Number
     fixed_s: float
     blocking: bool
     copies: int
@@ -109,7 +110,7 @@ class Composition:
     hides_ep: bool
     """Whether the experts' exchange of a pass runs beside the other pass of a cell."""
     ep_device_frac: float
-    beside_ep_s: Any
+    beside_ep_s: Number
     """Other traffic of a forward and a backward pass on links of the experts' exchange."""
 
     def times(self) -> Times:
@@ -130,7 +131,7 @@ class Composition:
             comm_device_frac=self.ep_device_frac,
         )
 
-    def exchange_in_cells(self) -> tuple[Any, Any]:
+    def exchange_in_cells(self) -> tuple[Number, Number]:
         """(forward, backward) seconds of the exchange that a cell may run beside computing.
 
         Of x seconds beside c, with t seconds of other traffic on the same links, a cell takes max(x + t, c + share x):
@@ -193,7 +194,7 @@ def _around(job: Job, cluster: Cluster, network: Network, held: RankParameters, 
     return Around(grid.zero, moved, kernels, layers, recipe.overlap_dp, parameter_B, gradient_B, host)
 
 
-def _beside_exchange(network: Network, body: StageTimes, waiting: Exposed) -> Any:
+def _beside_exchange(network: Network, body: StageTimes, waiting: Exposed) -> Number:
     """Seconds of a forward and a backward pass in which the links of the experts' exchange carry other traffic."""
     data = network.levels(*DATA)
     tensor_s = np.where(share_links(network.levels("tp"), data), body.tp_forward_s + body.tp_backward_s, 0.0)
@@ -210,11 +211,11 @@ def _kernels(job: Job, grid: LayoutGrid, body: StageTimes) -> Kernels:
     """
     kernels_s = body.compute_forward_s, body.compute_backward_s
     taken_s = body.hidden_forward_s, body.hidden_backward_s
-    exchange_s: list[Any] = [0.0, 0.0]
+    exchange_s: list[Number] = [0.0, 0.0]
     if job.num_experts:
         often = (grid.zero >= 2) | (grid.microbatches(job.recipe.batch) == 1)
         with_cells = codes_where(lambda schedule: schedule.cells is not None)
-        cells: Any = np.isin(grid.schedule, with_cells) & (job.recipe.overlap_ep == "cells")
+        cells: Bools | np.bool_ = np.isin(grid.schedule, with_cells) & (job.recipe.overlap_ep == "cells")
         if cells.all() or not cells.any():
             cells = cells.any()  # Passes that do not differ by schedule let `_makespan_s` price each schedule once.
         in_cell_s = body.ep_backward_s, body.ep_forward_s
@@ -307,7 +308,7 @@ def _host_traffic(cluster: Cluster, grid: LayoutGrid, recipe: Recipe, parameters
     )
 
 
-def _transfer(job: Job, grid: LayoutGrid, clock: Clock, network: Network) -> Any:
+def _transfer(job: Job, grid: LayoutGrid, clock: Clock, network: Network) -> Number:
     """Seconds to hand a micro-batch's activations to the next stage."""
     size_B = grid.micro_batch * job.recipe.seq / grid.cp * job.hidden * clock.element_B
     paired = job.recipe.paired_sends or job.recipe.overlap_pp
@@ -319,7 +320,7 @@ def price_step(job: Job, cluster: Cluster, grid: LayoutGrid) -> Step:
     return priced(compose(job, cluster, grid), grid)
 
 
-def step_time_s(parts: Composition, grid: LayoutGrid) -> Any:
+def step_time_s(parts: Composition, grid: LayoutGrid) -> Number:
     """Seconds of a whole step: pipeline makespan, exposed data-parallel traffic, update and fixed host time."""
     return _makespan_s(grid, parts) + (parts.waits.once_s + parts.around.host.once_s + parts.update_s + parts.fixed_s)
 
@@ -349,17 +350,17 @@ def priced(parts: Composition, grid: LayoutGrid) -> Step:
     )
 
 
-def _hidden_s(grid: LayoutGrid, parts: Composition) -> Any:
+def _hidden_s(grid: LayoutGrid, parts: Composition) -> Number:
     """Seconds by which the cells of the outermost device are shorter than their passes one after the other."""
     times = parts.times()
     return cells(grid, parts) * (times.forward_s + times.backward_s - times.cell_s)
 
 
-def cells(grid: LayoutGrid, parts: Composition) -> Any:
+def cells(grid: LayoutGrid, parts: Composition) -> Number:
     """Cells that the outermost device runs, in micro-batches."""
     return cells_by_code(grid.schedule, parts.stages, parts.microbatches, chunks=grid.vpp)
 
 
-def _makespan_s(grid: LayoutGrid, parts: Composition) -> Any:
+def _makespan_s(grid: LayoutGrid, parts: Composition) -> Number:
     """Makespan of the pipeline by the closed form of each layout's schedule."""
     return makespan_by_code_s(grid.schedule, parts.stages, parts.microbatches, grid.vpp, parts.times())

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from lockstep.plain import Json
 from lockstep.store.record import Record
 
 
@@ -36,7 +37,7 @@ class Comparison:
         one, other = _series(self.first), _series(self.second)
         return {name: (values, other[name]) for name, values in one.items() if name in other}
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Json:
         """Plain JSON form; `change_frac` is second / first - 1, null where the first is 0."""
         rows = [
             {"number": key, "first": a, "second": b, "change_frac": change_frac(a, b)}
@@ -61,7 +62,7 @@ def compare(first: Record, second: Record) -> Comparison:
     return Comparison(first, second)
 
 
-def _numbers(value: Any, key: str = "") -> Iterator[tuple[str, float]]:
+def _numbers(value: object, key: str = "") -> Iterator[tuple[str, float]]:
     """Numbers inside mappings, by dotted key."""
     if isinstance(value, Mapping):
         for name, inner in value.items():

@@ -23,7 +23,7 @@ from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 from lockstep.errors import BadInput
 from lockstep.store.files import NotRecorded
@@ -68,7 +68,7 @@ class EventFile:
         when = _number(WALL_TIME, time.time() if wall_time_s is None else wall_time_s)
         self._write(when + _key(STEP, VARINT) + _varint(step % 2**64) + _text(SUMMARY, summary))
 
-    def event(self, values: Mapping[str, Any], number: int, wall_time_s: float | None = None) -> None:
+    def event(self, values: Mapping[str, object], number: int, wall_time_s: float | None = None) -> None:
         """Writes every number of a run's event, at its `step`, or at `number` where it has none.
 
         Raises BadInput, with nothing written, for a step that is no whole number of 64 bits.
@@ -117,7 +117,7 @@ def _table() -> tuple[int, ...]:
     return tuple(found)
 
 
-def _step(given: Any) -> int:
+def _step(given: object) -> int:
     """A step that the format has room for: an int64."""
     if isinstance(given, float) and given.is_integer():
         given = int(given)

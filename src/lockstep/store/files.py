@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from lockstep.files import read_bytes
+from lockstep.plain import Json
 
 MOST_VALUE_B = 64 << 20
 """Bytes of a JSON file that are read."""
@@ -30,12 +31,12 @@ class NotRecorded(OSError):
     """What a run has to say cannot be written any more: the disk is full, read-only or gone."""
 
 
-def canonical(value: Any) -> str:
+def canonical(value: object) -> str:
     """One line of JSON, keys sorted: the same value, the same text."""
     return json.dumps(value, sort_keys=True, allow_nan=False, ensure_ascii=False, separators=(",", ":"))
 
 
-def finite(value: Any) -> Any:
+def finite(value: object) -> Any:
     """The value with null for every number that JSON does not know, such as the loss of a run that diverged."""
     if isinstance(value, Mapping):
         return {name: finite(inner) for name, inner in value.items()}
@@ -44,7 +45,7 @@ def finite(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def write_whole(path: Path, value: Any) -> None:
+def write_whole(path: Path, value: object) -> None:
     """Replaces `path` by `value` as JSON, so that no reader ever sees a part of it."""
     content = f"{canonical(value)}\n".encode()
     with replacing(path) as file:
@@ -85,7 +86,7 @@ def read_whole(path: Path) -> Any:
         return None
 
 
-def read_lines(path: Path) -> tuple[list[dict[str, Any]], list[int]]:
+def read_lines(path: Path) -> tuple[list[Json], list[int]]:
     """(objects, numbers of damaged lines counted from 1); a last line without its end is torn, and left out.
 
     No file has no lines. Raises BadInput where there is one that cannot be read.

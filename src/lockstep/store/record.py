@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from lockstep.errors import LONGEST, BadInput
+from lockstep.plain import Json
 from lockstep.rows.plain import picked, plain
 from lockstep.store.files import read_lines, read_whole
 
@@ -72,12 +73,12 @@ class Record:
     path: Path
     verb: str
     label: str
-    words: Mapping[str, Any]
-    environment: Mapping[str, Any]
+    words: Mapping[str, object]
+    environment: Mapping[str, object]
     status: str
     reason: str
-    result: Mapping[str, Any] | None
-    events: tuple[Mapping[str, Any], ...]
+    result: Mapping[str, object] | None
+    events: tuple[Mapping[str, object], ...]
     damaged: tuple[int, ...]
     """Lines of events.jsonl that are no JSON objects; a torn last one is not counted."""
     damaged_files: tuple[str, ...] = ()
@@ -100,7 +101,7 @@ class Record:
         """The events without the end mark."""
         return [event for event in self.events if event.get("event") != "end"]
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Json:
         """Plain JSON form."""
         return {
             **picked(self, "id verb label status reason started_s ended_s words environment"),
@@ -160,7 +161,7 @@ def read_record(path: Path) -> Record:
     )
 
 
-def _config(path: Path) -> dict[str, Any]:
+def _config(path: Path) -> Json:
     """What was asked."""
     config = read_whole(path / CONFIG)
     if not isinstance(config, dict):
@@ -174,7 +175,7 @@ def _config(path: Path) -> dict[str, Any]:
     return config
 
 
-def _is_outcome(outcome: Any) -> bool:
+def _is_outcome(outcome: object) -> bool:
     """Whether it is what a run ends with."""
     return (
         isinstance(outcome, dict)
@@ -202,7 +203,7 @@ def _text(value: str) -> str:
     return value.encode(errors="replace").decode()
 
 
-def _unix_s(value: Any) -> float | None:
+def _unix_s(value: object) -> float | None:
     """A time that a calendar knows; None for anything else."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None

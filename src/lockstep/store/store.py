@@ -12,9 +12,9 @@ from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
 
 from lockstep.errors import BadInput, suggestion
+from lockstep.plain import Json
 from lockstep.store.files import write_whole
 from lockstep.store.index import Index, Row, row_of
 from lockstep.store.record import (
@@ -54,7 +54,7 @@ class RunStore:
         self.index = Index(self.root / "index.sqlite")
 
     def start(
-        self, verb: str, words: Mapping[str, Any], label: str = "", environment: Mapping[str, Any] | None = None
+        self, verb: str, words: Mapping[str, object], label: str = "", environment: Mapping[str, object] | None = None
     ) -> RunWriter:
         """A new run of `verb` asked with `words` (plain JSON). `environment` is added to what is noted of the machine.
 
@@ -188,7 +188,7 @@ def _is_file(name: str, folder: int) -> bool:
     return stat.S_ISREG(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode)
 
 
-def _environment() -> dict[str, Any]:
+def _environment() -> Json:
     pid = os.getpid()
     return {
         "lockstep": version("lockstep"),

@@ -9,8 +9,9 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
+from lockstep.plain import Json
 from lockstep.store.files import NotRecorded, canonical, cut_torn_tail, finite, flush, write_whole
 from lockstep.store.record import EVENTS, FAILED, FINISHED, RESULT, STOPPED
 
@@ -30,7 +31,7 @@ class RunWriter:
         """Name of the run."""
         return self.path.name
 
-    def record(self, **values: Any) -> None:
+    def record(self, **values: object) -> None:
         """Appends one event: plain JSON values, null for numbers that are not finite. Kept once this returns.
 
         Raises NotRecorded, without a part of the event in the file.
@@ -42,7 +43,7 @@ class RunWriter:
                 os.ftruncate(self._file, os.fstat(self._file).st_size - written)
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    def finish(self, result: Mapping[str, Any]) -> None:
+    def finish(self, result: Mapping[str, object]) -> None:
         """Ends the run with its answer. Raises NotRecorded."""
         self._end({"status": FINISHED, "reason": "", "result": finite(result)})
 
@@ -54,7 +55,7 @@ class RunWriter:
         """Ends the run because somebody pressed Ctrl-C. Raises NotRecorded."""
         self._end({"status": STOPPED, "reason": "stopped by Ctrl-C", "result": None})
 
-    def _end(self, outcome: dict[str, Any]) -> None:
+    def _end(self, outcome: Json) -> None:
         if self._ended:
             raise ValueError(f"internal: run {self.id} has ended already")
         self._ended = True

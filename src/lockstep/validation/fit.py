@@ -16,8 +16,8 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from lockstep.arrays import Floats
 from lockstep.hardware import Efficiency
 from lockstep.step import price_step
 from lockstep.validation import korthikanti, llm_foundry, narayanan, nemo, vtrain
@@ -68,7 +68,7 @@ def with_curve(case: Case, curve: Efficiency) -> Case:
     return replace(case, cluster=replace(case.cluster, device=device))
 
 
-def log_errors(cases: Sequence[Case], curve: Efficiency) -> NDArray[np.float64]:
+def log_errors(cases: Sequence[Case], curve: Efficiency) -> Floats:
     """log(predicted / measured) of every case: (cases,), or (cases, n) when each constant of the curve is n values."""
     told = [with_curve(case, curve) for case in cases]
     steps = [price_step(case.job, case.cluster, case.layout.grid()) for case in told]
@@ -83,12 +83,12 @@ def fit(device: str, left_out: str | None = None) -> Efficiency:
     start = np.log(START[device])
     blank = replace(groups[0][0].cluster.device.efficiency, name=device)
 
-    def residuals(logs: NDArray[np.float64]) -> NDArray[np.float64]:
+    def residuals(logs: Floats) -> Floats:
         curve = _curve(blank, np.exp(logs))
         parts = [log_errors(cases, curve) / np.sqrt(len(cases)) for cases in groups]
         return np.concatenate([*parts, PULL * (logs.T - start).T])
 
-    def jacobian(logs: NDArray[np.float64]) -> NDArray[np.float64]:
+    def jacobian(logs: Floats) -> Floats:
         found = residuals(logs[:, None] + DIFFERENCE * np.eye(len(NAMES), len(NAMES) + 1, 1))
         return (found[:, 1:] - found[:, :1]) / DIFFERENCE
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from lockstep.arrays import Floats
 from lockstep.errors import UnknownName
+from lockstep.plain import Json
 from lockstep.rows.plain import picked
 from lockstep.validation import (
     bigscience,
@@ -59,7 +59,7 @@ class Error:
         """Signed: positive when the prediction is larger (slower, more memory) than what was measured."""
         return self.predicted / self.measured - 1.0
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Json:
         """Plain JSON form."""
         return picked(self, "row quantity measured predicted error_frac note")
 
@@ -77,7 +77,7 @@ class TableReport:
     """Median absolute error of one constant HFU."""
 
     @property
-    def fracs(self) -> NDArray[np.float64]:
+    def fracs(self) -> Floats:
         """Signed errors."""
         return np.array([error.error_frac for error in self.errors])
 
@@ -91,7 +91,7 @@ class TableReport:
         """Whether the median is within the table's tolerance."""
         return self.median_abs_frac <= self.table.tolerance_frac
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Json:
         """Plain JSON form in the words of the command line."""
         return {
             "name": self.table.name,
@@ -121,7 +121,7 @@ class Report:
         """Whether every table is within its tolerance."""
         return all(table.ok for table in self.tables)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Json:
         """Plain JSON form."""
         return picked(self, "tables ok")
 

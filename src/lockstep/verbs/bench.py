@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from lockstep.errors import BadInput, UnknownName
 from lockstep.files import writable, writing
+from lockstep.plain import Json
 from lockstep.units import parse_bandwidth_Bps, parse_count, parse_flops, parse_size_B
 from lockstep.verbs.words.calling import strict
 from lockstep.verbs.words.keeping import kept
@@ -99,7 +100,7 @@ def _collective(
 
     number, path = world(ranks), None if csv is None else writable(csv, "--csv")
     swept, chosen = _sizes(USUAL_SIZES if sizes is None else sizes, parse_size_B), _algorithms(op, algorithm, number)
-    how: dict[str, Any] = {
+    how: Json = {
         "backend": "gloo" if backend is None else backend,
         "repeats": 20 if repeats is None else whole(repeats, "--repeats"),
         "warm_up": 3 if warm_up is None else whole(warm_up, "--warm-up", 0),
@@ -196,7 +197,7 @@ def _device(
     file = _device_file(device_file)
     kernels = tuple(KERNELS) if everything else (op,)
     where = "cpu" if device is None else device
-    how: dict[str, Any] = {
+    how: Json = {
         "device": where,
         "dtype": usual_dtype(where) if dtype is None else dtype,
         "sizes": [] if sizes is None else _sizes(sizes, parse_count),

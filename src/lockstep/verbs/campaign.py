@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Unpack
 
 from lockstep.errors import BadInput
 from lockstep.hardware import Cluster
 from lockstep.layout import Layout
+from lockstep.plain import Json
 from lockstep.planner import Estimate, Plan
 from lockstep.planner.search import Progress
 from lockstep.units import parse_count, parse_frac, parse_money_usd, parse_number, parse_power_W, parse_time_s
@@ -66,7 +67,7 @@ def campaign(
     from lockstep.campaigns import Scenario
     from lockstep.campaigns import campaign as find
 
-    operation: dict[str, Any] = {name: words.pop(name) for name in OPERATION_WORDS if name in words}  # type: ignore[misc]
+    operation: Json = {name: words.pop(name) for name in OPERATION_WORDS if name in words}  # type: ignore[misc]
     market = _market(reserved_discount, spot_discount, preemption)
     found = best_estimate(model, cluster, layout, words)
     target = read_target(

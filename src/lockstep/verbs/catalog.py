@@ -4,22 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
 
 from lockstep.errors import UnknownName
+from lockstep.plain import Json
 from lockstep.verbs.words.calling import strict
-
-if TYPE_CHECKING:
-    pass
 
 
 @dataclass(frozen=True, slots=True)
 class Catalog:
     """Shelves of the catalog as rows, every row with its source."""
 
-    shelves: dict[str, list[dict[str, Any]]]
+    shelves: dict[str, list[Json]]
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Json:
         """Plain JSON form."""
         return dict(self.shelves)
 
@@ -32,31 +29,31 @@ def catalog(shelf: str | None = None) -> Catalog:
     return Catalog({name: read() for name, read in SHELVES.items() if shelf in (None, name)})
 
 
-def _models() -> list[dict[str, Any]]:
+def _models() -> list[Json]:
     from lockstep import workload
 
     return workload.models()
 
 
-def _devices() -> list[dict[str, Any]]:
+def _devices() -> list[Json]:
     from lockstep import hardware
 
     return [device.to_dict() for device in hardware.devices()]
 
 
-def _clusters() -> list[dict[str, Any]]:
+def _clusters() -> list[Json]:
     from lockstep import hardware
 
     return [cluster.to_dict() | {"device": cluster.device.name} for cluster in hardware.clusters()]
 
 
-def _links() -> list[dict[str, Any]]:
+def _links() -> list[Json]:
     from lockstep import hardware
 
     return [link.to_dict() for link in hardware.links()]
 
 
-SHELVES: dict[str, Callable[[], list[dict[str, Any]]]] = {
+SHELVES: dict[str, Callable[[], list[Json]]] = {
     "models": _models,
     "devices": _devices,
     "clusters": _clusters,

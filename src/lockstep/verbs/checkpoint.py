@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Unpack
 
 from lockstep.errors import BadInput, Infeasible, LockstepError, located
+from lockstep.plain import Json
 from lockstep.units import format_size, parse_bandwidth_Bps, parse_size_B
 from lockstep.verbs.words.calling import verb
 from lockstep.verbs.words.failures import (
@@ -91,7 +92,7 @@ def checkpoint(
     )  # fmt: skip
     if devices is not None and not how and failing.causes is None:
         raise BadInput("has no effect on --mtbf and --law, which describe the whole job", "--devices")
-    lighter: dict[str, Any] = read_lighter(words)
+    lighter = read_lighter(words)
     pooled = words.get("repair") is not None or words.get("copies") is not None
     if nodes is not None and failing.causes is None and not how and not pooled:
         raise BadInput("has no effect on --mtbf and --law, which describe the whole job", "--nodes")
@@ -105,9 +106,10 @@ def checkpoint(
     restart_s = bounded_time_s(restart, "--restart")
     with flags("--write"):
         corruption, mtbf_s = read_corruption(failing, words)
+        fields: Json = {"local_restart_s": restart_s} | lighter | corruption
         saving = Saving(
             write_s=write_s, restart_s=restart_s, detection_s=bounded_time_s(detection, "--detection"),
-            hidden_frac=share_frac(async_frac, "--async"), **{"local_restart_s": restart_s} | lighter | corruption,
+            hidden_frac=share_frac(async_frac, "--async"), **fields,
         )  # fmt: skip
         found = find(
             saving.pattern(mtbf_s), mtbf_s,

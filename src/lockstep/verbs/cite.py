@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Unpack
 
 from lockstep.hardware import Cluster
 from lockstep.layout import Layout
+from lockstep.plain import Json
 from lockstep.planner import Estimate, Plan
 from lockstep.verbs.estimate import best_estimate, refuse_beside
 from lockstep.verbs.words.calling import strict
@@ -24,7 +25,7 @@ class References:
 
     citations: tuple[Citation, ...]
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Json:
         """Plain JSON form."""
         return {"citations": [{"key": one.key, "text": one.text, "bibtex": one.bibtex} for one in self.citations]}
 

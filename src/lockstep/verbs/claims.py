@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from lockstep.errors import BadInput
+from lockstep.plain import Json
 from lockstep.verbs.words.calling import strict
 from lockstep.verbs.words.quantity import Quantity
 from lockstep.verbs.words.question import whole
@@ -37,7 +38,7 @@ class Decided:
             return "undecided"
         return "holds" if self.claim.holds else "false"
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Json:
         """Plain JSON form."""
         claim = self.claim
         return {
@@ -68,7 +69,7 @@ class Claims:
         """Claims with that verdict."""
         return sum(one.verdict == verdict for one in self.decided)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Json:
         """Plain JSON form."""
         return {"asked": self.asked, "claims": [one.to_dict() for one in self.decided]}
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Unpack
 
+from lockstep.plain import Json
 from lockstep.units import parse_size_B
 from lockstep.verbs.words.algorithms import needing_ports, read_group, read_names, too_wide
 from lockstep.verbs.words.calling import verb
@@ -27,7 +28,7 @@ class Collective:
     network: Network
     assumptions: tuple[str, ...]
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Json:
         """Plain JSON form."""
         return {**self.comparison.to_dict(), **self.network.words(), "assumptions": list(self.assumptions)}
 
@@ -72,7 +73,7 @@ def _compared(
     return replace(found, rows=tuple(replace(row, cross_node_B=row.total_B) for row in found.rows))
 
 
-def _makespan_s(program: Program, network: Any) -> float:
+def _makespan_s(program: Program, network: object) -> float:
     """Seconds of a program on a link or over levels."""
     from lockstep.simulate import simulate
 

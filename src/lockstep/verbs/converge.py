@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, overload
 
 from lockstep.errors import BadInput
+from lockstep.plain import Json
 from lockstep.verbs.words.calling import strict
 from lockstep.verbs.words.quantity import Quantity, Time
 from lockstep.verbs.words.question import whole
@@ -23,7 +24,7 @@ class Experiments:
     groups: tuple[Group, ...]
     experiments: tuple[Experiment, ...]
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Json:
         """Plain JSON form."""
         return {
             "groups": [group.to_dict() for group in self.groups],

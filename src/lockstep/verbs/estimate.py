@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 from lockstep.errors import BadInput
 from lockstep.hardware import Cluster
 from lockstep.layout import Layout, check
+from lockstep.plain import Json
 from lockstep.planner import Estimate, Plan
 from lockstep.planner import estimate as estimate_layout
 from lockstep.verbs.plan import plan
@@ -32,7 +33,7 @@ def estimate(
 
 
 def read_asked(
-    model: str | Path | Model, cluster: str | Path | Cluster, layout: Layout | None, words: dict[str, Any]
+    model: str | Path | Model, cluster: str | Path | Cluster, layout: Layout | None, words: Json
 ) -> tuple[Question, Layout]:
     """The question and the layout in `words`, or the one given as an object."""
     described = {name: words.pop(name) for name in LAYOUT_WORDS if name in words}
@@ -72,7 +73,7 @@ def names_layout(layout: Layout | None, words: LayoutWords) -> bool:
 
 
 def refuse_beside(
-    what: str, cluster: str | Path | Cluster | None, layout: Layout | None, words: Mapping[str, Any]
+    what: str, cluster: str | Path | Cluster | None, layout: Layout | None, words: Mapping[str, object]
 ) -> None:
     """Words of a question mean nothing beside `what`, which is the answer to one already."""
     for name, value in {"cluster": cluster, "layout": layout, **words}.items():

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
 from lockstep.errors import BadInput, UnknownName
+from lockstep.plain import Json
 from lockstep.units import parse_size_B, parse_time_s
 from lockstep.verbs.pipeline import StageWords, check_weight_s, per_stage
 from lockstep.verbs.trace import trace_path, write_timeline
@@ -39,7 +40,7 @@ class Executed:
     size_B: float | None
     execution: Execution
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Json:
         """Plain JSON form."""
         named = {"what": self.what, "algorithm": self.algorithm, "size_B": self.size_B}
         return {**named, **self.execution.to_dict()}
@@ -77,7 +78,7 @@ def execute(
     from lockstep.measure.execute import execute as run
 
     number, link = world(ranks), _link(latency, bandwidth)
-    given: dict[str, Any] = {name: value for name, value in pipeline.items() if value is not None}
+    given: Json = {name: value for name, value in pipeline.items() if value is not None}
     program, words, size_B = _asked(what, number, size, algorithm, message_size, link, given)
     path = None if trace is None else trace_path(trace, "--trace")
     words |= {"backend": backend, "repeats": whole(repeats, "--repeats"), "warm_up": whole(warm_up, "--warm-up", 0)}
@@ -97,13 +98,13 @@ def execute(
 def _asked(
     what: str, ranks: int, size: Size | None, algorithm: str | None, message_size: Size | None,
     link: PlainLink | None, pipeline: Mapping[str, Any],
-) -> tuple[Program, dict[str, Any], float | None]:  # fmt: skip
+) -> tuple[Program, Json, float | None]:  # fmt: skip
     """The program, what says how to check it, and the bytes of a collective."""
     size_B = None
     if what == "pipeline":
         _refuse({"size": size, "algorithm": algorithm}, "a pipeline")
         program, name = _pipeline(ranks, message_size, **pipeline)
-        words: dict[str, Any] = {"op": "pipeline", "algorithm": name}
+        words: Json = {"op": "pipeline", "algorithm": name}
     else:
         _refuse({"message_size": message_size, **pipeline}, what)
         program, name, size_B = _collective(what, ranks, size, algorithm, link)
@@ -131,7 +132,7 @@ def _link(latency: Time | None, bandwidth: Bandwidth | None) -> PlainLink | None
     return read_network(2, latency, bandwidth).link
 
 
-def _refuse(words: dict[str, Any], what: str) -> None:
+def _refuse(words: Json, what: str) -> None:
     for name, value in words.items():
         if value is not None:
             raise BadInput(f"does not belong to {what}", f"--{name.replace('_', '-')}")

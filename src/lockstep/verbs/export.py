@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import Unpack
 
 from lockstep.errors import Infeasible
 from lockstep.hardware import Cluster
 from lockstep.layout import Layout
+from lockstep.plain import Json
 from lockstep.planner import Estimate, Plan
 from lockstep.verbs.estimate import best_estimate, names_layout
 from lockstep.verbs.words.calling import strict
 from lockstep.verbs.words.shared import LayoutWords
 from lockstep.workload import Model
-
-if TYPE_CHECKING:
-    pass
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +29,7 @@ class Export:
     planned: Estimate | None = None
     """The planner's best layout, where the software cannot run it and `estimate` is the best that it can."""
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Json:
         """Plain JSON form."""
         answer, planned = self.estimate.to_dict(), self.planned
         kept = ("layout", "step_time_s", "mfu_frac", "assumptions")

@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from lockstep.errors import BadInput, located
 from lockstep.files import writable, writing
 from lockstep.hardware import Cluster, Level, Link, device
+from lockstep.plain import Json
 from lockstep.verbs.words.calling import strict
 from lockstep.verbs.words.network import flags
 from lockstep.verbs.words.quantity import Quantity
@@ -29,7 +30,7 @@ class Fit:
     link_bandwidth_Bps: float | None
     """Rate of one link of the level, as written: what leaves a child over the links that its ranks reach."""
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Json:
         """Plain JSON form."""
         written = {"file": self.path, "level": self.level, "link_bandwidth_Bps": self.link_bandwidth_Bps}
         return {**self.found.to_dict(), **written}

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import Unpack
 
 from lockstep.hardware import Cluster
 from lockstep.layout import Job, Layout, Memory
+from lockstep.plain import Json
 from lockstep.planner import memory_assumptions, stage_memories
 from lockstep.verbs.estimate import read_asked
 from lockstep.verbs.words.calling import verb
 from lockstep.verbs.words.shared import LayoutWords
 from lockstep.workload import Model
-
-if TYPE_CHECKING:
-    pass
 
 
 @verb
@@ -56,7 +54,7 @@ class StageMemories:
         total_B = float(self.memory.total_B)
         return {name: {"size_B": size_B, "frac": size_B / total_B} for name, size_B in sizes.items()}
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Json:
         """Plain JSON form in the words of the command line."""
         return {
             "model": self.job.model.name,

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Unpack
 
 import numpy as np
 
 from lockstep.errors import BadInput
+from lockstep.plain import Json
 from lockstep.units import list_parts, parse_frac, parse_size_B, parse_time_s
 from lockstep.verbs.pipeline import few_layers
 from lockstep.verbs.words.algorithms import check_algorithm
@@ -39,7 +40,7 @@ class Overlap:
     layers: Layers
     sweep: BucketSweep
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Json:
         """Plain JSON form."""
         named = f"{self.algorithm or 'the fastest'} all-reduce"
         over = "" if self.cluster is None else f" across the levels of {self.cluster}"

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, TypedDict
 
 import numpy as np
 
+from lockstep.arrays import Floats
 from lockstep.errors import BadInput
+from lockstep.plain import Json
 from lockstep.units import list_parts, parse_frac, parse_time_s
 from lockstep.verbs.words.calling import strict, verb
 from lockstep.verbs.words.network import flags
@@ -46,7 +48,7 @@ class PipelineRun:
     partition: Partition | None = None
     """How layers were split into stages, when they were given."""
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Json:
         """Plain JSON form."""
         split = None if self.partition is None else self.partition.to_dict()
         return {**self.pipeline.to_dict(), "partition": split}
@@ -120,7 +122,7 @@ def check_weight_s(weight_s: Times | None, program: Program, schedule: str) -> N
 
 def _times(
     stages: int, layers: str | None, forward_s: Times | None, backward_s: Times | None
-) -> tuple[Partition | None, dict[str, Any]]:
+) -> tuple[Partition | None, Json]:
     """Forward and backward seconds of the stages, and the split they come from when layers are given."""
     if layers is None:
         forward_s, backward_s = 1.0 if forward_s is None else forward_s, 2.0 if backward_s is None else backward_s
@@ -152,7 +154,7 @@ def _groups(layers: str) -> list[tuple[int, float]]:
 
 def _microbatches(
     schedule: str, stages: int, chunks: int | None, given: Quantity | None, target: Quantity | None,
-    times: dict[str, Any],
+    times: Json,
 ) -> int:  # fmt: skip
     """The number given, or the fewest that reach the target."""
     from lockstep.parallel.pipeline import smallest_microbatches
@@ -168,7 +170,7 @@ def _microbatches(
         return smallest_microbatches(schedule, stages, parse_frac(target, "--target"), chunks=chunks, **equal)
 
 
-def per_stage(value: Quantity, stages: int, where: str) -> Any:
+def per_stage(value: Quantity, stages: int, where: str) -> float | Floats:
     """One time, or one per stage between commas."""
     parts = list_parts(value, where) if isinstance(value, str) else [value]
     times = [parse_time_s(part, where) for part in parts]
@@ -191,7 +193,7 @@ class PipelineChoices:
     points: tuple[Point, ...]
     front: tuple[Point, ...]
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Json:
         """Plain JSON form; utilisation falls, and on the front memory rises with it."""
         front = set(self.front)
         rows = [point.to_dict() | {"pareto": point in front} for point in self.points]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Unpack
+from typing import Unpack
 
 from lockstep.errors import BadInput
 from lockstep.hardware import Cluster
@@ -17,10 +17,6 @@ from lockstep.verbs.words.quantity import Quantity, Time
 from lockstep.verbs.words.question import positive, read_question, whole
 from lockstep.verbs.words.shared import QuestionWords
 from lockstep.workload import Model
-
-if TYPE_CHECKING:
-    pass
-
 
 MAX_TOP = 1000
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from lockstep.errors import BadInput, UnknownName
+from lockstep.plain import Json
 from lockstep.verbs.words.calling import strict
 from lockstep.verbs.words.quantity import Quantity
 from lockstep.verbs.words.question import named_folder, whole
@@ -22,7 +23,7 @@ ACTIONS = {"list": (0, 0), "show": (1, 1), "compare": (2, 2), "delete": (1, 1), 
 class RunsAnswer(Protocol):
     """A list, a record, a comparison, or what was changed."""
 
-    def to_dict(self) -> dict[str, Any]: ...
+    def to_dict(self) -> Json: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +34,7 @@ class RunList:
     rows: tuple[Row, ...]
     total: int
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Json:
         """Plain JSON form."""
         return {"root": self.root, "total": self.total, "runs": [row.to_dict() for row in self.rows]}
 
@@ -46,7 +47,7 @@ class Changed:
     done: str
     runs: int
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Json:
         """Plain JSON form."""
         return {"root": self.root, "done": self.done, "runs": self.runs}
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Unpack
 
 from lockstep.errors import BadInput
 from lockstep.hardware import Cluster
+from lockstep.plain import Json
 from lockstep.planner.search import Progress
 from lockstep.units import parse_money_usd, parse_time_s
 from lockstep.verbs.words.calling import verb
@@ -52,8 +53,8 @@ def scaling(
     """
     from lockstep.campaigns import scaling as find
 
-    operation: dict[str, Any] = {name: value for name, value in words.items() if name in OPERATION_WORDS}
-    question: dict[str, Any] = {name: value for name, value in words.items() if name not in OPERATION_WORDS}
+    operation: Json = {name: value for name, value in words.items() if name in OPERATION_WORDS}
+    question: Json = {name: value for name, value in words.items() if name not in OPERATION_WORDS}
     asked = read_question(model, cluster, **question)
     refuse_idle(question, asked.job)
     target = read_target(
@@ -76,7 +77,7 @@ def scaling(
         )
 
 
-def _refuse_operation(words: Mapping[str, Any]) -> None:
+def _refuse_operation(words: Mapping[str, object]) -> None:
     """Without a target there is no run that could fail or save."""
     for name in sorted(name for name, value in words.items() if value is not None):
         flag = f"--{name.removesuffix('_frac').replace('_', '-')}"

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Unpack
 
 from lockstep.hardware import Cluster
 from lockstep.layout import Layout
+from lockstep.plain import Json
 from lockstep.planner import Estimate
 from lockstep.verbs.estimate import estimate
 from lockstep.verbs.words.calling import verb
@@ -35,7 +36,7 @@ class Advice:
     sensitivity: Sensitivity
     upgrades: Upgrades
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Json:
         """Plain JSON form in the words of the command line."""
         return self.upgrades.to_dict() | self.sensitivity.to_dict()
 

@@ -147,10 +147,10 @@ def _groups(shape: Shape, network: Network, sequence_parallel: bool, link: Any) 
 
 def _linked(network: Network) -> str:
     """What the ranks talk over."""
-    told = f"{format_time(network.link.latency_s)} and {format_bandwidth(network.link.bandwidth_Bps)}"
+    told = f"{format_time(float(network.link.latency_s))} and {format_bandwidth(float(network.link.bandwidth_Bps))}"
     if network.cluster is None:
         return f"ranks on one link of {told} each way, ring algorithms"
-    inside = f"{format_time(network.inner.latency_s)} and {format_bandwidth(network.inner.bandwidth_Bps)}"
+    inside = f"{format_time(float(network.inner.latency_s))} and {format_bandwidth(float(network.inner.bandwidth_Bps))}"
     if network.node_ranks is None:
         return f"neighbouring devices of {network.cluster.name}, {inside} each way in a node"
     return f"neighbouring devices of {network.cluster.name}, {inside} each way in a node, {told} between nodes"

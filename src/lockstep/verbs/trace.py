@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from lockstep.errors import BadInput, UnknownName
 from lockstep.files import writable, writing
+from lockstep.plain import Json
 from lockstep.units import parse_size_B
 from lockstep.verbs.pipeline import StageWords, pipeline
 from lockstep.verbs.words.calling import strict
@@ -54,7 +55,7 @@ class Trace:
     what: str
     timeline: Timeline
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Json:
         """Plain JSON form."""
         line = self.timeline
         return {
@@ -75,7 +76,7 @@ def trace(what: str, *, out: str | Path, **words: Unpack[TraceWords]) -> Trace:
     `words`: those of `pipeline`, or ranks, size, algorithm and the link as in `collective`.
     """
     path = trace_path(out, "--out")
-    given: dict[str, Any] = {name: value for name, value in words.items() if value is not None}
+    given: Json = {name: value for name, value in words.items() if value is not None}
     known = PipelineWords if what == "pipeline" else CollectiveWords
     for name in given:
         if name not in known.__annotations__:
@@ -120,7 +121,7 @@ def write_timeline(timeline: Timeline, path: Path, where: str, beside: Timeline 
         write_trace(timeline, path, beside)
 
 
-def _pipeline(given: dict[str, Any]) -> Timeline:
+def _pipeline(given: Json) -> Timeline:
     for name in ("stages", "microbatches"):
         if name not in given:
             raise BadInput("must be given for a pipeline", f"--{name}")

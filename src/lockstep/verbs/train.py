@@ -6,9 +6,10 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from lockstep.errors import BadInput, Stopped, UnknownName
+from lockstep.plain import Json
 from lockstep.units import parse_number
 from lockstep.verbs.words.calling import strict, verb
 from lockstep.verbs.words.keeping import Record, kept
@@ -35,7 +36,7 @@ class TrainingMethods:
 
     methods: tuple[Method, ...]
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Json:
         """Plain JSON form."""
         return {"methods": [one.to_dict() for one in self.methods]}
 
@@ -53,7 +54,7 @@ class Training:
         """What to know about the numbers of any of them."""
         return tuple(dict.fromkeys(line for run in self.runs for line in run.assumptions))
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Json:
         """Plain JSON form."""
         stopped = None if self.stopped is None else self.stopped.to_dict()
         return {"runs": [run.to_dict() for run in self.runs], "stopped": stopped, "assumptions": list(self.assumptions)}

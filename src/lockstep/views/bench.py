@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rich.text import Text
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from lockstep.measure.kernels import DeviceBench
+    from lockstep.plain import Json
 
 
 GB = 1e9
@@ -58,7 +59,7 @@ def _collective(found: CollectiveBench, out: Console) -> None:
         indented(out, table(titles, rows))
 
 
-def _row(record: dict[str, Any]) -> list[str]:
+def _row(record: Json) -> list[str]:
     times = [f"{record[name] / US:.1f}" for name in ("time_s", "q25_s", "q75_s")]
     rates = [f"{record[name] / GB:.3f}" for name in ("algbw_Bps", "busbw_Bps")]
     return [str(record["size_B"]), str(record["count"]), record["redop"], *times, *rates, str(record["wrong"])]
@@ -81,7 +82,7 @@ def _device(found: DeviceBench, out: Console) -> None:
         out.print(f"  its typical error on the products measured is {typical}")
 
 
-def _kernel(row: dict[str, Any]) -> list[str]:
+def _kernel(row: Json) -> list[str]:
     return [
         row["kernel"],
         row["shape"],

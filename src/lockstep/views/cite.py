@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from lockstep.views.parts.command import Command
 from lockstep.views.parts.options import BATCH, CLUSTER_IF_ANY, LAYOUT, MODEL_IF_ANY, RECIPE, switch
@@ -28,7 +28,7 @@ def render_bibtex(found: References, out: Console) -> None:
 BIBTEX = {"bibtex": switch("--bibtex", "Print BibTeX entries.", False)}
 
 
-def ask(as_json: bool, bibtex: bool, **words: Any) -> None:
+def ask(as_json: bool, bibtex: bool, **words: object) -> None:
     """Prints BibTeX where it is asked for."""
     from lockstep.verbs.cite import cite
 

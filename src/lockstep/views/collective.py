@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from rich.text import Text
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from rich.console import Console
 
+    from lockstep.arrays import Floats, Number
     from lockstep.collectives import Comparison, Row
     from lockstep.verbs.collective import Collective
 
@@ -102,7 +103,7 @@ def _mark_best(axes: Axes, known: Comparison) -> None:
     axes.plot([known.size_B], [best.time_s], "o", color="black", markersize=9, fillstyle="none", label=label)
 
 
-def _times_s(found: Collective, name: str, sizes_B: Any) -> Any:
+def _times_s(found: Collective, name: str, sizes_B: Floats) -> Number:
     """Seconds of one algorithm at many sizes, on the network of the answer."""
     from lockstep.collectives import get, times_on_levels
 
@@ -112,7 +113,7 @@ def _times_s(found: Collective, name: str, sizes_B: Any) -> Any:
     return get(op, name).price(network.ranks, sizes_B, network.link).time_s
 
 
-def _bound_s(found: Collective, sizes_B: Any) -> Any:
+def _bound_s(found: Collective, sizes_B: Floats) -> Number:
     from lockstep.collectives import lower_bound_on_levels_s, lower_bound_s
 
     op, network = found.comparison.op, found.network

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rich.text import Text
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from lockstep.failures.stragglers import FoundLate
     from lockstep.measure.execute import Execution
+    from lockstep.plain import Json
     from lockstep.verbs.execute import Executed
 
 
@@ -66,7 +67,7 @@ def _times(found: Executed) -> list[list[str]]:
     measured_s = run.measured.makespan_s
     spread = f"{format_time(min(run.makespans_s))} to {format_time(max(run.makespans_s))}"
     alone = "" if run.cores is None else " alone"
-    link = f"{format_time(run.link.latency_s)}, {format_bandwidth(run.link.bandwidth_Bps)}{alone}"
+    link = f"{format_time(float(run.link.latency_s))}, {format_bandwidth(float(run.link.bandwidth_Bps))}{alone}"
     rows = [
         ["measured", format_time(measured_s), spread],
         [f"predicted ({link})", format_time(run.predicted.makespan_s), _signed(run.difference.makespan_frac)],
@@ -110,7 +111,7 @@ def plot_execution(found: Executed, path: Path) -> None:
     lines = (run.predicted, run.measured)
     lanes = [lane for lane in run.measured.lanes if found.what != "pipeline" or lane[1] == "compute"][:MOST_LANES]
     matplotlib.rcParams["svg.hashsalt"] = "lockstep"
-    metadata: dict[str, Any] = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}.get(path.suffix, {})
+    metadata: Json = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}.get(path.suffix, {})
     size = (12, 2.0 + 0.56 * max(4, len(lanes)))
     figure, (above, below) = pyplot.subplots(2, 1, figsize=size, layout="constrained")
     try:

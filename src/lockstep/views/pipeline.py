@@ -172,7 +172,7 @@ WORDS: Options = {
 }
 
 
-def _answers(words: Mapping[str, Any]) -> Callable[..., Any]:
+def _answers(words: Mapping[str, object]) -> Callable[..., Any]:
     """The function that answers: for one schedule or for all, which takes several numbers by itself."""
     from lockstep.verbs.pipeline import pipeline, pipeline_choices
 

@@ -6,7 +6,7 @@ import sys
 import time
 from functools import partial
 from textwrap import fill
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rich.text import Text
 
@@ -14,7 +14,7 @@ from lockstep.units import SECONDS_PER_DAY, format_count, format_frac, format_mo
 from lockstep.views.estimate import PART_WORDS, time_line, unit
 from lockstep.views.parts.command import Command
 from lockstep.views.parts.figure import PALETTE, times_on, write_figure
-from lockstep.views.parts.layout_columns import Column, layout_columns, layout_words
+from lockstep.views.parts.layout_columns import layout_columns, layout_words
 from lockstep.views.parts.options import BATCH, CLUSTER, MODEL, OFFLOAD, RECIPE, text
 from lockstep.views.parts.output import draw, given, picture_path, show
 from lockstep.views.parts.progress import progress
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from lockstep.planner import Estimate, Plan
+    from lockstep.views.parts.layout_columns import Column
 
 
 FRONT_ROWS = 5
@@ -219,7 +220,7 @@ SEARCH = {
 }
 
 
-def ask(as_json: bool, plot: str | None, **words: Any) -> None:
+def ask(as_json: bool, plot: str | None, **words: object) -> None:
     """Says on stderr how long the search took, which is not in the answer, whose bytes are the same every time."""
     from lockstep.verbs.plan import plan
 

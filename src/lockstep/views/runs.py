@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.text import Text
@@ -121,7 +121,7 @@ def _lasted(started_s: float, ended_s: float | None) -> str:
     return "" if ended_s is None else format_time(max(0.0, ended_s - started_s))
 
 
-def _short(value: Any) -> str:
+def _short(value: object) -> str:
     """A value in a line."""
     if isinstance(value, Mapping):
         return ", ".join(f"{name} {_short(inner)}" for name, inner in value.items())
@@ -168,7 +168,7 @@ WORDS: Options = {
 }
 
 
-def ask(as_json: bool, plot: str | None, action: str, names: list[str] | None, **words: Any) -> None:
+def ask(as_json: bool, plot: str | None, action: str, names: list[str] | None, **words: object) -> None:
     """Names are positional; only a comparison has a picture."""
     from lockstep.verbs.runs import runs
 

@@ -23,10 +23,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
 
+from lockstep.arrays import Number, Whole
 from lockstep.workload.architecture import Attention, Experts, LatentAttention, Mlp, Transformer
-from lockstep.workload.piece import FULL, NONE, SELECTIVE, Piece, Spread, recompute_code
+from lockstep.workload.piece import FULL, NONE, SELECTIVE, Piece, Recompute, Spread, recompute_code
 
 MASK_B = 1.0
 FP32_B = 4.0
@@ -37,7 +37,7 @@ class KeptTensor:
     """One tensor that waits for the backward pass."""
 
     name: str
-    size_B: Any
+    size_B: Number
     """Bytes on one rank."""
     spread: Spread
     """How the layout cuts it (`piece.py`)."""
@@ -70,17 +70,19 @@ def head_kept_tensors(model: Transformer, piece: Piece, logit_B: float = FP32_B)
     return (*_cut(_head(model, piece), model, piece), *_logits(model, piece, logit_B))
 
 
-def layer_activation_B(model: Transformer, piece: Piece, experts: bool = False, recompute: Any = "none") -> Any:
+def layer_activation_B(
+    model: Transformer, piece: Piece, experts: bool = False, recompute: Recompute = "none"
+) -> Number:
     """Bytes that one layer keeps on one rank; `recompute` is a word, a code or an array of codes."""
     return _total(_layer(model, piece, experts), model, piece, recompute_code(recompute))
 
 
-def embedding_activation_B(model: Transformer, piece: Piece) -> Any:
+def embedding_activation_B(model: Transformer, piece: Piece) -> Number:
     """Bytes that the embedding keeps on one rank of the first stage."""
     return _total(_embedding(model, piece), model, piece, NONE)
 
 
-def head_activation_B(model: Transformer, piece: Piece, logit_B: float = FP32_B) -> Any:
+def head_activation_B(model: Transformer, piece: Piece, logit_B: float = FP32_B) -> Number:
     """Bytes that the head keeps on one rank of the last stage, logits included."""
     logits = sum(tensor.size_B for tensor in _logits(model, piece, logit_B))
     return _total(_head(model, piece), model, piece, NONE) + logits
@@ -95,15 +97,15 @@ def _cut(rows: Iterable[Row], model: Transformer, piece: Piece) -> tuple[KeptTen
     )
 
 
-def _total(rows: Iterable[Row], model: Transformer, piece: Piece, code: Any) -> Any:
+def _total(rows: Iterable[Row], model: Transformer, piece: Piece, code: Whole) -> Number:
     """Bytes of the `rows` that recompute mode `code` keeps; rows cut alike are added up before arrays come in."""
     token_B: dict[Spread, dict[int, float]] = {}
     for row in rows:
         levels = token_B.setdefault(row.spread, {})
         levels[row.kept_up_to] = levels.get(row.kept_up_to, 0.0) + row.token_B
-    total: Any = 0.0
+    total: Number = 0.0
     for spread, levels in token_B.items():
-        kept: Any = 0.0
+        kept: Number = 0.0
         for level, size_B in levels.items():
             kept = kept + size_B * (code <= level)
         total = total + kept * piece.share(spread, model.attention.kv_heads)

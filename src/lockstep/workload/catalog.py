@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, Any, get_type_hints
 
 from lockstep.documents import read_yaml, validated
 from lockstep.errors import BadInput, UnknownName
+from lockstep.plain import Json
 from lockstep.vocabulary import architecture
 from lockstep.workload.architecture import Attention, ConvNet, Experts, LatentAttention, Mlp, Model, Rotary, Transformer
 from lockstep.workload.parameters import parameters
@@ -81,7 +82,7 @@ def schema(record: type[Any]) -> type[BaseModel]:
     from pydantic import ConfigDict, create_model
 
     hints = get_type_hints(record)
-    given: dict[str, Any] = {"kind": (str, "transformer")} if record in KINDS.values() else {}
+    given: Json = {"kind": (str, "transformer")} if record in KINDS.values() else {}
     for each in fields(record):
         if each.name == "notes":
             continue
@@ -92,7 +93,7 @@ def schema(record: type[Any]) -> type[BaseModel]:
     return made
 
 
-def _annotation(hint: Any) -> Any:
+def _annotation(hint: object) -> Any:
     """The type of a field in the file: nested dataclasses become schemas, tuples lists."""
     if hint == tuple[int, ...]:
         return list[int]
@@ -120,10 +121,10 @@ class Entry:
     model: Model
     published: Published | None
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Json:
         """One row of a listing."""
         counted = parameters(self.model)
-        row: dict[str, Any] = {"name": self.model.name, "parameters": counted.total}
+        row: Json = {"name": self.model.name, "parameters": counted.total}
         row["active_parameters"] = counted.active
         if isinstance(self.model, Transformer):
             row |= {name: getattr(self.model, name) for name in ("layers", "hidden", "vocab", "max_positions")}
@@ -133,7 +134,7 @@ class Entry:
         return row
 
 
-def _merged(defaults: Mapping[str, Any], entry: Mapping[str, Any]) -> dict[str, Any]:
+def _merged(defaults: Mapping[str, object], entry: Mapping[str, object]) -> Json:
     """`entry` over `defaults`, tables field by field."""
     result = dict(defaults)
     for key, value in entry.items():
@@ -142,7 +143,7 @@ def _merged(defaults: Mapping[str, Any], entry: Mapping[str, Any]) -> dict[str, 
     return result
 
 
-def _published(fields: dict[str, Any]) -> Published | None:
+def _published(fields: Json) -> Published | None:
     """Takes the published total out of `fields`."""
     total, source = fields.pop("published", None), fields.pop("published_source", "")
     if total is None:
@@ -151,10 +152,10 @@ def _published(fields: dict[str, Any]) -> Published | None:
 
 
 @cache
-def _tables() -> dict[str, dict[str, Any]]:
+def _tables() -> dict[str, Json]:
     """The fields of every entry by name, in the order of files and of entries within them."""
     folder = resources.files("lockstep.workload").joinpath("catalog")
-    found: dict[str, dict[str, Any]] = {}
+    found: dict[str, Json] = {}
     for file in sorted(folder.iterdir(), key=lambda path: path.name):
         if file.name.endswith(".toml"):
             tables = tomllib.loads(file.read_text(encoding="utf-8"))
@@ -185,7 +186,7 @@ def entries() -> tuple[Entry, ...]:
     return tuple(entry(name) for name in names())
 
 
-def models() -> list[dict[str, Any]]:
+def models() -> list[Json]:
     """A row per model of the catalog: name, parameters, shape, source, date."""
     return [each.to_dict() for each in entries()]
 

@@ -27,7 +27,7 @@ ACTIVATION_NAMES = {
 class ConfigReader:
     """One table of the file, and where it stands."""
 
-    data: Mapping[str, Any]
+    data: Mapping[str, object]
     locate: Locate
     path: tuple[str, ...] = ()
 

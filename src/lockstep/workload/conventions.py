@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
+from lockstep.arrays import Number
 from lockstep.errors import UnknownName
 from lockstep.workload.architecture import Transformer
 from lockstep.workload.parameters import parameters
@@ -25,30 +25,30 @@ class Convention:
     formula: str
     source: str
     recomputed: bool
-    per_token: Callable[[Transformer, Any], Any]
+    per_token: Callable[[Transformer, Number], Number]
 
 
-def six_n(model: Transformer, seq: Any) -> Any:
+def six_n(model: Transformer, seq: Number) -> Number:
     """6N, with N the parameters that a token uses (all of them in a dense model)."""
     return 6 * parameters(model).active + 0 * seq
 
 
-def palm(model: Transformer, seq: Any) -> Any:
+def palm(model: Transformer, seq: Number) -> Number:
     """6N + 12 L a d s: attention in full, even where it is causal."""
     return 6 * parameters(model).active + 12 * model.layers * model.attention.query_width * seq
 
 
-def narayanan(model: Transformer, seq: Any) -> Any:
+def narayanan(model: Transformer, seq: Number) -> Number:
     """96 L h^2 (1 + s/6h + V/16Lh): full recomputation included."""
     return 96 * _layer(model) * (1 + seq / (6 * model.hidden) + model.vocab / (16 * model.layers * model.hidden))
 
 
-def korthikanti_model(model: Transformer, seq: Any) -> Any:
+def korthikanti_model(model: Transformer, seq: Number) -> Number:
     """72 L h^2 (1 + s/6h + V/12Lh)."""
     return 72 * _layer(model) * (1 + seq / (6 * model.hidden) + _head(model))
 
 
-def korthikanti_selective(model: Transformer, seq: Any) -> Any:
+def korthikanti_selective(model: Transformer, seq: Number) -> Number:
     """72 L h^2 (1 + s/3h + V/12Lh), as printed.
 
     One more forward pass of the attention core, 4 s h per layer, would make s/4.5h; the paper's HFUs (43.7 % for

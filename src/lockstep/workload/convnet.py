@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
+from lockstep.arrays import Number
 from lockstep.workload.architecture import ConvNet
 from lockstep.workload.weights import Weight
 
@@ -98,7 +98,7 @@ def convnet_forward_flops(model: ConvNet) -> int:
     return 2 * (macs + features(model) * model.classes)
 
 
-def convnet_activation_B(model: ConvNet, images: Any, element_B: float = 2.0) -> Any:
+def convnet_activation_B(model: ConvNet, images: Number, element_B: float = 2.0) -> Number:
     """Bytes kept for the backward pass of `images` images.
 
     Each batch norm keeps its input; each ReLU, in place, its output, which the next convolution or pooling reads. A

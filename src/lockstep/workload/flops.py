@@ -18,12 +18,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
-from typing import Any
 
 import numpy as np
 
+from lockstep.arrays import Number
+from lockstep.plain import Json
 from lockstep.workload.architecture import Transformer, one_of
-from lockstep.workload.piece import FULL, SELECTIVE, recompute_code
+from lockstep.workload.piece import FULL, SELECTIVE, Recompute, recompute_code
 from lockstep.workload.weights import Category, Weight, head_weights, layer_weights
 
 COUNTINGS = ("full", "causal")
@@ -33,30 +34,31 @@ COUNTINGS = ("full", "causal")
 class Flops:
     """FLOPs of one token by component. Adds up; scales by a count."""
 
-    attention_projections: Any = 0
-    attention_core: Any = 0
-    mlp: Any = 0
-    router: Any = 0
-    routed_experts: Any = 0
-    shared_experts: Any = 0
-    head: Any = 0
-    mtp: Any = 0
+    attention_projections: Number = 0
+    attention_core: Number = 0
+    mlp: Number = 0
+    router: Number = 0
+    routed_experts: Number = 0
+    shared_experts: Number = 0
+    head: Number = 0
+    mtp: Number = 0
     """Multi-token-prediction modules, their heads included."""
 
     def __add__(self, other: Flops) -> Flops:
         return Flops(*(getattr(self, each.name) + getattr(other, each.name) for each in fields(self)))
 
-    def __mul__(self, times: Any) -> Flops:
+    def __mul__(self, times: Number) -> Flops:
         return Flops(*(getattr(self, each.name) * times for each in fields(self)))
 
     __rmul__ = __mul__
 
     @property
-    def total(self) -> Any:
+    def total(self) -> Number:
         """All components."""
-        return sum(getattr(self, each.name) for each in fields(self))
+        total: Number = sum(getattr(self, each.name) for each in fields(self))
+        return total
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Json:
         """Plain JSON form."""
         return {**{each.name: getattr(self, each.name) for each in fields(self)}, "total": self.total}
 
@@ -75,17 +77,17 @@ class TrainingFlops:
         return self.forward * 2
 
     @property
-    def model(self) -> Any:
+    def model(self) -> Number:
         """What the model needs, whatever the implementation: the numerator of MFU."""
         return 3 * self.forward.total
 
     @property
-    def hardware(self) -> Any:
+    def hardware(self) -> Number:
         """What is executed, recomputation included: the numerator of HFU."""
         return self.model + self.recomputed.total
 
 
-def keys_per_query(seq: Any, window: int | None, causal: bool, counting: str = "full") -> Any:
+def keys_per_query(seq: Number, window: int | None, causal: bool, counting: str = "full") -> Number:
     """Mean number of keys that a query meets, by the `counting` of the module's head."""
     one_of("flops", "counting", counting, COUNTINGS)
     reach = seq if window is None else np.minimum(window, seq)
@@ -95,7 +97,7 @@ def keys_per_query(seq: Any, window: int | None, causal: bool, counting: str = "
 
 
 def layer_forward_flops(
-    model: Transformer, seq: Any, experts: bool = False, window: int | None = None, counting: str = "full"
+    model: Transformer, seq: Number, experts: bool = False, window: int | None = None, counting: str = "full"
 ) -> Flops:
     """FLOPs per token of one layer, forward."""
     weights = layer_weights(model, experts)
@@ -109,9 +111,9 @@ def layer_forward_flops(
     )
 
 
-def head_forward_flops(model: Transformer, seq: Any) -> Flops:
+def head_forward_flops(model: Transformer, seq: Number) -> Flops:
     """FLOPs per token of the projection onto the vocabulary (also when tied), MLM head and pooler."""
-    flops: Any = 2 * model.hidden * model.vocab if model.has_head else 0
+    flops: Number = 2 * model.hidden * model.vocab if model.has_head else 0
     for weight in head_weights(model):
         if weight.is_matrix and weight.name != "head":
             per_sequence = weight.name == "pooler"
@@ -119,16 +121,16 @@ def head_forward_flops(model: Transformer, seq: Any) -> Flops:
     return Flops(head=flops)
 
 
-def forward_flops(model: Transformer, seq: Any, counting: str = "full") -> Flops:
+def forward_flops(model: Transformer, seq: Number, counting: str = "full") -> Flops:
     """FLOPs per token of one forward pass; `seq` may be an array."""
     return _layers(model, seq, counting) + head_forward_flops(model, seq) + _mtp(model, seq, counting)
 
 
 def training_flops(
     model: Transformer,
-    seq: Any,
+    seq: Number,
     counting: str = "full",
-    recompute: Any = "none",
+    recompute: Recompute = "none",
     modules: Sequence[str] = ("core_attn",),
 ) -> TrainingFlops:
     """FLOPs per token of forward, backward and recomputation; `seq` and `recompute` may be arrays.
@@ -162,14 +164,14 @@ def _up_projections(model: Transformer) -> int:
     return 2 * heads * width * (model.layers + model.mtp_layers)
 
 
-def _core(model: Transformer, seq: Any, window: int | None, counting: str) -> Any:
+def _core(model: Transformer, seq: Number, window: int | None, counting: str) -> Number:
     """Scores and weighted values: 2 keys (d_qk + d_v) per head."""
     attention = model.attention
     keys = keys_per_query(seq, window, attention.causal, counting)
     return 2 * keys * (attention.query_width + attention.out_width)
 
 
-def _layers(model: Transformer, seq: Any, counting: str) -> Flops:
+def _layers(model: Transformer, seq: Number, counting: str) -> Flops:
     """All layers of the main model; layers of one kind are counted once and multiplied."""
     kinds: dict[tuple[bool, int | None], int] = {}
     for kind in zip(model.expert_layers, model.windows, strict=True):
@@ -180,13 +182,13 @@ def _layers(model: Transformer, seq: Any, counting: str) -> Flops:
     return total
 
 
-def _mtp_layers(model: Transformer, seq: Any, counting: str) -> Flops:
+def _mtp_layers(model: Transformer, seq: Number, counting: str) -> Flops:
     """The transformer layers of the multi-token-prediction modules."""
     layer = layer_forward_flops(model, seq, model.expert_layers[-1], model.windows[-1], counting)
     return layer * model.mtp_layers
 
 
-def _mtp(model: Transformer, seq: Any, counting: str) -> Flops:
+def _mtp(model: Transformer, seq: Number, counting: str) -> Flops:
     """Multi-token-prediction modules whole: joint projection (2h x h), layer, head."""
     if not model.mtp_layers:
         return Flops()

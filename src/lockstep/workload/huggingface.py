@@ -14,10 +14,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from lockstep.documents import read_json
 from lockstep.errors import LONGEST, BadInput
+from lockstep.plain import Json
 from lockstep.vocabulary import architecture
 from lockstep.workload import huggingface_decoders as plain
 from lockstep.workload import huggingface_experts as mixtures
@@ -41,7 +41,7 @@ TOWERS = {"vision_config": "vision", "audio_config": "audio"}
 """Tables of a config.json that describe what comes before the text model."""
 
 
-def numerics(kind: str, config: ConfigReader) -> dict[str, Any]:
+def numerics(kind: str, config: ConfigReader) -> Json:
     """Fields of `Transformer` for a model type. Raises BadInput at "file:line"."""
     text = config.table("text_config") if config.has("text_config") else config
     given = {key: text.number(key) for key in MULTIPLIERS}
@@ -124,7 +124,7 @@ def read_config(path: str | Path) -> Transformer:
     if family is None:
         raise BadInput(_unsupported(kind), config.where("model_type"))
     try:
-        named: dict[str, Any] = {"name": _name(data, Path(path)), "notes": tuple(_left_out(config))}
+        named: Json = {"name": _name(data, Path(path)), "notes": tuple(_left_out(config))}
         return replace(family(config), **named, **numerics(kind, config))
     except BadInput as error:
         if error.where and error.where.startswith(str(path)):
@@ -145,7 +145,7 @@ def _left_out(config: ConfigReader) -> Iterator[str]:
             yield f"the {tower} tower ({key}) is not counted: only the text model is priced, on text alone"
 
 
-def _name(data: Mapping[str, Any], path: Path) -> str:
+def _name(data: Mapping[str, object], path: Path) -> str:
     """What to call the model: the name in the file, else that of its folder, or of the file if that says more."""
     for key in ("_name_or_path", "name_or_path"):
         value = data.get(key)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from lockstep.errors import BadInput
+from lockstep.plain import Json
 from lockstep.workload.architecture import Attention, Mlp, Transformer
 from lockstep.workload.config_reader import ConfigReader
 
@@ -15,7 +16,7 @@ POSITIONS = ("max_position_embeddings", "n_positions", "n_ctx", "seq_length", "m
 FFN = ("intermediate_size", "n_inner", "ffn_dim", "ffn_hidden_size")
 
 
-def sizes(config: ConfigReader, positions: int | None = None, tied: bool = False, **defaults: int) -> dict[str, Any]:
+def sizes(config: ConfigReader, positions: int | None = None, tied: bool = False, **defaults: int) -> Json:
     """The fields that every family has; `positions`, `tied` and `defaults` are what the family takes when absent."""
     return {
         "name": str(config.data.get("model_type", "model")),

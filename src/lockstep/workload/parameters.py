@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
+from lockstep.arrays import Number
+from lockstep.plain import Json
 from lockstep.rows.plain import picked
 from lockstep.workload.architecture import ConvNet, Model, Transformer
 from lockstep.workload.convnet import convnet_weights
@@ -52,7 +53,7 @@ class ParameterCount:
         """Total without token, segment and position tables (Kaplan et al. 2020); a tied table is left out too."""
         return self.total - self.by_category["embedding"] - self.by_category["positions"]
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Json:
         """Plain JSON form."""
         return picked(self, "total active non_embedding by_category per_dense_layer per_expert_layer mtp untrained")
 
@@ -96,11 +97,11 @@ def parameters(model: Model) -> ParameterCount:
 class RankParameters:
     """Trained parameters on one rank, in the groups that optimizers and data parallelism tell apart."""
 
-    matrix_elems: Any
+    matrix_elems: Number
     """Matrices of the layers outside routed experts."""
-    other_elems: Any
+    other_elems: Number
     """Tables, head, norms, biases."""
-    expert_elems: Any
+    expert_elems: Number
     """Routed experts; replicated over fewer ranks than the rest."""
 
     def __add__(self, other: RankParameters) -> RankParameters:
@@ -110,22 +111,24 @@ class RankParameters:
             self.expert_elems + other.expert_elems,
         )
 
-    def __mul__(self, times: Any) -> RankParameters:
+    def __mul__(self, times: Number) -> RankParameters:
         return RankParameters(self.matrix_elems * times, self.other_elems * times, self.expert_elems * times)
 
     __rmul__ = __mul__
 
     @property
-    def total_elems(self) -> Any:
+    def total_elems(self) -> Number:
         """All parameters on the rank."""
         return self.matrix_elems + self.other_elems + self.expert_elems
 
 
-def rank_parameters(weights: Iterable[Weight], tp: Any = 1, ep: Any = 1, expert_tp: Any = None) -> RankParameters:
+def rank_parameters(
+    weights: Iterable[Weight], tp: Number = 1, ep: Number = 1, expert_tp: Number | None = None
+) -> RankParameters:
     """`weights` as one rank holds them; tp, ep and expert_tp may be arrays."""
-    matrix: Any = 0
-    other: Any = 0
-    expert: Any = 0
+    matrix: Number = 0
+    other: Number = 0
+    expert: Number = 0
     for weight in weights:
         if not weight.trained:
             continue

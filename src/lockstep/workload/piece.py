@@ -30,19 +30,22 @@ A stronger mode keeps less and computes more; the codes are ordered so. Modules,
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal, TypeAlias
 
 import numpy as np
 
+from lockstep.arrays import Number, Truth, Whole
 from lockstep.errors import BadInput, UnknownName
 
 RECOMPUTE = ("none", "selective", "full")
 NONE, SELECTIVE, FULL = range(3)
 MODULES = ("core_attn", "layernorm", "mla_up_proj", "moe_act")
+Recompute: TypeAlias = str | Whole
+"""A word of RECOMPUTE, its code, or an array of codes."""
 Spread = Literal["sequence", "tp", "kv", "scores", "rows", "inner"]
 
 
-def recompute_code(mode: Any) -> Any:
+def recompute_code(mode: Recompute) -> Whole:
     """The integer code (or array of codes) of a word, a code, or an array of codes."""
     if isinstance(mode, str):
         if mode not in RECOMPUTE:
@@ -58,17 +61,17 @@ def recompute_code(mode: Any) -> Any:
 class Piece:
     """What one rank pushes through a layer at a time, and with which kernels. Numbers may be arrays."""
 
-    micro_batch: Any
+    micro_batch: Number
     """Sequences (b)."""
-    seq: Any
+    seq: Number
     """Tokens per whole sequence (s); each of cp ranks holds s / cp."""
-    tp: Any = 1
-    cp: Any = 1
-    sequence_parallel: Any = False
+    tp: Number = 1
+    cp: Number = 1
+    sequence_parallel: Number | Truth = False
     """Between the parallel blocks, the tp ranks split the tokens (Korthikanti et al. 2022, section 4.2.2)."""
-    expert_tp: Any = None
+    expert_tp: Number | None = None
     """Ways in which the inside of an expert is cut; None means like tp (Megatron's default)."""
-    capacity_factor: Any = 1.0
+    capacity_factor: Number = 1.0
     """Rows given to experts, over top_k times the tokens."""
     element_B: float = 2.0
     """Bytes of an activation element."""
@@ -94,31 +97,31 @@ class Piece:
         return NONE if module in self.recompute_modules else SELECTIVE
 
     @property
-    def tokens(self) -> Any:
+    def tokens(self) -> Number:
         """Tokens on one context-parallel rank."""
         return self.micro_batch * self.seq / self.cp
 
     @property
-    def split(self) -> Any:
+    def split(self) -> Number:
         """Ways in which sequence parallelism splits the tokens: tp, or 1 where it is off."""
         if np.ndim(self.sequence_parallel):
             return np.where(self.sequence_parallel, self.tp, 1)
         return self.tp if self.sequence_parallel else 1
 
     @property
-    def expert_ways(self) -> Any:
+    def expert_ways(self) -> Number:
         """Ways in which the inside of an expert is cut."""
         return self.tp if self.expert_tp is None else self.expert_tp
 
     @property
-    def rows_per_token(self) -> Any:
+    def rows_per_token(self) -> Number:
         """Rows on this rank per routed token: the ranks that split the tokens gather them for a cut expert."""
         gathered = self.expert_ways / self.tp
         if np.ndim(self.sequence_parallel):
             return np.where(self.sequence_parallel, gathered, 1.0)
         return gathered if self.sequence_parallel else 1.0
 
-    def share(self, spread: Spread, kv_heads: int) -> Any:
+    def share(self, spread: Spread, kv_heads: int) -> Number:
         """What one rank holds of a tensor of this spread, per byte and token (see the head of the module)."""
         if spread == "sequence":
             return 1 / self.split

@@ -14,10 +14,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
+from lockstep.arrays import Number
 from lockstep.workload.architecture import Attention, Experts, Mlp, Transformer
 
 Category = Literal[
@@ -59,7 +60,7 @@ class Weight:
         """Whether it takes part in a matrix product with every token (embedding tables are looked up instead)."""
         return len(self.shape) == 2 and self.category not in ("embedding", "positions")
 
-    def per_rank_elems(self, tp: Any = 1, ep: Any = 1, expert_tp: Any = None) -> Any:
+    def per_rank_elems(self, tp: Number = 1, ep: Number = 1, expert_tp: Number | None = None) -> Number:
         """Elements on one rank of a tp x ep layout. `expert_tp` cuts inside an expert; None means like tp."""
         if self.cut == "none":
             return self.elems

@@ -10,13 +10,12 @@ IEEE TPDS 8 (1997); R. Thakur et al., IJHPCA 19 (2005), on all-gather.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
-from lockstep.collectives.cost import Counts, LinkLike, Number, Terms
+from lockstep.arrays import Array, Number, Whole
+from lockstep.collectives.cost import Counts, LinkLike, Terms
 from lockstep.collectives.registry import Algorithm, register
-from lockstep.collectives.rounds import Array, Rounds, cut
+from lockstep.collectives.rounds import Rounds, cut
 from lockstep.collectives.shares import Split, ceil_log2
 
 
@@ -41,7 +40,7 @@ def counts(ranks: Number, size_B: Number, link: LinkLike, split: Split) -> Count
     return Counts(ranks * ceil_log2(ranks), (ranks - 1) * size_B)
 
 
-def write(rounds: Rounds, members: Array, start: Any, stop: Any) -> None:
+def write(rounds: Rounds, members: Array, start: Whole, stop: Whole) -> None:
     """Round s: member i sends the first m_s shares it holds to member i - 2^s, which appends them."""
     ranks = members.shape[1]
     place = rounds.rotate(members, cut(start, stop, ranks))

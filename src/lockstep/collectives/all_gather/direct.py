@@ -8,16 +8,15 @@ Source: E. Chan et al., CCPE 19 (2007), section 3 (one-port exchange among all p
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
+from lockstep.arrays import Array, Whole
 from lockstep.collectives.all_gather.ring import counts, terms
 from lockstep.collectives.registry import Algorithm, register
-from lockstep.collectives.rounds import Array, Rounds, cut
+from lockstep.collectives.rounds import Rounds, cut
 
 
-def write(rounds: Rounds, members: Array, start: Any, stop: Any) -> None:
+def write(rounds: Rounds, members: Array, start: Whole, stop: Whole) -> None:
     """Round t: member i sends share i to member i + t."""
     ranks = members.shape[1]
     edges = cut(start, stop, ranks)

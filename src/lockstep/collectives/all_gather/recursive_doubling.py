@@ -10,13 +10,12 @@ Source: R. Thakur, R. Rabenseifner, W. Gropp, IJHPCA 19 (2005), on all-gather.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
-from lockstep.collectives.cost import Counts, LinkLike, Number, Terms
+from lockstep.arrays import Array, Number, Whole
+from lockstep.collectives.cost import Counts, LinkLike, Terms
 from lockstep.collectives.registry import Algorithm, register
-from lockstep.collectives.rounds import Array, Rounds, cut, fold
+from lockstep.collectives.rounds import Rounds, cut, fold
 from lockstep.collectives.shares import Split, floor_log2, power_of_two_core, sum_min_powers
 
 
@@ -60,7 +59,7 @@ def odd_shares_B(size_B: Number, ranks: Number, split: Split) -> Number:
     return (extra * each + np.minimum(np.floor(larger / 2), extra)) * split.element_B
 
 
-def write(rounds: Rounds, members: Array, start: Any, stop: Any) -> None:
+def write(rounds: Rounds, members: Array, start: Whole, stop: Whole) -> None:
     """Fold, then round s: core members i and i xor 2^s swap their runs, then the extras get everything."""
     ranks = members.shape[1]
     edges = cut(start, stop, ranks)

@@ -8,13 +8,12 @@ Source: R. Thakur, R. Rabenseifner, W. Gropp, IJHPCA 19 (2005), on all-gather.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
-from lockstep.collectives.cost import Counts, LinkLike, Number, Terms
+from lockstep.arrays import Array, Number, Whole
+from lockstep.collectives.cost import Counts, LinkLike, Terms
 from lockstep.collectives.registry import Algorithm, register
-from lockstep.collectives.rounds import Array, Rounds, cut
+from lockstep.collectives.rounds import Rounds, cut
 from lockstep.collectives.shares import Split
 
 
@@ -28,7 +27,7 @@ def counts(ranks: Number, size_B: Number, link: LinkLike, split: Split) -> Count
     return Counts(ranks * (ranks - 1), (ranks - 1) * size_B)
 
 
-def write(rounds: Rounds, members: Array, start: Any, stop: Any, reverse: bool = False) -> None:
+def write(rounds: Rounds, members: Array, start: Whole, stop: Whole, reverse: bool = False) -> None:
     """Round t: member i sends share i - t to member i + 1; share j starts at member j."""
     ranks = members.shape[1]
     edges = cut(start, stop, ranks)

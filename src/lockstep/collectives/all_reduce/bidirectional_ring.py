@@ -9,12 +9,11 @@ Source: N. P. Jouppi et al., "TPU v4", ISCA 2023 (bidirectional rings of a torus
 
 from __future__ import annotations
 
-from typing import Any
-
+from lockstep.arrays import Array, Number, Whole
 from lockstep.collectives.all_reduce import ring
-from lockstep.collectives.cost import Counts, LinkLike, Number, Terms
+from lockstep.collectives.cost import Counts, LinkLike, Terms
 from lockstep.collectives.registry import Algorithm, register
-from lockstep.collectives.rounds import Array, Rounds, cut
+from lockstep.collectives.rounds import Rounds, cut
 from lockstep.collectives.shares import Split
 
 
@@ -29,7 +28,7 @@ def counts(ranks: Number, size_B: Number, link: LinkLike, split: Split) -> Count
     return ring.counts(ranks, larger_B, link, split) + ring.counts(ranks, size_B - larger_B, link, split)
 
 
-def write(rounds: Rounds, members: Array, start: Any, stop: Any) -> None:
+def write(rounds: Rounds, members: Array, start: Whole, stop: Whole) -> None:
     """The first half forwards through the first port, the second half backwards through the second."""
     edges = cut(start, stop, 2)
     second = rounds.through(1)

@@ -10,16 +10,15 @@ OSDI 2014.
 
 from __future__ import annotations
 
-from typing import Any
-
+from lockstep.arrays import Array, Whole
 from lockstep.collectives.all_gather import direct as all_gather
 from lockstep.collectives.all_reduce.ring import counts, terms
 from lockstep.collectives.reduce_scatter import direct as reduce_scatter
 from lockstep.collectives.registry import Algorithm, register
-from lockstep.collectives.rounds import Array, Rounds
+from lockstep.collectives.rounds import Rounds
 
 
-def write(rounds: Rounds, members: Array, start: Any, stop: Any) -> None:
+def write(rounds: Rounds, members: Array, start: Whole, stop: Whole) -> None:
     """Direct reduce-scatter, then direct all-gather."""
     reduce_scatter.write(rounds, members, start, stop)
     all_gather.write(rounds, members, start, stop)

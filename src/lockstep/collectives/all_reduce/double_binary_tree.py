@@ -10,13 +10,12 @@ Source: P. Sanders, J. Speck, J. L. Traff, Parallel Computing 35 (2009); derivat
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
-from lockstep.collectives.cost import Counts, LinkLike, Number, Terms
+from lockstep.arrays import Array, Number, Whole
+from lockstep.collectives.cost import Counts, LinkLike, Terms
 from lockstep.collectives.registry import Algorithm, register
-from lockstep.collectives.rounds import Array, Rounds, cut
+from lockstep.collectives.rounds import Rounds, cut
 from lockstep.collectives.shares import Split, whole_choice
 from lockstep.collectives.trees import (
     Tree,
@@ -25,11 +24,10 @@ from lockstep.collectives.trees import (
     reduce_and_broadcast,
     write_reduce_and_broadcast,
 )
+from lockstep.plain import Json
 
 
-def settle(
-    ranks: Number, size_B: Number, link: LinkLike, split: Split, segments: Number | None = None
-) -> dict[str, Any]:
+def settle(ranks: Number, size_B: Number, link: LinkLike, split: Split, segments: Number | None = None) -> Json:
     """The given number of segments per half, or the best."""
     half_B = split.largest_B(size_B, 2)
     return {
@@ -51,7 +49,7 @@ def counts(ranks: Number, size_B: Number, link: LinkLike, split: Split, segments
     return Counts(4 * (ranks - 1) * segments, 2 * (ranks - 1) * size_B, (ranks - 1) * size_B)
 
 
-def write(rounds: Rounds, members: Array, start: Any, stop: Any, segments: int = 1) -> None:
+def write(rounds: Rounds, members: Array, start: Whole, stop: Whole, segments: int = 1) -> None:
     """The first half on the tree in member order, the second on its complement."""
     ranks = members.shape[1]
     edges = cut(start, stop, 2)

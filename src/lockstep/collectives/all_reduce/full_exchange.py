@@ -9,13 +9,12 @@ Source: definition; bytes against the optimum in P. Patarasuk, X. Yuan, JPDC 69 
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
-from lockstep.collectives.cost import Counts, LinkLike, Number, Terms
+from lockstep.arrays import Array, Number, Whole
+from lockstep.collectives.cost import Counts, LinkLike, Terms
 from lockstep.collectives.registry import Algorithm, register
-from lockstep.collectives.rounds import Array, Rounds, cut
+from lockstep.collectives.rounds import Rounds, cut
 from lockstep.collectives.shares import Split
 
 
@@ -31,7 +30,7 @@ def counts(ranks: Number, size_B: Number, link: LinkLike, split: Split) -> Count
     return Counts(ranks * (ranks - 1), total_B, total_B)
 
 
-def write(rounds: Rounds, members: Array, start: Any, stop: Any) -> None:
+def write(rounds: Rounds, members: Array, start: Whole, stop: Whole) -> None:
     """Keep a copy of the own buffer to send; round t: member i sends it to member i + t."""
     ranks = members.shape[1]
     whole = cut(start, stop, 1)

@@ -19,11 +19,13 @@ from typing import Any
 
 import numpy as np
 
-from lockstep.collectives.cost import Counts, LinkLike, Number, Terms
+from lockstep.arrays import Array, Number, Whole
+from lockstep.collectives.cost import Counts, LinkLike, Terms
 from lockstep.collectives.registry import Algorithm, get, register
-from lockstep.collectives.rounds import Array, Rounds, cut
+from lockstep.collectives.rounds import Rounds, cut
 from lockstep.collectives.shares import Split, square_divisor, whole_nodes
 from lockstep.errors import BadInput, UnknownName
+from lockstep.plain import Json
 
 INNER = {
     "ring": ("ring", "ring"),
@@ -41,7 +43,7 @@ def settle(
     levels: Sequence[Number] | None = None,
     inner: str = "ring",
     outer: str = "ring",
-) -> dict[str, Any]:
+) -> Json:
     """Level sizes, checked to divide, and the choices of the outer algorithm."""
     if inner not in INNER:
         raise UnknownName("inner algorithm", inner, INNER)
@@ -65,7 +67,7 @@ def phases(
     levels: Sequence[Number],
     inner: str,
     outer: str,
-    outer_choices: dict[str, Any],
+    outer_choices: Json,
 ) -> Iterator[tuple[Algorithm, Number, Number, Number]]:
     """(algorithm, ranks of a group, bytes of its largest share, how many whole buffers all groups hold) in order."""
     scatter, gather = (get(op, name) for op, name in zip(("reduce-scatter", "all-gather"), INNER[inner], strict=True))
@@ -110,12 +112,12 @@ def counts(ranks: Number, size_B: Number, link: LinkLike, split: Split, **choice
 def write(
     rounds: Rounds,
     members: Array,
-    start: Any,
-    stop: Any,
+    start: Whole,
+    stop: Whole,
     levels: Sequence[int],
     inner: str,
     outer: str,
-    outer_choices: dict[str, Any],
+    outer_choices: Json,
 ) -> None:
     """Reduce-scatter inside, the other levels across on each share, all-gather inside; innermost level fastest."""
     if not levels:
@@ -137,7 +139,7 @@ def write(
     get("all-gather", gather).write(rounds, inside, first, last)
 
 
-def pieces(ranks: int, levels: Sequence[int], inner: str, outer: str, outer_choices: dict[str, Any]) -> int:
+def pieces(ranks: int, levels: Sequence[int], inner: str, outer: str, outer_choices: Json) -> int:
     """Shares of shares, each as the outer algorithm cuts it."""
     inside = int(np.prod([int(size) for size in levels]))
     return inside * get("all-reduce", outer).pieces(int(ranks) // inside, **outer_choices)

@@ -8,13 +8,12 @@ Source: definition; as the baseline in P. Patarasuk, X. Yuan, JPDC 69 (2009).
 
 from __future__ import annotations
 
-from typing import Any
-
+from lockstep.arrays import Array, Number, Whole
 from lockstep.collectives.broadcast import linear as broadcast
-from lockstep.collectives.cost import Counts, LinkLike, Number, Terms
+from lockstep.collectives.cost import Counts, LinkLike, Terms
 from lockstep.collectives.reduce import linear as reduce
 from lockstep.collectives.registry import Algorithm, register
-from lockstep.collectives.rounds import Array, Rounds
+from lockstep.collectives.rounds import Rounds
 from lockstep.collectives.shares import Split
 
 
@@ -28,7 +27,7 @@ def counts(ranks: Number, size_B: Number, link: LinkLike, split: Split) -> Count
     return reduce.counts(ranks, size_B, link, split) + broadcast.counts(ranks, size_B, link, split)
 
 
-def write(rounds: Rounds, members: Array, start: Any, stop: Any) -> None:
+def write(rounds: Rounds, members: Array, start: Whole, stop: Whole) -> None:
     """Linear reduce, then linear broadcast."""
     reduce.write(rounds, members, start, stop)
     broadcast.write(rounds, members, start, stop)

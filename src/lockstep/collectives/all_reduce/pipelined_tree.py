@@ -10,20 +10,18 @@ Source: P. Sanders, J. Speck, J. L. Traff, Parallel Computing 35 (2009), section
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
-from lockstep.collectives.cost import Counts, LinkLike, Number, Terms
+from lockstep.arrays import Array, Number, Whole
+from lockstep.collectives.cost import Counts, LinkLike, Terms
 from lockstep.collectives.registry import Algorithm, register
-from lockstep.collectives.rounds import Array, Rounds
+from lockstep.collectives.rounds import Rounds
 from lockstep.collectives.shares import Split, whole_choice
 from lockstep.collectives.trees import Tree, best_segments, reduce_and_broadcast, write_reduce_and_broadcast
+from lockstep.plain import Json
 
 
-def settle(
-    ranks: Number, size_B: Number, link: LinkLike, split: Split, segments: Number | None = None
-) -> dict[str, Any]:
+def settle(ranks: Number, size_B: Number, link: LinkLike, split: Split, segments: Number | None = None) -> Json:
     """The given number of segments, or the best."""
     return {
         "segments": best_segments(ranks, size_B, link, split)
@@ -43,7 +41,7 @@ def counts(ranks: Number, size_B: Number, link: LinkLike, split: Split, segments
     return Counts(2 * (ranks - 1) * segments, 2 * (ranks - 1) * size_B, (ranks - 1) * size_B)
 
 
-def write(rounds: Rounds, members: Array, start: Any, stop: Any, segments: int = 1) -> None:
+def write(rounds: Rounds, members: Array, start: Whole, stop: Whole, segments: int = 1) -> None:
     """One tree in member order."""
     write_reduce_and_broadcast(rounds, members, [Tree(np.arange(members.shape[1]), start, stop)], int(segments))
 

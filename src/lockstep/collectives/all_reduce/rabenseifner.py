@@ -11,15 +11,14 @@ on all-reduce.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
+from lockstep.arrays import Array, Number, Whole
 from lockstep.collectives.all_gather.recursive_doubling import swap_runs
-from lockstep.collectives.cost import Counts, LinkLike, Number, Terms
+from lockstep.collectives.cost import Counts, LinkLike, Terms
 from lockstep.collectives.reduce_scatter.recursive_halving import halve_runs
 from lockstep.collectives.registry import Algorithm, register
-from lockstep.collectives.rounds import Array, Rounds, cut, fold
+from lockstep.collectives.rounds import Rounds, cut, fold
 from lockstep.collectives.shares import Split, floor_log2, power_of_two_core
 
 
@@ -37,7 +36,7 @@ def counts(ranks: Number, size_B: Number, link: LinkLike, split: Split) -> Count
     return Counts(2 * core * floor_log2(ranks) + 2 * extra, 2 * (ranks - 1) * size_B, (ranks - 1) * size_B)
 
 
-def write(rounds: Rounds, members: Array, start: Any, stop: Any) -> None:
+def write(rounds: Rounds, members: Array, start: Whole, stop: Whole) -> None:
     """Fold, halve, double, unfold."""
     core, absorbed, absorber = fold(members.shape[1])
     whole = cut(start, stop, 1)

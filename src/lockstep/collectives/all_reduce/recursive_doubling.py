@@ -9,13 +9,12 @@ Source: R. Thakur, R. Rabenseifner, W. Gropp, IJHPCA 19 (2005), on all-reduce.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
-from lockstep.collectives.cost import Counts, LinkLike, Number, Terms
+from lockstep.arrays import Array, Number, Whole
+from lockstep.collectives.cost import Counts, LinkLike, Terms
 from lockstep.collectives.registry import Algorithm, register
-from lockstep.collectives.rounds import Array, Rounds, cut, fold
+from lockstep.collectives.rounds import Rounds, cut, fold
 from lockstep.collectives.shares import Split, floor_log2, power_of_two_core
 
 
@@ -33,7 +32,7 @@ def counts(ranks: Number, size_B: Number, link: LinkLike, split: Split) -> Count
     return Counts(swaps + 2 * extra, (swaps + 2 * extra) * size_B, (swaps + extra) * size_B)
 
 
-def write(rounds: Rounds, members: Array, start: Any, stop: Any) -> None:
+def write(rounds: Rounds, members: Array, start: Whole, stop: Whole) -> None:
     """Fold, then round s: core members i and i xor 2^s swap and add, then unfold."""
     core, absorbed, absorber = fold(members.shape[1])
     whole = cut(start, stop, 1)

@@ -9,13 +9,12 @@ Source: P. Patarasuk, X. Yuan, "Bandwidth optimal all-reduce algorithms for clus
 
 from __future__ import annotations
 
-from typing import Any
-
+from lockstep.arrays import Array, Number, Whole
 from lockstep.collectives.all_gather import ring as all_gather
-from lockstep.collectives.cost import Counts, LinkLike, Number, Terms
+from lockstep.collectives.cost import Counts, LinkLike, Terms
 from lockstep.collectives.reduce_scatter import ring as reduce_scatter
 from lockstep.collectives.registry import Algorithm, register
-from lockstep.collectives.rounds import Array, Rounds
+from lockstep.collectives.rounds import Rounds
 from lockstep.collectives.shares import Split
 
 
@@ -29,7 +28,7 @@ def counts(ranks: Number, size_B: Number, link: LinkLike, split: Split) -> Count
     return reduce_scatter.counts(ranks, size_B, link, split) + all_gather.counts(ranks, size_B, link, split)
 
 
-def write(rounds: Rounds, members: Array, start: Any, stop: Any, reverse: bool = False) -> None:
+def write(rounds: Rounds, members: Array, start: Whole, stop: Whole, reverse: bool = False) -> None:
     """Reduce-scatter, then all-gather; `reverse` runs the ring the other way."""
     reduce_scatter.write(rounds, members, start, stop, reverse)
     all_gather.write(rounds, members, start, stop, reverse)

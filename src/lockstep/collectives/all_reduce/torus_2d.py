@@ -10,17 +10,15 @@ C. Ying et al., "Image classification at supercomputer scale", arXiv 1811.06992 
 
 from __future__ import annotations
 
-from typing import Any
-
+from lockstep.arrays import Number
 from lockstep.collectives.all_reduce import hierarchical
-from lockstep.collectives.cost import Counts, LinkLike, Number, Terms
+from lockstep.collectives.cost import Counts, LinkLike, Terms
 from lockstep.collectives.registry import Algorithm, register
 from lockstep.collectives.shares import Split, square_divisor
+from lockstep.plain import Json
 
 
-def settle(
-    ranks: Number, size_B: Number, link: LinkLike, split: Split, row_ranks: Number | None = None
-) -> dict[str, Any]:
+def settle(ranks: Number, size_B: Number, link: LinkLike, split: Split, row_ranks: Number | None = None) -> Json:
     """The two-level hierarchy with rings at both levels."""
     row = square_divisor(ranks) if row_ranks is None else row_ranks
     return hierarchical.settle(ranks, size_B, link, split, levels=(row,), inner="ring", outer="ring")

@@ -8,13 +8,12 @@ Source: R. Thakur, R. Rabenseifner, W. Gropp, IJHPCA 19 (2005), on all-reduce (t
 
 from __future__ import annotations
 
-from typing import Any
-
+from lockstep.arrays import Array, Number, Whole
 from lockstep.collectives.broadcast import binomial as broadcast
-from lockstep.collectives.cost import Counts, LinkLike, Number, Terms
+from lockstep.collectives.cost import Counts, LinkLike, Terms
 from lockstep.collectives.reduce import binomial as reduce
 from lockstep.collectives.registry import Algorithm, register
-from lockstep.collectives.rounds import Array, Rounds
+from lockstep.collectives.rounds import Rounds
 from lockstep.collectives.shares import Split
 
 
@@ -28,7 +27,7 @@ def counts(ranks: Number, size_B: Number, link: LinkLike, split: Split) -> Count
     return Counts(2 * (ranks - 1), 2 * (ranks - 1) * size_B, (ranks - 1) * size_B)
 
 
-def write(rounds: Rounds, members: Array, start: Any, stop: Any) -> None:
+def write(rounds: Rounds, members: Array, start: Whole, stop: Whole) -> None:
     """Binomial reduce, then binomial broadcast."""
     reduce.write(rounds, members, start, stop)
     broadcast.write(rounds, members, start, stop)

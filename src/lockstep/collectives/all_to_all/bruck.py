@@ -10,14 +10,13 @@ Source: J. Bruck et al., IEEE TPDS 8 (1997), section 3; R. Thakur et al., IJHPCA
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
+from lockstep.arrays import Array, Ints, Number, Whole
 from lockstep.collectives.all_to_all.direct import block_start
-from lockstep.collectives.cost import Counts, LinkLike, Number, Terms
+from lockstep.collectives.cost import Counts, LinkLike, Terms
 from lockstep.collectives.registry import Algorithm, register
-from lockstep.collectives.rounds import Array, Rounds, cut
+from lockstep.collectives.rounds import Rounds, cut
 from lockstep.collectives.scatter.binomial import hops
 from lockstep.collectives.shares import Split, ceil_log2
 
@@ -32,7 +31,7 @@ def counts(ranks: Number, size_B: Number, link: LinkLike, split: Split) -> Count
     return Counts(ranks * ceil_log2(ranks), ranks * hops(ranks) * split.largest_B(size_B, ranks))
 
 
-def write(rounds: Rounds, members: Array, start: Any, stop: Any) -> None:
+def write(rounds: Rounds, members: Array, start: Whole, stop: Whole) -> None:
     """Blocks by distance in `blocks`; round s moves those with bit s to the member 2^s further on."""
     ranks = members.shape[1]
     edges = cut(start, stop, ranks)
@@ -51,21 +50,21 @@ def write(rounds: Rounds, members: Array, start: Any, stop: Any) -> None:
         rounds.copies(members, place, place + np.diff(edges), "blocks", k * block, "output")
 
 
-def load_blocks(rounds: Rounds, members: Array, edges: Array, peer: Array, slot: Any, block: int) -> None:
+def load_blocks(rounds: Rounds, members: Array, edges: Array, peer: Array, slot: Ints, block: int) -> None:
     """Copies the share for member peer[k, i] of member i to slot k of its `blocks`."""
     for k in range(peer.shape[0]):
         first, last = edges[:, peer[k]], edges[:, peer[k] + 1]
-        position = np.ravel(slot)[k] * block
+        position = int(np.ravel(slot)[k]) * block
         rounds.copies(members, position, position + last - first, "data", first, "blocks")
 
 
 def swap_blocks(rounds: Rounds, members: Array, receivers: Array, moved: Array, block: int) -> None:
     """Packs the blocks `moved`, sends them as one message, and unpacks them into the same slots."""
     packed = np.arange(len(moved)) * block
-    for k, position in zip(moved * block, packed, strict=True):
+    for k, position in zip((moved * block).tolist(), packed.tolist(), strict=True):
         rounds.copies(members, position, position + block, "blocks", k, "packed")
     rounds.messages(members, receivers, 0, len(moved) * block, buffer="packed", to_buffer="arrived")
-    for k, position in zip(moved * block, packed, strict=True):
+    for k, position in zip((moved * block).tolist(), packed.tolist(), strict=True):
         rounds.copies(members, k, k + block, "arrived", position, "blocks")
 
 

@@ -11,21 +11,20 @@ Source: S. Rajbhandari et al., "DeepSpeed-MoE", ICML 2022 (hierarchical all-to-a
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
+from lockstep.arrays import Array, Number, Whole
 from lockstep.collectives.all_to_all.bruck import load_blocks
 from lockstep.collectives.all_to_all.direct import block_start
-from lockstep.collectives.cost import Counts, LinkLike, Number, Terms
+from lockstep.collectives.cost import Counts, LinkLike, Terms
 from lockstep.collectives.registry import Algorithm, register
-from lockstep.collectives.rounds import Array, Rounds, cut
+from lockstep.collectives.rounds import Rounds, cut
 from lockstep.collectives.shares import Split, square_divisor, whole_nodes
+from lockstep.plain import Json
 
 
-def settle(
-    ranks: Number, size_B: Number, link: LinkLike, split: Split, node_ranks: Number | None = None
-) -> dict[str, Any]:
+def settle(ranks: Number, size_B: Number, link: LinkLike, split: Split, node_ranks: Number | None = None) -> Json:
     """Ranks per node: given, or the most square choice."""
     return {"node_ranks": square_divisor(ranks) if node_ranks is None else whole_nodes(ranks, node_ranks)}
 
@@ -49,12 +48,12 @@ def counts(ranks: Number, size_B: Number, link: LinkLike, split: Split, node_ran
     return Counts(ranks * carried.steps, ranks * carried.critical_B)
 
 
-def write(rounds: Rounds, members: Array, start: Any, stop: Any, node_ranks: int = 1) -> None:
+def write(rounds: Rounds, members: Array, start: Whole, stop: Whole, node_ranks: int = 1) -> None:
     """Two levels: the ranks of a node, the nodes."""
     write_levels(rounds, members, start, stop, (int(node_ranks), members.shape[1] // int(node_ranks)))
 
 
-def write_levels(rounds: Rounds, members: Array, start: Any, stop: Any, sizes: Sequence[int]) -> None:
+def write_levels(rounds: Rounds, members: Array, start: Whole, stop: Whole, sizes: Sequence[int]) -> None:
     """Level after level, innermost first: blocks go to the member whose place at that level is their destination's.
 
     A block is known by a member's number, whose places at the levels done are those of its origin and at the others

@@ -9,17 +9,16 @@ Source: R. Thakur, R. Rabenseifner, W. Gropp, IJHPCA 19 (2005), on all-to-all.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
+from lockstep.arrays import Array, Whole
 from lockstep.collectives.all_to_all import direct
 from lockstep.collectives.all_to_all.direct import counts, exchange, keep_own, terms
 from lockstep.collectives.registry import Algorithm, register
-from lockstep.collectives.rounds import Array, Rounds, cut
+from lockstep.collectives.rounds import Rounds, cut
 
 
-def write(rounds: Rounds, members: Array, start: Any, stop: Any) -> None:
+def write(rounds: Rounds, members: Array, start: Whole, stop: Whole) -> None:
     """Round t: member i swaps with member i xor t."""
     ranks = members.shape[1]
     if ranks & (ranks - 1):

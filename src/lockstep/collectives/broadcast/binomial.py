@@ -8,12 +8,11 @@ Source: R. Thakur, R. Rabenseifner, W. Gropp, IJHPCA 19 (2005), on broadcast.
 
 from __future__ import annotations
 
-from typing import Any
-
+from lockstep.arrays import Array, Number, Whole
 from lockstep.collectives.broadcast.linear import counts
-from lockstep.collectives.cost import LinkLike, Number, Terms
+from lockstep.collectives.cost import LinkLike, Terms
 from lockstep.collectives.registry import Algorithm, register
-from lockstep.collectives.rounds import Array, Rounds, cut
+from lockstep.collectives.rounds import Rounds, cut
 from lockstep.collectives.shares import Split, ceil_log2
 
 
@@ -23,7 +22,7 @@ def terms(ranks: Number, size_B: Number, link: LinkLike, split: Split) -> Terms:
     return Terms(rounds, rounds * size_B)
 
 
-def write(rounds: Rounds, members: Array, start: Any, stop: Any) -> None:
+def write(rounds: Rounds, members: Array, start: Whole, stop: Whole) -> None:
     """Round s: member i < 2^s sends everything to member i + 2^s."""
     ranks = members.shape[1]
     whole = cut(start, stop, 1)

@@ -10,11 +10,10 @@ al., IJHPCA 19 (2005), on broadcast.
 
 from __future__ import annotations
 
-from typing import Any
-
-from lockstep.collectives.cost import Counts, LinkLike, Number, Terms
+from lockstep.arrays import Array, Number, Whole
+from lockstep.collectives.cost import Counts, LinkLike, Terms
 from lockstep.collectives.registry import Algorithm, get, register
-from lockstep.collectives.rounds import Array, Rounds
+from lockstep.collectives.rounds import Rounds
 from lockstep.collectives.scatter import binomial as scatter
 from lockstep.collectives.shares import Split
 
@@ -31,7 +30,7 @@ def counts(ranks: Number, size_B: Number, link: LinkLike, split: Split, all_gath
     return scatter.counts(ranks, size_B, link, split) + second
 
 
-def write(rounds: Rounds, members: Array, start: Any, stop: Any, all_gather: str = "bruck") -> None:
+def write(rounds: Rounds, members: Array, start: Whole, stop: Whole, all_gather: str = "bruck") -> None:
     """Scatter, then all-gather."""
     scatter.write(rounds, members, start, stop)
     get("all-gather", all_gather).write(rounds, members, start, stop)

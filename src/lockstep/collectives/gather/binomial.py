@@ -8,14 +8,13 @@ Source: R. Thakur, R. Rabenseifner, W. Gropp, IJHPCA 19 (2005), on broadcast; E.
 
 from __future__ import annotations
 
-from typing import Any
-
+from lockstep.arrays import Array, Whole
 from lockstep.collectives.registry import Algorithm, register
-from lockstep.collectives.rounds import Array, Rounds, cut
+from lockstep.collectives.rounds import Rounds, cut
 from lockstep.collectives.scatter.binomial import counts, halvings, terms
 
 
-def write(rounds: Rounds, members: Array, start: Any, stop: Any) -> None:
+def write(rounds: Rounds, members: Array, start: Whole, stop: Whole) -> None:
     """The halvings of the scatter backwards: member `middle` returns its run to the holder."""
     edges = cut(start, stop, members.shape[1])
     for first, middle, end in reversed(halvings(members.shape[1])):

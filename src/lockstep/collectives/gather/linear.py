@@ -8,14 +8,13 @@ Source: E. Chan et al., CCPE 19 (2007), section 4.
 
 from __future__ import annotations
 
-from typing import Any
-
+from lockstep.arrays import Array, Whole
 from lockstep.collectives.registry import Algorithm, register
-from lockstep.collectives.rounds import Array, Rounds, cut
+from lockstep.collectives.rounds import Rounds, cut
 from lockstep.collectives.scatter.linear import counts, terms
 
 
-def write(rounds: Rounds, members: Array, start: Any, stop: Any) -> None:
+def write(rounds: Rounds, members: Array, start: Whole, stop: Whole) -> None:
     """Member i sends share i to member 0, for i = 1, 2, ..."""
     ranks = members.shape[1]
     edges = cut(start, stop, ranks)

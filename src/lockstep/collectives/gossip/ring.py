@@ -11,17 +11,17 @@ Source: S. Boyd, A. Ghosh, B. Prabhakar, D. Shah, "Randomized gossip algorithms"
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
-from lockstep.collectives.cost import Counts, LinkLike, Number, Terms
+from lockstep.arrays import Array, Floats, Number, Whole
+from lockstep.collectives.cost import Counts, LinkLike, Terms
 from lockstep.collectives.registry import Algorithm, register
-from lockstep.collectives.rounds import Array, Rounds, cut
+from lockstep.collectives.rounds import Rounds, cut
 from lockstep.collectives.shares import Split, whole_choice
+from lockstep.plain import Json
 
 
-def settle(ranks: Number, size_B: Number, link: LinkLike, split: Split, rounds: Number = 1) -> dict[str, Any]:
+def settle(ranks: Number, size_B: Number, link: LinkLike, split: Split, rounds: Number = 1) -> Json:
     """The number of rounds, checked."""
     return {"rounds": whole_choice("rounds", rounds)}
 
@@ -49,11 +49,11 @@ def rounds_to_agree(ranks: Number, remaining_frac: float) -> Number:
     """Rounds until the distance to the average is at most `remaining_frac` of the first, in the worst direction."""
     factor = contraction(ranks)
     with np.errstate(divide="ignore"):
-        rounds = np.ceil(np.log(remaining_frac) / np.log(factor) - 1e-12)
+        rounds: Floats = np.ceil(np.log(remaining_frac) / np.log(factor) - 1e-12)
     return np.where(factor == 0, np.minimum(1.0, np.asarray(ranks) - 1), rounds)
 
 
-def write(rounds_: Rounds, members: Array, start: Any, stop: Any, rounds: int = 1) -> None:
+def write(rounds_: Rounds, members: Array, start: Whole, stop: Whole, rounds: int = 1) -> None:
     """Per round: keep a copy to send, then right neighbour, then left; everybody adds both."""
     ranks = members.shape[1]
     whole = cut(start, stop, 1)

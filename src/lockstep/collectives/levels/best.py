@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lockstep.collectives.cost import Number, PlainLink
+from lockstep.arrays import Array, Number
+from lockstep.collectives.cost import PlainLink
 from lockstep.collectives.levels import direct, hierarchical, regrouped, ring
 from lockstep.collectives.levels.hierarchy import Hierarchy, Levels, Sent, Way
 from lockstep.collectives.registry import check_work
@@ -30,7 +31,7 @@ class LevelsBest:
     """Time of the fastest way across the levels, its name, and the time of every way."""
 
     time_s: Number
-    algorithm: Number
+    algorithm: str | Array
     times_s: Mapping[str, Number]
 
 

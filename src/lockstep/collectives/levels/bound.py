@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from lockstep.arrays import Number
 from lockstep.collectives.bounds import lower_bound_s
-from lockstep.collectives.cost import Number, PlainLink
+from lockstep.collectives.cost import PlainLink
 from lockstep.collectives.levels.hierarchy import Levels, product
 
 
@@ -17,7 +18,7 @@ def lower_bound_on_levels_s(op: str, levels: Levels, size_B: Number) -> Number:
     ranks, latency_s = product([level[0] for level in levels]), min(level[1] for level in levels)
     rank_Bps = sum(level[2] for level in levels)
     bound_s: Number = 0.0
-    below = 1
+    below: Number = 1
     for level in levels:
         # The send buffer of an all-to-all belongs to one rank; all other sizes are those of the group.
         unit_B = size_B * (below if op == "all-to-all" else 1)

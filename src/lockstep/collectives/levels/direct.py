@@ -12,8 +12,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from lockstep.arrays import Number
 from lockstep.collectives.all_to_all.direct import exchange, keep_own
-from lockstep.collectives.cost import Counts, LinkLike, Number
+from lockstep.collectives.cost import Counts, LinkLike
 from lockstep.collectives.levels.hierarchy import Sent, Way, product, units_below
 from lockstep.collectives.registry import ROUND_OPERATIONS
 from lockstep.collectives.rounds import Rounds, cut, everyone
@@ -22,7 +23,8 @@ from lockstep.program import Program
 
 def price(op: str, ranks: Sequence[Number], links: Sequence[LinkLike], size_B: Number) -> Number:
     """Seconds; broadcasts."""
-    total, slowest_s = product(ranks), 0.0
+    total = product(ranks)
+    slowest_s: Number = 0.0
     below: Number = 1.0
     for size, link in zip(ranks, links, strict=True):
         slowest_s = np.maximum(slowest_s, (size - 1) * below * (link.latency_s + size_B / (total * link.bandwidth_Bps)))
@@ -40,7 +42,7 @@ def count(op: str, sizes: Sequence[int], links: Sequence[LinkLike], size_B: floa
     """A message of S/n to every peer; the latencies in series are those of the port that is busy longest."""
     ranks = product(sizes)
     peers = [(size - 1) * below for size, below in zip(sizes, units_below(sizes), strict=True)]
-    message_s = [link.latency_s + size_B / (ranks * link.bandwidth_Bps) for link in links]
+    message_s = [float(link.latency_s + size_B / (ranks * link.bandwidth_Bps)) for link in links]
     busiest = int(np.argmax(np.multiply(peers, message_s)))
     return Sent(peers[busiest], tuple(Counts(ranks * many, many * size_B) for many in peers))
 

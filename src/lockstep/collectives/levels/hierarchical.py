@@ -15,16 +15,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import cache
-from typing import Any
 
 import numpy as np
 
+from lockstep.arrays import Array, Number
 from lockstep.collectives.best import best, best_time_s
-from lockstep.collectives.cost import Counts, LinkLike, Number
+from lockstep.collectives.cost import Counts, LinkLike
 from lockstep.collectives.levels.hierarchy import Sent, Way, product
 from lockstep.collectives.registry import Algorithm, get, own_algorithms
-from lockstep.collectives.rounds import Array, Rounds, cut
+from lockstep.collectives.rounds import Rounds, cut
 from lockstep.collectives.shares import FLUID
+from lockstep.plain import Json
 from lockstep.program import Program
 
 OUTWARDS = ("reduce-scatter", "reduce", "gather")
@@ -70,7 +71,7 @@ def work(op: str, sizes: Sequence[int], links: Sequence[LinkLike], size_B: float
     total = 0.0
     for algorithm, _, groups, arguments, choices in _called(op, sizes, links, size_B):
         operations = float(algorithm.operations(*arguments, **choices))
-        total += groups * operations
+        total += float(groups) * operations
         total += float(algorithm.work(*arguments, **choices)) - operations
     return total
 
@@ -99,7 +100,7 @@ def program(op: str, sizes: Sequence[int], links: Sequence[LinkLike], size_B: fl
 
 def _called(
     op: str, sizes: Sequence[int], links: Sequence[LinkLike], size_B: float
-) -> Iterator[tuple[Algorithm, int, float, tuple[Any, ...], dict[str, Any]]]:
+) -> Iterator[tuple[Algorithm, int, Number, tuple[int, Number, LinkLike], Json]]:
     """(algorithm, level, groups at once, their ranks, size and link, choices of its closed forms) per phase."""
     cut_in, ranks = parts(op, sizes), product(sizes)
     for algorithm, level, choices in _choices(op, sizes, links, size_B):
@@ -115,7 +116,7 @@ def _choices(
     cut_in = parts(op, sizes)
     for phase, level in phases(op, len(sizes)):
         size, part_B, link = sizes[level], size_B / cut_in[level], links[level]
-        algorithm = get(phase, best(phase, size, part_B, link, deployed(phase)).algorithm)
+        algorithm = get(phase, str(best(phase, size, part_B, link, deployed(phase)).algorithm))
         yield algorithm, level, algorithm.settle(size, part_B, link, FLUID)
 
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from lockstep.collectives.cost import Counts, LinkLike, Number, PlainLink
-from lockstep.collectives.rounds import Array
+from lockstep.arrays import Array, Number
+from lockstep.collectives.cost import Counts, LinkLike, PlainLink
 
 if TYPE_CHECKING:
     from lockstep.program import Program

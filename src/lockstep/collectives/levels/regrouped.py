@@ -12,9 +12,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from lockstep.arrays import Number
 from lockstep.collectives.all_to_all.hierarchical import copies, write_levels
 from lockstep.collectives.best import best_time_s
-from lockstep.collectives.cost import Counts, LinkLike, Number
+from lockstep.collectives.cost import Counts, LinkLike
 from lockstep.collectives.levels.hierarchy import Sent, Way, product
 from lockstep.collectives.registry import ROUND_OPERATIONS
 from lockstep.collectives.rounds import Rounds, everyone

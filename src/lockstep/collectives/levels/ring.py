@@ -20,10 +20,11 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-from lockstep.collectives.cost import Counts, LinkLike, Number
+from lockstep.arrays import Array, Number
+from lockstep.collectives.cost import Counts, LinkLike
 from lockstep.collectives.levels.hierarchy import Sent, Way, gamma, places, product, units_below
 from lockstep.collectives.registry import ROUND_OPERATIONS, get
-from lockstep.collectives.rounds import Array, Rounds, cut
+from lockstep.collectives.rounds import Rounds, cut
 from lockstep.program import Program
 
 TURNS: Mapping[str, tuple[str, ...]] = {
@@ -50,7 +51,8 @@ def price(op: str, ranks: Sequence[Number], links: Sequence[LinkLike], size_B: N
 
 def shares(ranks: Sequence[Number]) -> Iterator[Number]:
     """w_l: the share of a ring's hops that is over each level, innermost first; broadcasts."""
-    total, unit = product(ranks), 1.0
+    total = product(ranks)
+    unit: Number = 1.0
     for size in ranks:
         unit = unit * size
         yield (np.asarray(size) > 1) * np.where(unit < total, size - 1.0, size) / unit

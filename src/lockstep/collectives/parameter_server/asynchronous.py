@@ -11,14 +11,13 @@ ML via a stale synchronous parallel parameter server", NIPS 2013.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
-from lockstep.collectives.cost import LinkLike, Number, Terms
+from lockstep.arrays import Array, Number, Whole
+from lockstep.collectives.cost import LinkLike, Terms
 from lockstep.collectives.parameter_server.synchronous import counts, settle
 from lockstep.collectives.registry import Algorithm, register
-from lockstep.collectives.rounds import Array, Rounds, cut
+from lockstep.collectives.rounds import Rounds, cut
 from lockstep.collectives.shares import Split
 
 
@@ -28,7 +27,7 @@ def terms(ranks: Number, size_B: Number, link: LinkLike, split: Split, shards: N
     return Terms(ranks + 1, (ranks + 1) * shard_B, ranks * shard_B)
 
 
-def write(rounds: Rounds, members: Array, start: Any, stop: Any, shards: int = 1) -> None:
+def write(rounds: Rounds, members: Array, start: Whole, stop: Whole, shards: int = 1) -> None:
     """Round t: server j adds the push of worker t + j and answers it in the next round from a copy."""
     workers = members.shape[1]
     server = np.arange(int(shards))

@@ -9,20 +9,18 @@ Source: M. Li et al., OSDI 2014 (replication after aggregation).
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
+from lockstep.arrays import Array, Number, Whole
 from lockstep.collectives.all_reduce import ring
-from lockstep.collectives.cost import Counts, LinkLike, Number, Terms
+from lockstep.collectives.cost import Counts, LinkLike, Terms
 from lockstep.collectives.registry import Algorithm, register
-from lockstep.collectives.rounds import Array, Rounds
+from lockstep.collectives.rounds import Rounds
 from lockstep.collectives.shares import Split, square_divisor, whole_nodes
+from lockstep.plain import Json
 
 
-def settle(
-    ranks: Number, size_B: Number, link: LinkLike, split: Split, replicas: Number | None = None
-) -> dict[str, Any]:
+def settle(ranks: Number, size_B: Number, link: LinkLike, split: Split, replicas: Number | None = None) -> Json:
     """Number of replicas, checked to divide the workers."""
     return {"replicas": square_divisor(ranks) if replicas is None else whole_nodes(ranks, replicas)}
 
@@ -40,7 +38,7 @@ def counts(ranks: Number, size_B: Number, link: LinkLike, split: Split, replicas
     return Counts(2 * ranks, 2 * ranks * size_B, ranks * size_B) + ring.counts(servers, size_B, link, split)
 
 
-def write(rounds: Rounds, members: Array, start: Any, stop: Any, replicas: int = 1) -> None:
+def write(rounds: Rounds, members: Array, start: Whole, stop: Whole, replicas: int = 1) -> None:
     """Server r serves workers r, r + R, ...; servers are the ranks after the workers, their buffers begin as zeros."""
     servers = members.shape[1] + np.arange(int(replicas))
     served = members.reshape(-1, int(replicas))

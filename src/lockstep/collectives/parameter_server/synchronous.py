@@ -10,18 +10,18 @@ Source: M. Li et al., "Scaling distributed machine learning with the parameter s
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
-from lockstep.collectives.cost import Counts, LinkLike, Number, Terms
+from lockstep.arrays import Array, Number, Whole
+from lockstep.collectives.cost import Counts, LinkLike, Terms
 from lockstep.collectives.registry import Algorithm, register
-from lockstep.collectives.rounds import Array, Rounds, cut
+from lockstep.collectives.rounds import Rounds, cut
 from lockstep.collectives.shares import Split, whole_choice
 from lockstep.errors import BadInput
+from lockstep.plain import Json
 
 
-def settle(ranks: Number, size_B: Number, link: LinkLike, split: Split, shards: Number = 1) -> dict[str, Any]:
+def settle(ranks: Number, size_B: Number, link: LinkLike, split: Split, shards: Number = 1) -> Json:
     """Number of shards, checked."""
     whole_choice("shards", shards)
     if np.any(np.asarray(shards) > ranks):
@@ -40,7 +40,7 @@ def counts(ranks: Number, size_B: Number, link: LinkLike, split: Split, shards: 
     return Counts(2 * ranks * shards, 2 * ranks * size_B, ranks * size_B)
 
 
-def write(rounds: Rounds, members: Array, start: Any, stop: Any, shards: int = 1) -> None:
+def write(rounds: Rounds, members: Array, start: Whole, stop: Whole, shards: int = 1) -> None:
     """Servers are the ranks after the workers; their buffers begin as zeros."""
     workers = members.shape[1]
     server = np.arange(int(shards))

@@ -8,11 +8,10 @@ Source: E. Chan et al., CCPE 19 (2007), section 4 (as the baseline).
 
 from __future__ import annotations
 
-from typing import Any
-
-from lockstep.collectives.cost import Counts, LinkLike, Number, Terms
+from lockstep.arrays import Array, Number, Whole
+from lockstep.collectives.cost import Counts, LinkLike, Terms
 from lockstep.collectives.registry import Algorithm, register
-from lockstep.collectives.rounds import Array, Rounds
+from lockstep.collectives.rounds import Rounds
 from lockstep.collectives.shares import Split
 
 
@@ -27,7 +26,7 @@ def counts(ranks: Number, size_B: Number, link: LinkLike, split: Split) -> Count
     return Counts(ranks - 1, (ranks - 1) * size_B, (ranks - 1) * size_B)
 
 
-def write(rounds: Rounds, members: Array, start: Any, stop: Any) -> None:
+def write(rounds: Rounds, members: Array, start: Whole, stop: Whole) -> None:
     """Members 1, 2, ... send everything to member 0, which adds it."""
     for sender in range(1, members.shape[1]):
         rounds.messages(members[:, sender], members[:, 0], start, stop, reduce=True)

@@ -9,12 +9,11 @@ Source: R. Rabenseifner, ICCS 2004; R. Thakur et al., IJHPCA 19 (2005), on reduc
 
 from __future__ import annotations
 
-from typing import Any
-
-from lockstep.collectives.cost import Counts, LinkLike, Number, Terms
+from lockstep.arrays import Array, Number, Whole
+from lockstep.collectives.cost import Counts, LinkLike, Terms
 from lockstep.collectives.gather import binomial as gather
 from lockstep.collectives.registry import Algorithm, get, register
-from lockstep.collectives.rounds import Array, Rounds
+from lockstep.collectives.rounds import Rounds
 from lockstep.collectives.scatter import binomial as scatter
 from lockstep.collectives.shares import Split
 
@@ -31,7 +30,7 @@ def counts(ranks: Number, size_B: Number, link: LinkLike, split: Split, reduce_s
     return first + scatter.counts(ranks, size_B, link, split)
 
 
-def write(rounds: Rounds, members: Array, start: Any, stop: Any, reduce_scatter: str = "bruck") -> None:
+def write(rounds: Rounds, members: Array, start: Whole, stop: Whole, reduce_scatter: str = "bruck") -> None:
     """Reduce-scatter, then gather."""
     get("reduce-scatter", reduce_scatter).write(rounds, members, start, stop)
     gather.write(rounds, members, start, stop)

@@ -10,14 +10,13 @@ algorithms", arXiv 2410.14234 (2024).
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
+from lockstep.arrays import Array, Number, Whole
 from lockstep.collectives.all_gather.bruck import dissemination_B
-from lockstep.collectives.cost import Counts, LinkLike, Number, Terms
+from lockstep.collectives.cost import Counts, LinkLike, Terms
 from lockstep.collectives.registry import Algorithm, register
-from lockstep.collectives.rounds import Array, Rounds, cut
+from lockstep.collectives.rounds import Rounds, cut
 from lockstep.collectives.shares import Split, ceil_log2
 
 
@@ -32,7 +31,7 @@ def counts(ranks: Number, size_B: Number, link: LinkLike, split: Split) -> Count
     return Counts(ranks * ceil_log2(ranks), (ranks - 1) * size_B, (ranks - 1) * size_B)
 
 
-def write(rounds: Rounds, members: Array, start: Any, stop: Any) -> None:
+def write(rounds: Rounds, members: Array, start: Whole, stop: Whole) -> None:
     """The all-gather backwards: member i sends its last m_s live shares to member i + 2^s, which adds them."""
     ranks = members.shape[1]
     place = rounds.rotate(members, cut(start, stop, ranks))

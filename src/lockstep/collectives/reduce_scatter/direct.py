@@ -8,16 +8,15 @@ Source: R. Thakur et al., IJHPCA 19 (2005), on reduce-scatter (pairwise exchange
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
+from lockstep.arrays import Array, Whole
 from lockstep.collectives.reduce_scatter.ring import counts, terms
 from lockstep.collectives.registry import Algorithm, register
-from lockstep.collectives.rounds import Array, Rounds, cut
+from lockstep.collectives.rounds import Rounds, cut
 
 
-def write(rounds: Rounds, members: Array, start: Any, stop: Any) -> None:
+def write(rounds: Rounds, members: Array, start: Whole, stop: Whole) -> None:
     """Round t: member i sends share i + t to member i + t, which adds it."""
     ranks = members.shape[1]
     edges = cut(start, stop, ranks)

@@ -10,14 +10,13 @@ Source: R. Thakur, R. Rabenseifner, W. Gropp, IJHPCA 19 (2005), on reduce-scatte
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
+from lockstep.arrays import Array, Number, Whole
 from lockstep.collectives.all_gather.recursive_doubling import doubling_B, odd_shares_B
-from lockstep.collectives.cost import Counts, LinkLike, Number, Terms
+from lockstep.collectives.cost import Counts, LinkLike, Terms
 from lockstep.collectives.registry import Algorithm, register
-from lockstep.collectives.rounds import Array, Rounds, cut, fold
+from lockstep.collectives.rounds import Rounds, cut, fold
 from lockstep.collectives.shares import Split, floor_log2, power_of_two_core
 
 
@@ -37,7 +36,7 @@ def counts(ranks: Number, size_B: Number, link: LinkLike, split: Split) -> Count
     return Counts(core * floor_log2(ranks) + 2 * extra, reduced_B + odd_shares_B(size_B, ranks, split), reduced_B)
 
 
-def write(rounds: Rounds, members: Array, start: Any, stop: Any) -> None:
+def write(rounds: Rounds, members: Array, start: Whole, stop: Whole) -> None:
     """Fold, then halving rounds among the core, then the extras get their share."""
     ranks = members.shape[1]
     edges = cut(start, stop, ranks)

@@ -8,13 +8,12 @@ Source: P. Patarasuk, X. Yuan, JPDC 69 (2009), section 4; R. Thakur et al., IJHP
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
-from lockstep.collectives.cost import Counts, LinkLike, Number, Terms
+from lockstep.arrays import Array, Number, Whole
+from lockstep.collectives.cost import Counts, LinkLike, Terms
 from lockstep.collectives.registry import Algorithm, register
-from lockstep.collectives.rounds import Array, Rounds, cut
+from lockstep.collectives.rounds import Rounds, cut
 from lockstep.collectives.shares import Split
 
 
@@ -30,7 +29,7 @@ def counts(ranks: Number, size_B: Number, link: LinkLike, split: Split) -> Count
     return Counts(ranks * (ranks - 1), (ranks - 1) * size_B, (ranks - 1) * size_B)
 
 
-def write(rounds: Rounds, members: Array, start: Any, stop: Any, reverse: bool = False) -> None:
+def write(rounds: Rounds, members: Array, start: Whole, stop: Whole, reverse: bool = False) -> None:
     """Round t: member i sends share i - t - 1 to member i + 1, which adds it; share j ends at member j."""
     ranks = members.shape[1]
     edges = cut(start, stop, ranks)

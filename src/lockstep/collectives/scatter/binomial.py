@@ -9,13 +9,12 @@ Source: R. Thakur, R. Rabenseifner, W. Gropp, IJHPCA 19 (2005), on broadcast; E.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
-from lockstep.collectives.cost import Counts, LinkLike, Number, Terms
+from lockstep.arrays import Array, Number, Whole
+from lockstep.collectives.cost import Counts, LinkLike, Terms
 from lockstep.collectives.registry import Algorithm, register
-from lockstep.collectives.rounds import Array, Rounds, cut
+from lockstep.collectives.rounds import Rounds, cut
 from lockstep.collectives.shares import Split, ceil_log2
 
 
@@ -74,7 +73,7 @@ def halvings(ranks: int) -> list[tuple[Array, Array, Array]]:
     return rounds  # type: ignore[return-value]
 
 
-def write(rounds: Rounds, members: Array, start: Any, stop: Any) -> None:
+def write(rounds: Rounds, members: Array, start: Whole, stop: Whole) -> None:
     """All holders hand on the upper half of their run, round by round."""
     edges = cut(start, stop, members.shape[1])
     for first, middle, end in halvings(members.shape[1]):

@@ -8,11 +8,10 @@ Source: E. Chan et al., CCPE 19 (2007), section 4.
 
 from __future__ import annotations
 
-from typing import Any
-
-from lockstep.collectives.cost import Counts, LinkLike, Number, Terms
+from lockstep.arrays import Array, Number, Whole
+from lockstep.collectives.cost import Counts, LinkLike, Terms
 from lockstep.collectives.registry import Algorithm, register
-from lockstep.collectives.rounds import Array, Rounds, cut
+from lockstep.collectives.rounds import Rounds, cut
 from lockstep.collectives.shares import Split
 
 
@@ -26,7 +25,7 @@ def counts(ranks: Number, size_B: Number, link: LinkLike, split: Split) -> Count
     return Counts(ranks - 1, size_B - split.largest_B(size_B, ranks))
 
 
-def write(rounds: Rounds, members: Array, start: Any, stop: Any) -> None:
+def write(rounds: Rounds, members: Array, start: Whole, stop: Whole) -> None:
     """Member 0 sends share i to member i, for i = 1, 2, ..."""
     ranks = members.shape[1]
     edges = cut(start, stop, ranks)

@@ -11,11 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from lockstep.errors import BadInput
+from lockstep.plain import Json
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class Asynchronous:
     delays: tuple[float, ...]
     mean_delay: float
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Json:
         """Plain JSON form."""
         return {name: getattr(self, name) for name in self.__slots__} | {"delays": list(self.delays)}
 

@@ -15,14 +15,13 @@ import heapq
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from lockstep.arrays import Array
 from lockstep.errors import BadInput, Infeasible, Violation
+from lockstep.plain import Json
 
-Array = npt.NDArray[Any]
 SLOWEST_PER_S, FASTEST_PER_S = 1e-9, 1e15
 """Samples per second; beyond these a speed is taken for a mistake: the slower one is a sample in 32 years."""
 
@@ -56,7 +55,7 @@ class Balance:
         """Share of the balanced step in which each worker waits (or communicates)."""
         return tuple(1 - share / speed / self.balanced_s for share, speed in zip(self.shares, self.speeds, strict=True))
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Json:
         """Plain JSON form in the words of the command line."""
         weighted, plain = gradient_variance(self.shares)
         return {

@@ -11,12 +11,12 @@ Source: Q. Ho et al., "More effective distributed ML via a stale synchronous par
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
+from lockstep.arrays import Array
 from lockstep.errors import BadInput
-from lockstep.failures.stragglers.mitigation import Array, Mitigation, Paid, check_count, draw
+from lockstep.failures.stragglers.mitigation import Mitigation, Paid, check_count, draw
 from lockstep.program import Program, ProgramBuilder
 from lockstep.simulate import Law, Progress, unseen
 
@@ -84,7 +84,13 @@ class Bounded(Mitigation):
         return law.expected_max_s(workers) if self.bound == 0 or workers == 1 else None
 
     def steps_s(
-        self, law: Law, factor: Array, comm_s: float, numbers: int, generator: Any, progress: Progress = unseen
+        self,
+        law: Law,
+        factor: Array,
+        comm_s: float,
+        numbers: int,
+        generator: np.random.Generator,
+        progress: Progress = unseen,
     ) -> tuple[Array, Array]:
         """Mean over the later steps of independent runs; single steps of all runs."""
         settling = SETTLING_STEPS + 4 * self.bound

@@ -11,15 +11,16 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
 
 import numpy as np
 
+from lockstep.arrays import Floats
 from lockstep.errors import BadInput, UnknownName
 from lockstep.failures.stragglers.bounded import Bounded
 from lockstep.failures.stragglers.local import Local
 from lockstep.failures.stragglers.mitigation import Mitigation, Paid
 from lockstep.failures.stragglers.waiting import Backup, Barrier, Drop
+from lockstep.plain import Json
 from lockstep.simulate import Law, Normal, Pareto, Progress, Sample, unseen
 
 MITIGATIONS: dict[str, Callable[[int], Mitigation]] = {
@@ -71,7 +72,7 @@ class StragglerCost:
     paid: Paid
     assumptions: tuple[str, ...]
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Json:
         """Plain JSON form in the words of the command line."""
         shown = {name: getattr(self, name) for name in self.__slots__ if name != "paid"}
         return {**shown, "ci95": list(self.ci95), "assumptions": list(self.assumptions), **asdict(self.paid)}
@@ -134,7 +135,7 @@ def stragglers(
     )
 
 
-def _factors(workers: int, chosen: Mitigation, slowdown: Sequence[float]) -> Any:
+def _factors(workers: int, chosen: Mitigation, slowdown: Sequence[float]) -> Floats:
     """Fixed slowdown of every launched worker."""
     if workers < 1 or workers > 1_000_000:
         raise BadInput(f"the number of workers must be 1 to 1,000,000, got {workers}", "workers")

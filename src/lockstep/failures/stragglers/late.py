@@ -20,16 +20,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from lockstep.arrays import Array
 from lockstep.errors import BadInput
+from lockstep.plain import Json
 from lockstep.program import COLUMNS, Kind, Program, ProgramBuilder, Timeline, waits_s, working_s
 from lockstep.units import parse_number, parse_time_s
 
-Array = npt.NDArray[Any]
 LABEL = "late"
 LEAST_FRAC = 0.1  # assumed: below this the jitter of a busy machine looks the same
 TIMES_NEXT = 2.0  # assumed
@@ -111,7 +110,7 @@ class FoundLate:
     waited_s: tuple[float, ...]
     """What each rank waited for the others beyond what was expected."""
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Json:
         """Plain JSON form."""
         return asdict(self) | {"excess_s": list(self.excess_s), "waited_s": list(self.waited_s)}
 
@@ -139,7 +138,7 @@ def _latest(measured: Timeline, expected: Timeline) -> int | None:
     return int(first) if clear else None
 
 
-def _excess_s(measured: Timeline, expected: Timeline) -> npt.NDArray[Any]:
+def _excess_s(measured: Timeline, expected: Timeline) -> Array:
     """Per rank; of two ranks the quicker one stands for the median."""
     excess_s = working_s(measured) - working_s(expected)
     return np.asarray(excess_s - (np.median(excess_s) if len(excess_s) > 2 else excess_s.min()))

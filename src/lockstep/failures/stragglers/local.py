@@ -11,12 +11,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
+from lockstep.arrays import Array
 from lockstep.errors import BadInput
-from lockstep.failures.stragglers.mitigation import Array, Mitigation, Paid, check_count, draw
+from lockstep.failures.stragglers.mitigation import Mitigation, Paid, check_count, draw
 from lockstep.simulate import Constant, Law, Normal, Progress, unseen
 
 MOST_STEPS = 100_000
@@ -55,7 +55,13 @@ class Local(Mitigation):
         return law.mean_s if isinstance(law, Constant) else None
 
     def steps_s(
-        self, law: Law, factor: Array, comm_s: float, numbers: int, generator: Any, progress: Progress = unseen
+        self,
+        law: Law,
+        factor: Array,
+        comm_s: float,
+        numbers: int,
+        generator: np.random.Generator,
+        progress: Progress = unseen,
     ) -> tuple[Array, Array]:
         """Independent rounds, per step."""
         rounds = max(FEWEST_ROUNDS, numbers // (self.steps * len(factor)))

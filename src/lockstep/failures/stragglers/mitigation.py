@@ -8,15 +8,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from lockstep.arrays import Array
 from lockstep.errors import BadInput
 from lockstep.simulate import Law, Progress, unseen
-
-Array = npt.NDArray[Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +62,13 @@ class Mitigation(ABC):
 
     @abstractmethod
     def steps_s(
-        self, law: Law, factor: Array, comm_s: float, numbers: int, generator: Any, progress: Progress = unseen
+        self,
+        law: Law,
+        factor: Array,
+        comm_s: float,
+        numbers: int,
+        generator: np.random.Generator,
+        progress: Progress = unseen,
     ) -> tuple[Array, Array]:
         """Simulated times of steps, communication included: (independent means, single steps).
 
@@ -74,7 +77,7 @@ class Mitigation(ABC):
         """
 
 
-def draw(law: Law, factor: Array, generator: Any, *shape: int) -> Array:
+def draw(law: Law, factor: Array, generator: np.random.Generator, *shape: int) -> Array:
     """Times of shape (*shape, workers): draws times the fixed factor of each worker, never negative."""
     size = int(np.prod(shape)) * len(factor)
     times_s = np.maximum(law.draw(generator, size), 0.0).reshape(*shape, len(factor))

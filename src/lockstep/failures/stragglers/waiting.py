@@ -20,11 +20,11 @@ Source: H. A. David and H. N. Nagaraja, Order Statistics, 3rd ed. 2003, section 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from lockstep.failures.stragglers.mitigation import Array, Mitigation, Paid, check_count, draw
+from lockstep.arrays import Array
+from lockstep.failures.stragglers.mitigation import Mitigation, Paid, check_count, draw
 from lockstep.simulate import Law, Progress, unseen
 from lockstep.simulate.law import at_least
 
@@ -54,7 +54,13 @@ class Waiting(Mitigation):
         return order_quantile_s(law, self.used(workers), self.launched(workers), fraction)
 
     def steps_s(
-        self, law: Law, factor: Array, comm_s: float, numbers: int, generator: Any, progress: Progress = unseen
+        self,
+        law: Law,
+        factor: Array,
+        comm_s: float,
+        numbers: int,
+        generator: np.random.Generator,
+        progress: Progress = unseen,
     ) -> tuple[Array, Array]:
         """Independent steps."""
         launched = len(factor)

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lockstep.lab.findings import Array
+from lockstep.arrays import Array
 from lockstep.lab.statistics import SignNoise
 
 

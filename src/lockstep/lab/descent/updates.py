@@ -19,8 +19,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from lockstep.arrays import Array
 from lockstep.failures.stragglers.bounded import finish_s
-from lockstep.lab.findings import Array
 from lockstep.simulate import Law, circulate
 
 

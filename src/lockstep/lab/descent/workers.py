@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from lockstep.lab.findings import Array
+from lockstep.arrays import Array
 from lockstep.lab.objectives.workers import Rotated
 from lockstep.lab.statistics import streams
 from lockstep.methods.compression import Compressor, exchange

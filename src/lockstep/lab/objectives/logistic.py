@@ -16,7 +16,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from lockstep.lab.findings import Array
+from lockstep.arrays import Array
 from lockstep.lab.objectives.objective import Objective
 
 NEWTON_STEPS = 30

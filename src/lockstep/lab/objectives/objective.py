@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lockstep.lab.findings import Array
+from lockstep.arrays import Array
 
 POWER_STEPS = 60
 

@@ -23,8 +23,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from lockstep.arrays import Array
 from lockstep.errors import BadInput, UnknownName
-from lockstep.lab.findings import Array
 from lockstep.lab.laws import stationary_variance
 from lockstep.lab.objectives.objective import Objective
 

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lockstep.lab.findings import Array
+from lockstep.arrays import Array
 from lockstep.lab.objectives.objective import Objective
 from lockstep.lab.objectives.quadratic import spectrum
 from lockstep.lab.statistics import streams

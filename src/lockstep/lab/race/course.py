@@ -7,15 +7,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
+from lockstep.arrays import Array
 from lockstep.collectives import PlainLink, best_time_s
 from lockstep.lab.descent.workers import LocalMethod, run_rounds
-from lockstep.lab.findings import Array
 from lockstep.lab.objectives import Quadratic
 from lockstep.lab.statistics import SignNoise
+from lockstep.plain import Json
 from lockstep.simulate import Sample
 
 
@@ -129,9 +129,9 @@ class Arrival:
         """Whether every trial arrived; a mean over some of them would flatter."""
         return len(self.time_s) == self.trials
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Json:
         """A row: means with 95 % intervals over the trials, None where not all arrived; shares of the whole run."""
-        row: dict[str, Any] = {"way": self.leg.name}
+        row: Json = {"way": self.leg.name}
         for name in ("gradients", "time_s", "sent_B"):
             sample = Sample(getattr(self, name)) if self.complete else None
             row[name] = sample and sample.mean_s

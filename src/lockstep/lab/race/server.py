@@ -38,8 +38,8 @@ class Server:
     def of(cls, course: Course) -> Server:
         """The server of a course."""
         link, part_B = course.link, course.size_B / course.servers
-        wire_s = link.latency_s + course.size_B / link.bandwidth_Bps
-        service_s = link.latency_s + part_B * (1 / link.bandwidth_Bps + link.reduce_s_per_B)
+        wire_s = float(link.latency_s + course.size_B / link.bandwidth_Bps)
+        service_s = float(link.latency_s + part_B * (1 / link.bandwidth_Bps + link.reduce_s_per_B))
         return cls(service_s, max(wire_s, service_s), wire_s)
 
     def saturating_workers(self, compute_s: float) -> float:

@@ -16,9 +16,10 @@ from typing import Any, TypeGuard
 import numpy as np
 
 from lockstep.lab.findings import Curve, Findings, Picture
+from lockstep.plain import Json
 from lockstep.simulate.sample import student_t
 
-Row = dict[str, Any]
+Row = Json
 Identity = tuple[tuple[str, ...], int]
 """The words that a row begins with, and how many rows before it begin with the same."""
 
@@ -36,7 +37,7 @@ class Results:
     picture: Picture | None = None
     """The axes of the curves."""
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Json:
         """Plain JSON form."""
         return {"rows": list(self.rows), "ends": list(self.ends), "theory": list(self.theory)}
 
@@ -94,7 +95,7 @@ def is_number(value: object) -> TypeGuard[int | float]:
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> Any:
     """Numbers and lists of Python for those of numpy."""
     return value.tolist() if isinstance(value, np.generic | np.ndarray) else value
 

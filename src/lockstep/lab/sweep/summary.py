@@ -13,11 +13,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from lockstep.lab.findings import Check, verdict
 from lockstep.lab.sweep.results import Results, mean_and_ci95, pooled_results
 from lockstep.lab.sweep.trial import Outcome
+from lockstep.plain import Json
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class Pooled:
     agreeing: int
     """Seeds whose own check came out as it should."""
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Json:
         """Plain JSON form."""
         return self.check.to_dict() | {"ci95": list(self.ci95), "seeds": self.seeds, "agreeing": self.agreeing}
 
@@ -41,7 +41,7 @@ class Pooled:
 class Point:
     """One combination of settings."""
 
-    swept: tuple[tuple[str, Any], ...]
+    swept: tuple[tuple[str, object], ...]
     seeds: int
     agreeing: int
     """Runs whose checks all came out as they should."""
@@ -53,7 +53,7 @@ class Point:
         """Whether the means agree with the laws."""
         return all(pooled.check.ok for pooled in self.checks)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Json:
         """Plain JSON form."""
         return dict(self.swept) | {
             "seeds": self.seeds, "agreeing": self.agreeing, "agrees": self.agrees, "results": self.results.to_dict(),
@@ -68,7 +68,7 @@ class Sweep:
     experiment: str
     question: str
     source: str
-    settings: tuple[tuple[str, Any], ...]
+    settings: tuple[tuple[str, object], ...]
     """Those that were fixed."""
     seed: int
     points: tuple[Point, ...]
@@ -101,7 +101,7 @@ class Sweep:
                 return f"{said}; at {where}" if where else said
         return verdict([pooled.check for point in self.points for pooled in point.checks])
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Json:
         """Plain JSON form."""
         return {
             "experiment": self.experiment, "question": self.question, "verdict": self.verdict, "agrees": self.agrees,
@@ -110,7 +110,7 @@ class Sweep:
         }  # fmt: skip
 
 
-def joined(swept: tuple[tuple[str, Any], ...], outcomes: Sequence[Outcome]) -> Point:
+def joined(swept: tuple[tuple[str, object], ...], outcomes: Sequence[Outcome]) -> Point:
     """The point of these outcomes, one per seed."""
     named: dict[str, list[Check]] = {}
     for outcome in outcomes:

@@ -69,7 +69,7 @@ class Trial:
     """What to run."""
 
     experiment: str
-    settings: tuple[tuple[str, Any], ...]
+    settings: tuple[tuple[str, object], ...]
     """Names and values as given."""
     seed: int
 

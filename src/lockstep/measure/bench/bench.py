@@ -23,6 +23,7 @@ from lockstep.measure.bench.collective import BUILT_IN, ELEMENT_B, Row, Sweep, r
 from lockstep.measure.bench.definition import OPS, REDUCING
 from lockstep.measure.launch import Fault, Host, launch
 from lockstep.measure.machine import Machine, with_load
+from lockstep.plain import Json
 from lockstep.rows.plain import picked
 from lockstep.units import format_time
 
@@ -63,7 +64,7 @@ class CollectiveBench:
         warnings = self.machine.warnings(self.ranks) if self.machine else ()
         return (clocks, *warnings) if self.clock_error_s else warnings
 
-    def records(self) -> list[dict[str, Any]]:
+    def records(self) -> list[Json]:
         """One mapping per row, with the keys of COLUMNS."""
         return [record_of(self.op, self.ranks, self.backend, row) for row in self.rows]
 
@@ -78,12 +79,12 @@ class CollectiveBench:
         writer.writerows(self.records())
         return text.getvalue()
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Json:
         """Plain JSON form."""
         shown = picked(self, "op ranks backend ok stopped")
         return shown | {"rows": self.records()} | picked(self, "machine clock_error_s date assumptions")
 
-    def summary(self) -> dict[str, Any]:
+    def summary(self) -> Json:
         """Plain JSON form with times and rates by algorithm and bytes instead of rows, as a kept run's answer."""
         found = {name: value for name, value in self.to_dict().items() if name != "rows"}
         for name in ("time_s", "busbw_Bps"):
@@ -94,7 +95,7 @@ class CollectiveBench:
         return found
 
 
-def record_of(op: str, ranks: int, backend: str, row: Row) -> dict[str, Any]:
+def record_of(op: str, ranks: int, backend: str, row: Row) -> Json:
     """A row with the keys of COLUMNS."""
     least, low, middle, high, most = np.quantile(row.times_s, (0, 0.25, 0.5, 0.75, 1)).tolist()
     values = (

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
+from lockstep.arrays import Array
 from lockstep.errors import UnknownName
 from lockstep.measure.bench.definition import DIVIDED, OPS, pattern, wrong_elements
 from lockstep.measure.execute.clock import Reading, compare_clocks
@@ -27,7 +27,7 @@ from lockstep.program import extents
 if TYPE_CHECKING:
     from torch import Tensor
 
-Array = npt.NDArray[Any]
+
 BUILT_IN = "built-in"
 ELEMENT_B = 4
 MOST_NEEDED = 5

@@ -18,20 +18,20 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from lockstep.arrays import Array
 from lockstep.errors import BadInput
 from lockstep.files import open_file, read_bytes
+from lockstep.plain import Json
 from lockstep.store.files import canonical, write_whole
 
 MANIFEST = "manifest.json"
 PREFIX = "step-"
 CHUNK_B = 1 << 20
 _OWN = re.compile(r"(rank-\d+\.(npz|json)|manifest\.json)(\.tmp)?")
-Array = npt.NDArray[Any]
+
 REPLICATED, SHARDED, OWN = "replicated", "sharded", "own"
 KINDS = (REPLICATED, SHARDED, OWN)
 SCHEMA = 1
@@ -132,18 +132,18 @@ class Unsealed(BadInput):
     """A file that is not what was written, or not what this version writes; the message goes on after its name."""
 
 
-def digest(value: Mapping[str, Any]) -> str:
+def digest(value: Mapping[str, object]) -> str:
     """BLAKE2b of the value as canonical JSON, 16 bytes in hex (RFC 7693)."""
     return hashlib.blake2b(canonical(value).encode(), digest_size=16).hexdigest()
 
 
-def write_sealed(path: Path, value: Mapping[str, Any]) -> None:
+def write_sealed(path: Path, value: Mapping[str, object]) -> None:
     """Replaces `path` by `value` (plain JSON) with schema and checksum. Raises OSError."""
     whole = {**value, "schema": SCHEMA}
     write_whole(path, {**whole, CHECKSUM: digest(whole)})
 
 
-def read_sealed(path: Path) -> dict[str, Any]:
+def read_sealed(path: Path) -> Json:
     """What `write_sealed` was given. Raises Unsealed, also for a newer schema or a file without a checksum."""
     if not os.path.exists(path):
         raise Unsealed("is missing")
@@ -155,7 +155,7 @@ def read_sealed(path: Path) -> dict[str, Any]:
         raise Unsealed(error.message) from None
 
 
-def unsealed(content: bytes) -> dict[str, Any]:
+def unsealed(content: bytes) -> Json:
     """What the bytes of a sealed file hold. Raises Unsealed."""
     try:
         whole = json.loads(content)
@@ -195,13 +195,13 @@ class Note:
     file_checksum: str
     parts: Mapping[str, About]
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Json:
         """Plain JSON form."""
         parts = {name: {"kind": one.kind, "start": one.start, "total": one.total} for name, one in self.parts.items()}
         return {"attempt": self.attempt, "size_B": self.size_B, "file_checksum": self.file_checksum, "parts": parts}
 
     @classmethod
-    def of(cls, value: Any) -> Note:
+    def of(cls, value: object) -> Note:
         """The note in plain JSON. Raises Unsealed for one that no rank writes."""
         given = _fields(value, attempt=str, size_B=int, file_checksum=str, parts=dict)
         abouts = {name: About(**_fields(one, kind=str, start=int, total=int)) for name, one in given["parts"].items()}
@@ -216,7 +216,7 @@ class Manifest:
     """A checkpoint after `step` steps, by one note per rank; `words` say of which run."""
 
     step: int
-    words: Mapping[str, Any]
+    words: Mapping[str, object]
     notes: Sequence[Note]
 
     def write(self, folder: Path) -> None:
@@ -236,7 +236,7 @@ class Manifest:
         return cls(given["step"], given["words"], notes)
 
 
-def _fields(value: Any, **kinds: type) -> dict[str, Any]:
+def _fields(value: object, **kinds: type) -> Json:
     """`value` as a mapping of exactly these fields; whole numbers from 0. Raises Unsealed."""
     if not isinstance(value, dict) or set(value) != set(kinds):
         raise Unsealed(f"does not have the fields {', '.join(kinds)}")

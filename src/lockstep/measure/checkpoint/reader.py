@@ -10,17 +10,16 @@ import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
+from lockstep.arrays import Array
 from lockstep.errors import BadInput
 from lockstep.files import open_file
 from lockstep.measure.checkpoint.manifest import (
     MANIFEST,
     REPLICATED,
     SHARDED,
-    Array,
     Manifest,
     Note,
     Part,
@@ -44,7 +43,7 @@ class Checkpoint:
     folder: Path
     step: int
     ranks: int
-    words: Mapping[str, Any]
+    words: Mapping[str, object]
     parts: Mapping[str, tuple[Part, ...]]
     """By name, the parts that ranks kept under it, by rank."""
     passed_over: tuple[str, ...] = ()

@@ -12,7 +12,6 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -34,6 +33,7 @@ from lockstep.measure.checkpoint.manifest import (
 )
 from lockstep.measure.checkpoint.reader import generations
 from lockstep.measure.launch.points import point
+from lockstep.plain import Json
 from lockstep.store.files import replacing
 
 POLL_S = 0.005
@@ -68,7 +68,7 @@ class CheckpointWriter:
         self._thread = ThreadPoolExecutor(1) if beside else None
         self._pending: Future[Written] | None = None
 
-    def save(self, step: int, parts: Sequence[Part], words: Mapping[str, Any]) -> None:
+    def save(self, step: int, parts: Sequence[Part], words: Mapping[str, object]) -> None:
         """Saves the state after `step` steps; `words` (plain JSON, the same on every rank) go into the manifest.
 
         Waits for the save before; with `beside` returns once the arrays are copied. Raises RunFailed, OSError.
@@ -98,7 +98,7 @@ class CheckpointWriter:
             if self._thread is not None:
                 self._thread.shutdown()
 
-    def _write(self, step: int, parts: Sequence[Part], words: dict[str, Any], blocking_s: float = 0.0) -> Written:
+    def _write(self, step: int, parts: Sequence[Part], words: Json, blocking_s: float = 0.0) -> Written:
         began_s = time.perf_counter()
         folder = folder_of(self.root, step)
         folder.mkdir(parents=True, exist_ok=True)
@@ -112,7 +112,7 @@ class CheckpointWriter:
             self._commit(folder, step, words)
         return Written(step, size_B, blocking_s, time.perf_counter() - began_s)
 
-    def _commit(self, folder: Path, step: int, words: dict[str, Any]) -> None:
+    def _commit(self, folder: Path, step: int, words: Json) -> None:
         """Waits for every rank's note, then writes the manifest and removes what is older than `keep` generations.
 
         Generations after this step, which the run has passed over, are not counted: this one would be the one to go.

@@ -17,16 +17,15 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from lockstep.arrays import Array
 from lockstep.measure.launch import Rank
 from lockstep.measure.machine import Sites
+from lockstep.plain import Json
 from lockstep.units import format_time
 
-Array = npt.NDArray[Any]
 LEAST, MOST = 8, 32
 """Exchanges of a pair; the first also waits until rank 0 has time for it."""
 LONGEST_S = 0.3
@@ -74,7 +73,7 @@ class Alignment:
         drifted = np.rint((times_ns - self.before.at_ns) * self.drift_frac).astype(np.int64)
         return np.asarray(times_ns + self.before.offset_ns + drifted)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Json:
         """Plain JSON form."""
         return {
             "offset_s": self.before.offset_ns / 1e9,

@@ -13,11 +13,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from statistics import median
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from lockstep.arrays import Array
 from lockstep.collectives import PlainLink
 from lockstep.collectives.rounds import Rounds
 from lockstep.measure.execute.exchange import link_through
@@ -27,7 +26,6 @@ from lockstep.measure.launch import Rank
 from lockstep.program import Program, extents
 from lockstep.simulate import SharedCores, Timed
 
-Array = npt.NDArray[Any]
 Pairs = Callable[[int, int], tuple[Array, Array]]
 """(ranks, turn) -> senders and receivers of a round."""
 ELEMENT_B = 4

@@ -19,11 +19,11 @@ import statistics
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
+from lockstep.arrays import Array
 from lockstep.collectives import PlainLink
 from lockstep.errors import BadInput
 from lockstep.measure.launch import Rank
@@ -31,7 +31,7 @@ from lockstep.measure.launch import Rank
 if TYPE_CHECKING:
     from torch import Tensor
 
-Array = npt.NDArray[Any]
+
 Sample = tuple[float, float]
 """(bytes of a message, seconds of an exchange)."""
 USUAL_B = (64, 4096, 65536, 1 << 20)

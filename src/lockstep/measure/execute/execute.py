@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from lockstep.collectives import PlainLink
 from lockstep.failures.stragglers import FoundLate, LateRank, find_late
@@ -18,11 +16,11 @@ from lockstep.measure.execute.lanes import check_runnable
 from lockstep.measure.execute.worker import Report, Work, run_rank
 from lockstep.measure.launch import Host, launch
 from lockstep.measure.machine import Machine, with_load
+from lockstep.plain import Json
 from lockstep.program import Kind, Program, Timeline, TimelineDiff, diff
 from lockstep.rows.plain import picked, plain
 from lockstep.simulate import SharedCores, simulate, simulate_shared_cores
 
-Array = npt.NDArray[Any]
 Progress = Callable[[int, int], None]
 
 
@@ -84,7 +82,7 @@ class Execution:
         known = (*said(self.clocks), *self.machine.warnings(self.program.ranks))
         return (how, *self.predicted.assumptions, *known)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Json:
         """Plain JSON form."""
         return {
             "ranks": self.program.ranks,

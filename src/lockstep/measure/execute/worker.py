@@ -11,11 +11,11 @@ import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
+from lockstep.arrays import Array
 from lockstep.collectives import algorithms, get, ops
 from lockstep.collectives.op import op_of
 from lockstep.collectives.rounds import cut
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 Promise = tuple[str, int, "Tensor"]
 """(buffer, first element, values) that must hold afterwards."""
-Array = npt.NDArray[Any]
+
 ELEMENT_B = 4
 MOST_REPLAYED_B = 64e6
 """Buffers of all ranks together that every rank also runs in its own process, as a second check."""

@@ -12,19 +12,18 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from lockstep.arrays import Array
 from lockstep.collectives import PlainLink
 from lockstep.errors import BadInput, Infeasible
 from lockstep.measure.bench.definition import REDUCING
 from lockstep.measure.fit.points import LIBRARY, Points
 from lockstep.measure.fit.solve import Solution, segment_edges, segment_of, solve, spikes
+from lockstep.plain import Json
 from lockstep.rows.plain import picked
 
-Array = npt.NDArray[Any]
 Interval = tuple[float, float]
 LEAST_SIZES, MOST_SIZES, MOST_TIMES = 3, 200, 5_000
 """Every pair of sizes may be where protocols change, so time grows with the square of their number."""
@@ -60,7 +59,7 @@ class Segment:
         low, high = self.s_per_B_ci95
         return 1 / high if high > 0 else 0.0, 1 / low if low > 0 else None
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Json:
         """Plain JSON form."""
         return picked(
             self, "from_B to_B latency_s latency_ci95_s bandwidth_Bps bandwidth_ci95_Bps reduce_s_per_B points"
@@ -116,7 +115,7 @@ class LinkFit:
             said.append(f"{share}: something disturbed the measurement; repeat it")
         return (*said, *self.points.notes)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Json:
         """Plain JSON form."""
         first, last = self.segments[0], self.segments[-1]
         return {

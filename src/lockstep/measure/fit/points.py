@@ -12,17 +12,16 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from lockstep.arrays import Array
 from lockstep.collectives import PlainLink, get
 from lockstep.collectives.shares import FLUID
 from lockstep.errors import BadInput
 
 _RANK = re.compile(r"^#\s+Rank\s+\d+(?:\s+Group\s+(\d+))?(?:.*?\son\s+(\S+)\s+device\s+(\d+))?", re.MULTILINE)
-Array = npt.NDArray[Any]
+
 LIBRARY = {
     "all-reduce": "ring", "all-gather": "ring", "reduce-scatter": "ring", "all-to-all": "direct",
     "broadcast": "binomial", "reduce": "binomial", "scatter": "binomial", "gather": "binomial",

@@ -36,11 +36,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from lockstep.arrays import Array
 from lockstep.errors import BadInput
 
-Array = npt.NDArray[Any]
 KEPT_FRAC = 0.75
 STEPS = 20
 OUTLIER = 8.0

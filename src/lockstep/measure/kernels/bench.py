@@ -26,6 +26,7 @@ from lockstep.hardware.schema import CurveEntry
 from lockstep.hardware.shipped import read_hardware
 from lockstep.measure.kernels.kernel import KERNELS, Curve, Kernel, KernelRow, Task, fit_curve
 from lockstep.measure.machine import LoadMeter, Machine, this_machine, with_load
+from lockstep.plain import Json
 from lockstep.rows.plain import picked
 
 Progress = Callable[[int, int], None]
@@ -52,11 +53,11 @@ class DeviceBench:
         """What a reader must know before using the numbers."""
         return (f"{self.machine.cores} core(s), {self.machine.torch} torch", *self.machine.warnings(1))
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Json:
         """Plain JSON form."""
         return picked(self, "device name dtype rows curve machine date assumptions")
 
-    def summary(self) -> dict[str, Any]:
+    def summary(self) -> Json:
         """Plain JSON form with times by kernel and shape instead of rows, as a kept run's answer."""
         found = {name: value for name, value in self.to_dict().items() if name != "rows"}
         times_s: dict[str, dict[str, float]] = {}

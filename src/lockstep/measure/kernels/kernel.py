@@ -30,6 +30,7 @@ import numpy as np
 
 from lockstep.errors import BadInput
 from lockstep.hardware import Efficiency
+from lockstep.plain import Json
 
 if TYPE_CHECKING:
     import torch
@@ -70,7 +71,7 @@ class KernelRow:
         ordered = sorted(self.times_s)
         return (ordered[(len(ordered) - 1) // 2] + ordered[len(ordered) // 2]) / 2
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Json:
         """Plain JSON form."""
         return {
             "kernel": self.kernel,
@@ -203,7 +204,7 @@ class Curve:
                 lines.append(f"{name} = {_quoted(value) if isinstance(value, str) else f'{value:.4g}'}")
         return "\n".join(lines) + "\n"
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Json:
         """Plain JSON form."""
         return {
             **self.efficiency.to_dict(),

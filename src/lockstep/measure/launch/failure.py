@@ -6,10 +6,10 @@ import re
 import signal
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from lockstep.errors import RunFailed
 from lockstep.measure.launch.points import in_words
+from lockstep.plain import Json
 from lockstep.rows.plain import picked
 
 # A rank that died or stopped by itself explains why its peers' collectives fail, not the other way round.
@@ -38,7 +38,7 @@ class Failure:
             return f"rank {self.rank} failed {where}: {self.reason}"
         return f"rank {self.rank} {self.reason} {where}"
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Json:
         """Plain JSON form."""
         return picked(self, "rank cause reason point")
 

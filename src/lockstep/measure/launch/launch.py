@@ -29,6 +29,7 @@ from lockstep.measure.launch.server import (
     temporary_files,
 )
 from lockstep.measure.launch.watch import Running, end, watch
+from lockstep.plain import Json
 
 if TYPE_CHECKING:
     from torch.distributed import Store
@@ -41,7 +42,7 @@ BACKENDS = ("gloo", "nccl", None)
 def launch(
     worker: Callable[..., Any],
     ranks: int,
-    arguments: Sequence[Any] = (),
+    arguments: Sequence[object] = (),
     *,
     backend: str | None = "gloo",
     timeout_s: float = 60.0,
@@ -136,7 +137,7 @@ def _start(orders: Orders, work: bytes) -> Running:
     return Running(orders.number, process, Inbox(ours))
 
 
-def _pickled(worker: Callable[..., Any], arguments: Sequence[Any]) -> bytes:
+def _pickled(worker: Callable[..., Any], arguments: Sequence[object]) -> bytes:
     try:
         return pickle.dumps((worker, tuple(arguments)))
     except (pickle.PicklingError, AttributeError, TypeError) as error:
@@ -167,7 +168,12 @@ def _check(ranks: int, backend: str | None, hosts: Sequence[Host]) -> None:
 
 
 def _join(
-    here: Place, rank: Rank, ranks: int, worker: Callable[..., Any], arguments: Sequence[Any], faults: Sequence[Fault]
+    here: Place,
+    rank: Rank,
+    ranks: int,
+    worker: Callable[..., Any],
+    arguments: Sequence[object],
+    faults: Sequence[Fault],
 ) -> list[Any]:
     """Works as the rank that this process already is, and exchanges the values, so that every rank returns them all."""
     import torch.distributed as dist
@@ -221,7 +227,7 @@ def _store(here: Place, timeout_s: float) -> Store:
     # torchrun's agent serves the store already and says so in this variable.
     served = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
     serving = here.rank == 0 and not served
-    options: dict[str, Any] = {}
+    options: Json = {}
     address = here.master_address
     if here.one_machine:
         # Where the ranks' own sockets listen, unless the user has said it.

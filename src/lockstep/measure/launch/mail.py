@@ -17,7 +17,7 @@ MOST_B = 1 << 26
 """Bytes taken in by one call, so that a rank that never stops sending leaves time for the others."""
 
 
-def post(pipe: Connection, message: Any) -> None:
+def post(pipe: Connection, message: object) -> None:
     """Sends a message; waits until the launcher has taken in all but what a pipe holds. Raises OSError."""
     content = pickle.dumps(message)
     for part in (LENGTH.pack(len(content)), content):

@@ -99,7 +99,7 @@ class Host:
         return {"GLOO_SOCKET_IFNAME": self.interface, "NCCL_SOCKET_IFNAME": self.interface}
 
 
-def unheard(message: Any) -> None:
+def unheard(message: object) -> None:
     """Where messages go when nobody launched the rank."""
 
 
@@ -165,7 +165,7 @@ def live(orders: Orders, work: bytes, pipe: Connection) -> None:
     _part()
 
 
-def _send(pipe: Connection, message: Any) -> None:
+def _send(pipe: Connection, message: object) -> None:
     """Posts a message; a rank whose launcher has died has nobody to tell, and ends without a word."""
     try:
         post(pipe, message)
@@ -185,7 +185,7 @@ def _work(orders: Orders, work: bytes, pipe: Connection) -> bytes:
     point("in_worker_import")
     worker, arguments = pickle.loads(work)
 
-    def tell(message: Any) -> None:
+    def tell(message: object) -> None:
         _send(pipe, ("message", message))
 
     rank = Rank(

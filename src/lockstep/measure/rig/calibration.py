@@ -19,18 +19,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from lockstep.arrays import Array
 from lockstep.collectives.rounds import Rounds
 from lockstep.measure.rig.entrants import ELEMENT_B
+from lockstep.plain import Json
 from lockstep.program import Program, ProgramBuilder
 from lockstep.rows.plain import picked
 from lockstep.simulate import Protocol, Topology, simulate_packets
 
-Array = npt.NDArray[Any]
 ROUNDS = 4
 SIZES_B = (4096, 32768, 131072, 262144)
 BURSTS_B = (512, 1024, 2048)
@@ -71,7 +70,7 @@ class Calibration:
     worst_frac: float
     """Largest relative error among the trials."""
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Json:
         """Plain JSON form."""
         return {
             **picked(self, "latency_s bandwidth_Bps"),

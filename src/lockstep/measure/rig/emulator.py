@@ -17,10 +17,10 @@ import select
 import signal
 import sys
 import time
-from typing import Any
 
 from lockstep.measure.machine import scheduling_class
 from lockstep.measure.rig import namespace
+from lockstep.plain import Json
 from lockstep.simulate.topology import FifoLink, FifoLinks, LinkCount
 
 PR_SET_TIMERSLACK = 29  # linux/prctl.h
@@ -34,7 +34,7 @@ PRIORITY = 50  # assumed: above everything that is not real-time, below the kern
 class Emulator:
     """Hosts, links, and the loop between them."""
 
-    def __init__(self, order: dict[str, Any]) -> None:
+    def __init__(self, order: Json) -> None:
         self.links = FifoLinks([_link(link) for link in order["links"]], order["seed"])
         self.paths = [[tuple(path) for path in row] for row in order["paths"]]
         hosts = range(len(self.paths))
@@ -44,7 +44,7 @@ class Emulator:
         self.late_s = self.latest_s = 0.0
         self.delivered = 0
 
-    def hosts_said(self) -> dict[str, Any]:
+    def hosts_said(self) -> Json:
         """What the parent needs to know: process and file of every namespace, addresses, what was chosen."""
         own = f"/proc/{os.getpid()}/fd"
         return {
@@ -97,7 +97,7 @@ class Emulator:
         _say(self._counted())
         return bool(line)
 
-    def _counted(self) -> dict[str, Any]:
+    def _counted(self) -> Json:
         return {
             "links": [count.to_dict() for count in self.links.counts],
             "refused": self.refused,
@@ -107,13 +107,13 @@ class Emulator:
         }
 
 
-def _link(given: dict[str, Any]) -> FifoLink:
+def _link(given: Json) -> FifoLink:
     """A link of the order; null stands for infinity."""
-    values: dict[str, Any] = {name: math.inf if value is None else value for name, value in given.items()}
+    values: Json = {name: math.inf if value is None else value for name, value in given.items()}
     return FifoLink(**values)
 
 
-def _say(answer: dict[str, Any]) -> None:
+def _say(answer: Json) -> None:
     sys.stdout.write(json.dumps(answer) + "\n")
     sys.stdout.flush()
 

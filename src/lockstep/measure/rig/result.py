@@ -9,12 +9,12 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from itertools import combinations, pairwise
-from typing import Any
 
 from lockstep.measure.machine import Machine
 from lockstep.measure.rig.calibration import Calibration
 from lockstep.measure.rig.capacity import Capacity
 from lockstep.measure.rig.rig import Counts
+from lockstep.plain import Json
 from lockstep.rows.plain import picked, plain
 from lockstep.simulate import Topology
 from lockstep.units import format_frac, format_time
@@ -44,7 +44,7 @@ class Lap:
         """(predicted - measured) / measured: above 0 the prediction is pessimistic."""
         return self.predicted_s / self.measured_s - 1
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Json:
         """Plain JSON form."""
         return picked(self, "algorithm size_B predicted_s measured_s error_frac fastest_s slowest_s wrong")
 
@@ -121,11 +121,11 @@ class Race:
             *self.machine.warnings(self.ranks),
         )
 
-    def summary(self) -> dict[str, Any]:
+    def summary(self) -> Json:
         """Plain JSON form without the rows, as a kept run's answer."""
         return {name: value for name, value in self.to_dict().items() if name != "rows"}
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Json:
         """Plain JSON form."""
         return {
             "op": self.op,
@@ -155,7 +155,7 @@ class Crossing:
     predicted_B: float | None
     measured_B: float | None
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Json:
         """Plain JSON form."""
         return asdict(self)
 

@@ -16,11 +16,11 @@ import sys
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from types import TracebackType
-from typing import Any
 
 from lockstep.errors import BadInput
 from lockstep.measure.launch import Host
 from lockstep.measure.rig.namespace import INTERFACE, why_not
+from lockstep.plain import Json
 from lockstep.simulate import LinkCount, Topology
 
 SMALLEST_MTU_B, LARGEST_MTU_B = 576, 65000  # RFC 791; linux/if_tun.h allows 65535 less headers
@@ -111,7 +111,7 @@ class Rig:
             raise BadInput("the rig is not running; use it in a `with`", "rig")
         return self._emulator
 
-    def _order(self) -> dict[str, Any]:
+    def _order(self) -> Json:
         """The topology as JSON; an infinite rate or queue is null."""
         links = [
             {name: None if value == math.inf else value for name, value in asdict(link).items()}
@@ -125,7 +125,7 @@ class Rig:
             "seed": self._seed,
         }
 
-    def _ask(self, line: str) -> dict[str, Any]:
+    def _ask(self, line: str) -> Json:
         emulator = self._running()
         if emulator.stdin is None or emulator.stdout is None:
             raise BadInput("the rig is not running; use it in a `with`", "rig")
@@ -137,10 +137,10 @@ class Rig:
             answer = ""
         if not answer:
             raise BadInput("the emulator has ended; its message is on stderr", "rig")
-        found: dict[str, Any] = json.loads(answer)
+        found: Json = json.loads(answer)
         return found
 
 
-def _counts(found: dict[str, Any]) -> Counts:
+def _counts(found: Json) -> Counts:
     links = tuple(LinkCount(**link) for link in found["links"])
     return Counts(links, found["mean_late_s"], found["max_late_s"], found["refused"], found["processor_s"])

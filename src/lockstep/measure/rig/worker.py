@@ -46,7 +46,7 @@ def part(title: str, program: Program, contributors: int) -> Part:
     return Part(title, program, contributors, tuple(results))
 
 
-def _checksum(buffers: Mapping[str, Any]) -> int:
+def _checksum(buffers: Mapping[str, object]) -> int:
     """Of the result buffers of one rank."""
     return zlib.crc32(b"".join(np.ascontiguousarray(buffers[name]).tobytes() for name in RESULTS if name in buffers))
 

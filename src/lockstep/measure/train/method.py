@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
 from lockstep.errors import BadInput
+from lockstep.plain import Json
 from lockstep.registry import Registry
 from lockstep.settings import described
 
@@ -26,7 +27,7 @@ class NoSettings:
     """For a method that has none."""
 
 
-def _anything(task: Task, ranks: int, settings: Any) -> None:
+def _anything(task: Task, ranks: int, settings: object) -> None:
     """No condition of the method's own."""
 
 
@@ -41,7 +42,7 @@ class Method:
     run: Callable[..., Losses] = field(repr=False)
     settings: type[Any] = NoSettings
     """A dataclass of `lockstep.settings`."""
-    neutral: Mapping[str, Any] | None = field(default_factory=dict)
+    neutral: Mapping[str, object] | None = field(default_factory=dict)
     """The settings at which it is synchronous SGD; None where there are none."""
     models: tuple[str, ...] = ("mlp", "cnn", "gpt", "moe")
     helpers: int = 0
@@ -68,7 +69,7 @@ class Method:
         """Names of its settings."""
         return tuple(one.name for one in fields(self.settings))
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Json:
         """Plain JSON form."""
         return {
             "name": self.name,
@@ -85,7 +86,7 @@ class Method:
         if not self.resumable:
             raise BadInput(f"{self.name} has no state between two steps that could be saved", "--checkpoint")
 
-    def refuse(self, task: Task, ranks: int, settings: Any) -> None:
+    def refuse(self, task: Task, ranks: int, settings: object) -> None:
         """Raises BadInput where the method cannot run the task."""
         if task.model not in self.models:
             raise BadInput(f"{self.name} trains {', '.join(self.models)}, not {task.model}", "--model")

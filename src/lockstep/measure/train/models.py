@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
+from lockstep.arrays import Array, Ints
 from lockstep.errors import UnknownName
 from lockstep.methods import data
 
@@ -29,10 +29,10 @@ WINDOW = 32
 class Data:
     """Samples to train on and, every fifth of the file, to test on; `classes` counts the kinds of targets."""
 
-    inputs: npt.NDArray[Any]
-    targets: npt.NDArray[np.int64]
-    test_inputs: npt.NDArray[Any]
-    test_targets: npt.NDArray[np.int64]
+    inputs: Array
+    targets: Ints
+    test_inputs: Array
+    test_targets: Ints
     classes: int
 
 
@@ -51,7 +51,7 @@ def characters() -> Data:
     return _split(inputs, targets)
 
 
-def _split(inputs: npt.NDArray[Any], targets: npt.NDArray[np.int64]) -> Data:
+def _split(inputs: Array, targets: Ints) -> Data:
     testing = np.arange(len(inputs)) % TEST_EVERY == TEST_EVERY - 1
     classes = int(targets.max()) + 1
     return Data(inputs[~testing], targets[~testing], inputs[testing], targets[testing], classes)
@@ -93,7 +93,7 @@ def get_model(name: str, where: str | None = "--model") -> Model:
     return MODELS[name]
 
 
-def split_linears(piece: Any) -> dict[str, str]:
+def split_linears(piece: object) -> dict[str, str]:
     """Submodules of a piece where tensor parallelism acts; empty where it does not.
 
     `column` and `row` are linear layers to split; behind `enter` lies a region where every rank computes its part.

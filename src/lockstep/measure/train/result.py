@@ -14,13 +14,13 @@ from dataclasses import asdict, dataclass, field
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
+from lockstep.arrays import Array
 from lockstep.errors import BadInput
 from lockstep.measure.machine import Load, Machine, with_load
+from lockstep.plain import Json
 from lockstep.rows.plain import picked
 
 if TYPE_CHECKING:
-    import numpy.typing as npt
-
     from lockstep.failures.stragglers import LateRank
     from lockstep.measure.train.method import Method
     from lockstep.measure.train.task import Task
@@ -59,7 +59,7 @@ class Lateness:
         """A late step of a method that waits for all ranks in every step."""
         return self.on_time_s + self.delay_s
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Json:
         """Plain JSON form."""
         return {**asdict(self), "growth_s": self.growth_s, "predicted_late_s": self.predicted_s}
 
@@ -101,13 +101,13 @@ class Outcome:
     steps: tuple[Step, ...]
     test_loss: float
     accuracy_frac: float
-    weights: npt.NDArray[Any]
-    notes: Mapping[str, Any]
+    weights: Array
+    notes: Mapping[str, object]
     machine: Machine
     load: Load
     first_step: int = 0
     """Steps that were done before, in the run that it goes on from."""
-    saves: Mapping[str, Any] = field(default_factory=dict)
+    saves: Mapping[str, object] = field(default_factory=dict)
     """What its checkpoints took."""
     passed_over: tuple[str, ...] = ()
     """Checkpoints that could not be used, and why."""
@@ -120,7 +120,7 @@ class StoppedRun:
     method: str
     task: Task
     ranks: int
-    settings: Mapping[str, Any]
+    settings: Mapping[str, object]
     first_step: int
     steps: tuple[Step, ...]
     """As one rank that sees losses saw them: its share's loss, its seconds, its bytes."""
@@ -135,7 +135,7 @@ class StoppedRun:
         """Steps done, those of runs before included."""
         return self.first_step + len(self.steps)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Json:
         """Plain JSON form."""
         return {
             "method": self.method,
@@ -167,7 +167,7 @@ class TrainRun:
     test_loss: float
     accuracy_frac: float
     """Share of right answers on the test data: digits, or next characters."""
-    weights: npt.NDArray[Any] = field(repr=False)
+    weights: Array = field(repr=False)
     """Trained weights of rank 0, flat."""
     replicas_equal: bool
     """Whether all ranks ended with the same bits."""
@@ -237,11 +237,11 @@ class TrainRun:
         """Mean bytes that a rank sends in a step; None without a step."""
         return sum(self.sent_B) / len(self.sent_B) / self.ranks if self.sent_B else None
 
-    def summary(self) -> dict[str, Any]:
+    def summary(self) -> Json:
         """Plain JSON form without the steps, as a kept run's answer."""
         return {name: value for name, value in self.to_dict().items() if name not in ("loss", "time_s", "sent_B")}
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Json:
         """Plain JSON form."""
         return {
             **picked(self, "method ranks"),
@@ -255,7 +255,7 @@ class TrainRun:
         }
 
 
-def _together(saves: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def _together(saves: Sequence[Mapping[str, Any]]) -> Json:
     """The checkpoints of all ranks: bytes add up, the slowest rank's seconds count."""
     wrote = [one for one in saves if one.get("saves")]
     if not wrote:

@@ -7,11 +7,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryFile
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from lockstep.errors import BadInput
 from lockstep.measure.checkpoint import Checkpoint, CheckpointWriter, latest, latest_for_all
+from lockstep.plain import Json
 
 if TYPE_CHECKING:
     from lockstep.measure.train.task import Task
@@ -32,7 +33,7 @@ class Saving:
     at_end: bool = True
     """Whether the last step has one too."""
 
-    def newest(self, words: Mapping[str, Any], steps: int) -> Checkpoint | None:
+    def newest(self, words: Mapping[str, object], steps: int) -> Checkpoint | None:
         """The checkpoint to go on from, as one process sees it; None to begin anew.
 
         One after all `steps` is gone on from as well: nothing but the evaluation is left to do. Raises BadInput for one
@@ -40,11 +41,11 @@ class Saving:
         """
         return self._checked(latest(self.folder), words, steps)
 
-    def newest_for_all(self, words: Mapping[str, Any], steps: int) -> Checkpoint | None:
+    def newest_for_all(self, words: Mapping[str, object], steps: int) -> Checkpoint | None:
         """As `newest`, the same on every rank; all ranks call it together."""
         return self._checked(latest_for_all(self.folder), words, steps)
 
-    def _checked(self, found: Checkpoint | None, words: Mapping[str, Any], steps: int) -> Checkpoint | None:
+    def _checked(self, found: Checkpoint | None, words: Mapping[str, object], steps: int) -> Checkpoint | None:
         if found is None:
             return None
         if not self.resume:
@@ -69,7 +70,7 @@ class Saving:
             raise BadInput(why, "--checkpoint") from None
 
 
-def words_of(method: str, task: Task, settings: Mapping[str, object]) -> dict[str, Any]:
+def words_of(method: str, task: Task, settings: Mapping[str, object]) -> Json:
     """What two runs must have in common for one to go on where the other was: everything but the number of steps."""
     given = {name: value for name, value in asdict(task).items() if name != "steps"}
     return {"method": method, **given, "settings": {name: str(value) for name, value in sorted(settings.items())}}
@@ -78,7 +79,7 @@ def words_of(method: str, task: Task, settings: Mapping[str, object]) -> dict[st
 class Saver:
     """One rank's checkpoints while it trains."""
 
-    def __init__(self, saving: Saving, worker: Worker, words: Mapping[str, Any], timeout_s: float) -> None:
+    def __init__(self, saving: Saving, worker: Worker, words: Mapping[str, object], timeout_s: float) -> None:
         self.saving, self.worker, self.words = saving, worker, words
         self.writer = CheckpointWriter(
             saving.folder, worker.rank, worker.ranks, _name_of_attempt(),
@@ -91,7 +92,7 @@ class Saver:
         if number % self.saving.every == 0 or (last and self.saving.at_end):
             self.writer.save(number, self.worker.parts(), self.words)
 
-    def close(self) -> dict[str, Any]:
+    def close(self) -> Json:
         """Waits for the last save; what the saves of this rank took."""
         self.writer.close()
         done = self.writer.written

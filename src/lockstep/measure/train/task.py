@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from lockstep.arrays import Array, Ints
 from lockstep.errors import BadInput, UnknownName
 from lockstep.methods.optimizers import optimizer
 
 if TYPE_CHECKING:
-    import numpy.typing as npt
     from torch import Tensor
 
 ENTRYWISE = ("sgd", "momentum", "adam")
@@ -114,7 +114,7 @@ class Task:
         return self.batch // workers
 
 
-def batch_indices(task: Task, step: int, num_samples: int) -> npt.NDArray[np.int64]:
+def batch_indices(task: Task, step: int, num_samples: int) -> Ints:
     """Indices of the samples of one step, shape (batch,)."""
     per_epoch = num_samples // task.batch
     if not per_epoch:
@@ -124,7 +124,7 @@ def batch_indices(task: Task, step: int, num_samples: int) -> npt.NDArray[np.int
     return random.permutation(num_samples)[place * task.batch : (place + 1) * task.batch]
 
 
-def dropped(task: Task, step: int, inputs: npt.NDArray[Any]) -> npt.NDArray[Any]:
+def dropped(task: Task, step: int, inputs: Array) -> Array:
     """Inputs with a share of them set to 0 and the rest scaled up to the same mean (inverted dropout)."""
     if not task.dropout_frac or not np.issubdtype(inputs.dtype, np.floating):
         return inputs

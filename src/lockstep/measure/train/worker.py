@@ -23,6 +23,7 @@ from lockstep.measure.train.models import get_model
 from lockstep.measure.train.shard import Flat
 from lockstep.measure.train.task import Descent, Task, batch_indices, dropped
 from lockstep.measure.train.wire import Wire
+from lockstep.plain import Json
 from lockstep.store.files import canonical
 
 if TYPE_CHECKING:
@@ -82,7 +83,7 @@ def _apart(value: Any, tensors: list[Tensor]) -> Any:
     return value
 
 
-def _together(nest: Any, tensor: Callable[[int], Tensor]) -> Any:
+def _together(nest: object, tensor: Callable[[int], Tensor]) -> Any:
     """The nest with its tensors."""
     if isinstance(nest, list):
         parts = [_together(part, tensor) for part in nest[1:]]
@@ -106,7 +107,7 @@ class Worker:
         self.number = rank.number - helpers if splits_batch else 0
         self.share = task.share(self.workers) if splits_batch else task.batch
         self.model = self.new_model()
-        self.notes: dict[str, Any] = {}
+        self.notes: Json = {}
         """What the method wants to say beside losses and bytes."""
         self.scalars: dict[str, float] = {}
         """What the method says of the step under way, beside its loss, such as the loss scale."""
@@ -213,7 +214,7 @@ class Worker:
             right = (scores.argmax(-1) == targets).double().mean()
             return float(cross_entropy(scores, targets)), float(right)
 
-    def _tensors(self, inputs: Any, targets: Any) -> Batch:
+    def _tensors(self, inputs: object, targets: object) -> Batch:
         import torch
 
         given = torch.from_numpy(inputs)

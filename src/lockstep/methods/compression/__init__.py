@@ -17,8 +17,9 @@ from lockstep.methods.compression.sign import Sign
 from lockstep.methods.compression.threshold import Threshold
 from lockstep.methods.compression.top_k import TopK
 from lockstep.methods.compression.uniform import Uniform
+from lockstep.plain import Json
 
-COMPRESSORS: dict[str, Any] = {
+COMPRESSORS: Json = {
     one.name: one
     for one in (NoCompression, Half, Uniform, Qsgd, Sign, OneBit, TopK, RandomK, SharedRandomK, Threshold, PowerSgd)
 }

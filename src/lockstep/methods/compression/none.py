@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from numpy.random import Generator
 
 from lockstep.methods.arrays import Array, flat, ieee
 from lockstep.methods.compression.compressor import Compressor, Payload, State
+from lockstep.plain import Json
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +19,7 @@ class NoCompression(Compressor):
     name: ClassVar[str] = "none"
     source: ClassVar[str] = "-"
     summable: ClassVar[bool] = True
-    neutral: ClassVar[dict[str, Any] | None] = {}
+    neutral: ClassVar[Json | None] = {}
 
     @property
     def unbiased(self) -> bool:

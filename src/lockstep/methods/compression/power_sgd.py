@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from numpy.random import PCG64, Generator, SeedSequence
@@ -25,6 +25,7 @@ from numpy.random import PCG64, Generator, SeedSequence
 from lockstep.errors import BadInput
 from lockstep.methods.arrays import Array, flat, ieee, like, namespace, wide
 from lockstep.methods.compression.compressor import Compressor, Payload, State
+from lockstep.plain import Json
 from lockstep.settings import setting
 
 FULL_RANK = 2**31
@@ -40,7 +41,7 @@ class PowerSgd(Compressor):
     summary: ClassVar[str] = "two thin factors of every weight matrix"
     source: ClassVar[str] = "Vogels et al. 2019"
     summable: ClassVar[bool] = True
-    neutral: ClassVar[dict[str, Any] | None] = {"rank": FULL_RANK}
+    neutral: ClassVar[Json | None] = {"rank": FULL_RANK}
     rank: int = setting(2, "Rank of the matrix that stands for a weight matrix's gradient.")
     """Of the matrix that stands for the gradient; capped at the smaller side."""
 

@@ -11,7 +11,7 @@ compressor); Strom, "Scalable distributed DNN training using commodity GPU cloud
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from numpy.random import Generator
 
@@ -19,6 +19,7 @@ from lockstep.errors import BadInput
 from lockstep.methods.arrays import Array, flat, ieee, namespace
 from lockstep.methods.compression.compressor import Compressor, Payload, State, check_index_bits
 from lockstep.methods.compression.top_k import nonzero, scattered, sparse
+from lockstep.plain import Json
 from lockstep.settings import setting
 
 
@@ -29,7 +30,7 @@ class Threshold(Compressor):
     name: ClassVar[str] = "threshold"
     summary: ClassVar[str] = "entries above a magnitude"
     source: ClassVar[str] = "Strom 2015; Sahu et al. 2021"
-    neutral: ClassVar[dict[str, Any] | None] = {"threshold": 0.0}
+    neutral: ClassVar[Json | None] = {"threshold": 0.0}
     threshold: float = setting(1e-3, "Smallest magnitude that travels.")
     index_bits: int = setting(32, "Bits of an index, 32 or 64.")
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import gzip
 from importlib.resources import files
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
+
+from lockstep.arrays import Array, Ints
 
 BRIGHTEST = 16
 
 
-def digits() -> tuple[npt.NDArray[Any], npt.NDArray[np.int64]]:
+def digits() -> tuple[Array, Ints]:
     """(pixels from 0 to 1 of shape (1797, 64), classes from 0 to 9) of handwritten digits, in the order of the file."""
     packed = files(__package__).joinpath("digits.csv.gz").read_bytes()
     rows = np.array([line.split(",") for line in gzip.decompress(packed).decode().split()], dtype=np.float64)

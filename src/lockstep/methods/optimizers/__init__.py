@@ -12,8 +12,9 @@ from lockstep.methods.optimizers.muon import Muon
 from lockstep.methods.optimizers.optimizer import Layers, Optimizer, State, step
 from lockstep.methods.optimizers.sgd import Sgd
 from lockstep.methods.optimizers.sign import Sign
+from lockstep.plain import Json
 
-OPTIMIZERS: dict[str, Any] = {one.name: one for one in (Sgd, Momentum, Adam, Lars, Lamb, Muon, Sign)}
+OPTIMIZERS: Json = {one.name: one for one in (Sgd, Momentum, Adam, Lars, Lamb, Muon, Sign)}
 
 
 def optimizer(name: str, **settings: Any) -> Optimizer:

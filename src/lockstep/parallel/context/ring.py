@@ -10,13 +10,12 @@ Source: H. Liu et al., "Ring Attention with Blockwise Transformers" (arXiv 2310.
 
 from __future__ import annotations
 
-from typing import Any
-
+from lockstep.arrays import Number, Whole
 from lockstep.parallel.group import Levels, send_s
 from lockstep.parallel.piece import Flow, Piece
 
 
-def pieces(group: Levels, ranks: Any, block_B: Any, core_s: tuple[Any, Any]) -> tuple[Piece, Piece]:
+def pieces(group: Levels, ranks: Whole, block_B: Number, core_s: tuple[Number, Number]) -> tuple[Piece, Piece]:
     """Forward and backward traffic of one layer: blocks of `block_B` beside `core_s` seconds of attention in each."""
     steps, step_s = ranks - 1, send_s(group, block_B)
     around = Flow("send", "cp", steps * block_B, steps * step_s)

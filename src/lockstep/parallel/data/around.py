@@ -19,10 +19,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import reduce
-from typing import Any
 
 import numpy as np
 
+from lockstep.arrays import Number, Whole
 from lockstep.parallel.data.offload import HostTraffic
 from lockstep.parallel.data.zero import Kernels, Traffic
 from lockstep.parallel.piece import Flow, Hiding, Piece, total_s
@@ -32,23 +32,23 @@ from lockstep.parallel.piece import Flow, Hiding, Piece, total_s
 class Exposed:
     """Seconds that a stage waits: in every forward and backward pass, and once per step."""
 
-    forward_s: Any
-    backward_s: Any
-    reduce_s: Any
+    forward_s: Number
+    backward_s: Number
+    reduce_s: Number
     """In the last backward pass, beyond what every one waits for."""
-    gather_s: Any
+    gather_s: Number
     """For updated parameters, in the first forward pass."""
-    host_forward_s: Any = 0.0
+    host_forward_s: Number = 0.0
     """For the host, besides."""
-    host_backward_s: Any = 0.0
+    host_backward_s: Number = 0.0
 
     @property
-    def once_s(self) -> Any:
+    def once_s(self) -> Number:
         """Of data-parallel traffic, once per step."""
         return self.reduce_s + self.gather_s
 
     @property
-    def host_s(self) -> Any:
+    def host_s(self) -> Number:
         """For the host, in both passes."""
         return self.host_forward_s + self.host_backward_s
 
@@ -57,14 +57,14 @@ class Exposed:
 class Around:
     """The traffic around the passes of one layout or of a grid of them."""
 
-    zero: Any
+    zero: Whole
     moved: Traffic
     kernels: Kernels
     layers: int
     overlap: bool
-    parameter_B: Any = 0.0
+    parameter_B: Number = 0.0
     """Bytes of all parameters of the stage, and of all its gradients on the network."""
-    gradient_B: Any = 0.0
+    gradient_B: Number = 0.0
     host: HostTraffic = field(default_factory=HostTraffic)
 
     @property
@@ -104,7 +104,7 @@ class Around:
         beside, after = (replace(flow, seconds=seconds),), (flow * (1.0 / self.layers),)
         return replace(whole, before=(), beside=beside, after=after).plain
 
-    def _each(self, way: str) -> tuple[tuple[Flow, ...], tuple[Flow, ...], Any]:
+    def _each(self, way: str) -> tuple[tuple[Flow, ...], tuple[Flow, ...], Number]:
         """(gathers, scatters, seconds of them on shared links) of every pass."""
         zero, moved = np.asarray(self.zero), self.moved
         gathered_s, met_s = np.where(zero == 3, moved.gather_s, 0.0), np.where(zero == 3, moved.met_gather_s, 0.0)
@@ -126,7 +126,7 @@ class Around:
         gather = Flow("all-gather", "dp", self.parameter_B, np.where(once, self.moved.gather_s, 0.0))
         return self._piece("forward", (gather,), (), self.moved.met_gather_s)
 
-    def _piece(self, way: str, gathers: tuple[Flow, ...], scatters: tuple[Flow, ...], met_s: Any) -> Piece:
+    def _piece(self, way: str, gathers: tuple[Flow, ...], scatters: tuple[Flow, ...], met_s: Number) -> Piece:
         """Gathers before use and reductions after it, a layer's share of either with nothing to hide behind.
 
         Links are busy longer where the experts' exchange has them to itself, and where tensor or context traffic hides
@@ -181,7 +181,7 @@ class Around:
         exposed_s = microbatches * float(waits.forward_s + waits.backward_s) + float(waits.once_s)
         sides = ((forwards * (self.zero > 0), "forward", forward_s), (backwards, "backward", backward_s))
         kernels_s = [times * max(0.0, float(self.kernels.beside(way)[0]) - side_s) for times, way, side_s in sides]
-        return Hiding(max(0.0, all_s - exposed_s), (1.0 - 1.0 / self.layers) * sum(kernels_s))
+        return Hiding(max(0.0, float(all_s) - exposed_s), (1.0 - 1.0 / self.layers) * float(sum(kernels_s)))
 
     def host_hiding(self, microbatches: int, waits: Exposed) -> Hiding:
         """The same of the transfers of all passes: one way goes beside the other."""

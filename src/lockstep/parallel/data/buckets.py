@@ -16,15 +16,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
+from lockstep.arrays import Floats, Number
 from lockstep.errors import BadInput
 from lockstep.parallel.data.layers import Layers
 from lockstep.parallel.group import Traffic
 from lockstep.parallel.lanes import COMM, COMPUTE, Op, check_efficiency, program_of
 from lockstep.parallel.overlapped import Overlapped
+from lockstep.plain import Json
 from lockstep.program import Program
 
 
@@ -43,13 +44,17 @@ def price(
 
 
 def price_seconds(
-    forward_s: float, work_s: Any, comm_s: Sequence[Any], efficiency: float, overlap: bool = True
+    forward_s: float,
+    work_s: Sequence[Number] | Floats,
+    comm_s: Sequence[Number],
+    efficiency: float,
+    overlap: bool = True,
 ) -> Overlapped:
     """The recurrence itself: work and communication of every bucket in seconds."""
     backward_s = sum(work_s)
     pieces = list(work_s) if overlap else [backward_s, *([0.0] * (len(comm_s) - 1))]
-    ready_s: Any = forward_s
-    done_s: Any = 0.0
+    ready_s: Number = forward_s
+    done_s: Number = 0.0
     for piece_s, time_s in zip(pieces, comm_s, strict=True):
         beside_s = np.minimum(np.maximum(done_s - ready_s, 0.0), piece_s / efficiency)
         ready_s = ready_s + piece_s + (1 - efficiency) * beside_s
@@ -97,7 +102,7 @@ class BucketRow:
     buckets: int
     step: Overlapped
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Json:
         """Plain JSON form."""
         return {"bucket_B": self.bucket_B, "buckets": self.buckets, **self.step.to_dict()}
 
@@ -116,7 +121,7 @@ class BucketSweep:
         """Row with the shortest step; ties go to the first."""
         return min(self.rows, key=lambda row: float(row.step.step_s))
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Json:
         """Plain JSON form in the words of the command line."""
         return {
             "rows": [row.to_dict() for row in self.rows],

@@ -25,10 +25,10 @@ _fsdp_collectives.py (foreach_reduce) adds gradients on the host, which saves G 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
+from lockstep.arrays import Number, Truth, Whole
 from lockstep.hardware import Cluster
 
 HOST_STREAM_FRAC = 0.45
@@ -40,15 +40,15 @@ each, on a DGX-2 with 256 GB/s (ZeRO-Offload, arXiv 2101.06840, table of CPU-Ada
 class HostTraffic:
     """Seconds of one rank's transfers, each direction as if alone on the link, and of the host's update."""
 
-    up_forward_s: Any = 0.0
+    up_forward_s: Number = 0.0
     """Before a forward pass."""
-    up_backward_s: Any = 0.0
+    up_backward_s: Number = 0.0
     """Before a backward pass, on average over the micro-batches."""
-    down_backward_s: Any = 0.0
+    down_backward_s: Number = 0.0
     """After a backward pass."""
-    once_s: Any = 0.0
+    once_s: Number = 0.0
     """Both directions, once per step."""
-    update_s: Any = 0.0
+    update_s: Number = 0.0
 
     @property
     def moves(self) -> bool:
@@ -57,8 +57,8 @@ class HostTraffic:
 
 
 def host_traffic(
-    cluster: Cluster, parameters_B: Any, gradients_B: Any, update_B: Any, microbatches: Any, *,
-    offloaded: Any, parameters_leave: Any, gradients_leave: Any,
+    cluster: Cluster, parameters_B: Number, gradients_B: Number, update_B: Number, microbatches: Whole, *,
+    offloaded: Truth, parameters_leave: Truth, gradients_leave: Truth,
 ) -> HostTraffic:  # fmt: skip
     """Traffic of a rank that owns so many bytes, where states, parameters and every gradient are on the host.
 

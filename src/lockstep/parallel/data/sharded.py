@@ -19,10 +19,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
+from lockstep.arrays import Number
 from lockstep.errors import BadInput
 from lockstep.parallel.group import Traffic
 from lockstep.parallel.lanes import COMM, COMPUTE, Op, program_of
@@ -107,7 +107,7 @@ def program(
     return program_of(ops, ranks or traffic.ranks, traffic.algorithm, efficiency)
 
 
-def peak_gathered_B(units: Units, prefetch: int = 1, keep: bool = False) -> Any:
+def peak_gathered_B(units: Units, prefetch: int = 1, keep: bool = False) -> Number:
     """Most bytes of gathered parameters at once: prefetch + 1 neighbouring units, or all of them when kept.
 
     An upper bound that is reached when gathers run ahead of computing.

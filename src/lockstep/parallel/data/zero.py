@@ -17,10 +17,10 @@ Sources: ZeRO (arXiv 1910.02054) section 7; PyTorch FSDP (arXiv 2304.11277) sect
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
+from lockstep.arrays import Number, Whole
 from lockstep.parallel.group import Levels, collective_s, inner, outer
 
 
@@ -32,9 +32,9 @@ class Groups:
     """All ranks that hold the same dense parameters."""
     experts: Levels
     """All ranks that hold the same experts."""
-    shard_ranks: Any
+    shard_ranks: Whole
     """Ranks of `whole` that share one sharded copy."""
-    met_s_per_B: Any = 0.0
+    met_s_per_B: Number = 0.0
     """Seconds per byte of a gather on links that tensor or context traffic uses too (`group.shared_s_per_B`)."""
 
     @property
@@ -52,21 +52,27 @@ class Groups:
 class Traffic:
     """Data-parallel traffic of one stage, in seconds as if alone on the network."""
 
-    gather_s: Any
+    gather_s: Number
     """One all-gather of all parameters of the stage."""
-    scatter_s: Any
+    scatter_s: Number
     """One reduce-scatter of all gradients of the stage."""
-    reduce_s: Any
+    reduce_s: Number
     """One all-reduce of all gradients of the stage."""
-    replicas_s: Any
+    replicas_s: Number
     """One all-reduce of the shards across shard groups; 0 with a single group."""
-    met_gather_s: Any = 0.0
+    met_gather_s: Number = 0.0
     """Of a gather and of a scatter, seconds on links that tensor and context traffic uses too."""
-    met_scatter_s: Any = 0.0
+    met_scatter_s: Number = 0.0
 
 
 def traffic(
-    groups: Groups, zero: Any, elements: tuple[Any, Any], parameter_B: float, wire_B: float, layers: int, overlap: bool
+    groups: Groups,
+    zero: Whole,
+    elements: tuple[Number, Number],
+    parameter_B: float,
+    wire_B: float,
+    layers: int,
+    overlap: bool,
 ) -> Traffic:
     """Traffic of a stage of `layers` layers with (dense, expert) `elements` on a rank, sharded at stage `zero`.
 
@@ -75,7 +81,7 @@ def traffic(
     dense, expert = elements
     pieces = np.where(zero == 3, layers, layers if overlap else 1)
 
-    def whole(op: str, group: Levels, bytes_each: float) -> Any:
+    def whole(op: str, group: Levels, bytes_each: float) -> Number:
         seconds = pieces * collective_s(op, group, dense * bytes_each / pieces)
         if np.any(expert):
             seconds = seconds + pieces * collective_s(op, groups.experts, expert * bytes_each / pieces)
@@ -96,16 +102,16 @@ def traffic(
 class Kernels:
     """Seconds of kernels in a stage's passes, and of them, those that other traffic hides in on the same links."""
 
-    forward_s: Any
-    backward_s: Any
-    taken_forward_s: Any = 0.0
+    forward_s: Number
+    backward_s: Number
+    taken_forward_s: Number = 0.0
     """By tensor and context traffic, on some links."""
-    taken_backward_s: Any = 0.0
-    exchange_forward_s: Any = 0.0
+    taken_backward_s: Number = 0.0
+    exchange_forward_s: Number = 0.0
     """By the experts' exchange, on all links."""
-    exchange_backward_s: Any = 0.0
+    exchange_backward_s: Number = 0.0
 
-    def beside(self, way: str) -> tuple[Any, Any]:
+    def beside(self, way: str) -> tuple[Number, Number]:
         """(kernels that data-parallel traffic may run beside, those of them taken on some links) of a pass."""
         all_s, exchange_s = getattr(self, f"{way}_s"), getattr(self, f"exchange_{way}_s")
         return np.maximum(0.0, all_s - exchange_s), getattr(self, f"taken_{way}_s")

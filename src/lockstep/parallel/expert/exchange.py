@@ -14,9 +14,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from lockstep.arrays import Array
 from lockstep.collectives import LinkLike
 from lockstep.errors import BadInput
-from lockstep.parallel.expert.routing import Array
 from lockstep.program import Kind, Program, ProgramBuilder
 
 Phase = tuple[Array, Array, Array]

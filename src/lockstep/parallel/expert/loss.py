@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from lockstep.parallel.expert.routing import Array, Routing
+from lockstep.arrays import Array
+from lockstep.parallel.expert.routing import Routing
 
 
 def balance_loss(routing: Routing) -> float:

@@ -14,17 +14,18 @@ Source: D. Lepikhin et al., "GShard", ICLR 2021; D. Dai et al., "DeepSeekMoE", A
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import Any
 
 import numpy as np
 
+from lockstep.arrays import Array
 from lockstep.collectives import LinkLike, get
 from lockstep.errors import BadInput
 from lockstep.parallel.expert import exchange
 from lockstep.parallel.expert.capacity import capacity, kept
 from lockstep.parallel.expert.loss import balance_loss
 from lockstep.parallel.expert.placement import place
-from lockstep.parallel.expert.routing import Array, route
+from lockstep.parallel.expert.routing import route
+from lockstep.plain import Json
 from lockstep.units import format_bandwidth, format_size, format_time
 
 SHOWN_RANKS = 64
@@ -80,7 +81,7 @@ class MoeLayer:
     size_B: Array
     """Bytes from rank to rank, the diagonal without link."""
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Json:
         """Plain JSON form in the words of the command line; the matrix of bytes for few ranks only."""
         shown = {name: getattr(self, name) for name in self.__slots__ if name != "size_B"}
         pair_B = self.size_B.tolist() if self.ranks <= SHOWN_RANKS else None
@@ -148,7 +149,7 @@ def experts(
         hierarchical_s=two_level_s,
         layer_all_to_all_s=2 * (flat_s + back_s),
         imbalance_comm_s=2 * (flat_s + back_s) - 4 * even_s,
-        lower_bound_s=float(port_B.max()) / fastest_Bps,
+        lower_bound_s=float(port_B.max() / fastest_Bps),
         compute_slowdown=float(work.max() / work.mean()) if work.any() else 1.0,
         sent_per_rank_B=float(_leaving(size_B).sum()) / ranks,
         most_received_B=float(_leaving(size_B).sum(axis=0).max()),
@@ -170,7 +171,7 @@ def _assumptions(
 
 
 def _told(link: LinkLike) -> str:
-    return f"{format_time(link.latency_s)} and {format_bandwidth(link.bandwidth_Bps)}"
+    return f"{format_time(float(link.latency_s))} and {format_bandwidth(float(link.bandwidth_Bps))}"
 
 
 def assignments(owner: Array, mask: Array, ranks: int) -> Array:

@@ -12,14 +12,12 @@ al., "Stochastic beams and where to find them", ICML 2019 (Gumbel top-k).
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from lockstep.arrays import Array
 from lockstep.errors import BadInput
 
-Array = npt.NDArray[Any]
 TOKENS_AT_ONCE = 4096
 MOST_SCORES = 300_000_000
 """Tokens x experts: some ten seconds of drawing."""

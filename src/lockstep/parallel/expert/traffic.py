@@ -21,10 +21,9 @@ Sources: GShard (arXiv 2006.16668); DeepSeek-AI 2024 (arXiv 2412.19437), section
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
+from lockstep.arrays import Number, Whole
 from lockstep.parallel.group import Levels, collective_s
 from lockstep.parallel.piece import Flow, Piece, total_s
 
@@ -32,7 +31,7 @@ OVERLAPS = ("none", "cells", "shared")
 
 
 def flows(
-    group: Levels, dispatched_B: Any, combined_B: Any, *, top_k: int, groups: int = 1, top_groups: int = 1
+    group: Levels, dispatched_B: Number, combined_B: Number, *, top_k: int, groups: int = 1, top_groups: int = 1
 ) -> tuple[Flow, Flow]:
     """(dispatch, combine) of one pass of a layer; `dispatched_B`, `combined_B` of one copy of every token of a rank."""
     dispatch, combine = (
@@ -42,12 +41,12 @@ def flows(
     return dispatch, combine
 
 
-def one_way_s(group: Levels, token_B: Any, top_k: int, groups: int, top_groups: int) -> Any:
+def one_way_s(group: Levels, token_B: Number, top_k: int, groups: int, top_groups: int) -> Number:
     """Seconds of one exchange, `token_B` bytes for one copy of every token of the rank."""
     if top_groups == groups:
         return collective_s("all-to-all", group, token_B * top_k)
-    seconds: Any = 0.0
-    apart: Any = 1
+    seconds: Number = 0.0
+    apart: Whole = 1
     for children, latency_s, bandwidth_Bps, _ in reversed(group):
         apart = apart * children
         whole = np.minimum(np.minimum(top_k, top_groups), children)
@@ -58,7 +57,7 @@ def one_way_s(group: Levels, token_B: Any, top_k: int, groups: int, top_groups: 
 
 
 def pieces(
-    moved: tuple[Flow, Flow], overlap: str, shared_s: tuple[Any, Any], device_frac: float
+    moved: tuple[Flow, Flow], overlap: str, shared_s: tuple[Number, Number], device_frac: float
 ) -> tuple[Piece, Piece]:
     """Forward and backward traffic of one layer beside `shared_s` seconds of shared experts in each."""
     if overlap != "shared":

@@ -15,15 +15,16 @@ number of live micro-batches.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
+from lockstep.arrays import Array, Number
 from lockstep.errors import BadInput
 from lockstep.parallel.lanes import COMM, COMPUTE
 from lockstep.parallel.pipeline.passes import Key, PassTimes, Scripts, Where, add_passes, kind_of
 from lockstep.parallel.pipeline.schedule import Cells, Order, Placement, Schedule
-from lockstep.parallel.pipeline.times import Array, Times, Value
+from lockstep.parallel.pipeline.times import Times
+from lockstep.plain import Json
 from lockstep.program import Kind, Program, ProgramBuilder
 from lockstep.simulate import Progress, unseen
 
@@ -61,17 +62,17 @@ def _pass_times(schedule: Schedule, stages: int, chunks: int, times: Times, hold
         _by_chunk(value, stages, chunks) / shares for value in (times.forward_comm_s, times.backward_comm_s)
     )
     comm = {"F": forward_s, "B": backward_s, "I": backward_s, "W": np.zeros_like(backward_s)}
-    return PassTimes(pass_seconds(schedule, stages, chunks, times), comm, times.comm_device_frac, hold_s)
+    return PassTimes(pass_seconds(schedule, stages, chunks, times), comm, float(times.comm_device_frac), hold_s)
 
 
-def _by_chunk(value: Value, stages: int, chunks: int) -> Array:
+def _by_chunk(value: Number, stages: int, chunks: int) -> Array:
     """One value, or one per device, as an array (device, chunk)."""
     return np.repeat(np.broadcast_to(np.asarray(value, dtype=float), (stages,))[:, None], chunks, axis=1)
 
 
 def program(
     schedule: Schedule, stages: int, microbatches: int, *, times: Times, chunks: int | None = None, cells: bool = True,
-    **options: Any,
+    **options: object,
 ) -> Program:  # fmt: skip
     """One step of a pipeline as a program; forward_s, backward_s and weight_s may have one value per device.
 
@@ -97,10 +98,11 @@ def check(schedule: Schedule, stages: int, microbatches: int, chunks: int | None
     return number
 
 
-def program_of(schedule: Schedule, order: Order, chunks: int, times: Times, **options: Any) -> Program:
+def program_of(schedule: Schedule, order: Order, chunks: int, times: Times, **options: object) -> Program:
     """The program of any order with the placement of `schedule`; `options`: see `write`."""
     builder = ProgramBuilder(len(order), lanes(chunks))
-    write(builder, schedule, order, chunks, times, **options)
+    given: Json = dict(options)
+    write(builder, schedule, order, chunks, times, **given)
     return builder.build()
 
 

@@ -7,14 +7,13 @@ first.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
+from lockstep.arrays import Number, Truth, Whole
 from lockstep.parallel.group import Levels, collective_s, send_s
 
 
-def handover_s(stages: Levels, tensor: Levels, size_B: Any, tp: Any, split: Any, paired: bool) -> Any:
+def handover_s(stages: Levels, tensor: Levels, size_B: Number, tp: Whole, split: Truth, paired: bool) -> Number:
     """Seconds of a message of `size_B` that `tp` ranks share, `split` by sequence parallelism or gathered again."""
     gather_s = collective_s("all-gather", tensor, size_B)
     return (1.0 if paired else 2.0) * send_s(stages, size_B / tp) + np.where(split, 0.0, gather_s)

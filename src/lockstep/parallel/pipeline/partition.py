@@ -14,11 +14,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 
+from lockstep.arrays import Floats
 from lockstep.errors import BadInput
+from lockstep.plain import Json
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +45,7 @@ class Partition:
         mean_s = sum(self.stage_s) / len(self.stage_s)
         return self.slowest_s / mean_s - 1.0 if mean_s > 0 else 0.0
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Json:
         """Plain JSON form."""
         return {
             "sizes": list(self.sizes),
@@ -80,7 +81,7 @@ def partition(layer_s: Sequence[float], stages: int, *, first_s: float = 0.0, la
     return Partition(tuple(starts), tuple(sums))
 
 
-def _add_stage(best: Any, ends: Any, stage: int, extra_s: float) -> tuple[Any, list[int]]:
+def _add_stage(best: Floats, ends: Floats, stage: int, extra_s: float) -> tuple[Floats, list[int]]:
     """One more stage: the best slowest stage for every number of layers, and where that stage starts."""
     num = len(ends) - 1
     after, cut = np.full(num + 1, np.inf), [0] * (num + 1)

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 
+from lockstep.arrays import Array
 from lockstep.parallel.lanes import COMM, COMPUTE, Op
 from lockstep.parallel.pipeline.schedule import Cells, Order, Pass
-from lockstep.parallel.pipeline.times import Array
 from lockstep.parallel.script import Script
+from lockstep.plain import Json
 from lockstep.program import Kind, ProgramBuilder
 from lockstep.simulate import Progress, unseen
 
@@ -88,7 +89,7 @@ class _Lanes:
     chunks: int
     held_B: Sequence[float]
     first: int
-    rows: list[tuple[Any, ...]] = field(default_factory=list)
+    rows: list[tuple[object, ...]] = field(default_factory=list)
     waits: list[tuple[int, int]] = field(default_factory=list)
     groups: int = 0
     ends: tuple[int, ...] = ()
@@ -142,7 +143,7 @@ class _Lanes:
 
     def write(self) -> None:
         """Hands everything to the builder, at once."""
-        columns: dict[str, Any] = dict(zip(COLUMNS, map(np.array, zip(*self.rows, strict=True)), strict=True))
+        columns: Json = dict(zip(COLUMNS, map(np.array, zip(*self.rows, strict=True)), strict=True))
         self.builder.extend(**columns)
         if self.waits:
             self.builder.depend(*np.array(self.waits).T)

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import fields
-from typing import Any
 
 import numpy as np
 
+from lockstep.arrays import Array, Number, Truth
 from lockstep.errors import BadInput
 from lockstep.parallel.pipeline.schedule import REGISTRY, PipelineCost, Schedule
-from lockstep.parallel.pipeline.times import Array, Times, Value
+from lockstep.parallel.pipeline.times import Times
 from lockstep.registry import import_all
 
 import_all("lockstep.parallel.pipeline.schedules")
@@ -50,7 +50,7 @@ def codes_where(wanted: Callable[[Schedule], bool]) -> list[int]:
 
 
 def price_by_code(
-    codes: Value, stages: Value, microbatches: Value, *, chunks: Value = 1, blocking: bool = True, **times: Any
+    codes: Number, stages: Number, microbatches: Number, *, chunks: Number = 1, blocking: bool = True, **times: Number
 ) -> PipelineCost:
     """Prices where every entry has its own schedule; all arguments broadcast, `times` are the fields of `Times`.
 
@@ -67,7 +67,7 @@ def price_by_code(
     return PipelineCost(makespan_s, stage_s, ideal_s)
 
 
-def makespan_by_code_s(codes: Array, stages: int, microbatches: Value, chunks: Array, times: Times) -> Value:
+def makespan_by_code_s(codes: Array, stages: int, microbatches: Number, chunks: Array, times: Times) -> Number:
     """Makespans where every entry has its own schedule, of one number of stages.
 
     Where the schedule has the last axis to itself, as in the planner's grids, each form is called once on the rest.
@@ -93,13 +93,15 @@ def makespan_by_code_s(codes: Array, stages: int, microbatches: Value, chunks: A
 
 
 def peak_live_by_code(
-    codes: Value, stages: Value, microbatches: Value, *, chunks: Value = 1, stage: Value = 0
+    codes: Number, stages: Number, microbatches: Number, *, chunks: Number = 1, stage: Number = 0
 ) -> Array:
     """Most micro-batches held at once by device `stage` where every entry has its own schedule."""
     return _by_code(lambda one: one.peak_live, float, codes, stages, microbatches, chunks, stage)
 
 
-def cells_by_code(codes: Value, stages: Value, microbatches: Value, *, chunks: Value = 1, stage: Value = 0) -> Array:
+def cells_by_code(
+    codes: Number, stages: Number, microbatches: Number, *, chunks: Number = 1, stage: Number = 0
+) -> Array:
     """Cells that device `stage` runs where every entry has its own schedule, in micro-batches; 0 without cells."""
     if not any(SCHEDULES[number].cells for number in np.unique(codes).tolist()):
         return np.zeros(())
@@ -107,15 +109,17 @@ def cells_by_code(codes: Value, stages: Value, microbatches: Value, *, chunks: V
     return np.where(valid(codes, stages, microbatches, chunks), count, 0.0)
 
 
-def valid(codes: Value, stages: Value, microbatches: Value, chunks: Value = 1) -> Array:
+def valid(codes: Number, stages: Number, microbatches: Number, chunks: Number = 1) -> Array:
     """Whether each entry's schedule exists for these numbers (Megatron-LM's rules for the interleaved one)."""
     return _by_code(lambda one: one.valid, bool, codes, stages, microbatches, chunks)
 
 
-def _by_code(formula: Callable[[Schedule], Callable[..., Value]], dtype: type, codes: Value, *numbers: Value) -> Array:
+def _by_code(
+    formula: Callable[[Schedule], Callable[..., Number | Truth]], dtype: type, codes: Number, *numbers: Number
+) -> Array:
     """The formula of each entry's own schedule, of numbers that broadcast."""
     codes, *shaped = np.broadcast_arrays(codes, *numbers)
-    found = np.zeros(codes.shape, dtype)
+    found: Array = np.zeros(codes.shape, dtype)
     for mask, schedule in _present(codes):
         found[mask] = formula(schedule)(*(each[mask] for each in shaped))
     return found

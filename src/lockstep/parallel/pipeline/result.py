@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
+from lockstep.arrays import Number
 from lockstep.errors import BadInput
 from lockstep.parallel.pipeline.construct import check, program
 from lockstep.parallel.pipeline.registry import get
 from lockstep.parallel.pipeline.times import Times
+from lockstep.plain import Json
 from lockstep.program import Kind, Program, longest_path
 from lockstep.simulate import Progress, unseen
 
@@ -38,7 +39,7 @@ class Pipeline:
     source: str
     program: Program
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Json:
         """Plain JSON form, without the program."""
         shown = {name: getattr(self, name) for name in self.__slots__ if name != "program"}
         return {name: list(value) if isinstance(value, tuple) else value for name, value in shown.items()}
@@ -50,12 +51,12 @@ def pipeline(
     microbatches: int,
     *,
     chunks: int | None = None,
-    forward_s: Any = 1.0,
-    backward_s: Any = 2.0,
+    forward_s: Number = 1.0,
+    backward_s: Number = 2.0,
     message_B: float = 0.0,
     recompute_frac: float = 0.0,
     progress: Progress = unseen,
-    **times: Any,
+    **times: Number,
 ) -> Pipeline:
     """One step of `schedule`: makespan, bubble, peak live micro-batches per stage, bytes sent per stage.
 
@@ -66,13 +67,15 @@ def pipeline(
     chosen = get(schedule)
     _refuse_numbers(stages, microbatches, forward_s=forward_s, backward_s=backward_s, message_B=message_B, **times)
     v = check(chosen, stages, microbatches, chunks)
-    forward_s, backward_s, weight_s = (
-        np.asarray(value, dtype=float) if np.ndim(value) else value
-        for value in (forward_s, backward_s, times.pop("weight_s", None))
-    )
-    given = Times(forward_s, backward_s, weight_s, **times)
-    if weight_s is not None and not np.less_equal(weight_s, backward_s).all():
-        raise BadInput(f"weight_s is part of backward_s={backward_s}, so it cannot be {weight_s}", "weight_s")
+    seconds: Json = {"forward_s": forward_s, "backward_s": backward_s} | times
+    for name in ("forward_s", "backward_s", "weight_s"):
+        if name in seconds and np.ndim(seconds[name]):
+            seconds[name] = np.asarray(seconds[name], dtype=float)
+    given = Times(**seconds)
+    if given.weight_s is not None and not np.less_equal(given.weight_s, given.backward_s).all():
+        raise BadInput(
+            f"weight_s is part of backward_s={given.backward_s}, so it cannot be {given.weight_s}", "weight_s"
+        )
     _refuse_traffic(given)
     if recompute_frac:
         given = given.recomputing(recompute_frac)
@@ -82,7 +85,7 @@ def pipeline(
     )
     makespan_s, stage_s = replay_s(built)
     work_s = float(np.sum(built.duration_s[built.kind == Kind.COMPUTE])) / stages
-    uneven = np.ndim(forward_s) or np.ndim(backward_s)
+    uneven = np.ndim(given.forward_s) or np.ndim(given.backward_s)
     # A closed form knows one middle stage: with a time per stage the slowest one bounds it from above.
     bounding = _slowest(given) if uneven else given
     return Pipeline(
@@ -123,9 +126,9 @@ def replay_s(program: Program) -> tuple[float, float]:
 
 def _slowest(times: Times) -> Times:
     """One stage for all: the slowest in each kind of pass."""
-    weight_s = None if times.weight_s is None else np.max(times.weight_s)
+    weight_s = None if times.weight_s is None else float(np.max(times.weight_s))
     return replace(
-        times, forward_s=np.max(times.forward_s), backward_s=np.max(times.backward_s), weight_s=weight_s
+        times, forward_s=float(np.max(times.forward_s)), backward_s=float(np.max(times.backward_s)), weight_s=weight_s
     )  # fmt: skip
 
 
@@ -143,7 +146,7 @@ def _refuse_traffic(times: Times) -> None:
             )
 
 
-def _refuse_numbers(stages: int, microbatches: int, **values: Any) -> None:
+def _refuse_numbers(stages: int, microbatches: int, **values: Number | None) -> None:
     """BadInput for counts below one and for times that are negative or not finite."""
     for name, number in (("stages", stages), ("microbatches", microbatches)):
         if number < 1:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any
 
 import numpy as np
 
-from lockstep.parallel.pipeline.times import Times, Value
+from lockstep.arrays import Number, Truth
+from lockstep.parallel.pipeline.times import Times
+from lockstep.plain import Json
 from lockstep.registry import Registry
 
 # What one device does, in order: (pass, micro-batch, chunk). Passes: F forward, B whole backward, I gradients of the
@@ -39,40 +40,40 @@ class PipelineCost:
     ideal_s      mean computing time of the devices.
     """
 
-    makespan_s: Value
-    stage_s: Value
-    ideal_s: Value
+    makespan_s: Number
+    stage_s: Number
+    ideal_s: Number
 
     @property
-    def bubble_s(self) -> Value:
+    def bubble_s(self) -> Number:
         """Mean seconds a device does not compute within the makespan."""
         return self.makespan_s - self.ideal_s
 
     @property
-    def bubble_frac(self) -> Value:
+    def bubble_frac(self) -> Number:
         """Share of the makespan in which a device does not compute."""
         return 1.0 - self.utilization_frac
 
     @property
-    def utilization_frac(self) -> Value:
+    def utilization_frac(self) -> Number:
         """Share of the makespan in which a device computes; 1 when nothing takes any time."""
         makespan_s = np.asarray(self.makespan_s, dtype=float)
         share = np.divide(self.ideal_s, makespan_s, out=np.ones_like(makespan_s), where=makespan_s > 0)
         return share if share.ndim else float(share)
 
     @property
-    def stage_bubble_frac(self) -> Value:
+    def stage_bubble_frac(self) -> Number:
         """Bubble rate of Qi et al. 2024: (cost - m (F + B + W)) / cost, with cost = `stage_s`."""
         stage_s = np.asarray(self.stage_s, dtype=float)
         share = np.divide(self.ideal_s, stage_s, out=np.ones_like(stage_s), where=stage_s > 0)
         return 1.0 - share if share.ndim else 1.0 - float(share)
 
 
-def _none(stages: Value, microbatches: Value, chunks: Value, stage: Value) -> Value:
+def _none(stages: Number, microbatches: Number, chunks: Number, stage: Number) -> Number:
     return 0 * (stages + microbatches + stage)
 
 
-def _always(stages: Value, microbatches: Value, chunks: Value) -> Value:
+def _always(stages: Number, microbatches: Number, chunks: Number) -> Truth:
     return np.broadcast_to(True, np.broadcast_shapes(np.shape(stages), np.shape(microbatches), np.shape(chunks)))
 
 
@@ -114,35 +115,36 @@ class Schedule:
     source: str
     formula: str
     exact: str
-    makespan: Callable[[Value, Value, Value, Times], Value]
-    peak_live: Callable[[Value, Value, Value, Value], Value]
+    makespan: Callable[[Number, Number, Number, Times], Number]
+    peak_live: Callable[[Number, Number, Number, Number], Number]
     order: Callable[[int, int, int], Order]
     domain: Domain
     papers: tuple[str, ...] = ()
     """Keys of `planner/citations.toml`; without any, `source` is cited."""
-    stage: Callable[[Value, Value, Value, Times], Value] | None = None
+    stage: Callable[[Number, Number, Number, Times], Number] | None = None
     cells: Callable[[int, int, int], Cells] | None = None
-    num_cells: Callable[[Value, Value, Value, Value], Value] = _none
-    allowed: Callable[[Value, Value, Value], Value] = _always
+    num_cells: Callable[[Number, Number, Number, Number], Number] = _none
+    allowed: Callable[[Number, Number, Number], Truth] = _always
     rule: str = "any number of stages and micro-batches"
     num_chunks: int | None = 1
     placement: Placement = Placement.LOOPED
     copies: int = 1
 
-    def price(self, stages: Value, microbatches: Value, *, chunks: Value = 1, **times: Any) -> PipelineCost:
+    def price(self, stages: Number, microbatches: Number, *, chunks: Number = 1, **times: Number) -> PipelineCost:
         """Price of a step; `times` are the fields of `Times`."""
-        return self.cost(stages, microbatches, chunks, Times(**times))
+        given: Json = dict(times)
+        return self.cost(stages, microbatches, chunks, Times(**given))
 
-    def cost(self, stages: Value, microbatches: Value, chunks: Value, times: Times) -> PipelineCost:
+    def cost(self, stages: Number, microbatches: Number, chunks: Number, times: Times) -> PipelineCost:
         """Price of a step, with the times as one object."""
         makespan_s = self.makespan(stages, microbatches, chunks, times)
         stage_s = self.stage(stages, microbatches, chunks, times) if self.stage else makespan_s
         return PipelineCost(makespan_s, stage_s, times.ideal_s(stages, microbatches))
 
-    def valid(self, stages: Value, microbatches: Value, chunks: Value = 1) -> Value:
+    def valid(self, stages: Number, microbatches: Number, chunks: Number = 1) -> Truth:
         """Whether the schedule exists for these numbers; see `rule`."""
-        positive = np.greater_equal(stages, 1) & np.greater_equal(microbatches, 1) & np.greater_equal(chunks, 1)
-        fits = True if self.num_chunks is None else np.equal(chunks, self.num_chunks)
+        positive: Truth = np.greater_equal(stages, 1) & np.greater_equal(microbatches, 1) & np.greater_equal(chunks, 1)
+        fits: Truth = True if self.num_chunks is None else np.equal(chunks, self.num_chunks)
         return positive & fits & self.allowed(stages, microbatches, chunks)
 
 

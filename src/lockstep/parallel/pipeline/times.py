@@ -22,84 +22,83 @@ of both runs beside the computing c of both, and takes a share of the device whi
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from lockstep.arrays import Bools, Number
 from lockstep.errors import BadInput
-
-Value = Any  # a float or an array of floats; formulas take and return either
-Array = npt.NDArray[Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Times:
     """Seconds per micro-batch. `weight_s=None` means half of the backward pass, as for matrix products."""
 
-    forward_s: Value
-    backward_s: Value
-    weight_s: Value = None
-    transfer_s: Value = 0.0
+    forward_s: Number
+    backward_s: Number
+    weight_s: Number | None = None
+    transfer_s: Number = 0.0
     blocking: bool = True
-    first_forward_s: Value = 0.0
-    first_backward_s: Value = 0.0
-    last_forward_s: Value = 0.0
-    last_backward_s: Value = 0.0
-    forward_comm_s: Value = 0.0
-    backward_comm_s: Value = 0.0
-    comm_device_frac: Value = 0.0
+    first_forward_s: Number = 0.0
+    first_backward_s: Number = 0.0
+    last_forward_s: Number = 0.0
+    last_backward_s: Number = 0.0
+    forward_comm_s: Number = 0.0
+    backward_comm_s: Number = 0.0
+    comm_device_frac: Number = 0.0
     """Share of the device's arithmetic that traffic beside computing takes."""
 
     @property
-    def weight_frac(self) -> Value:
+    def weight_frac(self) -> Number:
         """Share of the backward pass spent on weight gradients."""
         if self.weight_s is None:
             return 0.5
         backward_s = np.asarray(self.backward_s, dtype=float)
-        return np.divide(self.weight_s, backward_s, out=np.zeros_like(backward_s + self.weight_s), where=backward_s > 0)
+        frac: Number = np.divide(
+            self.weight_s, backward_s, out=np.zeros_like(backward_s + self.weight_s), where=backward_s > 0
+        )
+        return frac
 
     @property
-    def weight_part_s(self) -> Value:
+    def weight_part_s(self) -> Number:
         """Weight-gradient time of a middle device."""
         return self.backward_s * 0.5 if self.weight_s is None else self.weight_s
 
-    def held(self, stages: Value, chunks: Value = 1) -> tuple[Value, Value]:
+    def held(self, stages: Number, chunks: Number = 1) -> tuple[Number, Number]:
         """(forward, backward) seconds of a middle device with the time its messages hold it."""
         hold_s = np.where(np.greater(stages, 1), self.transfer_s, 0.0) * chunks if self.blocking else 0.0
         return self.forward_s + hold_s, self.backward_s + hold_s
 
     @property
-    def comm_s(self) -> Value:
+    def comm_s(self) -> Number:
         """Traffic of both passes that a cell hides."""
         return self.forward_comm_s + self.backward_comm_s
 
     @property
-    def cell_s(self) -> Value:
+    def cell_s(self) -> Number:
         """A forward and a backward pass of a middle device as one cell, without messages."""
         compute_s = self.forward_s + self.backward_s - self.comm_s
         return np.maximum(self.comm_s, compute_s + self.comm_device_frac * self.comm_s)
 
-    def held_cell_s(self, stages: Value, chunks: Value = 1) -> Value:
+    def held_cell_s(self, stages: Number, chunks: Number = 1) -> Number:
         """The same with the time that messages of both passes hold it."""
         forward_s, backward_s = self.held(stages, chunks)
         return self.cell_s + (forward_s - self.forward_s) + (backward_s - self.backward_s)
 
-    def delay_s(self, stages: Value) -> Value:
+    def delay_s(self, stages: Number) -> Number:
         """Seconds a message is under way while devices compute."""
         return 0.0 if self.blocking else np.where(np.greater(stages, 1), self.transfer_s, 0.0)
 
     @property
-    def first_s(self) -> Value:
+    def first_s(self) -> Number:
         """Extra seconds of the first device."""
         return self.first_forward_s + self.first_backward_s
 
     @property
-    def last_s(self) -> Value:
+    def last_s(self) -> Number:
         """Extra seconds of the last device."""
         return self.last_forward_s + self.last_backward_s
 
-    def ideal_s(self, stages: Value, microbatches: Value) -> Value:
+    def ideal_s(self, stages: Number, microbatches: Number) -> Number:
         """Mean computing time of the devices: the step time if work were balanced and nobody ever waited."""
         extra_s = (self.first_s + self.last_s) / stages
         return microbatches * (self.forward_s + self.backward_s - self.comm_s + extra_s)
@@ -116,7 +115,7 @@ class Times:
         comm_s = self.backward_comm_s + share_frac * self.forward_comm_s
         return replace(self, backward_s=backward_s, weight_s=self.weight_part_s, backward_comm_s=comm_s)
 
-    def only(self, mask: Array) -> Times:
+    def only(self, mask: Bools) -> Times:
         """The entries where `mask` holds; scalars stay scalars."""
         picked = {f.name: getattr(self, f.name) for f in fields(self)}
         return Times(**{name: value[mask] if np.ndim(value) else value for name, value in picked.items()})

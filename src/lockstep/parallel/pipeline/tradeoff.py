@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
+from lockstep.arrays import Number
 from lockstep.errors import BadInput, Infeasible, Violation
 from lockstep.parallel.pipeline.registry import get
 from lockstep.parallel.pipeline.schedule import REGISTRY, Placement, Schedule
 from lockstep.parallel.pipeline.times import Times
+from lockstep.plain import Json
 from lockstep.units import format_apart
 
 MOST_MICROBATCHES = 1 << 20
@@ -33,7 +34,7 @@ class Point:
     live_models: float
     messages: int
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Json:
         """Plain JSON form."""
         return {name: getattr(self, name) for name in self.__slots__}
 
@@ -96,7 +97,7 @@ def pareto(candidates: Iterable[Point]) -> list[Point]:
 
 
 def smallest_microbatches(
-    schedule: str, stages: int, target_frac: float, *, chunks: int | None = None, **times: Any
+    schedule: str, stages: int, target_frac: float, *, chunks: int | None = None, **times: Number
 ) -> int:
     """Fewest micro-batches that reach a utilisation of `target_frac`; `times` are the fields of `Times`.
 
@@ -107,7 +108,8 @@ def smallest_microbatches(
         raise BadInput(f"a target utilisation is between 0 and 1, got {target_frac}")
     chosen = get(schedule)
     v = chunks or chosen.num_chunks or 2
-    given = Times(**({"forward_s": 1.0, "backward_s": 2.0} | times))
+    fields: Json = {"forward_s": 1.0, "backward_s": 2.0} | times
+    given = Times(**fields)
     low = 1
     while low <= MOST_MICROBATCHES:
         numbers = np.arange(low, 2 * low)

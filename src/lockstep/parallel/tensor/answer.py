@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from lockstep.parallel.group import Levels
 from lockstep.parallel.piece import Flow, Piece, total_s
@@ -23,6 +22,7 @@ from lockstep.parallel.tensor import traffic
 from lockstep.parallel.tensor.layer import Layer
 from lockstep.parallel.tensor.proof import Proof
 from lockstep.parallel.tensor.shape import Shape, flops
+from lockstep.plain import Json
 
 ALONE = ((1, 0.0, 1.0, 0.0),)
 """One rank, which sends nothing over any link."""
@@ -69,7 +69,7 @@ class Policy:
         """The quantity of that name, of both passes together."""
         return float(getattr(self.forward, name) + getattr(self.backward, name))
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Json:
         """Plain JSON form."""
         passes = {"forward": self.forward.to_dict(), "backward": self.backward.to_dict()}
         return {"overlap": self.overlap, "time_s": self.time_s, **passes}
@@ -136,7 +136,7 @@ class TensorLayer:
         """The number of ranks asked for."""
         return next(one for one in self.rows if one.ranks == self.ranks)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Json:
         """Plain JSON form."""
         lists = ("shape", "policies", "rows", "proof", "assumptions")
         plain = {name: getattr(self, name) for name in self.__slots__ if name not in lists}

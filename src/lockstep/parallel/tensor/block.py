@@ -17,8 +17,9 @@ from dataclasses import replace
 
 import numpy as np
 
+from lockstep.arrays import Array
 from lockstep.parallel.tensor.attention import attention
-from lockstep.parallel.tensor.layer import Array, Layer, Local, State
+from lockstep.parallel.tensor.layer import Layer, Local, State
 from lockstep.parallel.tensor.mlp import mlp
 
 EPSILON = 1e-5

@@ -15,10 +15,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
+from lockstep.arrays import Number, Whole
 from lockstep.errors import BadInput
 from lockstep.parallel.group import Traffic
 from lockstep.parallel.lanes import COMM, COMPUTE, Op, check_efficiency, program_of
@@ -36,7 +36,7 @@ class Product:
     overhead_s: float = 0.0
     gather: bool = False
 
-    def chunk(self, traffic: Traffic, chunks: Any) -> tuple[Any, Any]:
+    def chunk(self, traffic: Traffic, chunks: Whole) -> tuple[Number, Number]:
         """Seconds of (computing, communicating) one chunk."""
         if np.any(np.asarray(chunks) < 1):
             raise BadInput(f"chunks must be at least 1, got {np.min(chunks)}", "chunks")
@@ -44,7 +44,7 @@ class Product:
         return compute_s, traffic.time_s(self.op, self.size_B / chunks)
 
 
-def price(product: Product, traffic: Traffic, chunks: Any, *, efficiency: float = 1.0) -> Overlapped:
+def price(product: Product, traffic: Traffic, chunks: Whole, *, efficiency: float = 1.0) -> Overlapped:
     """Product and collective in `chunks` parts; arrays of chunks are welcome when efficiency = 1."""
     check_efficiency(efficiency)
     compute_s, comm_s = product.chunk(traffic, chunks)

@@ -11,15 +11,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
+from lockstep.arrays import Array
 from lockstep.errors import BadInput
+from lockstep.plain import Json
 from lockstep.program import Kind, Program, ProgramBuilder
 
-Array: TypeAlias = npt.NDArray[Any]
 State: TypeAlias = dict[str, Array]
 OPS = ("all-reduce", "all-gather", "reduce-scatter")
 
@@ -122,7 +122,7 @@ def program_of(
     builder, devices = ProgramBuilder(ranks, ("compute", "comm")), np.arange(ranks)
     last: Array | None = None
     for part in parts:
-        columns: dict[str, Any]
+        columns: Json
         if isinstance(part, Local):
             kind, columns = Kind.COMPUTE, {"duration_s": part.flops / flops_per_s, "flops": part.flops}
         else:

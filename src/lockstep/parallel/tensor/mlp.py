@@ -12,7 +12,8 @@ import math
 
 import numpy as np
 
-from lockstep.parallel.tensor.layer import Array, Layer, Local, State
+from lockstep.arrays import Array
+from lockstep.parallel.tensor.layer import Layer, Local, State
 from lockstep.parallel.tensor.linear import column, pointwise, row
 
 SCALE = math.sqrt(2 / math.pi)

@@ -9,15 +9,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import ceil
-from typing import Any
 
 import numpy as np
 
+from lockstep.arrays import Array
 from lockstep.errors import BadInput
 from lockstep.parallel.tensor import traffic
-from lockstep.parallel.tensor.layer import Array, Layer, State
+from lockstep.parallel.tensor.layer import Layer, State
 from lockstep.parallel.tensor.run import run_counted
 from lockstep.parallel.tensor.shape import Shape, flops
+from lockstep.plain import Json
 
 TOLERANCE = 1e-9
 """Largest error that rounding explains: numbers have 64 bits."""
@@ -49,7 +50,7 @@ class Proof:
         """Whether cut and whole layer agree within rounding, and bytes counted with bytes priced."""
         return self.error_frac <= self.tolerance_frac and abs(self.sent_B - self.priced_B) <= 1e-9 * self.priced_B
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Json:
         """Plain JSON form."""
         plain = {name: getattr(self, name) for name in self.__slots__ if name != "shape"}
         return {**self.shape.to_dict(), **plain, "equal": self.equal}

@@ -11,11 +11,11 @@ Source: D. Narayanan et al., SC 2021, appendix (FLOPs); V. Korthikanti et al., M
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from lockstep.errors import BadInput
 from lockstep.parallel.tensor.block import block
 from lockstep.parallel.tensor.layer import Layer, Local, Part, check_divides
+from lockstep.plain import Json
 from lockstep.workload import Attention, Mlp, Piece, Transformer, layer_activation_B
 
 
@@ -77,7 +77,7 @@ class Shape:
         """What the ranks divide among them."""
         return {"heads": self.heads, "ffn": self.ffn, **({"tokens": self.tokens} if sequence_parallel else {})}
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Json:
         """Plain JSON form."""
         return {name: getattr(self, name) for name in self.__slots__}
 

@@ -17,10 +17,9 @@ et al. (arXiv 2205.05198) sections 4.2.2; S. Wang et al., ASPLOS 2023, for produ
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
+from lockstep.arrays import Number, Truth, Whole
 from lockstep.collectives import bus_factor
 from lockstep.parallel.group import Levels, collective_s
 from lockstep.parallel.piece import Flow, Piece
@@ -30,7 +29,7 @@ CHUNKS = 4
 """Pieces into which overlapped products are cut: assumed, as in Transformer Engine's examples."""
 
 
-def flows(group: Levels, size_B: Any, split: Any, rounds: int = 2) -> tuple[Flow, Flow]:
+def flows(group: Levels, size_B: Number, split: Truth, rounds: int = 2) -> tuple[Flow, Flow]:
     """(gather, reduction) of one pass of a layer: `rounds` collectives of `size_B` each, `split` by sequence or not."""
     gather_s, scatter_s, whole_s = (
         collective_s(op, group, size_B) for op in ("all-gather", "reduce-scatter", "all-reduce")
@@ -43,16 +42,19 @@ def flows(group: Levels, size_B: Any, split: Any, rounds: int = 2) -> tuple[Flow
     )
 
 
-def sent_B(moved: tuple[Flow, ...], ranks: Any) -> Any:
+def sent_B(moved: tuple[Flow, ...], ranks: Whole) -> Number:
     """Bytes that one rank sends for these flows: every way that prices them sends the least there is.
 
     Source: P. Patarasuk, X. Yuan, JPDC 69 (2009), section 3.
     """
-    return sum(bus_factor(flow.op, ranks) * flow.size_B for flow in moved)
+    return sum((bus_factor(flow.op, ranks) * flow.size_B for flow in moved), 0.0)
 
 
 def pieces(
-    moved: tuple[Flow, Flow], overlap: str, products_s: tuple[Any, Any], taken_s: tuple[Any, Any] = (0.0, 0.0)
+    moved: tuple[Flow, Flow],
+    overlap: str,
+    products_s: tuple[Number, Number],
+    taken_s: tuple[Number, Number] = (0.0, 0.0),
 ) -> tuple[Piece, Piece]:
     """The traffic of a forward and of a backward pass beside `products_s` seconds of products in each."""
     gather, reduction = moved
@@ -65,7 +67,7 @@ def pieces(
     return alone, Piece("tp", weight_s, before=(gather,), beside=(reduction,))
 
 
-def _in_chunks(moved: tuple[Flow, Flow], products_s: Any) -> Piece:
+def _in_chunks(moved: tuple[Flow, Flow], products_s: Number) -> Piece:
     """All but the last of CHUNKS pieces beside the products."""
     beside, after = (tuple(flow * share for flow in moved) for share in (1.0 - 1.0 / CHUNKS, 1.0 / CHUNKS))
     return Piece("tp", np.maximum(0.0, products_s), beside=beside, after=after)

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Any
 
 from lockstep.errors import UnknownName
 from lockstep.planner.estimate import Estimate
@@ -21,7 +20,7 @@ from lockstep.planner.export.runnable import Runnable, best_runnable
 
 TARGETS = {"megatron": megatron.megatron, "deepspeed": deepspeed.deepspeed, "torchtitan": torchtitan.torchtitan}
 VERSIONS = {"megatron": megatron.VERSION, "deepspeed": deepspeed.VERSION, "torchtitan": torchtitan.VERSION}
-CHOICES: dict[str, dict[str, tuple[Any, ...]]] = {
+CHOICES: dict[str, dict[str, tuple[object, ...]]] = {
     "megatron": megatron.CHOICES,
     "deepspeed": deepspeed.CHOICES,
     "torchtitan": torchtitan.CHOICES,

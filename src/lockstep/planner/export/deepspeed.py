@@ -16,15 +16,15 @@ deepspeed/runtime/pipe/engine.py.
 from __future__ import annotations
 
 import json
-from typing import Any
 
 from lockstep.layout import AXES
+from lockstep.plain import Json
 from lockstep.planner.estimate import Estimate
 from lockstep.planner.export.refusals import Refusals, refuse_formats
 from lockstep.workload import FULL, NONE
 
 VERSION = "DeepSpeed 0.18"
-CHOICES: dict[str, tuple[Any, ...]] = {
+CHOICES: dict[str, tuple[object, ...]] = {
     "cp": (1,),
     "ep": (1,),
     "sequence_parallel": (0,),
@@ -41,7 +41,7 @@ def deepspeed(found: Estimate) -> str:
     _refuse(found)
     layout, recipe = found.layout, found.job.recipe
     half = "fp16" if recipe.dtype == "fp16" else "bf16"
-    document: dict[str, Any] = {
+    document: Json = {
         "train_batch_size": recipe.batch,
         "train_micro_batch_size_per_gpu": layout.micro_batch,
         "gradient_accumulation_steps": recipe.batch // (layout.dp * layout.micro_batch),
@@ -63,10 +63,10 @@ def deepspeed(found: Estimate) -> str:
     return json.dumps(document, indent=2) + "\n"
 
 
-def _zero(found: Estimate) -> dict[str, Any]:
+def _zero(found: Estimate) -> Json:
     """The `zero_optimization` section."""
     layout = found.layout
-    section: dict[str, Any] = {"stage": layout.zero, "overlap_comm": found.job.recipe.overlap_dp}
+    section: Json = {"stage": layout.zero, "overlap_comm": found.job.recipe.overlap_dp}
     host = {"device": "cpu", "pin_memory": True}
     if layout.offload != "none":
         section["offload_optimizer"] = host

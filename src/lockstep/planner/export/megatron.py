@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator
-from typing import Any
 
 from lockstep.errors import Infeasible
 from lockstep.layout import Job, Layout, Recipe
@@ -37,7 +36,7 @@ from lockstep.planner.export.refusals import Refusals
 from lockstep.workload import Transformer
 
 VERSION = "Megatron-LM, Megatron Core 0.15"
-CHOICES: dict[str, tuple[Any, ...]] = {"schedules": SCHEDULES}
+CHOICES: dict[str, tuple[object, ...]] = {"schedules": SCHEDULES}
 """Axes of the planner's space that it can run; other limits join several of them."""
 
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 from lockstep.errors import Infeasible
 from lockstep.layout import OFFLOAD
+from lockstep.plain import Json
 from lockstep.planner.estimate import Estimate
 from lockstep.planner.plan import plan
 from lockstep.planner.space import default_space
@@ -44,12 +44,12 @@ class Runnable:
 
 
 def best_runnable(
-    found: Estimate, choices: Mapping[str, tuple[Any, ...]], write: Callable[[Estimate], str]
+    found: Estimate, choices: Mapping[str, tuple[object, ...]], write: Callable[[Estimate], str]
 ) -> Runnable | None:
     """The best layout that `write` takes in what `choices` leave of the planner's space; None where there is none."""
     job, cluster = found.job, found.cluster
     whole = default_space(job, cluster.devices_per_unit(0), OFFLOAD.index(found.layout.offload))
-    kept: dict[str, Any] = {
+    kept: Json = {
         axis: tuple(one for one in getattr(whole, axis) if one in allowed) for axis, allowed in choices.items()
     }
     if not all(kept.values()):

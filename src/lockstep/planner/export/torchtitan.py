@@ -14,8 +14,6 @@ v0.2 (2025), the last releases that read TOML.
 
 from __future__ import annotations
 
-from typing import Any
-
 from lockstep.layout import AXES
 from lockstep.planner.estimate import Estimate
 from lockstep.planner.export.refusals import Refusals, refuse_formats
@@ -32,7 +30,7 @@ SCHEDULES = {
 """Schedules of torch.distributed.pipelining that ours equal."""
 VERSION = "torchtitan v0.2"
 OPTIMIZERS = {"adam": "Adam", "adamw": "AdamW"}
-CHOICES: dict[str, tuple[Any, ...]] = {
+CHOICES: dict[str, tuple[object, ...]] = {
     "schedules": tuple(SCHEDULES),
     "recompute": (NONE, FULL),
     "sharding": tuple((zero, hsdp) for zero in (0, 2, 3) for hsdp in (False, True)),

@@ -8,9 +8,9 @@ something only together with others.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from lockstep.layout import Layout
+from lockstep.plain import Json
 from lockstep.planner import Estimate
 from lockstep.planner import estimate as estimate_layout
 from lockstep.planner.guide.draft import Draft
@@ -39,7 +39,7 @@ class Difference:
     """Of the rules' layout with this word alone taken from the optimum; None where that does not run or fit."""
     saved_frac: float | None
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Json:
         """Plain JSON form."""
         return {
             "word": self.word,

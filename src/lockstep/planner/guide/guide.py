@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 from lockstep.errors import Infeasible
 from lockstep.hardware import Cluster
 from lockstep.layout import Job, Layout, Recipe
+from lockstep.plain import Json
 from lockstep.planner import Estimate, assumptions, plan
 from lockstep.planner import estimate as estimate_layout
 from lockstep.planner.guide.difference import Difference, differences
@@ -72,7 +72,7 @@ class Guidance:
         why = "" if self.lost is None else f", {format_time(self.lost[1])} of it {self.lost[0]}"
         return f"the rules' {here} is {close} the optimum, {slower} slower than {best}{why}"
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Json:
         """Plain JSON form."""
         return {
             "verdict": self.verdict(),
@@ -119,7 +119,7 @@ def _optimum(model: Model, cluster: Cluster, recipe: Recipe, progress: Progress 
         return None
 
 
-def _rule(rule: Rule, finding: Finding) -> dict[str, Any]:
+def _rule(rule: Rule, finding: Finding) -> Json:
     """Plain JSON form of one rule's answer."""
     return {
         "rule": rule.name,

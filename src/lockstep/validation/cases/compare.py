@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from typing import Any
 
+from lockstep.plain import Json
 from lockstep.rows.plain import picked, plain
 from lockstep.units import format_count, format_flops, format_frac, format_size, format_time
 from lockstep.validation.cases.predict import Predicted, Prediction, pace_factor, predict
@@ -57,7 +57,7 @@ class Row:
         """Whether it is about the whole run."""
         return self.published.quantity in DURATIONS
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Json:
         """Plain JSON form."""
         return {
             "quantity": self.published.quantity,
@@ -95,7 +95,7 @@ class Comparison:
         """What was assumed, or chosen because no source says it; of stretches that differ little, the last speaks."""
         return (*_paced(self.study), *self.study.assumed, *_chosen(self.prediction.stretches[-1]))
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Json:
         """Plain JSON form."""
         return {
             **picked(self.study, "name title"),
@@ -126,7 +126,7 @@ class Survey:
         known = ([row for row in one.rows if row.duration and row.error_frac is not None] for one in chosen)
         return [max(rows, key=lambda row: abs(row.error_frac or 0.0)) for rows in known if rows]
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Json:
         """Plain JSON form."""
         return {"cases": [one.to_dict() for one in self.comparisons], "ok": self.ok}
 
@@ -177,7 +177,7 @@ def _chosen(one: Predicted) -> list[str]:
     return said
 
 
-def _stretch(one: Predicted) -> dict[str, Any]:
+def _stretch(one: Predicted) -> Json:
     """Plain JSON form of a stretch."""
     found = one.estimate
     return {

@@ -17,7 +17,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any
 
 from lockstep.campaigns import Operation
 from lockstep.errors import BadInput
@@ -25,6 +24,7 @@ from lockstep.failures import optimum
 from lockstep.hardware import Cluster
 from lockstep.hardware import cluster as find_cluster
 from lockstep.layout import Job, Layout
+from lockstep.plain import Json
 from lockstep.planner import Estimate, estimate, plan
 from lockstep.planner.estimate import SECONDS_PER_HOUR
 from lockstep.planner.space import SHARDING, Space, default_space
@@ -162,7 +162,7 @@ def _layout(job: Job, cluster: Cluster, stretch: Stretch) -> Layout:
 def _restricted(space: Space, stretch: Stretch) -> Space:
     """The space of layouts that agree with what is published."""
     known, chosen = Layout(**stretch.layout), stretch.chosen
-    axes: dict[str, Any] = {name: (getattr(known, name),) for name in ("tp", "cp", "ep", "pp")}
+    axes: Json = {name: (getattr(known, name),) for name in ("tp", "cp", "ep", "pp")}
     if "micro_batch" not in chosen:
         axes["micro_batch"] = (known.micro_batch,)
     elif stretch.ramp is not None:

@@ -35,6 +35,7 @@ from lockstep.documents import Locate, read_yaml, validated
 from lockstep.errors import BadInput, UnknownName
 from lockstep.layout import Layout, Recipe
 from lockstep.layout.layout import MOST
+from lockstep.plain import Json
 from lockstep.settings import LARGEST, SMALLEST
 from lockstep.units import parse_count
 from lockstep.validation.cases.study import DURATIONS, QUANTITIES, Published, Ramp, Stretch, Study
@@ -51,7 +52,7 @@ SUFFIXES = (".yaml", ".yml")
 
 def _words_of(record: type[Any], *leave: str) -> Any:
     """A mapping of fields of a dataclass, none of which is required; those of OFTEN_UNKNOWN may be `unknown`."""
-    fields: dict[str, Any] = {}
+    fields: Json = {}
     for name, hint in get_type_hints(record).items():
         if name not in leave:
             said = list[str] if hint == tuple[str, ...] else hint
@@ -160,7 +161,7 @@ def _stretch(given: StudyEntry, index: int, locate: Locate) -> Stretch:
         raise BadInput("devices: must be given for the run or for each stretch", where)
     if entry.tokens is not None and entry.steps is not None:
         raise BadInput("give either tokens or steps, not both", where)
-    words: dict[str, Any] = {}
+    words: Json = {}
     if not isinstance(given.layout, str):
         words = given.layout.model_dump(exclude_unset=True) | entry.layout.model_dump(exclude_unset=True)
     chosen = tuple(word for word, value in words.items() if value == UNKNOWN)
@@ -176,7 +177,7 @@ def _stretch(given: StudyEntry, index: int, locate: Locate) -> Stretch:
     return Stretch(entry.name, recipe, devices, known, chosen, entry.tokens or steps_tokens, ramp, entry.apart)
 
 
-def _frozen(value: Any) -> Any:
+def _frozen(value: object) -> Any:
     """A list of words as the records hold it."""
     return tuple(value) if isinstance(value, list) else value
 

@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from lockstep.errors import BadInput
 from lockstep.verbs.words.network import Network, flags, read_network
 from lockstep.verbs.words.quantity import Quantity
 from lockstep.verbs.words.question import whole
 from lockstep.verbs.words.shared import LinkWords
-
-if TYPE_CHECKING:
-    pass
-
 
 MOST_RANKS = 1_000_000
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from lockstep.errors import BadInput, located
+from lockstep.plain import Json
 from lockstep.units import format_time, parse_frac, parse_time_s
 from lockstep.verbs.words.quantity import Quantity
 from lockstep.verbs.words.question import whole
@@ -110,13 +111,13 @@ def _composed(counted: Counted | None, parts: Mapping[str, Quantity]) -> JobFail
         other = "--devices or --nodes" if first == "device" else "--nodes"
         raise BadInput(f"{other} and --{first}-mtbf belong together", "--nodes")
     said = (counted.known,) if "device" in parts else ()
-    times_s: dict[str, Any] = {f"{name}_mtbf_s": parse_time_s(value, f"--{name}-mtbf") for name, value in parts.items()}
+    times_s: Json = {f"{name}_mtbf_s": parse_time_s(value, f"--{name}-mtbf") for name, value in parts.items()}
     with located(f"--{first}-mtbf"):
         causes = composed(counted.devices, devices_per_node=counted.per_node, **times_s)
     return JobFailures(bounded_mtbf_s(causes.mtbf_s, f"--{first}-mtbf"), None, causes, said)
 
 
-def read_corruption(failing: JobFailures, words: Mapping[str, Any]) -> tuple[dict[str, float], float]:
+def read_corruption(failing: JobFailures, words: Mapping[str, Any]) -> tuple[Json, float]:
     """(fields of `Saving` about silent corruption, MTBF of both together)."""
     check_company(words)
     if words.get("silent_mtbf") is None:
@@ -127,7 +128,7 @@ def read_corruption(failing: JobFailures, words: Mapping[str, Any]) -> tuple[dic
     return {"silent_frac": both_s / silent_s, "silent_delay_s": delay_s}, both_s
 
 
-def check_company(words: Mapping[str, Any]) -> None:
+def check_company(words: Mapping[str, object]) -> None:
     """Refuses options about corruption and nodes without those that they need."""
     given = {name for name, value in words.items() if value is not None}
     for first, second in (("silent_mtbf", "silent_delay"), ("silent_delay", "silent_mtbf")):

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from lockstep.errors import RunFailed
 from lockstep.verbs.words.question import named_folder
@@ -22,12 +22,12 @@ class Record:
 
     writer: RunWriter | None
     curves: EventFile | None = None
-    result: Mapping[str, Any] | None = None
+    result: Mapping[str, object] | None = None
     failure: str = ""
     """Why a run that has an answer all the same has failed, such as a sweep that ended early."""
     events: int = 0
 
-    def __call__(self, **values: Any) -> None:
+    def __call__(self, **values: object) -> None:
         """Keeps one event."""
         self.events += 1
         if self.writer is not None:
@@ -38,7 +38,7 @@ class Record:
 
 @contextmanager
 def kept(
-    verb: str, words: Mapping[str, Any], root: str | Path | None, tensorboard: Path | None = None
+    verb: str, words: Mapping[str, object], root: str | Path | None, tensorboard: Path | None = None
 ) -> Iterator[Record]:
     """A record under `root`, else under $LOCKSTEP_RUNS, else nowhere. An exception inside is why the run failed.
 

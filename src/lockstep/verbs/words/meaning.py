@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from lockstep.errors import BadInput
 from lockstep.layout import AXES, Job, Layout
@@ -61,7 +60,7 @@ class About:
         return self.degree("ep") > 1 and ((way == "cells" and cells) or (way == "shared" and self.shared))
 
 
-def refuse_idle(words: Mapping[str, Any], job: Job, layout: Layout | None = None) -> None:
+def refuse_idle(words: Mapping[str, object], job: Job, layout: Layout | None = None) -> None:
     """Raises BadInput, at its flag, for an option that is given without effect; without a layout, for any layout."""
     about = About(job, layout)
     for word, why in _IDLE.items():

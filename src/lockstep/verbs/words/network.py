@@ -7,7 +7,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -15,6 +14,7 @@ from lockstep.collectives import PlainLink
 from lockstep.errors import BadInput, located
 from lockstep.hardware import Cluster
 from lockstep.parallel.group import Levels, on_link
+from lockstep.plain import Json
 from lockstep.units import PLAIN_BANDWIDTH, PLAIN_LATENCY, parse_bandwidth_Bps, parse_time_s
 from lockstep.verbs.words.calling import strict
 from lockstep.verbs.words.quantity import Bandwidth, Time
@@ -64,7 +64,7 @@ class Network:
             name = self.words()["cluster"]
             raise BadInput(f"{self.ranks} ranks do not fill whole units of {name}'s levels; try {filled}", "--ranks")
 
-    def words(self) -> dict[str, Any]:
+    def words(self) -> Json:
         """What is assumed of the network, for answers."""
         return {
             "latency_s": self.link.latency_s,

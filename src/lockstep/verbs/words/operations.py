@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from lockstep.errors import BadInput
+from lockstep.plain import Json
 from lockstep.units import parse_bandwidth_Bps, parse_count, parse_frac, parse_size_B, parse_time_s
 from lockstep.verbs.words.failures import (
     JobFailures,
@@ -39,7 +40,7 @@ def read_operation(cluster: Cluster, words: Mapping[str, Any], part: Cluster | N
     machine = cluster if part is None else part
     failing = job_failures(machine, given)
     failed = cluster if failing.causes is None else machine
-    fields: dict[str, Any] = {"device_mtbf_s": failing.mtbf_s * failed.num_devices, "law": failing.law}
+    fields: Json = {"device_mtbf_s": failing.mtbf_s * failed.num_devices, "law": failing.law}
     fields["lost"] = nodes_lost(machine.num_nodes, failing, given.get("replaced"))
     for name, field, read in _READ:
         if name in given:
@@ -54,7 +55,7 @@ def read_operation(cluster: Cluster, words: Mapping[str, Any], part: Cluster | N
     return Operation(**fields)
 
 
-def _lighter(cluster: Cluster, failing: JobFailures, given: Mapping[str, Any]) -> dict[str, Any]:
+def _lighter(cluster: Cluster, failing: JobFailures, given: Mapping[str, Any]) -> Json:
     """Fields of Operation about what comes between whole checkpoints."""
     fields = read_lighter(given)
     if "copies" not in given:

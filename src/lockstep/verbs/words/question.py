@@ -17,6 +17,7 @@ from lockstep.hardware import Cluster
 from lockstep.hardware import cluster as find_cluster
 from lockstep.layout import Job, Layout, Recipe, broken_by, check, refuse
 from lockstep.layout.rules import BATCH, SCHEDULE, WORLD, nearest
+from lockstep.plain import Json
 from lockstep.units import format_count, parse_count, parse_integer
 from lockstep.verbs.words.calling import strict
 from lockstep.verbs.words.quantity import Quantity
@@ -155,7 +156,7 @@ def even_batch(wanted: float, devices: int) -> int:
     return max(1, int(wanted / unit + 0.5)) * unit
 
 
-def read_layout(job: Job, words: Mapping[str, Any]) -> Layout:
+def read_layout(job: Job, words: Mapping[str, object]) -> Layout:
     """The layout that `words` describe. `dp` defaults to what is left of the devices, the schedule follows `vpp`."""
     layout = _layout(job.devices, words)
     if words.get("dp") is None and layout.world != job.devices:
@@ -179,7 +180,7 @@ def _check_degrees(layout: Layout, job: Job) -> None:
 def _layout(devices: int, words: Mapping[str, Any]) -> Layout:
     """The layout that `words` describe, which may break rules."""
     given = {name: value for name, value in words.items() if value is not None}
-    degrees: dict[str, Any] = {name: whole(given.pop(name, 1), f"--{name.replace('_', '-')}") for name in DEGREES}
+    degrees: Json = {name: whole(given.pop(name, 1), f"--{name.replace('_', '-')}") for name in DEGREES}
     taken = degrees["tp"] * degrees["pp"] * degrees["cp"]
     if isinstance(given.get("order"), str):
         given["order"] = tuple(given["order"].split("-"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from lockstep.errors import BadInput, located
+from lockstep.plain import Json
 from lockstep.units import parse_count, parse_frac
 from lockstep.verbs.words.quantity import Quantity
 
@@ -25,13 +26,13 @@ def read_recipe(
     from lockstep.layout import Recipe
 
     given = {name: value for name, value in words.items() if value is not None}
-    fields: dict[str, Any] = {
+    fields: Json = {
         field: read(given[name], f"--{name.replace('_', '-')}") for name, field, read in _READ if name in given
     }
     return Recipe(seq=seq, batch=batch, dtype=_dtype(machine, given.get("dtype")), notes=notes, **fields)
 
 
-def is_usual(word: str, value: Any) -> bool:
+def is_usual(word: str, value: object) -> bool:
     """Whether `word` is a switch at its default, as the command line passes it on."""
     from lockstep.layout import Recipe
 
@@ -48,7 +49,7 @@ def _dtype(machine: Cluster, dtype: str | None) -> str:
     return dtype
 
 
-def _as_given(value: Any, where: str) -> Any:
+def _as_given(value: object, where: str) -> Any:
     return value
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from lockstep.errors import BadInput
+from lockstep.plain import Json
 from lockstep.units import parse_frac
 from lockstep.verbs.words.failures import bounded_time_s
 from lockstep.verbs.words.quantity import Quantity, Time
@@ -41,14 +42,14 @@ def _measured_s(write: Time) -> Quantity:
     return write_s
 
 
-def read_lighter(words: Mapping[str, Any]) -> dict[str, Any]:
+def read_lighter(words: Mapping[str, Any]) -> Json:
     """Fields of `Saving` that `words` give; copies at peers are read by `read_copies`. Raises BadInput."""
     given = {name: words[name] for name in LIGHTER_WORDS if words.get(name) is not None}
     _check_company(given)
     return {field: read(given[name], flag) for name, field, flag, read in _READ if name in given}
 
 
-def _check_company(given: Mapping[str, Any]) -> None:
+def _check_company(given: Mapping[str, object]) -> None:
     """Refuses words without those that they need, and two kinds of lighter checkpoints at once."""
     if "copy_bandwidth" in given and "copies" not in given:
         raise BadInput("needs --copies", "--copy-bandwidth")

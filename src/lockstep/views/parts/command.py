@@ -60,7 +60,7 @@ class Command:
     def runner(self, verb: str) -> Callable[..., None]:
         """What a command-line parser calls, with a signature made of the flags."""
 
-        def run(**words: Any) -> None:
+        def run(**words: object) -> None:
             function = getattr(import_module(f"lockstep.verbs.{verb}"), verb)
             if self.lists:
                 if answer_lists(self.answers(words) if self.answers else function, words, self):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from lockstep.units import format_size, format_time
 
@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 
     from matplotlib.axes import Axes
     from matplotlib.axis import Axis
+
+    from lockstep.plain import Json
 
 PALETTE = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#D55E00", "#F0E442", "#999999")
 
@@ -27,7 +29,7 @@ def write_figure(
 
     # No dates or random ids inside: the same answer gives the same file.
     matplotlib.rcParams["svg.hashsalt"] = "lockstep"
-    metadata: dict[str, Any] = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}.get(path.suffix, {})
+    metadata: Json = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}.get(path.suffix, {})
     figure, panels = pyplot.subplots(rows, -(-len(draws) // rows), figsize=size, layout="constrained", squeeze=False)
     try:
         for axes in panels.flat[len(draws) :]:

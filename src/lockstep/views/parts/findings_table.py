@@ -98,7 +98,7 @@ def _said(check: Check) -> Text:
     return Text(good, style="green") if check.ok else Text("no", style="red")
 
 
-def _rows(rows: Sequence[Mapping[str, Any]], out: Console) -> None:
+def _rows(rows: Sequence[Mapping[str, object]], out: Console) -> None:
     more = len(rows) - ROWS
     heading(out, "Results", f"{more} more with --json" if more > 0 else "")
     keys = [key for key in rows[0] if key.removeprefix("ci95_") == key or key.removeprefix("ci95_") not in rows[0]]
@@ -153,7 +153,7 @@ def title(key: str) -> str:
     return key.replace("_", " ")
 
 
-def _numeric(value: Any) -> bool:
+def _numeric(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 

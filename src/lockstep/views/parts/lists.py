@@ -16,6 +16,7 @@ from lockstep.views.parts.progress import progress
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from lockstep.plain import Json
     from lockstep.rows import Rows
     from lockstep.views.parts.command import Command
 
@@ -66,8 +67,8 @@ def write_csv(found: Rows, path: Path) -> None:
         writer.writerows(rows)
 
 
-def _flat(row: Mapping[str, Any], before: str = "") -> dict[str, Any]:
-    flat: dict[str, Any] = {}
+def _flat(row: Mapping[str, object], before: str = "") -> Json:
+    flat: Json = {}
     for key, value in row.items():
         if isinstance(value, Mapping):
             flat |= _flat(value, f"{before}{key}.")
@@ -80,7 +81,7 @@ def _flag(name: str) -> str:
     return f"--{name.replace('_', '-')}"
 
 
-def _refuse_without_lists(words: Mapping[str, Any], own_plot: bool) -> None:
+def _refuse_without_lists(words: Mapping[str, object], own_plot: bool) -> None:
     """Raises BadInput where a file for rows is asked for and there are none."""
     if words.get("csv"):
         raise BadInput(NO_ROWS, "--csv")

@@ -21,6 +21,8 @@ from lockstep.files import writable, writing
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from lockstep.plain import Json
+
 
 class Ended(Exception):
     """A verb that has printed what there is ends with a code of its own."""
@@ -33,7 +35,7 @@ class Ended(Exception):
 class Answer(Protocol):
     """What every library call returns."""
 
-    def to_dict(self) -> dict[str, Any]: ...
+    def to_dict(self) -> Json: ...
 
 
 def show(
@@ -66,7 +68,7 @@ def _is_first_rank() -> bool:
     return here is None or here.rank == 0
 
 
-def plain(value: Any) -> Any:
+def plain(value: object) -> Any:
     """`value` as plain JSON: numpy numbers become Python's, numbers that are not finite become null."""
     # Long lists are of these; asking an abstract class first takes twenty times as long.
     if type(value) is int or (type(value) is float and math.isfinite(value)):
@@ -84,7 +86,7 @@ def plain(value: Any) -> Any:
     return value
 
 
-def print_json(answer: Mapping[str, Any]) -> None:
+def print_json(answer: Mapping[str, object]) -> None:
     """One JSON object on stdout: `schema`, then the keys in the order given."""
     sys.stdout.write(json.dumps({"schema": SCHEMA, **plain(answer)}, allow_nan=False, ensure_ascii=False) + "\n")
 
@@ -106,7 +108,7 @@ def print_failed(error: RunFailed, as_json: bool) -> None:
         sys.stderr.write(f"failed: {error}\n")
 
 
-def given(words: Mapping[str, Any]) -> dict[str, Any]:
+def given(words: Mapping[str, object]) -> Json:
     """The words without those that were not given, so that the library's own defaults hold."""
     return {name: value for name, value in words.items() if value is not None}
 
@@ -142,9 +144,9 @@ def _check_backend() -> None:
         raise BadInput(str(error), "MPLBACKEND") from None
 
 
-def pairs(settings: list[str], where: str = "--set") -> dict[str, Any]:
+def pairs(settings: list[str], where: str = "--set") -> Json:
     """Keys and values of `--set key=value`, or of another flag that takes them."""
-    pairs: dict[str, Any] = {}
+    pairs: Json = {}
     for setting in settings:
         key, equals, value = (part.strip() for part in setting.partition("="))
         if not equals or not key or not value:

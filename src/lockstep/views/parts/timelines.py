@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from matplotlib.axes import Axes
+
+    from lockstep.plain import Json
 
 # Okabe-Ito colours, told apart with every common colour vision (Okabe and Ito 2008).
 COMMUNICATION = {
@@ -51,7 +53,7 @@ def plot_timeline(
         axes.set_title(title or _summary(timeline), loc="left", fontsize=10)
         # No dates or random ids inside: the same timeline gives the same file.
         matplotlib.rcParams["svg.hashsalt"] = "lockstep"
-        metadata: dict[str, Any] = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}.get(Path(path).suffix, {})
+        metadata: Json = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}.get(Path(path).suffix, {})
         figure.savefig(path, dpi=150, metadata=metadata)
     except ValueError as error:
         raise BadInput(f"cannot write the plot: {error}", str(path)) from None

@@ -22,9 +22,11 @@ from typing import Any
 
 import numpy as np
 
+from lockstep.arrays import Array
 from lockstep.errors import BadInput
-from lockstep.lab import ALWAYS, Array, Check, Curve, Findings, Law, Picture, Progress, absent, mean_and_error
+from lockstep.lab import ALWAYS, Check, Curve, Findings, Law, Picture, Progress, absent, mean_and_error
 from lockstep.lab.objectives import Logistic, digits_logistic
+from lockstep.plain import Json
 from lockstep.settings import setting
 
 Gradient = Callable[[Array, Array], Array]
@@ -247,7 +249,7 @@ def _growth(pair: Pair, early: int, late: int) -> Check:
     return Check(what, math.sqrt(early / late), after / before, tolerance=0.5, false_law=True, holds=ALWAYS)
 
 
-def _row(pair: Pair, mu: float, batch: int, steepest: float, rate: float, examples: int) -> dict[str, Any]:
+def _row(pair: Pair, mu: float, batch: int, steepest: float, rate: float, examples: int) -> Json:
     mean, error = mean_and_error(pair.distance[:, -1])
     return {
         "loss": _kind(mu), "examples": examples, "batch": batch, "distance": mean,

@@ -18,15 +18,16 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
+from lockstep.arrays import Array
 from lockstep.errors import BadInput
-from lockstep.lab import ALWAYS, Array, Check, Curve, Findings, Law, Picture, Progress, watched, when
+from lockstep.lab import ALWAYS, Check, Curve, Findings, Law, Picture, Progress, watched, when
 from lockstep.lab.objectives import Perceptron, digits_perceptron
 from lockstep.lab.statistics import Hyperbola, fit_hyperbola
 from lockstep.methods import critical_batch as law
+from lockstep.plain import Json
 from lockstep.settings import setting
 from lockstep.simulate.sample import student_t
 
@@ -197,7 +198,7 @@ def _checks(found: list[Tuned], fit: Hyperbola, noise_scale: float, hidden: int)
     ]  # fmt: skip
 
 
-def _row(tuned: Tuned, everything: Tuned, fit: Hyperbola, noise_scale: float) -> dict[str, Any]:
+def _row(tuned: Tuned, everything: Tuned, fit: Hyperbola, noise_scale: float) -> Json:
     return {
         "batch": tuned.batch, "steps": tuned.steps, "ci95": [tuned.low, tuned.high],
         "examples": tuned.batch * tuned.steps,

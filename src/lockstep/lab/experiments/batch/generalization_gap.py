@@ -17,14 +17,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
+from lockstep.arrays import Array
 from lockstep.errors import BadInput
-from lockstep.lab import Array, Check, Curve, Findings, Law, Picture, Progress, example, mean_and_error, watched, when
+from lockstep.lab import Check, Curve, Findings, Law, Picture, Progress, example, mean_and_error, watched, when
 from lockstep.lab.objectives import digits_logistic
 from lockstep.lab.statistics import ratio_of_means
+from lockstep.plain import Json
 from lockstep.settings import setting
 
 QUESTION = "Does a larger batch widen the gap between training and test loss?"
@@ -60,7 +61,7 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
         raise BadInput(f"trials x examples x dimension must be at most {MOST_NUMBERS:,}", "--set trials")
     if max(settings.batches) > smallest:
         raise BadInput(f"must be at most the {smallest} examples", "--set batches")
-    rows: list[dict[str, Any]] = []
+    rows: list[Json] = []
     checks: list[Check] = []
     counts = sorted(set(settings.examples))
     for place, n in enumerate(watched(counts, progress, more=1)):
@@ -207,14 +208,12 @@ def _digits(seed: int, examples: int = 400, batch: int = 20, steps: int = 200) -
     ]  # fmt: skip
 
 
-def _row(
-    what: str, n: int, batch: int, step: int | None, gap: float, error: float, law: float | None
-) -> dict[str, Any]:
+def _row(what: str, n: int, batch: int, step: int | None, gap: float, error: float, law: float | None) -> Json:
     return {"run": what, "examples": n, "batch": batch, "step": step, "gap": gap,
             "ci95": [gap - 1.96 * error, gap + 1.96 * error], "gap_law": law}  # fmt: skip
 
 
-def _curves(rows: list[dict[str, Any]], limit: float) -> tuple[Curve, ...]:
+def _curves(rows: list[Json], limit: float) -> tuple[Curve, ...]:
     """The gap over steps of every batch size, and where it ends."""
     curves = []
     for name in dict.fromkeys(row["run"] for row in rows if row["step"] is not None):

@@ -13,14 +13,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
+from lockstep.arrays import Array
 from lockstep.errors import BadInput
-from lockstep.lab import ALWAYS, Array, Check, Curve, Findings, Law, Picture, Progress, watched, when
+from lockstep.lab import ALWAYS, Check, Curve, Findings, Law, Picture, Progress, watched, when
 from lockstep.lab.findings import tells
 from lockstep.lab.statistics import mean_and_error
+from lockstep.plain import Json
 from lockstep.settings import setting
 
 QUESTION = "How noisy is the averaged gradient of n workers, for each way to share the examples?"
@@ -53,7 +54,7 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
     _check(settings)
     data = np.sort(np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(0,))).normal(size=settings.examples))
     counts = sorted(set(settings.workers))
-    rows: list[dict[str, Any]] = []
+    rows: list[Json] = []
     checks: list[Check] = []
     for place, (way, n) in enumerate(watched(((way, n) for way in WAYS for n in counts), progress)):
         generator = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(1, place)))
@@ -174,7 +175,7 @@ def _rare(settings: Settings, seed: int) -> list[Check]:
     ]  # fmt: skip
 
 
-def _false_laws(rows: list[dict[str, Any]], counts: list[int]) -> list[Check]:
+def _false_laws(rows: list[Json], counts: list[int]) -> list[Check]:
     """More workers at the same batch make nothing noisier, and shards of one kind of example least of all."""
     most = counts[-1]
     many = when(most >= 4, "4 workers or more")
@@ -188,7 +189,7 @@ def _false_laws(rows: list[dict[str, Any]], counts: list[int]) -> list[Check]:
     ]  # fmt: skip
 
 
-def _curves(rows: list[dict[str, Any]]) -> tuple[Curve, ...]:
+def _curves(rows: list[Json]) -> tuple[Curve, ...]:
     curves = []
     for way in WAYS:
         mine = [row for row in rows if row["sampling"] == way]

@@ -15,14 +15,15 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from lockstep.lab import ALWAYS, Array, Check, Curve, Findings, Law, Picture, Progress, example, mean_and_error, watched
+from lockstep.arrays import Array
+from lockstep.lab import ALWAYS, Check, Curve, Findings, Law, Picture, Progress, example, mean_and_error, watched
 from lockstep.lab.objectives import Perceptron
 from lockstep.methods.learning_rate import rule, warm_up_frac
 from lockstep.methods.optimizers import Lars, Optimizer, optimizer, step
+from lockstep.plain import Json
 from lockstep.settings import setting
 from lockstep.simulate.sample import student_t
 
@@ -208,7 +209,7 @@ def _quartic() -> list[Check]:
     ]  # fmt: skip
 
 
-def _row(trained: Trained) -> dict[str, Any]:
+def _row(trained: Trained) -> Json:
     recipe, n = trained.recipe, len(trained.loss)
     mean, error = mean_and_error(trained.loss)
     half = student_t(0.975, n - 1) * error

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -20,6 +19,7 @@ from lockstep.errors import BadInput
 from lockstep.lab import ALWAYS, Check, Curve, Findings, Law, Picture, Progress, absent, mean_and_error, tells, watched
 from lockstep.lab.laws import stationary_variance
 from lockstep.methods.learning_rate import RULES, rule
+from lockstep.plain import Json
 from lockstep.settings import setting
 
 QUESTION = "Which rule for the learning rate keeps what when the batch grows, and where does it break?"
@@ -58,7 +58,7 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
     """Stationary variance under every rule, by law and by simulation."""
     if settings.rate * settings.curvature < LEAST_PRODUCT:
         raise BadInput(f"rate times curvature must be at least {LEAST_PRODUCT:g}, else runs never settle", "--set rate")
-    rows: list[dict[str, Any]] = []
+    rows: list[Json] = []
     checks: list[Check] = []
     sequence = np.random.SeedSequence(seed)
     cases = [(name, k) for name in RULES for k in settings.batches]
@@ -162,7 +162,7 @@ def _correlated(settings: Settings, stream: np.random.SeedSequence) -> list[Chec
     ]  # fmt: skip
 
 
-def _curves(settings: Settings, rows: list[dict[str, Any]], edge: float) -> tuple[Curve, ...]:
+def _curves(settings: Settings, rows: list[Json], edge: float) -> tuple[Curve, ...]:
     """A line for every rule up to its edge, and the simulated points."""
     curves = []
     for name in RULES:

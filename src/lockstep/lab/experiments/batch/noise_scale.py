@@ -10,7 +10,6 @@ means (delta method over the repetitions).
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
@@ -20,6 +19,7 @@ from lockstep.lab.objectives import digits_logistic
 from lockstep.lab.objectives.quadratic import NoisyQuadratic, power_law
 from lockstep.lab.statistics import Ratio, ratio_of_means
 from lockstep.methods import critical_batch as law
+from lockstep.plain import Json
 from lockstep.settings import setting
 
 QUESTION = "How much noise is in a gradient, how is it measured, and how large a batch is one step worth?"
@@ -146,7 +146,7 @@ def _on_digits(settings: Settings, generator: np.random.Generator) -> Check:
     return Check("B_simple on the digits from two batches", exact, found.value, found.standard_error, holds=ALWAYS)
 
 
-def _curves(rows: list[dict[str, Any]], noise_scale: float) -> tuple[Curve, ...]:
+def _curves(rows: list[Json], noise_scale: float) -> tuple[Curve, ...]:
     batch, gain = (np.array([row[key] for row in rows]) for key in ("batch", "gain_frac"))
     half = np.array([(row["gain_ci95"][1] - row["gain_ci95"][0]) / 2 for row in rows])
     fine = np.geomspace(batch[0], batch[-1], 100)

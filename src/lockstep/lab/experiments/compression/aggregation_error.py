@@ -26,7 +26,8 @@ from typing import Any
 
 import numpy as np
 
-from lockstep.lab import ALWAYS, Array, Check, Curve, Findings, Law, Picture, Progress, example, watched, when
+from lockstep.arrays import Array
+from lockstep.lab import ALWAYS, Check, Curve, Findings, Law, Picture, Progress, example, watched, when
 from lockstep.lab.findings import absent, tells
 from lockstep.lab.laws import stationary_variance
 from lockstep.lab.statistics import mean_and_error, streams

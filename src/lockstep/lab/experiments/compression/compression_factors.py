@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from lockstep.arrays import Array
 from lockstep.lab import ALWAYS, Check, Curve, Findings, Law, Picture, Progress, example, mean_and_error, watched
 from lockstep.lab.laws import energy_above, rounding_energy, threshold_of
 from lockstep.lab.statistics import streams
@@ -32,6 +33,7 @@ from lockstep.methods.compression import (
     Uniform,
 )
 from lockstep.methods.number_format import number_format
+from lockstep.plain import Json
 from lockstep.settings import setting
 
 QUESTION = "What does each compressor lose, and what does it really send?"
@@ -101,7 +103,7 @@ def _sparsifiers(share: float) -> tuple[Case, ...]:
     )
 
 
-def _rounding_share(made: Uniform | Qsgd, vector: Any) -> float:
+def _rounding_share(made: Uniform | Qsgd, vector: Array) -> float:
     """Variance of stochastic rounding on the compressor's grid, over the squared length."""
     length = np.abs(vector).max() if isinstance(made, Uniform) else np.sqrt((vector**2).sum())
     places = np.abs(vector) / (length / made.levels)
@@ -139,7 +141,7 @@ def _bound(made: Compressor, elems: int) -> float | None:
     return omega if omega is not None else None if q is None else 1 - q
 
 
-def _row(case: Case, elems: int, law: float, got: float, checks: Any, size_B: float) -> dict[str, Any]:
+def _row(case: Case, elems: int, law: float, got: float, checks: object, size_B: float) -> Json:
     return {
         "compressor": _label(case.made), "unbiased": case.made.unbiased, "sent_frac": size_B / (4 * elems),
         "lost_frac": got, "law_frac": law, "bound_frac": _bound(case.made, elems),
@@ -158,7 +160,7 @@ def _label(made: Compressor) -> str:
     return made.name + setting_of.get(type(made), lambda one: "")(made)
 
 
-def _curves(rows: tuple[dict[str, Any], ...]) -> Iterator[Curve]:
+def _curves(rows: tuple[Json, ...]) -> Iterator[Curve]:
     """Lost over sent for every family: measured marks and the law."""
     for family in ("top-k", "random-k unscaled", "random-k", OTHERS):
         chosen = sorted((row for row in rows if _family(row["compressor"]) == family), key=lambda row: row["sent_frac"])
@@ -173,7 +175,7 @@ def _family(label: str) -> str:
     return next((name for name in ("top-k", "random-k") if label.startswith(name)), OTHERS)
 
 
-def _conclusion(rows: tuple[dict[str, Any], ...]) -> str:
+def _conclusion(rows: tuple[Json, ...]) -> str:
     lost = {row["compressor"]: row for row in rows}
     top, one = lost["top-k 1%"], lost["one-bit"]
     return (
@@ -208,7 +210,7 @@ def _false_laws(settings: Settings, seed: int) -> tuple[Check, ...]:
     )  # fmt: skip
 
 
-def _kept(vector: Any, seed: int) -> tuple[float, float]:
+def _kept(vector: Array, seed: int) -> tuple[float, float]:
     """E C(x) . x / |x|^2 of PowerSGD from random starts, and its error: 1 for an unbiased compressor."""
     made, kept = PowerSgd(1), []
     for draw in streams(seed + 1, 50):
@@ -217,7 +219,7 @@ def _kept(vector: Any, seed: int) -> tuple[float, float]:
     return mean_and_error(np.array(kept))
 
 
-def _once(made: Compressor, vector: Any, draw: Any) -> tuple[float, float]:
+def _once(made: Compressor, vector: Array, draw: np.random.Generator) -> tuple[float, float]:
     payload, _ = made.compress(vector, None, draw)
     share = (made.decompress(payload) - vector) ** 2 / (vector**2).mean()
     return mean_and_error(share)

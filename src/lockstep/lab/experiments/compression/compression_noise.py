@@ -12,13 +12,14 @@ that quantisation matters less at large batches: its share of the noise, omega (
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
+from lockstep.arrays import Array
 from lockstep.errors import BadInput
-from lockstep.lab import ALWAYS, Array, Check, Curve, Findings, Law, Picture, Progress, example, watched
+from lockstep.lab import ALWAYS, Check, Curve, Findings, Law, Picture, Progress, example, watched
 from lockstep.lab.findings import tells
 from lockstep.lab.laws import stationary_variance
 from lockstep.lab.statistics import mean_and_error, streams
@@ -165,7 +166,7 @@ def _quantisation_share(batch: int) -> float:
     return PRINTED_OMEGA * (1 + batch * PRINTED_SQUARED / PRINTED_VARIANCE)
 
 
-def _curves(floors: dict[str, list[tuple[float, float, float]]], steps: Array) -> Any:
+def _curves(floors: dict[str, list[tuple[float, float, float]]], steps: Array) -> Iterator[Curve]:
     for name, values in floors.items():
         law, mean, error = (np.array(column) for column in zip(*values, strict=True))
         yield Curve(f"{name}, law", steps, law, theory=True)

@@ -15,7 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from lockstep.lab import ALWAYS, Array, Check, Curve, Findings, Law, Picture, Progress, example, tells, watched, when
+from lockstep.arrays import Array
+from lockstep.lab import ALWAYS, Check, Curve, Findings, Law, Picture, Progress, example, tells, watched, when
 from lockstep.lab.statistics import streams
 from lockstep.methods.compression import RandomK, exchange
 from lockstep.settings import setting

@@ -15,7 +15,6 @@ from __future__ import annotations
 import math
 import time
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -36,6 +35,7 @@ from lockstep.methods.compression import (
     TopK,
     Uniform,
 )
+from lockstep.plain import Json
 from lockstep.settings import setting
 
 QUESTION = "Does compression pay: fewer bytes against more steps and time to compress?"
@@ -241,7 +241,7 @@ def _efficiency() -> list[Check]:
     ]  # fmt: skip
 
 
-def _row(one: Priced, dense: Priced, settings: Settings) -> dict[str, Any]:
+def _row(one: Priced, dense: Priced, settings: Settings) -> Json:
     return {
         "compressor": _label(one.made), "steps": one.run.steps, "sent_per_rank_B": one.critical_B,
         "step_s": one.step_s(settings, settings.bandwidth_Bps),

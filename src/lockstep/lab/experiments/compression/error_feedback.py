@@ -19,7 +19,8 @@ from typing import Any
 
 import numpy as np
 
-from lockstep.lab import ALWAYS, Array, Check, Curve, Domain, Findings, Law, Picture, Progress, example, when
+from lockstep.arrays import Array
+from lockstep.lab import ALWAYS, Check, Curve, Domain, Findings, Law, Picture, Progress, example, when
 from lockstep.lab.statistics import mean_and_error, streams
 from lockstep.methods.compression import Compressor, ErrorFeedback, NoCompression, OneBit, Sign, TopK, exchange
 from lockstep.settings import setting

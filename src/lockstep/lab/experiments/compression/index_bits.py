@@ -16,12 +16,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from lockstep.lab import ALWAYS, Array, Check, Curve, Findings, Law, Picture, Progress, example, watched, when
+from lockstep.arrays import Array
+from lockstep.lab import ALWAYS, Check, Curve, Findings, Law, Picture, Progress, example, watched, when
 from lockstep.lab.statistics import streams
+from lockstep.plain import Json
 from lockstep.settings import setting
 
 QUESTION = "How many bits does it take to say which entries travel?"
@@ -79,7 +80,7 @@ def best_saving(share: float) -> float:
     return VALUE_BITS / (VALUE_BITS * share + entropy_bits(share))
 
 
-def _row(share: float, bits: dict[str, float]) -> dict[str, Any]:
+def _row(share: float, bits: dict[str, float]) -> Json:
     """Times fewer bits, for every way."""
     times = {f"times_{name.replace(' ', '_')}": VALUE_BITS / (VALUE_BITS * share + line) for name, line in bits.items()}
     return {"keep_frac": share, **times, "times_at_best": best_saving(share)}

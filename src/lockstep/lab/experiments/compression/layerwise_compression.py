@@ -15,15 +15,16 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from lockstep.lab import ALWAYS, Array, Check, Curve, Findings, Law, Picture, Progress, mean_and_error, watched, when
+from lockstep.arrays import Array
+from lockstep.lab import ALWAYS, Check, Curve, Findings, Law, Picture, Progress, mean_and_error, watched, when
 from lockstep.lab.laws import energy_above, threshold_of
 from lockstep.lab.statistics import streams
 from lockstep.methods.compression import Compressor, TopK, Uniform
 from lockstep.methods.compression.compressor import kept_elems
+from lockstep.plain import Json
 from lockstep.settings import setting
 
 QUESTION = "Is it better to compress layer by layer or all layers at once?"
@@ -46,7 +47,7 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
     """Relative loss of both ways over the ratio between layers."""
     ratios = sorted(settings.ratios)
     checks: list[Check] = []
-    rows: list[dict[str, Any]] = []
+    rows: list[Json] = []
     for place, ratio in enumerate(watched(ratios, progress)):
         found = _losses(settings, ratio, seed + place)
         rows.append({"ratio": ratio, **{name: float(values.mean()) for name, values in found.items()}})
@@ -85,7 +86,7 @@ def _losses(settings: Settings, ratio: float, seed: int) -> dict[str, Array]:
     return {name: np.array(values) for name, values in found.items()}
 
 
-def _lost(made: Compressor, vector: Array, draw: Any) -> float:
+def _lost(made: Compressor, vector: Array, draw: np.random.Generator) -> float:
     """|C(x) - x|^2."""
     payload, _ = made.compress(vector, None, draw)
     return float(((made.decompress(payload) - vector) ** 2).sum())
@@ -118,7 +119,7 @@ def _share(settings: Settings) -> float:
     return kept_elems(settings.keep_frac, settings.layer_elems) / settings.layer_elems
 
 
-def _false_laws(row: dict[str, Any]) -> tuple[Check, ...]:
+def _false_laws(row: Json) -> tuple[Check, ...]:
     """Both sweeping rules, at the largest ratio."""
     apart = when(row["ratio"] >= 1.5, "layers of which one is 1.5 times the next or more")
     gain = row["int8_at_once_lost_frac"] / row["int8_by_layer_lost_frac"]

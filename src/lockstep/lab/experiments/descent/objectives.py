@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lockstep.lab import ALWAYS, Array, Check, Curve, Findings, Law, Picture, Progress, mean_and_error, watched
+from lockstep.arrays import Array
+from lockstep.lab import ALWAYS, Check, Curve, Findings, Law, Picture, Progress, mean_and_error, watched
 from lockstep.lab.descent.delayed import follow
 from lockstep.lab.objectives import (
     LANDSCAPES,

@@ -14,16 +14,19 @@ Source: Higham, "Accuracy and Stability of Numerical Algorithms", 2nd edition, s
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from lockstep.arrays import Array
 from lockstep.collectives import get, ops, own_algorithms
-from lockstep.lab import ALWAYS, Array, Check, Curve, Findings, Law, Picture, Progress, mean_and_error, watched, when
+from lockstep.lab import ALWAYS, Check, Curve, Findings, Law, Picture, Progress, mean_and_error, watched, when
 from lockstep.lab.laws import Tree, rounding_energy, rounding_sum, tree_of
 from lockstep.lab.statistics import streams
 from lockstep.methods.number_format import NumberFormat, number_format
+from lockstep.plain import Json
 from lockstep.program import Kind, Program
 from lockstep.program.executor import execute
 from lockstep.settings import setting
@@ -102,7 +105,7 @@ def _added(op: str, name: str, ranks: int, settings: Settings, seed: int) -> Add
     chosen = number_format(settings.format)
     elems = settings.elems // ranks * ranks
     algorithm = get(op, name)
-    choices: dict[str, Any] = {"segments": SEGMENTS} if "segments" in algorithm.choices else {}
+    choices: Json = {"segments": SEGMENTS} if "segments" in algorithm.choices else {}
     program = algorithm.program(ranks, elems * 4.0, element_B=4.0, **choices)
     given = [chosen.rounded(draw.standard_normal(elems)) for draw in streams(seed, ranks)]
     given += [np.zeros(elems)] * (program.ranks - ranks)
@@ -194,7 +197,7 @@ def _worst(one: Added, chosen: NumberFormat) -> float:
     return float((((1 + chosen.unit_roundoff) ** one.tree.depth[0] - 1) * one.sizes[0]).mean()) / chosen.unit_roundoff
 
 
-def _row(one: Added, chosen: NumberFormat) -> dict[str, Any]:
+def _row(one: Added, chosen: NumberFormat) -> Json:
     law = np.sqrt(one.energy[one.busiest].mean()) / chosen.unit_roundoff
     return {
         "collective": f"{one.op} {one.name}", "depth": int(one.tree.depth.max()),
@@ -203,7 +206,7 @@ def _row(one: Added, chosen: NumberFormat) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _curves(settings: Settings, chosen: NumberFormat, seed: int) -> Any:
+def _curves(settings: Settings, chosen: NumberFormat, seed: int) -> Iterator[Curve]:
     """Error of three all-reduces over the ranks, and of the law."""
     x = np.array(DRAWN_RANKS, dtype=float)
     for name in DRAWN:

@@ -14,15 +14,17 @@ Source: Higham, "Accuracy and Stability of Numerical Algorithms", 2nd edition, c
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from lockstep.lab import ALWAYS, Array, Check, Curve, Findings, Law, Picture, Progress, example, watched, when
+from lockstep.arrays import Array
+from lockstep.lab import ALWAYS, Check, Curve, Findings, Law, Picture, Progress, example, watched, when
 from lockstep.lab.statistics import streams
 from lockstep.methods.number_format import number_format
 from lockstep.methods.summation import ADDITIONS_PER_TERM, FOLDS, SUMS, grids, kahan, neumaier, one_by_one
+from lockstep.plain import Json
 from lockstep.settings import setting
 
 QUESTION = "How should many numbers be summed, and does their order change the result?"
@@ -44,7 +46,7 @@ class Settings:
 def run(settings: Settings, seed: int, progress: Progress) -> Findings:
     """Errors over the number of terms, then the orders."""
     counts = sorted(settings.terms)
-    rows: list[dict[str, Any]] = []
+    rows: list[Json] = []
     checks: list[Check] = []
     for place, count in enumerate(watched(counts, progress, more=1)):
         found, made = _measured(count, settings, seed + place)
@@ -74,7 +76,7 @@ def _terms(count: int, settings: Settings, seed: int) -> list[Array]:
     return list(draw.standard_normal((count, settings.sums)).astype(np.float32))
 
 
-def _measured(count: int, settings: Settings, seed: int) -> tuple[list[dict[str, Any]], list[Check]]:
+def _measured(count: int, settings: Settings, seed: int) -> tuple[list[Json], list[Check]]:
     """Rows and bounds of every way on the same terms."""
     terms = _terms(count, settings, seed)
     table = np.array(terms, dtype=np.float64)
@@ -143,7 +145,7 @@ def _classics() -> list[Check]:
     ]  # fmt: skip
 
 
-def _curves(rows: list[dict[str, Any]], counts: list[int]) -> Any:
+def _curves(rows: list[Json], counts: list[int]) -> Iterator[Curve]:
     """Errors of every way, and the bounds of the first two."""
     x = np.array(counts, dtype=float)
     for name in SUMS:

@@ -18,8 +18,9 @@ from itertools import pairwise
 
 import numpy as np
 
+from lockstep.arrays import Array
 from lockstep.collectives import get
-from lockstep.lab import ALWAYS, Array, Check, Curve, Findings, Law, Picture, Progress, watched, when
+from lockstep.lab import ALWAYS, Check, Curve, Findings, Law, Picture, Progress, watched, when
 from lockstep.lab.statistics import streams
 from lockstep.program.executor import execute
 from lockstep.settings import setting

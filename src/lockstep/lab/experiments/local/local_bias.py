@@ -12,11 +12,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from lockstep.lab import ALWAYS, Array, Check, Curve, Findings, Law, Picture, Progress, watched, when
+from lockstep.arrays import Array
+from lockstep.lab import ALWAYS, Check, Curve, Findings, Law, Picture, Progress, watched, when
 from lockstep.lab.descent.workers import LocalMethod, run_rounds
 from lockstep.lab.objectives import WorkerQuadratics
 from lockstep.settings import setting
@@ -151,7 +151,9 @@ def _unequal_periods(step: float, period: int) -> tuple[Check, ...]:
     )
 
 
-def _false_laws(laws: dict[str, list[float]], found: dict[str, list[float]], best: float, periods: list[int]) -> Any:
+def _false_laws(
+    laws: dict[str, list[float]], found: dict[str, list[float]], best: float, periods: list[int]
+) -> tuple[Check, ...]:
     """That the bias goes away, where the law of the fixed points says that it does not."""
     proximal, local = (
         when(abs(laws[name][-1] - best) >= BIASED, f"a bias of at least {BIASED:g}")

@@ -16,14 +16,15 @@ rate whose sum reaches the solution. At a constant rate the residual ends in a b
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
+from lockstep.arrays import Array
 from lockstep.errors import BadInput
-from lockstep.lab import ALWAYS, Array, Check, Curve, Findings, Law, Picture, Progress, example, watched
+from lockstep.lab import ALWAYS, Check, Curve, Findings, Law, Picture, Progress, example, watched
 from lockstep.lab.objectives.quadratic import least_norm_solution
 from lockstep.methods.optimizers import Momentum, Optimizer, Sgd, Sign, step
+from lockstep.plain import Json
 from lockstep.settings import setting
 
 QUESTION = "Among all solutions of one equation, which does each optimiser find, and below which step size?"
@@ -207,7 +208,7 @@ def _close(what: str, limit: Array, theta: Array, tolerance: float = 0.0) -> Che
                  tolerance=1e-6 + tolerance / size, holds=ALWAYS)  # fmt: skip
 
 
-def _row(name: str, a: Array, theta: Array, stable_below: float | None) -> dict[str, Any]:
+def _row(name: str, a: Array, theta: Array, stable_below: float | None) -> Json:
     """The solution that was found, and its lengths."""
     return {
         "method": name, "stable_below": stable_below, "theta": theta.tolist(),

@@ -13,14 +13,15 @@ of no fixed norm, and not the least maximum norm either.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
+from lockstep.arrays import Array
 from lockstep.errors import BadInput
-from lockstep.lab import ALWAYS, Array, Check, Curve, Findings, Law, Picture, Progress, example
+from lockstep.lab import ALWAYS, Check, Curve, Findings, Law, Picture, Progress, example
 from lockstep.lab.objectives.quadratic import least_norm_solution
 from lockstep.methods.optimizers import Momentum, Optimizer, Sgd, step
+from lockstep.plain import Json
 from lockstep.settings import setting
 
 QUESTION = "With several equations, which solution does each optimiser find, and which does epoch-wise Adam?"
@@ -165,7 +166,7 @@ def _not_least() -> list[Check]:
     ]  # fmt: skip
 
 
-def _row(name: str, theta: Array, rescaled: Array) -> dict[str, Any]:
+def _row(name: str, theta: Array, rescaled: Array) -> Json:
     return {
         "method": name, "l1": float(np.abs(theta).sum()), "l2": float(np.sqrt(theta @ theta)),
         "linf": float(np.abs(theta).max()), "rescaled": float(np.sqrt((theta**2 / rescaled).sum())),

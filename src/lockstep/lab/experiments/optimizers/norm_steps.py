@@ -13,8 +13,9 @@ from itertools import product
 
 import numpy as np
 
+from lockstep.arrays import Array
 from lockstep.errors import BadInput
-from lockstep.lab import ALWAYS, Array, Check, Curve, Findings, Law, Picture, Progress, example
+from lockstep.lab import ALWAYS, Check, Curve, Findings, Law, Picture, Progress, example
 from lockstep.methods.norms import Absolute, Euclidean, Maximum, Norm, Power, Spectral, least_value, steepest_step
 from lockstep.settings import setting
 

@@ -14,13 +14,14 @@ Source: IEEE 754-2019; Micikevicius et al., "Mixed precision training", ICLR 201
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
-from typing import Any
 
 import numpy as np
 
-from lockstep.lab import ALWAYS, Array, Check, Curve, Findings, Law, Picture, Progress, example
+from lockstep.arrays import Array
+from lockstep.lab import ALWAYS, Check, Curve, Findings, Law, Picture, Progress, example
 from lockstep.lab.laws import tail
 from lockstep.lab.statistics import streams
 from lockstep.methods.number_format import FORMATS, NumberFormat, number_format
@@ -96,7 +97,9 @@ def _beyond(edge: float, settings: Settings) -> float:
     return 1 - NormalDist().cdf(math.log(edge / settings.size) / settings.width)
 
 
-def _checks(counted: list[Any], laws: list[Any], settings: Settings) -> list[Check]:
+def _checks(
+    counted: Sequence[tuple[float, float, float]], laws: Sequence[tuple[float, float, float]], settings: Settings
+) -> list[Check]:
     """Every share within the error of counting."""
     checks = []
     for power, (seen, law) in enumerate(zip(counted, laws, strict=True)):
@@ -134,14 +137,14 @@ def _false_laws(seed: int) -> list[Check]:
     ]  # fmt: skip
 
 
-def _curves(counted: Array, laws: Array) -> Any:
+def _curves(counted: Array, laws: Array) -> Iterator[Curve]:
     x = 2.0 ** np.arange(len(counted))
     for at, name in enumerate(SHARES):
         yield Curve(f"{name}, counted", x, counted[:, at], marks=True)
         yield Curve(f"{name}, law", x, laws[:, at], theory=True)
 
 
-def _conclusion(chosen: NumberFormat, laws: list[Any]) -> str:
+def _conclusion(chosen: NumberFormat, laws: Sequence[tuple[float, float, float]]) -> str:
     lost = [law[0] + law[1] + law[2] for law in laws]
     best = min(range(len(lost)), key=lambda power: lost[power])
     return (

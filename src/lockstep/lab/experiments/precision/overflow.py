@@ -16,13 +16,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
 
 import numpy as np
 
+from lockstep.arrays import Array
 from lockstep.collectives import get, own_algorithms
-from lockstep.lab import ALWAYS, Array, Check, Curve, Domain, Findings, Law, Picture, Progress, example, watched, when
+from lockstep.lab import ALWAYS, Check, Curve, Domain, Findings, Law, Picture, Progress, example, watched, when
 from lockstep.methods.number_format import number_format, rounded_sum
+from lockstep.plain import Json
 from lockstep.program import Program
 from lockstep.program.executor import execute
 from lockstep.settings import setting
@@ -151,7 +152,7 @@ GUARDS: dict[str, Callable[[Array, int], Array]] = {
 CASES = ("one rank infinite", "one rank not-a-number", "sum too large")
 
 
-def _row(guard: str, case: str, settings: Settings) -> dict[str, Any]:
+def _row(guard: str, case: str, settings: Settings) -> Json:
     """What the ranks do with the mean gradient under a guard."""
     ranks = settings.ranks
     given = [np.full(2 * ranks, 1.0) for _ in range(ranks)]
@@ -171,7 +172,7 @@ def _row(guard: str, case: str, settings: Settings) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _guard_checks(rows: tuple[dict[str, Any], ...]) -> list[Check]:
+def _guard_checks(rows: tuple[Json, ...]) -> list[Check]:
     """The false claims about clipping, and the two guards that keep weights right."""
     step = {(row["case"], row["guard"]): row["step"] for row in rows}
     large = step["sum too large", "none"] == "lost"  # few ranks do not overflow at this magnitude

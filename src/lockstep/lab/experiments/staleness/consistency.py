@@ -12,16 +12,17 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from lockstep.lab import ALWAYS, Array, Check, Curve, Findings, Law, Picture, Progress, mean_and_error, watched, when
+from lockstep.arrays import Array
+from lockstep.lab import ALWAYS, Check, Curve, Findings, Law, Picture, Progress, mean_and_error, watched, when
 from lockstep.lab.descent.delayed import follow
 from lockstep.lab.descent.updates import Updates, asynchronous, cut_off, worker_times_s
 from lockstep.lab.laws import floor
 from lockstep.lab.objectives import Quadratic, spectrum
 from lockstep.lab.statistics import SignNoise
+from lockstep.plain import Json
 from lockstep.settings import setting
 from lockstep.simulate import Law as TimeLaw
 from lockstep.simulate import parse_law
@@ -116,7 +117,7 @@ def _losses(updates: Updates, objective: Quadratic, settings: Settings, mean: bo
     return made.losses, every
 
 
-def _row(name: str, updates: Updates, loss: float) -> dict[str, Any]:
+def _row(name: str, updates: Updates, loss: float) -> Json:
     return {
         "consistency": name, "updates": len(updates), "gradients_per_s": updates.computed / float(updates.end_s[-1]),
         "mean_delay": float(updates.delay.mean()), "largest_delay": int(updates.delay.max()), "floor": loss,

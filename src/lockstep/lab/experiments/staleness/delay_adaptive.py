@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lockstep.lab import ALWAYS, Array, Check, Curve, Findings, Law, Picture, Progress, example, watched
+from lockstep.arrays import Array
+from lockstep.lab import ALWAYS, Check, Curve, Findings, Law, Picture, Progress, example, watched
 from lockstep.lab.descent.delayed import delayed_shrinks, follow, growth
 from lockstep.lab.descent.updates import asynchronous, worker_times_s
 from lockstep.lab.laws import largest_stable_step, rate

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from lockstep.arrays import Array
 from lockstep.errors import BadInput
-from lockstep.lab import ALWAYS, Array, Check, Curve, Findings, Law, Picture, Progress, watched, when
+from lockstep.lab import ALWAYS, Check, Curve, Findings, Law, Picture, Progress, watched, when
 from lockstep.lab.descent.delayed import LIMIT, RESOLUTION, Windows, searched_edge
 from lockstep.lab.laws import largest_stable_step
 from lockstep.settings import setting

@@ -12,13 +12,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from lockstep.errors import BadInput
 from lockstep.lab import ALWAYS, Check, Curve, Findings, Law, Picture, Progress, watched, when
 from lockstep.lab.descent.updates import Updates, asynchronous, cut_off, worker_times_s
+from lockstep.plain import Json
 from lockstep.settings import setting
 from lockstep.simulate import Constant, Uniform
 from lockstep.simulate import Law as TimeLaw
@@ -104,7 +104,7 @@ def _steps_per_s(updates: Updates, workers: int) -> float:
     return updates.settled().per_s / workers
 
 
-def _row(bound: int, kept: Updates, lasting: float, passing: float, refusing: Updates) -> dict[str, Any]:
+def _row(bound: int, kept: Updates, lasting: float, passing: float, refusing: Updates) -> Json:
     return {
         "bound": bound, "lasting_steps_per_s": lasting, "passing_steps_per_s": passing,
         "largest_delay_updates": int(kept.settled().delay.max()), "accepted_frac": len(refusing) / refusing.computed,
@@ -113,7 +113,7 @@ def _row(bound: int, kept: Updates, lasting: float, passing: float, refusing: Up
 
 
 def _checks(
-    settings: Settings, rows: list[dict[str, Any]], free: float, transient: np.ndarray, nearly: np.ndarray
+    settings: Settings, rows: list[Json], free: float, transient: np.ndarray, nearly: np.ndarray
 ) -> tuple[Check, ...]:
     """What the two bounds do, and what they do not."""
     slowest, last = 1 / settings.slow_factor, rows[-1]

@@ -11,15 +11,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import numpy as np
 
-from lockstep.lab import ALWAYS, Array, Check, Curve, Findings, Law, Picture, Progress, watched
+from lockstep.arrays import Array
+from lockstep.lab import ALWAYS, Check, Curve, Findings, Law, Picture, Progress, watched
 from lockstep.lab.descent.delayed import RESOLUTION, delayed_shrinks, scheduled_shrinks, searched_edge
 from lockstep.lab.descent.updates import Updates, asynchronous, worker_times_s
 from lockstep.lab.laws import largest_stable_step
 from lockstep.methods.staleness import cut_off, exponential, inverse
+from lockstep.plain import Json
 from lockstep.settings import setting
 from lockstep.simulate import LogNormal
 
@@ -94,7 +95,7 @@ def _weighted_edge(delay: int, steps: int) -> float:
     return searched_edge(lambda a: delayed_shrinks(weight * a, delay, 0.0, steps), 3.0 * (1 + delay))
 
 
-def _mixed(settings: Settings, seed: int, progress: Progress) -> list[dict[str, Any]]:
+def _mixed(settings: Settings, seed: int, progress: Progress) -> list[Json]:
     """A row per weight: edge, mean weight and their product, on one schedule."""
     slowdown = np.array(settings.slowdowns)
     times_s = worker_times_s(LogNormal(1.0, TIME_CV), slowdown, settings.updates, np.random.default_rng(seed))

@@ -11,14 +11,15 @@ late, and that late curvature may stay above 2 / a.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from lockstep.lab import ALWAYS, Array, Check, Curve, Findings, Law, Picture, Progress, example, watched, when
+from lockstep.arrays import Array
+from lockstep.lab import ALWAYS, Check, Curve, Findings, Law, Picture, Progress, example, watched, when
 from lockstep.lab.descent.delayed import follow
 from lockstep.lab.laws import largest_stable_step
 from lockstep.lab.objectives import Perceptron, digits_perceptron, sharpness
+from lockstep.plain import Json
 from lockstep.settings import setting
 
 QUESTION = "Does training bear less delay late than early?"
@@ -116,9 +117,7 @@ def tolerable_delay(step_curvature: float) -> int:
     return found
 
 
-def _row(
-    objective: Perceptron, point: Array, moment: int, step: float, settings: Settings, seed: int
-) -> dict[str, Any]:
+def _row(objective: Perceptron, point: Array, moment: int, step: float, settings: Settings, seed: int) -> Json:
     curvature = sharpness(objective, point, seed)
     limit = tolerable_delay(step * curvature)
     before = float(objective.loss(point))

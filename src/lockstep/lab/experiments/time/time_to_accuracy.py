@@ -176,7 +176,7 @@ def _server_checks(course: Course, asynchronous: Leg) -> tuple[Check, ...]:
     burst_s = float(circulate(idle, idle + server.service_s, least_s=server.push_s).end_s.max())
     algorithm = get("parameter-server", "asynchronous")
     price = algorithm.price(course.workers, course.size_B, course.link, shards=course.servers)
-    answer_s = course.link.latency_s + course.size_B / course.servers / course.link.bandwidth_Bps
+    answer_s = float(course.link.latency_s + course.size_B / course.servers / course.link.bandwidth_Bps)
     pushes_s = float(price.time_s) - answer_s
     most = course.workers * (len(asynchronous.time_s) - 1) / float(asynchronous.time_s[-1].min()) * server.service_s
     what = "updates per second, of what the server can serve"

@@ -30,7 +30,7 @@ def answer_tasks() -> None:
         answers.flush()
 
 
-def _answer(function: Callable[[Any], Any], task: Any) -> bytes:
+def _answer(function: Callable[[Any], Any], task: object) -> bytes:
     """Pickled (result, None) or (None, error); an error that does not survive pickling comes as its text."""
     try:
         return pickle.dumps((function(task), None))

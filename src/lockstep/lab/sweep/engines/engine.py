@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from typing import Any, ClassVar, TypeVar
+from typing import ClassVar, TypeVar
 
 from lockstep.lab.experiment import Progress
 
@@ -42,7 +42,7 @@ def gather(stream: Iterator[tuple[int, Result]], results: dict[int, Result], tot
             progress(len(results), total)
 
 
-def given_up(task: Any) -> str:
+def given_up(task: object) -> str:
     """What is said of a task that kills every process."""
     return f"{task} killed {MOST_DEATHS} processes in a row; run it alone with --engine serial to see why"
 

@@ -40,7 +40,7 @@ class Child:
         )
         self._first: list[Any] = [sys.path, function]
 
-    def ask(self, task: Any) -> tuple[Any, BaseException | None]:
+    def ask(self, task: object) -> tuple[Any, BaseException | None]:
         """(result, None) or (None, what the function raised); `Died` when the process did."""
         pipes = self._process
         if pipes.stdin is None or pipes.stdout is None:

@@ -98,7 +98,7 @@ def _refilled(payloads: Sequence[Payload], arrays: Sequence[Tensor]) -> list[Pay
     return [replace(payload, arrays=tuple(islice(rest, len(payload.arrays)))) for payload in payloads]
 
 
-def run(worker: Worker, settings: Any, name: str) -> Losses:
+def run(worker: Worker, settings: object, name: str) -> Losses:
     """Exchanges compressed gradients, steps on their mean."""
     flat, chosen = worker.flat, _compressor(name, settings)
     # Draws that must be the same on all ranks, where payloads add, and different ones elsewhere.

@@ -8,8 +8,6 @@ Source: Lepikhin et al. 2020, "GShard" (arXiv 2006.16668), section 3.2; Fedus et
 
 from __future__ import annotations
 
-from typing import Any
-
 from lockstep.errors import BadInput
 from lockstep.measure.train.method import Losses, Method, NoSettings, register
 from lockstep.measure.train.shard import Flat
@@ -40,7 +38,7 @@ def run(worker: Worker, settings: NoSettings) -> Losses:
     join_parts(model, worker.model, dims, worker.wire)
 
 
-def _check(task: Task, ranks: int, settings: Any) -> None:
+def _check(task: Task, ranks: int, settings: object) -> None:
     if EXPERTS % ranks:
         raise BadInput(f"{ranks} ranks do not divide {EXPERTS} experts; try 2 or 4", "--ranks")
 

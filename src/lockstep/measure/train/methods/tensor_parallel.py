@@ -8,8 +8,6 @@ Source: Shoeybi et al. 2019, "Megatron-LM" (arXiv 1909.08053), section 3.
 
 from __future__ import annotations
 
-from typing import Any
-
 from lockstep.errors import BadInput
 from lockstep.measure.train.method import Losses, Method, NoSettings, register
 from lockstep.measure.train.shard import Flat
@@ -38,7 +36,7 @@ def run(worker: Worker, settings: NoSettings) -> Losses:
     join_parts(model, worker.model, dims, worker.wire)
 
 
-def check_widths(task: Task, ranks: int, settings: Any) -> None:
+def check_widths(task: Task, ranks: int, settings: object) -> None:
     """Refuses ranks that do not divide what is split."""
     width = WIDTHS[task.model]
     if width % ranks:

@@ -16,11 +16,12 @@ from __future__ import annotations
 
 import numpy as np
 
+from lockstep.arrays import Number
 from lockstep.parallel.pipeline.schedule import Domain, Order, Schedule, register
-from lockstep.parallel.pipeline.times import Times, Value
+from lockstep.parallel.pipeline.times import Times
 
 
-def makespan_s(stages: Value, microbatches: Value, chunks: Value, times: Times) -> Value:
+def makespan_s(stages: Number, microbatches: Number, chunks: Number, times: Times) -> Number:
     """Seconds of a step."""
     forward_s, backward_s = times.held(stages, chunks)
     halves_s = _half_s(stages, microbatches, chunks, forward_s / chunks, times.delay_s(stages))
@@ -28,13 +29,13 @@ def makespan_s(stages: Value, microbatches: Value, chunks: Value, times: Times) 
     return halves_s + microbatches * (times.first_s + times.last_s)
 
 
-def _half_s(stages: Value, microbatches: Value, chunks: Value, chunk_s: Value, delay_s: Value) -> Value:
+def _half_s(stages: Number, microbatches: Number, chunks: Number, chunk_s: Number, delay_s: Number) -> Number:
     """Seconds of all forward (or backward) passes: v - 1 whole turns, then one through the pipeline."""
     turn_s = np.maximum(microbatches * chunk_s, stages * (chunk_s + delay_s))
     return (chunks - 1) * turn_s + (microbatches + stages - 1) * chunk_s + (stages - 1) * delay_s
 
 
-def peak_live(stages: Value, microbatches: Value, chunks: Value, stage: Value) -> Value:
+def peak_live(stages: Number, microbatches: Number, chunks: Number, stage: Number) -> Number:
     """Micro-batches held at most by a device."""
     return microbatches + 0 * (stages + stage)
 

@@ -15,11 +15,12 @@ from __future__ import annotations
 
 import numpy as np
 
+from lockstep.arrays import Number, Truth
 from lockstep.parallel.pipeline.schedule import Domain, Order, Placement, Schedule, register
-from lockstep.parallel.pipeline.times import Times, Value
+from lockstep.parallel.pipeline.times import Times
 
 
-def makespan_s(stages: Value, microbatches: Value, chunks: Value, times: Times) -> Value:
+def makespan_s(stages: Number, microbatches: Number, chunks: Number, times: Times) -> Number:
     """Seconds of a step."""
     p, m = stages, microbatches
     forward_s, backward_s = times.held(p)
@@ -29,7 +30,7 @@ def makespan_s(stages: Value, microbatches: Value, chunks: Value, times: Times) 
     return m * (forward_s + backward_s) + waiting_s + 2 * (p - 1) * times.delay_s(p) + ends_s
 
 
-def peak_live(stages: Value, microbatches: Value, chunks: Value, stage: Value) -> Value:
+def peak_live(stages: Number, microbatches: Number, chunks: Number, stage: Number) -> Number:
     """Micro-batches held at most by device `stage`, both directions together."""
     return stages // 2 + 1 + np.minimum(stage, stages - 1 - stage) + 0 * microbatches
 
@@ -50,7 +51,7 @@ def _lane(stages: int, microbatches: int, stage: int) -> list[tuple[str, int, in
     return [step for _, step in sorted(slots)]
 
 
-def allowed(stages: Value, microbatches: Value, chunks: Value) -> Value:
+def allowed(stages: Number, microbatches: Number, chunks: Number) -> Truth:
     """p even, m a multiple of p."""
     return np.equal(np.mod(stages, 2), 0) & np.equal(np.mod(microbatches, np.maximum(stages, 1)), 0)
 

@@ -19,36 +19,39 @@ from collections import deque
 
 import numpy as np
 
+from lockstep.arrays import Number, Truth
 from lockstep.parallel.pipeline.schedule import Cells, Domain, Order, Pass, Placement, Schedule, register
 from lockstep.parallel.pipeline.schedules.zero_bubble_h1 import split_s
-from lockstep.parallel.pipeline.times import Times, Value
+from lockstep.parallel.pipeline.times import Times
 
 
-def makespan_s(stages: Value, microbatches: Value, chunks: Value, times: Times) -> Value:
+def makespan_s(stages: Number, microbatches: Number, chunks: Number, times: Times) -> Number:
     """Seconds of a step."""
     passes_s = dual_s(stages / 2, microbatches, *split_s(stages, times), times.held_cell_s(stages))
     ends_s = microbatches * (times.first_s + times.last_s) / 2
     return passes_s + ends_s + 2 * (stages - 1) * times.delay_s(stages)
 
 
-def dual_s(depth: Value, passes: Value, forward_s: Value, input_s: Value, weight_s: Value, cell_s: Value) -> Value:
+def dual_s(
+    depth: Number, passes: Number, forward_s: Number, input_s: Number, weight_s: Number, cell_s: Number
+) -> Number:
     """Seconds of two streams of `passes` micro-batches in all through a V of `depth` devices, times of one chunk."""
     turn_s = np.maximum(depth * forward_s + input_s, depth * input_s)
     filled_s = 3 * weight_s + (depth - 1) * np.maximum(0, weight_s - input_s)
     return (passes - depth - 2) * cell_s + 2 * depth * (forward_s + input_s) + turn_s + filled_s
 
 
-def num_cells(stages: Value, microbatches: Value, chunks: Value, stage: Value) -> Value:
+def num_cells(stages: Number, microbatches: Number, chunks: Number, stage: Number) -> Number:
     """Cells of a device."""
     return dual_cells(stages / 2, microbatches, np.minimum(stage, stages - 1 - stage))
 
 
-def dual_cells(depth: Value, passes: Value, place: Value) -> Value:
+def dual_cells(depth: Number, passes: Number, place: Number) -> Number:
     """Cells of a device `place` of a V of `depth`, one chunk each."""
     return passes - 3 * depth + place + 1 - np.equal(place, depth - 1)
 
 
-def peak_live(stages: Value, microbatches: Value, chunks: Value, stage: Value) -> Value:
+def peak_live(stages: Number, microbatches: Number, chunks: Number, stage: Number) -> Number:
     """Micro-batches held at most by a device."""
     return stages + 1 + 0 * (microbatches + stage)
 
@@ -108,10 +111,11 @@ def dual_lane(depth: int, microbatches: int, place: int) -> tuple[list[Pass], fr
     return lane, frozenset(paired)
 
 
-def allowed(stages: Value, microbatches: Value, chunks: Value) -> Value:
+def allowed(stages: Number, microbatches: Number, chunks: Number) -> Truth:
     """p and m even, m >= 2p."""
     even = np.equal(np.mod(stages, 2), 0) & np.equal(np.mod(microbatches, 2), 0)
-    return even & np.greater_equal(microbatches, 2 * np.asarray(stages))
+    found: Truth = even & np.greater_equal(microbatches, 2 * np.asarray(stages))
+    return found
 
 
 DUALPIPE = register(

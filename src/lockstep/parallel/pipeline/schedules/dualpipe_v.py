@@ -17,13 +17,14 @@ from __future__ import annotations
 
 import numpy as np
 
+from lockstep.arrays import Number, Truth
 from lockstep.parallel.pipeline.schedule import Cells, Domain, Order, Placement, Schedule, register
 from lockstep.parallel.pipeline.schedules.dualpipe import dual_cells, dual_lane, dual_s
 from lockstep.parallel.pipeline.schedules.zero_bubble_h1 import split_s
-from lockstep.parallel.pipeline.times import Times, Value
+from lockstep.parallel.pipeline.times import Times
 
 
-def makespan_s(stages: Value, microbatches: Value, chunks: Value, times: Times) -> Value:
+def makespan_s(stages: Number, microbatches: Number, chunks: Number, times: Times) -> Number:
     """Seconds of a step."""
     forward_s, input_s, weight_s = split_s(stages, times, 2)
     cell_s = times.held_cell_s(stages, 2)
@@ -32,12 +33,12 @@ def makespan_s(stages: Value, microbatches: Value, chunks: Value, times: Times) 
     return passes_s + microbatches * (times.first_s + times.last_s) + delays_s
 
 
-def peak_live(stages: Value, microbatches: Value, chunks: Value, stage: Value) -> Value:
+def peak_live(stages: Number, microbatches: Number, chunks: Number, stage: Number) -> Number:
     """Micro-batches held at most by a device (chunks count 1/2)."""
     return stages + 0.5 + 0 * (microbatches + stage)
 
 
-def num_cells(stages: Value, microbatches: Value, chunks: Value, stage: Value) -> Value:
+def num_cells(stages: Number, microbatches: Number, chunks: Number, stage: Number) -> Number:
     """Cells of a device, of two chunks each."""
     return dual_cells(stages, 2 * microbatches, stage) / 2
 
@@ -52,9 +53,10 @@ def cells(stages: int, microbatches: int, chunks: int = 2) -> Cells:
     return [dual_lane(stages, microbatches, s)[1] for s in range(stages)]
 
 
-def allowed(stages: Value, microbatches: Value, chunks: Value) -> Value:
+def allowed(stages: Number, microbatches: Number, chunks: Number) -> Truth:
     """m >= 2p."""
-    return np.greater_equal(microbatches, 2 * np.asarray(stages))
+    found: Truth = np.greater_equal(microbatches, 2 * np.asarray(stages))
+    return found
 
 
 DUALPIPE_V = register(

@@ -15,11 +15,12 @@ from __future__ import annotations
 
 import numpy as np
 
+from lockstep.arrays import Number
 from lockstep.parallel.pipeline.schedule import Domain, Order, Schedule, register
-from lockstep.parallel.pipeline.times import Times, Value
+from lockstep.parallel.pipeline.times import Times
 
 
-def makespan_s(stages: Value, microbatches: Value, chunks: Value, times: Times) -> Value:
+def makespan_s(stages: Number, microbatches: Number, chunks: Number, times: Times) -> Number:
     """Seconds of a step."""
     forward_s, backward_s = times.held(stages)
     down_s = flow_shop_s(stages, microbatches, forward_s, times.first_forward_s, times.last_forward_s)
@@ -27,13 +28,13 @@ def makespan_s(stages: Value, microbatches: Value, chunks: Value, times: Times) 
     return down_s + up_s + 2 * (stages - 1) * times.delay_s(stages)
 
 
-def flow_shop_s(stages: Value, jobs: Value, middle_s: Value, first_s: Value, last_s: Value) -> Value:
+def flow_shop_s(stages: Number, jobs: Number, middle_s: Number, first_s: Number, last_s: Number) -> Number:
     """Seconds for `jobs` equal jobs through stages in a row: the sum of the stages plus jobs - 1 times the slowest."""
     slowest_s = np.where(np.equal(stages, 1), first_s + last_s, np.maximum(first_s, last_s))
     return stages * middle_s + first_s + last_s + (jobs - 1) * (middle_s + slowest_s)
 
 
-def peak_live(stages: Value, microbatches: Value, chunks: Value, stage: Value) -> Value:
+def peak_live(stages: Number, microbatches: Number, chunks: Number, stage: Number) -> Number:
     """Micro-batches held at most by a device."""
     return microbatches + 0 * (stages + stage)
 

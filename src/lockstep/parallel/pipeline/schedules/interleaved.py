@@ -16,21 +16,23 @@ from __future__ import annotations
 
 import numpy as np
 
+from lockstep.arrays import Number, Truth
 from lockstep.parallel.pipeline.schedule import Domain, Order, Pass, Schedule, register
-from lockstep.parallel.pipeline.times import Times, Value
+from lockstep.parallel.pipeline.times import Times
 
 
-def makespan_s(stages: Value, microbatches: Value, chunks: Value, times: Times) -> Value:
+def makespan_s(stages: Number, microbatches: Number, chunks: Number, times: Times) -> Number:
     """Seconds of a step."""
     forward_s, backward_s = times.held(stages, chunks)
     slots = microbatches * chunks + stages - 1
     heavier_s = np.maximum(times.first_s, times.last_s)
     lighter_s = np.minimum(times.first_s, times.last_s) * np.where(np.equal(stages, 1), microbatches, 1)
     fill_s = slots * (forward_s + backward_s) / chunks
-    return fill_s + microbatches * heavier_s + lighter_s + 2 * (stages * chunks - 1) * times.delay_s(stages)
+    ends_s: Number = microbatches * heavier_s + lighter_s
+    return fill_s + ends_s + 2 * (stages * chunks - 1) * times.delay_s(stages)
 
 
-def peak_live(stages: Value, microbatches: Value, chunks: Value, stage: Value) -> Value:
+def peak_live(stages: Number, microbatches: Number, chunks: Number, stage: Number) -> Number:
     """Micro-batches held at most by device `stage` (a fraction: chunks count 1 / v)."""
     return np.minimum(microbatches * chunks, _warmup(stages, chunks, stage) + 1) / chunks
 
@@ -44,12 +46,12 @@ def _lane(stages: int, microbatches: int, chunks: int, stage: int) -> list[Pass]
     passes = microbatches * chunks
     forward = [("F", *_turn(k, stages, chunks)) for k in range(passes)]
     backward = [("B", i, chunks - 1 - c) for i, c in (_turn(k, stages, chunks) for k in range(passes))]
-    warmup = min(passes, _warmup(stages, chunks, stage))
+    warmup = min(passes, int(_warmup(stages, chunks, stage)))
     steady = [step for pair in zip(forward[warmup:], backward, strict=False) for step in pair]
     return forward[:warmup] + steady + backward[passes - warmup :]
 
 
-def _warmup(stages: Value, chunks: Value, stage: Value) -> Value:
+def _warmup(stages: Number, chunks: Number, stage: Number) -> Number:
     """Forward passes before the first backward pass starts its turns."""
     return 2 * (stages - stage - 1) + (chunks - 1) * stages
 
@@ -60,7 +62,7 @@ def _turn(index: int, stages: int, chunks: int) -> tuple[int, int]:
     return group * stages + within % stages, within // stages
 
 
-def allowed(stages: Value, microbatches: Value, chunks: Value) -> Value:
+def allowed(stages: Number, microbatches: Number, chunks: Number) -> Truth:
     """m a multiple of p and at least two chunks."""
     return np.equal(np.mod(microbatches, np.maximum(stages, 1)), 0) & np.greater_equal(chunks, 2)
 

@@ -13,18 +13,19 @@ from __future__ import annotations
 
 import numpy as np
 
+from lockstep.arrays import Number
 from lockstep.parallel.pipeline.schedule import Domain, Order, Schedule, register
-from lockstep.parallel.pipeline.times import Times, Value
+from lockstep.parallel.pipeline.times import Times
 
 
-def makespan_s(stages: Value, microbatches: Value, chunks: Value, times: Times) -> Value:
+def makespan_s(stages: Number, microbatches: Number, chunks: Number, times: Times) -> Number:
     """Seconds of a step."""
     forward_s, backward_s = times.held(stages)
     walk_s = stages * (forward_s + backward_s) + times.first_s + times.last_s
     return microbatches * (walk_s + 2 * (stages - 1) * times.delay_s(stages))
 
 
-def peak_live(stages: Value, microbatches: Value, chunks: Value, stage: Value) -> Value:
+def peak_live(stages: Number, microbatches: Number, chunks: Number, stage: Number) -> Number:
     """Micro-batches held at most by a device."""
     return np.minimum(microbatches, 1) + 0 * (stages + stage)
 

@@ -26,11 +26,12 @@ from __future__ import annotations
 
 import numpy as np
 
+from lockstep.arrays import Number
 from lockstep.parallel.pipeline.schedule import Domain, Order, Schedule, register
-from lockstep.parallel.pipeline.times import Times, Value
+from lockstep.parallel.pipeline.times import Times
 
 
-def makespan_s(stages: Value, microbatches: Value, chunks: Value, times: Times) -> Value:
+def makespan_s(stages: Number, microbatches: Number, chunks: Number, times: Times) -> Number:
     """Seconds of a step."""
     p, m = stages, microbatches
     forward_s, backward_s = times.held(p)
@@ -45,7 +46,7 @@ def makespan_s(stages: Value, microbatches: Value, chunks: Value, times: Times) 
     return np.maximum(straight_s + 2 * (p - 1) * delay_s, (rounds + 1) * around_s + tail_s)
 
 
-def _first_stage_paths_s(p: Value, m: Value, forward_s: Value, backward_s: Value, times: Times) -> Value:
+def _first_stage_paths_s(p: Number, m: Number, forward_s: Number, backward_s: Number, times: Times) -> Number:
     """Longest path that spends its time on the first stage, in seconds."""
     middle_s = forward_s + backward_s
     walk_s = p * middle_s + times.first_s + times.last_s
@@ -55,10 +56,11 @@ def _first_stage_paths_s(p: Value, m: Value, forward_s: Value, backward_s: Value
     lane_s = walk_s + (m - 1 - ends) * first_s + ends * heavier_s
     round_s = np.where(m > p, 2 * walk_s + (m - 1 - p) * first_s, 0.0)
     stay_s = m * first_s + np.maximum(0, p - m) * middle_s
-    return np.maximum(np.maximum(lane_s, round_s), stay_s)
+    longest_s: Number = np.maximum(np.maximum(lane_s, round_s), stay_s)
+    return longest_s
 
 
-def peak_live(stages: Value, microbatches: Value, chunks: Value, stage: Value) -> Value:
+def peak_live(stages: Number, microbatches: Number, chunks: Number, stage: Number) -> Number:
     """Micro-batches held at most by device `stage`."""
     return np.minimum(microbatches, stages - stage)
 

@@ -16,11 +16,12 @@ from __future__ import annotations
 
 import numpy as np
 
+from lockstep.arrays import Number
 from lockstep.parallel.pipeline.schedule import Domain, Order, Pass, Schedule, register
-from lockstep.parallel.pipeline.times import Times, Value
+from lockstep.parallel.pipeline.times import Times
 
 
-def makespan_s(stages: Value, microbatches: Value, chunks: Value, times: Times) -> Value:
+def makespan_s(stages: Number, microbatches: Number, chunks: Number, times: Times) -> Number:
     """Seconds of a step."""
     p, m = stages, microbatches
     forward_s, input_s, weight_s = split_s(p, times)
@@ -29,19 +30,19 @@ def makespan_s(stages: Value, microbatches: Value, chunks: Value, times: Times) 
     return np.maximum(pace_s, work_s) + 4 * (p - 1) * times.delay_s(p) + ends_s(p, m, times)
 
 
-def split_s(stages: Value, times: Times, chunks: Value = 1) -> tuple[Value, Value, Value]:
+def split_s(stages: Number, times: Times, chunks: Number = 1) -> tuple[Number, Number, Number]:
     """(forward, input-gradient, weight-gradient) seconds of a middle device, with the time its messages hold it."""
     forward_s, backward_s = times.held(stages, chunks)
     return forward_s, backward_s - times.weight_part_s, times.weight_part_s
 
 
-def ends_s(stages: Value, microbatches: Value, times: Times) -> Value:
+def ends_s(stages: Number, microbatches: Number, times: Times) -> Number:
     """Seconds added by a heavier first and last device: once each on the way, then the heavier one per micro-batch."""
     heavier_s = np.where(np.equal(stages, 1), times.first_s + times.last_s, np.maximum(times.first_s, times.last_s))
     return times.first_s + times.last_s + (microbatches - 1) * heavier_s
 
 
-def peak_live(stages: Value, microbatches: Value, chunks: Value, stage: Value) -> Value:
+def peak_live(stages: Number, microbatches: Number, chunks: Number, stage: Number) -> Number:
     """Micro-batches held at most by a device."""
     return np.minimum(microbatches, stages) + 0 * stage
 

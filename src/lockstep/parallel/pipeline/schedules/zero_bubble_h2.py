@@ -16,12 +16,13 @@ from __future__ import annotations
 
 import numpy as np
 
+from lockstep.arrays import Number
 from lockstep.parallel.pipeline.schedule import Domain, Order, Schedule, register
 from lockstep.parallel.pipeline.schedules.zero_bubble_h1 import ends_s, split_lane, split_s
-from lockstep.parallel.pipeline.times import Times, Value
+from lockstep.parallel.pipeline.times import Times
 
 
-def makespan_s(stages: Value, microbatches: Value, chunks: Value, times: Times) -> Value:
+def makespan_s(stages: Number, microbatches: Number, chunks: Number, times: Times) -> Number:
     """Seconds of a step."""
     forward_s, input_s, weight_s = split_s(stages, times)
     shifted_s = microbatches * (forward_s + input_s + weight_s) + (stages - 1) * forward_s
@@ -29,7 +30,7 @@ def makespan_s(stages: Value, microbatches: Value, chunks: Value, times: Times) 
     return np.maximum(stage_s(stages, microbatches, chunks, times), shifted_s)
 
 
-def stage_s(stages: Value, microbatches: Value, chunks: Value, times: Times) -> Value:
+def stage_s(stages: Number, microbatches: Number, chunks: Number, times: Times) -> Number:
     """Seconds of the busiest device from its own start to its own end."""
     p, m = stages, microbatches
     forward_s, input_s, weight_s = split_s(p, times)
@@ -38,7 +39,7 @@ def stage_s(stages: Value, microbatches: Value, chunks: Value, times: Times) -> 
     return np.maximum(pace_s, work_s) + 2 * (p - 1) * times.delay_s(p) + ends_s(p, m, times)
 
 
-def peak_live(stages: Value, microbatches: Value, chunks: Value, stage: Value) -> Value:
+def peak_live(stages: Number, microbatches: Number, chunks: Number, stage: Number) -> Number:
     """Micro-batches held at most by a device."""
     return np.minimum(microbatches, 2 * stages - 1) + 0 * stage
 

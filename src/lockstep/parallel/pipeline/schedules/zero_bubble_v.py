@@ -17,26 +17,27 @@ from __future__ import annotations
 
 import numpy as np
 
+from lockstep.arrays import Number
 from lockstep.parallel.pipeline.schedule import Domain, Order, Pass, Placement, Schedule, register
 from lockstep.parallel.pipeline.schedules.zero_bubble_h1 import split_s
-from lockstep.parallel.pipeline.times import Times, Value
+from lockstep.parallel.pipeline.times import Times
 
 
-def makespan_s(stages: Value, microbatches: Value, chunks: Value, times: Times) -> Value:
+def makespan_s(stages: Number, microbatches: Number, chunks: Number, times: Times) -> Number:
     """Seconds of a step."""
     forward_s, input_s, weight_s = split_s(stages, times, 2)
     wait_s = np.maximum(forward_s / 2, np.maximum(forward_s, input_s) - weight_s)
     return _with_ends_s(stages, microbatches, wait_s, times)
 
 
-def stage_s(stages: Value, microbatches: Value, chunks: Value, times: Times) -> Value:
+def stage_s(stages: Number, microbatches: Number, chunks: Number, times: Times) -> Number:
     """Seconds of the busiest device from its own start to its own end."""
     forward_s, input_s, weight_s = split_s(stages, times, 2)
     wait_s = np.maximum(0.0, np.maximum(forward_s, input_s) - weight_s)
     return _with_ends_s(stages, microbatches, wait_s, times)
 
 
-def _with_ends_s(stages: Value, microbatches: Value, wait_s: Value, times: Times) -> Value:
+def _with_ends_s(stages: Number, microbatches: Number, wait_s: Number, times: Times) -> Number:
     forward_s, input_s, weight_s = split_s(stages, times, 2)
     work_s = microbatches * (forward_s + input_s + weight_s) + (stages - 1) * wait_s
     few_s = (microbatches + stages - 1) * (forward_s + input_s) + weight_s
@@ -44,7 +45,7 @@ def _with_ends_s(stages: Value, microbatches: Value, wait_s: Value, times: Times
     return np.maximum(work_s, few_s) + ends_s + 2 * (stages - 1) * times.delay_s(stages)
 
 
-def peak_live(stages: Value, microbatches: Value, chunks: Value, stage: Value) -> Value:
+def peak_live(stages: Number, microbatches: Number, chunks: Number, stage: Number) -> Number:
     """Micro-batches held at most by device `stage` (chunks count 1/2)."""
     down = np.minimum(microbatches, 2 * stages - 1 - stage)
     back = np.minimum(microbatches, stage)

@@ -1,0 +1,6 @@
+"""Types of plain data. Importing them loads nothing, unlike `lockstep.arrays`, which loads NumPy."""
+
+from typing import Any, TypeAlias
+
+Json: TypeAlias = dict[str, Any]
+"""A JSON object, as `to_dict` returns it."""
