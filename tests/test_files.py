@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from cli_runner import run
+from lockstep.documents.files import open_file, open_folder, read_bytes, read_text
 from lockstep.errors import BadInput
-from lockstep.files import open_file, open_folder, read_bytes, read_text
 
 
 class Waited(BaseException):

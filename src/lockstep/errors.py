@@ -20,7 +20,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from lockstep.plain import Json
+from lockstep.types.plain import Json
 from lockstep.vocabulary import LAYOUT, OPTIONS, SEARCHING, VALUES, bare
 
 LONGEST = 60

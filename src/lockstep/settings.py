@@ -16,7 +16,7 @@ from dataclasses import MISSING, Field, field, fields
 from typing import Any, TypeVar
 
 from lockstep.errors import BadInput, UnknownName
-from lockstep.plain import Json
+from lockstep.types.plain import Json
 from lockstep.units import parse_bandwidth_Bps, parse_count, parse_frac, parse_integer, parse_size_B, parse_time_s
 
 S = TypeVar("S")

@@ -19,10 +19,10 @@ from lockstep.campaigns.run import Run, Scenario
 from lockstep.campaigns.tornado import Bar, tornado
 from lockstep.errors import BadInput
 from lockstep.failures import Campaigns, simulate_campaigns
-from lockstep.plain import Json
 from lockstep.planner import assumptions
 from lockstep.planner.search import Progress
 from lockstep.simulate import Exponential, Sample
+from lockstep.types.plain import Json
 from lockstep.units import SECONDS_PER_DAY
 
 MOST_FAILURES = 1e8

@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 from lockstep.campaigns.run import Run, Scenario
 from lockstep.errors import BadInput, Infeasible
 from lockstep.failures.growth import AT_FAILURE
-from lockstep.plain import Json
 from lockstep.planner.upgrades import upgrades
+from lockstep.types.plain import Json
 
 HIDDEN_FRAC = 0.95
 """Of an asynchronous checkpoint: what ByteCheckpoint and Megatron-LM hide, all but copying to host memory (assumed)."""

@@ -23,8 +23,8 @@ from dataclasses import dataclass, replace
 from lockstep.campaigns.operation import Operation
 from lockstep.campaigns.run import Run
 from lockstep.errors import BadInput
-from lockstep.plain import Json
 from lockstep.rows.plain import picked
+from lockstep.types.plain import Json
 
 J_PER_KWH = 3.6e6
 SECONDS_PER_HOUR = 3600.0

@@ -22,10 +22,10 @@ from lockstep.campaigns.target import Target
 from lockstep.errors import BadInput, Infeasible
 from lockstep.hardware import Cluster
 from lockstep.layout import Recipe
-from lockstep.plain import Json
 from lockstep.planner import Estimate, plan
 from lockstep.planner.goal import device_counts
 from lockstep.planner.search import Progress
+from lockstep.types.plain import Json
 from lockstep.workload import Model
 
 HELPING_FRAC = 0.5

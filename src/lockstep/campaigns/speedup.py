@@ -24,12 +24,12 @@ from math import prod
 import numpy as np
 from numpy.typing import ArrayLike
 
-from lockstep.arrays import Array, Whole
 from lockstep.collectives import PlainLink
 from lockstep.errors import BadInput
 from lockstep.hardware import Cluster
 from lockstep.parallel.group import Levels, collective_s, on_link
-from lockstep.plain import Json
+from lockstep.types.arrays import Array, Whole
+from lockstep.types.plain import Json
 
 MOST_WORKERS = 1_000_000
 SERVER = "parameter-server"

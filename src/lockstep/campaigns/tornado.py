@@ -13,9 +13,9 @@ from lockstep.campaigns.run import Run, Scenario
 from lockstep.errors import BadInput, Infeasible
 from lockstep.hardware import Cluster
 from lockstep.layout import Job
-from lockstep.plain import Json
 from lockstep.planner import estimate as estimate_layout
 from lockstep.planner.whatif import scaled
+from lockstep.types.plain import Json
 
 SWING_FRAC = 0.2
 

@@ -7,10 +7,10 @@ from functools import cache
 
 import numpy as np
 
-from lockstep.arrays import Number
 from lockstep.collectives.cost import Cost, LinkLike
 from lockstep.collectives.registry import Algorithm, get, own_algorithms
-from lockstep.plain import Json
+from lockstep.types.arrays import Number
+from lockstep.types.plain import Json
 
 
 @cache

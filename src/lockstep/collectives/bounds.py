@@ -14,10 +14,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from lockstep.arrays import Number
 from lockstep.collectives.cost import LinkLike, Terms
 from lockstep.collectives.op import op_of
 from lockstep.collectives.shares import Split, ceil_log2
+from lockstep.types.arrays import Number
 
 
 def lower_bound_terms(op: str, ranks: Number, size_B: Number, ports: int = 1, element_B: float = 0.0) -> Terms:

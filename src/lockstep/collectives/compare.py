@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 
-from lockstep.arrays import Number
 from lockstep.collectives.bounds import bus_bandwidth_Bps
 from lockstep.collectives.cost import LinkLike
 from lockstep.collectives.levels import (
@@ -20,8 +19,9 @@ from lockstep.collectives.levels import (
 from lockstep.collectives.levels.hierarchy import Hierarchy, product
 from lockstep.collectives.registry import MOST_OPERATIONS, check_arguments, get
 from lockstep.collectives.registry import algorithms as names_of
-from lockstep.plain import Json
 from lockstep.program import Program
+from lockstep.types.arrays import Number
+from lockstep.types.plain import Json
 
 Simulate = Callable[[Program, LinkLike | Hierarchy], float]
 """(program, link or network of levels) -> seconds."""

@@ -18,8 +18,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from lockstep.arrays import Array, Floats, Number
-from lockstep.plain import Json
+from lockstep.types.arrays import Array, Floats, Number
+from lockstep.types.plain import Json
 
 
 class LinkLike(Protocol):

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lockstep.arrays import Array, Floats, Number
 from lockstep.collectives.best import best, contenders
 from lockstep.collectives.cost import Cost, LinkLike, PlainLink
 from lockstep.collectives.levels import Levels, LevelsBest, best_on_levels, times_on_levels
@@ -24,7 +23,8 @@ from lockstep.collectives.registry import check_arguments, get
 from lockstep.collectives.shares import FLUID
 from lockstep.collectives.trees import MAX_SEGMENTS
 from lockstep.errors import BadInput
-from lockstep.plain import Json
+from lockstep.types.arrays import Array, Floats, Number
+from lockstep.types.plain import Json
 
 # Lines closer than this (relative) are one line: the same formula, rounded differently.
 SAME = 1e-12

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from lockstep.collectives.cost import PlainLink
 from lockstep.collectives.registry import Algorithm, algorithms, get
 from lockstep.errors import BadInput, UnknownName
-from lockstep.plain import Json
+from lockstep.types.plain import Json
 
 PARADIGMS = ("all-to-all", "parameter-server", "ring")
 # Larger programs are counted by the closed form, which equals the count (tests/collectives).

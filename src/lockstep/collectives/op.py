@@ -14,8 +14,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lockstep.arrays import Number
 from lockstep.collectives.shares import Split
+from lockstep.types.arrays import Number
 
 
 def _others(ranks: Number) -> Number:

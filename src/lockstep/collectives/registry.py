@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lockstep.arrays import Number
 from lockstep.collectives.bounds import lower_bound_s
 from lockstep.collectives.cost import Cost, Counts, LinkLike, PlainLink, Terms, as_float
 from lockstep.collectives.op import OPS, op_of
 from lockstep.collectives.rounds import Rounds, everyone
 from lockstep.collectives.shares import Split
 from lockstep.errors import BadInput, UnknownName
-from lockstep.plain import Json
 from lockstep.registry import Registry
+from lockstep.types.arrays import Number
+from lockstep.types.plain import Json
 from lockstep.units import format_size
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable
 
 import numpy as np
 
-from lockstep.arrays import Array, Number, Whole
 from lockstep.program import Kind, Program, ProgramBuilder
+from lockstep.types.arrays import Array, Number, Whole
 
 
 def cut(start: Number, stop: Number, parts: int) -> Array:

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lockstep.arrays import Number
 from lockstep.errors import BadInput
+from lockstep.types.arrays import Number
 
 
 def floor_log2(count: Number) -> Number:

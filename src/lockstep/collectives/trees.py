@@ -21,10 +21,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lockstep.arrays import Array, Number, Whole
 from lockstep.collectives.cost import LinkLike, Terms
 from lockstep.collectives.rounds import Rounds, cut
 from lockstep.collectives.shares import Split, floor_log2
+from lockstep.types.arrays import Array, Number, Whole
 
 MAX_SEGMENTS = 4096
 

@@ -15,8 +15,8 @@ from lockstep.failures.losses import Campaigns, Losses
 from lockstep.failures.pattern import Pattern
 from lockstep.failures.pool import Pool
 from lockstep.failures.simulation import intervals_of, simulate_campaigns
-from lockstep.plain import Json
 from lockstep.simulate import Exponential
+from lockstep.types.plain import Json
 from lockstep.units import format_time
 
 MOST_FAILURES = 5e8

@@ -20,8 +20,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from lockstep.arrays import Array
 from lockstep.failures.pattern import Pattern, floats
+from lockstep.types.arrays import Array
 
 Affine = tuple[Array, Array]
 """(constant, factor of V_0)."""

@@ -22,7 +22,7 @@ from pathlib import Path
 
 from lockstep.errors import BadInput, Infeasible, UnknownName
 from lockstep.hardware import Cluster
-from lockstep.plain import Json
+from lockstep.types.plain import Json
 
 KINDS = ("device", "node", "switch", "rack", "power", "software")
 _TABLE = Path(__file__).with_name("tables") / "llama3_interruptions.csv"

@@ -21,9 +21,9 @@ from functools import cache
 
 import numpy as np
 
-from lockstep.arrays import Array
 from lockstep.errors import BadInput
 from lockstep.failures.pattern import Pattern
+from lockstep.types.arrays import Array
 
 POLICIES = AT_FAILURE, AT_CHECKPOINT, AT_ONCE = ("failure", "checkpoint", "at-once")
 POINTS = 96

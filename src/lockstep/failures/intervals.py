@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from lockstep.arrays import Array
 from lockstep.errors import BadInput
 from lockstep.failures.expected import pattern_overhead_frac
 from lockstep.failures.pattern import Pattern, floats
+from lockstep.types.arrays import Array
 
 STEPS = 40
 POINTS = 65

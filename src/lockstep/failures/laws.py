@@ -19,9 +19,9 @@ from typing import Protocol
 
 import numpy as np
 
-from lockstep.arrays import Array
 from lockstep.errors import BadInput, UnknownName
 from lockstep.simulate import Empirical, Exponential
+from lockstep.types.arrays import Array
 from lockstep.units import parse_number, parse_time_s
 
 NAMES = ("exponential", "weibull", "trace")

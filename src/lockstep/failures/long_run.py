@@ -24,13 +24,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import ArrayLike
 
-from lockstep.arrays import Array
 from lockstep.failures.expected import ALL, RESTARTS, Counted, cycle_time_s, pattern_overhead_frac, run_time_s
 from lockstep.failures.growth import AT_FAILURE
 from lockstep.failures.intervals import POINTS, least, optimum
 from lockstep.failures.losses import Losses, blocked_s, expected_losses
 from lockstep.failures.pattern import Pattern, floats
 from lockstep.failures.pool import Pool, Service, in_service
+from lockstep.types.arrays import Array
 
 FEW_POINTS = 17
 """Of the search where every point has a pool of its own."""

@@ -18,11 +18,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lockstep.arrays import Array
 from lockstep.failures.expected import RESTARTS, run_time_s
 from lockstep.failures.pattern import Pattern
-from lockstep.plain import Json
 from lockstep.simulate import Sample
+from lockstep.types.arrays import Array
+from lockstep.types.plain import Json
 
 LOSSES = ("checkpoint", "rollback", "restart", "detection", "degraded")
 """What takes time beside work; each is told in `simulation`."""

@@ -23,8 +23,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from lockstep.arrays import Array
 from lockstep.errors import BadInput
+from lockstep.types.arrays import Array
 
 MOST_POSITIONS = 1000
 

@@ -26,11 +26,11 @@ from functools import lru_cache
 
 import numpy as np
 
-from lockstep.arrays import Array
 from lockstep.errors import BadInput, UnknownName
 from lockstep.failures.failures import Failures
 from lockstep.failures.growth import AT_FAILURE, POLICIES, Gaps, grown_gaps
 from lockstep.failures.pattern import Pattern
+from lockstep.types.arrays import Array
 
 MOST_NODES = 1_000_000
 MOST_STATES = 2000

@@ -32,11 +32,11 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import ArrayLike
 
-from lockstep.arrays import Array
 from lockstep.errors import BadInput
 from lockstep.failures.failures import Failures
 from lockstep.failures.intervals import best_cycle
 from lockstep.failures.pattern import Pattern, floats, incremental, single, two_level
+from lockstep.types.arrays import Array
 
 
 def write_time_s(

@@ -21,7 +21,6 @@ from typing import Any
 
 import numpy as np
 
-from lockstep.arrays import Array, Floats, Number
 from lockstep.errors import BadInput, Infeasible
 from lockstep.failures.expected import run_time_s
 from lockstep.failures.growth import AT_FAILURE, AT_ONCE
@@ -29,6 +28,7 @@ from lockstep.failures.laws import GapLaw
 from lockstep.failures.losses import Campaigns
 from lockstep.failures.pattern import Pattern
 from lockstep.failures.pool import Nodes, Pool
+from lockstep.types.arrays import Array, Floats, Number
 from lockstep.units import format_time
 
 MOST_CAMPAIGNS = 1_000_000

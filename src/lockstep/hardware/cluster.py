@@ -19,13 +19,13 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from lockstep.arrays import Whole
 from lockstep.errors import BadInput
 from lockstep.hardware.device import Device
 from lockstep.hardware.link import Host, Link
 from lockstep.hardware.source import Provenance, Source, check_positive
-from lockstep.plain import Json
 from lockstep.rows.plain import picked
+from lockstep.types.arrays import Whole
+from lockstep.types.plain import Json
 from lockstep.units import format_bandwidth, format_flops, format_size
 
 MAX_DEVICES = 10_000_000

@@ -24,8 +24,8 @@ from importlib import resources
 from lockstep.errors import BadInput, UnknownName
 from lockstep.hardware.link import Link
 from lockstep.hardware.source import Provenance, check_positive
-from lockstep.plain import Json
 from lockstep.rows.plain import picked, plain
+from lockstep.types.plain import Json
 
 BORROWED_ERROR_FRAC = 0.20
 """Assumed error of a curve on a device that it was not fitted to."""

@@ -15,8 +15,8 @@ from dataclasses import dataclass, field, replace
 
 from lockstep.errors import BadInput
 from lockstep.hardware.source import Provenance, check_positive
-from lockstep.plain import Json
 from lockstep.rows.plain import picked
+from lockstep.types.plain import Json
 
 
 @dataclass(frozen=True, slots=True)

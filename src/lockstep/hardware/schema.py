@@ -29,7 +29,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_valida
 
 from lockstep import units
 from lockstep.errors import BadInput
-from lockstep.plain import Json
+from lockstep.types.plain import Json
 
 
 def _above_zero(parse: Callable[[object], float]) -> Callable[[object], float]:

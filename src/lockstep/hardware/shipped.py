@@ -15,8 +15,8 @@ from importlib import resources
 from pathlib import Path as FilePath
 from typing import Any, TypeVar
 
+from lockstep.documents.files import read_text
 from lockstep.errors import BadInput, UnknownName
-from lockstep.files import read_text
 from lockstep.hardware.cluster import Cluster, Shelf
 from lockstep.hardware.device import Device
 from lockstep.hardware.link import Link

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lockstep.arrays import Number, Truth
 from lockstep.errors import UnknownName
 from lockstep.hardware import Device
+from lockstep.types.arrays import Number, Truth
 
 ATTENTION_DTYPES = {"fp8": "bf16", "fp4": "bf16", "int8": "bf16"}
 """Attention and elementwise kernels stay in half precision where matrix products run in a narrower format."""

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lockstep.arrays import Number
 from lockstep.kernels.clock import Clock, Work
 from lockstep.layout import LayerKind, LayoutGrid, Recipe
+from lockstep.types.arrays import Number
 from lockstep.workload import Experts, LatentAttention, Transformer, keys_per_query
 
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from lockstep.arrays import Number
 from lockstep.kernels.clock import Clock
 from lockstep.layout import LayoutGrid, Recipe
+from lockstep.types.arrays import Number
 from lockstep.workload import RankParameters
 
 

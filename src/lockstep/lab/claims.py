@@ -14,7 +14,7 @@ from pathlib import Path
 
 from lockstep.errors import UnknownName
 from lockstep.lab.findings import Check, Findings
-from lockstep.plain import Json
+from lockstep.types.plain import Json
 
 _TABLE = Path(__file__).with_name("claims.csv")
 _HEAD = """# Claims, and the experiments that decide them

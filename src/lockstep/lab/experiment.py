@@ -16,8 +16,8 @@ import numpy as np
 from lockstep.errors import UnknownName
 from lockstep.lab.claims import claims_of
 from lockstep.lab.findings import Findings
-from lockstep.plain import Json
 from lockstep.settings import described, read_settings
+from lockstep.types.plain import Json
 
 Part = TypeVar("Part")
 Progress = Callable[[int, int], None]

@@ -17,9 +17,9 @@ from typing import Any
 
 import numpy as np
 
-from lockstep.arrays import Array
-from lockstep.plain import Json
 from lockstep.simulate.sample import student_t
+from lockstep.types.arrays import Array
+from lockstep.types.plain import Json
 
 MOST_DIGITS = 17
 """With these every two floats are printed differently."""

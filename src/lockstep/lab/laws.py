@@ -41,10 +41,10 @@ from statistics import NormalDist
 
 import numpy as np
 
-from lockstep.arrays import Array
 from lockstep.methods.number_format import NumberFormat
 from lockstep.program import Program
 from lockstep.program.executor import execute
+from lockstep.types.arrays import Array
 
 BISECTIONS = 200
 DOUBLINGS = 60

@@ -22,10 +22,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.random import PCG64, Generator, SeedSequence
 
-from lockstep.arrays import Array
 from lockstep.errors import BadInput
 from lockstep.methods.critical_batch import steps as hyperbola
 from lockstep.simulate.sample import student_t
+from lockstep.types.arrays import Array
 
 
 def mean_and_error(values: Array) -> tuple[float, float]:

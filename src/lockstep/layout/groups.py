@@ -12,11 +12,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lockstep.arrays import Ints
 from lockstep.errors import UnknownName
 from lockstep.hardware import Cluster
 from lockstep.layout.layout import Layout, LayoutGrid
-from lockstep.plain import Json
+from lockstep.types.arrays import Ints
+from lockstep.types.plain import Json
 
 WITHIN = {"dp": ("ep", "dp"), "data": ("cp", "ep", "dp"), "expert_data": ("cp", "dp"), "shard": ("cp", "ep", "dp")}
 """Axes that the groups named after more than one axis cover."""

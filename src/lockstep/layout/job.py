@@ -15,9 +15,9 @@ from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
 
-from lockstep.arrays import Truth, Whole
 from lockstep.layout.recipe import Recipe
 from lockstep.parallel.pipeline import Placement
+from lockstep.types.arrays import Truth, Whole
 from lockstep.workload import Model, Transformer, all_weights, mtp_weights, parameters, rank_parameters
 
 

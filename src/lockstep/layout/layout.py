@@ -26,11 +26,11 @@ from dataclasses import dataclass, fields
 import numpy as np
 from numpy.typing import NDArray
 
-from lockstep.arrays import Bools, Ints, Number, Truth
 from lockstep.errors import BadInput, UnknownName
 from lockstep.hardware import Cluster
 from lockstep.parallel.pipeline import SCHEDULES, Placement, code, get
-from lockstep.plain import Json
+from lockstep.types.arrays import Bools, Ints, Number, Truth
+from lockstep.types.plain import Json
 from lockstep.workload import RECOMPUTE
 
 MOST = 10**9

@@ -23,13 +23,13 @@ from functools import reduce
 
 import numpy as np
 
-from lockstep.arrays import Floats, Number, Truth
 from lockstep.hardware import Cluster
 from lockstep.layout.job import Job, LayerKind, ends_on
 from lockstep.layout.layout import KEEP, OFFLOAD_PARAMETERS, LayoutGrid, gradients_leave, host_capacity_B, host_states_B
 from lockstep.layout.recipe import Recipe
 from lockstep.parallel.pipeline import peak_live_by_code
-from lockstep.plain import Json
+from lockstep.types.arrays import Floats, Number, Truth
+from lockstep.types.plain import Json
 from lockstep.workload import (
     FULL,
     NONE,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 
 from lockstep.errors import BadInput, UnknownName
-from lockstep.plain import Json
+from lockstep.types.plain import Json
 from lockstep.workload import MODULES
 
 

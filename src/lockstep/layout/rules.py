@@ -12,11 +12,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from lockstep.arrays import Bools, Truth
 from lockstep.errors import BadInput
 from lockstep.layout.job import Job, splits_evenly
 from lockstep.layout.layout import KEEP, OFFLOAD_PARAMETERS, Layout, LayoutGrid
 from lockstep.parallel.pipeline import Placement, codes_where, get, valid
+from lockstep.types.arrays import Bools, Truth
 from lockstep.workload import FULL
 
 Mask = NDArray[np.bool_]

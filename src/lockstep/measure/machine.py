@@ -18,7 +18,7 @@ from pathlib import Path
 from lockstep.measure.launch import Rank
 from lockstep.measure.launch.launch import usable_cores
 from lockstep.measure.launch.rank import boot
-from lockstep.plain import Json
+from lockstep.types.plain import Json
 
 BUSY_CORES = 0.2
 """Cores that others may use before a measurement says so; assumed."""

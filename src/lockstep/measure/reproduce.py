@@ -26,15 +26,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lockstep.arrays import Array
 from lockstep.errors import BadInput, UnknownName
 from lockstep.measure.launch import launch
 from lockstep.measure.train import Task, find_method
 from lockstep.measure.train.run import read
 from lockstep.measure.train.worker import Worker
-from lockstep.plain import Json
 from lockstep.rows.plain import picked
 from lockstep.settings import read_settings
+from lockstep.types.arrays import Array
+from lockstep.types.plain import Json
 
 if TYPE_CHECKING:
     from lockstep.measure.launch import Rank

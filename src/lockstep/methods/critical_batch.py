@@ -21,7 +21,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from lockstep.arrays import Array
+from lockstep.types.arrays import Array
 
 
 def steps(batch: ArrayLike, least_steps: ArrayLike, critical_batch: ArrayLike) -> Array:

@@ -18,8 +18,8 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import ArrayLike
 
-from lockstep.arrays import Array
 from lockstep.errors import UnknownName
+from lockstep.types.arrays import Array
 
 
 def linear(base_rate: ArrayLike, batch_ratio: ArrayLike) -> Array:

@@ -20,9 +20,9 @@ import numpy as np
 import numpy.typing as npt
 from numpy.random import Generator
 
-from lockstep.arrays import Array, Floats
 from lockstep.errors import UnknownName
 from lockstep.methods.arrays import ieee
+from lockstep.types.arrays import Array, Floats
 
 
 @dataclass(frozen=True, slots=True)

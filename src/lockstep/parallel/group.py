@@ -14,8 +14,8 @@ from typing import TypeAlias
 
 import numpy as np
 
-from lockstep.arrays import Number, Truth, Whole
 from lockstep.collectives import LinkLike, PlainLink, best_on_levels_time_s, get, times_on_levels
+from lockstep.types.arrays import Number, Truth, Whole
 
 Levels: TypeAlias = Sequence[tuple[Whole, Number, Number, Number]]
 

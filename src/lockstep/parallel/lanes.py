@@ -19,10 +19,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lockstep.arrays import Number
 from lockstep.errors import BadInput
-from lockstep.plain import Json
 from lockstep.program import Kind, Program, ProgramBuilder
+from lockstep.types.arrays import Number
+from lockstep.types.plain import Json
 
 COMPUTE, COMM = "compute", "comm"
 

@@ -8,10 +8,10 @@ from functools import reduce
 
 import numpy as np
 
-from lockstep.arrays import Number
 from lockstep.collectives.cost import plain
 from lockstep.parallel.lanes import COMPUTE, Op, run
-from lockstep.plain import Json
+from lockstep.types.arrays import Number
+from lockstep.types.plain import Json
 
 
 @dataclass(frozen=True, slots=True)

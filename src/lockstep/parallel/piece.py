@@ -26,7 +26,7 @@ from operator import add
 
 import numpy as np
 
-from lockstep.arrays import Number
+from lockstep.types.arrays import Number
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from lockstep.arrays import Floats
 from lockstep.layout import OFFLOAD_PARAMETERS, Job, LayoutGrid, broken_rules, host_B, peak_B
 from lockstep.planner.space import Space
+from lockstep.types.arrays import Floats
 
 Mask = NDArray[np.bool_]
 

@@ -12,10 +12,10 @@ import numpy as np
 from lockstep.hardware import Cluster
 from lockstep.layout import Job, Layout, Memory, check, group_summary, memory, stack, stage_memory
 from lockstep.parallel.piece import Hiding
-from lockstep.plain import Json
 from lockstep.planner.assumptions import HALF, assumptions
 from lockstep.program import Timeline
 from lockstep.step import Step, hiding, price_step, step_timeline
+from lockstep.types.plain import Json
 from lockstep.units import SECONDS_PER_DAY, format_flops, format_frac, format_size, format_time
 from lockstep.workload import ConvNet, convnet_forward_flops, training_flops
 

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 from lockstep.hardware import Cluster
 from lockstep.layout import Job
-from lockstep.plain import Json
 from lockstep.planner.estimate import Estimate
 from lockstep.planner.search import MEMORY, Findings
+from lockstep.types.plain import Json
 from lockstep.units import SECONDS_PER_DAY, format_count, format_frac, format_money, format_size, format_time
 
 UNINTERRUPTED = "days and cost are without interruptions; `lockstep campaign` adds failures, checkpoints and advice"

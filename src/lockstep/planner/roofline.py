@@ -32,10 +32,10 @@ from dataclasses import dataclass, replace
 
 from lockstep.hardware import Cluster
 from lockstep.layout import KEEP, Job, Layout, LayoutGrid, check
-from lockstep.plain import Json
 from lockstep.planner.estimate import executed_flops
 from lockstep.planner.whatif import scaled
 from lockstep.step import Step, compose, priced
+from lockstep.types.plain import Json
 from lockstep.units import format_count, format_frac
 from lockstep.workload import ConvNet, training_flops
 

@@ -17,12 +17,12 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from lockstep.arrays import Floats
 from lockstep.hardware import Cluster
 from lockstep.layout import Job, Layout, LayoutGrid, host_capacity_B
 from lockstep.planner.candidates import Candidates, Mask, Sized, candidates
 from lockstep.planner.space import Space
 from lockstep.step import compose, step_time_s
+from lockstep.types.arrays import Floats
 
 Progress = Callable[[int, int], None]
 """Called with (done, total)."""

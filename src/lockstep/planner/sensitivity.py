@@ -24,10 +24,10 @@ from dataclasses import dataclass, replace
 
 from lockstep.hardware import Cluster
 from lockstep.layout import Job, Layout, broken_rules, check
-from lockstep.plain import Json
 from lockstep.planner.replans import Replans
 from lockstep.planner.whatif import scaled
 from lockstep.step import price_step
+from lockstep.types.plain import Json
 
 STEP = 1.01
 MEMORY_STEP = 1.1

@@ -15,9 +15,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import ArrayLike
 
-from lockstep.arrays import Ints
 from lockstep.layout import AXES, KEEP, Job, LayoutGrid, divisors, splits_evenly
 from lockstep.parallel.pipeline import Placement, code, get
+from lockstep.types.arrays import Ints
 from lockstep.workload import FULL, NONE, SELECTIVE
 
 SHARDING = ((0, False), (1, False), (2, False), (3, False), (3, True))

@@ -21,11 +21,11 @@ from lockstep import hardware
 from lockstep.errors import BadInput, Infeasible
 from lockstep.hardware import Cluster
 from lockstep.layout import Job, Layout
-from lockstep.plain import Json
 from lockstep.planner.estimate import Estimate, estimate, hourly_price_usd
 from lockstep.planner.replans import Replans
 from lockstep.planner.result import Plan
 from lockstep.planner.whatif import scaled
+from lockstep.types.plain import Json
 from lockstep.units import format_frac, format_size, format_time
 from lockstep.workload import RECOMPUTE
 

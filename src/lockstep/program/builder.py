@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from lockstep.arrays import Array
 from lockstep.errors import BadInput, UnknownName
 from lockstep.program.check import check_columns, match_messages
 from lockstep.program.program import COLUMNS, Kind, Program
+from lockstep.types.arrays import Array
 
 Chunk = tuple[int, int]
 After = int | Iterable[int]

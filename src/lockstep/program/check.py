@@ -6,9 +6,9 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from lockstep.arrays import Array
 from lockstep.errors import BadInput
 from lockstep.program.program import Kind
+from lockstep.types.arrays import Array
 
 
 def check_columns(columns: Mapping[str, Array], ranks: int, streams: tuple[str, ...]) -> None:

@@ -18,9 +18,9 @@ from typing import Any
 
 import numpy as np
 
-from lockstep.arrays import Array
 from lockstep.errors import BadInput
 from lockstep.program.program import Kind, Program
+from lockstep.types.arrays import Array
 
 Buffers = dict[str, list[Array]]
 POISON_INTEGER = -(2**20)

@@ -16,11 +16,11 @@ from typing import Any
 
 import numpy as np
 
-from lockstep.arrays import Array
 from lockstep.errors import BadInput
 from lockstep.program.builder import ProgramBuilder
 from lockstep.program.executor import execution_order
 from lockstep.program.program import COLUMNS, Kind, Program
+from lockstep.types.arrays import Array
 
 Programs = Callable[[str, str, tuple[int, ...], float], Program | None]
 Key = tuple[str, str, tuple[int, ...], float]

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lockstep.arrays import Array
 from lockstep.errors import BadInput
+from lockstep.types.arrays import Array
 
 if TYPE_CHECKING:
     from lockstep.program.program import Program

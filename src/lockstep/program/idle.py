@@ -18,9 +18,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from lockstep.arrays import Array
 from lockstep.program.program import Kind, Program
 from lockstep.program.timeline import COMPUTES, Timeline
+from lockstep.types.arrays import Array
 
 NOBODY = ""
 Gap = tuple[float, float]

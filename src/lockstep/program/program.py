@@ -32,8 +32,8 @@ from functools import cached_property
 
 import numpy as np
 
-from lockstep.arrays import Array
 from lockstep.program.graph import TaskGraph, task_graph
+from lockstep.types.arrays import Array
 from lockstep.units import format_size, format_time
 
 

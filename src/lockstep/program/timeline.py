@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lockstep.arrays import Array
 from lockstep.errors import BadInput
-from lockstep.plain import Json
 from lockstep.program.program import Kind, Program
+from lockstep.types.arrays import Array
+from lockstep.types.plain import Json
 from lockstep.units import format_frac, format_time
 
 if TYPE_CHECKING:

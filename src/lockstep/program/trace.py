@@ -21,12 +21,12 @@ from pathlib import Path
 
 import numpy as np
 
+from lockstep.documents.files import open_file
 from lockstep.errors import BadInput
-from lockstep.files import open_file
-from lockstep.plain import Json
 from lockstep.program.builder import ProgramBuilder
 from lockstep.program.program import COLUMNS, Kind, Program
 from lockstep.program.timeline import Timeline
+from lockstep.types.plain import Json
 from lockstep.units import format_size
 
 TEXT_COLUMNS = ("label", "buffer", "source", "op", "algorithm")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from lockstep.plain import Json
+from lockstep.types.plain import Json
 
 
 def plain(value: object) -> Any:

@@ -23,7 +23,7 @@ from math import prod
 from typing import Any
 
 from lockstep.errors import BadInput, Infeasible
-from lockstep.plain import Json
+from lockstep.types.plain import Json
 from lockstep.units import NUMBER
 
 MOST_VALUES = 10_000

@@ -13,12 +13,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from lockstep.arrays import Array
 from lockstep.errors import BadInput
 from lockstep.program import Program, TaskGraph, Timeline, longest_path
 from lockstep.simulate.noise import Noise
 from lockstep.simulate.prices import Price, durations_s
 from lockstep.simulate.sample import Sample
+from lockstep.types.arrays import Array
 
 # Mean nodes x draws per level above which numpy levels beat Python lists (measured by benchmarks/engine.py).
 WIDE = 48

@@ -26,11 +26,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lockstep.arrays import Array
 from lockstep.errors import BadInput
 from lockstep.program import Kind, Program, Timeline
 from lockstep.simulate.network import Network
 from lockstep.simulate.prices import PairLinks, Price, durations_s
+from lockstep.types.arrays import Array
 
 
 def max_min_rates(capacity_Bps: Array, flow: Array, resource: Array, num_flows: int) -> Array:

@@ -25,10 +25,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lockstep.arrays import Array
+from lockstep.documents.files import read_text
 from lockstep.errors import BadInput
-from lockstep.files import read_text
 from lockstep.settings import LARGEST, SMALLEST
+from lockstep.types.arrays import Array
 from lockstep.units import parse_time_s
 
 MOST_TERMS = 10_000

@@ -16,9 +16,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lockstep.arrays import Array
 from lockstep.errors import BadInput
 from lockstep.hardware import Cluster
+from lockstep.types.arrays import Array
 
 
 @dataclass(frozen=True, eq=False, slots=True)

@@ -16,10 +16,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lockstep.arrays import Array
 from lockstep.errors import BadInput
 from lockstep.program import Kind, Program
 from lockstep.simulate.law import Law
+from lockstep.types.arrays import Array
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,10 +19,10 @@ from typing import Any
 
 import numpy as np
 
-from lockstep.arrays import Array
 from lockstep.errors import BadInput
 from lockstep.hardware import Cluster
 from lockstep.program import Kind, Program
+from lockstep.types.arrays import Array
 
 Price = Callable[[str, str, tuple[int, ...], float], float]
 

@@ -21,10 +21,10 @@ from typing import Any
 
 import numpy as np
 
-from lockstep.arrays import Array
 from lockstep.errors import BadInput
 from lockstep.simulate.law import Law
 from lockstep.simulate.sample import Sample
+from lockstep.types.arrays import Array
 
 Process = Generator[Any, Any, None]
 

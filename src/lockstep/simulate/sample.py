@@ -12,8 +12,8 @@ from statistics import NormalDist
 
 import numpy as np
 
-from lockstep.arrays import Array
-from lockstep.plain import Json
+from lockstep.types.arrays import Array
+from lockstep.types.plain import Json
 from lockstep.units import format_time
 
 Progress = Callable[[int, int], None]

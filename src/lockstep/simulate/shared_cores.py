@@ -17,12 +17,12 @@ from dataclasses import asdict, dataclass
 
 import numpy as np
 
-from lockstep.arrays import Array
 from lockstep.errors import BadInput
-from lockstep.plain import Json
 from lockstep.program import Kind, Program, Timeline
 from lockstep.simulate.fluid import Flow, Fluid, Unlimited
 from lockstep.simulate.prices import durations_s
+from lockstep.types.arrays import Array
+from lockstep.types.plain import Json
 
 MACHINE = 0
 """The resource that all share; capacity: a second of work per second."""

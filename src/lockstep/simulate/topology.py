@@ -24,7 +24,7 @@ from itertools import permutations
 from typing import Any
 
 from lockstep.errors import BadInput
-from lockstep.plain import Json
+from lockstep.types.plain import Json
 
 
 @dataclass(frozen=True, slots=True)

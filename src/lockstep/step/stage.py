@@ -8,7 +8,6 @@ from typing import TypeAlias
 
 import numpy as np
 
-from lockstep.arrays import Number, Truth
 from lockstep.kernels.clock import Clock, Work
 from lockstep.kernels.layer import LayerWork, Passes, Shard, layer_work
 from lockstep.layout import LayerKind, Recipe
@@ -18,6 +17,7 @@ from lockstep.parallel.group import share_links
 from lockstep.parallel.piece import Piece, total_s
 from lockstep.parallel.tensor import traffic as tensor
 from lockstep.step.network import DATA, Network
+from lockstep.types.arrays import Number, Truth
 from lockstep.workload import FULL, SELECTIVE
 
 Pair: TypeAlias = tuple[tuple[Piece, ...], tuple[Piece, ...]]

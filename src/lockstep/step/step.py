@@ -17,7 +17,6 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
-from lockstep.arrays import Bools, Number, Whole
 from lockstep.hardware import Cluster
 from lockstep.kernels.clock import Clock
 from lockstep.kernels.convolution import convolution_work
@@ -42,6 +41,7 @@ from lockstep.parallel.pipeline import Placement, Times, cells_by_code, codes_wh
 from lockstep.parallel.pipeline.handover import handover_s
 from lockstep.step.network import DATA, Network
 from lockstep.step.stage import StageTimes, layer_times, part_times
+from lockstep.types.arrays import Bools, Number, Whole
 from lockstep.workload import RankParameters
 
 PARTS = ("compute", "tp_comm", "pp_comm", "dp_comm", "ep_comm", "cp_comm", "host_comm", "bubble", "optimizer", "other")

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from lockstep.plain import Json
 from lockstep.store.record import Record
+from lockstep.types.plain import Json
 
 
 @dataclass(frozen=True, slots=True)

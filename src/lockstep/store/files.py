@@ -16,8 +16,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from lockstep.files import read_bytes
-from lockstep.plain import Json
+from lockstep.documents.files import read_bytes
+from lockstep.types.plain import Json
 
 MOST_VALUE_B = 64 << 20
 """Bytes of a JSON file that are read."""

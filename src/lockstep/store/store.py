@@ -14,7 +14,6 @@ from importlib.metadata import version
 from pathlib import Path
 
 from lockstep.errors import BadInput, suggestion
-from lockstep.plain import Json
 from lockstep.store.files import write_whole
 from lockstep.store.index import Index, Row, row_of
 from lockstep.store.record import (
@@ -34,6 +33,7 @@ from lockstep.store.record import (
     started,
 )
 from lockstep.store.writer import RunWriter
+from lockstep.types.plain import Json
 
 VARIABLE = "LOCKSTEP_RUNS"
 LAST = "last"

@@ -11,9 +11,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from lockstep.plain import Json
 from lockstep.store.files import NotRecorded, canonical, cut_torn_tail, finite, flush, write_whole
 from lockstep.store.record import EVENTS, FAILED, FINISHED, RESULT, STOPPED
+from lockstep.types.plain import Json
 
 
 class RunWriter:

@@ -17,9 +17,9 @@ from typing import Any
 
 import numpy as np
 
-from lockstep.arrays import Floats
 from lockstep.hardware import Efficiency
 from lockstep.step import price_step
+from lockstep.types.arrays import Floats
 from lockstep.validation import korthikanti, llm_foundry, narayanan, nemo, vtrain
 from lockstep.validation.case import Case
 

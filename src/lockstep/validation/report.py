@@ -12,10 +12,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lockstep.arrays import Floats
 from lockstep.errors import UnknownName
-from lockstep.plain import Json
 from lockstep.rows.plain import picked
+from lockstep.types.arrays import Floats
+from lockstep.types.plain import Json
 from lockstep.validation import (
     bigscience,
     bigscience_sweep,

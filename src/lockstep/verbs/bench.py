@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from lockstep.documents.files import writable, writing
 from lockstep.errors import BadInput, UnknownName
-from lockstep.files import writable, writing
-from lockstep.plain import Json
+from lockstep.types.plain import Json
 from lockstep.units import parse_bandwidth_Bps, parse_count, parse_flops, parse_size_B
 from lockstep.verbs.words.calling import strict
 from lockstep.verbs.words.keeping import kept

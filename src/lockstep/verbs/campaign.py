@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Unpack
 from lockstep.errors import BadInput
 from lockstep.hardware import Cluster
 from lockstep.layout import Layout
-from lockstep.plain import Json
 from lockstep.planner import Estimate, Plan
 from lockstep.planner.search import Progress
+from lockstep.types.plain import Json
 from lockstep.units import parse_count, parse_frac, parse_money_usd, parse_number, parse_power_W, parse_time_s
 from lockstep.verbs.estimate import best_estimate
 from lockstep.verbs.words.calling import verb

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from lockstep.errors import UnknownName
-from lockstep.plain import Json
+from lockstep.types.plain import Json
 from lockstep.verbs.words.calling import strict
 
 

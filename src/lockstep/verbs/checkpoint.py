@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
 from lockstep.errors import BadInput, Infeasible, LockstepError, located
-from lockstep.plain import Json
+from lockstep.types.plain import Json
 from lockstep.units import format_size, parse_bandwidth_Bps, parse_size_B
 from lockstep.verbs.words.calling import verb
 from lockstep.verbs.words.failures import (

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Unpack
 
 from lockstep.hardware import Cluster
 from lockstep.layout import Layout
-from lockstep.plain import Json
 from lockstep.planner import Estimate, Plan
+from lockstep.types.plain import Json
 from lockstep.verbs.estimate import best_estimate, refuse_beside
 from lockstep.verbs.words.calling import strict
 from lockstep.verbs.words.shared import LayoutWords

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Unpack
 
-from lockstep.plain import Json
+from lockstep.types.plain import Json
 from lockstep.units import parse_size_B
 from lockstep.verbs.words.algorithms import needing_ports, read_group, read_names, too_wide
 from lockstep.verbs.words.calling import verb

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, overload
 
 from lockstep.errors import BadInput
-from lockstep.plain import Json
+from lockstep.types.plain import Json
 from lockstep.verbs.words.calling import strict
 from lockstep.verbs.words.quantity import Quantity, Time
 from lockstep.verbs.words.question import whole

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, Unpack
 from lockstep.errors import BadInput
 from lockstep.hardware import Cluster
 from lockstep.layout import Layout, check
-from lockstep.plain import Json
 from lockstep.planner import Estimate, Plan
 from lockstep.planner import estimate as estimate_layout
+from lockstep.types.plain import Json
 from lockstep.verbs.plan import plan
 from lockstep.verbs.words.calling import verb
 from lockstep.verbs.words.meaning import refuse_idle

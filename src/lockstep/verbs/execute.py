@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
 from lockstep.errors import BadInput, UnknownName
-from lockstep.plain import Json
+from lockstep.types.plain import Json
 from lockstep.units import parse_size_B, parse_time_s
 from lockstep.verbs.pipeline import StageWords, check_weight_s, per_stage
 from lockstep.verbs.trace import trace_path, write_timeline

@@ -7,10 +7,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from lockstep.documents.files import writable, writing
 from lockstep.errors import BadInput, located
-from lockstep.files import writable, writing
 from lockstep.hardware import Cluster, Level, Link, device
-from lockstep.plain import Json
+from lockstep.types.plain import Json
 from lockstep.verbs.words.calling import strict
 from lockstep.verbs.words.network import flags
 from lockstep.verbs.words.quantity import Quantity

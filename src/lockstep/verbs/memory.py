@@ -8,8 +8,8 @@ from typing import Unpack
 
 from lockstep.hardware import Cluster
 from lockstep.layout import Job, Layout, Memory
-from lockstep.plain import Json
 from lockstep.planner import memory_assumptions, stage_memories
+from lockstep.types.plain import Json
 from lockstep.verbs.estimate import read_asked
 from lockstep.verbs.words.calling import verb
 from lockstep.verbs.words.shared import LayoutWords

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Unpack
 import numpy as np
 
 from lockstep.errors import BadInput
-from lockstep.plain import Json
+from lockstep.types.plain import Json
 from lockstep.units import list_parts, parse_frac, parse_size_B, parse_time_s
 from lockstep.verbs.pipeline import few_layers
 from lockstep.verbs.words.algorithms import check_algorithm

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, TypedDict
 
 import numpy as np
 
-from lockstep.arrays import Floats
 from lockstep.errors import BadInput
-from lockstep.plain import Json
+from lockstep.types.arrays import Floats
+from lockstep.types.plain import Json
 from lockstep.units import list_parts, parse_frac, parse_time_s
 from lockstep.verbs.words.calling import strict, verb
 from lockstep.verbs.words.network import flags

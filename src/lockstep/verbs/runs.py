@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from lockstep.errors import BadInput, UnknownName
-from lockstep.plain import Json
+from lockstep.types.plain import Json
 from lockstep.verbs.words.calling import strict
 from lockstep.verbs.words.quantity import Quantity
 from lockstep.verbs.words.question import named_folder, whole

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Unpack
 
 from lockstep.errors import BadInput
 from lockstep.hardware import Cluster
-from lockstep.plain import Json
 from lockstep.planner.search import Progress
+from lockstep.types.plain import Json
 from lockstep.units import parse_money_usd, parse_time_s
 from lockstep.verbs.words.calling import verb
 from lockstep.verbs.words.meaning import refuse_idle

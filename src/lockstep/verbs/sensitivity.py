@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Unpack
 
 from lockstep.hardware import Cluster
 from lockstep.layout import Layout
-from lockstep.plain import Json
 from lockstep.planner import Estimate
+from lockstep.types.plain import Json
 from lockstep.verbs.estimate import estimate
 from lockstep.verbs.words.calling import verb
 from lockstep.verbs.words.shared import LayoutWords

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
+from lockstep.documents.files import writable, writing
 from lockstep.errors import BadInput, UnknownName
-from lockstep.files import writable, writing
-from lockstep.plain import Json
+from lockstep.types.plain import Json
 from lockstep.units import parse_size_B
 from lockstep.verbs.pipeline import StageWords, pipeline
 from lockstep.verbs.words.calling import strict

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lockstep.errors import BadInput, Stopped, UnknownName
-from lockstep.plain import Json
+from lockstep.types.plain import Json
 from lockstep.units import parse_number
 from lockstep.verbs.words.calling import strict, verb
 from lockstep.verbs.words.keeping import Record, kept

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from lockstep.measure.kernels import DeviceBench
-    from lockstep.plain import Json
+    from lockstep.types.plain import Json
 
 
 GB = 1e9

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from rich.console import Console
 
-    from lockstep.arrays import Floats, Number
     from lockstep.collectives import Comparison, Row
+    from lockstep.types.arrays import Floats, Number
     from lockstep.verbs.collective import Collective
 
 

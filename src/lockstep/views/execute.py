@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from lockstep.failures.stragglers import FoundLate
     from lockstep.measure.execute import Execution
-    from lockstep.plain import Json
+    from lockstep.types.plain import Json
     from lockstep.verbs.execute import Executed
 
 

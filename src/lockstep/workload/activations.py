@@ -24,7 +24,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from lockstep.arrays import Number, Whole
+from lockstep.types.arrays import Number, Whole
 from lockstep.workload.architecture import Attention, Experts, LatentAttention, Mlp, Transformer
 from lockstep.workload.piece import FULL, NONE, SELECTIVE, Piece, Recompute, Spread, recompute_code
 

@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any, get_type_hints
 
 from lockstep.documents import read_yaml, validated
 from lockstep.errors import BadInput, UnknownName
-from lockstep.plain import Json
+from lockstep.types.plain import Json
 from lockstep.vocabulary import architecture
 from lockstep.workload.architecture import Attention, ConvNet, Experts, LatentAttention, Mlp, Model, Rotary, Transformer
 from lockstep.workload.parameters import parameters

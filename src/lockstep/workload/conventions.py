@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from lockstep.arrays import Number
 from lockstep.errors import UnknownName
+from lockstep.types.arrays import Number
 from lockstep.workload.architecture import Transformer
 from lockstep.workload.parameters import parameters
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from lockstep.arrays import Number
+from lockstep.types.arrays import Number
 from lockstep.workload.architecture import ConvNet
 from lockstep.workload.weights import Weight
 

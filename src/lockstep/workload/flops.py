@@ -21,8 +21,8 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
-from lockstep.arrays import Number
-from lockstep.plain import Json
+from lockstep.types.arrays import Number
+from lockstep.types.plain import Json
 from lockstep.workload.architecture import Transformer, one_of
 from lockstep.workload.piece import FULL, SELECTIVE, Recompute, recompute_code
 from lockstep.workload.weights import Category, Weight, head_weights, layer_weights

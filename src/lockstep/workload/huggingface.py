@@ -17,7 +17,7 @@ from pathlib import Path
 
 from lockstep.documents import read_json
 from lockstep.errors import LONGEST, BadInput
-from lockstep.plain import Json
+from lockstep.types.plain import Json
 from lockstep.vocabulary import architecture
 from lockstep.workload import huggingface_decoders as plain
 from lockstep.workload import huggingface_experts as mixtures

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from lockstep.errors import BadInput
-from lockstep.plain import Json
+from lockstep.types.plain import Json
 from lockstep.workload.architecture import Attention, Mlp, Transformer
 from lockstep.workload.config_reader import ConfigReader
 

@@ -34,8 +34,8 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 
-from lockstep.arrays import Number, Truth, Whole
 from lockstep.errors import BadInput, UnknownName
+from lockstep.types.arrays import Number, Truth, Whole
 
 RECOMPUTE = ("none", "selective", "full")
 NONE, SELECTIVE, FULL = range(3)

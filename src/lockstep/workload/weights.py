@@ -18,7 +18,7 @@ from typing import Literal
 
 import numpy as np
 
-from lockstep.arrays import Number
+from lockstep.types.arrays import Number
 from lockstep.workload.architecture import Attention, Experts, Mlp, Transformer
 
 Category = Literal[

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from lockstep.arrays import Array, Whole
 from lockstep.collectives.all_gather.ring import counts, terms
 from lockstep.collectives.registry import Algorithm, register
 from lockstep.collectives.rounds import Rounds, cut
+from lockstep.types.arrays import Array, Whole
 
 
 def write(rounds: Rounds, members: Array, start: Whole, stop: Whole) -> None:

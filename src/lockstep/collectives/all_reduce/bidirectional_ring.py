@@ -9,12 +9,12 @@ Source: N. P. Jouppi et al., "TPU v4", ISCA 2023 (bidirectional rings of a torus
 
 from __future__ import annotations
 
-from lockstep.arrays import Array, Number, Whole
 from lockstep.collectives.all_reduce import ring
 from lockstep.collectives.cost import Counts, LinkLike, Terms
 from lockstep.collectives.registry import Algorithm, register
 from lockstep.collectives.rounds import Rounds, cut
 from lockstep.collectives.shares import Split
+from lockstep.types.arrays import Array, Number, Whole
 
 
 def terms(ranks: Number, size_B: Number, link: LinkLike, split: Split) -> Terms:

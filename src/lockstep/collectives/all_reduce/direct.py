@@ -10,12 +10,12 @@ OSDI 2014.
 
 from __future__ import annotations
 
-from lockstep.arrays import Array, Whole
 from lockstep.collectives.all_gather import direct as all_gather
 from lockstep.collectives.all_reduce.ring import counts, terms
 from lockstep.collectives.reduce_scatter import direct as reduce_scatter
 from lockstep.collectives.registry import Algorithm, register
 from lockstep.collectives.rounds import Rounds
+from lockstep.types.arrays import Array, Whole
 
 
 def write(rounds: Rounds, members: Array, start: Whole, stop: Whole) -> None:

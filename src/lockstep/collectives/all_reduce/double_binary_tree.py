@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from lockstep.arrays import Array, Number, Whole
 from lockstep.collectives.cost import Counts, LinkLike, Terms
 from lockstep.collectives.registry import Algorithm, register
 from lockstep.collectives.rounds import Rounds, cut
@@ -24,7 +23,8 @@ from lockstep.collectives.trees import (
     reduce_and_broadcast,
     write_reduce_and_broadcast,
 )
-from lockstep.plain import Json
+from lockstep.types.arrays import Array, Number, Whole
+from lockstep.types.plain import Json
 
 
 def settle(ranks: Number, size_B: Number, link: LinkLike, split: Split, segments: Number | None = None) -> Json:

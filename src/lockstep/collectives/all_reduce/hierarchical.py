@@ -19,13 +19,13 @@ from typing import Any
 
 import numpy as np
 
-from lockstep.arrays import Array, Number, Whole
 from lockstep.collectives.cost import Counts, LinkLike, Terms
 from lockstep.collectives.registry import Algorithm, get, register
 from lockstep.collectives.rounds import Rounds, cut
 from lockstep.collectives.shares import Split, square_divisor, whole_nodes
 from lockstep.errors import BadInput, UnknownName
-from lockstep.plain import Json
+from lockstep.types.arrays import Array, Number, Whole
+from lockstep.types.plain import Json
 
 INNER = {
     "ring": ("ring", "ring"),

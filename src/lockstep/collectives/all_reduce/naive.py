@@ -8,13 +8,13 @@ Source: definition; as the baseline in P. Patarasuk, X. Yuan, JPDC 69 (2009).
 
 from __future__ import annotations
 
-from lockstep.arrays import Array, Number, Whole
 from lockstep.collectives.broadcast import linear as broadcast
 from lockstep.collectives.cost import Counts, LinkLike, Terms
 from lockstep.collectives.reduce import linear as reduce
 from lockstep.collectives.registry import Algorithm, register
 from lockstep.collectives.rounds import Rounds
 from lockstep.collectives.shares import Split
+from lockstep.types.arrays import Array, Number, Whole
 
 
 def terms(ranks: Number, size_B: Number, link: LinkLike, split: Split) -> Terms:

@@ -13,13 +13,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from lockstep.arrays import Array, Number, Whole
 from lockstep.collectives.all_gather.recursive_doubling import swap_runs
 from lockstep.collectives.cost import Counts, LinkLike, Terms
 from lockstep.collectives.reduce_scatter.recursive_halving import halve_runs
 from lockstep.collectives.registry import Algorithm, register
 from lockstep.collectives.rounds import Rounds, cut, fold
 from lockstep.collectives.shares import Split, floor_log2, power_of_two_core
+from lockstep.types.arrays import Array, Number, Whole
 
 
 def terms(ranks: Number, size_B: Number, link: LinkLike, split: Split) -> Terms:

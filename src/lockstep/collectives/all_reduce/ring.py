@@ -9,13 +9,13 @@ Source: P. Patarasuk, X. Yuan, "Bandwidth optimal all-reduce algorithms for clus
 
 from __future__ import annotations
 
-from lockstep.arrays import Array, Number, Whole
 from lockstep.collectives.all_gather import ring as all_gather
 from lockstep.collectives.cost import Counts, LinkLike, Terms
 from lockstep.collectives.reduce_scatter import ring as reduce_scatter
 from lockstep.collectives.registry import Algorithm, register
 from lockstep.collectives.rounds import Rounds
 from lockstep.collectives.shares import Split
+from lockstep.types.arrays import Array, Number, Whole
 
 
 def terms(ranks: Number, size_B: Number, link: LinkLike, split: Split) -> Terms:

@@ -10,12 +10,12 @@ C. Ying et al., "Image classification at supercomputer scale", arXiv 1811.06992 
 
 from __future__ import annotations
 
-from lockstep.arrays import Number
 from lockstep.collectives.all_reduce import hierarchical
 from lockstep.collectives.cost import Counts, LinkLike, Terms
 from lockstep.collectives.registry import Algorithm, register
 from lockstep.collectives.shares import Split, square_divisor
-from lockstep.plain import Json
+from lockstep.types.arrays import Number
+from lockstep.types.plain import Json
 
 
 def settle(ranks: Number, size_B: Number, link: LinkLike, split: Split, row_ranks: Number | None = None) -> Json:

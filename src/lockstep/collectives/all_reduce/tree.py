@@ -8,13 +8,13 @@ Source: R. Thakur, R. Rabenseifner, W. Gropp, IJHPCA 19 (2005), on all-reduce (t
 
 from __future__ import annotations
 
-from lockstep.arrays import Array, Number, Whole
 from lockstep.collectives.broadcast import binomial as broadcast
 from lockstep.collectives.cost import Counts, LinkLike, Terms
 from lockstep.collectives.reduce import binomial as reduce
 from lockstep.collectives.registry import Algorithm, register
 from lockstep.collectives.rounds import Rounds
 from lockstep.collectives.shares import Split
+from lockstep.types.arrays import Array, Number, Whole
 
 
 def terms(ranks: Number, size_B: Number, link: LinkLike, split: Split) -> Terms:

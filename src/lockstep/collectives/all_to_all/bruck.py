@@ -12,13 +12,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from lockstep.arrays import Array, Ints, Number, Whole
 from lockstep.collectives.all_to_all.direct import block_start
 from lockstep.collectives.cost import Counts, LinkLike, Terms
 from lockstep.collectives.registry import Algorithm, register
 from lockstep.collectives.rounds import Rounds, cut
 from lockstep.collectives.scatter.binomial import hops
 from lockstep.collectives.shares import Split, ceil_log2
+from lockstep.types.arrays import Array, Ints, Number, Whole
 
 
 def terms(ranks: Number, size_B: Number, link: LinkLike, split: Split) -> Terms:

@@ -14,14 +14,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from lockstep.arrays import Array, Number, Whole
 from lockstep.collectives.all_to_all.bruck import load_blocks
 from lockstep.collectives.all_to_all.direct import block_start
 from lockstep.collectives.cost import Counts, LinkLike, Terms
 from lockstep.collectives.registry import Algorithm, register
 from lockstep.collectives.rounds import Rounds, cut
 from lockstep.collectives.shares import Split, square_divisor, whole_nodes
-from lockstep.plain import Json
+from lockstep.types.arrays import Array, Number, Whole
+from lockstep.types.plain import Json
 
 
 def settle(ranks: Number, size_B: Number, link: LinkLike, split: Split, node_ranks: Number | None = None) -> Json:

@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from lockstep.arrays import Array, Whole
 from lockstep.collectives.all_to_all import direct
 from lockstep.collectives.all_to_all.direct import counts, exchange, keep_own, terms
 from lockstep.collectives.registry import Algorithm, register
 from lockstep.collectives.rounds import Rounds, cut
+from lockstep.types.arrays import Array, Whole
 
 
 def write(rounds: Rounds, members: Array, start: Whole, stop: Whole) -> None:

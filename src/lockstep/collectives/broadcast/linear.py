@@ -8,11 +8,11 @@ Source: E. Chan et al., CCPE 19 (2007), section 4 (as the baseline).
 
 from __future__ import annotations
 
-from lockstep.arrays import Array, Number, Whole
 from lockstep.collectives.cost import Counts, LinkLike, Terms
 from lockstep.collectives.registry import Algorithm, register
 from lockstep.collectives.rounds import Rounds
 from lockstep.collectives.shares import Split
+from lockstep.types.arrays import Array, Number, Whole
 
 
 def terms(ranks: Number, size_B: Number, link: LinkLike, split: Split) -> Terms:

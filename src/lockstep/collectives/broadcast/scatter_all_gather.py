@@ -10,12 +10,12 @@ al., IJHPCA 19 (2005), on broadcast.
 
 from __future__ import annotations
 
-from lockstep.arrays import Array, Number, Whole
 from lockstep.collectives.cost import Counts, LinkLike, Terms
 from lockstep.collectives.registry import Algorithm, get, register
 from lockstep.collectives.rounds import Rounds
 from lockstep.collectives.scatter import binomial as scatter
 from lockstep.collectives.shares import Split
+from lockstep.types.arrays import Array, Number, Whole
 
 
 def terms(ranks: Number, size_B: Number, link: LinkLike, split: Split, all_gather: str = "bruck") -> Terms:

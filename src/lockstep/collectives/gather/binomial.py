@@ -8,10 +8,10 @@ Source: R. Thakur, R. Rabenseifner, W. Gropp, IJHPCA 19 (2005), on broadcast; E.
 
 from __future__ import annotations
 
-from lockstep.arrays import Array, Whole
 from lockstep.collectives.registry import Algorithm, register
 from lockstep.collectives.rounds import Rounds, cut
 from lockstep.collectives.scatter.binomial import counts, halvings, terms
+from lockstep.types.arrays import Array, Whole
 
 
 def write(rounds: Rounds, members: Array, start: Whole, stop: Whole) -> None:

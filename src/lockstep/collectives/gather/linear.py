@@ -8,10 +8,10 @@ Source: E. Chan et al., CCPE 19 (2007), section 4.
 
 from __future__ import annotations
 
-from lockstep.arrays import Array, Whole
 from lockstep.collectives.registry import Algorithm, register
 from lockstep.collectives.rounds import Rounds, cut
 from lockstep.collectives.scatter.linear import counts, terms
+from lockstep.types.arrays import Array, Whole
 
 
 def write(rounds: Rounds, members: Array, start: Whole, stop: Whole) -> None:

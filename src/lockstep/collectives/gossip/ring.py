@@ -13,12 +13,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from lockstep.arrays import Array, Floats, Number, Whole
 from lockstep.collectives.cost import Counts, LinkLike, Terms
 from lockstep.collectives.registry import Algorithm, register
 from lockstep.collectives.rounds import Rounds, cut
 from lockstep.collectives.shares import Split, whole_choice
-from lockstep.plain import Json
+from lockstep.types.arrays import Array, Floats, Number, Whole
+from lockstep.types.plain import Json
 
 
 def settle(ranks: Number, size_B: Number, link: LinkLike, split: Split, rounds: Number = 1) -> Json:

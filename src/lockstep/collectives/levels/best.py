@@ -8,13 +8,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lockstep.arrays import Array, Number
 from lockstep.collectives.cost import PlainLink
 from lockstep.collectives.levels import direct, hierarchical, regrouped, ring
 from lockstep.collectives.levels.hierarchy import Hierarchy, Levels, Sent, Way
 from lockstep.collectives.registry import check_work
 from lockstep.errors import BadInput, UnknownName
 from lockstep.program import Program
+from lockstep.types.arrays import Array, Number
 
 # Per collective, by name. Ties in the best go to the first.
 WAYS: Mapping[str, Mapping[str, Way]] = {

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from lockstep.arrays import Number
 from lockstep.collectives.bounds import lower_bound_s
 from lockstep.collectives.cost import PlainLink
 from lockstep.collectives.levels.hierarchy import Levels, product
+from lockstep.types.arrays import Number
 
 
 def lower_bound_on_levels_s(op: str, levels: Levels, size_B: Number) -> Number:

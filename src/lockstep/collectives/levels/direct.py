@@ -12,13 +12,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from lockstep.arrays import Number
 from lockstep.collectives.all_to_all.direct import exchange, keep_own
 from lockstep.collectives.cost import Counts, LinkLike
 from lockstep.collectives.levels.hierarchy import Sent, Way, product, units_below
 from lockstep.collectives.registry import ROUND_OPERATIONS
 from lockstep.collectives.rounds import Rounds, cut, everyone
 from lockstep.program import Program
+from lockstep.types.arrays import Number
 
 
 def price(op: str, ranks: Sequence[Number], links: Sequence[LinkLike], size_B: Number) -> Number:

@@ -18,15 +18,15 @@ from functools import cache
 
 import numpy as np
 
-from lockstep.arrays import Array, Number
 from lockstep.collectives.best import best, best_time_s
 from lockstep.collectives.cost import Counts, LinkLike
 from lockstep.collectives.levels.hierarchy import Sent, Way, product
 from lockstep.collectives.registry import Algorithm, get, own_algorithms
 from lockstep.collectives.rounds import Rounds, cut
 from lockstep.collectives.shares import FLUID
-from lockstep.plain import Json
 from lockstep.program import Program
+from lockstep.types.arrays import Array, Number
+from lockstep.types.plain import Json
 
 OUTWARDS = ("reduce-scatter", "reduce", "gather")
 HEADED = ("broadcast", "reduce", "scatter", "gather")

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from lockstep.arrays import Array, Number
 from lockstep.collectives.cost import Counts, LinkLike, PlainLink
+from lockstep.types.arrays import Array, Number
 
 if TYPE_CHECKING:
     from lockstep.program import Program

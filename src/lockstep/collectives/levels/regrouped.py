@@ -12,7 +12,6 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from lockstep.arrays import Number
 from lockstep.collectives.all_to_all.hierarchical import copies, write_levels
 from lockstep.collectives.best import best_time_s
 from lockstep.collectives.cost import Counts, LinkLike
@@ -20,6 +19,7 @@ from lockstep.collectives.levels.hierarchy import Sent, Way, product
 from lockstep.collectives.registry import ROUND_OPERATIONS
 from lockstep.collectives.rounds import Rounds, everyone
 from lockstep.program import Program
+from lockstep.types.arrays import Number
 
 
 def price(op: str, ranks: Sequence[Number], links: Sequence[LinkLike], size_B: Number) -> Number:

@@ -20,12 +20,12 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-from lockstep.arrays import Array, Number
 from lockstep.collectives.cost import Counts, LinkLike
 from lockstep.collectives.levels.hierarchy import Sent, Way, gamma, places, product, units_below
 from lockstep.collectives.registry import ROUND_OPERATIONS, get
 from lockstep.collectives.rounds import Rounds, cut
 from lockstep.program import Program
+from lockstep.types.arrays import Array, Number
 
 TURNS: Mapping[str, tuple[str, ...]] = {
     "all-reduce": ("reduce-scatter", "all-gather"),

@@ -11,13 +11,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from lockstep.arrays import Array, Number, Whole
 from lockstep.collectives.all_reduce import ring
 from lockstep.collectives.cost import Counts, LinkLike, Terms
 from lockstep.collectives.registry import Algorithm, register
 from lockstep.collectives.rounds import Rounds
 from lockstep.collectives.shares import Split, square_divisor, whole_nodes
-from lockstep.plain import Json
+from lockstep.types.arrays import Array, Number, Whole
+from lockstep.types.plain import Json
 
 
 def settle(ranks: Number, size_B: Number, link: LinkLike, split: Split, replicas: Number | None = None) -> Json:

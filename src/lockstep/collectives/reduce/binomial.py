@@ -8,12 +8,12 @@ Source: R. Thakur, R. Rabenseifner, W. Gropp, IJHPCA 19 (2005), on reduce.
 
 from __future__ import annotations
 
-from lockstep.arrays import Array, Number, Whole
 from lockstep.collectives.cost import LinkLike, Terms
 from lockstep.collectives.reduce.linear import counts
 from lockstep.collectives.registry import Algorithm, register
 from lockstep.collectives.rounds import Rounds, cut
 from lockstep.collectives.shares import Split, ceil_log2
+from lockstep.types.arrays import Array, Number, Whole
 
 
 def terms(ranks: Number, size_B: Number, link: LinkLike, split: Split) -> Terms:

@@ -9,13 +9,13 @@ Source: R. Rabenseifner, ICCS 2004; R. Thakur et al., IJHPCA 19 (2005), on reduc
 
 from __future__ import annotations
 
-from lockstep.arrays import Array, Number, Whole
 from lockstep.collectives.cost import Counts, LinkLike, Terms
 from lockstep.collectives.gather import binomial as gather
 from lockstep.collectives.registry import Algorithm, get, register
 from lockstep.collectives.rounds import Rounds
 from lockstep.collectives.scatter import binomial as scatter
 from lockstep.collectives.shares import Split
+from lockstep.types.arrays import Array, Number, Whole
 
 
 def terms(ranks: Number, size_B: Number, link: LinkLike, split: Split, reduce_scatter: str = "bruck") -> Terms:

@@ -12,12 +12,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from lockstep.arrays import Array, Number, Whole
 from lockstep.collectives.all_gather.bruck import dissemination_B
 from lockstep.collectives.cost import Counts, LinkLike, Terms
 from lockstep.collectives.registry import Algorithm, register
 from lockstep.collectives.rounds import Rounds, cut
 from lockstep.collectives.shares import Split, ceil_log2
+from lockstep.types.arrays import Array, Number, Whole
 
 
 def terms(ranks: Number, size_B: Number, link: LinkLike, split: Split) -> Terms:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from lockstep.errors import BadInput
-from lockstep.plain import Json
+from lockstep.types.plain import Json
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,9 +18,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lockstep.arrays import Array
 from lockstep.errors import BadInput, Infeasible, Violation
-from lockstep.plain import Json
+from lockstep.types.arrays import Array
+from lockstep.types.plain import Json
 
 SLOWEST_PER_S, FASTEST_PER_S = 1e-9, 1e15
 """Samples per second; beyond these a speed is taken for a mistake: the slower one is a sample in 32 years."""

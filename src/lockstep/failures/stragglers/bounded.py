@@ -14,11 +14,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lockstep.arrays import Array
 from lockstep.errors import BadInput
 from lockstep.failures.stragglers.mitigation import Mitigation, Paid, check_count, draw
 from lockstep.program import Program, ProgramBuilder
 from lockstep.simulate import Law, Progress, unseen
+from lockstep.types.arrays import Array
 
 REPLICATIONS = 32
 SETTLING_STEPS = 50

@@ -14,14 +14,14 @@ from dataclasses import asdict, dataclass
 
 import numpy as np
 
-from lockstep.arrays import Floats
 from lockstep.errors import BadInput, UnknownName
 from lockstep.failures.stragglers.bounded import Bounded
 from lockstep.failures.stragglers.local import Local
 from lockstep.failures.stragglers.mitigation import Mitigation, Paid
 from lockstep.failures.stragglers.waiting import Backup, Barrier, Drop
-from lockstep.plain import Json
 from lockstep.simulate import Law, Normal, Pareto, Progress, Sample, unseen
+from lockstep.types.arrays import Floats
+from lockstep.types.plain import Json
 
 MITIGATIONS: dict[str, Callable[[int], Mitigation]] = {
     "none": lambda _: Barrier(),

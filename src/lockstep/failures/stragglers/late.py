@@ -23,10 +23,10 @@ from dataclasses import asdict, dataclass
 
 import numpy as np
 
-from lockstep.arrays import Array
 from lockstep.errors import BadInput
-from lockstep.plain import Json
 from lockstep.program import COLUMNS, Kind, Program, ProgramBuilder, Timeline, waits_s, working_s
+from lockstep.types.arrays import Array
+from lockstep.types.plain import Json
 from lockstep.units import parse_number, parse_time_s
 
 LABEL = "late"

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lockstep.arrays import Array
 from lockstep.errors import BadInput
 from lockstep.failures.stragglers.mitigation import Mitigation, Paid, check_count, draw
 from lockstep.simulate import Constant, Law, Normal, Progress, unseen
+from lockstep.types.arrays import Array
 
 MOST_STEPS = 100_000
 FEWEST_ROUNDS = 100

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lockstep.arrays import Array
 from lockstep.errors import BadInput
 from lockstep.simulate import Law, Progress, unseen
+from lockstep.types.arrays import Array
 
 
 @dataclass(frozen=True, slots=True)

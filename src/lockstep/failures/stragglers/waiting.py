@@ -23,10 +23,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lockstep.arrays import Array
 from lockstep.failures.stragglers.mitigation import Mitigation, Paid, check_count, draw
 from lockstep.simulate import Law, Progress, unseen
 from lockstep.simulate.law import at_least
+from lockstep.types.arrays import Array
 
 
 def order_quantile_s(law: Law, k: int, n: int, fraction: float) -> float:

@@ -18,8 +18,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lockstep.arrays import Array
 from lockstep.lab.statistics import SignNoise
+from lockstep.types.arrays import Array
 
 
 @dataclass(frozen=True, slots=True, eq=False)

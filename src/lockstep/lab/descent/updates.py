@@ -19,9 +19,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lockstep.arrays import Array
 from lockstep.failures.stragglers.bounded import finish_s
 from lockstep.simulate import Law, circulate
+from lockstep.types.arrays import Array
 
 
 @dataclass(frozen=True, slots=True, eq=False)

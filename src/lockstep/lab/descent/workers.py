@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 
-from lockstep.arrays import Array
 from lockstep.lab.objectives.workers import Rotated
 from lockstep.lab.statistics import streams
 from lockstep.methods.compression import Compressor, exchange
@@ -26,6 +25,7 @@ from lockstep.methods.local import (
     outer_gradient,
     proximal_gradient,
 )
+from lockstep.types.arrays import Array
 
 PLAIN = Outer()
 """Averaging."""

@@ -16,8 +16,8 @@ from functools import lru_cache
 
 import numpy as np
 
-from lockstep.arrays import Array
 from lockstep.lab.objectives.objective import Objective
+from lockstep.types.arrays import Array
 
 NEWTON_STEPS = 30
 

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lockstep.arrays import Array
+from lockstep.types.arrays import Array
 
 POWER_STEPS = 60
 

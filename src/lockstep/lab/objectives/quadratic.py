@@ -23,10 +23,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lockstep.arrays import Array
 from lockstep.errors import BadInput, UnknownName
 from lockstep.lab.laws import stationary_variance
 from lockstep.lab.objectives.objective import Objective
+from lockstep.types.arrays import Array
 
 SPECTRA = ("logarithmic", "linear", "two-valued")
 

@@ -24,10 +24,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lockstep.arrays import Array
 from lockstep.lab.objectives.objective import Objective
 from lockstep.lab.objectives.quadratic import spectrum
 from lockstep.lab.statistics import streams
+from lockstep.types.arrays import Array
 
 
 @dataclass(frozen=True, slots=True, eq=False)

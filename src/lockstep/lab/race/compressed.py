@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from lockstep.arrays import Array
 from lockstep.collectives import best_time_s
 from lockstep.lab.race.course import Course, Leg, from_zero
 from lockstep.lab.statistics import SignNoise
 from lockstep.methods.compression import ErrorFeedback, TopK, exchange
+from lockstep.types.arrays import Array
 
 FIRST_STREAM = 20_000
 VALUE_B = 4

@@ -10,13 +10,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lockstep.arrays import Array
 from lockstep.collectives import PlainLink, best_time_s
 from lockstep.lab.descent.workers import LocalMethod, run_rounds
 from lockstep.lab.objectives import Quadratic
 from lockstep.lab.statistics import SignNoise
-from lockstep.plain import Json
 from lockstep.simulate import Sample
+from lockstep.types.arrays import Array
+from lockstep.types.plain import Json
 
 
 @dataclass(frozen=True, slots=True, eq=False)

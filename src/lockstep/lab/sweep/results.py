@@ -16,8 +16,8 @@ from typing import Any, TypeGuard
 import numpy as np
 
 from lockstep.lab.findings import Curve, Findings, Picture
-from lockstep.plain import Json
 from lockstep.simulate.sample import student_t
+from lockstep.types.plain import Json
 
 Row = Json
 Identity = tuple[tuple[str, ...], int]

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from lockstep.lab.findings import Check, verdict
 from lockstep.lab.sweep.results import Results, mean_and_ci95, pooled_results
 from lockstep.lab.sweep.trial import Outcome
-from lockstep.plain import Json
+from lockstep.types.plain import Json
 
 
 @dataclass(frozen=True, slots=True)

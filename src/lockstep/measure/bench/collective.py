@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lockstep.arrays import Array
 from lockstep.errors import UnknownName
 from lockstep.measure.bench.definition import DIVIDED, OPS, pattern, wrong_elements
 from lockstep.measure.execute.clock import Reading, compare_clocks
@@ -23,6 +22,7 @@ from lockstep.measure.execute.runner import Runner
 from lockstep.measure.launch import Rank, point
 from lockstep.measure.machine import Load, LoadMeter, Machine, Sites, gather_sites, this_machine
 from lockstep.program import extents
+from lockstep.types.arrays import Array
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -21,11 +21,11 @@ from pathlib import Path
 
 import numpy as np
 
-from lockstep.arrays import Array
+from lockstep.documents.files import open_file, read_bytes
 from lockstep.errors import BadInput
-from lockstep.files import open_file, read_bytes
-from lockstep.plain import Json
 from lockstep.store.files import canonical, write_whole
+from lockstep.types.arrays import Array
+from lockstep.types.plain import Json
 
 MANIFEST = "manifest.json"
 PREFIX = "step-"

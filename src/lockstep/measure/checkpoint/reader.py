@@ -13,9 +13,8 @@ from pathlib import Path
 
 import numpy as np
 
-from lockstep.arrays import Array
+from lockstep.documents.files import open_file
 from lockstep.errors import BadInput
-from lockstep.files import open_file
 from lockstep.measure.checkpoint.manifest import (
     MANIFEST,
     REPLICATED,
@@ -30,6 +29,7 @@ from lockstep.measure.checkpoint.manifest import (
     folder_of,
     folders,
 )
+from lockstep.types.arrays import Array
 
 
 class Unusable(BadInput):

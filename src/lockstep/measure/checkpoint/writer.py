@@ -33,8 +33,8 @@ from lockstep.measure.checkpoint.manifest import (
 )
 from lockstep.measure.checkpoint.reader import generations
 from lockstep.measure.launch.points import point
-from lockstep.plain import Json
 from lockstep.store.files import replacing
+from lockstep.types.plain import Json
 
 POLL_S = 0.005
 

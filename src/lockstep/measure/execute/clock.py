@@ -20,10 +20,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lockstep.arrays import Array
 from lockstep.measure.launch import Rank
 from lockstep.measure.machine import Sites
-from lockstep.plain import Json
+from lockstep.types.arrays import Array
+from lockstep.types.plain import Json
 from lockstep.units import format_time
 
 LEAST, MOST = 8, 32

@@ -16,7 +16,6 @@ from statistics import median
 
 import numpy as np
 
-from lockstep.arrays import Array
 from lockstep.collectives import PlainLink
 from lockstep.collectives.rounds import Rounds
 from lockstep.measure.execute.exchange import link_through
@@ -25,6 +24,7 @@ from lockstep.measure.execute.runner import Runner
 from lockstep.measure.launch import Rank
 from lockstep.program import Program, extents
 from lockstep.simulate import SharedCores, Timed
+from lockstep.types.arrays import Array
 
 Pairs = Callable[[int, int], tuple[Array, Array]]
 """(ranks, turn) -> senders and receivers of a round."""

@@ -23,10 +23,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lockstep.arrays import Array
 from lockstep.collectives import PlainLink
 from lockstep.errors import BadInput
 from lockstep.measure.launch import Rank
+from lockstep.types.arrays import Array
 
 if TYPE_CHECKING:
     from torch import Tensor

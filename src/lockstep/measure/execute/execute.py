@@ -16,10 +16,10 @@ from lockstep.measure.execute.lanes import check_runnable
 from lockstep.measure.execute.worker import Report, Work, run_rank
 from lockstep.measure.launch import Host, launch
 from lockstep.measure.machine import Machine, with_load
-from lockstep.plain import Json
 from lockstep.program import Kind, Program, Timeline, TimelineDiff, diff
 from lockstep.rows.plain import picked, plain
 from lockstep.simulate import SharedCores, simulate, simulate_shared_cores
+from lockstep.types.plain import Json
 
 Progress = Callable[[int, int], None]
 

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lockstep.arrays import Array
 from lockstep.collectives import algorithms, get, ops
 from lockstep.collectives.op import op_of
 from lockstep.collectives.rounds import cut
@@ -29,6 +28,7 @@ from lockstep.measure.launch import Rank
 from lockstep.measure.machine import Load, LoadMeter, Machine, gather_sites, this_machine
 from lockstep.program import Kind, Program, execute, extents
 from lockstep.simulate import SharedCores
+from lockstep.types.arrays import Array
 
 if TYPE_CHECKING:
     from torch import Tensor

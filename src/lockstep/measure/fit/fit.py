@@ -15,14 +15,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lockstep.arrays import Array
 from lockstep.collectives import PlainLink
 from lockstep.errors import BadInput, Infeasible
 from lockstep.measure.bench.definition import REDUCING
 from lockstep.measure.fit.points import LIBRARY, Points
 from lockstep.measure.fit.solve import Solution, segment_edges, segment_of, solve, spikes
-from lockstep.plain import Json
 from lockstep.rows.plain import picked
+from lockstep.types.arrays import Array
+from lockstep.types.plain import Json
 
 Interval = tuple[float, float]
 LEAST_SIZES, MOST_SIZES, MOST_TIMES = 3, 200, 5_000

@@ -15,10 +15,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lockstep.arrays import Array
 from lockstep.collectives import PlainLink, get
 from lockstep.collectives.shares import FLUID
 from lockstep.errors import BadInput
+from lockstep.types.arrays import Array
 
 _RANK = re.compile(r"^#\s+Rank\s+\d+(?:\s+Group\s+(\d+))?(?:.*?\son\s+(\S+)\s+device\s+(\d+))?", re.MULTILINE)
 

@@ -17,8 +17,8 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from lockstep.documents.files import read_bytes
 from lockstep.errors import BadInput
-from lockstep.files import read_bytes
 from lockstep.measure.bench.collective import BUILT_IN
 from lockstep.measure.bench.definition import OPS
 from lockstep.measure.fit.points import Hosts, Point, Points, read_hosts

@@ -37,8 +37,8 @@ from typing import Any
 
 import numpy as np
 
-from lockstep.arrays import Array
 from lockstep.errors import BadInput
+from lockstep.types.arrays import Array
 
 KEPT_FRAC = 0.75
 STEPS = 20

@@ -19,15 +19,15 @@ from pathlib import Path
 from typing import Any
 
 from lockstep.documents import MAX_YAML_B
+from lockstep.documents.files import read_text
 from lockstep.errors import BadInput, UnknownName
-from lockstep.files import read_text
 from lockstep.hardware import Device
 from lockstep.hardware.schema import CurveEntry
 from lockstep.hardware.shipped import read_hardware
 from lockstep.measure.kernels.kernel import KERNELS, Curve, Kernel, KernelRow, Task, fit_curve
 from lockstep.measure.machine import LoadMeter, Machine, this_machine, with_load
-from lockstep.plain import Json
 from lockstep.rows.plain import picked
+from lockstep.types.plain import Json
 
 Progress = Callable[[int, int], None]
 TORCH_NAMES = {"fp64": "float64", "fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}

@@ -30,7 +30,7 @@ import numpy as np
 
 from lockstep.errors import BadInput
 from lockstep.hardware import Efficiency
-from lockstep.plain import Json
+from lockstep.types.plain import Json
 
 if TYPE_CHECKING:
     import torch

@@ -29,7 +29,7 @@ from lockstep.measure.launch.server import (
     temporary_files,
 )
 from lockstep.measure.launch.watch import Running, end, watch
-from lockstep.plain import Json
+from lockstep.types.plain import Json
 
 if TYPE_CHECKING:
     from torch.distributed import Store

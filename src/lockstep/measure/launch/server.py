@@ -25,8 +25,8 @@ from multiprocessing import forkserver, parent_process, resource_tracker, util
 from multiprocessing.context import ForkServerContext
 from pathlib import Path
 
+from lockstep.documents.files import open_folder
 from lockstep.errors import BadInput
-from lockstep.files import open_folder
 
 PREFIX = "lockstep-run-"
 PRELOADED = (

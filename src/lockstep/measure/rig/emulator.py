@@ -20,8 +20,8 @@ import time
 
 from lockstep.measure.machine import scheduling_class
 from lockstep.measure.rig import namespace
-from lockstep.plain import Json
 from lockstep.simulate.topology import FifoLink, FifoLinks, LinkCount
+from lockstep.types.plain import Json
 
 PR_SET_TIMERSLACK = 29  # linux/prctl.h
 LARGEST_PACKET_B = 65536

@@ -14,9 +14,9 @@ from lockstep.measure.machine import Machine
 from lockstep.measure.rig.calibration import Calibration
 from lockstep.measure.rig.capacity import Capacity
 from lockstep.measure.rig.rig import Counts
-from lockstep.plain import Json
 from lockstep.rows.plain import picked, plain
 from lockstep.simulate import Topology
+from lockstep.types.plain import Json
 from lockstep.units import format_frac, format_time
 
 LATE_FRAC, BUSY_FRAC, SLOW_FRAC = 0.02, 0.5, 0.9

@@ -20,8 +20,8 @@ from types import TracebackType
 from lockstep.errors import BadInput
 from lockstep.measure.launch import Host
 from lockstep.measure.rig.namespace import INTERFACE, why_not
-from lockstep.plain import Json
 from lockstep.simulate import LinkCount, Topology
+from lockstep.types.plain import Json
 
 SMALLEST_MTU_B, LARGEST_MTU_B = 576, 65000  # RFC 791; linux/if_tun.h allows 65535 less headers
 LEAVE_S = 10.0

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
 from lockstep.errors import BadInput
-from lockstep.plain import Json
 from lockstep.registry import Registry
 from lockstep.settings import described
+from lockstep.types.plain import Json
 
 if TYPE_CHECKING:
     from lockstep.measure.train.task import Task

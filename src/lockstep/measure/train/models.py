@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lockstep.arrays import Array, Ints
 from lockstep.errors import UnknownName
 from lockstep.methods import data
+from lockstep.types.arrays import Array, Ints
 
 if TYPE_CHECKING:
     from torch import nn

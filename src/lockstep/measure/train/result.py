@@ -14,11 +14,11 @@ from dataclasses import asdict, dataclass, field
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from lockstep.arrays import Array
 from lockstep.errors import BadInput
 from lockstep.measure.machine import Load, Machine, with_load
-from lockstep.plain import Json
 from lockstep.rows.plain import picked
+from lockstep.types.arrays import Array
+from lockstep.types.plain import Json
 
 if TYPE_CHECKING:
     from lockstep.failures.stragglers import LateRank

@@ -12,7 +12,7 @@ from uuid import uuid4
 
 from lockstep.errors import BadInput
 from lockstep.measure.checkpoint import Checkpoint, CheckpointWriter, latest, latest_for_all
-from lockstep.plain import Json
+from lockstep.types.plain import Json
 
 if TYPE_CHECKING:
     from lockstep.measure.train.task import Task

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lockstep.arrays import Array, Ints
 from lockstep.errors import BadInput, UnknownName
 from lockstep.methods.optimizers import optimizer
+from lockstep.types.arrays import Array, Ints
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -23,8 +23,8 @@ from lockstep.measure.train.models import get_model
 from lockstep.measure.train.shard import Flat
 from lockstep.measure.train.task import Descent, Task, batch_indices, dropped
 from lockstep.measure.train.wire import Wire
-from lockstep.plain import Json
 from lockstep.store.files import canonical
+from lockstep.types.plain import Json
 
 if TYPE_CHECKING:
     from torch import Tensor, nn

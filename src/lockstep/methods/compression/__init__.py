@@ -17,7 +17,7 @@ from lockstep.methods.compression.sign import Sign
 from lockstep.methods.compression.threshold import Threshold
 from lockstep.methods.compression.top_k import TopK
 from lockstep.methods.compression.uniform import Uniform
-from lockstep.plain import Json
+from lockstep.types.plain import Json
 
 COMPRESSORS: Json = {
     one.name: one

@@ -9,7 +9,7 @@ from numpy.random import Generator
 
 from lockstep.methods.arrays import Array, flat, ieee
 from lockstep.methods.compression.compressor import Compressor, Payload, State
-from lockstep.plain import Json
+from lockstep.types.plain import Json
 
 
 @dataclass(frozen=True, slots=True)

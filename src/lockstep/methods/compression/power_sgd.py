@@ -25,8 +25,8 @@ from numpy.random import PCG64, Generator, SeedSequence
 from lockstep.errors import BadInput
 from lockstep.methods.arrays import Array, flat, ieee, like, namespace, wide
 from lockstep.methods.compression.compressor import Compressor, Payload, State
-from lockstep.plain import Json
 from lockstep.settings import setting
+from lockstep.types.plain import Json
 
 FULL_RANK = 2**31
 START_SEED = 0

@@ -19,8 +19,8 @@ from lockstep.errors import BadInput
 from lockstep.methods.arrays import Array, flat, ieee, namespace
 from lockstep.methods.compression.compressor import Compressor, Payload, State, check_index_bits
 from lockstep.methods.compression.top_k import nonzero, scattered, sparse
-from lockstep.plain import Json
 from lockstep.settings import setting
+from lockstep.types.plain import Json
 
 
 @dataclass(frozen=True, slots=True)

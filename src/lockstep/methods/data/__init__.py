@@ -7,7 +7,7 @@ from importlib.resources import files
 
 import numpy as np
 
-from lockstep.arrays import Array, Ints
+from lockstep.types.arrays import Array, Ints
 
 BRIGHTEST = 16
 

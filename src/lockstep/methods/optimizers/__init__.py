@@ -12,7 +12,7 @@ from lockstep.methods.optimizers.muon import Muon
 from lockstep.methods.optimizers.optimizer import Layers, Optimizer, State, step
 from lockstep.methods.optimizers.sgd import Sgd
 from lockstep.methods.optimizers.sign import Sign
-from lockstep.plain import Json
+from lockstep.types.plain import Json
 
 OPTIMIZERS: Json = {one.name: one for one in (Sgd, Momentum, Adam, Lars, Lamb, Muon, Sign)}
 

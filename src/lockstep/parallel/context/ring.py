@@ -10,9 +10,9 @@ Source: H. Liu et al., "Ring Attention with Blockwise Transformers" (arXiv 2310.
 
 from __future__ import annotations
 
-from lockstep.arrays import Number, Whole
 from lockstep.parallel.group import Levels, send_s
 from lockstep.parallel.piece import Flow, Piece
+from lockstep.types.arrays import Number, Whole
 
 
 def pieces(group: Levels, ranks: Whole, block_B: Number, core_s: tuple[Number, Number]) -> tuple[Piece, Piece]:

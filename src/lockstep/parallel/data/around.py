@@ -22,10 +22,10 @@ from functools import reduce
 
 import numpy as np
 
-from lockstep.arrays import Number, Whole
 from lockstep.parallel.data.offload import HostTraffic
 from lockstep.parallel.data.zero import Kernels, Traffic
 from lockstep.parallel.piece import Flow, Hiding, Piece, total_s
+from lockstep.types.arrays import Number, Whole
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,14 +19,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lockstep.arrays import Floats, Number
 from lockstep.errors import BadInput
 from lockstep.parallel.data.layers import Layers
 from lockstep.parallel.group import Traffic
 from lockstep.parallel.lanes import COMM, COMPUTE, Op, check_efficiency, program_of
 from lockstep.parallel.overlapped import Overlapped
-from lockstep.plain import Json
 from lockstep.program import Program
+from lockstep.types.arrays import Floats, Number
+from lockstep.types.plain import Json
 
 
 def price(

@@ -28,8 +28,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lockstep.arrays import Number, Truth, Whole
 from lockstep.hardware import Cluster
+from lockstep.types.arrays import Number, Truth, Whole
 
 HOST_STREAM_FRAC = 0.45
 """Share of the memory's datasheet rate that an update on the host reaches: 2.57 s for Adam on 10B parameters, 30 bytes

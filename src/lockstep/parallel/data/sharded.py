@@ -22,13 +22,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lockstep.arrays import Number
 from lockstep.errors import BadInput
 from lockstep.parallel.group import Traffic
 from lockstep.parallel.lanes import COMM, COMPUTE, Op, program_of
 from lockstep.parallel.overlapped import Overlapped
 from lockstep.parallel.script import Script
 from lockstep.program import Program
+from lockstep.types.arrays import Number
 
 
 @dataclass(frozen=True, slots=True)

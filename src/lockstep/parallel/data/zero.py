@@ -20,8 +20,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lockstep.arrays import Number, Whole
 from lockstep.parallel.group import Levels, collective_s, inner, outer
+from lockstep.types.arrays import Number, Whole
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,9 +13,9 @@ import math
 
 import numpy as np
 
-from lockstep.arrays import Array
 from lockstep.errors import BadInput
 from lockstep.parallel.expert.routing import Routing
+from lockstep.types.arrays import Array
 
 MOST_FACTOR = 1e9
 """Nothing is dropped at the number of experts already."""

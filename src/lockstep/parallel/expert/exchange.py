@@ -14,10 +14,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from lockstep.arrays import Array
 from lockstep.collectives import LinkLike
 from lockstep.errors import BadInput
 from lockstep.program import Kind, Program, ProgramBuilder
+from lockstep.types.arrays import Array
 
 Phase = tuple[Array, Array, Array]
 """Ranks of groups that exchange among themselves [group, place]; bytes and seconds of messages [group, from, to]."""

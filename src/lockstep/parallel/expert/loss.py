@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from lockstep.arrays import Array
 from lockstep.parallel.expert.routing import Routing
+from lockstep.types.arrays import Array
 
 
 def balance_loss(routing: Routing) -> float:

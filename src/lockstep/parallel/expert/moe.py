@@ -17,7 +17,6 @@ from dataclasses import asdict, dataclass
 
 import numpy as np
 
-from lockstep.arrays import Array
 from lockstep.collectives import LinkLike, get
 from lockstep.errors import BadInput
 from lockstep.parallel.expert import exchange
@@ -25,7 +24,8 @@ from lockstep.parallel.expert.capacity import capacity, kept
 from lockstep.parallel.expert.loss import balance_loss
 from lockstep.parallel.expert.placement import place
 from lockstep.parallel.expert.routing import route
-from lockstep.plain import Json
+from lockstep.types.arrays import Array
+from lockstep.types.plain import Json
 from lockstep.units import format_bandwidth, format_size, format_time
 
 SHOWN_RANKS = 64

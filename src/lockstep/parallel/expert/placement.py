@@ -13,8 +13,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from lockstep.arrays import Array
 from lockstep.errors import BadInput, UnknownName
+from lockstep.types.arrays import Array
 
 
 def contiguous(load: Array, ranks: int) -> Array:

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lockstep.arrays import Array
 from lockstep.errors import BadInput
+from lockstep.types.arrays import Array
 
 TOKENS_AT_ONCE = 4096
 MOST_SCORES = 300_000_000

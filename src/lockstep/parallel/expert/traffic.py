@@ -23,9 +23,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from lockstep.arrays import Number, Whole
 from lockstep.parallel.group import Levels, collective_s
 from lockstep.parallel.piece import Flow, Piece, total_s
+from lockstep.types.arrays import Number, Whole
 
 OVERLAPS = ("none", "cells", "shared")
 

@@ -18,15 +18,15 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from lockstep.arrays import Array, Number
 from lockstep.errors import BadInput
 from lockstep.parallel.lanes import COMM, COMPUTE
 from lockstep.parallel.pipeline.passes import Key, PassTimes, Scripts, Where, add_passes, kind_of
 from lockstep.parallel.pipeline.schedule import Cells, Order, Placement, Schedule
 from lockstep.parallel.pipeline.times import Times
-from lockstep.plain import Json
 from lockstep.program import Kind, Program, ProgramBuilder
 from lockstep.simulate import Progress, unseen
+from lockstep.types.arrays import Array, Number
+from lockstep.types.plain import Json
 
 Message = tuple[int, int, str, int, int]  # rank, peer, kind of pass, chunk of the sender, operation before or behind it
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from lockstep.arrays import Number, Truth, Whole
 from lockstep.parallel.group import Levels, collective_s, send_s
+from lockstep.types.arrays import Number, Truth, Whole
 
 
 def handover_s(stages: Levels, tensor: Levels, size_B: Number, tp: Whole, split: Truth, paired: bool) -> Number:

@@ -17,9 +17,9 @@ from itertools import pairwise
 
 import numpy as np
 
-from lockstep.arrays import Floats
 from lockstep.errors import BadInput
-from lockstep.plain import Json
+from lockstep.types.arrays import Floats
+from lockstep.types.plain import Json
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,13 +12,13 @@ from typing import Protocol
 
 import numpy as np
 
-from lockstep.arrays import Array
 from lockstep.parallel.lanes import COMM, COMPUTE, Op
 from lockstep.parallel.pipeline.schedule import Cells, Order, Pass
 from lockstep.parallel.script import Script
-from lockstep.plain import Json
 from lockstep.program import Kind, ProgramBuilder
 from lockstep.simulate import Progress, unseen
+from lockstep.types.arrays import Array
+from lockstep.types.plain import Json
 
 Where = tuple[int, int]  # (device, chunk)
 Key = tuple[str, int, Where]  # (kind of pass, micro-batch, where)

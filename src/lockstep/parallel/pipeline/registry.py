@@ -11,11 +11,11 @@ from dataclasses import fields
 
 import numpy as np
 
-from lockstep.arrays import Array, Number, Truth
 from lockstep.errors import BadInput
 from lockstep.parallel.pipeline.schedule import REGISTRY, PipelineCost, Schedule
 from lockstep.parallel.pipeline.times import Times
 from lockstep.registry import import_all
+from lockstep.types.arrays import Array, Number, Truth
 
 import_all("lockstep.parallel.pipeline.schedules")
 REGISTRY.arrange("""

@@ -6,14 +6,14 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from lockstep.arrays import Number
 from lockstep.errors import BadInput
 from lockstep.parallel.pipeline.construct import check, program
 from lockstep.parallel.pipeline.registry import get
 from lockstep.parallel.pipeline.times import Times
-from lockstep.plain import Json
 from lockstep.program import Kind, Program, longest_path
 from lockstep.simulate import Progress, unseen
+from lockstep.types.arrays import Number
+from lockstep.types.plain import Json
 
 
 @dataclass(frozen=True, slots=True)

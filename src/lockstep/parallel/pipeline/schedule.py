@@ -8,10 +8,10 @@ from enum import Enum
 
 import numpy as np
 
-from lockstep.arrays import Number, Truth
 from lockstep.parallel.pipeline.times import Times
-from lockstep.plain import Json
 from lockstep.registry import Registry
+from lockstep.types.arrays import Number, Truth
+from lockstep.types.plain import Json
 
 # What one device does, in order: (pass, micro-batch, chunk). Passes: F forward, B whole backward, I gradients of the
 # inputs, W gradients of the weights (I and W together are B).

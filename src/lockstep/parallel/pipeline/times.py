@@ -25,8 +25,8 @@ from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
-from lockstep.arrays import Bools, Number
 from lockstep.errors import BadInput
+from lockstep.types.arrays import Bools, Number
 
 
 @dataclass(frozen=True, slots=True)

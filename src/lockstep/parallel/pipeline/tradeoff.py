@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lockstep.arrays import Number
 from lockstep.errors import BadInput, Infeasible, Violation
 from lockstep.parallel.pipeline.registry import get
 from lockstep.parallel.pipeline.schedule import REGISTRY, Placement, Schedule
 from lockstep.parallel.pipeline.times import Times
-from lockstep.plain import Json
+from lockstep.types.arrays import Number
+from lockstep.types.plain import Json
 from lockstep.units import format_apart
 
 MOST_MICROBATCHES = 1 << 20

@@ -22,7 +22,7 @@ from lockstep.parallel.tensor import traffic
 from lockstep.parallel.tensor.layer import Layer
 from lockstep.parallel.tensor.proof import Proof
 from lockstep.parallel.tensor.shape import Shape, flops
-from lockstep.plain import Json
+from lockstep.types.plain import Json
 
 ALONE = ((1, 0.0, 1.0, 0.0),)
 """One rank, which sends nothing over any link."""

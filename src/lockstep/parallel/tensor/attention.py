@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from lockstep.arrays import Array
 from lockstep.errors import BadInput
 from lockstep.parallel.tensor.layer import Layer, Local, State, check_divides
 from lockstep.parallel.tensor.linear import column, pointwise, row
+from lockstep.types.arrays import Array
 
 
 def attention(

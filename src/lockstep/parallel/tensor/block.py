@@ -17,10 +17,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from lockstep.arrays import Array
 from lockstep.parallel.tensor.attention import attention
 from lockstep.parallel.tensor.layer import Layer, Local, State
 from lockstep.parallel.tensor.mlp import mlp
+from lockstep.types.arrays import Array
 
 EPSILON = 1e-5
 

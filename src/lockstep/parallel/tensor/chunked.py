@@ -18,12 +18,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from lockstep.arrays import Number, Whole
 from lockstep.errors import BadInput
 from lockstep.parallel.group import Traffic
 from lockstep.parallel.lanes import COMM, COMPUTE, Op, check_efficiency, program_of
 from lockstep.parallel.overlapped import Overlapped
 from lockstep.program import Program
+from lockstep.types.arrays import Number, Whole
 
 
 @dataclass(frozen=True, slots=True)

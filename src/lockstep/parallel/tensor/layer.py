@@ -15,10 +15,10 @@ from typing import TypeAlias
 
 import numpy as np
 
-from lockstep.arrays import Array
 from lockstep.errors import BadInput
-from lockstep.plain import Json
 from lockstep.program import Kind, Program, ProgramBuilder
+from lockstep.types.arrays import Array
+from lockstep.types.plain import Json
 
 State: TypeAlias = dict[str, Array]
 OPS = ("all-reduce", "all-gather", "reduce-scatter")

@@ -12,9 +12,9 @@ import math
 
 import numpy as np
 
-from lockstep.arrays import Array
 from lockstep.parallel.tensor.layer import Layer, Local, State
 from lockstep.parallel.tensor.linear import column, pointwise, row
+from lockstep.types.arrays import Array
 
 SCALE = math.sqrt(2 / math.pi)
 

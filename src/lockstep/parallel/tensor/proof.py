@@ -12,13 +12,13 @@ from math import ceil
 
 import numpy as np
 
-from lockstep.arrays import Array
 from lockstep.errors import BadInput
 from lockstep.parallel.tensor import traffic
 from lockstep.parallel.tensor.layer import Layer, State
 from lockstep.parallel.tensor.run import run_counted
 from lockstep.parallel.tensor.shape import Shape, flops
-from lockstep.plain import Json
+from lockstep.types.arrays import Array
+from lockstep.types.plain import Json
 
 TOLERANCE = 1e-9
 """Largest error that rounding explains: numbers have 64 bits."""

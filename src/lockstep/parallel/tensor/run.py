@@ -10,11 +10,11 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from lockstep.arrays import Array
 from lockstep.collectives import get
 from lockstep.errors import BadInput
 from lockstep.parallel.tensor.layer import Exchange, Layer, Local, Part, State, program_of
 from lockstep.program import Kind, execute, execution_order
+from lockstep.types.arrays import Array
 
 COMBINE = {"sum": np.add, "max": np.maximum}
 

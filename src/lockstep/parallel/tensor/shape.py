@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from lockstep.errors import BadInput
 from lockstep.parallel.tensor.block import block
 from lockstep.parallel.tensor.layer import Layer, Local, Part, check_divides
-from lockstep.plain import Json
+from lockstep.types.plain import Json
 from lockstep.workload import Attention, Mlp, Piece, Transformer, layer_activation_B
 
 

@@ -19,10 +19,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from lockstep.arrays import Number, Truth, Whole
 from lockstep.collectives import bus_factor
 from lockstep.parallel.group import Levels, collective_s
 from lockstep.parallel.piece import Flow, Piece
+from lockstep.types.arrays import Number, Truth, Whole
 
 OVERLAPS = ("none", "gradients", "all")
 CHUNKS = 4

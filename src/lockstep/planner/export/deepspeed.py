@@ -18,9 +18,9 @@ from __future__ import annotations
 import json
 
 from lockstep.layout import AXES
-from lockstep.plain import Json
 from lockstep.planner.estimate import Estimate
 from lockstep.planner.export.refusals import Refusals, refuse_formats
+from lockstep.types.plain import Json
 from lockstep.workload import FULL, NONE
 
 VERSION = "DeepSpeed 0.18"

@@ -11,10 +11,10 @@ from dataclasses import dataclass, replace
 
 from lockstep.errors import Infeasible
 from lockstep.layout import OFFLOAD
-from lockstep.plain import Json
 from lockstep.planner.estimate import Estimate
 from lockstep.planner.plan import plan
 from lockstep.planner.space import default_space
+from lockstep.types.plain import Json
 from lockstep.units import format_frac, format_time
 
 LISTED = (100, 10_000, 1_000_000)

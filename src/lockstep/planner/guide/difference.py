@@ -10,10 +10,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from lockstep.layout import Layout
-from lockstep.plain import Json
 from lockstep.planner import Estimate
 from lockstep.planner import estimate as estimate_layout
 from lockstep.planner.guide.draft import Draft
+from lockstep.types.plain import Json
 
 WORDS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("tp", ("tp",)),

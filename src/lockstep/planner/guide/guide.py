@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from lockstep.errors import Infeasible
 from lockstep.hardware import Cluster
 from lockstep.layout import Job, Layout, Recipe
-from lockstep.plain import Json
 from lockstep.planner import Estimate, assumptions, plan
 from lockstep.planner import estimate as estimate_layout
 from lockstep.planner.guide.difference import Difference, differences
 from lockstep.planner.guide.draft import Draft, Finding, Rule
 from lockstep.planner.guide.rules import RULES
+from lockstep.types.plain import Json
 from lockstep.units import format_frac, format_time
 from lockstep.workload import Model
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
-from lockstep.plain import Json
 from lockstep.rows.plain import picked, plain
+from lockstep.types.plain import Json
 from lockstep.units import format_count, format_flops, format_frac, format_size, format_time
 from lockstep.validation.cases.predict import Predicted, Prediction, pace_factor, predict
 from lockstep.validation.cases.schema import names, study

@@ -24,10 +24,10 @@ from lockstep.failures import optimum
 from lockstep.hardware import Cluster
 from lockstep.hardware import cluster as find_cluster
 from lockstep.layout import Job, Layout
-from lockstep.plain import Json
 from lockstep.planner import Estimate, estimate, plan
 from lockstep.planner.estimate import SECONDS_PER_HOUR
 from lockstep.planner.space import SHARDING, Space, default_space
+from lockstep.types.plain import Json
 from lockstep.units import SECONDS_PER_DAY
 from lockstep.validation.cases.schema import study as find_study
 from lockstep.validation.cases.study import Published, Stretch, Study

@@ -35,8 +35,8 @@ from lockstep.documents import Locate, read_yaml, validated
 from lockstep.errors import BadInput, UnknownName
 from lockstep.layout import Layout, Recipe
 from lockstep.layout.layout import MOST
-from lockstep.plain import Json
 from lockstep.settings import LARGEST, SMALLEST
+from lockstep.types.plain import Json
 from lockstep.units import parse_count
 from lockstep.validation.cases.study import DURATIONS, QUANTITIES, Published, Ramp, Stretch, Study
 from lockstep.workload import model as find_model

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from lockstep.errors import BadInput, located
-from lockstep.plain import Json
+from lockstep.types.plain import Json
 from lockstep.units import format_time, parse_frac, parse_time_s
 from lockstep.verbs.words.quantity import Quantity
 from lockstep.verbs.words.question import whole

@@ -14,7 +14,7 @@ from lockstep.collectives import PlainLink
 from lockstep.errors import BadInput, located
 from lockstep.hardware import Cluster
 from lockstep.parallel.group import Levels, on_link
-from lockstep.plain import Json
+from lockstep.types.plain import Json
 from lockstep.units import PLAIN_BANDWIDTH, PLAIN_LATENCY, parse_bandwidth_Bps, parse_time_s
 from lockstep.verbs.words.calling import strict
 from lockstep.verbs.words.quantity import Bandwidth, Time

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from lockstep.errors import BadInput
-from lockstep.plain import Json
+from lockstep.types.plain import Json
 from lockstep.units import parse_bandwidth_Bps, parse_count, parse_frac, parse_size_B, parse_time_s
 from lockstep.verbs.words.failures import (
     JobFailures,

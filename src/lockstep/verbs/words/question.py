@@ -17,7 +17,7 @@ from lockstep.hardware import Cluster
 from lockstep.hardware import cluster as find_cluster
 from lockstep.layout import Job, Layout, Recipe, broken_by, check, refuse
 from lockstep.layout.rules import BATCH, SCHEDULE, WORLD, nearest
-from lockstep.plain import Json
+from lockstep.types.plain import Json
 from lockstep.units import format_count, parse_count, parse_integer
 from lockstep.verbs.words.calling import strict
 from lockstep.verbs.words.quantity import Quantity

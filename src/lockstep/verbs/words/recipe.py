@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from lockstep.errors import BadInput, located
-from lockstep.plain import Json
+from lockstep.types.plain import Json
 from lockstep.units import parse_count, parse_frac
 from lockstep.verbs.words.quantity import Quantity
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from lockstep.errors import BadInput
-from lockstep.plain import Json
+from lockstep.types.plain import Json
 from lockstep.units import parse_frac
 from lockstep.verbs.words.failures import bounded_time_s
 from lockstep.verbs.words.quantity import Quantity, Time

@@ -8,16 +8,16 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from lockstep.documents.files import writable, writing
 from lockstep.errors import BadInput
-from lockstep.files import writable, writing
 from lockstep.views.parts.output import draw, pairs, picture_path, show
 from lockstep.views.parts.progress import progress
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from lockstep.plain import Json
     from lockstep.rows import Rows
+    from lockstep.types.plain import Json
     from lockstep.views.parts.command import Command
 
 ELSEWHERE = ("as_json", "plot", "csv")

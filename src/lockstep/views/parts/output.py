@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any, Protocol
 import typer
 
 from lockstep.documents import SCHEMA
+from lockstep.documents.files import writable, writing
 from lockstep.errors import BadInput, Infeasible, RunFailed
-from lockstep.files import writable, writing
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from lockstep.plain import Json
+    from lockstep.types.plain import Json
 
 
 class Ended(Exception):

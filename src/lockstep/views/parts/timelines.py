@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from matplotlib.axes import Axes
 
-    from lockstep.plain import Json
+    from lockstep.types.plain import Json
 
 # Okabe-Ito colours, told apart with every common colour vision (Okabe and Ito 2008).
 COMMUNICATION = {

@@ -22,12 +22,12 @@ from typing import Any
 
 import numpy as np
 
-from lockstep.arrays import Array
 from lockstep.errors import BadInput
 from lockstep.lab import ALWAYS, Check, Curve, Findings, Law, Picture, Progress, absent, mean_and_error
 from lockstep.lab.objectives import Logistic, digits_logistic
-from lockstep.plain import Json
 from lockstep.settings import setting
+from lockstep.types.arrays import Array
+from lockstep.types.plain import Json
 
 Gradient = Callable[[Array, Array], Array]
 """Of parameters (trials, d) on the examples at places (trials, batch); place 0 is the one that N replaces."""

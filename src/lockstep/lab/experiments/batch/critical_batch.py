@@ -12,12 +12,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from lockstep.arrays import Array
 from lockstep.lab import ALWAYS, Check, Curve, Domain, Findings, Law, Picture, Progress, watched, when
 from lockstep.lab.objectives.quadratic import NoisyQuadratic, power_law
 from lockstep.lab.statistics import Hyperbola, fit_hyperbola, mean_and_error
 from lockstep.methods import critical_batch as law
 from lockstep.settings import setting
+from lockstep.types.arrays import Array
 
 QUESTION = "How many steps and examples does each batch size take, and which one is worth it?"
 SOURCE = "McCandlish, Kaplan, Amodei 2018; Shallue et al. 2019; Zhang et al. 2019"

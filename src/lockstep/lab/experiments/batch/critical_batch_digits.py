@@ -21,15 +21,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lockstep.arrays import Array
 from lockstep.errors import BadInput
 from lockstep.lab import ALWAYS, Check, Curve, Findings, Law, Picture, Progress, watched, when
 from lockstep.lab.objectives import Perceptron, digits_perceptron
 from lockstep.lab.statistics import Hyperbola, fit_hyperbola
 from lockstep.methods import critical_batch as law
-from lockstep.plain import Json
 from lockstep.settings import setting
 from lockstep.simulate.sample import student_t
+from lockstep.types.arrays import Array
+from lockstep.types.plain import Json
 
 QUESTION = "How many steps does a network take at each batch size, and does the noise scale tell?"
 SOURCE = "McCandlish, Kaplan, Amodei 2018, sections 2.2 and 2.3; Shallue et al. 2019"

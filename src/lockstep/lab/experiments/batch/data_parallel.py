@@ -14,12 +14,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lockstep.arrays import Array
 from lockstep.errors import BadInput
 from lockstep.lab import ALWAYS, Check, Curve, Findings, Law, Picture, Progress, example, watched
 from lockstep.lab.objectives import Perceptron, digits_perceptron
 from lockstep.methods.optimizers import Optimizer, optimizer, step
 from lockstep.settings import setting
+from lockstep.types.arrays import Array
 
 Gradient = Callable[[Array, Array], Array]
 """(parameters, places of the batch's samples) -> gradient."""

@@ -20,13 +20,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lockstep.arrays import Array
 from lockstep.errors import BadInput
 from lockstep.lab import Check, Curve, Findings, Law, Picture, Progress, example, mean_and_error, watched, when
 from lockstep.lab.objectives import digits_logistic
 from lockstep.lab.statistics import ratio_of_means
-from lockstep.plain import Json
 from lockstep.settings import setting
+from lockstep.types.arrays import Array
+from lockstep.types.plain import Json
 
 QUESTION = "Does a larger batch widen the gap between training and test loss?"
 SOURCE = "Hardt, Recht, Singer 2016, theorem 3.8; moments of the inverse Wishart law"

@@ -16,13 +16,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lockstep.arrays import Array
 from lockstep.errors import BadInput
 from lockstep.lab import ALWAYS, Check, Curve, Findings, Law, Picture, Progress, watched, when
 from lockstep.lab.findings import tells
 from lockstep.lab.statistics import mean_and_error
-from lockstep.plain import Json
 from lockstep.settings import setting
+from lockstep.types.arrays import Array
+from lockstep.types.plain import Json
 
 QUESTION = "How noisy is the averaged gradient of n workers, for each way to share the examples?"
 SOURCE = "variance of a mean; Cochran, 'Sampling techniques', 1977, chapters 2 and 5"

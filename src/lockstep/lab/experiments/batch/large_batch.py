@@ -18,14 +18,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lockstep.arrays import Array
 from lockstep.lab import ALWAYS, Check, Curve, Findings, Law, Picture, Progress, example, mean_and_error, watched
 from lockstep.lab.objectives import Perceptron
 from lockstep.methods.learning_rate import rule, warm_up_frac
 from lockstep.methods.optimizers import Lars, Optimizer, optimizer, step
-from lockstep.plain import Json
 from lockstep.settings import setting
 from lockstep.simulate.sample import student_t
+from lockstep.types.arrays import Array
+from lockstep.types.plain import Json
 
 QUESTION = "Which recipe still trains a network when the batch grows and the epochs stay?"
 SOURCE = "Goyal et al. 2017; You, Gitman, Ginsburg 2017; You et al. 2020"

@@ -19,8 +19,8 @@ from lockstep.errors import BadInput
 from lockstep.lab import ALWAYS, Check, Curve, Findings, Law, Picture, Progress, absent, mean_and_error, tells, watched
 from lockstep.lab.laws import stationary_variance
 from lockstep.methods.learning_rate import RULES, rule
-from lockstep.plain import Json
 from lockstep.settings import setting
+from lockstep.types.plain import Json
 
 QUESTION = "Which rule for the learning rate keeps what when the batch grows, and where does it break?"
 SOURCE = "Goyal et al. 2017; Krizhevsky 2014; Hoffer, Hubara, Soudry 2017; Mandt, Hoffman, Blei 2017"

@@ -19,8 +19,8 @@ from lockstep.lab.objectives import digits_logistic
 from lockstep.lab.objectives.quadratic import NoisyQuadratic, power_law
 from lockstep.lab.statistics import Ratio, ratio_of_means
 from lockstep.methods import critical_batch as law
-from lockstep.plain import Json
 from lockstep.settings import setting
+from lockstep.types.plain import Json
 
 QUESTION = "How much noise is in a gradient, how is it measured, and how large a batch is one step worth?"
 SOURCE = "McCandlish, Kaplan, Amodei 2018, section 2 and appendix A.1"

@@ -26,12 +26,12 @@ from typing import Any
 
 import numpy as np
 
-from lockstep.arrays import Array
 from lockstep.lab import ALWAYS, Check, Curve, Findings, Law, Picture, Progress, example, watched, when
 from lockstep.lab.findings import absent, tells
 from lockstep.lab.laws import stationary_variance
 from lockstep.lab.statistics import mean_and_error, streams
 from lockstep.settings import setting
+from lockstep.types.arrays import Array
 
 QUESTION = "What does an error in the averaged gradient cost, and does it grow with the number of steps?"
 SOURCE = "Ajalloeian and Stich 2020; Karimireddy et al. 2019"

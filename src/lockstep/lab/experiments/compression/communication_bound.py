@@ -19,10 +19,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lockstep.arrays import Array
 from lockstep.lab import ALWAYS, Check, Curve, Findings, Law, Picture, Progress, example, watched
 from lockstep.lab.statistics import streams
 from lockstep.settings import setting
+from lockstep.types.arrays import Array
 
 QUESTION = "How few bits must machines exchange to reach a target, and how many do they use?"
 SOURCE = "Tsitsiklis and Luo 1987; Korhonen and Alistarh 2021"

@@ -16,7 +16,6 @@ from typing import Any
 
 import numpy as np
 
-from lockstep.arrays import Array
 from lockstep.lab import ALWAYS, Check, Curve, Findings, Law, Picture, Progress, example, mean_and_error, watched
 from lockstep.lab.laws import energy_above, rounding_energy, threshold_of
 from lockstep.lab.statistics import streams
@@ -33,8 +32,9 @@ from lockstep.methods.compression import (
     Uniform,
 )
 from lockstep.methods.number_format import number_format
-from lockstep.plain import Json
 from lockstep.settings import setting
+from lockstep.types.arrays import Array
+from lockstep.types.plain import Json
 
 QUESTION = "What does each compressor lose, and what does it really send?"
 SOURCE = "Stich et al. 2018; Alistarh et al. 2017; Beznosikov et al. 2020; the files of methods/compression"

@@ -17,7 +17,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lockstep.arrays import Array
 from lockstep.errors import BadInput
 from lockstep.lab import ALWAYS, Check, Curve, Findings, Law, Picture, Progress, example, watched
 from lockstep.lab.findings import tells
@@ -25,6 +24,7 @@ from lockstep.lab.laws import stationary_variance
 from lockstep.lab.statistics import mean_and_error, streams
 from lockstep.methods.compression import RandomK, exchange
 from lockstep.settings import setting
+from lockstep.types.arrays import Array
 
 QUESTION = "How high is the floor that compression leaves?"
 SOURCE = "Alistarh et al. 2017; second moments of the linear recursion"

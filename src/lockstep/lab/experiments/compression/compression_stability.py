@@ -15,11 +15,11 @@ from typing import Any
 
 import numpy as np
 
-from lockstep.arrays import Array
 from lockstep.lab import ALWAYS, Check, Curve, Findings, Law, Picture, Progress, example, tells, watched, when
 from lockstep.lab.statistics import streams
 from lockstep.methods.compression import RandomK, exchange
 from lockstep.settings import setting
+from lockstep.types.arrays import Array
 
 QUESTION = "How much smaller must the step be with an unbiased compressor?"
 SOURCE = "Alistarh et al. 2017, theorem 3.2; exact for random-k on an isotropic quadratic"

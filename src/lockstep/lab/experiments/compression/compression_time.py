@@ -35,8 +35,8 @@ from lockstep.methods.compression import (
     TopK,
     Uniform,
 )
-from lockstep.plain import Json
 from lockstep.settings import setting
+from lockstep.types.plain import Json
 
 QUESTION = "Does compression pay: fewer bytes against more steps and time to compress?"
 SOURCE = "alpha-beta prices of collectives/; steps simulated"

@@ -19,11 +19,11 @@ from typing import Any
 
 import numpy as np
 
-from lockstep.arrays import Array
 from lockstep.lab import ALWAYS, Check, Curve, Domain, Findings, Law, Picture, Progress, example, when
 from lockstep.lab.statistics import mean_and_error, streams
 from lockstep.methods.compression import Compressor, ErrorFeedback, NoCompression, OneBit, Sign, TopK, exchange
 from lockstep.settings import setting
+from lockstep.types.arrays import Array
 
 QUESTION = "Where does compression without memory stall or diverge, and does memory mend it?"
 SOURCE = "Beznosikov et al. 2020; Karimireddy et al. 2019"

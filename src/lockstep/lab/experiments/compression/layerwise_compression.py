@@ -18,14 +18,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lockstep.arrays import Array
 from lockstep.lab import ALWAYS, Check, Curve, Findings, Law, Picture, Progress, mean_and_error, watched, when
 from lockstep.lab.laws import energy_above, threshold_of
 from lockstep.lab.statistics import streams
 from lockstep.methods.compression import Compressor, TopK, Uniform
 from lockstep.methods.compression.compressor import kept_elems
-from lockstep.plain import Json
 from lockstep.settings import setting
+from lockstep.types.arrays import Array
+from lockstep.types.plain import Json
 
 QUESTION = "Is it better to compress layer by layer or all layers at once?"
 SOURCE = "Dutta et al. 2020"

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lockstep.arrays import Array
 from lockstep.lab import ALWAYS, Check, Curve, Findings, Law, Picture, Progress, mean_and_error, watched
 from lockstep.lab.descent.delayed import follow
 from lockstep.lab.objectives import (
@@ -26,6 +25,7 @@ from lockstep.lab.objectives import (
     unequal_workers,
 )
 from lockstep.settings import setting
+from lockstep.types.arrays import Array
 
 QUESTION = "What is minimised here, and what is known about it?"
 SOURCE = "closed forms in lab/objectives; digits: Alpaydin and Kaynak 1998"

@@ -20,16 +20,16 @@ from typing import Any
 
 import numpy as np
 
-from lockstep.arrays import Array
 from lockstep.collectives import get, ops, own_algorithms
 from lockstep.lab import ALWAYS, Check, Curve, Findings, Law, Picture, Progress, mean_and_error, watched, when
 from lockstep.lab.laws import Tree, rounding_energy, rounding_sum, tree_of
 from lockstep.lab.statistics import streams
 from lockstep.methods.number_format import NumberFormat, number_format
-from lockstep.plain import Json
 from lockstep.program import Kind, Program
 from lockstep.program.executor import execute
 from lockstep.settings import setting
+from lockstep.types.arrays import Array
+from lockstep.types.plain import Json
 
 QUESTION = "How much do sums depend on the order in which a collective adds?"
 SOURCE = "Higham 2002, sections 4.2 and 4.3; the programs of collectives/"

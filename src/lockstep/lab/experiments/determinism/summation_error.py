@@ -19,13 +19,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lockstep.arrays import Array
 from lockstep.lab import ALWAYS, Check, Curve, Findings, Law, Picture, Progress, example, watched, when
 from lockstep.lab.statistics import streams
 from lockstep.methods.number_format import number_format
 from lockstep.methods.summation import ADDITIONS_PER_TERM, FOLDS, SUMS, grids, kahan, neumaier, one_by_one
-from lockstep.plain import Json
 from lockstep.settings import setting
+from lockstep.types.arrays import Array
+from lockstep.types.plain import Json
 
 QUESTION = "How should many numbers be summed, and does their order change the result?"
 SOURCE = "Higham 2002, chapter 4; Demmel and Nguyen 2013"

@@ -18,12 +18,12 @@ from itertools import pairwise
 
 import numpy as np
 
-from lockstep.arrays import Array
 from lockstep.collectives import get
 from lockstep.lab import ALWAYS, Check, Curve, Findings, Law, Picture, Progress, watched, when
 from lockstep.lab.statistics import streams
 from lockstep.program.executor import execute
 from lockstep.settings import setting
+from lockstep.types.arrays import Array
 
 QUESTION = "How far do runs drift apart that differ only in the order of their sums?"
 SOURCE = "Li et al. 2020 (equivalence); IEEE 754-2019 (rounding)"

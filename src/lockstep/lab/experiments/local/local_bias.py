@@ -15,11 +15,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lockstep.arrays import Array
 from lockstep.lab import ALWAYS, Check, Curve, Findings, Law, Picture, Progress, watched, when
 from lockstep.lab.descent.workers import LocalMethod, run_rounds
 from lockstep.lab.objectives import WorkerQuadratics
 from lockstep.settings import setting
+from lockstep.types.arrays import Array
 
 QUESTION = "Where do local steps end when workers have different data?"
 SOURCE = "fixed point of one round; Li et al. 2020 (FedProx); Karimireddy et al. 2020 (SCAFFOLD)"

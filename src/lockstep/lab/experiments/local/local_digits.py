@@ -12,12 +12,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lockstep.arrays import Array
 from lockstep.lab import ALWAYS, Check, Curve, Findings, Law, Picture, Progress, watched, when
 from lockstep.lab.descent.workers import LocalMethod, run_rounds
 from lockstep.lab.objectives import digits_logistic, dirichlet_shards
 from lockstep.methods.local import Outer
 from lockstep.settings import setting
+from lockstep.types.arrays import Array
 
 QUESTION = "Which local method copes with workers that see different classes?"
 SOURCE = "digits (Alpaydin and Kaynak 1998); Hsu, Qi and Brown 2019 for the split"

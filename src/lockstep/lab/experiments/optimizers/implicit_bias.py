@@ -19,13 +19,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lockstep.arrays import Array
 from lockstep.errors import BadInput
 from lockstep.lab import ALWAYS, Check, Curve, Findings, Law, Picture, Progress, example, watched
 from lockstep.lab.objectives.quadratic import least_norm_solution
 from lockstep.methods.optimizers import Momentum, Optimizer, Sgd, Sign, step
-from lockstep.plain import Json
 from lockstep.settings import setting
+from lockstep.types.arrays import Array
+from lockstep.types.plain import Json
 
 QUESTION = "Among all solutions of one equation, which does each optimiser find, and below which step size?"
 SOURCE = "Gunasekar, Lee, Soudry, Srebro, 'Characterizing implicit bias in terms of optimization geometry', 2018"

@@ -16,13 +16,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lockstep.arrays import Array
 from lockstep.errors import BadInput
 from lockstep.lab import ALWAYS, Check, Curve, Findings, Law, Picture, Progress, example
 from lockstep.lab.objectives.quadratic import least_norm_solution
 from lockstep.methods.optimizers import Momentum, Optimizer, Sgd, step
-from lockstep.plain import Json
 from lockstep.settings import setting
+from lockstep.types.arrays import Array
+from lockstep.types.plain import Json
 
 QUESTION = "With several equations, which solution does each optimiser find, and which does epoch-wise Adam?"
 SOURCE = "Gunasekar, Lee, Soudry, Srebro 2018, sections 2 and 3"

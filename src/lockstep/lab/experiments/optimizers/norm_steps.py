@@ -13,11 +13,11 @@ from itertools import product
 
 import numpy as np
 
-from lockstep.arrays import Array
 from lockstep.errors import BadInput
 from lockstep.lab import ALWAYS, Check, Curve, Findings, Law, Picture, Progress, example
 from lockstep.methods.norms import Absolute, Euclidean, Maximum, Norm, Power, Spectral, least_value, steepest_step
 from lockstep.settings import setting
+from lockstep.types.arrays import Array
 
 QUESTION = "Which update minimises g'u + |u|^2 / alpha, for each way to measure |u|?"
 SOURCE = "Boyd and Vandenberghe 2004, section 9.4; Bernstein and Newhouse 2024"

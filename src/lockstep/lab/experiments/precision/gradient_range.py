@@ -20,12 +20,12 @@ from statistics import NormalDist
 
 import numpy as np
 
-from lockstep.arrays import Array
 from lockstep.lab import ALWAYS, Check, Curve, Findings, Law, Picture, Progress, example
 from lockstep.lab.laws import tail
 from lockstep.lab.statistics import streams
 from lockstep.methods.number_format import FORMATS, NumberFormat, number_format
 from lockstep.settings import setting
+from lockstep.types.arrays import Array
 
 QUESTION = "Which gradients does a number format flush, blur or overflow, at which loss scale?"
 SOURCE = "IEEE 754-2019; Micikevicius et al. 2018, section 3.2"

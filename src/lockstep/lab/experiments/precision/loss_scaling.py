@@ -19,7 +19,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lockstep.arrays import Array
 from lockstep.lab import ALWAYS, Check, Curve, Findings, Law, Picture, Progress, example, watched, when
 from lockstep.lab.statistics import streams
 from lockstep.methods.loss_scaling import (
@@ -33,6 +32,7 @@ from lockstep.methods.loss_scaling import (
 )
 from lockstep.methods.number_format import NumberFormat, number_format
 from lockstep.settings import setting
+from lockstep.types.arrays import Array
 
 QUESTION = "What does fp16 lose without a loss scale, and what does a static or dynamic one cost?"
 SOURCE = "Micikevicius et al. 2018, section 3.2; PyTorch GradScaler"

@@ -17,11 +17,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lockstep.arrays import Array
 from lockstep.lab import ALWAYS, Check, Curve, Findings, Law, Picture, Progress, mean_and_error, watched, when
 from lockstep.lab.statistics import streams
 from lockstep.methods.number_format import NumberFormat, number_format
 from lockstep.settings import setting
+from lockstep.types.arrays import Array
 
 QUESTION = "Where does training stall when weights are kept in few bits?"
 SOURCE = "Micikevicius et al. 2018, section 3.1; Gupta et al. 2015"

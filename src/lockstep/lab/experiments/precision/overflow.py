@@ -19,14 +19,14 @@ from functools import cache
 
 import numpy as np
 
-from lockstep.arrays import Array
 from lockstep.collectives import get, own_algorithms
 from lockstep.lab import ALWAYS, Check, Curve, Domain, Findings, Law, Picture, Progress, example, watched, when
 from lockstep.methods.number_format import number_format, rounded_sum
-from lockstep.plain import Json
 from lockstep.program import Program
 from lockstep.program.executor import execute
 from lockstep.settings import setting
+from lockstep.types.arrays import Array
+from lockstep.types.plain import Json
 
 QUESTION = "How far does one overflowing rank reach in an all-reduce, and which guard is right?"
 SOURCE = "IEEE 754-2019; Micikevicius et al. 2018"

@@ -15,17 +15,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lockstep.arrays import Array
 from lockstep.lab import ALWAYS, Check, Curve, Findings, Law, Picture, Progress, mean_and_error, watched, when
 from lockstep.lab.descent.delayed import follow
 from lockstep.lab.descent.updates import Updates, asynchronous, cut_off, worker_times_s
 from lockstep.lab.laws import floor
 from lockstep.lab.objectives import Quadratic, spectrum
 from lockstep.lab.statistics import SignNoise
-from lockstep.plain import Json
 from lockstep.settings import setting
 from lockstep.simulate import Law as TimeLaw
 from lockstep.simulate import parse_law
+from lockstep.types.arrays import Array
+from lockstep.types.plain import Json
 
 QUESTION = "What do a barrier, a bound and no waiting at all cost in seconds and in loss?"
 SOURCE = "event simulation; Lyapunov floors; Ho et al. 2013; Dean et al. 2012"

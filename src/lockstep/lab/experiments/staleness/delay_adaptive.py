@@ -11,7 +11,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lockstep.arrays import Array
 from lockstep.lab import ALWAYS, Check, Curve, Findings, Law, Picture, Progress, example, watched
 from lockstep.lab.descent.delayed import delayed_shrinks, follow, growth
 from lockstep.lab.descent.updates import asynchronous, worker_times_s
@@ -20,6 +19,7 @@ from lockstep.lab.objectives import Quadratic, spectrum
 from lockstep.methods.staleness import delay_adaptive
 from lockstep.settings import setting
 from lockstep.simulate import Pareto
+from lockstep.types.arrays import Array
 
 QUESTION = "Which step survives delays without a bound?"
 SOURCE = "Koloskova, Stich and Jaggi 2022; Mishchenko, Bach, Even and Woodworth 2022"

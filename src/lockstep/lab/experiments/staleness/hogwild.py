@@ -12,12 +12,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lockstep.arrays import Array
 from lockstep.errors import BadInput
 from lockstep.lab import ALWAYS, Check, Curve, Findings, Law, Picture, Progress, watched, when
 from lockstep.lab.descent.delayed import LIMIT, RESOLUTION, Windows, searched_edge
 from lockstep.lab.laws import largest_stable_step
 from lockstep.settings import setting
+from lockstep.types.arrays import Array
 
 QUESTION = "Why do sparse updates without locks bear delays that dense ones do not?"
 SOURCE = "Niu, Recht, Re and Wright, NIPS 2011; counting of meetings"

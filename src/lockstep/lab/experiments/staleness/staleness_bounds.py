@@ -18,10 +18,10 @@ import numpy as np
 from lockstep.errors import BadInput
 from lockstep.lab import ALWAYS, Check, Curve, Findings, Law, Picture, Progress, watched, when
 from lockstep.lab.descent.updates import Updates, asynchronous, cut_off, worker_times_s
-from lockstep.plain import Json
 from lockstep.settings import setting
 from lockstep.simulate import Constant, Uniform
 from lockstep.simulate import Law as TimeLaw
+from lockstep.types.plain import Json
 
 QUESTION = "What do a bound on the gap of clocks and a bound on the age of gradients each cost?"
 SOURCE = "Ho et al. 2013 (stale synchronous parallel); event simulation"

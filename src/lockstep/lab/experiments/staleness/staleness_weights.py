@@ -14,15 +14,15 @@ from functools import partial
 
 import numpy as np
 
-from lockstep.arrays import Array
 from lockstep.lab import ALWAYS, Check, Curve, Findings, Law, Picture, Progress, watched
 from lockstep.lab.descent.delayed import RESOLUTION, delayed_shrinks, scheduled_shrinks, searched_edge
 from lockstep.lab.descent.updates import Updates, asynchronous, worker_times_s
 from lockstep.lab.laws import largest_stable_step
 from lockstep.methods.staleness import cut_off, exponential, inverse
-from lockstep.plain import Json
 from lockstep.settings import setting
 from lockstep.simulate import LogNormal
+from lockstep.types.arrays import Array
+from lockstep.types.plain import Json
 
 QUESTION = "What is gained by weighting gradients by their age?"
 SOURCE = "Zhang, Gupta, Lian and Liu, IJCAI 2016; characteristic roots; event simulation"

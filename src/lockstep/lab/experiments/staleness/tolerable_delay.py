@@ -14,13 +14,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lockstep.arrays import Array
 from lockstep.lab import ALWAYS, Check, Curve, Findings, Law, Picture, Progress, example, watched, when
 from lockstep.lab.descent.delayed import follow
 from lockstep.lab.laws import largest_stable_step
 from lockstep.lab.objectives import Perceptron, digits_perceptron, sharpness
-from lockstep.plain import Json
 from lockstep.settings import setting
+from lockstep.types.arrays import Array
+from lockstep.types.plain import Json
 
 QUESTION = "Does training bear less delay late than early?"
 SOURCE = "curvature by power iteration; edge of the delayed recursion; Cohen et al. 2021 for sharpening"

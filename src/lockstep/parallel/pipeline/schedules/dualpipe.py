@@ -19,10 +19,10 @@ from collections import deque
 
 import numpy as np
 
-from lockstep.arrays import Number, Truth
 from lockstep.parallel.pipeline.schedule import Cells, Domain, Order, Pass, Placement, Schedule, register
 from lockstep.parallel.pipeline.schedules.zero_bubble_h1 import split_s
 from lockstep.parallel.pipeline.times import Times
+from lockstep.types.arrays import Number, Truth
 
 
 def makespan_s(stages: Number, microbatches: Number, chunks: Number, times: Times) -> Number:

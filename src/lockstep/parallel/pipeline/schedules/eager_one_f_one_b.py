@@ -14,11 +14,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from lockstep.arrays import Number
 from lockstep.parallel.pipeline.schedule import Domain, Order, Schedule, register
 from lockstep.parallel.pipeline.schedules.gpipe import flow_shop_s
 from lockstep.parallel.pipeline.schedules.one_f_one_b import alternating
 from lockstep.parallel.pipeline.times import Times
+from lockstep.types.arrays import Number
 
 
 def makespan_s(stages: Number, microbatches: Number, chunks: Number, times: Times) -> Number:

@@ -16,9 +16,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from lockstep.arrays import Number, Truth
 from lockstep.parallel.pipeline.schedule import Domain, Order, Pass, Schedule, register
 from lockstep.parallel.pipeline.times import Times
+from lockstep.types.arrays import Number, Truth
 
 
 def makespan_s(stages: Number, microbatches: Number, chunks: Number, times: Times) -> Number:

@@ -1,4 +1,4 @@
-"""Types of plain data. Importing them loads nothing, unlike `lockstep.arrays`, which loads NumPy."""
+"""Types of plain data. Importing them loads nothing, unlike `lockstep.types.arrays`, which loads NumPy."""
 
 from typing import Any, TypeAlias
 

@@ -19,9 +19,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
+from lockstep.documents.files import read_text
 from lockstep.errors import BadInput, brief, instead, suggestion
-from lockstep.files import read_text
-from lockstep.plain import Json
+from lockstep.types.plain import Json
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
