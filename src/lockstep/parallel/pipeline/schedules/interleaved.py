@@ -28,8 +28,8 @@ def makespan_s(stages: Number, microbatches: Number, chunks: Number, times: Time
     heavier_s = np.maximum(times.first_s, times.last_s)
     lighter_s = np.minimum(times.first_s, times.last_s) * np.where(np.equal(stages, 1), microbatches, 1)
     fill_s = slots * (forward_s + backward_s) / chunks
-    ends_s: Number = microbatches * heavier_s + lighter_s
-    return fill_s + ends_s + 2 * (stages * chunks - 1) * times.delay_s(stages)
+    passes_s: Number = fill_s + microbatches * heavier_s + lighter_s
+    return passes_s + 2 * (stages * chunks - 1) * times.delay_s(stages)
 
 
 def peak_live(stages: Number, microbatches: Number, chunks: Number, stage: Number) -> Number:
