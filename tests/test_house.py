@@ -1,6 +1,7 @@
 """Ratchets of the house: what an import loads, how long files and functions are, what the sources may say."""
 
 import ast
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -101,3 +102,12 @@ def test_only_the_rooms_of_physics_read_links() -> None:
         if read & LINK_NUMBERS and not name.startswith(LINK_ROOMS):
             found.add(name)
     assert found == set(LINK_READERS)
+
+
+def test_files_named_in_the_sources_exist() -> None:
+    """A source of a law, or a docstring, that names a file of Lockstep by its room."""
+    rooms = "|".join(path.name for path in ROOT.iterdir() if path.is_dir() and path.name != "__pycache__")
+    named = re.compile(rf"(?<![\w/.])((?:{rooms})/[\w/]+\.(?:py|toml))\b")
+    found = {(name, file) for file in FILES for name in named.findall(file.read_text("utf-8"))}
+    assert len(found) > 10
+    assert {name: str(file) for name, file in found if not (ROOT / name).exists()} == {}

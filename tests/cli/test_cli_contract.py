@@ -252,3 +252,7 @@ def test_a_benchmark_is_a_no_only_if_its_answer_says_so(
     monkeypatch.setattr("lockstep.verbs.bench.bench", lambda op, **given: answer)
     found = run("bench", "matmul", "--json")
     assert (found.code, found.json()) == (code, {"rows": []})
+
+
+def test_a_command_after_the_end_of_options_is_the_command() -> None:
+    assert run("--", "catalog", "links").out == run("catalog", "links").out != ""

@@ -130,7 +130,8 @@ def _run(given: list[str]) -> int:
 def _asked(given: list[str]) -> list[str]:
     """The verbs that this command line, or the one that a shell completes, is about."""
     words = given or os.environ.get("COMP_WORDS", os.environ.get("_TYPER_COMPLETE_ARGS", "")).split()[1:]
-    return [verb for verb in words[:1] if verb in VERBS]
+    first = next((word for word in words if not word.startswith("-")), "")
+    return [first] if first in VERBS else []
 
 
 def _refuse(message: str) -> int:

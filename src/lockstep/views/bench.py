@@ -11,8 +11,7 @@ from lockstep.units import format_bandwidth, format_flops, format_frac, format_t
 from lockstep.views.parts.command import Command
 from lockstep.views.parts.completing import ops
 from lockstep.views.parts.figure import PALETTE, write_figure
-from lockstep.views.parts.options import argument, text
-from lockstep.views.parts.program_options import RANKS_HELP, RUNS
+from lockstep.views.parts.options import RANKS_HELP, RUNS, argument, text
 from lockstep.views.parts.terminal import heading, indented, small_print, table
 
 if TYPE_CHECKING:

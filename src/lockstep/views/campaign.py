@@ -11,9 +11,19 @@ from lockstep.views.estimate import PART_WORDS, unit
 from lockstep.views.parts.command import Command
 from lockstep.views.parts.figure import PALETTE, write_figure
 from lockstep.views.parts.layout_columns import layout_words
-from lockstep.views.parts.operation_options import FAILURES, SERVICE, TARGET
-from lockstep.views.parts.options import BATCH, CLUSTER, LAYOUT, LIGHTER, MODEL, RECIPE, text
-from lockstep.views.parts.program_options import SEED
+from lockstep.views.parts.options import (
+    BATCH,
+    CLUSTER,
+    FAILURES,
+    LAYOUT,
+    LIGHTER,
+    MODEL,
+    RECIPE,
+    SEED,
+    SERVICE,
+    TARGET,
+    text,
+)
 from lockstep.views.parts.terminal import bar, heading, indented, small_print, table
 
 if TYPE_CHECKING:

@@ -10,8 +10,7 @@ from lockstep.units import format_frac, format_time
 from lockstep.verbs.words.shared import FailureWords, LinkWords, RecipeWords, WriteWords
 from lockstep.views.parts.command import Command
 from lockstep.views.parts.figure import PALETTE, write_figure
-from lockstep.views.parts.options import LIGHTER, MODEL_IF_ANY, flags, switch, text
-from lockstep.views.parts.program_options import SEED
+from lockstep.views.parts.options import LIGHTER, MODEL_IF_ANY, SEED, flags, switch, text
 from lockstep.views.parts.terminal import bar, heading, indented, small_print, table
 
 if TYPE_CHECKING:

@@ -10,8 +10,7 @@ from rich.text import Text
 from lockstep.units import format_bandwidth, format_size, format_time
 from lockstep.views.parts.command import Command
 from lockstep.views.parts.figure import PALETTE, sizes_on, times_on, write_figure
-from lockstep.views.parts.options import LINK, switch
-from lockstep.views.parts.program_options import ALGORITHM, OP, RANKS, SIZE
+from lockstep.views.parts.options import ALGORITHM, LINK, OP, RANKS, SIZE, switch
 from lockstep.views.parts.terminal import heading, indented, small_print, table
 
 if TYPE_CHECKING:

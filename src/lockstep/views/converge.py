@@ -13,9 +13,8 @@ from lockstep.views.parts.command import Command
 from lockstep.views.parts.completing import experiments
 from lockstep.views.parts.findings_plot import plot_findings
 from lockstep.views.parts.findings_table import render_findings
-from lockstep.views.parts.options import argument, text
+from lockstep.views.parts.options import SEED, SETTINGS, argument, text
 from lockstep.views.parts.output import draw, given, pairs, picture_path, show
-from lockstep.views.parts.program_options import SEED, SETTINGS
 from lockstep.views.parts.progress import progress
 from lockstep.views.parts.sweep_panels import check_drawable
 from lockstep.views.parts.sweep_plot import plot_sweep

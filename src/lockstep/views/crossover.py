@@ -10,9 +10,8 @@ from rich.text import Text
 from lockstep.units import format_size
 from lockstep.views.parts.command import Command
 from lockstep.views.parts.figure import PALETTE, write_figure
-from lockstep.views.parts.options import LINK, text
+from lockstep.views.parts.options import LINK, OP, RANKS, text
 from lockstep.views.parts.output import draw, show
-from lockstep.views.parts.program_options import OP, RANKS
 from lockstep.views.parts.terminal import heading, indented, table
 
 if TYPE_CHECKING:
@@ -87,6 +86,7 @@ COMMAND = Command(
         "lockstep crossover all-reduce --ranks 256 --latency 10us --bandwidth 25GB/s --between ring,tree",
         "lockstep crossover all-reduce --ranks 512 --latency 5us --bandwidth 50GB/s --plot map.png",
     ),
+    more="The picture maps all group sizes.",
     render=render,
     picture=plot_map,
     figures=("crossover_B", "n_star_B"),

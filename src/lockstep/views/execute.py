@@ -10,8 +10,7 @@ from lockstep.errors import BadInput
 from lockstep.units import format_bandwidth, format_frac, format_size, format_time
 from lockstep.views.parts.command import Command
 from lockstep.views.parts.completing import algorithms, programs, schedules
-from lockstep.views.parts.options import argument, text
-from lockstep.views.parts.program_options import RANKS_HELP, RUNS, SIZE_IF_ANY
+from lockstep.views.parts.options import RANKS_HELP, RUNS, SIZE_IF_ANY, argument, text
 from lockstep.views.parts.terminal import heading, indented, small_print, table
 
 if TYPE_CHECKING:

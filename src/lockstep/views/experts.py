@@ -8,8 +8,7 @@ from rich.text import Text
 
 from lockstep.units import format_count, format_frac, format_size, format_time
 from lockstep.views.parts.command import Command
-from lockstep.views.parts.options import LINK, required, text
-from lockstep.views.parts.program_options import RANKS, SEED
+from lockstep.views.parts.options import LINK, RANKS, SEED, required, text
 from lockstep.views.parts.terminal import heading, indented, small_print, table
 
 if TYPE_CHECKING:

@@ -10,8 +10,7 @@ from rich.text import Text
 from lockstep.units import format_frac, format_size, format_time
 from lockstep.views.parts.command import Command
 from lockstep.views.parts.figure import PALETTE, sizes_on, times_on, write_figure
-from lockstep.views.parts.options import LINK, required, text
-from lockstep.views.parts.program_options import SWEEP
+from lockstep.views.parts.options import LINK, SWEEP, required, text
 from lockstep.views.parts.terminal import bar, heading, indented, small_print, table
 
 if TYPE_CHECKING:

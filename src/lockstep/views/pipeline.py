@@ -12,9 +12,8 @@ from lockstep.units import format_frac, format_time
 from lockstep.views.parts.command import Command
 from lockstep.views.parts.completing import schedules
 from lockstep.views.parts.figure import PALETTE, write_figure
-from lockstep.views.parts.options import Options, required, text
+from lockstep.views.parts.options import PASSES, Options, required, text
 from lockstep.views.parts.output import draw, given, show
-from lockstep.views.parts.program_options import PASSES
 from lockstep.views.parts.progress import progress
 from lockstep.views.parts.terminal import bar, heading, indented, small_print, table
 

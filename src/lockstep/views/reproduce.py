@@ -9,8 +9,7 @@ from rich.text import Text
 from lockstep.measure.reproduce import SOURCES, Reproduction, Trial
 from lockstep.views.parts.command import Command
 from lockstep.views.parts.completing import methods, trainers
-from lockstep.views.parts.options import Options, argument, text
-from lockstep.views.parts.program_options import SEED, SETTINGS
+from lockstep.views.parts.options import SEED, SETTINGS, Options, argument, text
 from lockstep.views.parts.terminal import heading, indented, table
 
 if TYPE_CHECKING:

@@ -11,8 +11,7 @@ from lockstep.units import format_bandwidth, format_frac, format_size, format_ti
 from lockstep.views.parts.command import Command
 from lockstep.views.parts.completing import ops
 from lockstep.views.parts.figure import PALETTE, write_figure
-from lockstep.views.parts.options import argument, text
-from lockstep.views.parts.program_options import RUNS, SEED
+from lockstep.views.parts.options import RUNS, SEED, argument, text
 from lockstep.views.parts.terminal import heading, indented, small_print, table
 
 if TYPE_CHECKING:

@@ -9,8 +9,7 @@ from rich.text import Text
 from lockstep.units import SECONDS_PER_DAY, format_count, format_frac, format_money, format_time
 from lockstep.views.parts.command import Command
 from lockstep.views.parts.figure import PALETTE, write_figure
-from lockstep.views.parts.operation_options import FAILURES, SERVICE, TARGET
-from lockstep.views.parts.options import BATCH, CLUSTER, LIGHTER, MODEL, RECIPE, switch, text
+from lockstep.views.parts.options import BATCH, CLUSTER, FAILURES, LIGHTER, MODEL, RECIPE, SERVICE, TARGET, switch, text
 from lockstep.views.parts.terminal import heading, indented, one_line, table
 
 if TYPE_CHECKING:

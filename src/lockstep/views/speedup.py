@@ -12,8 +12,7 @@ from lockstep.hardware import Cluster
 from lockstep.units import format_frac, format_time
 from lockstep.views.parts.command import Command
 from lockstep.views.parts.figure import PALETTE, write_figure
-from lockstep.views.parts.options import LINK, required, text
-from lockstep.views.parts.program_options import SIZE
+from lockstep.views.parts.options import LINK, SIZE, required, text
 from lockstep.views.parts.terminal import heading, indented, small_print, table
 
 if TYPE_CHECKING:

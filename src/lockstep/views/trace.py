@@ -9,8 +9,7 @@ from rich.text import Text
 from lockstep.units import format_frac, format_time
 from lockstep.views.parts.command import Command
 from lockstep.views.parts.completing import algorithms, programs, schedules
-from lockstep.views.parts.options import LINK, argument, required, text
-from lockstep.views.parts.program_options import PASSES, RANKS_IF_ANY, SIZE_IF_ANY
+from lockstep.views.parts.options import LINK, PASSES, RANKS_IF_ANY, SIZE_IF_ANY, argument, required, text
 from lockstep.views.parts.terminal import heading, indented, table
 
 if TYPE_CHECKING:

@@ -16,9 +16,8 @@ from lockstep.units import format_count, format_frac, format_size, format_time
 from lockstep.views.parts.command import Command
 from lockstep.views.parts.completing import methods, trainers
 from lockstep.views.parts.figure import PALETTE, write_figure
-from lockstep.views.parts.options import argument, switch, text
+from lockstep.views.parts.options import RANKS_HELP, SEED, SETTINGS, argument, switch, text
 from lockstep.views.parts.output import Ended, draw, given, pairs, picture_path, show
-from lockstep.views.parts.program_options import RANKS_HELP, SEED, SETTINGS
 from lockstep.views.parts.progress import progress
 from lockstep.views.parts.terminal import heading, indented, small_print, table
 

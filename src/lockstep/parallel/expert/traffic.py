@@ -13,7 +13,7 @@ other bytes per element than combined ones. T tokens on the rank, h hidden.
 
 Beside S seconds of shared experts, which need no exchange, an exchange of X seconds that takes a share of the device
 lets min(S, (1 - share) X) of them through, so max(X - S, share X) of it is exposed. What cells of a pipeline hide of
-it: `pipeline/times.py`. Routing that is not balanced: `exchange.py`, message by message.
+it: `parallel/pipeline/times.py`. Routing that is not balanced: `exchange.py`, message by message.
 
 Sources: GShard (arXiv 2006.16668); DeepSeek-AI 2024 (arXiv 2412.19437), sections 2.1.2 (node-limited routing) and 3.2.2
 (once across InfiniBand, then NVLink, both at once); 3.3.4 for dispatch in fp8.

@@ -208,7 +208,7 @@ class LighterWords(TypedDict, total=False):
 
 
 class WriteWords(TypedDict, total=False):
-    """How a checkpoint is noticed to be needed, written and read."""
+    """Noticing a failure, restarting, and writing checkpoints."""
 
     detection: Annotated[Time | None, Option("T", "Time until a failure is noticed. (default: 10 min)")]
     restart: Annotated[

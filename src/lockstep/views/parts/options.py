@@ -13,14 +13,17 @@ import typer
 
 from lockstep.verbs.words.shared import (
     LAYOUT_WORDS,
+    FailureWords,
     LayoutWords,
     LighterWords,
     LinkWords,
     QuestionWords,
     RecipeWords,
+    ServiceWords,
     Switch,
+    WriteWords,
 )
-from lockstep.views.parts.completing import clusters, models, optimizers, schedules, starting
+from lockstep.views.parts.completing import algorithms, clusters, models, ops, optimizers, schedules, starting
 
 Options = Mapping[str, tuple[Any, Any]]
 """Keyword of the library -> (annotated type, default)."""
@@ -105,11 +108,67 @@ LAYOUT = flags(LayoutWords, "Layout", only=LAYOUT_WORDS)
 OFFLOAD = flags(LayoutWords, "Layout", only=("offload",))
 LINK = flags(LinkWords, "Link: --latency and --bandwidth, or --cluster")
 LIGHTER = flags(LighterWords, "Lighter checkpoints between full ones")
+_TARGET = "Target: one of --tokens, --loss, --compute-optimal"
+TARGET: Options = {
+    "tokens": text("--tokens", "T", "Tokens to train on, e.g. 15T (images for a ConvNet).", panel=_TARGET),
+    "loss": text("--loss", "L", "Train until this loss, in nats per token, predicted by a scaling law.", panel=_TARGET),
+    "compute_optimal": switch(
+        "--compute-optimal", "Train on the model's compute-optimal number of tokens.", False, _TARGET
+    ),
+    "scaling_law": text(
+        "--scaling-law", "LAW", "Scaling law: besiroglu, hoffmann or kaplan. (default: besiroglu)", panel=_TARGET
+    ),
+    "critical_batch_tokens": text(
+        "--critical-batch-tokens",
+        "N",
+        "Critical batch size; larger batches need more tokens for the same loss.",
+        panel=_TARGET,
+    ),
+}
+_FAILURES = "Failures and checkpoints (default: known values of the cluster)"
+FAILURES = {**flags(FailureWords, _FAILURES, without=("replica_nodes",)), **flags(WriteWords, _FAILURES)}
+SERVICE = flags(ServiceWords, "Step time in production")
+RANKS: Options = {"ranks": required(("--ranks",), "N", "Number of ranks in the group.")}
+RANKS_IF_ANY: Options = {"ranks": text("--ranks", "N", "Number of ranks in the group.")}
+SIZE: Options = {"size": required(("--size",), "S", "Message size as nccl-tests counts it, e.g. 100MB.")}
+SIZE_IF_ANY: Options = {"size": text("--size", "S", "Message size as nccl-tests counts it, e.g. 100MB.")}
+OP: Options = {
+    "op": argument(
+        "OP",
+        "Collective: all-reduce, all-gather, reduce-scatter, all-to-all, broadcast, reduce, scatter or gather.",
+        names=ops,
+    )
+}
+ALGORITHM: Options = {
+    "algorithm": text(
+        "--algorithm", "A", "Algorithm: one, several separated by commas, or all. (default: all)", names=algorithms
+    )
+}
+_PASSES = "Times per micro-batch: one value, or one per stage, separated by commas"
+PASSES: Options = {
+    "chunks": text("--chunks", "V", "Model chunks per stage, if the schedule allows a choice."),
+    "forward_s": text("--forward-s", "T", "Time of a stage's forward pass. (default: 1 s)", panel=_PASSES),
+    "backward_s": text("--backward-s", "T", "Time of a stage's whole backward pass. (default: 2 s)", panel=_PASSES),
+    "weight_s": text(
+        "--weight-s", "T", "Time for weight gradients, part of --backward-s. (default: half of it)", panel=_PASSES
+    ),
+    "transfer_s": text(
+        "--transfer-s", "T", "Time of a message between neighbouring stages. (default: 0)", panel=_PASSES
+    ),
+}
+SEED: Options = {"seed": text("--seed", "N", "Random seed. (default: 0)", "0")}
+RUNS: Options = {
+    "root": text("--runs", "DIR", "Folder in which to keep the run; see lockstep runs. (default: $LOCKSTEP_RUNS)")
+}
+RANKS_HELP = "Processes to start. (default: those that torchrun or srun started, else 2)"
+SWEEP: Options = {"sweep": switch("--sweep", "Compare all bucket sizes that make a difference.", False)}
+_SET_HELP = "Value of one setting; may be repeated. --json without a name lists all settings."
+SETTINGS: Options = {
+    "settings": (Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help=_SET_HELP)], None)
+}
 JSON: Options = {
     "as_json": (Annotated[bool, typer.Option("--json", help="Print one JSON object, in SI units.")], False)
 }
-
-
 CSV: Options = {"csv": text("--csv", "FILE", "Write a CSV file with one row for each value of a list or range.")}
 CURVE: Options = {"plot": text("--plot", "FILE", "Draw the curve over a list or range: .png, .svg or .pdf.")}
 PLOT: Options = {"plot": text("--plot", "FILE", "Also draw a picture: .png, .svg or .pdf.")}

@@ -74,7 +74,7 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
         theory=(
             Law("difference between periods, equal curvature", 0.0, "averaging is linear", "Khaled et al. 2020"),
             Law("edge of the delay K (n - 1) for K = 2", _edge(settings), "2 sin(pi / (2 (2 tau + 1)))",
-                "lab/delay.py"),
+                "lab/laws.py"),
             Law("gradients missed at the end of a round", count - periods[-1] + 1.0, "(n - 1)(K - 1)", "counting"),
         ),
         curves=tuple(curves),

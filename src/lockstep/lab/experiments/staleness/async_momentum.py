@@ -20,7 +20,7 @@ from lockstep.settings import setting
 
 QUESTION = "Why can momentum diverge with old gradients where each alone converges?"
 SOURCE = "roots of z^(tau+1) - (1 + beta) z^tau + beta z^(tau-1) + a lambda"
-LAW_SOURCE = "largest root of the delayed recursion (lab/delay.py)"
+LAW_SOURCE = "largest root of the delayed recursion (lab/laws.py)"
 
 
 @dataclass(frozen=True, slots=True)

@@ -78,8 +78,8 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
     return Findings(
         checks=_checks(settings, law, times_s, schedules, floors, exact, delayed),
         theory=(
-            Law("floor, synchronous", exact, "sum h P_00 / 2", "Lyapunov (lab/delay.py)"),
-            Law("floor, every delay n - 1", delayed, "sum h P_00 / 2", "Lyapunov (lab/delay.py)"),
+            Law("floor, synchronous", exact, "sum h P_00 / 2", "Lyapunov (lab/laws.py)"),
+            Law("floor, every delay n - 1", delayed, "sum h P_00 / 2", "Lyapunov (lab/laws.py)"),
             Law("seconds per barrier", law.expected_max_s(settings.workers), "E max of n times", "simulate/law.py"),
         ),
         rows=tuple(rows),

@@ -66,7 +66,7 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
             Check("1 / L converges at any delay", 1.0, float(unstable[0]), false_law=True, holds=example("delay 2")),
         ),
         theory=tuple(
-            Law(f"factor per step at a = 1/L, delay {tau}", rate(1.0, tau), "largest |z|", "lab/delay.py")
+            Law(f"factor per step at a = 1/L, delay {tau}", rate(1.0, tau), "largest |z|", "lab/laws.py")
             for tau in (2, 4, 8)
         ),
         curves=tuple(curves),

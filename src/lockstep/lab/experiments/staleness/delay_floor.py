@@ -63,7 +63,7 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
     return Findings(
         checks=(*checks, *_slow_roots(delays), _false_floor(settings.noise_std), *_false_growth(delays, exact, ratios)),
         theory=tuple(
-            Law(f"floor, delay {delay}", value, "P = A P A' + Q", "discrete Lyapunov equation (lab/delay.py)")
+            Law(f"floor, delay {delay}", value, "P = A P A' + Q", "discrete Lyapunov equation (lab/laws.py)")
             for delay, value in zip(delays, exact, strict=True)
         ),
         curves=(

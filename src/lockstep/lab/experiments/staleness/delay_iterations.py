@@ -22,7 +22,7 @@ QUESTION = "How many more updates does a delay cost, with and without gradient n
 SOURCE = "Agarwal and Duchi 2011; Arjevani, Shamir and Srebro 2020; roots of the delayed recursion"
 
 LONG_DELAY = 50
-LAW_SOURCE = "largest root of the delayed recursion (lab/delay.py)"
+LAW_SOURCE = "largest root of the delayed recursion (lab/laws.py)"
 
 
 @dataclass(frozen=True, slots=True)

@@ -125,7 +125,7 @@ def _conclusion(delay: int, momentum: float) -> str:
 def _law(delay: int, momentum: float) -> Law:
     formula = "2 sin(pi / (2 (2 tau + 1)))" if momentum == 0 else "2 sin(theta/2) |exp(i theta) - beta|"
     name = f"largest stable a*lambda, tau = {delay}, beta = {momentum:g}"
-    return Law(name, largest_stable_step(delay, momentum), formula, "roots on the unit circle (lab/delay.py)")
+    return Law(name, largest_stable_step(delay, momentum), formula, "roots on the unit circle (lab/laws.py)")
 
 
 def _false_laws(delays: list[int], steps: int) -> list[Check]:

@@ -70,7 +70,7 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
     return Findings(
         checks=tuple(checks),
         theory=(
-            Law("largest step, dense", dense, "2 sin(pi / (2 (2 tau + 1)))", "lab/delay.py"),
+            Law("largest step, dense", dense, "2 sin(pi / (2 (2 tau + 1)))", "lab/laws.py"),
             Law("largest step, no meetings", 2.0, "2 / lambda", "gradient descent"),
         ),
         rows=tuple(rows),

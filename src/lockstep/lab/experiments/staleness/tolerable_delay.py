@@ -77,7 +77,7 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
         checks=tuple(checks),
         theory=tuple(
             Law(f"tolerable delay after {row['step']} steps, step {row['step_size']:g}", float(row["tolerable_delay"]),
-                FORMULA, "lab/delay.py")
+                FORMULA, "lab/laws.py")
             for row in rows
         ),
         rows=tuple(rows),

@@ -143,8 +143,8 @@ def _laws(course: Course, settings: Settings) -> tuple[Law, ...]:
     return (
         Law("all-reduce", course.all_reduce_s(), "fastest algorithm", "collectives/best.py"),
         Law("seconds per synchronous step", step_s, "E max + all-reduce", "simulate/law.py"),
-        Law("seconds to compress and restore", compress_s(course), "S / rate", "race/compressed.py"),
-        Law("workers that saturate the server", saturating, "(x + push + pull) / service", "race/server.py"),
+        Law("seconds to compress and restore", compress_s(course), "S / rate", "lab/race/compressed.py"),
+        Law("workers that saturate the server", saturating, "(x + push + pull) / service", "lab/race/server.py"),
     )
 
 
