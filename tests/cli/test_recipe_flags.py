@@ -13,8 +13,7 @@ from lockstep.cli.app import build
 from lockstep.layout import Recipe
 from lockstep.planner.estimate import estimate as estimate_layout
 from lockstep.verbs.words.question import read_question
-from lockstep.verbs.words.shared import RecipeWords
-from lockstep.views.parts.options import RECIPE
+from lockstep.verbs.words.recipe import RecipeWords
 
 FLAGS = {
     "dtype": ("fp8", "dtype", "fp8"),
@@ -48,7 +47,7 @@ LAYOUT = {"tp": 2, "pp": 4, "ep": 8, "zero": 1, "recompute": "selective", "seque
 
 
 def test_every_field_has_a_flag_or_a_reason() -> None:
-    assert set(FLAGS) == set(RECIPE) == set(RecipeWords.__annotations__)
+    assert set(FLAGS) == set(RecipeWords.__annotations__)
     said = {field for _, field, _ in FLAGS.values()}
     assert {one.name for one in fields(Recipe)} == said | QUESTION | PYTHON_ONLY
 

@@ -10,7 +10,7 @@ from lockstep.layout.recipe import OPTIMIZERS
 from lockstep.parallel.pipeline import SCHEDULES
 from lockstep.verbs import VERBS
 from lockstep.verbs.words.calling import keywords
-from lockstep.views.parts.options import LAYOUT as LAYOUT_FLAGS
+from lockstep.verbs.words.shared import LAYOUT_WORDS
 from lockstep.vocabulary import ARCHITECTURES, COMMANDS, LAYOUT, OPTIONS, SEARCHING, VALUES, architecture, bare
 from lockstep.workload import RECOMPUTE
 from lockstep.workload.huggingface import FAMILIES
@@ -67,5 +67,5 @@ def test_a_family_is_recognised_with_what_follows_its_name() -> None:
 
 
 def test_words_of_a_layout_are_those_of_the_flags() -> None:
-    assert set(LAYOUT) | {"offload"} == set(LAYOUT_FLAGS)
+    assert set(LAYOUT) | {"offload"} == set(LAYOUT_WORDS)
     assert set(SEARCHING) <= set(VERBS)

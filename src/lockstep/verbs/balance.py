@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 from lockstep.errors import BadInput
 from lockstep.units import list_parts, parse_count, parse_size_B, parse_time_s
 from lockstep.verbs.words.calling import verb
 from lockstep.verbs.words.network import flags
+from lockstep.verbs.words.option import Option
 from lockstep.verbs.words.quantity import Quantity, Size, Time
 from lockstep.verbs.words.question import whole
 
@@ -23,11 +24,15 @@ MOST_WORKERS = 100_000
 @verb
 def balance(
     *,
-    speeds: str | Sequence[float],
-    batch: Quantity,
-    memory: str | None = None,
-    sample_memory: Size | None = None,
-    comm: Time = 0.0,
+    speeds: Annotated[
+        str | Sequence[float], Option("V,..", "Samples per second of each worker, e.g. 100,100,60 or 4x100,2x60.")
+    ],
+    batch: Annotated[Quantity, Option("B", "Samples per step.")],
+    memory: Annotated[
+        str | None, Option("S,..", "Samples that fit on each worker; bytes with --sample-memory.")
+    ] = None,
+    sample_memory: Annotated[Size | None, Option("S", "Memory of one sample.")] = None,
+    comm: Annotated[Time, Option("T", "Communication time per step. (default: 0)")] = 0.0,
 ) -> Balance:
     """Split of a batch over workers of `speeds` samples/s, such as `1,1,2` or `4x1.5,2x0.8`.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 from lockstep.documents.files import writable, writing
 from lockstep.errors import BadInput, UnknownName
@@ -13,9 +13,11 @@ from lockstep.units import parse_bandwidth_Bps, parse_count, parse_flops, parse_
 from lockstep.verbs.words.calling import strict
 from lockstep.verbs.words.keeping import kept
 from lockstep.verbs.words.network import flags
+from lockstep.verbs.words.option import Argument, Option
 from lockstep.verbs.words.processes import longest_wait_s, world
 from lockstep.verbs.words.quantity import Bandwidth, FlopRate, Quantity, Time
 from lockstep.verbs.words.question import whole
+from lockstep.verbs.words.shared import RUNS
 
 if TYPE_CHECKING:
     from lockstep.measure.bench import CollectiveBench
@@ -29,25 +31,66 @@ USUAL_RIVAL = "ring"
 """Lockstep's algorithm beside the built-in one when none is named, where the collective has it."""
 
 
+_COLLECTIVE = "Collective"
+_KERNEL = "Kernel, or device for all kernels"
+
+
 @strict
 def bench(
-    op: str,
+    op: Annotated[
+        str,
+        Argument(
+            "OP",
+            "Collective: all-reduce, all-gather, send-recv ...; kernel: matmul, memory, attention, optimizer; or "
+            "device.",
+            names="ops",
+        ),
+    ],
     *,
-    ranks: Quantity | None = None,
-    backend: str | None = None,
-    sizes: str | None = None,
-    algorithm: str | None = None,
-    repeats: Quantity | None = None,
-    warm_up: Quantity | None = None,
-    timeout: Time | None = None,
-    csv: str | Path | None = None,
-    device: str | None = None,
-    dtype: str | None = None,
-    peak: FlopRate | None = None,
-    memory_bandwidth: Bandwidth | None = None,
-    curve: str | Path | None = None,
-    device_file: str | Path | None = None,
-    root: str | Path | None = None,
+    ranks: Annotated[
+        Quantity | None,
+        Option("N", "Processes to start. (default: those that torchrun or srun started, else 2)", panel=_COLLECTIVE),
+    ] = None,
+    backend: Annotated[
+        str | None, Option("B", "Backend: gloo, or nccl with one GPU per rank. (default: gloo)", panel=_COLLECTIVE)
+    ] = None,
+    sizes: Annotated[
+        str | None, Option("S", "Sizes as from:to:factor, or a list separated by commas. (default: 1KB:16MB:4)")
+    ] = None,
+    algorithm: Annotated[
+        str | None,
+        Option("A", "Algorithms: built-in, Lockstep's by name, or all. (default: built-in,ring)", panel=_COLLECTIVE),
+    ] = None,
+    repeats: Annotated[
+        Quantity | None, Option("N", "Repeats per size; fewer for slow sizes. (default: 20)", panel=_COLLECTIVE)
+    ] = None,
+    warm_up: Annotated[
+        Quantity | None, Option("N", "Number of warm-up runs per size. (default: 3)", panel=_COLLECTIVE)
+    ] = None,
+    timeout: Annotated[Time | None, Option("T", "Longest wait for a rank. (default: 60 s)", panel=_COLLECTIVE)] = None,
+    csv: Annotated[
+        str | Path | None, Option("FILE", "Write the rows as CSV, which `lockstep fit` reads.", panel=_COLLECTIVE)
+    ] = None,
+    device: Annotated[str | None, Option("D", "Device: cpu or cuda. (default: cpu)", panel=_KERNEL)] = None,
+    dtype: Annotated[
+        str | None,
+        Option("T", "Number format: fp32, bf16, fp16 or fp64. (default: fp32, bf16 on a GPU)", panel=_KERNEL),
+    ] = None,
+    peak: Annotated[
+        FlopRate | None,
+        Option("R", "Peak rate from the datasheet, e.g. 989TFLOP/s. (default: the best measured)", panel=_KERNEL),
+    ] = None,
+    memory_bandwidth: Annotated[
+        Bandwidth | None, Option("R", "Memory bandwidth from the datasheet. (default: measured)", panel=_KERNEL)
+    ] = None,
+    curve: Annotated[
+        str | Path | None, Option("FILE", "Write the efficiency curve for the hardware catalog.", panel=_KERNEL)
+    ] = None,
+    device_file: Annotated[
+        str | Path | None,
+        Option("FILE", "Put the curve into your hardware YAML, or write a new one; see lockstep plan.", panel=_KERNEL),
+    ] = None,
+    root: Annotated[str | Path | None, RUNS] = None,
     progress: Progress | None = None,
 ) -> CollectiveBench | DeviceBench:
     """Measures a collective on `ranks` real ranks, or a kernel (`device` for all of them) on a CPU or GPU.

@@ -3,57 +3,70 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Unpack
+from typing import TYPE_CHECKING, Annotated, Unpack
 
 from lockstep.errors import BadInput
-from lockstep.hardware import Cluster
-from lockstep.layout import Layout
-from lockstep.planner import Estimate, Plan
-from lockstep.planner.search import Progress
-from lockstep.types.plain import Json
 from lockstep.units import parse_count, parse_frac, parse_money_usd, parse_number, parse_power_W, parse_time_s
 from lockstep.verbs.estimate import best_estimate
 from lockstep.verbs.words.calling import verb
 from lockstep.verbs.words.failures import bounded_mtbf_s, simulated_runs
 from lockstep.verbs.words.network import flags
 from lockstep.verbs.words.operations import read_operation
+from lockstep.verbs.words.option import Option, taken
 from lockstep.verbs.words.quantity import Quantity
 from lockstep.verbs.words.question import positive, whole
-from lockstep.verbs.words.shared import OPERATION_WORDS, LayoutWords, OperationWords
+from lockstep.verbs.words.shared import CLUSTER, MODEL, SEED, LayoutWords, OperationWords, TargetWords
 from lockstep.verbs.words.targets import read_target
-from lockstep.workload import Model
 
 if TYPE_CHECKING:
     from lockstep.campaigns import Campaign, Market, Ramp
+    from lockstep.hardware import Cluster
+    from lockstep.layout import Layout
+    from lockstep.planner import Estimate, Plan
+    from lockstep.planner.search import Progress
+    from lockstep.workload import Model
 
 
-class CampaignWords(LayoutWords, OperationWords, total=False):
-    """Keywords of verbs about whole runs: those of a layout and those of its operation."""
+_BATCH = "Batch size and learning rate at the start"
+_MONEY = "Money and energy"
+
+
+class CampaignWords(LayoutWords, OperationWords, TargetWords, total=False):
+    """Keywords of verbs about whole runs: those of a layout, of its operation and of its target."""
 
 
 @verb
 def campaign(
-    model: str | Path | Model | Plan | Estimate,
-    cluster: str | Path | Cluster | None = None,
+    model: Annotated[str | Path | Model | Plan | Estimate, MODEL],
+    cluster: Annotated[str | Path | Cluster | None, CLUSTER] = None,
     layout: Layout | None = None,
     *,
-    tokens: Quantity | None = None,
-    loss: Quantity | None = None,
-    compute_optimal: bool = False,
-    scaling_law: str | None = None,
-    critical_batch_tokens: Quantity | None = None,
-    warmup_steps: Quantity = 0,
-    ramp_from: Quantity | None = None,
-    ramp_tokens: Quantity | None = None,
-    price: Quantity | None = None,
-    reserved_discount: Quantity | None = None,
-    spot_discount: Quantity | None = None,
-    preemption: Quantity | None = None,
-    power: Quantity | None = None,
-    pue: Quantity = 1.0,
-    carbon: Quantity | None = None,
-    campaigns: Quantity = 1000,
-    seed: Quantity = 0,
+    warmup_steps: Annotated[Quantity, Option("N", "Steps over which the learning rate rises.", panel=_BATCH)] = 0,
+    ramp_from: Annotated[
+        Quantity | None, Option("N", "Tokens per step at the start of a batch ramp.", panel=_BATCH)
+    ] = None,
+    ramp_tokens: Annotated[Quantity | None, Option("N", "Tokens over which the batch grows.", panel=_BATCH)] = None,
+    price: Annotated[
+        Quantity | None, Option("P", "Dollars per device-hour, instead of the catalog's price.", panel=_MONEY)
+    ] = None,
+    reserved_discount: Annotated[
+        Quantity | None, Option("FRAC", "Discount for reserved devices, to compare with.", panel=_MONEY)
+    ] = None,
+    spot_discount: Annotated[
+        Quantity | None, Option("FRAC", "Discount for spot devices, to compare with; needs --preemption.", panel=_MONEY)
+    ] = None,
+    preemption: Annotated[
+        Quantity | None, Option("T", "Mean time until one spot node is preempted.", panel=_MONEY)
+    ] = None,
+    power: Annotated[Quantity | None, Option("W", "Power per device. (default: its TDP)", panel=_MONEY)] = None,
+    pue: Annotated[
+        Quantity, Option("X", "Power of the facility divided by that of its equipment. (default: 1)", panel=_MONEY)
+    ] = 1.0,
+    carbon: Annotated[
+        Quantity | None, Option("X", "Carbon intensity of the grid, in kg of CO2 per kWh, e.g. 0.4.", panel=_MONEY)
+    ] = None,
+    campaigns: Annotated[Quantity, Option("N", "Number of simulated runs. (default: 1000)")] = 1000,
+    seed: Annotated[Quantity, SEED] = 0,
     progress: Progress | None = None,
     **words: Unpack[CampaignWords],
 ) -> Campaign:
@@ -67,13 +80,10 @@ def campaign(
     from lockstep.campaigns import Scenario
     from lockstep.campaigns import campaign as find
 
-    operation: Json = {name: words.pop(name) for name in OPERATION_WORDS if name in words}  # type: ignore[misc]
+    operation, aim = taken(words, OperationWords), taken(words, TargetWords)
     market = _market(reserved_discount, spot_discount, preemption)
     found = best_estimate(model, cluster, layout, words)
-    target = read_target(
-        found.job.model, tokens=tokens, loss=loss, compute_optimal=compute_optimal, scaling_law=scaling_law,
-        critical_batch_tokens=critical_batch_tokens,
-    )  # fmt: skip
+    target = read_target(found.job.model, aim)
     if target is None:
         raise BadInput("give one of --tokens, --loss and --compute-optimal", "--tokens")
     with flags("--write"):

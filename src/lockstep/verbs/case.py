@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 from lockstep.errors import located
 from lockstep.verbs.words.calling import strict
+from lockstep.verbs.words.option import Argument
 
 if TYPE_CHECKING:
     from lockstep.validation.cases import Survey
 
 
 @strict
-def case(name: str | None = None, *, progress: Callable[[int, int], None] | None = None) -> Survey:
+def case(
+    name: Annotated[str | None, Argument("CASE", "Case study, or a YAML file of your own; all when omitted.")] = None,
+    *,
+    progress: Callable[[int, int], None] | None = None,
+) -> Survey:
     """Published training runs, predicted against published: the one called `name` (or a YAML file), or all of them.
 
     Raises UnknownName; BadInput at "file:line" for a file of your own.

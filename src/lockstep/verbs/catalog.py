@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Annotated
 
 from lockstep.errors import UnknownName
 from lockstep.types.plain import Json
 from lockstep.verbs.words.calling import strict
+from lockstep.verbs.words.option import Argument
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +24,11 @@ class Catalog:
 
 
 @strict
-def catalog(shelf: str | None = None) -> Catalog:
+def catalog(
+    shelf: Annotated[
+        str | None, Argument("SHELF", "Part of the catalog: models, devices, clusters or links; all when omitted.")
+    ] = None,
+) -> Catalog:
     """The models, devices, clusters and links that ship with Lockstep, or one of these shelves. Raises UnknownName."""
     if shelf is not None and shelf not in SHELVES:
         raise UnknownName("shelf", shelf, tuple(SHELVES), "SHELF")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Unpack
+from typing import TYPE_CHECKING, Annotated, Unpack
 
 from lockstep.errors import BadInput, Infeasible, LockstepError, located
 from lockstep.types.plain import Json
@@ -23,11 +23,12 @@ from lockstep.verbs.words.failures import (
     simulated_runs,
 )
 from lockstep.verbs.words.network import flags
+from lockstep.verbs.words.option import Option, Switch
 from lockstep.verbs.words.peer_copies import read_copies
 from lockstep.verbs.words.quantity import Bandwidth, Quantity, Size, Time
 from lockstep.verbs.words.question import read_cluster, whole
 from lockstep.verbs.words.saving import read_lighter, read_write_s
-from lockstep.verbs.words.shared import FailureWords, LighterWords
+from lockstep.verbs.words.shared import MODEL, PANELS, SEED, FailureWords, LighterWords
 
 if TYPE_CHECKING:
     from lockstep.failures import Checkpoint
@@ -38,31 +39,59 @@ if TYPE_CHECKING:
 USUAL_CAMPAIGNS = 1000
 
 
+_FAILURES = PANELS[FailureWords]
+_SHARDS = "Sharded checkpoint, sized by --size or by a MODEL, instead of --write"
+_RUN = "The run"
+
+
 class CheckpointWords(FailureWords, LighterWords, total=False):
     """Keywords about failures and about lighter checkpoints between full ones."""
 
 
 @verb
 def checkpoint(
-    model: str | Path | Model | None = None,
+    model: Annotated[str | Path | Model | None, MODEL] = None,
     *,
-    nodes: Quantity | None = None,
-    devices: Quantity | None = None,
-    cluster: str | Path | Cluster | None = None,
-    write: Time | None = None,
-    size: Size | None = None,
-    optimizer: str | None = None,
-    ranks: Quantity | None = None,
-    rank_bandwidth: Bandwidth | None = None,
-    storage_bandwidth: Bandwidth | None = None,
-    restart: Time = 0.0,
-    detection: Time = 0.0,
-    async_frac: Quantity = 0.0,
-    interval: Time | None = None,
-    work: Time | None = None,
-    simulate: bool = False,
-    campaigns: Quantity | None = None,
-    seed: Quantity = 0,
+    nodes: Annotated[Quantity | None, Option("N", "Nodes of the job, for the MTBFs of parts.", panel=_FAILURES)] = None,
+    devices: Annotated[
+        Quantity | None, Option("N", "Devices of the job. (default: 8 for each of --nodes)", panel=_FAILURES)
+    ] = None,
+    cluster: Annotated[
+        str | Path | Cluster | None,
+        Option(
+            "C", "Cluster: catalog name with nodes, e.g. dgx-h100:64.", flag="-c", panel=_FAILURES, names="clusters"
+        ),
+    ] = None,
+    write: Annotated[
+        Time | None,
+        Option("T", "Time to write one checkpoint; run:last takes the time measured in a kept run of train."),
+    ] = None,
+    size: Annotated[Size | None, Option("S", "Bytes of the whole checkpoint.", panel=_SHARDS)] = None,
+    optimizer: Annotated[
+        str | None,
+        Option("O", "Optimizer with which MODEL is trained. (default: adamw)", panel=_SHARDS, names="optimizers"),
+    ] = None,
+    ranks: Annotated[
+        Quantity | None, Option("N", "Ranks that write simultaneously. (default: the cluster's, or 1)", panel=_SHARDS)
+    ] = None,
+    rank_bandwidth: Annotated[Bandwidth | None, Option("R", "Write bandwidth per rank.", panel=_SHARDS)] = None,
+    storage_bandwidth: Annotated[
+        Bandwidth | None, Option("R", "Bandwidth of the storage, shared by all ranks.", panel=_SHARDS)
+    ] = None,
+    restart: Annotated[
+        Time, Option("T", "Restart time, from a noticed failure until work resumes. (default: 0)")
+    ] = 0.0,
+    detection: Annotated[Time, Option("T", "Time until a failure is noticed. (default: 0)")] = 0.0,
+    async_frac: Annotated[
+        Quantity, Option("FRAC", "Share of a checkpoint write hidden behind work. (default: 0)", flag="--async")
+    ] = 0.0,
+    interval: Annotated[Time | None, Option("T", "Work between checkpoints. (default: the best)")] = None,
+    work: Annotated[
+        Time | None, Option("T", "Useful work of the run. (default: 60 d, or 200 intervals if longer)", panel=_RUN)
+    ] = None,
+    simulate: Annotated[bool, Switch("Also simulate the run (Monte Carlo), with a 95 % interval.", panel=_RUN)] = False,
+    campaigns: Annotated[Quantity | None, Option("N", "Number of simulated runs. (default: 1000)", panel=_RUN)] = None,
+    seed: Annotated[Quantity, SEED] = 0,
     **words: Unpack[CheckpointWords],
 ) -> Checkpoint:
     """How often to save, and what failures and checkpoints cost.

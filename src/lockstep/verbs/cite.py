@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Unpack
+from typing import TYPE_CHECKING, Annotated, Unpack
 
-from lockstep.hardware import Cluster
-from lockstep.layout import Layout
-from lockstep.planner import Estimate, Plan
 from lockstep.types.plain import Json
 from lockstep.verbs.estimate import best_estimate, refuse_beside
 from lockstep.verbs.words.calling import strict
-from lockstep.verbs.words.shared import LayoutWords
-from lockstep.workload import Model
+from lockstep.verbs.words.shared import CLUSTER, MODEL, LayoutWords
 
 if TYPE_CHECKING:
+    from lockstep.hardware import Cluster
+    from lockstep.layout import Layout
+    from lockstep.planner import Estimate, Plan
     from lockstep.planner.citations import Citation
+    from lockstep.workload import Model
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +32,8 @@ class References:
 
 @strict
 def cite(
-    model: str | Path | Model | Plan | Estimate | None = None,
-    cluster: str | Path | Cluster | None = None,
+    model: Annotated[str | Path | Model | Plan | Estimate | None, MODEL] = None,
+    cluster: Annotated[str | Path | Cluster | None, CLUSTER] = None,
     layout: Layout | None = None,
     **words: Unpack[LayoutWords],
 ) -> References:

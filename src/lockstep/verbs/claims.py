@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 from lockstep.errors import BadInput
 from lockstep.types.plain import Json
 from lockstep.verbs.words.calling import strict
+from lockstep.verbs.words.option import Argument, Option
 from lockstep.verbs.words.quantity import Quantity
 from lockstep.verbs.words.question import whole
 
@@ -76,7 +77,13 @@ class Claims:
 
 @strict
 def claims(
-    claim: str | None = None, *, seed: Quantity | None = None, progress: Callable[[int, int], None] | None = None
+    claim: Annotated[
+        str | None,
+        Argument("ID", "Claim to test, e.g. A.5; or all, which takes minutes. All claims are listed when omitted."),
+    ] = None,
+    *,
+    seed: Annotated[Quantity | None, Option("N", "Random seed of the experiments. (default: 0)")] = None,
+    progress: Callable[[int, int], None] | None = None,
 ) -> Claims:
     """What the field says about how training converges, and whether it is so.
 

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Annotated, Any, Unpack
 
 from lockstep.types.plain import Json
 from lockstep.units import parse_size_B
 from lockstep.verbs.words.algorithms import needing_ports, read_group, read_names, too_wide
 from lockstep.verbs.words.calling import verb
 from lockstep.verbs.words.network import Network, flags
+from lockstep.verbs.words.option import Option, Switch
 from lockstep.verbs.words.quantity import Quantity, Size
-from lockstep.verbs.words.shared import LinkWords
+from lockstep.verbs.words.shared import OP, RANKS, SIZE, LinkWords
 
 if TYPE_CHECKING:
     from lockstep.collectives import Comparison
@@ -35,12 +36,15 @@ class Collective:
 
 @verb
 def collective(
-    op: str,
+    op: Annotated[str, OP],
     *,
-    ranks: Quantity,
-    size: Size,
-    algorithm: str | None = None,
-    simulate: bool = False,
+    ranks: Annotated[Quantity, RANKS],
+    size: Annotated[Size, SIZE],
+    algorithm: Annotated[
+        str | None,
+        Option("A", "Algorithm: one, several separated by commas, or all. (default: all)", names="algorithms"),
+    ] = None,
+    simulate: Annotated[bool, Switch("Also run the programs through the simulation engine.")] = False,
     progress: Callable[[int, int], None] | None = None,
     **link: Unpack[LinkWords],
 ) -> Collective:

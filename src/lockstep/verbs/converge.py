@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, overload
+from typing import TYPE_CHECKING, Annotated, overload
 
 from lockstep.errors import BadInput
 from lockstep.types.plain import Json
 from lockstep.verbs.words.calling import strict
+from lockstep.verbs.words.option import Argument
 from lockstep.verbs.words.quantity import Quantity, Time
 from lockstep.verbs.words.question import whole
+from lockstep.verbs.words.shared import SEED, SETTINGS
 
 if TYPE_CHECKING:
     from lockstep.lab import Experiment, Findings, Group
@@ -33,7 +35,11 @@ class Experiments:
 
 
 @overload
-def converge(experiment: None = None, *, group: str | None = None) -> Experiments: ...
+def converge(
+    experiment: None = None,
+    *,
+    group: str | None = None,
+) -> Experiments: ...
 
 
 @overload
@@ -48,10 +54,17 @@ def converge(
 
 @strict
 def converge(
-    experiment: str | None = None,
-    settings: Mapping[str, object] | None = None,
+    experiment: Annotated[
+        str | None,
+        Argument(
+            "EXPERIMENT",
+            "Experiment to run, or group to list; all groups are listed when omitted.",
+            names="experiments",
+        ),
+    ] = None,
+    settings: Annotated[Mapping[str, object] | None, SETTINGS] = None,
     *,
-    seed: Quantity = 0,
+    seed: Annotated[Quantity, SEED] = 0,
     progress: Callable[[int, int], None] | None = None,
     group: str | None = None,
 ) -> Experiments | Findings:

@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import TYPE_CHECKING, Unpack
+from typing import TYPE_CHECKING, Annotated, Unpack
 
 from lockstep.errors import BadInput
 from lockstep.verbs.words.algorithms import read_group, read_names
 from lockstep.verbs.words.calling import strict, verb
 from lockstep.verbs.words.network import flags
+from lockstep.verbs.words.option import Option
 from lockstep.verbs.words.quantity import Quantity
-from lockstep.verbs.words.shared import LinkWords
+from lockstep.verbs.words.shared import OP, RANKS, LinkWords
 
 if TYPE_CHECKING:
     from lockstep.collectives import BestMap, Crossover
 
 
 @verb
-def crossover(op: str, *, ranks: Quantity, between: str | None = None, **link: Unpack[LinkWords]) -> Crossover:
+def crossover(
+    op: Annotated[str, OP],
+    *,
+    ranks: Annotated[Quantity, RANKS],
+    between: Annotated[str | None, Option("A,B", "Algorithms to compare. (default: all that can win)")] = None,
+    **link: Unpack[LinkWords],
+) -> Crossover:
     """Sizes at which the fastest algorithm changes, exactly; `between` names the ones to compare."""
     from lockstep.collectives import crossover as find
     from lockstep.collectives import crossover_on_levels

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Annotated, Any, Unpack
 
 from lockstep.errors import BadInput
-from lockstep.hardware import Cluster
 from lockstep.layout import Layout, check
 from lockstep.planner import Estimate, Plan
 from lockstep.planner import estimate as estimate_layout
@@ -16,16 +15,21 @@ from lockstep.verbs.words.calling import verb
 from lockstep.verbs.words.meaning import refuse_idle
 from lockstep.verbs.words.question import Question, read_layout, read_question
 from lockstep.verbs.words.recipe import is_usual
-from lockstep.verbs.words.shared import LAYOUT_WORDS, LayoutWords
-from lockstep.workload import Model
+from lockstep.verbs.words.shared import CLUSTER, LAYOUT_WORDS, MODEL, LayoutWords
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from lockstep.hardware import Cluster
+    from lockstep.workload import Model
+
 
 @verb
 def estimate(
-    model: str | Path | Model, cluster: str | Path | Cluster, layout: Layout | None = None, **words: Unpack[LayoutWords]
+    model: Annotated[str | Path | Model, MODEL],
+    cluster: Annotated[str | Path | Cluster, CLUSTER],
+    layout: Layout | None = None,
+    **words: Unpack[LayoutWords],
 ) -> Estimate:
     """Step time, memory and their parts for one layout. Raises BadInput when it breaks a rule."""
     asked, chosen = read_asked(model, cluster, layout, dict(words))

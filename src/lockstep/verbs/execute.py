@@ -5,19 +5,21 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Annotated, Any, TypedDict, Unpack
 
 from lockstep.errors import BadInput, UnknownName
 from lockstep.types.plain import Json
 from lockstep.units import parse_size_B, parse_time_s
-from lockstep.verbs.pipeline import StageWords, check_weight_s, per_stage
+from lockstep.verbs.pipeline import check_weight_s, per_stage
 from lockstep.verbs.trace import trace_path, write_timeline
 from lockstep.verbs.words.calling import verb
 from lockstep.verbs.words.keeping import kept
 from lockstep.verbs.words.network import flags, read_network
+from lockstep.verbs.words.option import Argument, Option
 from lockstep.verbs.words.processes import longest_wait_s, world
 from lockstep.verbs.words.quantity import Bandwidth, Quantity, Size, Time, Times
 from lockstep.verbs.words.question import whole
+from lockstep.verbs.words.shared import RUNS, SIZE
 
 if TYPE_CHECKING:
     from lockstep.collectives import PlainLink
@@ -29,6 +31,29 @@ if TYPE_CHECKING:
 ELEMENT_B = 4.0
 """float32."""
 MOST_OPERATIONS = 100_000
+
+
+_PIPELINE = "Pipeline, one rank per stage"
+
+
+class ExecutedWords(TypedDict, total=False):
+    """Keywords of a pipeline that runs, whose passes are short."""
+
+    microbatches: Annotated[Quantity | None, Option("M", "Micro-batches per step.", panel=_PIPELINE)]
+    schedule: Annotated[
+        str | None,
+        Option("S", "Pipeline schedule: gpipe, 1f1b, zb-h1 ... (default: 1f1b)", panel=_PIPELINE, names="schedules"),
+    ]
+    chunks: Annotated[
+        Quantity | None, Option("V", "Model chunks per stage, if the schedule allows a choice.", panel=_PIPELINE)
+    ]
+    forward_s: Annotated[Times | None, Option("T", "Time of a stage's forward pass. (default: 10 ms)", panel=_PIPELINE)]
+    backward_s: Annotated[
+        Times | None, Option("T", "Time of a stage's whole backward pass. (default: 20 ms)", panel=_PIPELINE)
+    ]
+    weight_s: Annotated[
+        Times | None, Option("T", "Time for weight gradients, part of --backward-s. (default: half)", panel=_PIPELINE)
+    ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,23 +73,41 @@ class Executed:
 
 @verb
 def execute(
-    what: str,
+    what: Annotated[
+        str,
+        Argument("WHAT", "What to run: pipeline, or a collective such as all-reduce or all-to-all.", names="programs"),
+    ],
     *,
-    ranks: Quantity | None = None,
-    size: Size | None = None,
-    algorithm: str | None = None,
-    message_size: Size | None = None,
-    backend: str = "gloo",
-    repeats: Quantity = 5,
-    warm_up: Quantity = 1,
-    timeout: Time | None = None,
-    straggler: str | None = None,
-    trace: str | Path | None = None,
-    root: str | Path | None = None,
-    latency: Time | None = None,
-    bandwidth: Bandwidth | None = None,
+    ranks: Annotated[
+        Quantity | None, Option("N", "Processes to start. (default: those that torchrun or srun started, else 2)")
+    ] = None,
+    size: Annotated[Size | None, SIZE] = None,
+    algorithm: Annotated[
+        str | None, Option("A", "Algorithm of the collective. (default: the fastest)", names="algorithms")
+    ] = None,
+    message_size: Annotated[
+        Size | None, Option("S", "Size of a message between neighbouring stages. (default: 64 KB)", panel=_PIPELINE)
+    ] = None,
+    backend: Annotated[str, Option("B", "Backend: gloo, or nccl with one GPU per rank. (default: gloo)")] = "gloo",
+    repeats: Annotated[Quantity, Option("N", "Number of runs; the median one is shown. (default: 5)")] = 5,
+    warm_up: Annotated[Quantity, Option("N", "Number of warm-up runs before the measured ones. (default: 1)")] = 1,
+    timeout: Annotated[Time | None, Option("T", "Longest wait for a rank. (default: 60 s)")] = None,
+    straggler: Annotated[
+        str | None,
+        Option("R:T", "Make a rank late: 2:50ms for each computation (or send), or 2:1.5x for slower computing."),
+    ] = None,
+    trace: Annotated[
+        str | Path | None, Option("FILE", "Write both timelines, measured and predicted, for Perfetto: .json.gz.")
+    ] = None,
+    root: Annotated[str | Path | None, RUNS] = None,
+    latency: Annotated[
+        Time | None, Option("T", "Latency of the link to predict with, instead of calibrating one; with --bandwidth.")
+    ] = None,
+    bandwidth: Annotated[
+        Bandwidth | None, Option("R", "Bandwidth of the link to predict with; with --latency.")
+    ] = None,
     progress: Progress | None = None,
-    **pipeline: Unpack[StageWords],
+    **pipeline: Unpack[ExecutedWords],
 ) -> Executed:
     """Runs `what`, a collective or `pipeline`, on `ranks` real ranks (stages) and checks bytes, messages and results.
 

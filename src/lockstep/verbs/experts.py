@@ -2,35 +2,51 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Unpack
+from typing import TYPE_CHECKING, Annotated, Unpack
 
 from lockstep.errors import BadInput
 from lockstep.units import parse_number, parse_size_B
 from lockstep.verbs.words.calling import verb
 from lockstep.verbs.words.network import flags, read_network
+from lockstep.verbs.words.option import Option
 from lockstep.verbs.words.quantity import Quantity, Size
 from lockstep.verbs.words.question import whole
-from lockstep.verbs.words.shared import LinkWords
+from lockstep.verbs.words.shared import RANKS, SEED, LinkWords
 
 if TYPE_CHECKING:
     from lockstep.parallel.expert import MoeLayer
 
 
+_ROUTER = "Router"
+
+
 @verb
 def experts(
     *,
-    experts: Quantity,
-    top_k: Quantity = 2,
-    tokens: Quantity,
-    ranks: Quantity,
-    skew: Quantity = 0.0,
-    capacity_factor: Quantity | None = None,
-    token_size: Size = 8192,
-    shared: Quantity = 0,
-    temperature: Quantity | None = None,
-    noise: Quantity = 1.0,
-    placement: str = "contiguous",
-    seed: Quantity = 0,
+    experts: Annotated[Quantity, Option("E", "Number of routed experts.")],
+    top_k: Annotated[Quantity, Option("K", "Experts per token. (default: 2)")] = 2,
+    tokens: Annotated[Quantity, Option("T", "Tokens of all ranks together.")],
+    ranks: Annotated[Quantity, RANKS],
+    skew: Annotated[
+        Quantity, Option("Z", "Zipf exponent of the experts' popularity. (default: 0)", panel=_ROUTER)
+    ] = 0.0,
+    capacity_factor: Annotated[
+        Quantity | None, Option("C", "Capacity of an expert, as a multiple of the mean load. (default: drops nothing)")
+    ] = None,
+    token_size: Annotated[Size, Option("S", "Bytes per token sent. (default: 8192, 4096 wide in bf16)")] = 8192,
+    shared: Annotated[Quantity, Option("N", "Shared experts, which see every token. (default: 0)")] = 0,
+    temperature: Annotated[
+        Quantity | None,
+        Option("T", "Router temperature; above 1 it flattens the popularity. (default: 1)", panel=_ROUTER),
+    ] = None,
+    noise: Annotated[
+        Quantity,
+        Option("G", "Scale of the Gumbel noise; at 0 all tokens are routed alike. (default: 1)", panel=_ROUTER),
+    ] = 1.0,
+    placement: Annotated[
+        str, Option("P", "Placement of experts on ranks: contiguous, round-robin or balanced. (default: contiguous)")
+    ] = "contiguous",
+    seed: Annotated[Quantity, SEED] = 0,
     **link: Unpack[LinkWords],
 ) -> MoeLayer:
     """Load, drops and all-to-all of one mixture-of-experts layer; `tokens` of all ranks together."""

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Unpack
+from typing import TYPE_CHECKING, Annotated, Unpack
 
 from lockstep.errors import Infeasible
-from lockstep.hardware import Cluster
-from lockstep.layout import Layout
 from lockstep.planner import Estimate, Plan
 from lockstep.types.plain import Json
 from lockstep.verbs.estimate import best_estimate, names_layout
 from lockstep.verbs.words.calling import strict
-from lockstep.verbs.words.shared import LayoutWords
-from lockstep.workload import Model
+from lockstep.verbs.words.option import Option
+from lockstep.verbs.words.shared import CLUSTER, MODEL, LayoutWords
+
+if TYPE_CHECKING:
+    from lockstep.hardware import Cluster
+    from lockstep.layout import Layout
+    from lockstep.workload import Model
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,11 +45,11 @@ class Export:
 
 @strict
 def export(
-    model: str | Path | Model | Plan | Estimate,
-    cluster: str | Path | Cluster | None = None,
+    model: Annotated[str | Path | Model | Plan | Estimate, MODEL],
+    cluster: Annotated[str | Path | Cluster | None, CLUSTER] = None,
     layout: Layout | None = None,
     *,
-    to: str,
+    to: Annotated[str, Option("TOOL", "Target tool: megatron, deepspeed or torchtitan.")],
     **words: Unpack[LayoutWords],
 ) -> Export:
     """What `to` (megatron, deepspeed, torchtitan) is launched with: for a result, the given layout, or the best one.

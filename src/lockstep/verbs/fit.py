@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 from lockstep.documents.files import writable, writing
 from lockstep.errors import BadInput, located
@@ -13,11 +13,15 @@ from lockstep.hardware import Cluster, Level, Link, device
 from lockstep.types.plain import Json
 from lockstep.verbs.words.calling import strict
 from lockstep.verbs.words.network import flags
+from lockstep.verbs.words.option import Argument, Option
 from lockstep.verbs.words.quantity import Quantity
 from lockstep.verbs.words.question import read_cluster, whole
 
 if TYPE_CHECKING:
     from lockstep.measure.fit import LinkFit
+
+
+_CLUSTER = "Cluster file for plan and estimate"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,15 +42,43 @@ class Fit:
 
 @strict
 def fit(
-    file: str | Path,
+    file: Annotated[
+        str | Path, Argument("FILE", "CSV of lockstep bench, or output of nccl-tests or the OSU micro-benchmarks.")
+    ],
     *,
-    op: str | None = None,
-    ranks: Quantity | None = None,
-    algorithm: str | None = None,
-    out: str | Path | None = None,
-    cluster: str | Path | Cluster | None = None,
-    level: str | None = None,
-    device_name: str | None = None,
+    op: Annotated[
+        str | None, Option("OP", "Collective, if the file does not name it, or one of several in a CSV.")
+    ] = None,
+    ranks: Annotated[Quantity | None, Option("N", "Number of ranks, if the file does not state it.")] = None,
+    algorithm: Annotated[
+        str | None,
+        Option("A", "Algorithm assumed for the library's own collective. (default: ring, or its equivalent)"),
+    ] = None,
+    out: Annotated[
+        str | Path | None, Option("FILE", "Output file, ending in .yaml.", flag="-o", panel=_CLUSTER)
+    ] = None,
+    cluster: Annotated[
+        str | Path | Cluster | None,
+        Option("C", "Cluster whose link was measured.", flag="-c", panel=_CLUSTER, names="clusters"),
+    ] = None,
+    level: Annotated[
+        str | None,
+        Option(
+            "L",
+            "Level of --cluster that was measured. (default: the one that the hosts in the file used)",
+            panel=_CLUSTER,
+        ),
+    ] = None,
+    device_name: Annotated[
+        str | None,
+        Option(
+            "D",
+            "Device of a new cluster with one level, instead of --cluster.",
+            flag="--device",
+            panel=_CLUSTER,
+            names="devices",
+        ),
+    ] = None,
 ) -> Fit:
     """Fits a CSV of `bench`, the output of nccl-tests, or of the OSU micro-benchmarks.
 

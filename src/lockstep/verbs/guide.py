@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Unpack
+from typing import TYPE_CHECKING, Annotated, Unpack
 
-from lockstep.hardware import Cluster
-from lockstep.planner.search import Progress
 from lockstep.verbs.words.calling import verb
 from lockstep.verbs.words.meaning import refuse_idle
 from lockstep.verbs.words.question import read_question
-from lockstep.verbs.words.shared import QuestionWords
-from lockstep.workload import Model
+from lockstep.verbs.words.shared import CLUSTER, MODEL, QuestionWords
 
 if TYPE_CHECKING:
+    from lockstep.hardware import Cluster
     from lockstep.planner.guide import Guidance
+    from lockstep.planner.search import Progress
+    from lockstep.workload import Model
 
 
 @verb
 def guide(
-    model: str | Path | Model,
-    cluster: str | Path | Cluster,
+    model: Annotated[str | Path | Model, MODEL],
+    cluster: Annotated[str | Path | Cluster, CLUSTER],
     *,
     progress: Progress | None = None,
     **words: Unpack[QuestionWords],

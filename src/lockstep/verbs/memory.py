@@ -4,21 +4,26 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Unpack
+from typing import TYPE_CHECKING, Annotated, Unpack
 
-from lockstep.hardware import Cluster
-from lockstep.layout import Job, Layout, Memory
 from lockstep.planner import memory_assumptions, stage_memories
 from lockstep.types.plain import Json
 from lockstep.verbs.estimate import read_asked
 from lockstep.verbs.words.calling import verb
-from lockstep.verbs.words.shared import LayoutWords
-from lockstep.workload import Model
+from lockstep.verbs.words.shared import CLUSTER, MODEL, LayoutWords
+
+if TYPE_CHECKING:
+    from lockstep.hardware import Cluster
+    from lockstep.layout import Job, Layout, Memory
+    from lockstep.workload import Model
 
 
 @verb
 def memory(
-    model: str | Path | Model, cluster: str | Path | Cluster, layout: Layout | None = None, **words: Unpack[LayoutWords]
+    model: Annotated[str | Path | Model, MODEL],
+    cluster: Annotated[str | Path | Cluster, CLUSTER],
+    layout: Layout | None = None,
+    **words: Unpack[LayoutWords],
 ) -> StageMemories:
     """Bytes on one rank of every pipeline stage, by category."""
     asked, chosen = read_asked(model, cluster, layout, dict(words))

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 from lockstep.verbs.words.calling import verb
 from lockstep.verbs.words.network import flags
+from lockstep.verbs.words.option import Option
 from lockstep.verbs.words.quantity import Quantity
 from lockstep.verbs.words.question import whole
 
@@ -14,7 +15,15 @@ if TYPE_CHECKING:
 
 
 @verb
-def messages(workers: Quantity, params: Quantity, *, program: str | None = None) -> Messages:
+def messages(
+    workers: Annotated[Quantity, Option("N", "Workers that hold a copy of the parameters.")],
+    params: Annotated[Quantity, Option("P", "Number of parameters, e.g. 25M.")],
+    *,
+    program: Annotated[
+        str | None,
+        Option("NAME", "Program: all, or one of all-to-all, parameter-server, ring, tree ... (default: three of them)"),
+    ] = None,
+) -> Messages:
     """Messages and elements of one synchronisation of `params` parameters, counted from the programs."""
     from lockstep.collectives import messages as count
 

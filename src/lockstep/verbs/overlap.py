@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Unpack
+from typing import TYPE_CHECKING, Annotated, Unpack
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from lockstep.verbs.pipeline import few_layers
 from lockstep.verbs.words.algorithms import check_algorithm
 from lockstep.verbs.words.calling import verb
 from lockstep.verbs.words.network import flags, read_network
+from lockstep.verbs.words.option import Option, Switch
 from lockstep.verbs.words.quantity import Quantity, Size, Time
 from lockstep.verbs.words.question import whole
 from lockstep.verbs.words.shared import LinkWords
@@ -60,15 +61,23 @@ class Overlap:
 @verb
 def overlap(
     *,
-    layers: str | Quantity,
-    backward: Time | None = None,
-    gradients: Size | None = None,
-    forward: Time = 0.0,
-    bucket_size: Size | None = None,
-    sweep: bool = False,
-    ranks: Quantity = 8,
-    algorithm: str | None = None,
-    efficiency: Quantity = 1.0,
+    layers: Annotated[
+        str | Quantity,
+        Option("L", "Number of equal layers, or a list such as 96x5ms:7.3MB,1x9ms:120MB (count x backward : bytes)."),
+    ],
+    backward: Annotated[Time | None, Option("T", "Backward time of all equal layers together.")] = None,
+    gradients: Annotated[Size | None, Option("S", "Gradient bytes of all equal layers together.")] = None,
+    forward: Annotated[Time, Option("T", "Time of the forward pass before the backward pass. (default: 0)")] = 0.0,
+    bucket_size: Annotated[Size | None, Option("B", "Size at which a bucket closes. (default: 25MB)")] = None,
+    sweep: Annotated[bool, Switch("Compare all bucket sizes that make a difference.")] = False,
+    ranks: Annotated[Quantity, Option("N", "Number of data-parallel ranks. (default: 8)")] = 8,
+    algorithm: Annotated[
+        str | None,
+        Option("A", "Algorithm of the all-reduce. (default: ring; on a cluster the fastest across its levels)"),
+    ] = None,
+    efficiency: Annotated[
+        Quantity, Option("FRAC", "Relative speed of compute while a collective runs. (default: 1)")
+    ] = 1.0,
     **link: Unpack[LinkWords],
 ) -> Overlap:
     """Bucketed all-reduce overlapped with the backward pass, for one bucket size (25 MB) or (`sweep`) for all.

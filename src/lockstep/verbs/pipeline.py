@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING, Annotated, TypedDict
 
 import numpy as np
 
 from lockstep.errors import BadInput
-from lockstep.types.arrays import Floats
 from lockstep.types.plain import Json
 from lockstep.units import list_parts, parse_frac, parse_time_s
 from lockstep.verbs.words.calling import strict, verb
 from lockstep.verbs.words.network import flags
+from lockstep.verbs.words.option import Option
 from lockstep.verbs.words.quantity import Counts, Quantity, Time, Times
 from lockstep.verbs.words.question import whole
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from lockstep.parallel.pipeline import Partition, Pipeline, Point
     from lockstep.program import Program, Timeline
     from lockstep.simulate import Progress
+    from lockstep.types.arrays import Floats
 
 
 MOST_PASSES = 200_000
@@ -28,15 +29,23 @@ MOST_PASSES = 200_000
 MOST_LAYERS = 4096
 
 
+_TIMES = "Times per micro-batch: one value, or one per stage, separated by commas"
+_CHUNKS = Option("V", "Model chunks per stage, if the schedule allows a choice.")
+_FORWARD = Option("T", "Time of a stage's forward pass. (default: 1 s)", panel=_TIMES)
+_BACKWARD = Option("T", "Time of a stage's whole backward pass. (default: 2 s)", panel=_TIMES)
+_WEIGHT = Option("T", "Time for weight gradients, part of --backward-s. (default: half of it)", panel=_TIMES)
+TRANSFER = Option("T", "Time of a message between neighbouring stages. (default: 0)", panel=_TIMES)
+
+
 class StageWords(TypedDict, total=False):
     """Keywords about the passes of a pipeline whose stages are known; see the verb `pipeline`."""
 
-    microbatches: Quantity | None
-    schedule: str | None
-    chunks: Quantity | None
-    forward_s: Times | None
-    backward_s: Times | None
-    weight_s: Times | None
+    microbatches: Annotated[Quantity | None, Option("M", "Micro-batches per step.")]
+    schedule: Annotated[str | None, Option("S", "Pipeline schedule. (default: 1f1b)", names="schedules")]
+    chunks: Annotated[Quantity | None, _CHUNKS]
+    forward_s: Annotated[Times | None, _FORWARD]
+    backward_s: Annotated[Times | None, _BACKWARD]
+    weight_s: Annotated[Times | None, _WEIGHT]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,19 +66,55 @@ class PipelineRun:
 @verb
 def pipeline(
     *,
-    stages: Quantity,
-    microbatches: Quantity | None = None,
-    target: Quantity | None = None,
-    schedule: str | None = None,
-    chunks: Quantity | None = None,
-    layers: str | None = None,
-    forward_s: Times | None = None,
-    backward_s: Times | None = None,
-    weight_s: Times | None = None,
-    transfer_s: Times = 0.0,
-    forward_comm_s: Times = 0.0,
-    backward_comm_s: Times = 0.0,
-    recompute: Quantity = 0.0,
+    stages: Annotated[
+        Quantity, Option("P", "Number of pipeline stages; several values, separated by commas, with --schedule all.")
+    ],
+    microbatches: Annotated[
+        Quantity | None,
+        Option("M", "Micro-batches per step; several values, separated by commas, with --schedule all."),
+    ] = None,
+    target: Annotated[
+        Quantity | None,
+        Option(
+            "FRAC", "Utilization, e.g. 95%: finds the fewest micro-batches that reach it; instead of --microbatches."
+        ),
+    ] = None,
+    schedule: Annotated[
+        str | None,
+        Option(
+            "S",
+            "Schedule: gpipe, 1f1b, interleaved, zb-h1, zb-h2, zb-v ... or all, to compare them. (default: 1f1b, "
+            "interleaved with --chunks)",
+            names="schedules",
+        ),
+    ] = None,
+    chunks: Annotated[Quantity | None, _CHUNKS] = None,
+    layers: Annotated[
+        str | None,
+        Option(
+            "L",
+            "Forward times of the layers in order, e.g. 30x10ms,1x14ms; they are split evenly into stages.",
+            panel=_TIMES,
+        ),
+    ] = None,
+    forward_s: Annotated[Times | None, _FORWARD] = None,
+    backward_s: Annotated[Times | None, _BACKWARD] = None,
+    weight_s: Annotated[
+        Times | None,
+        _WEIGHT,
+    ] = None,
+    transfer_s: Annotated[Times, TRANSFER] = 0.0,
+    forward_comm_s: Annotated[
+        Times,
+        Option("T", "Part of --forward-s that is the experts' all-to-all; hidden in DualPipe's cells.", panel=_TIMES),
+    ] = 0.0,
+    backward_comm_s: Annotated[
+        Times,
+        Option("T", "Part of --backward-s that is the experts' all-to-all; hidden in DualPipe's cells.", panel=_TIMES),
+    ] = 0.0,
+    recompute: Annotated[
+        Quantity, Option("FRAC", "Share of the forward pass that is recomputed in the backward pass.")
+    ] = 0.0,
     progress: Progress | None = None,
 ) -> PipelineRun:
     """One step of a schedule: the one named, else 1f1b, or interleaved with `chunks`.

@@ -3,34 +3,55 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Unpack
+from typing import TYPE_CHECKING, Annotated, Unpack
 
 from lockstep.errors import BadInput
-from lockstep.hardware import Cluster
 from lockstep.planner import Plan
 from lockstep.planner import plan as find_plan
-from lockstep.planner.search import Progress
 from lockstep.units import parse_count, parse_time_s
 from lockstep.verbs.words.calling import verb
 from lockstep.verbs.words.meaning import refuse_idle
+from lockstep.verbs.words.option import Option
 from lockstep.verbs.words.quantity import Quantity, Time
 from lockstep.verbs.words.question import positive, read_question, whole
-from lockstep.verbs.words.shared import QuestionWords
-from lockstep.workload import Model
+from lockstep.verbs.words.shared import CLUSTER, MODEL, QuestionWords
+
+if TYPE_CHECKING:
+    from lockstep.hardware import Cluster
+    from lockstep.planner.search import Progress
+    from lockstep.workload import Model
 
 MAX_TOP = 1000
 
 
+_LAYOUT = "Layout"
+
+
 @verb
 def plan(
-    model: str | Path | Model,
-    cluster: str | Path | Cluster,
+    model: Annotated[str | Path | Model, MODEL],
+    cluster: Annotated[str | Path | Cluster, CLUSTER],
     *,
-    tokens: Quantity | None = None,
-    objective: str = "time",
-    deadline: Time | None = None,
-    top: Quantity = 5,
-    offload: str = "none",
+    tokens: Annotated[
+        Quantity | None,
+        Option("T", "Training tokens, e.g. 15T: adds days and cost, failures not included (see lockstep campaign)."),
+    ] = None,
+    objective: Annotated[
+        str, Option("O", "What to minimise: time, or cost, for the cheapest size up to the cluster's.")
+    ] = "time",
+    deadline: Annotated[
+        Time | None, Option("D", "Deadline, e.g. 30d, with --tokens: finds the fewest devices that finish in time.")
+    ] = None,
+    top: Annotated[Quantity, Option("K", "Number of layouts to list. (default: 5)")] = 5,
+    offload: Annotated[
+        str,
+        Option(
+            "W",
+            "State kept in host memory: none, optimizer (and gradients) or parameters (as well, at ZeRO 3). "
+            "(default: none)",
+            panel=_LAYOUT,
+        ),
+    ] = "none",
     progress: Progress | None = None,
     **words: Unpack[QuestionWords],
 ) -> Plan:

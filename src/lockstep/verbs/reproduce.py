@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 from lockstep.errors import BadInput, UnknownName
 from lockstep.verbs.words.calling import strict
+from lockstep.verbs.words.option import Argument, Option
 from lockstep.verbs.words.quantity import Quantity
 from lockstep.verbs.words.question import whole
+from lockstep.verbs.words.shared import SEED, SETTINGS
 
 if TYPE_CHECKING:
     from lockstep.measure.reproduce import Reproduction
@@ -20,16 +22,27 @@ DROPOUT_FRAC = 0.1
 
 @strict
 def reproduce(
-    method: str = "synchronous",
+    method: Annotated[
+        str, Argument("METHOD", "Training method, as listed by lockstep train. (default: synchronous)", names="methods")
+    ] = "synchronous",
     *,
-    ranks: Quantity = 4,
-    model: str = "mlp",
-    steps: Quantity = 5,
-    batch: Quantity = 64,
-    optimizer: str = "sgd",
-    seed: Quantity = 0,
-    switch: str | None = None,
-    settings: Mapping[str, object] | None = None,
+    ranks: Annotated[Quantity, Option("N", "Number of processes on this machine. (default: 4)")] = 4,
+    model: Annotated[str, Option("M", "Model: mlp, cnn, gpt or moe. (default: mlp)")] = "mlp",
+    steps: Annotated[Quantity, Option("N", "Optimizer steps of every run. (default: 5)")] = 5,
+    batch: Annotated[Quantity, Option("N", "Samples per step. (default: 64)")] = 64,
+    optimizer: Annotated[
+        str, Option("O", "Optimizer: sgd, momentum or adam. (default: sgd)", names="trainers")
+    ] = "sgd",
+    seed: Annotated[Quantity, SEED] = 0,
+    switch: Annotated[
+        str | None,
+        Option(
+            "S",
+            "Settings to switch: reduction-order, rank-order, dtype, data-order, dropout-seed. Several, separated "
+            "by commas, are switched together, then one at a time to find the cause. (default: each alone)",
+        ),
+    ] = None,
+    settings: Annotated[Mapping[str, object] | None, SETTINGS] = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Reproduction:
     """Trains twice with the same seeds and compares bits, then with sources of difference switched.

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 from lockstep.errors import BadInput, UnknownName
 from lockstep.units import format_time, parse_bandwidth_Bps, parse_frac, parse_size_B, parse_time_s
 from lockstep.verbs.words.calling import strict
 from lockstep.verbs.words.keeping import kept
 from lockstep.verbs.words.network import flags
+from lockstep.verbs.words.option import Argument, Option
 from lockstep.verbs.words.quantity import Bandwidth, Quantity, Time
 from lockstep.verbs.words.question import whole
+from lockstep.verbs.words.shared import RUNS, SEED
 
 if TYPE_CHECKING:
     from lockstep.measure.rig import Group, Race
@@ -30,25 +32,38 @@ LARGEST_B = 16e6
 LONGEST_RUN_S = 1800.0
 
 
+_LINKS = "Links"
+
+
 @strict
 def rig(
-    op: str = "all-reduce",
+    op: Annotated[str, Argument("OP", "Collective to measure. (default: all-reduce)", names="ops")] = "all-reduce",
     *,
-    topology: str = "star",
-    ranks: Quantity = 4,
-    size: str | Quantity = "64KiB",
-    delay: Time = "5ms",
-    rate: Bandwidth = "100Mbit/s",
-    nodes: Quantity | None = None,
-    inner_delay: Time | None = None,
-    inner_rate: Bandwidth | None = None,
-    jitter: Time = 0.0,
-    loss: Quantity = 0.0,
-    algorithm: str | None = None,
-    repeats: Quantity = 5,
-    mtu: Quantity = 9000,
-    seed: Quantity = 0,
-    root: str | Path | None = None,
+    topology: Annotated[str, Option("T", "Topology: star, flat or uplinks. (default: star)", panel=_LINKS)] = "star",
+    ranks: Annotated[Quantity, Option("N", "Number of ranks, one host each. (default: 4)")] = 4,
+    size: Annotated[
+        str | Quantity, Option("S", "Message size; several, separated by commas, find crossovers. (default: 64KiB)")
+    ] = "64KiB",
+    delay: Annotated[Time, Option("T", "One-way delay from host to host. (default: 5ms)", panel=_LINKS)] = "5ms",
+    rate: Annotated[
+        Bandwidth, Option("R", "Rate of each link, or uplink. (default: 100Mbit/s)", panel=_LINKS)
+    ] = "100Mbit/s",
+    nodes: Annotated[
+        Quantity | None, Option("N", "Number of nodes that share the ranks, with uplinks. (default: 2)", panel=_LINKS)
+    ] = None,
+    inner_delay: Annotated[Time | None, Option("T", "Delay inside a node. (default: 100us)", panel=_LINKS)] = None,
+    inner_rate: Annotated[Bandwidth | None, Option("R", "Rate inside a node. (default: 1Gbit/s)", panel=_LINKS)] = None,
+    jitter: Annotated[
+        Time, Option("T", "Largest extra delay of a packet; packets stay in order. (default: 0)", panel=_LINKS)
+    ] = 0.0,
+    loss: Annotated[Quantity, Option("FRAC", "Share of packets lost. (default: 0)", panel=_LINKS)] = 0.0,
+    algorithm: Annotated[
+        str | None, Option("A", "Algorithm: one, several separated by commas, or all. (default: the usual ones)")
+    ] = None,
+    repeats: Annotated[Quantity, Option("N", "Number of runs; the median counts. (default: 5)")] = 5,
+    mtu: Annotated[Quantity, Option("B", "Largest packet, in bytes. (default: 9000)", panel=_LINKS)] = 9000,
+    seed: Annotated[Quantity, SEED] = 0,
+    root: Annotated[str | Path | None, RUNS] = None,
     progress: Progress | None = None,
 ) -> Race:
     """A collective on hosts of this machine joined by links of a chosen rate and delay: predicted, then measured.

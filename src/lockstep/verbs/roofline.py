@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Unpack
+from typing import TYPE_CHECKING, Annotated, Unpack
 
-from lockstep.hardware import Cluster
-from lockstep.layout import Layout
 from lockstep.verbs.estimate import read_asked
 from lockstep.verbs.words.calling import verb
-from lockstep.verbs.words.shared import LayoutWords
-from lockstep.workload import Model
+from lockstep.verbs.words.shared import CLUSTER, MODEL, LayoutWords
 
 if TYPE_CHECKING:
+    from lockstep.hardware import Cluster
+    from lockstep.layout import Layout
     from lockstep.planner.roofline import Roofline
+    from lockstep.workload import Model
 
 
 @verb
 def roofline(
-    model: str | Path | Model, cluster: str | Path | Cluster, layout: Layout | None = None, **words: Unpack[LayoutWords]
+    model: Annotated[str | Path | Model, MODEL],
+    cluster: Annotated[str | Path | Cluster, CLUSTER],
+    layout: Layout | None = None,
+    **words: Unpack[LayoutWords],
 ) -> Roofline:
     """Communication roofline: one per level of the cluster that the layout talks over."""
     from lockstep.planner.roofline import roofline as find_roofline

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Annotated, Protocol
 
 from lockstep.errors import BadInput, UnknownName
 from lockstep.types.plain import Json
 from lockstep.verbs.words.calling import strict
+from lockstep.verbs.words.option import Argument, Option
 from lockstep.verbs.words.quantity import Quantity
 from lockstep.verbs.words.question import named_folder, whole
 
@@ -54,9 +55,18 @@ class Changed:
 
 @strict
 def runs(
-    action: str = "list", *names: str,
-    root: str | Path | None = None, limit: Quantity = 20, tensorboard: str | Path | None = None,
-) -> RunsAnswer:  # fmt: skip
+    action: Annotated[
+        str, Argument("ACTION", "Action: list, show, compare, export, delete or reindex. (default: list)")
+    ] = "list",
+    *names: Annotated[str, Argument("RUN", "Run: its id, the beginning or end of its id, or last.", repeated=True)],
+    root: Annotated[
+        str | Path | None, Option("DIR", "Folder of kept runs. (default: $LOCKSTEP_RUNS, else ./runs)", flag="--runs")
+    ] = None,
+    limit: Annotated[Quantity, Option("N", "Number of runs to list, newest first. (default: 20)")] = 20,
+    tensorboard: Annotated[
+        str | Path | None, Option("DIR", "Folder in which export writes the curves for TensorBoard.")
+    ] = None,
+) -> RunsAnswer:
     """Lists runs, shows one, compares two, deletes one, exports one for TensorBoard or rebuilds the index.
 
     `names`: ids, a beginning or end that only one has, or `last`. `root`: $LOCKSTEP_RUNS or `runs` unless given.

@@ -5,44 +5,43 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Unpack
+from typing import TYPE_CHECKING, Annotated, Unpack
 
 from lockstep.errors import BadInput
-from lockstep.hardware import Cluster
-from lockstep.planner.search import Progress
-from lockstep.types.plain import Json
 from lockstep.units import parse_money_usd, parse_time_s
 from lockstep.verbs.words.calling import verb
 from lockstep.verbs.words.meaning import refuse_idle
 from lockstep.verbs.words.network import flags
 from lockstep.verbs.words.operations import read_operation
+from lockstep.verbs.words.option import Option, Switch, taken
 from lockstep.verbs.words.quantity import Quantity, Time
 from lockstep.verbs.words.question import positive, read_question
-from lockstep.verbs.words.shared import OPERATION_WORDS, OperationWords, QuestionWords
+from lockstep.verbs.words.shared import CLUSTER, MODEL, OperationWords, QuestionWords, TargetWords
 from lockstep.verbs.words.targets import read_target
-from lockstep.workload import Model
 
 if TYPE_CHECKING:
     from lockstep.campaigns import Scaling
+    from lockstep.hardware import Cluster
+    from lockstep.planner.search import Progress
+    from lockstep.workload import Model
 
 
-class ScalingWords(QuestionWords, OperationWords, total=False):
+class ScalingWords(QuestionWords, OperationWords, TargetWords, total=False):
     """Keywords of `scaling`: those of a planner's question and those of an operation."""
 
 
 @verb
 def scaling(
-    model: str | Path | Model,
-    cluster: str | Path | Cluster,
+    model: Annotated[str | Path | Model, MODEL],
+    cluster: Annotated[str | Path | Cluster, CLUSTER],
     *,
-    weak: bool = False,
-    tokens: Quantity | None = None,
-    loss: Quantity | None = None,
-    compute_optimal: bool = False,
-    scaling_law: str | None = None,
-    critical_batch_tokens: Quantity | None = None,
-    deadline: Time | None = None,
-    budget: Quantity | None = None,
+    weak: Annotated[bool, Switch("Grow the batch with the devices; --batch is the batch on all of them.")] = False,
+    deadline: Annotated[
+        Time | None, Option("D", "Deadline, e.g. 30d: finds the fewest devices that finish in time, failures included.")
+    ] = None,
+    budget: Annotated[
+        Quantity | None, Option("USD", "Budget in dollars: finds the fastest size that it pays for.")
+    ] = None,
     progress: Progress | None = None,
     **words: Unpack[ScalingWords],
 ) -> Scaling:
@@ -53,14 +52,11 @@ def scaling(
     """
     from lockstep.campaigns import scaling as find
 
-    operation: Json = {name: value for name, value in words.items() if name in OPERATION_WORDS}
-    question: Json = {name: value for name, value in words.items() if name not in OPERATION_WORDS}
+    operation, aim = taken(words, OperationWords), taken(words, TargetWords)
+    question = taken(words, QuestionWords)
     asked = read_question(model, cluster, **question)
     refuse_idle(question, asked.job)
-    target = read_target(
-        asked.model, tokens=tokens, loss=loss, compute_optimal=compute_optimal, scaling_law=scaling_law,
-        critical_batch_tokens=critical_batch_tokens,
-    )  # fmt: skip
+    target = read_target(asked.model, aim)
     if target is None:
         _refuse_operation(operation)
     with flags("--write"):

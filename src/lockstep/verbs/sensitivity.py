@@ -4,25 +4,28 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Unpack
+from typing import TYPE_CHECKING, Annotated, Unpack
 
-from lockstep.hardware import Cluster
-from lockstep.layout import Layout
-from lockstep.planner import Estimate
 from lockstep.types.plain import Json
 from lockstep.verbs.estimate import estimate
 from lockstep.verbs.words.calling import verb
-from lockstep.verbs.words.shared import LayoutWords
-from lockstep.workload import Model
+from lockstep.verbs.words.shared import CLUSTER, MODEL, LayoutWords
 
 if TYPE_CHECKING:
+    from lockstep.hardware import Cluster
+    from lockstep.layout import Layout
+    from lockstep.planner import Estimate
     from lockstep.planner.sensitivity import Sensitivity
     from lockstep.planner.upgrades import Upgrades
+    from lockstep.workload import Model
 
 
 @verb
 def sensitivity(
-    model: str | Path | Model, cluster: str | Path | Cluster, layout: Layout | None = None, **words: Unpack[LayoutWords]
+    model: Annotated[str | Path | Model, MODEL],
+    cluster: Annotated[str | Path | Cluster, CLUSTER],
+    layout: Layout | None = None,
+    **words: Unpack[LayoutWords],
 ) -> Advice:
     """How the step time follows each number of hardware and layout, and which upgrades save most."""
     return advise(estimate(model, cluster, layout, **words))

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Unpack
+from typing import TYPE_CHECKING, Annotated, Unpack
 
 from lockstep.errors import BadInput
 from lockstep.units import parse_frac, parse_size_B, parse_time_s
 from lockstep.verbs.words.algorithms import check_algorithm
 from lockstep.verbs.words.calling import verb
 from lockstep.verbs.words.network import flags, read_network
+from lockstep.verbs.words.option import Option
 from lockstep.verbs.words.quantity import Quantity, Size, Time
 from lockstep.verbs.words.question import positive, whole
-from lockstep.verbs.words.shared import LinkWords
+from lockstep.verbs.words.shared import SIZE, LinkWords
 
 if TYPE_CHECKING:
     from lockstep.campaigns import SpeedUp
@@ -23,11 +24,27 @@ MOST_WORKERS = 1_000_000
 @verb
 def speedup(
     *,
-    compute: Time,
-    size: Size,
-    workers: Quantity | None = None,
-    serial: Quantity = 0.0,
-    exchange: str | None = None,
+    compute: Annotated[Time, Option("T", "Compute time of a step on one worker.")],
+    size: Annotated[Size, SIZE],
+    workers: Annotated[
+        Quantity | None,
+        Option(
+            "N",
+            "Largest number of workers to try; on a cluster, those that fill whole units of its levels. (default: "
+            "4096; on a cluster all)",
+        ),
+    ] = None,
+    serial: Annotated[
+        Quantity, Option("FRAC", "Share of --compute that more workers do not shorten. (default: 0)")
+    ] = 0.0,
+    exchange: Annotated[
+        str | None,
+        Option(
+            "A",
+            "Gradient exchange: an all-reduce algorithm or parameter-server. (default: ring; on a cluster the "
+            "fastest across its levels)",
+        ),
+    ] = None,
     **link: Unpack[LinkWords],
 ) -> SpeedUp:
     """Speed-up of a data-parallel step against the laws of Amdahl and Gustafson, and the best number of workers.

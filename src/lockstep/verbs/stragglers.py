@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 from lockstep.errors import BadInput
 from lockstep.simulate import Law, Progress, parse_law, unseen
 from lockstep.units import parse_number, parse_time_s
 from lockstep.verbs.words.calling import verb
 from lockstep.verbs.words.network import flags
+from lockstep.verbs.words.option import Option
 from lockstep.verbs.words.quantity import Quantity, Time
 from lockstep.verbs.words.question import whole
+from lockstep.verbs.words.shared import SEED
 
 if TYPE_CHECKING:
     from lockstep.failures.stragglers import StragglerCost
@@ -24,13 +26,20 @@ SLOW_FACTOR = 2.0
 @verb
 def stragglers(
     *,
-    workers: Quantity,
-    law: str | Law,
-    mitigation: str = "none",
-    comm: Time = 0.0,
-    slow: Quantity = 0,
-    slow_factor: Quantity | None = None,
-    seed: Quantity = 0,
+    workers: Annotated[Quantity, Option("N", "Number of workers whose gradients make up a batch.")],
+    law: Annotated[
+        str | Law,
+        Option(
+            "LAW", "Law of a worker's step time: lognormal:mean=50ms,cv=0.2, exponential:mean=1s, trace:times.csv ..."
+        ),
+    ],
+    mitigation: Annotated[
+        str, Option("M", "Mitigation: none, backup:k, drop:k, bounded:s (steps ahead) or local:K. (default: none)")
+    ] = "none",
+    comm: Annotated[Time, Option("T", "Communication time per synchronisation. (default: 0)")] = 0.0,
+    slow: Annotated[Quantity, Option("N", "Number of workers that are always slow. (default: 0)")] = 0,
+    slow_factor: Annotated[Quantity | None, Option("F", "Slowdown of the slow workers. (default: 2)")] = None,
+    seed: Annotated[Quantity, SEED] = 0,
     progress: Progress | None = None,
 ) -> StragglerCost:
     """Cost of waiting for the slowest of `workers`, with a mitigation; `slow` workers are always slower by a factor.

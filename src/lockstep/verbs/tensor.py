@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Annotated, Any, Unpack
 
 from lockstep.errors import BadInput, UnknownName
 from lockstep.units import (
@@ -16,6 +16,7 @@ from lockstep.units import (
 )
 from lockstep.verbs.words.calling import verb
 from lockstep.verbs.words.network import Network, flags, read_network
+from lockstep.verbs.words.option import Option, Switch
 from lockstep.verbs.words.quantity import FlopRate, Quantity, Size
 from lockstep.verbs.words.question import whole
 from lockstep.verbs.words.shared import LinkWords
@@ -34,17 +35,26 @@ MOST_ELEMENT_B = 16.0
 @verb
 def tensor(
     *,
-    ranks: Quantity,
-    hidden: Quantity,
-    heads: Quantity,
-    seq: Quantity,
-    ffn: Quantity | None = None,
-    batch: Quantity = 1,
-    flops: FlopRate | None = None,
-    element_size: Size = 2,
-    overlap: str | None = None,
-    sequence_parallel: bool = False,
-    run: bool = False,
+    ranks: Annotated[Quantity, Option("N", "Ranks that share the layer.")],
+    hidden: Annotated[Quantity, Option("H", "Width of the layer.")],
+    heads: Annotated[Quantity, Option("A", "Attention heads; each rank holds whole heads.")],
+    seq: Annotated[Quantity, Option("S", "Tokens per sequence.")],
+    ffn: Annotated[
+        Quantity | None, Option("F", "Width of the feed-forward block (two products). (default: 4 times --hidden)")
+    ] = None,
+    batch: Annotated[Quantity, Option("N", "Sequences per micro-batch. (default: 1)")] = 1,
+    flops: Annotated[
+        FlopRate | None, Option("R", "FLOP/s that a rank achieves, e.g. 600T. (default: large products on --cluster)")
+    ] = None,
+    element_size: Annotated[Size, Option("B", "Bytes per element sent, held and kept. (default: 2)")] = 2,
+    overlap: Annotated[
+        str | None,
+        Option("W", "Traffic overlapped with products: none, gradients (Megatron) or all. (default: gradients)"),
+    ] = None,
+    sequence_parallel: Annotated[bool, Switch("Split norms and residual by tokens.")] = False,
+    run: Annotated[
+        bool, Switch("Also run the layer on numpy, split and whole, at a size small enough to run immediately.")
+    ] = False,
     **link: Unpack[LinkWords],
 ) -> TensorLayer:
     """One transformer layer on `ranks` ranks: computing, traffic and what of it hides, by overlap policy and ranks.

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Annotated, Any, Unpack
 
 from lockstep.documents.files import writable, writing
 from lockstep.errors import BadInput, UnknownName
 from lockstep.types.plain import Json
 from lockstep.units import parse_size_B
-from lockstep.verbs.pipeline import StageWords, pipeline
+from lockstep.verbs.pipeline import TRANSFER, StageWords, pipeline
 from lockstep.verbs.words.calling import strict
 from lockstep.verbs.words.network import flags, read_network
+from lockstep.verbs.words.option import Argument, Option
 from lockstep.verbs.words.quantity import Quantity, Size, Times
 from lockstep.verbs.words.question import whole
-from lockstep.verbs.words.shared import LinkWords
+from lockstep.verbs.words.shared import RANKS, SIZE, LinkWords
 
 if TYPE_CHECKING:
     from lockstep.collectives.levels import Levels
@@ -31,16 +32,18 @@ EXPANSIONS = {"layers": (), "messages": OPENED, **{part: (part,) for part in OPE
 class PipelineWords(StageWords, total=False):
     """Keywords about a pipeline; see the verb `pipeline`."""
 
-    stages: Quantity | None
-    transfer_s: Times | None
+    stages: Annotated[Quantity | None, Option("P", "Number of pipeline stages.")]
+    transfer_s: Annotated[Times | None, TRANSFER]
 
 
 class CollectiveWords(LinkWords, total=False):
     """Keywords about a collective; see the verb `collective`."""
 
-    ranks: Quantity | None
-    size: Size | None
-    algorithm: str | None
+    ranks: Annotated[Quantity | None, RANKS]
+    size: Annotated[Size | None, SIZE]
+    algorithm: Annotated[
+        str | None, Option("A", "Algorithm of the collective. (default: the fastest)", names="algorithms")
+    ]
 
 
 class TraceWords(PipelineWords, CollectiveWords, total=False):
@@ -70,7 +73,20 @@ class Trace:
 
 
 @strict
-def trace(what: str, *, out: str | Path, **words: Unpack[TraceWords]) -> Trace:
+def trace(
+    what: Annotated[
+        str,
+        Argument(
+            "WHAT", "What to simulate: pipeline, or a collective such as all-reduce or all-to-all.", names="programs"
+        ),
+    ],
+    *,
+    out: Annotated[
+        str | Path,
+        Option("FILE", "Output file, ending in .json.gz; ui.perfetto.dev and chrome://tracing open it.", flag="-o"),
+    ],
+    **words: Unpack[TraceWords],
+) -> Trace:
     """Simulates `what`, `pipeline` or the name of a collective, and writes the trace; nothing on bad input.
 
     `words`: those of `pipeline`, or ranks, size, algorithm and the link as in `collective`.

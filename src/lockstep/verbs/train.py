@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 from lockstep.errors import BadInput, Stopped, UnknownName
 from lockstep.types.plain import Json
@@ -14,9 +14,11 @@ from lockstep.units import parse_number
 from lockstep.verbs.words.calling import strict, verb
 from lockstep.verbs.words.keeping import Record, kept
 from lockstep.verbs.words.network import flags
+from lockstep.verbs.words.option import Argument, Option, Switch
 from lockstep.verbs.words.processes import longest_wait_s, world
 from lockstep.verbs.words.quantity import Quantity, Time
 from lockstep.verbs.words.question import named_folder, whole
+from lockstep.verbs.words.shared import SEED, SETTINGS
 
 if TYPE_CHECKING:
     from lockstep.failures.stragglers import LateRank
@@ -28,6 +30,10 @@ USUAL_BATCH = 64
 MICROBATCHES = 4
 """What methods that cut a share again do by default."""
 USUAL_EVERY, USUAL_KEEP = 10, 2
+
+
+_TASK = "Task"
+_CHECKPOINTS = "Checkpoints and records"
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,28 +76,70 @@ def training_methods() -> TrainingMethods:
 
 @verb
 def train(
-    method: str,
+    method: Annotated[
+        str,
+        Argument(
+            "METHOD",
+            "Method, or several separated by commas; all methods are listed when omitted.",
+            names="methods",
+            optional=True,
+        ),
+    ],
     *,
-    ranks: Quantity | None = None,
-    model: str | None = None,
-    layers: Quantity = 4,
-    steps: Quantity = 100,
-    batch: Quantity | None = None,
-    optimizer: str = "sgd",
-    learning_rate: Quantity | None = None,
-    dtype: str = "float32",
-    seed: Quantity = 0,
-    settings: Mapping[str, object] | None = None,
-    checkpoint: str | Path | None = None,
-    every: Quantity | None = None,
-    keep: Quantity | None = None,
-    beside: bool = False,
-    resume: bool = False,
-    restarts: Quantity = 0,
-    root: str | Path | None = None,
-    tensorboard: str | Path | None = None,
-    timeout: Time | None = None,
-    straggler: str | None = None,
+    ranks: Annotated[
+        Quantity | None, Option("N", "Processes to start. (default: those that torchrun or srun started, else 2)")
+    ] = None,
+    model: Annotated[
+        str | None, Option("M", "Model: mlp, cnn, gpt or moe. (default: the first that the methods train)", panel=_TASK)
+    ] = None,
+    layers: Annotated[Quantity, Option("N", "Number of layers of the model. (default: 4)", panel=_TASK)] = 4,
+    steps: Annotated[Quantity, Option("N", "Number of optimizer steps. (default: 100)", panel=_TASK)] = 100,
+    batch: Annotated[
+        Quantity | None, Option("N", "Samples per step, all ranks together. (default: 64, or near it)", panel=_TASK)
+    ] = None,
+    optimizer: Annotated[
+        str, Option("O", "Optimizer: sgd, momentum or adam. (default: sgd)", panel=_TASK, names="trainers")
+    ] = "sgd",
+    learning_rate: Annotated[
+        Quantity | None, Option("X", "Learning rate. (default: 0.1; gpt 0.5)", panel=_TASK)
+    ] = None,
+    dtype: Annotated[
+        str, Option("T", "Number format: float32 or float64. (default: float32)", panel=_TASK)
+    ] = "float32",
+    seed: Annotated[Quantity, SEED] = 0,
+    settings: Annotated[Mapping[str, object] | None, SETTINGS] = None,
+    checkpoint: Annotated[str | Path | None, Option("DIR", "Folder for checkpoints.", panel=_CHECKPOINTS)] = None,
+    every: Annotated[
+        Quantity | None,
+        Option("N", "Steps between checkpoints; the last step always writes one. (default: 10)", panel=_CHECKPOINTS),
+    ] = None,
+    keep: Annotated[
+        Quantity | None, Option("N", "Number of checkpoints to keep. (default: 2)", panel=_CHECKPOINTS)
+    ] = None,
+    beside: Annotated[bool, Switch("Write checkpoints while training continues.", panel=_CHECKPOINTS)] = False,
+    resume: Annotated[
+        bool, Switch("Resume from the newest complete checkpoint, if there is one.", panel=_CHECKPOINTS)
+    ] = False,
+    restarts: Annotated[
+        Quantity,
+        Option(
+            "N", "How many times to restart a failed run from its newest checkpoint. (default: 0)", panel=_CHECKPOINTS
+        ),
+    ] = 0,
+    root: Annotated[
+        str | Path | None,
+        Option(
+            "DIR",
+            "Folder in which to keep the run; see lockstep runs. (default: $LOCKSTEP_RUNS)",
+            flag="--runs",
+            panel=_CHECKPOINTS,
+        ),
+    ] = None,
+    tensorboard: Annotated[
+        str | Path | None, Option("DIR", "Folder in which to write the curves for TensorBoard.", panel=_CHECKPOINTS)
+    ] = None,
+    timeout: Annotated[Time | None, Option("T", "Longest wait of one rank for another. (default: 60 s)")] = None,
+    straggler: Annotated[str | None, Option("R:T", "Make a rank late in every second step, e.g. 1:20ms.")] = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Training:
     """Trains a small model on real data by one method, or several between commas, on real processes.

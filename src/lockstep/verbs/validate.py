@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 from lockstep.errors import located
 from lockstep.verbs.words.calling import strict
+from lockstep.verbs.words.option import Argument
 
 if TYPE_CHECKING:
     from lockstep.validation import Report
 
 
 @strict
-def validate(tables: str | Iterable[str] | None = None) -> Report:
+def validate(
+    tables: Annotated[
+        str | Iterable[str] | None, Argument("TABLE", "Table of published measurements; all when omitted.")
+    ] = None,
+) -> Report:
     """Published measurements against predictions: all tables, or those named. Raises UnknownName."""
     from lockstep import validation
 

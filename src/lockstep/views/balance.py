@@ -8,7 +8,6 @@ from rich.text import Text
 
 from lockstep.units import format_count, format_frac, format_time
 from lockstep.views.parts.command import Command
-from lockstep.views.parts.options import required, text
 from lockstep.views.parts.terminal import bar, heading, indented, table
 
 if TYPE_CHECKING:
@@ -46,17 +45,7 @@ def render(found: Balance, out: Console) -> None:
     heading(out, "Weigh gradients by samples", f"a plain mean of the workers has {noise}")
 
 
-WORDS = {
-    "speeds": required(("--speeds",), "V,..", "Samples per second of each worker, e.g. 100,100,60 or 4x100,2x60."),
-    "batch": required(("--batch",), "B", "Samples per step."),
-    "memory": text("--memory", "S,..", "Samples that fit on each worker; bytes with --sample-memory."),
-    "sample_memory": text("--sample-memory", "S", "Memory of one sample."),
-    "comm": text("--comm", "T", "Communication time per step. (default: 0)", "0"),
-}
-
-
 COMMAND = Command(
-    takes=(WORDS,),
     examples=(
         "lockstep balance --speeds 4x310,4x125 --batch 1024",
         "lockstep balance --speeds 310,310,125 --batch 256 --memory 80GB,40GB,40GB --sample-memory 500MB",

@@ -9,9 +9,7 @@ from rich.text import Text
 from lockstep.measure.bench import CollectiveBench
 from lockstep.units import format_bandwidth, format_flops, format_frac, format_time
 from lockstep.views.parts.command import Command
-from lockstep.views.parts.completing import ops
 from lockstep.views.parts.figure import PALETTE, write_figure
-from lockstep.views.parts.options import RANKS_HELP, RUNS, argument, text
 from lockstep.views.parts.terminal import heading, indented, small_print, table
 
 if TYPE_CHECKING:
@@ -144,49 +142,9 @@ def _draw_device(found: DeviceBench, axes: Axes) -> None:
 
 
 _COLLECTIVE, _KERNEL = "Collective", "Kernel, or device for all kernels"
-WORDS = {
-    "op": argument(
-        "OP",
-        "Collective: all-reduce, all-gather, send-recv ...; kernel: matmul, memory, attention, optimizer; or device.",
-        names=ops,
-    ),
-    "sizes": text("--sizes", "S", "Sizes as from:to:factor, or a list separated by commas. (default: 1KB:16MB:4)"),
-    "ranks": text("--ranks", "N", RANKS_HELP, panel=_COLLECTIVE),
-    "backend": text(
-        "--backend", "B", "Backend: gloo, or nccl with one GPU per rank. (default: gloo)", panel=_COLLECTIVE
-    ),
-    "algorithm": text(
-        "--algorithm",
-        "A",
-        "Algorithms: built-in, Lockstep's by name, or all. (default: built-in,ring)",
-        panel=_COLLECTIVE,
-    ),
-    "repeats": text("--repeats", "N", "Repeats per size; fewer for slow sizes. (default: 20)", panel=_COLLECTIVE),
-    "warm_up": text("--warm-up", "N", "Number of warm-up runs per size. (default: 3)", panel=_COLLECTIVE),
-    "timeout": text("--timeout", "T", "Longest wait for a rank. (default: 60 s)", panel=_COLLECTIVE),
-    "csv": text("--csv", "FILE", "Write the rows as CSV, which `lockstep fit` reads.", panel=_COLLECTIVE),
-    "device": text("--device", "D", "Device: cpu or cuda. (default: cpu)", panel=_KERNEL),
-    "dtype": text(
-        "--dtype", "T", "Number format: fp32, bf16, fp16 or fp64. (default: fp32, bf16 on a GPU)", panel=_KERNEL
-    ),
-    "peak": text(
-        "--peak", "R", "Peak rate from the datasheet, e.g. 989TFLOP/s. (default: the best measured)", panel=_KERNEL
-    ),
-    "memory_bandwidth": text(
-        "--memory-bandwidth", "R", "Memory bandwidth from the datasheet. (default: measured)", panel=_KERNEL
-    ),
-    "curve": text("--curve", "FILE", "Write the efficiency curve for the hardware catalog.", panel=_KERNEL),
-    "device_file": text(
-        "--device-file",
-        "FILE",
-        "Put the curve into your hardware YAML, or write a new one; see lockstep plan.",
-        panel=_KERNEL,
-    ),
-}
 
 
 COMMAND = Command(
-    takes=(WORDS, RUNS),
     examples=(
         "lockstep bench all-reduce --ranks 2 --sizes 1KB:16MB:4 --algorithm built-in,ring --csv ring.csv",
         "lockstep bench device --device-file my-device.yaml",

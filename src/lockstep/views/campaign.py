@@ -11,19 +11,6 @@ from lockstep.views.estimate import PART_WORDS, unit
 from lockstep.views.parts.command import Command
 from lockstep.views.parts.figure import PALETTE, write_figure
 from lockstep.views.parts.layout_columns import layout_words
-from lockstep.views.parts.options import (
-    BATCH,
-    CLUSTER,
-    FAILURES,
-    LAYOUT,
-    LIGHTER,
-    MODEL,
-    RECIPE,
-    SEED,
-    SERVICE,
-    TARGET,
-    text,
-)
 from lockstep.views.parts.terminal import bar, heading, indented, small_print, table
 
 if TYPE_CHECKING:
@@ -228,31 +215,8 @@ def plot_tornado(found: Campaign, path: Path) -> None:
     write_figure(path, title, draw, size=(8.0, 1.2 + 0.45 * max(3, len(bars))))
 
 
-_SCHEDULE = "Batch size and learning rate at the start"
-SCHEDULE = {
-    "warmup_steps": text("--warmup-steps", "N", "Steps over which the learning rate rises.", panel=_SCHEDULE),
-    "ramp_from": text("--ramp-from", "N", "Tokens per step at the start of a batch ramp.", panel=_SCHEDULE),
-    "ramp_tokens": text("--ramp-tokens", "N", "Tokens over which the batch grows.", panel=_SCHEDULE),
-}
-_MONEY = "Money and energy"
-MONEY = {
-    "price": text("--price", "P", "Dollars per device-hour, instead of the catalog's price.", panel=_MONEY),
-    "reserved_discount": text(
-        "--reserved-discount", "FRAC", "Discount for reserved devices, to compare with.", panel=_MONEY
-    ),
-    "spot_discount": text(
-        "--spot-discount", "FRAC", "Discount for spot devices, to compare with; needs --preemption.", panel=_MONEY
-    ),
-    "preemption": text("--preemption", "T", "Mean time until one spot node is preempted.", panel=_MONEY),
-    "power": text("--power", "W", "Power per device. (default: its TDP)", panel=_MONEY),
-    "pue": text("--pue", "X", "Power of the facility divided by that of its equipment. (default: 1)", panel=_MONEY),
-    "carbon": text("--carbon", "X", "Carbon intensity of the grid, in kg of CO2 per kWh, e.g. 0.4.", panel=_MONEY),
-}
-RUNS = {"campaigns": text("--campaigns", "N", "Number of simulated runs. (default: 1000)")}
-
-
 COMMAND = Command(
-    takes=(MODEL, CLUSTER, BATCH, TARGET, SCHEDULE, RUNS, SEED, FAILURES, LIGHTER, SERVICE, MONEY, LAYOUT, RECIPE),
+    without=("replica_nodes",),
     examples=(
         "lockstep campaign llama3-70b --cluster dgx-h100:64 --batch-tokens 4M --tokens 15T --plot tornado.png",
         "lockstep campaign llama3-8b -c dgx-a100-80gb:16 --batch 512 --compute-optimal --tp 2 --zero 1 --json",

@@ -14,7 +14,6 @@ from lockstep.validation.cases.study import CONFIGURATIONS, PLANNED
 from lockstep.views.parts.command import Command
 from lockstep.views.parts.figure import PALETTE, write_figure
 from lockstep.views.parts.layout_columns import layout_words
-from lockstep.views.parts.options import argument
 from lockstep.views.parts.terminal import heading, indented, small_print, table
 
 if TYPE_CHECKING:
@@ -171,11 +170,7 @@ def _time_ratio(row: Row) -> float | None:
     return ratio if row.published.quantity in TIMES else 1 / ratio
 
 
-CASE = {"name": argument("[CASE]", "Case study, or a YAML file of your own; all when omitted.", None)}
-
-
 COMMAND = Command(
-    takes=(CASE,),
     examples=(
         "lockstep case --plot cases.png",
         "lockstep case bloom-176b",

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 from lockstep.units import format_bandwidth, format_count, format_flops, format_frac, format_size, format_time
 from lockstep.views.parts.command import Command
-from lockstep.views.parts.options import argument
 from lockstep.views.parts.terminal import heading, indented, table
 
 if TYPE_CHECKING:
@@ -107,13 +106,7 @@ def _source(row: Row, key: str) -> str:
 _SHELVES = {"models": _models, "devices": _devices, "clusters": _clusters, "links": _links}
 
 
-SHELF = {
-    "shelf": argument("[SHELF]", "Part of the catalog: models, devices, clusters or links; all when omitted.", None)
-}
-
-
 COMMAND = Command(
-    takes=(SHELF,),
     examples=(
         "lockstep catalog models",
         "lockstep catalog devices --json",

@@ -7,10 +7,8 @@ from typing import TYPE_CHECKING
 from rich.text import Text
 
 from lockstep.units import format_frac, format_time
-from lockstep.verbs.words.shared import FailureWords, LinkWords, RecipeWords, WriteWords
 from lockstep.views.parts.command import Command
 from lockstep.views.parts.figure import PALETTE, write_figure
-from lockstep.views.parts.options import LIGHTER, MODEL_IF_ANY, SEED, flags, switch, text
 from lockstep.views.parts.terminal import bar, heading, indented, small_print, table
 
 if TYPE_CHECKING:
@@ -167,47 +165,7 @@ def plot_overhead(found: Checkpoint, path: Path) -> None:
     write_figure(path, title, draw)
 
 
-_FAILURES = "Failures: MTBF of the job or of its parts, a cluster, or a law"
-_SHARDS = "Sharded checkpoint, sized by --size or by a MODEL, instead of --write"
-_CORRUPTION = "Silent corruption, in addition to failures"
-_NODES = "Spare nodes and repairs (default: a replacement is always available)"
-_RUN = "The run"
-_TRAINED = "Optimizer with which MODEL is trained. (default: adamw)"
-_PARTS = tuple(f"{part}_mtbf" for part in ("device", "node", "switch", "rack", "power", "software"))
-_CAUSES = ("silent_mtbf", "silent_delay")
-WORDS = {
-    **flags(FailureWords, _FAILURES, only=("mtbf",)),
-    "nodes": text("--nodes", "N", "Nodes of the job, for the MTBFs of parts.", panel=_FAILURES),
-    "devices": text("--devices", "N", "Devices of the job. (default: 8 for each of --nodes)", panel=_FAILURES),
-    **flags(FailureWords, _FAILURES, only=_PARTS),
-    **flags(LinkWords, _FAILURES, only=("cluster",), cluster="Cluster: catalog name with nodes, e.g. dgx-h100:64."),
-    **flags(FailureWords, _FAILURES, only=("law",)),
-    **flags(FailureWords, _CORRUPTION, only=_CAUSES),
-    **flags(FailureWords, _NODES, without=("mtbf", *_PARTS, "law", *_CAUSES)),
-    "write": text(
-        "--write", "T", "Time to write one checkpoint; run:last takes the time measured in a kept run of train."
-    ),
-    "restart": text("--restart", "T", "Restart time, from a noticed failure until work resumes. (default: 0)"),
-    "detection": text("--detection", "T", "Time until a failure is noticed. (default: 0)"),
-    **flags(WriteWords, only=("async_frac", "interval")),
-    "size": text("--size", "S", "Bytes of the whole checkpoint.", panel=_SHARDS),
-    **flags(RecipeWords, _SHARDS, only=("optimizer",), optimizer=_TRAINED),
-    **flags(
-        WriteWords,
-        _SHARDS,
-        only=("ranks", "rank_bandwidth", "storage_bandwidth"),
-        ranks="Ranks that write simultaneously. (default: the cluster's, or 1)",
-        storage_bandwidth="Bandwidth of the storage, shared by all ranks.",
-    ),
-    **LIGHTER,
-    "work": text("--work", "T", "Useful work of the run. (default: 60 d, or 200 intervals if longer)", panel=_RUN),
-    "simulate": switch("--simulate", "Also simulate the run (Monte Carlo), with a 95 % interval.", False, _RUN),
-    "campaigns": text("--campaigns", "N", "Number of simulated runs. (default: 1000)", panel=_RUN),
-}
-
-
 COMMAND = Command(
-    takes=(MODEL_IF_ANY, WORDS, SEED),
     examples=(
         "lockstep checkpoint --mtbf 6h --write 5min --restart 10min --simulate --plot overhead.png",
         "lockstep checkpoint llama3-405b --cluster dgx-h100:2048 --storage-bandwidth 2TB/s --restart 10min --async 90%",

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from lockstep.verbs.words.option import Switch
 from lockstep.views.parts.command import Command
-from lockstep.views.parts.options import BATCH, CLUSTER_IF_ANY, LAYOUT, MODEL_IF_ANY, RECIPE, switch
+from lockstep.views.parts.options import flags
 from lockstep.views.parts.output import given, show
 from lockstep.views.parts.terminal import table
 
@@ -25,10 +26,10 @@ def render_bibtex(found: References, out: Console) -> None:
     out.file.write("\n\n".join(one.bibtex.strip() for one in found.citations) + "\n")
 
 
-BIBTEX = {"bibtex": switch("--bibtex", "Print BibTeX entries.", False)}
+BIBTEX = flags(bibtex=Switch("Print BibTeX entries."))
 
 
-def ask(as_json: bool, bibtex: bool, **words: object) -> None:
+def ask(as_json: bool, bibtex: bool | None, **words: object) -> None:
     """Prints BibTeX where it is asked for."""
     from lockstep.verbs.cite import cite
 
@@ -36,7 +37,7 @@ def ask(as_json: bool, bibtex: bool, **words: object) -> None:
 
 
 COMMAND = Command(
-    takes=(MODEL_IF_ANY, CLUSTER_IF_ANY, BATCH, LAYOUT, RECIPE, BIBTEX),
+    also=BIBTEX,
     examples=(
         "lockstep cite",
         "lockstep cite llama3-8b -c dgx-h100:4 --batch 256 --bibtex",

@@ -10,7 +10,6 @@ from lockstep.lab import GROUPS
 from lockstep.verbs.claims import EVERY, Claims, Decided
 from lockstep.views.parts.command import Command
 from lockstep.views.parts.findings_table import checks_table
-from lockstep.views.parts.options import argument, text
 from lockstep.views.parts.terminal import heading, indented, table
 
 if TYPE_CHECKING:
@@ -74,16 +73,7 @@ def _claim(one: Decided, out: Console) -> None:
         indented(out, checks_table(one.evidence[:MOST]))
 
 
-WORDS = {
-    "claim": argument(
-        "[ID]", "Claim to test, e.g. A.5; or all, which takes minutes. All claims are listed when omitted.", None
-    )
-}
-SEED = {"seed": text("--seed", "N", "Random seed of the experiments. (default: 0)")}
-
-
 COMMAND = Command(
-    takes=(WORDS, SEED),
     examples=(
         "lockstep claims",
         "lockstep claims A.5",

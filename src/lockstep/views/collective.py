@@ -10,7 +10,6 @@ from rich.text import Text
 from lockstep.units import format_bandwidth, format_size, format_time
 from lockstep.views.parts.command import Command
 from lockstep.views.parts.figure import PALETTE, sizes_on, times_on, write_figure
-from lockstep.views.parts.options import ALGORITHM, LINK, OP, RANKS, SIZE, switch
 from lockstep.views.parts.terminal import heading, indented, small_print, table
 
 if TYPE_CHECKING:
@@ -121,11 +120,7 @@ def _bound_s(found: Collective, sizes_B: Floats) -> Number:
     return lower_bound_s(op, network.ranks, sizes_B, network.link)
 
 
-SIMULATE = {"simulate": switch("--simulate", "Also run the programs through the simulation engine.", False)}
-
-
 COMMAND = Command(
-    takes=(OP, RANKS, SIZE, ALGORITHM, SIMULATE, LINK),
     examples=(
         "lockstep collective all-reduce --ranks 64 --size 100MB --latency 5us --bandwidth 25GB/s --simulate",
         "lockstep collective all-to-all --ranks 32 --size 64MB -c dgx-h100:4 --plot all_to_all.svg",

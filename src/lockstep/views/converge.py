@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
 from rich.text import Text
 
 from lockstep.errors import BadInput
+from lockstep.verbs.words.option import Option
 from lockstep.views.parts.command import Command
-from lockstep.views.parts.completing import experiments
 from lockstep.views.parts.findings_plot import plot_findings
 from lockstep.views.parts.findings_table import render_findings
-from lockstep.views.parts.options import SEED, SETTINGS, argument, text
+from lockstep.views.parts.options import flags
 from lockstep.views.parts.output import draw, given, pairs, picture_path, show
 from lockstep.views.parts.progress import progress
 from lockstep.views.parts.sweep_panels import check_drawable
@@ -58,34 +57,26 @@ def _experiments(found: Experiments, out: Console) -> None:
     indented(out, table([("", "left"), ("question", "text")], [[one.name, one.question] for one in found.experiments]))
 
 
-_SWEEP = "Many runs"
-_SWEEP_HELP = "Run at each of these values, as rate=0.01,0.1 or batch=1..64x2; may be repeated for every combination."
-_ENGINE_HELP = "Engine: serial, processes[:N], or dask[:N or :ADDRESS of a scheduler]. (default: serial)"
-_LIMIT_HELP = "Longest time for all runs, as forecast from the first; a longer sweep is refused. (default: 1h)"
-WORDS = {
-    "experiment": argument(
-        "[EXPERIMENT]",
-        "Experiment to run, or group to list; all groups are listed when omitted.",
-        None,
-        names=experiments,
+_MANY = "Many runs"
+SWEEPING = flags(
+    swept=Option(
+        "KEY=A,B,C",
+        "Run at each of these values, as rate=0.01,0.1 or batch=1..64x2; may be repeated for every combination.",
+        "--sweep", _MANY, repeated=True,
     ),
-}
-SWEEPING = {
-    "swept": (
-        Annotated[
-            list[str] | None,
-            typer.Option("--sweep", metavar="KEY=A,B,C", help=_SWEEP_HELP, rich_help_panel=_SWEEP),
-        ],
-        None,
+    seeds=Option("N", "Number of seeds to run with, counting up from --seed. (default: 1)", panel=_MANY),
+    engine=Option(
+        "E", "Engine: serial, processes[:N], or dask[:N or :ADDRESS of a scheduler]. (default: serial)", panel=_MANY
     ),
-    "seeds": text("--seeds", "N", "Number of seeds to run with, counting up from --seed. (default: 1)", panel=_SWEEP),
-    "engine": text("--engine", "E", _ENGINE_HELP, panel=_SWEEP),
-    "limit": text("--limit", "TIME", _LIMIT_HELP, panel=_SWEEP),
-}
+    limit=Option(
+        "TIME", "Longest time for all runs, as forecast from the first; a longer sweep is refused. (default: 1h)",
+        panel=_MANY,
+    ),
+)  # fmt: skip
 
 
 def ask(
-    as_json: bool, experiment: str | None, settings: list[str] | None, seed: str, plot: str | None,
+    as_json: bool, experiment: str | None, settings: list[str] | None, seed: str | None, plot: str | None,
     swept: list[str] | None, seeds: str | None, engine: str | None, limit: str | None,
 ) -> None:  # fmt: skip
     """Lists experiments, runs one, or runs it for many settings."""
@@ -93,7 +84,7 @@ def ask(
     from lockstep.verbs.converge import converge, sweep
 
     if experiment is None or is_group(experiment):
-        if settings or plot or swept or seeds or engine or limit or seed != "0":
+        if settings or plot or swept or seeds or engine or limit or seed:
             raise BadInput(
                 "--set, --seed, --sweep, --seeds, --engine, --limit and --plot need an experiment; "
                 "lockstep converge lists them",
@@ -102,6 +93,7 @@ def ask(
         return show(converge(group=experiment), as_json, render_experiments)
     picture_path(plot)
     fixed, values = pairs(settings or []), pairs(swept or [], "--sweep")
+    seed = seed or "0"
     many = given({"seeds": seeds, "engine": engine, "limit": limit})
     if not values and not many:
         with progress(experiment) as report:
@@ -117,7 +109,7 @@ def ask(
 
 
 COMMAND = Command(
-    takes=(WORDS, SETTINGS, SWEEPING, SEED),
+    also=SWEEPING,
     examples=(
         "lockstep converge",
         "lockstep converge staleness",

@@ -10,7 +10,6 @@ from rich.text import Text
 from lockstep.units import format_size
 from lockstep.views.parts.command import Command
 from lockstep.views.parts.figure import PALETTE, write_figure
-from lockstep.views.parts.options import LINK, OP, RANKS, text
 from lockstep.views.parts.output import draw, show
 from lockstep.views.parts.terminal import heading, indented, table
 
@@ -68,9 +67,6 @@ def plot_map(found: BestMap, path: Path) -> None:
     write_figure(path, f"Fastest algorithm of {found.op}", draw, size=(9.0, 4.5))
 
 
-BETWEEN = {"between": text("--between", "A,B", "Algorithms to compare. (default: all that can win)")}
-
-
 def ask(as_json: bool, plot: str | None, **words: Any) -> None:
     """Draws another answer than it prints: the best algorithm at all group sizes."""
     from lockstep.verbs.crossover import best_algorithms, crossover
@@ -81,7 +77,6 @@ def ask(as_json: bool, plot: str | None, **words: Any) -> None:
 
 
 COMMAND = Command(
-    takes=(OP, RANKS, BETWEEN, LINK),
     examples=(
         "lockstep crossover all-reduce --ranks 256 --latency 10us --bandwidth 25GB/s --between ring,tree",
         "lockstep crossover all-reduce --ranks 512 --latency 5us --bandwidth 50GB/s --plot map.png",

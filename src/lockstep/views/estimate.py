@@ -9,10 +9,11 @@ from rich.text import Text
 
 from lockstep.errors import BadInput
 from lockstep.units import format_count, format_flops, format_frac, format_size, format_time
+from lockstep.verbs.words.option import Option
 from lockstep.views.memory import categories, host_words
 from lockstep.views.parts.command import Command
 from lockstep.views.parts.layout_columns import layout_words
-from lockstep.views.parts.options import BATCH, CLUSTER, LAYOUT, MODEL, RECIPE, text
+from lockstep.views.parts.options import flags
 from lockstep.views.parts.output import draw, show
 from lockstep.views.parts.terminal import bar, heading, indented, small_print, table
 
@@ -119,15 +120,14 @@ def time_line(found: Estimate, out: Console) -> None:
 MOST_STAGES = 8
 """Stages whose traffic a picture shows; of more it shows computing alone."""
 
-TRACE = {
-    "trace": text("--trace", "FILE", "Also write the step as a Perfetto trace: .json.gz or .json."),
-    "expand": text(
-        "--expand",
+TRACE = flags(
+    trace=Option("FILE", "Also write the step as a Perfetto trace: .json.gz or .json."),
+    expand=Option(
         "W",
         "Detail of the trace: layers writes each layer of every pass; messages also expands each different collective "
         "of the first stage once, into the sends of all ranks of its group; tp, cp, ep or dp expands only that kind.",
     ),
-}
+)
 
 
 def plot_step(found: Estimate, path: Path) -> None:
@@ -154,7 +154,7 @@ def ask(as_json: bool, plot: str | None, trace: str | None, expand: str | None, 
 
 
 COMMAND = Command(
-    takes=(MODEL, CLUSTER, BATCH, LAYOUT, RECIPE, TRACE),
+    also=TRACE,
     examples=(
         "lockstep estimate gpt3-175b -c dgx-a100-80gb --gpus 1024 --batch 1536 --tp 8 --pp 16 --zero 1 --seq 2048",
         "lockstep estimate llama3-8b -c dgx-h100:4 --batch 256 --zero 3 --recompute selective --json",

@@ -8,7 +8,6 @@ from rich.text import Text
 
 from lockstep.units import format_count, format_frac, format_size, format_time
 from lockstep.views.parts.command import Command
-from lockstep.views.parts.options import LINK, RANKS, SEED, required, text
 from lockstep.views.parts.terminal import heading, indented, small_print, table
 
 if TYPE_CHECKING:
@@ -50,31 +49,7 @@ def _load(name: str, load: Load) -> tuple[str, ...]:
     return name, format_count(load.mean), format_count(load.max), f"{ratio:.3g}", f"{load.cv:.3f}"
 
 
-_ROUTER = "Router"
-WORDS = {
-    "experts": required(("--experts",), "E", "Number of routed experts."),
-    "top_k": text("--top-k", "K", "Experts per token. (default: 2)"),
-    "tokens": required(("--tokens",), "T", "Tokens of all ranks together."),
-    "capacity_factor": text(
-        "--capacity-factor", "C", "Capacity of an expert, as a multiple of the mean load. (default: drops nothing)"
-    ),
-    "token_size": text("--token-size", "S", "Bytes per token sent. (default: 8192, 4096 wide in bf16)"),
-    "shared": text("--shared", "N", "Shared experts, which see every token. (default: 0)"),
-    "placement": text(
-        "--placement", "P", "Placement of experts on ranks: contiguous, round-robin or balanced. (default: contiguous)"
-    ),
-    "skew": text("--skew", "Z", "Zipf exponent of the experts' popularity. (default: 0)", panel=_ROUTER),
-    "temperature": text(
-        "--temperature", "T", "Router temperature; above 1 it flattens the popularity. (default: 1)", panel=_ROUTER
-    ),
-    "noise": text(
-        "--noise", "G", "Scale of the Gumbel noise; at 0 all tokens are routed alike. (default: 1)", panel=_ROUTER
-    ),
-}
-
-
 COMMAND = Command(
-    takes=(WORDS, RANKS, SEED, LINK),
     examples=(
         "lockstep experts --experts 64 --top-k 2 --tokens 64k --skew 0.6 --capacity-factor 1.25 --ranks 8 "
         "--latency 2us --bandwidth 300GB/s",

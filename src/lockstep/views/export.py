@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lockstep.views.parts.command import Command
-from lockstep.views.parts.options import BATCH, CLUSTER, LAYOUT, MODEL, RECIPE, required
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -18,11 +17,7 @@ def render(found: Export, out: Console) -> None:
     out.file.write(found.text if found.text.endswith("\n") else found.text + "\n")
 
 
-TO = {"to": required(("--to",), "TOOL", "Target tool: megatron, deepspeed or torchtitan.")}
-
-
 COMMAND = Command(
-    takes=(MODEL, CLUSTER, TO, BATCH, LAYOUT, RECIPE),
     examples=(
         "lockstep export llama3-8b -c dgx-h100:4 --batch 256 --zero 3 --to torchtitan",
         "lockstep export llama3-70b -c dgx-h100:64 --batch 512 --tp 8 --pp 4 --zero 1 --to megatron",

@@ -9,9 +9,7 @@ from rich.text import Text
 
 from lockstep.units import format_bandwidth, format_frac, format_size, format_time
 from lockstep.views.parts.command import Command
-from lockstep.views.parts.completing import clusters, devices
 from lockstep.views.parts.figure import PALETTE, write_figure
-from lockstep.views.parts.options import argument, text
 from lockstep.views.parts.terminal import heading, indented, small_print, table
 
 if TYPE_CHECKING:
@@ -105,30 +103,7 @@ def plot_fit(answer: Fit, path: Path) -> None:
     write_figure(path, title, draw)
 
 
-_FILE = "Cluster file for plan and estimate"
-WORDS = {
-    "file": argument("FILE", "CSV of lockstep bench, or output of nccl-tests or the OSU micro-benchmarks."),
-    "op": text("--op", "OP", "Collective, if the file does not name it, or one of several in a CSV."),
-    "ranks": text("--ranks", "N", "Number of ranks, if the file does not state it."),
-    "algorithm": text(
-        "--algorithm", "A", "Algorithm assumed for the library's own collective. (default: ring, or its equivalent)"
-    ),
-    "out": text(("--out", "-o"), "FILE", "Output file, ending in .yaml.", panel=_FILE),
-    "cluster": text(("--cluster", "-c"), "C", "Cluster whose link was measured.", panel=_FILE, names=clusters),
-    "level": text(
-        "--level",
-        "L",
-        "Level of --cluster that was measured. (default: the one that the hosts in the file used)",
-        panel=_FILE,
-    ),
-    "device_name": text(
-        "--device", "D", "Device of a new cluster with one level, instead of --cluster.", panel=_FILE, names=devices
-    ),
-}
-
-
 COMMAND = Command(
-    takes=(WORDS,),
     examples=(
         "lockstep fit ring.csv --plot fit.png",
         "lockstep fit all_reduce_perf.txt -o my-cluster.yaml --cluster dgx-h100:16",

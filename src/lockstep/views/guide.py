@@ -10,7 +10,6 @@ from lockstep.units import format_frac, format_size, format_time
 from lockstep.views.estimate import PART_WORDS
 from lockstep.views.parts.command import Command
 from lockstep.views.parts.layout_columns import layout_words
-from lockstep.views.parts.options import BATCH, CLUSTER, MODEL, RECIPE
 from lockstep.views.parts.terminal import heading, indented, small_print, table
 
 if TYPE_CHECKING:
@@ -78,7 +77,6 @@ def _difference(one: Difference) -> list[str]:
 
 
 COMMAND = Command(
-    takes=(MODEL, CLUSTER, BATCH, RECIPE),
     examples=(
         "lockstep guide llama3-70b --cluster dgx-h100:64 --batch-tokens 8M",
         "lockstep guide mixtral-8x7b --cluster dgx-a100-80gb:16 --batch 512 --json",

@@ -10,7 +10,6 @@ from rich.text import Text
 from lockstep.units import format_frac, format_size
 from lockstep.views.parts.command import Command
 from lockstep.views.parts.layout_columns import layout_words
-from lockstep.views.parts.options import BATCH, CLUSTER, LAYOUT, MODEL, RECIPE
 from lockstep.views.parts.terminal import bar, heading, indented, small_print, table
 
 if TYPE_CHECKING:
@@ -85,7 +84,6 @@ def _stages(stages: Sequence[Memory], out: Console) -> None:
 
 
 COMMAND = Command(
-    takes=(MODEL, CLUSTER, BATCH, LAYOUT, RECIPE),
     examples=(
         "lockstep memory llama3-70b -c dgx-h100:8 --batch 128 --tp 8 --pp 4 --zero 1 --sequence-parallel",
         "lockstep memory llama3-8b -c dgx-a100-40gb --gpus 8 --batch 64 --zero 3 --recompute full --offload optimizer",

@@ -8,7 +8,6 @@ from rich.text import Text
 
 from lockstep.units import format_count
 from lockstep.views.parts.command import Command
-from lockstep.views.parts.options import required, text
 from lockstep.views.parts.terminal import heading, indented, table
 
 if TYPE_CHECKING:
@@ -33,19 +32,7 @@ def render(found: Messages, out: Console) -> None:
     indented(out, table(_TITLES, rows))
 
 
-WORDS = {
-    "workers": required(("--workers",), "N", "Workers that hold a copy of the parameters."),
-    "params": required(("--params",), "P", "Number of parameters, e.g. 25M."),
-    "program": text(
-        "--program",
-        "NAME",
-        "Program: all, or one of all-to-all, parameter-server, ring, tree ... (default: three of them)",
-    ),
-}
-
-
 COMMAND = Command(
-    takes=(WORDS,),
     examples=("lockstep messages --workers 8 --params 25M --program all",),
     render=render,
     series=("program", "messages"),

@@ -10,7 +10,6 @@ from rich.text import Text
 from lockstep.units import format_frac, format_size, format_time
 from lockstep.views.parts.command import Command
 from lockstep.views.parts.figure import PALETTE, sizes_on, times_on, write_figure
-from lockstep.views.parts.options import LINK, SWEEP, required, text
 from lockstep.views.parts.terminal import bar, heading, indented, small_print, table
 
 if TYPE_CHECKING:
@@ -92,26 +91,7 @@ def plot_buckets(found: Overlap, path: Path) -> None:
     write_figure(path, f"{len(found.layers.backward_s)} layers on {found.ranks} ranks", draw)
 
 
-WORDS = {
-    "layers": required(
-        ("--layers",),
-        "L",
-        "Number of equal layers, or a list such as 96x5ms:7.3MB,1x9ms:120MB (count x backward : bytes).",
-    ),
-    "backward": text("--backward", "T", "Backward time of all equal layers together."),
-    "gradients": text("--gradients", "S", "Gradient bytes of all equal layers together."),
-    "forward": text("--forward", "T", "Time of the forward pass before the backward pass. (default: 0)"),
-    "bucket_size": text("--bucket-size", "B", "Size at which a bucket closes. (default: 25MB)"),
-    "ranks": text("--ranks", "N", "Number of data-parallel ranks. (default: 8)"),
-    "algorithm": text(
-        "--algorithm", "A", "Algorithm of the all-reduce. (default: ring; on a cluster the fastest across its levels)"
-    ),
-    "efficiency": text("--efficiency", "FRAC", "Relative speed of compute while a collective runs. (default: 1)"),
-}
-
-
 COMMAND = Command(
-    takes=(WORDS, SWEEP, LINK),
     examples=(
         "lockstep overlap --layers 96 --backward 480ms --gradients 700MB --ranks 256 --latency 10us "
         "--bandwidth 25GB/s --sweep --plot buckets.png",

@@ -10,9 +10,7 @@ from rich.text import Text
 from lockstep.errors import BadInput
 from lockstep.units import format_frac, format_time
 from lockstep.views.parts.command import Command
-from lockstep.views.parts.completing import schedules
 from lockstep.views.parts.figure import PALETTE, write_figure
-from lockstep.views.parts.options import PASSES, Options, required, text
 from lockstep.views.parts.output import draw, given, show
 from lockstep.views.parts.progress import progress
 from lockstep.views.parts.terminal import bar, heading, indented, small_print, table
@@ -128,47 +126,6 @@ def plot_choices(found: PipelineChoices, path: Path) -> None:
 
 
 ALL = "all"
-_PANEL = "Times per micro-batch: one value, or one per stage, separated by commas"
-WORDS: Options = {
-    "stages": required(
-        ("--stages",), "P", "Number of pipeline stages; several values, separated by commas, with --schedule all."
-    ),
-    "microbatches": text(
-        "--microbatches", "M", "Micro-batches per step; several values, separated by commas, with --schedule all."
-    ),
-    "target": text(
-        "--target",
-        "FRAC",
-        "Utilization, e.g. 95%: finds the fewest micro-batches that reach it; instead of --microbatches.",
-    ),
-    "schedule": text(
-        "--schedule",
-        "S",
-        "Schedule: gpipe, 1f1b, interleaved, zb-h1, zb-h2, zb-v ... or all, to compare them. "
-        "(default: 1f1b, interleaved with --chunks)",
-        names=schedules,
-    ),
-    **PASSES,
-    "layers": text(
-        "--layers",
-        "L",
-        "Forward times of the layers in order, e.g. 30x10ms,1x14ms; they are split evenly into stages.",
-        panel=_PANEL,
-    ),
-    "forward_comm_s": text(
-        "--forward-comm-s",
-        "T",
-        "Part of --forward-s that is the experts' all-to-all; hidden in DualPipe's cells.",
-        panel=_PANEL,
-    ),
-    "backward_comm_s": text(
-        "--backward-comm-s",
-        "T",
-        "Part of --backward-s that is the experts' all-to-all; hidden in DualPipe's cells.",
-        panel=_PANEL,
-    ),
-    "recompute": text("--recompute", "FRAC", "Share of the forward pass that is recomputed in the backward pass."),
-}
 
 
 def _answers(words: Mapping[str, object]) -> Callable[..., Any]:
@@ -206,7 +163,6 @@ def ask(as_json: bool, plot: str | None, **words: Any) -> None:
 
 
 COMMAND = Command(
-    takes=(WORDS,),
     examples=(
         "lockstep pipeline --stages 4 --microbatches 8 --schedule 1f1b",
         "lockstep pipeline --stages 8 --microbatches 32 --schedule zb-h1 --forward-s 10ms --backward-s "

@@ -15,7 +15,6 @@ from lockstep.views.estimate import PART_WORDS, time_line, unit
 from lockstep.views.parts.command import Command
 from lockstep.views.parts.figure import PALETTE, times_on, write_figure
 from lockstep.views.parts.layout_columns import layout_columns, layout_words
-from lockstep.views.parts.options import BATCH, CLUSTER, MODEL, OFFLOAD, RECIPE, text
 from lockstep.views.parts.output import draw, given, picture_path, show
 from lockstep.views.parts.progress import progress
 from lockstep.views.parts.terminal import heading, indented, small_print, table
@@ -204,22 +203,6 @@ def _memory_GiB(one: Estimate) -> float:
     return float(one.memory.total_B) / GIB
 
 
-SEARCH = {
-    "tokens": text(
-        "--tokens",
-        "T",
-        "Training tokens, e.g. 15T: adds days and cost, failures not included (see lockstep campaign).",
-    ),
-    "objective": text(
-        "--objective", "O", "What to minimise: time, or cost, for the cheapest size up to the cluster's.", "time"
-    ),
-    "deadline": text(
-        "--deadline", "D", "Deadline, e.g. 30d, with --tokens: finds the fewest devices that finish in time."
-    ),
-    "top": text("--top", "K", "Number of layouts to list. (default: 5)", "5"),
-}
-
-
 def ask(as_json: bool, plot: str | None, **words: object) -> None:
     """Says on stderr how long the search took, which is not in the answer, whose bytes are the same every time."""
     from lockstep.verbs.plan import plan
@@ -234,7 +217,6 @@ def ask(as_json: bool, plot: str | None, **words: object) -> None:
 
 
 COMMAND = Command(
-    takes=(MODEL, CLUSTER, BATCH, SEARCH, RECIPE, OFFLOAD),
     examples=(
         "lockstep plan llama3-70b --cluster dgx-h100:64 --batch-tokens 4M --tokens 15T --plot plan.png",
         "lockstep plan ./config.json --cluster dgx-a100-80gb:16 --batch 512 --objective cost --json",

@@ -8,8 +8,6 @@ from rich.text import Text
 
 from lockstep.measure.reproduce import SOURCES, Reproduction, Trial
 from lockstep.views.parts.command import Command
-from lockstep.views.parts.completing import methods, trainers
-from lockstep.views.parts.options import SEED, SETTINGS, Options, argument, text
 from lockstep.views.parts.terminal import heading, indented, table
 
 if TYPE_CHECKING:
@@ -41,29 +39,7 @@ def _row(trial: Trial) -> list[str]:
     return [trial.name, f"step {place.step}, rank {place.rank}", place.tensor, f"{trial.largest_difference:.3g}"]
 
 
-WORDS: Options = {
-    "method": argument(
-        "[METHOD]",
-        "Training method, as listed by lockstep train. (default: synchronous)",
-        "synchronous",
-        names=methods,
-    ),
-    "ranks": text("--ranks", "N", "Number of processes on this machine. (default: 4)"),
-    "model": text("--model", "M", "Model: mlp, cnn, gpt or moe. (default: mlp)"),
-    "steps": text("--steps", "N", "Optimizer steps of every run. (default: 5)"),
-    "batch": text("--batch", "N", "Samples per step. (default: 64)"),
-    "optimizer": text("--optimizer", "O", "Optimizer: sgd, momentum or adam. (default: sgd)", names=trainers),
-    "switch": text(
-        "--switch",
-        "S",
-        "Settings to switch: reduction-order, rank-order, dtype, data-order, dropout-seed. Several, separated by "
-        "commas, are switched together, then one at a time to find the cause. (default: each alone)",
-    ),
-}
-
-
 COMMAND = Command(
-    takes=(WORDS, SETTINGS, SEED),
     examples=(
         "lockstep reproduce",
         "lockstep reproduce zero-1 --ranks 2 --optimizer adam",

@@ -9,9 +9,7 @@ from rich.text import Text
 
 from lockstep.units import format_bandwidth, format_frac, format_size, format_time
 from lockstep.views.parts.command import Command
-from lockstep.views.parts.completing import ops
 from lockstep.views.parts.figure import PALETTE, write_figure
-from lockstep.views.parts.options import RUNS, SEED, argument, text
 from lockstep.views.parts.terminal import heading, indented, small_print, table
 
 if TYPE_CHECKING:
@@ -151,31 +149,7 @@ def _lines(found: Race, axes: Axes) -> None:
     axes.legend(fontsize=8, ncols=2, frameon=False)
 
 
-_LINKS = "Links"
-WORDS = {
-    "op": argument("[OP]", "Collective to measure. (default: all-reduce)", "all-reduce", names=ops),
-    "topology": text("--topology", "T", "Topology: star, flat or uplinks. (default: star)", panel=_LINKS),
-    "delay": text("--delay", "T", "One-way delay from host to host. (default: 5ms)", panel=_LINKS),
-    "rate": text("--rate", "R", "Rate of each link, or uplink. (default: 100Mbit/s)", panel=_LINKS),
-    "nodes": text("--nodes", "N", "Number of nodes that share the ranks, with uplinks. (default: 2)", panel=_LINKS),
-    "inner_delay": text("--inner-delay", "T", "Delay inside a node. (default: 100us)", panel=_LINKS),
-    "inner_rate": text("--inner-rate", "R", "Rate inside a node. (default: 1Gbit/s)", panel=_LINKS),
-    "jitter": text(
-        "--jitter", "T", "Largest extra delay of a packet; packets stay in order. (default: 0)", panel=_LINKS
-    ),
-    "loss": text("--loss", "FRAC", "Share of packets lost. (default: 0)", panel=_LINKS),
-    "mtu": text("--mtu", "B", "Largest packet, in bytes. (default: 9000)", panel=_LINKS),
-    "ranks": text("--ranks", "N", "Number of ranks, one host each. (default: 4)"),
-    "size": text("--size", "S", "Message size; several, separated by commas, find crossovers. (default: 64KiB)"),
-    "algorithm": text(
-        "--algorithm", "A", "Algorithm: one, several separated by commas, or all. (default: the usual ones)"
-    ),
-    "repeats": text("--repeats", "N", "Number of runs; the median counts. (default: 5)"),
-}
-
-
 COMMAND = Command(
-    takes=(WORDS, SEED, RUNS),
     examples=(
         "lockstep rig",
         "lockstep rig --topology flat --delay 20ms --algorithm ring,tree --size 4KiB,64KiB,1MiB --plot ties.png",

@@ -9,7 +9,6 @@ from rich.text import Text
 from lockstep.units import format_bandwidth, format_count, format_frac, format_size
 from lockstep.views.parts.command import Command
 from lockstep.views.parts.layout_columns import layout_words
-from lockstep.views.parts.options import BATCH, CLUSTER, LAYOUT, MODEL, RECIPE
 from lockstep.views.parts.terminal import bar, heading, indented, table
 
 if TYPE_CHECKING:
@@ -55,7 +54,6 @@ def _tokens(number: int | None) -> str:
 
 
 COMMAND = Command(
-    takes=(MODEL, CLUSTER, BATCH, LAYOUT, RECIPE),
     examples=("lockstep roofline llama3-8b -c dgx-h100:16 --batch 512 --tp 4 --zero 1 --sequence-parallel",),
     render=render,
     figures=("compute_s", "batch_tokens"),

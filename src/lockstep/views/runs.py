@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from functools import partial
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
 from rich.text import Text
 
 from lockstep.errors import BadInput
@@ -16,7 +15,6 @@ from lockstep.units import format_frac, format_time
 from lockstep.verbs.runs import Changed, RunList, RunsAnswer
 from lockstep.views.parts.command import Command
 from lockstep.views.parts.figure import PALETTE, write_figure
-from lockstep.views.parts.options import Options, argument, text
 from lockstep.views.parts.output import draw, given, show
 from lockstep.views.parts.terminal import heading, indented, table
 
@@ -151,36 +149,18 @@ def plot_series(found: Comparison, path: Path) -> None:
     write_figure(path, f"{name} of two runs", draw)
 
 
-WORDS: Options = {
-    "action": argument("[ACTION]", "Action: list, show, compare, export, delete or reindex. (default: list)", "list"),
-    "names": (
-        Annotated[
-            list[str] | None,
-            typer.Argument(
-                metavar="[RUN]...", help="Run: its id, the beginning or end of its id, or last.", show_default=False
-            ),
-        ],
-        None,
-    ),
-    "root": text("--runs", "DIR", "Folder of kept runs. (default: $LOCKSTEP_RUNS, else ./runs)"),
-    "tensorboard": text("--tensorboard", "DIR", "Folder in which export writes the curves for TensorBoard."),
-    "limit": text("--limit", "N", "Number of runs to list, newest first. (default: 20)"),
-}
-
-
-def ask(as_json: bool, plot: str | None, action: str, names: list[str] | None, **words: object) -> None:
+def ask(as_json: bool, plot: str | None, action: str | None, names: list[str] | None, **words: object) -> None:
     """Names are positional; only a comparison has a picture."""
     from lockstep.verbs.runs import runs
 
     if plot is not None and action != "compare":
         raise BadInput("belongs to compare", "--plot")
-    answer = runs(action, *(names or ()), **given(words))
+    answer = runs(action or "list", *(names or ()), **given(words))
     draw(plot, partial(plot_series, answer))  # type: ignore[arg-type]
     show(answer, as_json, render)
 
 
 COMMAND = Command(
-    takes=(WORDS,),
     examples=(
         "lockstep runs",
         "lockstep runs show last",

@@ -9,7 +9,6 @@ from rich.text import Text
 from lockstep.units import SECONDS_PER_DAY, format_count, format_frac, format_money, format_time
 from lockstep.views.parts.command import Command
 from lockstep.views.parts.figure import PALETTE, write_figure
-from lockstep.views.parts.options import BATCH, CLUSTER, FAILURES, LIGHTER, MODEL, RECIPE, SERVICE, TARGET, switch, text
 from lockstep.views.parts.terminal import heading, indented, one_line, table
 
 if TYPE_CHECKING:
@@ -104,17 +103,8 @@ def plot_scaling(found: Scaling, path: Path) -> None:
     write_figure(path, f"{kind} scaling of {first.job.model.name} on {first.cluster.device.name}", draw)
 
 
-SIZES = {
-    "weak": switch("--weak", "Grow the batch with the devices; --batch is the batch on all of them.", False),
-    "deadline": text(
-        "--deadline", "D", "Deadline, e.g. 30d: finds the fewest devices that finish in time, failures included."
-    ),
-    "budget": text("--budget", "USD", "Budget in dollars: finds the fastest size that it pays for."),
-}
-
-
 COMMAND = Command(
-    takes=(MODEL, CLUSTER, BATCH, SIZES, TARGET, FAILURES, LIGHTER, SERVICE, RECIPE),
+    without=("replica_nodes",),
     examples=(
         "lockstep scaling llama3-70b --cluster dgx-h100:64 --batch-tokens 4M --tokens 15T --plot scaling.png",
         "lockstep scaling llama3-8b -c aws-p5:32 --batch 512 --tokens 2T --deadline 40d --budget 500000",

@@ -9,7 +9,6 @@ from rich.text import Text
 from lockstep.units import format_frac, format_size, format_time
 from lockstep.views.parts.command import Command
 from lockstep.views.parts.layout_columns import layout_words
-from lockstep.views.parts.options import BATCH, CLUSTER, LAYOUT, MODEL, RECIPE
 from lockstep.views.parts.terminal import bar, heading, indented, table
 
 if TYPE_CHECKING:
@@ -60,7 +59,6 @@ def _row(one: Upgrade) -> list[str]:
 
 
 COMMAND = Command(
-    takes=(MODEL, CLUSTER, BATCH, LAYOUT, RECIPE),
     examples=("lockstep sensitivity llama3-70b -c dgx-h100:64 --batch 512 --tp 8 --pp 4 --zero 1",),
     render=render,
     figures=("now.step_time_s",),

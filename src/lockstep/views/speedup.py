@@ -12,7 +12,6 @@ from lockstep.hardware import Cluster
 from lockstep.units import format_frac, format_time
 from lockstep.views.parts.command import Command
 from lockstep.views.parts.figure import PALETTE, write_figure
-from lockstep.views.parts.options import LINK, SIZE, required, text
 from lockstep.views.parts.terminal import heading, indented, small_print, table
 
 if TYPE_CHECKING:
@@ -85,26 +84,7 @@ def plot_speedup(found: SpeedUp, path: Path) -> None:
     write_figure(path, "Speed-up of a data-parallel step", draw)
 
 
-STEP = {
-    "compute": required(("--compute",), "T", "Compute time of a step on one worker."),
-    "serial": text("--serial", "FRAC", "Share of --compute that more workers do not shorten. (default: 0)"),
-    "exchange": text(
-        "--exchange",
-        "A",
-        "Gradient exchange: an all-reduce algorithm or parameter-server. (default: ring; on a "
-        "cluster the fastest across its levels)",
-    ),
-    "workers": text(
-        "--workers",
-        "N",
-        "Largest number of workers to try; on a cluster, those that fill whole units of its levels. "
-        "(default: 4096; on a cluster all)",
-    ),
-}
-
-
 COMMAND = Command(
-    takes=(STEP, SIZE, LINK),
     examples=(
         "lockstep speedup --compute 10s --size 200MB --latency 10us --bandwidth 25GB/s --plot speedup.png",
         "lockstep speedup --compute 10s --size 200MB --latency 10us --bandwidth 25GB/s --exchange parameter-server",

@@ -8,7 +8,6 @@ from rich.text import Text
 
 from lockstep.units import format_frac, format_time
 from lockstep.views.parts.command import Command
-from lockstep.views.parts.options import SEED, required, text
 from lockstep.views.parts.terminal import heading, indented, small_print, table
 
 if TYPE_CHECKING:
@@ -57,27 +56,7 @@ def render(found: StragglerCost, out: Console) -> None:
     small_print(out, "Assumptions", found.assumptions, len(found.assumptions))
 
 
-WORDS = {
-    "workers": required(("--workers",), "N", "Number of workers whose gradients make up a batch."),
-    "law": required(
-        ("--law",),
-        "LAW",
-        "Law of a worker's step time: lognormal:mean=50ms,cv=0.2, exponential:mean=1s, trace:times.csv ...",
-    ),
-    "mitigation": text(
-        "--mitigation",
-        "M",
-        "Mitigation: none, backup:k, drop:k, bounded:s (steps ahead) or local:K. (default: none)",
-        "none",
-    ),
-    "comm": text("--comm", "T", "Communication time per synchronisation. (default: 0)", "0"),
-    "slow": text("--slow", "N", "Number of workers that are always slow. (default: 0)", "0"),
-    "slow_factor": text("--slow-factor", "F", "Slowdown of the slow workers. (default: 2)"),
-}
-
-
 COMMAND = Command(
-    takes=(WORDS, SEED),
     examples=(
         "lockstep stragglers --workers 256 --law lognormal:mean=50ms,cv=0.3 --mitigation backup:8",
         "lockstep stragglers --workers 16 --law exponential:mean=1s --mitigation bounded:4 --slow 1",

@@ -9,7 +9,6 @@ from rich.text import Text
 from lockstep.units import format_count, format_frac, format_size, format_time
 from lockstep.views.parts.command import Command
 from lockstep.views.parts.figure import PALETTE, times_on, write_figure
-from lockstep.views.parts.options import LINK, required, switch, text
 from lockstep.views.parts.terminal import bar, heading, indented, small_print, table
 
 if TYPE_CHECKING:
@@ -137,27 +136,7 @@ def plot_tensor(found: TensorLayer, path: Path) -> None:
     write_figure(path, title, times, speed, size=(10.0, 4.5))
 
 
-WORDS = {
-    "ranks": required(("--ranks",), "N", "Ranks that share the layer."),
-    "hidden": required(("--hidden",), "H", "Width of the layer."),
-    "heads": required(("--heads",), "A", "Attention heads; each rank holds whole heads."),
-    "seq": required(("--seq",), "S", "Tokens per sequence."),
-    "ffn": text("--ffn", "F", "Width of the feed-forward block (two products). (default: 4 times --hidden)"),
-    "batch": text("--batch", "N", "Sequences per micro-batch. (default: 1)"),
-    "flops": text("--flops", "R", "FLOP/s that a rank achieves, e.g. 600T. (default: large products on --cluster)"),
-    "element_size": text("--element-size", "B", "Bytes per element sent, held and kept. (default: 2)"),
-    "overlap": text(
-        "--overlap", "W", "Traffic overlapped with products: none, gradients (Megatron) or all. (default: gradients)"
-    ),
-    "sequence_parallel": switch("--sequence-parallel", "Split norms and residual by tokens.", False),
-    "run": switch(
-        "--run", "Also run the layer on numpy, split and whole, at a size small enough to run immediately.", False
-    ),
-}
-
-
 COMMAND = Command(
-    takes=(WORDS, LINK),
     examples=(
         "lockstep tensor --ranks 8 --hidden 8192 --heads 64 --ffn 28672 --seq 4096 --latency 3us "
         "--bandwidth 300GB/s --flops 600T --run",

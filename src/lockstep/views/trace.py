@@ -8,8 +8,6 @@ from rich.text import Text
 
 from lockstep.units import format_frac, format_time
 from lockstep.views.parts.command import Command
-from lockstep.views.parts.completing import algorithms, programs, schedules
-from lockstep.views.parts.options import LINK, PASSES, RANKS_IF_ANY, SIZE_IF_ANY, argument, required, text
 from lockstep.views.parts.terminal import heading, indented, table
 
 if TYPE_CHECKING:
@@ -31,24 +29,7 @@ def render(found: Trace, out: Console) -> None:
     indented(out, table([("", "left"), ("time", "right")], rows))
 
 
-WORDS = {
-    "what": argument(
-        "WHAT", "What to simulate: pipeline, or a collective such as all-reduce or all-to-all.", names=programs
-    ),
-    "out": required(
-        ("--out", "-o"), "FILE", "Output file, ending in .json.gz; ui.perfetto.dev and chrome://tracing open it."
-    ),
-    "stages": text("--stages", "P", "Number of pipeline stages."),
-    "microbatches": text("--microbatches", "M", "Micro-batches per step."),
-    "schedule": text("--schedule", "S", "Pipeline schedule. (default: 1f1b)", names=schedules),
-}
-ALGORITHM = {
-    "algorithm": text("--algorithm", "A", "Algorithm of the collective. (default: the fastest)", names=algorithms)
-}
-
-
 COMMAND = Command(
-    takes=(WORDS, PASSES, RANKS_IF_ANY, SIZE_IF_ANY, ALGORITHM, LINK),
     examples=(
         "lockstep trace pipeline --stages 4 --microbatches 8 --schedule zb-h1 -o zb.json.gz",
         "lockstep trace all-reduce --ranks 8 --size 100MB --algorithm ring --latency 5us --bandwidth "

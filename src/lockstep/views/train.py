@@ -14,9 +14,7 @@ from rich.text import Text
 from lockstep.errors import BadInput, Stopped
 from lockstep.units import format_count, format_frac, format_size, format_time
 from lockstep.views.parts.command import Command
-from lockstep.views.parts.completing import methods, trainers
 from lockstep.views.parts.figure import PALETTE, write_figure
-from lockstep.views.parts.options import RANKS_HELP, SEED, SETTINGS, argument, switch, text
 from lockstep.views.parts.output import Ended, draw, given, pairs, picture_path, show
 from lockstep.views.parts.progress import progress
 from lockstep.views.parts.terminal import heading, indented, small_print, table
@@ -210,49 +208,6 @@ def render_methods(found: TrainingMethods, out: Console) -> None:
     out.print(Text("Settings, sources and models of each: lockstep train --json", style="dim"))
 
 
-_TASK = "Task"
-_SAVES = "Checkpoints and records"
-WORDS = {
-    "method": argument(
-        "[METHOD]",
-        "Method, or several separated by commas; all methods are listed when omitted.",
-        None,
-        names=methods,
-    ),
-    "ranks": text("--ranks", "N", RANKS_HELP),
-    "timeout": text("--timeout", "T", "Longest wait of one rank for another. (default: 60 s)"),
-    "straggler": text("--straggler", "R:T", "Make a rank late in every second step, e.g. 1:20ms."),
-    "model": text(
-        "--model", "M", "Model: mlp, cnn, gpt or moe. (default: the first that the methods train)", panel=_TASK
-    ),
-    "layers": text("--layers", "N", "Number of layers of the model. (default: 4)", panel=_TASK),
-    "steps": text("--steps", "N", "Number of optimizer steps. (default: 100)", panel=_TASK),
-    "batch": text("--batch", "N", "Samples per step, all ranks together. (default: 64, or near it)", panel=_TASK),
-    "optimizer": text(
-        "--optimizer", "O", "Optimizer: sgd, momentum or adam. (default: sgd)", panel=_TASK, names=trainers
-    ),
-    "learning_rate": text("--learning-rate", "X", "Learning rate. (default: 0.1; gpt 0.5)", panel=_TASK),
-    "dtype": text("--dtype", "T", "Number format: float32 or float64. (default: float32)", panel=_TASK),
-    "checkpoint": text("--checkpoint", "DIR", "Folder for checkpoints.", panel=_SAVES),
-    "every": text(
-        "--every", "N", "Steps between checkpoints; the last step always writes one. (default: 10)", panel=_SAVES
-    ),
-    "keep": text("--keep", "N", "Number of checkpoints to keep. (default: 2)", panel=_SAVES),
-    "beside": switch("--beside", "Write checkpoints while training continues.", False, _SAVES),
-    "resume": switch("--resume", "Resume from the newest complete checkpoint, if there is one.", False, _SAVES),
-    "restarts": text(
-        "--restarts",
-        "N",
-        "How many times to restart a failed run from its newest checkpoint. (default: 0)",
-        panel=_SAVES,
-    ),
-    "tensorboard": text("--tensorboard", "DIR", "Folder in which to write the curves for TensorBoard.", panel=_SAVES),
-    "root": text(
-        "--runs", "DIR", "Folder in which to keep the run; see lockstep runs. (default: $LOCKSTEP_RUNS)", panel=_SAVES
-    ),
-}
-
-
 def ask(as_json: bool, method: str | None, settings: list[str] | None, plot: str | None, **words: Any) -> None:
     """Lists the methods without one; shows what is known of a run that was stopped."""
     from lockstep.verbs.train import train, training_methods
@@ -277,7 +232,6 @@ def ask(as_json: bool, method: str | None, settings: list[str] | None, plot: str
 
 
 COMMAND = Command(
-    takes=(WORDS, SETTINGS, SEED),
     examples=(
         "lockstep train",
         "lockstep train synchronous,zero-3 --ranks 2 --steps 200 --plot loss.png",

@@ -9,7 +9,6 @@ from rich.text import Text
 
 from lockstep.units import format_frac
 from lockstep.views.parts.command import Command
-from lockstep.views.parts.options import argument
 from lockstep.views.parts.terminal import heading, indented, table
 
 if TYPE_CHECKING:
@@ -71,11 +70,7 @@ def _signed(frac: float) -> str:
     return ("+" if frac > 0 else "") + format_frac(frac, 2)
 
 
-TABLE = {"tables": argument("[TABLE]", "Table of published measurements; all when omitted.", None)}
-
-
 COMMAND = Command(
-    takes=(TABLE,),
     examples=(
         "lockstep validate",
         "lockstep validate narayanan_sc21 --json",

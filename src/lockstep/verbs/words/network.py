@@ -7,18 +7,21 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from lockstep.collectives import PlainLink
 from lockstep.errors import BadInput, located
-from lockstep.hardware import Cluster
 from lockstep.parallel.group import Levels, on_link
 from lockstep.types.plain import Json
 from lockstep.units import PLAIN_BANDWIDTH, PLAIN_LATENCY, parse_bandwidth_Bps, parse_time_s
 from lockstep.verbs.words.calling import strict
 from lockstep.verbs.words.quantity import Bandwidth, Time
 from lockstep.verbs.words.question import read_cluster
+
+if TYPE_CHECKING:
+    from lockstep.hardware import Cluster
 
 FLAGS = {
     "size_B": "--size",

@@ -21,8 +21,7 @@ from lockstep.types.plain import Json
 from lockstep.units import format_count, parse_count, parse_integer
 from lockstep.verbs.words.calling import strict
 from lockstep.verbs.words.quantity import Quantity
-from lockstep.verbs.words.recipe import read_recipe
-from lockstep.verbs.words.shared import RecipeWords
+from lockstep.verbs.words.recipe import RecipeWords, read_recipe
 from lockstep.workload import Model, Transformer
 from lockstep.workload import model as find_model
 

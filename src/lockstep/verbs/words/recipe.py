@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Annotated, Any, TypedDict
 
 from lockstep.errors import BadInput, located
 from lockstep.types.plain import Json
 from lockstep.units import parse_count, parse_frac
-from lockstep.verbs.words.quantity import Quantity
+from lockstep.verbs.words.option import Option, Switch, annotated
+from lockstep.verbs.words.quantity import Quantity, Size
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -19,38 +23,12 @@ MOST_B = 8.0
 """Bytes of the widest number, fp64."""
 
 
-def read_recipe(
-    machine: Cluster, words: Mapping[str, Any], *, seq: int, batch: int, notes: tuple[str, ...] = ()
-) -> Recipe:
-    """The recipe in words; what is not given keeps the default of `Recipe`. Raises BadInput."""
-    from lockstep.layout import Recipe
+@dataclass(frozen=True, slots=True)
+class Field:
+    """The field of `Recipe` that a word sets, and how it is read; as it is without."""
 
-    given = {name: value for name, value in words.items() if value is not None}
-    fields: Json = {
-        field: read(given[name], f"--{name.replace('_', '-')}") for name, field, read in _READ if name in given
-    }
-    return Recipe(seq=seq, batch=batch, dtype=_dtype(machine, given.get("dtype")), notes=notes, **fields)
-
-
-def is_usual(word: str, value: object) -> bool:
-    """Whether `word` is a switch at its default, as the command line passes it on."""
-    from lockstep.layout import Recipe
-
-    defaults = {name: Recipe.__dataclass_fields__[field].default for name, field, _ in _READ}
-    return isinstance(value, bool) and value is defaults.get(word)
-
-
-def _dtype(machine: Cluster, dtype: str | None) -> str:
-    """The format asked for if the device computes in it; bf16 where there is bf16, else fp16 (V100)."""
-    if dtype is None:
-        return "bf16" if "bf16" in machine.device.peak_flops else "fp16"
-    with located("--dtype"):
-        machine.device.peak(dtype)
-    return dtype
-
-
-def _as_given(value: object, where: str) -> Any:
-    return value
+    name: str
+    read: Callable[[Any, str], object] = lambda value, where: value
 
 
 def _gradient_B(value: Quantity, where: str) -> float:
@@ -80,23 +58,130 @@ def _modules(value: str, where: str) -> tuple[str, ...]:
     return tuple(word.strip() for word in value.split(","))
 
 
-_READ = (
-    ("optimizer", "optimizer", _as_given),
-    ("parameter_bytes", "parameter_B", _number_B),
-    ("gradient_bytes", "gradient_B", _gradient_B),
-    ("reduce_bytes", "reduce_B", _number_B),
-    ("flash", "flash_attention", _as_given),
-    ("dropout", "dropout", _as_given),
-    ("fused_elementwise", "fused_elementwise", _as_given),
-    ("fused_accumulation", "fused_accumulation", _as_given),
-    ("overlap", "overlap_dp", _as_given),
-    ("overlap_tp", "overlap_tp", _as_given),
-    ("overlap_pp", "overlap_pp", _as_given),
-    ("overlap_ep", "overlap_ep", _as_given),
-    ("overlap_device", "overlap_device_frac", _device_frac),
-    ("dispatch_bytes", "dispatch_B", _number_B),
-    ("cached_bytes", "cached_B", _number_B),
-    ("cached_attention_bytes", "cached_attention_B", _number_B),
-    ("recompute_modules", "recompute_modules", _modules),
-)
-"""(word, field of Recipe, how it is read)."""
+class RecipeWords(TypedDict, total=False):
+    """How a model is trained, whatever the layout."""
+
+    dtype: Annotated[str | None, Option("T", "Number format of matrix products: bf16, fp16 or fp8. (default: bf16)")]
+    optimizer: Annotated[
+        str | None,
+        Option(
+            "O", "Optimizer: adamw, adamw-8bit, adafactor, sgd, lion, muon ... (default: adamw)", names="optimizers"
+        ),
+        Field("optimizer"),
+    ]
+    parameter_bytes: Annotated[
+        Size | None, Option("B", "Bytes per working parameter. (default: 2)"), Field("parameter_B", _number_B)
+    ]
+    gradient_bytes: Annotated[
+        Size | None,
+        Option("B", "Bytes per accumulated gradient: 4 (Megatron) or 2. (default: 4)"),
+        Field("gradient_B", _gradient_B),
+    ]
+    reduce_bytes: Annotated[
+        Size | None,
+        Option("B", "Bytes per gradient on the wire. (default: --gradient-bytes)"),
+        Field("reduce_B", _number_B),
+    ]
+    flash: Annotated[
+        bool | None, Switch("Use fused attention (scores are not stored).", True), Field("flash_attention")
+    ]
+    dropout: Annotated[
+        bool | None,
+        Switch("Store dropout masks of attention and residuals (typical before 2022).", False),
+        Field("dropout"),
+    ]
+    fused_elementwise: Annotated[
+        bool | None, Switch("Run neighbouring elementwise operations as one kernel.", True), Field("fused_elementwise")
+    ]
+    fused_accumulation: Annotated[
+        bool | None,
+        Switch("Accumulate weight gradients inside the products that compute them.", True),
+        Field("fused_accumulation"),
+    ]
+    overlap: Annotated[bool | None, Switch("Overlap data-parallel traffic with compute.", True), Field("overlap_dp")]
+    overlap_tp: Annotated[
+        str | None,
+        Option(
+            "W",
+            "Tensor-parallel traffic overlapped with products: none, gradients (Megatron) or all (userbuffers). "
+            "(default: gradients)",
+        ),
+        Field("overlap_tp"),
+    ]
+    overlap_pp: Annotated[bool | None, Switch("Overlap pipeline sends with compute.", False), Field("overlap_pp")]
+    overlap_ep: Annotated[
+        str | None,
+        Option(
+            "W",
+            "Expert exchange overlapped with compute: none, cells (of dualpipe) or shared (experts). (default: cells)",
+        ),
+        Field("overlap_ep"),
+    ]
+    overlap_device: Annotated[
+        Quantity | None,
+        Option("FRAC", "Fraction of the device used by the expert exchange. (default: 20 of 132, DeepSeek-V3)"),
+        Field("overlap_device_frac", _device_frac),
+    ]
+    dispatch_bytes: Annotated[
+        Size | None,
+        Option("B", "Bytes per element sent to experts; 1.03125 in fp8. (default: as activations)"),
+        Field("dispatch_B", _number_B),
+    ]
+    cached_bytes: Annotated[
+        Size | None,
+        Option("B", "Bytes per element that linear layers keep for the backward pass. (default: as activations)"),
+        Field("cached_B", _number_B),
+    ]
+    cached_attention_bytes: Annotated[
+        Size | None,
+        Option("B", "Bytes per element kept of the attention output. (default: as activations)"),
+        Field("cached_attention_B", _number_B),
+    ]
+    recompute_modules: Annotated[
+        str | None,
+        Option(
+            "W",
+            "Modules that --recompute selective runs again: core_attn, layernorm, mla_up_proj, moe_act. "
+            "(default: core_attn)",
+        ),
+        Field("recompute_modules", _modules),
+    ]
+
+
+def read_recipe(
+    machine: Cluster, words: Mapping[str, Any], *, seq: int, batch: int, notes: tuple[str, ...] = ()
+) -> Recipe:
+    """The recipe in words; what is not given keeps the default of `Recipe`. Raises BadInput."""
+    from lockstep.layout import Recipe
+
+    given = {name: value for name, value in words.items() if value is not None}
+    fields: Json = {
+        field.name: field.read(given[name], f"--{name.replace('_', '-')}")
+        for name, field in _fields().items()
+        if name in given
+    }
+    return Recipe(seq=seq, batch=batch, dtype=_dtype(machine, given.get("dtype")), notes=notes, **fields)
+
+
+def is_usual(word: str, value: object) -> bool:
+    """Whether `word` is a switch at its default, as the command line passes it on."""
+    from lockstep.layout import Recipe
+
+    defaults = {name: Recipe.__dataclass_fields__[field.name].default for name, field in _fields().items()}
+    return isinstance(value, bool) and value is defaults.get(word)
+
+
+@cache
+def _fields() -> dict[str, Field]:
+    """By word; `dtype` is read with the device."""
+    found = {name: kind.__metadata__ for name, kind in annotated(RecipeWords).items()}
+    return {name: said[1] for name, said in found.items() if len(said) > 1}
+
+
+def _dtype(machine: Cluster, dtype: str | None) -> str:
+    """The format asked for if the device computes in it; bf16 where there is bf16, else fp16 (V100)."""
+    if dtype is None:
+        return "bf16" if "bf16" in machine.device.peak_flops else "fp16"
+    with located("--dtype"):
+        machine.device.peak(dtype)
+    return dtype

@@ -1,15 +1,16 @@
 """Options that several verbs take, each declared once: its type, how a command line writes it, and what it means.
 
-A keyword of Python is a flag of the command line, `micro_batch` is `--micro-batch`. What is left out keeps the default
-of the library, which the help states.
+One that is used in several signatures is a constant; what belongs together is a class, taken by `Unpack`.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, TypedDict
 
+from lockstep.verbs.words.option import Argument, Option, Switch
 from lockstep.verbs.words.quantity import Bandwidth, Quantity, Size, Time
+from lockstep.verbs.words.recipe import RecipeWords
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -17,84 +18,22 @@ if TYPE_CHECKING:
     from lockstep.hardware import Cluster
 
 
-@dataclass(frozen=True, slots=True)
-class Option:
-    """An option that takes a value."""
-
-    metavar: str
-    help: str
-    flag: str = ""
-    """Where it is not the keyword with hyphens."""
-
-
-@dataclass(frozen=True, slots=True)
-class Switch:
-    """An option that is on or off."""
-
-    help: str
-    default: bool | None
-    """None where only one of the two can be said."""
-
-
-class RecipeWords(TypedDict, total=False):
-    """How a model is trained, whatever the layout."""
-
-    dtype: Annotated[str | None, Option("T", "Number format of matrix products: bf16, fp16 or fp8. (default: bf16)")]
-    optimizer: Annotated[
-        str | None, Option("O", "Optimizer: adamw, adamw-8bit, adafactor, sgd, lion, muon ... (default: adamw)")
-    ]
-    parameter_bytes: Annotated[Size | None, Option("B", "Bytes per working parameter. (default: 2)")]
-    gradient_bytes: Annotated[
-        Size | None, Option("B", "Bytes per accumulated gradient: 4 (Megatron) or 2. (default: 4)")
-    ]
-    reduce_bytes: Annotated[Size | None, Option("B", "Bytes per gradient on the wire. (default: --gradient-bytes)")]
-    flash: Annotated[bool | None, Switch("Use fused attention (scores are not stored).", True)]
-    dropout: Annotated[
-        bool | None, Switch("Store dropout masks of attention and residuals (typical before 2022).", False)
-    ]
-    fused_elementwise: Annotated[bool | None, Switch("Run neighbouring elementwise operations as one kernel.", True)]
-    fused_accumulation: Annotated[
-        bool | None, Switch("Accumulate weight gradients inside the products that compute them.", True)
-    ]
-    overlap: Annotated[bool | None, Switch("Overlap data-parallel traffic with compute.", True)]
-    overlap_tp: Annotated[
-        str | None,
-        Option(
-            "W",
-            "Tensor-parallel traffic overlapped with products: none, gradients (Megatron) or all (userbuffers). "
-            "(default: gradients)",
-        ),
-    ]
-    overlap_pp: Annotated[bool | None, Switch("Overlap pipeline sends with compute.", False)]
-    overlap_ep: Annotated[
-        str | None,
-        Option(
-            "W",
-            "Expert exchange overlapped with compute: none, cells (of dualpipe) or shared (experts). (default: cells)",
-        ),
-    ]
-    overlap_device: Annotated[
-        Quantity | None,
-        Option("FRAC", "Fraction of the device used by the expert exchange. (default: 20 of 132, DeepSeek-V3)"),
-    ]
-    dispatch_bytes: Annotated[
-        Size | None, Option("B", "Bytes per element sent to experts; 1.03125 in fp8. (default: as activations)")
-    ]
-    cached_bytes: Annotated[
-        Size | None,
-        Option("B", "Bytes per element that linear layers keep for the backward pass. (default: as activations)"),
-    ]
-    cached_attention_bytes: Annotated[
-        Size | None, Option("B", "Bytes per element kept of the attention output. (default: as activations)")
-    ]
-    recompute_modules: Annotated[
-        str | None,
-        Option(
-            "W",
-            "Modules that --recompute selective runs again: core_attn, layernorm, mla_up_proj, moe_act. "
-            "(default: core_attn)",
-        ),
-    ]
+MODEL = Argument("MODEL", "Catalog name, or a path to a Hugging Face config.json or a YAML file.", "models")
+CLUSTER = Option(
+    "C", "Catalog cluster with nodes, e.g. dgx-h100:64; one machine, e.g. rtx-4090:4; or a YAML file.", "-c",
+    names="clusters",
+)  # fmt: skip
+OP = Argument(
+    "OP", "Collective: all-reduce, all-gather, reduce-scatter, all-to-all, broadcast, reduce, scatter or gather.", "ops"
+)
+RANKS = Option("N", "Number of ranks in the group.")
+SIZE = Option("S", "Message size as nccl-tests counts it, e.g. 100MB.")
+SEED = Option("N", "Random seed. (default: 0)")
+RUNS = Option("DIR", "Folder in which to keep the run; see lockstep runs. (default: $LOCKSTEP_RUNS)", "--runs")
+SETTINGS = Option(
+    "KEY=VALUE", "Value of one setting; may be repeated. --json without a name lists all settings.", "--set",
+    repeated=True,
+)  # fmt: skip
 
 
 class QuestionWords(RecipeWords, total=False):
@@ -128,7 +67,11 @@ class LayoutWords(QuestionWords, total=False):
     sequence_parallel: Annotated[bool | None, Switch("Shard norms and residuals over the tensor-parallel ranks.", None)]
     schedule: Annotated[
         str | None,
-        Option("S", "Pipeline schedule: gpipe, 1f1b, interleaved, zb-h1 ... (default: 1f1b, interleaved with --vpp)"),
+        Option(
+            "S",
+            "Pipeline schedule: gpipe, 1f1b, interleaved, zb-h1 ... (default: 1f1b, interleaved with --vpp)",
+            names="schedules",
+        ),
     ]
     offload: Annotated[
         str | None,
@@ -151,8 +94,12 @@ class LinkWords(TypedDict, total=False):
     bandwidth: Annotated[Bandwidth | None, Option("R", "Bandwidth in each direction, e.g. 25GB/s or 400Gbit/s.")]
     cluster: Annotated[
         str | Path | Cluster | None,
-        Option("C", "Cluster: catalog name with nodes, e.g. dgx-h100:4, or a YAML file.", "-c"),
+        Option("C", "Cluster: catalog name with nodes, e.g. dgx-h100:4, or a YAML file.", "-c", names="clusters"),
     ]
+
+
+_CORRUPTION = "Silent corruption, in addition to failures"
+_NODES = "Spare nodes and repairs (default: a replacement is always available)"
 
 
 class FailureWords(TypedDict, total=False):
@@ -176,19 +123,32 @@ class FailureWords(TypedDict, total=False):
             "Law of the times between failures: exponential:mean=3h, weibull:mean=3h,shape=0.7 or trace:gaps.csv.",
         ),
     ]
-    silent_mtbf: Annotated[Time | None, Option("T", "Mean time between silent corruptions of the job.")]
-    silent_delay: Annotated[Time | None, Option("T", "Time until a silent corruption is noticed.")]
-    repair: Annotated[Time | None, Option("T", "Mean time until a lost node is back. (default: replaced immediately)")]
-    spares: Annotated[Quantity | None, Option("N", "Spare nodes on standby; needs --repair. (default: 0)")]
+    silent_mtbf: Annotated[
+        Time | None, Option("T", "Mean time between silent corruptions of the job.", panel=_CORRUPTION)
+    ]
+    silent_delay: Annotated[Time | None, Option("T", "Time until a silent corruption is noticed.", panel=_CORRUPTION)]
+    repair: Annotated[
+        Time | None, Option("T", "Mean time until a lost node is back. (default: replaced immediately)", panel=_NODES)
+    ]
+    spares: Annotated[
+        Quantity | None, Option("N", "Spare nodes on standby; needs --repair. (default: 0)", panel=_NODES)
+    ]
     fewest_nodes: Annotated[
-        Quantity | None, Option("N", "Continue on at least this many nodes instead of waiting for repairs.")
+        Quantity | None,
+        Option("N", "Continue on at least this many nodes instead of waiting for repairs.", panel=_NODES),
     ]
     grow: Annotated[
         str | None,
-        Option("W", "When to take repaired nodes back: failure, checkpoint or at-once. (default: failure)"),
+        Option(
+            "W", "When to take repaired nodes back: failure, checkpoint or at-once. (default: failure)", panel=_NODES
+        ),
     ]
-    replica_nodes: Annotated[Quantity | None, Option("N", "Nodes of one replica, which leave together. (default: 1)")]
-    replaced: Annotated[Quantity | None, Option("FRAC", "Share of failures that lose a node. (default: 1)")]
+    replica_nodes: Annotated[
+        Quantity | None, Option("N", "Nodes of one replica, which leave together. (default: 1)", panel=_NODES)
+    ]
+    replaced: Annotated[
+        Quantity | None, Option("FRAC", "Share of failures that lose a node. (default: 1)", panel=_NODES)
+    ]
 
 
 class LighterWords(TypedDict, total=False):
@@ -244,4 +204,31 @@ class OperationWords(FailureWords, WriteWords, LighterWords, ServiceWords, total
     """Failures, checkpoints and what slows a step in production."""
 
 
-OPERATION_WORDS = tuple(sorted(OperationWords.__annotations__))
+class TargetWords(TypedDict, total=False):
+    """How long to train, in one of three ways."""
+
+    tokens: Annotated[Quantity | None, Option("T", "Tokens to train on, e.g. 15T (images for a ConvNet).")]
+    loss: Annotated[
+        Quantity | None, Option("L", "Train until this loss, in nats per token, predicted by a scaling law.")
+    ]
+    compute_optimal: Annotated[bool, Switch("Train on the model's compute-optimal number of tokens.")]
+    scaling_law: Annotated[
+        str | None, Option("LAW", "Scaling law: besiroglu, hoffmann or kaplan. (default: besiroglu)")
+    ]
+    critical_batch_tokens: Annotated[
+        Quantity | None, Option("N", "Critical batch size; larger batches need more tokens for the same loss.")
+    ]
+
+
+PANELS: Mapping[type, str] = {
+    TargetWords: "Target: one of --tokens, --loss, --compute-optimal",
+    FailureWords: "Failures: MTBF of the job or of its parts, or a law (default: those of the cluster)",
+    WriteWords: "Checkpoints (default: known values of the cluster)",
+    LighterWords: "Lighter checkpoints between full ones",
+    ServiceWords: "Step time in production",
+    LinkWords: "Link: --latency and --bandwidth, or --cluster",
+    QuestionWords: "",
+    LayoutWords: "Layout",
+    RecipeWords: "Recipe",
+}
+"""Headings of these options in a help text, in the order in which they stand there."""

@@ -6,24 +6,23 @@ from typing import TYPE_CHECKING
 
 from lockstep.errors import BadInput, located
 from lockstep.units import parse_count, parse_number
-from lockstep.verbs.words.quantity import Quantity
 from lockstep.verbs.words.question import positive
-from lockstep.workload import Model
+from lockstep.verbs.words.shared import TargetWords
 
 if TYPE_CHECKING:
     from lockstep.campaigns import Target
+    from lockstep.workload import Model
 
 SCALING_LAW = "besiroglu"
 
 
-def read_target(
-    model: Model, *, tokens: Quantity | None, loss: Quantity | None, compute_optimal: bool, scaling_law: str | None,
-    critical_batch_tokens: Quantity | None,
-) -> Target | None:  # fmt: skip
+def read_target(model: Model, words: TargetWords) -> Target | None:
     """How long to train, in one of three ways; None when nothing says so."""
     from lockstep.campaigns import for_compute, for_loss, for_tokens, in_batches
     from lockstep.campaigns import scaling_law as find_law
 
+    tokens, loss, compute_optimal = words.get("tokens"), words.get("loss"), words.get("compute_optimal", False)
+    scaling_law, critical_batch_tokens = words.get("scaling_law"), words.get("critical_batch_tokens")
     ways = (tokens is not None) + (loss is not None) + compute_optimal
     if ways > 1:
         raise BadInput("give one of --tokens, --loss and --compute-optimal", "--tokens")

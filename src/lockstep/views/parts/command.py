@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import inspect
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from lockstep.views.parts.lists import answer_lists
-from lockstep.views.parts.options import CSV, CURVE, JSON, PLOT, Options
+from lockstep.views.parts.options import CSV, CURVE, JSON, PLOT, Options, options_of
 from lockstep.views.parts.output import draw, given, pairs, picture_path, show
 from lockstep.views.parts.progress import progress
 
@@ -22,11 +22,16 @@ if TYPE_CHECKING:
     from lockstep.rows.columns import Series
 
 
+def verb_function(verb: str) -> Callable[..., Any]:
+    """What the verb does, as the library has it."""
+    found: Callable[..., Any] = getattr(import_module(f"lockstep.verbs.{verb}"), verb)
+    return found
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Command:
-    """The flags of a verb, its table for a person and its picture. Every verb has `--json`."""
+    """Examples of a verb, its table for a person and its picture. Every verb has `--json`."""
 
-    takes: tuple[Options, ...] = ()
     examples: tuple[str, ...]
     more: str = ""
     """Of the help text, after its first sentence (`lockstep.verbs.TABLE`)."""
@@ -39,6 +44,10 @@ class Command:
     """Whether the answer is a yes; the exit code of a no is 1."""
     by_ranks: bool = False
     """Whether torchrun or Slurm may have started the command on every rank; the first one speaks."""
+    also: Options = field(default_factory=dict)
+    """Flags beside those that the verb's function declares."""
+    without: tuple[str, ...] = ()
+    """Keywords of the function that the command line does not take."""
     lists: bool = True
     """Whether numeric options take lists and ranges, whose answer is rows."""
     figures: tuple[str, ...] = ()
@@ -49,19 +58,17 @@ class Command:
     ask: Callable[..., None] | None = None
     """Asks and shows where `_ask` does not do; takes the flags' keywords."""
 
-    @property
-    def options(self) -> dict[str, tuple[Any, Any]]:
+    def options(self, verb: str) -> dict[str, tuple[Any, Any]]:
         """Annotated type and default of every keyword of the command line."""
-        own: tuple[Options, ...] = (*self.takes, PLOT) if self.picture else self.takes
-        lists = (CSV,) if self.picture else (CURVE, CSV)
-        groups = (*own, *(lists if self.lists else ()), JSON)
-        return {name: pair for group in groups for name, pair in group.items()}
+        own = {name: one for name, one in options_of(verb_function(verb)).items() if name not in self.without}
+        lists = {**({} if self.picture else CURVE), **CSV} if self.lists else {}
+        return {**own, **self.also, **(PLOT if self.picture else {}), **lists, **JSON}
 
     def runner(self, verb: str) -> Callable[..., None]:
         """What a command-line parser calls, with a signature made of the flags."""
 
         def run(**words: object) -> None:
-            function = getattr(import_module(f"lockstep.verbs.{verb}"), verb)
+            function = verb_function(verb)
             if self.lists:
                 if answer_lists(self.answers(words) if self.answers else function, words, self):
                     return
@@ -70,12 +77,13 @@ class Command:
                     del words["plot"]
             (self.ask or partial(self._ask, function))(**words)
 
+        options = self.options(verb)
         parameters = [
             inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
-            for name, (kind, default) in self.options.items()
+            for name, (kind, default) in options.items()
         ]
         run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-        run.__annotations__ = {name: kind for name, (kind, _) in self.options.items()}
+        run.__annotations__ = {name: kind for name, (kind, _) in options.items()}
         return run
 
     def _ask(self, function: Callable[..., Any], as_json: bool, plot: str | None = None, **words: Any) -> None:
