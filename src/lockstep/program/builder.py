@@ -181,7 +181,7 @@ class ProgramBuilder:
             given["stream"] = self.stream(given["stream"])
         arrays = {name: np.asarray(value, dtype=COLUMNS[name][0]) for name, value in given.items()}
         num = int(np.broadcast_shapes(*{a.shape for a in arrays.values()}, (1,))[0])
-        if arrays["kind"].size and int(arrays["kind"].max()) > max(Kind):
+        if arrays["kind"].size and int(arrays["kind"].max()) >= len(Kind):
             raise BadInput(f"kind must be 0 .. {max(Kind):d} (see Kind), got {int(arrays['kind'].max())}")
         if "stream" not in arrays:
             home = np.array([self._home[k] for k in Kind], dtype=COLUMNS["stream"][0])
