@@ -23,4 +23,4 @@ def test_every_entry_stands_for_a_test_file_that_exists_once() -> None:
 def test_tiers_that_the_check_runs_exist() -> None:
     script = (TESTS.parent / "check").read_text("utf-8")
     asked = {tier for words in re.findall(r'-m "?([a-z]+(?: or [a-z]+)*)"? ', script) for tier in words.split(" or ")}
-    assert asked - {"pip", "pytest", "venv"} == {"fast", "long", "process"} <= set(TIERS)
+    assert asked - {"pip", "pytest", "venv"} == {"fast"} <= set(TIERS)
