@@ -121,9 +121,7 @@ NODES = ("--cluster", "dgx-h100:128", "--write", "1min", "--restart", "5min", "-
 )  # fmt: skip
 def test_nodes_and_corruption_by_formula_and_by_simulation(words: tuple[str, ...]) -> None:
     """The bar of the verb: every formula inside 1.7 times the 95 % interval (1 in 1,000), one fixed seed."""
-    answer = run(
-        "checkpoint", *NODES, *words, "--simulate", "--work", "2y", "--campaigns", "400" if ALL else "150", "--json"
-    ).json()
+    answer = run("checkpoint", *NODES, *words, "--simulate", "--work", "2y", "--campaigns", "400", "--json").json()
     simulated = answer["simulated"]
     pairs = [(answer["overhead_frac"], simulated["ci95"])]
     pairs += [(answer["losses_frac"][name], simulated["losses_ci95"][name]) for name in answer["losses_frac"]]
