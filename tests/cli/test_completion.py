@@ -8,18 +8,23 @@ import sys
 
 import pytest
 
+from cli_runner import run
 from lockstep.lab import EXPERIMENTS
 from lockstep.views.parts import completing
 
 
-def offered(line: str) -> list[str]:
-    """What bash is told for the last word of a command line."""
-    words = {"_LOCKSTEP_COMPLETE": "complete_bash", "COMP_WORDS": line, "COMP_CWORD": str(line.count(" "))}
-    done = subprocess.run(
-        [sys.executable, "-m", "lockstep"], env=os.environ | words, capture_output=True, text=True, check=True
-    )
-    assert done.stderr == ""
-    return done.stdout.split()
+def asked(line: str) -> dict[str, str]:
+    """What bash puts in the environment for the last word of a command line."""
+    return {"_LOCKSTEP_COMPLETE": "complete_bash", "COMP_WORDS": line, "COMP_CWORD": str(line.count(" "))}
+
+
+def offered(line: str, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What bash is told for the last word of a command line, by this process."""
+    for name, value in asked(line).items():
+        monkeypatch.setenv(name, value)
+    done = run()
+    assert (done.code, done.err) == (0, "")
+    return done.out.split()
 
 
 @pytest.mark.parametrize(
@@ -36,14 +41,22 @@ def offered(line: str) -> list[str]:
         ("lockstep converge delay-st", {"delay-stability"}),
     ],
 )
-def test_names_are_offered_by_prefix(line: str, some: set[str]) -> None:
-    found, word = offered(line), line.rpartition(" ")[2]
+def test_names_are_offered_by_prefix(line: str, some: set[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    found, word = offered(line, monkeypatch), line.rpartition(" ")[2]
     assert some <= set(found)
     assert all(name.startswith(word) for name in found)
 
 
-def test_methods_are_offered_one_after_another() -> None:
-    assert "zero-1" in offered("lockstep train zero-")
+def test_a_shell_starts_a_process_that_says_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    line = "lockstep plan llama3-7"
+    command = [sys.executable, "-m", "lockstep"]
+    done = subprocess.run(command, env=os.environ | asked(line), capture_output=True, text=True, check=True)
+    assert done.stderr == ""
+    assert done.stdout.split() == offered(line, monkeypatch)
+
+
+def test_methods_are_offered_one_after_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "zero-1" in offered("lockstep train zero-", monkeypatch)
     assert "zero-1,diloco" in completing.starting(completing.methods)("zero-1,dil")
     assert completing.starting(completing.trainers)("mo") == ["momentum"]
 

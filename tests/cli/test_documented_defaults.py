@@ -13,6 +13,7 @@ import typer
 import lockstep
 from cli_programs.questions import COMMANDS, LINK
 from cli_runner import run
+from effort import share
 from lockstep.cli.app import build
 from lockstep.units import parse_bandwidth_Bps, parse_size_B, parse_time_s
 from lockstep.verbs import VERBS
@@ -90,7 +91,7 @@ def base(verb: str, flag: str) -> tuple[str, ...]:
     return tuple(words)
 
 
-@pytest.mark.parametrize(("verb", "flag", "default"), documented(set(ASKED)))
+@pytest.mark.parametrize(("verb", "flag", "default"), share(documented(set(ASKED)), 2))
 def test_a_documented_default_changes_nothing(
     verb: str, flag: str, default: str, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

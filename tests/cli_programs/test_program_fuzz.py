@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from cli_programs.questions import COMMANDS
 from cli_runner import run
+from effort import drawn
 
 TEXTS = (
     "", "0", "-1", "1", "2", "3", "7", "0.5", "1e-300", "1e-9", "1e9", "1e300", "1e400", "nan", "inf", "-inf", "0x10",
@@ -18,7 +19,7 @@ TEXTS = (
 
 
 @pytest.mark.parametrize("verb", COMMANDS)
-@settings(max_examples=60, derandomize=True, deadline=None)
+@settings(max_examples=drawn(60), derandomize=True, deadline=None)
 @given(data=st.data())
 def test_any_text_is_answered_or_refused(verb: str, data: st.DataObject) -> None:
     # Simulated, long pipelined trees would take most of the time.

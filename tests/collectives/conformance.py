@@ -14,6 +14,7 @@ import numpy as np
 from hypothesis import settings
 from hypothesis import strategies as st
 
+from effort import drawn
 from lockstep import collectives
 from lockstep.collectives import PlainLink
 from lockstep.collectives.op import OPS
@@ -24,7 +25,7 @@ from lockstep.program import Program, contributions, tokens
 from lockstep.simulate import simulate
 
 ELEMENT_B = 4.0
-quick = settings(max_examples=min(20, settings.default.max_examples), derandomize=True, deadline=None)
+quick = settings(max_examples=min(drawn(20), settings.default.max_examples), derandomize=True, deadline=None)
 
 
 @dataclass(frozen=True)

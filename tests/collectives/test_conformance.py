@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from effort import share
 from lockstep import collectives
 from lockstep.collectives import PlainLink
 from lockstep.collectives.registry import Algorithm
@@ -81,8 +82,9 @@ def test_price_equals_simulation_on_equal_shares(case: Case, ranks: int, size_B:
     assert program.sent_B().sum() == pytest.approx(price.total_B, rel=1e-12, abs=0)
 
 
-@every_case
-@pytest.mark.parametrize("ranks", SIZES)
+@pytest.mark.parametrize(
+    ("case", "ranks"), [(case, ranks) for i, case in enumerate(CASES) for ranks in share(SIZES, 2, i)], ids=str
+)
 def test_each_contribution_arrives_exactly_once(case: Case, ranks: int) -> None:
     ranks = case.fitting(ranks)
     for elems in (1, ranks + 3):
@@ -96,8 +98,11 @@ def test_each_contribution_arrives_exactly_once(case: Case, ranks: int) -> None:
                     np.testing.assert_array_equal(after[buffer][rank][part], value)
 
 
-@every_case
-@pytest.mark.parametrize("ranks", [1, 2, 3, 5, 8, 12])
+@pytest.mark.parametrize(
+    ("case", "ranks"),
+    [(case, ranks) for i, case in enumerate(CASES) for ranks in share((1, 2, 3, 5, 8, 12), 2, i)],
+    ids=str,
+)
 def test_right_answer_on_real_buffers(case: Case, ranks: int) -> None:
     ranks = case.fitting(ranks)
     elems = 3 * ranks + 1

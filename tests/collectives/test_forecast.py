@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import lockstep
+from effort import drawn
 from lockstep.collectives import MOST_OPERATIONS, PlainLink, check_work, get, ops, program_on_levels, work_on_levels
 from lockstep.collectives.levels import WAYS
 from lockstep.collectives.registry import ROUND_OPERATIONS
@@ -26,7 +27,7 @@ every_case = pytest.mark.parametrize("case", CASES, ids=str)
 
 
 @every_case
-@settings(quick, max_examples=8)
+@settings(quick, max_examples=drawn(8))
 @given(ranks=st.integers(1, 24), link=links)
 def test_a_program_has_no_more_operations_than_forecast(case: Case, ranks: int, link: PlainLink) -> None:
     ranks = case.fitting(ranks)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 
+from effort import share
 from lockstep import collectives
 from lockstep.collectives import Cost, PlainLink, Terms, algorithms, best, best_time_s, get
 from lockstep.collectives.all_reduce.hierarchical import INNER
@@ -97,9 +98,17 @@ def test_hierarchy_of_one_node_is_flat(ranks: int, elems: int, link: PlainLink) 
         assert one == pytest.approx(flat, rel=1e-12)
 
 
-@pytest.mark.parametrize("inner", INNER)
-@pytest.mark.parametrize("outer", [name for name in algorithms("all-reduce") if get("all-reduce", name).ports == 1])
-@pytest.mark.parametrize(("ranks", "levels"), [(12, (4,)), (15, (5,)), (18, (3, 2)), (24, (2, 3))])
+CHOICES = list(
+    itertools.product(INNER, [name for name in algorithms("all-reduce") if get("all-reduce", name).ports == 1])
+)
+SHAPES = ((12, (4,)), (18, (3, 2)), (15, (5,)), (24, (2, 3)))
+"""Ranks and levels; two and three of them in turn."""
+
+
+@pytest.mark.parametrize(
+    ("inner", "outer", "ranks", "levels"),
+    [(*choice, *shape) for i, choice in enumerate(CHOICES) for shape in share(SHAPES, 3, i)],
+)
 def test_every_inner_and_outer_choice_of_two_and_three_levels(
     inner: str, outer: str, ranks: int, levels: tuple[int, ...]
 ) -> None:

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from itertools import product
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from effort import share
 from lockstep.errors import BadInput
 from lockstep.failures import (
     LOSSES,
@@ -107,8 +109,7 @@ def test_more_spares_and_quicker_repairs_never_hurt(spares: int, repair_s: float
     assert replace(waits, fewest=fewest).most_broken >= waits.most_broken
 
 
-@pytest.mark.parametrize("kind", PATTERNS)
-@pytest.mark.parametrize("name", POOLS)
+@pytest.mark.parametrize(("name", "kind"), share(list(product(POOLS, PATTERNS)), 2))
 def test_simulation_agrees_with_the_long_run(name: str, kind: str) -> None:
     pattern, pool, intervals = PATTERNS[kind], POOLS[name], 4000
     found = simulate_campaigns(pattern, 0.2 * intervals, 0.2, Exponential(1.0), pool=pool, campaigns=300, seed=3)
@@ -130,9 +131,10 @@ def test_simulation_agrees_with_the_long_run(name: str, kind: str) -> None:
 GROWS = ("checkpoint", "at-once")
 
 
-@pytest.mark.parametrize("kind", PATTERNS)
-@pytest.mark.parametrize("name", ["shrinks", "software and racks", "slow repairs"])
-@pytest.mark.parametrize("grows", GROWS)
+@pytest.mark.parametrize(
+    ("grows", "name", "kind"),
+    share(list(product(GROWS, ["shrinks", "software and racks", "slow repairs"], PATTERNS)), 4),
+)
 def test_growing_before_a_failure_agrees_with_the_simulation(grows: str, name: str, kind: str) -> None:
     pool = replace(POOLS.get(name, Pool(16, 1, 30.0, fewest=4)), grows=grows)
     pattern, intervals = PATTERNS[kind], 4000
@@ -195,8 +197,10 @@ def test_a_cycle_of_checkpoints_that_waits_is_noticed_later() -> None:
     assert found.wall_s.mean() == pytest.approx(run_time_s(slower, 0.2, intervals, 1.0), rel=1e-3, abs=3.3 * error)
 
 
-@pytest.mark.parametrize("kind", CYCLES)
-@pytest.mark.parametrize("name", ["shrinks", "shrinks by replicas", "software and racks", "slow repairs"])
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    share(list(product(["shrinks", "shrinks by replicas", "software and racks", "slow repairs"], CYCLES)), 3),
+)
 def test_a_cycle_of_checkpoints_shrinks_too(name: str, kind: str) -> None:
     """Position in the cycle and nodes away are taken as independent: nothing of it shows beside the cut last gap."""
     pattern, pool, intervals = CYCLES[kind], POOLS.get(name, Pool(16, 1, 30.0, fewest=4)), 4000

@@ -17,6 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pipeline_oracle import position, replay
 
+from effort import drawn, share
 from lockstep.parallel import pipeline as pipelines
 from lockstep.parallel.pipeline import Times
 from lockstep.parallel.pipeline import schedules as folder
@@ -25,7 +26,7 @@ from lockstep.simulate import simulate
 NAMES = list(pipelines.names())
 WIDEST_FRAC = (-0.15, 0.25)
 """Largest error that a schedule may claim for its estimates: the formulas are for ranking."""
-examples = settings(max_examples=min(25, settings.default.max_examples), derandomize=True, deadline=None)
+examples = settings(max_examples=min(drawn(25), settings.default.max_examples), derandomize=True, deadline=None)
 
 
 def test_every_file_of_a_schedule_registers_it() -> None:
@@ -196,7 +197,7 @@ def test_each_pass_exactly_once_and_forward_before_backward_before_weights(name:
 def test_peak_live_micro_batches_of_the_program_equal_the_formula(name: str) -> None:
     schedule = pipelines.get(name)
     for p in range(1, 9):
-        for m in (1, 2, 3, 5, 7, 8, 9, 12, 15, 16, 24, 31, 32):
+        for m in share((1, 2, 3, 5, 7, 8, 9, 12, 15, 16, 24, 31, 32), 3, p):
             for v in (2, 3) if schedule.num_chunks is None else (schedule.num_chunks,):
                 if not schedule.valid(p, m, v):
                     continue
@@ -238,7 +239,7 @@ def test_nothing_beats_physics(name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_estimates_stay_within_their_error(name: str) -> None:
-    @settings(max_examples=80, derandomize=True, deadline=None)
+    @settings(max_examples=drawn(80), derandomize=True, deadline=None)
     @given(sizes(name), st.data())
     def check(size: tuple[int, int, int], data: Any) -> None:
         p, m, v = size

@@ -5,9 +5,10 @@ from fractions import Fraction
 
 import pytest
 from advice_samples import CASES, DENSE, EXPERTS, NODES
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from effort import drawn
 from lockstep.errors import BadInput
 from lockstep.hardware import cluster
 from lockstep.layout import Job, Layout, Recipe, stage_parameters
@@ -33,6 +34,7 @@ def test_nothing_is_above_its_roof(case: tuple[Job, Layout]) -> None:
             assert (level.share > 1.0) == (level.intensity_flop_per_B < level.ridge_flop_per_B)
 
 
+@settings(max_examples=drawn(50))
 @given(CASE)
 def test_a_step_is_no_shorter_than_any_kind_of_traffic_or_its_kernels(case: tuple[Job, Layout]) -> None:
     found, step_s = roofline(case[0], NODES, case[1]), estimate(case[0], NODES, case[1]).step_time_s
@@ -55,6 +57,7 @@ def test_the_two_roofs_meet_at_the_ridge(achieved_flops: float, achieved_Bps: fl
     assert attained(ridge * 2) == achieved_flops
 
 
+@settings(max_examples=drawn(50))
 @given(CASE, st.floats(1.5, 10.0))
 def test_ridges_scale_with_rates_and_intensities_do_not(case: tuple[Job, Layout], factor: float) -> None:
     job, layout = case
@@ -121,6 +124,7 @@ def test_expert_parallel_bytes_by_hand() -> None:
     assert found.level("node").traffic_B["ep"] == pytest.approx(float(by_hand), rel=1e-12)
 
 
+@settings(max_examples=drawn(50))
 @given(CASE)
 def test_traffic_stays_inside_the_unit_that_holds_the_group(case: tuple[Job, Layout]) -> None:
     job, layout = case
@@ -143,6 +147,7 @@ def dp_fits(job: Job, layout: Layout, level: int, microbatches: int) -> bool:
     return float(price_step(asked, only, layout.grid()).dp_comm_s) <= compute_s
 
 
+@settings(max_examples=drawn(50))
 @given(st.sampled_from([case for case in CASES if case[1].vpp == 1]), st.sampled_from([0, 1]))
 def test_the_critical_batch_is_the_first_that_a_scan_finds(case: tuple[Job, Layout], level: int) -> None:
     job, layout = case

@@ -5,9 +5,10 @@ from dataclasses import replace
 
 import pytest
 from advice_samples import CASES, DENSE, NODES, allowed
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from effort import drawn
 from lockstep.errors import BadInput
 from lockstep.hardware import Cluster, Level, cluster, link
 from lockstep.layout import Job, Layout, Recipe
@@ -52,6 +53,7 @@ def test_scaling_every_rate_and_every_time_scales_the_step_exactly(case: tuple[J
     assert seconds(job, changed, layout) == pytest.approx(seconds(job, NODES, layout) / factor, rel=1e-11)
 
 
+@settings(max_examples=drawn(50))
 @given(CASE)
 def test_elasticities_of_hardware_sum_to_one(case: tuple[Job, Layout]) -> None:
     found = {name: hardware_elasticity(case[0], NODES, case[1], name) or 0.0 for name in (*RATES, *TIMES)}
@@ -73,6 +75,7 @@ def test_half_and_double_undo_each_other_and_keep_the_rules(case: tuple[Job, Lay
             assert bigger.world == (layout.world if name in SWAPPED or name == "ep" else bigger.world)
 
 
+@settings(max_examples=drawn(50))
 @given(CASE)
 def test_the_batch_moves_the_step_as_far_as_one_more_micro_batch_does(case: tuple[Job, Layout]) -> None:
     job, layout = case

@@ -4,9 +4,10 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from effort import drawn
 from lockstep.errors import BadInput, UnknownName
 from lockstep.hardware import cluster
 from lockstep.kernels.layer import Shard, layer_work
@@ -37,6 +38,7 @@ def job(name: str = "deepseek-v2", **recipe: Any) -> Job:
 CELLS = [("dualpipe", 4), ("dualpipe", 8), ("dualpipe-v", 4), ("dualpipe-v", 2)]
 
 
+@settings(max_examples=drawn(20))
 @pytest.mark.parametrize(("schedule", "pp"), CELLS)
 @pytest.mark.parametrize("name", ["deepseek-v2", "mixtral-8x7b"])
 @given(st.sampled_from(["none", "cells", "shared"]), st.booleans(), st.sampled_from([0.0, 0.15, 0.5]))

@@ -5,10 +5,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import lockstep
+from effort import drawn
 from lockstep.errors import BadInput, Infeasible
 from lockstep.hardware import Cluster, Host, cluster
 from lockstep.layout import Job, Layout, Recipe, check, memory
@@ -87,12 +88,14 @@ def test_a_slow_enough_link_decides_the_step(layout: Layout) -> None:
     assert least_s <= found_s <= 3.5 * least_s
 
 
+@settings(max_examples=drawn(50))
 @given(offloaded())
 def test_the_simulated_program_takes_as_long(layout: Layout) -> None:
     simulated_s = float(simulate(step_program(LLAMA, CLUSTER, layout)).makespan_s)
     assert seconds(LLAMA, CLUSTER, layout) == pytest.approx(simulated_s, rel=1e-9)
 
 
+@settings(max_examples=drawn(50))
 @given(offloaded())
 def test_a_faster_host_never_slows_a_step(layout: Layout) -> None:
     host = known(CLUSTER)
@@ -106,6 +109,7 @@ def test_a_faster_host_never_slows_a_step(layout: Layout) -> None:
         assert seconds(LLAMA, one, layout) <= seconds(LLAMA, CLUSTER, layout) * (1 + 1e-12)
 
 
+@settings(max_examples=drawn(50))
 @given(offloaded())
 def test_parts_add_up_and_only_offloading_brings_host_traffic(layout: Layout) -> None:
     step = price_step(LLAMA, CLUSTER, layout.grid())
@@ -214,6 +218,7 @@ def test_the_host_holds_what_the_device_does_not(layout: Layout) -> None:
     assert (float(found.parameters_B) == 0.0) == (layout.offload == "parameters")
 
 
+@settings(max_examples=drawn(50))
 @given(offloaded(), st.floats(1e9, 1e13))
 def test_states_that_exceed_host_memory_do_not_fit(layout: Layout, memory_B: float) -> None:
     hardware = with_host(CLUSTER, memory_B=memory_B)

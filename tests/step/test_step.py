@@ -5,9 +5,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from effort import drawn
 from lockstep.errors import BadInput, UnknownName
 from lockstep.hardware import Cluster, cluster
 from lockstep.layout import Job, Layout, Recipe, check, memory
@@ -57,6 +58,7 @@ def test_parts_add_up_to_the_step(layout: Layout, overlap: bool) -> None:
     assert sum(parts.values()) == pytest.approx(total, rel=1e-12)
 
 
+@settings(max_examples=drawn(50))
 @given(layouts())
 def test_closed_form_is_the_simulation(layout: Layout) -> None:
     """Exact for GPipe and 1F1B. Interleaved ignores where the embedding sits; zb-h1 prices a heavy head from above."""
@@ -118,6 +120,7 @@ def scaled(hardware: Cluster, factor: float) -> Cluster:
     return replace(hardware, device=faster, levels=levels)
 
 
+@settings(max_examples=drawn(50))
 @given(layouts(), st.sampled_from([0.125, 0.5, 2.0, 1024.0]))
 def test_units_of_time_scale_the_step_exactly(layout: Layout, factor: float) -> None:
     assert seconds(LLAMA, scaled(CLUSTER, factor), layout) == pytest.approx(
@@ -337,6 +340,7 @@ def with_launch_s(launch_s: float) -> Cluster:
     return replace(CLUSTER, device=replace(CLUSTER.device, efficiency=curve))
 
 
+@settings(max_examples=drawn(50))
 @given(layouts(), st.floats(1e-7, 1e-3))
 def test_a_host_that_waits_for_every_kernel_adds_its_time(layout: Layout, launch_s: float) -> None:
     """Linear in the launch time, equal without it, and at most the sum of both where the host launches ahead."""

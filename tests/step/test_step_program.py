@@ -15,6 +15,7 @@ from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 
 import lockstep
+from effort import drawn
 from lockstep.errors import BadInput
 from lockstep.hardware import cluster
 from lockstep.layout import Job, Layout, Recipe, memory
@@ -84,7 +85,7 @@ def replayed_s(question: Question) -> float:
     return simulate(built).makespan_s + float(np.asarray(once_s))
 
 
-@settings(max_examples=150)
+@settings(max_examples=drawn(150))
 @given(questions())
 def test_a_step_takes_what_its_passes_are_priced_at(question: Question) -> None:
     found_s = simulated(question).makespan_s
@@ -94,7 +95,7 @@ def test_a_step_takes_what_its_passes_are_priced_at(question: Question) -> None:
         assert found_s == pytest.approx(float(price_step(job, hardware, layout.grid()).step_time_s), rel=1e-9)
 
 
-@settings(max_examples=100)
+@settings(max_examples=drawn(100))
 @given(questions())
 def test_parts_are_read_off_the_timeline(question: Question) -> None:
     job, hardware, layout = question
@@ -107,7 +108,7 @@ def test_parts_are_read_off_the_timeline(question: Question) -> None:
             assert read[part] == pytest.approx(priced[part], abs=1e-9 * timeline.makespan_s), part
 
 
-@settings(max_examples=60)
+@settings(max_examples=drawn(60))
 @given(questions())
 def test_the_memory_of_the_timeline_peaks_at_the_memory_answer(question: Question) -> None:
     job, hardware, layout = question
@@ -115,13 +116,13 @@ def test_the_memory_of_the_timeline_peaks_at_the_memory_answer(question: Questio
     assert peak_B == pytest.approx(float(memory(job, hardware, layout.grid()).total_B), rel=1e-9)
 
 
-@settings(max_examples=40)
+@settings(max_examples=drawn(40))
 @given(questions())
 def test_layer_by_layer_it_takes_as_long(question: Question) -> None:
     assert simulated(question, by_layer=True).makespan_s == pytest.approx(simulated(question).makespan_s, rel=1e-9)
 
 
-@settings(max_examples=60)
+@settings(max_examples=drawn(60))
 @given(questions())
 def test_opened_into_messages_it_takes_as_long_and_reads_the_same(question: Question) -> None:
     """Collectives are opened up to a few thousand operations; a step with none is refused."""
@@ -139,7 +140,7 @@ def test_opened_into_messages_it_takes_as_long_and_reads_the_same(question: Ques
         assert read[part] == pytest.approx(expected[part], abs=1e-9 * whole.makespan_s), part
 
 
-@settings(max_examples=60)
+@settings(max_examples=drawn(60))
 @given(questions())
 def test_what_hides_is_traffic_without_its_exposed_part(question: Question) -> None:
     """Without overlap the same traffic is all exposed."""

@@ -84,13 +84,11 @@ class Rounds:
         ports. Returns the operation that completes each message at its destination.
         """
         shape = np.broadcast(source, destination, start, stop).shape
-        source, destination, start, stop = (
-            np.ascontiguousarray(np.broadcast_to(a, shape)).ravel() for a in (source, destination, start, stop)
-        )
+        source, destination, start, stop = (_flat(a, shape) for a in (source, destination, start, stop))
         if not source.size:
             return np.zeros(0, dtype=np.int64)
         to_buffer = buffer if to_buffer is None else to_buffer
-        to_start = start if to_start is None else np.broadcast_to(to_start, shape).ravel()
+        to_start = start if to_start is None else _flat(to_start, shape)
         to_stop = to_start + stop - start
         size_B = (stop - start) * self.element_B
         sends = self.builder.extend(
@@ -125,9 +123,7 @@ class Rounds:
     def copies(self, rank: Whole, start: Whole, stop: Whole, source: str, source_start: Whole, buffer: str) -> None:
         """Local copies buffer[start:stop) = source[source_start:...), free of time, after all the rank did so far."""
         shape = np.broadcast(rank, start, stop, source_start).shape
-        rank, start, stop, source_start = (
-            np.ascontiguousarray(np.broadcast_to(a, shape)).ravel() for a in (rank, start, stop, source_start)
-        )
+        rank, start, stop, source_start = (_flat(a, shape) for a in (rank, start, stop, source_start))
         if not rank.size:
             return
         done = self.builder.extend(
@@ -159,6 +155,12 @@ class Rounds:
     def build(self) -> Program:
         """The checked program."""
         return self.builder.build()
+
+
+def _flat(values: Whole, shape: tuple[int, ...]) -> Array:
+    """The values of every place, in one row."""
+    array = np.asarray(values)
+    return (array if array.shape == shape else np.broadcast_to(array, shape)).ravel()
 
 
 def _streams(ports: Iterable[int]) -> list[str]:

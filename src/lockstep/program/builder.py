@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -45,7 +46,8 @@ class ProgramBuilder:
         self._size = 0
         self._groups = 0
         self._rows: list[list[Any]] = []
-        self._segments: list[dict[str, Array]] = []
+        self._segments: list[tuple[int, dict[str, Array]]] = []
+        """Of operations added together: the first one's id and what columns were given, an array or one value each."""
         self._heads: list[Array] = []
         self._tails: list[Array] = []
         self._edges: list[tuple[int, int]] = []
@@ -178,8 +180,8 @@ class ProgramBuilder:
         if isinstance(given.get("stream"), str):
             given["stream"] = self.stream(given["stream"])
         arrays = {name: np.asarray(value, dtype=COLUMNS[name][0]) for name, value in given.items()}
-        num = int(np.broadcast_shapes(*(a.shape for a in arrays.values()), (1,))[0])
-        if arrays["kind"].size and int(arrays["kind"].max()) > max(Kind):
+        num = int(np.broadcast_shapes(*{a.shape for a in arrays.values()}, (1,))[0])
+        if arrays["kind"].size and int(arrays["kind"].max()) >= len(Kind):
             raise BadInput(f"kind must be 0 .. {max(Kind):d} (see Kind), got {int(arrays['kind'].max())}")
         if "stream" not in arrays:
             home = np.array([self._home[k] for k in Kind], dtype=COLUMNS["stream"][0])
@@ -258,24 +260,24 @@ class ProgramBuilder:
 
     def _add_segment(self, arrays: dict[str, Array], num: int, after: object) -> Array:
         self._flush()
-        ids = np.arange(self._size, self._size + num)
-        self._segments.append({name: _stretched(array, num) for name, array in arrays.items()})
+        first = self._size
+        self._segments.append((first, arrays))
         self._size += num
         if after is not None:
             on = np.asarray(after, dtype=np.int64)
-            on = np.broadcast_to(on if on.ndim == 2 else on.reshape(-1, 1), (num, on.shape[1] if on.ndim == 2 else 1))
-            heads = np.repeat(ids, on.shape[1]).reshape(on.shape)[on >= 0]
-            self.depend(heads, on[on >= 0])
-        return ids
+            on = on if on.ndim == 2 else on.reshape(-1, 1)
+            on = on if len(on) == num else np.broadcast_to(on, (num, on.shape[1]))
+            waits = np.nonzero(on >= 0)
+            self._heads.append(waits[0] + first)
+            self._tails.append(on[waits])
+        return np.arange(first, self._size)
 
     def _fill_data_columns(self, arrays: dict[str, Array]) -> None:
         """Defaults of the data columns in `extend`, as in the one-by-one methods."""
-        dtype = COLUMNS["buffer"][0]
-        kind = arrays["kind"]
-        if "buffer" not in arrays:
-            arrays["buffer"] = np.where(np.isin(kind, MOVES_DATA), self.name("data"), -1).astype(dtype)
-        if "source" not in arrays:
-            arrays["source"] = np.where(np.isin(kind, MOVES_DATA[2:]), self.name("inbox"), -1).astype(dtype)
+        for name, usual, kinds in (("buffer", "data", MOVES_DATA), ("source", "inbox", MOVES_DATA[2:])):
+            if name not in arrays:
+                by_kind = [self.name(usual) if kind in kinds else -1 for kind in Kind]
+                arrays[name] = np.array(by_kind, dtype=COLUMNS[name][0])[arrays["kind"]]
         arrays.setdefault("chunk_start", np.zeros((), dtype=np.int64))
         arrays.setdefault("source_start", arrays["chunk_start"])
 
@@ -284,7 +286,8 @@ class ProgramBuilder:
         if self._rows:
             values = zip(*self._rows, strict=True)
             named = zip(COLUMNS.items(), values, strict=True)
-            self._segments.append({name: np.array(value, dtype=dtype) for (name, (dtype, _)), value in named})
+            arrays = {name: np.array(value, dtype=dtype) for (name, (dtype, _)), value in named}
+            self._segments.append((self._size - len(self._rows), arrays))
             self._rows = []
         if self._edges:
             self.depend(*np.array(self._edges, dtype=np.int64).T)
@@ -293,18 +296,11 @@ class ProgramBuilder:
     def _column(self, name: str) -> Array:
         """One column of the whole program; a view of a single value when all entries are equal."""
         dtype, default = COLUMNS[name]
-        fill = np.broadcast_to(np.asarray(default, dtype=dtype), (self._size,))
-        parts = []
-        for segment in self._segments:
-            if length := len(segment["kind"]):
-                parts.append(segment.get(name, fill[:length]))
-        if not parts:
-            return np.zeros(0, dtype=dtype)
-        if all(_constant(part) for part in parts):
-            values = np.array([part[0] for part in parts], dtype=dtype)
-            if _constant(values):
-                return np.array(np.broadcast_to(values[0], (self._size,)), copy=None)
-        return np.concatenate(parts)
+        column = np.full(self._size, default, dtype=dtype)
+        for (first, given), (stop, _) in pairwise((*self._segments, (self._size, {}))):
+            if name in given:
+                column[first:stop] = given[name]
+        return np.broadcast_to(column[0], column.shape) if self._size and _constant(column) else column
 
     def _dependencies(self) -> tuple[Array, Array]:
         """CSR of the `after` edges."""
@@ -320,15 +316,8 @@ class ProgramBuilder:
         return np.concatenate(([0], np.cumsum(counts))), tails[order]
 
 
-def _stretched(values: Array, num: int) -> Array:
-    """The column of `num` entries; a view."""
-    return values if values.shape == (num,) else np.broadcast_to(values, (num,))
-
-
 def _constant(values: Array) -> bool:
-    """Whether all entries are the same (NaN equal to NaN), looking at one when it is a broadcast view."""
-    if values.strides == (0,):
-        return True
+    """Whether all entries are the same (NaN equal to NaN)."""
     first = values[:1]
     same = values == first
     return bool(same.all() or (np.isnan(first).all() and np.isnan(values).all()))

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from effort import drawn
 from lockstep.hardware import Cluster, Level, cluster, link
 from lockstep.layout import Layout, broken_by
 from lockstep.parallel.pipeline import get
@@ -71,7 +72,7 @@ def test_the_rules_find_a_layout_where_there_is_one_within_half_again_of_the_bes
     assert found.slower_frac < 0.5
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=drawn(30), deadline=None)
 @given(
     name=st.sampled_from(["gpt2", "gpt3-6b7", "llama3-8b", "mixtral-8x7b", "bert-large", "resnet50", "llama2-70b"]),
     base=st.sampled_from(["dgx-a100-40gb", "dgx-h100", "workstation-4090", "ethernet-10-v100"]),

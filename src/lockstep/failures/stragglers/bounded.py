@@ -24,7 +24,7 @@ REPLICATIONS = 32
 SETTLING_STEPS = 50
 MOST_BOUND = 10_000
 MOST_NUMBERS = 20_000_000
-"""Times of one run that are held at once."""
+"""Times that are held at once."""
 
 
 def finish_s(times_s: Array, bound: int) -> Array:
@@ -95,11 +95,13 @@ class Bounded(Mitigation):
         """Mean over the later steps of independent runs; single steps of all runs."""
         settling = SETTLING_STEPS + 4 * self.bound
         steps = max(self._steps(), numbers // (REPLICATIONS * len(factor)))
+        together = max(1, MOST_NUMBERS // (steps * len(factor)))
         means, singles = [], []
-        for run in range(REPLICATIONS):
-            progress(run, REPLICATIONS)
-            times_s = draw(law, factor, generator, steps) + comm_s
+        for first in range(0, REPLICATIONS, together):
+            progress(first, REPLICATIONS)
+            runs = range(first, min(first + together, REPLICATIONS))
+            times_s = np.stack([draw(law, factor, generator, steps) for _ in runs]) + comm_s
             ends_s = finish_s(times_s, self.bound).max(axis=-1)
-            means.append((ends_s[-1] - ends_s[settling - 1]) / (steps - settling))
-            singles.append(np.diff(ends_s[settling - 1 :]))
-        return np.array(means), np.concatenate(singles)
+            means.append((ends_s[:, -1] - ends_s[:, settling - 1]) / (steps - settling))
+            singles.append(np.diff(ends_s[:, settling - 1 :]).ravel())
+        return np.concatenate(means), np.concatenate(singles)
