@@ -156,11 +156,11 @@ def within(deadline_s: float, true: Callable[[], bool]) -> bool:
 
 PARENT = """
 import sys
-from tests.measure import workers
+from tests.measure import idle_workers
 from lockstep.measure.launch import launch
 
 if __name__ == "__main__":
-    launch(workers.sleeper, 2, timeout_s=60, on_message=lambda rank, pids: print(*pids, flush=True))
+    launch(idle_workers.sleeper, 2, timeout_s=60, on_message=lambda rank, pids: print(*pids, flush=True))
 """
 
 
