@@ -13,11 +13,10 @@ ROOT = Path(__file__).parents[1]
 
 @pytest.mark.timeout(900)
 def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
-    """Reads and resolves all pages and writes them as plain text, which takes half as long as HTML."""
+    """Reads and resolves all pages and writes none, which takes a quarter as long as HTML."""
     pytest.importorskip("furo", reason="needs the docs extra")
-    words = f"-m sphinx -q -W -n --keep-going -b text -c docs -d {tmp_path / 'read'} . {tmp_path / 'site'}".split()
+    words = f"-m sphinx -q -W -n --keep-going -b dummy -c docs -d {tmp_path / 'read'} . {tmp_path / 'site'}".split()
     found = subprocess.run([sys.executable, *words], cwd=ROOT, capture_output=True, text=True)
     assert found.returncode == 0, found.stderr
-    written = tmp_path / "site/docs/_api"
-    pages = {page.stem for folder in ("verbs", "packages") for page in (written / folder).iterdir()}
+    pages = {page.stem for folder in ("verbs", "packages") for page in (tmp_path / "read/docs/_api" / folder).iterdir()}
     assert set(lockstep.__all__) <= pages

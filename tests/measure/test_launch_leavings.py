@@ -26,12 +26,12 @@ from .test_launch import alive, within
 ROOT = Path(__file__).parents[2]
 linux = pytest.mark.skipif(sys.platform != "linux", reason="processes are found in /proc")
 TALKING = """
-from tests.measure import workers
+from tests.measure import idle_workers
 from lockstep.errors import BadInput
 from lockstep.measure.launch import launch
 
 if __name__ == "__main__":
-    launch(workers.talks, 2, backend=None, on_message=lambda rank, message: print(message, flush=True))
+    launch(idle_workers.talks, 2, backend=None, on_message=lambda rank, message: print(message, flush=True))
 """
 # Whoever starts the tests in the background leaves SIGINT ignored, which children inherit.
 IDLE = """

@@ -1,7 +1,6 @@
 """What the ranks of the launcher's tests do."""
 
 import os
-import signal
 import time
 
 from . import needs_torch as needs_torch  # isort: skip
@@ -33,19 +32,6 @@ def unpicklable(rank: Rank) -> object:
     return lambda: rank
 
 
-def sleeper(rank: Rank) -> None:
-    """Starts a child, and one in a session of its own; says all three process ids, and waits for ever."""
-    child = os.fork()
-    if child == 0:
-        signal.pause()
-    stranger = os.fork()
-    if stranger == 0:
-        os.setsid()
-        signal.pause()
-    rank.tell((os.getpid(), child, stranger))
-    signal.pause()
-
-
 def large(rank: Rank) -> bytes:
     """Says its process id, then returns more than a pipe holds."""
     rank.tell(os.getpid())
@@ -70,10 +56,3 @@ def leaves(rank: Rank) -> None:
 def run_programs(rank: Rank, works: list[Work]) -> list[Report]:
     """Many programs in one launch."""
     return [run_rank(rank, work) for work in works]
-
-
-def talks(rank: Rank) -> None:
-    """Tells its launcher something without end."""
-    while True:
-        rank.tell(rank.number)
-        time.sleep(0.001)

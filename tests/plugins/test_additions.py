@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from installing import EXAMPLE, path_with
+from installing import EXAMPLE, Ask, commands, path_with
 
 import lockstep
-from cli_runner import shell
+from cli_runner import run
 
 OWN = {
     "half_tree": ("collectives/all_reduce", "lockstep.collectives.registry", "HALF_TREE"),
@@ -57,37 +58,43 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     return path_with(folder)
 
 
-def answer(copy: dict[str, str], *words: str) -> dict[str, Any]:
-    return shell(*words, "--json", env=copy).json()
+@pytest.fixture(scope="module")
+def ask(copy: dict[str, str]) -> Iterator[Ask]:
+    with commands(copy) as found:
+        yield found
 
 
-def test_a_collective_is_one_file(copy: dict[str, str]) -> None:
+def answer(ask: Ask, *words: str) -> dict[str, Any]:
+    return ask(*words, "--json").json()
+
+
+def test_a_collective_is_one_file(ask: Ask) -> None:
     size = ("--ranks", "4", "--size", "1MB", *NETWORK)
-    rows = answer(copy, "collective", "all-reduce", *size)["rows"]
-    before = [row["algorithm"] for row in shell("collective", "all-reduce", *size, "--json").json()["rows"]]
+    rows = answer(ask, "collective", "all-reduce", *size)["rows"]
+    before = [row["algorithm"] for row in run("collective", "all-reduce", *size, "--json").json()["rows"]]
     assert [row["algorithm"] for row in rows] == [*before, "half-tree"]
-    counted = answer(copy, "messages", "--workers", "4", "--params", "8", "--program", "all")["rows"]
+    counted = answer(ask, "messages", "--workers", "4", "--params", "8", "--program", "all")["rows"]
     assert counted[-1]["program"] == "half-tree"
-    choice = shell("train", "synchronous", "--set", "algorithm=half-treee", env=copy)
+    choice = ask("train", "synchronous", "--set", "algorithm=half-treee")
     assert "did you mean half-tree" in choice.refusal()
 
 
-def test_a_schedule_is_one_file(copy: dict[str, str]) -> None:
-    every = answer(copy, "pipeline", "--stages", "2", "--microbatches", "4", "--schedule", "all")["points"]
+def test_a_schedule_is_one_file(ask: Ask) -> None:
+    every = answer(ask, "pipeline", "--stages", "2", "--microbatches", "4", "--schedule", "all")["points"]
     assert "last-first" in {point["schedule"] for point in every}
     words = ("gpt2", "-c", "dgx-h100:1", "--batch", "16", "--pp", "2", "--schedule", "last-first")
-    assert answer(copy, "estimate", *words)["layout"]["schedule"] == "last-first"
-    assert "figure 2" in str(answer(copy, "cite", *words))
+    assert answer(ask, "estimate", *words)["layout"]["schedule"] == "last-first"
+    assert "figure 2" in str(answer(ask, "cite", *words))
 
 
-def test_a_method_is_one_file(copy: dict[str, str]) -> None:
-    listed = answer(copy, "train")["methods"]
+def test_a_method_is_one_file(ask: Ask) -> None:
+    listed = answer(ask, "train")["methods"]
     assert listed[-1]["name"] == "average-weights"
 
 
-def test_a_gpu_is_its_entry_its_machine_and_who_it_follows(copy: dict[str, str]) -> None:
-    assert "h300" in {one["name"] for one in answer(copy, "catalog", "devices")["devices"]}
-    found = answer(copy, "estimate", "gpt2", "-c", "dgx-h300:1", "--batch", "64")
-    assert found["step_time_s"] < answer(copy, "estimate", "gpt2", "-c", "dgx-h100:1", "--batch", "64")["step_time_s"]
-    better = answer(copy, "sensitivity", "gpt2", "-c", "dgx-h100:1", "--batch", "64")
+def test_a_gpu_is_its_entry_its_machine_and_who_it_follows(ask: Ask) -> None:
+    assert "h300" in {one["name"] for one in answer(ask, "catalog", "devices")["devices"]}
+    found = answer(ask, "estimate", "gpt2", "-c", "dgx-h300:1", "--batch", "64")
+    assert found["step_time_s"] < answer(ask, "estimate", "gpt2", "-c", "dgx-h100:1", "--batch", "64")["step_time_s"]
+    better = answer(ask, "sensitivity", "gpt2", "-c", "dgx-h100:1", "--batch", "64")
     assert "the same number of devices on dgx-h300" in str(better)

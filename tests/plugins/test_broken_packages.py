@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
-from installing import EXAMPLE, install, install_example, path_with
+from collections.abc import Iterator
 
-from cli_runner import shell
+import pytest
+from installing import EXAMPLE, Ask, commands, install, install_example, path_with
+
+from cli_runner import run
 
 BROKEN = {
     "lockstep.devices": {
@@ -47,28 +49,34 @@ def visible(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     return path_with(folder, EXAMPLE)
 
 
+@pytest.fixture(scope="module")
+def ask(visible: dict[str, str]) -> Iterator[Ask]:
+    with commands(visible) as found:
+        yield found
+
+
 @pytest.mark.parametrize("name", WHY)
-def test_a_name_that_cannot_be_had_says_why(visible: dict[str, str], name: str) -> None:
-    refused = shell("estimate", "gpt2", "-c", f"{name}:1", "--batch", "8", env=visible).refusal()
+def test_a_name_that_cannot_be_had_says_why(ask: Ask, name: str) -> None:
+    refused = ask("estimate", "gpt2", "-c", f"{name}:1", "--batch", "8").refusal()
     assert refused.endswith(WHY[name])
 
 
-def test_a_list_has_all_others_and_a_line_for_each(visible: dict[str, str]) -> None:
-    found = shell("catalog", "devices", "--json", env=visible)
-    assert found.out == shell("catalog", "devices", "--json").out
+def test_a_list_has_all_others_and_a_line_for_each(ask: Ask) -> None:
+    found = ask("catalog", "devices", "--json")
+    assert found.out == run("catalog", "devices", "--json").out
     own = "the package broken-package offers the device 'h100-sxm', which Lockstep has itself"
     assert sorted(found.err.splitlines()) == sorted(f"warning: {why}; left out" for why in (own, *WHY.values()))
 
 
-def test_other_kinds_and_names_are_not_disturbed(visible: dict[str, str]) -> None:
+def test_other_kinds_and_names_are_not_disturbed(ask: Ask) -> None:
     device = ("estimate", "gpt2", "-c", "h100-sxm:1", "--batch", "8", "--json")
-    assert shell(*device, env=visible) == shell(*device)
+    assert ask(*device) == run(*device)
     link = ("--latency", "5us", "--bandwidth", "10GB/s", "--json")
-    listed = shell("collective", "all-reduce", "--ranks", "4", "--size", "1MB", *link, env=visible)
+    listed = ask("collective", "all-reduce", "--ranks", "4", "--size", "1MB", *link)
     assert "half-tree" in listed.out
     assert listed.err == (
         f"warning: the algorithm 'all-redoce.star' {OF} cannot be imported: "
         "UnknownName: unknown collective 'all-redoce'; did you mean all-reduce?; left out\n"
     )
-    refused = shell("pipeline", "--stages", "2", "--microbatches", "4", "--schedule", "gone", env=visible).refusal()
+    refused = ask("pipeline", "--stages", "2", "--microbatches", "4", "--schedule", "gone").refusal()
     assert f"the pipeline schedule 'gone' {OF} cannot be imported: AttributeError" in refused

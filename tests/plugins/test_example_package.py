@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from installing import EXAMPLE, install_example, path_with
+from installing import EXAMPLE, Ask, commands, install_example, path_with
 
-from cli_runner import shell
+from cli_runner import run, shell
 
 TESTS = Path(__file__).parents[1]
 LINK = ("--latency", "5us", "--bandwidth", "10GB/s")
@@ -26,69 +27,75 @@ def visible(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     return path_with(folder, EXAMPLE)
 
 
-def answer(visible: dict[str, str], *words: str) -> dict[str, Any]:
+@pytest.fixture(scope="module")
+def ask(visible: dict[str, str]) -> Iterator[Ask]:
+    with commands(visible) as found:
+        yield found
+
+
+def answer(ask: Ask, *words: str) -> dict[str, Any]:
     """The JSON answer of a command that says nothing else."""
-    found = shell(*words, "--json", env=visible)
+    found = ask(*words, "--json")
     assert (found.code, found.err) == (0, "")
     return found.json()
 
 
-def test_a_collective_is_compared_simulated_and_counted(visible: dict[str, str]) -> None:
+def test_a_collective_is_compared_simulated_and_counted(ask: Ask) -> None:
     words = ("collective", "all-reduce", "--ranks", "8", "--size", "8MB", *LINK)
-    rows = {row["algorithm"]: row for row in answer(visible, *words, "--simulate")["rows"]}
+    rows = {row["algorithm"]: row for row in answer(ask, *words, "--simulate")["rows"]}
     own = rows["half-tree"]
     assert own["time_s"] == pytest.approx((3 + 7) * (5e-6 + 8e6 / 10e9), rel=1e-12)
     assert own["simulated_s"] == pytest.approx(own["time_s"], rel=1e-12)
-    named = answer(visible, *words, "--algorithm", "half-tree")
+    named = answer(ask, *words, "--algorithm", "half-tree")
     assert [row["algorithm"] for row in named["rows"]] == ["half-tree"]
-    (counted,) = answer(visible, "messages", "--workers", "8", "--params", "100", "--program", "half-tree")["rows"]
+    (counted,) = answer(ask, "messages", "--workers", "8", "--params", "100", "--program", "half-tree")["rows"]
     assert (counted["messages"], counted["formula"]) == (14, "2(n-1) of p")
 
 
-def test_what_lockstep_chooses_is_its_own(visible: dict[str, str]) -> None:
+def test_what_lockstep_chooses_is_its_own(ask: Ask) -> None:
     """Installing a package changes no answer in which it is not named."""
     words = ("trace", "all-reduce", "--ranks", "4", "--size", "1KB", *LINK, "--json")
-    assert shell(*words, env=visible).out == shell(*words).out
+    assert ask(*words).out == run(*words).out
 
 
-def test_a_schedule_is_priced_alone_among_all_and_in_a_step(visible: dict[str, str]) -> None:
-    alone = answer(visible, "pipeline", *PIPELINE, "--schedule", "last-first")
-    gpipe = answer(visible, "pipeline", *PIPELINE, "--schedule", "gpipe")
+def test_a_schedule_is_priced_alone_among_all_and_in_a_step(ask: Ask) -> None:
+    alone = answer(ask, "pipeline", *PIPELINE, "--schedule", "last-first")
+    gpipe = answer(ask, "pipeline", *PIPELINE, "--schedule", "gpipe")
     assert alone["makespan_s"] == gpipe["makespan_s"] == (8 + 3) * 3
-    every = answer(visible, "pipeline", "--stages", "4", "--microbatches", "8", "--schedule", "all")
+    every = answer(ask, "pipeline", "--stages", "4", "--microbatches", "8", "--schedule", "all")
     assert "last-first" in {point["schedule"] for point in every["points"]}
     step = ("estimate", "gpt2-xl", "-c", "dgx-h100:1", "--batch", "64", "--pp", "4")
-    times = [answer(visible, *step, "--schedule", name)["step_time_s"] for name in ("last-first", "gpipe")]
+    times = [answer(ask, *step, "--schedule", name)["step_time_s"] for name in ("last-first", "gpipe")]
     assert times[0] == times[1]
-    cited = answer(visible, "cite", *step[1:], "--schedule", "last-first")
+    cited = answer(ask, "cite", *step[1:], "--schedule", "last-first")
     assert "Huang et al. 2019 (arXiv 1811.06965), figure 2" in str(cited)
 
 
-def test_a_device_and_a_link_are_hardware_like_any_other(visible: dict[str, str], tmp_path: Path) -> None:
-    listed = {shelf: answer(visible, "catalog", shelf)[shelf] for shelf in ("devices", "links")}
+def test_a_device_and_a_link_are_hardware_like_any_other(ask: Ask, tmp_path: Path) -> None:
+    listed = {shelf: answer(ask, "catalog", shelf)[shelf] for shelf in ("devices", "links")}
     assert listed["devices"][-1]["name"] == "example-card"
     assert listed["links"][-1]["provenance"]["latency_s"]["text"].startswith("made up")
-    machine = answer(visible, "estimate", "gpt2", "-c", "example-card:2", "--batch", "16")
+    machine = answer(ask, "estimate", "gpt2", "-c", "example-card:2", "--batch", "16")
     assert machine["memory"]["fits"]
     assert "made up for the example package" in str(
-        answer(visible, "cite", "gpt2", "-c", "example-card:2", "--batch", "16")
+        answer(ask, "cite", "gpt2", "-c", "example-card:2", "--batch", "16")
     )
     mine = tmp_path / "mine.yaml"
     mine.write_text(
         "cluster: {device: example-card, levels: [{name: node, size: 4, link: example-link}], source: here}\n", "utf-8"
     )
-    assert answer(visible, "estimate", "gpt2", "-c", str(mine), "--batch", "16")["layout"]["dp"] == 4
+    assert answer(ask, "estimate", "gpt2", "-c", str(mine), "--batch", "16")["layout"]["dp"] == 4
 
 
 def test_a_method_trains(visible: dict[str, str]) -> None:
     pytest.importorskip("torch", reason="needs torch")
     words = ("--ranks", "2", "--steps", "3", "--batch", "16", "--dtype", "float64")
-    found = answer(visible, "train", "average-weights,synchronous", *words)
+    found = shell("train", "average-weights,synchronous", *words, "--json", env=visible).json()
     mine, synchronous = (run["loss"] for run in found["runs"])
     assert mine == pytest.approx(synchronous, rel=1e-12)
 
 
-def test_tables_list_them(visible: dict[str, str]) -> None:
+def test_tables_list_them(ask: Ask) -> None:
     for words, name in (
         (("train",), "average-weights"),
         (("catalog", "devices"), "example-card"),
@@ -96,7 +103,7 @@ def test_tables_list_them(visible: dict[str, str]) -> None:
         (("collective", "all-reduce", "--ranks", "4", "--size", "1MB", *LINK), "half-tree"),
         (("pipeline", *PIPELINE[:4], "--schedule", "all", "--json"), "last-first"),
     ):
-        found = shell(*words, env=visible | {"COLUMNS": "160"})
+        found = ask(*words, COLUMNS="160")
         assert name in found.out, words
 
 
@@ -114,8 +121,8 @@ def test_tables_list_them(visible: dict[str, str]) -> None:
     ],
     ids=lambda given: given if isinstance(given, str) else given[0],
 )
-def test_misspelled_names_are_suggested(visible: dict[str, str], words: tuple[str, ...], name: str) -> None:
-    assert f"did you mean {name}?" in shell(*words, env=visible).refusal()
+def test_misspelled_names_are_suggested(ask: Ask, words: tuple[str, ...], name: str) -> None:
+    assert f"did you mean {name}?" in ask(*words).refusal()
 
 
 @pytest.mark.parametrize(
@@ -127,12 +134,10 @@ def test_misspelled_names_are_suggested(visible: dict[str, str], words: tuple[st
         ("lockstep train average", "average-weights"),
     ],
 )
-def test_shells_complete_them(visible: dict[str, str], line: str, name: str) -> None:
+def test_shells_complete_them(ask: Ask, line: str, name: str) -> None:
     words = {"_LOCKSTEP_COMPLETE": "complete_bash", "COMP_WORDS": line, "COMP_CWORD": str(line.count(" "))}
-    done = subprocess.run(
-        [sys.executable, "-m", "lockstep"], env=os.environ | visible | words, capture_output=True, text=True, check=True
-    )
-    assert (done.stderr, name in done.stdout.split()) == ("", True)
+    done = ask(**words)
+    assert (done.code, done.err, name in done.out.split()) == (0, "", True)
 
 
 def test_they_are_held_to_the_laws_of_lockstep(visible: dict[str, str]) -> None:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import lockstep
+from effort import share
 from lockstep.collectives import algorithms, ops
 from lockstep.errors import UnknownName
 from lockstep.measure.rig import SPECIAL, Group, calibrate, entrant, entrants, tie_B, trials, usual_entrants
@@ -33,8 +34,10 @@ TRUTHS = [(2e-4, 4e-4, 0.0, 0.98), (0.0, 1e-3, 1e-4, 1.0), (3e-4, 0.0, 2e-4, 0.8
 by_name = pytest.mark.parametrize("topology", TOPOLOGIES, ids=lambda topology: topology.name)
 
 
-@by_name
-@pytest.mark.parametrize(("notice_s", "message_s", "posting_s", "rate_frac"), TRUTHS)
+@pytest.mark.parametrize(
+    ("topology", "notice_s", "message_s", "posting_s", "rate_frac"),
+    [(one, *truth) for place, one in enumerate(TOPOLOGIES) for truth in share(TRUTHS, 2, place)],
+)
 def test_the_fit_finds_overheads_and_rate(
     topology: Topology, notice_s: float, message_s: float, posting_s: float, rate_frac: float
 ) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -102,6 +103,7 @@ def test_the_verb_prints_one_object() -> None:
 # How it is shown, without any rig.
 
 
+@cache
 def made_race(sizes_B: tuple[int, ...] = (4096, 262144), wrong: int = 0) -> Race:
     star, group = star_topology(5, 12.5e6, 5e-3), Group(4, 4)
     known = trials(star, 4)

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from effort import share
 from lockstep.errors import RunFailed
 from lockstep.measure.checkpoint import latest
 from lockstep.measure.launch import Fault
@@ -20,13 +21,17 @@ from lockstep.verbs.words.keeping import kept
 
 TASK = Task(steps=6, batch=16, optimizer="momentum")
 RANKS = 2
+ENDS = (0, RANKS - 1)
 KILLS = [
     Fault(rank, point, "kill")
-    for rank in (0, RANKS - 1)
-    for point in ("before_step:3", "mid_checkpoint:4", "after_checkpoint_file")
+    for place, point in enumerate(("before_step:3", "mid_checkpoint:4", "after_checkpoint_file"))
+    for rank in share(ENDS, 2, place)
 ] + [Fault(0, "before_commit:4", "kill")]
-OTHERS = [Fault(rank, "before_step:3", action) for rank in (0, RANKS - 1) for action in ("raise", "exit")]
-OTHERS += [Fault(RANKS - 1, "before_step:3", "stop")]
+OTHERS = [
+    Fault(rank, "before_step:3", action)
+    for place, action in enumerate(("raise", "exit"))
+    for rank in share(ENDS, 2, place)
+] + [Fault(RANKS - 1, "before_step:3", "stop")]
 WORDS = {
     "kill": "killed by SIGKILL",
     "raise": "failed before step 3: InjectedFault",

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from effort import share
 from lockstep.measure.train import Task, all_methods
 
 from .thread_wire import Ran, ran
@@ -16,11 +17,14 @@ PROCESSES = {"hogwild", "parameter-server", "torch-ddp", "torch-fsdp2"}
 NEUTRAL = {one.name: dict(one.neutral) for one in all_methods() if one.neutral is not None}
 CASES = [
     (one.name, model, ranks)
-    for one in all_methods()
+    for place, one in enumerate(all_methods())
     if one.name in NEUTRAL and one.name not in PROCESSES
-    for model in one.models
-    for ranks in ((2, 4) if model == one.models[0] else (2,))
+    for model, ranks in [
+        (one.models[0], 2),
+        *share([(one.models[0], 4), *((name, 2) for name in one.models[1:])], 3, place),
+    ]
 ]
+"""Every method on two ranks with its first model; a share of other models and of four ranks."""
 CLOSE = 1e-9
 
 

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from effort import share
 from lockstep.measure.train import TrainRun, all_methods
 
 from .many import Spec, runs
@@ -15,8 +16,9 @@ MODELS = ("mlp", "cnn", "gpt", "moe")
 STRUCTURAL = ("data parallel", "sharded data parallel", "model parallel")
 CASES = [
     (name, model)
-    for name in NEUTRAL
-    for model in METHODS[name].models[: None if METHODS[name].family in STRUCTURAL else 1]
+    for place, name in enumerate(NEUTRAL)
+    for first, *others in [METHODS[name].models]
+    for model in (first, *(share(others, 3, place) if METHODS[name].family in STRUCTURAL else ()))
 ]
 """Methods that see only flat vectors do the same whatever the model is, so one model is enough for them."""
 SAME_ORDER = ("accumulation", "zero-1", "zero-2", "zero-3", "torch-ddp", "top-k", "threshold", "mixed-precision")
@@ -27,7 +29,8 @@ CLOSE = 1e-12
 @pytest.fixture(scope="module")
 def on_two() -> dict[Any, TrainRun]:
     """Every method at its neutral setting with every model, and synchronous SGD."""
-    specs = {(name, model): Spec(name, dict(NEUTRAL[name]), {"model": model, "steps": 3}) for name, model in CASES}
+    asked = dict.fromkeys([*CASES, *(("synchronous", model) for model in MODELS)])
+    specs = {(name, model): Spec(name, dict(NEUTRAL[name]), {"model": model, "steps": 3}) for name, model in asked}
     specs |= {
         (name, "same order"): Spec(name, dict(NEUTRAL[name]), {"dtype": "float32", "optimizer": "adam"})
         for name in ("synchronous", *SAME_ORDER)
