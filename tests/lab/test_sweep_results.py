@@ -107,9 +107,9 @@ def test_results_are_plain_data() -> None:
                 assert type(value) in (int, float, str, bool, list, type(None)), (experiment, row)
 
 
-@pytest.mark.parametrize("seeds", ["1", "3"])
-def test_engines_give_the_same_results(seeds: str) -> None:
-    words = ("converge", "noise-scale", "--set", "repetitions=50", "--sweep", "condition=1,10", "--seeds", seeds)
+def test_engines_give_the_same_results_of_one_seed() -> None:
+    """Of several: `test_every_engine_prints_the_same_bytes`."""
+    words = ("converge", "noise-scale", "--set", "repetitions=50", "--sweep", "condition=1,10", "--seeds", "1")
     assert run(*words, "--json", "--engine", "processes:2").out == run(*words, "--json").out
 
 
