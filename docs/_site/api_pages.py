@@ -24,8 +24,11 @@ from sphinx import addnodes
 
 import lockstep
 from lockstep.verbs import TABLE
+from lockstep.verbs.words.option import words_of
 
 DOCUMENTED = (type, FunctionType)
+MEANT: dict[str, dict[str, str]] = {}
+"""What the arguments of a verb mean, by its path and by their names."""
 
 
 def underlined(text: str, line: str = "=") -> str:
@@ -48,6 +51,17 @@ def load_types() -> None:
             for node in ast.parse(source).body if "if TYPE_CHECKING" in source else ():
                 if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
                     exec(compile(ast.Module(node.body, []), str(module.__file__), "exec"), vars(module))
+
+
+def plainly_typed(function: Any) -> dict[str, str]:
+    """What a verb's arguments mean, by name; its annotations then say types alone."""
+    function = inspect.unwrap(function)
+    said = {one.name: one.declared.help for one in words_of(function) if one.annotation is None}
+    for name, annotation in function.__annotations__.items():
+        node = ast.parse(annotation, mode="eval").body
+        if isinstance(node, ast.Subscript) and ast.unparse(node.value) == "Annotated":
+            function.__annotations__[name] = ast.unparse(node.slice.elts[0])
+    return said
 
 
 def classes_in(hint: Any) -> Iterator[type]:
@@ -103,7 +117,8 @@ def everything(first: list[Any]) -> dict[str, Any]:
 
 def entry(path: str, found: Any) -> str:
     """The directive that documents a class or function."""
-    return f".. auto{'class' if isinstance(found, type) else 'function'}:: {path}\n"
+    keys = "   :no-members:\n" if isinstance(found, type) and typing.is_typeddict(found) else ""
+    return f".. auto{'class' if isinstance(found, type) else 'function'}:: {path}\n{keys}"
 
 
 def pages() -> dict[str, str]:
@@ -115,6 +130,7 @@ def pages() -> dict[str, str]:
     found = everything([*verbs.values(), *(one for room in rooms.values() for one in offered(room))])
     written: dict[str, str] = {}
     for name, function in verbs.items():
+        MEANT[f"lockstep.{name}"] = plainly_typed(function)
         answers = [path_of(one) for one in results(name) if path_of(one) in found]
         parts = [underlined(found[path].__name__, "-") + "\n" + entry(path, found.pop(path)) for path in answers]
         found.pop(path_of(inspect.unwrap(function)), None)
@@ -201,8 +217,15 @@ def short(app: Any, what: str, name: str, found: Any, options: Any, given: str |
     return [text and re.sub(r"TypeAliasForwardRef\('(\w+)'\)", r"\1", text) for text in (given, result)]
 
 
+def meant(app: Any, what: str, name: str, found: Any, options: Any, lines: list[str]) -> None:
+    """Adds to a docstring what the arguments of a verb mean."""
+    said = MEANT.get(name, {})
+    lines += ["", *(f":param {key}: {escaped(text)}" for key, text in said.items())] if said else []
+
+
 def setup(app: Any) -> None:
     """Joins Sphinx."""
+    app.connect("autodoc-process-docstring", meant)
     app.connect("autodoc-process-signature", short)
     app.connect("doctree-read", leave_as_text)
     app.connect("builder-inited", lambda app: write(Path(app.srcdir, "docs", "_api")))

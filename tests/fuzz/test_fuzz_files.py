@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from cli_runner import run
+from effort import ALL
 
 CONFIGS = sorted((Path(__file__).parent.parent / "workload" / "configs").glob("*.json"))
 
@@ -181,7 +182,9 @@ STRANGE: st.SearchStrategy[Any] = st.one_of(
 )
 
 
-@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@settings(
+    max_examples=25 if ALL else 8, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
 @pytest.mark.parametrize("config", CONFIGS, ids=[path.stem for path in CONFIGS])
 @given(data=st.data())
 def test_mutated_configs_answer_or_explain(config: Path, data: st.DataObject, tmp_path: Path) -> None:
@@ -210,7 +213,10 @@ def test_mutated_configs_answer_or_explain(config: Path, data: st.DataObject, tm
 NUMBER_KEYS = ("size: 8", "size: 2", "links: 4", "memory: 80 GiB", "memory_bandwidth: 2 TB/s", "300 TFLOP/s")
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@settings(
+    max_examples=50 if ALL else 20,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
 @given(key=st.sampled_from(NUMBER_KEYS), value=st.one_of(STRANGE, st.text(max_size=10)))
 def test_mutated_clusters_answer_or_explain(key: str, value: Any, tmp_path: Path) -> None:
     name = key.partition(":")[0] + ":" if ":" in key else ""

@@ -10,6 +10,7 @@ import pytest
 
 import lockstep
 from cli_runner import run
+from effort import share
 from lockstep.errors import BadInput
 from lockstep.lab import (
     ALWAYS,
@@ -68,7 +69,7 @@ def test_curves_and_rows_hold_only_numbers_that_are_finite(name: str) -> None:
         assert set(row) == set(found.rows[0])
 
 
-@pytest.mark.parametrize("name", EXPERIMENTS)
+@pytest.mark.parametrize("name", share(EXPERIMENTS, 3))
 def test_whoever_has_curves_draws_them(name: str, tmp_path: Path) -> None:
     picture = tmp_path / "picture.svg"
     if answer(name).picture is None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from effort import share
 from lockstep.errors import BadInput
 from lockstep.lab import EXPERIMENTS, find_experiment
 from lockstep.settings import LARGEST, SMALLEST, choices_of
@@ -49,15 +50,18 @@ def smallest(kind: type[Any]) -> dict[str, object]:
     return given
 
 
-def extremes(name: str) -> Iterator[dict[str, object]]:
-    """Small settings, and these with every setting at its ends in turn; in a list twice, beside a usual value."""
+def extremes(name: str) -> list[dict[str, object]]:
+    """Small settings, and these with a share of the ends of every setting in turn; in a list beside a usual value."""
     kind = find_experiment(name).settings
+    usual = {one.name: one.default for one in fields(kind)}
     base = smallest(kind) | LEAST.get(name, {})
-    yield base
-    for one in fields(kind):
-        for end in ends(one):
-            several = isinstance(one.default, tuple)
-            yield base | {one.name: (end, end, one.default[0]) if several else end}
+    moved = [
+        base | {one.name: (end, end, one.default[0]) if isinstance(one.default, tuple) else end}
+        for one in fields(kind)
+        for end in ends(one)
+    ]
+    others = [one for one in moved if usual | one != usual | base]
+    return [base, *share(others, 3, EXPERIMENTS.index(name))]
 
 
 def odd(value: Any, path: str = "") -> Iterator[str]:

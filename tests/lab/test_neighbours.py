@@ -10,6 +10,7 @@ import random
 
 import pytest
 
+from effort import ALL
 from lab.neighbours import Trial, answer, numeric, pairs, singles
 from lockstep.lab import EXPERIMENTS
 from lockstep.settings import allowed
@@ -19,10 +20,20 @@ SLOW = ("critical-batch-digits", "algorithmic-stability", "tolerable-delay", "co
 QUICK = tuple(name for name in EXPERIMENTS if name not in SLOW)
 
 
+LONGER = (
+    "time-to-accuracy", "trajectory-divergence", "compression-time", "error-feedback", "implicit-bias-epochs",
+    "summation-error", "reduction-orders", "delay-stability", "implicit-bias", "local-digits",
+)  # fmt: skip
+"""Experiments of two seconds or more: a whole number halved, unless all cases are tried."""
+
+
 def drawn(name: str) -> Trial:
     """One setting of an experiment, halved or doubled; every run of the tests draws the same."""
     counts = {one.name for one in numeric(name) if "whole" in allowed(one)}
     halved, doubled = singles(name, (0.5,)), singles(name, (2.0,))
+    halved = list(halved)
+    if name in LONGER and not ALL:
+        return random.Random(name).choice([trial for trial in halved if counts & set(trial.settings)])
     return random.Random(name).choice([*halved, *(trial for trial in doubled if not counts & set(trial.settings))])
 
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from scipy.optimize import linprog
 
 import lockstep
+from effort import share
 from lockstep.errors import BadInput
 from lockstep.lab.experiments.optimizers import implicit_bias, implicit_bias_epochs, norm_steps
 from lockstep.lab.objectives.quadratic import least_norm_solution
@@ -32,7 +33,8 @@ def test_golden_solutions_of_the_one_equation() -> None:
 
 @pytest.mark.parametrize(("rate", "diverges"), [(0.98, False), (0.9901, True)])
 def test_the_edge_of_sgd(rate: float, diverges: bool) -> None:
-    path = implicit_bias._scaled(A, 1.0, 0.0, rate, 200_000)
+    """0.980 and 1.0002 times the residual in every step: 1e-26 and a million times as much at the end."""
+    path = implicit_bias._scaled(A, 1.0, 0.0, rate, 90_000 if diverges else 3000)
     assert path.diverged is diverges
     assert diverges or abs(path.residual[-1]) < 1e-9
 
@@ -44,7 +46,8 @@ def test_limits_hold_for_other_equations(features: str, target: str) -> None:
         with pytest.raises(BadInput, match="target"):
             lockstep.converge("implicit-bias", {"features": features, "target": target})
     else:
-        assert lockstep.converge("implicit-bias", {"features": features, "target": target}).agrees
+        given = {"features": features, "target": target, "momentum": 0.5}
+        assert lockstep.converge("implicit-bias", given).agrees
 
 
 @given(st.integers(0, 10_000))
@@ -73,7 +76,7 @@ def test_least_maximum_norm_is_what_a_linear_programme_finds(seed: int) -> None:
     assert np.abs(found).max() == pytest.approx(solved.fun, rel=2e-3)
 
 
-@pytest.mark.parametrize("seed", range(1, 6))
+@pytest.mark.parametrize("seed", share(range(1, 6), 2))
 def test_epochs_agree_for_other_equations(seed: int) -> None:
     settings = {"equations": 1 + seed, "unknowns": 4 + 3 * seed, "epochs": 8000}
     assert lockstep.converge("implicit-bias-epochs", settings, seed=seed).agrees
@@ -110,7 +113,7 @@ def test_a_wrong_step_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_wrong_limit_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(implicit_bias, "nearest", lambda a, y, scale, start=0.0: np.full(a.size, y / a.sum()) + start)
-    assert not lockstep.converge("implicit-bias").agrees
+    assert not lockstep.converge("implicit-bias", {"momentum": 0.5, "steps": 1000}).agrees
 
 
 @pytest.mark.parametrize(

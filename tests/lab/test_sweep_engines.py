@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +30,19 @@ def mapped(engine: Engine, function: Callable[..., Any], tasks: Sequence[Any], p
     results: dict[int, Any] = {}
     gather(engine.stream(function, tasks), results, len(tasks), progress)
     return [results[place] for place in range(len(tasks))]
+
+
+def children() -> set[str]:
+    """Processes that this one has, by any of its threads, where /proc lists them (Linux)."""
+    return {pid for path in Path("/proc/self/task").glob("*/children") for pid in path.read_text().split()}
+
+
+@contextmanager
+def nothing_outlives_it() -> Iterator[None]:
+    """No process that was started inside is left."""
+    before = children()
+    yield
+    assert children() <= before
 
 
 @pytest.fixture(scope="module")
@@ -71,7 +83,7 @@ def test_killed_workers_are_survived(name: str, request: pytest.FixtureRequest, 
 
 
 def test_a_task_that_kills_every_process_is_given_up() -> None:
-    with pytest.raises(RunFailed, match="2 killed 3 processes in a row"):
+    with nothing_outlives_it(), pytest.raises(RunFailed, match="2 killed 3 processes in a row"):
         mapped(Processes(2), die_always, range(5), quiet)
 
 
@@ -81,26 +93,13 @@ def test_a_task_that_kills_every_dask_worker_is_given_up(scheduler: str) -> None
 
 
 def test_what_a_task_raises_is_raised_here(engine: Engine) -> None:
-    with pytest.raises(KeyError, match="three"):
+    with nothing_outlives_it(), pytest.raises(KeyError, match="three"):
         mapped(engine, raise_at_three, range(6), quiet)
 
 
-def children() -> set[str]:
-    """Processes that this one has, by any of its threads."""
-    return {pid for path in Path("/proc/self/task").glob("*/children") for pid in path.read_text().split()}
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="children are found in /proc")
-@pytest.mark.parametrize("task", [raise_at_three, die_always, chatter])
-def test_no_process_outlives_its_sweep(task: Callable[[int], int]) -> None:
-    before = children()
-    with suppress(KeyError, RunFailed):
-        mapped(Processes(2), task, range(8), quiet)
-    assert children() == before
-
-
 def test_prints_do_not_disturb_the_answers() -> None:
-    assert mapped(Processes(1), chatter, range(3), quiet) == [0, 1, 2]
+    with nothing_outlives_it():
+        assert mapped(Processes(2), chatter, range(8), quiet) == list(range(8))
 
 
 def test_no_task_no_process(engine: Engine) -> None:

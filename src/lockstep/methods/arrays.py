@@ -4,30 +4,23 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from functools import wraps
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
-Parameters = ParamSpec("Parameters")
-Result = TypeVar("Result")
+Function = TypeVar("Function", bound=Callable[..., Any])
 
 Array = Any
 """A numpy array or a torch tensor."""
 
 
-def ieee(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
+def ieee(function: Function) -> Function:
     """`function` without numpy's warnings about overflow and NaN: values go through as IEEE 754 says, as in torch.
 
     Which operations warn about a signalling NaN differs between processors; the results do not.
     """
 
-    @wraps(function)
-    def quiet(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
-        with np.errstate(all="ignore"):
-            return function(*args, **kwargs)
-
-    return quiet
+    return np.errstate(all="ignore")(function)
 
 
 def namespace(array: Array) -> Any:

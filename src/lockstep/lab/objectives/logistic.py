@@ -186,11 +186,10 @@ class Perceptron(Classifier):
     def layers(self, parameters: Array) -> tuple[Array, Array, Array, Array]:
         """The parameter vector as weights and biases of both layers."""
         features, hidden, classes = self.inputs.shape[-1], self.hidden, self.num_classes
-        cuts = np.cumsum([features * hidden, hidden, hidden * classes])
-        first, first_bias, second, second_bias = np.split(parameters, cuts, axis=-1)
-        lead = parameters.shape[:-1]
-        first, second = first.reshape(*lead, features, hidden), second.reshape(*lead, hidden, classes)
-        return first, first_bias, second, second_bias
+        lead, inside, late = parameters.shape[:-1], features * hidden, (features + 1) * hidden
+        first = parameters[..., :inside].reshape(*lead, features, hidden)
+        second = parameters[..., late : late + hidden * classes].reshape(*lead, hidden, classes)
+        return first, parameters[..., inside:late], second, parameters[..., late + hidden * classes :]
 
 
 def digits_perceptron(hidden: int = 16, samples: int = 500) -> Perceptron:
