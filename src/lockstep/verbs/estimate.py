@@ -6,9 +6,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Unpack
 
 from lockstep.errors import BadInput
-from lockstep.layout import Layout, check
-from lockstep.planner import Estimate, Plan
-from lockstep.planner import estimate as estimate_layout
 from lockstep.types.plain import Json
 from lockstep.verbs.plan import plan
 from lockstep.verbs.words.calling import verb
@@ -21,6 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from lockstep.hardware import Cluster
+    from lockstep.layout import Layout
+    from lockstep.planner import Estimate, Plan
     from lockstep.workload import Model
 
 
@@ -32,6 +31,8 @@ def estimate(
     **words: Unpack[LayoutWords],
 ) -> Estimate:
     """Step time, memory and their parts for one layout. Raises BadInput when it breaks a rule."""
+    from lockstep.planner import estimate as estimate_layout
+
     asked, chosen = read_asked(model, cluster, layout, dict(words))
     return estimate_layout(asked.job, asked.cluster, chosen)
 
@@ -40,6 +41,8 @@ def read_asked(
     model: str | Path | Model, cluster: str | Path | Cluster, layout: Layout | None, words: Json
 ) -> tuple[Question, Layout]:
     """The question and the layout in `words`, or the one given as an object."""
+    from lockstep.layout import check
+
     described = {name: words.pop(name) for name in LAYOUT_WORDS if name in words}
     asked = read_question(model, cluster, **words)
     if layout is None:
@@ -60,6 +63,8 @@ def best_estimate(
     words: LayoutWords,
 ) -> Estimate:
     """An estimate as it is, the best of a plan, the one of the layout given, or the best layout of a search."""
+    from lockstep.planner import Estimate, Plan
+
     if isinstance(model, Estimate | Plan):
         refuse_beside("an estimate" if isinstance(model, Estimate) else "a plan", cluster, layout, words)
         return model if isinstance(model, Estimate) else model.best

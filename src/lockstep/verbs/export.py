@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Unpack
 
 from lockstep.errors import Infeasible
-from lockstep.planner import Estimate, Plan
 from lockstep.types.plain import Json
 from lockstep.verbs.estimate import best_estimate, names_layout
 from lockstep.verbs.words.calling import strict
@@ -17,6 +16,7 @@ from lockstep.verbs.words.shared import CLUSTER, MODEL, LayoutWords
 if TYPE_CHECKING:
     from lockstep.hardware import Cluster
     from lockstep.layout import Layout
+    from lockstep.planner import Estimate, Plan
     from lockstep.workload import Model
 
 
@@ -57,6 +57,7 @@ def export(
     Without a layout it is the best one that `to` can run, and states what that costs against the planner's best.
     Raises UnknownName, BadInput, and Infeasible with every reason why `to` cannot run it.
     """
+    from lockstep.planner import Estimate
     from lockstep.planner.export import best_for, version
     from lockstep.planner.export import export as write
 

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated
 
 from lockstep.documents.files import writable, writing
 from lockstep.errors import BadInput, located
-from lockstep.hardware import Cluster, Level, Link, device
 from lockstep.types.plain import Json
 from lockstep.verbs.words.calling import strict
 from lockstep.verbs.words.network import flags
@@ -18,6 +17,7 @@ from lockstep.verbs.words.quantity import Quantity
 from lockstep.verbs.words.question import read_cluster, whole
 
 if TYPE_CHECKING:
+    from lockstep.hardware import Cluster
     from lockstep.measure.fit import LinkFit
 
 
@@ -131,6 +131,8 @@ def _refuse(**words: object) -> None:
 
 def _base(cluster: str | Path | Cluster | None, device_name: str | None, ranks: int) -> Cluster:
     """The cluster whose link is replaced: the one named, or one level of as many devices as there were ranks."""
+    from lockstep.hardware import Cluster, Level, Link, device
+
     if (cluster is None) == (device_name is None):
         raise BadInput(
             "a cluster file needs --cluster, to replace one of its links, or --device for a flat one", "--out"

@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Unpack
 
-from lockstep.planner import memory_assumptions, stage_memories
 from lockstep.types.plain import Json
 from lockstep.verbs.estimate import read_asked
 from lockstep.verbs.words.calling import verb
@@ -26,6 +25,8 @@ def memory(
     **words: Unpack[LayoutWords],
 ) -> StageMemories:
     """Bytes on one rank of every pipeline stage, by category."""
+    from lockstep.planner import stage_memories
+
     asked, chosen = read_asked(model, cluster, layout, dict(words))
     stages = stage_memories(asked.job, asked.cluster, chosen)
     return StageMemories(asked.job, asked.cluster, chosen, tuple(stages))
@@ -61,6 +62,8 @@ class StageMemories:
 
     def to_dict(self) -> Json:
         """Plain JSON form in the words of the command line."""
+        from lockstep.planner import memory_assumptions
+
         return {
             "model": self.job.model.name,
             "cluster": self.cluster.name,

@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Unpack
 
-import numpy as np
-
 from lockstep.errors import BadInput
 from lockstep.types.plain import Json
 from lockstep.units import list_parts, parse_frac, parse_size_B, parse_time_s
@@ -143,6 +141,8 @@ def _layers(layers: str | Quantity, backward: Time | None, gradients: Size | Non
 
 def _sizes(layers: Layers) -> list[float]:
     """Sizes that close the first bucket after another layer; of very many, some that grow evenly."""
+    import numpy as np
+
     sizes = sorted({size for size in np.cumsum(layers.gradient_B[::-1]).tolist() if size > 0})
     if not sizes:
         raise BadInput("the layers have no gradients, so there is nothing to put into buckets", "--layers")

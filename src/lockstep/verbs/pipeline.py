@@ -6,8 +6,6 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, TypedDict
 
-import numpy as np
-
 from lockstep.errors import BadInput
 from lockstep.types.plain import Json
 from lockstep.units import list_parts, parse_frac, parse_time_s
@@ -169,6 +167,8 @@ def _times(
     stages: int, layers: str | None, forward_s: Times | None, backward_s: Times | None
 ) -> tuple[Partition | None, Json]:
     """Forward and backward seconds of the stages, and the split they come from when layers are given."""
+    import numpy as np
+
     if layers is None:
         forward_s, backward_s = 1.0 if forward_s is None else forward_s, 2.0 if backward_s is None else backward_s
         return None, {
@@ -202,6 +202,8 @@ def _microbatches(
     times: Json,
 ) -> int:  # fmt: skip
     """The number given, or the fewest that reach the target."""
+    import numpy as np
+
     from lockstep.parallel.pipeline import smallest_microbatches
 
     if (given is None) == (target is None):
@@ -217,6 +219,8 @@ def _microbatches(
 
 def per_stage(value: Quantity, stages: int, where: str) -> float | Floats:
     """One time, or one per stage between commas."""
+    import numpy as np
+
     parts = list_parts(value, where) if isinstance(value, str) else [value]
     times = [parse_time_s(part, where) for part in parts]
     if len(times) == 1:

@@ -6,8 +6,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Unpack
 
 from lockstep.errors import BadInput
-from lockstep.planner import Plan
-from lockstep.planner import plan as find_plan
 from lockstep.units import parse_count, parse_time_s
 from lockstep.verbs.words.calling import verb
 from lockstep.verbs.words.meaning import refuse_idle
@@ -18,6 +16,7 @@ from lockstep.verbs.words.shared import CLUSTER, MODEL, QuestionWords
 
 if TYPE_CHECKING:
     from lockstep.hardware import Cluster
+    from lockstep.planner import Plan
     from lockstep.planner.search import Progress
     from lockstep.workload import Model
 
@@ -56,6 +55,8 @@ def plan(
     **words: Unpack[QuestionWords],
 ) -> Plan:
     """The best layouts, the Pareto front and why the others were not chosen. Raises Infeasible when nothing fits."""
+    from lockstep.planner import plan as find_plan
+
     asked = read_question(model, cluster, **words)
     refuse_idle(words, asked.job)
     listed = whole(top, "--top")

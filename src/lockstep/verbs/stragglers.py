@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated
 
 from lockstep.errors import BadInput
-from lockstep.simulate import Law, Progress, parse_law, unseen
 from lockstep.units import parse_number, parse_time_s
 from lockstep.verbs.words.calling import verb
 from lockstep.verbs.words.network import flags
@@ -16,6 +15,7 @@ from lockstep.verbs.words.shared import SEED
 
 if TYPE_CHECKING:
     from lockstep.failures.stragglers import StragglerCost
+    from lockstep.simulate import Law, Progress
 
 
 MOST_WORKERS = 100_000
@@ -48,6 +48,7 @@ def stragglers(
     """
     from lockstep.failures.stragglers import parse_mitigation
     from lockstep.failures.stragglers import stragglers as find
+    from lockstep.simulate import parse_law, unseen
 
     number = whole(workers, "--workers")
     if number > MOST_WORKERS:

@@ -8,10 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from lockstep.errors import BadInput
-from lockstep.layout import AXES, Job, Layout
-from lockstep.parallel.pipeline import get
+
+if TYPE_CHECKING:
+    from lockstep.layout import Job, Layout
+
 
 NO_STAGES = "there are no pipeline stages here; give --pp above 1"
 MODULES = {
@@ -55,6 +58,8 @@ class About:
     @property
     def exchange_hides(self) -> bool:
         """Whether an expert exchange overlaps with compute."""
+        from lockstep.parallel.pipeline import get
+
         way = self.job.recipe.overlap_ep
         cells = self.layout is None or get(self.layout.schedule).cells is not None
         return self.degree("ep") > 1 and ((way == "cells" and cells) or (way == "shared" and self.shared))
@@ -79,6 +84,8 @@ def _layout(asks: Callable[[Layout], bool]) -> Callable[[About], bool]:
 
 
 def _zero(about: About) -> str | None:
+    from lockstep.parallel.pipeline import get
+
     layout = about.layout
     alone = layout is not None and layout.zero > 0 and layout.offload == "none"
     if not alone or layout is None or about.data_ranks * get(layout.schedule).copies > 1:
@@ -93,6 +100,8 @@ def _shard(about: About) -> str | None:
 
 
 def _order(about: About) -> str | None:
+    from lockstep.layout import AXES
+
     degrees = [about.degree(name) for name in ("tp", "cp", "ep", "dp", "pp")]
     if about.layout is None or about.layout.order == AXES or sum(degree > 1 for degree in degrees) > 1:
         return None

@@ -9,11 +9,7 @@ from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
-
-from lockstep.collectives import PlainLink
 from lockstep.errors import BadInput, located
-from lockstep.parallel.group import Levels, on_link
 from lockstep.types.plain import Json
 from lockstep.units import PLAIN_BANDWIDTH, PLAIN_LATENCY, parse_bandwidth_Bps, parse_time_s
 from lockstep.verbs.words.calling import strict
@@ -21,7 +17,9 @@ from lockstep.verbs.words.quantity import Bandwidth, Time
 from lockstep.verbs.words.question import read_cluster
 
 if TYPE_CHECKING:
+    from lockstep.collectives import PlainLink
     from lockstep.hardware import Cluster
+    from lockstep.parallel.group import Levels
 
 FLAGS = {
     "size_B": "--size",
@@ -53,6 +51,8 @@ class Network:
     @property
     def group(self) -> Levels:
         """The levels of all ranks; a link that joins them is one."""
+        from lockstep.parallel.group import on_link
+
         return self.levels or on_link(self.ranks, self.link)
 
     @property
@@ -85,6 +85,8 @@ def read_network(
     cluster: str | Path | Cluster | None = None,
 ) -> Network:
     """The network of `ranks` consecutive ranks. Raises BadInput."""
+    from lockstep.collectives import PlainLink
+
     if cluster is None:
         if latency is None or bandwidth is None:
             where = "--bandwidth" if bandwidth is None else "--latency"
@@ -108,6 +110,8 @@ def read_network(
 
 
 def _of_cluster(ranks: int, cluster: Cluster) -> Network:
+    import numpy as np
+
     if ranks > cluster.num_devices:
         raise BadInput(
             f"{ranks} ranks on the {cluster.num_devices} devices of {cluster.name}; use more nodes", "--ranks"
@@ -138,6 +142,8 @@ def _evenly(ranks: int, cluster: Cluster) -> Cluster:
 
 
 def _plain(cluster: Cluster, level: int) -> PlainLink:
+    from lockstep.collectives import PlainLink
+
     link = cluster.link_per_device(level)
     return PlainLink(link.latency_s, link.bandwidth_Bps, link.reduce_s_per_B)
 

@@ -9,28 +9,26 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 from lockstep.errors import BadInput
 from lockstep.errors import located as located
-from lockstep.hardware import Cluster
-from lockstep.hardware import cluster as find_cluster
-from lockstep.layout import Job, Layout, Recipe, broken_by, check, refuse
-from lockstep.layout.rules import BATCH, SCHEDULE, WORLD, nearest
 from lockstep.types.plain import Json
 from lockstep.units import format_count, parse_count, parse_integer
 from lockstep.verbs.words.calling import strict
 from lockstep.verbs.words.quantity import Quantity
 from lockstep.verbs.words.recipe import RecipeWords, read_recipe
-from lockstep.workload import Model, Transformer
-from lockstep.workload import model as find_model
+
+if TYPE_CHECKING:
+    from lockstep.hardware import Cluster
+    from lockstep.layout import Job, Layout, Recipe
+    from lockstep.workload import Model
+
 
 USUAL_SEQ = 8192
 """Longest sequence assumed when none is given: models stretched to 128k tokens were trained on this one."""
 LIMITS = {"--seq": 10**8, "--batch": 10**9, "--gpus": 10**7, "--params": 10**13}
 """Beyond these a number is taken for a mistake; their products stay below 2**63."""
-DP_RULES = (WORLD, BATCH, SCHEDULE, "ep divides dp", "shard divides the data ranks")
-"""Rules that depend on the number of data-parallel replicas."""
 DEGREES = ("tp", "pp", "cp", "ep", "vpp", "micro_batch")
 
 
@@ -45,6 +43,8 @@ class Question:
     @property
     def job(self) -> Job:
         """The question apart from the machine."""
+        from lockstep.layout import Job
+
         return Job(self.model, self.recipe, self.cluster.num_devices)
 
 
@@ -60,6 +60,8 @@ def read_question(
     **recipe: Unpack[RecipeWords],
 ) -> Question:
     """The question, given as options, as objects. Exactly one of `batch` and `batch_tokens` must be given."""
+    from lockstep.workload import model as find_model
+
     with located("MODEL"):
         wanted = find_model(model) if isinstance(model, str | Path) else model
     machine = read_cluster(cluster, gpus)
@@ -71,6 +73,8 @@ def read_question(
 
 def read_cluster(cluster: str | Path | Cluster, gpus: Quantity | None = None) -> Cluster:
     """The cluster of that name or path, with `gpus` devices instead of its own number if given."""
+    from lockstep.hardware import cluster as find_cluster
+
     devices = None if gpus is None else whole(gpus, "--gpus")
     given = cluster
     if isinstance(cluster, str | Path):
@@ -100,6 +104,8 @@ def named_folder(given: str | Path, where: str) -> Path:
 
 def _sequence(model: Model, seq: Quantity | None) -> tuple[int, tuple[str, ...]]:
     """Tokens per sequence, and a note when they were not given. An image counts as one sequence of one token."""
+    from lockstep.workload import Transformer
+
     if not isinstance(model, Transformer):
         if seq is not None:
             raise BadInput(f"{model.name} reads images, not sequences; leave --seq out", "--seq")
@@ -157,6 +163,8 @@ def even_batch(wanted: float, devices: int) -> int:
 
 def read_layout(job: Job, words: Mapping[str, object]) -> Layout:
     """The layout that `words` describe. `dp` defaults to what is left of the devices, the schedule follows `vpp`."""
+    from lockstep.layout import check
+
     layout = _layout(job.devices, words)
     if words.get("dp") is None and layout.world != job.devices:
         _check_degrees(layout, job)
@@ -166,7 +174,11 @@ def read_layout(job: Job, words: Mapping[str, object]) -> Layout:
 
 def _check_degrees(layout: Layout, job: Job) -> None:
     """Says which degree does not fit, when `dp` is left to follow; the model's own rules come first."""
-    refuse([rule for rule in broken_by(layout, job) if rule.key not in DP_RULES], layout, job)
+    from lockstep.layout import broken_by, refuse
+    from lockstep.layout.rules import BATCH, SCHEDULE, WORLD, nearest
+
+    of_replicas = (WORLD, BATCH, SCHEDULE, "ep divides dp", "shard divides the data ranks")
+    refuse([rule for rule in broken_by(layout, job) if rule.key not in of_replicas], layout, job)
     taken = layout.tp * layout.pp * layout.cp
     flag = next((f"--{name}" for name in ("tp", "pp", "cp") if job.devices % getattr(layout, name)), "--pp")
     raise BadInput(
@@ -178,6 +190,8 @@ def _check_degrees(layout: Layout, job: Job) -> None:
 
 def _layout(devices: int, words: Mapping[str, Any]) -> Layout:
     """The layout that `words` describe, which may break rules."""
+    from lockstep.layout import Layout
+
     given = {name: value for name, value in words.items() if value is not None}
     degrees: Json = {name: whole(given.pop(name, 1), f"--{name.replace('_', '-')}") for name in DEGREES}
     taken = degrees["tp"] * degrees["pp"] * degrees["cp"]
