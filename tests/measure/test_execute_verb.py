@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gzip
 import json
+from functools import wraps
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -141,7 +143,8 @@ def test_refusals_name_the_flag(words: dict[str, object], where: str) -> None:
 
 def test_a_picture_that_cannot_be_drawn_is_refused_before_anything_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(output, "find_spec", lambda name: None)
-    monkeypatch.setattr("lockstep.verbs.execute.execute", lambda **words: pytest.fail("ran"))
+    verb = import_module("lockstep.verbs.execute")
+    monkeypatch.setattr(verb, "execute", wraps(verb.execute)(lambda **words: pytest.fail("ran")))
     message = run("execute", "all-reduce", "--ranks", "2", "--size", "1KB", "--plot", "ring.png").refusal()
     assert message == "--plot: pictures need matplotlib: pip install 'lockstep[plot]'"
 
