@@ -6,6 +6,7 @@ import csv
 import json
 from collections.abc import Callable, Mapping
 from functools import partial
+from inspect import unwrap
 from typing import TYPE_CHECKING, Any
 
 from lockstep.documents.files import writable, writing
@@ -33,7 +34,7 @@ def answer_lists(function: Callable[..., Any], words: Mapping[str, Any], command
     from lockstep.views.parts.rows_plot import plot_rows
     from lockstep.views.parts.rows_table import render_rows
 
-    plain = getattr(function, "__wrapped__", function)
+    plain = unwrap(function)
     known = keywords(plain)
     given = {key: value for key, value in words.items() if key in known and value is not None and key not in ELSEWHERE}
     lists = several(plain, (), given) if hasattr(function, TAKES_LISTS) else {}
