@@ -61,7 +61,7 @@ def extremes(name: str) -> list[dict[str, object]]:
         for end in ends(one)
     ]
     others = [one for one in moved if usual | one != usual | base]
-    return [base, *share(others, 3, EXPERIMENTS.index(name))]
+    return [base, *share(others, 5, EXPERIMENTS.index(name))]
 
 
 def odd(value: Any, path: str = "") -> Iterator[str]:
