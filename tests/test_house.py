@@ -4,9 +4,8 @@ import ast
 import re
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
-
-import pytest
 
 import lockstep
 from lockstep.verbs import VERBS
@@ -17,8 +16,13 @@ MAX_FILE_LINES, MAX_FUNCTION_LINES = 420, 80
 HEAVY = ("torch", "scipy", "matplotlib", "networkx", "simpy", "numpy", "pydantic", "yaml", "rich", "typer")
 
 
-def names(files: list[Path]) -> list[str]:
-    return [str(file.relative_to(ROOT)) for file in files]
+def name(file: Path) -> str:
+    return str(file.relative_to(ROOT))
+
+
+@cache
+def tree(file: Path) -> ast.Module:
+    return ast.parse(file.read_text(encoding="utf-8"))
 
 
 def test_importing_lockstep_loads_nothing_heavy() -> None:
@@ -36,27 +40,26 @@ def test_planning_loads_no_optional_library() -> None:
     assert found.stdout.strip() == "[]"
 
 
-@pytest.mark.parametrize("file", FILES, ids=names(FILES))
-def test_files_and_functions_stay_small(file: Path) -> None:
-    text = file.read_text(encoding="utf-8")
-    assert len(text.splitlines()) <= MAX_FILE_LINES
-    for node in ast.walk(ast.parse(text)):
-        if isinstance(node, ast.FunctionDef):
-            length = (node.end_lineno or node.lineno) - node.body[0].lineno + 1
-            assert length <= MAX_FUNCTION_LINES, f"{node.name} has {length} lines"
+def test_files_and_functions_stay_small() -> None:
+    lengths = {file: len(file.read_text(encoding="utf-8").splitlines()) for file in FILES}
+    assert {name(file): length for file, length in lengths.items() if length > MAX_FILE_LINES} == {}
+    bodies = {
+        f"{name(file)}: {node.name}": (node.end_lineno or node.lineno) - node.body[0].lineno + 1
+        for file in FILES
+        for node in ast.walk(tree(file))
+        if isinstance(node, ast.FunctionDef)
+    }
+    assert {function: length for function, length in bodies.items() if length > MAX_FUNCTION_LINES} == {}
 
 
-@pytest.mark.parametrize("file", FILES, ids=names(FILES))
-def test_sources_explain_themselves_and_assert_nothing_of_users(file: Path) -> None:
-    tree = ast.parse(file.read_text(encoding="utf-8"))
-    assert ast.get_docstring(tree), "a module says what it is for"
-    for node in ast.walk(tree):
-        assert not isinstance(node, ast.Assert), f"line {node.lineno}: raise BadInput instead of assert"
-        public = isinstance(node, ast.FunctionDef | ast.ClassDef) and not node.name.startswith("_")
-        if public and isinstance(node, ast.ClassDef):
-            assert ast.get_docstring(node), f"{node.name} has no docstring"
-    for word in ("TODO", "FIXME", "XXX"):
-        assert word not in file.read_text(encoding="utf-8")
+def test_sources_explain_themselves_and_assert_nothing_of_users() -> None:
+    assert [name(file) for file in FILES if not ast.get_docstring(tree(file))] == []
+    nodes = [(name(file), node) for file in FILES for node in ast.walk(tree(file))]
+    assert [f"{file}:{node.lineno}" for file, node in nodes if isinstance(node, ast.Assert)] == [], "raise BadInput"
+    classes = [(file, node) for file, node in nodes if isinstance(node, ast.ClassDef) and not node.name.startswith("_")]
+    assert [f"{file}: {node.name}" for file, node in classes if not ast.get_docstring(node)] == []
+    said = {name(file): file.read_text(encoding="utf-8") for file in FILES}
+    assert [(file, word) for file, text in said.items() for word in ("TODO", "FIXME", "XXX") if word in text] == []
 
 
 def test_public_names_are_pinned() -> None:
@@ -97,10 +100,9 @@ def test_only_the_rooms_of_physics_read_links() -> None:
     """What a link's numbers mean for a step is said once; who else reads them has a reason."""
     found = set()
     for file in FILES:
-        name = str(file.relative_to(ROOT))
-        read = {node.attr for node in ast.walk(ast.parse(file.read_text("utf-8"))) if isinstance(node, ast.Attribute)}
-        if read & LINK_NUMBERS and not name.startswith(LINK_ROOMS):
-            found.add(name)
+        read = {node.attr for node in ast.walk(tree(file)) if isinstance(node, ast.Attribute)}
+        if read & LINK_NUMBERS and not name(file).startswith(LINK_ROOMS):
+            found.add(name(file))
     assert found == set(LINK_READERS)
 
 
@@ -108,6 +110,6 @@ def test_files_named_in_the_sources_exist() -> None:
     """A source of a law, or a docstring, that names a file of Lockstep by its room."""
     rooms = "|".join(path.name for path in ROOT.iterdir() if path.is_dir() and path.name != "__pycache__")
     named = re.compile(rf"(?<![\w/.])((?:{rooms})/[\w/]+\.(?:py|toml))\b")
-    found = {(name, file) for file in FILES for name in named.findall(file.read_text("utf-8"))}
+    found = {(said, file) for file in FILES for said in named.findall(file.read_text("utf-8"))}
     assert len(found) > 10
-    assert {name: str(file) for name, file in found if not (ROOT / name).exists()} == {}
+    assert {said: name(file) for said, file in found if not (ROOT / said).exists()} == {}
