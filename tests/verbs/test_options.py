@@ -1,0 +1,100 @@
+"""An option is declared once: every keyword of a verb is a flag with the declared words, in the declared place."""
+
+from __future__ import annotations
+
+import inspect
+from importlib import import_module
+from typing import Annotated, Any, TypedDict, Unpack
+
+import pytest
+
+from lockstep.cli.app import build
+from lockstep.verbs import VERBS
+from lockstep.verbs.words.calling import keywords
+from lockstep.verbs.words.option import Argument, Option, Switch, taken, words_of
+from lockstep.verbs.words.quantity import Quantity
+from lockstep.verbs.words.shared import PANELS, LinkWords
+from lockstep.views.parts.command import verb_function
+from lockstep.views.parts.options import options_of
+
+OBJECTS = {"layout", "progress"}
+"""Keywords that only a program can give."""
+SAID_OTHERWISE = {"group": "the experiment's place", "replica_nodes": "the layout"}
+"""Keywords for which the command line has another word."""
+
+
+class Own(TypedDict, total=False):
+    """Options of one function."""
+
+    depth: Annotated[Quantity | None, Option("D", "How deep.", panel="Elsewhere")]
+    quick: Annotated[bool | None, Switch("Sooner.", True)]
+
+
+class All(Own, LinkWords, total=False):
+    """These and those of a link."""
+
+
+def asked(
+    what: Annotated[str, Argument("WHAT", "The thing.")],
+    many: Annotated[list[str] | None, Option("KEY=VALUE", "Pairs.", "--set", repeated=True)] = None,
+    *,
+    much: Annotated[Quantity, Option("N", "How much.")],
+    often: Annotated[Quantity, Option("N", "How often.", "-o")] = 3,
+    sure: Annotated[bool, Switch("No doubt.")] = False,
+    progress: object = None,
+    **words: Unpack[All],
+) -> None:
+    """Takes every kind of option."""
+
+
+def shown(option: tuple[Any, Any]) -> Any:
+    return option[0].__metadata__[0]
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_keyword_of_a_verb_is_a_flag(verb: str) -> None:
+    function = inspect.unwrap(verb_function(verb))
+    flags = set(import_module(f"lockstep.views.{verb}").COMMAND.options(verb))
+    assert set(keywords(function)) - OBJECTS - set(SAID_OTHERWISE) <= flags
+    assert {word.name for word in words_of(function)} - set(SAID_OTHERWISE) <= flags
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_help_says_what_was_declared(verb: str) -> None:
+    [command] = [one for one in build([verb]).registered_commands if one.name == verb]
+    assert command.callback is not None
+    parameters = inspect.signature(command.callback).parameters
+    for word in words_of(verb_function(verb)):
+        if word.name not in SAID_OTHERWISE:
+            assert parameters[word.name].annotation.__metadata__[0].help == word.declared.help
+
+
+def test_order_is_arguments_then_own_options_then_headings() -> None:
+    assert list(options_of(asked)) == [
+        "what", "many", "much", "often", "sure", "depth", "quick", "latency", "bandwidth", "cluster",
+    ]  # fmt: skip
+    panels = {name: getattr(shown(one), "rich_help_panel", None) for name, one in options_of(asked).items()}
+    assert panels["depth"] == "Elsewhere"
+    assert panels["latency"] == PANELS[LinkWords]
+    assert panels["much"] is None
+
+
+def test_what_must_be_given_is_required_and_defaults_stay_with_the_function() -> None:
+    found = options_of(asked)
+    assert [name for name, (_, default) in found.items() if default is inspect.Parameter.empty] == ["what", "much"]
+    assert found["often"][1] is None
+    assert found["quick"][1] is True
+
+
+def test_flags_are_the_keyword_or_what_is_declared() -> None:
+    flags = {name: [shown(one).default, *(shown(one).param_decls or ())] for name, one in options_of(asked).items()}
+    assert flags["many"] == ["--set"]
+    assert flags["often"] == ["--often", "-o"]
+    assert flags["quick"] == ["--quick/--no-quick"]
+    assert flags["sure"] == ["--sure"]
+
+
+def test_words_of_a_class_are_taken_out() -> None:
+    words = {"latency": "1us", "depth": 2}
+    assert taken(words, LinkWords) == {"latency": "1us"}
+    assert words == {"depth": 2}
