@@ -55,8 +55,7 @@ def option(name: str, declared: Option | Switch | Argument, default: Any = None,
         return _switch(name, declared, panel)
     complete = completing.starting(getattr(completing, declared.names)) if declared.names else None
     if isinstance(declared, Argument):
-        shown = (declared.metavar if must else f"[{declared.metavar}]") + "..." * declared.repeated
-        info = typer.Argument(metavar=shown, help=declared.help, show_default=False, autocompletion=complete)
+        info = typer.Argument(metavar=declared.metavar, help=declared.help, show_default=False, autocompletion=complete)
     else:
         flag = f"--{name.replace('_', '-')}"
         flags = (flag, declared.flag) if len(declared.flag) == 2 else (declared.flag or flag,)
