@@ -26,7 +26,7 @@ from lockstep.methods.compression import RandomK, exchange
 from lockstep.settings import setting
 from lockstep.types.arrays import Array
 
-QUESTION = "How high is the floor that compression leaves?"
+QUESTION = "How high is the noise floor that compression leaves?"
 SOURCE = "Alistarh et al. 2017; second moments of the linear recursion"
 
 EPSILON = 1.0
@@ -41,11 +41,11 @@ class Settings:
     """A quadratic of curvature 1, noisy gradients, and random-k."""
 
     elems: int = setting(40, "Dimensions of the quadratic.", least=2, most=1000)
-    keep_frac: float = setting(0.25, "Share of the entries that random-k keeps.", above=0, most=1)
+    keep_frac: float = setting(0.25, "Fraction of the entries that random-k keeps.", above=0, most=1)
     step_sizes: tuple[float, ...] = setting((0.02, 0.05, 0.1, 0.2), "Step sizes of gradient descent.", above=0, below=2)
     ranks: int = setting(4, "Ranks of the parallel run.", least=1, most=32)
     repetitions: int = setting(12, "Independent runs.", least=6, most=1000)
-    steps: int = setting(400, "Steps of a run; the second half counts.", least=50, most=100_000)
+    steps: int = setting(400, "Steps of a run; statistics are taken over the second half.", least=50, most=100_000)
 
 
 def run(settings: Settings, seed: int, progress: Progress) -> Findings:
@@ -67,8 +67,8 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
         theory=_laws(omega, settings),
         curves=tuple(_curves(floors, np.array(settings.step_sizes))),
         picture=Picture("step_size", "squared_distance_per_direction", log_x=True, log_y=True),
-        conclusion=f"omega = {omega:g} makes the floor of small steps {1 + omega:g} times higher; {settings.ranks} "
-        f"ranks with their own draws divide it by {settings.ranks}",
+        conclusion=f"omega = {omega:g} makes the floor at small steps {1 + omega:g} times higher; {settings.ranks} "
+        f"ranks with independent draws divide it by {settings.ranks}",
         assumptions=("curvature 1 in every direction; gradient noise of variance 1 per direction",),
     )
 

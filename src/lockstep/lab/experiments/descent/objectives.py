@@ -27,7 +27,7 @@ from lockstep.lab.objectives import (
 from lockstep.settings import setting
 from lockstep.types.arrays import Array
 
-QUESTION = "What is minimised here, and what is known about it?"
+QUESTION = "Which objectives does the lab minimise, and what is known about each?"
 SOURCE = "closed forms in lab/objectives; digits: Alpaydin and Kaynak 1998"
 
 WIDTH = 1e-5
@@ -40,8 +40,10 @@ class Settings:
 
     dimension: int = setting(50, "Dimension of the quadratics.", least=1, most=10_000)
     condition: float = setting(100.0, "Condition number of the quadratics.", least=1, most=1e8)
-    batch: int = setting(32, "Samples of a mini-batch of digits, drawn with replacement.", least=1, most=1797)
-    draws: int = setting(400, "Mini-batches.", least=50, most=100_000)
+    batch: int = setting(32, "Samples per mini-batch of digits, drawn with replacement.", least=1, most=1797)
+    draws: int = setting(
+        400, "Number of mini-batches drawn to measure the variance of a gradient.", least=50, most=100_000
+    )
 
 
 def run(settings: Settings, seed: int, progress: Progress) -> Findings:

@@ -19,7 +19,7 @@ from lockstep.methods.norms import Absolute, Euclidean, Maximum, Norm, Power, Sp
 from lockstep.settings import setting
 from lockstep.types.arrays import Array
 
-QUESTION = "Which update minimises g'u + |u|^2 / alpha, for each way to measure |u|?"
+QUESTION = "Which update u minimises g'u + |u|^2 / alpha, for each norm |u|?"
 SOURCE = "Boyd and Vandenberghe 2004, section 9.4; Bernstein and Newhouse 2024"
 MOST_CORNERS = 12
 ANGLES = 200_001
@@ -37,7 +37,9 @@ class Settings:
     matrix: tuple[float, ...] = setting(
         (3.0, -4.0, 1.0, 2.0), "Gradient of a 2 x 2 matrix, row by row.", least=-1e6, most=1e6
     )
-    alpha: float = setting(0.5, "Price of length; the Euclidean step is -(alpha / 2) g.", least=1e-6, most=1e6)
+    alpha: float = setting(
+        0.5, "Step size alpha, which weighs the norm; the Euclidean step is -(alpha / 2) g.", least=1e-6, most=1e6
+    )
 
 
 def run(settings: Settings, seed: int, progress: Progress) -> Findings:
@@ -45,7 +47,7 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
     g, alpha = np.array(settings.gradient), settings.alpha
     matrix = _matrix(settings.matrix)
     if not 1 <= g.size <= MOST_CORNERS or not g.any() or not matrix.any():
-        raise BadInput(f"needs 1 to {MOST_CORNERS} numbers, one of them not 0", "--set gradient")
+        raise BadInput(f"needs 1 to {MOST_CORNERS} numbers, at least one of them not 0", "--set gradient")
     found: list[tuple[Norm, str, Array, float]] = [
         (Absolute(), METHODS["l1"], g, _best_corner(g, [*np.eye(g.size), *-np.eye(g.size)], alpha)),
         *((Power(p), "gradient descent" if p == 2 else f"p = {p:g}", g, _descended(g, alpha, p)) for p in POWERS),
@@ -76,7 +78,7 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
         assumptions=(
             "least value: of g'u + |u|^2 / alpha; found value: the least that a search without dual norms finds",
         ),
-        conclusion="Each norm has its optimiser, and each step shrinks with the dual norm of the gradient",
+        conclusion="Each norm has its optimizer, and each step scales with the dual norm of the gradient",
     )
 
 
