@@ -116,13 +116,13 @@ def reproducible(terms: Sequence[Array], precision_bits: int = 24, folds: int = 
 
 
 SUMS: dict[str, Callable[[Sequence[Array]], Array]] = {
-    "one by one": one_by_one,
-    "in pairs": in_pairs,
+    "sequential": one_by_one,
+    "pairwise": in_pairs,
     "Kahan": kahan,
     "Neumaier": neumaier,
     "reproducible": reproducible,
 }
 ADDITIONS_PER_TERM: dict[str, float] = {
-    "one by one": 1, "in pairs": 1, "Kahan": 4, "Neumaier": 6, "reproducible": 4 * FOLDS,
+    "sequential": 1, "pairwise": 1, "Kahan": 4, "Neumaier": 6, "reproducible": 4 * FOLDS,
 }  # fmt: skip
 """Additions and subtractions, counted in the code above; comparisons and the maximum come on top."""

@@ -250,7 +250,7 @@ def _refuted(settings: Settings, pairs: dict[tuple[float, int], Pair], ratio: fl
 def _growth(pair: Pair, early: int, late: int) -> Check:
     """How the distance grows, beside a gap that falls with the number of gradients."""
     before, after = (float(pair.distance[:, at - 1].mean()) for at in (early, late))
-    what = f"1 / sqrt(B T): distance from {early} to {late} steps, times"
+    what = f"1 / sqrt(B T): distance from {early} to {late} steps, ratio"
     if not before:
         return absent(what, "the differing example is drawn in the first tenth of the steps")
     return Check(what, math.sqrt(early / late), after / before, tolerance=0.5, false_law=True, holds=ALWAYS)

@@ -74,7 +74,7 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
         f" batches save steps for few more examples, above it they save few steps; the hyperbola is up to"
         f" {fit.worst_frac:.0%} off over the run. At {settings.worker_batch} examples per worker, more workers pay up "
         "to about"
-        f" {max(fit.critical_batch / settings.worker_batch, 1):.0f} workers",
+        f" {max(fit.critical_batch / settings.worker_batch, 1):.0f}",
         assumptions=("the best constant learning rate for each batch size", "intervals from the residuals of the fit"),
     )
 

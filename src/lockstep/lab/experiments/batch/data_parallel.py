@@ -1,7 +1,7 @@
 """Data parallel and gradient accumulation are the run on one device: when, how exactly, and what breaks them.
 
     mean over n equal shards of shard gradients = gradient of the batch = mean over K accumulated micro-batches
-Any optimiser that is a function of the gradients (momentum, Adam) follows the same path, to rounding; bit for bit where
+Any optimizer that is a function of the gradients (momentum, Adam) follows the same path, to rounding; bit for bit where
 every sum is exact, which small whole numbers and powers of two as rates make happen. Shards of different sizes need
 weights B_i / B. What couples examples breaks it: statistics per shard (batch norm), clipping before accumulation. What
 else is not the same: summed gradients, K small steps instead of one large.

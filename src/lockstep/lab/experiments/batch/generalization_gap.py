@@ -183,7 +183,7 @@ def _false_laws(paths: dict[int, Array], ends_at: float) -> list[Check]:
     early, late = (float(paths[least][:, place].mean()) for place in (0, -1))
     gap, error = mean_and_error(paths[most][:, -1])
     return [
-        Check(f"gap ~ 1 / sqrt(B steps): from {STEPS[0]} to {STEPS[-1]} steps, times",
+        Check(f"gap ~ 1 / sqrt(B steps): from {STEPS[0]} to {STEPS[-1]} steps, ratio",
               math.sqrt(STEPS[0] / STEPS[-1]), late / early, tolerance=0.5, false_law=True, holds=wide),
         Check("no gap at full batch", 0.0, gap, error, false_law=True, holds=wide),
     ]  # fmt: skip

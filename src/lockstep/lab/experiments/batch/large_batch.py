@@ -49,7 +49,7 @@ class Settings:
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """An optimiser, its rate and warm-up, at a batch size."""
+    """An optimizer, its rate and warm-up, at a batch size."""
 
     name: str
     method: Optimizer

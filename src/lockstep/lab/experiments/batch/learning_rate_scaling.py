@@ -93,7 +93,7 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
         curves=_curves(settings, rows, edge),
         picture=Picture("batch", "variance", log_x=True, log_y=True),
         conclusion="The linear rule keeps the variance until the rate nears the stability limit, and diverges from"
-        f" {edge:.4g} times the batch on; the square-root rule lowers the variance instead",
+        f" {edge:.4g} times the batch size up; the square-root rule lowers the variance instead",
         assumptions=("one dimension, constant learning rate, normally distributed noise",),
     )  # fmt: skip
 

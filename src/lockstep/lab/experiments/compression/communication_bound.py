@@ -1,4 +1,4 @@
-"""How few bits can reach a target, and how many are used: the bound by volumes beside quantised and plain descent.
+"""How few bits can reach a target, and how many are used: the bound by volumes beside quantized and plain descent.
 
     f_b(w) = |w - b|^2 / 2,  b in [0, 1]^d known to the other machine only,  target f <= eps
     any scheme:          C >= log2(1 / V_d(sqrt(2 eps)))  about  (d / 2) log2(d / (4 pi e eps))
@@ -9,7 +9,7 @@ C bits name at most 2^C points, each good for a ball of that radius; the balls m
 a ball. Refuted beside it: d bits of d = 10^9 entries are 1 GB (0.125 GB).
 
 Source: Tsitsiklis, Luo, "Communication complexity of convex optimization", J. Complexity 3 (1987); Korhonen, Alistarh,
-"Towards tight communication lower bounds for distributed optimisation", NeurIPS 2021 (n machines).
+"Towards tight communication lower bounds for distributed optimization", NeurIPS 2021 (n machines).
 """
 
 from __future__ import annotations

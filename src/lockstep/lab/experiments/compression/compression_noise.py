@@ -7,7 +7,7 @@ On f = |x|^2 / 2 with gradient x + s z, step a, stationary E |x|^2 per direction
     n ranks, own noise and own draws:                        a (1 + omega) s^2 / n / (2 - a (1 + omega / n))
     from x = 0, after t steps of E x^2 <- kept E x^2 + added:    added (1 + kept + ... + kept^(t - 1))
 Refuted beside it: eps^2 / 12 for the first with a = 1/2, a floor that only adds to the variance for the second, and
-that quantisation matters less at large batches: its share of the noise, omega (1 + B |grad|^2 / s^2), grows with B.
+that quantization matters less at large batches: its share of the noise, omega (1 + B |grad|^2 / s^2), grows with B.
 """
 
 from __future__ import annotations
@@ -153,16 +153,16 @@ def _false_laws(made: RandomK, omega: float, settings: Settings, seed: int) -> t
     added = _second_half((1 - step) ** 2, step**2 * (1 + omega), settings.steps)
     checks.append(Check("relative error only adds to the variance", added, got, spread, false_law=True, runs=runs,
                         holds=tells(right, added, spread, runs=runs)))  # fmt: skip
-    small, large = (_quantisation_share(batch) for batch in (64, 2048))
+    small, large = (_quantization_share(batch) for batch in (64, 2048))
     return (
         *checks,
-        Check("quantisation matters less at large batches", 1.0, float(large < small), false_law=True,
+        Check("quantization matters less at large batches", 1.0, float(large < small), false_law=True,
               holds=example("batches 64 and 2048, omega = 0.15, |grad|^2 = 1, s^2 = 100")),
     )  # fmt: skip
 
 
-def _quantisation_share(batch: int) -> float:
-    """Variance of quantisation over that of sampling: 0.25 at a batch of 64, 3.2 at 2048 in the worked example."""
+def _quantization_share(batch: int) -> float:
+    """Variance of quantization over that of sampling: 0.25 at a batch of 64, 3.2 at 2048 in the worked example."""
     return PRINTED_OMEGA * (1 + batch * PRINTED_SQUARED / PRINTED_VARIANCE)
 
 

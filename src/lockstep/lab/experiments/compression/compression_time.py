@@ -283,4 +283,4 @@ def _conclusion(priced: list[Priced], settings: Settings) -> str:
         )
     edge = break_even_Bps(best, priced[0], settings)
     below = "at any bandwidth" if edge is None else f"below {edge / 1e9:.3g} GB/s"
-    return f"{_label(best.made)} is {dense_s / best_s:.3g} times faster here than no compression, and faster {below}"
+    return f"{_label(best.made)} is {dense_s / best_s:.3g} times faster here than no compression, and pays off {below}"

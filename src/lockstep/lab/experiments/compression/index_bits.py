@@ -6,7 +6,7 @@
     any code             d (32 r + H(r)),  H(r) = -r log2 r - (1 - r) log2(1 - r), for a random choice
 r: share of d entries that travel, in fp32. Rice: a gap g costs floor(g / 2^k) + 1 + k bits, with the best k. Refuted
 beside it: 100 times fewer bytes for the top 1 % (50; 79.8 at best), 3 times for the top 10 % of 10^9 (5.16; 8.72 at
-best), indices "often larger than" everything (only above r = 0.516), and a quantiser whose code 2^b does not fit in b
+best), indices "often larger than" everything (only above r = 0.516), and a quantizer whose code 2^b does not fit in b
 bits.
 
 Source: R. F. Rice, "Some practical universal noiseless coding techniques", JPL 1979; Shannon 1948 (entropy).
@@ -56,7 +56,7 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
     short = math.ceil(math.log2(settings.elems))
     lines = {"32-bit": VALUE_BITS * x, "shortest": short * x, "coded gaps": np.array(coded)}
     return Findings(
-        checks=(*_coding_checks(shares, coded, settings.elems), *_golden(), *_quantiser()),
+        checks=(*_coding_checks(shares, coded, settings.elems), *_golden(), *_quantizer()),
         theory=tuple(Law(f"bits per entry at {r:g}", entropy_bits(r), "H(r)", "Shannon 1948") for r in shares),
         rows=tuple(_row(r, {name: float(line[at]) for name, line in lines.items()}) for at, r in enumerate(shares)),
         curves=(Curve("least possible", x, least, theory=True), *(Curve(name, x, y) for name, y in lines.items())),
@@ -132,7 +132,7 @@ def _golden() -> list[Check]:
     ]  # fmt: skip
 
 
-def _quantiser() -> list[Check]:
+def _quantizer() -> list[Check]:
     """8 bits between -10 and 10: 255 steps fit, 256 need a ninth bit."""
     values = np.linspace(-10, 10, 100_001)
     codes = {steps: np.rint((values + 10) / 20 * steps) for steps in (255, 256)}

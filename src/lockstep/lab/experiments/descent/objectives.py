@@ -1,4 +1,4 @@
-"""What the lab minimises: for every objective what is known, and the same found again by measuring.
+"""What the lab minimizes: for every objective what is known, and the same found again by measuring.
 
 Gradients beside differences of the loss, the gradient at the exact optimum, the curvature by power iteration beside the
 bound L, and the variance of mini-batch gradients beside tr(Sigma) / B, where Sigma is the covariance of single samples.
@@ -27,7 +27,7 @@ from lockstep.lab.objectives import (
 from lockstep.settings import setting
 from lockstep.types.arrays import Array
 
-QUESTION = "Which objectives does the lab minimise, and what is known about each?"
+QUESTION = "Which objectives does the lab minimize, and what is known about each?"
 SOURCE = "closed forms in lab/objectives; digits: Alpaydin and Kaynak 1998"
 
 WIDTH = 1e-5

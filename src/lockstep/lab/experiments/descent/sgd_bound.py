@@ -121,7 +121,7 @@ def _false_floors(floors: list[Check], settings: Settings) -> list[Check]:
     times = sizes[-1] / sizes[0]
     found.append(Check(f"noise grows with the batch: floor at {sizes[-1]} over that at {sizes[0]}", times,
                        floors[-1].got / floors[0].got, tolerance=0.5, false_law=True,
-                       holds=when(times >= 2, "batches of which one is twice another or more")))  # fmt: skip
+                       holds=when(times >= 2, "batch sizes that differ by a factor of 2 or more")))  # fmt: skip
     return found
 
 

@@ -88,7 +88,7 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
         picture=Picture("local_steps", "end_of_the_rounds", log_x=True),
         conclusion=(
             f"the optimum is {best:.4g}; with K = {periods[-1]} local SGD converges to {found['local SGD'][-1]:.4g}, "
-            f"FedProx at {found['FedProx'][-1]:.4g}, SCAFFOLD at {found['SCAFFOLD'][-1]:.4g}"
+            f"FedProx to {found['FedProx'][-1]:.4g}, SCAFFOLD to {found['SCAFFOLD'][-1]:.4g}"
         ),
         assumptions=("no gradient noise; all workers participate in every round",),
     )

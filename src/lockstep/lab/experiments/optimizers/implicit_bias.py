@@ -1,4 +1,4 @@
-"""Among all solutions, which one does an optimiser find? The least in its own norm.
+"""Among all solutions, which one does an optimizer find? The least in its own norm.
 
 One equation a'theta = y, loss (y - a'theta)^2, many unknowns. From theta_0 the preconditioned step
 

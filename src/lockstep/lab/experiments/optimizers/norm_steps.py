@@ -1,4 +1,4 @@
-"""Which update minimises g'u + |u|^2 / alpha? One norm, one optimiser.
+"""Which update minimizes g'u + |u|^2 / alpha? One norm, one optimizer.
 
     least value = -(alpha / 4) |g|_*^2        u = -(alpha / 2) |g|_* v
 The closed forms of `methods/norms` are compared with two ways that know nothing of dual norms. A linear function is
@@ -19,7 +19,7 @@ from lockstep.methods.norms import Absolute, Euclidean, Maximum, Norm, Power, Sp
 from lockstep.settings import setting
 from lockstep.types.arrays import Array
 
-QUESTION = "Which update u minimises g'u + |u|^2 / alpha, for each norm |u|?"
+QUESTION = "Which update u minimizes g'u + |u|^2 / alpha, for each norm |u|?"
 SOURCE = "Boyd and Vandenberghe 2004, section 9.4; Bernstein and Newhouse 2024"
 MOST_CORNERS = 12
 ANGLES = 200_001
@@ -66,7 +66,7 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
         checks.append(
             Check(f"least value, {norm.name}, {method}", value, searched, tolerance=error * abs(value), holds=ALWAYS)
         )
-        checks.append(Check(f"nothing lower, {norm.name}, {method}", value, searched, tolerance=1e-9 * abs(value),
+        checks.append(Check(f"no lower value, {norm.name}, {method}", value, searched, tolerance=1e-9 * abs(value),
                             relation="at least", holds=ALWAYS))  # fmt: skip
     checks += _methods(g, alpha) + _false_laws()
     return Findings(
@@ -139,11 +139,11 @@ def _methods(g: Array, alpha: float) -> list[Check]:
 
 
 def _false_laws() -> list[Check]:
-    """Rules that are printed or said and do not minimise, at one counterexample: g = (3, -4, 1), alpha = 1/2."""
+    """Rules that are printed or said and do not minimize, at one counterexample: g = (3, -4, 1), alpha = 1/2."""
     g, alpha = np.array([3.0, -4.0, 1.0]), 0.5
     scores: dict[str, tuple[Norm, Array]] = {
-        "u = -alpha g / |g|_inf minimises for l1": (Absolute(), -alpha * g / np.abs(g).max()),
-        "signSGD with step alpha minimises for linf": (Maximum(), -alpha * np.sign(g)),
+        "u = -alpha g / |g|_inf minimizes for l1": (Absolute(), -alpha * g / np.abs(g).max()),
+        "signSGD with step alpha minimizes for linf": (Maximum(), -alpha * np.sign(g)),
     }
     return [
         Check(what, float(g @ u + norm.length(u) ** 2 / alpha), least_value(norm, g, alpha), tolerance=1e-9,

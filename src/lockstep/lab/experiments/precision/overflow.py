@@ -188,9 +188,9 @@ def _guard_checks(rows: tuple[Json, ...]) -> list[Check]:
         said("clipping entries makes an infinity a wrong finite entry", infinite, "clip entries", "wrong but finite"),
         said("clipping entries repairs NaN", unknown, "clip entries", "right", True),
         said("clipping the norm repairs an infinity", infinite, "clip norm", "wrong but finite", True),
-        said("skipping by agreement is right after an infinity", infinite, "check after, skip", "skipped by all"),
-        said("skipping by agreement is right after NaN", unknown, "check after, skip", "skipped by all"),
-        said("dividing by n first keeps the sum finite and right", "sum too large", "divide by n first", "right"),
+        said("skipping on all ranks is correct after an infinity", infinite, "check after, skip", "skipped by all"),
+        said("skipping on all ranks is correct after NaN", unknown, "check after, skip", "skipped by all"),
+        said("dividing by n first keeps the sum finite and correct", "sum too large", "divide by n first", "right"),
         said("clipping entries below 65504 keeps the sum finite", "sum too large", "clip entries", "right", True,
              when(large, "ranks that overflow at 10^4: 7 or more")),
     ]  # fmt: skip

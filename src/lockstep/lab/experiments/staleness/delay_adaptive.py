@@ -75,7 +75,7 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
         picture=Picture("updates", "loss", log_y=True),
         conclusion=(
             f"delays: mean {delay.mean():.3g}, longest {longest}; after {settings.updates} updates the adapted step "
-            f"reaches a loss of {adapted.y[-1]:.2g}, the constant one that is safe {safe.y[-1]:.2g}"
+            f"reaches a loss of {adapted.y[-1]:.2g}, the constant safe step {safe.y[-1]:.2g}"
         ),
         assumptions=("no gradient noise; times of all workers from one Pareto law",),
     )  # fmt: skip

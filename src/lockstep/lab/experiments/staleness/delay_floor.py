@@ -77,7 +77,7 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
             Curve("the same step without delay: a s^2 / (lambda (2 - a lambda))", x, np.array(plain), theory=True),
         ),
         picture=Picture("delay_steps", "squared_distance", log_y=True),
-        conclusion=f"at the same step size, a delay raises the floor by a factor of at most {ratios.max():.3g} times",
+        conclusion=f"at the same step size, a delay raises the floor by a factor of at most {ratios.max():.3g}",
         assumptions=(
             "one direction of curvature 1 and a step of 1 / (2 (1 + delay))",
             "two-point noise: floors depend on its variance only",

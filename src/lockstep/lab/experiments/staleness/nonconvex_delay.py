@@ -74,8 +74,8 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
             Curve("bound", x, np.array(bounds), theory=True),
         ),
         picture=Picture("delay_steps", "mean_squared_gradient", log_y=True),
-        conclusion=f"the mean squared gradient is {min(np.array(bounds) / means):.3g} times below its bound, or "
-        "further",
+        conclusion="the mean squared gradient is below its bound by a factor of at least "
+        f"{min(np.array(bounds) / means):.3g}",
         assumptions=("ripples in four dimensions, L = 3", "the largest step with a L + 2 a^2 L^2 tau^2 <= 1"),
     )
 
