@@ -200,8 +200,9 @@ FOUND: dict[str, float] = {
 ENDINGS = {
     " at the optimum": 0, ": errors beyond the bound": 0, " over its bound, at most": 1, ": residual": 0,
     ": largest error of a coordinate": 0,  ": parameters that differ": 0,
-    "in any order of operations": 1, ": squared error over its law": 1, " above its stability limit: diverges (1 = yes)": 1,
-    " is the step of l1": 0, " is the step of l2": 0, " is the step of linf": 0, "fp32 converges": 0, "scale converges": 0, "feedback: converges": 0,
+    "in any order of operations": 1, ": squared error over its law": 1, " its stability limit: diverges (1 = yes)": 1,
+    " is the step of l1": 0, " is the step of l2": 0, " is the step of linf": 0,
+    "fp32 converges": 0, "scale converges": 0, "feedback: converges": 0,
     " = the large batch (sgd)": 0, " = the large batch (momentum)": 0, " = the large batch (adam)": 0,
 }  # fmt: skip
 
@@ -209,8 +210,8 @@ MEASURED = re.compile(
     r"(^|, | )(simulated|measured|searched|counted|found|random displacements)$|^simulated at|^found by|^best constant"
 )
 FORMULA = re.compile(
-    r"(^|, | )(law|bound|exact|target|rule)$|^(bound$|bound, |floor|sufficient|always sufficient|fixed delay|mean: |persistent: "
-    r"|transient: |pi / 2|no delay: |no weight|a\^2 K|in proportion|least possible|1 / \(1|hyperbola"
+    r"(^|, | )(law|bound|exact|target|rule)$|^(bound$|bound, |floor|sufficient|always sufficient|fixed delay|mean: "
+    r"|persistent: |transient: |pi / 2|no delay: |no weight|a\^2 K|in proportion|least possible|1 / \(1|hyperbola"
     r"|from the noise scale|untrained|exact fit|-\(alpha|l1,|linf,|theta_\d, a|Lyapunov|the same step without"
     r"|no noise: log)"
 )

@@ -285,6 +285,5 @@ def _conclusion(pairs: dict[tuple[float, int], Pair], settings: Settings, larges
     return (
         f"One example of {settings.examples} moves the parameters by {min(ends):.3g} to {max(ends):.3g} in"
         f" {settings.steps} steps, at most {largest:.3g}: it depends on the sum of the learning rates, hardly on the "
-        "batch size, and"
-        " not on the number of workers; an L2 penalty bounds it"
+        "batch size, and not on the number of workers; an L2 penalty bounds it"
     )

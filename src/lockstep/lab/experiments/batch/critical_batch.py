@@ -70,11 +70,9 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
         curves=_curves(batch, steps, fit),
         picture=Picture("examples", "steps", log_x=True, log_y=True),
         conclusion=f"Critical batch size {fit.critical_batch:.3g} (95 % interval {low:.3g} to {high:.3g}): below it "
-        "larger"
-        f" batches save steps for few more examples, above it they save few steps; the hyperbola is up to"
-        f" {fit.worst_frac:.0%} off over the run. At {settings.worker_batch} examples per worker, more workers pay up "
-        "to about"
-        f" {max(fit.critical_batch / settings.worker_batch, 1):.0f}",
+        "larger batches save steps for few more examples, above it they save few steps; the hyperbola is up to "
+        f"{fit.worst_frac:.0%} off over the run. At {settings.worker_batch} examples per worker, adding workers pays "
+        f"up to about {max(fit.critical_batch / settings.worker_batch, 1):.0f}",
         assumptions=("the best constant learning rate for each batch size", "intervals from the residuals of the fit"),
     )
 

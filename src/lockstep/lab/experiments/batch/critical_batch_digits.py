@@ -102,8 +102,7 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
         curves=_curves(found, fit, noise_scale),
         picture=Picture("examples", "steps", log_x=True, log_y=True),
         conclusion=f"Critical batch size {fit.critical_batch:.3g} (95 % interval {low:.3g} to {high:.3g}); the noise "
-        "scale"
-        f" predicts {noise_scale:.3g}. The hyperbola is up to {fit.worst_frac:.0%} off",
+        f"scale predicts {noise_scale:.3g}. The hyperbola is up to {fit.worst_frac:.0%} off",
         assumptions=(
             f"a constant learning rate per batch size, the best of {len(NARROW)} spaced by a factor of "
             f"{NARROW[1] / NARROW[0]:.2f}",
@@ -182,8 +181,7 @@ def _checks(found: list[Tuned], fit: Hyperbola, noise_scale: float, hidden: int)
     law_of_rates = float(law.best_rate_frac(first.batch, noise_scale) / law.best_rate_frac(last.batch, noise_scale))
     wide = math.log(FACTOR)
     noisy = when(hidden <= WIDEST, f"at most {WIDEST} hidden units: in wider networks the edge of stability, not the "
-                                   "noise,"
-                 " limits the full-batch learning rate")  # fmt: skip
+                 "noise, limits the full-batch learning rate")  # fmt: skip
     small = when(
         times >= 16 and first.batch <= noise_scale / 4,
         "a smallest batch of at most 1/16 of the examples and 1/4 of the noise scale",

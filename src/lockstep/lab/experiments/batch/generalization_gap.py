@@ -86,8 +86,7 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
         curves=_curves(rows, fitted_gap(d, smallest)),
         picture=Picture("step", "gap", log_x=True),
         conclusion="The gap grows with the steps and falls with the number of examples; at equal steps the "
-        "batch size does"
-        " not change it",
+        "batch size does not change it",
         assumptions=(
             f"least squares with s = 1, learning rate 1 / (d + 2) = {stable_rate(d):.3g}",
             "digits: logistic regression, learning rate 1 / beta",

@@ -77,8 +77,7 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
         curves=_curves(rows),
         picture=Picture("workers", "variance", log_x=True, log_y=True),
         conclusion="At a fixed global batch size the averaged gradient is equally noisy on one worker and on many; a "
-        "fixed shard"
-        " per worker makes it less noisy, not more",
+        "fixed shard per worker makes it less noisy, not more",
         assumptions=("intervals from the fourth moments of the averaged gradients",),
     )
 

@@ -62,8 +62,7 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
         curves=(Curve("least possible", x, least, theory=True), *(Curve(name, x, y) for name, y in lines.items())),
         picture=Picture("keep_frac", "bits_per_entry", log_x=True, log_y=True),
         conclusion=f"32-bit indices make the top 1 % {saving(0.01, 32):g} times smaller than the whole vector, the "
-                   "best code "
-        f"{best_saving(0.01):.3g} times",
+        f"best code {best_saving(0.01):.3g} times",
         assumptions=("entries chosen independently; 32-bit values",),
     )  # fmt: skip
 

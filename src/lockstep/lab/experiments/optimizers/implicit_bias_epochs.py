@@ -166,7 +166,7 @@ def _not_least() -> tuple[Check, ...]:
     return (
         Check("simplified Adam converges to SGD's solution: difference", 0.0, float(np.abs(theta - other).max()) / size,
               tolerance=0.02, false_law=True, holds=example("2 equations in 5 unknowns")),
-        Check("simplified Adam converges to the least maximum norm", least, size, tolerance=0.02 * least, false_law=True,
+        Check("simplified Adam converges to least maximum norm", least, size, tolerance=0.02 * least, false_law=True,
               holds=example("2 equations in 5 unknowns")),
     )  # fmt: skip
 

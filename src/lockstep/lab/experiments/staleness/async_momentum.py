@@ -68,8 +68,7 @@ def _conclusion(tau: int, beta: float) -> str:
     effective = largest_stable_step(tau) / (largest_stable_step(tau, beta) / (1 - beta))
     return (
         f"a delay of {tau} alone makes the largest stable step {alone:.3g} times smaller, adding momentum {beta:g} "
-        "another "
-        f"{with_momentum:.3g} times, but at the same effective step only {effective:.3g} times"
+        f"another {with_momentum:.3g} times, but at the same effective step only {effective:.3g} times"
     )
 
 

@@ -84,8 +84,7 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
         picture=Picture("density_frac", "step_size_times_curvature", log_x=True, log_y=True),
         conclusion=(
             f"with a delay of {settings.delay}, updates that touch {densities[0]:.3g} of the coordinates tolerate a "
-            "step "
-            f"{edges[0] / dense:.3g} times that of dense ones"
+            f"step {edges[0] / dense:.3g} times that of dense ones"
         ),
         assumptions=("additions to one coordinate are atomic: no write is lost", "the same delay for all updates"),
     )

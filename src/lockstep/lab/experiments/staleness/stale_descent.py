@@ -63,7 +63,6 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
         ),
         picture=Picture("distance_over_gradient_per_smoothness", "downhill_frac"),
         conclusion=f"none of {sum(r <= 1 for r in RADII) * settings.pairs:,} pairs inside the radius points uphill; "
-                   "outside "
-        f"{outside:.0%} still point downhill",
+        f"outside {outside:.0%} still point downhill",
         assumptions=("ripples in four dimensions, L = 3; displacements in random directions",),
     )  # fmt: skip

@@ -203,8 +203,7 @@ def _refuted(arrivals: list[Arrival]) -> Check:
     """
     what, words = "the method with the fewest gradients is the fastest", (
         "a synchronous run that communicates for more than half of its time and needs the fewest gradients, local "
-        "steps at "
-        f"most {MORE:g} times as many"
+        f"steps at most {MORE:g} times as many"
     )  # fmt: skip
     arrived = [one for one in arrivals if one.complete]
     synchronous, local = arrivals[:2]
