@@ -160,7 +160,7 @@ SAID: dict[str, float] = {
     "Kahan: 1 + 1e100 + 1 - 1e100 is 2": 2,
     "Neumaier: 1 + 1e100 + 1 - 1e100": 2,
     "unequal shards may be averaged without weights": 0,
-    "updates per second, relative to the capacity of the server": 1,
+    "updates per second, relative to the server capacity": 1,
 }
 """Checks whose words say the number that is expected, or what it is counted from."""
 FOUND: dict[str, float] = {

@@ -169,7 +169,7 @@ def _barrier_checks(course: Course, synchronous: Leg) -> tuple[Check, ...]:
     waited_s = timeline.makespan_s + steps * course.all_reduce_s()
     clock_s = float(synchronous.time_s[steps, 0])
     ring_s = float(best_time_s("all-reduce", course.workers, course.size_B, course.link, ["ring"]))
-    what = f"time of {steps} barriers and all-reduces, simulated program (s)"
+    what = f"time of {steps} barriers and all-reduces, simulated (s)"
     return (
         Check(what, waited_s, clock_s, tolerance=1e-9 * waited_s, holds=ALWAYS),
         Check("time of the ring all-reduce (s)", ring_s, course.all_reduce_s(), tolerance=1e-12, relation="at most",
@@ -186,11 +186,9 @@ def _server_checks(course: Course, asynchronous: Leg) -> tuple[Check, ...]:
     answer_s = float(course.link.latency_s + course.size_B / course.servers / course.link.bandwidth_Bps)
     pushes_s = float(price.time_s) - answer_s
     most = course.workers * (len(asynchronous.time_s) - 1) / float(asynchronous.time_s[-1].min()) * server.service_s
-    what = "updates per second, relative to the capacity of the server"
+    what = "updates per second, relative to the server capacity"
     return (
-        Check(
-            "time of all pushes at once, priced program (s)", pushes_s, burst_s, tolerance=1e-9 * pushes_s, holds=ALWAYS
-        ),
+        Check("time of all pushes at once, priced (s)", pushes_s, burst_s, tolerance=1e-9 * pushes_s, holds=ALWAYS),
         Check(what, 1.0, most, tolerance=1e-9, relation="at most", holds=ALWAYS),
     )
 
