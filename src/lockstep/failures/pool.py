@@ -233,7 +233,7 @@ class Nodes:
         self.broken = self.generator.binomial(np.where(came, broken - 1, broken), np.exp(-since_s / self.pool.repair_s))
 
     def struck(self, noticed_s: Array, failed: Array) -> Array:
-        """Seconds waited for repairs [failed] in campaigns that `failed` [campaigns], noticed at `noticed_s` [failed]."""
+        """Seconds waited for repairs [failed] in campaigns `failed` [campaigns], noticed at `noticed_s` [failed]."""
         broken = self.broken[failed] + self.generator.choice(self.lost, size=int(failed.sum()), p=self.shares)
         broken = self.generator.binomial(broken, np.exp(-noticed_s / self.pool.repair_s))
         waited_s = np.zeros(len(broken))
