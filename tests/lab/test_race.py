@@ -130,9 +130,9 @@ def test_a_cluster_of_the_catalog_or_a_file_is_raced_on(cluster: str) -> None:
     [
         ("cluster=dgx-h10:2", "did you mean dgx-h100"),
         ("cluster=no.yaml", "no.yaml"),
-        ("cluster=dgx-h100:1,workers=16", "take more nodes"),
+        ("cluster=dgx-h100:1,workers=16", "use more nodes"),
         ("period=300", "at most steps = 240"),
-        ("workers=1024,steps=20000", "take fewer"),
+        ("workers=1024,steps=20000", "use fewer"),
     ],
 )
 def test_what_cannot_be_raced_is_refused(setting: str, said: str) -> None:
