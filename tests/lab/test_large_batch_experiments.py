@@ -112,7 +112,7 @@ def test_a_wrong_mean_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
         ("gradient-variance", {"batch": 2000}, "at most the 1024 examples"),
         ("gradient-variance", {"workers": 3}, "must divide"),
         ("gradient-variance", {"small": 50, "large": 50}, "above small"),
-        ("gradient-variance", {"trials": 90_000}, "trials times examples"),
+        ("gradient-variance", {"trials": 90_000}, "trials x examples"),
         ("generalization-gap", {"examples": 40}, "above dimension"),
         ("generalization-gap", {"batches": 500}, "at most the 100 examples"),
         ("generalization-gap", {"trials": 2000, "dimension": 200, "examples": 400}, "trials x examples x dimension"),

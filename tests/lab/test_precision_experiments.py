@@ -177,8 +177,8 @@ def test_loss_without_a_scale_is_what_gradients_below_half_a_subnormal_leave() -
     slowest = 0.9**20
     assert check.expected == pytest.approx(most)
     assert check.tolerance == pytest.approx(0.75 * most + slowest)
-    assert checks["fp32 arrives"].tolerance == pytest.approx(1e-9 + slowest)
-    assert checks["static fp16 arrives"].tolerance == pytest.approx(1e-6 + slowest)
+    assert checks["fp32 converges"].tolerance == pytest.approx(1e-9 + slowest)
+    assert checks["fp16 with a static scale converges"].tolerance == pytest.approx(1e-6 + slowest)
 
 
 @pytest.mark.parametrize("algorithm", ["ring", "tree"])
@@ -193,7 +193,7 @@ def test_what_every_guard_does_to_eight_ranks(algorithm: str) -> None:
         "clip entries": (finite, lost, lost),
         "clip norm": (lost, lost, lost),
         "divide by n first": (lost, lost, ("right", 0)),
-        "look after, skip": (skipped, skipped, skipped),
+        "check after, skip": (skipped, skipped, skipped),
     }
     for guard, outcomes in expected.items():
         for case, outcome in zip(overflow.CASES, outcomes, strict=True):
@@ -214,9 +214,9 @@ def test_the_ends_of_the_ways_to_keep_a_weight_are_read_off_their_paths() -> Non
     late = np.full((101, 2), 9.0)
     late[50:] = [0.2, 0.4]
     paths = {
-        "rounded to nearest": np.array([[-0.7], [-0.06]]),
-        "rounded at random": late,
-        "weights of 32 bits": np.array([[-0.7], [1e-7]]),
+        "round to nearest": np.array([[-0.7], [-0.06]]),
+        "stochastic rounding": late,
+        "fp32 weights": np.array([[-0.7], [1e-7]]),
     }
     nearest, random, kept = master_weights._floors(paths, number_format("bf16"), settings)
     spacing, left = 2.0**-7, 0.9**50 * 0.7
@@ -237,8 +237,8 @@ def test_bounds_of_sums_hold_their_counts_of_roundings() -> None:
     rows, checks = summation_error._measured(100, summation_error.Settings(sums=10), seed=0)
     bounds = {row["way"]: row["bound_in_unit_roundoffs"] for row in rows}
     u = 2.0**-24
-    assert bounds["one by one"] == pytest.approx(99)
-    assert bounds["in pairs"] == pytest.approx(7)
+    assert bounds["sequential"] == pytest.approx(99)
+    assert bounds["pairwise"] == pytest.approx(7)
     assert bounds["Kahan"] == pytest.approx(2 + 400 * u)
     assert bounds["Neumaier"] == pytest.approx(2 + 40_000 * u)
     assert all(row["error_in_unit_roundoffs"] <= bounds[row["way"]] for row in rows)
@@ -270,5 +270,5 @@ def test_micro_batches_clipped_one_by_one_are_off_by_what_the_clipped_sum_lacks(
     large, small = entries[50:100] + 0.5, entries[100:] / 10
     gap = abs(clipped(large + small) - clipped(large) - clipped(small)).max()
     found = {one.what: one.got for one in loss_scaling._clip_order(seed)}
-    assert found["micro-batches may be clipped one by one"] == pytest.approx(gap)
+    assert found["micro-batches may be clipped separately"] == pytest.approx(gap)
     assert gap > 0.05

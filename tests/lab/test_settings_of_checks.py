@@ -149,7 +149,7 @@ def test_the_best_period_of_the_verdict_is_the_fastest_of_the_table() -> None:
     for settings in ({"compute_s": 0.05, "exchange_s": 0.1}, {}, {"gap": 1e-4, "exchange_s": 500}):
         found = lockstep.converge("local-period", settings)
         quickest = min(found.rows, key=lambda row: row["time_s"])
-        assert found.conclusion.startswith(f"of these, K = {quickest['local_steps']} takes the fewest seconds")
+        assert found.conclusion.startswith(f"of these, K = {quickest['local_steps']} is fastest")
 
 
 def test_scaffold_shrinks_by_the_factor_of_its_matrix() -> None:

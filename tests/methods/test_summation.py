@@ -31,8 +31,8 @@ def test_errors_stay_below_the_bounds(name: str, count: int) -> None:
     sizes = np.abs(np.array(given, dtype=np.float64)).sum(axis=0)
     largest = max(float(np.abs(term).max()) for term in given)
     bound = {
-        "one by one": (count - 1) * U * 1.001 * sizes,
-        "in pairs": math.ceil(math.log2(count)) * U * 1.001 * sizes,
+        "sequential": (count - 1) * U * 1.001 * sizes,
+        "pairwise": math.ceil(math.log2(count)) * U * 1.001 * sizes,
         "Kahan": (2 * U + 4 * count * U**2) * sizes,
         "Neumaier": (2 * U + 4 * count**2 * U**2) * sizes,
         "reproducible": count * grids(largest, count, 24)[-1] / 2 + 2 * U * sizes,

@@ -124,6 +124,6 @@ def plain(value: object) -> Any:
 
 
 def as_float(value: Number) -> Floats | float:
-    """A scalar as float, anything else as a float array."""
+    """One number [] as float, anything else as a float array [...]."""
     array = np.asarray(value, dtype=np.float64)
     return float(array) if array.ndim == 0 else array

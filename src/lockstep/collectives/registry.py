@@ -61,7 +61,8 @@ class Algorithm:
     deployed: bool = False
     """Whether libraries run it within one level of a cluster, which the planner prices then."""
     write: Callable[..., None] = field(repr=False, kw_only=True)
-    """`write(rounds, members, start, stop, **choices)` adds the rounds of groups `members` on [start, stop)."""
+    """`write(rounds, members, start, stop, **choices)` adds the rounds of groups `members` [groups, places] on
+    elements [start, stop), each [] or [groups]."""
     pieces: Callable[..., int] = field(default=lambda ranks, **choices: ranks, repr=False, kw_only=True)
     """Number of equal pieces a fluid buffer is cut into by the program."""
     settle: Callable[..., Json] = field(default=lambda *given, **choices: choices, repr=False, kw_only=True)

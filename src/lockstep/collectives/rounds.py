@@ -25,12 +25,12 @@ def cut(start: Number, stop: Number, parts: int) -> Array:
 
 
 def everyone(ranks: int) -> Array:
-    """Members of the one group of all ranks."""
+    """Members [1, ranks] of the one group of all ranks."""
     return np.arange(ranks)[np.newaxis, :]
 
 
 def fold(ranks: int) -> tuple[Array, Array, Array]:
-    """(core, absorbed, absorber): members that stay for a power of two, the extra ones, and who takes each in.
+    """(core [core], absorbed [extra], absorber [extra]): members of the power of two, extra ones, who takes each in.
 
     Member 2j + 1 is absorbed by member 2j for the first ranks - 2^k pairs.
     """

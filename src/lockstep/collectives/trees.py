@@ -79,7 +79,7 @@ class Tree:
 
 
 def complementary_places(ranks: int) -> Array:
-    """Member at each place of the second tree, whose first tree has member p at place p.
+    """Member at each place of the second tree [ranks], whose first tree has member p at place p.
 
     n even: the mirror image n - 1 - p. n odd: n - p, except that an odd leaf r of the first tree next to the middle
     becomes the root and member 0 takes its place n - r. Parities differ, so left children become right children.
@@ -96,7 +96,10 @@ def complementary_places(ranks: int) -> Array:
 
 
 def write_reduce_and_broadcast(rounds: Rounds, members: Array, trees: Sequence[Tree], segments: int) -> None:
-    """Reduces every tree's elements to its root, slot by slot, then broadcasts by the same slots backwards."""
+    """Reduces every tree's elements to its root, slot by slot, then broadcasts by the same slots backwards.
+
+    `members`: [groups, places].
+    """
     ranks = members.shape[1]
     schedule = list(_slots(ranks, segments))
     groups = np.arange(members.shape[0])[:, np.newaxis]

@@ -74,6 +74,8 @@ def grown_gaps(
 ) -> Gaps:
     """Gaps of a job that grows by planned restarts. `failing`: with failures only, which holds at full speed.
 
+    `mtbfs_s`, `speed_frac` [states], by broken nodes; `failing` [states, states].
+
     Raises BadInput for a cycle of different checkpoints.
     """
     if not pattern.is_single:

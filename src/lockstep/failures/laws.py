@@ -35,7 +35,7 @@ class GapLaw(Protocol):
         """Mean gap."""
 
     def draw(self, generator: np.random.Generator, number: int) -> Array:
-        """`number` independent gaps in seconds."""
+        """Independent gaps in seconds: [number]."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ class Weibull:
         return math.exp(-((time_s / self.scale_s) ** self.shape))
 
     def draw(self, generator: np.random.Generator, number: int) -> Array:
-        """`number` independent gaps."""
+        """Independent gaps in seconds: [number]."""
         return self.scale_s * generator.weibull(self.shape, number)
 
 

@@ -164,7 +164,7 @@ class LongRun:
 
 
 def overhead_curve(long_run: LongRun, best_s: float, points: int = 41) -> tuple[Array, Array]:
-    """(work, overhead) arrays around the optimum, the optimum in the middle, longer than the writes need."""
+    """(work_s [intervals], overhead_frac [intervals]) around the optimum, with work longer than the writes need."""
     work_s = best_s * np.geomspace(1 / SPREAD, SPREAD, points)
     work_s = work_s[work_s >= long_run.pattern.shortest_work_s * (1 - 1e-12)]
     return work_s, long_run.overhead_frac(work_s)

@@ -30,7 +30,7 @@ MOST_POSITIONS = 1000
 
 
 def floats(*given: ArrayLike) -> tuple[Array, ...]:
-    """Every argument as an array of doubles."""
+    """Every argument [...] as an array of doubles [...]."""
     return tuple(np.asarray(one, dtype=np.float64) for one in given)
 
 

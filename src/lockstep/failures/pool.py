@@ -91,7 +91,7 @@ class Pool:
         return self.nodes + self.spares - math.ceil(fewest / self.replica_nodes) * self.replica_nodes
 
     def speed_frac(self, broken: Array) -> Array:
-        """Work per second, of that on all nodes, with `broken` (at most `most_broken`) nodes away."""
+        """Work per second [...], of that on all nodes, with `broken` [...] nodes (at most `most_broken`) away."""
         left = np.minimum(self.nodes, self.nodes + self.spares - np.asarray(broken))
         return np.asarray(left // self.replica_nodes * self.replica_nodes / self.nodes)
 
@@ -214,16 +214,16 @@ class Nodes:
 
     @property
     def speed_frac(self) -> Array:
-        """Work per second of each campaign, of that on all nodes."""
+        """Work per second of each campaign, of that on all nodes: [campaigns]."""
         return self.pool.speed_frac(self.broken)
 
     def first_repair_s(self) -> Array:
-        """When a node is back that a job without all of its nodes misses; never where it misses none."""
+        """Seconds until the first repair of a node that the job misses [campaigns]; infinite where it misses none."""
         waited_s = self.generator.exponential(self.pool.repair_s / np.maximum(self.broken, 1))
         return np.where(self.speed_frac < 1, waited_s, np.inf)
 
     def repaired(self, after_s: Array, first_s: Array | None, going: Array) -> None:
-        """Campaigns that are `going` on after `after_s`, the first repair at `first_s` where it was drawn."""
+        """Repairs in campaigns `going` [campaigns] over `after_s` [going], the first at `first_s` [going] or None."""
         broken = self.broken[going]
         if first_s is None:
             self.broken = self.generator.binomial(broken, np.exp(-after_s / self.pool.repair_s))
@@ -233,7 +233,7 @@ class Nodes:
         self.broken = self.generator.binomial(np.where(came, broken - 1, broken), np.exp(-since_s / self.pool.repair_s))
 
     def struck(self, noticed_s: Array, failed: Array) -> Array:
-        """A failure in campaigns that `failed`: seconds each then waits for repairs."""
+        """Seconds waited for repairs [failed] in campaigns `failed` [campaigns], noticed at `noticed_s` [failed]."""
         broken = self.broken[failed] + self.generator.choice(self.lost, size=int(failed.sum()), p=self.shares)
         broken = self.generator.binomial(broken, np.exp(-noticed_s / self.pool.repair_s))
         waited_s = np.zeros(len(broken))

@@ -1,7 +1,7 @@
 """The convergence lab: what staleness, local steps, compression, precision and batch size cost in steps.
 
 An experiment is one file in its group's folder of `experiments/` and a name in `GROUPS`. It simulates, states the
-law beside what it simulated, and says whether the two agree. `objectives` are what is minimised, `descent` how; `laws`
+law beside what it simulated, and says whether the two agree. `objectives` are what is minimized, `descent` how; `laws`
 are what theory says in closed form, `statistics` are draws and intervals, `sweep` is many runs.
 """
 

@@ -20,12 +20,12 @@ _TABLE = Path(__file__).with_name("claims.csv")
 _HEAD = """# Claims, and the experiments that decide them
 
 What the literature, textbooks and common advice say about how many steps training takes, as the
-[lab](../use/converge.md) finds it. Each line is held or contradicted by the named checks of an experiment, with every
-test run; `lockstep converge EXPERIMENT --plot a.png` draws it. Ids are those of the collection of claims that the lab
+[lab](../use/converge.md) finds it. Each claim is upheld or refuted by checks of the named experiment in every test
+run; `lockstep converge EXPERIMENT --plot a.png` draws it. Ids are those of the collection of claims that the lab
 was built against: A true-or-false statements, T theorems, B proof problems, C exercises, H homework; F, N and A1-2 are
 errata of these.
 
-| claim | | experiment | ids |
+| claim | verdict | experiment | ids |
 |---|---|---|---|
 """
 _TAIL = """
@@ -92,6 +92,6 @@ def claims_page() -> str:
     for claim in claims():
         said = claim.statement.replace("|", r"\|")
         lines.append(
-            f"| {said} | {'holds' if claim.holds else 'false'} | `{claim.experiment}` | {' '.join(claim.ids)} |"
+            f"| {said} | {'holds' if claim.holds else 'refuted'} | `{claim.experiment}` | {' '.join(claim.ids)} |"
         )
     return "\n".join(lines) + "\n" + _TAIL

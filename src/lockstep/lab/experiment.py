@@ -85,12 +85,12 @@ class Group:
 
 GROUPS = (
     Group("descent", "problems with a known optimum, and plain SGD", ("objectives", "sgd-bound")),
-    Group("staleness", "consistency: barrier, bound, no waiting", (
+    Group("staleness", "stale gradients: barrier, bounded staleness, no waiting", (
         "consistency", "hogwild", "nonconvex-delay", "stale-descent", "delay-stability", "delay-floor",
         "delay-iterations", "varying-delay", "async-momentum", "async-staleness", "staleness-bounds",
         "staleness-weights", "delay-adaptive", "tolerable-delay",
     )),
-    Group("local", "steps between averages: drift, bias, period", (
+    Group("local", "local SGD: drift, bias, averaging period", (
         "local-identity", "local-drift", "local-bias", "client-sampling", "outer-momentum", "local-period",
         "local-digits",
     )),
@@ -105,10 +105,10 @@ GROUPS = (
         "gradient-variance", "data-parallel", "noise-scale", "critical-batch", "critical-batch-digits",
         "learning-rate-scaling", "large-batch", "generalization-gap", "algorithmic-stability",
     )),
-    Group("optimizers", "from norms, and the solution each prefers", (
+    Group("optimizers", "derived from norms; the solution each prefers", (
         "norm-steps", "implicit-bias", "implicit-bias-epochs",
     )),
-    Group("determinism", "the order of sums, errors that grow", (
+    Group("determinism", "summation order, and rounding errors that grow", (
         "reduction-orders", "summation-error", "trajectory-divergence",
     )),
     Group("time", "seconds and bytes to a target on a cluster", ("time-to-accuracy",)),

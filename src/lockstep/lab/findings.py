@@ -146,7 +146,7 @@ def tells(right: float, wrong: float, standard_error: float = 0.0, tolerance: fl
     Twice the errors within which a check agrees lie between the two: it is `right` itself that a run must then miss.
     """
     seen = abs(right - wrong) > 2 * credible_errors(runs) * standard_error + tolerance
-    return when(seen, "laws far enough apart for this many runs")
+    return when(seen, "enough runs to distinguish the two laws")
 
 
 def absent(what: str, words: str) -> Check:

@@ -20,9 +20,9 @@ BUFFER_POLICIES = ("keep", "average", "reset")
 
 
 def mean_of(stacked: Array, weights: Array | None = None) -> Array:
-    """Mean over the first axis; with `weights` the weighted mean (they are divided by their sum).
+    """Mean [...] over workers of `stacked` [workers, ...]; with `weights` the weighted mean (divided by their sum).
 
-    Weights have one entry per worker, or as many leading axes of `stacked` as differ, such as (workers, trials).
+    `weights`: [workers], or with more of the leading axes of `stacked` where they differ, such as [workers, trials].
     """
     if weights is None:
         return stacked.mean(0)
@@ -37,7 +37,8 @@ def outer_gradient(start: Array, ends: Array, weights: Array | None = None) -> A
         y_i = x - a sum_k g_i,k          so delta = a * (weighted mean of the summed gradients): for plain local SGD
                                          it is the same to average parameters or summed gradients
     x parameters at the start of the round, y_i those of worker i at its end, a step size. Averaging gradients taken at
-    x itself, without moving, is accumulation: a larger batch, not a local method.
+    x itself, without moving, is accumulation: a larger batch, not a local method. `start` and the answer [...], `ends`
+    [workers, ...], `weights` as in `mean_of`.
 
     Source: H. B. McMahan et al., "Communication-efficient learning of deep networks from decentralized data", AISTATS
     2017.
@@ -50,7 +51,7 @@ def proximal_gradient(gradient: Array, parameters: Array, start: Array, strength
 
         gradient of f_i(y) + (mu / 2) |y - x|^2   =   g_i(y) + mu (y - x)
     y the worker's parameters, x those at the start of the round, mu the strength. A large mu shortens the drift of
-    workers with different data and the progress alike; it does not remove the bias of the fixed point.
+    workers with different data and the progress alike; it does not remove the bias of the fixed point. All [...].
 
     Source: T. Li et al., "Federated optimization in heterogeneous networks", MLSys 2020, equation 2.
     """
@@ -64,7 +65,7 @@ def corrected_gradient(gradient: Array, own: Array, common: Array) -> Array:
         after K steps  c_i' = c_i - c + (x - y_i) / (K a)           (option II: the mean gradient on the way)
         server         c <- c + (share of workers that took part) * mean of (c_i' - c_i)
     c_i control of worker i, c of the server, zeros at first. Sends a control beside the parameters: twice the bytes per
-    round. At the common optimum the corrected gradients of all workers are zero, so the drift ends there.
+    round. At the common optimum the corrected gradients of all workers are zero, so the drift ends there. All [...].
 
     Source: S. P. Karimireddy et al., "SCAFFOLD: stochastic controlled averaging for federated learning", ICML 2020,
     algorithm 1.
@@ -73,7 +74,7 @@ def corrected_gradient(gradient: Array, own: Array, common: Array) -> Array:
 
 
 def new_control(own: Array, common: Array, start: Array, end: Array, steps: int, step_size: float) -> Array:
-    """c_i of the next round, from the worker's movement over `steps` local steps."""
+    """c_i [...] of the next round, from the worker's movement from `start` to `end` [...] over `steps` local steps."""
     return own - common + (start - end) / (steps * step_size)
 
 
@@ -101,18 +102,18 @@ class Outer:
             raise BadInput(f"an outer momentum is from 0 to below 1, got {self.momentum:g}", "outer momentum")
 
     def update(self, start: Array, delta: Array, buffer: Array) -> tuple[Array, Array]:
-        """(parameters of the next round, buffer)."""
+        """(parameters of the next round, buffer), all [...]."""
         buffer = self.momentum * buffer + delta
         direction = delta + self.momentum * buffer if self.nesterov else buffer
         return start - self.rate * direction, buffer
 
 
 def after_averaging(buffers: Array, policy: str) -> Array:
-    """What becomes of the momentum buffers of the workers when their parameters are averaged.
+    """The momentum buffers [workers, ...] of the workers after their parameters are averaged.
 
-        keep       each worker goes on with its own
-        average    all go on with the mean: one more vector to send per round
-        reset      all start again from zeros
+        keep       each worker continues with its own
+        average    all continue with the mean: one more vector to send per round
+        reset      all restart from zeros
     Source: J. Wang et al., "SlowMo: improving communication-efficient distributed SGD with slow momentum", ICLR 2020,
     section 2 and appendix B (strategies for the buffers of the base optimiser).
     """

@@ -71,13 +71,13 @@ def static(scale: float) -> LossScale:
 
 
 def all_finite(gradients: Sequence[Array]) -> bool:
-    """Whether no entry of any layer is infinite or not a number."""
+    """Whether no entry of any layer [...] is infinite or NaN."""
     return all(bool(namespace(gradient).isfinite(gradient).all()) for gradient in gradients)
 
 
 @ieee
 def unscaled(gradients: Sequence[Array], scale: float) -> tuple[Array, ...]:
-    """The layers divided by the scale."""
+    """The layers [...] divided by the scale."""
     return tuple(gradient / scale for gradient in gradients)
 
 
@@ -88,7 +88,7 @@ def lost_steps_frac(interval: int) -> float:
 
 @ieee
 def clip_by_norm(gradients: Sequence[Array], limit: float) -> tuple[Array, ...]:
-    """The layers, scaled together to a norm of at most `limit`. Raises `BadInput` unless the limit is positive."""
+    """The layers [...], scaled together to a norm of at most `limit`. Raises BadInput unless the limit is positive."""
     if not 0 < limit < float("inf"):
         raise BadInput(f"limit = {limit:g}: a norm to clip to is positive and finite", "limit")
     length = float(sum(float((gradient * gradient).sum()) for gradient in gradients)) ** 0.5

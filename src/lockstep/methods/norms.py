@@ -26,21 +26,21 @@ class Norm(Protocol):
     name: ClassVar[str]
 
     def length(self, update: Array) -> Array:
-        """|u|."""
+        """|u| [] of `update` [...]."""
         ...
 
     def dual(self, gradient: Array) -> Array:
-        """|g|_*, the largest g'v over all |v| <= 1."""
+        """|g|_* [] of `gradient` [...], the largest g'v over all |v| <= 1."""
         ...
 
     def steepest(self, gradient: Array) -> Array:
-        """A v with |v| = 1 and g'v = |g|_*; zeros for a gradient of zeros."""
+        """A v [...] with |v| = 1 and g'v = |g|_* of `gradient` [...]; zeros for a gradient of zeros."""
         ...
 
 
 @ieee
 def steepest_step(norm: Norm, gradient: Array, alpha: float) -> Array:
-    """The u that minimises g'u + |u|^2 / alpha, of the shape of `gradient`."""
+    """The u [...] that minimizes g'u + |u|^2 / alpha, for a `gradient` [...]."""
     if not 0 < alpha < float("inf"):
         raise BadInput(f"alpha must be positive and finite, got {alpha:g}", "alpha")
     return -(alpha / 2) * norm.dual(gradient) * norm.steepest(gradient)
@@ -48,7 +48,7 @@ def steepest_step(norm: Norm, gradient: Array, alpha: float) -> Array:
 
 @ieee
 def least_value(norm: Norm, gradient: Array, alpha: float) -> float:
-    """The least g'u + |u|^2 / alpha, -(alpha / 4) |g|_*^2."""
+    """The least g'u + |u|^2 / alpha, -(alpha / 4) |g|_*^2, for a `gradient` [...]."""
     return float(-(alpha / 4) * norm.dual(gradient) ** 2)
 
 
@@ -250,17 +250,17 @@ class Blocks:
 
     @ieee
     def length(self, update: Sequence[Array]) -> Array:
-        """|u| of a sequence of blocks."""
+        """|u| [] of a sequence of blocks [...]."""
         return self.outer.length(_stacked([norm.length(u) for norm, u in self._pairs(update)]))
 
     @ieee
     def dual(self, gradient: Sequence[Array]) -> Array:
-        """|g|_* of a sequence of blocks."""
+        """|g|_* [] of a sequence of blocks [...]."""
         return self.outer.dual(self._duals(gradient))
 
     @ieee
     def steepest(self, gradient: Sequence[Array]) -> tuple[Array, ...]:
-        """One array per block."""
+        """One array [...] per block."""
         weights = self.outer.steepest(self._duals(gradient))
         return tuple(
             weight * norm.steepest(g) for weight, (norm, g) in zip(weights, self._pairs(gradient), strict=True)
@@ -268,7 +268,7 @@ class Blocks:
 
     @ieee
     def step(self, gradient: Sequence[Array], alpha: float) -> tuple[Array, ...]:
-        """The blocks that minimise g'u + |u|^2 / alpha together."""
+        """The blocks [...] that minimize g'u + |u|^2 / alpha together."""
         scale = -(alpha / 2) * self.dual(gradient)
         return tuple(scale * v for v in self.steepest(gradient))
 

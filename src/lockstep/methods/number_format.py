@@ -63,7 +63,7 @@ class NumberFormat:
 
     @ieee
     def spacing(self, values: npt.ArrayLike) -> Array:
-        """Distance between neighbouring numbers at the magnitude of `values`; NaN where they are not finite."""
+        """Distance [...] of neighbouring numbers at the magnitude of `values` [...]; NaN where they are not finite."""
         given = np.asarray(values, dtype=np.float64)
         finite = np.isfinite(given)
         # C leaves the exponent of an infinity and of a NaN open.
@@ -72,9 +72,9 @@ class NumberFormat:
 
     @ieee
     def rounded(self, values: npt.ArrayLike, generator: Generator | None = None) -> Array:
-        """The values this format stores, as float64: the nearest, or up or down at random with a generator.
+        """What this format stores for `values` [...], as float64 [...]: the nearest, or at random with a generator.
 
-        Rounding at random takes a neighbour with the probability of its closeness, which makes it unbiased.
+        Stochastic rounding takes a neighbour with the probability of its closeness, which makes it unbiased.
         """
         given = np.asarray(values, dtype=np.float64)
         step = self.spacing(given)
@@ -106,7 +106,7 @@ def number_format(name: str, where: str = "format") -> NumberFormat:
 
 
 def rounded_sum(name: str) -> Callable[[Floats, Floats], Floats]:
-    """A function of two arrays that adds as hardware of that format does, for values held in float64."""
+    """A function of two arrays [...] that adds as hardware of that format does, for values held in float64."""
     chosen = number_format(name)
 
     @ieee

@@ -32,7 +32,7 @@ FOLDS = 3
 
 @ieee
 def one_by_one(terms: Sequence[Array]) -> Array:
-    """The sum in the order given."""
+    """The sum [...] of `terms`, each [...], in the order given."""
     total = terms[0]
     for term in terms[1:]:
         total = total + term
@@ -41,7 +41,7 @@ def one_by_one(terms: Sequence[Array]) -> Array:
 
 @ieee
 def in_pairs(terms: Sequence[Array]) -> Array:
-    """The sum of the sums of both halves."""
+    """The sum [...] of `terms`, each [...]: that of the sums of both halves."""
     if len(terms) == 1:
         return terms[0]
     middle = len(terms) // 2
@@ -50,7 +50,7 @@ def in_pairs(terms: Sequence[Array]) -> Array:
 
 @ieee
 def kahan(terms: Sequence[Array]) -> Array:
-    """The sum with what every addition lost taken along."""
+    """The sum [...] of `terms`, each [...], carrying the rounding error of each addition into the next."""
     total = terms[0]
     lost = total - total
     for term in terms[1:]:
@@ -63,7 +63,7 @@ def kahan(terms: Sequence[Array]) -> Array:
 
 @ieee
 def neumaier(terms: Sequence[Array]) -> Array:
-    """The sum with all losses added at the end, each taken from the larger of both sides."""
+    """The sum [...] of `terms`, each [...], with all rounding errors added at the end."""
     total = terms[0]
     lost = total - total
     library = namespace(total)
@@ -94,7 +94,7 @@ def _spacing(reach: float, precision_bits: int) -> float:
 
 @ieee
 def parts(vector: Array, spacings: Sequence[float], precision_bits: int) -> tuple[Array, ...]:
-    """The vector's shares on every grid, whose sums over ranks are exact in any order."""
+    """The shares of `vector` [...] on every grid, each [...], whose sums over ranks are exact in any order."""
     found = []
     for spacing in spacings:
         # In the binade of this number the format's own spacing is the grid's, so the addition rounds to it.
@@ -107,7 +107,7 @@ def parts(vector: Array, spacings: Sequence[float], precision_bits: int) -> tupl
 
 @ieee
 def reproducible(terms: Sequence[Array], precision_bits: int = 24, folds: int = FOLDS) -> Array:
-    """The same bits for every order of the terms; NaN everywhere if one of them is not finite."""
+    """The sum [...] of `terms`, each [...]: same bits in any order of terms; all NaN if one of them is not finite."""
     library = namespace(terms[0])
     largest = float(np.max([float(library.abs(term).max()) for term in terms]))
     spacings = grids(largest, len(terms), precision_bits, folds)
@@ -116,13 +116,13 @@ def reproducible(terms: Sequence[Array], precision_bits: int = 24, folds: int = 
 
 
 SUMS: dict[str, Callable[[Sequence[Array]], Array]] = {
-    "one by one": one_by_one,
-    "in pairs": in_pairs,
+    "sequential": one_by_one,
+    "pairwise": in_pairs,
     "Kahan": kahan,
     "Neumaier": neumaier,
     "reproducible": reproducible,
 }
 ADDITIONS_PER_TERM: dict[str, float] = {
-    "one by one": 1, "in pairs": 1, "Kahan": 4, "Neumaier": 6, "reproducible": 4 * FOLDS,
+    "sequential": 1, "pairwise": 1, "Kahan": 4, "Neumaier": 6, "reproducible": 4 * FOLDS,
 }  # fmt: skip
 """Additions and subtractions, counted in the code above; comparisons and the maximum come on top."""

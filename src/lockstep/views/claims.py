@@ -59,7 +59,7 @@ def _parts(found: Claims, out: Console) -> None:
         _claim(one, out)
     if found.asked is None:
         first = found.decided[0].claim.ids[0]
-        out.print(f"\nlockstep claims {first} runs what decides one claim; lockstep claims {EVERY} decides every one.")
+        out.print(f"\nlockstep claims {first} decides one claim; lockstep claims {EVERY} runs every experiment.")
 
 
 def _claim(one: Decided, out: Console) -> None:

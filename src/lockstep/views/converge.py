@@ -40,10 +40,10 @@ def _groups(found: Experiments, out: Console) -> None:
     rows = [[group.name, str(len(group.experiments)), group.about] for group in found.groups]
     indented(out, table([("", "left"), ("experiments", "right"), ("about", "text")], rows))
     example = found.groups[1]
-    heading(out, "Ask")
+    heading(out, "Commands")
     asked = [
         [f"lockstep converge {example.name}", "the questions of a group"],
-        [f"lockstep converge {example.experiments[0]}", "the law beside a simulation"],
+        [f"lockstep converge {example.experiments[0]}", "theory compared with a simulation"],
         [f"lockstep converge {example.experiments[0]} --plot a.png", "... and as a picture"],
         ["lockstep converge --json", "every question and setting"],
     ]

@@ -59,7 +59,10 @@ def load_blocks(rounds: Rounds, members: Array, edges: Array, peer: Array, slot:
 
 
 def swap_blocks(rounds: Rounds, members: Array, receivers: Array, moved: Array, block: int) -> None:
-    """Packs the blocks `moved`, sends them as one message, and unpacks them into the same slots."""
+    """Packs the blocks `moved` [blocks], sends them as one message, and unpacks them into the same slots.
+
+    `members`, `receivers`: [groups, places].
+    """
     packed = np.arange(len(moved)) * block
     for k, position in zip((moved * block).tolist(), packed.tolist(), strict=True):
         rounds.copies(members, position, position + block, "blocks", k, "packed")

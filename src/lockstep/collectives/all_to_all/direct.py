@@ -39,7 +39,7 @@ def write(rounds: Rounds, members: Array, start: Whole, stop: Whole) -> None:
 
 
 def keep_own(rounds: Rounds, members: Array, edges: Array) -> None:
-    """Copies every member's share for itself to its place in `output`."""
+    """Copies the own share of `members` [groups, places] to its place in `output`; `edges` [groups, places + 1]."""
     index = np.arange(members.shape[1])
     place = block_start(edges, index, index)
     rounds.copies(members, place, place + np.diff(edges), "data", edges[:, :-1], "output")
@@ -54,7 +54,10 @@ def exchange(rounds: Rounds, members: Array, edges: Array, sender: Array, receiv
 
 
 def block_start(edges: Array, sender: Array, receiver: Array) -> Array:
-    """Where the block from `sender` begins in `output` of `receiver`, where all blocks have one size."""
+    """Where the block from `sender` to `receiver` begins in `output` [groups, pairs], with blocks of equal size.
+
+    `edges`: [groups, places + 1]; `sender`, `receiver`: [pairs].
+    """
     return np.asarray(edges[:, :1] + sender * (edges[:, receiver + 1] - edges[:, receiver]))
 
 

@@ -57,7 +57,7 @@ def write_levels(rounds: Rounds, members: Array, start: Whole, stop: Whole, size
     """Level after level, innermost first: blocks go to the member whose place at that level is their destination's.
 
     A block is known by a member's number, whose places at the levels done are those of its origin and at the others
-    those of its destination; `sizes` are members per unit, innermost first.
+    those of its destination; `sizes` are members per unit, innermost first. `members`: [groups, places].
     """
     ranks = members.shape[1]
     edges = cut(start, stop, ranks)

@@ -70,7 +70,7 @@ class Hierarchy:
     reductions: int = 1
 
     def link_between(self, first: Array, second: Array) -> PlainLink:
-        """Latency and rate of each pair of ranks, and what reducing a byte costs that came that way."""
+        """Latency, rate and time to reduce a byte [pairs] of each pair of ranks `first` and `second` [pairs]."""
         level = np.zeros(np.shape(first), dtype=np.int64)
         for unit in units_below(self.sizes)[1:]:
             level += first // unit != second // unit

@@ -63,7 +63,7 @@ def leading_hops(ranks: Number, count: Number) -> Number:
 
 
 def halvings(ranks: int) -> list[tuple[Array, Array, Array]]:
-    """Rounds of (first, middle, end): the holder of shares first .. end hands middle .. end to member `middle`."""
+    """Rounds of (first, middle, end), each [runs]: the holder of shares first .. end hands middle .. end to middle."""
     rounds = []
     runs = [(0, ranks)]
     while any(end - first > 1 for first, end in runs):

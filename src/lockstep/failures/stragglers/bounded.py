@@ -28,7 +28,7 @@ MOST_NUMBERS = 20_000_000
 
 
 def finish_s(times_s: Array, bound: int) -> Array:
-    """When every worker ends every step; `times_s` and the answer have the shape (..., steps, workers)."""
+    """When each worker ends each step, for its times: `times_s` and the answer are [..., steps, workers]."""
     finish = np.empty_like(times_s, dtype=np.float64)
     now = np.zeros(times_s.shape[:-2] + times_s.shape[-1:])
     for step in range(times_s.shape[-2]):
@@ -41,7 +41,7 @@ def finish_s(times_s: Array, bound: int) -> Array:
 
 
 def program(times_s: Array, bound: int) -> Program:
-    """The same as a program: `times_s` of shape (steps, workers); a barrier per step on a lane of its own."""
+    """The same as a program, for `times_s` [steps, workers]; a barrier per step on a lane of its own."""
     steps, workers = times_s.shape
     builder = ProgramBuilder(workers, ("compute", "clock"))
     clocks: list[tuple[int, ...]] = []

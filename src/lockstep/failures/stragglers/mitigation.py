@@ -70,15 +70,15 @@ class Mitigation(ABC):
         generator: np.random.Generator,
         progress: Progress = unseen,
     ) -> tuple[Array, Array]:
-        """Simulated times of steps, communication included: (independent means, single steps).
+        """Simulated times of steps with communication: (independent means [means], single steps [singles]).
 
-        `factor`: fixed slowdown of each launched worker; about `numbers` random numbers are drawn. `progress` hears
+        `factor` [workers]: fixed slowdown of each worker; about `numbers` random numbers are drawn. `progress` hears
         (done, total) now and then.
         """
 
 
 def draw(law: Law, factor: Array, generator: np.random.Generator, *shape: int) -> Array:
-    """Times of shape (*shape, workers): draws times the fixed factor of each worker, never negative."""
+    """Times [*shape, workers]: draws times the fixed `factor` [workers] of each worker, never negative."""
     size = int(np.prod(shape)) * len(factor)
     times_s = np.maximum(law.draw(generator, size), 0.0).reshape(*shape, len(factor))
     return np.asarray(times_s * factor)

@@ -1,4 +1,4 @@
-"""What is minimised: objectives whose optimum, curvature and gradient noise are known, or measured and said so."""
+"""What is minimized: objectives whose optimum, curvature and gradient noise are known, or measured and said so."""
 
 from lockstep.lab.objectives.logistic import Logistic as Logistic
 from lockstep.lab.objectives.logistic import Perceptron as Perceptron

@@ -96,7 +96,7 @@ class Logistic(Classifier):
         return found
 
     def optimum(self) -> Array:
-        """The minimiser, to rounding: Newton steps with the exact Hessian."""
+        """The minimizer, to rounding: Newton steps with the exact Hessian."""
         parameters = np.zeros(self.dimension)
         for _ in range(NEWTON_STEPS):
             gradient = self.gradient(parameters)

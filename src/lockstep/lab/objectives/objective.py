@@ -1,4 +1,4 @@
-"""`Objective`: a function to minimise, with what is known about it; the sharpness of any of them, measured; landscapes.
+"""`Objective`: a function to minimize, with what is known about it; the sharpness of any of them, measured; landscapes.
 
 Parameters are the last axis; everything before it is trials, workers or both. Landscapes are functions that are not
 convex or not smooth, with known lowest values: where bounds on gradients, not on distances, must do.

@@ -157,7 +157,7 @@ def local(course: Course, period: int) -> Leg:
     count = np.arange(rounds + 1)
     return Leg(
         name="synchronous" if period == 1 else f"local:{period}",
-        saves="every step knows all gradients" if period == 1 else f"it sends and waits once in {period} steps",
+        saves="every step uses all gradients" if period == 1 else f"it communicates only once in {period} steps",
         gradients=count * float(period),
         time_s=from_zero(sums_s.max(axis=2) + exchange_s),
         sent_B=count * (2 * (course.workers - 1) / course.workers * course.size_B),

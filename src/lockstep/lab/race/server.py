@@ -64,7 +64,7 @@ def served(course: Course, bound: int | None) -> Leg:
     gradients = made.steps / course.workers
     return Leg(
         name="asynchronous" if bound is None else f"bounded:{bound}",
-        saves="nobody waits for the slowest" if bound is None else f"who is up to {bound} steps ahead does not wait",
+        saves="no worker waits for the slowest" if bound is None else f"workers up to {bound} steps ahead do not wait",
         gradients=gradients,
         time_s=ends_s[made.steps],
         sent_B=gradients * course.size_B,

@@ -87,18 +87,18 @@ class Compressor(ABC):
         """Bytes of a payload by formula, indices included; None where it depends on the vector."""
 
     def start(self, vector: Array) -> State:
-        """The state before the first vector of that shape."""
+        """The state before the first `vector` [...] of that shape."""
         return None
 
     def agree(self, vector: Array, state: State) -> Array | None:
-        """What the ranks average before they compress; None for most."""
+        """What the ranks average before they compress `vector` [...]; None for most."""
         return None
 
     @abstractmethod
     def compress(
         self, vector: Array, state: State, generator: Generator, agreed: Array | None = None
     ) -> tuple[Payload, State]:
-        """(payload, next state) of a vector of any shape.
+        """(payload, next state) of `vector` [...].
 
         `generator` draws what is random, the same numbers for numpy and torch; equal generators on all ranks draw the
         same. `agreed` is the mean of what `agree` returned, this rank's own by default.
@@ -106,7 +106,7 @@ class Compressor(ABC):
 
     @abstractmethod
     def decompress(self, payload: Payload) -> Array:
-        """The vector that a payload stands for, in one row."""
+        """The vector [elems] that a payload stands for."""
 
     def settle(self, state: State, mean: Payload) -> State:
         """The state once the mean payload of all ranks is known."""

@@ -36,7 +36,7 @@ class Exchange:
 def exchange(
     compressor: Compressor, vectors: Sequence[Array], states: Sequence[State], generators: Sequence[Generator]
 ) -> Exchange:
-    """Mean over ranks of the compressed vectors; one vector, state and generator per rank."""
+    """Mean [elems] over ranks of the compressed vectors; one vector [...], state and generator per rank."""
     probes = [compressor.agree(vector, state) for vector, state in zip(vectors, states, strict=True)]
     agreed = None if probes[0] is None else mean_of(probes)
     pairs = [
@@ -52,7 +52,7 @@ def exchange(
 
 @ieee
 def combine(compressor: Compressor, payloads: Sequence[Payload]) -> Array:
-    """The mean of the vectors that the payloads stand for, in one row."""
+    """The mean [elems] of the vectors that the payloads stand for."""
     if compressor.summable:
         return compressor.decompress(mean_payload(payloads))
     return mean_of([compressor.decompress(payload) for payload in payloads])
@@ -66,7 +66,7 @@ def mean_payload(payloads: Sequence[Payload]) -> Payload:
 
 
 def mean_of(arrays: Sequence[Any]) -> Array:
-    """The mean, added in the order of the ranks."""
+    """The mean [...] of arrays of one shape [...], added in the order of the ranks."""
     total = arrays[0]
     for array in arrays[1:]:
         total = total + array

@@ -28,7 +28,7 @@ def packed_B(num_elems: int, bits: int) -> int:
 
 
 def pack(codes: Array, bits: int) -> Array:
-    """Bytes that hold non-negative codes below 2**bits, the first code in the lowest bits."""
+    """Bytes [packed] that hold non-negative `codes` [elems] below 2**bits, the first code in the lowest bits."""
     library = namespace(codes)
     per_byte = 8 // bits
     padding = library.zeros_like(codes[:1]).repeat(-len(codes) % per_byte)
@@ -40,7 +40,7 @@ def pack(codes: Array, bits: int) -> Array:
 
 
 def unpack(packed: Array, bits: int, num_elems: int) -> Array:
-    """The first `num_elems` codes, as whole numbers of 32 bits."""
+    """The first `num_elems` codes [elems] of the bytes [packed], as whole numbers of 32 bits."""
     library = namespace(packed)
     columns = [(packed >> (bits * place)) & (2**bits - 1) for place in range(8 // bits)]
     return cast(library.stack(columns, 1).reshape(-1)[:num_elems], "int32")
@@ -53,7 +53,7 @@ def check_rounding(rounding: str) -> None:
 
 
 def rounded(values: Array, rounding: str, generator: Generator) -> Array:
-    """Whole numbers, as numbers of the same kind; the nearest takes halves to even."""
+    """Whole numbers [elems] of the same kind as `values` [elems]; the nearest takes halves to even."""
     library = namespace(values)
     if rounding == "nearest":
         return library.round(values)
@@ -76,7 +76,7 @@ class Quantizer(Compressor):
 
     @abstractmethod
     def reach(self, entries: Array) -> Array:
-        """Where the grid ends, for that vector: a scalar."""
+        """Where the grid ends [], for the vector `entries` [elems]."""
 
     def size_B(self, num_elems: int, value_B: int = 4) -> float:
         """Codes and one scale."""

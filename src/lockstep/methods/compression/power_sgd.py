@@ -93,14 +93,14 @@ def nearest_square(num_elems: int) -> tuple[int, int]:
 
 
 def shape_of(vector: Array) -> tuple[int, int]:
-    """Rows and columns: the first axis against all others, or the matrix nearest to a square for a single row."""
+    """(rows, columns) of `vector` [...]: the first axis by all others, or the nearest to a square for a single row."""
     if vector.ndim >= 2:
         return vector.shape[0], int(np.prod(vector.shape[1:]))
     return nearest_square(len(vector))
 
 
 def matrix_of(vector: Array) -> Array:
-    """The vector as a matrix, padded with zeros."""
+    """`vector` [...] as a matrix [rows, columns], padded with zeros."""
     rows, columns = shape_of(vector)
     entries = flat(vector)
     missing = rows * columns - len(entries)

@@ -63,7 +63,7 @@ class RandomK(Sparsifier):
         return Payload((values, cast(indices, f"int{self.index_bits}")), len(entries)), state
 
     def drawn(self, entries: Array, generator: Generator) -> Array:
-        """Indices of the entries that travel, ascending."""
+        """Ascending indices [kept] of the entries [elems] that are sent."""
         count = kept_elems(self.keep_frac, len(entries))
         chosen = np.sort(generator.choice(len(entries), count, replace=False))
         return namespace(entries).asarray(chosen, **place(entries))

@@ -48,5 +48,5 @@ class Sign(Compressor):
 
 
 def signs(payload: Payload) -> Array:
-    """The packed signs as numbers of 32 bits."""
+    """The packed signs as numbers of 32 bits: [elems]."""
     return cast(2 * unpack(payload.arrays[0], 1, payload.num_elems) - 1, "float32")

@@ -56,7 +56,7 @@ class Sparsifier(Compressor):
 
 
 def largest(vector: Array, count: int) -> Array:
-    """Indices of the `count` entries of largest magnitude, ascending; of equal ones the first. NaN is the largest."""
+    """Ascending indices [count] of the entries of `vector` [elems] of largest magnitude: first of equals, NaN first."""
     library = namespace(vector)
     sizes = library.where(vector == vector, library.abs(vector), library.full_like(vector, math.inf))
     if count >= len(vector):
@@ -72,17 +72,17 @@ def largest(vector: Array, count: int) -> Array:
 
 
 def nonzero(mask: Array) -> Array:
-    """Indices where a mask is true, ascending."""
+    """Ascending indices [true] where `mask` [elems] is true."""
     return namespace(mask).where(mask)[0]
 
 
 def sparse(vector: Array, indices: Array, index_bits: int) -> Payload:
-    """The entries at `indices` with their indices."""
+    """The entries of `vector` [elems] at `indices` [kept], with their indices."""
     return Payload((vector[indices], cast(indices, f"int{index_bits}")), len(vector))
 
 
 def scattered(values: Array, indices: Array, num_elems: int) -> Array:
-    """A vector of zeros with `values` at `indices`."""
+    """A vector [elems] of zeros with `values` [kept] at `indices` [kept]."""
     vector = namespace(values).zeros(num_elems, dtype=values.dtype, **place(values))
     vector[indices] = values
     return vector

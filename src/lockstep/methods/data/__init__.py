@@ -14,7 +14,7 @@ BRIGHTEST = 16
 
 
 def digits() -> tuple[Array, Ints]:
-    """(pixels from 0 to 1 of shape (1797, 64), classes from 0 to 9) of handwritten digits, in the order of the file."""
+    """(pixels from 0 to 1 [1797, 64], classes from 0 to 9 [1797]) of handwritten digits, in the order of the file."""
     rows = _rows()
     return rows[:, :-1] / BRIGHTEST, rows[:, -1].astype(np.int64)
 

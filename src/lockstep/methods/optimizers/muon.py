@@ -29,7 +29,7 @@ TINY = 1e-7  # Jordan et al. 2024: a gradient of zeros stays zero
 
 
 def orthogonalized(matrix: Array, iterations: int = ITERATIONS) -> Array:
-    """About U V' of matrix = U S V', in the precision of `matrix`."""
+    """Approximately U V' [rows, columns] of `matrix` [rows, columns] = U S V', in its precision."""
     a, b, c = COEFFICIENTS
     tall = matrix.shape[0] > matrix.shape[1]
     x = matrix.T if tall else matrix

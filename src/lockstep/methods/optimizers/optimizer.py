@@ -68,7 +68,7 @@ def check_decay(value: float) -> None:
 
 
 def trust_ratio(weight: Array, length: Array) -> Array:
-    """The trust ratio of LARS and LAMB, |w| / length; 1 where either is 0, as a layer of zeros must leave zero."""
+    """The trust ratio [] of LARS and LAMB, |w| / length, of `weight` [...]; 1 where either is 0, to leave zero."""
     library, weight_norm = namespace(weight), norm(weight)
     usable = (weight_norm > 0) & (length > 0)
     one = library.ones_like(weight_norm)

@@ -50,7 +50,7 @@ def price_seconds(
     efficiency: float,
     overlap: bool = True,
 ) -> Overlapped:
-    """The recurrence itself: work and communication of every bucket in seconds."""
+    """The recurrence itself; `work_s` and `comm_s` [buckets] in seconds."""
     backward_s = sum(work_s)
     pieces = list(work_s) if overlap else [backward_s, *([0.0] * (len(comm_s) - 1))]
     ready_s: Number = forward_s

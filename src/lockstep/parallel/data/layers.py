@@ -59,7 +59,7 @@ class Layers:
         return tuple(counts + ([count] if count else []))
 
     def in_buckets(self, counts: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
-        """(seconds of backward work, bytes) of each bucket of `counts` layers."""
+        """(seconds of backward work [buckets], bytes [buckets]) of buckets of `counts` layers."""
         if sum(counts) != len(self.backward_s) or min(counts, default=0) < 1:
             raise BadInput(f"buckets of {tuple(counts)} layers do not make {len(self.backward_s)} layers", "buckets")
         edges = np.concatenate(([0], np.cumsum(counts)))[:-1]

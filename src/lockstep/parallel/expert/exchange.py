@@ -24,7 +24,7 @@ Phase = tuple[Array, Array, Array]
 
 
 def flat(size_B: Array, inner: LinkLike, outer: LinkLike | None = None, node_ranks: int | None = None) -> list[Phase]:
-    """Every message by itself; `inner` joins the ranks of one node."""
+    """Every message of `size_B` [ranks, ranks] by itself; `inner` joins the ranks of one node."""
     ranks = np.arange(len(size_B))
     node = ranks // (node_ranks or len(size_B))
     same = node[:, np.newaxis] == node
@@ -33,7 +33,7 @@ def flat(size_B: Array, inner: LinkLike, outer: LinkLike | None = None, node_ran
 
 
 def hierarchical(size_B: Array, inner: LinkLike, outer: LinkLike, node_ranks: int) -> list[Phase]:
-    """The two levels: inside nodes, then between nodes."""
+    """The two levels of `size_B` [ranks, ranks]: inside nodes, then between nodes."""
     ranks = len(size_B)
     if node_ranks < 1 or ranks % node_ranks:
         raise BadInput(f"{node_ranks} ranks per node do not divide {ranks} ranks", "node-ranks")

@@ -22,5 +22,5 @@ def balance_loss(routing: Routing) -> float:
 
 
 def loss_of(assigned: Array, probability: Array) -> float:
-    """E sum f_e P_e of two distributions over the experts."""
+    """E sum f_e P_e of two distributions [experts]."""
     return float(len(assigned) * np.dot(assigned, probability))

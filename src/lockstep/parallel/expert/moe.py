@@ -41,7 +41,7 @@ class Load:
 
     @staticmethod
     def of(counts: Array) -> Load:
-        """Of counts per expert or rank."""
+        """Of `counts` [experts] or [ranks]."""
         mean = float(np.mean(counts))
         return Load(float(np.max(counts)), mean, float(np.std(counts)) / mean if mean else 0.0)
 
@@ -183,7 +183,7 @@ def assignments(owner: Array, mask: Array, ranks: int) -> Array:
 
 
 def cross_node_B(size_B: Array, node_ranks: int) -> float:
-    """Bytes between different nodes."""
+    """Bytes between different nodes, of `size_B` [ranks, ranks]."""
     node = np.arange(len(size_B)) // node_ranks
     return float(size_B[node[:, np.newaxis] != node].sum())
 

@@ -18,17 +18,17 @@ from lockstep.types.arrays import Array
 
 
 def contiguous(load: Array, ranks: int) -> Array:
-    """Neighbouring experts together."""
+    """Rank of each expert [experts], neighbouring experts together; `load` [experts]."""
     return np.arange(len(load)) // (len(load) // ranks)
 
 
 def round_robin(load: Array, ranks: int) -> Array:
-    """Neighbouring experts apart."""
+    """Rank of each expert [experts], neighbouring experts apart; `load` [experts]."""
     return np.arange(len(load)) % ranks
 
 
 def balanced(load: Array, ranks: int) -> Array:
-    """Heaviest first to the lightest rank with room; ties to the lower number."""
+    """Rank of each expert [experts]: heaviest `load` [experts] first, to the lightest rank with room, then lowest."""
     room = np.full(ranks, len(load) // ranks)
     total = np.zeros(ranks)
     owner = np.empty(len(load), dtype=np.int64)
@@ -46,7 +46,7 @@ PLACEMENTS: dict[str, Callable[[Array, int], Array]] = {
 
 
 def place(name: str, load: Array, ranks: int) -> Array:
-    """Rank of every expert. Raises BadInput, UnknownName."""
+    """Rank of each expert [experts] of a `load` [experts]. Raises BadInput, UnknownName."""
     if name not in PLACEMENTS:
         raise UnknownName("placement", name, PLACEMENTS, "placement")
     if ranks < 1 or len(load) % ranks:

@@ -29,18 +29,18 @@ class Routing:
 
     experts: int
     choice: Array
-    """Shape (tokens, k)."""
+    """[tokens, top_k]."""
     probability: Array
-    """Shape (experts,), sums to 1."""
+    """[experts], sums to 1."""
 
     @property
     def load(self) -> Array:
-        """Assignments per expert, before anything is dropped."""
+        """Assignments per expert [experts], before anything is dropped."""
         return np.bincount(self.choice.ravel(), minlength=self.experts)
 
 
 def popularity(experts: int, skew: float) -> Array:
-    """p_e ~ 1 / (e + 1)^skew, normalised."""
+    """p_e ~ 1 / (e + 1)^skew, normalised: [experts]."""
     logs = -skew * np.log(np.arange(1, experts + 1))
     weight = np.exp(logs - logs.max())
     return np.asarray(weight / weight.sum())

@@ -41,7 +41,7 @@ def routes(placement: Placement, stages: int, chunks: int) -> tuple[tuple[Where,
 
 
 def pass_seconds(schedule: Schedule, stages: int, chunks: int, times: Times) -> dict[str, Array]:
-    """Seconds of each kind of pass, arrays (device, chunk). Times may have one value per device."""
+    """Seconds of each kind of pass [devices, chunks]. Times may have one value per device."""
     shares = 1 if schedule.placement is Placement.BOTH_WAYS else chunks
     forward_s, backward_s, frac = (
         _by_chunk(value, stages, chunks) for value in (times.forward_s, times.backward_s, times.weight_frac)

@@ -68,7 +68,7 @@ def price_by_code(
 
 
 def makespan_by_code_s(codes: Array, stages: int, microbatches: Number, chunks: Array, times: Times) -> Number:
-    """Makespans where every entry has its own schedule, of one number of stages.
+    """Makespans [...] where every entry of `codes` [...] has its own schedule, of one number of stages. Broadcasts.
 
     Where the schedule has the last axis to itself, as in the planner's grids, each form is called once on the rest.
     """
@@ -95,14 +95,14 @@ def makespan_by_code_s(codes: Array, stages: int, microbatches: Number, chunks: 
 def peak_live_by_code(
     codes: Number, stages: Number, microbatches: Number, *, chunks: Number = 1, stage: Number = 0
 ) -> Array:
-    """Most micro-batches held at once by device `stage` where every entry has its own schedule."""
+    """Most micro-batches held at once by device `stage` where every entry has its own schedule. Broadcasts."""
     return _by_code(lambda one: one.peak_live, float, codes, stages, microbatches, chunks, stage)
 
 
 def cells_by_code(
     codes: Number, stages: Number, microbatches: Number, *, chunks: Number = 1, stage: Number = 0
 ) -> Array:
-    """Cells that device `stage` runs where every entry has its own schedule, in micro-batches; 0 without cells."""
+    """Cells that device `stage` runs where every entry has its own schedule, in micro-batches. Broadcasts."""
     if not any(SCHEDULES[number].cells for number in np.unique(codes).tolist()):
         return np.zeros(())
     count = _by_code(lambda one: one.num_cells, float, codes, stages, microbatches, chunks, stage)
@@ -110,7 +110,7 @@ def cells_by_code(
 
 
 def valid(codes: Number, stages: Number, microbatches: Number, chunks: Number = 1) -> Array:
-    """Whether each entry's schedule exists for these numbers (Megatron-LM's rules for the interleaved one)."""
+    """Whether each entry's schedule exists for these numbers (interleaved: Megatron-LM's rules). Broadcasts."""
     return _by_code(lambda one: one.valid, bool, codes, stages, microbatches, chunks)
 
 

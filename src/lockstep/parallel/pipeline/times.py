@@ -116,6 +116,6 @@ class Times:
         return replace(self, backward_s=backward_s, weight_s=self.weight_part_s, backward_comm_s=comm_s)
 
     def only(self, mask: Bools) -> Times:
-        """The entries where `mask` holds; scalars stay scalars."""
+        """The entries [true] where `mask` [...] holds; scalars stay scalars."""
         picked = {f.name: getattr(self, f.name) for f in fields(self)}
         return Times(**{name: value[mask] if np.ndim(value) else value for name, value in picked.items()})

@@ -62,13 +62,13 @@ def residual(layer: Layer, x: str, z: str) -> Layer:
 
 
 def normalised(x: Array) -> Array:
-    """(x - mean) / sqrt(variance + epsilon) of every row. Source: J. Ba et al., "Layer normalization", 2016."""
+    """(x - mean) / sqrt(variance + epsilon) of each row of `x` [tokens, width]. Source: J. Ba et al., 2016."""
     centred = x - x.mean(axis=1, keepdims=True)
     return np.asarray(centred / np.sqrt((centred**2).mean(axis=1, keepdims=True) + EPSILON))
 
 
 def norm_gradient(x: Array, gradient: Array) -> Array:
-    """Gradient of `normalised` with respect to x, given that of its result."""
+    """Gradient of `normalised` with respect to x, given that of its result; all [tokens, width]."""
     y = normalised(x)
     scale = 1 / np.sqrt(x.var(axis=1, keepdims=True) + EPSILON)
     along = (gradient * y).mean(axis=1, keepdims=True)

@@ -66,14 +66,14 @@ class Split:
     blocks: int = 1
 
     def shares(self, weight: Array, ranks: int) -> list[Array]:
-        """One slice per rank."""
+        """One slice [...] of `weight` [...] per rank."""
         if weight.shape[self.axis] % (self.blocks * ranks):
             raise BadInput(f"{ranks} ranks do not divide a weight of shape {weight.shape} along axis {self.axis}")
         blocks = [np.split(block, ranks, axis=self.axis) for block in np.split(weight, self.blocks, axis=self.axis)]
         return [np.concatenate([block[rank] for block in blocks], axis=self.axis) for rank in range(ranks)]
 
     def join(self, shares: Sequence[Array]) -> Array:
-        """The weight (or gradient) behind the slices of all ranks."""
+        """The weight (or gradient) [...] behind the slices [...] of all ranks."""
         blocks = [np.split(share, self.blocks, axis=self.axis) for share in shares]
         parts = [block[i] for i in range(self.blocks) for block in blocks]
         return np.concatenate(parts, axis=self.axis)

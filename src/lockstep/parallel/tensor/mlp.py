@@ -40,11 +40,11 @@ def mlp(x: str, y: str, *, tokens: int, hidden: int, ffn: int, ranks: int, seque
 
 
 def gelu(x: Array) -> Array:
-    """x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))). Source: D. Hendrycks, K. Gimpel, 2016."""
+    """x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))), [...]. Source: D. Hendrycks, K. Gimpel, 2016."""
     return np.asarray(0.5 * x * (1 + np.tanh(SCALE * (x + 0.044715 * x**3))))
 
 
 def gelu_slope(x: Array) -> Array:
-    """Derivative of `gelu`."""
+    """Derivative [...] of `gelu` at `x` [...]."""
     inner = np.tanh(SCALE * (x + 0.044715 * x**3))
     return np.asarray(0.5 * (1 + inner) + 0.5 * x * (1 - inner**2) * SCALE * (1 + 3 * 0.044715 * x**2))

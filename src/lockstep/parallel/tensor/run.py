@@ -25,7 +25,8 @@ def run(
 ) -> State:  # fmt: skip
     """Output, gradient of the input and gradients of all weights, joined: as the dense layer would give them.
 
-    `value`: input of all tokens; `gradient`: of the output; `extra`: arrays every rank has, such as targets.
+    `value` [tokens, ...]: input of all tokens; `gradient` [tokens, ...]: of the output; `extra`: arrays every rank has,
+    such as targets [tokens].
     """
     return run_counted(layer, weights, value, gradient, algorithm, extra)[0]
 
@@ -34,7 +35,7 @@ def run_counted(
     layer: Layer, weights: Mapping[str, Array], value: Array, gradient: Array, algorithm: str = "ring",
     extra: Mapping[str, Array] | None = None,
 ) -> tuple[State, Array]:  # fmt: skip
-    """The same, and the elements that every rank sent in messages."""
+    """The same, and the elements [ranks] that each rank sent in messages."""
     states = shard(layer, weights, value, extra)
     sent = run_parts(layer.forward, states, algorithm)
     for rank, state in enumerate(states):
@@ -50,7 +51,7 @@ def run_counted(
 def shard(
     layer: Layer, weights: Mapping[str, Array], value: Array, extra: Mapping[str, Array] | None = None
 ) -> list[State]:
-    """What every rank holds before the forward pass."""
+    """What each rank holds before the forward pass, of the whole `weights` [...] and `value` [tokens, ...]."""
     missing = [name for name in layer.splits if name not in weights]
     if missing:
         raise BadInput(f"the layer needs the weight {missing[0]!r}; given: {', '.join(weights)}")
@@ -62,7 +63,7 @@ def shard(
 
 
 def run_parts(parts: Sequence[Part], states: Sequence[State], algorithm: str = "ring") -> Array:
-    """Runs the program of `parts`, changing `states`; returns the elements that every rank sent."""
+    """Runs the program of `parts`, changing `states`; returns the elements [ranks] that each rank sent."""
     ranks = len(states)
     sent = np.zeros(ranks, np.int64)
     program = program_of(parts, ranks, flops_per_s=1.0, algorithm=algorithm)

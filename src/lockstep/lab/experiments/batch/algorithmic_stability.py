@@ -32,7 +32,10 @@ from lockstep.types.plain import Json
 Gradient = Callable[[Array, Array], Array]
 """Of parameters (trials, d) on the examples at places (trials, batch); place 0 is the one that N replaces."""
 
-QUESTION = "How far apart do runs end whose training sets differ in one example, and what does it say of the gap?"
+QUESTION = (
+    "How far apart do two runs end whose training sets differ in one example, and what does that imply for the "
+    "generalization gap?"
+)
 SOURCE = "Hardt, Recht, Singer 2016, theorems 2.2, 3.8 and 3.9"
 TOO_FAR = 2.5
 """Rate times smoothness beyond the 2 up to which a step brings two runs on a convex loss no further apart."""
@@ -43,12 +46,16 @@ TOO_FAR_STEPS = 50
 class Settings:
     """What is asked."""
 
-    examples: int = setting(60, "N of the training set.", least=20, most=500)
-    batches: tuple[int, ...] = setting((1, 10), "Batch sizes of SGD, beside all examples.", least=1, most=500)
-    steps: int = setting(200, "T.", least=50, most=5000)
-    penalty: float = setting(0.1, "mu, the penalty that makes the loss strongly convex.", least=0.01, most=1)
-    workers: int = setting(4, "Workers that share a batch of as many examples.", least=2, most=16)
-    trials: int = setting(200, "Pairs of data sets with an order each.", least=100, most=5000)
+    examples: int = setting(60, "Examples N of the training set.", least=20, most=500)
+    batches: tuple[int, ...] = setting(
+        (1, 10), "Batch sizes of SGD; the full batch is always included.", least=1, most=500
+    )
+    steps: int = setting(200, "Steps T of a run.", least=50, most=5000)
+    penalty: float = setting(0.1, "L2 penalty mu that makes the loss strongly convex.", least=0.01, most=1)
+    workers: int = setting(4, "Number of workers that split a batch of one example each.", least=2, most=16)
+    trials: int = setting(
+        200, "Number of pairs of data sets, each with its own order of examples.", least=100, most=5000
+    )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -96,7 +103,7 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
         conclusion=_conclusion(pairs, settings, bound(steepest, n, rate, steps, 0.0)),
         assumptions=(
             f"digits of 4 x 4 pixels, logistic regression: G = {steepest:.3g}, rate {rate:.3g}, inside both conditions",
-            "the replaced example comes from the same law",
+            "the replacement is drawn from the same distribution",
         ),
     )  # fmt: skip
 
@@ -161,7 +168,7 @@ def _gaps(whole: Logistic, drawn: Array, pair: Pair, steepest: float, rate: floa
     difference, apart = mean_and_error(test - training - replaced)
     largest = float(steepest * bound(steepest, examples, rate, steps, 0.0))
     return [
-        Check("gap less what replacing one example changes at it", 0.0, difference, apart, holds=ALWAYS),
+        Check("gap minus the change of loss at the replaced example", 0.0, difference, apart, holds=ALWAYS),
         Check("gap on the digits, at most (2 G^2 / N) sum a", largest, gap, error, relation="at most", holds=ALWAYS),
     ]
 
@@ -231,7 +238,7 @@ def _refuted(settings: Settings, pairs: dict[tuple[float, int], Pair], ratio: fl
     mean, error = mean_and_error(full.distance[:, -1])
     workers = settings.workers
     return [
-        Check(f"{workers} workers at one batch: distance over that of one worker", 1.0, ratio, tolerance=1e-9,
+        Check(f"{workers} workers at the same batch: distance over that of one worker", 1.0, ratio, tolerance=1e-9,
               holds=ALWAYS),
         Check(f"m(n) = m(1) sqrt(n): distance with {workers} workers over that of one", math.sqrt(workers), ratio,
               tolerance=0.1, false_law=True, holds=ALWAYS),
@@ -243,9 +250,9 @@ def _refuted(settings: Settings, pairs: dict[tuple[float, int], Pair], ratio: fl
 def _growth(pair: Pair, early: int, late: int) -> Check:
     """How the distance grows, beside a gap that falls with the number of gradients."""
     before, after = (float(pair.distance[:, at - 1].mean()) for at in (early, late))
-    what = f"1 / sqrt(B T): distance from {early} to {late} steps, times"
+    what = f"1 / sqrt(B T): distance from {early} to {late} steps, ratio"
     if not before:
-        return absent(what, "the example that differs drawn in a tenth of the steps")
+        return absent(what, "the differing example is drawn in the first tenth of the steps")
     return Check(what, math.sqrt(early / late), after / before, tolerance=0.5, false_law=True, holds=ALWAYS)
 
 
@@ -277,6 +284,6 @@ def _conclusion(pairs: dict[tuple[float, int], Pair], settings: Settings, larges
     ends = [float(pairs[0.0, batch].distance[:, -1].mean()) for batch in sorted({*settings.batches, settings.examples})]
     return (
         f"One example of {settings.examples} moves the parameters by {min(ends):.3g} to {max(ends):.3g} in"
-        f" {settings.steps} steps, at most {largest:.3g}: it depends on the sum of the rates, hardly on the batch, and"
-        " not on the number of workers; a penalty stops the growth"
+        f" {settings.steps} steps, at most {largest:.3g}: it depends on the sum of the learning rates, hardly on the "
+        "batch size, and not on the number of workers; an L2 penalty bounds it"
     )

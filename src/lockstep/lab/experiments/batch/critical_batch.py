@@ -19,7 +19,7 @@ from lockstep.methods import critical_batch as law
 from lockstep.settings import setting
 from lockstep.types.arrays import Array
 
-QUESTION = "How many steps and examples does each batch size take, and which one is worth it?"
+QUESTION = "How many steps and examples does each batch size need, and up to which one do larger batches pay?"
 SOURCE = "McCandlish, Kaplan, Amodei 2018; Shallue et al. 2019; Zhang et al. 2019"
 SPAN = 2.0 ** np.arange(-6, 7)
 """Batch sizes of the fit, as multiples of the power of two next to the critical one."""
@@ -34,11 +34,13 @@ class Settings:
     """What is asked."""
 
     axes: int = setting(32, "Dimensions of the quadratic.", least=2, most=500)
-    condition: float = setting(100.0, "Largest over smallest curvature.", least=10, most=1e4)
-    noise: float = setting(1.0, "Variance of one example's gradient over the curvature.", above=0, most=1e6)
-    target_frac: float = setting(0.01, "Loss to reach, as a share of the first.", least=1e-6, most=0.9)
+    condition: float = setting(100.0, "Condition number: largest over smallest curvature.", least=10, most=1e4)
+    noise: float = setting(
+        1.0, "Variance of one example's gradient, as a multiple of the curvature.", above=0, most=1e6
+    )
+    target_frac: float = setting(0.01, "Loss to reach, as a fraction of the initial one.", least=1e-6, most=0.9)
     worker_batch: int = setting(4, "Examples per worker and step, for the time on n workers.", least=1, most=100_000)
-    trials: int = setting(400, "Simulated runs per checked batch size.", least=20, most=20_000)
+    trials: int = setting(400, "Simulated runs per batch size that is checked.", least=20, most=20_000)
 
 
 def run(settings: Settings, seed: int, progress: Progress) -> Findings:
@@ -61,17 +63,17 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
         checks=tuple(checks),
         theory=(
             Law("critical_batch", fit.critical_batch, "fit of S = S_min (1 + B_crit / B)", SOURCE),
-            Law("least_steps", fit.least_steps, "the same", SOURCE),
+            Law("least_steps", fit.least_steps, "as above", SOURCE),
             Law("least_examples", fit.least_examples, "S_min B_crit", SOURCE),
         ),
         rows=tuple(rows),
         curves=_curves(batch, steps, fit),
         picture=Picture("examples", "steps", log_x=True, log_y=True),
-        conclusion=f"Critical batch {fit.critical_batch:.3g} (95 % interval {low:.3g} to {high:.3g}): smaller batches"
-        f" buy steps for nearly no more examples, larger ones nearly none; the hyperbola is up to"
-        f" {fit.worst_frac:.0%} off over the run. {settings.worker_batch} examples per worker pay until about"
-        f" {max(fit.critical_batch / settings.worker_batch, 1):.0f} workers",
-        assumptions=("one constant rate per batch size, the best one", "intervals from the scatter around the fit"),
+        conclusion=f"Critical batch size {fit.critical_batch:.3g} (95 % interval {low:.3g} to {high:.3g}): below it "
+        "larger batches save steps for few more examples, above it they save few steps; the hyperbola is up to "
+        f"{fit.worst_frac:.0%} off over the run. At {settings.worker_batch} examples per worker, adding workers pays "
+        f"up to about {max(fit.critical_batch / settings.worker_batch, 1):.0f}",
+        assumptions=("the best constant learning rate for each batch size", "intervals from the residuals of the fit"),
     )
 
 
@@ -95,7 +97,7 @@ def _whole(problem: NoisyQuadratic, target: float) -> Domain:
     endless, single = (problem.fewest_steps(target, batch)[0] for batch in (1e12, 1.0))
     return when(
         endless >= 1 and single >= 2 * endless,
-        "a target a step away or more, and a noise that doubles the steps of single examples or more",
+        "a target at least one step away, and noise that at least doubles the steps at batch size 1",
     )
 
 
@@ -107,9 +109,9 @@ def _shape(problem: NoisyQuadratic, target: float, fit: Hyperbola, whole: Domain
 
     critical = fit.critical_batch
     return [
-        Check("hyperbola over the run: largest error, share of the steps", 0.0, fit.worst_frac, tolerance=SHAPE,
+        Check("hyperbola over the run: largest error, as a fraction of the steps", 0.0, fit.worst_frac, tolerance=SHAPE,
               holds=whole),
-        Check("B_crit / 16 instead of B_crit / 8: steps times", 2.0, steps(critical / 16) / steps(critical / 8),
+        Check("B_crit / 16 instead of B_crit / 8: steps, ratio", 2.0, steps(critical / 16) / steps(critical / 8),
               tolerance=0.3, holds=whole),
         Check("16 B_crit instead of 8 B_crit: steps saved", 0.0, 1 - steps(16 * critical) / steps(8 * critical),
               tolerance=0.15, holds=whole),
@@ -139,11 +141,11 @@ def _noise(problem: NoisyQuadratic, target: float, fit: Hyperbola, whole: Domain
 
     below = fit.critical_batch / 8
     return [
-        Check("four times the noise and the batch: steps times", 1.0, steps(4.0, 4 * below) / steps(1.0, below),
+        Check("four times the noise and the batch: steps, ratio", 1.0, steps(4.0, 4 * below) / steps(1.0, below),
               tolerance=1e-9, holds=ALWAYS),
-        Check("without noise: steps with 1 example over steps with a million", 1.0, steps(0.0, 1.0) / steps(0.0, 1e6),
+        Check("without noise: steps at batch size 1 over steps at a million", 1.0, steps(0.0, 1.0) / steps(0.0, 1e6),
               tolerance=1e-9, holds=ALWAYS),
-        Check("B_crit = kappa^2 / epsilon, whatever the noise: steps at B_crit / 8 with four times the noise, times",
+        Check("B_crit = kappa^2 / epsilon, whatever the noise: steps at B_crit / 8 with four times the noise, ratio",
               1.0, steps(4.0, below) / steps(1.0, below), tolerance=0.1, false_law=True, holds=whole),
     ]  # fmt: skip
 
@@ -154,6 +156,11 @@ def _curves(batch: Array, steps: Array, fit: Hyperbola) -> tuple[Curve, ...]:
     line = law.steps(fine, fit.least_steps, fit.critical_batch)
     return (
         Curve("hyperbola, fitted", line * fine, line, theory=True),
-        Curve("best constant rate", steps * batch, steps, marks=True),
-        Curve("at the critical batch", np.array([2 * fit.least_examples]), np.array([2 * fit.least_steps]), marks=True),
+        Curve("best constant learning rate", steps * batch, steps, marks=True),
+        Curve(
+            "at the critical batch size",
+            np.array([2 * fit.least_examples]),
+            np.array([2 * fit.least_steps]),
+            marks=True,
+        ),
     )

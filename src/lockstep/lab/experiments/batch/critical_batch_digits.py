@@ -31,7 +31,7 @@ from lockstep.simulate.sample import student_t
 from lockstep.types.arrays import Array
 from lockstep.types.plain import Json
 
-QUESTION = "How many steps does a network take at each batch size, and does the noise scale tell?"
+QUESTION = "How many steps does a network need at each batch size, and does the noise scale predict it?"
 SOURCE = "McCandlish, Kaplan, Amodei 2018, sections 2.2 and 2.3; Shallue et al. 2019"
 WIDE = 0.1 * 2.0 ** (np.arange(13) / 2)
 """Rates tried with all examples."""
@@ -55,12 +55,12 @@ class Settings:
     """What is asked."""
 
     batches: tuple[int, ...] = setting(
-        (1, 2, 4, 8, 16, 32, 64, 128), "Examples of a step, beside all of them.", least=1, most=1024
+        (1, 2, 4, 8, 16, 32, 64, 128), "Batch sizes; the full batch is always included.", least=1, most=1024
     )
-    target: float = setting(0.3, "Training loss to reach; ten equal chances have 2.3.", least=0.1, most=1.5)
-    examples: int = setting(512, "Training digits.", least=256, most=1797)
-    hidden: int = setting(32, "Hidden units.", least=4, most=64)
-    starts: int = setting(4, "Random starts, each with an order of its own.", least=2, most=50)
+    target: float = setting(0.3, "Training loss to reach; guessing among ten classes gives 2.3.", least=0.1, most=1.5)
+    examples: int = setting(512, "Number of training digits.", least=256, most=1797)
+    hidden: int = setting(32, "Number of hidden units.", least=4, most=64)
+    starts: int = setting(4, "Random initializations, each with its own order of examples.", least=2, most=50)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
     """Fewest steps over batch sizes, the fitted hyperbola, and the noise scale along the run with all examples."""
     batches = sorted(set(settings.batches))
     if len(batches) < 4 or batches[-1] > settings.examples // 2:
-        raise BadInput(f"needs at least 4 of them, at most {settings.examples // 2}", "--set batches")
+        raise BadInput(f"needs at least 4 batch sizes, each at most {settings.examples // 2}", "--set batches")
     network = digits_perceptron(settings.hidden, settings.examples)
     starts = np.array([network.start(seed * settings.starts + one) for one in range(settings.starts)])
     generator = np.random.default_rng([seed, 1])
@@ -94,18 +94,19 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
     return Findings(
         checks=tuple(_checks(found, fit, noise_scale, settings.hidden)),
         theory=(
-            Law("noise_scale", noise_scale, "sum tr(Sigma) / sum |G|^2 over the run with all examples", SOURCE),
+            Law("noise_scale", noise_scale, "sum tr(Sigma) / sum |G|^2 over the full-batch run", SOURCE),
             Law("critical_batch", fit.critical_batch, "fit of S = S_min (1 + B_crit / B)", SOURCE),
-            Law("least_steps", fit.least_steps, "the same", SOURCE),
+            Law("least_steps", fit.least_steps, "as above", SOURCE),
         ),
         rows=tuple(_row(one, everything, fit, noise_scale) for one in found),
         curves=_curves(found, fit, noise_scale),
         picture=Picture("examples", "steps", log_x=True, log_y=True),
-        conclusion=f"Critical batch {fit.critical_batch:.3g} (95 % interval {low:.3g} to {high:.3g}); the noise scale"
-        f" predicts {noise_scale:.3g}. The hyperbola is up to {fit.worst_frac:.0%} off",
+        conclusion=f"Critical batch size {fit.critical_batch:.3g} (95 % interval {low:.3g} to {high:.3g}); the noise "
+        f"scale predicts {noise_scale:.3g}. The hyperbola is up to {fit.worst_frac:.0%} off",
         assumptions=(
-            f"a constant rate per batch, the best of {len(NARROW)} a factor {NARROW[1] / NARROW[0]:.2f} apart",
-            f"{settings.starts} starts; intervals of the fit are from the scatter around it",
+            f"a constant learning rate per batch size, the best of {len(NARROW)} spaced by a factor of "
+            f"{NARROW[1] / NARROW[0]:.2f}",
+            f"{settings.starts} initializations; intervals from the residuals of the fit",
         ),
     )
 
@@ -145,7 +146,9 @@ def _arrivals(
         if np.isfinite(arrived.reshape(len(starts), len(rates))).all(axis=0).any():
             return arrived
         before, seen, look = loss, step, max(step + 1, int(step * BETWEEN_LOOKS))
-    raise BadInput(f"is not reached within {MOST_STEPS:,} steps of {batch} examples; take a larger one", "--set target")
+    raise BadInput(
+        f"is not reached within {MOST_STEPS:,} steps at batch size {batch}; use a larger target", "--set target"
+    )
 
 
 def _noise_scale(network: Perceptron, starts: Array, tuned: Tuned) -> float:
@@ -177,23 +180,24 @@ def _checks(found: list[Tuned], fit: Hyperbola, noise_scale: float, hidden: int)
     times = last.batch / first.batch
     law_of_rates = float(law.best_rate_frac(first.batch, noise_scale) / law.best_rate_frac(last.batch, noise_scale))
     wide = math.log(FACTOR)
-    noisy = when(hidden <= WIDEST, f"at most {WIDEST} hidden units: in wider networks the edge of stability and not the"
-                 " noise decides the rate with all examples")  # fmt: skip
+    noisy = when(hidden <= WIDEST, f"at most {WIDEST} hidden units: in wider networks the edge of stability, not the "
+                 "noise, limits the full-batch learning rate")  # fmt: skip
     small = when(
         times >= 16 and first.batch <= noise_scale / 4,
-        "a smallest batch of at most a 16th of the examples and a quarter of the noise scale",
+        "a smallest batch of at most 1/16 of the examples and 1/4 of the noise scale",
     )
     return [
-        Check("hyperbola: largest error, share of the steps", 0.0, fit.worst_frac, tolerance=SHAPE, holds=ALWAYS),
+        Check("hyperbola: largest error, as a fraction of the "
+              "steps", 0.0, fit.worst_frac, tolerance=SHAPE, holds=ALWAYS),
         Check("log of the fitted critical batch over the noise scale", 0.0, math.log(fit.critical_batch / noise_scale),
               tolerance=wide, holds=ALWAYS),
-        Check(f"log of the best rate with {first.batch} over that with all examples", math.log(law_of_rates),
+        Check(f"log of the best rate at batch size {first.batch} over that of the full batch", math.log(law_of_rates),
               math.log(first.rate / last.rate), tolerance=wide, holds=noisy),
-        Check("steps fall as 1 / B for ever: log of steps with all over those with the smallest batch",
+        Check("steps fall as 1 / B without limit: log of full-batch steps over those of the smallest batch",
               -math.log(times), math.log(last.steps / first.steps), tolerance=wide, false_law=True, holds=small),
-        Check("linear rule for ever: log of the best rate with all over that with the smallest batch",
+        Check("linear rule without limit: log of the best full-batch rate over that of the smallest batch",
               math.log(times), math.log(last.rate / first.rate), tolerance=wide, false_law=True, holds=small),
-        Check("one rate for all batches: best rate with the smallest batch over that with all", 1.0,
+        Check("one rate for all batches: best rate of the smallest batch over that of the full batch", 1.0,
               first.rate / last.rate, tolerance=0.5, false_law=True, holds=small),
     ]  # fmt: skip
 
@@ -218,7 +222,12 @@ def _curves(found: list[Tuned], fit: Hyperbola, noise_scale: float) -> tuple[Cur
     predicted = law.steps(fine, found[-1].steps, noise_scale)
     return (
         Curve("hyperbola, fitted", fitted * fine, fitted, theory=True),
-        Curve("from the noise scale and the steps with all examples", predicted * fine, predicted, theory=True),
-        Curve("best constant rate", steps * batch, steps, half_ci95=half, marks=True),
-        Curve("at the critical batch", np.array([2 * fit.least_examples]), np.array([2 * fit.least_steps]), marks=True),
+        Curve("from the noise scale and the full-batch steps", predicted * fine, predicted, theory=True),
+        Curve("best constant learning rate", steps * batch, steps, half_ci95=half, marks=True),
+        Curve(
+            "at the critical batch size",
+            np.array([2 * fit.least_examples]),
+            np.array([2 * fit.least_steps]),
+            marks=True,
+        ),
     )

@@ -1,7 +1,7 @@
 """Data parallel and gradient accumulation are the run on one device: when, how exactly, and what breaks them.
 
     mean over n equal shards of shard gradients = gradient of the batch = mean over K accumulated micro-batches
-Any optimiser that is a function of the gradients (momentum, Adam) follows the same path, to rounding; bit for bit where
+Any optimizer that is a function of the gradients (momentum, Adam) follows the same path, to rounding; bit for bit where
 every sum is exact, which small whole numbers and powers of two as rates make happen. Shards of different sizes need
 weights B_i / B. What couples examples breaks it: statistics per shard (batch norm), clipping before accumulation. What
 else is not the same: summed gradients, K small steps instead of one large.
@@ -24,7 +24,7 @@ from lockstep.types.arrays import Array
 Gradient = Callable[[Array, Array], Array]
 """(parameters, places of the batch's samples) -> gradient."""
 
-QUESTION = "Is a step on many workers, or accumulated, the step of one device with the large batch?"
+QUESTION = "Does data parallelism or gradient accumulation take the same step as one device with the large batch?"
 SOURCE = "linearity of the mean; Goyal et al. 2017, section 2.2 (batch norm per worker)"
 EXACT, APART = 1e-12, 1e-4
 BASE_RATES = {"sgd": 0.25, "momentum": 0.05, "adam": 0.01}
@@ -35,10 +35,10 @@ CLIP = 0.5
 class Settings:
     """What is asked."""
 
-    workers: int = setting(8, "Equal shards, and accumulated micro-batches.", least=2, most=64)
-    batch: int = setting(64, "Examples per step, a multiple of the workers.", least=4, most=500)
+    workers: int = setting(8, "Number of equal shards, and of accumulated micro-batches.", least=2, most=64)
+    batch: int = setting(64, "Global batch size, a multiple of the workers.", least=4, most=500)
     steps: int = setting(60, "Steps of every run.", least=5, most=2000)
-    hidden: int = setting(8, "Hidden units of the network on digits.", least=1, most=256)
+    hidden: int = setting(8, "Number of hidden units of the network on digits.", least=1, most=256)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,9 +78,10 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
         rows=tuple(rows),
         curves=tuple(curves),
         picture=Picture("step", "largest_difference", log_y=True),
-        conclusion="Shards and accumulated micro-batches follow the large batch to rounding under every optimiser;"
-        " unweighted shards, sums, small steps, statistics per shard and early clipping do not",
-        assumptions=("double precision, except one check in single", "the same samples in every batch"),
+        conclusion="Shards and accumulated micro-batches match the large batch up to rounding under every optimizer;"
+        " unweighted shards, summed gradients, small steps, per-shard batch norm and clipping before "
+        "accumulation do not",
+        assumptions=("fp64, except for one check in fp32", "the same samples in every batch"),
     )
 
 
@@ -174,7 +175,8 @@ def _bitwise() -> list[Check]:
     for method in (optimizer("sgd"), optimizer("momentum", beta=0.5)):
         paths = [_path(one, method, np.zeros(4), batches, 2.0**-10) for one in (whole, accumulated)]
         differing = float((paths[0] != paths[1]).sum())
-        checks.append(Check(f"accumulation where sums are exact ({method.name}): numbers that differ", 0.0, differing,
+        checks.append(Check(f"accumulation where sums are exact ({method.name}): parameters that "
+                            "differ", 0.0, differing,
                             holds=example("least squares on 64 examples, 8 micro-batches")))  # fmt: skip
     return checks
 
@@ -184,7 +186,7 @@ def _single_precision(network: Perceptron, batches: list[Array], start: Array, w
     single = Perceptron(network.inputs.astype(np.float32), network.classes, 10, network.hidden)
     way, first = _ways(single, workers)[0], start.astype(np.float32)
     paths = [_path(one, optimizer("sgd"), first, batches[:60], BASE_RATES["sgd"]) for one in (way.parts, way.whole)]
-    return Check("equal shards in single precision (sgd)", 0.0, float(np.abs(paths[0] - paths[1]).max()),
+    return Check("equal shards in fp32 (sgd)", 0.0, float(np.abs(paths[0] - paths[1]).max()),
                  tolerance=1e-5, holds=ALWAYS)  # fmt: skip
 
 

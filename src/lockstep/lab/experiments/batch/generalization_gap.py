@@ -1,6 +1,6 @@
 """How far is the loss on new data from the loss on the training data? It depends on how much was fitted, not on B.
 
-Least squares in d dimensions, N normal examples, noise of variance s^2, fitted to the end:
+Least squares in d dimensions, N normal examples, noise of variance s^2, exact fit:
 
     E (test loss - training loss) = (s^2 / 2) (d / (N - d - 1) + d / N)
     its variance, N > d + 3:        (s^4 / 2) (d (N - 1) / ((N - d - 1)^2 (N - d - 3)) + (N - d) / N^2)
@@ -28,7 +28,7 @@ from lockstep.settings import setting
 from lockstep.types.arrays import Array
 from lockstep.types.plain import Json
 
-QUESTION = "Does a larger batch widen the gap between training and test loss?"
+QUESTION = "Does a larger batch size widen the generalization gap?"
 SOURCE = "Hardt, Recht, Singer 2016, theorem 3.8; moments of the inverse Wishart law"
 DIGITS = "400 digits, batch 20, 200 steps"
 SEEN = 0.1
@@ -44,12 +44,14 @@ ALIKE = 0.3
 class Settings:
     """What is asked."""
 
-    dimension: int = setting(50, "d.", least=10, most=200)
-    examples: tuple[int, ...] = setting((100, 200, 400, 800), "N, each above d + 1.", least=6, most=5000)
-    batches: tuple[int, ...] = setting(
-        (5, 20), "Batch sizes of SGD on the smallest N, beside all of it.", least=4, most=5000
+    dimension: int = setting(50, "Dimension d of the least-squares problem.", least=10, most=200)
+    examples: tuple[int, ...] = setting(
+        (100, 200, 400, 800), "Training set sizes N, each above d + 1.", least=6, most=5000
     )
-    trials: int = setting(100, "Data sets.", least=50, most=2000)
+    batches: tuple[int, ...] = setting(
+        (5, 20), "Batch sizes of SGD on the smallest N; the full batch is always included.", least=4, most=5000
+    )
+    trials: int = setting(100, "Number of random data sets.", least=50, most=2000)
 
 
 def run(settings: Settings, seed: int, progress: Progress) -> Findings:
@@ -66,7 +68,7 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
     counts = sorted(set(settings.examples))
     for place, n in enumerate(watched(counts, progress, more=1)):
         fitted = _fitted(d, n, settings.trials, np.random.default_rng([seed, 0, place]))
-        rows.append(_row("fitted to the end", n, n, None, *mean_and_error(fitted), fitted_gap(d, n)))
+        rows.append(_row("exact fit", n, n, None, *mean_and_error(fitted), fitted_gap(d, n)))
         checks.append(_fit(d, n, fitted))
     paths = {b: _descended(d, smallest, b, settings.trials, seed) for b in sorted({*settings.batches, smallest})}
     for b, gaps in paths.items():
@@ -83,11 +85,11 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
         rows=tuple(rows),
         curves=_curves(rows, fitted_gap(d, smallest)),
         picture=Picture("step", "gap", log_x=True),
-        conclusion="The gap grows with the steps and falls with the number of examples; the batch size does not move"
-        " it at equal steps",
+        conclusion="The gap grows with the steps and falls with the number of examples; at equal steps the "
+        "batch size does not change it",
         assumptions=(
-            f"least squares with s = 1, rate 1 / (d + 2) = {stable_rate(d):.3g}",
-            "digits: logistic regression, rate 1 / beta",
+            f"least squares with s = 1, learning rate 1 / (d + 2) = {stable_rate(d):.3g}",
+            "digits: logistic regression, learning rate 1 / beta",
         ),
     )
 
@@ -118,10 +120,10 @@ def _fit(dimension: int, examples: int, gaps: Array) -> Check:
     """
     gap, error = mean_and_error(gaps)
     spread = fitted_spread(dimension, examples)
-    return Check(f"gap of the fit to {examples} examples", fitted_gap(dimension, examples), gap,
+    return Check(f"gap of the exact fit to {examples} examples", fitted_gap(dimension, examples), gap,
                  max(error, spread / math.sqrt(len(gaps))),
                  holds=when(math.isfinite(spread),
-                            "more than dimension + 3 examples: with fewer the gap has no variance"))  # fmt: skip
+                            "more than dimension + 3 examples; with fewer the gap has no finite variance"))  # fmt: skip
 
 
 def stable_rate(dimension: int) -> float:
@@ -168,19 +170,19 @@ def _alike(paths: dict[int, Array]) -> list[Check]:
         checks.append(
             Check(f"gap after {STEPS[2]} steps of batch {b} over that of batch {most}", 1.0, times.value,
                   times.standard_error, ALIKE, runs=times.pairs,
-                  holds=when(times.known, "data sets enough to see the gap of the largest batch"))
+                  holds=when(times.known, "enough data sets to resolve the gap of the largest batch"))
         )  # fmt: skip
     return checks
 
 
 def _false_laws(paths: dict[int, Array], ends_at: float) -> list[Check]:
     """Where the printed laws and the runs part; with many examples the gap is too small to tell."""
-    wide = when(ends_at >= SEEN, f"so few examples that the gap of the fit is {SEEN:g} or more")
+    wide = when(ends_at >= SEEN, f"so few examples that the gap of the exact fit is at least {SEEN:g}")
     least, most = min(paths), max(paths)
     early, late = (float(paths[least][:, place].mean()) for place in (0, -1))
     gap, error = mean_and_error(paths[most][:, -1])
     return [
-        Check(f"gap ~ 1 / sqrt(B steps): from {STEPS[0]} to {STEPS[-1]} steps, times",
+        Check(f"gap ~ 1 / sqrt(B steps): from {STEPS[0]} to {STEPS[-1]} steps, ratio",
               math.sqrt(STEPS[0] / STEPS[-1]), late / early, tolerance=0.5, false_law=True, holds=wide),
         Check("no gap at full batch", 0.0, gap, error, false_law=True, holds=wide),
     ]  # fmt: skip
@@ -221,5 +223,5 @@ def _curves(rows: list[Json], limit: float) -> tuple[Curve, ...]:
         half = np.array([(row["ci95"][1] - row["ci95"][0]) / 2 for row in mine])
         curves.append(Curve(name, np.array(STEPS, dtype=float), np.array([row["gap"] for row in mine]), half_ci95=half))
     ends = np.array([STEPS[0], STEPS[-1]], dtype=float)
-    curves.append(Curve("fitted to the end, law", ends, np.full(2, limit), theory=True))
+    curves.append(Curve("exact fit, law", ends, np.full(2, limit), theory=True))
     return tuple(curves)

@@ -24,7 +24,7 @@ from lockstep.settings import setting
 from lockstep.types.arrays import Array
 from lockstep.types.plain import Json
 
-QUESTION = "How noisy is the averaged gradient of n workers, for each way to share the examples?"
+QUESTION = "How noisy is the averaged gradient of n workers, for each way to split the examples among them?"
 SOURCE = "variance of a mean; Cochran, 'Sampling techniques', 1977, chapters 2 and 5"
 WAYS = ("with replacement", "without replacement", "sorted shards", "one worker alone")
 
@@ -41,12 +41,14 @@ MOST_DRAWS = 40_000_000
 class Settings:
     """What is asked."""
 
-    examples: int = setting(1024, "Examples of the data set, N.", least=64, most=65_536)
-    batch: int = setting(64, "Global batch B.", least=2, most=4096)
-    workers: tuple[int, ...] = setting((1, 2, 4, 8, 16), "Workers n; each must divide the batch.", least=1, most=1024)
-    small: int = setting(10, "Examples of the smaller of two unequal workers.", least=1, most=1000)
-    large: int = setting(1000, "Examples of the larger one.", least=2, most=10_000)
-    trials: int = setting(4000, "Averaged gradients.", least=200, most=100_000)
+    examples: int = setting(1024, "Examples N in the data set.", least=64, most=65_536)
+    batch: int = setting(64, "Global batch size B.", least=2, most=4096)
+    workers: tuple[int, ...] = setting(
+        (1, 2, 4, 8, 16), "Numbers of workers n; each must divide the batch size.", least=1, most=1024
+    )
+    small: int = setting(10, "Batch size of the smaller of two unequal workers.", least=1, most=1000)
+    large: int = setting(1000, "Batch size of the larger of two unequal workers.", least=2, most=10_000)
+    trials: int = setting(4000, "Number of averaged gradients that are drawn.", least=200, most=100_000)
 
 
 def run(settings: Settings, seed: int, progress: Progress) -> Findings:
@@ -74,15 +76,15 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
         rows=tuple(rows),
         curves=_curves(rows),
         picture=Picture("workers", "variance", log_x=True, log_y=True),
-        conclusion="At a fixed global batch the averaged gradient is as noisy on one worker as on many; a fixed shard"
-        " per worker makes it less noisy, not more",
+        conclusion="At a fixed global batch size the averaged gradient is equally noisy on one worker and on many; a "
+        "fixed shard per worker makes it less noisy, not more",
         assumptions=("intervals from the fourth moments of the averaged gradients",),
     )
 
 
 def _check(settings: Settings) -> None:
     if settings.trials * settings.examples > MOST_DRAWS:
-        raise BadInput(f"trials times examples must be at most {MOST_DRAWS:,}", "--set trials")
+        raise BadInput(f"trials x examples must be at most {MOST_DRAWS:,}", "--set trials")
     if settings.batch > settings.examples:
         raise BadInput(f"must be at most the {settings.examples} examples", "--set batch")
     for n in settings.workers:
@@ -158,7 +160,7 @@ def _different(settings: Settings, seed: int) -> list[Check]:
         Check("different data, weighted mean: mean", whole, weighted, weighted_error, holds=ALWAYS),
         Check("different data: the unweighted mean is unbiased", whole, plain, plain_error, false_law=True,
               holds=tells(float(SHARD_MEANS.mean()), whole, plain_error)),
-        Check("different data: whoever takes part, the mean is unbiased", whole, alone, alone_error, false_law=True,
+        Check("different data: whoever participates, the mean is unbiased", whole, alone, alone_error, false_law=True,
               holds=tells(float(SHARD_MEANS[0]), whole, alone_error)),
     ]  # fmt: skip
 

@@ -27,7 +27,7 @@ from lockstep.simulate.sample import student_t
 from lockstep.types.arrays import Array
 from lockstep.types.plain import Json
 
-QUESTION = "Which recipe still trains a network when the batch grows and the epochs stay?"
+QUESTION = "Which learning-rate recipe still trains a network when the batch size grows at a fixed number of epochs?"
 SOURCE = "Goyal et al. 2017; You, Gitman, Ginsburg 2017; You et al. 2020"
 BATCH, RATE = 32, 0.3  # assumed: the base recipe, tuned to about a loss of 0.07 in 15 epochs
 TRAINING = 1280  # of the 1,797 digits; the rest is the test set
@@ -41,13 +41,15 @@ class Settings:
     """What is asked."""
 
     epochs: int = setting(15, "Passes over the training digits.", least=10, most=30)
-    hidden: int = setting(32, "Hidden units.", least=16, most=32)
-    repetitions: int = setting(3, "Runs of each recipe, with other starts and orders.", least=2, most=100)
+    hidden: int = setting(32, "Number of hidden units.", least=16, most=32)
+    repetitions: int = setting(
+        3, "Runs of each recipe, each with its own initialization and order of examples.", least=2, most=100
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """An optimiser, its rate and warm-up, at a batch size."""
+    """An optimizer, its rate and warm-up, at a batch size."""
 
     name: str
     method: Optimizer
@@ -81,15 +83,18 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
     return Findings(
         checks=(*_claims(trained), *_shares(settings.hidden), *_quartic()),
         theory=(
-            Law("untrained_loss", UNTRAINED, "log 10", "ten equal chances"),
+            Law("untrained_loss", UNTRAINED, "log 10", "guessing among ten classes"),
             Law("quartic_edge", 2.0, "a w_0^2", "|1 - a w^2| > 1 makes w grow"),
         ),
         rows=tuple(_row(one) for one in trained.values()),
         curves=_curves(trained),
         picture=Picture("batch", "training_loss", log_x=True, log_y=True),
-        conclusion="The linear rule keeps the loss at 4 times the batch and fails at 10; the square-root rule, warm-up"
-        " with momentum and LARS train where it fails",
-        assumptions=(f"{settings.repetitions} runs per recipe, equal epochs", "rates of LARS and LAMB tuned by hand"),
+        conclusion="The linear rule keeps the loss at 4 times the batch size and fails at 10; the square-root"
+        " rule, momentum with warm-up and LARS still train where it fails",
+        assumptions=(
+            f"{settings.repetitions} runs per recipe, equal epochs",
+            "learning rates of LARS and LAMB tuned by hand",
+        ),
     )
 
 
@@ -160,7 +165,7 @@ def _claims(trained: dict[tuple[str, int], Trained]) -> list[Check]:
               holds=ALWAYS),
         Check("momentum, 10 times batch and rate, no warm-up: loss", UNTRAINED, loss("momentum", 10),
               relation="at least", holds=ALWAYS),
-        Check("the same after warm-up: loss over that without", 0.1,
+        Check("momentum, 10 times batch and rate: loss with warm-up over that without", 0.1,
               loss("momentum, warm-up", 10) / loss("momentum", 10), relation="at most", holds=ALWAYS),
         Check("LARS at full batch: loss over that of the linear rule", 0.1, loss("LARS", 40) / loss("linear rule", 40),
               relation="at most", holds=ALWAYS),
@@ -181,11 +186,12 @@ def _shares(hidden: int) -> list[Check]:
 
     lars, lamb, sgd = moved(Lars(trust=0.001), 20.0), moved(optimizer("lamb"), 0.02), moved(optimizer("sgd"), 0.3)
     return [
-        *(Check(f"first step of LARS, share of weight matrix {i + 1}", 0.02, lars[i], tolerance=1e-12,
+        *(Check(f"first step of LARS relative to weight matrix {i + 1}", 0.02, lars[i], tolerance=1e-12,
               holds=ALWAYS) for i in (0, 1)),
-        *(Check(f"first step of LAMB, share of weight matrix {i + 1}", 0.02, lamb[i], tolerance=1e-12,
+        *(Check(f"first step of LAMB relative to weight matrix {i + 1}", 0.02, lamb[i], tolerance=1e-12,
               holds=ALWAYS) for i in (0, 1)),
-        Check("SGD moves every layer by the same share: first over second", 1.0, sgd[0] / sgd[1], tolerance=0.05,
+        Check("SGD moves every layer by the same relative amount: first over "
+              "second", 1.0, sgd[0] / sgd[1], tolerance=0.05,
               false_law=True, holds=ALWAYS),
     ]  # fmt: skip
 

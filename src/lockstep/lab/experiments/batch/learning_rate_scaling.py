@@ -22,7 +22,7 @@ from lockstep.methods.learning_rate import RULES, rule
 from lockstep.settings import setting
 from lockstep.types.plain import Json
 
-QUESTION = "Which rule for the learning rate keeps what when the batch grows, and where does it break?"
+QUESTION = "What does each learning-rate scaling rule preserve when the batch size grows, and where does it fail?"
 SOURCE = "Goyal et al. 2017; Krizhevsky 2014; Hoffer, Hubara, Soudry 2017; Mandt, Hoffman, Blei 2017"
 DIVERGED = 1e12
 """Mean square that counts as divergence, over the larger of the start and the scale of the noise."""
@@ -37,11 +37,18 @@ LEAST_PRODUCT = 1e-3
 class Settings:
     """What is asked."""
 
-    rate: float = setting(0.02, "Learning rate at batch 1.", above=1e-4, below=2)
-    curvature: float = setting(1.0, "lambda.", least=0.01, most=100)
-    noise: float = setting(1.0, "sigma, standard deviation of the gradient of one example.", above=0, most=1e6)
-    batches: tuple[float, ...] = setting((1.0, 4.0, 16.0, 64.0, 128.0), "Batch sizes k.", least=1, most=1e6)
-    correlation: float = setting(0.05, "r between examples, in the last checks.", least=0.04, below=1)
+    rate: float = setting(0.02, "Learning rate at batch size 1.", above=1e-4, below=2)
+    curvature: float = setting(1.0, "Curvature lambda.", least=0.01, most=100)
+    noise: float = setting(1.0, "Standard deviation sigma of the gradient of one example.", above=0, most=1e6)
+    batches: tuple[float, ...] = setting(
+        (1.0, 4.0, 16.0, 64.0, 128.0), "Batch sizes k, relative to batch size 1.", least=1, most=1e6
+    )
+    correlation: float = setting(
+        0.05,
+        "Correlation r of the gradients of different examples, for the checks of correlated examples.",
+        least=0.04,
+        below=1,
+    )
     trials: int = setting(4000, "Simulated runs.", least=1000, most=100_000)
 
 
@@ -57,7 +64,9 @@ class Stay:
 def run(settings: Settings, seed: int, progress: Progress) -> Findings:
     """Stationary variance under every rule, by law and by simulation."""
     if settings.rate * settings.curvature < LEAST_PRODUCT:
-        raise BadInput(f"rate times curvature must be at least {LEAST_PRODUCT:g}, else runs never settle", "--set rate")
+        raise BadInput(
+            f"rate x curvature must be at least {LEAST_PRODUCT:g}; below it runs do not become stationary", "--set rate"
+        )
     rows: list[Json] = []
     checks: list[Check] = []
     sequence = np.random.SeedSequence(seed)
@@ -83,9 +92,9 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
         rows=tuple(rows),
         curves=_curves(settings, rows, edge),
         picture=Picture("batch", "variance", log_x=True, log_y=True),
-        conclusion="The linear rule keeps the variance until the rate nears the edge, and diverges from"
-        f" {edge:.4g} times the batch on; the square-root rule quiets the run instead",
-        assumptions=("one axis, constant rate, noise of normal law",),
+        conclusion="The linear rule keeps the variance until the rate nears the stability limit, and diverges from"
+        f" {edge:.4g} times the batch size up; the square-root rule lowers the variance instead",
+        assumptions=("one dimension, constant learning rate, normally distributed noise",),
     )  # fmt: skip
 
 
@@ -132,11 +141,12 @@ def _kept(settings: Settings, stream: np.random.SeedSequence) -> list[Check]:
     linear, root = (float(rule(name)(1.0, k)) * mean / one for name in ("linear", "square-root"))
     per_time = linear**2 / k
     return [
-        Check("linear rule: noise per training time, times", 1.0, per_time, 2 * error, holds=ALWAYS),
-        Check("linear rule: noise of one step, times", 4.0, linear, 4 * error, holds=ALWAYS),
-        Check("square-root rule: noise of one step, times", 1.0, root, error, holds=ALWAYS),
-        Check("the linear rule keeps the noise of one step: times", 1.0, linear, error, false_law=True, holds=ALWAYS),
-        Check("the linear rule keeps signal over noise of a step: times", 1.0, one / mean, error, false_law=True,
+        Check("linear rule: noise per training time, ratio", 1.0, per_time, 2 * error, holds=ALWAYS),
+        Check("linear rule: noise of one step, ratio", 4.0, linear, 4 * error, holds=ALWAYS),
+        Check("square-root rule: noise of one step, ratio", 1.0, root, error, holds=ALWAYS),
+        Check("the linear rule keeps the noise of one step: ratio", 1.0, linear, error, false_law=True, holds=ALWAYS),
+        Check("the linear rule keeps the signal-to-noise ratio of a step: "
+              "ratio", 1.0, one / mean, error, false_law=True,
               holds=ALWAYS),
     ]  # fmt: skip
 
@@ -151,7 +161,7 @@ def _correlated(settings: Settings, stream: np.random.SeedSequence) -> list[Chec
     seen = simulate(rate, settings.curvature, variance, settings.trials, np.random.default_rng(stream))
     names = (
         f"correlation {settings.correlation:g}, linear rule, 16 times the batch: stationary variance",
-        "the linear rule keeps the variance whatever the examples share",
+        "the linear rule keeps the variance even for correlated examples",
     )
     if one is None or expected is None:
         return [absent(name, "a rate x curvature that is stable at 16 times the batch") for name in names]

@@ -3,8 +3,8 @@
     E gain of a step = alpha |G|^2 - alpha^2 / 2 (G'HG + tr(H Sigma) / B)
     best rate and best gain are 1 / (1 + B_noise / B) of those without noise,  B_noise = tr(H Sigma) / (G'HG)
     B_simple = tr(Sigma) / |G|^2                                two batches: |G|^2 and tr Sigma from |g_B|^2 at two B
-The gain is simulated at the best rate of every batch. The two-batch estimates come with the interval of a ratio of two
-means (delta method over the repetitions).
+The gain is simulated at the best learning rate of every batch. The two-batch estimates come with the interval of a
+ratio of two means (delta method over the repetitions).
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from lockstep.methods import critical_batch as law
 from lockstep.settings import setting
 from lockstep.types.plain import Json
 
-QUESTION = "How much noise is in a gradient, how is it measured, and how large a batch is one step worth?"
+QUESTION = "How noisy is a gradient, how is the noise measured, and which batch size is a step worth?"
 SOURCE = "McCandlish, Kaplan, Amodei 2018, section 2 and appendix A.1"
 MOST_BATCHES = 1000
 ROUNDING = 1e-12
 """Share of a sum of up to 500 squares, each rounded a few times by 2^-53."""
-TOO_NOISY = "too large to be measured with these batches; take larger ones or more repetitions"
+TOO_NOISY = "too large to measure with these batch sizes; use larger ones or more repetitions"
 SPAN = 2.0 ** np.arange(-4, 5)
 
 
@@ -36,11 +36,13 @@ class Settings:
     """What is asked."""
 
     axes: int = setting(32, "Dimensions of the quadratic.", least=2, most=500)
-    condition: float = setting(100.0, "Largest over smallest curvature.", least=1, most=1e4)
-    noise: float = setting(1.0, "Variance of one example's gradient, the same along every axis.", above=0, most=1e6)
-    small_batch: int = setting(4, "Small batch of the estimator.", least=1, most=1_000_000)
-    large_batch: int = setting(64, "Large batch of the estimator.", least=2, most=1_000_000)
-    repetitions: int = setting(2000, "Pairs of batches, and simulated steps per batch size.", least=100, most=100_000)
+    condition: float = setting(100.0, "Condition number: largest over smallest curvature.", least=1, most=1e4)
+    noise: float = setting(1.0, "Variance of one example's gradient, the same in every direction.", above=0, most=1e6)
+    small_batch: int = setting(4, "Smaller batch size of the estimator.", least=1, most=1_000_000)
+    large_batch: int = setting(64, "Larger batch size of the estimator.", least=2, most=1_000_000)
+    repetitions: int = setting(
+        2000, "Number of pairs of batches, and of simulated steps per batch size.", least=100, most=100_000
+    )
 
 
 def run(settings: Settings, seed: int, progress: Progress) -> Findings:
@@ -58,14 +60,20 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
     for place, batch in enumerate(watched(noise_scale * SPAN, progress)):
         gain, expected, error = _gain(problem, float(batch), noise_scale, settings.repetitions, generators[place])
         checks.append(
-            Check(f"gain of one step at {SPAN[place]:g} B_noise over the best", expected, gain, error, holds=ALWAYS)
+            Check(
+                f"gain of one step at {SPAN[place]:g} B_noise over that without noise",
+                expected,
+                gain,
+                error,
+                holds=ALWAYS,
+            )
         )
         rows.append({"batch": float(batch), "gain_frac": gain, "gain_ci95": [gain - 1.96 * error, gain + 1.96 * error],
                      "gain_law_frac": expected})  # fmt: skip
     measured, estimates = _two_batches(problem, settings, generators[-1])
     rounding = estimates[1].tolerance / estimates[0].expected
     checks.append(Check("B_simple from two batches", simple, measured.value, measured.standard_error, rounding,
-                        holds=when(measured.known, "batches and repetitions that measure |G|^2")))  # fmt: skip
+                        holds=when(measured.known, "batch sizes and repetitions that resolve |G|^2")))  # fmt: skip
     digits = _on_digits(settings, np.random.default_rng([seed, 1]))
     checks += [*estimates, _blind(problem, noise_scale), digits]
     low, high = measured.interval()
@@ -152,5 +160,5 @@ def _curves(rows: list[Json], noise_scale: float) -> tuple[Curve, ...]:
     fine = np.geomspace(batch[0], batch[-1], 100)
     return (
         Curve("1 / (1 + B_noise / B)", fine, law.best_rate_frac(fine, noise_scale), theory=True),
-        Curve("simulated at the best rate", batch, gain, half_ci95=half, marks=True),
+        Curve("simulated at the best learning rate", batch, gain, half_ci95=half, marks=True),
     )

@@ -33,7 +33,7 @@ from lockstep.lab.statistics import mean_and_error, streams
 from lockstep.settings import setting
 from lockstep.types.arrays import Array
 
-QUESTION = "What does an error in the averaged gradient cost, and does it grow with the number of steps?"
+QUESTION = "What does an error in the averaged gradient cost, and does the cost grow with the number of steps?"
 SOURCE = "Ajalloeian and Stich 2020; Karimireddy et al. 2019"
 
 FEW_STEPS = 30
@@ -49,9 +49,11 @@ class Settings:
     """Step, errors and lengths of the runs."""
 
     step_size: float = setting(0.3, "Step size of gradient descent on f = x^2 / 2.", least=1e-3, below=1)
-    errors: tuple[float, ...] = setting((0.01, 0.03, 0.1, 0.3), "Size of the error of a gradient.", least=1e-4, most=10)
-    steps: tuple[int, ...] = setting((100, 1000, 10_000), "Lengths of the runs.", least=FEW_STEPS, most=1_000_000)
-    repetitions: int = setting(2000, "Independent runs of the random error.", least=100, most=1_000_000)
+    errors: tuple[float, ...] = setting((0.01, 0.03, 0.1, 0.3), "Sizes of the gradient error.", least=1e-4, most=10)
+    steps: tuple[int, ...] = setting(
+        (100, 1000, 10_000), "Lengths of the runs, in steps.", least=FEW_STEPS, most=1_000_000
+    )
+    repetitions: int = setting(2000, "Independent runs with a random error.", least=100, most=1_000_000)
 
 
 def run(settings: Settings, seed: int, progress: Progress) -> Findings:
@@ -76,7 +78,7 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
         picture=Picture("gradient_error", "loss_gap", log_x=True, log_y=True),
         conclusion="errors of a gradient leave a floor, quadratic in an error on a quadratic and linear on a slope; "
         "longer runs do not raise it",
-        assumptions=("f = x^2 / 2, and the Huber function for the opposing error",),
+        assumptions=("f = x^2 / 2; for the opposing error, the Huber function",),
     )  # fmt: skip
 
 
@@ -143,9 +145,9 @@ def _slopes(settings: Settings, seen: dict[str, list[float]], sizes: Array, step
     """Powers of the error: 2 for both quadratics, 1 on the slope of the Huber function."""
     a = settings.step_size
     left = (1 - a) ** min(steps, MANY_STEPS)
-    settled = when(left <= 0.05 * sizes[0] * math.sqrt(a), "a step_size and steps that forget the start")
+    settled = when(left <= 0.05 * sizes[0] * math.sqrt(a), "step_size and steps for which the start no longer matters")
     if len(sizes) < 2:
-        return tuple(absent(f"power of the error, {name}", "two errors or more") for name in seen)
+        return tuple(absent(f"power of the error, {name}", "at least two errors") for name in seen)
     found = []
     below = sizes <= 1  # a larger error turns the Huber gradient around
     for name, expected in (("unbiased", 2.0), ("biased", 2.0), ("opposing, Huber", 1.0)):
@@ -153,7 +155,7 @@ def _slopes(settings: Settings, seen: dict[str, list[float]], sizes: Array, step
         power = math.nan
         if kept.sum() >= 2:
             power = _power(sizes[kept], np.array(seen[name])[kept])
-        holds = when(not math.isnan(power), "two errors or more; for the Huber function of 1 at most")
+        holds = when(not math.isnan(power), "at least two errors; for the Huber function, each at most 1")
         # A floor is a mean of squares: its logarithm has a standard error of sqrt(2 / repetitions).
         spread = 2 / math.sqrt(settings.repetitions) / math.log(sizes[-1] / sizes[0]) if name == "unbiased" else 0.0
         # Settled, the start moves a random floor by 0.5 % at most; a constant error's floor by the factor (1 - q)^2.
@@ -173,7 +175,7 @@ def _flat(settings: Settings, lengths: list[int], seed: int) -> tuple[Check, ...
     needed, error = math.sqrt(gap / long), error / 2 / math.sqrt(gap * long)
     floor = float(stationary_variance(a, 1.0, size**2)) / 2
     expected = floor + (1 / 2 - floor) * (1 - a) ** (2 * some)
-    what = "error that the gap found allows: sqrt(gap / T)"
+    what = "error that the measured gap allows: sqrt(gap / T)"
     told = tells(size, math.sqrt(expected / long), error)
     return (
         *_over_lengths(a, size, lengths),
@@ -187,7 +189,7 @@ def _over_lengths(a: float, size: float, lengths: list[int]) -> tuple[Check, ...
     names = ("power of T, biased", "gap grows like T eps^2, biased")
     short, long = lengths[0], lengths[-1]
     if long == short:
-        return tuple(absent(name, "two lengths or more") for name in names)
+        return tuple(absent(name, "at least two lengths") for name in names)
     floors = [_biased_gap(a, size, steps) for steps in lengths]
     ways = _way_left(a, size, lengths)
     power = allowed = math.nan
@@ -196,7 +198,7 @@ def _over_lengths(a: float, size: float, lengths: list[int]) -> tuple[Check, ...
     grown, left = floors[0] * long / short, _left_of_the_start(a, size, long)
     return (
         Check(names[0], 0.0, power, tolerance=allowed,
-              holds=when(ways[0] <= 1 / 2, "a step_size and steps that forget the start")),
+              holds=when(ways[0] <= 1 / 2, "step_size and steps for which the start no longer matters")),
         Check(names[1], grown, floors[-1], tolerance=left, false_law=True,
               holds=tells(size**2 / 2, grown, tolerance=2 * left)),
     )  # fmt: skip

@@ -1,4 +1,4 @@
-"""How few bits can reach a target, and how many are used: the bound by volumes beside quantised and plain descent.
+"""How few bits can reach a target, and how many are used: the bound by volumes beside quantized and plain descent.
 
     f_b(w) = |w - b|^2 / 2,  b in [0, 1]^d known to the other machine only,  target f <= eps
     any scheme:          C >= log2(1 / V_d(sqrt(2 eps)))  about  (d / 2) log2(d / (4 pi e eps))
@@ -9,7 +9,7 @@ C bits name at most 2^C points, each good for a ball of that radius; the balls m
 a ball. Refuted beside it: d bits of d = 10^9 entries are 1 GB (0.125 GB).
 
 Source: Tsitsiklis, Luo, "Communication complexity of convex optimization", J. Complexity 3 (1987); Korhonen, Alistarh,
-"Towards tight communication lower bounds for distributed optimisation", NeurIPS 2021 (n machines).
+"Towards tight communication lower bounds for distributed optimization", NeurIPS 2021 (n machines).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from lockstep.lab.statistics import streams
 from lockstep.settings import setting
 from lockstep.types.arrays import Array
 
-QUESTION = "How few bits must machines exchange to reach a target, and how many do they use?"
+QUESTION = "How many bits must machines exchange at least to reach a target, and how many do common schemes use?"
 SOURCE = "Tsitsiklis and Luo 1987; Korhonen and Alistarh 2021"
 
 BITS_ABOVE = math.log2(math.pi * math.e / 2) / 2 + 2
@@ -37,9 +37,11 @@ STEP = 0.5
 class Settings:
     """Dimension and targets."""
 
-    elems: int = setting(64, "Dimensions.", least=1, most=10_000)
-    targets: tuple[float, ...] = setting((1e-1, 1e-2, 1e-3, 1e-4, 1e-6), "Loss to reach.", least=1e-12, below=1)
-    problems: int = setting(200, "Random problems per target, and the worst corner.", least=1, most=10_000)
+    elems: int = setting(64, "Dimension of the quadratic.", least=1, most=10_000)
+    targets: tuple[float, ...] = setting((1e-1, 1e-2, 1e-3, 1e-4, 1e-6), "Losses to reach.", least=1e-12, below=1)
+    problems: int = setting(
+        200, "Number of random problems per target, in addition to the worst corner.", least=1, most=10_000
+    )
 
 
 def run(settings: Settings, seed: int, progress: Progress) -> Findings:
@@ -65,14 +67,14 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
         rows.append({"target": target, "bound_bits": max(bound, 0.0), **{f"{n}_bits": b for n, b in bits.items()}})
     return Findings(
         checks=(*checks, Check("d bits of 10^9 entries are 1 GB", 1e9, 1e9 / 8, false_law=True,
-              holds=example("8 bits are a byte"))),
+              holds=example("8 bits per byte"))),
         theory=tuple(Law(f"bits to {row['target']:g}", row["bound_bits"], "log2(1 / V_d(sqrt(2 eps)))",
                          "Tsitsiklis and Luo 1987") for row in rows),
         rows=tuple({key.replace(" ", "_"): value for key, value in row.items()} for row in rows),
         curves=_curves(rows),
         picture=Picture("target_loss", "bits", log_x=True, log_y=True),
         conclusion=_conclusion(rows[-1]),
-        assumptions=("two machines; one knows the minimum and sends, the other answers",),
+        assumptions=("two machines; one knows the minimum and sends, the other must return a point near it",),
     )  # fmt: skip
 
 
@@ -81,7 +83,7 @@ def _conclusion(row: dict[str, float]) -> str:
     least = max(row["bound_bits"], 1.0)
     once, descended = row["rounded once_bits"] / least, row["descent in fp32_bits"] / least
     return (
-        f"to {row['target']:g}, rounding once takes {once:.3g} times the least possible bits, descent in fp32 "
+        f"to {row['target']:g}, rounding once takes {once:.3g} times the lower bound on bits, descent in fp32 "
         f"{descended:.3g} times"
     )
 

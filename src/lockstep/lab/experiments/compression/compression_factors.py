@@ -36,7 +36,7 @@ from lockstep.settings import setting
 from lockstep.types.arrays import Array
 from lockstep.types.plain import Json
 
-QUESTION = "What does each compressor lose, and what does it really send?"
+QUESTION = "How much of a vector does each compressor lose, and how many bytes does it actually send?"
 SOURCE = "Stich et al. 2018; Alistarh et al. 2017; Beznosikov et al. 2020; the files of methods/compression"
 
 OTHERS = "fewer bits"
@@ -47,9 +47,9 @@ SHARES = (0.01, 0.1, 0.3)
 class Settings:
     """How long the vectors are and how often each is compressed."""
 
-    elems: int = setting(20_000, "Entries of a vector.", least=1000, most=1_000_000)
-    vectors: int = setting(40, "Vectors, each compressed once.", least=10, most=10_000)
-    threshold: float = setting(2.0, "Cut-off of the compressor threshold, in standard deviations.", least=0)
+    elems: int = setting(20_000, "Entries per vector.", least=1000, most=1_000_000)
+    vectors: int = setting(40, "Number of vectors, each compressed once.", least=10, most=10_000)
+    threshold: float = setting(2.0, "Cut-off of the threshold compressor, in standard deviations.", least=0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,7 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
         curves=tuple(_curves(rows)),
         picture=Picture("sent_frac", "lost_frac", log_x=True, log_y=True),
         conclusion=_conclusion(rows),
-        assumptions=("independent Gaussian entries, values of 4 bytes, indices of 4 bytes",),
+        assumptions=("independent Gaussian entries; 4-byte values and 4-byte indices",),
     )  # fmt: skip
 
 
@@ -179,8 +179,8 @@ def _conclusion(rows: tuple[Json, ...]) -> str:
     lost = {row["compressor"]: row for row in rows}
     top, one = lost["top-k 1%"], lost["one-bit"]
     return (
-        f"of a Gaussian vector, top-k at 1 % sends {top['sent_frac']:.1%} and loses {top['lost_frac']:.0%}; one bit "
-        f"with a scale sends {one['sent_frac']:.1%} and loses {one['lost_frac']:.0%}"
+        f"of a Gaussian vector, top-k at 1 % sends {top['sent_frac']:.1%} and loses {top['lost_frac']:.0%}; one-bit "
+        f"quantization with a scale sends {one['sent_frac']:.1%} and loses {one['lost_frac']:.0%}"
     )
 
 
@@ -198,13 +198,14 @@ def _false_laws(settings: Settings, seed: int) -> tuple[Check, ...]:
     return (
         Check("int8 loses 15 % of a vector", 0.15, eight, error, false_law=True, holds=ALWAYS),
         Check("bf16 loses 1 % of a vector", 0.01, *bf16, false_law=True, holds=ALWAYS),
-        Check("bf16 rounding by formula", rounding_energy(8), *bf16, holds=ALWAYS),
-        Check("bf16 rounding at random: twice that", 2 * rounding_energy(8), *at_random, holds=ALWAYS),
+        Check("bf16 rounding to nearest, formula", rounding_energy(8), *bf16, holds=ALWAYS),
+        Check("bf16 stochastic rounding: twice that", 2 * rounding_energy(8), *at_random, holds=ALWAYS),
         Check("top-k at 1 % sends 1 % of the bytes", 0.01, top, tolerance=1e-4, false_law=True, holds=ALWAYS),
         Check("int8 sends an eighth of fp32", 1 / 8, Uniform(8).size_B(10**6) / 4e6, tolerance=1e-4, false_law=True,
               holds=example("10^6 entries")),
-        Check("top-k at 60 % sends less than everything", 0.6, half, tolerance=0.4, false_law=True, holds=ALWAYS),
-        Check("rounding up with the distance is unbiased: 1/4", 0.25, mean, spread, false_law=True, holds=ALWAYS),
+        Check("top-k at 60 % sends less than the whole vector", 0.6, half, tolerance=0.4, false_law=True, holds=ALWAYS),
+        Check("rounding up with the distance to the upper value "
+              "is unbiased: 1/4", 0.25, mean, spread, false_law=True, holds=ALWAYS),
         Check("PowerSGD is unbiased: mean payload along the vector", 1.0, *_kept(vector, seed), false_law=True,
               holds=ALWAYS),
     )  # fmt: skip

@@ -7,7 +7,7 @@ On f = |x|^2 / 2 with gradient x + s z, step a, stationary E |x|^2 per direction
     n ranks, own noise and own draws:                        a (1 + omega) s^2 / n / (2 - a (1 + omega / n))
     from x = 0, after t steps of E x^2 <- kept E x^2 + added:    added (1 + kept + ... + kept^(t - 1))
 Refuted beside it: eps^2 / 12 for the first with a = 1/2, a floor that only adds to the variance for the second, and
-that quantisation matters less at large batches: its share of the noise, omega (1 + B |grad|^2 / s^2), grows with B.
+that quantization matters less at large batches: its share of the noise, omega (1 + B |grad|^2 / s^2), grows with B.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from lockstep.methods.compression import RandomK, exchange
 from lockstep.settings import setting
 from lockstep.types.arrays import Array
 
-QUESTION = "How high is the floor that compression leaves?"
+QUESTION = "How high is the noise floor that compression leaves?"
 SOURCE = "Alistarh et al. 2017; second moments of the linear recursion"
 
 EPSILON = 1.0
@@ -41,11 +41,11 @@ class Settings:
     """A quadratic of curvature 1, noisy gradients, and random-k."""
 
     elems: int = setting(40, "Dimensions of the quadratic.", least=2, most=1000)
-    keep_frac: float = setting(0.25, "Share of the entries that random-k keeps.", above=0, most=1)
+    keep_frac: float = setting(0.25, "Fraction of the entries that random-k keeps.", above=0, most=1)
     step_sizes: tuple[float, ...] = setting((0.02, 0.05, 0.1, 0.2), "Step sizes of gradient descent.", above=0, below=2)
     ranks: int = setting(4, "Ranks of the parallel run.", least=1, most=32)
     repetitions: int = setting(12, "Independent runs.", least=6, most=1000)
-    steps: int = setting(400, "Steps of a run; the second half counts.", least=50, most=100_000)
+    steps: int = setting(400, "Steps of a run; statistics are taken over the second half.", least=50, most=100_000)
 
 
 def run(settings: Settings, seed: int, progress: Progress) -> Findings:
@@ -67,8 +67,8 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
         theory=_laws(omega, settings),
         curves=tuple(_curves(floors, np.array(settings.step_sizes))),
         picture=Picture("step_size", "squared_distance_per_direction", log_x=True, log_y=True),
-        conclusion=f"omega = {omega:g} makes the floor of small steps {1 + omega:g} times higher; {settings.ranks} "
-        f"ranks with their own draws divide it by {settings.ranks}",
+        conclusion=f"omega = {omega:g} makes the floor at small steps {1 + omega:g} times higher; {settings.ranks} "
+        f"ranks with independent draws divide it by {settings.ranks}",
         assumptions=("curvature 1 in every direction; gradient noise of variance 1 per direction",),
     )
 
@@ -153,16 +153,16 @@ def _false_laws(made: RandomK, omega: float, settings: Settings, seed: int) -> t
     added = _second_half((1 - step) ** 2, step**2 * (1 + omega), settings.steps)
     checks.append(Check("relative error only adds to the variance", added, got, spread, false_law=True, runs=runs,
                         holds=tells(right, added, spread, runs=runs)))  # fmt: skip
-    small, large = (_quantisation_share(batch) for batch in (64, 2048))
+    small, large = (_quantization_share(batch) for batch in (64, 2048))
     return (
         *checks,
-        Check("quantisation matters less at large batches", 1.0, float(large < small), false_law=True,
+        Check("quantization matters less at large batches", 1.0, float(large < small), false_law=True,
               holds=example("batches 64 and 2048, omega = 0.15, |grad|^2 = 1, s^2 = 100")),
     )  # fmt: skip
 
 
-def _quantisation_share(batch: int) -> float:
-    """Variance of quantisation over that of sampling: 0.25 at a batch of 64, 3.2 at 2048 in the worked example."""
+def _quantization_share(batch: int) -> float:
+    """Variance of quantization over that of sampling: 0.25 at a batch of 64, 3.2 at 2048 in the worked example."""
     return PRINTED_OMEGA * (1 + batch * PRINTED_SQUARED / PRINTED_VARIANCE)
 
 

@@ -33,10 +33,12 @@ class Settings:
     """A quadratic of curvature 1 in all directions, and random-k."""
 
     elems: int = setting(100, "Dimensions of the quadratic.", least=2, most=10_000)
-    keep_frac: float = setting(0.1, "Share of the entries that random-k keeps.", above=0, most=1)
-    ranks: tuple[int, ...] = setting((1, 4, 16), "Ranks that draw independently.", least=1, most=64)
-    draws: int = setting(400, "Steps from the same point, per number of ranks.", least=20, most=100_000)
-    steps: int = setting(60, "Steps of the runs that diverge or converge.", least=10, most=1000)
+    keep_frac: float = setting(0.1, "Fraction of the entries that random-k keeps.", above=0, most=1)
+    ranks: tuple[int, ...] = setting((1, 4, 16), "Numbers of ranks, which draw independently.", least=1, most=64)
+    draws: int = setting(
+        400, "Number of single steps from the same point, per number of ranks.", least=20, most=100_000
+    )
+    steps: int = setting(60, "Steps of the runs that test convergence.", least=10, most=1000)
 
 
 def run(settings: Settings, seed: int, progress: Progress) -> Findings:
@@ -64,8 +66,8 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
         checks=(*checks, *_runs(made, settings, omega, seed), *_false_laws(made, settings, omega, seed)),
         theory=(
             Law("largest stable step", 2 / (1 + omega), "2 / (L (1 + omega))", "E |C(x)|^2 = (1 + omega) |x|^2"),
-            Law("fastest step", 1 / (1 + omega), "1 / (L (1 + omega))", "the same"),
-            Law("best factor", 1 - 1 / (1 + omega), "1 - 1 / (1 + omega)", "the same; plain descent: 0"),
+            Law("fastest step", 1 / (1 + omega), "1 / (L (1 + omega))", "as above"),
+            Law("best factor", 1 - 1 / (1 + omega), "1 - 1 / (1 + omega)", "as above; plain descent: 0"),
         ),
         curves=tuple(curves),
         picture=Picture("step_size", "squared_distance_factor"),
@@ -149,6 +151,6 @@ def _noiseless() -> tuple[Check, ...]:
     """f = x^2 / 2, a = 1/2, from x = 1, nothing random: the printed bound is 0, the loss 1/8."""
     loss = (1 - 0.5) ** 2 / 2
     return (
-        Check("printed bound without noise and quantiser", 0.5 - 0.5, loss, false_law=True,
+        Check("published bound without noise and quantizer", 0.5 - 0.5, loss, false_law=True,
               holds=example("x^2 / 2 from 1, a = 1/2")),
     )  # fmt: skip

@@ -38,7 +38,7 @@ from lockstep.methods.compression import (
 from lockstep.settings import setting
 from lockstep.types.plain import Json
 
-QUESTION = "Does compression pay: fewer bytes against more steps and time to compress?"
+QUESTION = "Does compression pay, given more steps and the time to compress?"
 SOURCE = "alpha-beta prices of collectives/; steps simulated"
 
 DETAILS: dict[type, str] = {
@@ -54,17 +54,19 @@ class Settings:
     """The problem that counts steps, and the cluster that gives them seconds."""
 
     elems: int = setting(100, "Dimensions of the quadratic.", least=10, most=1000)
-    condition: float = setting(30.0, "Its condition number.", least=1, most=1e4)
-    target: float = setting(1e-3, "Loss to reach, over that at the start.", above=0, below=1)
-    lab_ranks: int = setting(4, "Ranks of the quadratic.", least=1, most=32)
-    most_steps: int = setting(3000, "Longest run.", least=100, most=100_000)
-    parameters: int = setting(100_000_000, "Entries of the real gradient.", least=1000, most=10**13)
-    ranks: int = setting(8, "Ranks of the real run.", least=2, most=100_000)
-    compute_s: float = setting(0.1, "Compute of a step.", above=0, most=1e6)
+    condition: float = setting(30.0, "Condition number of the quadratic.", least=1, most=1e4)
+    target: float = setting(1e-3, "Loss to reach, as a fraction of the initial one.", above=0, below=1)
+    lab_ranks: int = setting(4, "Ranks of the run on the quadratic.", least=1, most=32)
+    most_steps: int = setting(3000, "Most steps of a run on the quadratic.", least=100, most=100_000)
+    parameters: int = setting(100_000_000, "Entries of the gradient that is priced.", least=1000, most=10**13)
+    ranks: int = setting(8, "Ranks of the run that is priced.", least=2, most=100_000)
+    compute_s: float = setting(0.1, "Compute time of a step.", above=0, most=1e6)
     latency_s: float = setting(10e-6, "Latency of the link.", least=0, most=10)
-    bandwidth_Bps: float = setting(1.25e9, "Bandwidth of the link; 10 Gbit/s.", above=0, most=1e15)
-    compress_Bps: float = setting(5e9, "Gradient bytes compressed and restored per second.", above=0, most=1e15)
-    compress_time: str = setting("assumed", "Time to compress: by `compress_Bps`, or measured here and now.",
+    bandwidth_Bps: float = setting(1.25e9, "Bandwidth of the link; the default is 10 Gbit/s.", above=0, most=1e15)
+    compress_Bps: float = setting(
+        5e9, "Throughput of compression and decompression together, in bytes of gradient.", above=0, most=1e15
+    )
+    compress_time: str = setting("assumed", "Time to compress: from compress_Bps, or measured on this machine.",
                                  choices=("assumed", "measured"))  # fmt: skip
 
 
@@ -110,9 +112,9 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
         picture=Picture("bandwidth_Bps", "run_s", log_x=True, log_y=True),
         conclusion=_conclusion(priced, settings),
         assumptions=(
-            "steps from a quadratic without gradient noise, step size tuned for each compressor",
-            "the share that is lost is that on the quadratic; on longer vectors qsgd loses more",
-            "communication not hidden behind compute; ring all-reduce or ring all-gather",
+            "step counts from a quadratic without gradient noise, step size tuned for each compressor",
+            "the fraction lost is that on the quadratic; on longer vectors qsgd loses more",
+            "communication does not overlap with compute; ring all-reduce or ring all-gather",
             f"time to compress {settings.compress_time}",
         ),
     )
@@ -210,7 +212,7 @@ def _ring_limit() -> list[Check]:
         sparse = [float(get("all-gather", "ring").price(n, n * payload_B, link).time_s) for n in range(2, 200)]
         cheaper = [n for n, d, s in zip(range(2, 200), dense, sparse, strict=True) if s < d * (1 - 1e-12)]
         expected = math.ceil(limit - 1e-9) - 1
-        checks.append(Check(f"most ranks for top-1 %, {index_bits}-bit indices", expected, max(cheaper),
+        checks.append(Check(f"largest number of ranks for top-1 %, {index_bits}-bit indices", expected, max(cheaper),
                             holds=example("10^8 entries, no latency")))  # fmt: skip
     return checks
 
@@ -252,7 +254,8 @@ def _row(one: Priced, dense: Priced, settings: Settings) -> Json:
 
 def _laws(settings: Settings) -> tuple[Law, ...]:
     return (
-        Law("ranks up to which top-1 % by all-gather beats a dense ring", 100.0, "8 / (r e)", "equal bytes per rank"),
+        Law("most ranks at which all-gather of the top 1 % beats "
+            "a dense ring", 100.0, "8 / (r e)", "equal bytes per rank"),
         Law("steps of plain descent, best step, to 1e-4, per condition number", math.log(1e4) / 4,
             "log(1/eps) / (4 / condition)", "rate ((c - 1) / (c + 1))^2 of f, large c"),
     )  # fmt: skip
@@ -273,9 +276,11 @@ def _conclusion(priced: list[Priced], settings: Settings) -> str:
     best = min(priced, key=lambda one: one.run_s(settings, settings.bandwidth_Bps))
     dense_s, best_s = (one.run_s(settings, settings.bandwidth_Bps) for one in (priced[0], best))
     if best is priced[0] or not math.isfinite(best_s):
-        return "at this bandwidth no compressor beats sending everything"
+        return "at this bandwidth no compressor beats sending the whole gradient"
     if not math.isfinite(dense_s):
-        return f"{_label(best.made)} arrives first; without compression the run does not arrive in the steps allowed"
+        return (
+            f"{_label(best.made)} is fastest; without compression the run does not reach the target within most_steps"
+        )
     edge = break_even_Bps(best, priced[0], settings)
     below = "at any bandwidth" if edge is None else f"below {edge / 1e9:.3g} GB/s"
-    return f"{_label(best.made)} is {dense_s / best_s:.3g} times faster here, and faster than no compression {below}"
+    return f"{_label(best.made)} is {dense_s / best_s:.3g} times faster here than no compression, and pays off {below}"

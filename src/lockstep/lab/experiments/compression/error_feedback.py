@@ -25,7 +25,7 @@ from lockstep.methods.compression import Compressor, ErrorFeedback, NoCompressio
 from lockstep.settings import setting
 from lockstep.types.arrays import Array
 
-QUESTION = "Where does compression without memory stall or diverge, and does memory mend it?"
+QUESTION = "Where does compression without error feedback stall or diverge, and does error feedback fix it?"
 SOURCE = "Beznosikov et al. 2020; Karimireddy et al. 2019"
 
 DIRECTIONS = np.array([[-3.0, 2, 2], [2, -3, 2], [2, 2, -3]])
@@ -44,8 +44,8 @@ class Settings:
     """Steps of descent."""
 
     step_size: float = setting(0.01, "Step size of every run.", above=0, most=0.05)
-    steps: int = setting(2000, "Number of steps of the runs that must arrive.", least=500, most=100_000)
-    repetitions: int = setting(4000, "Independent runs of the noisy signs.", least=100, most=1_000_000)
+    steps: int = setting(2000, "Number of steps of the runs that must converge.", least=500, most=100_000)
+    repetitions: int = setting(4000, "Independent runs of signSGD with noise.", least=100, most=1_000_000)
 
 
 def run(settings: Settings, seed: int, progress: Progress) -> Findings:
@@ -69,9 +69,9 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
     return Findings(
         checks=tuple(checks),
         theory=(
-            Law("growth of a step, top-1 without memory", 1 + 11 * a / 6, "1 + 11 a / 6", "gradient (-5.5, 4.5, 4.5)"),
-            Law("shrinking of a step, dense", 1 - 7 * a / 6, "1 - 7 a / 6", "mean Hessian on (1, 1, 1)"),
-            Law("drift of noisy signs", a / 2, "-a (P(g > 0) - P(g < 0))", "Karimireddy et al. 2019"),
+            Law("growth per step, top-1 without feedback", 1 + 11 * a / 6, "1 + 11 a / 6", "gradient (-5.5, 4.5, 4.5)"),
+            Law("contraction per step, dense", 1 - 7 * a / 6, "1 - 7 a / 6", "mean Hessian on (1, 1, 1)"),
+            Law("drift of signSGD with noise", a / 2, "-a (P(g > 0) - P(g < 0))", "Karimireddy et al. 2019"),
         ),
         curves=(
             Curve.until_divergence("top-1, law", x, law, theory=True),
@@ -80,7 +80,7 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
         picture=Picture("step", "distance", log_y=True),
         conclusion=f"three ranks grow {runs['top-1'][200]:.4g} times in 200 steps of top-1; with feedback "
         f"{left:.2g} of the distance is left after {steps:,}",
-        assumptions=("exact gradients except in the example of noisy signs",),
+        assumptions=("exact gradients except in the example of signSGD with noise",),
     )
 
 
@@ -107,11 +107,12 @@ def _diverging(runs: dict[str, Array], a: float, long: Domain) -> tuple[Check, .
     return (
         Check("three ranks, top-1: growth in 200 steps", grown, float(runs["top-1"][200]), tolerance=1e-9 * grown,
               holds=ALWAYS),
-        Check("three ranks, dense: left after 200 steps", (1 - 7 * a / 6) ** 200, float(runs["dense"][200]), 0, 1e-9,
+        Check("three ranks, dense: fraction left after 200 "
+              "steps", (1 - 7 * a / 6) ** 200, float(runs["dense"][200]), 0, 1e-9,
               holds=ALWAYS),
-        Check("three ranks, top-1 with feedback: arrives", 1.0, float(runs["top-1 with feedback"][-1] < 1e-3),
+        Check("three ranks, top-1 with feedback: converges", 1.0, float(runs["top-1 with feedback"][-1] < 1e-3),
               holds=long),
-        Check("three ranks, top-1 converges without memory", 1.0, float(runs["top-1"][-1] < 1), false_law=True,
+        Check("three ranks, top-1 converges without feedback", 1.0, float(runs["top-1"][-1] < 1), false_law=True,
               holds=ALWAYS),
     )  # fmt: skip
 
@@ -126,7 +127,7 @@ def _signs(settings: Settings, seed: int) -> tuple[Check, ...]:
     moved = -settings.step_size * packed.mean(axis=0)
     return (
         Check("drift of plain descent: -a / 4", -settings.step_size / 4, *mean_and_error(plain), holds=ALWAYS),
-        Check("drift of signs: +a / 2, uphill", settings.step_size / 2, *mean_and_error(moved), holds=ALWAYS),
+        Check("drift of signSGD: +a / 2, uphill", settings.step_size / 2, *mean_and_error(moved), holds=ALWAYS),
     )
 
 
@@ -155,12 +156,13 @@ def _forgotten(a: float, steps: int, long: Domain) -> tuple[Check, ...]:
     """A quadratic coordinate beside one with a gradient of plus and minus 10 in turn; what is left of the first."""
     no_memory, short_memory, memory = (_quiet(kind, a, steps) for kind in ("none", "last", "all"))
     return (
-        Check("quiet coordinate without memory", 1.0, no_memory, holds=ALWAYS),
-        Check("quiet coordinate with e = g - C(g)", 1.0, short_memory, holds=ALWAYS),
-        Check("e = g - C(g) brings the quiet coordinate in", 0.0, short_memory, tolerance=a * 2 * LOUD, false_law=True,
+        Check("small coordinate without feedback", 1.0, no_memory, holds=ALWAYS),
+        Check("small coordinate with e = g - C(g)", 1.0, short_memory, holds=ALWAYS),
+        Check("e = g - C(g) makes the small coordinate "
+              "converge", 0.0, short_memory, tolerance=a * 2 * LOUD, false_law=True,
               holds=when(a * 2 * LOUD <= 0.5,
-                         "step_size up to 0.025, at which the loud coordinate swings by 1/2 at most")),
-        Check("quiet coordinate with feedback", 0.0, memory, tolerance=a * 2 * LOUD, holds=long),
+                         "step_size up to 0.025, at which the large coordinate oscillates by at most 1/2")),
+        Check("small coordinate with feedback", 0.0, memory, tolerance=a * 2 * LOUD, holds=long),
     )  # fmt: skip
 
 
@@ -192,7 +194,7 @@ def _not_unbiased(seed: int) -> tuple[Check, ...]:
         sent.append(made.decompress(payload)[1])
     losses = {memory: _loss(memory, seed) for memory in (False, True)}
     return (
-        Check("first payload with feedback is unbiased", 0.1, float(sent[0]), false_law=True,
+        Check("the first payload with feedback is unbiased", 0.1, float(sent[0]), false_law=True,
               holds=example(CONSTANT_GRADIENT)),
         Check("mean payload with feedback", 0.1, float(np.mean(sent)), tolerance=1.1 / 1000,
               holds=example(CONSTANT_GRADIENT)),

@@ -6,7 +6,7 @@
     any code             d (32 r + H(r)),  H(r) = -r log2 r - (1 - r) log2(1 - r), for a random choice
 r: share of d entries that travel, in fp32. Rice: a gap g costs floor(g / 2^k) + 1 + k bits, with the best k. Refuted
 beside it: 100 times fewer bytes for the top 1 % (50; 79.8 at best), 3 times for the top 10 % of 10^9 (5.16; 8.72 at
-best), indices "often larger than" everything (only above r = 0.516), and a quantiser whose code 2^b does not fit in b
+best), indices "often larger than" everything (only above r = 0.516), and a quantizer whose code 2^b does not fit in b
 bits.
 
 Source: R. F. Rice, "Some practical universal noiseless coding techniques", JPL 1979; Shannon 1948 (entropy).
@@ -25,7 +25,7 @@ from lockstep.settings import setting
 from lockstep.types.arrays import Array
 from lockstep.types.plain import Json
 
-QUESTION = "How many bits does it take to say which entries travel?"
+QUESTION = "How many bits does it take to encode which entries are sent?"
 SOURCE = "Shannon 1948; Rice 1979"
 
 VALUE_BITS = 32
@@ -35,9 +35,11 @@ VALUE_BITS = 32
 class Settings:
     """Vectors and shares."""
 
-    elems: int = setting(1_000_000, "Entries of the vector whose gaps are coded.", least=10_000, most=50_000_000)
+    elems: int = setting(
+        1_000_000, "Entries of the vector whose index gaps are encoded.", least=10_000, most=50_000_000
+    )
     keep_fracs: tuple[float, ...] = setting(
-        (0.001, 0.003, 0.01, 0.03, 0.1, 0.3), "Shares of the entries that travel.", above=0, below=1
+        (0.001, 0.003, 0.01, 0.03, 0.1, 0.3), "Fractions of the entries that are sent.", above=0, below=1
     )
 
 
@@ -54,14 +56,14 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
     short = math.ceil(math.log2(settings.elems))
     lines = {"32-bit": VALUE_BITS * x, "shortest": short * x, "coded gaps": np.array(coded)}
     return Findings(
-        checks=(*_coding_checks(shares, coded, settings.elems), *_golden(), *_quantiser()),
-        theory=tuple(Law(f"bits an entry at {r:g}", entropy_bits(r), "H(r)", "Shannon 1948") for r in shares),
+        checks=(*_coding_checks(shares, coded, settings.elems), *_golden(), *_quantizer()),
+        theory=tuple(Law(f"bits per entry at {r:g}", entropy_bits(r), "H(r)", "Shannon 1948") for r in shares),
         rows=tuple(_row(r, {name: float(line[at]) for name, line in lines.items()}) for at, r in enumerate(shares)),
         curves=(Curve("least possible", x, least, theory=True), *(Curve(name, x, y) for name, y in lines.items())),
         picture=Picture("keep_frac", "bits_per_entry", log_x=True, log_y=True),
-        conclusion=f"32-bit indices make the top 1 % {saving(0.01, 32):g} times smaller than all of it, the best code "
-        f"{best_saving(0.01):.3g} times",
-        assumptions=("entries chosen independently; values of 32 bits",),
+        conclusion=f"32-bit indices make the top 1 % {saving(0.01, 32):g} times smaller than the whole vector, the "
+        f"best code {best_saving(0.01):.3g} times",
+        assumptions=("entries chosen independently; 32-bit values",),
     )  # fmt: skip
 
 
@@ -100,33 +102,36 @@ def _coding_checks(shares: list[float], coded: list[float], elems: int) -> list[
         spread = 4 * math.sqrt(share * (1 - share) / elems) * abs(math.log2(share / (1 - share)))
         least = entropy_bits(share)
         checks.append(
-            Check(f"coded gaps at {share:g}, bits an entry", least, bits, 0, spread, relation="at least", holds=ALWAYS)
+            Check(f"coded gaps at {share:g}, bits per entry", least, bits, 0, spread, relation="at least", holds=ALWAYS)
         )
         most = 1.05 * least + 0.1 * share
         checks.append(
-            Check(f"coded gaps at {share:g}, not far above", most, bits, 0, spread, relation="at most", holds=when(
-                share <= 1 / 2, "a share of up to 1/2: every gap takes a bit, and above the others are fewer"))
+            Check(f"coded gaps at {share:g}, close to the bound", most, bits, 0, spread, relation="at most", holds=when(
+                share <= 1 / 2, "a fraction of at most 1/2: each gap takes at least one bit, and above it the omitted "
+                                "entries are fewer"))
         )  # fmt: skip
     return checks
 
 
 def _golden() -> list[Check]:
-    """Savings for published shares, and the printed ones."""
+    """Savings for published fractions, and the printed ones."""
     widest = VALUE_BITS / (VALUE_BITS + 30)
     return [
-        Check("top 10 % of 10^9, 30-bit indices", 5.161, saving(0.1, 30), 0, 5e-4, holds=example("published shares")),
-        Check("top 10 %, at best", 8.72, best_saving(0.1), 0, 5e-3, holds=example("published shares")),
-        Check("top 1 %, 32-bit indices", 50.0, saving(0.01, 32), 0, 1e-9, holds=example("published shares")),
-        Check("top 1 %, at best", 79.8, best_saving(0.01), 0, 0.1, holds=example("published shares")),
-        Check("share from which 30-bit indices lose", 0.516, widest, 0, 1e-3, holds=example("published shares")),
-        Check("top 1 % saves 100 times", 100.0, best_saving(0.01), 0, 1, True, holds=example("published shares")),
-        Check("top 10 % of 10^9 saves 3 times", 3.0, saving(0.1, 30), 0, 0.1, True, holds=example("published shares")),
+        Check("top 10 % of 10^9, 30-bit "
+              "indices", 5.161, saving(0.1, 30), 0, 5e-4, holds=example("published fractions")),
+        Check("top 10 %, best code", 8.72, best_saving(0.1), 0, 5e-3, holds=example("published fractions")),
+        Check("top 1 %, 32-bit indices", 50.0, saving(0.01, 32), 0, 1e-9, holds=example("published fractions")),
+        Check("top 1 %, best code", 79.8, best_saving(0.01), 0, 0.1, holds=example("published fractions")),
+        Check("fraction from which 30-bit indices lose", 0.516, widest, 0, 1e-3, holds=example("published fractions")),
+        Check("top 1 % saves 100 times", 100.0, best_saving(0.01), 0, 1, True, holds=example("published fractions")),
+        Check("top 10 % of 10^9 saves 3 "
+              "times", 3.0, saving(0.1, 30), 0, 0.1, True, holds=example("published fractions")),
         Check("indices of the top 10 % are larger than the vector", 1.0, 0.1 * 30 / VALUE_BITS, relation="at least",
               false_law=True, holds=example("30-bit indices")),
     ]  # fmt: skip
 
 
-def _quantiser() -> list[Check]:
+def _quantizer() -> list[Check]:
     """8 bits between -10 and 10: 255 steps fit, 256 need a ninth bit."""
     values = np.linspace(-10, 10, 100_001)
     codes = {steps: np.rint((values + 10) / 20 * steps) for steps in (255, 256)}

@@ -1,4 +1,4 @@
-"""What the lab minimises: for every objective what is known, and the same found again by measuring.
+"""What the lab minimizes: for every objective what is known, and the same found again by measuring.
 
 Gradients beside differences of the loss, the gradient at the exact optimum, the curvature by power iteration beside the
 bound L, and the variance of mini-batch gradients beside tr(Sigma) / B, where Sigma is the covariance of single samples.
@@ -27,7 +27,7 @@ from lockstep.lab.objectives import (
 from lockstep.settings import setting
 from lockstep.types.arrays import Array
 
-QUESTION = "What is minimised here, and what is known about it?"
+QUESTION = "Which objectives does the lab minimize, and what is known about each?"
 SOURCE = "closed forms in lab/objectives; digits: Alpaydin and Kaynak 1998"
 
 WIDTH = 1e-5
@@ -40,8 +40,10 @@ class Settings:
 
     dimension: int = setting(50, "Dimension of the quadratics.", least=1, most=10_000)
     condition: float = setting(100.0, "Condition number of the quadratics.", least=1, most=1e8)
-    batch: int = setting(32, "Samples of a mini-batch of digits, drawn with replacement.", least=1, most=1797)
-    draws: int = setting(400, "Mini-batches.", least=50, most=100_000)
+    batch: int = setting(32, "Samples per mini-batch of digits, drawn with replacement.", least=1, most=1797)
+    draws: int = setting(
+        400, "Number of mini-batches drawn to measure the variance of a gradient.", least=50, most=100_000
+    )
 
 
 def run(settings: Settings, seed: int, progress: Progress) -> Findings:

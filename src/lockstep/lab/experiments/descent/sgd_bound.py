@@ -20,7 +20,7 @@ from lockstep.lab.objectives import LANDSCAPES, Objective, Quadratic
 from lockstep.lab.statistics import SignNoise
 from lockstep.settings import setting
 
-QUESTION = "What does synchronous descent promise, at which step and batch?"
+QUESTION = "Which loss does synchronous SGD guarantee, for which step size and batch size?"
 SOURCE = "expand |x - x*|^2 and sum; Lan 2012, Bubeck 2015 theorem 6.3"
 
 
@@ -28,8 +28,10 @@ SOURCE = "expand |x - x*|^2 and sum; Lan 2012, Bubeck 2015 theorem 6.3"
 class Settings:
     """Steps and batches."""
 
-    steps_of_smoothness: tuple[float, ...] = setting((0.03, 0.1, 0.3, 1.0), "Step times L.", above=0, most=1)
-    batches: tuple[int, ...] = setting((1, 8, 64), "Samples per step.", least=1, most=1_000_000)
+    steps_of_smoothness: tuple[float, ...] = setting(
+        (0.03, 0.1, 0.3, 1.0), "Step sizes times the smoothness L.", above=0, most=1
+    )
+    batches: tuple[int, ...] = setting((1, 8, 64), "Batch sizes, in samples per step.", least=1, most=1_000_000)
     steps: int = setting(300, "Steps of a run.", least=10, most=100_000)
     trials: int = setting(400, "Independent runs.", least=10, most=100_000)
 
@@ -68,7 +70,7 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
         ),
         curves=tuple(curves),
         picture=Picture("step_size_times_smoothness", "gap", log_x=True, log_y=True),
-        conclusion="a small step is slow, a large one leaves noise; the noise falls as one over the batch",
+        conclusion="a small step is slow, a large one leaves more noise; the noise falls as 1 / batch size",
         assumptions=(
             "s = 1 and L = 1 in every direction; the quadratic starts at 1, Huber's loss at 3 in four directions",
         ),
@@ -119,7 +121,7 @@ def _false_floors(floors: list[Check], settings: Settings) -> list[Check]:
     times = sizes[-1] / sizes[0]
     found.append(Check(f"noise grows with the batch: floor at {sizes[-1]} over that at {sizes[0]}", times,
                        floors[-1].got / floors[0].got, tolerance=0.5, false_law=True,
-                       holds=when(times >= 2, "batches of which one is twice another or more")))  # fmt: skip
+                       holds=when(times >= 2, "batch sizes that differ by a factor of 2 or more")))  # fmt: skip
     return found
 
 

@@ -31,7 +31,7 @@ from lockstep.settings import setting
 from lockstep.types.arrays import Array
 from lockstep.types.plain import Json
 
-QUESTION = "How much do sums depend on the order in which a collective adds?"
+QUESTION = "How much does a sum depend on the order in which a collective adds?"
 SOURCE = "Higham 2002, sections 4.2 and 4.3; the programs of collectives/"
 
 ADDING = ("all-reduce", "reduce", "reduce-scatter", "parameter-server", "gossip")
@@ -46,9 +46,11 @@ DRAWN_RANKS = (2, 4, 8, 16, 32)
 class Settings:
     """Ranks, entries and format of the collectives."""
 
-    ranks: int = setting(8, "Ranks.", least=2, most=64)
+    ranks: int = setting(8, "Number of ranks.", least=2, most=64)
     elems: int = setting(2048, "Entries per rank.", least=256, most=1_000_000)
-    format: str = setting("fp32", "Every sum is rounded to it.", choices=("fp32", "tf32", "bf16", "fp16"))
+    format: str = setting(
+        "fp32", "Number format that every sum is rounded to.", choices=("fp32", "tf32", "bf16", "fp16")
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,8 +91,9 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
             *_false_laws(found, chosen),
         ),
         theory=(
-            Law("squared error, one by one, about", (n * (n + 1) / 2 - 1) * r, "(n (n + 1) / 2 - 1) r", "in u^2"),
-            Law("squared error, in pairs, about", n * math.log2(n) * r, "n log2(n) r", "in u^2"),
+            Law("squared error, sequential, "
+                "approximately", (n * (n + 1) / 2 - 1) * r, "(n (n + 1) / 2 - 1) r", "in u^2"),
+            Law("squared error, pairwise, approximately", n * math.log2(n) * r, "n log2(n) r", "in u^2"),
         ),
         rows=tuple(_row(one, chosen) for one in found),
         curves=curves,
@@ -155,7 +158,7 @@ def _agreement(found: list[Added]) -> list[Check]:
         *checks,
         Check("different results of all all-reduces", len(all_trees), len(all_values), holds=ALWAYS),
         Check("all all-reduces give the same bits", 1, len(all_values), false_law=True,
-              holds=when(len(all_trees) > 1, "3 ranks or more, which can be added in several orders")),
+              holds=when(len(all_trees) > 1, "at least 3 ranks, which can be added in several orders")),
     ]  # fmt: skip
 
 
@@ -164,7 +167,10 @@ def _moving(ranks: int) -> Check:
     moving = [(op, name) for op in ops() if op not in ADDING for name in own_algorithms(op)]
     programs = [get(op, name).program(ranks, 4.0 * ranks * ranks, element_B=4.0) for op, name in moving]
     return Check(
-        "additions of collectives that move", 0, sum(int((p.kind == Kind.REDUCE).sum()) for p in programs), holds=ALWAYS
+        "additions in collectives that only move data",
+        0,
+        sum(int((p.kind == Kind.REDUCE).sum()) for p in programs),
+        holds=ALWAYS,
     )
 
 
@@ -178,11 +184,11 @@ def _false_laws(found: list[Added], chosen: NumberFormat) -> list[Check]:
     named = {one.name: one for one in found if one.op == "all-reduce"}
     tree, ring = (_error(named[name], chosen) for name in ("recursive-doubling", "ring"))
     ranks = len(named["ring"].values)
-    many = when(ranks >= 8, "8 ranks or more")
+    many = when(ranks >= 8, "at least 8 ranks")
     return [
         Check("ring: the error is that of the worst case", _worst(named["ring"], chosen), ring, 0, ring / 2, True,
               holds=many),
-        Check("ring and tree err alike", ring, tree, 0, 0.02 * ring, True, holds=many),
+        Check("ring and tree have the same error", ring, tree, 0, 0.02 * ring, True, holds=many),
     ]  # fmt: skip
 
 

@@ -27,7 +27,7 @@ from lockstep.settings import setting
 from lockstep.types.arrays import Array
 from lockstep.types.plain import Json
 
-QUESTION = "How should many numbers be summed, and does their order change the result?"
+QUESTION = "How should many numbers be summed, and does the order change the result?"
 SOURCE = "Higham 2002, chapter 4; Demmel and Nguyen 2013"
 
 SINGLE = number_format("fp32")
@@ -38,9 +38,9 @@ U = SINGLE.unit_roundoff
 class Settings:
     """How many terms, and how many sums of them."""
 
-    terms: tuple[int, ...] = setting((10, 100, 1000, 10_000), "Terms of a sum.", least=2, most=1_000_000)
-    sums: int = setting(30, "Independent sums.", least=10, most=10_000)
-    orders: int = setting(20, "Random orders of the same terms.", least=2, most=1000)
+    terms: tuple[int, ...] = setting((10, 100, 1000, 10_000), "Numbers of terms in a sum.", least=2, most=1_000_000)
+    sums: int = setting(30, "Number of independent sums.", least=10, most=10_000)
+    orders: int = setting(20, "Number of random orders of the same terms.", least=2, most=1000)
 
 
 def run(settings: Settings, seed: int, progress: Progress) -> Findings:
@@ -57,16 +57,18 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
     return Findings(
         checks=(*checks, *_order_checks(patterns, settings.orders, counts[-1]), *_classics()),
         theory=(
-            Law("bound one by one, per term", U, "(n - 1) u", "Higham 2002, 4.4"),
-            Law("bound compensated", 2 * U, "2 u", "Higham 2002, 4.8"),
-            *(Law(f"additions a term, {name}", cost, "counted", "methods/summation.py")
+            Law("bound, sequential, per term", U, "(n - 1) u", "Higham 2002, 4.4"),
+            Law("bound, compensated", 2 * U, "2 u", "Higham 2002, 4.8"),
+            *(Law(f"additions per term, {name}", cost, "counted", "methods/summation.py")
               for name, cost in ADDITIONS_PER_TERM.items()),
         ),
         rows=tuple(row for row in rows if row["terms"] == counts[-1]),
         curves=tuple(_curves(rows, counts)),
         picture=Picture("terms", "error_in_unit_roundoffs", log_x=True, log_y=True),
-        conclusion=f"{settings.orders} orders of the same terms give {patterns['one by one']} sums one by one, "
-        f"{patterns['Neumaier']} compensated, {patterns['reproducible']} reproducible at {4 * FOLDS} additions a term",
+        conclusion=f"{settings.orders} orders of the same terms give {patterns['sequential']} different sums when "
+                   "added sequentially, "
+        f"{patterns['Neumaier']} when compensated and {patterns['reproducible']} with the reproducible sum, at "
+        f"{4 * FOLDS} additions per term",
         assumptions=("standard normal terms in fp32; errors relative to the sum of magnitudes",),
     )  # fmt: skip
 
@@ -84,8 +86,8 @@ def _measured(count: int, settings: Settings, seed: int) -> tuple[list[Json], li
     sizes = np.abs(table).sum(axis=0)
     grid = grids(float(np.abs(table).max()), count, SINGLE.precision_bits)[-1]
     bounds = {
-        "one by one": (count - 1) * U * sizes,
-        "in pairs": math.ceil(math.log2(count)) * U * sizes,
+        "sequential": (count - 1) * U * sizes,
+        "pairwise": math.ceil(math.log2(count)) * U * sizes,
         "Kahan": (2 * U + 4 * count * U**2) * sizes,
         "Neumaier": (2 * U + 4 * count**2 * U**2) * sizes,
         "reproducible": count * grid / 2 + 2 * U * np.abs(exact) + U**2 * sizes,
@@ -115,12 +117,14 @@ def _patterns(count: int, settings: Settings, seed: int) -> dict[str, int]:
 
 
 def _order_checks(patterns: dict[str, int], orders: int, terms: int) -> list[Check]:
-    many = when(terms >= 10, "10 terms or more: so few as 2 or 3 have few orders")
-    seen = when(terms >= 100 and orders >= 10, "100 terms and 10 orders or more")
+    many = when(terms >= 10, "at least 10 terms; 2 or 3 have few orders")
+    seen = when(terms >= 100 and orders >= 10, "at least 100 terms and 10 orders")
     return [
         Check("different sums over orders, reproducible", 1, patterns["reproducible"], holds=ALWAYS),
-        Check("different sums over orders, one by one", orders, patterns["one by one"], 0, orders // 2, holds=many),
-        Check("one by one gives one sum in every order", 1, patterns["one by one"], false_law=True, holds=many),
+        Check("different sums over orders, sequential", orders, patterns["sequential"], 0, orders // 2, holds=many),
+        Check(
+            "sequential summation gives one sum in every order", 1, patterns["sequential"], false_law=True, holds=many
+        ),
         Check("compensation makes sums reproducible", 1, patterns["Kahan"], false_law=True, holds=seen),
     ]
 
@@ -138,7 +142,7 @@ def _classics() -> list[Check]:
         Check("1e30 + 1 - 1e30, forwards and backwards", 0.0, abs(hidden[0]) + abs(hidden[1]), holds=example("fp32")),
         Check("1e30 - 1e30 + 1, forwards", 1.0, shown[0], holds=example("fp32")),
         Check("1e30 - 1e30 + 1, backwards", 0.0, shown[1], holds=example("fp32")),
-        Check("1e30 + 1 - 1e30 shows the order: a gap of 5e30", 5e30, abs(hidden[0] - hidden[1]), false_law=True,
+        Check("1e30 + 1 - 1e30 depends on the order: a gap of 5e30", 5e30, abs(hidden[0] - hidden[1]), false_law=True,
               holds=example("fp32")),
         Check("Kahan: 1 + 1e100 + 1 - 1e100 is 2", 2.0, float(kahan(large)), false_law=True, holds=example("fp64")),
         Check("Neumaier: 1 + 1e100 + 1 - 1e100", 2.0, float(neumaier(large)), holds=example("fp64")),

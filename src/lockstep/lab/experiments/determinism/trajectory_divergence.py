@@ -25,7 +25,7 @@ from lockstep.program.executor import execute
 from lockstep.settings import setting
 from lockstep.types.arrays import Array
 
-QUESTION = "How far do runs drift apart that differ only in the order of their sums?"
+QUESTION = "How far do runs that differ only in the order of their sums drift apart?"
 SOURCE = "Li et al. 2020 (equivalence); IEEE 754-2019 (rounding)"
 
 EXAMPLES, INPUTS = 64, 8
@@ -41,11 +41,15 @@ UNEQUAL = (4, 8, 52)
 class Settings:
     """The network and its training."""
 
-    hidden: int = setting(16, "Units of the hidden layer.", least=2, most=512)
-    step_size: float = setting(4.0, "Step size of the network; large enough to be unsteady.", above=0, most=100)
+    hidden: int = setting(16, "Number of units of the hidden layer.", least=2, most=512)
+    step_size: float = setting(
+        4.0, "Step size of the network; the default is large enough to amplify rounding errors.", above=0, most=100
+    )
     convex_step_size: float = setting(0.5, "Step size of the linear model with weight decay.", above=0, most=1)
     steps: int = setting(400, "Number of training steps.", least=50, most=100_000)
-    ranks: tuple[int, ...] = setting((2, 4, 8), "Numbers of ranks beside one.", least=2, most=EXAMPLES)
+    ranks: tuple[int, ...] = setting(
+        (2, 4, 8), "Numbers of ranks to compare with a single rank.", least=2, most=EXAMPLES
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,15 +150,16 @@ def _checks(gaps: dict[str, Array], settings: Settings) -> list[Check]:
     first, most = (float(gaps["network, fp32"][:steps].max()) * 2**24 for steps in (1, None))
     left = [int(np.argmax(gaps[f"network, {precision}"] > 1e-4)) for precision in ("fp32", "fp64")]
     return [
-        Check("linear, fp32: late gap, in roundings", FEW, late["linear, fp32"] * 2**24, relation="at most",
+        Check("linear, fp32: late gap, in unit roundoffs", FEW, late["linear, fp32"] * 2**24, relation="at most",
               holds=ALWAYS),
-        Check("linear, fp64: late gap, in roundings", FEW, late["linear, fp64"] * 2**53, relation="at most",
+        Check("linear, fp64: late gap, in unit roundoffs", FEW, late["linear, fp64"] * 2**53, relation="at most",
               holds=ALWAYS),
-        Check("network, fp32: first gap, in roundings", FEW * max(1.0, settings.step_size), first,
+        Check("network, fp32: first gap, in unit roundoffs", FEW * max(1.0, settings.step_size), first,
               relation="at most", holds=ALWAYS),
-        Check("network, fp32 leaves the run on one rank before fp64", 1.0, float(left[0] < left[1] or left[1] == 0),
+        Check("network, fp32 departs from the run on one "
+              "rank before fp64", 1.0, float(left[0] < left[1] or left[1] == 0),
               holds=ALWAYS),
-        Check("curves of n ranks stay within a few roundings of one rank's", FEW, most, relation="at most",
+        Check("curves of n ranks stay within a few unit roundoffs of those of one rank", FEW, most, relation="at most",
               false_law=True, holds=when(settings.step_size >= UNSTEADY, f"a step_size of at least {UNSTEADY:g}")),
     ]  # fmt: skip
 
@@ -183,4 +188,7 @@ def _shards(settings: Settings, seed: int) -> list[Check]:
 
 def _conclusion(gaps: dict[str, Array]) -> str:
     convex, network = (float(gaps[f"{kind}, fp32"].max()) for kind in ("linear", "network"))
-    return f"the order of sums moves a convex run by {convex:.2g} at most and this network by {network:.2g}"
+    return (
+        f"the order of sums changes a parameter of the convex run by at most {convex:.2g} and of this network by "
+        f"{network:.2g}"
+    )

@@ -19,7 +19,7 @@ from lockstep.lab.descent.workers import LocalMethod, run_rounds
 from lockstep.settings import setting
 
 FORMULA = "(1 - q) / (1 + q) V (n - m) / ((n - 1) m)"
-QUESTION = "What does it cost that only some workers take part in a round?"
+QUESTION = "What does partial participation of workers in a round cost?"
 SOURCE = "sampling without replacement and a first-order recursion"
 FEWEST_ROUNDS, RELAXATIONS = 60, 8
 
@@ -28,10 +28,12 @@ FEWEST_ROUNDS, RELAXATIONS = 60, 8
 class Settings:
     """Workers and rounds."""
 
-    workers: int = setting(40, "In all.", least=2, most=1000)
-    participants: tuple[int, ...] = setting((1, 2, 5, 10, 20, 40), "Workers of a round.", least=1, most=1000)
-    period: int = setting(5, "Local steps K.", least=1, most=1000)
-    step_size: float = setting(0.1, "For a curvature of 1.", least=0.01, below=1)
+    workers: int = setting(40, "Total number of workers.", least=2, most=1000)
+    participants: tuple[int, ...] = setting(
+        (1, 2, 5, 10, 20, 40), "Numbers of workers that participate in a round.", least=1, most=1000
+    )
+    period: int = setting(5, "Local steps K per round.", least=1, most=1000)
+    step_size: float = setting(0.1, "Step size, for a curvature of 1.", least=0.01, below=1)
     trials: int = setting(300, "Independent runs.", least=10, most=100_000)
 
 
@@ -52,7 +54,7 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
         mean, error = mean_and_error((path[settling::10, :, 0] ** 2).mean(axis=0))
         found.append(mean)
         halves.append(1.96 * error)
-        checks.append(Check(f"variance, {number} of {settings.workers} present", exact[-1], mean, error,
+        checks.append(Check(f"variance, {number} of {settings.workers} participating", exact[-1], mean, error,
                             tolerance=1e-12, runs=settings.trials, holds=ALWAYS))  # fmt: skip
     half = _variance(optima, settings.workers // 2, settings)
     twice = _variance(np.tile(optima, 2), settings.workers, settings)
@@ -60,11 +62,11 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
     return Findings(
         checks=(
             *checks,
-            Check("the share alone matters: half of n and of 2 n", half, twice, 0.0, 0.1 * half, false_law=True,
+            Check("the fraction alone matters: half of n and of 2 n", half, twice, 0.0, 0.1 * half, false_law=True,
                   holds=ALWAYS),
         ),
         theory=tuple(
-            Law(f"variance, {number} present", value, FORMULA, SOURCE)
+            Law(f"variance, {number} participating", value, FORMULA, SOURCE)
             for number, value in zip(numbers, exact, strict=True)
         ),
         curves=(
@@ -73,11 +75,12 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
         ),
         picture=Picture("participants", "squared_distance", log_x=True),
         conclusion=(
-            f"with {numbers[0]} of {settings.workers} present the variance is {found[0]:.3g}, with all of them 0"
+            f"with {numbers[0]} of {settings.workers} workers participating the variance is {found[0]:.3g}, with all "
+            "of them 0"
         ),
         assumptions=(
             "equal curvature, no gradient noise",
-            "those present are drawn without replacement, anew in every round",
+            "participants are drawn without replacement, independently in every round",
         ),
     )  # fmt: skip
 

@@ -21,7 +21,7 @@ from lockstep.lab.objectives import WorkerQuadratics
 from lockstep.settings import setting
 from lockstep.types.arrays import Array
 
-QUESTION = "Where do local steps end when workers have different data?"
+QUESTION = "Where do local steps converge when workers have different data?"
 SOURCE = "fixed point of one round; Li et al. 2020 (FedProx); Karimireddy et al. 2020 (SCAFFOLD)"
 
 CLOSE, BIASED = 1e-9, 1e-2
@@ -33,10 +33,10 @@ FEWEST_ROUNDS, MOST_STEPS = 100, 400_000
 class Settings:
     """Two kinds of workers."""
 
-    curvatures: tuple[float, ...] = setting((1.0, 4.0), "h of every kind of worker.", least=0.1, most=10)
-    optima: tuple[float, ...] = setting((1.0, -1.0), "b of every kind of worker.", least=-10, most=10)
+    curvatures: tuple[float, ...] = setting((1.0, 4.0), "Curvature h of each kind of worker.", least=0.1, most=10)
+    optima: tuple[float, ...] = setting((1.0, -1.0), "Optimum b of each kind of worker.", least=-10, most=10)
     step_size: float = setting(0.1, "Size of a local step.", least=0.02, most=0.1)
-    proximal: float = setting(1.0, "Strength mu of FedProx.", least=0, most=9)
+    proximal: float = setting(1.0, "Proximal coefficient mu of FedProx.", least=0, most=9)
     periods: tuple[int, ...] = setting(
         (1, 2, 5, 10, 20, 50, 100), "Local steps K between averages.", least=1, most=1000
     )
@@ -66,19 +66,19 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
         for name, method in methods.items():
             rounds = _rounds(h, method, period)
             # Control variates settle more slowly than the parameters, and not at all before the run is over.
-            settles = when(rounds * period <= MOST_STEPS, f"rounds that settle within {MOST_STEPS:,} local steps")
+            settles = when(rounds * period <= MOST_STEPS, f"rounds that converge within {MOST_STEPS:,} local steps")
             found[name].append(_end(h, b, method, [period] * min(rounds, MOST_STEPS // period)))
-            what = f"end of {name}, K = {period}"
+            what = f"limit of {name}, K = {period}"
             checks.append(Check(what, laws[name][place], found[name][-1], tolerance=CLOSE, holds=settles))
     last = [periods[-1]] * _rounds(h, methods["local SGD"], periods[-1])
     many = _end(np.tile(h, 32), np.tile(b, 32), methods["local SGD"], last)
-    checks.append(Check(f"end with 32 of each kind, K = {periods[-1]}", laws["local SGD"][-1], many, tolerance=CLOSE,
+    checks.append(Check(f"limit with 32 of each kind, K = {periods[-1]}", laws["local SGD"][-1], many, tolerance=CLOSE,
                         holds=ALWAYS))  # fmt: skip
     x = np.array(periods, dtype=float)
     return Findings(
         checks=(*checks, *_unequal_periods(step, periods[-1]), *_false_laws(laws, found, best, periods)),
         theory=tuple(
-            Law(f"end of local SGD, K = {period}", value, "w_i = 1 - (1 - a h_i)^K", "lab/objectives/workers.py")
+            Law(f"limit of local SGD, K = {period}", value, "w_i = 1 - (1 - a h_i)^K", "lab/objectives/workers.py")
             for period, value in zip(periods, laws["local SGD"], strict=True)
         ),
         curves=(
@@ -87,10 +87,10 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
         ),
         picture=Picture("local_steps", "end_of_the_rounds", log_x=True),
         conclusion=(
-            f"the optimum is {best:.4g}; with K = {periods[-1]} local SGD ends at {found['local SGD'][-1]:.4g}, "
-            f"FedProx at {found['FedProx'][-1]:.4g}, SCAFFOLD at {found['SCAFFOLD'][-1]:.4g}"
+            f"the optimum is {best:.4g}; with K = {periods[-1]} local SGD converges to {found['local SGD'][-1]:.4g}, "
+            f"FedProx to {found['FedProx'][-1]:.4g}, SCAFFOLD to {found['SCAFFOLD'][-1]:.4g}"
         ),
-        assumptions=("no gradient noise; all workers take part in every round",),
+        assumptions=("no gradient noise; all workers participate in every round",),
     )
 
 
@@ -146,7 +146,9 @@ def _unequal_periods(step: float, period: int) -> tuple[Check, ...]:
         x = sum(ends) / 2
     unequal = when(period > 1, "a period above 1")
     return (
-        Check(f"end where one worker takes {period} steps a round, the other 1", law, x, tolerance=CLOSE, holds=ALWAYS),
+        Check(
+            f"limit where one worker takes {period} steps a round, the other 1", law, x, tolerance=CLOSE, holds=ALWAYS
+        ),
         Check("unequal local steps keep the objective", 0.0, x, tolerance=1e-3, false_law=True, holds=unequal),
     )
 
@@ -162,6 +164,6 @@ def _false_laws(
     removed = f"FedProx removes the bias, K = {periods[-1]}"
     return (
         Check(removed, best, found["FedProx"][-1], tolerance=1e-3, false_law=True, holds=proximal),
-        Check(f"local steps end at the optimum, K = {periods[-1]}", best, found["local SGD"][-1], tolerance=1e-3,
+        Check(f"local steps converge to the optimum, K = {periods[-1]}", best, found["local SGD"][-1], tolerance=1e-3,
               false_law=True, holds=local),
     )  # fmt: skip

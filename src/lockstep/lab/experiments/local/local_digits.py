@@ -19,7 +19,7 @@ from lockstep.methods.local import Outer
 from lockstep.settings import setting
 from lockstep.types.arrays import Array
 
-QUESTION = "Which local method copes with workers that see different classes?"
+QUESTION = "Which local method handles workers that see different classes?"
 SOURCE = "digits (Alpaydin and Kaynak 1998); Hsu, Qi and Brown 2019 for the split"
 
 PENALTY = 0.01
@@ -30,15 +30,18 @@ SIDE = 4
 class Settings:
     """How different the workers' data are, and the rounds."""
 
-    workers: int = setting(4, "Workers.", least=2, most=50)
+    workers: int = setting(4, "Number of workers.", least=2, most=50)
     concentration: float = setting(
-        0.3, "Concentration of the Dirichlet law of classes: small is one class each.", above=0, most=1e4
+        0.3,
+        "Concentration of the Dirichlet law of classes; a small one gives each worker few classes.",
+        above=0,
+        most=1e4,
     )
-    period: int = setting(8, "Local steps K.", least=1, most=100)
-    steps: int = setting(240, "Steps of every worker.", least=8, most=100_000)
+    period: int = setting(8, "Local steps K between averages.", least=1, most=100)
+    steps: int = setting(240, "Steps of each worker.", least=8, most=100_000)
     step_size: float = setting(0.5, "Size of a local step.", above=0, most=10)
     momentum: float = setting(
-        0.8, "Momentum of the local momentum runs, whose step is smaller by 1 - momentum.", least=0, most=0.99
+        0.8, "Momentum of the local momentum runs, whose step size is scaled by 1 - momentum.", least=0, most=0.99
     )
 
 
@@ -80,18 +83,18 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
     mix = np.mean([np.bincount(part.classes, minlength=10).max() / len(part.classes) for part in parts])
     return Findings(
         checks=tuple(checks),
-        theory=(Law("lowest loss", lowest, "Newton to a gradient of 1e-12", "lab/objectives/logistic.py"),),
+        theory=(Law("lowest loss", lowest, "Newton's method to a gradient of 1e-12", "lab/objectives/logistic.py"),),
         rows=tuple(rows),
         curves=tuple(curves),
         picture=Picture("step", "loss_above_the_lowest", log_y=True),
         conclusion=(
-            f"the commonest class is {mix:.0%} of a worker's digits; after {settings.steps} steps local SGD is "
+            f"the most common class is {mix:.0%} of a worker's digits; after {settings.steps} steps local SGD is "
             f"{ends['local']:.2g} above the optimum, SCAFFOLD {ends['SCAFFOLD']:.2g}, synchronous descent "
             f"{ends['synchronous']:.2g}"
         ),
         assumptions=(
-            f"digits at {SIDE} x {SIDE} pixels, penalty {PENALTY:g}; exact gradients of every worker's own samples",
-            "workers count by their samples",
+            f"digits at {SIDE} x {SIDE} pixels, penalty {PENALTY:g}; exact gradients of each worker's own samples",
+            "workers are weighted by their samples",
         ),
     )
 

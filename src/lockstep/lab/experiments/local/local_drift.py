@@ -17,7 +17,7 @@ from lockstep.lab import ALWAYS, Check, Curve, Findings, Law, Picture, Progress,
 from lockstep.lab.statistics import SignNoise
 from lockstep.settings import setting
 
-QUESTION = "How far do workers drift apart between two averages?"
+QUESTION = "How far do workers drift apart between two averaging steps?"
 SOURCE = "sums of independent steps"
 TELLING = 16
 """Most over fewest workers: the spread grows less than twofold between them, where sqrt(n) says fourfold."""
@@ -28,12 +28,15 @@ class Settings:
     """One round from a common start."""
 
     workers: tuple[int, ...] = setting((2, 4, 16, 64, 256), "Numbers of workers.", least=2, most=4096)
-    period: int = setting(10, "Local steps K.", least=1, most=10_000)
+    period: int = setting(10, "Local steps K between averages.", least=1, most=10_000)
     step_size: float = setting(0.1, "Size of a local step.", above=0, most=10)
     curvature: float = setting(0.0, "Curvature of all workers.", least=0, most=10)
-    noise_std: float = setting(1.0, "Standard deviation of the noise of a gradient.", above=0, most=100)
+    noise_std: float = setting(1.0, "Standard deviation of the gradient noise.", above=0, most=100)
     optimum_std: float = setting(
-        0.0, "Standard deviation of the workers' optima: how different their data are.", least=0, most=100
+        0.0,
+        "Standard deviation of the workers' optima, which stands for how different their data are.",
+        least=0,
+        most=100,
     )
     trials: int = setting(4000, "Independent rounds.", least=100, most=1_000_000)
 
@@ -66,7 +69,9 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
         ),
         picture=Picture("workers", "spread", log_x=True),
         conclusion=f"the spread is {spreads[0]:.3g} with {numbers[0]} workers and {spreads[-1]:.3g} with {numbers[-1]}",
-        assumptions=("one direction, one round from a common start; optima normal, drawn anew in every trial",),
+        assumptions=(
+            "one direction, one round from a common start; optima normally distributed, redrawn in every trial",
+        ),
     )
 
 
@@ -94,7 +99,7 @@ def _false_laws(workers: np.ndarray, spreads: np.ndarray) -> tuple[Check, ...]:
     """Growth like sqrt(n) and decay like 1 / n, between the fewest and the most workers."""
     ratio, change = float(spreads[-1] / spreads[0]), float(workers[-1] / workers[0])
     slack = 0.2 * ratio
-    apart = when(change >= TELLING, f"numbers of workers at least {TELLING} times apart")
+    apart = when(change >= TELLING, f"numbers of workers that differ by a factor of {TELLING} or more")
     return (
         Check("the spread grows like sqrt(n)", change**0.5, ratio, tolerance=slack, false_law=True, holds=apart),
         Check("the spread falls like 1 / n", 1 / change, ratio, tolerance=slack, false_law=True, holds=apart),
@@ -103,13 +108,13 @@ def _false_laws(workers: np.ndarray, spreads: np.ndarray) -> tuple[Check, ...]:
 
 def _over_the_period(settings: Settings, seed: int) -> tuple[Check, ...]:
     """Steps of at most a G lead at most a K G away, but noise only a s sqrt(K)."""
-    free = when(not settings.curvature, "curvature 0, which pulls nobody back")
+    free = when(not settings.curvature, "curvature 0, so that nothing pulls workers back")
     ends = [_round(replace(settings, period=k), 2, np.random.default_rng([seed, -1 % 2**32, k]))
             for k in (settings.period, 4 * settings.period)]  # fmt: skip
     (short, error), (long, long_error) = (mean_and_error(one**2) for one in ends)
     farthest = settings.step_size * settings.period * settings.noise_std
     return (
-        Check("farthest end of a worker, at most a K G", farthest, float(np.abs(ends[0]).max()),
+        Check("largest distance of a worker from the start, at most a K G", farthest, float(np.abs(ends[0]).max()),
               tolerance=1e-12 * farthest, relation="at most", holds=free),
         Check("drift of 4 K steps over that of K, squared", 4.0, long / short,
               standard_error=long / short * float(np.hypot(error / short, long_error / long)), holds=free),

@@ -20,7 +20,7 @@ from lockstep.lab.objectives import spectrum
 from lockstep.lab.statistics import SignNoise
 from lockstep.settings import setting
 
-QUESTION = "Is local SGD the same as descent on old gradients?"
+QUESTION = "Is local SGD the same as SGD with stale gradients?"
 SOURCE = "linearity; Khaled, Mishchenko and Richtarik 2020; Woodworth et al. 2020"
 
 DIMENSION = 10
@@ -31,15 +31,11 @@ ROUNDING = 1e-12
 class Settings:
     """Workers, periods and the step."""
 
-    workers: int = setting(8, "With the same data.", least=2, most=512)
+    workers: int = setting(8, "Number of workers, all with the same data.", least=2, most=512)
     periods: tuple[int, ...] = setting((1, 2, 4, 8, 16, 32, 64), "Local steps K between averages.", least=1, most=1024)
-    step_size: float = setting(0.5, "For a largest curvature of 1.", above=0, below=2)
-    noise_std: float = setting(
-        1.0, "Standard deviation of the noise of a gradient in every direction.", least=0, most=100
-    )
-    steps: int = setting(
-        128, "Steps of a run; whole rounds of every period fit in the next multiple.", least=8, most=10_000
-    )
+    step_size: float = setting(0.5, "Step size, for a largest curvature of 1.", above=0, below=2)
+    noise_std: float = setting(1.0, "Standard deviation of the gradient noise in every direction.", least=0, most=100)
+    steps: int = setting(128, "Steps of a run, rounded up to whole rounds of every period.", least=8, most=10_000)
 
 
 def run(settings: Settings, seed: int, progress: Progress) -> Findings:
@@ -73,7 +69,7 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
         ),
         theory=(
             Law("difference between periods, equal curvature", 0.0, "averaging is linear", "Khaled et al. 2020"),
-            Law("edge of the delay K (n - 1) for K = 2", _edge(settings), "2 sin(pi / (2 (2 tau + 1)))",
+            Law("stability limit of the delay K (n - 1) for K = 2", _edge(settings), "2 sin(pi / (2 (2 tau + 1)))",
                 "lab/laws.py"),
             Law("gradients missed at the end of a round", count - periods[-1] + 1.0, "(n - 1)(K - 1)", "counting"),
         ),

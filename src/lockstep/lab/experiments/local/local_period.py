@@ -25,8 +25,8 @@ from lockstep.lab.objectives import WorkerQuadratics
 from lockstep.settings import setting
 from lockstep.units import format_time
 
-QUESTION = "How many local steps between averages are best?"
-SOURCE = "derivative of seconds(K); Karimireddy et al. 2020; Woodworth et al. 2020"
+QUESTION = "How many local steps between averages minimize the training time?"
+SOURCE = "derivative of the training time by K; Karimireddy et al. 2020; Woodworth et al. 2020"
 
 Number = Any
 """A number, or an array of them."""
@@ -38,10 +38,10 @@ FEDERATED_S = (0.5, 5.0)
 """Computing and exchange of the table: seconds of a step and of a round."""
 FEDERATED = {1: (100e3, 139.0), 10: (150e3, 27.8), 20: (220e3, 21.0), 50: (400e3, 18.0)}
 """K: iterations, and hours as printed; those of K = 1 leave the computing out, the others price 100,000 iterations."""
-FEDERATED_TABLE = "a table of federated averaging, 0.5 s a step and 5 s an exchange"
+FEDERATED_TABLE = "a published table of federated averaging, 0.5 s per step and 5 s per exchange"
 WHOLE_S, ROUND_S = 0.8, 0.015
 """Computing of a step on one worker, and an exchange, for strong scaling."""
-STRONG_SCALING = "a fixed batch, 0.8 s of computing, 15 ms an exchange"
+STRONG_SCALING = "a fixed batch, 0.8 s of compute, 15 ms per exchange"
 LARGEST_PERIOD = 200
 MISSED = 10.0
 """Loss at the end of local steps over the gap to reach, from which on it is the bias that asks for smaller steps."""
@@ -51,13 +51,17 @@ MISSED = 10.0
 class Settings:
     """Two workers with different data, and what a round costs."""
 
-    curvatures: tuple[float, ...] = setting((1.0, 4.0), "h of every worker.", above=0, most=4)
-    optima: tuple[float, ...] = setting((0.1, -0.1), "b of every worker.", least=-100, most=100)
-    gap: float = setting(1e-5, "Loss above the lowest to reach.", above=0, most=1e-3)
-    periods: tuple[int, ...] = setting((1, 2, 4, 8, 16, 32), "Local steps K.", least=1, most=LARGEST_PERIOD)
-    penalty_frac: float = setting(0.056, "c: more steps per additional local step, for K*.", above=0, below=1)
-    compute_s: float = setting(0.5, "T of one step.", above=0, most=1e6)
-    exchange_s: float = setting(5.0, "X of one round.", above=0, most=1e6)
+    curvatures: tuple[float, ...] = setting((1.0, 4.0), "Curvature h of each worker.", above=0, most=4)
+    optima: tuple[float, ...] = setting((0.1, -0.1), "Optimum b of each worker.", least=-100, most=100)
+    gap: float = setting(1e-5, "Target loss above the minimum.", above=0, most=1e-3)
+    periods: tuple[int, ...] = setting(
+        (1, 2, 4, 8, 16, 32), "Local steps K between averages.", least=1, most=LARGEST_PERIOD
+    )
+    penalty_frac: float = setting(
+        0.056, "Penalty c: extra steps, as a fraction, per additional local step; for K*.", above=0, below=1
+    )
+    compute_s: float = setting(0.5, "Compute time T of one step.", above=0, most=1e6)
+    exchange_s: float = setting(5.0, "Communication time X of one round.", above=0, most=1e6)
 
 
 def run(settings: Settings, seed: int, progress: Progress) -> Findings:
@@ -71,7 +75,8 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
         equal.append(_fewest_steps(WorkerQuadratics(np.ones_like(h), np.ones_like(b) * b[0]), period, settings.gap))
         if not (different[-1] and equal[-1]):
             raise BadInput(
-                f"K = {period} begins within it, or needs more than {ROUNDS} rounds; take another", "--set gap"
+                f"K = {period} starts inside the gap, or needs more than {ROUNDS} rounds; choose another gap",
+                "--set gap",
             )
     best = best_period(settings.penalty_frac, settings.compute_s, settings.exchange_s)
     counts = np.arange(1, LARGEST_PERIOD + 1)
@@ -80,7 +85,7 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
     x = np.array(periods, dtype=float)
     # Seconds(K) is convex, so one of the two whole numbers around K* takes the fewest.
     nearest = max(1.0, min(best, LARGEST_PERIOD))
-    checks = [Check("K of the fewest seconds", nearest, float(cheapest), tolerance=1.0, holds=ALWAYS)]
+    checks = [Check("K of the shortest run", nearest, float(cheapest), tolerance=1.0, holds=ALWAYS)]
     more = x > 1
     slope, line = math.nan, np.zeros(0)
     if more.sum() > 2:
@@ -88,10 +93,11 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
         line = different[-1] * (x[more] - 1) / (x[-1] - 1)
     biased = when(
         more.sum() > 2 and _missed(WorkerQuadratics(h, b), min(p for p in periods if p > 1)) > MISSED * settings.gap,
-        f"3 periods above 1, and data so different that local steps of 1 / L end {MISSED:g} times the gap away or more",
+        f"3 periods above 1, and data so different that local steps of 1 / L converge at least {MISSED:g} times the "
+        "gap away",
     )  # fmt: skip
     checks.append(Check("slope of steps over K - 1, different data, log-log", 1.0, slope, tolerance=0.1, holds=biased))
-    what = f"steps with equal data, K = {periods[-1]}: at most one round more than K = 1"
+    what = f"steps with identical data, K = {periods[-1]}: at most one round more than K = 1"
     checks.append(Check(what, equal[0] + periods[-1], equal[-1], relation="at most", holds=ALWAYS))
     naive = math.sqrt(settings.exchange_s / settings.compute_s)
     checks.append(Check("the best K is sqrt(X / T)", naive, float(cheapest), tolerance=0.5, false_law=True,
@@ -104,19 +110,19 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
     return Findings(
         checks=(*checks, *_federated_checks(), *_strong_scaling()),
         theory=(
-            Law("best K", best, "sqrt((1 - c) X / (c T))", "derivative of the seconds"),
-            Law("share of a round that computes at the best K", _efficiency(settings, best), "K T / (K T + X)",
+            Law("best K", best, "sqrt((1 - c) X / (c T))", "derivative of the training time"),
+            Law("compute fraction of a round at the best K", _efficiency(settings, best), "K T / (K T + X)",
                 "counting"),
         ),
         rows=rows,
         curves=(
             Curve("different data, tuned step", x, np.array(different, dtype=float), marks=True),
-            Curve("equal data, tuned step", x, np.array(equal, dtype=float), marks=True),
+            Curve("identical data, tuned step", x, np.array(equal, dtype=float), marks=True),
             Curve("in proportion to K - 1", x[more][: len(line)], line, theory=True),
         ),
         picture=Picture("local_steps", "steps", log_x=True, log_y=True),
         conclusion=_conclusion(rows, equal, settings, cheapest),
-        assumptions=("no gradient noise; the step is tuned for every K; whole rounds",),
+        assumptions=("no gradient noise; the step size is tuned for every K; whole rounds",),
     )  # fmt: skip
 
 
@@ -139,14 +145,15 @@ def _conclusion(rows: Rows, equal: list[float], settings: Settings, cheapest: in
     """Which K of the table is fastest, what the longest costs, and the best one at the penalty per step."""
     quickest = min(rows, key=lambda row: row["time_s"])
     first, last = rows[0], rows[-1]
-    said = f"of these, K = {quickest['local_steps']} takes the fewest seconds: {format_time(quickest['time_s'])}"
+    said = f"of these, K = {quickest['local_steps']} is fastest: {format_time(quickest['time_s'])}"
     if last is not first:
         said += (
             f"; K = {last['local_steps']} needs {last['steps'] / first['steps']:.3g} times the steps of K = "
-            f"{first['local_steps']} with these workers' data and {equal[-1] / equal[0]:.3g} times with equal data"
+            f"{first['local_steps']} with these workers' data and {equal[-1] / equal[0]:.3g} times with identical data"
         )
     return (
-        f"{said}. If every local step cost {settings.penalty_frac:.3g} of the steps more, K = {cheapest} would be best"
+        f"{said}. If each additional local step added {settings.penalty_frac:.3g} of the steps, K = {cheapest} "
+        "would be best"
     )
 
 
@@ -164,12 +171,12 @@ def _federated_checks() -> tuple[Check, ...]:
         hours = run_s(iterations, period, *FEDERATED_S) / 3600
         found.append(Check(f"hours of {iterations:,.0f} iterations, K = {period}", hours, rounds_h, tolerance=1e-9,
                            holds=example(FEDERATED_TABLE)))  # fmt: skip
-        what = f"{printed_h:g} hours for K = {period}, as printed"
+        what = f"{printed_h:g} hours for K = {period}, as published"
         found.append(Check(what, printed_h, rounds_h, tolerance=0.05, false_law=True, holds=example(FEDERATED_TABLE)))
     penalties = [penalty_frac(FEDERATED[k][0], FEDERATED[1][0], k) for k in FEDERATED if k > 1]
     cheapest = min(FEDERATED, key=lambda k: run_s(FEDERATED[k][0], k, *FEDERATED_S))
     best = [best_period(c, *FEDERATED_S) for c in (max(penalties), min(penalties))]
-    found.append(Check("cheapest K of the table, below the K* of its penalties", best[1], cheapest, relation="at most",
+    found.append(Check("fastest K of the table, below the K* of its penalties", best[1], cheapest, relation="at most",
                        holds=example(FEDERATED_TABLE)))  # fmt: skip
     return tuple(found)
 
@@ -182,11 +189,11 @@ def _strong_scaling() -> tuple[Check, ...]:
 
     following = [efficiency(n, n // 8) for n in (8, 32, 128, 512)]
     return (
-        Check("128 workers, K = 4: share that computes", 1 / (1 + 128 * ROUND_S / (4 * WHOLE_S)), efficiency(128, 4),
+        Check("128 workers, K = 4: compute fraction", 1 / (1 + 128 * ROUND_S / (4 * WHOLE_S)), efficiency(128, 4),
               tolerance=1e-12, holds=example(STRONG_SCALING)),
-        Check("K = n / 8: share that computes, largest change over n", 0.0, max(following) - min(following),
+        Check("K = n / 8: compute fraction, largest change over n", 0.0, max(following) - min(following),
               tolerance=1e-12, holds=example(STRONG_SCALING)),
-        Check("K = 4 keeps the share that computes, n from 8 to 512", efficiency(8, 4), efficiency(512, 4),
+        Check("K = 4 keeps the compute fraction, n from 8 to 512", efficiency(8, 4), efficiency(512, 4),
               tolerance=0.1, false_law=True, holds=example(STRONG_SCALING)),
     )  # fmt: skip
 

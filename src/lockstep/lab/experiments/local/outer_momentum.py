@@ -31,12 +31,14 @@ ROUNDS = 400
 class Settings:
     """The outer update and the inner steps."""
 
-    rate: float = setting(0.7, "Outer rate eta.", above=0, most=2)
+    rate: float = setting(0.7, "Outer learning rate eta.", above=0, most=2)
     momentum: float = setting(0.9, "Outer momentum mu.", least=0, most=0.99)
-    period: int = setting(20, "Local steps K.", least=1, most=1000)
+    period: int = setting(20, "Local steps K per round.", least=1, most=1000)
     step_size: float = setting(0.1, "Size of a local step; curvatures are at most 1.", above=0, below=1)
-    curvatures: tuple[float, ...] = setting((0.003, 0.01, 0.03, 0.1, 0.3, 1.0), "Directions.", above=0, most=1)
-    workers: int = setting(8, "With the same data: the outer update decides.", least=2, most=256)
+    curvatures: tuple[float, ...] = setting(
+        (0.003, 0.01, 0.03, 0.1, 0.3, 1.0), "Curvatures of the directions.", above=0, most=1
+    )
+    workers: int = setting(8, "Number of workers, all with the same data.", least=2, most=256)
 
 
 def run(settings: Settings, seed: int, progress: Progress) -> Findings:
@@ -92,4 +94,6 @@ def _largest(outer: Outer, share: float) -> complex:
 def _seen(largest: complex) -> Domain:
     """Where the later half of a run swings often enough, or not at all, for its factor to be read."""
     swings = abs(np.angle(largest)) / np.pi * ROUNDS / 2
-    return when(bool(swings == 0 or largest.real < 0 or swings >= 2), f"no swing longer than {ROUNDS // 4} rounds")
+    return when(
+        bool(swings == 0 or largest.real < 0 or swings >= 2), f"no oscillation longer than {ROUNDS // 4} rounds"
+    )

@@ -1,4 +1,4 @@
-"""Among all solutions, which one does an optimiser find? The least in its own norm.
+"""Among all solutions, which one does an optimizer find? The least in its own norm.
 
 One equation a'theta = y, loss (y - a'theta)^2, many unknowns. From theta_0 the preconditioned step
 
@@ -27,7 +27,7 @@ from lockstep.settings import setting
 from lockstep.types.arrays import Array
 from lockstep.types.plain import Json
 
-QUESTION = "Among all solutions of one equation, which does each optimiser find, and below which step size?"
+QUESTION = "Among all solutions of one equation, which one does each optimizer find, and below which step size?"
 SOURCE = "Gunasekar, Lee, Soudry, Srebro, 'Characterizing implicit bias in terms of optimization geometry', 2018"
 DIVERGED = 1e6
 MOST_CURVES = 6
@@ -43,8 +43,10 @@ class Settings:
     features: tuple[float, ...] = setting((1.0, 0.1, 0.01), "Coefficients a of the equation.", least=1e-3, most=1e3)
     target: float = setting(1.0, "Right-hand side y.", above=0, most=1e3)
     steps: int = setting(4000, "Steps of each run.", least=100, most=100_000)
-    momentum: float = setting(0.9, "beta of heavy ball.", least=0, most=0.98)
-    powers: tuple[float, ...] = setting((0.0, 0.5, 1.0, 1.5, 2.0), "Powers s of the preconditioner.", least=0, most=4)
+    momentum: float = setting(0.9, "Heavy-ball momentum beta.", least=0, most=0.98)
+    powers: tuple[float, ...] = setting(
+        (0.0, 0.5, 1.0, 1.5, 2.0), "Exponents s of the preconditioner.", least=0, most=4
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +66,7 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
     """Limits and edges of every method on one equation."""
     a, y = np.array(settings.features), settings.target
     if a.size < 2:
-        raise BadInput("needs at least 2 coefficients, else there is one solution", "--set features")
+        raise BadInput("needs at least 2 coefficients; with fewer there is only one solution", "--set features")
     rows, checks = [], []
     found: list[tuple[float, Array]] = []
     for s in watched(settings.powers, progress):
@@ -85,9 +87,9 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
             for s in settings.powers for i, one in enumerate(nearest(a, y, a**-s))
         ),
         rows=tuple(rows), curves=_curves(a, y, found), picture=Picture("power", "theta", log_y=True),
-        conclusion="Every method solves the equation; each ends at the solution that is least in its own norm",
-        assumptions=(f"from theta = 0, at {SHARE:g} of the largest stable rate, where not said otherwise",
-                     "simplified Adam's rate falls as 1 / t; it is stable at no constant rate"),
+        conclusion="Every method solves the equation; each converges to the solution of least norm in its own norm",
+        assumptions=(f"from theta = 0, at {SHARE:g} of the largest stable learning rate unless stated otherwise",
+                     "simplified Adam's learning rate falls as 1 / t; it is not stable at any constant rate"),
     )  # fmt: skip
 
 
@@ -157,8 +159,14 @@ def _edge(name: str, a: Array, y: float, s: float, steps: int) -> list[Check]:
     """Converges one per cent below 1 / a'D a and diverges one per cent above."""
     inside, outside = (_scaled(a, y, s, factor / _slope(a, s), max(steps, 2000)) for factor in (0.99, 1.01))
     return [
-        Check(f"{name} below its edge: residual", 0.0, float(inside.residual[-1]), tolerance=1e-6 * y, holds=ALWAYS),
-        Check(f"{name} above its edge: diverges (1 = yes)", 1.0, float(outside.diverged), holds=ALWAYS),
+        Check(
+            f"{name} below its stability limit: residual",
+            0.0,
+            float(inside.residual[-1]),
+            tolerance=1e-6 * y,
+            holds=ALWAYS,
+        ),
+        Check(f"{name} above its stability limit: diverges (1 = yes)", 1.0, float(outside.diverged), holds=ALWAYS),
     ]
 
 
@@ -168,8 +176,14 @@ def _momentum_edge(a: Array, y: float, settings: Settings) -> list[Check]:
     steps = int(max(settings.steps, 4000 / (1 - settings.momentum)))
     inside, outside = (_walk(method, a, y, np.full(steps, f * edge), np.ones_like(a)) for f in (0.98, 1.02))
     return [
-        Check("momentum below its edge: residual", 0.0, float(inside.residual[-1]), tolerance=1e-6 * y, holds=ALWAYS),
-        Check("momentum above its edge: diverges (1 = yes)", 1.0, float(outside.diverged), holds=ALWAYS),
+        Check(
+            "momentum below its stability limit: residual",
+            0.0,
+            float(inside.residual[-1]),
+            tolerance=1e-6 * y,
+            holds=ALWAYS,
+        ),
+        Check("momentum above its stability limit: diverges (1 = yes)", 1.0, float(outside.diverged), holds=ALWAYS),
     ]
 
 
@@ -179,7 +193,8 @@ def _band(a: Array, y: float) -> list[Check]:
     rate = stride / float(np.abs(a).sum())
     late = _walk(Sign(), a, y, np.full(300, rate), np.ones_like(a)).residual[-100:]
     return [
-        Check("width of the band of sign descent at a constant rate, in steps", 1.0, float(np.ptp(late)) / stride,
+        Check("width of the oscillation of sign descent at a constant rate, in "
+              "steps", 1.0, float(np.ptp(late)) / stride,
               tolerance=1e-9, holds=ALWAYS),
         Check("sign descent at a constant rate reaches the solution", 0.0, float(np.abs(late).min()) / y,
               tolerance=1e-6, false_law=True, holds=ALWAYS),
@@ -190,13 +205,13 @@ def _projection(a: Array, y: float) -> Check:
     """From elsewhere than 0 the limit is the projection of the start, not the least norm."""
     start = np.arange(1.0, a.size + 1) * y
     path = _scaled(a, y, 0.0, SHARE / _slope(a, 0), 200, start)
-    return _close("limit of SGD from another start", nearest(a, y, np.ones_like(a), start), path.theta)
+    return _close("limit of SGD from another initial point", nearest(a, y, np.ones_like(a), start), path.theta)
 
 
 def _printed_series() -> Check:
     """sum of (1 - 2 alpha |a|^2)^t over all t, printed as 1 / (1 - 2 alpha |a|^2): right is 1 / (2 alpha |a|^2)."""
     ratio = 1 - 2 * 0.3 * 1.0101
-    return Check("the steps' geometric series sums to 1 / (1 - 2 alpha |a|^2)", 1 / ratio,
+    return Check("the geometric series of the steps sums to 1 / (1 - 2 alpha |a|^2)", 1 / ratio,
                  float((ratio ** np.arange(200)).sum()), tolerance=1e-6, false_law=True,
                  holds=example("alpha = 0.3, |a|^2 = 1.0101"))  # fmt: skip
 

@@ -25,7 +25,7 @@ from lockstep.settings import setting
 from lockstep.types.arrays import Array
 from lockstep.types.plain import Json
 
-QUESTION = "With several equations, which solution does each optimiser find, and which does epoch-wise Adam?"
+QUESTION = "With several equations, which solution does each optimizer find, and which one epoch-wise Adam?"
 SOURCE = "Gunasekar, Lee, Soudry, Srebro 2018, sections 2 and 3"
 REACHED = 1e-6
 
@@ -35,24 +35,24 @@ class Settings:
     """What is asked."""
 
     equations: int = setting(2, "n.", least=2, most=50)
-    unknowns: int = setting(5, "d, at least 2 n.", least=3, most=200)
+    unknowns: int = setting(5, "Number of unknowns d, at least 2 n.", least=3, most=200)
     epochs: int = setting(4000, "Passes over the equations.", least=2000, most=50_000)
-    momentum: float = setting(0.8, "beta of heavy ball.", least=0, below=1)
+    momentum: float = setting(0.8, "Heavy-ball momentum beta.", least=0, below=1)
 
 
 def run(settings: Settings, seed: int, progress: Progress) -> Findings:
     """Limits on random equations whose features have different sizes."""
     if settings.unknowns < 2 * settings.equations:
         raise BadInput(
-            "must be at least twice the equations, so that solutions are many and well apart", "--set unknowns"
+            "must be at least twice the equations, so that there are many distinct solutions", "--set unknowns"
         )
     x, y = _equations(settings.equations, settings.unknowns, seed)
     one, rescaled = np.ones(settings.unknowns), 1 / (x * x).mean(axis=0)
     heavy = Momentum(settings.momentum)
     limits = {name: least_norm_solution(x, y, d) for name, d in (("one", one), ("rescaled", rescaled))}
     paths = [
-        ("SGD, all equations at once", _walk(Sgd(), x, y, one, settings.epochs), limits["one"], one),
-        ("SGD, one equation at a time", _one_at_a_time(x, y, settings.epochs), limits["one"], one),
+        ("SGD, full batch", _walk(Sgd(), x, y, one, settings.epochs), limits["one"], one),
+        ("SGD, batch size 1", _one_at_a_time(x, y, settings.epochs), limits["one"], one),
         ("momentum", _walk(heavy, x, y, one, settings.epochs), limits["one"], one),
         ("rescaled features", _walk(Sgd(), x, y, rescaled, settings.epochs), limits["rescaled"], rescaled),
     ]
@@ -71,9 +71,10 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
         rows=tuple(_row(name, theta, rescaled) for name, theta in ends),
         curves=tuple(_curve(name, path, x, y) for name, path in named),
         picture=Picture("epoch", "residual", log_x=True, log_y=True),
-        conclusion="A fixed scale finds the least-norm solution of its own norm; a scale that follows the gradient"
-        " solves the equations and ends elsewhere",
-        assumptions=("from theta = 0; rates at half the edge, simplified Adam's falls as 1 / sqrt(t)",),
+        conclusion="A fixed preconditioner finds the least-norm solution of its own norm; one that follows the gradient"
+        " solves the equations but converges to another solution",
+        assumptions=("from theta = 0; learning rates at half the stability limit, simplified Adam's falling as 1 / "
+                     "sqrt(t)",),
     )  # fmt: skip
 
 
@@ -163,9 +164,9 @@ def _not_least() -> tuple[Check, ...]:
     size = float(np.abs(theta).max())
     other = least_norm_solution(x, y, np.ones(5))
     return (
-        Check("simplified Adam ends at SGD's solution: difference", 0.0, float(np.abs(theta - other).max()) / size,
+        Check("simplified Adam converges to SGD's solution: difference", 0.0, float(np.abs(theta - other).max()) / size,
               tolerance=0.02, false_law=True, holds=example("2 equations in 5 unknowns")),
-        Check("simplified Adam ends at the least maximum norm", least, size, tolerance=0.02 * least, false_law=True,
+        Check("simplified Adam converges to least maximum norm", least, size, tolerance=0.02 * least, false_law=True,
               holds=example("2 equations in 5 unknowns")),
     )  # fmt: skip
 

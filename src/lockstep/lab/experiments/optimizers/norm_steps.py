@@ -1,4 +1,4 @@
-"""Which update minimises g'u + |u|^2 / alpha? One norm, one optimiser.
+"""Which update minimizes g'u + |u|^2 / alpha? One norm, one optimizer.
 
     least value = -(alpha / 4) |g|_*^2        u = -(alpha / 2) |g|_* v
 The closed forms of `methods/norms` are compared with two ways that know nothing of dual norms. A linear function is
@@ -19,7 +19,7 @@ from lockstep.methods.norms import Absolute, Euclidean, Maximum, Norm, Power, Sp
 from lockstep.settings import setting
 from lockstep.types.arrays import Array
 
-QUESTION = "Which update minimises g'u + |u|^2 / alpha, for each way to measure |u|?"
+QUESTION = "Which update u minimizes g'u + |u|^2 / alpha, for each norm |u|?"
 SOURCE = "Boyd and Vandenberghe 2004, section 9.4; Bernstein and Newhouse 2024"
 MOST_CORNERS = 12
 ANGLES = 200_001
@@ -37,7 +37,9 @@ class Settings:
     matrix: tuple[float, ...] = setting(
         (3.0, -4.0, 1.0, 2.0), "Gradient of a 2 x 2 matrix, row by row.", least=-1e6, most=1e6
     )
-    alpha: float = setting(0.5, "Price of length; the Euclidean step is -(alpha / 2) g.", least=1e-6, most=1e6)
+    alpha: float = setting(
+        0.5, "Step size alpha, which weighs the norm; the Euclidean step is -(alpha / 2) g.", least=1e-6, most=1e6
+    )
 
 
 def run(settings: Settings, seed: int, progress: Progress) -> Findings:
@@ -45,7 +47,7 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
     g, alpha = np.array(settings.gradient), settings.alpha
     matrix = _matrix(settings.matrix)
     if not 1 <= g.size <= MOST_CORNERS or not g.any() or not matrix.any():
-        raise BadInput(f"needs 1 to {MOST_CORNERS} numbers, one of them not 0", "--set gradient")
+        raise BadInput(f"needs 1 to {MOST_CORNERS} numbers, at least one of them not 0", "--set gradient")
     found: list[tuple[Norm, str, Array, float]] = [
         (Absolute(), METHODS["l1"], g, _best_corner(g, [*np.eye(g.size), *-np.eye(g.size)], alpha)),
         *((Power(p), "gradient descent" if p == 2 else f"p = {p:g}", g, _descended(g, alpha, p)) for p in POWERS),
@@ -64,7 +66,7 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
         checks.append(
             Check(f"least value, {norm.name}, {method}", value, searched, tolerance=error * abs(value), holds=ALWAYS)
         )
-        checks.append(Check(f"nothing lower, {norm.name}, {method}", value, searched, tolerance=1e-9 * abs(value),
+        checks.append(Check(f"no lower value, {norm.name}, {method}", value, searched, tolerance=1e-9 * abs(value),
                             relation="at least", holds=ALWAYS))  # fmt: skip
     checks += _methods(g, alpha) + _false_laws()
     return Findings(
@@ -76,7 +78,7 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
         assumptions=(
             "least value: of g'u + |u|^2 / alpha; found value: the least that a search without dual norms finds",
         ),
-        conclusion="Each norm has its optimiser, and each step shrinks with the dual norm of the gradient",
+        conclusion="Each norm has its optimizer, and each step scales with the dual norm of the gradient",
     )
 
 
@@ -137,11 +139,11 @@ def _methods(g: Array, alpha: float) -> list[Check]:
 
 
 def _false_laws() -> list[Check]:
-    """Rules that are printed or said and do not minimise, at one counterexample: g = (3, -4, 1), alpha = 1/2."""
+    """Rules that are printed or said and do not minimize, at one counterexample: g = (3, -4, 1), alpha = 1/2."""
     g, alpha = np.array([3.0, -4.0, 1.0]), 0.5
     scores: dict[str, tuple[Norm, Array]] = {
-        "u = -alpha g / |g|_inf minimises for l1": (Absolute(), -alpha * g / np.abs(g).max()),
-        "signSGD with step alpha minimises for linf": (Maximum(), -alpha * np.sign(g)),
+        "u = -alpha g / |g|_inf minimizes for l1": (Absolute(), -alpha * g / np.abs(g).max()),
+        "signSGD with step alpha minimizes for linf": (Maximum(), -alpha * np.sign(g)),
     }
     return [
         Check(what, float(g @ u + norm.length(u) ** 2 / alpha), least_value(norm, g, alpha), tolerance=1e-9,

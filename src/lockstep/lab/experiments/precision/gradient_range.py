@@ -27,7 +27,7 @@ from lockstep.methods.number_format import FORMATS, NumberFormat, number_format
 from lockstep.settings import setting
 from lockstep.types.arrays import Array
 
-QUESTION = "Which gradients does a number format flush, blur or overflow, at which loss scale?"
+QUESTION = "Which gradients become zero, subnormal or infinite in a number format, at which loss scale?"
 SOURCE = "IEEE 754-2019; Micikevicius et al. 2018, section 3.2"
 
 SHARES = ("zero", "subnormal", "overflow")
@@ -40,12 +40,14 @@ PRINTED_OVERFLOW = {15: 0.45, 18: 0.02, 20: 0.005, 24: 0.25}
 class Settings:
     """The gradients, the format and the scales."""
 
-    format: str = setting("fp16", "Number format.", choices=tuple(FORMATS))
-    law: str = setting("normal", "Law of the gradients.", choices=("normal", "log-normal"))
-    size: float = setting(1e-4, "Deviation of a normal, median of a log-normal gradient.", above=0, most=1e30)
-    width: float = setting(3.0, "Width of the log-normal law: deviation of log |g|.", above=0, most=50)
+    format: str = setting("fp16", "Number format of the gradients.", choices=tuple(FORMATS))
+    law: str = setting("normal", "Probability law of the gradients.", choices=("normal", "log-normal"))
+    size: float = setting(
+        1e-4, "Standard deviation of normal gradients, or median of log-normal ones.", above=0, most=1e30
+    )
+    width: float = setting(3.0, "Standard deviation of log |g| for log-normal gradients.", above=0, most=50)
     most_doublings: int = setting(32, "Loss scales go from 1 to 2 to this power.", least=1, most=120)
-    gradients: int = setting(200_000, "Drawn.", least=1000, most=20_000_000)
+    gradients: int = setting(200_000, "Number of gradients drawn.", least=1000, most=20_000_000)
 
 
 def run(settings: Settings, seed: int, progress: Progress) -> Findings:
@@ -120,7 +122,7 @@ def _false_laws(seed: int) -> list[Check]:
     for power, printed in PRINTED_OVERFLOW.items():
         over = _counted(half, gradients * 2.0**power)[2]
         checks.append(
-            Check(f"printed overflow at scale 2^{power}", printed, over, 0.0, 0.001, True, holds=example(PRINTED_LAW))
+            Check(f"published overflow at scale 2^{power}", printed, over, 0.0, 0.001, True, holds=example(PRINTED_LAW))
         )
     zero, subnormal, _ = _counted(half, gradients)
     brain = _counted(number_format("bf16"), gradients)
@@ -130,7 +132,8 @@ def _false_laws(seed: int) -> list[Check]:
               holds=example(PRINTED_LAW)),
         Check("zero at scale 1", 0.00024, zero, 0.0, 0.0002, holds=example(PRINTED_LAW)),
         Check("subnormal at scale 1", 0.457, subnormal, 0.0, 0.006, holds=example(PRINTED_LAW)),
-        Check("everything below 6.1e-5 is flushed", 1 - tail(half.least_normal / normal.size), zero, 0.0, 0.01, True,
+        Check("everything below 6.1e-5 is "
+              "flushed to zero", 1 - tail(half.least_normal / normal.size), zero, 0.0, 0.01, True,
               holds=example(PRINTED_LAW)),
         Check("bf16 flushes small gradients too", zero, brain[0] + brain[1], 0.0, zero / 2, True,
               holds=example(PRINTED_LAW)),
@@ -148,5 +151,6 @@ def _conclusion(chosen: NumberFormat, laws: Sequence[tuple[float, float, float]]
     lost = [law[0] + law[1] + law[2] for law in laws]
     best = min(range(len(lost)), key=lambda power: lost[power])
     return (
-        f"{chosen.name} keeps most at a loss scale of 2^{best}: {lost[best]:.2g} of the gradients are not normal there"
+        f"{chosen.name} loses least at a loss scale of 2^{best}: {lost[best]:.2g} of the gradients are not normal "
+        "numbers there"
     )

@@ -34,7 +34,7 @@ from lockstep.methods.number_format import NumberFormat, number_format
 from lockstep.settings import setting
 from lockstep.types.arrays import Array
 
-QUESTION = "What does fp16 lose without a loss scale, and what does a static or dynamic one cost?"
+QUESTION = "What does fp16 lose without loss scaling, and what does static or dynamic scaling cost?"
 SOURCE = "Micikevicius et al. 2018, section 3.2; PyTorch GradScaler"
 
 ELEMS = 200
@@ -46,11 +46,11 @@ HALF, BRAIN, SINGLE = (number_format(name) for name in ("fp16", "bf16", "fp32"))
 class Settings:
     """A quadratic with small curvatures, so that its gradients are small, and the policies."""
 
-    curvature: float = setting(1e-6, "Largest one; gradients are of this size.", above=0, most=1)
+    curvature: float = setting(1e-6, "Largest curvature, which sets the size of the gradients.", above=0, most=1)
     steps: int = setting(2000, "Number of steps of a run.", least=100, most=1_000_000)
-    static_power: int = setting(20, "The static scale is 2 to this power.", least=0, most=60)
-    start_power: int = setting(40, "The dynamic scale starts at 2 to this power.", least=0, most=60)
-    interval: int = setting(200, "Good steps before the dynamic scale doubles.", least=1, most=100_000)
+    static_power: int = setting(20, "Exponent of the static scale, a power of 2.", least=0, most=60)
+    start_power: int = setting(40, "Exponent of the initial dynamic scale, a power of 2.", least=0, most=60)
+    interval: int = setting(200, "Steps without overflow before the dynamic scale doubles.", least=1, most=100_000)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,8 +82,9 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
     return Findings(
         checks=checks,
         theory=(
-            Law("long-run share of steps lost", lost_steps_frac(settings.interval), "1 / (interval + 1)", "one cycle"),
-            Law("the same with PyTorch's interval", lost_steps_frac(GROWTH_INTERVAL), "1 / 2001", "GradScaler"),
+            Law("long-run fraction "
+                "of steps lost", lost_steps_frac(settings.interval), "1 / (interval + 1)", "one cycle"),
+            Law("fraction with PyTorch's interval", lost_steps_frac(GROWTH_INTERVAL), "1 / 2001", "GradScaler"),
             Law("gradients are zero up to", HALF.least_subnormal / 2, "2^-25", "IEEE 754-2019"),
         ),
         rows=tuple(
@@ -94,7 +95,7 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
         curves=tuple(Curve(name, x, np.maximum(found.losses, 1e-30)) for name, found in runs.items()),
         picture=Picture("step", "loss", log_y=True),
         conclusion=_conclusion(list(runs.values())),
-        assumptions=("weights and update of 32 bits; only the gradient is of the format",),
+        assumptions=("weights and updates in fp32; only the gradient is in the format",),
     )  # fmt: skip
 
 
@@ -130,16 +131,18 @@ def _run_checks(runs: list[Trained], settings: Settings) -> list[Check]:
     moves = when(settings.curvature * 2.0**settings.start_power >= 1e3 * HALF.least_normal,
                  "a start_power at which the first gradient is far above the subnormal numbers")  # fmt: skip
     return [
-        Check("fp32 arrives", 0.0, float(single.losses[-1]), 0.0, 1e-9 + slowest, holds=wide),
-        Check("bf16 without a scale arrives", 0.0, float(brain.losses[-1]), 0.0, 1e-9 + slowest, holds=wide),
-        Check("bf16 needs a scale: a thousandth is left", 1.0, float(brain.losses[-1] > 1e-3 + slowest), 0, 0, True,
+        Check("fp32 converges", 0.0, float(single.losses[-1]), 0.0, 1e-9 + slowest, holds=wide),
+        Check("bf16 without a scale converges", 0.0, float(brain.losses[-1]), 0.0, 1e-9 + slowest, holds=wide),
+        Check("bf16 needs a scale: 1/1000 of the "
+              "loss is left", 1.0, float(brain.losses[-1] > 1e-3 + slowest), 0, 0, True,
               holds=wide),
         Check("fp16 without a scale: loss where gradients are flushed", most, float(plain.losses[-1]), 0.0,
               0.75 * most + slowest, holds=ALWAYS),
-        Check("dynamic fp16 arrives", 0.0, float(moving.losses[-1]), 0.0, 1e-9 + _left_after(settings), holds=moves),
-        Check("a static scale too large loses every step", settings.steps, fixed.skipped,
+        Check("fp16 with a dynamic scale "
+              "converges", 0.0, float(moving.losses[-1]), 0.0, 1e-9 + _left_after(settings), holds=moves),
+        Check("a static scale that is too large loses every step", settings.steps, fixed.skipped,
               holds=when(overflows, "a static scale at which the first gradient overflows")),
-        Check("static fp16 arrives", 0.0, float(fixed.losses[-1]), 0.0, 1e-6 + slowest,
+        Check("fp16 with a static scale converges", 0.0, float(fixed.losses[-1]), 0.0, 1e-6 + slowest,
               holds=when(not (overflows or small), "a static scale that keeps the first gradient a thousand times above"
                          " the subnormal numbers, and in range")),
     ]  # fmt: skip
@@ -170,8 +173,8 @@ def _lost_steps(settings: Settings) -> list[Check]:
         steady = steady.after(finite)
     share = skipped / (cycles * (settings.interval + 1))
     return [
-        Check("steps lost from too high a start", expected, lost, holds=ALWAYS),
-        Check("long-run share of steps lost", lost_steps_frac(settings.interval), share, 0.0, 1e-12, holds=ALWAYS),
+        Check("steps lost from too high an initial scale", expected, lost, holds=ALWAYS),
+        Check("long-run fraction of steps lost", lost_steps_frac(settings.interval), share, 0.0, 1e-12, holds=ALWAYS),
     ]
 
 
@@ -191,13 +194,13 @@ def _clip_order(seed: int) -> list[Check]:
               holds=example(CLIPPED)),
         Check("clipping may come before unscaling", limit, float(np.linalg.norm(before)), 0.0, 1e-6, True,
               holds=example(CLIPPED)),
-        Check("micro-batches may be clipped one by one", 0.0, gap, 0.0, 1e-6, True,
+        Check("micro-batches may be clipped separately", 0.0, gap, 0.0, 1e-6, True,
               holds=example("two micro-batches of 50 entries, limit 1")),
     ]  # fmt: skip
 
 
 def _conclusion(runs: list[Trained]) -> str:
     return (
-        f"without a scale fp16 stops at {runs[2].losses[-1]:.2g} of the loss; the dynamic one loses {runs[4].skipped} "
+        f"without a scale fp16 stalls at a loss of {runs[2].losses[-1]:.2g}; the dynamic scale loses {runs[4].skipped} "
         f"of {len(runs[4].losses) - 1} steps and reaches {runs[4].losses[-1]:.2g}"
     )

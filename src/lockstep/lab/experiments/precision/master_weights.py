@@ -3,7 +3,7 @@
     w + u rounds back to w  if |u| < half the distance to the neighbour (and at half, if w is even)
     descent towards w* stalls at  |w - w*| = spacing / (2 a)           nearest, a: step times curvature
     rounding at random never stalls:  E (w - w*)^2 <= spacing^2 / (4 a (2 - a))
-    weights of 32 bits, gradients of 16:  no stall, relative errors of gradients only
+    fp32 weights, gradients of 16:  no stall, relative errors of gradients only
 Refuted beside it: that 16-bit weights lose only precision of the last digit (the stall is 1 / (2 a) times that).
 
 Sources: Micikevicius et al., "Mixed precision training", ICLR 2018, section 3.1 (master weights); Gupta et al., "Deep
@@ -23,7 +23,7 @@ from lockstep.methods.number_format import NumberFormat, number_format
 from lockstep.settings import setting
 from lockstep.types.arrays import Array
 
-QUESTION = "Where does training stall when weights are kept in few bits?"
+QUESTION = "Where does training stall when weights are kept in low precision?"
 SOURCE = "Micikevicius et al. 2018, section 3.1; Gupta et al. 2015"
 
 TARGET, START = 1.7, 1.0
@@ -37,9 +37,11 @@ class Settings:
     format: str = setting(
         "bf16", "Number format of the weights.", choices=("tf32", "bf16", "fp16", "fp8-e5m2", "fp8-e4m3")
     )
-    step_size: float = setting(0.05, "Step size of the descent.", above=0, below=1)
-    steps: int = setting(1000, "Number of steps of a run; the second half counts.", least=100, most=1_000_000)
-    repetitions: int = setting(200, "Independent runs with rounding at random.", least=20, most=100_000)
+    step_size: float = setting(0.05, "Step size of gradient descent.", above=0, below=1)
+    steps: int = setting(
+        1000, "Number of steps of a run; statistics are taken over the second half.", least=100, most=1_000_000
+    )
+    repetitions: int = setting(200, "Independent runs with stochastic rounding.", least=20, most=100_000)
 
 
 def run(settings: Settings, seed: int, progress: Progress) -> Findings:
@@ -47,9 +49,9 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
     chosen, a = number_format(settings.format), settings.step_size
     (draw,) = streams(seed, 1)
     ways: dict[str, Callable[[Array, Array], Array]] = {
-        "rounded to nearest": lambda w, g: chosen.rounded(w - a * g),
-        "rounded at random": lambda w, g: chosen.rounded(w - a * g, draw),
-        "weights of 32 bits": lambda w, g: number_format("fp32").rounded(w - a * chosen.rounded(g)),
+        "round to nearest": lambda w, g: chosen.rounded(w - a * g),
+        "stochastic rounding": lambda w, g: chosen.rounded(w - a * g, draw),
+        "fp32 weights": lambda w, g: number_format("fp32").rounded(w - a * chosen.rounded(g)),
     }
     paths = {}
     for name, step in watched(ways.items(), progress):
@@ -60,9 +62,10 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
     return Findings(
         checks=(*_thresholds(chosen), *_floors(paths, chosen, settings), *_last_digit(paths, spacing, stall)),
         theory=(
-            Law("distance of the stall", stall, "spacing / (2 a)", "an update of half a step is lost"),
+            Law("distance at the stall", stall, "spacing / (2 a)", "an update of half a spacing is lost"),
             Law("largest lost update above 1", chosen.unit_roundoff, "spacing / 2 = 2^-p", "ties to even"),
-            Law("squared distance at random, at most", spacing**2 / (4 * a * (2 - a)), "spacing^2 / (4 a (2 - a))",
+            Law("squared distance, stochastic "
+                "rounding, at most", spacing**2 / (4 * a * (2 - a)), "spacing^2 / (4 a (2 - a))",
                 "variance f (1 - f) spacing^2 per step"),
         ),
         curves=(
@@ -70,9 +73,9 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
             *(Curve(name, x, np.maximum(np.sqrt((path**2).mean(axis=1)), 1e-12)) for name, path in paths.items()),
         ),
         picture=Picture("step", "distance", log_y=True),
-        conclusion=f"{chosen.name} weights stop {np.abs(paths['rounded to nearest'][-1]).max():.3g} from the minimum, "
-        f"{1 / (2 * a):g} steps of the format away",
-        assumptions=("one weight between 1 and 2; no gradient noise",),
+        conclusion=f"{chosen.name} weights stop {np.abs(paths['round to nearest'][-1]).max():.3g} from the minimum, "
+        f"{1 / (2 * a):g} spacings of the format away",
+        assumptions=("one weight between 1 and 2, no gradient noise",),
     )  # fmt: skip
 
 
@@ -115,24 +118,24 @@ def _floors(paths: dict[str, Array], chosen: NumberFormat, settings: Settings) -
     """Where each way ends."""
     a, spacing = settings.step_size, float(chosen.spacing(START))
     left = (1 - a) ** (settings.steps // 2) * (TARGET - START)
-    stalled = float(np.abs(paths["rounded to nearest"][-1]).max())
-    half = paths["rounded at random"][settings.steps // 2 :]
+    stalled = float(np.abs(paths["round to nearest"][-1]).max())
+    half = paths["stochastic rounding"][settings.steps // 2 :]
     mean, error = mean_and_error((half**2).mean(axis=0))
     bound = spacing**2 / (4 * a * (2 - a))
-    kept = float(np.abs(paths["weights of 32 bits"][-1]).max())
+    kept = float(np.abs(paths["fp32 weights"][-1]).max())
     # Either the update is lost in the weight, or the gradient is flushed to zero.
     precise = max(float(number_format("fp32").spacing(START)) / (2 * a), chosen.least_subnormal / 2)
     return [
         # It may stop one step of the format early or late: the weight moves on a grid.
-        Check("stall, rounded to nearest", _stall(chosen, a), stalled, 0.0, spacing + left, holds=ALWAYS),
-        Check("squared distance, rounded at random", bound, mean, error, left**2, relation="at most",
+        Check("stall, round to nearest", _stall(chosen, a), stalled, 0.0, spacing + left, holds=ALWAYS),
+        Check("squared distance, stochastic rounding", bound, mean, error, left**2, relation="at most",
               runs=settings.repetitions, holds=ALWAYS),
-        Check("weights of 32 bits stall", precise, kept, 0.0, precise + left, holds=ALWAYS),
+        Check("fp32 weights stall", precise, kept, 0.0, precise + left, holds=ALWAYS),
     ]  # fmt: skip
 
 
 def _last_digit(paths: dict[str, Array], spacing: float, stall: float) -> tuple[Check, ...]:
     """That nearest ends within a step of the format, at steps small enough to tell."""
-    small = when(stall >= 3 * spacing, "steps below 1/6, at which it stalls three steps of the format away or more")
-    end = float(np.abs(paths["rounded to nearest"][-1]).max())
-    return (Check("16-bit weights end within a step of the minimum", 0.0, end, 0.0, spacing, True, holds=small),)
+    small = when(stall >= 3 * spacing, "step sizes below 1/6, at which it stalls at least three spacings away")
+    end = float(np.abs(paths["round to nearest"][-1]).max())
+    return (Check("16-bit weights end within a spacing of the minimum", 0.0, end, 0.0, spacing, True, holds=small),)

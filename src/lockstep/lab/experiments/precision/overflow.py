@@ -28,7 +28,7 @@ from lockstep.settings import setting
 from lockstep.types.arrays import Array
 from lockstep.types.plain import Json
 
-QUESTION = "How far does one overflowing rank reach in an all-reduce, and which guard is right?"
+QUESTION = "How far does an overflow on one rank spread in an all-reduce, and which guard is correct?"
 SOURCE = "IEEE 754-2019; Micikevicius et al. 2018"
 
 HALF = number_format("fp16")
@@ -42,8 +42,10 @@ DRAWN_RANKS = (2, 4, 8, 16, 32, 64)
 class Settings:
     """The ranks of the all-reduce."""
 
-    ranks: int = setting(8, "Ranks.", least=2, most=64)
-    algorithm: str = setting("ring", "All-reduce of the table of guards.", choices=own_algorithms("all-reduce"))
+    ranks: int = setting(8, "Number of ranks.", least=2, most=64)
+    algorithm: str = setting(
+        "ring", "All-reduce algorithm of the table of guards.", choices=own_algorithms("all-reduce")
+    )
 
 
 def run(settings: Settings, seed: int, progress: Progress) -> Findings:
@@ -64,8 +66,8 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
             Curve("law", np.array(counts, float), HALF.overflows_from / np.array(counts, float), theory=True),
         ),
         picture=Picture("ranks", "largest_safe_entry", log_x=True, log_y=True),
-        conclusion="one infinity reaches every rank; only dividing first or skipping the step by agreement is right",
-        assumptions=("sums rounded to fp16 after every addition",),
+        conclusion="one infinity reaches every rank; only dividing first or skipping the step on all ranks is correct",
+        assumptions=("sums are rounded to fp16 after every addition",),
     )  # fmt: skip
 
 
@@ -93,8 +95,8 @@ def _spread(name: str, ranks: int) -> list[Check]:
     clean = sum(bool((values[4:] == ranks).all()) for values in after)
     return [
         Check(f"{name}: ranks with an infinity from one", ranks, infinite, holds=ALWAYS),
-        Check(f"{name}: ranks with not-a-number", ranks, unknown, holds=ALWAYS),
-        Check(f"{name}: ranks whose other entries are right", ranks, clean, holds=ALWAYS),
+        Check(f"{name}: ranks with NaN", ranks, unknown, holds=ALWAYS),
+        Check(f"{name}: ranks whose other entries are correct", ranks, clean, holds=ALWAYS),
     ]
 
 
@@ -120,7 +122,7 @@ def _bounds(counts: list[int], largest: list[float]) -> list[Check]:
     sums = [float(_one_by_one(np.full(n, MAGNITUDE))) for n in (6, 7)]
     return [
         *checks,
-        Check("six times 10^4, one after the other", 59_968.0, sums[0], holds=example("fp16")),
+        Check("six times 10^4, added one by one", 59_968.0, sums[0], holds=example("fp16")),
         Check("seven times 10^4 is finite", 1.0, float(np.isfinite(sums[1])), false_law=True, holds=example("fp16")),
     ]
 
@@ -147,9 +149,9 @@ GUARDS: dict[str, Callable[[Array, int], Array]] = {
     "clip entries": _clip_entries,
     "clip norm": _clip_norm,
     "divide by n first": lambda given, ranks: HALF.rounded(given / ranks),
-    "look after, skip": lambda given, ranks: given,
+    "check after, skip": lambda given, ranks: given,
 }
-CASES = ("one rank infinite", "one rank not-a-number", "sum too large")
+CASES = ("one rank infinite", "one rank NaN", "sum too large")
 
 
 def _row(guard: str, case: str, settings: Settings) -> Json:
@@ -165,7 +167,7 @@ def _row(guard: str, case: str, settings: Settings) -> Json:
     bad = [not np.isfinite(values).all() for values in after]
     divided = 1 if guard == "divide by n first" else ranks
     right = case == "sum too large" and all(abs(values[0] / divided - MAGNITUDE) <= 16 for values in after)
-    skipped = guard == "look after, skip" and all(bad)
+    skipped = guard == "check after, skip" and all(bad)
     return {
         "case": case, "guard": guard, "ranks_with_bad_entries": 0 if skipped else sum(bad),
         "step": "skipped by all" if skipped else "lost" if any(bad) else "right" if right else "wrong but finite",
@@ -184,11 +186,11 @@ def _guard_checks(rows: tuple[Json, ...]) -> list[Check]:
     return [
         said("clipping entries repairs an infinity", infinite, "clip entries", "right", True),
         said("clipping entries makes an infinity a wrong finite entry", infinite, "clip entries", "wrong but finite"),
-        said("clipping entries repairs not-a-number", unknown, "clip entries", "right", True),
+        said("clipping entries repairs NaN", unknown, "clip entries", "right", True),
         said("clipping the norm repairs an infinity", infinite, "clip norm", "wrong but finite", True),
-        said("skipping by agreement is right after an infinity", infinite, "look after, skip", "skipped by all"),
-        said("skipping by agreement is right after not-a-number", unknown, "look after, skip", "skipped by all"),
-        said("dividing by n first keeps the sum finite and right", "sum too large", "divide by n first", "right"),
+        said("skipping on all ranks is correct after an infinity", infinite, "check after, skip", "skipped by all"),
+        said("skipping on all ranks is correct after NaN", unknown, "check after, skip", "skipped by all"),
+        said("dividing by n first keeps the sum finite and correct", "sum too large", "divide by n first", "right"),
         said("clipping entries below 65504 keeps the sum finite", "sum too large", "clip entries", "right", True,
              when(large, "ranks that overflow at 10^4: 7 or more")),
     ]  # fmt: skip

@@ -18,7 +18,7 @@ from lockstep.lab.descent.delayed import delayed_shrinks, descend, growth
 from lockstep.lab.laws import largest_stable_step, rate
 from lockstep.settings import setting
 
-QUESTION = "Why can momentum diverge with old gradients where each alone converges?"
+QUESTION = "Why can momentum with stale gradients diverge where each alone converges?"
 SOURCE = "roots of z^(tau+1) - (1 + beta) z^tau + beta z^(tau-1) + a lambda"
 LAW_SOURCE = "largest root of the delayed recursion (lab/laws.py)"
 
@@ -27,9 +27,11 @@ LAW_SOURCE = "largest root of the delayed recursion (lab/laws.py)"
 class Settings:
     """One point: step, momentum, delay."""
 
-    step_size: float = setting(0.05, "For a curvature of 1.", above=0, below=2)
-    momentum: float = setting(0.9, "Heavy ball.", above=0, most=0.98)
-    delay: int = setting(10, "Updates between read and write.", least=1, most=200)
+    step_size: float = setting(0.05, "Step size, for a curvature of 1.", above=0, below=2)
+    momentum: float = setting(0.9, "Heavy-ball momentum beta.", above=0, most=0.98)
+    delay: int = setting(
+        10, "Delay of a gradient, in updates between reading the parameters and applying it.", least=1, most=200
+    )
     steps: int = setting(400, "Steps of a run.", least=400, most=100_000)
 
 
@@ -65,8 +67,8 @@ def _conclusion(tau: int, beta: float) -> str:
     with_momentum = largest_stable_step(tau) / largest_stable_step(tau, beta)
     effective = largest_stable_step(tau) / (largest_stable_step(tau, beta) / (1 - beta))
     return (
-        f"a delay of {tau} alone shrinks the largest step {alone:.3g} times, momentum {beta:g} on top "
-        f"{with_momentum:.3g} times, but at the same effective step only {effective:.3g} times"
+        f"a delay of {tau} alone makes the largest stable step {alone:.3g} times smaller, adding momentum {beta:g} "
+        f"another {with_momentum:.3g} times, but at the same effective step only {effective:.3g} times"
     )
 
 
@@ -80,7 +82,7 @@ def _limits() -> tuple[Check, ...]:
     ratio = largest_stable_step(0, 0.9) / largest_stable_step(10, 0.9)
     return (
         Check(what, 1.0, grows, false_law=True, holds=example("a = 0.08, momentum 0.9, delay 1")),
-        Check(f"{edge}: the printed 380", 380.0, ratio, tolerance=10.0, false_law=True,
+        Check(f"{edge}: the published 380", 380.0, ratio, tolerance=10.0, false_law=True,
               holds=example("momentum 0.9, delay 10")),
         Check("stable while tau < 1 / (a lambda (1 - beta)): a = 0.05, beta = 0.9, delay 10", 1.0,
               float(delayed_shrinks(np.array([0.05]), 10, 0.9, 2000)[0]), false_law=True,

@@ -19,9 +19,9 @@ from lockstep.lab.descent.updates import Updates, asynchronous, worker_times_s
 from lockstep.settings import setting
 from lockstep.simulate import Constant, parse_law
 
-QUESTION = "How old are gradients when nobody waits?"
+QUESTION = "How stale are gradients when no worker waits?"
 SOURCE = "counting in failures/stragglers/asynchronous.py; event simulation"
-LAW_SOURCE = "every update is missed once by each other worker"
+LAW_SOURCE = "each update is missed once by every other worker"
 MOST_SHOWN = 60
 UNEQUAL = 3.0
 """Times of the slowest over those of the fastest worker from which on a run shows that they differ."""
@@ -34,10 +34,12 @@ class Settings:
     """The workers."""
 
     slowdowns: tuple[float, ...] = setting(
-        (1.0, 1.0, 1.0, 10.0), "Factor on the times of every worker.", least=1e-3, most=1e3
+        (1.0, 1.0, 1.0, 10.0), "Factor on the time per gradient of each worker.", least=1e-3, most=1e3
     )
     law: str = setting("lognormal:mean=1s,cv=0.3", "Law of a worker's time per gradient, as in lockstep stragglers.")
-    steps: int = setting(4000, "Gradients of the fastest workers in one run.", least=200, most=1_000_000)
+    steps: int = setting(
+        4000, "Gradients that a worker with slowdown 1 computes in one run.", least=200, most=1_000_000
+    )
     runs: int = setting(8, "Independent runs.", least=2, most=1000)
 
 
@@ -46,7 +48,7 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
     slowdown = np.array(settings.slowdowns)
     law = parse_law(settings.law, "--set law")
     if settings.steps * slowdown.min() < LEAST_UPDATES * slowdown.max():
-        raise BadInput(f"the slowest worker makes fewer than {LEAST_UPDATES} updates; take more", "--set steps")
+        raise BadInput(f"the slowest worker makes fewer than {LEAST_UPDATES} updates; use more steps", "--set steps")
     fixed = asynchronous(worker_times_s(Constant(law.mean_s), slowdown, settings.steps, np.random.default_rng(seed)))
     drawn: list[Updates] = []
     for number in watched(range(settings.runs), progress):
@@ -65,10 +67,13 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
     ]  # fmt: skip
     wrong = len(slowdown) / float((slowdown * law.mean_s).mean())
     slow_delay = fixed.settled().mean_delay_of(slow)
-    telling = when(bool(slowdown.max() >= UNEQUAL * slowdown.min()), f"workers at least {UNEQUAL:g} times apart")
+    telling = when(
+        bool(slowdown.max() >= UNEQUAL * slowdown.min()),
+        f"workers whose speeds differ by a factor of {UNEQUAL:g} or more",
+    )
     what = "the slowest worker's delay is n - 1 too"
     checks += [
-        Check("updates per second by the mean time", wrong, rate, rate_error, 0.05 * rate, True, holds=telling),
+        Check("updates per second from the mean time", wrong, rate, rate_error, 0.05 * rate, True, holds=telling),
         Check(what, theory.mean_delay, slow_delay, tolerance=0.5, false_law=True, holds=telling),
     ]
     delays = np.concatenate([one.delay for one in drawn])
@@ -82,10 +87,10 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
         curves=_histogram(delays, len(slowdown)),
         picture=Picture("delay_updates", "share_frac"),
         conclusion=(
-            f"{len(slowdown)} workers: mean delay {mean:.4g}, half of all updates at most {np.median(delays):g}, one in"
-            f" a hundred above {np.quantile(delays, 0.99):g}"
+            f"{len(slowdown)} workers: mean delay {mean:.4g}, median {np.median(delays):g},"
+            f" 99th percentile {np.quantile(delays, 0.99):g}"
         ),
-        assumptions=("the server applies an update in no time; times include communication",),
+        assumptions=("applying an update takes no time; times include communication",),
     )
 
 

@@ -27,7 +27,7 @@ from lockstep.simulate import parse_law
 from lockstep.types.arrays import Array
 from lockstep.types.plain import Json
 
-QUESTION = "What do a barrier, a bound and no waiting at all cost in seconds and in loss?"
+QUESTION = "What do a barrier, bounded staleness and no waiting at all cost in seconds and in loss?"
 SOURCE = "event simulation; Lyapunov floors; Ho et al. 2013; Dean et al. 2012"
 
 POINTS = 80
@@ -41,15 +41,19 @@ SETTLED = 5.0
 class Settings:
     """Workers, bounds, and the problem."""
 
-    workers: int = setting(8, "Number of workers, of equal speed on average.", least=2, most=256)
+    workers: int = setting(8, "Number of workers, all equally fast on average.", least=2, most=256)
     law: str = setting("lognormal:mean=1s,cv=0.5", "Law of a worker's time per gradient, as in lockstep stragglers.")
-    bound: int = setting(2, "Clock gap of the bounded run, in steps.", least=0, most=1000)
-    oldest: int = setting(10, "Largest delay that the refusing server accepts, in updates.", least=0, most=10_000)
+    bound: int = setting(
+        2, "Most steps that a worker of the bounded run may be ahead of the slowest.", least=0, most=1000
+    )
+    oldest: int = setting(
+        10, "Largest delay that the server of the cut-off run accepts, in updates.", least=0, most=10_000
+    )
     step_size: float = setting(0.2, "Size of a synchronous step; the largest curvature is 1.", least=1e-3, most=1)
-    condition: float = setting(10.0, "Condition number.", least=1, most=1e3)
-    noise_std: float = setting(1.0, "Standard deviation of one gradient in a direction.", least=0.3, most=1e3)
-    rounds: int = setting(250, "Gradients of a worker.", least=50, most=20_000)
-    trials: int = setting(64, "Independent runs on one schedule.", least=8, most=10_000)
+    condition: float = setting(10.0, "Condition number of the quadratic.", least=1, most=1e3)
+    noise_std: float = setting(1.0, "Standard deviation of the gradient noise in every direction.", least=0.3, most=1e3)
+    rounds: int = setting(250, "Gradients that each worker computes in a run.", least=50, most=20_000)
+    trials: int = setting(64, "Independent runs on one schedule of times.", least=8, most=10_000)
 
 
 def run(settings: Settings, seed: int, progress: Progress) -> Findings:
@@ -86,11 +90,11 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
         curves=(*curves, Curve("floor, synchronous", end, np.full(2, exact), theory=True)),
         picture=Picture("time_s", "loss", log_y=True),
         conclusion=(
-            f"without waiting the workers do {gain:.3g} times the gradients per second of the barrier, at nearly the "
-            "same floor"
+            f"without waiting the workers compute {gain:.3g} times as many gradients per second as with a barrier, at "
+            "nearly the same floor"
         ),
         assumptions=(
-            "updates and reads take no time of their own",
+            "reads and updates take no time",
             "one schedule of times; noise differs between trials",
         ),
     )
@@ -157,7 +161,7 @@ def _checks(
               tolerance=2 * settings.workers / settings.rounds, holds=ALWAYS),
     )  # fmt: skip
     settled = settings.rounds * settings.step_size >= SETTLED * settings.condition and bool(np.isfinite(delayed))
-    long = when(settled, f"rounds x step_size of at least {SETTLED:g} x condition, so that the start is forgotten")
+    long = when(settled, f"rounds x step_size of at least {SETTLED:g} x condition, so that the start no longer matters")
     return (
         *clock,
         Check("floor, synchronous", exact, sync[0], standard_error=sync[1], tolerance=0.05 * exact,

@@ -21,7 +21,7 @@ from lockstep.settings import setting
 from lockstep.simulate import Pareto
 from lockstep.types.arrays import Array
 
-QUESTION = "Which step survives delays without a bound?"
+QUESTION = "Which step size remains stable when delays are unbounded?"
 SOURCE = "Koloskova, Stich and Jaggi 2022; Mishchenko, Bach, Even and Woodworth 2022"
 
 DIMENSION = 20
@@ -32,10 +32,12 @@ DIVERGED = 1e6
 class Settings:
     """Workers with heavy-tailed times, and the problem."""
 
-    workers: int = setting(8, "Number of workers, of equal mean speed.", least=2, most=256)
-    shape: float = setting(1.3, "Shape of the Pareto law of their times: below 2 without a variance.", above=1, most=10)
+    workers: int = setting(8, "Number of workers, all equally fast on average.", least=2, most=256)
+    shape: float = setting(
+        1.3, "Shape of the Pareto law of a worker's times; below 2 its variance is infinite.", above=1, most=10
+    )
     condition: float = setting(20.0, "Condition number; the largest curvature is 1.", above=1, most=1e4)
-    updates: int = setting(6000, "Updates of a run.", least=1000, most=200_000)
+    updates: int = setting(6000, "Updates in a run.", least=1000, most=200_000)
 
 
 def run(settings: Settings, seed: int, progress: Progress) -> Findings:
@@ -49,7 +51,7 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
     steps: dict[str, Array | float] = {
         "constant 1 / L": 1.0,
         f"constant, safe for the longest delay {longest}": largest_stable_step(longest) / 2,
-        "adapted to each delay": delay_adaptive(delay, 1.0, 1.0),
+        "adapted to every delay": delay_adaptive(delay, 1.0, 1.0),
     }
     curves = []
     start = np.ones((1, DIMENSION))
@@ -72,8 +74,8 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
         curves=tuple(curves),
         picture=Picture("updates", "loss", log_y=True),
         conclusion=(
-            f"delays: mean {delay.mean():.3g}, longest {longest}; after {settings.updates} updates the adapted step is "
-            f"at {adapted.y[-1]:.2g}, the constant one that is safe at {safe.y[-1]:.2g}"
+            f"delays: mean {delay.mean():.3g}, longest {longest}; after {settings.updates} updates the adapted step "
+            f"reaches a loss of {adapted.y[-1]:.2g}, the constant safe step {safe.y[-1]:.2g}"
         ),
         assumptions=("no gradient noise; times of all workers from one Pareto law",),
     )  # fmt: skip

@@ -32,8 +32,13 @@ SETTLING = 40
 class Settings:
     """Delays and the size of the simulation."""
 
-    delays: tuple[int, ...] = setting((0, 1, 2, 5, 10, 20), "Updates between read and write.", least=0, most=50)
-    noise_std: float = setting(1.0, "Standard deviation of a gradient.", above=0, most=1e6)
+    delays: tuple[int, ...] = setting(
+        (0, 1, 2, 5, 10, 20),
+        "Delays of a gradient, in updates between reading the parameters and applying it.",
+        least=0,
+        most=50,
+    )
+    noise_std: float = setting(1.0, "Standard deviation of the gradient noise.", above=0, most=1e6)
     trials: int = setting(2000, "Independent runs.", least=10, most=100_000)
 
 
@@ -72,7 +77,7 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
             Curve("the same step without delay: a s^2 / (lambda (2 - a lambda))", x, np.array(plain), theory=True),
         ),
         picture=Picture("delay_steps", "squared_distance", log_y=True),
-        conclusion=f"at the same step, a delay raises the floor at most {ratios.max():.3g} times",
+        conclusion=f"at the same step size, a delay raises the floor by a factor of at most {ratios.max():.3g}",
         assumptions=(
             "one direction of curvature 1 and a step of 1 / (2 (1 + delay))",
             "two-point noise: floors depend on its variance only",
@@ -86,14 +91,19 @@ def _slow_roots(delays: list[int]) -> list[Check]:
     excess = max(rate(step, delay) - (1 - step) for step, delay in zip(steps, delays, strict=True))
     return [
         Check(
-            "slow root less 1 - a mu, over all delays", 0.0, excess, tolerance=1e-12, relation="at most", holds=ALWAYS
+            "slow root minus 1 - a mu, largest over all delays",
+            0.0,
+            excess,
+            tolerance=1e-12,
+            relation="at most",
+            holds=ALWAYS,
         )
     ]
 
 
 def _false_growth(delays: list[int], exact: list[float], ratios: np.ndarray) -> list[Check]:
     """(1 + tau)^2 times the noise at one step, and a floor that grows when the step follows the delay."""
-    apart = when(delays[0] == 0 and delays[-1] >= 2, "delays with 0 and with one of 2 or more")
+    apart = when(delays[0] == 0 and delays[-1] >= 2, "delays that include 0 and one of 2 or more")
     square = float(1 + delays[-1]) ** 2
     return [
         Check(f"a delay of {delays[-1]} leaves (1 + tau)^2 times the noise", square, float(ratios[-1]), tolerance=1.0,

@@ -18,7 +18,7 @@ from lockstep.lab.descent.delayed import descend
 from lockstep.lab.laws import best_step, floor, largest_stable_step, rate
 from lockstep.settings import setting
 
-QUESTION = "How many more updates does a delay cost, with and without gradient noise?"
+QUESTION = "How many more updates does training with a delay need, with and without gradient noise?"
 SOURCE = "Agarwal and Duchi 2011; Arjevani, Shamir and Srebro 2020; roots of the delayed recursion"
 
 LONG_DELAY = 50
@@ -29,10 +29,12 @@ LAW_SOURCE = "largest root of the delayed recursion (lab/laws.py)"
 class Settings:
     """The problem and the delays."""
 
-    delays: tuple[int, ...] = setting((0, 1, 2, 4, 8, 16, 32), "Updates between read and write.", least=0, most=64)
+    delays: tuple[int, ...] = setting(
+        (0, 1, 2, 4, 8, 16, 32), "Delays of a gradient, in updates between reading and applying.", least=0, most=64
+    )
     condition: float = setting(100.0, "Condition number of the quadratic.", above=1, most=1000)
-    target_frac: float = setting(1e-4, "Distance to reach, of the first distance.", above=0, most=0.1)
-    noise_std: float = setting(1.0, "Standard deviation of a gradient in the noisy problem.", above=0, most=100)
+    target_frac: float = setting(1e-4, "Distance to reach, as a fraction of the initial one.", above=0, most=0.1)
+    noise_std: float = setting(1.0, "Standard deviation of the gradient noise in the noisy problem.", above=0, most=100)
     noisy_gap: float = setting(0.003, "Loss to reach in the noisy problem of curvature 1.", least=1e-6, most=1)
 
 
@@ -59,13 +61,13 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
         ),
         curves=(
             Curve("no noise, simulated", x, np.array(simulated), marks=True),
-            Curve("noise decides, exact second moments", x, np.array(noisy), marks=True),
+            Curve("noise dominates, exact second moments", x, np.array(noisy), marks=True),
             Curve("no noise: log(eps) / log(rate)", x, np.array(predicted), theory=True),
         ),
         picture=Picture("delay_steps", "updates", log_y=True),
         conclusion=(
             f"from delay {delays[0]} to {delays[-1]} updates grow {simulated[-1] / simulated[0]:.3g} times without "
-            f"noise and {noisy[-1] / noisy[0]:.3g} times where noise decides"
+            f"noise and {noisy[-1] / noisy[0]:.3g} times where noise dominates"
         ),
         assumptions=(
             f"no noise: curvatures 1 and 1/{settings.condition:g}, the best constant step of each delay",
@@ -108,20 +110,21 @@ def _more_checks(ages: np.ndarray, simulated: np.ndarray, noisy: np.ndarray, set
     faster = _fixed_step_updates(4) / _fixed_step_updates(0)
     decides = when(
         _noisy_step(0, settings) < largest_stable_step(int(ages[-1]) - 1) / 2,
-        "a loss so low that its noise asks for half the step that the longest delay bears, or less",
+        "a target so low that the noise allows at most half the step that the longest delay allows",
     )
-    apart = when(len(ages) > 2 and longest >= 4, "at least 3 delays, the longest of which is 4 times the first or more")
-    proportion = "a delay always costs in proportion, noise decides"
+    apart = when(len(ages) > 2 and longest >= 4, "at least 3 delays, the longest at least 4 times the first")
+    proportion = "a delay always costs in proportion, noise dominates"
     short = _updates_at_once(LONG_DELAY)
     return (
-        Check(f"no run shorter than tau^2 arrives: updates with delay {LONG_DELAY}", float(LONG_DELAY**2), short,
-              relation="at least", false_law=True, holds=example("a lambda = 1 / (2 tau), to a hundredth")),
+        Check(f"no run shorter than tau^2 converges: updates with delay {LONG_DELAY}", float(LONG_DELAY**2), short,
+              relation="at least", false_law=True, holds=example("a lambda = 1 / (2 tau), to 1 % of the distance")),
         Check("R^2 of updates over 1 + delay, no noise", 0.99, r2, relation="at least", holds=apart),
         Check("updates grow like (1 + delay)^2", longest**2, growth, tolerance=0.5 * growth, false_law=True,
               holds=apart),
         Check("more delay is slower at a fixed step of 0.1", 1.0, faster, relation="at least", false_law=True,
               holds=example("delays 4 and 0, from 5 sqrt(2) to 0.01")),
-        Check("updates with the longest delay / without, noise decides", 1.1, cost, relation="at most", holds=decides),
+        Check("updates with the longest delay / without, noise "
+              "dominates", 1.1, cost, relation="at most", holds=decides),
         Check(proportion, longest, cost, tolerance=0.5, relation="at least", false_law=True, holds=decides & apart),
     )  # fmt: skip
 

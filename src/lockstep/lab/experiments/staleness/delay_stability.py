@@ -18,7 +18,7 @@ from lockstep.lab.descent.delayed import RESOLUTION, delayed_shrinks, searched_e
 from lockstep.lab.laws import largest_stable_step
 from lockstep.settings import setting
 
-QUESTION = "How much smaller must the step be when gradients are old, with and without momentum?"
+QUESTION = "How much smaller must the step be when gradients are stale, with and without momentum?"
 SOURCE = "characteristic roots of the delayed recursion; Levin and May 1976 for momentum 0"
 
 CONDITION = 100
@@ -30,9 +30,16 @@ GRID = 40
 class Settings:
     """Which combinations are run."""
 
-    delays: tuple[int, ...] = setting((0, 1, 2, 5, 10, 20), "Updates between read and write.", least=0, most=200)
+    delays: tuple[int, ...] = setting(
+        (0, 1, 2, 5, 10, 20),
+        "Delays of a gradient, in updates between reading the parameters and applying it.",
+        least=0,
+        most=200,
+    )
     momenta: tuple[float, ...] = setting((0.0, 0.5, 0.9), "Heavy-ball momentum.", least=0, most=0.98)
-    steps: int = setting(2000, "Steps of a run; the search is as sharp as they are many.", least=1000, most=100_000)
+    steps: int = setting(
+        2000, "Steps of a run; more steps locate the stability limit more precisely.", least=1000, most=100_000
+    )
 
 
 def run(settings: Settings, seed: int, progress: Progress) -> Findings:
@@ -80,13 +87,15 @@ def _map_check(delays: list[int], momenta: list[float], steps: int) -> Check:
             clear = grid[np.abs(grid / edge - 1) > 0.01]
             right += int((delayed_shrinks(clear, delay, momentum, steps) == (clear < edge)).sum())
             points += len(clear)
-    return Check(f"share of {points} points of the map on the right side", 1.0, right / points, holds=ALWAYS)
+    return Check(
+        f"fraction of {points} points of the stability map on the predicted side", 1.0, right / points, holds=ALWAYS
+    )
 
 
 def _saddle_check() -> Check:
     """Along negative curvature every step grows, delayed or not."""
     grown = sum(int(not delayed_shrinks(np.array([-0.01]), delay, 0.0, 2000)[0]) for delay in (0, 5))
-    return Check("runs along negative curvature that grow, of 2", 2.0, float(grown),
+    return Check("runs along negative curvature that diverge, of 2", 2.0, float(grown),
                  holds=example("a lambda = -0.01, delays 0 and 5"))  # fmt: skip
 
 
@@ -98,9 +107,9 @@ def _rules(delays: list[int], momenta: list[float]) -> list[Check]:
     shrinks = float(delayed_shrinks(np.array([over_mu]), delays[-1], 0.0, 2000)[0])
     late = when(bool(pairs), "a delay of 1 or more")
     found = [
-        Check("largest stable a lambda tau over 1 - beta, the least", 1.0, min(room), relation="at least",
+        Check("largest stable a lambda tau over 1 - beta, minimum", 1.0, min(room), relation="at least",
               tolerance=1e-9, holds=late),
-        Check("largest stable a lambda tau over 1 - beta, the most", math.pi / 2, max(room), relation="at most",
+        Check("largest stable a lambda tau over 1 - beta, maximum", math.pi / 2, max(room), relation="at most",
               holds=late),
         Check(f"0.1 / (mu (1 + tau)) is stable, condition number {CONDITION}", 1.0, shrinks, false_law=True,
               holds=late),
@@ -132,11 +141,12 @@ def _false_laws(delays: list[int], steps: int) -> list[Check]:
     """a * tau * lambda < 1 as the edge, and a = 1/L with any delay, where the delays show them."""
     late = [delay for delay in delays if delay >= 2]
     if not late:
-        return [absent(what, "a delay of 2 or more") for what in ("edge at 1 / delay", "a = 1/L converges")]
+        return [absent(what, "a delay of 2 or more") for what in ("stability limit at 1 / delay", "a = 1/L converges")]
     edge = _searched_edge(late[0], 0.0, steps)
     shrinks = float(delayed_shrinks(np.array([1.0]), late[0], 0.0, steps)[0])
     return [
-        Check(f"edge at 1 / delay, delay {late[0]}", 1 / late[0], edge, tolerance=2 * RESOLUTION * edge, false_law=True,
+        Check("stability limit at 1 / delay, delay "
+              f"{late[0]}", 1 / late[0], edge, tolerance=2 * RESOLUTION * edge, false_law=True,
               holds=when(True, "a delay of 2 or more")),
         Check(f"a = 1/L converges with delay {late[0]}", 1.0, shrinks, false_law=True,
               holds=when(True, "a delay of 2 or more")),

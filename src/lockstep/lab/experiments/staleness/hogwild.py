@@ -19,8 +19,8 @@ from lockstep.lab.laws import largest_stable_step
 from lockstep.settings import setting
 from lockstep.types.arrays import Array
 
-QUESTION = "Why do sparse updates without locks bear delays that dense ones do not?"
-SOURCE = "Niu, Recht, Re and Wright, NIPS 2011; counting of meetings"
+QUESTION = "Why do lock-free sparse updates tolerate delays that dense ones do not?"
+SOURCE = "Niu, Recht, Re and Wright, NIPS 2011; counting of collisions"
 
 LEAST_TOUCHES = 10
 """Delays in a run, from which on its quarters tell growing from shrinking."""
@@ -30,11 +30,11 @@ LEAST_TOUCHES = 10
 class Settings:
     """Delay and densities."""
 
-    delay: int = setting(15, "Updates between read and write: n - 1 workers.", least=1, most=200)
+    delay: int = setting(15, "Delay of a gradient in updates: n - 1 for n workers.", least=1, most=200)
     densities: tuple[float, ...] = setting(
-        (0.01, 0.03, 0.1, 0.3, 1.0), "Share of coordinates per update.", least=0.005, most=1
+        (0.01, 0.03, 0.1, 0.3, 1.0), "Fraction of the coordinates that an update touches.", least=0.005, most=1
     )
-    touches: int = setting(300, "Updates of one coordinate in a run.", least=100, most=100_000)
+    touches: int = setting(300, "Number of updates that touch one coordinate in a run.", least=100, most=100_000)
 
 
 def run(settings: Settings, seed: int, progress: Progress) -> Findings:
@@ -52,14 +52,16 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
         met = float((behind > 0).mean())
         meets = 1 - (1 - density) ** settings.delay
         error = float(behind.std() / np.sqrt(len(behind)))
-        checks.append(Check(f"mean age on a coordinate, density {density:g}", density * settings.delay,
+        checks.append(Check(f"mean staleness of a coordinate, density {density:g}", density * settings.delay,
                             float(behind.mean()), standard_error=error, holds=ALWAYS))  # fmt: skip
-        checks.append(Check(f"share of updates that meet another, density {density:g}", meets, met,
+        checks.append(Check(f"fraction of updates that collide with another, density {density:g}", meets, met,
                             standard_error=float(np.sqrt(meets * (1 - meets) / len(behind))),
                             holds=ALWAYS))  # fmt: skip
         rows.append({"density": density, "largest_step": edges[-1], "mean_age": float(behind.mean()), "met_frac": met})
     dense = largest_stable_step(settings.delay)
-    sparse = when(densities[0] * settings.delay < 0.5, "density x delay below 1/2, so that most updates meet none")
+    sparse = when(
+        densities[0] * settings.delay < 0.5, "density x delay below 1/2, so that most updates collide with none"
+    )
     checks += [
         Check("largest step, dense", dense, edges[-1], tolerance=2 * RESOLUTION * dense,
               holds=when(densities[-1] == 1, "a density of 1")),
@@ -71,7 +73,7 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
         checks=tuple(checks),
         theory=(
             Law("largest step, dense", dense, "2 sin(pi / (2 (2 tau + 1)))", "lab/laws.py"),
-            Law("largest step, no meetings", 2.0, "2 / lambda", "gradient descent"),
+            Law("largest step, no collisions", 2.0, "2 / lambda", "gradient descent"),
         ),
         rows=tuple(rows),
         curves=(
@@ -81,10 +83,10 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
         ),
         picture=Picture("density_frac", "step_size_times_curvature", log_x=True, log_y=True),
         conclusion=(
-            f"with a delay of {settings.delay}, updates that touch {densities[0]:.3g} of the coordinates bear a step "
-            f"{edges[0] / dense:.3g} times that of dense ones"
+            f"with a delay of {settings.delay}, updates that touch {densities[0]:.3g} of the coordinates tolerate a "
+            f"step {edges[0] / dense:.3g} times that of dense ones"
         ),
-        assumptions=("additions to one coordinate are atomic: no write is lost", "one delay for all updates"),
+        assumptions=("additions to one coordinate are atomic: no write is lost", "the same delay for all updates"),
     )
 
 

@@ -20,7 +20,7 @@ from lockstep.lab.objectives import LANDSCAPES
 from lockstep.lab.statistics import SignNoise
 from lockstep.settings import setting
 
-QUESTION = "What can be promised about gradients when the loss is not convex and gradients are old?"
+QUESTION = "What is guaranteed about the gradient norm when the loss is non-convex and gradients are stale?"
 SOURCE = "descent lemma with delay; Lian, Huang, Li and Liu, NIPS 2015"
 
 
@@ -28,11 +28,11 @@ SOURCE = "descent lemma with delay; Lian, Huang, Li and Liu, NIPS 2015"
 class Settings:
     """Delays and the size of the runs."""
 
-    delays: tuple[int, ...] = setting((0, 1, 5, 10, 20, 50), "Updates between read and write.", least=0, most=500)
-    noise_std: float = setting(
-        1.0, "Standard deviation of the noise of a gradient in every direction.", least=0, most=100
+    delays: tuple[int, ...] = setting(
+        (0, 1, 5, 10, 20, 50), "Delays of a gradient, in updates between reading and applying.", least=0, most=500
     )
-    steps: int = setting(600, "Updates of a run.", least=100, most=100_000)
+    noise_std: float = setting(1.0, "Standard deviation of the gradient noise in every direction.", least=0, most=100)
+    steps: int = setting(600, "Updates in a run.", least=100, most=100_000)
     trials: int = setting(200, "Independent runs.", least=10, most=10_000)
 
 
@@ -74,7 +74,8 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
             Curve("bound", x, np.array(bounds), theory=True),
         ),
         picture=Picture("delay_steps", "mean_squared_gradient", log_y=True),
-        conclusion=f"the mean squared gradient is {min(np.array(bounds) / means):.3g} times below its bound or more",
+        conclusion="the mean squared gradient is below its bound by a factor of at least "
+        f"{min(np.array(bounds) / means):.3g}",
         assumptions=("ripples in four dimensions, L = 3", "the largest step with a L + 2 a^2 L^2 tau^2 <= 1"),
     )
 

@@ -1,7 +1,7 @@
 """When does an old gradient still point downhill? A radius that is enough, and what it does not say.
 
 If the curvature is at most L on the way from w_s to w and |w - w_s| <= |g_s| / L, then grad f(w) . g_s >= 0: moving
-against the old gradient g_s goes downhill at w. Outside that radius most directions are still downhill, so leaving it
+against the old gradient g_s goes downhill at w. Outside that radius most directions still point downhill, so leaving it
 means nothing; and inside, a step that is too long still raises the loss. Refuted: that outside means uphill, and that
 inside means the loss falls.
 """
@@ -16,7 +16,7 @@ from lockstep.lab import ALWAYS, Check, Curve, Findings, Law, Picture, Progress,
 from lockstep.lab.objectives import LANDSCAPES
 from lockstep.settings import setting
 
-QUESTION = "How far may parameters move before an old gradient points the wrong way?"
+QUESTION = "How far may parameters move before a stale gradient points uphill?"
 SOURCE = "Cauchy-Schwarz with a bounded Hessian"
 
 RADII = (0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0)
@@ -26,7 +26,7 @@ RADII = (0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0)
 class Settings:
     """How many pairs of points are tried."""
 
-    pairs: int = setting(50_000, "Random pairs for every radius.", least=1000, most=10_000_000)
+    pairs: int = setting(50_000, "Number of random pairs of points per radius.", least=1000, most=10_000_000)
 
 
 def run(settings: Settings, seed: int, progress: Progress) -> Findings:
@@ -51,18 +51,18 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
     return Findings(
         checks=(
             Check("uphill pairs inside the radius", 0.0, float(inside), holds=ALWAYS),
-            Check("outside the radius the old gradient is uphill", 0.0, outside, tolerance=0.5, false_law=True,
+            Check("outside the radius the stale gradient points uphill", 0.0, outside, tolerance=0.5, false_law=True,
                   holds=ALWAYS),
             Check("inside the radius the loss falls, x^2 / 2 from 1 with a = 2.5", 0.5, after, relation="at most",
                   false_law=True, holds=example("x^2 / 2 from 1, a = 2.5")),
         ),
-        theory=(Law("radius that is enough, of |g_s| / L", 1.0, "|w - w_s| <= |g_s| / L", "Cauchy-Schwarz"),),
+        theory=(Law("sufficient radius, relative to |g_s| / L", 1.0, "|w - w_s| <= |g_s| / L", "Cauchy-Schwarz"),),
         curves=(
             Curve("random displacements", x, np.array(shares), marks=True),
-            Curve("enough for all", np.array([1.0, 1.0]), np.array([min(shares), 1.0]), theory=True),
+            Curve("always sufficient", np.array([1.0, 1.0]), np.array([min(shares), 1.0]), theory=True),
         ),
         picture=Picture("distance_over_gradient_per_smoothness", "downhill_frac"),
-        conclusion=f"none of {sum(r <= 1 for r in RADII) * settings.pairs:,} pairs inside is uphill; outside "
-        f"{outside:.0%} are still downhill",
+        conclusion=f"none of {sum(r <= 1 for r in RADII) * settings.pairs:,} pairs inside the radius points uphill; "
+        f"outside {outside:.0%} still point downhill",
         assumptions=("ripples in four dimensions, L = 3; displacements in random directions",),
     )  # fmt: skip

@@ -23,7 +23,7 @@ from lockstep.simulate import Constant, Uniform
 from lockstep.simulate import Law as TimeLaw
 from lockstep.types.plain import Json
 
-QUESTION = "What do a bound on the gap of clocks and a bound on the age of gradients each cost?"
+QUESTION = "What does bounding the clock gap between workers cost, and what bounding the age of gradients?"
 SOURCE = "Ho et al. 2013 (stale synchronous parallel); event simulation"
 
 CYCLE_SPREAD_FRAC = 0.01
@@ -34,11 +34,18 @@ CYCLE_SPREAD_FRAC = 0.01
 class Settings:
     """Workers, bounds, and the size of a run."""
 
-    workers: int = setting(16, "Half of them fast, half slow.", least=2, most=512)
-    slow_factor: float = setting(1.5, "Times of the slow half over those of the fast half.", least=1.1, most=100)
-    bounds: tuple[int, ...] = setting((0, 1, 2, 5, 10, 50), "Clock gaps, and oldest ages.", least=0, most=10_000)
-    slow_steps_frac: float = setting(0.1, "Share of steps that are slow when slowness comes and goes.", least=0, most=1)
-    steps: int = setting(3000, "Steps of a worker.", least=500, most=100_000)
+    workers: int = setting(16, "Number of workers, half of them fast and half slow.", least=2, most=512)
+    slow_factor: float = setting(1.5, "Time per step of the slow half relative to the fast half.", least=1.1, most=100)
+    bounds: tuple[int, ...] = setting(
+        (0, 1, 2, 5, 10, 50),
+        "Bounds to compare: clock gaps in steps, and largest accepted ages in updates.",
+        least=0,
+        most=10_000,
+    )
+    slow_steps_frac: float = setting(
+        0.1, "Fraction of steps that are slow when slowdowns are transient.", least=0, most=1
+    )
+    steps: int = setting(3000, "Steps of each worker.", least=500, most=100_000)
 
 
 def run(settings: Settings, seed: int, progress: Progress) -> Findings:
@@ -46,7 +53,10 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
     bounds = sorted(set(settings.bounds))
     reached = settings.steps / 2 * (1 - 1 / settings.slow_factor)
     if bounds[-1] > reached:
-        raise BadInput(f"a gap of {bounds[-1]} is not reached in half of the steps, {reached:.0f} is", "--set bounds")
+        raise BadInput(
+            f"must reach a gap of {bounds[-1]} in half of the steps; the largest that does is {reached:.0f}",
+            "--set bounds",
+        )
     slowdown = np.where(np.arange(settings.workers) < settings.workers // 2, 1.0, settings.slow_factor)
     generator = np.random.default_rng(seed)
     constant = worker_times_s(Constant(1.0), slowdown, settings.steps, generator)
@@ -64,28 +74,30 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
     return Findings(
         checks=_checks(settings, rows, free, transient, nearly),
         theory=(
-            Law("steps/s under a clock gap, lasting speeds", 1 / settings.slow_factor, "1 / slowest time", "Ho 2013"),
-            Law("steps/s without a bound, lasting speeds", free, "mean of 1 / t_i",
+            Law("steps/s with a bounded clock gap, persistent "
+                "speeds", 1 / settings.slow_factor, "1 / slowest time", "Ho 2013"),
+            Law("steps/s without a bound, persistent speeds", free, "mean of 1 / t_i",
                 "failures/stragglers/asynchronous.py"),
-            Law("accepted share, oldest age 0, equal workers", 1 / settings.workers, "1 / n",
-                "all others are too late"),
+            Law("accepted fraction, largest age 0, equal workers", 1 / settings.workers, "1 / n",
+                "all other gradients are stale"),
         ),
         rows=tuple(rows),
         curves=(
-            Curve("lasting speeds, simulated", x, np.array(lasting), marks=True),
-            Curve("slowness comes and goes, simulated", x, np.array(passing), marks=True),
-            Curve("lasting: rate of the slowest", x, np.full(len(x), 1 / settings.slow_factor), theory=True),
-            Curve("comes and goes: 1 / mean time", x, np.full(len(x), 1 / float(transient.mean())), theory=True),
+            Curve("persistent speeds, simulated", x, np.array(lasting), marks=True),
+            Curve("transient slowdowns, simulated", x, np.array(passing), marks=True),
+            Curve("persistent: rate of the slowest", x, np.full(len(x), 1 / settings.slow_factor), theory=True),
+            Curve("transient: 1 / mean time", x, np.full(len(x), 1 / float(transient.mean())), theory=True),
         ),
         picture=Picture("clock_gap_steps", "steps_per_s"),
         conclusion=(
-            f"a clock gap of {bounds[-1]} gives {lasting[-1]:.3g} steps/s per worker where speeds last (free: "
-            f"{free:.3g}) and {passing[-1]:.3g} where slowness comes and goes (free: {1 / transient.mean():.3g})"
+            f"a clock gap of {bounds[-1]} gives {lasting[-1]:.3g} steps/s per worker with persistent speeds "
+            "(unbounded: "
+            f"{free:.3g}) and {passing[-1]:.3g} with transient slowdowns (unbounded: {1 / transient.mean():.3g})"
         ),
         assumptions=(
-            f"lasting: half of the workers take 1 s, half {settings.slow_factor:g} s; comes and goes: a share "
+            f"persistent: half of the workers take 1 s, half {settings.slow_factor:g} s; transient: a fraction "
             f"{settings.slow_steps_frac:g} of all steps takes 5 s instead of 1 s",
-            f"refusing server: times of all workers within {CYCLE_SPREAD_FRAC:.0%} of 1 s",
+            f"server that rejects stale gradients: times of all workers within {CYCLE_SPREAD_FRAC:.0%} of 1 s",
         ),
     )  # fmt: skip
 
@@ -123,15 +135,17 @@ def _checks(
     oldest = cut_off(nearly, 0)
     spread_frac = float(transient.std() / transient.mean()) / math.sqrt(transient.size)
     found = [
-        Check("steps/s where speeds last, every gap", slowest, last["lasting_steps_per_s"], tolerance=2 * lead + 1e-3,
+        Check("steps/s with persistent "
+              "speeds, every gap", slowest, last["lasting_steps_per_s"], tolerance=2 * lead + 1e-3,
               holds=ALWAYS),
-        Check("steps/s where slowness comes and goes, no bound", 1 / float(transient.mean()),
+        Check("steps/s with transient slowdowns, no bound", 1 / float(transient.mean()),
               unbounded.per_s / settings.workers, spread_frac / float(transient.mean()), tolerance=4 / settings.steps,
               holds=ALWAYS),
-        Check("accepted share with oldest age 0", 1 / settings.workers, len(oldest) / oldest.computed, tolerance=0.01,
+        Check("accepted fraction with "
+              "largest age 0", 1 / settings.workers, len(oldest) / oldest.computed, tolerance=0.01,
               holds=ALWAYS),
         *(
-            Check(f"accepted delays, oldest age {row['bound']}", row["bound"], row["largest_accepted_delay"],
+            Check(f"accepted delays, largest age {row['bound']}", row["bound"], row["largest_accepted_delay"],
                   relation="at most", holds=ALWAYS)
             for row in rows
         ),

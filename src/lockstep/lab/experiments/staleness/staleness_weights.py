@@ -24,7 +24,7 @@ from lockstep.simulate import LogNormal
 from lockstep.types.arrays import Array
 from lockstep.types.plain import Json
 
-QUESTION = "What is gained by weighting gradients by their age?"
+QUESTION = "What does weighting gradients by their staleness gain?"
 SOURCE = "Zhang, Gupta, Lian and Liu, IJCAI 2016; characteristic roots; event simulation"
 
 WEIGHTED_EDGE = "(1 + tau) 2 sin(pi / (2 (2 tau + 1)))"
@@ -36,13 +36,13 @@ TIME_CV = 0.1
 class Settings:
     """Constant delays, and workers whose delays differ."""
 
-    delays: tuple[int, ...] = setting((0, 1, 2, 5, 10, 20), "Constant delays.", least=0, most=100)
+    delays: tuple[int, ...] = setting((0, 1, 2, 5, 10, 20), "Constant delays, in updates.", least=0, most=100)
     slowdowns: tuple[float, ...] = setting(
-        (1.0, 1.0, 1.0, 20.0), "Times of workers with mixed delays.", above=0, most=100
+        (1.0, 1.0, 1.0, 20.0), "Relative times per gradient of the workers, which give mixed delays.", above=0, most=100
     )
     exponential_rate: float = setting(0.1, "Rate of the weight exp(-rate * delay).", least=0, most=10)
-    oldest: int = setting(10, "Largest delay that the cut-off lets through.", least=0, most=10_000)
-    updates: int = setting(3000, "Updates of a run.", least=1000, most=100_000)
+    oldest: int = setting(10, "Largest delay that the cut-off accepts, in updates.", least=0, most=10_000)
+    updates: int = setting(3000, "Updates in a run.", least=1000, most=100_000)
 
 
 def run(settings: Settings, seed: int, progress: Progress) -> Findings:
@@ -51,7 +51,13 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
     exact = np.array([(1 + delay) * largest_stable_step(delay) for delay in delays])
     found = np.array([_weighted_edge(delay, settings.updates) for delay in delays])
     checks = [
-        Check(f"edge with 1 / (1 + tau), delay {delay}", edge, got, tolerance=2 * RESOLUTION * edge, holds=ALWAYS)
+        Check(
+            f"stability limit with 1 / (1 + tau), delay {delay}",
+            edge,
+            got,
+            tolerance=2 * RESOLUTION * edge,
+            holds=ALWAYS,
+        )
         for delay, edge, got in zip(delays, exact, found, strict=True)
     ]
     rows = _mixed(settings, seed, progress)
@@ -67,7 +73,9 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
     return Findings(
         checks=tuple(checks),
         theory=tuple(
-            Law(f"edge with 1 / (1 + tau), delay {delay}", float(edge), WEIGHTED_EDGE, "characteristic roots")
+            Law(
+                f"stability limit with 1 / (1 + tau), delay {delay}", float(edge), WEIGHTED_EDGE, "characteristic roots"
+            )
             for delay, edge in zip(delays, exact, strict=True)
         ),
         rows=tuple(rows),
@@ -80,10 +88,11 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
         picture=Picture("delay_steps", "step_size_times_curvature"),
         conclusion=(
             f"with mixed delays (mean {rows[0]['mean_delay']:.3g}, largest {rows[0]['largest_delay']}) the weight "
-            f"1 / (1 + tau) allows {gain:.3g} times the effective step; at a constant delay none"
+            f"1 / (1 + tau) allows {gain:.3g} times the effective step; at a constant delay it gains nothing"
         ),
         assumptions=(
-            f"mixed delays: an event simulation of workers {settings.slowdowns}, log-normal times with cv {TIME_CV:g}",
+            f"mixed delays: event simulation of workers with slowdowns {settings.slowdowns}, log-normal times with cv "
+            f"{TIME_CV:g}",
             "effective step: the step times the mean weight, which is what moves a slow direction",
         ),
     )

@@ -22,7 +22,7 @@ from lockstep.settings import setting
 from lockstep.types.arrays import Array
 from lockstep.types.plain import Json
 
-QUESTION = "Does training bear less delay late than early?"
+QUESTION = "Does training tolerate less delay late in a run than early?"
 SOURCE = "curvature by power iteration; edge of the delayed recursion; Cohen et al. 2021 for sharpening"
 
 FORMULA = "a lambda < 2 sin(pi / (2 (2 tau + 1)))"
@@ -36,12 +36,14 @@ SEEN = CONTINUED // 7
 class Settings:
     """The run and its moments."""
 
-    step_size: float = setting(0.2, "Constant, until it is cut tenfold at the last moment.", least=0.02, most=2)
+    step_size: float = setting(
+        0.2, "Step size, constant until it is cut tenfold after the last measurement.", least=0.02, most=2
+    )
     moments: tuple[int, ...] = setting(
         (0, 100, 200, 400), "Steps after which the curvature is measured.", least=0, most=20_000
     )
-    inside_frac: float = setting(0.25, "Delay far inside, of the limit of the moment.", above=0, below=1)
-    beyond: float = setting(6.0, "Delay far beyond, times the limit of the moment.", least=4, most=20)
+    inside_frac: float = setting(0.25, "Delay well below the current limit, as a multiple of it.", above=0, below=1)
+    beyond: float = setting(6.0, "Delay well above the current limit, as a multiple of it.", least=4, most=20)
 
 
 def run(settings: Settings, seed: int, progress: Progress) -> Findings:
@@ -61,14 +63,15 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
         ratio = row["beyond"] / row["inside"]
         most = row["tolerable_delay"] * settings.beyond
         short, grows = (
-            when(most < longest, f"beyond x the limit below {longest} updates") for longest in (LONGEST, SEEN)
+            when(most < longest, f"a delay beyond the limit of less than {longest} updates")
+            for longest in (LONGEST, SEEN)
         )
         checks += [
             Check(f"loss after / before, delay inside, {name}", 1.0, row["inside"], relation="at most", holds=short),
             Check(f"loss with the delay beyond / inside, {name}", 1.0, ratio, relation="at least", holds=grows),
         ]
     ratio = rows[-1]["tolerable_delay"] / max(rows[0]["tolerable_delay"], 1)
-    what = "late training bears less delay, step cut tenfold"
+    what = "late training tolerates less delay, step cut tenfold"
     checks.append(Check(what, 1.0, ratio, relation="at most", false_law=True, holds=ALWAYS))
     checks += _settled()
     x = np.array([row["step"] for row in rows[:-1]], dtype=float)
@@ -91,7 +94,8 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
             f"{rows[-2]['tolerable_delay']} as the curvature goes from {rows[0]['curvature']:.3g} to "
             f"{rows[-2]['curvature']:.3g}; the step cut tenfold allows {rows[-1]['tolerable_delay']}"
         ),
-        assumptions=("a perceptron on 500 digits, full batches; the quadratic limit holds near the point only",),
+        assumptions=("a perceptron on 500 digits, full batches; the quadratic limit holds only near the measured "
+                     "point",),
     )  # fmt: skip
 
 
@@ -102,7 +106,7 @@ def _settled(step: float = 0.1, steps: int = 3000) -> list[Check]:
         error = u * v - 1
         u, v = u - step * error * v, v - step * error * u
     return [
-        Check(f"curvature where descent settles, a = {step:g}: at most 2 / a", 2 / step, u**2 + v**2,
+        Check(f"curvature where descent converges, a = {step:g}: at most 2 / a", 2 / step, u**2 + v**2,
               relation="at most", holds=example("(u v - 1)^2 / 2")),
         Check(f"late curvature stays above 2 / a, from 25, a = {step:g}", 2 / step, u**2 + v**2, relation="at least",
               false_law=True, holds=example("(u v - 1)^2 / 2")),

@@ -15,8 +15,8 @@ from lockstep.lab import ALWAYS, Check, Curve, Findings, Law, Picture, Progress,
 from lockstep.lab.laws import largest_stable_step
 from lockstep.settings import setting
 
-QUESTION = "How much smaller must the step be when delays vary at will up to a bound?"
-SOURCE = "Erbe, Xia and Yu 1995 (3/2 condition of Yorke); an adversary that is run"
+QUESTION = "How much smaller must the step be when delays vary arbitrarily up to a bound?"
+SOURCE = "Erbe, Xia and Yu 1995 (3/2 condition of Yorke); a simulated adversary"
 
 SEARCHES = 24
 GROWN, SHRUNK = 1e6, 1e-6
@@ -24,9 +24,9 @@ GROWN, SHRUNK = 1e6, 1e-6
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Longest delays."""
+    """Largest delays, in updates."""
 
-    delays: tuple[int, ...] = setting((2, 5, 10, 20, 50), "Longest delays.", least=2, most=100)
+    delays: tuple[int, ...] = setting((2, 5, 10, 20, 50), "Largest delays, in updates.", least=2, most=100)
     steps: int = setting(6000, "Steps of a run.", least=1000, most=100_000)
 
 
@@ -46,18 +46,18 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
     return Findings(
         checks=tuple(checks),
         theory=tuple(
-            Law(f"enough for any delays up to {delay}", _sufficient(delay), "3/2 + 1/(2 (tau + 1))",
+            Law(f"sufficient for any delays up to {delay}", _sufficient(delay), "3/2 + 1/(2 (tau + 1))",
                 "Erbe, Xia, Yu 1995")
             for delay in delays
         ),
         curves=(
             Curve("adversary, searched", x, np.array(found), marks=True),
-            Curve("enough for any delays", x, np.array([_sufficient(delay) for delay in delays]), theory=True),
+            Curve("sufficient for any delays", x, np.array([_sufficient(delay) for delay in delays]), theory=True),
             Curve("fixed delay, exact", x, np.array([largest_stable_step(d) * (d + 1) for d in delays]), theory=True),
         ),
         picture=Picture("longest_delay_steps", "step_times_curvature_times_delay_plus_1"),
         conclusion=f"with delays up to {delays[-1]} the adversary allows a lambda (tau + 1) = {found[-1]:.4g}",
-        assumptions=("one simple adversary: a stronger one may come closer to the bound",),
+        assumptions=("one simple adversary; a stronger one may come closer to the bound",),
     )  # fmt: skip
 
 

@@ -3,7 +3,7 @@ waiting.
 
 Steps alone or seconds per step alone choose wrongly; their product chooses. Which way wins depends on the share of a
 synchronous step that is waiting and sending, so the answer is for one cluster, one gradient size and one law of times.
-Refuted: that the way with the fewest gradients is the fastest one, where sending costs more than computing.
+Refuted: that the method with the fewest gradients is the fastest one, where sending costs more than computing.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from lockstep.settings import setting
 from lockstep.simulate import Sample, circulate, parse_law, simulate
 from lockstep.units import format_bandwidth, format_frac, format_size, format_time
 
-QUESTION = "Which way of training reaches the target first on this cluster, and why?"
+QUESTION = "Which training method reaches the target loss first on this cluster, and why?"
 SOURCE = "steps by simulation; seconds by collectives, stragglers and a queue at the server"
 
 DIMENSION = 40
@@ -42,26 +42,33 @@ class Settings:
     """Cluster, cost of a step, and the problem."""
 
     cluster: str = setting(
-        "none", "Catalog name with nodes, as dgx-h100:2, or a YAML file; none: the three settings below."
+        "none",
+        "Cluster from the catalog with its number of nodes, e.g. dgx-h100:2, or a YAML file; none uses latency_s, "
+        "bandwidth_Bps and compress_Bps.",
     )
-    latency_s: float = setting(50e-6, "Latency of a message, without a cluster.", least=0, most=100)
-    bandwidth_Bps: float = setting(1.25e9, "Bandwidth of a worker's link, without a cluster.", above=0, most=1e15)
+    latency_s: float = setting(50e-6, "Latency of a message; used without a cluster.", least=0, most=100)
+    bandwidth_Bps: float = setting(1.25e9, "Bandwidth of a worker's link; used without a cluster.", above=0, most=1e15)
     compress_Bps: float = setting(
-        5e9, "Gradient bytes compressed and restored per second, without a cluster.", above=0, most=1e15
+        5e9,
+        "Throughput of compression and decompression together, in bytes of gradient; used without a cluster.",
+        above=0,
+        most=1e15,
     )
-    workers: int = setting(8, "Devices, each with its share of the batch.", least=2, most=1024)
-    servers: int = setting(4, "Machines of the parameter server, at most one per worker.", least=1, most=1024)
-    size_B: float = setting(400e6, "Gradient, and parameters.", above=0, most=1e15)
+    workers: int = setting(8, "Number of workers, one device each.", least=2, most=1024)
+    servers: int = setting(4, "Number of parameter-server machines, at most one per worker.", least=1, most=1024)
+    size_B: float = setting(400e6, "Size of the gradient, and of the parameters.", above=0, most=1e15)
     law: str = setting("lognormal:mean=0.2s,cv=0.3", "Law of a worker's time per gradient, as in lockstep stragglers.")
-    period: int = setting(8, "Steps between averages of local SGD.", least=2, most=1000)
-    bound: int = setting(2, "Clock gap of the bounded run.", least=0, most=1000)
-    keep_frac: float = setting(0.05, "Entries that the compressed run sends.", above=0, most=1)
-    target_frac: float = setting(0.03, "Loss to reach, of that at the start.", above=0, below=1)
+    period: int = setting(8, "Local steps between averages of local SGD.", least=2, most=1000)
+    bound: int = setting(
+        2, "Most steps that a worker of the bounded run may be ahead of the slowest.", least=0, most=1000
+    )
+    keep_frac: float = setting(0.05, "Fraction of the entries that the compressed run sends.", above=0, most=1)
+    target_frac: float = setting(0.03, "Loss to reach, as a fraction of the initial one.", above=0, below=1)
     step_size: float = setting(0.3, "Size of a synchronous step; the largest curvature is 1.", above=0, below=2)
-    condition: float = setting(20.0, "Condition number.", least=1, most=1e3)
-    noise_std: float = setting(0.5, "Standard deviation of one gradient in every direction.", least=0, most=100)
-    steps: int = setting(240, "Gradients of a worker in a run.", least=20, most=20_000)
-    trials: int = setting(16, "Independent runs, each with its own times and noise.", least=2, most=1000)
+    condition: float = setting(20.0, "Condition number of the quadratic.", least=1, most=1e3)
+    noise_std: float = setting(0.5, "Standard deviation of the gradient noise in every direction.", least=0, most=100)
+    steps: int = setting(240, "Gradients that each worker computes in a run.", least=20, most=20_000)
+    trials: int = setting(16, "Independent runs, each with its own times and gradient noise.", least=2, most=1000)
 
 
 def run(settings: Settings, seed: int, progress: Progress) -> Findings:
@@ -99,7 +106,7 @@ def _machine(settings: Settings) -> Cluster | None:
     with located("--set cluster"):
         machine = find_cluster(settings.cluster)
     if settings.workers > machine.num_devices:
-        raise BadInput(f"{machine.name} has {machine.num_devices} devices; take more nodes", "--set workers")
+        raise BadInput(f"{machine.name} has {machine.num_devices} devices; use more nodes", "--set workers")
     return machine
 
 
@@ -107,7 +114,7 @@ def _course(settings: Settings, machine: Cluster | None, seed: int) -> Course:
     if settings.period > settings.steps:
         raise BadInput(f"must be at most steps = {settings.steps}, got {settings.period}", "--set period")
     if settings.workers * settings.steps * settings.trials > MOST_GRADIENTS:
-        raise BadInput(f"workers x steps x trials must be at most {MOST_GRADIENTS:,}; take fewer", "--set steps")
+        raise BadInput(f"workers x steps x trials must be at most {MOST_GRADIENTS:,}; use fewer", "--set steps")
     law = parse_law(settings.law, "--set law")
     generator = np.random.default_rng(seed)
     times_s = worker_times_s(law, np.ones(settings.workers), settings.trials * settings.steps, generator)
@@ -143,7 +150,7 @@ def _laws(course: Course, settings: Settings) -> tuple[Law, ...]:
     return (
         Law("all-reduce", course.all_reduce_s(), "fastest algorithm", "collectives/best.py"),
         Law("seconds per synchronous step", step_s, "E max + all-reduce", "simulate/law.py"),
-        Law("seconds to compress and restore", compress_s(course), "S / rate", "lab/race/compressed.py"),
+        Law("seconds to compress and decompress", compress_s(course), "S / rate", "lab/race/compressed.py"),
         Law("workers that saturate the server", saturating, "(x + push + pull) / service", "lab/race/server.py"),
     )
 
@@ -162,10 +169,10 @@ def _barrier_checks(course: Course, synchronous: Leg) -> tuple[Check, ...]:
     waited_s = timeline.makespan_s + steps * course.all_reduce_s()
     clock_s = float(synchronous.time_s[steps, 0])
     ring_s = float(best_time_s("all-reduce", course.workers, course.size_B, course.link, ["ring"]))
-    what = f"seconds of {steps} barriers and all-reduces, program simulated"
+    what = f"time of {steps} barriers and all-reduces, simulated (s)"
     return (
         Check(what, waited_s, clock_s, tolerance=1e-9 * waited_s, holds=ALWAYS),
-        Check("seconds of the all-reduce, ring", ring_s, course.all_reduce_s(), tolerance=1e-12, relation="at most",
+        Check("time of the ring all-reduce (s)", ring_s, course.all_reduce_s(), tolerance=1e-12, relation="at most",
               holds=ALWAYS),
     )  # fmt: skip
 
@@ -179,11 +186,9 @@ def _server_checks(course: Course, asynchronous: Leg) -> tuple[Check, ...]:
     answer_s = float(course.link.latency_s + course.size_B / course.servers / course.link.bandwidth_Bps)
     pushes_s = float(price.time_s) - answer_s
     most = course.workers * (len(asynchronous.time_s) - 1) / float(asynchronous.time_s[-1].min()) * server.service_s
-    what = "updates per second, of what the server can serve"
+    what = "updates per second, relative to the server capacity"
     return (
-        Check(
-            "seconds of all pushes at once, program priced", pushes_s, burst_s, tolerance=1e-9 * pushes_s, holds=ALWAYS
-        ),
+        Check("time of all pushes at once, priced (s)", pushes_s, burst_s, tolerance=1e-9 * pushes_s, holds=ALWAYS),
         Check(what, 1.0, most, tolerance=1e-9, relation="at most", holds=ALWAYS),
     )
 
@@ -194,9 +199,9 @@ def _refuted(arrivals: list[Arrival]) -> Check:
     A local step sends half as long or less and waits no longer, so it takes 3/4 of the seconds or less. With at most
     5/4 of the gradients it is there first.
     """
-    what, words = "the way with the fewest gradients is the fastest", (
-        f"a synchronous run that sends for more than half of its time and takes the fewest gradients, local steps at "
-        f"most {MORE:g} times as many"
+    what, words = "the method with the fewest gradients is the fastest", (
+        "a synchronous run that communicates for more than half of its time and needs the fewest gradients, local "
+        f"steps at most {MORE:g} times as many"
     )  # fmt: skip
     arrived = [one for one in arrivals if one.complete]
     synchronous, local = arrivals[:2]
@@ -213,9 +218,12 @@ def _conclusion(arrivals: list[Arrival]) -> str:
     """The best way by seconds with what makes it so, what is next, and the best by bytes and by gradients."""
     arrived = sorted((one for one in arrivals if one.complete), key=lambda one: float(one.time_s.mean()))
     missing = [f"{one.leg.name} ({len(one.time_s)} of {one.trials} runs)" for one in arrivals if not one.complete]
-    short = f"; short of the target: {', '.join(missing)}" if missing else ""
+    short = f"; target reached by {', '.join(missing)}" if missing else ""
     if not arrived:
-        return f"no way reaches the target in every run: take more steps, a smaller step or a higher target{short}"
+        return (
+            "no method reaches the target in every run: use more steps, a smaller step_size or a higher "
+            f"target_frac{short}"
+        )
     said = [f"{arrived[0].leg.name} is fastest: {_seconds(arrived[0])}; {_reason(arrived[0], arrivals[0])}"]
     if len(arrived) > 1:
         said.append(_lead(arrived[0], arrived[1]))
@@ -241,19 +249,19 @@ def _seconds(arrival: Arrival) -> str:
 
 
 def _reason(best: Arrival, base: Arrival) -> str:
-    """What the best way saves, and what it pays for that, beside the synchronous one."""
+    """What the best method saves, and what it pays for that, beside the synchronous one."""
     leg = base.leg
     if best is base:
         return f"{leg.saves}, and a step computes for {format_frac(leg.computing_frac)} of its time"
     sending, waiting = format_frac(leg.sending_frac), format_frac(leg.waiting_frac)
-    said = f"{best.leg.saves}, where a synchronous run sends for {sending} and waits for {waiting} of its time"
+    said = f"{best.leg.saves}, where a synchronous run communicates for {sending} and waits for {waiting} of its time"
     if not base.complete:
         return said
     steps = float(best.gradients.mean() / base.gradients.mean())
     faster = float(base.time_s.mean() / best.time_s.mean())
     return (
-        f"{said}: {steps:.3g} times the gradients, each {steps * faster:.3g} times as quick, {faster:.3g} times faster "
-        "in all"
+        f"{said}: {steps:.3g} times the gradients, each {steps * faster:.3g} times as fast, {faster:.3g} times faster "
+        "in total"
     )
 
 
@@ -262,21 +270,22 @@ def _lead(best: Arrival, second: Arrival) -> str:
     sample = Sample(second.time_s - best.time_s)
     low, high = sample.interval_s()
     if low <= 0:
-        return f"{second.leg.name} cannot be told from it in {best.trials} runs"
-    return f"{second.leg.name} follows {format_time(low)} to {format_time(high)} later"
+        return f"{second.leg.name} cannot be distinguished from it in {best.trials} runs"
+    return f"{second.leg.name} is {format_time(low)} to {format_time(high)} slower"
 
 
 def _assumptions(course: Course, machine: Cluster | None) -> tuple[str, ...]:
     rate = format_bandwidth(course.compress_Bps)
-    compressing = f"compressing and restoring at {rate} (compress_Bps; compression-time measures it)"
+    compressing = f"compression and decompression at {rate} (compress_Bps; compression-time measures it)"
     if machine is not None:
         compressing = (
-            f"compressing and restoring at {rate}: {MEMORY_PASSES} passes over the memory of {machine.device.name}, "
-            "selecting free"
+            f"compression and decompression at {rate}: {MEMORY_PASSES} passes over the memory of "
+            f"{machine.device.name}, selection free"
         )
     return (
-        "a noisy quadratic counts the steps; all workers have the same data (local-bias shows what changes else)",
-        "nothing is hidden behind computing; a gradient of 4-byte numbers",
+        "steps are counted on a noisy quadratic; all workers have the same data (local-bias shows what changes "
+        "otherwise)",
+        "communication does not overlap with compute; gradients in 4-byte numbers",
         compressing,
-        f"a parameter server of {course.servers} machines with links like a worker's, first come first served",
+        f"a parameter server of {course.servers} machines with links like a worker's, first come, first served",
     )
