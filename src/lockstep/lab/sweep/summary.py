@@ -100,8 +100,9 @@ class Sweep:
 
     def to_dict(self) -> Json:
         """Plain JSON form."""
-        shown = picked(self, "experiment question verdict agrees runs complete settings seed")
-        return shown | {"rows": plain(self.points), "source": self.source}
+        shown = picked(self, "experiment question verdict agrees runs complete")
+        seen = {"settings": dict(self.settings), "seed": self.seed, "rows": plain(self.points), "source": self.source}
+        return shown | seen
 
 
 def joined(swept: tuple[tuple[str, object], ...], outcomes: Sequence[Outcome]) -> Point:

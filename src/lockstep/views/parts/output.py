@@ -17,12 +17,10 @@ import typer
 from lockstep.documents import SCHEMA
 from lockstep.documents.files import writable, writing
 from lockstep.errors import BadInput, Infeasible, RunFailed
-from lockstep.types.plain import plain
+from lockstep.types.plain import Json, plain
 
 if TYPE_CHECKING:
     from rich.console import Console
-
-    from lockstep.types.plain import Json
 
 
 class Ended(Exception):
