@@ -20,7 +20,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from lockstep.types.plain import Json
+from lockstep.types.plain import Json, picked
 from lockstep.vocabulary import LAYOUT, OPTIONS, SEARCHING, VALUES, bare
 
 LONGEST = 60
@@ -165,7 +165,7 @@ class Violation:
 
     def to_dict(self) -> Json:
         """Plain JSON form."""
-        return {"why": self.why, "excess": self.excess, "limit": self.limit}
+        return picked(self)
 
 
 class Infeasible(LockstepError):

@@ -14,9 +14,10 @@ import pytest
 
 from cli_runner import LLAMA, Session, run
 from lockstep.program import read_trace
+from lockstep.types.plain import plain
 from lockstep.units import format_frac
 from lockstep.verbs import VERBS
-from lockstep.views.parts.output import plain
+from lockstep.views.parts.output import finite
 
 LAYOUT = ("dp", "tp", "pp", "cp", "ep", "vpp", "zero", "micro_batch", "recompute", "sequence_parallel", "schedule")
 ESTIMATE = (
@@ -177,7 +178,7 @@ def test_no_number_in_an_answer_is_a_numpy_one() -> None:
 
     import numpy as np
 
-    made = plain({"a": np.float64("inf"), "b": np.arange(2), "c": (1, float("nan")), "d": np.bool_(True)})
+    made = finite(plain({"a": np.float64("inf"), "b": np.arange(2), "c": (1, float("nan")), "d": np.bool_(True)}))
     assert made == {"a": None, "b": [0, 1], "c": [1, None], "d": True}
     assert all(one is None or type(one) in (bool, int, float) for one in leaves(made))
     assert all(isinstance(one, numbers.Number) for one in leaves(made) if one is not None)

@@ -14,9 +14,10 @@ from cli_runner import run, shell
 from lockstep import hardware, workload
 from lockstep.errors import BadInput
 from lockstep.layout import Layout
+from lockstep.types.plain import plain
 from lockstep.verbs import VERBS
 from lockstep.verbs.words.question import read_question
-from lockstep.views.parts.output import plain
+from lockstep.views.parts.output import finite
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 WORDS: dict[str, Any] = {"batch": 64}
@@ -38,7 +39,7 @@ CALLS = {
 
 @pytest.mark.parametrize("verb", CALLS)
 def test_python_and_the_command_line_agree(verb: str) -> None:
-    from_python = json.loads(json.dumps(plain(CALLS[verb]().to_dict())))
+    from_python = json.loads(json.dumps(finite(plain(CALLS[verb]().to_dict()))))
     from_shell = run(*COMMANDS[verb], "--json").json()
     assert from_python == from_shell
 

@@ -13,8 +13,9 @@ import lockstep
 from cli_programs.questions import COMMANDS, LINK
 from cli_runner import Session, run, shell
 from lockstep.program import read_trace
+from lockstep.types.plain import plain
 from lockstep.verbs import VERBS
-from lockstep.views.parts.output import plain
+from lockstep.views.parts.output import finite
 
 KEYS = {
     "messages": ("rows",),
@@ -76,7 +77,7 @@ def test_keys_of_the_contract(verb: str, answers: dict[str, Session]) -> None:
 
 @pytest.mark.parametrize("verb", COMMANDS)
 def test_python_says_the_same(verb: str, answers: dict[str, Session]) -> None:
-    assert json.loads(json.dumps(plain(CALLS[verb]().to_dict()))) == answers[verb].json()
+    assert json.loads(json.dumps(finite(plain(CALLS[verb]().to_dict())))) == answers[verb].json()
 
 
 @pytest.mark.parametrize("verb", COMMANDS)

@@ -10,7 +10,7 @@ import pytest
 import lockstep
 from cli_runner import LLAMA, run
 from lockstep.errors import BadInput, LockstepError
-from lockstep.views.parts.output import plain
+from lockstep.types.plain import plain
 
 LLAMA_WORDS = ("llama3-8b", "dgx-h100:2")
 MIXTURE = ("mixtral-8x7b", "dgx-h100:2")
@@ -105,9 +105,8 @@ BASES: list[tuple[tuple[str, str], dict[str, Any]]] = [
 
 def answer(question: tuple[str, str], words: dict[str, Any]) -> str:
     """What an estimate computes, without what it was asked."""
-    found = plain(
-        lockstep.estimate(*question, batch=256, **{"seq": 4096} if question != IMAGES else {}, **words).to_dict()
-    )
+    given = {"seq": 4096} if question != IMAGES else {}
+    found = plain(lockstep.estimate(*question, batch=256, **given, **words))
     return json.dumps({key: found[key] for key in found if key not in ("layout", "recipe", "groups", "assumptions")})
 
 

@@ -22,7 +22,7 @@ from lockstep.failures import Campaigns, simulate_campaigns
 from lockstep.planner import assumptions
 from lockstep.planner.search import Progress
 from lockstep.simulate import Exponential, Sample
-from lockstep.types.plain import Json
+from lockstep.types.plain import Json, picked, plain
 from lockstep.units import SECONDS_PER_DAY
 
 MOST_FAILURES = 1e8
@@ -61,26 +61,20 @@ class Campaign:
         run, found = self.run, self.scenario.estimate
         return {
             "days": run.days,
-            "ci95_days": list(self.ci95_days),
-            "range95_days": list(self.range95_days),
+            **picked(self, "ci95_days range95_days"),
             "gpu_hours": run.gpu_hours,
             "cost": run.cost_usd,
-            "goodput_frac": run.losses.goodput_frac,
-            "failures": run.losses.failures,
+            **picked(run.losses, "goodput_frac failures"),
             "breakdown": {name: seconds / SECONDS_PER_DAY for name, seconds in run.parts_s.items()},
             "bottleneck": run.bottleneck,
-            "sensitivity": [bar.to_dict() for bar in self.tornado],
-            "changes": [one.to_dict() for one in self.changes],
+            "sensitivity": plain(self.tornado),
+            "changes": plain(self.changes),
             "highest_leverage": [one.what for one in self.changes[:HIGHEST_LEVERAGE]],
-            "offers": [one.to_dict() for one in self.offers],
-            "energy": None if self.energy is None else self.energy.to_dict(),
-            "tokens": run.work.tokens,
-            "steps": run.work.steps,
+            **picked(self, "offers energy"),
+            **picked(run.work, "tokens steps"),
             "warmup": {"steps": self.warmup_steps, "days": self.warmup_days},
             "loss": self.scenario.target.loss,
-            "layout": found.layout.to_dict(),
-            "step_time_s": found.step_time_s,
-            "mfu_frac": found.mfu_frac,
+            **picked(found, "layout step_time_s mfu_frac"),
             "bound_by": found.step.bound_by,
             "mtbf_s": run.mtbf_s,
             "checkpoint": {
@@ -90,11 +84,11 @@ class Campaign:
                 "between_s": run.pattern.costs_s[0],
                 "kept_checkpoints": run.pattern.kept(run.interval_s),
             },
-            "simulated": None if self.simulated is None else self.simulated.to_dict(),
+            "simulated": plain(self.simulated),
             "model": found.job.model.name,
             "cluster": found.cluster.name,
             "gpus": found.job.devices,
-            "assumptions": list(self.assumptions),
+            "assumptions": plain(self.assumptions),
         }
 
     @property

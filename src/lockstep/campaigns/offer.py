@@ -23,8 +23,7 @@ from dataclasses import dataclass, replace
 from lockstep.campaigns.operation import Operation
 from lockstep.campaigns.run import Run
 from lockstep.errors import BadInput
-from lockstep.rows.plain import picked
-from lockstep.types.plain import Json
+from lockstep.types.plain import Json, picked
 
 J_PER_KWH = 3.6e6
 SECONDS_PER_HOUR = 3600.0
@@ -45,7 +44,7 @@ class Energy:
 
     def to_dict(self) -> Json:
         """Plain JSON form."""
-        return {"energy_J": self.energy_J, "carbon_kg": self.carbon_kg}
+        return picked(self)
 
 
 def energy(gpu_hours: float, power_W: float, *, pue: float = 1.0, carbon_kg_per_kWh: float | None = None) -> Energy:

@@ -25,7 +25,7 @@ from lockstep.layout import Recipe
 from lockstep.planner import Estimate, plan
 from lockstep.planner.goal import device_counts
 from lockstep.planner.search import Progress
-from lockstep.types.plain import Json
+from lockstep.types.plain import Json, picked, plain
 from lockstep.workload import Model
 
 HELPING_FRAC = 0.5
@@ -50,20 +50,16 @@ class Size:
 
     def to_dict(self) -> Json:
         """Plain JSON form."""
+        found, run = self.estimate, self.run
         return {
             "gpus": self.devices,
-            "batch": self.estimate.job.recipe.batch,
-            "step_time_s": self.estimate.step_time_s,
-            "tokens_per_s": self.estimate.tokens_per_s,
-            "mfu_frac": self.estimate.mfu_frac,
-            "speedup": self.speedup,
-            "efficiency_frac": self.efficiency_frac,
-            "marginal_frac": self.marginal_frac,
-            "days": None if self.run is None else self.run.days,
-            "cost": None if self.run is None else self.run.cost_usd,
-            "goodput_frac": None if self.run is None else self.run.losses.goodput_frac,
-            "cost_per_token": self.estimate.cost_per_token,
-            "layout": self.estimate.layout.to_dict(),
+            "batch": found.job.recipe.batch,
+            **picked(found, "step_time_s tokens_per_s mfu_frac"),
+            **picked(self, "speedup efficiency_frac marginal_frac"),
+            "days": None if run is None else run.days,
+            "cost": None if run is None else run.cost_usd,
+            "goodput_frac": None if run is None else run.losses.goodput_frac,
+            **picked(found, "cost_per_token layout"),
         }
 
 
@@ -114,14 +110,12 @@ class Scaling:
 
     def to_dict(self) -> Json:
         """Plain JSON form."""
-        found = {"for_deadline": self.for_deadline, "for_budget": self.for_budget}
         return {
             "weak": self.weak,
-            "rows": [one.to_dict() for one in self.sizes],
+            "rows": plain(self.sizes),
             "fastest_gpus": self.fastest.devices,
             "last_helping_gpus": self.last_helping.devices,
-            "serial_frac": self.serial_frac,
-            **{name: None if one is None else one.to_dict() for name, one in found.items()},
+            **picked(self, "serial_frac for_deadline for_budget"),
             "skipped": [{"gpus": devices, "why": why} for devices, why in self.skipped],
         }
 

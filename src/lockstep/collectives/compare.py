@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 from lockstep.collectives.bounds import bus_bandwidth_Bps
 from lockstep.collectives.cost import LinkLike
@@ -21,7 +21,7 @@ from lockstep.collectives.registry import MOST_OPERATIONS, check_arguments, get
 from lockstep.collectives.registry import algorithms as names_of
 from lockstep.program import Program
 from lockstep.types.arrays import Number
-from lockstep.types.plain import Json
+from lockstep.types.plain import Json, picked
 
 Simulate = Callable[[Program, LinkLike | Hierarchy], float]
 """(program, link or network of levels) -> seconds."""
@@ -68,13 +68,7 @@ class Comparison:
 
     def to_dict(self) -> Json:
         """Plain JSON form in the words of the command line."""
-        return {
-            "op": self.op,
-            "ranks": self.ranks,
-            "size_B": self.size_B,
-            "rows": [asdict(row) for row in self.rows],
-            "best": self.best,
-        }
+        return picked(self, "op ranks size_B rows best")
 
 
 def compare(

@@ -14,12 +14,12 @@ W. Gropp, "Optimization of collective communication operations in MPICH", IJHPCA
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 
 from lockstep.types.arrays import Array, Floats, Number
-from lockstep.types.plain import Json
+from lockstep.types.plain import Json, picked
 
 
 class LinkLike(Protocol):
@@ -105,22 +105,13 @@ class Cost:
 
     def to_dict(self) -> Json:
         """Plain JSON form; arrays become lists."""
-        return {f.name: plain(getattr(self, f.name)) for f in fields(self)}
+        return picked(self)
 
 
 def _joined(one: str | Array, other: str | Array) -> str | Array:
     if isinstance(one, str) and isinstance(other, str):
         return " + ".join(name for name in (one, other) if name)
     return np.char.add(np.char.add(np.asarray(one), " + "), np.asarray(other))
-
-
-def plain(value: object) -> Any:
-    """A number, text or array as plain Python: lists, floats, and integers where they are whole counts."""
-    if isinstance(value, np.ndarray):
-        return value.tolist()
-    if isinstance(value, np.generic):
-        return value.item()
-    return value
 
 
 def as_float(value: Number) -> Floats | float:

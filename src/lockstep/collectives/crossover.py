@@ -24,7 +24,7 @@ from lockstep.collectives.shares import FLUID
 from lockstep.collectives.trees import MAX_SEGMENTS
 from lockstep.errors import BadInput
 from lockstep.types.arrays import Array, Floats, Number
-from lockstep.types.plain import Json
+from lockstep.types.plain import Json, picked, plain
 
 # Lines closer than this (relative) are one line: the same formula, rounded differently.
 SAME = 1e-12
@@ -42,7 +42,7 @@ class Region:
 
     def to_dict(self) -> Json:
         """Plain JSON form."""
-        return {"from_B": self.from_B, "to_B": self.to_B, "best": self.best}
+        return picked(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,14 +66,7 @@ class Crossover:
 
     def to_dict(self) -> Json:
         """Plain JSON form in the words of the command line."""
-        return {
-            "op": self.op,
-            "ranks": self.ranks,
-            "crossover_B": self.crossover_B,
-            "crossovers_B": list(self.crossovers_B),
-            "n_star_B": self.n_star_B,
-            "regions": [region.to_dict() for region in self.regions],
-        }
+        return picked(self, "op ranks crossover_B crossovers_B n_star_B regions")
 
 
 def n_star_B(link: LinkLike) -> Number:
@@ -183,13 +176,7 @@ class BestMap:
 
     def to_dict(self) -> Json:
         """Plain JSON form."""
-        return {
-            "op": self.op,
-            "ranks": list(self.ranks),
-            "sizes_B": list(self.sizes_B),
-            "best": self.algorithm.tolist(),
-            "time_s": self.time_s.tolist(),
-        }
+        return picked(self, "op ranks sizes_B") | {"best": plain(self.algorithm), "time_s": plain(self.time_s)}
 
 
 def best_map(

@@ -6,12 +6,12 @@ ring 2 n (n - 1) of p/n.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 from lockstep.collectives.cost import PlainLink
 from lockstep.collectives.registry import Algorithm, algorithms, get
 from lockstep.errors import BadInput, UnknownName
-from lockstep.types.plain import Json
+from lockstep.types.plain import Json, picked
 
 PARADIGMS = ("all-to-all", "parameter-server", "ring")
 # Larger programs are counted by the closed form, which equals the count (tests/collectives).
@@ -41,7 +41,7 @@ class Messages:
 
     def to_dict(self) -> Json:
         """Plain JSON form in the words of the command line."""
-        return {"workers": self.workers, "params": self.params, "rows": [asdict(row) for row in self.rows]}
+        return picked(self)
 
 
 def message_programs() -> tuple[str, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 from lockstep.errors import BadInput, Infeasible
 from lockstep.failures.expected import run_time_s
@@ -16,7 +16,7 @@ from lockstep.failures.pattern import Pattern
 from lockstep.failures.pool import Pool
 from lockstep.failures.simulation import intervals_of, simulate_campaigns
 from lockstep.simulate import Exponential
-from lockstep.types.plain import Json
+from lockstep.types.plain import Json, picked, plain
 from lockstep.units import format_time
 
 MOST_FAILURES = 5e8
@@ -63,15 +63,10 @@ class Checkpoint:
         """Plain JSON form in the words of the command line."""
         pattern = self.pattern
         return {
-            "young_s": self.young_s,
-            "daly_s": self.daly_s,
-            "exact_s": self.exact_s,
-            "interval_s": self.interval_s,
-            "overhead_frac": self.overhead_frac,
+            **picked(self, "young_s daly_s exact_s interval_s overhead_frac"),
             "goodput_frac": 1 / (1 + self.overhead_frac),
             "losses_frac": self.losses.fracs(),
-            "simulated": None if self.simulated is None else self.simulated.to_dict(),
-            "mtbf_s": self.mtbf_s,
+            **picked(self, "simulated mtbf_s"),
             "write_s": pattern.costs_s[-1],
             "every": pattern.every,
             "restart_s": pattern.hard_restart_s if pattern.hard_frac else pattern.restarts_s[0],
@@ -79,16 +74,15 @@ class Checkpoint:
             "async_frac": pattern.hidden_frac,
             "silent_frac": pattern.silent_frac,
             "kept_checkpoints": pattern.kept(self.interval_s),
-            "failures": None if self.causes is None else self.causes.to_dict(),
-            "pool": None if self.pool is None else asdict(self.pool),
+            "failures": plain(self.causes),
+            "pool": plain(self.pool),
             "run": {
                 "work_s": self.work_s,
                 "intervals": intervals_of(self.work_s, self.interval_s, pattern),
-                "expected_wall_s": self.expected_wall_s,
-                "no_failure_frac": self.no_failure_frac,
+                **picked(self, "expected_wall_s no_failure_frac"),
             },
             "curve": [{"interval_s": work_s, "overhead_frac": overhead} for work_s, overhead in self.curve],
-            "assumptions": list(self.assumptions),
+            "assumptions": plain(self.assumptions),
         }
 
 

@@ -22,7 +22,7 @@ from pathlib import Path
 
 from lockstep.errors import BadInput, Infeasible, UnknownName
 from lockstep.hardware import Cluster
-from lockstep.types.plain import Json
+from lockstep.types.plain import Json, picked
 
 KINDS = ("device", "node", "switch", "rack", "power", "software")
 _TABLE = Path(__file__).with_name("tables") / "llama3_interruptions.csv"
@@ -85,13 +85,8 @@ class Failures:
     def to_dict(self) -> Json:
         """Plain JSON form."""
         rows = [
-            {
-                "kind": cause.kind,
-                "units": cause.units,
-                "unit_mtbf_s": cause.unit_mtbf_s,
-                "nodes_lost": cause.nodes_lost,
-                "mtbf_s": 1 / cause.rate_per_s if cause.units else math.inf,
-            }
+            picked(cause, "kind units unit_mtbf_s nodes_lost")
+            | {"mtbf_s": 1 / cause.rate_per_s if cause.units else math.inf}
             for cause in self.causes
         ]
         return {"mtbf_s": self.mtbf_s, "causes": rows}

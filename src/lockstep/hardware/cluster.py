@@ -23,9 +23,8 @@ from lockstep.errors import BadInput
 from lockstep.hardware.device import Device
 from lockstep.hardware.link import Host, Link
 from lockstep.hardware.source import Provenance, Source, check_positive
-from lockstep.rows.plain import picked
 from lockstep.types.arrays import Whole
-from lockstep.types.plain import Json
+from lockstep.types.plain import Json, picked
 from lockstep.units import format_bandwidth, format_flops, format_size
 
 MAX_DEVICES = 10_000_000
@@ -49,7 +48,7 @@ class Level:
 
     def to_dict(self) -> Json:
         """Plain JSON form."""
-        return picked(self, "name size link links_per_child")
+        return picked(self)
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,15 +17,14 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib import resources
 
 from lockstep.errors import BadInput, UnknownName
 from lockstep.hardware.link import Link
 from lockstep.hardware.source import Provenance, check_positive
-from lockstep.rows.plain import picked, plain
-from lockstep.types.plain import Json
+from lockstep.types.plain import Json, picked, plain
 
 BORROWED_ERROR_FRAC = 0.20
 """Assumed error of a curve on a device that it was not fitted to."""
@@ -86,7 +85,7 @@ class Efficiency:
 
     def to_dict(self) -> Json:
         """Plain JSON form."""
-        return asdict(self)
+        return picked(self)
 
 
 @cache
@@ -150,7 +149,7 @@ class Device:
         """Plain JSON form."""
         return {
             **picked(self, "name vendor memory_B memory_bandwidth_Bps peak_flops"),
-            "efficiency": {**self.efficiency.to_dict(), "kind": self.efficiency.kind_on(self.name)},
+            "efficiency": {**picked(self.efficiency), "kind": self.efficiency.kind_on(self.name)},
             **picked(self, "tdp_W price_per_hour_usd mtbf_s"),
             "host_link": None if self.host_link is None else self.host_link.name,
             "provenance": plain(self.provenance),

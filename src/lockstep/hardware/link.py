@@ -15,8 +15,7 @@ from dataclasses import dataclass, field, replace
 
 from lockstep.errors import BadInput
 from lockstep.hardware.source import Provenance, check_positive
-from lockstep.rows.plain import picked
-from lockstep.types.plain import Json
+from lockstep.types.plain import Json, picked
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +53,7 @@ class Link:
 
     def to_dict(self) -> Json:
         """Plain JSON form."""
-        return picked(self, "name latency_s bandwidth_Bps achieved_frac reduce_s_per_B provenance")
+        return picked(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,4 +83,4 @@ class Host:
 
     def to_dict(self) -> Json:
         """Plain JSON form."""
-        return picked(self, "link devices devices_per_link memory_B memory_bandwidth_Bps provenance")
+        return picked(self)

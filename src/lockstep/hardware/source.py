@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 from lockstep.errors import BadInput, UnknownName
+from lockstep.types.plain import Json, picked
 
 KINDS = ("datasheet", "measured", "fitted", "assumed", "user")
 
@@ -28,9 +29,9 @@ class Source:
         if not self.text:
             raise BadInput("a source needs a description")
 
-    def to_dict(self) -> dict[str, str]:
+    def to_dict(self) -> Json:
         """Plain JSON form."""
-        return asdict(self)
+        return picked(self)
 
 
 Provenance = Mapping[str, Source]

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from lockstep.errors import UnknownName
 from lockstep.lab.findings import Check, Findings
-from lockstep.types.plain import Json
+from lockstep.types.plain import Json, picked
 
 _TABLE = Path(__file__).with_name("claims.csv")
 _HEAD = """# Claims, and the experiments that decide them
@@ -60,7 +60,7 @@ class Claim:
 
     def to_dict(self) -> Json:
         """Plain JSON form."""
-        return {"ids": list(self.ids), "statement": self.statement, "holds": self.holds, "check": self.check}
+        return picked(self, "ids statement holds check")
 
 
 @cache

@@ -17,7 +17,7 @@ from lockstep.errors import UnknownName
 from lockstep.lab.claims import claims_of
 from lockstep.lab.findings import Findings
 from lockstep.settings import described, read_settings
-from lockstep.types.plain import Json
+from lockstep.types.plain import Json, picked
 
 Part = TypeVar("Part")
 Progress = Callable[[int, int], None]
@@ -80,7 +80,7 @@ class Group:
 
     def to_dict(self) -> Json:
         """Plain JSON form."""
-        return {"name": self.name, "about": self.about, "experiments": list(self.experiments)}
+        return picked(self)
 
 
 GROUPS = (

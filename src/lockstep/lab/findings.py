@@ -19,7 +19,7 @@ import numpy as np
 
 from lockstep.simulate.sample import student_t
 from lockstep.types.arrays import Array
-from lockstep.types.plain import Json
+from lockstep.types.plain import Json, picked, plain
 
 MOST_DIGITS = 17
 """With these every two floats are printed differently."""
@@ -74,7 +74,7 @@ class Law:
 
     def to_dict(self) -> Json:
         """Plain JSON form."""
-        return {name: getattr(self, name) for name in self.__slots__}
+        return picked(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,10 +126,12 @@ class Check:
     def to_dict(self) -> Json:
         """Plain JSON form."""
         return {
-            "check": self.what, "relation": self.relation, "expected": self.expected, "got": self.got,
-            "standard_error": self.standard_error, "allowed": self.allowed, "false_law": self.false_law,
-            "holds_for": self.holds.words, "example": self.holds.example, "ok": self.ok,
-        }  # fmt: skip
+            "check": self.what,
+            **picked(self, "relation expected got standard_error allowed false_law"),
+            "holds_for": self.holds.words,
+            **picked(self.holds, "example"),
+            "ok": self.ok,
+        }
 
     def printed(self, digits: int) -> tuple[str, str]:
         """(expected, got) with that many digits, or with as many as it takes to see them differ where they disagree."""
@@ -249,17 +251,17 @@ class Findings:
     def to_dict(self) -> Json:
         """Plain JSON form."""
         found: Json = {
-            "experiment": self.experiment, "question": self.question, "verdict": self.verdict, "agrees": self.agrees,
-            "conclusion": self.conclusion, "settings": dict(self.settings or {}), "seed": self.seed,
-            "checks": [check.to_dict() for check in self.checks],
+            **picked(self, "experiment question verdict agrees conclusion"),
+            "settings": plain(self.settings or {}),
+            **picked(self, "seed checks"),
             "left_out": [{"check": check.what, "holds_for": check.holds.words} for check in self.left_out],
-            "theory": [law.to_dict() for law in self.theory],
-        }  # fmt: skip
+            "theory": plain(self.theory),
+        }
         if self.rows:
-            found["rows"] = [dict(row) for row in self.rows]
+            found["rows"] = plain(self.rows)
         if self.picture is not None:
             found["curves"] = [curve.to_dict(self.picture) for curve in self.curves]
-        return found | {"assumptions": list(self.assumptions), "source": self.source}
+        return found | picked(self, "assumptions source")
 
 
 def verdict(checks: Sequence[Check]) -> str:

@@ -30,7 +30,7 @@ from lockstep.errors import BadInput, UnknownName
 from lockstep.hardware import Cluster
 from lockstep.parallel.pipeline import SCHEDULES, Placement, code, get
 from lockstep.types.arrays import Bools, Ints, Number, Truth
-from lockstep.types.plain import Json
+from lockstep.types.plain import Json, picked
 from lockstep.workload import RECOMPUTE
 
 MOST = 10**9
@@ -118,9 +118,7 @@ class Layout:
 
     def to_dict(self) -> Json:
         """Plain JSON form in the words of the command line."""
-        return {field.name: getattr(self, field.name) for field in fields(self) if field.name != "order"} | {
-            "order": "-".join(self.order)
-        }
+        return picked(self, without="order") | {"order": "-".join(self.order)}
 
     def __str__(self) -> str:
         degrees = [f"{name}{getattr(self, name)}" for name in ("tp", "cp", "ep", "pp", "dp") if getattr(self, name) > 1]

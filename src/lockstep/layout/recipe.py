@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 
 from lockstep.errors import BadInput, UnknownName
-from lockstep.types.plain import Json
+from lockstep.types.plain import Json, picked
 from lockstep.workload import MODULES
 
 
@@ -187,4 +187,4 @@ class Recipe:
 
     def to_dict(self) -> Json:
         """Plain JSON form."""
-        return asdict(self)
+        return picked(self)

@@ -12,13 +12,13 @@ import os
 import platform
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from lockstep.measure.launch import Rank
 from lockstep.measure.launch.launch import usable_cores
 from lockstep.measure.launch.rank import boot
-from lockstep.types.plain import Json
+from lockstep.types.plain import Json, picked
 
 BUSY_CORES = 0.2
 """Cores that others may use before a measurement says so; assumed."""
@@ -56,7 +56,7 @@ class Machine:
 
     def to_dict(self) -> Json:
         """Plain JSON form."""
-        return asdict(self)
+        return picked(self)
 
 
 def this_machine(*, loopback: bool = True) -> Machine:

@@ -31,10 +31,9 @@ from lockstep.measure.launch import launch
 from lockstep.measure.train import Task, find_method
 from lockstep.measure.train.run import read
 from lockstep.measure.train.worker import Worker
-from lockstep.rows.plain import picked
 from lockstep.settings import read_settings
 from lockstep.types.arrays import Array
-from lockstep.types.plain import Json
+from lockstep.types.plain import Json, picked, plain
 
 if TYPE_CHECKING:
     from lockstep.measure.launch import Rank
@@ -66,7 +65,7 @@ class Parting:
 
     def to_dict(self) -> Json:
         """Plain JSON form."""
-        return picked(self, "step rank tensor")
+        return picked(self)
 
 
 def first_parting(one: Sequence[Digests], other: Sequence[Digests]) -> Parting | None:
@@ -204,14 +203,11 @@ class Reproduction:
     def to_dict(self) -> Json:
         """Plain JSON form."""
         return {
-            "method": self.method,
-            "ranks": self.ranks,
+            **picked(self, "method ranks"),
             "steps": self.task.steps,
-            "reproducible": self.reproducible,
-            "again": self.again.to_dict(),
-            "together": None if self.together is None else self.together.to_dict(),
-            "rows": [trial.to_dict() for trial in self.alone],
-            "culprits": list(self.culprits),
+            **picked(self, "reproducible again together"),
+            "rows": plain(self.alone),
+            "culprits": plain(self.culprits),
         }
 
 

@@ -8,10 +8,9 @@ from functools import reduce
 
 import numpy as np
 
-from lockstep.collectives.cost import plain
 from lockstep.parallel.lanes import COMPUTE, Op, run
 from lockstep.types.arrays import Number
-from lockstep.types.plain import Json
+from lockstep.types.plain import Json, picked, plain
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,5 +48,4 @@ class Overlapped:
 
     def to_dict(self) -> Json:
         """Plain JSON form."""
-        shown = {name: plain(getattr(self, name)) for name in self.__slots__}
-        return {**shown, "overlap_frac": self.overlap_frac}
+        return picked(self) | {"overlap_frac": plain(self.overlap_frac)}

@@ -15,7 +15,7 @@ from lockstep.parallel.piece import Hiding
 from lockstep.planner.assumptions import HALF, assumptions
 from lockstep.program import Timeline
 from lockstep.step import Step, hiding, price_step, step_timeline
-from lockstep.types.plain import Json
+from lockstep.types.plain import Json, picked
 from lockstep.units import SECONDS_PER_DAY, format_flops, format_frac, format_size, format_time
 from lockstep.workload import ConvNet, convnet_forward_flops, training_flops
 
@@ -105,13 +105,7 @@ class Estimate:
         """Plain JSON form in the words of the command line."""
         hidden = self.hiding()
         return {
-            "layout": self.layout.to_dict(),
-            "step_time_s": self.step_time_s,
-            "tokens_per_s": self.tokens_per_s,
-            "tokens_per_s_per_gpu": self.tokens_per_s_per_gpu,
-            "mfu_frac": self.mfu_frac,
-            "hfu_frac": self.hfu_frac,
-            "uncertainty_frac": self.uncertainty_frac,
+            **picked(self, "layout step_time_s tokens_per_s tokens_per_s_per_gpu mfu_frac hfu_frac uncertainty_frac"),
             "model_flops_per_gpu_per_s": self.model_flops_per_gpu_per_s,
             "peak_dtype": self.job.recipe.dtype,
             "peak_flops_per_s": self.cluster.device.peak(self.job.recipe.dtype),

@@ -35,7 +35,7 @@ from lockstep.layout import KEEP, Job, Layout, LayoutGrid, check
 from lockstep.planner.estimate import executed_flops
 from lockstep.planner.whatif import scaled
 from lockstep.step import Step, compose, priced
-from lockstep.types.plain import Json
+from lockstep.types.plain import Json, picked
 from lockstep.units import format_count, format_frac
 from lockstep.workload import ConvNet, training_flops
 
@@ -109,17 +109,9 @@ class RooflineLevel:
     def to_dict(self) -> Json:
         """Plain JSON form."""
         return {
-            "name": self.name,
-            "ridge_flop_per_B": self.ridge_flop_per_B,
-            "peak_ridge_flop_per_B": self.peak_ridge_flop_per_B,
-            "intensity_flop_per_B": self.intensity_flop_per_B,
-            "bound": self.bound,
+            **picked(self, "name ridge_flop_per_B peak_ridge_flop_per_B intensity_flop_per_B bound"),
             "share_of_compute": self.share,
-            "attained_flops": self.attained_flops,
-            "achieved_Bps": self.achieved_Bps,
-            "traffic_B": dict(self.traffic_B),
-            "critical_batch": self.critical_batch,
-            "critical_why": self.critical_why,
+            **picked(self, "attained_flops achieved_Bps traffic_B critical_batch critical_why"),
         }
 
 
@@ -160,9 +152,7 @@ class Roofline:
     def to_dict(self) -> Json:
         """Plain JSON form."""
         return {
-            "layout": self.layout.to_dict(),
-            "levels": [level.to_dict() for level in self.levels],
-            "compute_s": self.compute_s,
+            **picked(self, "layout levels compute_s"),
             "batch_tokens": self.job.recipe.batch_tokens,
             "regime": self.regime(),
         }

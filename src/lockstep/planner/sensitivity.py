@@ -27,7 +27,7 @@ from lockstep.layout import Job, Layout, broken_rules, check
 from lockstep.planner.replans import Replans
 from lockstep.planner.whatif import scaled
 from lockstep.step import price_step
-from lockstep.types.plain import Json
+from lockstep.types.plain import Json, picked
 
 STEP = 1.01
 MEMORY_STEP = 1.1
@@ -58,7 +58,7 @@ class Sensitivity:
 
     def to_dict(self) -> Json:
         """Plain JSON form."""
-        return {"layout": self.layout.to_dict(), "elasticity": dict(self.elasticity)}
+        return picked(self, "layout elasticity")
 
     def __str__(self) -> str:
         strongest = ", ".join(f"{name} {value:+.2f}" for name, value in self.ranked[:3])

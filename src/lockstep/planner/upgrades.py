@@ -25,7 +25,7 @@ from lockstep.planner.estimate import Estimate, estimate, hourly_price_usd
 from lockstep.planner.replans import Replans
 from lockstep.planner.result import Plan
 from lockstep.planner.whatif import scaled
-from lockstep.types.plain import Json
+from lockstep.types.plain import Json, picked, plain
 from lockstep.units import format_frac, format_size, format_time
 from lockstep.workload import RECOMPUTE
 
@@ -53,18 +53,15 @@ class Upgrade:
 
     def to_dict(self) -> Json:
         """Plain JSON form."""
+        after = self.after
         return {
-            "what": self.what,
-            "step_time_s": self.step_time_s,
-            "saving_frac": self.saving_frac,
-            "cost": self.cost,
-            "saving_per_cost": self.saving_per_cost,
-            "cost_per_token": None if self.cost is None else self.after.cost_per_token,
-            "memory_B": float(self.after.memory.total_B),
-            "fits": bool(self.after.memory.fits),
-            "cluster": self.after.cluster.name,
-            "gpus": self.after.job.devices,
-            "layout": self.after.layout.to_dict(),
+            **picked(self, "what step_time_s saving_frac cost saving_per_cost"),
+            "cost_per_token": None if self.cost is None else after.cost_per_token,
+            "memory_B": float(after.memory.total_B),
+            "fits": bool(after.memory.fits),
+            "cluster": after.cluster.name,
+            "gpus": after.job.devices,
+            "layout": after.layout.to_dict(),
         }
 
     def __str__(self) -> str:
@@ -98,8 +95,8 @@ class Upgrades:
     def to_dict(self) -> Json:
         """Plain JSON form, largest saving first."""
         return {
-            "now": {"layout": self.now.layout.to_dict(), "step_time_s": self.now.step_time_s},
-            "upgrades": [one.to_dict() for one in self.by_saving],
+            "now": picked(self.now, "layout step_time_s"),
+            "upgrades": plain(self.by_saving),
             "by_saving_per_cost": [one.what for one in self.by_value],
             "skipped": [{"what": what, "why": why} for what, why in self.skipped],
         }

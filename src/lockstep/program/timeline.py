@@ -18,7 +18,7 @@ import numpy as np
 from lockstep.errors import BadInput
 from lockstep.program.program import Kind, Program
 from lockstep.types.arrays import Array
-from lockstep.types.plain import Json
+from lockstep.types.plain import Json, picked
 from lockstep.units import format_frac, format_time
 
 if TYPE_CHECKING:
@@ -181,29 +181,20 @@ class Timeline:
 
     def to_dict(self) -> Json:
         """Plain JSON form of the summary."""
-        ranks = range(self.program.ranks)
-        peak_B = self.peak_memory_B()
+        peak_B, sent_B = self.peak_memory_B(), self.program.sent_B()
+        times_s = {name: getattr(self, name) for name in ("computing_s", "communicating_s", "exposed_s", "waiting_s")}
+        numbers = {**times_s, "peak_memory_B": peak_B, "sent_B": sent_B}
         return {
             "source": self.source,
             "ranks": self.program.ranks,
             "operations": len(self.program),
-            "makespan_s": self.makespan_s,
-            "utilization_frac": self.utilization_frac,
+            **picked(self, "makespan_s utilization_frac"),
             "per_rank": [
-                {
-                    "rank": r,
-                    "computing_s": float(self.computing_s[r]),
-                    "communicating_s": float(self.communicating_s[r]),
-                    "exposed_s": float(self.exposed_s[r]),
-                    "waiting_s": float(self.waiting_s[r]),
-                    "peak_memory_B": float(peak_B[r]),
-                    "sent_B": float(self.program.sent_B()[r]),
-                }
-                for r in ranks
+                {"rank": rank} | {name: float(values[rank]) for name, values in numbers.items()}
+                for rank in range(self.program.ranks)
             ],
             "critical_s": self.critical_s_by_kind(),
-            "sample": None if self.sample is None else self.sample.to_dict(),
-            "assumptions": list(self.assumptions),
+            **picked(self, "sample assumptions"),
         }
 
 

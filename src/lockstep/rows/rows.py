@@ -23,7 +23,7 @@ from math import prod
 from typing import Any
 
 from lockstep.errors import BadInput, Infeasible
-from lockstep.types.plain import Json
+from lockstep.types.plain import Json, picked
 from lockstep.units import NUMBER
 
 MOST_VALUES = 10_000
@@ -155,12 +155,8 @@ class Rows:
 
     def to_dict(self) -> Json:
         """Plain JSON form."""
-        return {
-            "verb": self.verb,
-            "options": list(self.options),
-            "complete": self.complete,
-            "rows": [one for row in self.rows for one in row.to_dicts()],
-        }
+        rows = [one for row in self.rows for one in row.to_dicts()]
+        return picked(self, "verb options complete") | {"rows": rows}
 
     def differing(self) -> list[str]:
         """Dotted keys of the numbers that differ between rows, in the order of the answer."""

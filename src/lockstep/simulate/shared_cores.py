@@ -22,7 +22,7 @@ from lockstep.program import Kind, Program, Timeline
 from lockstep.simulate.fluid import Flow, Fluid, Unlimited
 from lockstep.simulate.prices import durations_s
 from lockstep.types.arrays import Array
-from lockstep.types.plain import Json
+from lockstep.types.plain import Json, picked
 
 MACHINE = 0
 """The resource that all share; capacity: a second of work per second."""
@@ -55,7 +55,7 @@ class SharedCores:
 
     def to_dict(self) -> Json:
         """Plain JSON form."""
-        return {"ranks": self.ranks, "start_s": self.start_s, "timed": [asdict(one) for one in self.timed]}
+        return picked(self, "ranks start_s timed")
 
     def messages_s(self, sizes_B: Array) -> tuple[Array, Array]:
         """(alone, together) of messages; linear between the sizes timed, in proportion beyond the largest."""

@@ -19,12 +19,12 @@ import heapq
 import math
 import random
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import permutations
 from typing import Any
 
 from lockstep.errors import BadInput
-from lockstep.types.plain import Json
+from lockstep.types.plain import Json, picked
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +151,7 @@ class LinkCount:
 
     def to_dict(self) -> Json:
         """Plain JSON form."""
-        return asdict(self)
+        return picked(self)
 
 
 class FifoLinks:

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from lockstep.errors import BadInput
 from lockstep.store.record import STATUSES, Record
+from lockstep.types.plain import Json, picked
 
 COLUMNS = ("id", "verb", "label", "status", "reason", "started_s", "ended_s", "events")
 BUSY_MS = 10_000
@@ -33,9 +34,9 @@ class Row:
     ended_s: float | None
     events: int
 
-    def to_dict(self) -> dict[str, object]:
+    def to_dict(self) -> Json:
         """Plain JSON form."""
-        return {name: getattr(self, name) for name in COLUMNS}
+        return picked(self)
 
     def is_sound(self) -> bool:
         """Whether it is of the types that it should be; a database holds anything in any column."""

@@ -21,9 +21,8 @@ from pathlib import Path
 from typing import Any
 
 from lockstep.errors import LONGEST, BadInput
-from lockstep.rows.plain import picked, plain
 from lockstep.store.files import read_lines, read_whole
-from lockstep.types.plain import Json
+from lockstep.types.plain import Json, picked, plain
 
 CONFIG, ENVIRONMENT, EVENTS, RESULT = "config.json", "env.json", "events.jsonl", "result.json"
 RUNNING, FINISHED, FAILED, STOPPED, DAMAGED = "running", "finished", "failed", "stopped", "damaged"

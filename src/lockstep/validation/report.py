@@ -13,9 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from lockstep.errors import UnknownName
-from lockstep.rows.plain import picked
 from lockstep.types.arrays import Floats
-from lockstep.types.plain import Json
+from lockstep.types.plain import Json, picked, plain
 from lockstep.validation import (
     bigscience,
     bigscience_sweep,
@@ -94,9 +93,7 @@ class TableReport:
     def to_dict(self) -> Json:
         """Plain JSON form in the words of the command line."""
         return {
-            "name": self.table.name,
-            "quantity": self.table.quantity,
-            "source": self.table.source,
+            **picked(self.table, "name quantity source"),
             "rows": len(self.errors),
             "mean_signed_frac": float(np.mean(self.fracs)),
             "median_abs_frac": self.median_abs_frac,
@@ -106,7 +103,7 @@ class TableReport:
             "constant_hfu_median_abs_frac": self.constant_hfu_frac,
             "tolerance_frac": self.table.tolerance_frac,
             "ok": self.ok,
-            "worst": [error.to_dict() for error in self.errors[:WORST]],
+            "worst": plain(self.errors[:WORST]),
         }
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Unpack
 
-from lockstep.types.plain import Json
+from lockstep.types.plain import Json, picked
 from lockstep.verbs.estimate import best_estimate, refuse_beside
 from lockstep.verbs.words.calling import strict
 from lockstep.verbs.words.shared import CLUSTER, MODEL, LayoutWords
@@ -27,7 +27,7 @@ class References:
 
     def to_dict(self) -> Json:
         """Plain JSON form."""
-        return {"citations": [{"key": one.key, "text": one.text, "bibtex": one.bibtex} for one in self.citations]}
+        return {"citations": [picked(one, "key text bibtex") for one in self.citations]}
 
 
 @strict

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 from lockstep.errors import BadInput
-from lockstep.types.plain import Json
+from lockstep.types.plain import Json, picked, plain
 from lockstep.verbs.words.calling import strict
 from lockstep.verbs.words.option import Argument, Option
 from lockstep.verbs.words.quantity import Quantity
@@ -44,11 +44,10 @@ class Decided:
         claim = self.claim
         return {
             "id": claim.ids[0],
-            "ids": list(claim.ids),
-            "statement": claim.statement,
+            **picked(claim, "ids statement"),
             "verdict": self.verdict,
             "experiment": claim.experiment,
-            "evidence": None if self.evidence is None else [one.to_dict() for one in self.evidence],
+            "evidence": plain(self.evidence),
         }
 
 
@@ -72,7 +71,7 @@ class Claims:
 
     def to_dict(self) -> Json:
         """Plain JSON form."""
-        return {"asked": self.asked, "claims": [one.to_dict() for one in self.decided]}
+        return {"asked": self.asked, "claims": plain(self.decided)}
 
 
 @strict

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any, Unpack
 
-from lockstep.types.plain import Json
+from lockstep.types.plain import Json, picked
 from lockstep.units import parse_size_B
 from lockstep.verbs.words.algorithms import needing_ports, read_group, read_names, too_wide
 from lockstep.verbs.words.calling import verb
@@ -31,7 +31,7 @@ class Collective:
 
     def to_dict(self) -> Json:
         """Plain JSON form."""
-        return {**self.comparison.to_dict(), **self.network.words(), "assumptions": list(self.assumptions)}
+        return self.comparison.to_dict() | self.network.words() | picked(self, "assumptions")
 
 
 @verb

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, overload
 
 from lockstep.errors import BadInput
-from lockstep.types.plain import Json
+from lockstep.types.plain import Json, picked
 from lockstep.verbs.words.calling import strict
 from lockstep.verbs.words.option import Argument
 from lockstep.verbs.words.quantity import Quantity, Time
@@ -28,10 +28,7 @@ class Experiments:
 
     def to_dict(self) -> Json:
         """Plain JSON form."""
-        return {
-            "groups": [group.to_dict() for group in self.groups],
-            "experiments": [one.to_dict() for one in self.experiments],
-        }
+        return picked(self)
 
 
 @overload

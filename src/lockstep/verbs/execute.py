@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypedDict, Unpack
 
 from lockstep.errors import BadInput, UnknownName
-from lockstep.types.plain import Json
+from lockstep.types.plain import Json, picked
 from lockstep.units import parse_size_B, parse_time_s
 from lockstep.verbs.pipeline import check_weight_s, per_stage
 from lockstep.verbs.trace import trace_path, write_timeline
@@ -67,8 +67,7 @@ class Executed:
 
     def to_dict(self) -> Json:
         """Plain JSON form."""
-        named = {"what": self.what, "algorithm": self.algorithm, "size_B": self.size_B}
-        return {**named, **self.execution.to_dict()}
+        return picked(self, "what algorithm size_B") | self.execution.to_dict()
 
 
 @verb

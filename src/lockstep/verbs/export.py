@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Unpack
 
 from lockstep.errors import Infeasible
-from lockstep.types.plain import Json
+from lockstep.types.plain import Json, picked
 from lockstep.verbs.estimate import best_estimate, names_layout
 from lockstep.verbs.words.calling import strict
 from lockstep.verbs.words.option import Option
@@ -34,13 +34,12 @@ class Export:
 
     def to_dict(self) -> Json:
         """Plain JSON form."""
-        answer, planned = self.estimate.to_dict(), self.planned
-        kept = ("layout", "step_time_s", "mfu_frac", "assumptions")
-        instead = None
-        if planned is not None:
-            instead = {"layout": planned.layout.to_dict(), "step_time_s": planned.step_time_s}
-        said = {"to": self.to, "version": self.version, "text": self.text, "planned": instead}
-        return said | {key: answer[key] for key in kept}
+        return {
+            **picked(self, "to version text"),
+            "planned": None if self.planned is None else picked(self.planned, "layout step_time_s"),
+            **picked(self.estimate, "layout step_time_s mfu_frac"),
+            "assumptions": list(self.estimate.assumptions()),
+        }
 
 
 @strict

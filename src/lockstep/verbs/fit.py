@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from lockstep.documents.files import writable, writing
 from lockstep.errors import BadInput, located
-from lockstep.types.plain import Json
+from lockstep.types.plain import Json, picked
 from lockstep.verbs.words.calling import strict
 from lockstep.verbs.words.network import flags
 from lockstep.verbs.words.option import Argument, Option
@@ -36,8 +36,7 @@ class Fit:
 
     def to_dict(self) -> Json:
         """Plain JSON form."""
-        written = {"file": self.path, "level": self.level, "link_bandwidth_Bps": self.link_bandwidth_Bps}
-        return {**self.found.to_dict(), **written}
+        return self.found.to_dict() | {"file": self.path} | picked(self, "level link_bandwidth_Bps")
 
 
 @strict

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, TypedDict
 
 from lockstep.errors import BadInput
-from lockstep.types.plain import Json
+from lockstep.types.plain import Json, picked
 from lockstep.units import list_parts, parse_frac, parse_time_s
 from lockstep.verbs.words.calling import strict, verb
 from lockstep.verbs.words.network import flags
@@ -57,8 +57,7 @@ class PipelineRun:
 
     def to_dict(self) -> Json:
         """Plain JSON form."""
-        split = None if self.partition is None else self.partition.to_dict()
-        return {**self.pipeline.to_dict(), "partition": split}
+        return self.pipeline.to_dict() | picked(self, "partition")
 
 
 @verb

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Protocol
 
 from lockstep.errors import BadInput, UnknownName
-from lockstep.types.plain import Json
+from lockstep.types.plain import Json, picked, plain
 from lockstep.verbs.words.calling import strict
 from lockstep.verbs.words.option import Argument, Option
 from lockstep.verbs.words.quantity import Quantity
@@ -37,7 +37,7 @@ class RunList:
 
     def to_dict(self) -> Json:
         """Plain JSON form."""
-        return {"root": self.root, "total": self.total, "runs": [row.to_dict() for row in self.rows]}
+        return picked(self, "root total") | {"runs": plain(self.rows)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class Changed:
 
     def to_dict(self) -> Json:
         """Plain JSON form."""
-        return {"root": self.root, "done": self.done, "runs": self.runs}
+        return picked(self)
 
 
 @strict

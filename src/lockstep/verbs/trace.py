@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Unpack
 
 from lockstep.documents.files import writable, writing
 from lockstep.errors import BadInput, UnknownName
-from lockstep.types.plain import Json
+from lockstep.types.plain import Json, picked
 from lockstep.units import parse_size_B
 from lockstep.verbs.pipeline import TRANSFER, StageWords, pipeline
 from lockstep.verbs.words.calling import strict
@@ -66,8 +66,7 @@ class Trace:
             "what": self.what,
             "ranks": line.program.ranks,
             "operations": len(line.program),
-            "makespan_s": line.makespan_s,
-            "utilization_frac": line.utilization_frac,
+            **picked(line, "makespan_s utilization_frac"),
             "critical_s": line.critical_s_by_kind(),
         }
 

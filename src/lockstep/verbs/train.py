@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from lockstep.errors import BadInput, Stopped, UnknownName
-from lockstep.types.plain import Json
+from lockstep.types.plain import Json, picked
 from lockstep.units import parse_number
 from lockstep.verbs.words.calling import strict, verb
 from lockstep.verbs.words.keeping import Record, kept
@@ -44,7 +44,7 @@ class TrainingMethods:
 
     def to_dict(self) -> Json:
         """Plain JSON form."""
-        return {"methods": [one.to_dict() for one in self.methods]}
+        return picked(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +62,7 @@ class Training:
 
     def to_dict(self) -> Json:
         """Plain JSON form."""
-        stopped = None if self.stopped is None else self.stopped.to_dict()
-        return {"runs": [run.to_dict() for run in self.runs], "stopped": stopped, "assumptions": list(self.assumptions)}
+        return picked(self, "runs stopped assumptions")
 
 
 @strict

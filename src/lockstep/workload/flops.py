@@ -22,7 +22,7 @@ from dataclasses import dataclass, fields
 import numpy as np
 
 from lockstep.types.arrays import Number
-from lockstep.types.plain import Json
+from lockstep.types.plain import Json, picked
 from lockstep.workload.architecture import Transformer, one_of
 from lockstep.workload.piece import FULL, SELECTIVE, Recompute, recompute_code
 from lockstep.workload.weights import Category, Weight, head_weights, layer_weights
@@ -60,7 +60,7 @@ class Flops:
 
     def to_dict(self) -> Json:
         """Plain JSON form."""
-        return {**{each.name: getattr(self, each.name) for each in fields(self)}, "total": self.total}
+        return picked(self) | {"total": self.total}
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,9 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from lockstep.rows.plain import picked
 from lockstep.types.arrays import Number
-from lockstep.types.plain import Json
+from lockstep.types.plain import Json, picked
 from lockstep.workload.architecture import ConvNet, Model, Transformer
 from lockstep.workload.convnet import convnet_weights
 from lockstep.workload.weights import (

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from lockstep.errors import BadInput
-from lockstep.types.plain import Json
+from lockstep.types.plain import Json, picked
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class Asynchronous:
 
     def to_dict(self) -> Json:
         """Plain JSON form."""
-        return {name: getattr(self, name) for name in self.__slots__} | {"delays": list(self.delays)}
+        return picked(self)
 
 
 def asynchronous(times_s: Sequence[float]) -> Asynchronous:

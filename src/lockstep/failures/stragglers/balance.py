@@ -20,7 +20,7 @@ import numpy as np
 
 from lockstep.errors import BadInput, Infeasible, Violation
 from lockstep.types.arrays import Array
-from lockstep.types.plain import Json
+from lockstep.types.plain import Json, picked
 
 SLOWEST_PER_S, FASTEST_PER_S = 1e-9, 1e15
 """Samples per second; beyond these a speed is taken for a mistake: the slower one is a sample in 32 years."""
@@ -57,20 +57,9 @@ class Balance:
 
     def to_dict(self) -> Json:
         """Plain JSON form in the words of the command line."""
-        weighted, plain = gradient_variance(self.shares)
-        return {
-            "static_s": self.static_s,
-            "balanced_s": self.balanced_s,
-            "bound_s": self.bound_s,
-            "shares": list(self.shares),
-            "speedup": self.speedup,
-            "weights": list(self.weights),
-            "static_shares": list(self.static_shares),
-            "static_fits": self.static_fits,
-            "idle_frac": list(self.idle_frac),
-            "variance_weighted": weighted,
-            "variance_unweighted": plain,
-        }
+        weighted, unweighted = gradient_variance(self.shares)
+        shown = picked(self, "static_s balanced_s bound_s shares speedup weights static_shares static_fits idle_frac")
+        return shown | {"variance_weighted": weighted, "variance_unweighted": unweighted}
 
 
 def balance(speeds: Sequence[float], batch: int, *, most: Sequence[int] | None = None, comm_s: float = 0.0) -> Balance:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -21,7 +21,7 @@ from lockstep.failures.stragglers.mitigation import Mitigation, Paid
 from lockstep.failures.stragglers.waiting import Backup, Barrier, Drop
 from lockstep.simulate import Law, Normal, Pareto, Progress, Sample, unseen
 from lockstep.types.arrays import Floats
-from lockstep.types.plain import Json
+from lockstep.types.plain import Json, picked
 
 MITIGATIONS: dict[str, Callable[[int], Mitigation]] = {
     "none": lambda _: Barrier(),
@@ -74,8 +74,7 @@ class StragglerCost:
 
     def to_dict(self) -> Json:
         """Plain JSON form in the words of the command line."""
-        shown = {name: getattr(self, name) for name in self.__slots__ if name != "paid"}
-        return {**shown, "ci95": list(self.ci95), "assumptions": list(self.assumptions), **asdict(self.paid)}
+        return picked(self, without="paid") | picked(self.paid)
 
 
 def stragglers(

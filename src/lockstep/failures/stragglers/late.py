@@ -19,14 +19,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 import numpy as np
 
 from lockstep.errors import BadInput
 from lockstep.program import COLUMNS, Kind, Program, ProgramBuilder, Timeline, waits_s, working_s
 from lockstep.types.arrays import Array
-from lockstep.types.plain import Json
+from lockstep.types.plain import Json, picked
 from lockstep.units import parse_number, parse_time_s
 
 LABEL = "late"
@@ -112,7 +112,7 @@ class FoundLate:
 
     def to_dict(self) -> Json:
         """Plain JSON form."""
-        return asdict(self) | {"excess_s": list(self.excess_s), "waited_s": list(self.waited_s)}
+        return picked(self)
 
 
 def find_late(runs: Sequence[Timeline], expected: Timeline, shown: int = 0) -> FoundLate | None:

@@ -13,11 +13,9 @@ from dataclasses import dataclass
 from itertools import takewhile
 from typing import Any, TypeGuard
 
-import numpy as np
-
 from lockstep.lab.findings import Curve, Findings, Picture
 from lockstep.simulate.sample import student_t
-from lockstep.types.plain import Json
+from lockstep.types.plain import Json, picked, plain
 
 Row = Json
 Identity = tuple[tuple[str, ...], int]
@@ -39,16 +37,16 @@ class Results:
 
     def to_dict(self) -> Json:
         """Plain JSON form."""
-        return {"rows": list(self.rows), "ends": list(self.ends), "theory": list(self.theory)}
+        return picked(self, "rows ends theory")
 
 
 def results_of(found: Findings) -> Results:
     """What a sweep keeps of one run beside its checks."""
     picture = found.picture
     return Results(
-        rows=tuple({key: _plain(value) for key, value in row.items()} for row in found.rows),
+        rows=tuple(plain(found.rows)),
         ends=() if picture is None else tuple(_end(curve, picture) for curve in found.curves if _ends(curve)),
-        theory=tuple({key: _plain(value) for key, value in law.to_dict().items()} for law in found.theory),
+        theory=tuple(plain(found.theory)),
         picture=picture,
     )
 
@@ -93,11 +91,6 @@ def is_interval(key: str) -> bool:
 def is_number(value: object) -> TypeGuard[int | float]:
     """Whether a cell has a finite number."""
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-
-
-def _plain(value: object) -> Any:
-    """Numbers and lists of Python for those of numpy."""
-    return value.tolist() if isinstance(value, np.generic | np.ndarray) else value
 
 
 def _ends(curve: Curve) -> bool:

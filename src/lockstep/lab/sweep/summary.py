@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from lockstep.lab.findings import Check, verdict
 from lockstep.lab.sweep.results import Results, mean_and_ci95, pooled_results
 from lockstep.lab.sweep.trial import Outcome
-from lockstep.types.plain import Json
+from lockstep.types.plain import Json, picked, plain
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class Pooled:
 
     def to_dict(self) -> Json:
         """Plain JSON form."""
-        return self.check.to_dict() | {"ci95": list(self.ci95), "seeds": self.seeds, "agreeing": self.agreeing}
+        return self.check.to_dict() | picked(self, "ci95 seeds agreeing")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,10 +55,7 @@ class Point:
 
     def to_dict(self) -> Json:
         """Plain JSON form."""
-        return dict(self.swept) | {
-            "seeds": self.seeds, "agreeing": self.agreeing, "agrees": self.agrees, "results": self.results.to_dict(),
-            "checks": [pooled.to_dict() for pooled in self.checks],
-        }  # fmt: skip
+        return dict(self.swept) | picked(self, "seeds agreeing agrees results checks")
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,11 +100,9 @@ class Sweep:
 
     def to_dict(self) -> Json:
         """Plain JSON form."""
-        return {
-            "experiment": self.experiment, "question": self.question, "verdict": self.verdict, "agrees": self.agrees,
-            "runs": self.runs, "complete": self.complete, "settings": dict(self.settings), "seed": self.seed,
-            "rows": [point.to_dict() for point in self.points], "source": self.source,
-        }  # fmt: skip
+        shown = picked(self, "experiment question verdict agrees runs complete")
+        seen = {"settings": dict(self.settings), "seed": self.seed, "rows": plain(self.points), "source": self.source}
+        return shown | seen
 
 
 def joined(swept: tuple[tuple[str, object], ...], outcomes: Sequence[Outcome]) -> Point:

@@ -23,8 +23,7 @@ from lockstep.measure.bench.collective import BUILT_IN, ELEMENT_B, Row, Sweep, r
 from lockstep.measure.bench.definition import OPS, REDUCING
 from lockstep.measure.launch import Fault, Host, launch
 from lockstep.measure.machine import Machine, with_load
-from lockstep.rows.plain import picked
-from lockstep.types.plain import Json
+from lockstep.types.plain import Json, picked
 from lockstep.units import format_time
 
 COLUMNS = (

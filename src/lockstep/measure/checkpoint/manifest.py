@@ -25,7 +25,7 @@ from lockstep.documents.files import open_file, read_bytes
 from lockstep.errors import BadInput
 from lockstep.store.files import canonical, write_whole
 from lockstep.types.arrays import Array
-from lockstep.types.plain import Json
+from lockstep.types.plain import Json, picked
 
 MANIFEST = "manifest.json"
 PREFIX = "step-"
@@ -197,8 +197,8 @@ class Note:
 
     def to_dict(self) -> Json:
         """Plain JSON form."""
-        parts = {name: {"kind": one.kind, "start": one.start, "total": one.total} for name, one in self.parts.items()}
-        return {"attempt": self.attempt, "size_B": self.size_B, "file_checksum": self.file_checksum, "parts": parts}
+        parts = {name: picked(one, "kind start total") for name, one in self.parts.items()}
+        return picked(self, "attempt size_B file_checksum") | {"parts": parts}
 
     @classmethod
     def of(cls, value: object) -> Note:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -17,9 +17,8 @@ from lockstep.measure.execute.worker import Report, Work, run_rank
 from lockstep.measure.launch import Host, launch
 from lockstep.measure.machine import Machine, with_load
 from lockstep.program import Kind, Program, Timeline, TimelineDiff, diff
-from lockstep.rows.plain import picked, plain
 from lockstep.simulate import SharedCores, simulate, simulate_shared_cores
-from lockstep.types.plain import Json
+from lockstep.types.plain import Json, picked, plain
 
 Progress = Callable[[int, int], None]
 
@@ -88,20 +87,15 @@ class Execution:
             "ranks": self.program.ranks,
             **picked(self, "ok wrong checks counts_agree sent_B"),
             "predicted_sent_B": [int(size_B) for size_B in self.program.sent_B()],
-            "messages": list(self.messages),
-            "predicted_messages": self.program.messages_sent().tolist(),
+            "messages": plain(self.messages),
+            "predicted_messages": plain(self.program.messages_sent()),
             **picked(self, "predicted measured makespans_s"),
             "error_frac": self.difference.makespan_frac,
             "cores": plain(self.cores),
             "on_time_s": self.on_time.makespan_s,
-            "straggler": None if self.straggler is None else asdict(self.straggler),
-            "late": plain(self.late),
-            "latency_s": self.link.latency_s,
-            "bandwidth_Bps": self.link.bandwidth_Bps,
-            "calibrated": self.calibrated,
-            "machine": self.machine.to_dict(),
-            "clocks": [clock.to_dict() for clock in self.clocks],
-            "assumptions": list(self.assumptions),
+            **picked(self, "straggler late"),
+            **picked(self.link, "latency_s bandwidth_Bps"),
+            **picked(self, "calibrated machine clocks assumptions"),
         }
 
 

@@ -20,9 +20,8 @@ from lockstep.errors import BadInput, Infeasible
 from lockstep.measure.bench.definition import REDUCING
 from lockstep.measure.fit.points import LIBRARY, Points
 from lockstep.measure.fit.solve import Solution, segment_edges, segment_of, solve, spikes
-from lockstep.rows.plain import picked
 from lockstep.types.arrays import Array
-from lockstep.types.plain import Json
+from lockstep.types.plain import Json, picked, plain
 
 Interval = tuple[float, float]
 LEAST_SIZES, MOST_SIZES, MOST_TIMES = 3, 200, 5_000
@@ -118,24 +117,18 @@ class LinkFit:
     def to_dict(self) -> Json:
         """Plain JSON form."""
         first, last = self.segments[0], self.segments[-1]
+        names = ("median_abs_frac", "max_abs_frac")
         return {
-            "latency_s": self.latency_s,
-            "bandwidth_Bps": self.bandwidth_Bps,
+            **picked(self, "latency_s bandwidth_Bps"),
             "reduce_s_per_B": last.reduce_s_per_B,
-            "ci95": {
-                "latency_s": list(first.latency_ci95_s),
-                "bandwidth_Bps": list(last.bandwidth_ci95_Bps),
-            },
+            "ci95": {"latency_s": plain(first.latency_ci95_s), "bandwidth_Bps": plain(last.bandwidth_ci95_Bps)},
             "r2": self.r2,
-            "leave_one_out": None
-            if self.left_out is None
-            else {"median_abs_frac": self.left_out[0], "max_abs_frac": self.left_out[1]},
-            "segments": [segment.to_dict() for segment in self.segments],
+            "leave_one_out": None if self.left_out is None else dict(zip(names, self.left_out, strict=True)),
+            "segments": plain(self.segments),
             "outliers": [str(self.points.points[i]) for i in self.outliers],
             "points": len(self.points.points),
-            "source": self.points.source,
-            "date": self.points.date,
-            "assumptions": list(self.assumptions),
+            **picked(self.points, "source date"),
+            "assumptions": plain(self.assumptions),
         }
 
 

@@ -26,8 +26,7 @@ from lockstep.hardware.schema import CurveEntry
 from lockstep.hardware.shipped import read_hardware
 from lockstep.measure.kernels.kernel import KERNELS, Curve, Kernel, KernelRow, Task, fit_curve
 from lockstep.measure.machine import LoadMeter, Machine, this_machine, with_load
-from lockstep.rows.plain import picked
-from lockstep.types.plain import Json
+from lockstep.types.plain import Json, picked
 
 Progress = Callable[[int, int], None]
 TORCH_NAMES = {"fp64": "float64", "fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}

@@ -30,7 +30,7 @@ import numpy as np
 
 from lockstep.errors import BadInput
 from lockstep.hardware import Efficiency
-from lockstep.types.plain import Json
+from lockstep.types.plain import Json, picked
 
 if TYPE_CHECKING:
     import torch
@@ -74,11 +74,7 @@ class KernelRow:
     def to_dict(self) -> Json:
         """Plain JSON form."""
         return {
-            "kernel": self.kernel,
-            "shape": self.shape,
-            "flops": self.flops,
-            "size_B": self.size_B,
-            "time_s": self.time_s,
+            **picked(self, "kernel shape flops size_B time_s"),
             "min_s": min(self.times_s),
             "max_s": max(self.times_s),
             "repeats": len(self.times_s),
@@ -206,15 +202,8 @@ class Curve:
 
     def to_dict(self) -> Json:
         """Plain JSON form."""
-        return {
-            **self.efficiency.to_dict(),
-            "devices": list(self.efficiency.devices),
-            "peak_flops": self.peak_flops,
-            "memory_bandwidth_Bps": self.memory_bandwidth_Bps,
-            "from_datasheet": self.from_datasheet,
-            "errors_frac": list(self.errors_frac),
-            "toml": self.to_toml(),
-        }
+        shown = picked(self, "peak_flops memory_bandwidth_Bps from_datasheet errors_frac")
+        return picked(self.efficiency) | shown | {"toml": self.to_toml()}
 
 
 def fit_curve(

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 
 from lockstep.errors import RunFailed
 from lockstep.measure.launch.points import in_words
-from lockstep.rows.plain import picked
-from lockstep.types.plain import Json
+from lockstep.types.plain import Json, picked
 
 # A rank that died or stopped by itself explains why its peers' collectives fail, not the other way round.
 OWN_CAUSES = ("killed", "stopped", "exited", "raised")

@@ -25,10 +25,9 @@ import numpy as np
 from lockstep.collectives.rounds import Rounds
 from lockstep.measure.rig.entrants import ELEMENT_B
 from lockstep.program import Program, ProgramBuilder
-from lockstep.rows.plain import picked
 from lockstep.simulate import Protocol, Topology, simulate_packets
 from lockstep.types.arrays import Array
-from lockstep.types.plain import Json
+from lockstep.types.plain import Json, picked
 
 ROUNDS = 4
 SIZES_B = (4096, 32768, 131072, 262144)

@@ -20,7 +20,7 @@ import threading
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import permutations
 
 import numpy as np
@@ -32,6 +32,7 @@ from lockstep.measure.rig.rig import Rig
 from lockstep.measure.rig.worker import PRIORITY
 from lockstep.program import Kind, Program
 from lockstep.simulate import FifoLink, Topology, simulate_packets
+from lockstep.types.plain import Json, picked
 from lockstep.units import format_bandwidth, format_frac, format_time
 
 PACKETS = 60
@@ -51,9 +52,9 @@ class Capacity:
     floor_s: float
     bandwidth_Bps: float
 
-    def to_dict(self) -> dict[str, float]:
+    def to_dict(self) -> Json:
         """Plain JSON form."""
-        return asdict(self)
+        return picked(self)
 
 
 def measure_capacity(hosts: int, mtu_B: int) -> Capacity:

@@ -7,16 +7,15 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import combinations, pairwise
 
 from lockstep.measure.machine import Machine
 from lockstep.measure.rig.calibration import Calibration
 from lockstep.measure.rig.capacity import Capacity
 from lockstep.measure.rig.rig import Counts
-from lockstep.rows.plain import picked, plain
 from lockstep.simulate import Topology
-from lockstep.types.plain import Json
+from lockstep.types.plain import Json, picked, plain
 from lockstep.units import format_frac, format_time
 
 LATE_FRAC, BUSY_FRAC, SLOW_FRAC = 0.02, 0.5, 0.9
@@ -157,7 +156,7 @@ class Crossing:
 
     def to_dict(self) -> Json:
         """Plain JSON form."""
-        return asdict(self)
+        return picked(self)
 
 
 def crossings(laps: Sequence[Lap]) -> tuple[Crossing, ...]:

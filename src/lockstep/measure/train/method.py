@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from lockstep.errors import BadInput
 from lockstep.registry import Registry
 from lockstep.settings import described
-from lockstep.types.plain import Json
+from lockstep.types.plain import Json, picked
 
 if TYPE_CHECKING:
     from lockstep.measure.train.task import Task
@@ -72,13 +72,9 @@ class Method:
     def to_dict(self) -> Json:
         """Plain JSON form."""
         return {
-            "name": self.name,
-            "family": self.family,
-            "summary": self.summary,
-            "source": self.source,
+            **picked(self, "name family summary source"),
             "settings": described(self.settings),
-            "neutral": None if self.neutral is None else dict(self.neutral),
-            "models": list(self.models),
+            **picked(self, "neutral models"),
         }
 
     def refuse_saving(self) -> None:

@@ -16,9 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 from lockstep.errors import BadInput
 from lockstep.measure.machine import Load, Machine, with_load
-from lockstep.rows.plain import picked
 from lockstep.types.arrays import Array
-from lockstep.types.plain import Json
+from lockstep.types.plain import Json, picked, plain
 
 if TYPE_CHECKING:
     from lockstep.failures.stragglers import LateRank
@@ -61,7 +60,7 @@ class Lateness:
 
     def to_dict(self) -> Json:
         """Plain JSON form."""
-        return {**asdict(self), "growth_s": self.growth_s, "predicted_late_s": self.predicted_s}
+        return picked(self) | {"growth_s": self.growth_s, "predicted_late_s": self.predicted_s}
 
 
 def is_late(number: int) -> bool:
@@ -89,9 +88,9 @@ class Step:
     scalars: Mapping[str, float] = field(default_factory=dict)
     """What else the method says of it."""
 
-    def to_dict(self) -> dict[str, float | None]:
+    def to_dict(self) -> Json:
         """Every number by name, as a kept run's event."""
-        return {"loss": self.loss, "time_s": self.time_s, "sent_B": self.sent_B, **self.scalars}
+        return {**picked(self, "loss time_s sent_B"), **self.scalars}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -138,13 +137,11 @@ class StoppedRun:
     def to_dict(self) -> Json:
         """Plain JSON form."""
         return {
-            "method": self.method,
-            "ranks": self.ranks,
-            **asdict(self.task),
-            "settings": dict(self.settings),
-            "first_step": self.first_step,
+            **picked(self, "method ranks"),
+            **picked(self.task),
+            **picked(self, "settings first_step"),
             "steps_done": self.done,
-            "loss": list(self.loss),
+            "loss": plain(self.loss),
             "time_s": [step.time_s for step in self.steps],
             "sent_B": [step.sent_B for step in self.steps],
         }

@@ -26,7 +26,7 @@ from lockstep.parallel.lanes import COMM, COMPUTE, Op, check_efficiency, program
 from lockstep.parallel.overlapped import Overlapped
 from lockstep.program import Program
 from lockstep.types.arrays import Floats, Number
-from lockstep.types.plain import Json
+from lockstep.types.plain import Json, picked, plain
 
 
 def price(
@@ -104,7 +104,7 @@ class BucketRow:
 
     def to_dict(self) -> Json:
         """Plain JSON form."""
-        return {"bucket_B": self.bucket_B, "buckets": self.buckets, **self.step.to_dict()}
+        return picked(self, "bucket_B buckets") | self.step.to_dict()
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,11 +124,10 @@ class BucketSweep:
     def to_dict(self) -> Json:
         """Plain JSON form in the words of the command line."""
         return {
-            "rows": [row.to_dict() for row in self.rows],
+            "rows": plain(self.rows),
             "best_bucket_B": self.best.bucket_B,
-            "no_overlap_s": self.no_overlap_s,
-            "optimum_s": self.optimum_s,
-            "optimum_layers_per_bucket": list(self.optimum_counts),
+            **picked(self, "no_overlap_s optimum_s"),
+            "optimum_layers_per_bucket": plain(self.optimum_counts),
         }
 
 

@@ -13,7 +13,7 @@ Source: D. Lepikhin et al., "GShard", ICLR 2021; D. Dai et al., "DeepSeekMoE", A
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -25,7 +25,7 @@ from lockstep.parallel.expert.loss import balance_loss
 from lockstep.parallel.expert.placement import place
 from lockstep.parallel.expert.routing import route
 from lockstep.types.arrays import Array
-from lockstep.types.plain import Json
+from lockstep.types.plain import Json, picked, plain
 from lockstep.units import format_bandwidth, format_size, format_time
 
 SHOWN_RANKS = 64
@@ -83,10 +83,8 @@ class MoeLayer:
 
     def to_dict(self) -> Json:
         """Plain JSON form in the words of the command line; the matrix of bytes for few ranks only."""
-        shown = {name: getattr(self, name) for name in self.__slots__ if name != "size_B"}
-        pair_B = self.size_B.tolist() if self.ranks <= SHOWN_RANKS else None
-        shown |= {"load": asdict(self.load), "rank_load": asdict(self.rank_load), "pair_B": pair_B}
-        return {**shown, "assumptions": list(self.assumptions)}
+        pair_B = plain(self.size_B) if self.ranks <= SHOWN_RANKS else None
+        return picked(self, without="size_B") | {"pair_B": pair_B}
 
 
 def experts(

@@ -19,7 +19,7 @@ import numpy as np
 
 from lockstep.errors import BadInput
 from lockstep.types.arrays import Floats
-from lockstep.types.plain import Json
+from lockstep.types.plain import Json, picked
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,12 +47,7 @@ class Partition:
 
     def to_dict(self) -> Json:
         """Plain JSON form."""
-        return {
-            "sizes": list(self.sizes),
-            "stage_s": list(self.stage_s),
-            "slowest_s": self.slowest_s,
-            "imbalance_frac": self.imbalance_frac,
-        }
+        return picked(self, "sizes stage_s slowest_s imbalance_frac")
 
 
 def partition(layer_s: Sequence[float], stages: int, *, first_s: float = 0.0, last_s: float = 0.0) -> Partition:

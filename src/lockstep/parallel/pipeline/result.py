@@ -13,7 +13,7 @@ from lockstep.parallel.pipeline.times import Times
 from lockstep.program import Kind, Program, longest_path
 from lockstep.simulate import Progress, unseen
 from lockstep.types.arrays import Number
-from lockstep.types.plain import Json
+from lockstep.types.plain import Json, picked
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +41,7 @@ class Pipeline:
 
     def to_dict(self) -> Json:
         """Plain JSON form, without the program."""
-        shown = {name: getattr(self, name) for name in self.__slots__ if name != "program"}
-        return {name: list(value) if isinstance(value, tuple) else value for name, value in shown.items()}
+        return picked(self, without="program")
 
 
 def pipeline(

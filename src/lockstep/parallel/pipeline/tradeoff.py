@@ -12,7 +12,7 @@ from lockstep.parallel.pipeline.registry import get
 from lockstep.parallel.pipeline.schedule import REGISTRY, Placement, Schedule
 from lockstep.parallel.pipeline.times import Times
 from lockstep.types.arrays import Number
-from lockstep.types.plain import Json
+from lockstep.types.plain import Json, picked
 from lockstep.units import format_apart
 
 MOST_MICROBATCHES = 1 << 20
@@ -36,7 +36,7 @@ class Point:
 
     def to_dict(self) -> Json:
         """Plain JSON form."""
-        return {name: getattr(self, name) for name in self.__slots__}
+        return picked(self)
 
 
 def points(

@@ -22,7 +22,7 @@ from lockstep.parallel.tensor import traffic
 from lockstep.parallel.tensor.layer import Layer
 from lockstep.parallel.tensor.proof import Proof
 from lockstep.parallel.tensor.shape import Shape, flops
-from lockstep.types.plain import Json
+from lockstep.types.plain import Json, picked, plain
 
 ALONE = ((1, 0.0, 1.0, 0.0),)
 """One rank, which sends nothing over any link."""
@@ -47,9 +47,9 @@ class LayerPass:
         """The whole pass."""
         return self.compute_s + self.exposed_s
 
-    def to_dict(self) -> dict[str, float]:
+    def to_dict(self) -> Json:
         """Plain JSON form."""
-        return {**{name: getattr(self, name) for name in self.__slots__}, "time_s": self.time_s}
+        return picked(self) | {"time_s": self.time_s}
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +71,7 @@ class Policy:
 
     def to_dict(self) -> Json:
         """Plain JSON form."""
-        passes = {"forward": self.forward.to_dict(), "backward": self.backward.to_dict()}
-        return {"overlap": self.overlap, "time_s": self.time_s, **passes}
+        return picked(self, "overlap time_s forward backward")
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,9 +95,9 @@ class Row:
         """Speed-up over the number of ranks."""
         return self.speedup / self.ranks
 
-    def to_dict(self) -> dict[str, float]:
+    def to_dict(self) -> Json:
         """Plain JSON form."""
-        return {**{name: getattr(self, name) for name in self.__slots__}, "efficiency_frac": self.efficiency_frac}
+        return picked(self) | {"efficiency_frac": self.efficiency_frac}
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,15 +137,11 @@ class TensorLayer:
 
     def to_dict(self) -> Json:
         """Plain JSON form."""
-        lists = ("shape", "policies", "rows", "proof", "assumptions")
-        plain = {name: getattr(self, name) for name in self.__slots__ if name not in lists}
         return {
             **self.shape.to_dict(),
-            **plain,
-            "policies": [one.to_dict() for one in self.policies],
-            "rows": [one.to_dict() for one in self.rows],
-            "run": None if self.proof is None else self.proof.to_dict(),
-            "assumptions": list(self.assumptions),
+            **picked(self, without="shape proof assumptions"),
+            "run": plain(self.proof),
+            "assumptions": plain(self.assumptions),
         }
 
 

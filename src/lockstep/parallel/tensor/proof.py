@@ -18,7 +18,7 @@ from lockstep.parallel.tensor.layer import Layer, State
 from lockstep.parallel.tensor.run import run_counted
 from lockstep.parallel.tensor.shape import Shape, flops
 from lockstep.types.arrays import Array
-from lockstep.types.plain import Json
+from lockstep.types.plain import Json, picked
 
 TOLERANCE = 1e-9
 """Largest error that rounding explains: numbers have 64 bits."""
@@ -52,8 +52,7 @@ class Proof:
 
     def to_dict(self) -> Json:
         """Plain JSON form."""
-        plain = {name: getattr(self, name) for name in self.__slots__ if name != "shape"}
-        return {**self.shape.to_dict(), **plain, "equal": self.equal}
+        return {**self.shape.to_dict(), **picked(self, without="shape"), "equal": self.equal}
 
 
 def prove(shape: Shape, ranks: int, sequence_parallel: bool = False, seed: int = 0) -> Proof:

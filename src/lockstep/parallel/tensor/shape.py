@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from lockstep.errors import BadInput
 from lockstep.parallel.tensor.block import block
 from lockstep.parallel.tensor.layer import Layer, Local, Part, check_divides
-from lockstep.types.plain import Json
+from lockstep.types.plain import Json, picked
 from lockstep.workload import Attention, Mlp, Piece, Transformer, layer_activation_B
 
 
@@ -79,7 +79,7 @@ class Shape:
 
     def to_dict(self) -> Json:
         """Plain JSON form."""
-        return {name: getattr(self, name) for name in self.__slots__}
+        return picked(self)
 
 
 def flops(parts: tuple[Part, ...], *, core: bool | None = None) -> float:

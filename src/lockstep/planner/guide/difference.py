@@ -13,7 +13,7 @@ from lockstep.layout import Layout
 from lockstep.planner import Estimate
 from lockstep.planner import estimate as estimate_layout
 from lockstep.planner.guide.draft import Draft
-from lockstep.types.plain import Json
+from lockstep.types.plain import Json, picked
 
 WORDS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("tp", ("tp",)),
@@ -41,13 +41,7 @@ class Difference:
 
     def to_dict(self) -> Json:
         """Plain JSON form."""
-        return {
-            "word": self.word,
-            "rules": self.rules,
-            "optimum": self.optimum,
-            "step_time_s": self.step_time_s,
-            "saved_frac": self.saved_frac,
-        }
+        return picked(self)
 
 
 def differences(found: Estimate, best: Estimate) -> tuple[Difference, ...]:

@@ -13,7 +13,7 @@ from lockstep.planner import estimate as estimate_layout
 from lockstep.planner.guide.difference import Difference, differences
 from lockstep.planner.guide.draft import Draft, Finding, Rule
 from lockstep.planner.guide.rules import RULES
-from lockstep.types.plain import Json
+from lockstep.types.plain import Json, picked, plain
 from lockstep.units import format_frac, format_time
 from lockstep.workload import Model
 
@@ -79,15 +79,14 @@ class Guidance:
             "model": self.job.model.name,
             "cluster": self.cluster.name,
             "gpus": self.job.devices,
-            "feasible": self.feasible,
-            "layout": self.layout.to_dict(),
+            **picked(self, "feasible layout"),
             "step_time_s": None if self.estimate is None else self.estimate.step_time_s,
             "mfu_frac": None if self.estimate is None else self.estimate.mfu_frac,
             "slower_frac": self.slower_frac,
             "lost": None if self.lost is None else {"part": self.lost[0], "seconds": self.lost[1]},
-            "optimum": None if self.optimum is None else self.optimum.to_dict(),
+            "optimum": plain(self.optimum),
             "rules": [_rule(rule, finding) for rule, finding in self.findings],
-            "differences": [each.to_dict() for each in self.differences],
+            "differences": plain(self.differences),
             "assumptions": list(assumptions(self.job, self.cluster, self.layout)),
         }
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
-from lockstep.rows.plain import picked, plain
-from lockstep.types.plain import Json
+from lockstep.types.plain import Json, picked, plain
 from lockstep.units import format_count, format_flops, format_frac, format_size, format_time
 from lockstep.validation.cases.predict import Predicted, Prediction, pace_factor, predict
 from lockstep.validation.cases.schema import names, study
@@ -103,7 +102,7 @@ class Comparison:
             **picked(self.study, "cluster configuration source"),
             "stretches": [_stretch(one) for one in self.prediction.stretches],
             "rows": plain(self.rows),
-            "unknown": list(self.study.unknown),
+            "unknown": plain(self.study.unknown),
             "assumptions": list(self.assumptions()),
             "ok": self.ok,
         }
@@ -128,7 +127,7 @@ class Survey:
 
     def to_dict(self) -> Json:
         """Plain JSON form."""
-        return {"cases": [one.to_dict() for one in self.comparisons], "ok": self.ok}
+        return {"cases": plain(self.comparisons), "ok": self.ok}
 
 
 def compare(asked: Study) -> Comparison:

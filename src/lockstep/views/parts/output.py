@@ -6,7 +6,7 @@ import json
 import math
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -17,11 +17,10 @@ import typer
 from lockstep.documents import SCHEMA
 from lockstep.documents.files import writable, writing
 from lockstep.errors import BadInput, Infeasible, RunFailed
+from lockstep.types.plain import Json, plain
 
 if TYPE_CHECKING:
     from rich.console import Console
-
-    from lockstep.types.plain import Json
 
 
 class Ended(Exception):
@@ -68,27 +67,20 @@ def _is_first_rank() -> bool:
     return here is None or here.rank == 0
 
 
-def plain(value: object) -> Any:
-    """`value` as plain JSON: numpy numbers become Python's, numbers that are not finite become null."""
-    # Long lists are of these; asking an abstract class first takes twenty times as long.
-    if type(value) is int or (type(value) is float and math.isfinite(value)):
-        return value
-    if isinstance(value, Mapping):
-        return {str(key): plain(item) for key, item in value.items()}
-    if isinstance(value, str | bool) or value is None:
-        return value
-    if hasattr(value, "tolist"):
-        return plain(value.tolist())
-    if isinstance(value, Sequence):
-        return [plain(item) for item in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value
+def finite(value: object) -> Any:
+    """What `plain` returns, as JSON has it: numbers that are not finite are null, keys are text."""
+    if isinstance(value, dict):
+        return {str(key): finite(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [finite(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def print_json(answer: Mapping[str, object]) -> None:
     """One JSON object on stdout: `schema`, then the keys in the order given."""
-    sys.stdout.write(json.dumps({"schema": SCHEMA, **plain(answer)}, allow_nan=False, ensure_ascii=False) + "\n")
+    sys.stdout.write(
+        json.dumps({"schema": SCHEMA, **finite(plain(answer))}, allow_nan=False, ensure_ascii=False) + "\n"
+    )
 
 
 def print_infeasible(error: Infeasible, as_json: bool) -> None:
