@@ -111,7 +111,7 @@ class Check:
     @property
     def agrees(self) -> bool:
         """Whether law and simulation agree."""
-        return self._difference <= self.allowed
+        return bool(self._difference <= self.allowed)
 
     @property
     def _difference(self) -> float:
