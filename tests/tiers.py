@@ -20,8 +20,8 @@ PLACES: dict[str, tuple[str, ...]] = {
     "fast": (
         "campaigns", "cli", "cli_programs", "collectives", "failures", "hardware", "layout", "methods",
         "parallel", "planner", "program", "rows", "simulate", "step", "store",
-        "validation", "verbs", "views", "words", "workload", "test_files.py", "test_house.py", "test_mutants.py",
-        "test_system_claims.py", "test_tiers.py", "test_units.py",
+        "types", "validation", "verbs", "views", "words", "workload", "test_files.py", "test_house.py",
+        "test_mutants.py", "test_system_claims.py", "test_tiers.py", "test_units.py",
     ),
     "long": (
         "lab", "fuzz", "verbs/test_ends_of_words.py", "campaigns/test_campaign_verb.py",
