@@ -7,6 +7,8 @@ from hypothesis import HealthCheck, settings
 
 from tiers import TIERS, tier_of
 
+SLOW_FIRST = ("page", "process", "long", "fast")
+
 settings.register_profile(
     "ci", max_examples=50, derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
@@ -42,7 +44,8 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leaves out what is not about the experiment that was asked for."""
+    """Slow tests first, so that no process is left alone with them; and only those about `--experiment`."""
+    items.sort(key=lambda item: SLOW_FIRST.index(tier_of(item.path) or "fast"))
     name = config.getoption("--experiment")
     if name is None:
         return

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -10,27 +11,35 @@ from lockstep.errors import BadInput, UnknownName
 from lockstep.hardware import cluster
 from lockstep.layout import Job, Layout
 from lockstep.planner import estimate
-from lockstep.validation.cases import TOLERANCE_FRAC, Comparison, Study, compare, names, predict, study, survey
+from lockstep.validation.cases import TOLERANCE_FRAC, Comparison, Study, Survey, compare, names, predict, study, survey
 from lockstep.validation.cases.document import page
 from lockstep.validation.cases.predict import pace_factor
 from lockstep.validation.cases.schema import read_study
 from lockstep.validation.cases.study import DURATIONS, PLANNED, PUBLIC
 
-ALL = survey()
-FOUND = {one.study.name: one for one in ALL.comparisons}
 NEAR_MISS_FRAC = 0.10
 """An explanation may stand beside an error that is nearly a miss."""
 
 
+@cache
+def every() -> Survey:
+    """Made when the first test asks."""
+    return survey()
+
+
+def compared(name: str) -> Comparison:
+    return next(one for one in every().comparisons if one.study.name == name)
+
+
 @pytest.mark.parametrize("name", names())
 def test_every_miss_is_explained(name: str) -> None:
-    assert FOUND[name].ok, FOUND[name].to_dict()["rows"]
+    assert compared(name).ok, compared(name).to_dict()["rows"]
 
 
 @pytest.mark.parametrize("name", names())
 def test_no_explanation_outlives_its_miss(name: str) -> None:
     """Of the rows about one thing (the whole run, or a rate), the worst deserves the explanation."""
-    for row in FOUND[name].rows:
+    for row in compared(name).rows:
         if row.published.why:
             assert row.error_frac is not None
             assert abs(row.error_frac) > NEAR_MISS_FRAC, (row.published.quantity, row.error_frac)
@@ -38,7 +47,7 @@ def test_no_explanation_outlives_its_miss(name: str) -> None:
 
 @pytest.mark.parametrize("name", names())
 def test_every_number_has_a_source(name: str) -> None:
-    one = FOUND[name]
+    one = compared(name)
     assert one.rows
     assert len(one.study.source) > 10
     assert all(len(row.published.source) > 10 for row in one.rows)
@@ -47,7 +56,7 @@ def test_every_number_has_a_source(name: str) -> None:
 
 
 def test_the_runs_that_were_asked_for_are_there() -> None:
-    models = {one.study.model.name for one in ALL.comparisons}
+    models = {one.study.model.name for one in every().comparisons}
     assert models >= {
         "gpt3-175b", "llama-7b", "llama-13b", "llama-33b", "llama-65b", "llama2-7b", "llama2-13b", "llama2-34b",
         "llama2-70b", "llama3-8b", "llama3-70b", "llama3-405b", "palm-540b", "mt-nlg-530b", "bloom-176b",
@@ -56,7 +65,7 @@ def test_the_runs_that_were_asked_for_are_there() -> None:
 
 
 def test_public_durations_are_within_tolerance_or_say_why() -> None:
-    rows = ALL.durations(PUBLIC)
+    rows = every().durations(PUBLIC)
     assert len(rows) >= 6
     for row in rows:
         assert row.error_frac is not None
@@ -65,7 +74,7 @@ def test_public_durations_are_within_tolerance_or_say_why() -> None:
 
 def test_the_planners_best_is_not_slower_than_a_real_run() -> None:
     """Where no layout is known the prediction is the fastest layout there is."""
-    planned = [one for one in ALL.comparisons if one.study.configuration == PLANNED]
+    planned = [one for one in every().comparisons if one.study.configuration == PLANNED]
     assert len(planned) >= 8
     for one in planned:
         for row in one.rows:
@@ -82,25 +91,25 @@ def row_of(one: Comparison, quantity: str) -> float:
 
 @pytest.mark.parametrize("name", ["bloom-176b", "llama-65b", "deepseek-v3", "gpt3-175b"])
 def test_hours_are_days_times_devices(name: str) -> None:
-    one = FOUND[name]
+    one = compared(name)
     devices = one.study.stretches[0].devices
     assert row_of(one, "gpu_hours") == pytest.approx(24 * devices * row_of(one, "days"))
 
 
 def test_days_are_steps_times_step_time() -> None:
-    one = FOUND["gpt3-175b-megatron"]
+    one = compared("gpt3-175b-megatron")
     steps = 300e9 / (1536 * 2048)
     assert row_of(one, "days") == pytest.approx(steps * row_of(one, "step_time_s") / 86400)
 
 
 def test_bert_takes_both_phases() -> None:
-    first, second = FOUND["bert-large-nvidia"].prediction.stretches
+    first, second = compared("bert-large-nvidia").prediction.stretches
     seconds = 7038 * first.step_time_s + 1563 * second.step_time_s
-    assert row_of(FOUND["bert-large-nvidia"], "days") == pytest.approx(seconds / 86400)
+    assert row_of(compared("bert-large-nvidia"), "days") == pytest.approx(seconds / 86400)
 
 
 def test_rates_follow_the_step_time() -> None:
-    for one in ALL.comparisons:
+    for one in every().comparisons:
         for stretch in one.prediction.stretches:
             rate = stretch.quantity("tokens_per_s")
             assert rate * stretch.step_time_s == pytest.approx(stretch.stretch.recipe.batch_tokens)
@@ -108,7 +117,7 @@ def test_rates_follow_the_step_time() -> None:
 
 
 def test_downtime_only_adds() -> None:
-    for one in ALL.comparisons:
+    for one in every().comparisons:
         for row in one.study.published:
             if row.quantity in DURATIONS:
                 net = one.prediction.value(replace(row, downtime=False))
@@ -132,7 +141,7 @@ def test_a_pace_slows_kernels_and_nothing_else() -> None:
     assert factor > 1.0
     assert float(paced.compute_s) == pytest.approx(factor * float(plain.compute_s))
     assert float(paced.dp_comm_s) <= float(plain.dp_comm_s)
-    (said,) = (text for text in FOUND["resnet50-goyal"].assumptions() if "resnet50-goyal-8" in text)
+    (said,) = (text for text in compared("resnet50-goyal").assumptions() if "resnet50-goyal-8" in text)
     assert f"{factor:.3g} times" in said
 
 
@@ -178,11 +187,11 @@ def test_an_unknown_micro_batch_divides_every_batch_of_a_ramp() -> None:
 
 
 def test_deepseek_v3_fits_as_published() -> None:
-    assert all(one.estimate.memory.fits for one in FOUND["deepseek-v3"].prediction.stretches)
+    assert all(one.estimate.memory.fits for one in compared("deepseek-v3").prediction.stretches)
 
 
 def test_the_exchange_of_deepseek_v3_hides_in_cells() -> None:
-    for one in FOUND["deepseek-v3"].prediction.stretches:
+    for one in compared("deepseek-v3").prediction.stretches:
         found = one.estimate
         job = replace(found.job, recipe=replace(found.job.recipe, overlap_ep="none"))
         bare = estimate(job, found.cluster, found.layout).step
@@ -275,4 +284,4 @@ def test_an_unknown_case_is_named() -> None:
 def test_the_page_shows_the_errors_of_today() -> None:
     """After a change that moves an error: python -m lockstep.validation.cases.document > docs/case-studies.md."""
     written = (Path(__file__).parents[3] / "docs" / "case-studies.md").read_text(encoding="utf-8")
-    assert written.strip() == page(ALL).strip()
+    assert written.strip() == page(every()).strip()
