@@ -71,7 +71,7 @@ def test_help_says_what_was_declared(verb: str) -> None:
 
 def test_order_is_arguments_then_own_options_then_headings() -> None:
     assert list(options_of(asked)) == [
-        "what", "many", "much", "often", "sure", "depth", "quick", "latency", "bandwidth", "cluster",
+        "what", "many", "much", "often", "sure", "quick", "depth", "latency", "bandwidth", "cluster",
     ]  # fmt: skip
     panels = {name: getattr(shown(one), "rich_help_panel", None) for name, one in options_of(asked).items()}
     assert panels["depth"] == "Elsewhere"

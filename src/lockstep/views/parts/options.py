@@ -27,10 +27,11 @@ def options_of(function: Callable[..., Any]) -> dict[str, tuple[Any, Any]]:
     places = list(PANELS)
 
     def order(word: Word) -> tuple[int, int]:
-        home = _home(word)
+        """Arguments, then what has no heading, then headings: the target first, a verb's own next."""
+        home, headed = _home(word), bool(_panel(word))
         if home is None:
-            return (0 if word.name in first else 2), 0
-        return (3 if _panel(word) else 1), places.index(home)
+            return (0, 0) if word.name in first else (3, 1) if headed else (2, 0)
+        return (3, 2 * places.index(home)) if headed else (1, places.index(home))
 
     found = sorted(words_of(function), key=order)
     return {one.name: option(one.name, one.declared, one.default, _panel(one)) for one in found}
