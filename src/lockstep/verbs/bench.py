@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -17,7 +18,7 @@ from lockstep.verbs.words.option import Argument, Option
 from lockstep.verbs.words.processes import longest_wait_s, world
 from lockstep.verbs.words.quantity import Bandwidth, FlopRate, Quantity, Time
 from lockstep.verbs.words.question import whole
-from lockstep.verbs.words.shared import RUNS
+from lockstep.verbs.words.shared import PROCESSES, RUNS
 
 if TYPE_CHECKING:
     from lockstep.measure.bench import CollectiveBench
@@ -49,7 +50,7 @@ def bench(
     *,
     ranks: Annotated[
         Quantity | None,
-        Option("N", "Processes to start. (default: those that torchrun or srun started, else 2)", panel=_COLLECTIVE),
+        replace(PROCESSES, panel=_COLLECTIVE),
     ] = None,
     backend: Annotated[
         str | None, Option("B", "Backend: gloo, or nccl with one GPU per rank. (default: gloo)", panel=_COLLECTIVE)

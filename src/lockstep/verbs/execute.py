@@ -19,7 +19,7 @@ from lockstep.verbs.words.option import Argument, Option
 from lockstep.verbs.words.processes import longest_wait_s, world
 from lockstep.verbs.words.quantity import Bandwidth, Quantity, Size, Time, Times
 from lockstep.verbs.words.question import whole
-from lockstep.verbs.words.shared import RUNS, SIZE
+from lockstep.verbs.words.shared import PROCESSES, RUNS, SIZE
 
 if TYPE_CHECKING:
     from lockstep.collectives import PlainLink
@@ -77,9 +77,7 @@ def execute(
         Argument("WHAT", "What to run: pipeline, or a collective such as all-reduce or all-to-all.", names="programs"),
     ],
     *,
-    ranks: Annotated[
-        Quantity | None, Option("N", "Processes to start. (default: those that torchrun or srun started, else 2)")
-    ] = None,
+    ranks: Annotated[Quantity | None, PROCESSES] = None,
     size: Annotated[Size | None, SIZE] = None,
     algorithm: Annotated[
         str | None, Option("A", "Algorithm of the collective. (default: the fastest)", names="algorithms")

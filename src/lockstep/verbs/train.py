@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -18,7 +18,7 @@ from lockstep.verbs.words.option import Argument, Option, Switch
 from lockstep.verbs.words.processes import longest_wait_s, world
 from lockstep.verbs.words.quantity import Quantity, Time
 from lockstep.verbs.words.question import named_folder, whole
-from lockstep.verbs.words.shared import SEED, SETTINGS
+from lockstep.verbs.words.shared import PROCESSES, RUNS, SEED, SETTINGS
 
 if TYPE_CHECKING:
     from lockstep.failures.stragglers import LateRank
@@ -85,9 +85,7 @@ def train(
         ),
     ],
     *,
-    ranks: Annotated[
-        Quantity | None, Option("N", "Processes to start. (default: those that torchrun or srun started, else 2)")
-    ] = None,
+    ranks: Annotated[Quantity | None, PROCESSES] = None,
     model: Annotated[
         str | None, Option("M", "Model: mlp, cnn, gpt or moe. (default: the first that the methods train)", panel=_TASK)
     ] = None,
@@ -127,12 +125,7 @@ def train(
     ] = 0,
     root: Annotated[
         str | Path | None,
-        Option(
-            "DIR",
-            "Folder in which to keep the run; see lockstep runs. (default: $LOCKSTEP_RUNS)",
-            flag="--runs",
-            panel=_CHECKPOINTS,
-        ),
+        replace(RUNS, panel=_CHECKPOINTS),
     ] = None,
     tensorboard: Annotated[
         str | Path | None, Option("DIR", "Folder in which to write the curves for TensorBoard.", panel=_CHECKPOINTS)

@@ -28,6 +28,7 @@ OP = Argument(
 )
 RANKS = Option("N", "Number of ranks in the group.")
 SIZE = Option("S", "Message size as nccl-tests counts it, e.g. 100MB.")
+PROCESSES = Option("N", "Processes to start. (default: those that torchrun or srun started, else 2)")
 SEED = Option("N", "Random seed. (default: 0)")
 RUNS = Option("DIR", "Folder in which to keep the run; see lockstep runs. (default: $LOCKSTEP_RUNS)", "--runs")
 SETTINGS = Option(

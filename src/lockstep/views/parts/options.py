@@ -59,9 +59,9 @@ def option(name: str, declared: Option | Switch | Argument, default: Any = None,
         info = typer.Argument(metavar=declared.metavar, help=declared.help, show_default=False, autocompletion=complete)
     else:
         flag = f"--{name.replace('_', '-')}"
-        flags = (flag, declared.flag) if len(declared.flag) == 2 else (declared.flag or flag,)
+        written = (flag, declared.flag) if len(declared.flag) == 2 else (declared.flag or flag,)
         info = typer.Option(
-            *flags, metavar=declared.metavar, help=declared.help, rich_help_panel=panel or None, show_default=False,
+            *written, metavar=declared.metavar, help=declared.help, rich_help_panel=panel or None, show_default=False,
             autocompletion=complete,
         )  # fmt: skip
     kind: Any = list[str] if declared.repeated else str
