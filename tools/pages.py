@@ -46,10 +46,45 @@ def claims_page() -> str:
     return page()
 
 
+def experiments_page() -> str:
+    """Every experiment of the lab with its question, its settings and its source."""
+    from lockstep.lab.experiment import GROUPS, find_experiment
+
+    lines = [EXPERIMENTS_HEAD]
+    for group in GROUPS:
+        lines += [f"## {group.name}", "", group.about[0].upper() + group.about[1:] + ".", ""]
+        for name in group.experiments:
+            found = find_experiment(name).to_dict()
+            lines += [f"### {name}", "", found["question"], "", "| setting | default | allowed | meaning |", RULE]
+            lines += [_row(f"`{one['name']}`", f"`{_shown(one['default'])}`", one["allowed"], one["help"])
+                      for one in found["settings"]]  # fmt: skip
+            lines += ["", f"Source: {found['source']}.", ""]
+    return "\n".join(lines)
+
+
+RULE = "|---|---|---|---|"
+EXPERIMENTS_HEAD = """# Experiments of the lab
+
+Each is run by `lockstep converge NAME`, and `--set SETTING=VALUE` changes a setting; `--plot FILE` draws it. Their
+claims are in [claims](claims.md), how to read an answer in [the convergence lab](../use/converge.md).
+"""
+
+
+def _row(*cells: str) -> str:
+    """A row of a table; a bar in a cell would end it."""
+    return "| " + " | ".join(cell.replace("|", r"\|") for cell in cells) + " |"
+
+
+def _shown(value: object) -> str:
+    """A value as `--set` reads it: no brackets around several."""
+    return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
+
+
 WRITTEN: dict[str, Callable[[], str]] = {
     "docs/validation.md": validation_page,
     "docs/case-studies.md": case_studies_page,
     "docs/reference/claims.md": claims_page,
+    "docs/reference/experiments.md": experiments_page,
 }
 """Pages that a function writes as a whole."""
 

@@ -14,8 +14,8 @@ CONTENTS = {
     "Use": """use/plan use/guide use/own-model use/own-hardware use/add-your-own use/lists use/programs use/simulate
         use/campaign use/checkpoint use/cases use/converge use/sweeps use/measure use/rig use/train use/runs
         use/python""",
-    "Reference": """reference/glossary reference/api reference/formulas reference/json reference/claims
-        reference/system-claims""",
+    "Reference": """reference/glossary reference/api reference/formulas reference/json reference/experiments
+        reference/claims reference/system-claims""",
     "Validation": "trust validation case-studies validation-rig errata",
     "Project": "decisions/index /CONTRIBUTING /CHANGELOG /SECURITY",
 }

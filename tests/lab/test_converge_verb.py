@@ -125,6 +125,14 @@ def test_the_page_of_claims_is_what_the_table_says() -> None:
     assert page.read_text(encoding="utf-8") == claims_page()
 
 
+def test_the_page_of_experiments_has_their_questions_defaults_and_limits(monkeypatch: pytest.MonkeyPatch) -> None:
+    root = Path(__file__).parents[2]
+    monkeypatch.syspath_prepend(str(root / "tools"))
+    pages = pytest.importorskip("pages", reason="the tools are not installed beside these tests")
+    page = root / "docs" / "reference" / "experiments.md"
+    assert page.read_text(encoding="utf-8").strip() == pages.experiments_page().strip()
+
+
 def test_the_command_prints_json_and_a_table_and_draws(tmp_path: Path) -> None:
     name, pairs = "delay-stability", ["--set=delays=0,1,5", "--set=momenta=0.5"]
     picture = tmp_path / "picture.svg"
