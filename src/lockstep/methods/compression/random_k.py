@@ -65,7 +65,8 @@ class RandomK(Sparsifier):
     def drawn(self, entries: Array, generator: Generator) -> Array:
         """Ascending indices [kept] of the entries [elems] that are sent."""
         count = kept_elems(self.keep_frac, len(entries))
-        chosen = np.sort(generator.choice(len(entries), count, replace=False))
+        chosen = generator.choice(len(entries), count, replace=False)
+        chosen.sort()
         return namespace(entries).asarray(chosen, **place(entries))
 
     def factor(self, num_elems: int) -> float:

@@ -22,7 +22,7 @@ from lockstep.lab import ALWAYS, Check, Curve, Findings, Law, Picture, Progress,
 from lockstep.lab.findings import tells
 from lockstep.lab.laws import stationary_variance
 from lockstep.lab.statistics import mean_and_error, streams
-from lockstep.methods.compression import RandomK, exchange
+from lockstep.methods.compression import RandomK
 from lockstep.settings import setting
 from lockstep.types.arrays import Array
 
@@ -111,16 +111,18 @@ def _additive(step: float, settings: Settings, seed: int) -> Array:
 
 
 def _relative(made: RandomK, step: float, ranks: int, settings: Settings, seed: int) -> Array:
-    """Floor of compressed noisy gradients; one value per repetition."""
-    found = []
-    for draw in streams(seed, settings.repetitions):
-        point, late = np.zeros(settings.elems), 0.0
-        for at in range(settings.steps):
-            gradients = list(point + draw.standard_normal((ranks, settings.elems)))
-            point = point - step * exchange(made, gradients, [None] * ranks, [draw] * ranks).mean
-            late += float((point**2).mean()) * (at >= settings.steps // 2)
-        found.append(late / (settings.steps - settings.steps // 2))
-    return np.array(found)
+    """Floor of compressed noisy gradients; one value per repetition. Repetitions draw one by one and step together."""
+    draws, factor = streams(seed, settings.repetitions), made.factor(settings.elems)
+    point, late = np.zeros((settings.repetitions, settings.elems)), np.zeros(settings.repetitions)
+    for at in range(settings.steps):
+        noise, factors = np.zeros((2, ranks, *point.shape))
+        for place, draw in enumerate(draws):
+            noise[:, place] = draw.standard_normal((ranks, settings.elems))
+            for rank in range(ranks):
+                factors[rank, place, made.drawn(noise[rank, place], draw)] = factor
+        point = point - step * (factors * (point + noise)).mean(axis=0)
+        late += (point**2).mean(axis=1) * (at >= settings.steps // 2)
+    return late / (settings.steps - settings.steps // 2)
 
 
 def _laws(omega: float, settings: Settings) -> tuple[Law, ...]:
