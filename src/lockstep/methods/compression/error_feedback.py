@@ -78,8 +78,8 @@ class ErrorFeedback(Compressor):
     def decompress(self, payload: Payload) -> Array:
         """As the inner one, divided by 1 + omega when scaled down."""
         vector = self.inner.decompress(payload)
-        omega = self.inner.variance_factor(payload.num_elems)
-        return vector / (1 + omega) if self.scaled_down and omega is not None else vector
+        omega = self.inner.variance_factor(payload.num_elems) if self.scaled_down else None
+        return vector if omega is None else vector / (1 + omega)
 
     def settle(self, state: State, mean: Payload) -> State:
         """The residual stays; the inner state settles."""

@@ -58,13 +58,17 @@ class Sparsifier(Compressor):
 def largest(vector: Array, count: int) -> Array:
     """Ascending indices [count] of the entries of `vector` [elems] of largest magnitude: first of equals, NaN first."""
     library = namespace(vector)
-    sizes = library.where(vector == vector, library.abs(vector), library.full_like(vector, math.inf))
+    sizes = library.abs(vector)
+    sizes[vector != vector] = math.inf
     if count >= len(vector):
         return library.arange(len(vector), **place(vector))
     if library.__name__ == "numpy":
         edge = library.partition(sizes, len(vector) - count)[len(vector) - count]
     else:
         edge = library.topk(sizes, count, sorted=True).values[-1]
+    found = nonzero(sizes >= edge)
+    if len(found) == count:
+        return found
     chosen = sizes > edge
     ties = nonzero(sizes == edge)
     chosen[ties[: count - int(chosen.sum())]] = True
