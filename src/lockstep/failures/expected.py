@@ -78,46 +78,53 @@ def _cycle(
         long = len(costs_s) * work + (1 - pattern.hidden_frac) * math.fsum(costs_s)
         hidden = pattern.hidden_frac * costs_s[-1]
         return counted.up * (long + hidden - pattern.hidden_frac * pattern.costs_s[-1]), counted.up * (long + hidden)
-    nothing = np.zeros(np.broadcast_shapes(work.shape, mtbf_s.shape))
-    following: Affine = (nothing, nothing)
-    written: Affine = following
+    later: Affine = (np.zeros(np.broadcast_shapes(work.shape, mtbf_s.shape)),) * 2
+    costs, before_s, restarts_s = (
+        np.reshape(each_s, (-1, *[1] * later[0].ndim))
+        for each_s in (costs_s, (pattern.costs_s[-1], *costs_s[:-1]), pattern.restarts_s[: len(costs_s)])
+    )
     with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+        long_s, up_s = work + costs, counted.up * mtbf_s
+        returns = _returns(pattern, restarts_s, mtbf_s, counted)
+        again = (*_ends(long_s / mtbf_s, up_s), *returns)
+        first = _ends((long_s - pattern.hidden_frac * before_s) / mtbf_s, up_s)
         for position in reversed(range(len(costs_s))):
-            before_s = costs_s[position - 1] if position else pattern.costs_s[-1]
-            hidden_s = pattern.hidden_frac * before_s
-            long_s = work + costs_s[position]
-            restarted, failed = _attempt(pattern, position, long_s, following, mtbf_s, counted)
-            written = _either((long_s - hidden_s) / mtbf_s, following, failed, counted.up * mtbf_s)
-            if position:
-                following = written
+            restarted, failed = _attempt(*(each[position] for each in again), later)
+            later = _either(*(each[position] for each in first), later, failed)
         from_start = restarted[0] / (1 - restarted[1])
-        return _finite(written[0] + written[1] * from_start), _finite(from_start)
+        return _finite(later[0] + later[1] * from_start), _finite(from_start)
 
 
-def _attempt(
-    pattern: Pattern, position: int, long_s: Array, following: Affine, mtbf_s: Array, counted: Counted
-) -> tuple[Affine, Affine]:
-    """(V_j, F_j) for an attempt of `long_s` that leads to U_(j+1) = `following`."""
-    soft, broken = 1 - pattern.hard_frac, -np.expm1(-pattern.restarts_s[position] / mtbf_s)
-    up_s, restarting_s = counted.up * mtbf_s, counted.restarting * mtbf_s
-    noticing_s = counted.detecting * pattern.mean_detection_s
-    success, failure = np.exp(-long_s / mtbf_s), -np.expm1(-long_s / mtbf_s)
-    # F = f0 + f1 V + f2 V_0, after X is put into F.
+def _ends(length: Array, up_s: Array) -> tuple[Array, Array, Array]:
+    """(success, failure, seconds until either) of attempts of `length` MTBFs, which count `up_s` each."""
+    success, failure = np.exp(-length), -np.expm1(-length)
+    return success, failure, up_s * failure
+
+
+def _returns(pattern: Pattern, restarts_s: Array, mtbf_s: Array, counted: Counted) -> tuple[Array, Array, Array]:
+    """(f0, f1, f2) of every position: F = f0 + f1 V + f2 V_0, after X is put into F."""
+    soft, broken = 1 - pattern.hard_frac, -np.expm1(-restarts_s / mtbf_s)
+    restarting_s, noticing_s = counted.restarting * mtbf_s, counted.detecting * pattern.mean_detection_s
     scale = 1 - soft * broken
     fallback_s = (restarting_s + noticing_s) * np.expm1(pattern.hard_restart_s / mtbf_s)
     f0 = (noticing_s + soft * restarting_s * broken + pattern.hard_frac * fallback_s) / scale
-    f1, f2 = soft * (1 - broken) / scale, pattern.hard_frac / scale
+    return f0, soft * (1 - broken) / scale, pattern.hard_frac / scale
+
+
+def _attempt(
+    success: Array, failure: Array, up_s: Array, f0: Array, f1: Array, f2: Array, later: Affine
+) -> tuple[Affine, Affine]:
+    """(V_j, F_j) for an attempt that leads to U_(j+1) = `later`."""
     own = 1 - failure * f1
-    constant = (up_s * failure + success * following[0] + failure * f0) / own
-    factor = (success * following[1] + failure * f2) / own
+    constant = (up_s + success * later[0] + failure * f0) / own
+    factor = (success * later[1] + failure * f2) / own
     return (constant, factor), (f0 + f1 * constant, f1 * factor + f2)
 
 
-def _either(length: Array, following: Affine, failed: Affine, up_s: Array) -> Affine:
-    """U_j: on to the next position, or a failure, after an attempt of `length` MTBFs, which count `up_s` each."""
-    success, failure = np.exp(-length), -np.expm1(-length)
-    constant = up_s * failure + success * following[0] + failure * failed[0]
-    return constant, success * following[1] + failure * failed[1]
+def _either(success: Array, failure: Array, up_s: Array, later: Affine, failed: Affine) -> Affine:
+    """U_j: on to the next position, or a failure."""
+    constant = up_s + success * later[0] + failure * failed[0]
+    return constant, success * later[1] + failure * failed[1]
 
 
 def _finite(time_s: Array) -> Array:
