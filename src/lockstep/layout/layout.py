@@ -169,7 +169,7 @@ class LayoutGrid:
     @property
     def placement(self) -> Placement:
         """Where the schedules put layers. Raises BadInput when they differ."""
-        found: set[Placement] = {SCHEDULES[number].placement for number in np.unique(self.schedule).tolist()}
+        found: set[Placement] = {SCHEDULES[number].placement for number in set(self.schedule.ravel().tolist())}
         if len(found) > 1:
             raise BadInput("layouts of one grid must place layers on stages in the same way")
         return found.pop()

@@ -20,7 +20,7 @@ through.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import reduce
 from operator import add
 
@@ -41,7 +41,7 @@ class Flow:
     seconds: Number
 
     def __mul__(self, share: Number) -> Flow:
-        return replace(self, size_B=self.size_B * share, seconds=self.seconds * share)
+        return Flow(self.op, self.group, self.size_B * share, self.seconds * share)
 
 
 def total_s(flows: Iterable[Flow]) -> Number:

@@ -45,10 +45,10 @@ class StageTimes:
     hidden_backward_s: Number = 0.0
 
     def __add__(self, other: StageTimes) -> StageTimes:
-        return StageTimes(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(self)))
+        return StageTimes(*(getattr(self, name) + getattr(other, name) for name in TIMES))
 
     def __mul__(self, count: Number) -> StageTimes:
-        return StageTimes(*(getattr(self, f.name) * count for f in fields(self)))
+        return StageTimes(*(getattr(self, name) * count for name in TIMES))
 
     __rmul__ = __mul__
 
@@ -74,8 +74,11 @@ class StageTimes:
 
     def where(self, mask: Truth, other: StageTimes) -> StageTimes:
         """These times where `mask` holds, the other's elsewhere."""
-        pairs = ((getattr(self, f.name), getattr(other, f.name)) for f in fields(self))
+        pairs = ((getattr(self, name), getattr(other, name)) for name in TIMES)
         return StageTimes(*(one_s if one_s is other_s else np.where(mask, one_s, other_s) for one_s, other_s in pairs))
+
+
+TIMES = tuple(field.name for field in fields(StageTimes))
 
 
 def layer_pieces(shard: Shard, network: Network, work: LayerWork, moe: bool) -> Pair:

@@ -40,7 +40,7 @@ from lockstep.parallel.group import share_links
 from lockstep.parallel.pipeline import Placement, Times, cells_by_code, codes_where, makespan_by_code_s
 from lockstep.parallel.pipeline.handover import handover_s
 from lockstep.step.network import DATA, Network
-from lockstep.step.stage import StageTimes, layer_times, part_times
+from lockstep.step.stage import TIMES, StageTimes, layer_times, part_times
 from lockstep.types.arrays import Bools, Number, Whole
 from lockstep.workload import RankParameters
 
@@ -289,7 +289,7 @@ def body_layers(job: Job, grid: LayoutGrid) -> list[Counter[LayerKind]]:
 
 def _beyond(stage: StageTimes, body: StageTimes) -> StageTimes:
     """What `stage` takes more than `body`, 0 where it takes less. Traffic hidden in passes is read from bodies."""
-    named = [f.name for f in fields(StageTimes) if f.name not in ("hidden_forward_s", "hidden_backward_s")]
+    named = [name for name in TIMES if name not in ("hidden_forward_s", "hidden_backward_s")]
     return StageTimes(**{name: np.maximum(0.0, getattr(stage, name) - getattr(body, name)) for name in named})
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 
@@ -132,6 +133,7 @@ def validate(names: Iterable[str] | None = None) -> Report:
     return Report(tuple(_report(TABLES[name]) for name in chosen))
 
 
+@cache
 def _report(table: Table) -> TableReport:
     cases = table.cases()
     found = [Error(case.row, case.quantity, case.measured, case.predict(case), case.note) for case in cases]

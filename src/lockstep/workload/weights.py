@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal
 
 import numpy as np
@@ -71,6 +72,7 @@ class Weight:
         return self.elems / (np.minimum(tp, self.kv_heads) if self.cut == "kv" else tp)
 
 
+@lru_cache(maxsize=256)
 def layer_weights(model: Transformer, experts: bool) -> tuple[Weight, ...]:
     """The weights of one layer, with experts or with the dense feed-forward block."""
     attention = _latent(model) if model.attention.latent else _attention(model)
@@ -87,6 +89,7 @@ def layer_weights(model: Transformer, experts: bool) -> tuple[Weight, ...]:
     return (*attention, *block, *norms)
 
 
+@lru_cache(maxsize=256)
 def embedding_weights(model: Transformer) -> tuple[Weight, ...]:
     """Token, position and segment tables, and the norm on them."""
     found = [Weight("token embedding", "embedding", (model.vocab, model.hidden), "vocab")]
@@ -100,6 +103,7 @@ def embedding_weights(model: Transformer) -> tuple[Weight, ...]:
     return tuple(found)
 
 
+@lru_cache(maxsize=256)
 def head_weights(model: Transformer) -> tuple[Weight, ...]:
     """What follows the last layer: final norm, projection onto the vocabulary unless tied, pooler, MLM head."""
     hidden = model.hidden
@@ -118,6 +122,7 @@ def head_weights(model: Transformer) -> tuple[Weight, ...]:
     return tuple(found)
 
 
+@lru_cache(maxsize=256)
 def mtp_weights(model: Transformer) -> tuple[Weight, ...]:
     """One multi-token-prediction module; embedding and head are those of the main model (DeepSeek-V3, 2.2)."""
     names = ("mtp embedding norm", "mtp hidden norm", "mtp final norm")

@@ -16,7 +16,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-import numpy as np
 from numpy.random import Generator
 
 from lockstep.methods.arrays import Array, cast, flat, ieee, namespace, place

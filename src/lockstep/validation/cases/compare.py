@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from functools import cache
 
 from lockstep.types.plain import Json, picked, plain
 from lockstep.units import format_count, format_flops, format_frac, format_size, format_time
@@ -140,10 +141,16 @@ def survey(wanted: Iterable[str] | None = None, progress: Progress | None = None
     """Compares the named studies (all when None). Raises UnknownName."""
     chosen, found = list(names() if wanted is None else wanted), []
     for done, name in enumerate(chosen):
-        found.append(compare(study(name)))
+        found.append(_of_the_shelf(name) if name in names() else compare(study(name)))
         if progress is not None:
             progress(done + 1, len(chosen))
     return Survey(tuple(found))
+
+
+@cache
+def _of_the_shelf(name: str) -> Comparison:
+    """Compared once; a file of the user's may change."""
+    return compare(study(name))
 
 
 def _paced(study: Study) -> tuple[str, ...]:
