@@ -7,6 +7,7 @@ collected, except the conformance tables, the house rules, the units and the ste
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 
 TESTS = Path(__file__).parent
@@ -52,6 +53,7 @@ PLACES: dict[str, tuple[str, ...]] = {
 _TIER_OF = {TESTS / place: tier for tier, places in PLACES.items() for place in places}
 
 
+@cache
 def tier_of(file: Path) -> str | None:
     """The tier of a test file, None where the table has no entry for it."""
     return next((_TIER_OF[path] for path in (file, *file.parents) if path in _TIER_OF), None)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from itertools import pairwise
 
 import pytest
@@ -16,16 +18,16 @@ LINK = PlainLink(1e-4, 1e9)
 RANKS = (2, 3, 4, 8)
 
 
-def programs() -> dict[str, Program]:
-    """Every collective and every schedule, on a few ranks."""
-    found = {f"{case} on {n}": case.program(n, 64, LINK) for case in CASES for n in RANKS if case.fits(n)}
-    for name in pipelines.names():
-        run = pipelines.pipeline(name, 2, 4, forward_s=1e-4, backward_s=2e-4, message_B=64.0)
-        found[name] = run.program
-    return found
+def scheduled(name: str) -> Program:
+    """A schedule on two stages."""
+    return pipelines.pipeline(name, 2, 4, forward_s=1e-4, backward_s=2e-4, message_B=64.0).program
 
 
-PROGRAMS = programs()
+PROGRAMS: dict[str, Callable[[], Program]] = {
+    **{f"{case} on {n}": partial(case.program, n, 64, LINK) for case in CASES for n in RANKS if case.fits(n)},
+    **{name: partial(scheduled, name) for name in pipelines.names()},
+}
+"""Every collective and every schedule, on a few ranks."""
 
 
 def ancestors(lanes: tuple[Lane, ...]) -> dict[int, set[int]]:
@@ -53,7 +55,7 @@ def ended_by_then(thread: Lane, place: int, asynchronous: frozenset[int]) -> set
 
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_a_joined_lane_waits_for_nothing_that_the_program_does_not_wait_for(name: str) -> None:
-    program = PROGRAMS[name]
+    program = PROGRAMS[name]()
     for rank in range(program.ranks):
         lanes = lanes_of(program, rank)
         threads, asynchronous = joined(lanes)

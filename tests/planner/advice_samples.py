@@ -2,8 +2,10 @@
 
 from itertools import product
 
+import numpy as np
+
 from lockstep.hardware import Cluster, cluster
-from lockstep.layout import Job, Layout, Recipe, broken_rules
+from lockstep.layout import Job, Layout, Recipe, broken_rules, stack
 from lockstep.workload import model
 
 NODES: Cluster = cluster("dgx-a100-80gb:4")
@@ -20,16 +22,17 @@ def layouts_of(job: Job) -> list[Layout]:
     axes = product(
         (1, 2, 8), (1, 2), (1, 2, 4), (1, 4), (1, 2), (0, 1, 2, 3), (0, 4), ("none", "full"), ("1f1b", "interleaved")
     )
-    found = []
+    every = []
     for tp, cp, pp, ep, mb, zero, shard, recompute, schedule in axes:
         layout = Layout(
             tp=tp, cp=cp, pp=pp, ep=ep, dp=max(1, job.devices // (tp * cp * pp)), micro_batch=mb, zero=zero,
             shard=shard, recompute=recompute, schedule=schedule, vpp=2 if schedule == "interleaved" else 1,
             sequence_parallel=tp > 1,
         )  # fmt: skip
-        if layout.world == job.devices and allowed(job, layout):
-            found.append(layout)
-    return found
+        if layout.world == job.devices:
+            every.append(layout)
+    broken = np.broadcast_arrays(np.zeros(len(every), bool), *broken_rules(stack(every), job).values())
+    return [layout for layout, some in zip(every, np.any(broken, axis=0), strict=True) if not some]
 
 
 DENSE_LAYOUTS = layouts_of(DENSE)
