@@ -49,7 +49,7 @@ def questions(draw: st.DrawFn) -> Question:
     zero, micro_batch = draw(st.integers(0, 3)), draw(st.sampled_from([1, 2]))
     layout = Layout(
         tp=tp, pp=pp, cp=cp, dp=dp, micro_batch=micro_batch, zero=zero, schedule=schedule,
-        vpp=chunks if pp > 1 else 1, ep=draw(st.sampled_from([1, 2])),
+        vpp=chunks if pp > 1 else 1, ep=draw(st.sampled_from([1, 2, 8])), etp=draw(st.sampled_from([0, 1, 2])),
         recompute=draw(st.sampled_from(["none", "selective", "full"])),
         sequence_parallel=tp > 1 and draw(st.booleans()),
         offload=draw(st.sampled_from(["none", "optimizer", "parameters"])) if zero else "none",
@@ -62,7 +62,7 @@ def questions(draw: st.DrawFn) -> Question:
         overlap_ep=draw(st.sampled_from(["none", "cells", "shared"])), flash_attention=draw(st.booleans()),
     )  # fmt: skip
     job = Job(known, recipe, hardware.num_devices)
-    kept = ({}, {"ep": 1}, {"offload": "none"}, {"shard": 0}, {"schedule": "1f1b", "vpp": 1})
+    kept = ({}, {"etp": 0}, {"ep": 1}, {"offload": "none"}, {"shard": 0}, {"schedule": "1f1b", "vpp": 1})
     for change in kept:
         layout = replace(layout, **change)
         if not broken_by(layout, job):

@@ -52,6 +52,12 @@ class Shard:
         return self.tokens / np.where(self.grid.sequence_parallel > 0, self.grid.tp, 1)
 
     @property
+    def routed_tokens(self) -> Number:
+        """Tokens that a rank's experts see in the mean, once per choice: those of the ranks that cut experts alike."""
+        split = (self.grid.sequence_parallel > 0) | (self.grid.tp == 1)
+        return self.tokens * np.where(split, self.grid.expert_tp / self.grid.tp, 1.0)
+
+    @property
     def kv_heads(self) -> Number:
         """Key and value heads on a rank; at least one, replicated when there are fewer than ranks."""
         return np.maximum(self.model.attention.kv_heads / self.grid.tp, 1.0)
@@ -134,25 +140,27 @@ def _merging(shard: Shard, width: Number) -> Passes:
     return Passes(shard.clock.stream(size_B, more), shard.clock.stream(size_B, more))
 
 
-def feed_forward(shard: Shard, ffn: Number, tokens: Number, count: Number, gated: bool) -> Passes:
-    """`count` feed-forward blocks of size `ffn` over `tokens` tokens each, split over the tensor-parallel group."""
-    h, width = shard.model.hidden, ffn / shard.grid.tp
+def feed_forward(shard: Shard, width: Number, tokens: Number, count: Number, gated: bool) -> Passes:
+    """`count` feed-forward blocks over `tokens` tokens each, of which a rank holds `width` columns."""
+    h = shard.model.hidden
     parts = shard.product(tokens, width * (2 if gated else 1), h, count) + shard.product(tokens, h, width, count)
-    return parts + activation(shard, ffn, tokens, count, gated)
+    return parts + activation(shard, width, tokens, count, gated)
 
 
-def activation(shard: Shard, ffn: Number, tokens: Number, count: Number, gated: bool) -> Passes:
+def activation(shard: Shard, width: Number, tokens: Number, count: Number, gated: bool) -> Passes:
     """The function between the products of `count` such blocks."""
-    elements = tokens * ffn / shard.grid.tp * count
+    elements = tokens * width * count
     return shard.elementwise(elements, 3.0 if gated else 2.0, 5.0 if gated else 3.0)
 
 
 def experts(shard: Shard, moe: Experts) -> Passes:
-    """Router, permutation, routed experts (balanced: E/ep on a rank, each with T*k*ep/E tokens) and shared ones."""
-    h = shard.model.hidden
-    local = moe.experts / shard.grid.ep
-    routed = shard.tokens * moe.top_k / local
-    parts = shard.product(shard.loose_tokens, moe.experts, h) + feed_forward(shard, moe.ffn, routed, local, moe.gated)
+    """Router, permutation, routed experts and shared ones.
+
+    Balanced routing: E/ep experts on a rank, cut by etp, each with an equal share of the rows of `routed_tokens`.
+    """
+    h, local, width = shard.model.hidden, moe.experts / shard.grid.ep, moe.ffn / shard.grid.expert_tp
+    parts = shard.product(shard.loose_tokens, moe.experts, h)
+    parts += feed_forward(shard, width, shard.routed_tokens * moe.top_k / local, local, moe.gated)
     parts += shard.elementwise(shard.loose_tokens * moe.top_k * h, 4.0, 4.0, kernels=4)
     return parts + shared_experts(shard, moe)
 
@@ -161,7 +169,7 @@ def shared_experts(shard: Shard, moe: Experts) -> Passes:
     """The experts that every token visits, where it is."""
     if not moe.shared_ffn:
         return Passes(Work(), Work())
-    return feed_forward(shard, moe.shared_ffn, shard.tokens, 1, moe.gated)
+    return feed_forward(shard, moe.shared_ffn / shard.grid.tp, shard.tokens, 1, moe.gated)
 
 
 def norms(shard: Shard) -> Passes:
@@ -210,7 +218,7 @@ def layer_work(shard: Shard, kind: LayerKind) -> LayerWork:
         shared = shared_experts(shard, shard.model.experts)
         around += experts(shard, shard.model.experts)
     elif shard.model.mlp:
-        around += feed_forward(shard, shard.model.mlp.ffn, shard.tokens, 1, shard.model.mlp.gated)
+        around += feed_forward(shard, shard.model.mlp.ffn / shard.grid.tp, shard.tokens, 1, shard.model.mlp.gated)
     core = attention_core(shard, kind.window)
     return LayerWork(around, core, shared, _repeated(shard, kind, core))
 
@@ -225,8 +233,9 @@ def _repeated(shard: Shard, kind: LayerKind, core: Passes) -> Work:
     if "mla_up_proj" in modules and latent:
         parts.append(up_projections(shard, latent, model.attention.heads / shard.grid.tp).forward)
     if "moe_act" in modules and moe:
-        parts.append(activation(shard, moe.ffn, shard.tokens * moe.top_k, 1, moe.gated).forward)
-        parts.append(activation(shard, moe.shared_ffn, shard.tokens, 1, moe.gated).forward)
+        width = moe.ffn / shard.grid.expert_tp
+        parts.append(activation(shard, width, shard.routed_tokens * moe.top_k, 1, moe.gated).forward)
+        parts.append(activation(shard, moe.shared_ffn / shard.grid.tp, shard.tokens, 1, moe.gated).forward)
     return sum(parts, Work())
 
 

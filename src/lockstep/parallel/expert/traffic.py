@@ -8,6 +8,9 @@ Tokens are dispatched to their experts and results combined, forward and again b
 
         max over levels of  (c - 1) latency + T h copies (1 - 1/c) bytes / bandwidth,    copies = min(k, M, c)
 
+Experts that are cut (etp > 1) need the rows of all etp ranks: an all-gather follows the dispatch, a reduce-scatter of
+their partial results comes before the combine, of etp T k h elements each.
+
 c children of a level in the group; at the level that splits a group of experts, copies = k. Dispatched tokens may have
 other bytes per element than combined ones. T tokens on the rank, h hidden.
 
@@ -41,6 +44,15 @@ def flows(
     return dispatch, combine
 
 
+def gathered(group: Levels, ways: Whole, dispatched_B: Number, combined_B: Number) -> tuple[Flow, Flow]:
+    """(gather, reduction) of the rows among the `ways` ranks that cut an expert; bytes are of all rows of one rank."""
+    gather, scatter = (
+        Flow(op, "etp", np.where(ways > 1, ways * size_B, 0.0), collective_s(op, group, ways * size_B))
+        for op, size_B in (("all-gather", dispatched_B), ("reduce-scatter", combined_B))
+    )
+    return gather, scatter
+
+
 def one_way_s(group: Levels, token_B: Number, top_k: int, groups: int, top_groups: int) -> Number:
     """Seconds of one exchange, `token_B` bytes for one copy of every token of the rank."""
     if top_groups == groups:
@@ -57,12 +69,17 @@ def one_way_s(group: Levels, token_B: Number, top_k: int, groups: int, top_group
 
 
 def pieces(
-    moved: tuple[Flow, Flow], overlap: str, shared_s: tuple[Number, Number], device_frac: float
+    dispatch: tuple[Flow, ...],
+    combine: tuple[Flow, ...],
+    overlap: str,
+    shared_s: tuple[Number, Number],
+    device_frac: float,
 ) -> tuple[Piece, Piece]:
     """Forward and backward traffic of one layer beside `shared_s` seconds of shared experts in each."""
     if overlap != "shared":
-        alone = Piece("ep", before=moved[:1], after=moved[1:])
+        alone = Piece("ep", before=dispatch, after=combine)
         return alone, alone
+    moved = (*dispatch, *combine)
     through_s = (1.0 - device_frac) * total_s(moved)
     forward, backward = (Piece("ep", np.minimum(side_s, through_s), beside=moved) for side_s in shared_s)
     return forward, backward

@@ -1,7 +1,8 @@
 """Megatron-LM flags, one per line and quoted: `grep -v '^#' flags.txt | xargs torchrun ... pretrain_gpt.py`.
 
     tp pp cp ep            --tensor-model-parallel-size, --pipeline-model-parallel-size, --context-parallel-size,
-                           --expert-model-parallel-size (experts take tp too, the default); dp is what is left
+                           --expert-model-parallel-size; dp is what is left
+    etp                    --expert-tensor-parallel-size; without it experts are cut like dense layers, here and there
     vpp                    --num-layers-per-virtual-pipeline-stage = layers / (pp vpp), or (layers + 2) / (pp vpp) with
                            --account-for-embedding-in-pipeline-split and --account-for-loss-in-pipeline-split
     zero 0, 1              none, --use-distributed-optimizer; with shard, --num-distributed-optimizer-instances
@@ -86,6 +87,8 @@ def _parallel(layout: Layout, job: Job, model: Transformer) -> Flags:
         "micro-batch-size": layout.micro_batch,
         "global-batch-size": job.recipe.batch,
     }
+    if layout.etp and model.experts:
+        flags["expert-tensor-parallel-size"] = layout.etp
     if layout.sequence_parallel:
         flags["sequence-parallel"] = True
     if layout.cp > 1:

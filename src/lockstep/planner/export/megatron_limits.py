@@ -44,15 +44,14 @@ def _refuse_pipeline(layout: Layout, recipe: Recipe, no: Refusals) -> None:
 
 
 def _refuse_ranks(layout: Layout, model: Transformer, no: Refusals) -> None:
-    """Of the rank grid: parallel_state.py makes one for attention and one, without cp, for experts."""
-    attention, tp, cp, ep = model.attention, layout.tp, layout.cp, layout.ep
+    """Of the rank grid: parallel_state.py makes one for attention and one, without cp, for experts, also of dense models."""
+    attention, tp, cp = model.attention, layout.tp, layout.cp
     no.when(layout.order not in (AXES, PIPELINE_INSIDE), f"rank order {'-'.join(layout.order)}")
     no.when(
-        layout.order == PIPELINE_INSIDE and layout.pp > 1 and cp != ep,
-        f"pipeline stages inside dp with cp={cp} and ep={ep}: attention and experts must have as many data-parallel "
-        "ranks as each other, so cp = ep",
+        layout.order == PIPELINE_INSIDE and layout.pp > 1 and tp * cp != layout.expert_tp * layout.ep,
+        f"pipeline stages inside dp with cp={cp} and ep={layout.ep}: attention and experts must have as many "
+        "data-parallel ranks as each other, so tp*cp = etp*ep",
     )
-    no.when(cp > 1 and ep > 1, f"cp={cp} with ep={ep}: it groups experts without cp, on other ranks than planned")
     no.when(
         attention.kv_heads % tp != 0,
         f"{attention.kv_heads} key and value heads over tp={tp}: it replicates none, so tp must divide the number",
