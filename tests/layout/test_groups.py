@@ -21,9 +21,8 @@ def layouts(draw: st.DrawFn) -> Layout:
     pairs = [(ep, etp) for ep in range(1, 9) for etp in range(1, 9) if tp * cp * dp % (ep * etp) == 0]
     ep, etp = draw(st.sampled_from(pairs))
     order = tuple(draw(st.permutations(AXES[:4])))
-    return Layout(
-        tp=tp, cp=cp, dp=dp, pp=pp, ep=ep, etp=draw(st.sampled_from([0, etp])) if etp == tp else etp, order=(*order, "pp")
-    )
+    said = draw(st.sampled_from([0, etp])) if etp == tp else etp
+    return Layout(tp=tp, cp=cp, dp=dp, pp=pp, ep=ep, etp=said, order=(*order, "pp"))
 
 
 def grids(layout: Layout) -> dict[str, dict[str, int]]:

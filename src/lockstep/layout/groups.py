@@ -1,8 +1,8 @@
 """Ranks, their grid coordinates and their process groups, and how many members of a group share a node.
 
-Dense layers have one grid of ranks, expert layers another over the same ranks (`layout.py`). A rank's coordinates are the mixed-radix digits of its number, innermost axis first. The group of an axis is the set
-of ranks that differ in that axis only, so its members are `degree` ranks, `stride` apart, where the stride is the
-product of the degrees further in.
+Dense layers have one grid of ranks, expert layers another over the same ranks (`layout.py`). A rank's coordinates are
+the mixed-radix digits of its number, innermost axis first. The group of an axis is the set of ranks that differ in that
+axis only, so its members are `degree` ranks, `stride` apart, where the stride is the product of the degrees further in.
 """
 
 from __future__ import annotations

@@ -18,8 +18,9 @@ Gradients leave the device after every micro-batch where a rank owns what it sen
 reduce. Below it they add up on the device, and the rank's part goes down once per step, as DeepSpeed does at stage 1.
 
 Sources: ZeRO-Offload (arXiv 2101.06840) section 4; ZeRO-Infinity (arXiv 2104.07857) section 5; DeepSpeed 0.16,
-deepspeed/runtime/zero/stage_1_and_2.py: reduce_ready_partitions_and_remove_grads, copy_grads_in_partition. Grids of dense and expert layers:
-"MoE Parallel Folding" (arXiv 2504.14960) and Megatron Core 0.15, core/parallel_state.py, initialize_model_parallel.
+deepspeed/runtime/zero/stage_1_and_2.py: reduce_ready_partitions_and_remove_grads, copy_grads_in_partition.
+Both grids: "MoE Parallel Folding" (arXiv 2504.14960); Megatron Core 0.15, initialize_model_parallel in
+core/parallel_state.py.
 """
 
 from __future__ import annotations

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import reduce
+from itertools import takewhile
+from operator import mul
 
 import numpy as np
 from numpy.typing import NDArray
@@ -100,12 +102,11 @@ def _stages_apart(grid: LayoutGrid, job: Job) -> Truth:
     """Both grids of ranks must have the same pipeline stages: as many ranks further in."""
     if not job.num_experts or grid.order[-1] == "pp":
         return np.False_
-    inside = []
-    for experts in (False, True):
-        degrees = dict(grid.degrees(experts))
-        names = list(degrees)
-        inside.append(reduce(np.multiply, (degrees[name] for name in names[: names.index("pp")]), np.int64(1)))
-    apart: Bools = (grid.pp > 1) & (inside[0] != inside[1])
+    dense, experts = (
+        reduce(mul, (degree for _, degree in takewhile(lambda one: one[0] != "pp", grid.degrees(of_experts))), grid.pp)
+        for of_experts in (False, True)
+    )
+    apart: Bools = (grid.pp > 1) & (dense != experts)
     return apart
 
 

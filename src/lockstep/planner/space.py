@@ -3,8 +3,9 @@
 tp, cp, ep and pp are the divisors that the model and the device count allow, dp is what is left of the devices;
 micro-batch, sharding, recomputation and sequence parallelism are listed; the schedules go with the stages: one stage
 needs none, and interleaving takes the chunk counts that divide a stage's layers. Schedules that hide the experts'
-exchange are listed for models with experts, whose experts are cut like dense layers or not at all. One grid of layouts per stage count and placement of layers has a row for
-every combination of degrees, micro-batch and sequence parallelism, and an axis for each of the other choices.
+exchange are listed for models with experts, whose experts are cut like dense layers or not at all. One grid of layouts
+per stage count and placement of layers has a row for every combination of degrees, micro-batch and sequence
+parallelism, and an axis for each of the other choices.
 Combinations that break a rule of `layout/rules.py` are counted, never skipped.
 """
 

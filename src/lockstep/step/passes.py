@@ -182,7 +182,8 @@ def step_passes(job: Job, cluster: Cluster, layout: Layout, parts: Composition) 
         ]
         inside = stage_pieces(shard, network, body_layers(job, grid)[int(np.argmax(totals))])
     groups = group_summary(layout, cluster)
-    groups.setdefault("etp", groups.get("tp"))
-    said = {part: groups[group] for part, group in GROUPS.items() if groups.get(group)}
+    if "tp" in groups:
+        groups.setdefault("etp", groups["tp"])
+    said = {part: groups[group] for part, group in GROUPS.items() if group in groups}
     places = {part: f" ({found['ranks']} ranks, {found['level']})" for part, found in said.items()}
     return StepPasses(parts, parts.times(), layout, inside, places)

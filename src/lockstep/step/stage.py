@@ -14,7 +14,7 @@ from lockstep.layout import LayerKind, Recipe
 from lockstep.parallel.context import ring
 from lockstep.parallel.expert import traffic as expert
 from lockstep.parallel.group import share_links
-from lockstep.parallel.piece import Piece, total_s
+from lockstep.parallel.piece import Flow, Piece, total_s
 from lockstep.parallel.tensor import traffic as tensor
 from lockstep.step.network import DATA, Network
 from lockstep.types.arrays import Number, Truth
@@ -102,7 +102,9 @@ def _exchange(shard: Shard, network: Network, work: LayerWork, routed: Experts) 
     recipe, ways, each = shard.recipe, shard.grid.expert_tp, shard.loose_tokens * shard.model.hidden
     sizes_B = each * recipe.dispatched_B, each * shard.clock.element_B
     limits = {"top_k": routed.top_k, "groups": routed.groups, "top_groups": routed.top_groups}
-    there, back = ((one,) for one in expert.flows(network.levels("ep"), *sizes_B, **limits))
+    dispatch, combine = expert.flows(network.levels("ep"), *sizes_B, **limits)
+    there: tuple[Flow, ...] = (dispatch,)
+    back: tuple[Flow, ...] = (combine,)
     if np.any(ways > 1):
         rows_B = tuple(size_B * routed.top_k for size_B in sizes_B)
         gather, scatter = expert.gathered(network.levels("etp"), ways, *rows_B)

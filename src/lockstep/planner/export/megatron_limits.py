@@ -44,7 +44,7 @@ def _refuse_pipeline(layout: Layout, recipe: Recipe, no: Refusals) -> None:
 
 
 def _refuse_ranks(layout: Layout, model: Transformer, no: Refusals) -> None:
-    """Of the rank grid: parallel_state.py makes one for attention and one, without cp, for experts, also of dense models."""
+    """Of the rank grid: parallel_state.py makes one for attention and one, without cp, for experts."""
     attention, tp, cp = model.attention, layout.tp, layout.cp
     no.when(layout.order not in (AXES, PIPELINE_INSIDE), f"rank order {'-'.join(layout.order)}")
     no.when(
