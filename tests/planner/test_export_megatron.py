@@ -215,6 +215,18 @@ def test_no_layout_is_sought_for_a_model_that_it_cannot_train(monkeypatch: pytes
     assert best_for("megatron", found(images, Layout(dp=32))) is None
 
 
+def test_tokens_that_cross_to_a_node_once_are_dispatched_by_deepep() -> None:
+    layout, limited = {"pp": 8, "dp": 4, "ep": 4, "zero": 1}, Job(model("deepseek-v3"), Recipe(seq=1024, batch=32), 32)
+    copied = replace(limited, recipe=replace(limited.recipe, exchange="copy"))
+    asked = replace(EXPERTS, recipe=replace(EXPERTS.recipe, exchange="node"))
+    for job, once in ((limited, True), (copied, False), (asked, True), (EXPERTS, False)):
+        read = flags(job, **layout)
+        assert read["moe-token-dispatcher-type"] == ("flex" if once else "alltoall")
+        assert ("moe-enable-deepep" in read) == once
+    hidden = replace(limited, recipe=replace(limited.recipe, overlap_ep="shared"))
+    refused(hidden, "use --exchange copy", **layout)
+
+
 def test_the_best_that_can_be_exported_keeps_the_rules() -> None:
     """DeepSeek-V3 on 256 devices: the planner's best runs in cells, on 64 ranks of experts that nothing cuts."""
     best = plan(model("deepseek-v3"), cluster("dgx-h100:32"), Recipe(seq=4096, batch=1024)).best

@@ -49,6 +49,7 @@ TORCHTITAN: dict[str, Condition] = BOTH | {
     "experts are cut like": lambda job, one, recipe: one.etp not in (0, 1, one.tp),
     "needs ep above": lambda job, one, recipe: one.ep == 1 and one.etp not in (0, one.tp),
     "must take all of cp": lambda job, one, recipe: one.ep > 1 and borrowed_wrongly(one),
+    "once per node": lambda job, one, recipe: one.ep > 1 and recipe.exchange == "node",
     "schedule": lambda job, one, recipe: one.pp > 1 and one.schedule in ("zb-h1", "dualpipe", "chimera"),
     "hold equally many": lambda job, one, recipe: job.layers % (one.pp * one.vpp),
     "recompute selective": lambda job, one, recipe: one.recompute == "selective",
@@ -60,7 +61,7 @@ TORCHTITAN: dict[str, Condition] = BOTH | {
     "attention is always": lambda job, one, recipe: not recipe.flash_attention,
     "no dropout": lambda job, one, recipe: recipe.dropout,
 }
-OF_EXPERTS = ("experts are cut like", "needs ep above", "must take all of cp")
+OF_EXPERTS = ("experts are cut like", "needs ep above", "must take all of cp", "once per node")
 DEEPSPEED: dict[str, Condition] = BOTH | {
     "cp=": lambda job, one, recipe: one.cp > 1,
     "ep=": lambda job, one, recipe: one.ep > 1,
@@ -93,6 +94,7 @@ RECIPES: dict[str, tuple[Any, ...]] = {
     "optimizer": ("adamw", "adam", "lion"),
     "overlap_dp": (True, True, False), "overlap_tp": ("gradients", "none", "all"), "overlap_pp": (False, True),
     "flash_attention": (True, True, False), "dropout": (False, False, True), "cached_B": (None, None, 1.0),
+    "exchange": (None, None, "copy", "node"),
     "dispatch_B": (None, None, 1.0), "cached_attention_B": (None, None, 1.0), "parameter_B": (2.0, 2.0, 4.0),
 }  # fmt: skip
 

@@ -59,7 +59,8 @@ def questions(draw: st.DrawFn) -> Question:
         seq=1 if known.name == "resnet50" else draw(st.sampled_from([1024, 8192])), batch=dp * micro_batch * many * pp,
         overlap_dp=draw(st.booleans()), overlap_pp=draw(st.booleans()), launch_blocking=draw(st.booleans()),
         overlap_tp=draw(st.sampled_from(["none", "gradients", "all"])),
-        overlap_ep=draw(st.sampled_from(["none", "cells", "shared"])), flash_attention=draw(st.booleans()),
+        overlap_ep=draw(st.sampled_from(["none", "cells", "shared"])),
+        exchange=draw(st.sampled_from([None, "copy", "node"])), flash_attention=draw(st.booleans()),
     )  # fmt: skip
     job = Job(known, recipe, hardware.num_devices)
     kept = ({}, {"etp": 0}, {"ep": 1}, {"offload": "none"}, {"shard": 0}, {"schedule": "1f1b", "vpp": 1})

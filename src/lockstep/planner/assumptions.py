@@ -8,6 +8,7 @@ from lockstep.hardware import Cluster
 from lockstep.hardware.source import Provenance
 from lockstep.layout import FRAMEWORK_B, HOST_USABLE_FRAC, KEEP, OFFLOAD, SLACK_FRAC, Job, Layout, Recipe
 from lockstep.parallel.data.offload import HOST_STREAM_FRAC
+from lockstep.parallel.expert.spread import Choices
 from lockstep.units import format_bandwidth, format_flops, format_frac, format_size, format_time
 
 HALF = ("bf16", "fp16")
@@ -54,6 +55,7 @@ def _all(job: Job, cluster: Cluster, layout: Layout, hidden_s: float) -> Iterato
     if recipe.overlap_dp:
         yield "data-parallel traffic overlaps with compute without slowing it"
     yield from _model(job)
+    yield from _exchange(job, layout)
     yield from _memory(recipe)
     price = cluster.provenance.get("price_per_hour_usd") or cluster.device.provenance.get("price_per_hour_usd")
     if price is not None:
@@ -131,6 +133,19 @@ def _model(job: Job) -> Iterator[str]:
         yield "experts are equally loaded and no token is dropped"
     if job.transformer and job.transformer.mtp_layers:
         yield f"{job.transformer.mtp_layers} multi-token-prediction module(s) are trained too"
+
+
+def _exchange(job: Job, layout: Layout) -> Iterator[str]:
+    """How far tokens travel to their experts."""
+    moe = job.transformer.experts if job.transformer else None
+    if moe is None or layout.ep == 1:
+        return
+    choices = Choices(moe.experts, moe.top_k, moe.groups, moe.top_groups)
+    if job.recipe.once_per_node(choices.limited):
+        devices = choices.units_of[layout.ep]
+        yield f"a token goes once to each device that has experts of its, {devices:.3g} of {layout.ep} on average"
+    else:
+        yield f"each of a token's {moe.top_k} copies travels to its expert by itself"
 
 
 def _memory(recipe: Recipe) -> Iterator[str]:

@@ -13,6 +13,7 @@ from lockstep.kernels.layer import LayerWork, Passes, Shard, layer_work
 from lockstep.layout import LayerKind, Recipe
 from lockstep.parallel.context import ring
 from lockstep.parallel.expert import traffic as expert
+from lockstep.parallel.expert.spread import Choices
 from lockstep.parallel.group import share_links
 from lockstep.parallel.piece import Flow, Piece, total_s
 from lockstep.parallel.tensor import traffic as tensor
@@ -101,8 +102,8 @@ def _exchange(shard: Shard, network: Network, work: LayerWork, routed: Experts) 
     """The experts' traffic of one layer."""
     recipe, ways, each = shard.recipe, shard.grid.expert_tp, shard.loose_tokens * shard.model.hidden
     sizes_B = each * recipe.dispatched_B, each * shard.clock.element_B
-    limits = {"top_k": routed.top_k, "groups": routed.groups, "top_groups": routed.top_groups}
-    dispatch, combine = expert.flows(network.levels("ep"), *sizes_B, **limits)
+    choices = Choices(routed.experts, routed.top_k, routed.groups, routed.top_groups)
+    dispatch, combine = expert.flows(network.levels("ep"), *sizes_B, choices, recipe.once_per_node(choices.limited))
     there: tuple[Flow, ...] = (dispatch,)
     back: tuple[Flow, ...] = (combine,)
     if np.any(ways > 1):

@@ -29,6 +29,7 @@ from lockstep.planner.export.megatron_limits import (
     PIPELINE_INSIDE,
     SCHEDULES,
     STRATEGIES,
+    exchanges_once,
     refuse_run,
 )
 from lockstep.planner.export.megatron_positions import unknown_numbers
@@ -165,6 +166,8 @@ def _recipe(layout: Layout, recipe: Recipe, model: Transformer) -> Flags:
         flags["tp-comm-overlap"] = True
     if recipe.overlap_ep == "shared" and model.experts and model.experts.shared_ffn:
         flags["moe-shared-expert-overlap"] = True
+    if layout.ep > 1 and exchanges_once(recipe, model):
+        flags |= {"moe-token-dispatcher-type": "flex", "moe-enable-deepep": True}
     if not recipe.fused_accumulation:
         flags["no-gradient-accumulation-fusion"] = True
     return flags

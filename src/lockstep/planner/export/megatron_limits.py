@@ -73,6 +73,12 @@ def _refuse_sharding(layout: Layout, recipe: Recipe, no: Refusals) -> None:
     )
 
 
+def exchanges_once(recipe: Recipe, model: Transformer) -> bool:
+    """Whether tokens cross to each node once: Megatron's DeepEP dispatcher."""
+    moe = model.experts
+    return moe is not None and recipe.once_per_node(moe.top_groups < moe.groups)
+
+
 def _refuse_offload(layout: Layout, no: Refusals) -> None:
     no.when(layout.offload == "parameters", "offloaded parameters")
     offloaded = layout.offload == "optimizer"
@@ -91,6 +97,11 @@ def _refuse_experts(layout: Layout, recipe: Recipe, model: Transformer, no: Refu
     no.when(
         parted,
         f"shard={layout.shard} with experts: it shards their states over shard/ep ranks, the plan over dp*cp/ep",
+    )
+    hidden = layout.ep > 1 and recipe.overlap_ep == "shared" and bool(model.experts.shared_ffn)
+    no.when(
+        hidden and exchanges_once(recipe, model),
+        "an exchange once per node (DeepEP) overlapped with shared experts; use --exchange copy",
     )
 
 

@@ -134,6 +134,9 @@ def _refuse(found: Estimate) -> None:
     inside = layout.shard // layout.cp if layout.shard else layout.dp
     if found.job.num_experts:
         _refuse_experts(layout, inside, no)
+    moe = found.job.transformer.experts if found.job.transformer else None
+    once = moe is not None and layout.ep > 1 and recipe.once_per_node(moe.top_groups < moe.groups)
+    no.when(once, "experts' exchange once per node: its all-to-all sends every copy; use --exchange copy")
     no.when(
         layout.pp > 1 and layout.schedule not in SCHEDULES,
         f"schedule {layout.schedule}: torch has {', '.join(SCHEDULES)}",

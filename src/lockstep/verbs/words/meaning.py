@@ -170,6 +170,7 @@ _IDLE: dict[str, Callable[[About], str | None]] = {
     "overlap_tp": _tensor,
     "reduce_bytes": _wire,
     "dispatch_bytes": _experts,
+    "exchange": _experts,
     "overlap_ep": _exchange,
     "overlap_device": _device,
     "recompute_modules": _modules,
