@@ -98,11 +98,16 @@ def layer_pieces(shard: Shard, network: Network, work: LayerWork, moe: bool) -> 
     return (inside[0], around[0], *exchanged[0]), (inside[1], around[1], *exchanged[1])
 
 
+def choices_of(routed: Experts) -> Choices:
+    """What the router of a layer chooses."""
+    return Choices(routed.experts, routed.top_k, routed.groups, routed.top_groups)
+
+
 def _exchange(shard: Shard, network: Network, work: LayerWork, routed: Experts) -> Pair:
     """The experts' traffic of one layer."""
     recipe, ways, each = shard.recipe, shard.grid.expert_tp, shard.loose_tokens * shard.model.hidden
     sizes_B = each * recipe.dispatched_B, each * shard.clock.element_B
-    choices = Choices(routed.experts, routed.top_k, routed.groups, routed.top_groups)
+    choices = choices_of(routed)
     dispatch, combine = expert.flows(network.levels("ep"), *sizes_B, choices, recipe.once_per_node(choices.limited))
     there: tuple[Flow, ...] = (dispatch,)
     back: tuple[Flow, ...] = (combine,)

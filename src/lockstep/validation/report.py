@@ -18,6 +18,7 @@ from lockstep.types.plain import Json, picked, plain
 from lockstep.validation import (
     bigscience,
     bigscience_sweep,
+    expert_layers,
     korthikanti,
     llm_foundry,
     narayanan,
@@ -38,6 +39,8 @@ TABLES: dict[str, Table] = {
         nemo.TABLE,
         bigscience_sweep.SWEEP,
         bigscience.STATES,
+        expert_layers.EXCHANGE,
+        expert_layers.LAYER,
     )
 }
 WORST = 5
