@@ -29,6 +29,7 @@ FLAGS = {
     "overlap_tp": ("all", "overlap_tp", "all"),
     "overlap_pp": (True, "overlap_pp", True),
     "exchange": ("node", "exchange", "node"),
+    "routing": ("skew:0.5", "routing", "skew:0.5"),
     "overlap_ep": ("none", "overlap_ep", "none"),
     "overlap_device": ("50%", "overlap_device_frac", 0.5),
     "dispatch_bytes": ("1.03125", "dispatch_B", 1.03125),

@@ -60,7 +60,8 @@ def questions(draw: st.DrawFn) -> Question:
         overlap_dp=draw(st.booleans()), overlap_pp=draw(st.booleans()), launch_blocking=draw(st.booleans()),
         overlap_tp=draw(st.sampled_from(["none", "gradients", "all"])),
         overlap_ep=draw(st.sampled_from(["none", "cells", "shared"])),
-        exchange=draw(st.sampled_from([None, "copy", "node"])), flash_attention=draw(st.booleans()),
+        exchange=draw(st.sampled_from([None, "copy", "node"])),
+        routing=draw(st.sampled_from(["balanced", "natural", "skew:0.7"])), flash_attention=draw(st.booleans()),
     )  # fmt: skip
     job = Job(known, recipe, hardware.num_devices)
     kept = ({}, {"etp": 0}, {"ep": 1}, {"offload": "none"}, {"shard": 0}, {"schedule": "1f1b", "vpp": 1})

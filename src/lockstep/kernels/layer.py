@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from lockstep.kernels.clock import Clock, Work
-from lockstep.layout import LayerKind, LayoutGrid, Recipe
+from lockstep.layout import LayerKind, LayoutGrid, Recipe, busiest_rank_frac
 from lockstep.types.arrays import Number
 from lockstep.workload import Experts, LatentAttention, Transformer, keys_per_query
 
@@ -53,9 +53,10 @@ class Shard:
 
     @property
     def routed_tokens(self) -> Number:
-        """Tokens that a rank's experts see in the mean, once per choice: those of the ranks that cut experts alike."""
+        """Tokens that the busiest rank's experts see, once per choice: those of all ranks that cut them alike."""
         split = (self.grid.sequence_parallel > 0) | (self.grid.tp == 1)
-        return self.tokens * np.where(split, self.grid.expert_tp / self.grid.tp, 1.0)
+        busiest = busiest_rank_frac(self.model.experts, self.recipe, self.grid)
+        return self.tokens * busiest * np.where(split, self.grid.expert_tp / self.grid.tp, 1.0)
 
     @property
     def kv_heads(self) -> Number:
@@ -156,7 +157,7 @@ def activation(shard: Shard, width: Number, tokens: Number, count: Number, gated
 def experts(shard: Shard, moe: Experts) -> Passes:
     """Router, permutation, routed experts and shared ones.
 
-    Balanced routing: E/ep experts on a rank, cut by etp, each with an equal share of the rows of `routed_tokens`.
+    E/ep experts on a rank, cut by etp, each with an equal share of the rows of `routed_tokens`.
     """
     h, local, width = shard.model.hidden, moe.experts / shard.grid.ep, moe.ffn / shard.grid.expert_tp
     parts = shard.product(shard.loose_tokens, moe.experts, h)

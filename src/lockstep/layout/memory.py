@@ -27,6 +27,7 @@ from lockstep.hardware import Cluster
 from lockstep.layout.job import Job, LayerKind, ends_on
 from lockstep.layout.layout import KEEP, OFFLOAD_PARAMETERS, LayoutGrid, gradients_leave, host_capacity_B, host_states_B
 from lockstep.layout.recipe import Recipe
+from lockstep.layout.routing import busiest_rank_frac
 from lockstep.parallel.pipeline import peak_live_by_code
 from lockstep.types.arrays import Floats, Number, Truth
 from lockstep.types.plain import Json
@@ -35,6 +36,7 @@ from lockstep.workload import (
     NONE,
     SELECTIVE,
     ConvNet,
+    Experts,
     Piece,
     RankParameters,
     Transformer,
@@ -219,14 +221,15 @@ def _by_experts(held: Counter[LayerKind]) -> Counter[bool]:
     return found
 
 
-def piece(recipe: Recipe, grid: LayoutGrid) -> Piece:
-    """What one rank pushes through a layer at a time."""
+def piece(recipe: Recipe, grid: LayoutGrid, experts: Experts | None = None) -> Piece:
+    """What one rank pushes through a layer at a time; of `experts` the one that gets most of them."""
     return Piece(
         micro_batch=grid.micro_batch,
         seq=recipe.seq,
         tp=grid.tp,
         cp=grid.cp,
         expert_tp=grid.expert_tp,
+        capacity_factor=busiest_rank_frac(experts, recipe, grid),
         sequence_parallel=grid.sequence_parallel > 0,
         element_B=recipe.element_B,
         cached_B=recipe.cached_B,
@@ -243,7 +246,7 @@ def _activations(job: Job, grid: LayoutGrid, stage: int, held: Counter[LayerKind
     model = job.model
     if isinstance(model, ConvNet):
         return convnet_activation_B(model, grid.micro_batch, job.recipe.element_B), 0.0
-    one = piece(job.recipe, grid)
+    one = piece(job.recipe, grid, model.experts)
     first, last = ends_on(stage, grid.stages, grid.placement)
     kept: Number = 0.0
     passing: Number = 0.0

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from lockstep.errors import BadInput, UnknownName
+from lockstep.parallel.expert.load import routing_skew
 from lockstep.types.plain import Json, picked
 from lockstep.workload import MODULES
 
@@ -115,6 +116,9 @@ class Recipe:
     exchange: str | None = None
     """How tokens travel to their experts: copy, each of the k copies by itself; node, once to each node and device with
     experts of theirs and copied there (DeepEP); None: node where the model limits routing to groups, else copy."""
+    routing: str = "balanced"
+    """How evenly tokens choose experts: balanced, every expert as many, which forced balancing makes true (forced);
+    natural, each token at random; skew:S, with popularities of a Zipf law of exponent S."""
     dispatch_B: float | None = None
     """Bytes per element of tokens sent to experts, and of gradients sent there; None means as activations."""
     recompute_modules: tuple[str, ...] = ("core_attn",)
@@ -148,6 +152,7 @@ class Recipe:
             raise UnknownName("overlap of the experts' exchange", self.overlap_ep, EP_OVERLAPS, "--overlap-ep")
         if self.exchange not in (None, *EXCHANGES):
             raise UnknownName("way of the experts' exchange", str(self.exchange), EXCHANGES, "--exchange")
+        routing_skew(self.routing)
         if not 0 <= self.overlap_device_frac < 1:
             raise BadInput(f"overlap_device_frac must be at least 0 and below 1, got {self.overlap_device_frac}")
         for module in self.recompute_modules:
@@ -174,6 +179,11 @@ class Recipe:
     def once_per_node(self, limited: bool) -> bool:
         """Whether a token crosses to each node once, in a model that limits its routing to groups or does not."""
         return limited if self.exchange is None else self.exchange == "node"
+
+    @property
+    def skew(self) -> float | None:
+        """Exponent of the experts' popularity, 0 for natural routing; None where experts get equally much."""
+        return routing_skew(self.routing)
 
     @property
     def dispatched_B(self) -> float:

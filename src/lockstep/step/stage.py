@@ -10,10 +10,9 @@ import numpy as np
 
 from lockstep.kernels.clock import Clock, Work
 from lockstep.kernels.layer import LayerWork, Passes, Shard, layer_work
-from lockstep.layout import LayerKind, Recipe
+from lockstep.layout import LayerKind, Recipe, busiest_rank_frac, choices_of
 from lockstep.parallel.context import ring
 from lockstep.parallel.expert import traffic as expert
-from lockstep.parallel.expert.spread import Choices
 from lockstep.parallel.group import share_links
 from lockstep.parallel.piece import Flow, Piece, total_s
 from lockstep.parallel.tensor import traffic as tensor
@@ -98,14 +97,11 @@ def layer_pieces(shard: Shard, network: Network, work: LayerWork, moe: bool) -> 
     return (inside[0], around[0], *exchanged[0]), (inside[1], around[1], *exchanged[1])
 
 
-def choices_of(routed: Experts) -> Choices:
-    """What the router of a layer chooses."""
-    return Choices(routed.experts, routed.top_k, routed.groups, routed.top_groups)
-
-
 def _exchange(shard: Shard, network: Network, work: LayerWork, routed: Experts) -> Pair:
     """The experts' traffic of one layer."""
-    recipe, ways, each = shard.recipe, shard.grid.expert_tp, shard.loose_tokens * shard.model.hidden
+    recipe, ways = shard.recipe, shard.grid.expert_tp
+    # The busiest rank receives most of a dispatch and sends most of a combine; the others wait for it.
+    each = shard.loose_tokens * busiest_rank_frac(routed, recipe, shard.grid) * shard.model.hidden
     sizes_B = each * recipe.dispatched_B, each * shard.clock.element_B
     choices = choices_of(routed)
     dispatch, combine = expert.flows(network.levels("ep"), *sizes_B, choices, recipe.once_per_node(choices.limited))

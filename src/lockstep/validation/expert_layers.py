@@ -19,10 +19,10 @@ from dataclasses import replace
 from lockstep.hardware import cluster
 from lockstep.kernels.clock import Clock
 from lockstep.kernels.layer import Shard, experts, layer_work
-from lockstep.layout import Job, LayerKind, Layout, Recipe
+from lockstep.layout import Job, LayerKind, Layout, Recipe, choices_of
 from lockstep.parallel.expert.spread import expected_units
 from lockstep.step.network import Network
-from lockstep.step.stage import choices_of, layer_pieces
+from lockstep.step.stage import layer_pieces
 from lockstep.validation.case import Case, Table, read_rows
 from lockstep.workload import Experts, Transformer, model
 

@@ -166,6 +166,8 @@ def _recipe(layout: Layout, recipe: Recipe, model: Transformer) -> Flags:
         flags["tp-comm-overlap"] = True
     if recipe.overlap_ep == "shared" and model.experts and model.experts.shared_ffn:
         flags["moe-shared-expert-overlap"] = True
+    if recipe.routing == "forced" and model.experts:
+        flags["moe-router-force-load-balancing"] = True
     if layout.ep > 1 and exchanges_once(recipe, model):
         flags |= {"moe-token-dispatcher-type": "flex", "moe-enable-deepep": True}
     if not recipe.fused_accumulation:

@@ -136,6 +136,7 @@ def _refuse(found: Estimate) -> None:
         _refuse_experts(layout, inside, no)
     moe = found.job.transformer.experts if found.job.transformer else None
     once = moe is not None and layout.ep > 1 and recipe.once_per_node(moe.top_groups < moe.groups)
+    no.when(recipe.routing == "forced", "routing forced to balance: it has no such setting; use --routing balanced")
     no.when(once, "experts' exchange once per node: its all-to-all sends every copy; use --exchange copy")
     no.when(
         layout.pp > 1 and layout.schedule not in SCHEDULES,

@@ -131,6 +131,15 @@ class RecipeWords(TypedDict, total=False):
         ),
         Field("exchange"),
     ]
+    routing: Annotated[
+        str | None,
+        Option(
+            "W",
+            "How evenly tokens choose experts: balanced, forced (as balanced), natural (at random) or skew:S (Zipf "
+            "exponent). (default: balanced)",
+        ),
+        Field("routing"),
+    ]
     dispatch_bytes: Annotated[
         Size | None,
         Option("B", "Bytes per element sent to experts; 1.03125 in fp8. (default: as activations)"),
