@@ -51,7 +51,7 @@ def test_a_layer_of_experts_in_bf16_is_within_the_error_of_its_device() -> None:
 
 # NVIDIA's rows, and BigScience's around its optimum, are at nearly one utilisation, which a constant that knows it
 # meets by construction.
-SHOWCASES = ("nvidia_nemo", "bigscience_a100_sweep")
+SHOWCASES = ("nvidia_nemo", "nvidia_nemo_experts", "bigscience_a100_sweep")
 SWEEPS = [name for name, table in TABLES.items() if table.quantity == "step_time_s" and name not in SHOWCASES]
 
 

@@ -41,6 +41,7 @@ TABLES: dict[str, Table] = {
         bigscience.STATES,
         expert_layers.EXCHANGE,
         expert_layers.LAYER,
+        nemo.EXPERTS,
     )
 }
 WORST = 5
