@@ -96,6 +96,23 @@ def test_routed_experts_need_no_round_of_the_dense_block() -> None:
         assert found == pytest.approx(passes * rounds * each_s, rel=1e-6)
 
 
+def test_grouped_products_pay_for_the_weights_of_every_local_expert() -> None:
+    """The same rows over eight times the experts: as many FLOPs, and the bytes of seven more experts' weights."""
+    job = JOBS[1]
+    assert job.transformer
+    assert job.transformer.experts
+    clock, moe = Clock(CLUSTER.device, "bf16"), job.transformer.experts
+    few, many = (
+        experts_work(Shard(job.transformer, Layout(dp=32, ep=ep).grid(), job.recipe, clock), moe).forward
+        for ep in (8, 1)
+    )
+    assert float(few.flops) == float(many.flops)
+    weights_B = 7 * 3 * 4096 * 14336 * 2.0
+    curve = CLUSTER.device.efficiency
+    want_s = curve.matmul_bytes_factor * weights_B / CLUSTER.device.memory_bandwidth_Bps
+    assert float(many.matmul_s - few.matmul_s) == pytest.approx(want_s, rel=1e-9)
+
+
 def test_uncut_experts_over_context_ranks_stay_in_the_node() -> None:
     """Eight experts over two tensor and four context ranks: the exchange crosses no link between nodes."""
     job = JOBS[1]
