@@ -125,7 +125,9 @@ def _experts(about: About) -> str | None:
 
 
 def _routed(about: About) -> str | None:
-    return None if about.job.num_experts else f"{about.job.model.name} has no experts; leave it out"
+    if about.job.num_experts or about.job.recipe.routing == "balanced":
+        return None
+    return f"{about.job.model.name} has no experts; leave it out"
 
 
 def _exchange(about: About) -> str | None:
