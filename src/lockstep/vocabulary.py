@@ -25,6 +25,8 @@ _SAME: dict[str, tuple[str, ...]] = {
     "dp_size data_parallel data_parallel_size data_parallel_degree dp_degree replicas num_replicas": ("dp", "workers"),
     "cp_size context_parallel context_parallel_size context_parallel_degree ring_attention": ("cp",),
     "ep_size expert_parallel expert_parallel_size expert_parallel_degree expert_model_parallel_size": ("ep",),
+    """etp_size expert_tp expert_tp_size expert_tensor_parallel expert_tensor_parallel_size
+    expert_tensor_parallel_degree""": ("etp",),
     """vp vpp_size virtual_pipeline virtual_stages virtual_pipeline_model_parallel_size num_virtual_stages model_chunks
     num_model_chunks""": ("vpp", "chunks"),
     """mbs micro_batch_size microbatch microbatch_size micro_bsz local_batch_size per_device_batch_size
@@ -137,7 +139,7 @@ _MEANT: dict[str, tuple[str, ...]] = {
     "verbose debug quiet silent log_level": ("answers contain everything; there is no such switch",),
 }  # fmt: skip
 
-LAYOUT = ("tp", "pp", "dp", "cp", "ep", "vpp", "micro_batch", "zero", "shard", "recompute", "sequence_parallel",
+LAYOUT = ("tp", "pp", "dp", "cp", "ep", "etp", "vpp", "micro_batch", "zero", "shard", "recompute", "sequence_parallel",
           "schedule", "order")  # fmt: skip
 """Words that only verbs about one layout take."""
 SEARCHING = ("plan", "scaling", "guide")

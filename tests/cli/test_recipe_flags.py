@@ -28,6 +28,8 @@ FLAGS = {
     "overlap": (False, "overlap_dp", False),
     "overlap_tp": ("all", "overlap_tp", "all"),
     "overlap_pp": (True, "overlap_pp", True),
+    "exchange": ("node", "exchange", "node"),
+    "routing": ("skew:0.5", "routing", "skew:0.5"),
     "overlap_ep": ("none", "overlap_ep", "none"),
     "overlap_device": ("50%", "overlap_device_frac", 0.5),
     "dispatch_bytes": ("1.03125", "dispatch_B", 1.03125),

@@ -16,66 +16,89 @@ degrees = st.sampled_from([1, 2, 3, 4])
 
 @st.composite
 def layouts(draw: st.DrawFn) -> Layout:
-    ep = draw(st.sampled_from([1, 2]))
-    return Layout(
-        tp=draw(degrees), cp=draw(degrees), ep=ep, dp=ep * draw(degrees), pp=draw(degrees),
-        order=tuple(draw(st.permutations(AXES))),
-    )  # fmt: skip
+    """Any degrees whose experts' grid covers the ranks of a stage, in any order that keeps stages the same."""
+    tp, cp, dp, pp = (draw(degrees) for _ in range(4))
+    pairs = [(ep, etp) for ep in range(1, 9) for etp in range(1, 9) if tp * cp * dp % (ep * etp) == 0]
+    ep, etp = draw(st.sampled_from(pairs))
+    order = tuple(draw(st.permutations(AXES[:4])))
+    said = draw(st.sampled_from([0, etp])) if etp == tp else etp
+    return Layout(tp=tp, cp=cp, dp=dp, pp=pp, ep=ep, etp=said, order=(*order, "pp"))
 
 
-def by_hand(layout: Layout) -> dict[tuple[int, ...], int]:
-    """Rank of each coordinate (in the grid's order, outermost last) by counting, innermost axis fastest."""
-    sizes = {"tp": layout.tp, "cp": layout.cp, "ep": layout.ep, "dp": layout.dp // layout.ep, "pp": layout.pp}
-    ranges = [range(sizes[axis]) for axis in reversed(layout.order)]
-    return {coordinate: rank for rank, coordinate in enumerate(product(*ranges))}
+def grids(layout: Layout) -> dict[str, dict[str, int]]:
+    """Degrees of the dense and of the experts' grid, innermost first, as Megatron Core writes them down."""
+    etp = layout.etp or layout.tp
+    edp = layout.tp * layout.cp * layout.dp // (etp * layout.ep)
+    dense = {"tp": layout.tp, "cp": layout.cp, "dp": layout.dp, "pp": layout.pp}
+    experts = {"tp": etp, "ep": layout.ep, "dp": edp, "pp": layout.pp}
+    named = {"tp": "etp", "dp": "edp"}
+    return {
+        "dense": {axis: dense[axis] for axis in layout.order if axis in dense},
+        "experts": {named.get(axis, axis): experts[axis] for axis in layout.order if axis in experts},
+    }
 
 
-@given(layouts(), st.sampled_from(["tp", "cp", "ep", "pp"]))
-def test_groups_differ_in_their_axis_only(layout: Layout, axis: str) -> None:
-    ranks = by_hand(layout)
-    place = list(reversed(layout.order)).index(axis)
+def by_hand(degrees_of: dict[str, int], apart: tuple[str, ...]) -> list[list[int]]:
+    """Groups over the axes `apart` by counting through a grid, innermost axis fastest."""
     groups: dict[tuple[int, ...], list[int]] = {}
-    for coordinate, rank in ranks.items():
-        groups.setdefault(coordinate[:place] + coordinate[place + 1 :], []).append(rank)
-    assert process_groups(layout, axis) == sorted(sorted(group) for group in groups.values())
+    axes = list(reversed(degrees_of))
+    for rank, place in enumerate(product(*(range(degrees_of[axis]) for axis in axes))):
+        same = tuple(digit for axis, digit in zip(axes, place, strict=True) if axis not in apart)
+        groups.setdefault(same, []).append(rank)
+    return sorted(groups.values())
 
 
-@given(layouts(), st.sampled_from(["tp", "cp", "ep", "dp", "pp", "data", "expert_data"]))
-def test_groups_partition_the_world(layout: Layout, group: str) -> None:
-    sizes = {
-        "dp": layout.dp, "data": layout.dp * layout.cp, "expert_data": layout.dp * layout.cp // layout.ep,
-        "tp": layout.tp, "cp": layout.cp, "ep": layout.ep, "pp": layout.pp,
-    }  # fmt: skip
-    groups = process_groups(layout, group)
-    assert sorted(rank for members in groups for rank in members) == list(range(layout.world))
-    assert {len(members) for members in groups} == {sizes[group]}
+GROUPS = {
+    "tp": ("dense", ("tp",)), "cp": ("dense", ("cp",)), "dp": ("dense", ("dp",)), "data": ("dense", ("cp", "dp")),
+    "pp": ("dense", ("pp",)), "etp": ("experts", ("etp",)), "ep": ("experts", ("ep",)),
+    "expert_data": ("experts", ("edp",)),
+}  # fmt: skip
+
+
+@given(layouts(), st.sampled_from(list(GROUPS)))
+def test_groups_differ_in_their_axes_only(layout: Layout, name: str) -> None:
+    grid, apart = GROUPS[name]
+    assert process_groups(layout, name) == by_hand(grids(layout)[grid], apart)
 
 
 @given(layouts())
-def test_coordinates_name_each_rank_once(layout: Layout) -> None:
-    digits = coordinates(layout)
-    assert len(set(zip(*(digits[axis].tolist() for axis in AXES), strict=True))) == layout.world
+def test_both_grids_have_the_same_stages(layout: Layout) -> None:
+    assert by_hand(grids(layout)["dense"], ("pp",)) == by_hand(grids(layout)["experts"], ("pp",))
 
 
-@given(layouts(), st.sampled_from([("tp",), ("pp",), ("cp",), ("ep",), ("cp", "ep", "dp"), ("cp", "dp")]))
-def test_members_per_unit_never_exceed_the_truth(layout: Layout, axes: tuple[str, ...]) -> None:
-    name = {("cp", "ep", "dp"): "data", ("cp", "dp"): "expert_data"}.get(axes, axes[0])
+@given(layouts(), st.booleans())
+def test_coordinates_name_each_rank_once(layout: Layout, experts: bool) -> None:
+    digits = coordinates(layout, experts)
+    assert len(set(zip(*(one.tolist() for one in digits.values()), strict=True))) == layout.world
+
+
+@given(layouts(), st.sampled_from(list(GROUPS)))
+def test_members_per_unit_never_exceed_the_truth(layout: Layout, name: str) -> None:
     for unit in (1, 2, 4, 8):
         counts = [
             np.unique(np.array(group) // unit, return_counts=True)[1].max() for group in process_groups(layout, name)
         ]
-        claimed = int(span(layout.grid(), axes, [unit]).members[0])
-        assert claimed <= max(counts)
+        assert int(span(layout.grid(), GROUPS[name][1], [unit]).members[0]) <= max(counts)
 
 
 @pytest.mark.parametrize("unit", [1, 4, 8, 16])
-@pytest.mark.parametrize("axes", [("tp",), ("pp",), ("cp", "ep", "dp"), ("cp", "dp")])
-def test_members_per_unit_are_exact_for_powers_of_two(unit: int, axes: tuple[str, ...]) -> None:
-    layout = Layout(tp=4, cp=2, ep=2, dp=8, pp=2)
-    name = {("cp", "ep", "dp"): "data", ("cp", "dp"): "expert_data"}.get(axes, axes[0])
+@pytest.mark.parametrize("name", GROUPS)
+@pytest.mark.parametrize("etp", [0, 1, 2])
+def test_members_per_unit_are_exact_for_powers_of_two(unit: int, name: str, etp: int) -> None:
+    layout = Layout(tp=4, cp=2, ep=4, dp=8, pp=2, etp=etp)
     for group in process_groups(layout, name):
         counts = np.unique(np.array(group) // unit, return_counts=True)[1]
-        assert set(counts.tolist()) == {int(span(layout.grid(), axes, [unit]).members[0])}
+        assert set(counts.tolist()) == {int(span(layout.grid(), GROUPS[name][1], [unit]).members[0])}
+
+
+def test_experts_are_folded_over_the_ranks_of_a_stage() -> None:
+    """Eight ranks of experts lie in a node, across tensor and context ranks, where these divide no replica."""
+    layout = Layout(tp=2, cp=4, dp=4, ep=8, etp=1)
+    assert process_groups(layout, "ep")[0] == list(range(8))
+    assert process_groups(layout, "expert_data")[0] == [0, 8, 16, 24]
+    cut = Layout(tp=2, cp=4, dp=4, ep=4)
+    assert process_groups(cut, "ep")[0] == [0, 2, 4, 6]
+    assert process_groups(cut, "etp") == process_groups(cut, "tp")
 
 
 def test_hsdp_shards_are_consecutive_data_ranks() -> None:
@@ -93,7 +116,7 @@ def test_the_summary_names_the_level_that_each_group_crosses() -> None:
     assert {kind: (one["ranks"], one["groups"], one["level"]) for kind, one in found.items()} == {
         "tp": (4, 16, "node"),
         "cp": (2, 32, "node"),
-        "ep": (2, 32, "fabric"),
+        "ep": (2, 32, "node"),
         "dp": (4, 16, "fabric"),
         "pp": (2, 32, "fabric"),
         "data": (8, 8, "fabric"),

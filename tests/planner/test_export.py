@@ -354,7 +354,8 @@ def test_shapes_that_megatron_has_no_flags_for_are_refused(name: str) -> None:
 
 
 def test_what_experts_need_has_flags() -> None:
-    recipe = Recipe(seq=4096, batch=64, overlap_ep="shared", recompute_modules=("layernorm", "mla_up_proj", "moe_act"))
+    modules = ("layernorm", "mla_up_proj", "moe_act")
+    recipe = Recipe(seq=4096, batch=64, overlap_ep="shared", exchange="copy", recompute_modules=modules)
     job, layout = Job(model("deepseek-v3"), recipe, 32), Layout(pp=8, dp=4, ep=4, zero=1, recompute="selective")
     text = export(found(job, layout), "megatron")
     for line in (

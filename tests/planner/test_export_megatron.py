@@ -95,14 +95,12 @@ REFUSED = [
     ({}, {}, {"tp": 8, "pp": 4, "zero": 1, "offload": "optimizer"}, "dp\\*cp = 1"),
 ]
 REFUSED_EXPERTS = [
-    ({}, {}, {"pp": 2, "dp": 16, "ep": 4, "order": PIPELINE_INSIDE}, "cp=1 and ep=4"),
     ({}, {"dtype": "fp16"}, {"dp": 32}, "experts in fp16"),
     ({}, {"dtype": "fp16"}, {"dp": 32, "ep": 8}, "experts in fp16"),
     ({}, {}, {"dp": 32, "ep": 2, "zero": 1, "shard": 8}, "shard=8 with experts"),
     ({}, {}, {"dp": 32, "zero": 3, "shard": 8}, "shard=8 with experts"),
     ({}, {}, {"dp": 32, "ep": 8, "zero": 2}, "with expert parallelism"),
     ({}, {}, {"dp": 32, "ep": 8, "zero": 3}, "with expert parallelism"),
-    ({}, {}, {"dp": 16, "cp": 2, "ep": 4}, "cp=2 with ep=4"),
     ({}, {"dtype": "fp8", "recompute_modules": ("moe_act",)}, {"dp": 32, "recompute": "selective"}, "ing moe_act"),
     ({"experts": Experts(experts=8, top_k=1, ffn=14336)}, {}, {"dp": 32}, "top-1 routing"),
     (BIASED | {"experts": Experts(experts=8, top_k=2, ffn=14336, gated=False, activation="relu2", every=2)},
@@ -140,6 +138,8 @@ RUNS = [
     (EXPERTS, {}, {"dp": 32, "zero": 3}),
     (EXPERTS, {}, {"dp": 16, "cp": 2}),
     (EXPERTS, {}, {"pp": 4, "dp": 8, "ep": 8}),
+    (EXPERTS, {}, {"dp": 16, "cp": 2, "ep": 4}),
+    (EXPERTS, {}, {"pp": 2, "cp": 4, "dp": 4, "ep": 4, "order": PIPELINE_INSIDE}),
 ]
 
 
@@ -215,13 +215,37 @@ def test_no_layout_is_sought_for_a_model_that_it_cannot_train(monkeypatch: pytes
     assert best_for("megatron", found(images, Layout(dp=32))) is None
 
 
+def test_tokens_that_cross_to_a_node_once_are_dispatched_by_deepep() -> None:
+    layout, limited = {"pp": 8, "dp": 4, "ep": 4, "zero": 1}, Job(model("deepseek-v3"), Recipe(seq=1024, batch=32), 32)
+    copied = replace(limited, recipe=replace(limited.recipe, exchange="copy"))
+    asked = replace(EXPERTS, recipe=replace(EXPERTS.recipe, exchange="node"))
+    for job, once in ((limited, True), (copied, False), (asked, True), (EXPERTS, False)):
+        read = flags(job, **layout)
+        assert read["moe-token-dispatcher-type"] == ("flex" if once else "alltoall")
+        assert ("moe-enable-deepep" in read) == once
+    hidden = replace(limited, recipe=replace(limited.recipe, overlap_ep="shared"))
+    refused(hidden, "use --exchange copy", **layout)
+
+
 def test_the_best_that_can_be_exported_keeps_the_rules() -> None:
-    """DeepSeek-V3 on 256 devices: the planner's best shards parameters beside experts on 16 ranks."""
+    """DeepSeek-V3 on 256 devices: the planner's best runs in cells, on 64 ranks of experts that nothing cuts."""
     best = plan(model("deepseek-v3"), cluster("dgx-h100:32"), Recipe(seq=4096, batch=1024)).best
-    assert best.layout.zero == 3
+    with pytest.raises(Infeasible):
+        export(best, "megatron")
     assert best.layout.ep > 1
     other = best_for("megatron", best)
     assert other is not None
     read = flags_of(export(other.estimate, "megatron"))
-    assert int(read["context-parallel-size"]) == 1 or int(read["expert-model-parallel-size"]) == 1
+    tp, cp, pp, ep = (
+        int(read[f"{name}-parallel-size"]) for name in ("tensor-model", "context", "pipeline-model", "expert-model")
+    )
+    etp = int(read.get("expert-tensor-parallel-size", tp))
+    assert 256 % (etp * ep * pp) == 0
+    assert (tp, cp, ep, etp) == tuple(getattr(other.estimate.layout, name) for name in ("tp", "cp", "ep", "expert_tp"))
     assert "use-megatron-fsdp" not in read
+
+
+@pytest.mark.parametrize(("words", "size"), [({}, None), ({"etp": 1}, "1"), ({"etp": 2}, "2"), ({"etp": 4}, "4")])
+def test_the_ranks_that_cut_an_expert_have_a_flag(words: dict[str, int], size: str | None) -> None:
+    layout = {"tp": 4, "dp": 8, "ep": 8, "sequence_parallel": True} | words
+    assert flags(EXPERTS, **layout).get("expert-tensor-parallel-size") == size

@@ -1,8 +1,11 @@
 """What of the experts' exchange hides, in cells of a pipeline or behind shared experts, and how groups shorten it."""
 
 from dataclasses import replace
+from itertools import combinations
+from math import comb
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -12,6 +15,7 @@ from lockstep.errors import BadInput, UnknownName
 from lockstep.hardware import cluster
 from lockstep.kernels.layer import Shard, layer_work
 from lockstep.layout import Job, LayerKind, Layout, Recipe, check
+from lockstep.parallel.expert.spread import Choices, expected_units
 from lockstep.parallel.expert.traffic import one_way_s
 from lockstep.planner import default_space, estimate, search
 from lockstep.simulate import simulate
@@ -100,11 +104,15 @@ def test_shared_experts_hide_as_much_as_they_last() -> None:
 
 @pytest.mark.parametrize(("dispatch_B", "bytes_each"), [(None, 2.0 + 2.0), (1.0, 1.0 + 2.0)])
 def test_a_token_crosses_to_each_of_its_groups_once(dispatch_B: float | None, bytes_each: float) -> None:
-    """Eight nodes with a group of experts each, at most four per token: 4 x 7/8 copies of a token leave a node."""
+    """Eight nodes with a group of experts each, four for a token: 7/8 of the nodes with one of its experts are others.
+
+    Eight experts of the 128 in four groups leave a group empty with a probability of C(96, 8) / C(128, 8).
+    """
+    nodes = 4 * (1 - comb(96, 8) / comb(128, 8))
     asked = job("deepseek-v3", dispatch_B=dispatch_B, overlap_ep="none")
     found = price_step(asked, CLUSTER, Layout(dp=128, ep=64).grid())
     link = CLUSTER.link_per_device(1)
-    one_way_s = 2 * 7 * link.latency_s + 4096 * 7168 * bytes_each * 4 * (7 / 8) / link.bandwidth_Bps
+    one_way_s = 2 * 7 * link.latency_s + 4096 * 7168 * bytes_each * nodes * (7 / 8) / link.bandwidth_Bps
     assert float(found.ep_comm_s) == pytest.approx(4 * 32 * 2 * one_way_s, rel=1e-9)
 
 
@@ -147,30 +155,53 @@ LEVELS = [(4, 1e-6, 100e9, 0.0), (2, 5e-6, 10e9, 0.0)]
 """Four ranks in each of two nodes."""
 
 
-@pytest.mark.parametrize(
-    ("groups", "inside", "between"),
-    [
-        # Eight groups, one on each rank: at most three of four ranks of a node, and both nodes.
-        (8, 3, 2),
-        # Two groups, one on each node: six experts of a token may be on any rank inside.
-        (2, 6, 2),
-    ],
-)
-def test_an_exchange_by_groups_takes_as_long_as_its_slowest_level(groups: int, inside: int, between: int) -> None:
-    found = even("deepseek-v3").experts
-    assert found is not None
-    experts = replace(found, experts=16, top_k=6, groups=groups, top_groups=3 if groups > 3 else 1)
-    limits = experts.top_k, experts.groups, experts.top_groups
-    between = min(between, experts.top_groups)
+def chosen_by_hand(choices: Choices) -> list[tuple[int, ...]]:
+    """Every choice of experts that can come, as often as it is likely: sets of groups, then experts of these."""
+    size, found = choices.experts // choices.groups, []
+    for groups in combinations(range(choices.groups), choices.top_groups):
+        offered = [expert for expert in range(choices.experts) if expert // size in groups]
+        found += list(combinations(offered, choices.top_k))
+    return found
+
+
+@pytest.mark.parametrize("groups", [(1, 1), (2, 1), (4, 2), (4, 4), (6, 3), (12, 5)])
+@pytest.mark.parametrize("top_k", [1, 2, 3])
+@pytest.mark.parametrize("units", [1, 2, 3, 4, 6, 12])
+def test_expected_units_are_those_of_all_choices(groups: tuple[int, int], top_k: int, units: int) -> None:
+    choices = Choices(12, top_k, *groups)
+    counts = [len({expert // (12 // units) for expert in chosen}) for chosen in chosen_by_hand(choices)]
+    assert expected_units(choices, units) == pytest.approx(float(np.mean(counts)), rel=1e-12)
+    assert choices.units_of[units] == expected_units(choices, units)
+
+
+@pytest.mark.parametrize("choices", [Choices(16, 6, 8, 3), Choices(16, 6, 2, 1), Choices(16, 6)])
+def test_an_exchange_once_per_node_takes_as_long_as_its_slowest_level(choices: Choices) -> None:
+    inside, between = expected_units(choices, 8), expected_units(choices, 2)
     for token_B in (1e3, 1e9):
         node_s = 3 * 1e-6 + token_B * inside * (3 / 4) / 100e9
         fabric_s = 1 * 5e-6 + token_B * between * (1 / 2) / 10e9
-        assert float(one_way_s(LEVELS, token_B, *limits)) == pytest.approx(max(node_s, fabric_s), rel=1e-12)
+        assert float(one_way_s(LEVELS, token_B, choices, True)) == pytest.approx(max(node_s, fabric_s), rel=1e-12)
     for level in (0, 1):
         alone = [(ranks if place == level else 1, *link) for place, (ranks, *link) in enumerate(LEVELS)]
         ranks, latency_s, rate_Bps, _ = alone[level]
-        copies = min(experts.top_groups, ranks)
+        copies = expected_units(choices, ranks)
         want_s = (ranks - 1) * latency_s + 1e6 * copies * (ranks - 1) / ranks / rate_Bps
-        if ranks <= groups:
-            assert float(one_way_s(alone, 1e6, *limits)) == pytest.approx(want_s, rel=1e-12)
-    assert float(one_way_s([(1, 1e-6, 1e9, 0.0)], 1e6, *limits)) == 0
+        assert float(one_way_s(alone, 1e6, choices, True)) == pytest.approx(want_s, rel=1e-12)
+    assert float(one_way_s([(1, 1e-6, 1e9, 0.0)], 1e6, choices, True)) == 0
+
+
+def test_the_exchange_is_chosen_by_a_word() -> None:
+    """Once per node where routing is limited, copy by copy elsewhere; either can be asked for."""
+    layout = Layout(dp=128, ep=64).grid()
+
+    def seconds(name: str, **words: str) -> float:
+        return float(price_step(job(name, overlap_ep="none", **words), CLUSTER, layout).ep_comm_s)
+
+    assert seconds("deepseek-v3") == seconds("deepseek-v3", exchange="node") < seconds("deepseek-v3", exchange="copy")
+    free = replace(even("deepseek-v3").experts, groups=1, top_groups=1)  # type: ignore[type-var]
+    asked = [Job(replace(even("deepseek-v3"), experts=free), Recipe(seq=4096, batch=512, exchange=how), 128)
+             for how in (None, "copy", "node")]  # fmt: skip
+    plain_s, copy_s, node_s = (float(price_step(one, CLUSTER, layout).ep_comm_s) for one in asked)
+    assert plain_s == copy_s > node_s
+    with pytest.raises(UnknownName, match="'nodes'; did you mean node"):
+        Recipe(seq=1, batch=1, exchange="nodes")

@@ -133,7 +133,7 @@ def test_tokens_are_moved_to_their_experts_once_for_each_of_them(tp: int, split:
     grid = Layout(tp=tp, ep=4, dp=4, sequence_parallel=split).grid()
     shard, moe = Shard(described, grid, recipe, Clock(H100, "bf16")), described.experts
     tokens = 4096 / (tp if split else 1)
-    rest = shard.product(tokens, 8, 4096) + feed_forward(shard, 14336, 4096 * 2 / 2, 2, gated=True)
+    rest = shard.product(tokens, 8, 4096) + feed_forward(shard, 14336 / tp, 4096 * 2 / 2, 2, gated=True)
     rest += shared_experts(shard, moe)
     moved_s = 4 * tokens * 2 * 4096 * 2.0 / (H100.memory_bandwidth_Bps * H100.efficiency.stream_frac)
     found = experts_work(shard, moe)

@@ -30,7 +30,7 @@ STEPS: dict[str, tuple[str, str, dict[str, Any], set[str]]] = {
     "experts": (
         "mixtral-8x7b", "dgx-h100:4",
         {"batch": 64, "ep": 8, "tp": 2, "pp": 2, "zero": 1, "sequence_parallel": True},
-        {"tp all-gather", "tp reduce-scatter", "ep all-to-all"},
+        {"tp all-gather", "tp reduce-scatter", "ep all-to-all", "etp all-gather", "etp reduce-scatter"},
     ),
 }  # fmt: skip
 ALL = ("tp", "cp", "ep", "dp")

@@ -49,7 +49,7 @@ def questions(draw: st.DrawFn) -> Question:
     zero, micro_batch = draw(st.integers(0, 3)), draw(st.sampled_from([1, 2]))
     layout = Layout(
         tp=tp, pp=pp, cp=cp, dp=dp, micro_batch=micro_batch, zero=zero, schedule=schedule,
-        vpp=chunks if pp > 1 else 1, ep=draw(st.sampled_from([1, 2])),
+        vpp=chunks if pp > 1 else 1, ep=draw(st.sampled_from([1, 2, 8])), etp=draw(st.sampled_from([0, 1, 2])),
         recompute=draw(st.sampled_from(["none", "selective", "full"])),
         sequence_parallel=tp > 1 and draw(st.booleans()),
         offload=draw(st.sampled_from(["none", "optimizer", "parameters"])) if zero else "none",
@@ -59,10 +59,12 @@ def questions(draw: st.DrawFn) -> Question:
         seq=1 if known.name == "resnet50" else draw(st.sampled_from([1024, 8192])), batch=dp * micro_batch * many * pp,
         overlap_dp=draw(st.booleans()), overlap_pp=draw(st.booleans()), launch_blocking=draw(st.booleans()),
         overlap_tp=draw(st.sampled_from(["none", "gradients", "all"])),
-        overlap_ep=draw(st.sampled_from(["none", "cells", "shared"])), flash_attention=draw(st.booleans()),
+        overlap_ep=draw(st.sampled_from(["none", "cells", "shared"])),
+        exchange=draw(st.sampled_from([None, "copy", "node"])),
+        routing=draw(st.sampled_from(["balanced", "natural", "skew:0.7"])), flash_attention=draw(st.booleans()),
     )  # fmt: skip
     job = Job(known, recipe, hardware.num_devices)
-    kept = ({}, {"ep": 1}, {"offload": "none"}, {"shard": 0}, {"schedule": "1f1b", "vpp": 1})
+    kept = ({}, {"etp": 0}, {"ep": 1}, {"offload": "none"}, {"shard": 0}, {"schedule": "1f1b", "vpp": 1})
     for change in kept:
         layout = replace(layout, **change)
         if not broken_by(layout, job):

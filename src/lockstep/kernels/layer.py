@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from lockstep.kernels.clock import Clock, Work
-from lockstep.layout import LayerKind, LayoutGrid, Recipe
+from lockstep.layout import LayerKind, LayoutGrid, Recipe, busiest_rank_frac
 from lockstep.types.arrays import Number
 from lockstep.workload import Experts, LatentAttention, Transformer, keys_per_query
 
@@ -50,6 +50,13 @@ class Shard:
     def loose_tokens(self) -> Number:
         """Tokens in the parts that tensor parallelism leaves whole, unless sequence parallelism shards them."""
         return self.tokens / np.where(self.grid.sequence_parallel > 0, self.grid.tp, 1)
+
+    @property
+    def routed_tokens(self) -> Number:
+        """Tokens that the busiest rank's experts see, once per choice: those of all ranks that cut them alike."""
+        split = (self.grid.sequence_parallel > 0) | (self.grid.tp == 1)
+        busiest = busiest_rank_frac(self.model.experts, self.recipe, self.grid)
+        return self.tokens * busiest * np.where(split, self.grid.expert_tp / self.grid.tp, 1.0)
 
     @property
     def kv_heads(self) -> Number:
@@ -134,25 +141,27 @@ def _merging(shard: Shard, width: Number) -> Passes:
     return Passes(shard.clock.stream(size_B, more), shard.clock.stream(size_B, more))
 
 
-def feed_forward(shard: Shard, ffn: Number, tokens: Number, count: Number, gated: bool) -> Passes:
-    """`count` feed-forward blocks of size `ffn` over `tokens` tokens each, split over the tensor-parallel group."""
-    h, width = shard.model.hidden, ffn / shard.grid.tp
+def feed_forward(shard: Shard, width: Number, tokens: Number, count: Number, gated: bool) -> Passes:
+    """`count` feed-forward blocks over `tokens` tokens each, of which a rank holds `width` columns."""
+    h = shard.model.hidden
     parts = shard.product(tokens, width * (2 if gated else 1), h, count) + shard.product(tokens, h, width, count)
-    return parts + activation(shard, ffn, tokens, count, gated)
+    return parts + activation(shard, width, tokens, count, gated)
 
 
-def activation(shard: Shard, ffn: Number, tokens: Number, count: Number, gated: bool) -> Passes:
+def activation(shard: Shard, width: Number, tokens: Number, count: Number, gated: bool) -> Passes:
     """The function between the products of `count` such blocks."""
-    elements = tokens * ffn / shard.grid.tp * count
+    elements = tokens * width * count
     return shard.elementwise(elements, 3.0 if gated else 2.0, 5.0 if gated else 3.0)
 
 
 def experts(shard: Shard, moe: Experts) -> Passes:
-    """Router, permutation, routed experts (balanced: E/ep on a rank, each with T*k*ep/E tokens) and shared ones."""
-    h = shard.model.hidden
-    local = moe.experts / shard.grid.ep
-    routed = shard.tokens * moe.top_k / local
-    parts = shard.product(shard.loose_tokens, moe.experts, h) + feed_forward(shard, moe.ffn, routed, local, moe.gated)
+    """Router, permutation, routed experts and shared ones.
+
+    E/ep experts on a rank, cut by etp, each with an equal share of the rows of `routed_tokens`.
+    """
+    h, local, width = shard.model.hidden, moe.experts / shard.grid.ep, moe.ffn / shard.grid.expert_tp
+    parts = shard.product(shard.loose_tokens, moe.experts, h)
+    parts += feed_forward(shard, width, shard.routed_tokens * moe.top_k / local, local, moe.gated)
     parts += shard.elementwise(shard.loose_tokens * moe.top_k * h, 4.0, 4.0, kernels=4)
     return parts + shared_experts(shard, moe)
 
@@ -161,7 +170,7 @@ def shared_experts(shard: Shard, moe: Experts) -> Passes:
     """The experts that every token visits, where it is."""
     if not moe.shared_ffn:
         return Passes(Work(), Work())
-    return feed_forward(shard, moe.shared_ffn, shard.tokens, 1, moe.gated)
+    return feed_forward(shard, moe.shared_ffn / shard.grid.tp, shard.tokens, 1, moe.gated)
 
 
 def norms(shard: Shard) -> Passes:
@@ -210,7 +219,7 @@ def layer_work(shard: Shard, kind: LayerKind) -> LayerWork:
         shared = shared_experts(shard, shard.model.experts)
         around += experts(shard, shard.model.experts)
     elif shard.model.mlp:
-        around += feed_forward(shard, shard.model.mlp.ffn, shard.tokens, 1, shard.model.mlp.gated)
+        around += feed_forward(shard, shard.model.mlp.ffn / shard.grid.tp, shard.tokens, 1, shard.model.mlp.gated)
     core = attention_core(shard, kind.window)
     return LayerWork(around, core, shared, _repeated(shard, kind, core))
 
@@ -225,8 +234,9 @@ def _repeated(shard: Shard, kind: LayerKind, core: Passes) -> Work:
     if "mla_up_proj" in modules and latent:
         parts.append(up_projections(shard, latent, model.attention.heads / shard.grid.tp).forward)
     if "moe_act" in modules and moe:
-        parts.append(activation(shard, moe.ffn, shard.tokens * moe.top_k, 1, moe.gated).forward)
-        parts.append(activation(shard, moe.shared_ffn, shard.tokens, 1, moe.gated).forward)
+        width = moe.ffn / shard.grid.expert_tp
+        parts.append(activation(shard, width, shard.routed_tokens * moe.top_k, 1, moe.gated).forward)
+        parts.append(activation(shard, moe.shared_ffn / shard.grid.tp, shard.tokens, 1, moe.gated).forward)
     return sum(parts, Work())
 
 

@@ -1,8 +1,8 @@
 """Ranks, their grid coordinates and their process groups, and how many members of a group share a node.
 
-A rank's coordinates are the mixed-radix digits of its number, innermost axis first. The group of an axis is the set
-of ranks that differ in that axis only, so its members are `degree` ranks, `stride` apart, where the stride is the
-product of the degrees further in.
+Dense layers have one grid of ranks, expert layers another over the same ranks (`layout.py`). A rank's coordinates are
+the mixed-radix digits of its number, innermost axis first. The group of an axis is the set of ranks that differ in that
+axis only, so its members are `degree` ranks, `stride` apart, where the stride is the product of the degrees further in.
 """
 
 from __future__ import annotations
@@ -18,24 +18,20 @@ from lockstep.layout.layout import Layout, LayoutGrid
 from lockstep.types.arrays import Ints
 from lockstep.types.plain import Json
 
-WITHIN = {"dp": ("ep", "dp"), "data": ("cp", "ep", "dp"), "expert_data": ("cp", "dp"), "shard": ("cp", "ep", "dp")}
-"""Axes that the groups named after more than one axis cover."""
+WITHIN = {"data": ("cp", "dp"), "expert_data": ("edp",), "shard": ("cp", "dp")}
+"""Axes that the groups with names of their own cover."""
+OF_EXPERTS = ("etp", "ep", "edp")
+"""Axes of the experts' grid alone."""
 MAX_LISTED = 16
-GROUPS = ("tp", "cp", "ep", "dp", "pp", "data", "expert_data", "shard")
+GROUPS = ("tp", "cp", "ep", "etp", "dp", "pp", "data", "expert_data", "shard")
 
 
-def _radices(layout: Layout) -> list[tuple[str, int]]:
-    """(axis, degree) innermost first, where dp is split into ep (inner) and the rest."""
-    degrees = {"tp": layout.tp, "cp": layout.cp, "ep": layout.ep, "dp": layout.dp // layout.ep, "pp": layout.pp}
-    return [(axis, degrees[axis]) for axis in layout.order]
-
-
-def coordinates(layout: Layout) -> dict[str, Ints]:
-    """Coordinate of every rank along each axis; `dp` is the rest of the data-parallel axis outside `ep`."""
+def coordinates(layout: Layout, experts: bool = False) -> dict[str, Ints]:
+    """Coordinate of every rank along each axis of the grid of dense or of expert layers."""
     rest = np.arange(layout.world)
     digits = {}
-    for axis, degree in _radices(layout):
-        rest, digits[axis] = np.divmod(rest, degree)
+    for axis, degree in layout.grid().degrees(experts):
+        rest, digits[axis] = np.divmod(rest, int(degree))
     return digits
 
 
@@ -43,7 +39,7 @@ def process_groups(layout: Layout, group: str) -> list[list[int]]:
     """All process groups of one kind, each as the sorted ranks in it, in order of their first rank.
 
     `data` holds the ranks that share dense parameters (dp and cp together), `expert_data` those that share an
-    expert, `dp` the whole data-parallel axis, `shard` the sharing ranks of HSDP. Raises UnknownName otherwise.
+    expert, `etp` those that cut one, `shard` the sharing ranks of HSDP. Raises UnknownName otherwise.
     """
     if group not in GROUPS:
         raise UnknownName("process group", group, GROUPS)
@@ -53,10 +49,10 @@ def process_groups(layout: Layout, group: str) -> list[list[int]]:
 
 def _groups(layout: Layout, group: str) -> Ints:
     """The groups of one kind as the rows of an array."""
-    digits = coordinates(layout)
     inside = WITHIN.get(group, (group,))
+    digits = coordinates(layout, inside[0] in OF_EXPERTS)
     number = np.zeros(layout.world, dtype=np.int64)
-    for axis in layout.order:
+    for axis in digits:
         if axis not in inside:
             number = number * (int(digits[axis].max()) + 1) + digits[axis]
     size = layout.world // len(np.unique(number))
@@ -69,13 +65,16 @@ def _groups(layout: Layout, group: str) -> Ints:
 def group_summary(layout: Layout, cluster: Cluster) -> dict[str, Json]:
     """For each kind of process group with several ranks: its size, how many there are, the first one, its level.
 
-    `level` is the outermost level of the cluster that the group crosses; `first` lists at most MAX_LISTED ranks.
+    `level` is the outermost level of the cluster that the group crosses; `first` lists at most MAX_LISTED ranks. Groups
+    that cut experts are left out where those that cut dense layers are the same.
     """
     units = [cluster.devices_per_child(i) for i in range(len(cluster.levels))]
     found = {}
     for group in GROUPS:
         ranks = _groups(layout, group)
         if ranks.shape[1] == 1 or (group == "shard" and not layout.shard):
+            continue
+        if group == "etp" and np.array_equal(ranks, _groups(layout, "tp")):
             continue
         crossed = [i for i, unit in enumerate(units) if np.any(ranks // unit != ranks[:, :1] // unit)]
         found[group] = {
@@ -103,7 +102,7 @@ class Span:
 
 
 def span(grid: LayoutGrid, axes: Sequence[str], units: Sequence[int]) -> Span:
-    """The span of the group over `axes` on units of `units[i]` ranks each, innermost unit (1) first.
+    """The span of the group over `axes` of either grid on units of `units[i]` ranks each, innermost unit (1) first.
 
     Axes that are neighbours in the grid's order form one run with degree d and stride s; of a run, gcd(unit, s*d)/s
     members share a unit when s divides it, else 1. That is exact when the run's block is aligned with the unit, and
@@ -120,17 +119,16 @@ def span(grid: LayoutGrid, axes: Sequence[str], units: Sequence[int]) -> Span:
 
 
 def _runs(grid: LayoutGrid, axes: Sequence[str]) -> list[tuple[Ints, Ints]]:
-    """(stride, degree) of each run of neighbouring axes in the rank grid."""
-    degrees = {"tp": grid.tp, "cp": grid.cp, "ep": grid.ep, "dp": np.maximum(1, grid.dp // grid.ep), "pp": grid.pp}
+    """(stride, degree) of each run of neighbouring axes in the grid that they are of."""
     stride = np.asarray(1, dtype=np.int64)
     runs: list[tuple[Ints, Ints]] = []
     previous_inside = False
-    for axis in grid.order:
+    for axis, degree in grid.degrees(axes[0] in OF_EXPERTS):
         inside = axis in axes
         if inside and previous_inside:
-            runs[-1] = (runs[-1][0], runs[-1][1] * degrees[axis])
+            runs[-1] = (runs[-1][0], runs[-1][1] * degree)
         elif inside:
-            runs.append((stride, degrees[axis]))
+            runs.append((stride, degree))
         previous_inside = inside
-        stride = stride * degrees[axis]
+        stride = stride * degree
     return runs

@@ -67,6 +67,11 @@ class Job:
         """Routed experts per layer, 0 for a dense model."""
         return self.transformer.experts.experts if self.transformer and self.transformer.experts else 0
 
+    @property
+    def expert_width(self) -> int:
+        """Inner width of a routed expert, 0 for a dense model."""
+        return self.transformer.experts.ffn if self.transformer and self.transformer.experts else 0
+
     @cached_property
     def kinds(self) -> tuple[LayerKind, ...]:
         """The kind of every layer, in order."""

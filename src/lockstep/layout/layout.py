@@ -4,7 +4,10 @@ Every formula of the package reads a `LayoutGrid`. A single layout is a grid of 
 grid in which choices that limit one another share the first axis, its rows, and each of the others has an axis of its
 own. So rows that break a rule can be left out, and a formula costs the product of the axes it depends on, not of all.
 
-World size: dp * tp * pp * cp. Expert parallelism splits the data-parallel axis (ep divides dp) for expert layers.
+World size: dp * tp * pp * cp. Expert layers have a grid of their own over the same tp * cp * dp ranks of a stage:
+etp * ep * edp, where etp ranks cut an expert, ep ranks divide the experts, and edp = tp cp dp / (etp ep) hold the same
+ones. In `order` the axes of either grid stand at their place: tp or etp, cp (of the dense grid alone), ep (of the
+experts' alone), dp or edp.
 
 Offload is what of a rank's training states lives in host memory:
 
@@ -16,6 +19,8 @@ reduce. Below it they add up on the device, and the rank's part goes down once p
 
 Sources: ZeRO-Offload (arXiv 2101.06840) section 4; ZeRO-Infinity (arXiv 2104.07857) section 5; DeepSpeed 0.16,
 deepspeed/runtime/zero/stage_1_and_2.py: reduce_ready_partitions_and_remove_grads, copy_grads_in_partition.
+Both grids: "MoE Parallel Folding" (arXiv 2504.14960); Megatron Core 0.15, initialize_model_parallel in
+core/parallel_state.py.
 """
 
 from __future__ import annotations
@@ -41,6 +46,8 @@ KEEP, OFFLOAD_OPTIMIZER, OFFLOAD_PARAMETERS = range(3)
 
 AXES = ("tp", "cp", "ep", "dp", "pp")
 """The rank grid's axes, innermost first: the axis that talks most gets the fastest links."""
+EXPERT_AXES = {"tp": "etp", "ep": "ep", "dp": "edp", "pp": "pp"}
+"""The axes of the experts' grid, by the axis of `order` at whose place each stands."""
 HOST_USABLE_FRAC = 0.9
 """Share of host memory that states may fill; the system, data loading and staging buffers take the rest: assumed."""
 
@@ -54,6 +61,8 @@ class Layout:
     pp: int = 1
     cp: int = 1
     ep: int = 1
+    etp: int = 0
+    """Ranks that cut an expert (expert tensor parallelism); 0 means as many as tp, Megatron Core's default."""
     vpp: int = 1
     """Model chunks per pipeline stage (virtual stages); 2 where the schedule folds the model or holds two copies."""
     micro_batch: int = 1
@@ -70,7 +79,7 @@ class Layout:
     offload: str = "none"
     """none, optimizer (its states and the gradients live in host memory) or parameters (sharded parameters too)."""
     order: tuple[str, ...] = AXES
-    """Axes of the rank grid, innermost first; ep, if named, is the inner part of dp."""
+    """Axes of the rank grid, innermost first; the experts' grid has its axes at the same places (`EXPERT_AXES`)."""
 
     def __post_init__(self) -> None:
         for name in ("dp", "tp", "pp", "cp", "ep", "vpp", "micro_batch"):
@@ -84,8 +93,10 @@ class Layout:
         for name, allowed in (("recompute", RECOMPUTE), ("offload", OFFLOAD)):
             if getattr(self, name) not in allowed:
                 raise UnknownName(name, str(getattr(self, name)), allowed, f"--{name}")
-        if not 0 <= self.shard <= MOST:
-            raise BadInput(f"shard must be 0 (all) or a count of ranks up to {MOST:,}, got {self.shard}", "--shard")
+        for name, usual in (("shard", "all"), ("etp", "as tp")):
+            if not 0 <= getattr(self, name) <= MOST:
+                message = f"{name} must be 0 ({usual}) or a count of ranks up to {MOST:,}, got {getattr(self, name)}"
+                raise BadInput(message, f"--{name}")
         if sorted(self.order) != sorted(AXES):
             raise BadInput(f"order must name each of {'-'.join(AXES)} once, got {'-'.join(self.order)}", "--order")
         code(self.schedule, "--schedule")
@@ -94,6 +105,11 @@ class Layout:
     def world(self) -> int:
         """Ranks in all."""
         return self.dp * self.tp * self.pp * self.cp
+
+    @property
+    def expert_tp(self) -> int:
+        """Ranks that cut an expert."""
+        return self.etp or self.tp
 
     @property
     def placement(self) -> Placement:
@@ -121,7 +137,8 @@ class Layout:
         return picked(self, without="order") | {"order": "-".join(self.order)}
 
     def __str__(self) -> str:
-        degrees = [f"{name}{getattr(self, name)}" for name in ("tp", "cp", "ep", "pp", "dp") if getattr(self, name) > 1]
+        names = ("tp", "cp", "ep", "etp", "pp", "dp")
+        degrees = [f"{name}{getattr(self, name)}" for name in names if getattr(self, name) > (name != "etp")]
         words = [*degrees, f"mb{self.micro_batch}", f"zero{self.zero}"]
         if self.pp > 1:
             words.append(self.schedule + (f"x{self.vpp}" if self.vpp > 1 else ""))
@@ -143,6 +160,7 @@ class LayoutGrid:
     pp: Ints
     cp: Ints
     ep: Ints
+    etp: Ints
     vpp: Ints
     micro_batch: Ints
     zero: Ints
@@ -192,8 +210,25 @@ class LayoutGrid:
     @property
     def expert_shard_ranks(self) -> Ints:
         """The same for an expert."""
-        ranks: Ints = np.maximum(1, self.data_ranks * self.copies // self.ep)
+        return self.expert_data_ranks * self.copies
+
+    @property
+    def expert_tp(self) -> Ints:
+        """Ranks that cut an expert."""
+        return np.where(self.etp > 0, self.etp, self.tp) if np.any(self.etp) else self.tp
+
+    @property
+    def expert_data_ranks(self) -> Ints:
+        """Ranks of one stage that hold the same experts: edp."""
+        ranks: Ints = np.maximum(1, self.data_ranks * self.tp // (self.ep * self.expert_tp))
         return ranks
+
+    def degrees(self, experts: bool = False) -> list[tuple[str, Ints]]:
+        """(axis, ranks) of the grid of dense or of expert layers, innermost first."""
+        if experts:
+            found = {"tp": self.expert_tp, "ep": self.ep, "dp": self.expert_data_ranks, "pp": self.pp}
+            return [(EXPERT_AXES[axis], found[axis]) for axis in self.order if axis in found]
+        return [(axis, getattr(self, axis)) for axis in self.order if axis != "ep"]
 
     def microbatches(self, batch: int) -> Ints:
         """Micro-batches per step and replica, for a global batch of `batch` sequences."""

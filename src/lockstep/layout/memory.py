@@ -9,7 +9,7 @@
                  and the assumed share of the framework
 
 With p + g + k = 2 + 2 + 12 the rule "16 bytes per parameter" is ZeRO's (arXiv 1910.02054, section 3.1); see
-`Recipe.bytes_per_parameter` for 18 and 20. Experts are replicated over dp*cp/ep ranks, everything else over dp*cp.
+`Recipe.bytes_per_parameter` for 18 and 20. Experts are replicated over edp ranks, everything else over dp*cp.
 Offloaded states are host memory's (`offload.py`). Where two copies of the model run in both directions (DualPipe), a
 rank holds two stages and shards with twice as many.
 """
@@ -27,6 +27,7 @@ from lockstep.hardware import Cluster
 from lockstep.layout.job import Job, LayerKind, ends_on
 from lockstep.layout.layout import KEEP, OFFLOAD_PARAMETERS, LayoutGrid, gradients_leave, host_capacity_B, host_states_B
 from lockstep.layout.recipe import Recipe
+from lockstep.layout.routing import busiest_rank_frac
 from lockstep.parallel.pipeline import peak_live_by_code
 from lockstep.types.arrays import Floats, Number, Truth
 from lockstep.types.plain import Json
@@ -35,6 +36,7 @@ from lockstep.workload import (
     NONE,
     SELECTIVE,
     ConvNet,
+    Experts,
     Piece,
     RankParameters,
     Transformer,
@@ -110,20 +112,20 @@ def stage_parameters(job: Job, grid: LayoutGrid, stage: int, held: Counter[Layer
     model = job.transformer
     if model is None:
         return rank_parameters(all_weights(job.model))
-    tp, ep = grid.tp, grid.ep
+    cut = grid.tp, grid.ep, grid.expert_tp
     first, last = ends_on(stage, grid.stages, grid.placement)
     found = RankParameters(0.0, 0.0, 0.0)
     for experts, count in _by_experts(held).items():
-        found = found + rank_parameters(layer_weights(model, experts), tp, ep) * count
+        found = found + rank_parameters(layer_weights(model, experts), *cut) * count
     if first:
-        found = found + rank_parameters(embedding_weights(model), tp, ep)
+        found = found + rank_parameters(embedding_weights(model), *cut)
     if last:
         if model.tied_embeddings and not first:
             # The last stage keeps a copy of the table that the first one looks tokens up in.
-            found = found + rank_parameters(embedding_weights(model)[:1], tp, ep)
-        found = found + rank_parameters(head_weights(model), tp, ep)
+            found = found + rank_parameters(embedding_weights(model)[:1], *cut)
+        found = found + rank_parameters(head_weights(model), *cut)
         if model.mtp_layers:
-            found = found + rank_parameters(mtp_weights(model), tp, ep) * model.mtp_layers
+            found = found + rank_parameters(mtp_weights(model), *cut) * model.mtp_layers
     return found
 
 
@@ -132,8 +134,8 @@ def layer_parameters(job: Job, grid: LayoutGrid) -> dict[bool, Number]:
     model = job.transformer
     if model is None:
         return {}
-    kinds = sorted({kind.experts for kind in job.kinds})
-    return {experts: rank_parameters(layer_weights(model, experts), grid.tp, grid.ep).total_elems for experts in kinds}
+    kinds, cut = sorted({kind.experts for kind in job.kinds}), (grid.tp, grid.ep, grid.expert_tp)
+    return {experts: rank_parameters(layer_weights(model, experts), *cut).total_elems for experts in kinds}
 
 
 def stage_memory(job: Job, cluster: Cluster, grid: LayoutGrid, stage: int) -> Memory:
@@ -219,13 +221,15 @@ def _by_experts(held: Counter[LayerKind]) -> Counter[bool]:
     return found
 
 
-def piece(recipe: Recipe, grid: LayoutGrid) -> Piece:
-    """What one rank pushes through a layer at a time."""
+def piece(recipe: Recipe, grid: LayoutGrid, experts: Experts | None = None) -> Piece:
+    """What one rank pushes through a layer at a time; of `experts` the one that gets most of them."""
     return Piece(
         micro_batch=grid.micro_batch,
         seq=recipe.seq,
         tp=grid.tp,
         cp=grid.cp,
+        expert_tp=grid.expert_tp,
+        capacity_factor=busiest_rank_frac(experts, recipe, grid),
         sequence_parallel=grid.sequence_parallel > 0,
         element_B=recipe.element_B,
         cached_B=recipe.cached_B,
@@ -242,7 +246,7 @@ def _activations(job: Job, grid: LayoutGrid, stage: int, held: Counter[LayerKind
     model = job.model
     if isinstance(model, ConvNet):
         return convnet_activation_B(model, grid.micro_batch, job.recipe.element_B), 0.0
-    one = piece(job.recipe, grid)
+    one = piece(job.recipe, grid, model.experts)
     first, last = ends_on(stage, grid.stages, grid.placement)
     kept: Number = 0.0
     passing: Number = 0.0

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from lockstep.errors import BadInput, UnknownName
+from lockstep.parallel.expert.load import routing_skew
 from lockstep.types.plain import Json, picked
 from lockstep.workload import MODULES
 
@@ -65,6 +66,7 @@ NOT_TRAINED = {"int8": "a step's products need a floating-point format: bf16, fp
 """Formats of `Device.peak_flops` that nothing here is trained in, and what to say instead: integers serve inference."""
 TP_OVERLAPS = ("none", "gradients", "all")
 EP_OVERLAPS = ("none", "cells", "shared")
+EXCHANGES = ("copy", "node")
 ACTIVATION_B = {"fp64": 8.0, "fp32": 4.0, "tf32": 4.0}
 """Bytes per activation element where products run in a wide format: tf32 rounds inside the unit, memory holds fp32."""
 
@@ -111,6 +113,12 @@ class Recipe:
     overlap_device_frac: float = 20 / 132
     """Share of the device's arithmetic that an exchange takes while it overlaps with compute: DeepSeek-V3 gave it 20 of
     132 multiprocessors (arXiv 2412.19437, section 3.2.2); assumed for all others."""
+    exchange: str | None = None
+    """How tokens travel to their experts: copy, each of the k copies by itself; node, once to each node and device with
+    experts of theirs and copied there (DeepEP); None: node where the model limits routing to groups, else copy."""
+    routing: str = "balanced"
+    """How evenly tokens choose experts: balanced, every expert as many, which forced balancing makes true (forced);
+    natural, each token at random; skew:S, with popularities of a Zipf law of exponent S."""
     dispatch_B: float | None = None
     """Bytes per element of tokens sent to experts, and of gradients sent there; None means as activations."""
     recompute_modules: tuple[str, ...] = ("core_attn",)
@@ -142,6 +150,9 @@ class Recipe:
             raise UnknownName("overlap of tensor-parallel traffic", self.overlap_tp, TP_OVERLAPS, "--overlap-tp")
         if self.overlap_ep not in EP_OVERLAPS:
             raise UnknownName("overlap of the experts' exchange", self.overlap_ep, EP_OVERLAPS, "--overlap-ep")
+        if self.exchange not in (None, *EXCHANGES):
+            raise UnknownName("way of the experts' exchange", str(self.exchange), EXCHANGES, "--exchange")
+        routing_skew(self.routing)
         if not 0 <= self.overlap_device_frac < 1:
             raise BadInput(f"overlap_device_frac must be at least 0 and below 1, got {self.overlap_device_frac}")
         for module in self.recompute_modules:
@@ -164,6 +175,15 @@ class Recipe:
     def wire_B(self) -> float:
         """Bytes per gradient element when gradients are reduced."""
         return self.gradient_B if self.reduce_B is None else self.reduce_B
+
+    def once_per_node(self, limited: bool) -> bool:
+        """Whether a token crosses to each node once, in a model that limits its routing to groups or does not."""
+        return limited if self.exchange is None else self.exchange == "node"
+
+    @property
+    def skew(self) -> float | None:
+        """Exponent of the experts' popularity, 0 for natural routing; None where experts get equally much."""
+        return routing_skew(self.routing)
 
     @property
     def dispatched_B(self) -> float:

@@ -8,6 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import reduce
+from itertools import takewhile
+from operator import mul
 
 import numpy as np
 from numpy.typing import NDArray
@@ -95,6 +98,18 @@ def _stages(layout: Layout, job: Job) -> str:
     )
 
 
+def _stages_apart(grid: LayoutGrid, job: Job) -> Truth:
+    """Both grids of ranks must have the same pipeline stages: as many ranks further in."""
+    if not job.num_experts or grid.order[-1] == "pp":
+        return np.False_
+    dense, experts = (
+        reduce(mul, (degree for _, degree in takewhile(lambda one: one[0] != "pp", grid.degrees(of_experts))), grid.pp)
+        for of_experts in (False, True)
+    )
+    apart: Bools = (grid.pp > 1) & (dense != experts)
+    return apart
+
+
 def _schedule(layout: Layout, job: Job) -> str:
     microbatches = job.recipe.batch // (layout.dp * layout.micro_batch)
     return (
@@ -117,6 +132,7 @@ def _split_sequence(grid: LayoutGrid, job: Job) -> Truth:
 
 
 WORLD, BATCH, SCHEDULE = "world size", "batch not divisible", "schedule"
+EXPERT_RANKS = "ep*etp divides the ranks of a stage"
 HEADS, KEY_VALUE_HEADS = "tp divides heads", "tp divides key-value heads"
 FOLLOWS = {SCHEDULE: BATCH, KEY_VALUE_HEADS: HEADS}
 """Rule -> the one that comes first: without whole micro-batches there are no schedules to speak of."""
@@ -157,7 +173,33 @@ RULES = (
             + (f"; try {nearest(j.num_experts, x.ep)}" if j.num_experts else "; a dense model has ep=1")
         ),
     ),
-    Rule("ep divides dp", "--ep", lambda g, j: g.dp % g.ep != 0, lambda x, j: f"ep={x.ep} does not divide dp={x.dp}"),
+    Rule(
+        EXPERT_RANKS,
+        "--ep",
+        lambda g, j: (g.tp * g.cp * g.dp) % (g.ep * g.expert_tp) != 0 if j.num_experts else False,
+        lambda x, j: (
+            f"ep*etp = {x.ep}*{x.expert_tp} does not divide the tp*cp*dp = {x.tp * x.cp * x.dp} ranks of a stage"
+        ),
+    ),
+    Rule(
+        "etp divides experts' width",
+        "--etp",
+        lambda g, j: j.expert_width % np.maximum(g.etp, 1) != 0 if j.num_experts else g.etp > 1,
+        lambda x, j: (
+            f"etp={x.etp} does not divide the experts' width of {j.expert_width}; try {nearest(j.expert_width, x.etp)}"
+            if j.num_experts
+            else f"etp={x.etp} cuts experts, and {j.model.name} has none"
+        ),
+    ),
+    Rule(
+        "stages hold the same ranks",
+        "--order",
+        _stages_apart,
+        lambda x, j: (
+            f"with order {'-'.join(x.order)} the stages of dense layers and of experts are different ranks, unless as "
+            "many ranks of either come before pp; put pp last, or choose ep*etp = tp*cp"
+        ),
+    ),
     Rule(
         "sequence parallel",
         "--sequence-parallel",

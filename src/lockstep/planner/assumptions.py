@@ -4,9 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import numpy as np
+
 from lockstep.hardware import Cluster
 from lockstep.hardware.source import Provenance
-from lockstep.layout import FRAMEWORK_B, HOST_USABLE_FRAC, KEEP, OFFLOAD, SLACK_FRAC, Job, Layout, Recipe
+from lockstep.layout import (
+    FRAMEWORK_B,
+    HOST_USABLE_FRAC,
+    KEEP,
+    OFFLOAD,
+    SLACK_FRAC,
+    Job,
+    Layout,
+    Recipe,
+    busiest_rank_frac,
+    choices_of,
+)
 from lockstep.parallel.data.offload import HOST_STREAM_FRAC
 from lockstep.units import format_bandwidth, format_flops, format_frac, format_size, format_time
 
@@ -21,7 +34,7 @@ def assumptions(job: Job, cluster: Cluster, layout: Layout, hidden_s: float = 0.
 def memory_assumptions(job: Job, cluster: Cluster, layout: Layout) -> tuple[str, ...]:
     """The sentences that an answer about memory alone rests on."""
     host = () if layout.offload == OFFLOAD[KEEP] else _host_memory(cluster)
-    return (*_chosen(job), *_model(job), *_memory(job.recipe), *host)
+    return (*_chosen(job), *_model(job, layout), *_memory(job.recipe), *host)
 
 
 def _all(job: Job, cluster: Cluster, layout: Layout, hidden_s: float) -> Iterator[str]:
@@ -53,7 +66,8 @@ def _all(job: Job, cluster: Cluster, layout: Layout, hidden_s: float) -> Iterato
     yield "model FLOPs count attention in full (no causal halving), as most published MFU figures do"
     if recipe.overlap_dp:
         yield "data-parallel traffic overlaps with compute without slowing it"
-    yield from _model(job)
+    yield from _model(job, layout)
+    yield from _exchange(job, layout)
     yield from _memory(recipe)
     price = cluster.provenance.get("price_per_hour_usd") or cluster.device.provenance.get("price_per_hour_usd")
     if price is not None:
@@ -126,11 +140,28 @@ def _chosen(job: Job) -> Iterator[str]:
         yield from job.transformer.notes
 
 
-def _model(job: Job) -> Iterator[str]:
-    if job.num_experts:
+def _model(job: Job, layout: Layout) -> Iterator[str]:
+    moe, routing = job.transformer.experts if job.transformer else None, job.recipe.routing
+    if moe and job.recipe.skew is None:
         yield "experts are equally loaded and no token is dropped"
+    elif moe:
+        busiest = float(np.asarray(busiest_rank_frac(moe, job.recipe, layout.grid())))
+        yield f"routing {routing}: the busiest rank of experts has {busiest:.3g} times the mean; no token is dropped"
     if job.transformer and job.transformer.mtp_layers:
         yield f"{job.transformer.mtp_layers} multi-token-prediction module(s) are trained too"
+
+
+def _exchange(job: Job, layout: Layout) -> Iterator[str]:
+    """How far tokens travel to their experts."""
+    moe = job.transformer.experts if job.transformer else None
+    if moe is None or layout.ep == 1:
+        return
+    choices = choices_of(moe)
+    if job.recipe.once_per_node(choices.limited):
+        devices = choices.units_of[layout.ep]
+        yield f"a token goes once to each device that has experts of its, {devices:.3g} of {layout.ep} on average"
+    else:
+        yield f"each of a token's {moe.top_k} copies travels to its expert by itself"
 
 
 def _memory(recipe: Recipe) -> Iterator[str]:

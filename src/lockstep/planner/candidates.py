@@ -78,9 +78,12 @@ def _valid(rejected: Counter[str], job: Job, grid: LayoutGrid) -> Mask:
 
 
 def duplicates(grid: LayoutGrid) -> Mask:
-    """Layouts that differ from another in name only: ZeRO without replicas, HSDP with a single rank on one side."""
+    """Layouts that differ from another in name only: ZeRO without replicas, HSDP with a single rank on one side,
+    experts cut like dense layers."""
     replicas = grid.data_ranks
     alone = (grid.zero > 0) & (replicas == 1) & (grid.offload != OFFLOAD_PARAMETERS)
+    if np.any(grid.etp):
+        alone = alone | ((grid.etp > 0) & (grid.etp == grid.tp))
     mask: Mask = alone | ((grid.shard > 0) & ((grid.shard == 1) | (grid.shard == replicas)))
     return mask
 

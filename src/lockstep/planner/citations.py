@@ -102,6 +102,7 @@ RULES: tuple[tuple[str, Rule], ...] = (
     ("liu2023", lambda job, layout: layout.cp > 1),
     ("lepikhin2020", lambda job, layout: job.num_experts > 0),
     ("rajbhandari2022", lambda job, layout: layout.ep > 1),
+    ("liu2025", lambda job, layout: job.num_experts > 0 and layout.ep * layout.expert_tp > 1),
     ("zhao2023", lambda job, layout: layout.zero == 3),
     ("zhang2022", lambda job, layout: layout.shard > 0),
     ("ren2021", lambda job, layout: layout.offload != "none"),

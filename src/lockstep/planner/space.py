@@ -3,8 +3,9 @@
 tp, cp, ep and pp are the divisors that the model and the device count allow, dp is what is left of the devices;
 micro-batch, sharding, recomputation and sequence parallelism are listed; the schedules go with the stages: one stage
 needs none, and interleaving takes the chunk counts that divide a stage's layers. Schedules that hide the experts'
-exchange are listed for models with experts. One grid of layouts per stage count and placement of layers has a row for
-every combination of degrees, micro-batch and sequence parallelism, and an axis for each of the other choices.
+exchange are listed for models with experts, whose experts are cut like dense layers or not at all. One grid of layouts
+per stage count and placement of layers has a row for every combination of degrees, micro-batch and sequence
+parallelism, and an axis for each of the other choices.
 Combinations that break a rule of `layout/rules.py` are counted, never skipped.
 """
 
@@ -27,6 +28,9 @@ MAX_CP = 64
 MICRO_BATCHES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128)
 SCHEDULES = ("1f1b", "zb-h1", "gpipe")
 EXPERT_SCHEDULES = ("dualpipe", "dualpipe-v")
+EXPERT_CUTS = (0, 1)
+"""Experts cut as dense layers are, or not at all: what torchtitan v0.2 has (job_config.py), and what Megatron Core's
+page on experts recommends first ("prefer EP over TP for the expert layer")."""
 DIMENSIONS = 4
 
 
@@ -48,6 +52,7 @@ class Space:
     sequence_parallel: tuple[int, ...] = (0, 1)
     schedules: tuple[str, ...] = (*SCHEDULES, "interleaved")
     offload: int = KEEP
+    etp: tuple[int, ...] = (0,)
     order: tuple[str, ...] = AXES
 
     def schedules_of(self, stages: int) -> list[tuple[str, int]]:
@@ -64,8 +69,8 @@ class Space:
     @property
     def size(self) -> int:
         """Combinations in the whole space."""
-        axes = (self.tp, self.cp, self.ep, self.micro_batch, self.sharding, self.recompute, self.sequence_parallel)
-        per_schedule = int(np.prod([len(axis) for axis in axes], dtype=np.int64))
+        axes = (self.tp, self.cp, self.ep, self.etp, self.micro_batch, self.sharding, self.recompute)
+        per_schedule = int(np.prod([len(axis) for axis in (*axes, self.sequence_parallel)], dtype=np.int64))
         return per_schedule * sum(len(self.schedules_of(stages)) for stages in self.pp)
 
     def parts(self, stages: int) -> list[Space]:
@@ -78,9 +83,10 @@ class Space:
         return [replace(self, schedules=tuple(some)) for some in names.values()]
 
     def grid(self, stages: int, devices: int) -> LayoutGrid:
-        """All layouts with `stages` stages; axes: (tp, cp, ep, micro-batch, sp), sharding, recompute, schedule."""
-        rows = np.meshgrid(self.tp, self.cp, self.ep, self.micro_batch, self.sequence_parallel, indexing="ij")
-        tp, cp, ep, micro_batch, sequence_parallel = (_axis(values, 0) for values in rows)
+        """All layouts with `stages` stages; axes: (tp, cp, ep, etp, micro-batch, sp), sharding, recompute, schedule."""
+        choices = (self.tp, self.cp, self.ep, self.etp, self.micro_batch, self.sequence_parallel)
+        rows = np.meshgrid(*choices, indexing="ij")
+        tp, cp, ep, etp, micro_batch, sequence_parallel = (_axis(values, 0) for values in rows)
         dp = np.maximum(1, devices // (tp * cp * stages))
         zero, hsdp = (_axis([pair[i] for pair in self.sharding], 1) for i in (0, 1))
         inner = np.gcd(np.maximum(1, self.unit // tp), dp * cp)
@@ -91,6 +97,7 @@ class Space:
             pp=_axis([stages], 0),
             dp=dp,
             ep=ep,
+            etp=etp if any(self.etp) else _axis([0], 0),
             micro_batch=micro_batch,
             zero=zero,
             shard=np.where(hsdp > 0, inner, 0),
@@ -131,5 +138,6 @@ def default_space(job: Job, unit: int, offload: int = KEEP) -> Space:
         layers=job.layers,
         unit=unit,
         schedules=(*SCHEDULES, "interleaved", *(EXPERT_SCHEDULES if job.num_experts else ())),
+        etp=EXPERT_CUTS if job.num_experts else (0,),
         offload=offload,
     )

@@ -13,7 +13,7 @@ from lockstep.layout import LayoutGrid, span
 from lockstep.parallel.data.zero import Groups
 from lockstep.parallel.group import Levels, shared_s_per_B
 
-DATA = ("cp", "ep", "dp")
+DATA = ("cp", "dp")
 """Axes of the ranks that hold the same dense parameters."""
 
 
@@ -40,4 +40,4 @@ class Network:
     def data(self) -> Groups:
         """The groups over which training states are divided or repeated."""
         whole, near, far = self.levels(*DATA), self.levels("tp"), self.levels("cp")
-        return Groups(whole, self.levels("cp", "dp"), self.grid.shard_ranks, shared_s_per_B(whole, (near, far)))
+        return Groups(whole, self.levels("edp"), self.grid.shard_ranks, shared_s_per_B(whole, (near, far)))

@@ -28,7 +28,7 @@ from lockstep.step.stage import StageTimes, stage_pieces
 from lockstep.step.step import Composition, body_layers, layer_kinds
 
 SLOWED = "slowed by exchange"
-GROUPS = {"tp": "tp", "cp": "cp", "ep": "ep", "dp": "data"}
+GROUPS = {"tp": "tp", "cp": "cp", "ep": "ep", "etp": "etp", "dp": "data"}
 OPS = {"tp": "all-reduce", "cp": "send", "ep": "all-to-all"}
 
 
@@ -182,6 +182,8 @@ def step_passes(job: Job, cluster: Cluster, layout: Layout, parts: Composition) 
         ]
         inside = stage_pieces(shard, network, body_layers(job, grid)[int(np.argmax(totals))])
     groups = group_summary(layout, cluster)
+    if "tp" in groups:
+        groups.setdefault("etp", groups["tp"])
     said = {part: groups[group] for part, group in GROUPS.items() if group in groups}
     places = {part: f" ({found['ranks']} ranks, {found['level']})" for part, found in said.items()}
     return StepPasses(parts, parts.times(), layout, inside, places)

@@ -108,7 +108,8 @@ def _groups(cluster: Cluster, layout: Layout) -> GroupOf:
     def group_of(part: str, op: str) -> tuple[Levels, list[int]]:
         shard = layout.shard and op != "all-reduce"
         if part != "dp":
-            return network.levels(part), process_groups(layout, part)[0]
+            name = "etp" if part == "ep" and op != "all-to-all" else part
+            return network.levels(name), process_groups(layout, name)[0]
         return (network.data.shard if shard else network.data.whole), process_groups(
             layout, "shard" if shard else "data"
         )[0]

@@ -10,15 +10,15 @@ import numpy as np
 
 from lockstep.kernels.clock import Clock, Work
 from lockstep.kernels.layer import LayerWork, Passes, Shard, layer_work
-from lockstep.layout import LayerKind, Recipe
+from lockstep.layout import LayerKind, Recipe, busiest_rank_frac, choices_of
 from lockstep.parallel.context import ring
 from lockstep.parallel.expert import traffic as expert
 from lockstep.parallel.group import share_links
-from lockstep.parallel.piece import Piece, total_s
+from lockstep.parallel.piece import Flow, Piece, total_s
 from lockstep.parallel.tensor import traffic as tensor
 from lockstep.step.network import DATA, Network
 from lockstep.types.arrays import Number, Truth
-from lockstep.workload import FULL, SELECTIVE
+from lockstep.workload import FULL, SELECTIVE, Experts
 
 Pair: TypeAlias = tuple[tuple[Piece, ...], tuple[Piece, ...]]
 
@@ -85,17 +85,11 @@ def layer_pieces(shard: Shard, network: Network, work: LayerWork, moe: bool) -> 
     """Traffic of one layer with the kernels `work` as pieces (tp, cp, ep) of its forward and its backward pass."""
     model, grid, recipe = shard.model, shard.grid, shard.recipe
     element_B, tokens = shard.clock.element_B, shard.tokens * model.hidden
-    exchanged: Pair = ((), ())
-    if moe and model.experts:
-        routed, each = model.experts, shard.loose_tokens * model.hidden
-        moved = expert.flows(
-            network.levels("ep"), each * recipe.dispatched_B, each * element_B,
-            top_k=routed.top_k, groups=routed.groups, top_groups=routed.top_groups,
-        )  # fmt: skip
-        shared_s = work.shared.forward.device_s, work.shared.backward.device_s
-        sides = expert.pieces(moved, recipe.overlap_ep, shared_s, recipe.overlap_device_frac)
-        exchanged = tuple((one,) for one in sides)  # type: ignore[assignment]
-    split, rounds = grid.sequence_parallel > 0, 1 if model.parallel_block else 2
+    routed = model.experts if moe else None
+    exchanged: Pair = _exchange(shard, network, work, routed) if routed else ((), ())
+    # Routed experts gather rows of their own; attention and a dense block, or shared experts, have a round each.
+    blocks = 2 if routed is None or routed.shared_ffn else 1
+    split, rounds = grid.sequence_parallel > 0, 1 if model.parallel_block else blocks
     products_s = work.passes.forward.matmul_s, work.passes.backward.matmul_s
     taken_s = [sum(one.kernels_s for one in side) for side in exchanged]
     gathered = tensor.flows(network.levels("tp"), tokens * element_B, split, rounds)
@@ -104,6 +98,25 @@ def layer_pieces(shard: Shard, network: Network, work: LayerWork, moe: bool) -> 
     core_s = work.core.forward.device_s, work.core.backward.device_s
     around = ring.pieces(network.levels("cp"), grid.cp, block_B, core_s)
     return (inside[0], around[0], *exchanged[0]), (inside[1], around[1], *exchanged[1])
+
+
+def _exchange(shard: Shard, network: Network, work: LayerWork, routed: Experts) -> Pair:
+    """The experts' traffic of one layer."""
+    recipe, ways = shard.recipe, shard.grid.expert_tp
+    # The busiest rank receives most of a dispatch and sends most of a combine; the others wait for it.
+    each = shard.loose_tokens * busiest_rank_frac(routed, recipe, shard.grid) * shard.model.hidden
+    sizes_B = each * recipe.dispatched_B, each * shard.clock.element_B
+    choices = choices_of(routed)
+    dispatch, combine = expert.flows(network.levels("ep"), *sizes_B, choices, recipe.once_per_node(choices.limited))
+    there: tuple[Flow, ...] = (dispatch,)
+    back: tuple[Flow, ...] = (combine,)
+    if np.any(ways > 1):
+        rows_B = tuple(size_B * routed.top_k for size_B in sizes_B)
+        gather, scatter = expert.gathered(network.levels("etp"), ways, *rows_B)
+        there, back = (*there, gather), (scatter, *back)
+    shared_s = work.shared.forward.device_s, work.shared.backward.device_s
+    forward, backward = expert.pieces(there, back, recipe.overlap_ep, shared_s, recipe.overlap_device_frac)
+    return (forward,), (backward,)
 
 
 def stage_pieces(shard: Shard, network: Network, held: Mapping[LayerKind, int]) -> Pair:

@@ -4,13 +4,20 @@ Tokens per second and GPU are printed with batch, micro-batch and degrees; recom
 none is taken. Transformer Engine overlaps tensor-parallel traffic with products and, with interleaving, hides sends.
 Rows are left out where the model or the number format is not in the catalog or the cluster is not filled evenly. The
 eight on racks used in part came after the fit of the B200 curve.
+
+Models with experts are a table of their own, to which nothing was fitted. Their routing is forced to balance, as the
+rows say; experts are whole (Megatron Bridge's recipes set expert_tensor_parallel_size 1) and tokens cross to a node
+once (DeepEP or HybridEP), which the rows do not print. Rows with 61 layers on 16 or 32 chunks wait for uneven stages.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from lockstep.errors import BadInput
 from lockstep.hardware import Cluster, cluster
-from lockstep.layout import Job, Layout, Recipe
+from lockstep.layout import Job, Layout, Recipe, broken_by
+from lockstep.types.plain import Json
 from lockstep.validation.case import Case, Table, read_rows, step_time_s
 from lockstep.workload import model
 
@@ -26,15 +33,31 @@ MODELS = {
     "LLAMA2-70B": "llama2-70b",
     "GPT3-175B": "gpt3-175b",
 }
+EXPERT_MODELS = {
+    "DeepSeekV3": "deepseek-v3",
+    "DeepSeekV3 (dropless)": "deepseek-v3",
+    "DeepSeekV3 (w/ MTP)": "deepseek-v3",
+    "Qwen3_30B_a3B": "qwen3-30b-a3b",
+    "Qwen3_235B_a22B": "qwen3-235b-a22b",
+}
 CLUSTERS = {"H100": "dgx-h100", "B200": "dgx-b200", "GB200": "gb200-nvl72"}
 DTYPES = {"BF16": "bf16", "FP8": "fp8", "FP8-CS": "fp8", "FP8-MX": "fp8", "MXFP8": "fp8", "FP8 (not printed)": "fp8"}
 
 
 def cases() -> tuple[Case, ...]:
-    """One case per pre-training row that can be described."""
+    """One case per pre-training row of a dense model that can be described."""
+    return _cases(MODELS)
+
+
+def expert_cases() -> tuple[Case, ...]:
+    """The same of models with experts."""
+    return tuple(case for case in _cases(EXPERT_MODELS) if not broken_by(case.layout, case.job))
+
+
+def _cases(models: Mapping[str, str]) -> tuple[Case, ...]:
     rows = [row for row in read_rows("nvidia_nemo_megatron_bridge.csv") if "pre" in row["task"].lower() and row["tp"]]
-    known = [row for row in rows if row["model"] in MODELS and row["gpu"] in CLUSTERS and row["precision"] in DTYPES]
-    return tuple(case for row in known if (case := _case(row)) is not None)
+    known = [row for row in rows if row["model"] in models and row["gpu"] in CLUSTERS and row["precision"] in DTYPES]
+    return tuple(case for row in known if (case := _case(row, models[row["model"]])) is not None)
 
 
 def _number(text: str) -> int:
@@ -50,9 +73,10 @@ def _cluster(row: dict[str, str]) -> Cluster | None:
         return None
 
 
-def _case(row: dict[str, str]) -> Case | None:
+def _case(row: dict[str, str], name: str) -> Case | None:
     hardware, devices = _cluster(row), int(row["n_gpus"])
-    tp, pp, cp = (_number(row[name]) for name in ("tp", "pp", "cp"))
+    tp, pp, cp = (_number(row[degree]) for degree in ("tp", "pp", "cp"))
+    experts: Json = {"exchange": "node", "routing": "forced"} if name in EXPERT_MODELS.values() else {}
     if hardware is None:
         return None
     vpp = _number(row["vp"]) if pp > 1 else 1
@@ -61,6 +85,8 @@ def _case(row: dict[str, str]) -> Case | None:
         tp=tp,
         pp=pp,
         cp=cp,
+        ep=_number(row["ep"]) if experts else 1,
+        etp=1 if experts and tp > 1 else 0,
         vpp=vpp,
         micro_batch=int(row["mbs"]),
         zero=3 if _number(row["fsdp"]) > 1 or row["fsdp"] == "1" else 1,
@@ -68,12 +94,14 @@ def _case(row: dict[str, str]) -> Case | None:
         schedule="interleaved" if vpp > 1 else "1f1b",
     )
     seq, batch = int(row["seq_len"]), int(row["gbs_seqs"])
-    recipe = Recipe(seq=seq, batch=batch, dtype=DTYPES[row["precision"]], overlap_tp="all", overlap_pp=vpp > 1)
+    recipe = Recipe(
+        seq=seq, batch=batch, dtype=DTYPES[row["precision"]], overlap_tp="all", overlap_pp=vpp > 1, **experts
+    )
     return Case(
         row=f"{row['row_id']} {row['model']} {row['gpu']} x{devices} {row['precision']} {row['container']}",
         quantity="step_time_s",
         measured=batch * seq / (float(row["tokens_per_s_per_gpu"]) * devices),
-        job=Job(model(MODELS[row["model"]]), recipe, devices),
+        job=Job(model(name), recipe, devices),
         cluster=hardware,
         layout=layout,
         predict=step_time_s,
@@ -81,3 +109,4 @@ def _case(row: dict[str, str]) -> Case | None:
 
 
 TABLE = Table("nvidia_nemo", "step_time_s", SOURCE, 0.10, cases)
+EXPERTS = Table("nvidia_nemo_experts", "step_time_s", SOURCE, 0.30, expert_cases)

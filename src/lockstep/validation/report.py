@@ -19,6 +19,7 @@ from lockstep.types.plain import Json, picked, plain
 from lockstep.validation import (
     bigscience,
     bigscience_sweep,
+    expert_layers,
     korthikanti,
     llm_foundry,
     narayanan,
@@ -39,6 +40,9 @@ TABLES: dict[str, Table] = {
         nemo.TABLE,
         bigscience_sweep.SWEEP,
         bigscience.STATES,
+        expert_layers.EXCHANGE,
+        expert_layers.LAYER,
+        nemo.EXPERTS,
     )
 }
 WORST = 5

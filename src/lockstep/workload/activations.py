@@ -15,8 +15,8 @@ to the closed forms of Korthikanti et al. 2022 (arXiv 2205.05198), section 4 and
 The same list, with other widths, holds for grouped queries, gated blocks, latent attention and experts. Fused attention
 keeps queries, keys, values, output and one fp32 log-sum-exp per head and token, and nothing that grows with s^2.
 Inputs of linear layers may be kept in a narrower format (fp8 in DeepSeek-V3, arXiv 2412.19437, section 3.3.3).
-Left out, as in the paper: per-token scalars of the norms and token ids. Routing is taken as balanced, so a rank runs
-top_k times its own tokens through experts whatever ep is.
+Left out, as in the paper: per-token scalars of the norms and token ids. A rank runs top_k
+times its own tokens through experts whatever ep is, times `capacity_factor` if it is the busiest.
 """
 
 from __future__ import annotations

@@ -116,10 +116,10 @@ class Piece:
     @property
     def rows_per_token(self) -> Number:
         """Rows on this rank per routed token: the ranks that split the tokens gather them for a cut expert."""
-        gathered = self.expert_ways / self.tp
-        if np.ndim(self.sequence_parallel):
-            return np.where(self.sequence_parallel, gathered, 1.0)
-        return gathered if self.sequence_parallel else 1.0
+        gathered, own = self.expert_ways / self.tp, np.logical_or(self.sequence_parallel, self.tp == 1)
+        if np.ndim(own):
+            return np.where(own, gathered, 1.0)
+        return gathered if own else 1.0
 
     def share(self, spread: Spread, kv_heads: int) -> Number:
         """What one rank holds of a tensor of this spread, per byte and token (see the head of the module)."""

@@ -3,26 +3,30 @@
 Tokens are dispatched to their experts and results combined, forward and again backward:
 
     all-to-all     each of the k copies of a token travels by itself: T k h elements, balanced over the group
-    by groups      with routing limited to M of G groups of experts (DeepSeek), a token crosses a level once for each of
-                   its groups there, and is copied to its experts inside; levels work at the same time:
+    once per node  a token crosses a level once for each unit (node, device) there that has experts of its, and is
+                   copied inside; levels work at the same time (DeepEP):
 
-        max over levels of  (c - 1) latency + T h copies (1 - 1/c) bytes / bandwidth,    copies = min(k, M, c)
+        max over levels of  (c - 1) latency + T h copies (1 - 1/c) bytes / bandwidth,    copies: `spread.py`
 
-c children of a level in the group; at the level that splits a group of experts, copies = k. Dispatched tokens may have
+Experts that are cut (etp > 1) need the rows of all etp ranks: an all-gather follows the dispatch, a reduce-scatter of
+their partial results comes before the combine, of etp T k h elements each.
+
+c children of a level in the group. Dispatched tokens may have
 other bytes per element than combined ones. T tokens on the rank, h hidden.
 
 Beside S seconds of shared experts, which need no exchange, an exchange of X seconds that takes a share of the device
 lets min(S, (1 - share) X) of them through, so max(X - S, share X) of it is exposed. What cells of a pipeline hide of
 it: `parallel/pipeline/times.py`. Routing that is not balanced: `exchange.py`, message by message.
 
-Sources: GShard (arXiv 2006.16668); DeepSeek-AI 2024 (arXiv 2412.19437), sections 2.1.2 (node-limited routing) and 3.2.2
-(once across InfiniBand, then NVLink, both at once); 3.3.4 for dispatch in fp8.
+Sources: GShard (arXiv 2006.16668); DeepSeek-AI 2024 (arXiv 2412.19437), section 3.2.2 (once across InfiniBand, then
+NVLink, both at once); 3.3.4 for dispatch in fp8.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
+from lockstep.parallel.expert.spread import Choices
 from lockstep.parallel.group import Levels, collective_s
 from lockstep.parallel.piece import Flow, Piece, total_s
 from lockstep.types.arrays import Number, Whole
@@ -31,38 +35,51 @@ OVERLAPS = ("none", "cells", "shared")
 
 
 def flows(
-    group: Levels, dispatched_B: Number, combined_B: Number, *, top_k: int, groups: int = 1, top_groups: int = 1
+    group: Levels, dispatched_B: Number, combined_B: Number, choices: Choices, once_per_node: bool
 ) -> tuple[Flow, Flow]:
     """(dispatch, combine) of one pass of a layer; `dispatched_B`, `combined_B` of one copy of every token of a rank."""
     dispatch, combine = (
-        Flow("all-to-all", "ep", size_B * top_k, one_way_s(group, size_B, top_k, groups, top_groups))
+        Flow("all-to-all", "ep", size_B * choices.top_k, one_way_s(group, size_B, choices, once_per_node))
         for size_B in (dispatched_B, combined_B)
     )
     return dispatch, combine
 
 
-def one_way_s(group: Levels, token_B: Number, top_k: int, groups: int, top_groups: int) -> Number:
+def gathered(group: Levels, ways: Whole, dispatched_B: Number, combined_B: Number) -> tuple[Flow, Flow]:
+    """(gather, reduction) of the rows among the `ways` ranks that cut an expert; bytes are of all rows of one rank."""
+    gather, scatter = (
+        Flow(op, "etp", np.where(ways > 1, ways * size_B, 0.0), collective_s(op, group, ways * size_B))
+        for op, size_B in (("all-gather", dispatched_B), ("reduce-scatter", combined_B))
+    )
+    return gather, scatter
+
+
+def one_way_s(group: Levels, token_B: Number, choices: Choices, once_per_node: bool) -> Number:
     """Seconds of one exchange, `token_B` bytes for one copy of every token of the rank."""
-    if top_groups == groups:
-        return collective_s("all-to-all", group, token_B * top_k)
+    if not once_per_node:
+        return collective_s("all-to-all", group, token_B * choices.top_k)
     seconds: Number = 0.0
     apart: Whole = 1
     for children, latency_s, bandwidth_Bps, _ in reversed(group):
         apart = apart * children
-        whole = np.minimum(np.minimum(top_k, top_groups), children)
-        copies = np.where(apart <= groups, whole, top_k)
+        copies = choices.units_of[np.minimum(apart, choices.experts)]
         moved_B = token_B * copies * (1.0 - 1.0 / children)
         seconds = np.maximum(seconds, (children - 1) * latency_s + moved_B / bandwidth_Bps)
     return seconds
 
 
 def pieces(
-    moved: tuple[Flow, Flow], overlap: str, shared_s: tuple[Number, Number], device_frac: float
+    dispatch: tuple[Flow, ...],
+    combine: tuple[Flow, ...],
+    overlap: str,
+    shared_s: tuple[Number, Number],
+    device_frac: float,
 ) -> tuple[Piece, Piece]:
     """Forward and backward traffic of one layer beside `shared_s` seconds of shared experts in each."""
     if overlap != "shared":
-        alone = Piece("ep", before=moved[:1], after=moved[1:])
+        alone = Piece("ep", before=dispatch, after=combine)
         return alone, alone
+    moved = (*dispatch, *combine)
     through_s = (1.0 - device_frac) * total_s(moved)
     forward, backward = (Piece("ep", np.minimum(side_s, through_s), beside=moved) for side_s in shared_s)
     return forward, backward

@@ -27,6 +27,7 @@ VERSION = "DeepSpeed 0.18"
 CHOICES: dict[str, tuple[object, ...]] = {
     "cp": (1,),
     "ep": (1,),
+    "etp": (0,),
     "sequence_parallel": (0,),
     "schedules": ("1f1b",),
     "recompute": (NONE, FULL),
@@ -85,6 +86,8 @@ def _refuse(found: Estimate) -> None:
     layout, recipe, no = found.layout, found.job.recipe, Refusals("DeepSpeed's JSON")
     no.when(layout.cp > 1, f"cp={layout.cp}: sequences are split in the model's code (Ulysses), not in rings")
     no.when(layout.ep > 1, f"ep={layout.ep}: pass ep_size={layout.ep} to deepspeed.moe.layer.MoE in the model's code")
+    no.when(layout.etp > 0, f"etp={layout.etp}: experts are cut in the model's code, with its mpu")
+    no.when(recipe.routing == "forced", "routing forced to balance is decided in the model's code")
     no.when(layout.sequence_parallel, "sequence parallelism over the tensor-parallel group does not exist there")
     no.when(layout.tp > 1 and layout.zero == 3, "AutoTP (tp) works with ZeRO 0 to 2, not 3")
     no.when(layout.tp > 1 and layout.pp > 1, "AutoTP (tp) does not work inside a PipelineModule (pp)")

@@ -1,7 +1,8 @@
 """Megatron-LM flags, one per line and quoted: `grep -v '^#' flags.txt | xargs torchrun ... pretrain_gpt.py`.
 
     tp pp cp ep            --tensor-model-parallel-size, --pipeline-model-parallel-size, --context-parallel-size,
-                           --expert-model-parallel-size (experts take tp too, the default); dp is what is left
+                           --expert-model-parallel-size; dp is what is left
+    etp                    --expert-tensor-parallel-size; without it experts are cut like dense layers, here and there
     vpp                    --num-layers-per-virtual-pipeline-stage = layers / (pp vpp), or (layers + 2) / (pp vpp) with
                            --account-for-embedding-in-pipeline-split and --account-for-loss-in-pipeline-split
     zero 0, 1              none, --use-distributed-optimizer; with shard, --num-distributed-optimizer-instances
@@ -28,6 +29,7 @@ from lockstep.planner.export.megatron_limits import (
     PIPELINE_INSIDE,
     SCHEDULES,
     STRATEGIES,
+    exchanges_once,
     refuse_run,
 )
 from lockstep.planner.export.megatron_positions import unknown_numbers
@@ -86,6 +88,8 @@ def _parallel(layout: Layout, job: Job, model: Transformer) -> Flags:
         "micro-batch-size": layout.micro_batch,
         "global-batch-size": job.recipe.batch,
     }
+    if layout.etp and model.experts:
+        flags["expert-tensor-parallel-size"] = layout.etp
     if layout.sequence_parallel:
         flags["sequence-parallel"] = True
     if layout.cp > 1:
@@ -162,6 +166,10 @@ def _recipe(layout: Layout, recipe: Recipe, model: Transformer) -> Flags:
         flags["tp-comm-overlap"] = True
     if recipe.overlap_ep == "shared" and model.experts and model.experts.shared_ffn:
         flags["moe-shared-expert-overlap"] = True
+    if recipe.routing == "forced" and model.experts:
+        flags["moe-router-force-load-balancing"] = True
+    if layout.ep > 1 and exchanges_once(recipe, model):
+        flags |= {"moe-token-dispatcher-type": "flex", "moe-enable-deepep": True}
     if not recipe.fused_accumulation:
         flags["no-gradient-accumulation-fusion"] = True
     return flags

@@ -45,14 +45,13 @@ def _refuse_pipeline(layout: Layout, recipe: Recipe, no: Refusals) -> None:
 
 def _refuse_ranks(layout: Layout, model: Transformer, no: Refusals) -> None:
     """Of the rank grid: parallel_state.py makes one for attention and one, without cp, for experts."""
-    attention, tp, cp, ep = model.attention, layout.tp, layout.cp, layout.ep
+    attention, tp, cp = model.attention, layout.tp, layout.cp
     no.when(layout.order not in (AXES, PIPELINE_INSIDE), f"rank order {'-'.join(layout.order)}")
     no.when(
-        layout.order == PIPELINE_INSIDE and layout.pp > 1 and cp != ep,
-        f"pipeline stages inside dp with cp={cp} and ep={ep}: attention and experts must have as many data-parallel "
-        "ranks as each other, so cp = ep",
+        layout.order == PIPELINE_INSIDE and layout.pp > 1 and tp * cp != layout.expert_tp * layout.ep,
+        f"pipeline stages inside dp with cp={cp} and ep={layout.ep}: attention and experts must have as many "
+        "data-parallel ranks as each other, so tp*cp = etp*ep",
     )
-    no.when(cp > 1 and ep > 1, f"cp={cp} with ep={ep}: it groups experts without cp, on other ranks than planned")
     no.when(
         attention.kv_heads % tp != 0,
         f"{attention.kv_heads} key and value heads over tp={tp}: it replicates none, so tp must divide the number",
@@ -74,6 +73,12 @@ def _refuse_sharding(layout: Layout, recipe: Recipe, no: Refusals) -> None:
     )
 
 
+def exchanges_once(recipe: Recipe, model: Transformer) -> bool:
+    """Whether tokens cross to each node once: Megatron's DeepEP dispatcher."""
+    moe = model.experts
+    return moe is not None and recipe.once_per_node(moe.top_groups < moe.groups)
+
+
 def _refuse_offload(layout: Layout, no: Refusals) -> None:
     no.when(layout.offload == "parameters", "offloaded parameters")
     offloaded = layout.offload == "optimizer"
@@ -92,6 +97,11 @@ def _refuse_experts(layout: Layout, recipe: Recipe, model: Transformer, no: Refu
     no.when(
         parted,
         f"shard={layout.shard} with experts: it shards their states over shard/ep ranks, the plan over dp*cp/ep",
+    )
+    hidden = layout.ep > 1 and recipe.overlap_ep == "shared" and bool(model.experts.shared_ffn)
+    no.when(
+        hidden and exchanges_once(recipe, model),
+        "an exchange once per node (DeepEP) overlapped with shared experts; use --exchange copy",
     )
 
 

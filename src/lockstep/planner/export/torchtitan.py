@@ -6,7 +6,7 @@
     zero 0      data_parallel_replicate_degree = dp (DDP, which torchtitan runs without other parallelism)
     tp          tensor_parallel_degree; it always shards sequences too
     pp          pipeline_parallel_degree, _schedule, _microbatch_size, _layers_per_stage
-    cp, ep      context_parallel_degree, expert_parallel_degree with expert_tensor_parallel_degree = tp
+    cp, ep      context_parallel_degree, expert_parallel_degree with expert_tensor_parallel_degree = 1 or tp
 
 Model shapes are torchtitan's own flavors, so [model] is left to the user. Source: torchtitan/config/job_config.py of
 v0.2 (2025), the last releases that read TOML.
@@ -14,7 +14,7 @@ v0.2 (2025), the last releases that read TOML.
 
 from __future__ import annotations
 
-from lockstep.layout import AXES
+from lockstep.layout import AXES, Layout
 from lockstep.planner.estimate import Estimate
 from lockstep.planner.export.refusals import Refusals, refuse_formats
 from lockstep.workload import FULL, NONE
@@ -86,7 +86,7 @@ def _parallelism(found: Estimate) -> dict[str, Value]:
     if layout.cp > 1:
         values["context_parallel_rotate_method"] = "alltoall"
     if layout.ep > 1:
-        values["expert_tensor_parallel_degree"] = layout.tp
+        values["expert_tensor_parallel_degree"] = layout.expert_tp
     if layout.pp > 1:
         values |= {
             "pipeline_parallel_schedule": SCHEDULES[layout.schedule],
@@ -106,6 +106,20 @@ def shard_degree(found: Estimate) -> int:
     return layout.shard // layout.cp if layout.shard else layout.dp
 
 
+def _refuse_experts(layout: Layout, sharded: int, no: Refusals) -> None:
+    """Of the experts' ranks, as parallel_dims.py checks them; `sharded` replicas share the parameters."""
+    no.when(
+        layout.expert_tp not in (1, layout.tp), f"etp={layout.etp}: experts are cut like dense layers or not at all"
+    )
+    no.when(layout.ep == 1 and layout.expert_tp != layout.tp, f"etp={layout.etp} needs ep above 1")
+    around = layout.cp if layout.expert_tp == layout.tp else layout.cp * layout.tp
+    outside = layout.ep % around != 0 or sharded * around % layout.ep != 0
+    no.when(
+        layout.ep > 1 and outside, f"ep={layout.ep} must take all of cp (and of tp, if it cuts no experts) and divide "
+        "the ranks that share a copy",
+    )  # fmt: skip
+
+
 def _refuse(found: Estimate) -> None:
     """Raises Infeasible for all that the TOML cannot say."""
     layout, recipe, no = found.layout, found.job.recipe, Refusals("torchtitan")
@@ -118,8 +132,12 @@ def _refuse(found: Estimate) -> None:
     no.when(layout.shard % layout.cp != 0, f"shard={layout.shard} must be a multiple of cp={layout.cp}")
     no.when(bool(layout.shard) and layout.dp % max(1, layout.shard // layout.cp) != 0, "shard/cp must divide dp")
     inside = layout.shard // layout.cp if layout.shard else layout.dp
-    outside = layout.cp > 1 or inside % layout.ep != 0
-    no.when(layout.ep > 1 and outside, f"ep={layout.ep} must lie inside the sharded dp, without cp")
+    if found.job.num_experts:
+        _refuse_experts(layout, inside, no)
+    moe = found.job.transformer.experts if found.job.transformer else None
+    once = moe is not None and layout.ep > 1 and recipe.once_per_node(moe.top_groups < moe.groups)
+    no.when(recipe.routing == "forced", "routing forced to balance: it has no such setting; use --routing balanced")
+    no.when(once, "experts' exchange once per node: its all-to-all sends every copy; use --exchange copy")
     no.when(
         layout.pp > 1 and layout.schedule not in SCHEDULES,
         f"schedule {layout.schedule}: torch has {', '.join(SCHEDULES)}",

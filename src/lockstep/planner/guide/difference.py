@@ -19,6 +19,7 @@ WORDS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("tp", ("tp",)),
     ("cp", ("cp",)),
     ("ep", ("ep",)),
+    ("etp", ("etp",)),
     ("pp", ("pp",)),
     ("micro-batch", ("micro_batch",)),
     ("ZeRO", ("zero", "shard")),

@@ -78,7 +78,7 @@ class Draft:
     @property
     def fills_nodes(self) -> bool:
         """Whether no tensor- or expert-parallel group that is smaller than a node straddles two."""
-        return self.node % (self.layout.tp * self.layout.ep) == 0
+        return self.node % (self.layout.expert_tp * self.layout.ep) == 0
 
 
 def first_that_fits(drafts: Iterable[Draft]) -> Draft | None:

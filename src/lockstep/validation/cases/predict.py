@@ -162,7 +162,7 @@ def _layout(job: Job, cluster: Cluster, stretch: Stretch) -> Layout:
 def _restricted(space: Space, stretch: Stretch) -> Space:
     """The space of layouts that agree with what is published."""
     known, chosen = Layout(**stretch.layout), stretch.chosen
-    axes: Json = {name: (getattr(known, name),) for name in ("tp", "cp", "ep", "pp")}
+    axes: Json = {name: (getattr(known, name),) for name in ("tp", "cp", "ep", "etp", "pp")}
     if "micro_batch" not in chosen:
         axes["micro_batch"] = (known.micro_batch,)
     elif stretch.ramp is not None:

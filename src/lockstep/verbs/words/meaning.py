@@ -124,6 +124,12 @@ def _experts(about: About) -> str | None:
     return "experts exchange nothing without --ep above 1" if about.degree("ep") == 1 else None
 
 
+def _routed(about: About) -> str | None:
+    if about.job.num_experts or about.job.recipe.routing == "balanced":
+        return None
+    return f"{about.job.model.name} has no experts; leave it out"
+
+
 def _exchange(about: About) -> str | None:
     # "none" holds where nothing is exchanged, and cells, the default, may be named where there are none.
     if about.job.num_experts and about.job.recipe.overlap_ep != "shared":
@@ -170,6 +176,8 @@ _IDLE: dict[str, Callable[[About], str | None]] = {
     "overlap_tp": _tensor,
     "reduce_bytes": _wire,
     "dispatch_bytes": _experts,
+    "exchange": _experts,
+    "routing": _routed,
     "overlap_ep": _exchange,
     "overlap_device": _device,
     "recompute_modules": _modules,

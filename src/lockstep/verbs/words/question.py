@@ -175,9 +175,9 @@ def read_layout(job: Job, words: Mapping[str, object]) -> Layout:
 def _check_degrees(layout: Layout, job: Job) -> None:
     """Says which degree does not fit, when `dp` is left to follow; the model's own rules come first."""
     from lockstep.layout import broken_by, refuse
-    from lockstep.layout.rules import BATCH, SCHEDULE, WORLD, nearest
+    from lockstep.layout.rules import BATCH, EXPERT_RANKS, SCHEDULE, WORLD, nearest
 
-    of_replicas = (WORLD, BATCH, SCHEDULE, "ep divides dp", "shard divides the data ranks")
+    of_replicas = (WORLD, BATCH, SCHEDULE, EXPERT_RANKS, "shard divides the data ranks")
     refuse([rule for rule in broken_by(layout, job) if rule.key not in of_replicas], layout, job)
     taken = layout.tp * layout.pp * layout.cp
     flag = next((f"--{name}" for name in ("tp", "pp", "cp") if job.devices % getattr(layout, name)), "--pp")
@@ -201,6 +201,7 @@ def _layout(devices: int, words: Mapping[str, Any]) -> Layout:
         dp=whole(given.pop("dp", max(1, devices // taken)), "--dp"),
         zero=whole(given.pop("zero", 0), "--zero", minimum=0),
         shard=whole(given.pop("shard", 0), "--shard", minimum=0),
+        etp=whole(given.pop("etp", 0), "--etp", minimum=0),
         schedule=given.pop("schedule", "interleaved" if degrees["vpp"] > 1 else "1f1b"),
         **degrees,
         **given,

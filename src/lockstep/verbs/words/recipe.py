@@ -122,6 +122,24 @@ class RecipeWords(TypedDict, total=False):
         Option("FRAC", "Fraction of the device used by the expert exchange. (default: 20 of 132, DeepSeek-V3)"),
         Field("overlap_device_frac", _device_frac),
     ]
+    exchange: Annotated[
+        str | None,
+        Option(
+            "W",
+            "Tokens sent to experts: copy (each copy alone) or node (once to each node, copied there). "
+            "(default: node with routing limited to groups, else copy)",
+        ),
+        Field("exchange"),
+    ]
+    routing: Annotated[
+        str | None,
+        Option(
+            "W",
+            "How evenly tokens choose experts: balanced, forced (as balanced), natural (at random) or skew:S (Zipf "
+            "exponent). (default: balanced)",
+        ),
+        Field("routing"),
+    ]
     dispatch_bytes: Annotated[
         Size | None,
         Option("B", "Bytes per element sent to experts; 1.03125 in fp8. (default: as activations)"),

@@ -53,7 +53,8 @@ class LayoutWords(QuestionWords, total=False):
     pp: Annotated[Quantity | None, Option("N", "Pipeline stages. (default: 1)")]
     dp: Annotated[Quantity | None, Option("N", "Data-parallel replicas. (default: the remaining devices)")]
     cp: Annotated[Quantity | None, Option("N", "Context-parallel ranks. (default: 1)")]
-    ep: Annotated[Quantity | None, Option("N", "Expert-parallel ranks, inside dp. (default: 1)")]
+    ep: Annotated[Quantity | None, Option("N", "Expert-parallel ranks, among the tp*cp*dp of a stage. (default: 1)")]
+    etp: Annotated[Quantity | None, Option("N", "Ranks that split each expert's matrices. (default: as many as --tp)")]
     vpp: Annotated[Quantity | None, Option("N", "Model chunks per pipeline stage. (default: 1)")]
     micro_batch: Annotated[Quantity | None, Option("N", "Sequences per micro-batch. (default: 1)")]
     zero: Annotated[

@@ -15,6 +15,7 @@ _COLUMNS: tuple[tuple[str, str, str, Callable[[Layout], str]], ...] = (
     ("tp", "right", "1", lambda one: str(one.tp)),
     ("cp", "right", "1", lambda one: str(one.cp)),
     ("ep", "right", "1", lambda one: str(one.ep)),
+    ("etp", "right", "-", lambda one: str(one.etp) if one.etp else "-"),
     ("pp", "right", "1", lambda one: str(one.pp)),
     ("dp", "right", "", lambda one: str(one.dp)),
     ("mb", "right", "", lambda one: str(one.micro_batch)),
@@ -43,7 +44,8 @@ def layout_columns(layouts: Sequence[Layout]) -> list[Column]:
 
 def layout_words(layout: Layout) -> str:
     """`tp 2, cp 2, dp 128, ZeRO-3, micro-batch 1, sequence parallelism`: a layout as a person says it."""
-    words = [f"{name} {getattr(layout, name)}" for name in ("tp", "cp", "ep", "pp", "dp") if getattr(layout, name) > 1]
+    names = ("tp", "cp", "ep", "etp", "pp", "dp")
+    words = [f"{name} {getattr(layout, name)}" for name in names if getattr(layout, name) > (name != "etp")]
     if layout.pp > 1:
         words.append(schedule(layout))
     if layout.zero:

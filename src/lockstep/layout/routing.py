@@ -1,0 +1,23 @@
+"""What the router of a model chooses, and how much more than the mean the busiest rank of experts gets."""
+
+from __future__ import annotations
+
+from lockstep.layout.layout import LayoutGrid
+from lockstep.layout.recipe import Recipe
+from lockstep.parallel.expert.load import busiest_frac
+from lockstep.parallel.expert.spread import Choices
+from lockstep.types.arrays import Number
+from lockstep.workload import Experts
+
+
+def choices_of(routed: Experts) -> Choices:
+    """What the router of a layer chooses for a token."""
+    return Choices(routed.experts, routed.top_k, routed.groups, routed.top_groups)
+
+
+def busiest_rank_frac(routed: Experts | None, recipe: Recipe, grid: LayoutGrid) -> Number:
+    """Tokens of the busiest rank of experts over the mean; 1 for balanced routing and without experts."""
+    if routed is None or recipe.skew is None:
+        return 1.0
+    tokens = grid.micro_batch * recipe.seq / (grid.cp * grid.tp) * grid.ep * grid.expert_tp
+    return busiest_frac(choices_of(routed), grid.ep, tokens, recipe.skew)

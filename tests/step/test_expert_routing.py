@@ -1,0 +1,116 @@
+"""Routing that is not balanced: the busiest rank against drawn routers, and what it does to time and memory."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from lockstep.errors import BadInput
+from lockstep.hardware import cluster
+from lockstep.kernels.layer import Shard
+from lockstep.kernels.layer import experts as experts_work
+from lockstep.layout import Job, Layout, Recipe, memory
+from lockstep.parallel.expert import route
+from lockstep.parallel.expert.load import busiest_frac, busiest_of, chosen_frac
+from lockstep.parallel.expert.spread import Choices
+from lockstep.planner import estimate
+from lockstep.step import Clock, price_step
+from lockstep.workload import model
+
+CLUSTER = cluster("dgx-h100:4")
+LAYOUT = Layout(dp=32, ep=8)
+
+
+def job(routing: str = "balanced", **changes: object) -> Job:
+    return Job(model("mixtral-8x7b"), Recipe(seq=4096, batch=128, routing=routing, **changes), 32)  # type: ignore[arg-type]
+
+
+def drawn_busiest(choices: Choices, ranks: int, tokens: int, skew: float, times: int = 60) -> float:
+    """Mean over seeds of the busiest rank's choices over the mean, by the router of `lockstep experts`."""
+    found = []
+    for seed in range(times):
+        load = route(choices.experts, choices.top_k, tokens, skew=skew, seed=seed).load
+        found.append(load.reshape(ranks, -1).sum(axis=1).max() * ranks / load.sum())
+    return float(np.mean(found))
+
+
+@pytest.mark.parametrize(("experts", "top_k", "ranks"), [(8, 2, 8), (64, 6, 8), (64, 6, 64), (256, 8, 32)])
+@pytest.mark.parametrize("tokens", [512, 4096])
+def test_natural_routing_is_that_of_drawn_tokens(experts: int, top_k: int, ranks: int, tokens: int) -> None:
+    choices = Choices(experts, top_k)
+    found, drawn = busiest_of(choices, ranks, tokens, 0.0), drawn_busiest(choices, ranks, tokens, 0.0)
+    assert found - 1 == pytest.approx(drawn - 1, rel=0.2)
+
+
+@pytest.mark.parametrize(("experts", "top_k", "ranks"), [(8, 2, 8), (64, 6, 8), (256, 8, 32)])
+@pytest.mark.parametrize("skew", [0.3, 1.0])
+def test_skewed_routing_is_that_of_drawn_tokens(experts: int, top_k: int, ranks: int, skew: float) -> None:
+    choices = Choices(experts, top_k)
+    found, drawn = busiest_of(choices, ranks, 4096, skew), drawn_busiest(choices, ranks, 4096, skew, 10)
+    assert found == pytest.approx(drawn, rel=0.05)
+    assert chosen_frac(experts, top_k, skew).sum() == pytest.approx(top_k, rel=1e-9)
+
+
+def test_more_tokens_even_out_natural_routing_and_not_a_skew() -> None:
+    choices = Choices(64, 6)
+    natural, skewed = ([busiest_of(choices, 8, tokens, skew) - 1 for tokens in (1e3, 4e3, 1e12)] for skew in (0.0, 1.0))
+    assert natural[0] / natural[1] == pytest.approx(2.0, rel=1e-3)
+    assert natural[2] < 1e-4
+    by_hand = chosen_frac(64, 6, 1.0)[:8].sum() * 8 / 6 - 1
+    assert skewed[2] == pytest.approx(by_hand, rel=1e-3)
+
+
+def test_one_rank_has_the_mean() -> None:
+    assert busiest_frac(Choices(8, 2), np.array([1, 1]), np.array([10.0, 20.0]), 1.0).tolist() == pytest.approx([1, 1])
+    assert busiest_frac(Choices(8, 2), np.array([8]), 10.0, None) == 1.0
+
+
+def test_forced_routing_is_balanced_routing() -> None:
+    one, other = (price_step(job(how), CLUSTER, LAYOUT.grid()) for how in ("balanced", "forced"))
+    assert one == other
+
+
+def test_the_busiest_rank_computes_exchanges_and_keeps_more() -> None:
+    """Products of routed experts, the exchange's bytes and kept rows grow by the same factor."""
+    even, skewed = job(), job("skew:0.8")
+    assert even.transformer
+    assert even.transformer.experts
+    tokens = 4096 * 8
+    factor = busiest_of(Choices(8, 2), 8, tokens, 0.8)
+    flops = []
+    for one in (even, skewed):
+        shard = Shard(model("mixtral-8x7b"), LAYOUT.grid(), one.recipe, Clock(CLUSTER.device, "bf16"))  # type: ignore[arg-type]
+        flops.append(float(experts_work(shard, even.transformer.experts).forward.flops))
+    router = 2.0 * 4096 * 4096 * 8
+    assert flops[1] - router == pytest.approx(factor * (flops[0] - router), rel=1e-9)
+    link, passes = CLUSTER.link_per_device(0), 32 * 4 * 4
+    latency_s = passes * 7 * link.latency_s
+    moved = [float(price_step(one, CLUSTER, LAYOUT.grid()).ep_comm_s) - latency_s for one in (even, skewed)]
+    assert moved[1] == pytest.approx(factor * moved[0], rel=1e-6)
+    kept = [float(memory(one, CLUSTER, LAYOUT.grid()).activations_B) for one in (even, skewed)]
+    # Of a Mixtral layer's kept bytes per token, the rows of two experts: input, and three times the inner width.
+    rows_B = 32 * 4096 * 2 * (4096 + 3 * 14336) * 2.0
+    assert kept[1] - kept[0] == pytest.approx((factor - 1) * rows_B, rel=1e-9)
+
+
+def test_the_answer_says_which_routing_it_assumed() -> None:
+    said = {how: " ".join(estimate(job(how), CLUSTER, LAYOUT).assumptions()) for how in ("balanced", "natural")}
+    assert "experts are equally loaded" in said["balanced"]
+    assert "routing natural: the busiest rank of experts has 1.01 times the mean" in said["natural"]
+
+
+@pytest.mark.parametrize("wrong", ["skew", "skew:", "skew:-1", "skew:nan", "skew:9", "even", ""])
+def test_what_is_no_routing_is_refused(wrong: str) -> None:
+    with pytest.raises(BadInput, match="routing must be balanced, forced, natural or skew:S"):
+        job(wrong)
+
+
+def test_a_search_weighs_the_skew() -> None:
+    """Wide expert groups lose by a skew what narrow ones do not: a rank with all experts has the mean."""
+    grids = [replace(LAYOUT, ep=ep).grid() for ep in (1, 8)]
+    longer = [
+        float(price_step(job("skew:1"), CLUSTER, grid).step_time_s / price_step(job(), CLUSTER, grid).step_time_s)
+        for grid in grids
+    ]
+    assert longer[0] == pytest.approx(1.0)
+    assert longer[1] > 1.2
