@@ -89,8 +89,8 @@ def _cycle(
         again = (*_ends(long_s / mtbf_s, up_s), *returns)
         first = _ends((long_s - pattern.hidden_frac * before_s) / mtbf_s, up_s)
         for position in reversed(range(len(costs_s))):
-            restarted, failed = _attempt(*(each[position] for each in again), later)
-            later = _either(*(each[position] for each in first), later, failed)
+            restarted, failed = _attempt(later, *(each[position] for each in again))
+            later = _either(later, failed, *(each[position] for each in first))
         from_start = restarted[0] / (1 - restarted[1])
         return _finite(later[0] + later[1] * from_start), _finite(from_start)
 
@@ -112,7 +112,7 @@ def _returns(pattern: Pattern, restarts_s: Array, mtbf_s: Array, counted: Counte
 
 
 def _attempt(
-    success: Array, failure: Array, up_s: Array, f0: Array, f1: Array, f2: Array, later: Affine
+    later: Affine, success: Array, failure: Array, up_s: Array, f0: Array, f1: Array, f2: Array
 ) -> tuple[Affine, Affine]:
     """(V_j, F_j) for an attempt that leads to U_(j+1) = `later`."""
     own = 1 - failure * f1
@@ -121,7 +121,7 @@ def _attempt(
     return (constant, factor), (f0 + f1 * constant, f1 * factor + f2)
 
 
-def _either(success: Array, failure: Array, up_s: Array, later: Affine, failed: Affine) -> Affine:
+def _either(later: Affine, failed: Affine, success: Array, failure: Array, up_s: Array) -> Affine:
     """U_j: on to the next position, or a failure."""
     constant = up_s + success * later[0] + failure * failed[0]
     return constant, success * later[1] + failure * failed[1]
