@@ -62,6 +62,8 @@ def questions(draw: st.DrawFn) -> Question:
         overlap_ep=draw(st.sampled_from(["none", "cells", "shared"])),
         exchange=draw(st.sampled_from([None, "copy", "node"])),
         routing=draw(st.sampled_from(["balanced", "natural", "skew:0.7"])), flash_attention=draw(st.booleans()),
+        jitter=draw(st.sampled_from([None, "lognormal:mean=1,cv=0.05"])),
+        rank_jitter=draw(st.sampled_from([None, "normal:mean=1,cv=0.01"])),
     )  # fmt: skip
     job = Job(known, recipe, hardware.num_devices)
     kept = ({}, {"etp": 0}, {"ep": 1}, {"offload": "none"}, {"shard": 0}, {"schedule": "1f1b", "vpp": 1})
@@ -83,7 +85,8 @@ def replayed_s(question: Question) -> float:
     asked = layout.pp, int(parts.microbatches), layout.vpp
     cells = schedule.cells(*asked) if schedule.cells else None
     built = pipelines.program_of(schedule, schedule.order(*asked), layout.vpp, parts.times(), cells=cells)
-    once_s = parts.waits.once_s + parts.around.host.once_s + parts.update_s + parts.fixed_s
+    late_s = price_step(job, hardware, layout.grid()).waiting_s
+    once_s = parts.waits.once_s + parts.around.host.once_s + parts.update_s + parts.fixed_s + late_s
     return simulate(built).makespan_s + float(np.asarray(once_s))
 
 

@@ -19,7 +19,6 @@ from lockstep.campaigns.run import Run, Scenario
 from lockstep.campaigns.tornado import Bar, tornado
 from lockstep.errors import BadInput
 from lockstep.failures import Campaigns, simulate_campaigns
-from lockstep.planner import assumptions
 from lockstep.planner.search import Progress
 from lockstep.simulate import Exponential, Sample
 from lockstep.types.plain import Json, picked, plain
@@ -189,4 +188,4 @@ def _assumptions(scenario: Scenario, run: Run) -> Iterator[str]:
     yield "the range takes the error of the step time as one standard deviation"
     if not bool(found.memory.fits):
         yield "this layout does not fit in memory: its times are what they would be if it did"
-    yield from assumptions(found.job, found.cluster, found.layout)
+    yield from found.assumptions()

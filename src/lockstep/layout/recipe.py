@@ -136,6 +136,11 @@ class Recipe:
     not, they take turns, as in DeepSpeed's pipeline engine (deepspeed/runtime/pipe/schedule.py)."""
     launch_blocking: bool = False
     """The host waits for every kernel before it launches the next (CUDA_LAUNCH_BLOCKING=1): nothing hides its time."""
+    jitter: str | None = None
+    """Law of the factor by which the kernels of a pass differ from rank to rank and from pass to pass, in the words of
+    `stragglers`; None means not at all."""
+    rank_jitter: str | None = None
+    """Law of the factor by which all kernels of a rank differ from those of others."""
     notes: tuple[str, ...] = field(default=(), compare=False)
     """What was chosen on the user's behalf, in words; part of the assumptions."""
 

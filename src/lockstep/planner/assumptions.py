@@ -21,14 +21,15 @@ from lockstep.layout import (
     choices_of,
 )
 from lockstep.parallel.data.offload import HOST_STREAM_FRAC
+from lockstep.step import Step
 from lockstep.units import format_bandwidth, format_flops, format_frac, format_size, format_time
 
 HALF = ("bf16", "fp16")
 
 
-def assumptions(job: Job, cluster: Cluster, layout: Layout, hidden_s: float = 0.0) -> tuple[str, ...]:
-    """Sentences, the most important first; `hidden_s` of a step the experts' exchange runs beside computing."""
-    return tuple(_all(job, cluster, layout, hidden_s))
+def assumptions(job: Job, cluster: Cluster, layout: Layout, step: Step | None = None) -> tuple[str, ...]:
+    """Sentences that the times of a layout rest on, the most important first; with its `step`, in seconds too."""
+    return tuple(_all(job, cluster, layout, step))
 
 
 def memory_assumptions(job: Job, cluster: Cluster, layout: Layout) -> tuple[str, ...]:
@@ -37,7 +38,7 @@ def memory_assumptions(job: Job, cluster: Cluster, layout: Layout) -> tuple[str,
     return (*_chosen(job), *_model(job, layout), *_memory(job.recipe), *host)
 
 
-def _all(job: Job, cluster: Cluster, layout: Layout, hidden_s: float) -> Iterator[str]:
+def _all(job: Job, cluster: Cluster, layout: Layout, step: Step | None) -> Iterator[str]:
     curve, recipe = cluster.device.efficiency, job.recipe
     how = curve.kind_on(cluster.device.name)
     how = f"{how}, so times are uncalibrated" if how == "assumed" else how
@@ -51,7 +52,7 @@ def _all(job: Job, cluster: Cluster, layout: Layout, hidden_s: float) -> Iterato
     if layout.offload != OFFLOAD[KEEP]:
         yield from _host_traffic(cluster)
         yield from _host_memory(cluster)
-    if hidden_s:
+    if step is not None and (hidden_s := float(step.ep_hidden_s)):
         share = format_frac(recipe.overlap_device_frac)
         hides = "shared experts" if recipe.overlap_ep == "shared" else "the other pass of a cell"
         yield f"{format_time(hidden_s)} of expert exchange are hidden behind {hides}, and slow it by {share} meanwhile"
@@ -66,12 +67,24 @@ def _all(job: Job, cluster: Cluster, layout: Layout, hidden_s: float) -> Iterato
     yield "model FLOPs count attention in full (no causal halving), as most published MFU figures do"
     if recipe.overlap_dp:
         yield "data-parallel traffic overlaps with compute without slowing it"
+    yield from _jitter(job, step)
     yield from _model(job, layout)
     yield from _exchange(job, layout)
     yield from _memory(recipe)
     price = cluster.provenance.get("price_per_hour_usd") or cluster.device.provenance.get("price_per_hour_usd")
     if price is not None:
         yield f"price per device and hour: {price.kind}, {price.text} ({price.date})"
+
+
+def _jitter(job: Job, step: Step | None) -> Iterator[str]:
+    """By how much ranks differ, and what that costs."""
+    laws = {"from pass to pass": job.recipe.jitter, "from rank to rank": job.recipe.rank_jitter}
+    said = [f"{where} by {law}" for where, law in laws.items() if law is not None]
+    if said:
+        waited = "for the slowest" if step is None else f"{format_time(float(step.waiting_s))} of a step, in the bubble"
+        yield f"kernels differ {' and '.join(said)}: ranks wait {waited}"
+    elif job.devices > 1:
+        yield "all ranks take equally long for the same work; --jitter and --rank-jitter tell by how much they differ"
 
 
 def _peak(cluster: Cluster, recipe: Recipe) -> Iterator[str]:

@@ -88,7 +88,7 @@ class Estimate:
 
     def assumptions(self) -> tuple[str, ...]:
         """What it takes for granted, the most important first."""
-        return assumptions(self.job, self.cluster, self.layout, float(self.step.ep_hidden_s))
+        return assumptions(self.job, self.cluster, self.layout, self.step)
 
     def hiding(self) -> dict[str, Hiding]:
         """What of its traffic hides beside computing, by part, and how much more would."""
@@ -111,6 +111,7 @@ class Estimate:
             "peak_flops_per_s": self.cluster.device.peak(self.job.recipe.dtype),
             "breakdown_s": self.step.breakdown_s(),
             "ep_hidden_s": float(self.step.ep_hidden_s),
+            "waiting_s": float(self.step.waiting_s),
             "hidden_s": {part: one.hidden_s for part, one in hidden.items()},
             "slack_s": {part: one.slack_s for part, one in hidden.items()},
             "memory": self.memory.to_dict(),

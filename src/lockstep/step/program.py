@@ -27,7 +27,10 @@ from lockstep.program import Program, ProgramBuilder, Timeline
 from lockstep.simulate import simulate
 from lockstep.step.network import Network
 from lockstep.step.passes import StepPasses, step_passes
-from lockstep.step.step import compose
+from lockstep.step.step import compose, priced
+
+WAITING = "waiting"
+"""The lane of what ranks wait for slower ones: idle time that no traffic explains."""
 
 
 def step_program(job: Job, cluster: Cluster, layout: Layout, by_layer: bool = False) -> Program:
@@ -37,14 +40,15 @@ def step_program(job: Job, cluster: Cluster, layout: Layout, by_layer: bool = Fa
     order = schedule.order(layout.pp, microbatches, layout.vpp)
     known = step_passes(job, cluster, layout, parts)
     passes = replace(known, last=_last(schedule, order, layout), by_layer=by_layer)
-    builder = ProgramBuilder(layout.pp, lanes(layout.vpp, LANES))
+    waiting_s = float(np.asarray(priced(parts, layout.grid()).waiting_s))
+    builder = ProgramBuilder(layout.pp, lanes(layout.vpp, (*LANES, WAITING) if waiting_s else LANES))
     _gather(builder, passes, float(np.asarray(parts.around.moved.gather_s - parts.waits.gather_s)), [[]] * layout.pp)
     cells = schedule.cells(layout.pp, microbatches, layout.vpp) if schedule.cells else None
     ends = write(
         builder, schedule, order, layout.vpp, passes.times, cells=cells, scripts=passes,
         activation_B=activations_B(job, cluster, layout),
     )  # fmt: skip
-    _update(builder, passes, ends)
+    _update(builder, passes, ends, waiting_s)
     return builder.build()
 
 
@@ -73,8 +77,10 @@ def _gather(builder: ProgramBuilder, passes: StepPasses, seconds: float, ends: l
     return _traffic(builder, "all-gather", float(size_B), seconds, ends, passes.name("dp", "all-gather"), "dp")
 
 
-def _update(builder: ProgramBuilder, passes: StepPasses, ends: list[list[int]]) -> None:
-    """What follows the passes: gradients, their norm, the host's share, the update, new parameters, the host's own."""
+def _update(builder: ProgramBuilder, passes: StepPasses, ends: list[list[int]], waiting_s: float) -> None:
+    """What follows the passes: gradients, their norm, for which all ranks wait `waiting_s` for slower ones, the host's
+    share, the update, new parameters, the host's own.
+    """
     parts, stages = passes.parts, range(builder.ranks)
     reduce_s, host_s, update_s, gather_s = (
         float(np.asarray(each))
@@ -85,6 +91,9 @@ def _update(builder: ProgramBuilder, passes: StepPasses, ends: list[list[int]]) 
         ends = _traffic(builder, flow.op, float(flow.size_B), reduce_s, ends, passes.name("dp", flow.op), GRADIENTS)
     norm = builder.barrier(stages, after=[one for each in ends for one in each], stream=GRADIENTS, label="norm")
     ends = [[one] for one in norm]
+    if waiting_s > 0:
+        late = [builder.compute(stage, waiting_s, label="slower ranks", stream=WAITING, after=norm) for stage in stages]
+        ends = [[one] for one in late]
     if host_s > 0:
         ends = _traffic(builder, "copy", 0.0, host_s, ends, "host copy", "host")
     ends = [[builder.compute(stage, update_s, label="optimizer", after=ends[stage])] for stage in stages]

@@ -1,6 +1,7 @@
 """`Step`: one optimizer step of a job on a cluster, for a layout or a whole grid of layouts with one stage count.
 
-    step = pipeline makespan + exposed data-parallel and host traffic + optimizer + fixed host time
+    step = pipeline makespan + waiting for slower ranks + exposed data-parallel and host traffic + optimizer
+           + fixed host time
 
 A stage's pass takes its kernels (`lockstep.kernels`) and what they wait for of tensor, context, expert, data-parallel
 and host traffic (`lockstep.parallel`). The pipeline's closed form turns stage times into a makespan; `program.py`
@@ -39,6 +40,7 @@ from lockstep.parallel.data.zero import Kernels, traffic
 from lockstep.parallel.group import share_links
 from lockstep.parallel.pipeline import Placement, Times, cells_by_code, codes_where, makespan_by_code_s
 from lockstep.parallel.pipeline.handover import handover_s
+from lockstep.parallel.waiting import Slower, slower
 from lockstep.step.network import DATA, Network
 from lockstep.step.stage import TIMES, StageTimes, layer_times, part_times
 from lockstep.types.arrays import Bools, Number, Whole
@@ -67,6 +69,8 @@ class Step:
     other_s: Number
     ep_hidden_s: Number = 0.0
     """Of the experts' exchange, what runs beside computing: no part of the step time."""
+    waiting_s: Number = 0.0
+    """Of the bubble, what ranks wait for slower ones."""
 
     @property
     def step_time_s(self) -> Number:
@@ -112,6 +116,8 @@ class Composition:
     ep_device_frac: float
     beside_ep_s: Number
     """Other traffic of a forward and a backward pass on links of the experts' exchange."""
+    slower: Slower | None = None
+    """What ranks that differ cost; None where all take equally long."""
 
     def times(self) -> Times:
         """Stage times as the pipeline formulas take them."""
@@ -179,7 +185,23 @@ def compose(job: Job, cluster: Cluster, grid: LayoutGrid) -> Composition:
         hides_ep=job.recipe.overlap_ep == "cells",
         ep_device_frac=job.recipe.overlap_device_frac,
         beside_ep_s=_beside_exchange(network, body, waits) if job.num_experts else 0.0,
+        slower=_slower(job, grid),
     )
+
+
+def _slower(job: Job, grid: LayoutGrid) -> Slower | None:
+    """What jitter costs. Dense and expert groups wait in every layer, whichever they share ranks with too; data groups
+    where they gather there.
+    """
+    recipe, ranks = job.recipe, grid.tp * grid.cp * grid.dp
+    together = grid.tp * grid.cp
+    if job.num_experts:
+        together = np.lcm(together, grid.expert_tp * grid.ep)
+    inner = np.where(grid.zero >= 3, ranks, together)
+    return slower(
+        recipe.jitter, recipe.rank_jitter, inner=inner, stages=grid.stages, replicas=np.maximum(1, ranks // inner),
+        ranks=job.devices, microbatches=grid.microbatches(recipe.batch), chunks=grid.vpp,
+    )  # fmt: skip
 
 
 def _around(job: Job, cluster: Cluster, network: Network, held: RankParameters, body: StageTimes) -> Around:
@@ -322,7 +344,18 @@ def price_step(job: Job, cluster: Cluster, grid: LayoutGrid) -> Step:
 
 def step_time_s(parts: Composition, grid: LayoutGrid) -> Number:
     """Seconds of a whole step: pipeline makespan, exposed data-parallel traffic, update and fixed host time."""
-    return _makespan_s(grid, parts) + (parts.waits.once_s + parts.around.host.once_s + parts.update_s + parts.fixed_s)
+    makespan_s = _makespan_s(grid, parts)
+    once_s = parts.waits.once_s + parts.around.host.once_s + parts.update_s + parts.fixed_s
+    return makespan_s + (once_s if parts.slower is None else once_s + waiting_s(parts, makespan_s))
+
+
+def waiting_s(parts: Composition, makespan_s: Number) -> Number:
+    """Seconds that ranks wait for slower ones, with passes that take `makespan_s` when all are equally fast."""
+    if parts.slower is None:
+        return 0.0
+    kernels_s, times = (parts.body.compute_forward_s, parts.body.compute_backward_s), parts.times()
+    path_s = makespan_s * (kernels_s[0] + kernels_s[1]) / (times.forward_s + times.backward_s)
+    return parts.slower.waiting_s(path_s, *kernels_s)
 
 
 def priced(parts: Composition, grid: LayoutGrid) -> Step:
@@ -334,6 +367,7 @@ def priced(parts: Composition, grid: LayoutGrid) -> Step:
     each_s = parts.waits.forward_s + parts.waits.backward_s
     host_s = parts.waits.host_s
     makespan_s = _makespan_s(grid, parts)
+    slower_s = waiting_s(parts, makespan_s)
     idle_s = makespan_s - m * (busy.total_s + each_s + host_s + hold_s) + hidden_s
     return Step(
         compute_s=m * (busy.compute_forward_s + busy.compute_backward_s),
@@ -343,10 +377,11 @@ def priced(parts: Composition, grid: LayoutGrid) -> Step:
         ep_comm_s=m * (busy.ep_forward_s + busy.ep_backward_s) - hidden_s,
         cp_comm_s=m * (busy.cp_forward_s + busy.cp_backward_s),
         host_comm_s=m * host_s + parts.around.host.once_s,
-        bubble_s=np.where(idle_s > ROUNDING_FRAC * makespan_s, idle_s, 0.0),
+        bubble_s=np.where(idle_s > ROUNDING_FRAC * makespan_s, idle_s, 0.0) + slower_s,
         optimizer_s=parts.update_s,
         other_s=parts.fixed_s,
         ep_hidden_s=hidden_s + m * busy.ep_hidden_s,
+        waiting_s=slower_s,
     )
 
 

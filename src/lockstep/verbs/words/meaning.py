@@ -114,6 +114,10 @@ def _tensor(about: About) -> str | None:
     return "there is no tensor parallelism here; give --tp above 1"
 
 
+def _alone(about: About) -> str | None:
+    return "one device waits for nobody; leave it out" if about.job.devices == 1 else None
+
+
 def _wire(about: About) -> str | None:
     return "no gradient is sent, as dp*cp = 1; leave it out" if about.data_ranks == 1 else None
 
@@ -175,6 +179,8 @@ _IDLE: dict[str, Callable[[About], str | None]] = {
     "order": _order,
     "overlap_tp": _tensor,
     "reduce_bytes": _wire,
+    "jitter": _alone,
+    "rank_jitter": _alone,
     "dispatch_bytes": _experts,
     "exchange": _experts,
     "routing": _routed,

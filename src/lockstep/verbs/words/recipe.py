@@ -54,6 +54,14 @@ def _device_frac(value: Quantity, where: str) -> float:
     return frac
 
 
+def _factor_law(value: str, where: str) -> str:
+    """A law of factors, as text."""
+    from lockstep.parallel.waiting import factor_law
+
+    factor_law(value, where)
+    return value
+
+
 def _modules(value: str, where: str) -> tuple[str, ...]:
     return tuple(word.strip() for word in value.split(","))
 
@@ -163,6 +171,20 @@ class RecipeWords(TypedDict, total=False):
             "(default: core_attn)",
         ),
         Field("recompute_modules", _modules),
+    ]
+    jitter: Annotated[
+        str | None,
+        Option(
+            "LAW",
+            "Law of the factor on the kernels of each pass of each rank: lognormal:mean=1,cv=0.02 ... Ranks wait for "
+            "the slowest. (default: none)",
+        ),
+        Field("jitter", _factor_law),
+    ]
+    rank_jitter: Annotated[
+        str | None,
+        Option("LAW", "Law of the factor on all kernels of a rank: normal:mean=1,cv=0.01 ... (default: none)"),
+        Field("rank_jitter", _factor_law),
     ]
 
 
