@@ -6,6 +6,9 @@ own. So rows that break a rule can be left out, and a formula costs the product 
 
 World size: dp * tp * pp * cp. Expert parallelism splits the data-parallel axis (ep divides dp) for expert layers.
 
+Layers placed by hand: `stages` counts those of every chunk along the way of a micro-batch, the embedding comes before
+the first chunk and the head behind the last one, so a chunk may hold either of them and no layer.
+
 Offload is what of a rank's training states lives in host memory:
 
     optimizer    optimizer states and gradients, and the host updates            (ZeRO-Offload)
@@ -21,14 +24,15 @@ deepspeed/runtime/zero/stage_1_and_2.py: reduce_ready_partitions_and_remove_grad
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
+from itertools import groupby
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lockstep.errors import BadInput, UnknownName
 from lockstep.hardware import Cluster
-from lockstep.parallel.pipeline import SCHEDULES, Placement, code, get
+from lockstep.parallel.pipeline import SCHEDULES, Placement, code, get, routes
 from lockstep.types.arrays import Bools, Ints, Number, Truth
 from lockstep.types.plain import Json, picked
 from lockstep.workload import RECOMPUTE
@@ -71,6 +75,10 @@ class Layout:
     """none, optimizer (its states and the gradients live in host memory) or parameters (sharded parameters too)."""
     order: tuple[str, ...] = AXES
     """Axes of the rank grid, innermost first; ep, if named, is the inner part of dp."""
+    stages: tuple[int, ...] = ()
+    """Layers of every pipeline stage, of every chunk where stages have several; () shares them out evenly."""
+    mtp_stage: int = -1
+    """Of `stages`, the one with the multi-token-prediction modules; -1 for the last, beside the head."""
 
     def __post_init__(self) -> None:
         for name in ("dp", "tp", "pp", "cp", "ep", "vpp", "micro_batch"):
@@ -88,12 +96,23 @@ class Layout:
             raise BadInput(f"shard must be 0 (all) or a count of ranks up to {MOST:,}, got {self.shard}", "--shard")
         if sorted(self.order) != sorted(AXES):
             raise BadInput(f"order must name each of {'-'.join(AXES)} once, got {'-'.join(self.order)}", "--order")
+        if any(not isinstance(count, int) or not 0 <= count <= MOST for count in self.stages):
+            raise BadInput(f"stages must be counts of layers, got {self.stages}", "--stages")
+        if not -1 <= self.mtp_stage < max(1, len(self.stages)) or (self.mtp_stage == 0 and not self.stages):
+            raise BadInput(f"mtp_stage must be the number of one of the stages, got {self.mtp_stage}", "--stages")
         code(self.schedule, "--schedule")
 
     @property
     def world(self) -> int:
         """Ranks in all."""
         return self.dp * self.tp * self.pp * self.cp
+
+    @property
+    def split(self) -> str:
+        """`stages` as on the command line: runs of equal counts as 2x29, the prediction modules as m."""
+        words = [str(count) + "m" * (at == self.mtp_stage) for at, count in enumerate(self.stages)]
+        runs = [(word, len(list(some))) for word, some in groupby(words)]
+        return ",".join(word + (f"x{count}" if count > 1 else "") for word, count in runs)
 
     @property
     def placement(self) -> Placement:
@@ -114,7 +133,7 @@ class Layout:
             "schedule": code(self.schedule),
         }
         arrays = {name: np.asarray(words.get(name, getattr(self, name)), dtype=np.int64) for name in GRID_FIELDS}
-        return LayoutGrid(order=self.order, **arrays)
+        return LayoutGrid(order=self.order, split=self.stages, mtp_stage=self.mtp_stage, **arrays)
 
     def to_dict(self) -> Json:
         """Plain JSON form in the words of the command line."""
@@ -125,6 +144,8 @@ class Layout:
         words = [*degrees, f"mb{self.micro_batch}", f"zero{self.zero}"]
         if self.pp > 1:
             words.append(self.schedule + (f"x{self.vpp}" if self.vpp > 1 else ""))
+        if self.stages:
+            words.append(f"stages {self.split}")
         if self.recompute != "none":
             words.append(f"recompute-{self.recompute}")
         if self.sequence_parallel:
@@ -152,6 +173,9 @@ class LayoutGrid:
     shard: Ints
     offload: Ints
     order: tuple[str, ...] = AXES
+    split: tuple[int, ...] = ()
+    """`Layout.stages` of all layouts."""
+    mtp_stage: int = -1
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -173,6 +197,19 @@ class LayoutGrid:
         if len(found) > 1:
             raise BadInput("layouts of one grid must place layers on stages in the same way")
         return found.pop()
+
+    @property
+    def route(self) -> tuple[tuple[int, int], ...]:
+        """(device, chunk) of every entry of `split`, along the way of a micro-batch."""
+        return routes(self.placement, self.stages, len(self.split) // self.stages)[0]
+
+    def pieces_on(self, stage: int) -> tuple[bool, bool, bool]:
+        """Whether device `stage` holds the embedding, the head and the multi-token-prediction modules."""
+        outer = stage in (0, self.stages - 1)
+        if self.placement is Placement.BOTH_WAYS:
+            return outer, outer, outer
+        last = stage == (0 if self.placement is Placement.VEE else self.stages - 1)
+        return stage == 0, last, last if self.mtp_stage < 0 else self.route[self.mtp_stage][0] == stage
 
     @property
     def copies(self) -> int:
@@ -203,7 +240,7 @@ class LayoutGrid:
         """The layouts at `places` of the first axis, which every field must have; of size 1, it holds for all."""
         arrays = {name: getattr(self, name) for name in GRID_FIELDS}
         picked = {name: array[places] if len(array) > 1 else array for name, array in arrays.items()}
-        return LayoutGrid(order=self.order, **picked)
+        return replace(self, **picked)
 
     def layouts(self, places: NDArray[np.intp]) -> list[Layout]:
         """The layouts at `places` of the flattened grid."""
@@ -220,17 +257,17 @@ class LayoutGrid:
             "schedule": SCHEDULES[codes["schedule"]].name,
             "sequence_parallel": bool(codes["sequence_parallel"]),
         }
-        return Layout(order=self.order, **{**codes, **words})
+        return Layout(order=self.order, stages=self.split, mtp_stage=self.mtp_stage, **{**codes, **words})
 
 
 def stack(layouts: Sequence[Layout]) -> LayoutGrid:
-    """Layouts with the same order of axes along one dimension."""
+    """Layouts with the same order of axes, and the same layers per stage, along one dimension."""
     grids = [layout.grid() for layout in layouts]
     arrays = {name: np.array([getattr(grid, name) for grid in grids]) for name in GRID_FIELDS}
-    return LayoutGrid(order=layouts[0].order, **arrays)
+    return replace(grids[0], **arrays)
 
 
-GRID_FIELDS = tuple(field.name for field in fields(LayoutGrid) if field.name != "order")
+GRID_FIELDS = tuple(field.name for field in fields(LayoutGrid) if field.name not in ("order", "split", "mtp_stage"))
 
 
 def gradients_leave(grid: LayoutGrid) -> Truth:

@@ -5,22 +5,31 @@
 A stage's pass takes its kernels (`lockstep.kernels`) and what they wait for of tensor, context, expert, data-parallel
 and host traffic (`lockstep.parallel`). The pipeline's closed form turns stage times into a makespan; `program.py`
 builds the same step as a Program, and the simulation gives the same time. A device of a folded pipeline counts as one
-stage; of two copies of the model, each stage is one. Stages are priced as if each held as much as the heaviest one,
-which is exact when layers divide evenly.
+stage; of two copies of the model, each stage is one. Layers that are shared out are priced as if each stage held as
+much as the heaviest one, which is exact when they divide evenly and else a bound; layers that are placed by hand
+(`Layout.stages`) with the time of every stage, by a replay of the schedule's order (`placed.py`).
 """
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from dataclasses import dataclass, fields
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
 from lockstep.hardware import Cluster
 from lockstep.kernels.clock import Clock
 from lockstep.kernels.convolution import convolution_work
-from lockstep.kernels.layer import Shard, accumulation_work, embedding_work, head_work, prediction_module_work
+from lockstep.kernels.layer import (
+    Shard,
+    accumulation_work,
+    embedding_work,
+    head_work,
+    prediction_module_work,
+    prediction_projection_work,
+)
 from lockstep.kernels.optimizer import optimizer_s, updated, updated_B
 from lockstep.layout import (
     KEEP,
@@ -37,9 +46,20 @@ from lockstep.parallel.data.around import Around, Exposed
 from lockstep.parallel.data.offload import HostTraffic, host_traffic
 from lockstep.parallel.data.zero import Kernels, traffic
 from lockstep.parallel.group import share_links
-from lockstep.parallel.pipeline import Placement, Times, cells_by_code, codes_where, makespan_by_code_s
+from lockstep.parallel.pipeline import (
+    SCHEDULES,
+    Placement,
+    Times,
+    cells_by_code,
+    codes_where,
+    known_order,
+    makespan_by_code_s,
+    program_of,
+    spans_s,
+)
 from lockstep.parallel.pipeline.handover import handover_s
 from lockstep.step.network import DATA, Network
+from lockstep.step.placed import Device, chunk_times, shares_of
 from lockstep.step.stage import StageTimes, layer_times, part_times
 from lockstep.types.arrays import Bools, Number, Whole
 from lockstep.workload import RankParameters
@@ -112,9 +132,18 @@ class Composition:
     ep_device_frac: float
     beside_ep_s: Number
     """Other traffic of a forward and a backward pass on links of the experts' exchange."""
+    devices: tuple[Device, ...] = ()
+    """Where layers are placed by hand; what else is said here is then of the busiest one."""
+    busiest: int = 0
+
+    def of(self, device: int) -> Device:
+        """What one device does; all do the same where layers are shared out."""
+        return self.devices[device] if self.devices else Device(self.body, self.around, self.waits, self.update_s)
 
     def times(self) -> Times:
         """Stage times as the pipeline formulas take them."""
+        if self.devices:
+            return chunk_times(self.devices, self.transfer_s, self.blocking)
         exchange_s = self.exchange_in_cells() if self.hides_ep else (0.0, 0.0)
         return Times(
             forward_s=self.body.forward_s + self.waits.forward_s + self.waits.host_forward_s,
@@ -158,35 +187,86 @@ def compose(job: Job, cluster: Cluster, grid: LayoutGrid) -> Composition:
     """The parts of a step for every layout of `grid`, which must share stages and placement. Raises BadInput if not."""
     clock = Clock(cluster.device, job.recipe.dtype, job.recipe.element_B)
     network = Network(cluster, grid)
-    body, first, last = _stage_times(job, grid, clock, network)
-    held = _fullest(job, grid)
-    around = _around(job, cluster, network, held, body)
-    waits = around.waits
-    update_s = optimizer_s(clock, grid, job.recipe, held, job.hidden)
+    devices, busiest = _devices(job, cluster, grid, clock, network), 0
+    if devices:
+        busiest = max(range(len(devices)), key=lambda device: devices[device].pass_s)
+        one, first, last = devices[busiest], devices[busiest].extra, StageTimes()
+    else:
+        body, first, last = _stage_times(job, grid, clock, network)
+        held = _fullest(job, grid)
+        one = _device(job, cluster, clock, network, body, held, _pieces(job, grid.stages, held))
+    body, waits = one.body, one.waits
     return Composition(
         stages=grid.stages,
         microbatches=grid.microbatches(job.recipe.batch),
         body=body,
         first=first,
         last=last,
-        around=around,
+        around=one.around,
         waits=waits,
         transfer_s=_transfer(job, grid, clock, network) if grid.stages > 1 else 0.0,
-        update_s=np.where(grid.offload == KEEP, update_s, around.host.update_s),
+        update_s=one.update_s,
         fixed_s=cluster.device.efficiency.step_s,
         blocking=not job.recipe.overlap_pp,
         copies=grid.copies,
         hides_ep=job.recipe.overlap_ep == "cells",
         ep_device_frac=job.recipe.overlap_device_frac,
         beside_ep_s=_beside_exchange(network, body, waits) if job.num_experts else 0.0,
+        devices=devices,
+        busiest=busiest,
     )
 
 
-def _around(job: Job, cluster: Cluster, network: Network, held: RankParameters, body: StageTimes) -> Around:
-    """Traffic around the passes of the stage that holds most."""
+def _devices(
+    job: Job, cluster: Cluster, grid: LayoutGrid, clock: Clock, network: Network
+) -> tuple[Device, ...]:
+    """Every device of one layout whose layers are placed by hand; none where they are shared out."""
+    model = job.transformer
+    if model is None or not grid.split:
+        return ()
+    shard, route = Shard(model, grid, job.recipe, clock), grid.route
+    kinds, held = layer_kinds(job, grid, shard, network), job.chunk_layers(grid.split)
+    chunks = {where: kind_times(kinds, layers) for where, layers in zip(route, held, strict=True)}
+    more = dict.fromkeys(route, StageTimes())
+    more[route[0]] += part_times(clock, job.recipe, embedding_work(shard))
+    more[route[-1]] += part_times(clock, job.recipe, head_work(shard)) * (1 + model.mtp_layers)
+    if model.mtp_layers:
+        joined = part_times(clock, job.recipe, prediction_projection_work(shard))
+        more[route[grid.mtp_stage]] += (kinds[job.kinds[-1]] + joined) * model.mtp_layers
+    found = []
+    for stage, layers in job.telling_stages(grid.stages, grid.placement, grid.split):
+        here = sorted(where for where in route if where[0] == stage)
+        parts = [chunks[where] for where in here]
+        parameters = stage_parameters(job, grid, stage, layers)
+        one = _device(
+            job, cluster, clock, network, sum(parts, StageTimes()), parameters, max(1, sum(layers.values()))
+        )
+        found.append(replace(one, shares=shares_of(parts), more=tuple(more[where] for where in here)))
+    return tuple(found)
+
+
+def kind_times(kinds: Mapping[LayerKind, StageTimes], held: Counter[LayerKind]) -> StageTimes:
+    """Seconds of the layers `held`."""
+    return sum((kinds[kind] * count for kind, count in sorted(held.items())), StageTimes())
+
+
+def _device(
+    job: Job, cluster: Cluster, clock: Clock, network: Network, body: StageTimes, held: RankParameters, layers: int
+) -> Device:
+    """A device whose `layers` layers with the parameters `held` take `body`, and what comes around its passes."""
+    grid = network.grid
+    around = _around(job, cluster, network, held, body, layers)
+    update_s = optimizer_s(clock, grid, job.recipe, held, job.hidden)
+    return Device(body, around, around.waits, np.where(grid.offload == KEEP, update_s, around.host.update_s))
+
+
+def _around(
+    job: Job, cluster: Cluster, network: Network, held: RankParameters, body: StageTimes, pieces: int
+) -> Around:
+    """Traffic around the passes of a stage, in `pieces` pieces."""
     grid, recipe = network.grid, job.recipe
     dense, expert = held.matrix_elems + held.other_elems, held.expert_elems
-    bytes_each, layers = (recipe.parameter_B, recipe.wire_B), grid.copies * _pieces(job, grid.stages, held)
+    bytes_each, layers = (recipe.parameter_B, recipe.wire_B), grid.copies * pieces
     moved = traffic(network.data, grid.zero, (dense, expert), *bytes_each, layers, recipe.overlap_dp)
     host = _host_traffic(cluster, grid, recipe, held) if np.any(grid.offload != KEEP) else HostTraffic()
     parameter_B, gradient_B = ((dense + expert) * each_B for each_B in bytes_each)
@@ -255,10 +335,7 @@ def _stage_times(
     shard = Shard(model, grid, job.recipe, clock)
     kinds = layer_kinds(job, grid, shard, network)
     folded = grid.placement is Placement.VEE
-    bodies = [
-        sum((kinds[kind] * count for kind, count in sorted(held.items())), StageTimes())
-        for held in body_layers(job, grid)
-    ]
+    bodies = [kind_times(kinds, held) for held in body_layers(job, grid)]
     body = bodies[0]
     for other in bodies[1:]:
         body = body.where(body.total_s >= other.total_s, other)
@@ -352,6 +429,8 @@ def priced(parts: Composition, grid: LayoutGrid) -> Step:
 
 def _hidden_s(grid: LayoutGrid, parts: Composition) -> Number:
     """Seconds by which the cells of the outermost device are shorter than their passes one after the other."""
+    if parts.devices:
+        return 0.0
     times = parts.times()
     return cells(grid, parts) * (times.forward_s + times.backward_s - times.cell_s)
 
@@ -362,5 +441,16 @@ def cells(grid: LayoutGrid, parts: Composition) -> Number:
 
 
 def _makespan_s(grid: LayoutGrid, parts: Composition) -> Number:
-    """Makespan of the pipeline by the closed form of each layout's schedule."""
+    """Makespan of the pipeline by the closed form of each layout's schedule, or replayed.
+
+    Of devices that differ, each reduces its gradients when its passes have ended, and all go on together: the makespan
+    is then what the step takes less what the busiest device does after its passes.
+    """
+    if parts.devices:
+        schedule, chunks = SCHEDULES[int(grid.schedule)], len(grid.split) // parts.stages
+        order = known_order(schedule, parts.stages, int(parts.microbatches), chunks)
+        ends_s = spans_s(program_of(schedule, order, chunks, parts.times()))[1].tolist()
+        norm_s = max(end_s + float(one.waits.reduce_s) for end_s, one in zip(ends_s, parts.devices, strict=True))
+        after_s = parts.waits.once_s + parts.around.host.once_s + parts.update_s
+        return norm_s + max(one.ready_s for one in parts.devices) - after_s
     return makespan_by_code_s(grid.schedule, parts.stages, parts.microbatches, grid.vpp, parts.times())
