@@ -110,9 +110,9 @@ class Layout:
     @property
     def split(self) -> str:
         """`stages` as on the command line: runs of equal counts as 2x29, the prediction modules as m."""
-        words = [str(count) + "m" * (at == self.mtp_stage) for at, count in enumerate(self.stages)]
+        words = [f"{count or ''}m" if at == self.mtp_stage else str(count) for at, count in enumerate(self.stages)]
         runs = [(word, len(list(some))) for word, some in groupby(words)]
-        return ",".join(word + (f"x{count}" if count > 1 else "") for word, count in runs)
+        return ",".join((f"{count}x" if count > 1 else "") + word for word, count in runs)
 
     @property
     def placement(self) -> Placement:

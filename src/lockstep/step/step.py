@@ -13,7 +13,7 @@ much as the heaviest one, which is exact when they divide evenly and else a boun
 from __future__ import annotations
 
 import math
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 
@@ -221,28 +221,37 @@ def _devices(
     job: Job, cluster: Cluster, grid: LayoutGrid, clock: Clock, network: Network
 ) -> tuple[Device, ...]:
     """Every device of one layout whose layers are placed by hand; none where they are shared out."""
-    model = job.transformer
-    if model is None or not grid.split:
+    if not grid.split:
         return ()
-    shard, route = Shard(model, grid, job.recipe, clock), grid.route
-    kinds, held = layer_kinds(job, grid, shard, network), job.chunk_layers(grid.split)
-    chunks = {where: kind_times(kinds, layers) for where, layers in zip(route, held, strict=True)}
-    more = dict.fromkeys(route, StageTimes())
-    more[route[0]] += part_times(clock, job.recipe, embedding_work(shard))
-    more[route[-1]] += part_times(clock, job.recipe, head_work(shard)) * (1 + model.mtp_layers)
-    if model.mtp_layers:
-        joined = part_times(clock, job.recipe, prediction_projection_work(shard))
-        more[route[grid.mtp_stage]] += (kinds[job.kinds[-1]] + joined) * model.mtp_layers
-    found = []
+    kinds, more = placed_pieces(job, grid, clock, network)
+    held = zip(grid.route, job.chunk_layers(grid.split), strict=True)
+    chunks, found = {where: kind_times(kinds, layers) for where, layers in held}, []
     for stage, layers in job.telling_stages(grid.stages, grid.placement, grid.split):
-        here = sorted(where for where in route if where[0] == stage)
+        here = sorted(where for where in grid.route if where[0] == stage)
         parts = [chunks[where] for where in here]
         parameters = stage_parameters(job, grid, stage, layers)
         one = _device(
             job, cluster, clock, network, sum(parts, StageTimes()), parameters, max(1, sum(layers.values()))
         )
-        found.append(replace(one, shares=shares_of(parts), more=tuple(more[where] for where in here)))
+        beside = tuple(more.get(where, StageTimes()) for where in here)
+        found.append(replace(one, shares=shares_of(parts), more=beside))
     return tuple(found)
+
+
+def placed_pieces(
+    job: Job, grid: LayoutGrid, clock: Clock, network: Network
+) -> tuple[dict[LayerKind, StageTimes], dict[tuple[int, int], StageTimes]]:
+    """(seconds of a layer of each kind, what chunks do besides: embedding, modules, head) of layers placed by hand."""
+    if (model := job.transformer) is None:
+        return {}, {}
+    shard, route = Shard(model, grid, job.recipe, clock), grid.route
+    kinds, more = layer_kinds(job, grid, shard, network), defaultdict[tuple[int, int], StageTimes](StageTimes)
+    more[route[0]] += part_times(clock, job.recipe, embedding_work(shard))
+    more[route[-1]] += part_times(clock, job.recipe, head_work(shard)) * (1 + model.mtp_layers)
+    if model.mtp_layers:
+        joined = part_times(clock, job.recipe, prediction_projection_work(shard))
+        more[route[grid.mtp_stage]] += (kinds[job.kinds[-1]] + joined) * model.mtp_layers
+    return kinds, dict(more)
 
 
 def kind_times(kinds: Mapping[LayerKind, StageTimes], held: Counter[LayerKind]) -> StageTimes:

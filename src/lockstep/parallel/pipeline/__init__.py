@@ -11,6 +11,7 @@ from lockstep.parallel.pipeline.holding import known_order as known_order
 from lockstep.parallel.pipeline.holding import peak_held as peak_held
 from lockstep.parallel.pipeline.partition import Partition as Partition
 from lockstep.parallel.pipeline.partition import partition as partition
+from lockstep.parallel.pipeline.partition import spread as spread
 from lockstep.parallel.pipeline.registry import SCHEDULES as SCHEDULES
 from lockstep.parallel.pipeline.registry import cells_by_code as cells_by_code
 from lockstep.parallel.pipeline.registry import code as code

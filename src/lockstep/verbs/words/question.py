@@ -161,15 +161,23 @@ def even_batch(wanted: float, devices: int) -> int:
     return max(1, int(wanted / unit + 0.5)) * unit
 
 
-def read_layout(job: Job, words: Mapping[str, object]) -> Layout:
-    """The layout that `words` describe. `dp` defaults to what is left of the devices, the schedule follows `vpp`."""
-    from lockstep.layout import check
+def read_layout(job: Job, words: Mapping[str, object], cluster: Cluster | None = None) -> Layout:
+    """The layout that `words` describe. `dp` defaults to what is left of the devices, the schedule follows `vpp`.
 
-    layout = _layout(job.devices, words)
+    The best layers per stage are those on `cluster`.
+    """
+    from lockstep.layout import check
+    from lockstep.verbs.words.stages import BEST, any_stages, best_stages, read_stages
+
+    given = dict(words) | read_stages(words.get("stages"))
+    best = given.get("stages") == BEST
+    if best:
+        given["stages"] = any_stages(job, given)
+    layout = _layout(job.devices, given)
     if words.get("dp") is None and layout.world != job.devices:
         _check_degrees(layout, job)
     check(layout, job)
-    return layout
+    return best_stages(job, cluster, layout) if best else layout
 
 
 def _check_degrees(layout: Layout, job: Job) -> None:

@@ -5,7 +5,7 @@ One that is used in several signatures is a constant; what belongs together is a
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, TypedDict
 
 from lockstep.verbs.words.option import Argument, Option, Switch
@@ -83,6 +83,14 @@ class LayoutWords(QuestionWords, total=False):
         ),
     ]
     order: Annotated[str | None, Option("A", "Order of the rank grid, innermost first. (default: tp-cp-ep-dp-pp)")]
+    stages: Annotated[
+        str | Sequence[int] | None,
+        Option(
+            "N,N,...",
+            "Layers of each stage, or chunk with --vpp: 15,16,15,15 or 3,29x2,m,0 (m: the multi-token-prediction "
+            "modules), or best. (default: shared out evenly)",
+        ),
+    ]
 
 
 LAYOUT_WORDS = tuple(sorted(set(LayoutWords.__annotations__) - set(QuestionWords.__annotations__)))
