@@ -155,10 +155,7 @@ def test_gradients_pay_for_reductions_over_the_link_that_says_so() -> None:
 @given(st.lists(layouts(stages=(4,)), min_size=2, max_size=5))
 def test_a_grid_prices_what_its_layouts_cost_alone(several: list[Layout]) -> None:
     grids = [layout.grid() for layout in several]
-    fields: dict[str, Any] = {
-        name: np.array([getattr(grid, name) for grid in grids])
-        for name in GRID_FIELDS
-    }
+    fields: dict[str, Any] = {name: np.array([getattr(grid, name) for grid in grids]) for name in GRID_FIELDS}
     together = price_step(LLAMA, CLUSTER, replace(grids[0], **fields)).step_time_s
     alone = [seconds(LLAMA, CLUSTER, layout) for layout in several]
     assert np.asarray(together).tolist() == pytest.approx(alone, rel=1e-12)

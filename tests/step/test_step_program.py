@@ -47,7 +47,8 @@ def placed(draw: st.DrawFn, job: Job, chunks: int) -> dict[str, object]:
     if stages[-1] > 1 and draw(st.booleans()):
         stages[0], stages[-1] = stages[0] + stages[-1], 0
     modules = job.transformer is not None and job.transformer.mtp_layers > 0
-    return {"stages": tuple(stages), "mtp_stage": draw(st.integers(-1, chunks - 1)) if modules else -1}
+    behind = [-1, chunks - 1] + [chunks - 2] * (stages[-1] == 0 and chunks > 2)
+    return {"stages": tuple(stages), "mtp_stage": draw(st.sampled_from(behind)) if modules else -1}
 
 
 @st.composite

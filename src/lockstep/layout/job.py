@@ -92,9 +92,7 @@ class Job:
         """The layers of consecutive chunks with `sizes` layers."""
         return [Counter(self.kinds[end - size : end]) for size, end in zip(sizes, accumulate(sizes), strict=True)]
 
-    def device_layers(
-        self, stages: int, placement: Placement, split: tuple[int, ...] = ()
-    ) -> list[Counter[LayerKind]]:
+    def device_layers(self, stages: int, placement: Placement, split: tuple[int, ...] = ()) -> list[Counter[LayerKind]]:
         """For each device of a pipeline, the layers it holds: of one stage, or of the two that meet on it.
 
         A V of p devices has 2p virtual stages, number s and 2p - 1 - s on device s; with copies in both directions

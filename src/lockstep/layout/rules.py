@@ -90,7 +90,7 @@ def _misplaced(grid: LayoutGrid, job: Job) -> Truth:
         return False
     modules = grid.mtp_stage % len(split) if job.transformer and job.transformer.mtp_layers else -1
     empty = any(count == 0 and at not in (0, len(split) - 1, modules) for at, count in enumerate(split))
-    foreign = grid.mtp_stage >= 0 and modules < 0
+    foreign = grid.mtp_stage >= 0 and (modules < 0 or any(split[modules + 1 :]))
     mixed = np.isin(grid.schedule, codes_where(lambda schedule: schedule.copies > 1 or schedule.cells is not None))
     broken: Bools = (len(split) != grid.pp * grid.vpp) | mixed | (sum(split) != job.layers) | empty | foreign
     return broken
@@ -102,11 +102,15 @@ def _placed(layout: Layout, job: Job) -> str:
     if schedule.copies > 1 or schedule.cells is not None:
         return f"schedule {layout.schedule} runs passes of two stages together and shares out layers evenly"
     if len(split) != chunks:
-        return f"{len(split)} stages are given for pp*vpp = {layout.pp}*{layout.vpp} = {chunks}; give one count for each"
+        return (
+            f"{len(split)} stages are given for pp*vpp = {layout.pp}*{layout.vpp} = {chunks}; give one count for each"
+        )
     if sum(split) != job.layers:
         return f"the stages hold {sum(split)} layers, the model has {job.layers}"
     if layout.mtp_stage >= 0 and not (job.transformer and job.transformer.mtp_layers):
         return f"{job.model.name} has no modules of multi-token prediction to place; leave m out"
+    if layout.mtp_stage >= 0 and any(split[layout.mtp_stage + 1 :]):
+        return "the modules of multi-token prediction follow the last layer; no stage behind them may have layers"
     return "only the first stage, the last and that of the prediction modules may have no layers"
 
 

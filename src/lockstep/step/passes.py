@@ -152,7 +152,9 @@ class StepPasses:
             share * kernels_s,
             tuple(each * share for each in pieces),
             tuple(each * share for each in around),
-            here.around.layers if whole or any(each.flows for each in around) else -(-here.around.layers // self.shares),
+            here.around.layers
+            if whole or any(each.flows for each in around)
+            else -(-here.around.layers // self.shares),
             self.by_layer,
             backward,
             more,

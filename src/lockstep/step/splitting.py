@@ -53,7 +53,9 @@ class _Split:
     def find(self, fitting: bool) -> tuple[int, ...]:
         """The best layers of every chunk, of those that fit in memory if asked. Raises BadInput and Infeasible."""
         if self.chunks > self.stages and len(set(self.layer_s)) == 1:
-            beside_s = [[self.extra_s.get((s, c), 0.0) for c in range(self.chunks // self.stages)] for s in range(self.stages)]
+            beside_s = [
+                [self.extra_s.get((s, c), 0.0) for c in range(self.chunks // self.stages)] for s in range(self.stages)
+            ]
             found = spread(self.layer_s[0], len(self.layer_s), beside_s, self._holds if fitting else lambda *_: True)
             return tuple(found[device][chunk] for device, chunk in self.route)
         extra_s = [self.extra_s.get(where, 0.0) for where in self.route]

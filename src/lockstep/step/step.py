@@ -217,9 +217,7 @@ def compose(job: Job, cluster: Cluster, grid: LayoutGrid) -> Composition:
     )
 
 
-def _devices(
-    job: Job, cluster: Cluster, grid: LayoutGrid, clock: Clock, network: Network
-) -> tuple[Device, ...]:
+def _devices(job: Job, cluster: Cluster, grid: LayoutGrid, clock: Clock, network: Network) -> tuple[Device, ...]:
     """Every device of one layout whose layers are placed by hand; none where they are shared out."""
     if not grid.split:
         return ()
@@ -230,9 +228,7 @@ def _devices(
         here = sorted(where for where in grid.route if where[0] == stage)
         parts = [chunks[where] for where in here]
         parameters = stage_parameters(job, grid, stage, layers)
-        one = _device(
-            job, cluster, clock, network, sum(parts, StageTimes()), parameters, max(1, sum(layers.values()))
-        )
+        one = _device(job, cluster, clock, network, sum(parts, StageTimes()), parameters, max(1, sum(layers.values())))
         beside = tuple(more.get(where, StageTimes()) for where in here)
         found.append(replace(one, shares=shares_of(parts), more=beside))
     return tuple(found)
