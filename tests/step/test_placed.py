@@ -1,7 +1,7 @@
 """Layers placed by hand: against layers that are shared out, and the best ones against all others."""
 
 from dataclasses import replace
-from itertools import combinations
+from itertools import combinations, pairwise
 
 import pytest
 from hypothesis import given, settings
@@ -57,7 +57,7 @@ def test_no_other_split_has_a_faster_slowest_device(layers: int, vocab: int, sha
 
     spans = [(0, *cuts, layers + 2) for cuts in combinations(range(1, layers + 2), chunks - 1)]
     # Embedding and head count as one place each, so the first and the last stage may have no layers.
-    ways = [tuple(b - a - (a == 0) - (b == layers + 2) for a, b in zip(span, span[1:], strict=False)) for span in spans]
+    ways = [tuple(b - a - (a == 0) - (b == layers + 2) for a, b in pairwise(span)) for span in spans]
     best = best_split(job, CLUSTER, plain)
     assert slowest_s(best.stages) == pytest.approx(min(map(slowest_s, ways)), rel=1e-9)
 
@@ -100,9 +100,9 @@ def test_stages_in_words() -> None:
 def test_61_layers_in_16_chunks_with_a_head_and_a_prediction_module_of_their_own() -> None:
     """As NVIDIA runs DeepSeek-V3: three layers behind the embedding, then two in each chunk, the module, the head."""
     asked = {"batch": 1024, "seq": 4096, "pp": 4, "vpp": 4, "ep": 64, "zero": 1}
-    for stages in ("5,14x4,0", "13x4,9,m,0", "best"):
-        found = lockstep.estimate("deepseek-v3", "dgx-h100:32", **asked, stages=stages)
+    for stages, modules in (("5,14x4,0", None), ("13x4,9,2x0", 14), ("best", None)):
+        found = lockstep.estimate("deepseek-v3", "dgx-h100:32", **asked, stages=stages, mtp_stage=modules)
         assert sum(found.layout.stages) == 61
         assert found.timeline().makespan_s == pytest.approx(found.step_time_s, rel=1e-9)
     with pytest.raises(BadInput, match="no stage behind them may have layers"):
-        lockstep.estimate("deepseek-v3", "dgx-h100:32", **asked, stages="13x4,5m,2x2")
+        lockstep.estimate("deepseek-v3", "dgx-h100:32", **asked, stages="13x4,5,2x2", mtp_stage=13)

@@ -47,8 +47,8 @@ def placed(draw: st.DrawFn, job: Job, chunks: int) -> dict[str, object]:
     if stages[-1] > 1 and draw(st.booleans()):
         stages[0], stages[-1] = stages[0] + stages[-1], 0
     modules = job.transformer is not None and job.transformer.mtp_layers > 0
-    behind = [-1, chunks - 1] + [chunks - 2] * (stages[-1] == 0 and chunks > 2)
-    return {"stages": tuple(stages), "mtp_stage": draw(st.sampled_from(behind)) if modules else -1}
+    behind = [None, chunks - 1] + [chunks - 2] * (stages[-1] == 0 and chunks > 2)
+    return {"stages": tuple(stages), "mtp_stage": draw(st.sampled_from(behind)) if modules else None}
 
 
 @st.composite
@@ -80,7 +80,7 @@ def questions(draw: st.DrawFn) -> Question:
     job = Job(known, recipe, hardware.num_devices)
     if pp > 1 and draw(st.booleans()):
         layout = replace(layout, **draw(placed(job, layout.pp * layout.vpp)))
-    even = {"stages": (), "mtp_stage": -1}
+    even = {"stages": (), "mtp_stage": None}
     kept = ({}, {"ep": 1}, {"offload": "none"}, {"shard": 0}, even, {"schedule": "1f1b", "vpp": 1})
     for change in kept:
         layout = replace(layout, **change)

@@ -77,8 +77,8 @@ class Layout:
     """Axes of the rank grid, innermost first; ep, if named, is the inner part of dp."""
     stages: tuple[int, ...] = ()
     """Layers of every pipeline stage, of every chunk where stages have several; () shares them out evenly."""
-    mtp_stage: int = -1
-    """Of `stages`, the one with the multi-token-prediction modules; -1 for the last, beside the head."""
+    mtp_stage: int | None = None
+    """Of `stages`, the one with the multi-token-prediction modules; None for the last, beside the head."""
 
     def __post_init__(self) -> None:
         for name in ("dp", "tp", "pp", "cp", "ep", "vpp", "micro_batch"):
@@ -98,8 +98,8 @@ class Layout:
             raise BadInput(f"order must name each of {'-'.join(AXES)} once, got {'-'.join(self.order)}", "--order")
         if any(not isinstance(count, int) or not 0 <= count <= MOST for count in self.stages):
             raise BadInput(f"stages must be counts of layers, got {self.stages}", "--stages")
-        if not -1 <= self.mtp_stage < max(1, len(self.stages)) or (self.mtp_stage == 0 and not self.stages):
-            raise BadInput(f"mtp_stage must be the number of one of the stages, got {self.mtp_stage}", "--stages")
+        if self.mtp_stage is not None and not 0 <= self.mtp_stage < len(self.stages):
+            raise BadInput(f"mtp_stage must be the number of one of the stages, got {self.mtp_stage}", "--mtp-stage")
         code(self.schedule, "--schedule")
 
     @property
@@ -109,10 +109,9 @@ class Layout:
 
     @property
     def split(self) -> str:
-        """`stages` as on the command line: runs of equal counts as 2x29, the prediction modules as m."""
-        words = [f"{count or ''}m" if at == self.mtp_stage else str(count) for at, count in enumerate(self.stages)]
-        runs = [(word, len(list(some))) for word, some in groupby(words)]
-        return ",".join((f"{count}x" if count > 1 else "") + word for word, count in runs)
+        """`stages` as on the command line: 29 equal counts of 2 layers as 29x2."""
+        runs = [(layers, len(list(some))) for layers, some in groupby(self.stages)]
+        return ",".join((f"{count}x" if count > 1 else "") + str(layers) for layers, count in runs)
 
     @property
     def placement(self) -> Placement:
@@ -133,7 +132,9 @@ class Layout:
             "schedule": code(self.schedule),
         }
         arrays = {name: np.asarray(words.get(name, getattr(self, name)), dtype=np.int64) for name in GRID_FIELDS}
-        return LayoutGrid(order=self.order, split=self.stages, mtp_stage=self.mtp_stage, **arrays)
+        return LayoutGrid(
+            order=self.order, split=self.stages, mtp_stage=-1 if self.mtp_stage is None else self.mtp_stage, **arrays
+        )
 
     def to_dict(self) -> Json:
         """Plain JSON form in the words of the command line."""
@@ -176,6 +177,7 @@ class LayoutGrid:
     split: tuple[int, ...] = ()
     """`Layout.stages` of all layouts."""
     mtp_stage: int = -1
+    """`Layout.mtp_stage` of all layouts, -1 for None."""
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -239,7 +241,7 @@ class LayoutGrid:
     def rows(self, places: NDArray[np.intp]) -> LayoutGrid:
         """The layouts at `places` of the first axis, which every field must have; of size 1, it holds for all."""
         arrays = {name: getattr(self, name) for name in GRID_FIELDS}
-        picked = {name: array[places] if len(array) > 1 else array for name, array in arrays.items()}
+        picked: Json = {name: array[places] if len(array) > 1 else array for name, array in arrays.items()}
         return replace(self, **picked)
 
     def layouts(self, places: NDArray[np.intp]) -> list[Layout]:
@@ -257,13 +259,14 @@ class LayoutGrid:
             "schedule": SCHEDULES[codes["schedule"]].name,
             "sequence_parallel": bool(codes["sequence_parallel"]),
         }
-        return Layout(order=self.order, stages=self.split, mtp_stage=self.mtp_stage, **{**codes, **words})
+        modules = None if self.mtp_stage < 0 else self.mtp_stage
+        return Layout(order=self.order, stages=self.split, mtp_stage=modules, **{**codes, **words})
 
 
 def stack(layouts: Sequence[Layout]) -> LayoutGrid:
     """Layouts with the same order of axes, and the same layers per stage, along one dimension."""
     grids = [layout.grid() for layout in layouts]
-    arrays = {name: np.array([getattr(grid, name) for grid in grids]) for name in GRID_FIELDS}
+    arrays: Json = {name: np.array([getattr(grid, name) for grid in grids]) for name in GRID_FIELDS}
     return replace(grids[0], **arrays)
 
 

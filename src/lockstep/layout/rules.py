@@ -107,9 +107,9 @@ def _placed(layout: Layout, job: Job) -> str:
         )
     if sum(split) != job.layers:
         return f"the stages hold {sum(split)} layers, the model has {job.layers}"
-    if layout.mtp_stage >= 0 and not (job.transformer and job.transformer.mtp_layers):
-        return f"{job.model.name} has no modules of multi-token prediction to place; leave m out"
-    if layout.mtp_stage >= 0 and any(split[layout.mtp_stage + 1 :]):
+    if layout.mtp_stage is not None and not (job.transformer and job.transformer.mtp_layers):
+        return f"{job.model.name} has no modules of multi-token prediction to place; leave --mtp-stage out"
+    if layout.mtp_stage is not None and any(split[layout.mtp_stage + 1 :]):
         return "the modules of multi-token prediction follow the last layer; no stage behind them may have layers"
     return "only the first stage, the last and that of the prediction modules may have no layers"
 

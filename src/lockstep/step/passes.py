@@ -164,10 +164,9 @@ class StepPasses:
     def _more(self, device: int, one: Turn, way: str) -> tuple[Piece, ...]:
         """What the chunk with the embedding and that with the head do beyond the others."""
         pieces = []
+        given = tuple(zip(self._ends(device, one), (self.parts.first, self.parts.last), strict=True))
         if self.parts.devices:
             given = ((True, self.parts.devices[device].more[one[2]]),)
-        else:
-            given = tuple(zip(self._ends(device, one), (self.parts.first, self.parts.last), strict=True))
         for here, times in given:
             if here:
                 extra = plain(times)

@@ -39,7 +39,7 @@ class Device:
 
     @property
     def weight_frac(self) -> float:
-        """Share of the backward pass spent on weight gradients: that of the layers, of the rest where there are none."""
+        """Share of the backward pass for weight gradients: that of the layers, of the rest where there are none."""
         waits_s = self.waits.backward_s + self.waits.host_backward_s
         layers_s, rest = float(np.asarray(self.body.backward_s + waits_s)), self.extra
         if float(np.asarray(self.body.total_s)) > 0:

@@ -9,6 +9,7 @@ slowest chunk is as fast as it can be. Traffic around the passes, which depends 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 
 import numpy as np
@@ -27,10 +28,8 @@ def best_split(job: Job, cluster: Cluster, layout: Layout) -> Layout:
     split = _Split(job, cluster, layout)
     found = split.find(fitting=False)
     if not split.fits(found):
-        try:
+        with suppress(Infeasible):
             found = split.find(fitting=True)
-        except Infeasible:
-            pass
     return replace(layout, stages=found)
 
 

@@ -446,16 +446,21 @@ def cells(grid: LayoutGrid, parts: Composition) -> Number:
 
 
 def _makespan_s(grid: LayoutGrid, parts: Composition) -> Number:
-    """Makespan of the pipeline by the closed form of each layout's schedule, or replayed.
-
-    Of devices that differ, each reduces its gradients when its passes have ended, and all go on together: the makespan
-    is then what the step takes less what the busiest device does after its passes.
-    """
+    """Makespan of the pipeline by the closed form of each layout's schedule, or replayed."""
     if parts.devices:
-        schedule, chunks = SCHEDULES[int(grid.schedule)], len(grid.split) // parts.stages
-        order = known_order(schedule, parts.stages, int(parts.microbatches), chunks)
-        ends_s = spans_s(program_of(schedule, order, chunks, parts.times()))[1].tolist()
-        norm_s = max(end_s + float(one.waits.reduce_s) for end_s, one in zip(ends_s, parts.devices, strict=True))
-        after_s = parts.waits.once_s + parts.around.host.once_s + parts.update_s
-        return norm_s + max(one.ready_s for one in parts.devices) - after_s
+        return _replayed_s(grid, parts)
     return makespan_by_code_s(grid.schedule, parts.stages, parts.microbatches, grid.vpp, parts.times())
+
+
+def _replayed_s(grid: LayoutGrid, parts: Composition) -> float:
+    """The same of devices that differ.
+
+    Each reduces its gradients when its passes have ended, and all go on together: what the step takes, less what the
+    busiest device does after its passes.
+    """
+    schedule, chunks = SCHEDULES[int(grid.schedule)], len(grid.split) // parts.stages
+    order = known_order(schedule, parts.stages, int(parts.microbatches), chunks)
+    ends_s = spans_s(program_of(schedule, order, chunks, parts.times()))[1].tolist()
+    norm_s = max(end_s + float(one.waits.reduce_s) for end_s, one in zip(ends_s, parts.devices, strict=True))
+    after_s = parts.waits.once_s + parts.around.host.once_s + parts.update_s
+    return float(norm_s + max(one.ready_s for one in parts.devices) - np.asarray(after_s))

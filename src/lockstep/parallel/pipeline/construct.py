@@ -133,7 +133,7 @@ def write(
     """
     stages = len(order)
     hold_s = held_s(times, stages, priced_by_link)
-    held_B = _by_chunk(schedule, activation_B, stages, chunks)
+    held_B = _by_chunk(schedule, np.asarray(activation_B, dtype=float), stages, chunks)
     transfer_s = 0.0 if times.blocking else float(times.transfer_s)
     spent = _pass_times(schedule, stages, chunks, times, hold_s) if scripts is None else scripts
     start, ready, late = add_passes(builder, order, cells, spent, chunks, held_B, progress)

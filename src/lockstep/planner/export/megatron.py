@@ -120,7 +120,9 @@ def _stages(layout: Layout, job: Job) -> Flags:
 def _placed(layout: Layout, job: Job) -> str:
     """Layers placed by hand: the stages in order, of all chunks of a device's turn before those of the next."""
     parts = ["t" * count for count in layout.stages]
-    parts[layout.mtp_stage] += "m" * (job.transformer.mtp_layers if job.transformer else 0)
+    parts[-1 if layout.mtp_stage is None else layout.mtp_stage] += "m" * (
+        job.transformer.mtp_layers if job.transformer else 0
+    )
     return "E" + "|".join(parts) + "L"
 
 

@@ -169,10 +169,9 @@ def read_layout(job: Job, words: Mapping[str, object], cluster: Cluster | None =
     from lockstep.layout import check
     from lockstep.verbs.words.stages import BEST, any_stages, best_stages, read_stages
 
-    given = dict(words) | read_stages(words.get("stages"))
-    best = given.get("stages") == BEST
-    if best:
-        given["stages"] = any_stages(job, given)
+    given, best = dict(words), words.get("stages") == BEST
+    if given.get("stages") is not None:
+        given["stages"] = any_stages(job, given) if best else read_stages(given["stages"])
     layout = _layout(job.devices, given)
     if words.get("dp") is None and layout.world != job.devices:
         _check_degrees(layout, job)
@@ -209,6 +208,7 @@ def _layout(devices: int, words: Mapping[str, Any]) -> Layout:
         dp=whole(given.pop("dp", max(1, devices // taken)), "--dp"),
         zero=whole(given.pop("zero", 0), "--zero", minimum=0),
         shard=whole(given.pop("shard", 0), "--shard", minimum=0),
+        mtp_stage=whole(given.pop("mtp_stage"), "--mtp-stage", minimum=0) if "mtp_stage" in given else None,
         schedule=given.pop("schedule", "interleaved" if degrees["vpp"] > 1 else "1f1b"),
         **degrees,
         **given,

@@ -87,9 +87,12 @@ class LayoutWords(QuestionWords, total=False):
         str | Sequence[int] | None,
         Option(
             "N,N,...",
-            "Layers of each stage, or chunk with --vpp: 15,16,15,15 or 3,29x2,m,0 (m: the multi-token-prediction "
-            "modules), or best. (default: shared out evenly)",
+            "Layers of each stage, or chunk with --vpp: 15,16,15,15 or 3,29x2,0, or best. (default: shared out evenly)",
         ),
+    ]
+    mtp_stage: Annotated[
+        Quantity | None,
+        Option("K", "Of --stages, the one with the multi-token-prediction modules, from 0. (default: the last)"),
     ]
 
 

@@ -1,4 +1,4 @@
-"""Layers per pipeline stage in words: `15,16,15,15`, `3,29x2,m,0` with the prediction modules at m, or `best`."""
+"""Layers per pipeline stage in words: `15,16,15,15`, `3,29x2,0`, or `best`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from lockstep.errors import BadInput
-from lockstep.types.plain import Json
 from lockstep.units import list_parts, parse_integer
 
 if TYPE_CHECKING:
@@ -17,29 +16,20 @@ BEST, FLAG = "best", "--stages"
 MOST_STAGES = 10_000
 
 
-def read_stages(given: object) -> Json:
-    """The fields of `Layout` that `given` describes; `stages` is `best` where they are to be found."""
-    if given is None or given == BEST:
-        return {"stages": given}
+def read_stages(given: object) -> tuple[int, ...]:
+    """The layers of every stage that `given` describes."""
+    if isinstance(given, list | tuple):
+        return tuple(given)
     if not isinstance(given, str):
-        return {"stages": tuple(given)} if isinstance(given, list | tuple) else _wrong(given)
+        raise BadInput(f"must be counts of layers, e.g. 15,16,15,15, or {BEST}; got {given!r}", FLAG)
     stages: list[int] = []
-    modules = -1
     for part in list_parts(given, FLAG):
-        count, cross, word = part.partition("x") if "x" in part else ("1", "", part)
+        count, _, word = part.partition("x") if "x" in part else ("1", "", part)
         times = parse_integer(count, FLAG, minimum=1)
         if len(stages) + times > MOST_STAGES:
             raise BadInput(f"more than {MOST_STAGES:,} stages", FLAG)
-        if word.endswith("m"):
-            if modules >= 0 or times > 1:
-                raise BadInput("the multi-token-prediction modules stand in one stage", FLAG)
-            modules, word = len(stages), word.removesuffix("m") or "0"
         stages += [parse_integer(word, FLAG, minimum=0)] * times
-    return {"stages": tuple(stages), "mtp_stage": modules}
-
-
-def _wrong(given: object) -> Json:
-    raise BadInput(f"must be counts of layers, e.g. 15,16,15,15, or {BEST}; got {given!r}", FLAG)
+    return tuple(stages)
 
 
 def any_stages(job: Job, words: Mapping[str, object]) -> tuple[int, ...]:

@@ -49,6 +49,8 @@ def layout_words(layout: Layout) -> str:
         words.append(layout.schedule + (f" x{layout.vpp}" if layout.vpp > 1 else ""))
     if layout.stages:
         words.append(f"{layout.split} layers per {'chunk' if layout.vpp > 1 else 'stage'}")
+    if layout.mtp_stage is not None:
+        words.append(f"prediction modules in stage {layout.mtp_stage}")
     if layout.zero:
         words.append(f"ZeRO-{layout.zero}" + (f" over {layout.shard}" if layout.shard else ""))
     words.append(f"micro-batch {layout.micro_batch}")
