@@ -26,9 +26,10 @@ from lockstep.parallel.pipeline.passes import EXCHANGE
 from lockstep.parallel.pipeline.schedule import Pass as Turn
 from lockstep.parallel.script import IN_CELLS, Pass, Script, fitted, within
 from lockstep.step.network import Network
+from lockstep.step.pieces import body_layers, kind_times, layer_kinds
 from lockstep.step.placed import Device
 from lockstep.step.stage import Pair, StageTimes, stage_pieces
-from lockstep.step.step import Composition, body_layers, kind_times, layer_kinds
+from lockstep.step.step import Composition
 
 SLOWED = "slowed by exchange"
 GROUPS = {"tp": "tp", "cp": "cp", "ep": "ep", "dp": "data"}

@@ -20,7 +20,7 @@ from lockstep.kernels.clock import Clock
 from lockstep.layout import Job, Layout, stage_memory
 from lockstep.parallel.pipeline import partition, spread
 from lockstep.step.network import Network
-from lockstep.step.step import placed_pieces
+from lockstep.step.pieces import placed_pieces
 
 
 def best_split(job: Job, cluster: Cluster, layout: Layout) -> Layout:

@@ -13,8 +13,6 @@ much as the heaviest one, which is exact when they divide evenly and else a boun
 from __future__ import annotations
 
 import math
-from collections import Counter, defaultdict
-from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 
 import numpy as np
@@ -24,22 +22,18 @@ from lockstep.kernels.clock import Clock
 from lockstep.kernels.convolution import convolution_work
 from lockstep.kernels.layer import (
     Shard,
-    accumulation_work,
     embedding_work,
     head_work,
     prediction_module_work,
-    prediction_projection_work,
 )
 from lockstep.kernels.optimizer import optimizer_s, updated, updated_B
 from lockstep.layout import (
     KEEP,
     OFFLOAD_PARAMETERS,
     Job,
-    LayerKind,
     LayoutGrid,
     Recipe,
     gradients_leave,
-    layer_parameters,
     stage_parameters,
 )
 from lockstep.parallel.data.around import Around, Exposed
@@ -52,15 +46,13 @@ from lockstep.parallel.pipeline import (
     Times,
     cells_by_code,
     codes_where,
-    known_order,
     makespan_by_code_s,
-    program_of,
-    spans_s,
 )
 from lockstep.parallel.pipeline.handover import handover_s
 from lockstep.step.network import DATA, Network
-from lockstep.step.placed import Device, chunk_times, shares_of
-from lockstep.step.stage import StageTimes, layer_times, part_times
+from lockstep.step.pieces import body_layers, kind_times, layer_kinds, placed_pieces
+from lockstep.step.placed import Device, chunk_times, replayed_s, shares_of
+from lockstep.step.stage import StageTimes, part_times
 from lockstep.types.arrays import Bools, Number, Whole
 from lockstep.workload import RankParameters
 
@@ -234,27 +226,6 @@ def _devices(job: Job, cluster: Cluster, grid: LayoutGrid, clock: Clock, network
     return tuple(found)
 
 
-def placed_pieces(
-    job: Job, grid: LayoutGrid, clock: Clock, network: Network
-) -> tuple[dict[LayerKind, StageTimes], dict[tuple[int, int], StageTimes]]:
-    """(seconds of a layer of each kind, what chunks do besides: embedding, modules, head) of layers placed by hand."""
-    if (model := job.transformer) is None:
-        return {}, {}
-    shard, route = Shard(model, grid, job.recipe, clock), grid.route
-    kinds, more = layer_kinds(job, grid, shard, network), defaultdict[tuple[int, int], StageTimes](StageTimes)
-    more[route[0]] += part_times(clock, job.recipe, embedding_work(shard))
-    more[route[-1]] += part_times(clock, job.recipe, head_work(shard)) * (1 + model.mtp_layers)
-    if model.mtp_layers:
-        joined = part_times(clock, job.recipe, prediction_projection_work(shard))
-        more[route[grid.mtp_stage]] += (kinds[job.kinds[-1]] + joined) * model.mtp_layers
-    return kinds, dict(more)
-
-
-def kind_times(kinds: Mapping[LayerKind, StageTimes], held: Counter[LayerKind]) -> StageTimes:
-    """Seconds of the layers `held`."""
-    return sum((kinds[kind] * count for kind, count in sorted(held.items())), StageTimes())
-
-
 def _device(
     job: Job, cluster: Cluster, clock: Clock, network: Network, body: StageTimes, held: RankParameters, layers: int
 ) -> Device:
@@ -354,21 +325,6 @@ def _stage_times(
     return body, _beyond(first, body), _beyond(last, body)
 
 
-def layer_kinds(job: Job, grid: LayoutGrid, shard: Shard, network: Network) -> dict[LayerKind, StageTimes]:
-    """Seconds of one layer of each kind."""
-    whole = layer_parameters(job, grid)
-    return {
-        kind: layer_times(shard, network, kind, accumulation_work(shard, whole[kind.experts]))
-        for kind in sorted(set(job.kinds))
-    }
-
-
-def body_layers(job: Job, grid: LayoutGrid) -> list[Counter[LayerKind]]:
-    """The layers of stages that differ, of which the heaviest is priced for all."""
-    placement = Placement.VEE if grid.placement is Placement.VEE else Placement.LOOPED
-    return [held for _, held in job.telling_stages(grid.stages, placement)]
-
-
 def _beyond(stage: StageTimes, body: StageTimes) -> StageTimes:
     """What `stage` takes more than `body`, 0 where it takes less. Traffic hidden in passes is read from bodies."""
     named = [f.name for f in fields(StageTimes) if f.name not in ("hidden_forward_s", "hidden_backward_s")]
@@ -446,21 +402,12 @@ def cells(grid: LayoutGrid, parts: Composition) -> Number:
 
 
 def _makespan_s(grid: LayoutGrid, parts: Composition) -> Number:
-    """Makespan of the pipeline by the closed form of each layout's schedule, or replayed."""
-    if parts.devices:
-        return _replayed_s(grid, parts)
-    return makespan_by_code_s(grid.schedule, parts.stages, parts.microbatches, grid.vpp, parts.times())
+    """Makespan of the pipeline by the closed form of each layout's schedule.
 
-
-def _replayed_s(grid: LayoutGrid, parts: Composition) -> float:
-    """The same of devices that differ.
-
-    Each reduces its gradients when its passes have ended, and all go on together: what the step takes, less what the
-    busiest device does after its passes.
+    Of devices that differ, what the replayed step takes less what the busiest one does after its passes.
     """
-    schedule, chunks = SCHEDULES[int(grid.schedule)], len(grid.split) // parts.stages
-    order = known_order(schedule, parts.stages, int(parts.microbatches), chunks)
-    ends_s = spans_s(program_of(schedule, order, chunks, parts.times()))[1].tolist()
-    norm_s = max(end_s + float(one.waits.reduce_s) for end_s, one in zip(ends_s, parts.devices, strict=True))
-    after_s = parts.waits.once_s + parts.around.host.once_s + parts.update_s
-    return float(norm_s + max(one.ready_s for one in parts.devices) - np.asarray(after_s))
+    if parts.devices:
+        after_s = parts.waits.once_s + parts.around.host.once_s + parts.update_s
+        whole_s = replayed_s(SCHEDULES[int(grid.schedule)], int(parts.microbatches), parts.devices, parts.times())
+        return whole_s - float(np.asarray(after_s))
+    return makespan_by_code_s(grid.schedule, parts.stages, parts.microbatches, grid.vpp, parts.times())
