@@ -87,7 +87,7 @@ class LayoutWords(QuestionWords, total=False):
         str | Sequence[int] | None,
         Option(
             "N,N,...",
-            "Layers of each stage, or chunk with --vpp: 15,16,15,15 or 3,29x2,0, or best. (default: shared out evenly)",
+            "Layers of each stage, or chunk with --vpp: 15,16,15,15 or 3,29x2,0, or best. (default: the even split)",
         ),
     ]
     mtp_stage: Annotated[
