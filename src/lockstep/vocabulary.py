@@ -140,7 +140,7 @@ _MEANT: dict[str, tuple[str, ...]] = {
 }  # fmt: skip
 
 LAYOUT = ("tp", "pp", "dp", "cp", "ep", "etp", "vpp", "micro_batch", "zero", "shard", "recompute", "sequence_parallel",
-          "schedule", "order")  # fmt: skip
+          "schedule", "order", "stages", "mtp_stage")  # fmt: skip
 """Words that only verbs about one layout take."""
 SEARCHING = ("plan", "scaling", "guide")
 """Verbs that choose the layout themselves."""

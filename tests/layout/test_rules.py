@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from lockstep.errors import BadInput
 from lockstep.layout import RULES, Job, Layout, LayoutGrid, Recipe, broken_by, broken_rules, check, divisors
+from lockstep.layout.layout import GRID_FIELDS
 from lockstep.planner import default_space
 from lockstep.workload import model
 
@@ -29,6 +30,11 @@ MIXTRAL = Job(model("mixtral-8x7b"), Recipe(seq=4096, batch=64), 8)
             Layout(pp=8, vpp=1, schedule="dualpipe"),
             "dualpipe needs vpp = 2: stages and micro-batches must be even",
         ),
+        (LLAMA, Layout(pp=8, stages=(4,) * 7), "7 stages are given for pp*vpp = 8*1 = 8"),
+        (LLAMA, Layout(pp=8, stages=(4,) * 7 + (5,)), "the stages hold 33 layers, the model has 32"),
+        (LLAMA, Layout(pp=4, dp=2, stages=(16, 0, 8, 8)), "only the first stage, the last and that of the prediction"),
+        (LLAMA, Layout(pp=4, dp=2, stages=(8,) * 4, mtp_stage=3), "no modules of multi-token prediction to place"),
+        (LLAMA, Layout(pp=8, vpp=2, schedule="dualpipe", stages=(4,) * 8), "runs passes of two stages together"),
         (LLAMA, Layout(dp=8, ep=2), "ep=2 does not divide 0 experts; a dense model has ep=1"),
         (LLAMA, Layout(dp=8, sequence_parallel=True), "sequence parallelism needs tp > 1"),
         (LLAMA, Layout(dp=8, zero=3, shard=3), "shard=3 does not divide dp*cp = 8"),
@@ -69,11 +75,7 @@ def test_a_grid_breaks_the_rules_that_its_layouts_break(
         tp=tp, cp=cp, pp=pp, dp=2, micro_batch=micro_batch, vpp=schedule[0], schedule=schedule[1], sequence_parallel=sp
     )
     other = Layout(dp=job.devices)
-    stacked = {
-        name: np.array([getattr(one.grid(), name), getattr(other.grid(), name)])
-        for name in LayoutGrid.__dataclass_fields__
-        if name != "order"
-    }
+    stacked = {name: np.array([getattr(one.grid(), name), getattr(other.grid(), name)]) for name in GRID_FIELDS}
     both = broken_rules(LayoutGrid(order=one.order, **stacked), job)
     for rule in RULES:
         alone = [bool(np.any(rule.broken(layout.grid(), job))) for layout in (one, other)]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from itertools import combinations, pairwise
+from collections.abc import Sequence
+from itertools import combinations_with_replacement, pairwise
 
 import pytest
 from hypothesis import given, settings
@@ -18,25 +19,75 @@ examples = settings(max_examples=50, derandomize=True, deadline=None)
 @examples
 @given(st.lists(st.integers(0, 30), min_size=1, max_size=9), st.data())
 def test_partition_is_the_best_of_all(layers: list[int], data: st.DataObject) -> None:
-    stages = data.draw(st.integers(1, len(layers)))
-    first, last = data.draw(st.integers(0, 40)), data.draw(st.integers(0, 40))
-    found = pipelines.partition(layers, stages, first_s=first, last_s=last)
+    """Of all splits whose stages hold few enough layers, and only leave those empty that do something else."""
+    stages = data.draw(st.integers(1, min(5, len(layers))))
+    extra = data.draw(st.lists(st.integers(0, 40), min_size=stages, max_size=stages))
+    most = data.draw(st.lists(st.integers(2, 9), min_size=stages, max_size=stages))
 
-    def slowest(cuts: tuple[int, ...]) -> int:
-        sums = [sum(layers[a:b]) for a, b in pairwise((0, *cuts, len(layers)))]
-        sums[0] += first
-        sums[-1] += last
-        return max(sums)
+    def slowest(cuts: tuple[int, ...]) -> float:
+        spans = list(pairwise((0, *cuts, len(layers))))
+        if any(not (one == 0) <= b - a <= few for (a, b), one, few in zip(spans, extra, most, strict=True)):
+            return math.inf
+        return max(sum(layers[a:b]) + one for (a, b), one in zip(spans, extra, strict=True))
 
-    assert found.slowest_s == min(map(slowest, combinations(range(1, len(layers)), stages - 1)))
-    assert slowest(found.starts[1:-1]) == found.slowest_s
+    best = min(map(slowest, combinations_with_replacement(range(len(layers) + 1), stages - 1)))
+    asked = {"extra_s": extra, "earliest": lambda stage, end: max(0, end - most[stage])}
+    if math.isinf(best):
+        with pytest.raises(Infeasible, match="fits in memory"):
+            pipelines.partition(layers, stages, **asked)
+        return
+    found = pipelines.partition(layers, stages, **asked)
+    assert found.slowest_s == slowest(found.starts[1:-1]) == best
     assert sum(found.sizes) == len(layers)
-    assert min(found.sizes) >= 1
-    assert sum(found.stage_s) == sum(layers) + first + last
+    assert sum(found.stage_s) == sum(layers) + sum(extra)
+
+
+@examples
+@given(st.integers(1, 3), st.integers(1, 2), st.integers(1, 3), st.integers(6, 9), st.data())
+def test_equal_layers_are_spread_as_well_as_can_be(
+    devices: int, chunks: int, layer_s: int, layers: int, data: st.DataObject
+) -> None:
+    """Against every way to put them: first the slowest device, then the slowest chunk."""
+    beside = st.lists(st.lists(st.integers(0, 4), min_size=chunks, max_size=chunks), min_size=devices, max_size=devices)
+    extra = data.draw(beside)
+    places = [(device, chunk) for device in range(devices) for chunk in range(chunks)]
+    found = pipelines.spread(layer_s, layers, extra)
+
+    def loads(counts: Sequence[int]) -> dict[tuple[int, int], int]:
+        return {at: counts[i] * layer_s + extra[at[0]][at[1]] for i, at in enumerate(places)}
+
+    def slowest(counts: Sequence[int]) -> int:
+        return max(sum(one for (at, _), one in loads(counts).items() if at == device) for device in range(devices))
+
+    ways = [
+        counts
+        for cuts in combinations_with_replacement(range(layers + 1), len(places) - 1)
+        if all(
+            b > a or extra[device][chunk]
+            for (a, b), (device, chunk) in zip(counts_of(cuts, layers), places, strict=True)
+        )
+        and (counts := [b - a for a, b in counts_of(cuts, layers)])
+    ]
+    mine = [found[device][chunk] for device, chunk in places]
+    assert sum(mine) == layers
+    assert slowest(mine) == min(map(slowest, ways))
+    same = [
+        counts
+        for counts in ways
+        if all(sum(counts[d * chunks : (d + 1) * chunks]) == sum(found[d]) for d in range(devices))
+    ]
+    assert max(loads(mine).values()) == min(max(loads(counts).values()) for counts in same)
+
+
+def counts_of(cuts: tuple[int, ...], layers: int) -> list[tuple[int, int]]:
+    """(start, end) of consecutive parts."""
+    return list(pairwise((0, *cuts, layers)))
 
 
 def test_partition_gives_the_stage_with_the_head_fewer_layers() -> None:
-    assert pipelines.partition([1.0] * 30, 8, first_s=1.0, last_s=1.0).sizes == (3, 4, 4, 4, 4, 4, 4, 3)
+    ends = [1.0, *[0.0] * 6, 1.0]
+    assert pipelines.partition([1.0] * 30, 8, extra_s=ends).sizes == (3, 4, 4, 4, 4, 4, 4, 3)
+    assert pipelines.partition([1.0] * 4, 3, extra_s=[0.0, 0.0, 5.0]).sizes == (2, 2, 0)
     with pytest.raises(BadInput, match="3 layers cannot fill 4 stages"):
         pipelines.partition([1.0] * 3, 4)
 

@@ -30,14 +30,17 @@ def from_megatron(text: str, job: Job) -> Layout:
     flags = flags_of(text)
     tp, pp, cp = (int(flags[f"{axis}-parallel-size"]) for axis in ("tensor-model", "pipeline-model", "context"))
     per_chunk = int(flags.get("num-layers-per-virtual-pipeline-stage", 0))
+    parts = flags.get("pipeline-model-parallel-layout", "").split("|") if job.layers % pp == 0 else [""]
+    stages = tuple(part.count("t") for part in parts) if len(parts) > 1 else ()
     counted = int(flags["num-layers"]) + sum(f"account-for-{end}-in-pipeline-split" in flags for end in ENDS)
     dp = job.devices // (tp * pp * cp)
     instances = int(flags.get("num-distributed-optimizer-instances", 1))
     zero = ZERO[flags.get("data-parallel-sharding-strategy", "no_shard")] if "use-distributed-optimizer" in flags else 0
     return Layout(
         tp=tp, pp=pp, cp=cp, ep=int(flags["expert-model-parallel-size"]), dp=dp,
-        vpp=counted // pp // per_chunk if per_chunk else 1,
-        schedule="interleaved" if per_chunk else "1f1b",
+        vpp=counted // pp // per_chunk if per_chunk else max(1, len(stages) // pp),
+        schedule="interleaved" if per_chunk or len(stages) > pp else "1f1b",
+        stages=stages,
         micro_batch=int(flags["micro-batch-size"]), zero=zero,
         shard=dp * cp // instances if "num-distributed-optimizer-instances" in flags else 0,
         recompute=flags.get("recompute-granularity", "none"),
@@ -52,11 +55,15 @@ def from_torchtitan(text: str, job: Job) -> Layout:
     pp, cp = axes["pipeline_parallel_degree"], axes["context_parallel_degree"]
     replicate, shard = axes["data_parallel_replicate_degree"], axes["data_parallel_shard_degree"]
     names = {word: name for name, word in SCHEDULES.items()}
+    parts = axes.get("module_fqns_per_model_part", [])
+    assert [one for part in parts for one in part] == (names_of(job.layers) if parts else [])
+    stages = tuple(sum(one.startswith("layers.") for one in part) for part in parts)
     per_stage = axes.get("pipeline_parallel_layers_per_stage", job.layers // pp)
     sharded = shard > 1 or cp > 1
     return Layout(
         tp=axes["tensor_parallel_degree"], pp=pp, cp=cp, ep=axes["expert_parallel_degree"], dp=replicate * shard,
-        vpp=job.layers // (pp * per_stage),
+        vpp=len(stages) // pp if stages else job.layers // (pp * per_stage),
+        stages=stages,
         schedule=names[axes.get("pipeline_parallel_schedule", "1F1B")],
         micro_batch=axes.get("pipeline_parallel_microbatch_size", training["local_batch_size"]),
         zero={"always": 3, "never": 2}[axes["fsdp_reshard_after_forward"]] if sharded else 0,
@@ -64,6 +71,11 @@ def from_torchtitan(text: str, job: Job) -> Layout:
         recompute=document["activation_checkpoint"]["mode"],
         sequence_parallel=axes["tensor_parallel_degree"] > 1,
     )  # fmt: skip
+
+
+def names_of(layers: int) -> list[str]:
+    """What torchtitan calls the parts of its decoders, in order."""
+    return ["tok_embeddings", *(f"layers.{i}" for i in range(layers)), "norm", "output"]
 
 
 def from_deepspeed(text: str, job: Job) -> Layout:
@@ -108,6 +120,20 @@ def test_read_back_an_export_is_the_layout_or_it_is_refused(case: tuple[Job, Lay
     assert normal(READERS[target](text, job)) == normal(layout)
 
 
+@pytest.mark.parametrize(
+    ("target", "layout"),
+    [
+        ("megatron", Layout(pp=4, dp=8, zero=1, stages=(9, 9, 8, 6))),
+        ("megatron", Layout(pp=4, dp=8, zero=1, stages=(11, 11, 10, 0))),
+        ("megatron", Layout(pp=4, vpp=2, dp=8, schedule="interleaved", stages=(5, 4, 4, 4, 4, 4, 4, 3))),
+        ("torchtitan", Layout(pp=4, dp=8, zero=3, stages=(9, 9, 8, 6))),
+        ("torchtitan", Layout(pp=4, vpp=2, dp=8, zero=3, schedule="interleaved", stages=(0, 5, 5, 5, 5, 4, 4, 4))),
+    ],
+)
+def test_layers_placed_by_hand_are_read_back(target: str, layout: Layout) -> None:
+    assert READERS[target](export(found(DENSE, layout), target), DENSE) == layout
+
+
 def test_every_target_accepts_a_good_part_of_the_layouts() -> None:
     """Else the round trip above would prove nothing."""
     some = [found(*case) for case in CASES[::23]]
@@ -125,6 +151,7 @@ REFUSED = [
     ("megatron", {"pp": 4, "dp": 8}, {"overlap_pp": True}, "overlapped pipeline sends"),
     ("deepspeed", {"tp": 8, "dp": 4, "sequence_parallel": True}, {}, "sequence parallelism"),
     ("deepspeed", {"cp": 2, "dp": 16}, {}, "cp=2"),
+    ("deepspeed", {"pp": 4, "dp": 8, "stages": (9, 9, 8, 6)}, {}, "stages 2x9,8,6"),
     ("deepspeed", {"pp": 4, "dp": 8, "zero": 2}, {}, "ZeRO 0 or 1"),
     ("deepspeed", {"dp": 32, "recompute": "full"}, {}, "checkpointing"),
     ("deepspeed", {"dp": 32, "zero": 3, "shard": 8}, {}, "shard=8"),

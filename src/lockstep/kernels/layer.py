@@ -262,7 +262,12 @@ def head_work(shard: Shard) -> Passes:
 
 def prediction_module_work(shard: Shard) -> Passes:
     """A multi-token-prediction module beside its layer: joint projection of two hidden states, and its own head."""
-    return shard.product(shard.tokens, shard.model.hidden, 2 * shard.model.hidden) + head_work(shard)
+    return prediction_projection_work(shard) + head_work(shard)
+
+
+def prediction_projection_work(shard: Shard) -> Passes:
+    """Of it, the projection, which stands where its layer does."""
+    return shard.product(shard.tokens, shard.model.hidden, 2 * shard.model.hidden)
 
 
 def accumulation_work(shard: Shard, parameters: Number) -> Work:

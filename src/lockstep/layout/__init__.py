@@ -24,6 +24,7 @@ from lockstep.layout.layout import stack as stack
 from lockstep.layout.memory import FRAMEWORK_B as FRAMEWORK_B
 from lockstep.layout.memory import SLACK_FRAC as SLACK_FRAC
 from lockstep.layout.memory import Memory as Memory
+from lockstep.layout.memory import chunk_activations_B as chunk_activations_B
 from lockstep.layout.memory import host_B as host_B
 from lockstep.layout.memory import layer_parameters as layer_parameters
 from lockstep.layout.memory import memory as memory

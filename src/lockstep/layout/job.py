@@ -12,11 +12,13 @@ BLOOM-176B's 2.3 TB.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import accumulate
 
 from lockstep.layout.recipe import Recipe
-from lockstep.parallel.pipeline import Placement
+from lockstep.parallel.pipeline import Placement, routes
 from lockstep.types.arrays import Truth, Whole
 from lockstep.workload import Model, Transformer, all_weights, mtp_weights, parameters, rank_parameters
 
@@ -86,20 +88,26 @@ class Job:
         Chunk c of stage s is the virtual stage c*stages + s. Layers are shared out evenly; where they do not divide,
         the stages after the first get one more each, as the first holds the embedding and the last the head.
         """
-        sizes = _sizes(self.layers, stages * chunks)
         held: list[Counter[LayerKind]] = [Counter() for _ in range(stages)]
-        start = 0
-        for virtual, size in enumerate(sizes):
-            held[virtual % stages].update(self.kinds[start : start + size])
-            start += size
+        for virtual, layers in enumerate(self.chunk_layers(_sizes(self.layers, stages * chunks))):
+            held[virtual % stages] += layers
         return held
 
-    def device_layers(self, stages: int, placement: Placement) -> list[Counter[LayerKind]]:
+    def chunk_layers(self, sizes: Sequence[int]) -> list[Counter[LayerKind]]:
+        """The layers of consecutive chunks with `sizes` layers."""
+        return [Counter(self.kinds[end - size : end]) for size, end in zip(sizes, accumulate(sizes), strict=True)]
+
+    def device_layers(self, stages: int, placement: Placement, split: tuple[int, ...] = ()) -> list[Counter[LayerKind]]:
         """For each device of a pipeline, the layers it holds: of one stage, or of the two that meet on it.
 
         A V of p devices has 2p virtual stages, number s and 2p - 1 - s on device s; with copies in both directions
-        device s holds stages s and p - 1 - s.
+        device s holds stages s and p - 1 - s. `split` are the layers of every chunk where they are placed by hand.
         """
+        if split:
+            route, held = routes(placement, stages, len(split) // stages)[0], [Counter[LayerKind]()] * stages
+            for (device, _), layers in zip(route, self.chunk_layers(split), strict=True):
+                held[device] = held[device] + layers
+            return held
         if placement is Placement.LOOPED:
             return self.stage_layers(stages)
         held = self.stage_layers(2 * stages if placement is Placement.VEE else stages)
@@ -110,13 +118,15 @@ class Job:
         return {}
 
     def telling_stages(
-        self, stages: int, placement: Placement = Placement.LOOPED
+        self, stages: int, placement: Placement = Placement.LOOPED, split: tuple[int, ...] = ()
     ) -> list[tuple[int, Counter[LayerKind]]]:
         """(device, its layers) of every device of a pipeline that differs from the ones before it, and of the last.
 
         Devices with the same layers differ in nothing that costs time; the first of them holds most in flight. The
-        first device has the embedding too and the last the head, so they stand for themselves.
+        first device has the embedding too and the last the head, so they stand for themselves. With a `split` all do.
         """
+        if split:
+            return list(enumerate(self.device_layers(stages, placement, split)))
         key = stages, placement
         if key not in self._compositions:
             held = self.device_layers(stages, placement)
@@ -127,14 +137,6 @@ class Job:
             middle = {stages // 2} if placement is Placement.BOTH_WAYS else set()
             self._compositions[key] = [(stage, held[stage]) for stage in sorted({*seen.values(), stages - 1, *middle})]
         return self._compositions[key]
-
-
-def ends_on(stage: int, stages: int, placement: Placement) -> tuple[bool, bool]:
-    """Whether device `stage` holds the embedding, and whether it holds the head."""
-    outer = stage in (0, stages - 1)
-    if placement is Placement.BOTH_WAYS:
-        return outer, outer
-    return stage == 0, stage == (0 if placement is Placement.VEE else stages - 1)
 
 
 def _sizes(layers: int, parts: int) -> list[int]:

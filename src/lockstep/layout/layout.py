@@ -9,6 +9,9 @@ etp * ep * edp, where etp ranks cut an expert, ep ranks divide the experts, and 
 ones. In `order` the axes of either grid stand at their place: tp or etp, cp (of the dense grid alone), ep (of the
 experts' alone), dp or edp.
 
+Layers placed by hand: `stages` counts those of every chunk along the way of a micro-batch, the embedding comes before
+the first chunk and the head behind the last one, so a chunk may hold either of them and no layer.
+
 Offload is what of a rank's training states lives in host memory:
 
     optimizer    optimizer states and gradients, and the host updates            (ZeRO-Offload)
@@ -26,14 +29,15 @@ core/parallel_state.py.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
+from itertools import groupby
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lockstep.errors import BadInput, UnknownName
 from lockstep.hardware import Cluster
-from lockstep.parallel.pipeline import SCHEDULES, Placement, code, get
+from lockstep.parallel.pipeline import SCHEDULES, Placement, code, get, routes
 from lockstep.types.arrays import Bools, Ints, Number, Truth
 from lockstep.types.plain import Json, picked
 from lockstep.workload import RECOMPUTE
@@ -80,6 +84,10 @@ class Layout:
     """none, optimizer (its states and the gradients live in host memory) or parameters (sharded parameters too)."""
     order: tuple[str, ...] = AXES
     """Axes of the rank grid, innermost first; the experts' grid has its axes at the same places (`EXPERT_AXES`)."""
+    stages: tuple[int, ...] = ()
+    """Layers of every pipeline stage, of every chunk where stages have several; () shares them out evenly."""
+    mtp_stage: int | None = None
+    """Of `stages`, the one with the multi-token-prediction modules; None for the last, beside the head."""
 
     def __post_init__(self) -> None:
         for name in ("dp", "tp", "pp", "cp", "ep", "vpp", "micro_batch"):
@@ -99,6 +107,10 @@ class Layout:
                 raise BadInput(message, f"--{name}")
         if sorted(self.order) != sorted(AXES):
             raise BadInput(f"order must name each of {'-'.join(AXES)} once, got {'-'.join(self.order)}", "--order")
+        if any(not isinstance(count, int) or not 0 <= count <= MOST for count in self.stages):
+            raise BadInput(f"stages must be counts of layers, got {self.stages}", "--stages")
+        if self.mtp_stage is not None and not 0 <= self.mtp_stage < len(self.stages):
+            raise BadInput(f"mtp_stage must be the number of one of the stages, got {self.mtp_stage}", "--mtp-stage")
         code(self.schedule, "--schedule")
 
     @property
@@ -110,6 +122,12 @@ class Layout:
     def expert_tp(self) -> int:
         """Ranks that cut an expert."""
         return self.etp or self.tp
+
+    @property
+    def split(self) -> str:
+        """`stages` as on the command line: 29 equal counts of 2 layers as 29x2."""
+        runs = [(layers, len(list(some))) for layers, some in groupby(self.stages)]
+        return ",".join((f"{count}x" if count > 1 else "") + str(layers) for layers, count in runs)
 
     @property
     def placement(self) -> Placement:
@@ -130,7 +148,9 @@ class Layout:
             "schedule": code(self.schedule),
         }
         arrays = {name: np.asarray(words.get(name, getattr(self, name)), dtype=np.int64) for name in GRID_FIELDS}
-        return LayoutGrid(order=self.order, **arrays)
+        return LayoutGrid(
+            order=self.order, split=self.stages, mtp_stage=-1 if self.mtp_stage is None else self.mtp_stage, **arrays
+        )
 
     def to_dict(self) -> Json:
         """Plain JSON form in the words of the command line."""
@@ -142,6 +162,8 @@ class Layout:
         words = [*degrees, f"mb{self.micro_batch}", f"zero{self.zero}"]
         if self.pp > 1:
             words.append(self.schedule + (f"x{self.vpp}" if self.vpp > 1 else ""))
+        if self.stages:
+            words.append(f"stages {self.split}")
         if self.recompute != "none":
             words.append(f"recompute-{self.recompute}")
         if self.sequence_parallel:
@@ -170,6 +192,10 @@ class LayoutGrid:
     shard: Ints
     offload: Ints
     order: tuple[str, ...] = AXES
+    split: tuple[int, ...] = ()
+    """`Layout.stages` of all layouts."""
+    mtp_stage: int = -1
+    """`Layout.mtp_stage` of all layouts, -1 for None."""
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -191,6 +217,19 @@ class LayoutGrid:
         if len(found) > 1:
             raise BadInput("layouts of one grid must place layers on stages in the same way")
         return found.pop()
+
+    @property
+    def route(self) -> tuple[tuple[int, int], ...]:
+        """(device, chunk) of every entry of `split`, along the way of a micro-batch."""
+        return routes(self.placement, self.stages, len(self.split) // self.stages)[0]
+
+    def pieces_on(self, stage: int) -> tuple[bool, bool, bool]:
+        """Whether device `stage` holds the embedding, the head and the multi-token-prediction modules."""
+        outer = stage in (0, self.stages - 1)
+        if self.placement is Placement.BOTH_WAYS:
+            return outer, outer, outer
+        last = stage == (0 if self.placement is Placement.VEE else self.stages - 1)
+        return stage == 0, last, last if self.mtp_stage < 0 else self.route[self.mtp_stage][0] == stage
 
     @property
     def copies(self) -> int:
@@ -237,8 +276,8 @@ class LayoutGrid:
     def rows(self, places: NDArray[np.intp]) -> LayoutGrid:
         """The layouts at `places` of the first axis, which every field must have; of size 1, it holds for all."""
         arrays = {name: getattr(self, name) for name in GRID_FIELDS}
-        picked = {name: array[places] if len(array) > 1 else array for name, array in arrays.items()}
-        return LayoutGrid(order=self.order, **picked)
+        picked: Json = {name: array[places] if len(array) > 1 else array for name, array in arrays.items()}
+        return replace(self, **picked)
 
     def layouts(self, places: NDArray[np.intp]) -> list[Layout]:
         """The layouts at `places` of the flattened grid."""
@@ -255,17 +294,18 @@ class LayoutGrid:
             "schedule": SCHEDULES[codes["schedule"]].name,
             "sequence_parallel": bool(codes["sequence_parallel"]),
         }
-        return Layout(order=self.order, **{**codes, **words})
+        modules = None if self.mtp_stage < 0 else self.mtp_stage
+        return Layout(order=self.order, stages=self.split, mtp_stage=modules, **{**codes, **words})
 
 
 def stack(layouts: Sequence[Layout]) -> LayoutGrid:
-    """Layouts with the same order of axes along one dimension."""
+    """Layouts with the same order of axes, and the same layers per stage, along one dimension."""
     grids = [layout.grid() for layout in layouts]
-    arrays = {name: np.array([getattr(grid, name) for grid in grids]) for name in GRID_FIELDS}
-    return LayoutGrid(order=layouts[0].order, **arrays)
+    arrays: Json = {name: np.array([getattr(grid, name) for grid in grids]) for name in GRID_FIELDS}
+    return replace(grids[0], **arrays)
 
 
-GRID_FIELDS = tuple(field.name for field in fields(LayoutGrid) if field.name != "order")
+GRID_FIELDS = tuple(field.name for field in fields(LayoutGrid) if field.name not in ("order", "split", "mtp_stage"))
 
 
 def gradients_leave(grid: LayoutGrid) -> Truth:

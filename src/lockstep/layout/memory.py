@@ -24,11 +24,11 @@ from functools import reduce
 import numpy as np
 
 from lockstep.hardware import Cluster
-from lockstep.layout.job import Job, LayerKind, ends_on
+from lockstep.layout.job import Job, LayerKind
 from lockstep.layout.layout import KEEP, OFFLOAD_PARAMETERS, LayoutGrid, gradients_leave, host_capacity_B, host_states_B
 from lockstep.layout.recipe import Recipe
 from lockstep.layout.routing import busiest_rank_frac
-from lockstep.parallel.pipeline import peak_live_by_code
+from lockstep.parallel.pipeline import SCHEDULES, peak_held, peak_live_by_code
 from lockstep.types.arrays import Floats, Number, Truth
 from lockstep.types.plain import Json
 from lockstep.workload import (
@@ -113,7 +113,7 @@ def stage_parameters(job: Job, grid: LayoutGrid, stage: int, held: Counter[Layer
     if model is None:
         return rank_parameters(all_weights(job.model))
     cut = grid.tp, grid.ep, grid.expert_tp
-    first, last = ends_on(stage, grid.stages, grid.placement)
+    first, last, modules = grid.pieces_on(stage)
     found = RankParameters(0.0, 0.0, 0.0)
     for experts, count in _by_experts(held).items():
         found = found + rank_parameters(layer_weights(model, experts), *cut) * count
@@ -124,8 +124,8 @@ def stage_parameters(job: Job, grid: LayoutGrid, stage: int, held: Counter[Layer
             # The last stage keeps a copy of the table that the first one looks tokens up in.
             found = found + rank_parameters(embedding_weights(model)[:1], *cut)
         found = found + rank_parameters(head_weights(model), *cut)
-        if model.mtp_layers:
-            found = found + rank_parameters(mtp_weights(model), *cut) * model.mtp_layers
+    if modules and model.mtp_layers:
+        found = found + rank_parameters(mtp_weights(model), *cut) * model.mtp_layers
     return found
 
 
@@ -146,7 +146,7 @@ def stage_memory(job: Job, cluster: Cluster, grid: LayoutGrid, stage: int) -> Me
 
 def memory(job: Job, cluster: Cluster, grid: LayoutGrid) -> Memory:
     """Memory of the fullest stage, for every layout of `grid`, with the categories of that stage."""
-    telling = job.telling_stages(grid.stages, grid.placement)
+    telling = job.telling_stages(grid.stages, grid.placement, grid.split)
     found = [stage_memory(job, cluster, grid, stage) for stage, _ in telling]
     fullest = np.argmax(np.stack(np.broadcast_arrays(*(one.total_B for one in found))), axis=0)
     parts = {
@@ -160,13 +160,13 @@ def memory(job: Job, cluster: Cluster, grid: LayoutGrid) -> Memory:
 
 def peak_B(job: Job, grid: LayoutGrid) -> Number:
     """Total bytes on the fullest stage, for every layout of `grid`: what a search needs of `memory`."""
-    telling = job.telling_stages(grid.stages, grid.placement)
+    telling = job.telling_stages(grid.stages, grid.placement, grid.split)
     return reduce(np.maximum, [sum(_stage_B(job, grid, stage)) for stage, _ in telling])
 
 
 def _stage_B(job: Job, grid: LayoutGrid, stage: int) -> tuple[Number, Number, Number, Number, Number]:
     """Bytes of one rank of a stage by category, in the order of `Memory`."""
-    held = job.device_layers(grid.stages, grid.placement)[stage]
+    held = job.device_layers(grid.stages, grid.placement, grid.split)[stage]
     parameters = stage_parameters(job, grid, stage, held)
     recipe, states = job.recipe, job.recipe.states
     matrix, other, expert = parameters.matrix_elems, parameters.other_elems, parameters.expert_elems
@@ -187,7 +187,7 @@ def host_B(job: Job, grid: LayoutGrid) -> Number:
     """Bytes of offloaded states of the rank that keeps most in host memory, for every layout of `grid`."""
     if not np.any(grid.offload != KEEP):
         return 0.0
-    telling = job.telling_stages(grid.stages, grid.placement)
+    telling = job.telling_stages(grid.stages, grid.placement, grid.split)
     return reduce(np.maximum, [_stage_host_B(job, grid, stage) for stage, _ in telling])
 
 
@@ -196,7 +196,7 @@ def _stage_host_B(job: Job, grid: LayoutGrid, stage: int) -> Number:
     if not np.any(grid.offload != KEEP):
         return 0.0
     states, recipe = job.recipe.states, job.recipe
-    held = stage_parameters(job, grid, stage, job.device_layers(grid.stages, grid.placement)[stage])
+    held = stage_parameters(job, grid, stage, job.device_layers(grid.stages, grid.placement, grid.split)[stage])
     dense, expert = held.matrix_elems + held.other_elems, held.expert_elems
     optimizer_B = held.matrix_elems * states.matrix_B + held.other_elems * states.other_B
     return host_states_B(
@@ -247,28 +247,50 @@ def _activations(job: Job, grid: LayoutGrid, stage: int, held: Counter[LayerKind
     if isinstance(model, ConvNet):
         return convnet_activation_B(model, grid.micro_batch, job.recipe.element_B), 0.0
     one = piece(job.recipe, grid, model.experts)
-    first, last = ends_on(stage, grid.stages, grid.placement)
-    kept: Number = 0.0
-    passing: Number = 0.0
-    for experts, count in sorted(_by_experts(held).items()):
-        modes = [layer_activation_B(model, one, experts, mode) for mode in (NONE, SELECTIVE, FULL)]
-        mode_B: Floats = np.choose(grid.recompute, [np.asarray(mode) for mode in modes])
-        kept = kept + (count + _extra_layers(model, experts, last)) * mode_B
-        passing = np.maximum(passing, modes[NONE] - mode_B)
+    first, last, modules = grid.pieces_on(stage)
+    kept, passing = _kept(model, one, grid, held, (first, modules))
     microbatches = grid.microbatches(job.recipe.batch)
-    live = peak_live_by_code(grid.schedule, grid.stages, microbatches, chunks=grid.vpp, stage=stage)
-    if first:
-        kept = kept + embedding_activation_B(model, one)
     if last:
         logit_B = LOGIT_FUSED_B if job.recipe.fused_elementwise else LOGIT_EAGER_B
         passing = np.maximum(passing, (1 + model.mtp_layers) * head_activation_B(model, one, logit_B=logit_B))
+    if grid.split:
+        each_B = chunk_activations_B(job, grid, stage)
+        return peak_held(SCHEDULES[int(grid.schedule)], grid.stages, int(microbatches), stage, each_B), passing
+    live = peak_live_by_code(grid.schedule, grid.stages, microbatches, chunks=grid.vpp, stage=stage)
     # Of two copies, a micro-batch passes one: half of what the device holds, on average over the two directions.
     return kept * live / grid.copies, passing
 
 
-def _extra_layers(model: Transformer, experts: bool, last: bool) -> int:
-    """Layers of the multi-token-prediction modules, which sit on the last stage and are like the last layer."""
-    return model.mtp_layers if last and experts == model.expert_layers[-1] else 0
+def chunk_activations_B(job: Job, grid: LayoutGrid, stage: int) -> tuple[float, ...]:
+    """Bytes that each chunk of device `stage` keeps of a micro-batch, of one layout with layers placed by hand."""
+    model, found = job.model, {}
+    if not isinstance(model, Transformer):
+        return ()
+    one = piece(job.recipe, grid, model.experts)
+    for at, ((device, chunk), held) in enumerate(zip(grid.route, job.chunk_layers(grid.split), strict=True)):
+        if device == stage:
+            pieces = at == 0, at == grid.mtp_stage % len(grid.split)
+            found[chunk] = float(_kept(model, one, grid, held, pieces)[0])
+    return tuple(found[chunk] for chunk in sorted(found))
+
+
+def _kept(
+    model: Transformer, one: Piece, grid: LayoutGrid, held: Counter[LayerKind], pieces: tuple[bool, bool]
+) -> tuple[Number, Number]:
+    """(bytes kept of a micro-batch, most that one layer would keep besides) of layers, embedding and modules."""
+    first, modules = pieces
+    counts = _by_experts(held)
+    if modules and model.mtp_layers:
+        # The modules of multi-token prediction are like the last layer.
+        counts[model.expert_layers[-1]] += model.mtp_layers
+    kept: Number = 0.0
+    passing: Number = 0.0
+    for experts, count in sorted(counts.items()):
+        modes = [layer_activation_B(model, one, experts, mode) for mode in (NONE, SELECTIVE, FULL)]
+        mode_B: Floats = np.choose(grid.recompute, [np.asarray(mode) for mode in modes])
+        kept = kept + count * mode_B
+        passing = np.maximum(passing, modes[NONE] - mode_B)
+    return kept + (embedding_activation_B(model, one) if first else 0.0), passing
 
 
 def _gathered(recipe: Recipe, grid: LayoutGrid, parameters: RankParameters, layers: int) -> Number:

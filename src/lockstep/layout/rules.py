@@ -86,6 +86,37 @@ def _key_value_heads(grid: LayoutGrid, job: Job) -> Truth:
     return broken
 
 
+def _misplaced(grid: LayoutGrid, job: Job) -> Truth:
+    """Stages placed by hand hold all layers, and none holds nothing; two copies of the model share one placement."""
+    split = grid.split
+    if not split:
+        return False
+    modules = grid.mtp_stage % len(split) if job.transformer and job.transformer.mtp_layers else -1
+    empty = any(count == 0 and at not in (0, len(split) - 1, modules) for at, count in enumerate(split))
+    foreign = grid.mtp_stage >= 0 and (modules < 0 or any(split[modules + 1 :]))
+    mixed = np.isin(grid.schedule, codes_where(lambda schedule: schedule.copies > 1 or schedule.cells is not None))
+    broken: Bools = (len(split) != grid.pp * grid.vpp) | mixed | (sum(split) != job.layers) | empty | foreign
+    return broken
+
+
+def _placed(layout: Layout, job: Job) -> str:
+    """What is wrong with layers placed by hand."""
+    split, chunks, schedule = layout.stages, layout.pp * layout.vpp, get(layout.schedule)
+    if schedule.copies > 1 or schedule.cells is not None:
+        return f"schedule {layout.schedule} runs passes of two stages together and shares out layers evenly"
+    if len(split) != chunks:
+        return (
+            f"{len(split)} stages are given for pp*vpp = {layout.pp}*{layout.vpp} = {chunks}; give one count for each"
+        )
+    if sum(split) != job.layers:
+        return f"the stages hold {sum(split)} layers, the model has {job.layers}"
+    if layout.mtp_stage is not None and not (job.transformer and job.transformer.mtp_layers):
+        return f"{job.model.name} has no modules of multi-token prediction to place; leave --mtp-stage out"
+    if layout.mtp_stage is not None and any(split[layout.mtp_stage + 1 :]):
+        return "the modules of multi-token prediction follow the last layer; no stage behind them may have layers"
+    return "only the first stage, the last and that of the prediction modules may have no layers"
+
+
 def _stages(layout: Layout, job: Job) -> str:
     layers = job.layers
     if layout.vpp == 1:
@@ -94,7 +125,7 @@ def _stages(layout: Layout, job: Job) -> str:
         )
     return (
         f"pp*vpp = {layout.pp}*{layout.vpp} = {layout.pp * layout.vpp} chunks do not divide {layers} layers evenly; "
-        f"try pp*vpp = {nearest(layers, layout.pp * layout.vpp)}"
+        f"try pp*vpp = {nearest(layers, layout.pp * layout.vpp)}, or place them with --stages"
     )
 
 
@@ -148,7 +179,8 @@ RULES = (
             f"tp={x.tp} neither divides nor is a multiple of {j.kv_heads} key-value heads; try {_heads_split(x, j)}"
         ),
     ),
-    Rule("layers per stage", "--pp", lambda g, j: _uneven(g, j.layers), _stages),
+    Rule("layers per stage", "--pp", lambda g, j: not g.split and _uneven(g, j.layers), _stages),
+    Rule("stages placed by hand", "--stages", _misplaced, _placed),
     Rule(
         SCHEDULE, "--schedule", lambda g, j: ~valid(g.schedule, g.pp, g.microbatches(j.recipe.batch), g.vpp), _schedule
     ),

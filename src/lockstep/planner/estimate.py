@@ -141,8 +141,12 @@ def estimate(job: Job, cluster: Cluster, layout: Layout) -> Estimate:
 def estimates(job: Job, cluster: Cluster, layouts: Sequence[Layout]) -> list[Estimate]:
     """The estimates of several layouts that keep the rules, in order; those with as many stages share one pass."""
     found: dict[Layout, Estimate] = {}
-    for stages, placement in sorted({(layout.pp, layout.placement) for layout in layouts}, key=str):
-        some = [layout for layout in layouts if (layout.pp, layout.placement) == (stages, placement)]
+    for layout in layouts:
+        if layout.stages:
+            found[layout] = estimate(job, cluster, layout)
+    even = [layout for layout in layouts if not layout.stages]
+    for stages, placement in sorted({(layout.pp, layout.placement) for layout in even}, key=str):
+        some = [layout for layout in even if (layout.pp, layout.placement) == (stages, placement)]
         grid = stack(some)
         step, held = price_step(job, cluster, grid), memory(job, cluster, grid)
         for place, layout in enumerate(some):

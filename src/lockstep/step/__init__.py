@@ -6,6 +6,7 @@ from lockstep.step.hiding import hiding as hiding
 from lockstep.step.network import Network as Network
 from lockstep.step.program import step_program as step_program
 from lockstep.step.program import step_timeline as step_timeline
+from lockstep.step.splitting import best_split as best_split
 from lockstep.step.step import PARTS as PARTS
 from lockstep.step.step import Composition as Composition
 from lockstep.step.step import Step as Step

@@ -23,10 +23,10 @@ def hiding(job: Job, cluster: Cluster, layout: Layout) -> dict[str, Hiding]:
     parts = compose(job, cluster, grid)
     passes, microbatches = step_passes(job, cluster, layout, parts), int(parts.microbatches)
     found: dict[str, Hiding] = {}
-    for one in (*passes.inside[0], *passes.inside[1]):
+    for one in sum(passes.inside_of(parts.busiest), ()):
         here = Hiding(microbatches * float(one.hidden_s), microbatches * float(one.slack_s))
         found[f"{one.part}_comm"] = found.get(f"{one.part}_comm", Hiding()) + here
-    if parts.hides_ep and "ep_comm" in found:
+    if parts.hides_ep and not parts.devices and "ep_comm" in found:
         count, times = float(np.asarray(cells(grid, parts))), passes.times
         computing_s = float(np.asarray(times.forward_s + times.backward_s - times.comm_s))
         most_s = computing_s / (1.0 - parts.ep_device_frac)

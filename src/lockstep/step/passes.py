@@ -1,7 +1,8 @@
 """The passes of one layout on the devices of its pipeline: kernels, traffic, and what waits for what.
 
 Every device does what the stage with the most work does; the first and the last do more (embedding, head). A device
-that holds several chunks of layers shares a pass among them. What a pass takes is what `Composition.times` says: its
+that holds several chunks of layers shares a pass among them. Where layers are placed by hand every device and chunk
+does its own work (`placed.py`). What a pass takes is what `Composition.times` says: its
 pieces expose what the formulas of `lockstep.parallel` price.
 """
 
@@ -16,6 +17,7 @@ from lockstep.hardware import Cluster
 from lockstep.kernels.clock import Clock
 from lockstep.kernels.layer import Shard
 from lockstep.layout import Job, Layout, group_summary
+from lockstep.parallel.data.around import Around
 from lockstep.parallel.lanes import COMPUTE, Op
 from lockstep.parallel.piece import Flow, Piece, total_s
 from lockstep.parallel.pipeline import Placement, Times
@@ -24,8 +26,10 @@ from lockstep.parallel.pipeline.passes import EXCHANGE
 from lockstep.parallel.pipeline.schedule import Pass as Turn
 from lockstep.parallel.script import IN_CELLS, Pass, Script, fitted, within
 from lockstep.step.network import Network
-from lockstep.step.stage import StageTimes, stage_pieces
-from lockstep.step.step import Composition, body_layers, layer_kinds
+from lockstep.step.pieces import body_layers, kind_times, layer_kinds
+from lockstep.step.placed import Device
+from lockstep.step.stage import Pair, StageTimes, stage_pieces
+from lockstep.step.step import Composition
 
 SLOWED = "slowed by exchange"
 GROUPS = {"tp": "tp", "cp": "cp", "ep": "ep", "etp": "etp", "dp": "data"}
@@ -44,8 +48,8 @@ class StepPasses:
     parts: Composition
     times: Times
     layout: Layout
-    inside: tuple[tuple[Piece, ...], tuple[Piece, ...]]
-    """Traffic of the layers, forward and backward."""
+    inside: tuple[Pair, ...]
+    """Traffic of the layers, forward and backward, of every device, or once for all."""
     places: Mapping[str, str]
     """By group, its ranks and the level of the cluster that it spans."""
     by_layer: bool = False
@@ -69,9 +73,19 @@ class StepPasses:
         shares = [float(x) / float(whole) if whole else 0.0 for x, whole in zip(exchange_s, all_s, strict=True)]
         return shares[0], shares[1]
 
+    @property
+    def devices(self) -> list[Device]:
+        """What every device does."""
+        return [self.parts.of(device) for device in range(self.layout.pp)]
+
+    def inside_of(self, device: int) -> Pair:
+        """Traffic of the layers of a device, forward and backward."""
+        return self.inside[device if self.parts.devices else 0]
+
     def alone(self, device: int, one: Turn) -> Script:
         """The operations of a pass."""
-        key = (one[0], self._ends(device, one), one in self.last)
+        place = (device, one[2]) if self.parts.devices else ()
+        key = (one[0], self._ends(device, one), one in self.last, place)
         if key not in self.known:
             found = replace(self._pass(device, one), hold=self._hold(one[0] != "W"))
             self.known[key] = self._named(found.write(Script()))
@@ -122,43 +136,39 @@ class StepPasses:
 
     def _pass(self, device: int, one: Turn) -> Pass:
         """Kernels and traffic of a pass of one device and chunk."""
-        step, share = one[0], 1.0 / self.shares
-        body, backward = plain(self.parts.body), step != "F"
+        step, here = one[0], self.parts.of(device)
+        share = here.shares[one[2]] if here.shares else 1.0 / self.shares
+        body, backward = plain(here.body), step != "F"
         kernels_s = float(body.compute_backward_s if backward else body.compute_forward_s)
         more = self._more(device, one, "backward" if backward else "forward")
-        frac = float(np.asarray(self.times.weight_frac))
+        frac = here.weight_frac if here.shares else float(np.asarray(self.times.weight_frac))
         if step == "W":
             return Pass(share * float(body.weight_s), backward=True, more=tuple(each * frac for each in more))
         if step == "I":
             kernels_s, more = kernels_s - float(body.weight_s), tuple(each * (1.0 - frac) for each in more)
-        pieces = fitted(self.inside[backward], kernels_s)
-        around, whole = self._around(backward, kernels_s), self.parts.around.reduction() if one in self.last else None
+        pieces = fitted(self.inside_of(device)[backward], kernels_s)
+        around = _around(here.around, backward, kernels_s)
+        whole = here.around.reduction() if one in self.last else None
         return Pass(
             share * kernels_s,
             tuple(each * share for each in pieces),
             tuple(each * share for each in around),
-            self.parts.around.layers
+            here.around.layers
             if whole or any(each.flows for each in around)
-            else -(-self.parts.around.layers // self.shares),
+            else -(-here.around.layers // self.shares),
             self.by_layer,
             backward,
             more,
             whole,
         )
 
-    def _around(self, backward: bool, kernels_s: float) -> tuple[Piece, ...]:
-        """Data-parallel traffic and that with the host around a pass of all layers of a device."""
-        way, larger = "backward" if backward else "forward", 1.0 - 1.0 / self.parts.around.layers
-        data = within(self.parts.around.data(way).plain, larger * kernels_s)
-        if not self.parts.around.host.moves:
-            return (data,)
-        beside_s = larger * kernels_s + max(0.0, float(total_s(data.beside) - data.kernels_s))
-        return data, within(self.parts.around.with_host(way).plain, beside_s)
-
     def _more(self, device: int, one: Turn, way: str) -> tuple[Piece, ...]:
         """What the chunk with the embedding and that with the head do beyond the others."""
         pieces = []
-        for here, times in zip(self._ends(device, one), (self.parts.first, self.parts.last), strict=True):
+        given = tuple(zip(self._ends(device, one), (self.parts.first, self.parts.last), strict=True))
+        if self.parts.devices:
+            given = ((True, self.parts.devices[device].more[one[2]]),)
+        for here, times in given:
             if here:
                 extra = plain(times)
                 pieces.append(Piece("tp", getattr(extra, f"compute_{way}_s")))
@@ -168,19 +178,29 @@ class StepPasses:
         return tuple(pieces)
 
 
+def _around(around: Around, backward: bool, kernels_s: float) -> tuple[Piece, ...]:
+    """Data-parallel traffic and that with the host around a pass of all layers of a device."""
+    way, larger = "backward" if backward else "forward", 1.0 - 1.0 / around.layers
+    data = within(around.data(way).plain, larger * kernels_s)
+    if not around.host.moves:
+        return (data,)
+    beside_s = larger * kernels_s + max(0.0, float(total_s(data.beside) - data.kernels_s))
+    return data, within(around.with_host(way).plain, beside_s)
+
+
 def step_passes(job: Job, cluster: Cluster, layout: Layout, parts: Composition) -> StepPasses:
     """The passes of `layout`, whose times are `parts`."""
     grid, recipe = layout.grid(), job.recipe
-    inside: tuple[tuple[Piece, ...], tuple[Piece, ...]] = ((), ())
+    inside: tuple[Pair, ...] = (((), ()),)
     if job.transformer is not None:
         clock = Clock(cluster.device, recipe.dtype, recipe.element_B)
         shard, network = Shard(job.transformer, grid, recipe, clock), Network(cluster, grid)
         kinds = layer_kinds(job, grid, shard, network)
-        totals = [
-            float(np.asarray(sum((kinds[kind] * count for kind, count in sorted(held.items())), StageTimes()).total_s))
-            for held in body_layers(job, grid)
-        ]
-        inside = stage_pieces(shard, network, body_layers(job, grid)[int(np.argmax(totals))])
+        several = [held for _, held in job.telling_stages(layout.pp, layout.placement, layout.stages)]
+        if not layout.stages:
+            totals = [float(np.asarray(kind_times(kinds, held).total_s)) for held in body_layers(job, grid)]
+            several = [body_layers(job, grid)[int(np.argmax(totals))]]
+        inside = tuple(stage_pieces(shard, network, held) for held in several)
     groups = group_summary(layout, cluster)
     if "tp" in groups:
         groups.setdefault("etp", groups["tp"])

@@ -10,15 +10,16 @@ next step: the part that is waited for is at the end, the rest beside the first 
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from lockstep.hardware import Cluster
-from lockstep.layout import Job, Layout, process_groups, stage_memory
+from lockstep.layout import Job, Layout, chunk_activations_B, process_groups, stage_memory
 from lockstep.parallel.group import Levels
 from lockstep.parallel.messages import GroupOf, with_messages
+from lockstep.parallel.piece import Flow
 from lockstep.parallel.pipeline import Placement, get, lanes, write
 from lockstep.parallel.pipeline.schedule import Order, Schedule
 from lockstep.parallel.pipeline.schedule import Pass as Turn
@@ -28,6 +29,7 @@ from lockstep.simulate import simulate
 from lockstep.step.network import Network
 from lockstep.step.passes import StepPasses, step_passes
 from lockstep.step.step import compose, priced
+from lockstep.types.arrays import Array
 
 WAITING = "waiting"
 """The lane of what ranks wait for slower ones: idle time that no traffic explains."""
@@ -42,7 +44,8 @@ def step_program(job: Job, cluster: Cluster, layout: Layout, by_layer: bool = Fa
     passes = replace(known, last=_last(schedule, order, layout), by_layer=by_layer)
     waiting_s = float(np.asarray(priced(parts, layout.grid()).waiting_s))
     builder = ProgramBuilder(layout.pp, lanes(layout.vpp, (*LANES, WAITING) if waiting_s else LANES))
-    _gather(builder, passes, float(np.asarray(parts.around.moved.gather_s - parts.waits.gather_s)), [[]] * layout.pp)
+    early = [float(np.asarray(one.around.moved.gather_s - one.waits.gather_s)) for one in passes.devices]
+    _gather(builder, passes, early, [[]] * layout.pp)
     cells = schedule.cells(layout.pp, microbatches, layout.vpp) if schedule.cells else None
     ends = write(
         builder, schedule, order, layout.vpp, passes.times, cells=cells, scripts=passes,
@@ -60,54 +63,64 @@ def _last(schedule: Schedule, order: Order, layout: Layout) -> frozenset[Turn]:
 
 
 def _traffic(
-    builder: ProgramBuilder, op: str, size_B: float, seconds: float, ends: list[list[int]], label: str, lane: str
+    builder: ProgramBuilder, flows: Sequence[Flow], ends: list[list[int]], label: str, lane: str
 ) -> list[list[int]]:
-    """Traffic of every stage by itself, behind its `ends`; returns what ends it."""
+    """Traffic of every stage by itself, where there is any, behind its `ends`; returns what ends it."""
     return [
-        list(builder.collective([stage], op, size_B, duration_s=seconds, label=label, stream=lane, after=after))
-        for stage, after in enumerate(ends)
-    ]
+        list(
+            builder.collective(
+                [stage], flow.op, float(flow.size_B), duration_s=float(flow.seconds), label=label, stream=lane,
+                after=after,
+            )
+        )
+        if flow.seconds > 0
+        else after
+        for stage, (flow, after) in enumerate(zip(flows, ends, strict=True))
+    ]  # fmt: skip
 
 
-def _gather(builder: ProgramBuilder, passes: StepPasses, seconds: float, ends: list[list[int]]) -> list[list[int]]:
+def _gather(
+    builder: ProgramBuilder, passes: StepPasses, seconds: Sequence[float], ends: list[list[int]]
+) -> list[list[int]]:
     """A part of the gather of updated parameters on every stage, behind its `ends`."""
-    if not np.any(np.asarray(passes.parts.waits.gather_s)) or seconds <= 0:
-        return ends
-    size_B = passes.parts.around.parameter_B * seconds / float(np.asarray(passes.parts.around.moved.gather_s))
-    return _traffic(builder, "all-gather", float(size_B), seconds, ends, passes.name("dp", "all-gather"), "dp")
+    flows = []
+    for one, part_s in zip(passes.devices, seconds, strict=True):
+        part_s = part_s if np.any(np.asarray(one.waits.gather_s)) else 0.0
+        size_B = one.around.parameter_B * part_s / float(np.asarray(one.around.moved.gather_s)) if part_s > 0 else 0.0
+        flows.append(Flow("all-gather", "dp", size_B, part_s))
+    return _traffic(builder, flows, ends, passes.name("dp", "all-gather"), "dp")
 
 
 def _update(builder: ProgramBuilder, passes: StepPasses, ends: list[list[int]], waiting_s: float) -> None:
     """What follows the passes: gradients, their norm, for which all ranks wait `waiting_s` for slower ones, the host's
     share, the update, new parameters, the host's own.
     """
-    parts, stages = passes.parts, range(builder.ranks)
-    reduce_s, host_s, update_s, gather_s = (
-        float(np.asarray(each))
-        for each in (parts.waits.reduce_s, parts.around.host.once_s, parts.update_s, parts.waits.gather_s)
-    )
-    if not passes.last and reduce_s > 0:
-        flow = passes.parts.around.once
-        ends = _traffic(builder, flow.op, float(flow.size_B), reduce_s, ends, passes.name("dp", flow.op), GRADIENTS)
+    stages, devices = range(builder.ranks), passes.devices
+    if not passes.last:
+        flows = [replace(one.around.once, seconds=float(np.asarray(one.waits.reduce_s))) for one in devices]
+        ends = _traffic(builder, flows, ends, passes.name("dp", flows[0].op), GRADIENTS)
     norm = builder.barrier(stages, after=[one for each in ends for one in each], stream=GRADIENTS, label="norm")
     ends = [[one] for one in norm]
     if waiting_s > 0:
         late = [builder.compute(stage, waiting_s, label="slower ranks", stream=WAITING, after=norm) for stage in stages]
         ends = [[one] for one in late]
-    if host_s > 0:
-        ends = _traffic(builder, "copy", 0.0, host_s, ends, "host copy", "host")
-    ends = [[builder.compute(stage, update_s, label="optimizer", after=ends[stage])] for stage in stages]
-    ends = _gather(builder, passes, gather_s, ends)
+    copies = [Flow("copy", "host", 0.0, float(np.asarray(one.around.host.once_s))) for one in devices]
+    ends = _traffic(builder, copies, ends, "host copy", "host")
+    updates_s = [float(np.asarray(one.update_s)) for one in devices]
+    ends = [[builder.compute(stage, updates_s[stage], label="optimizer", after=ends[stage])] for stage in stages]
+    ends = _gather(builder, passes, [float(np.asarray(one.waits.gather_s)) for one in devices], ends)
     for stage in stages:
-        builder.compute(stage, parts.fixed_s, label="host", after=ends[stage])
+        builder.compute(stage, passes.parts.fixed_s, label="host", after=ends[stage])
 
 
-def activations_B(job: Job, cluster: Cluster, layout: Layout) -> list[float]:
-    """Bytes that each stage holds of a micro-batch between its passes."""
+def activations_B(job: Job, cluster: Cluster, layout: Layout) -> Array:
+    """Bytes that each stage, or each of its chunks, holds of a micro-batch between its passes."""
+    if layout.stages:
+        return np.array([chunk_activations_B(job, layout.grid(), stage) for stage in range(layout.pp)])
     schedule, m = get(layout.schedule), layout.grid().microbatches(job.recipe.batch)
     live = [float(schedule.peak_live(layout.pp, m, layout.vpp, stage)) for stage in range(layout.pp)]
     held = [stage_memory(job, cluster, layout.grid(), stage) for stage in range(layout.pp)]
-    return [float(one.activations_B) / most if most else 0.0 for one, most in zip(held, live, strict=True)]
+    return np.array([float(one.activations_B) / most if most else 0.0 for one, most in zip(held, live, strict=True)])
 
 
 def _groups(cluster: Cluster, layout: Layout) -> GroupOf:

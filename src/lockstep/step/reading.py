@@ -26,6 +26,8 @@ BUSY = {EXCHANGE: "pp_comm", SLOWED: "ep_comm", "optimizer": "optimizer", "host"
 
 def busiest(parts: Composition, placement: Placement) -> int:
     """The stage with most work, which the parts of a step are told of."""
+    if parts.devices:
+        return parts.busiest
     if placement is not Placement.LOOPED:
         return 0
     return 0 if float(np.asarray(parts.first.total_s)) >= float(np.asarray(parts.last.total_s)) else parts.stages - 1

@@ -6,43 +6,55 @@
 A stage's pass takes its kernels (`lockstep.kernels`) and what they wait for of tensor, context, expert, data-parallel
 and host traffic (`lockstep.parallel`). The pipeline's closed form turns stage times into a makespan; `program.py`
 builds the same step as a Program, and the simulation gives the same time. A device of a folded pipeline counts as one
-stage; of two copies of the model, each stage is one. Stages are priced as if each held as much as the heaviest one,
-which is exact when layers divide evenly.
+stage; of two copies of the model, each stage is one. Layers that are shared out are priced as if each stage held as
+much as the heaviest one, which is exact when they divide evenly and else a bound; layers that are placed by hand
+(`Layout.stages`) with the time of every stage, by a replay of the schedule's order (`placed.py`).
 """
 
 from __future__ import annotations
 
 import math
-from collections import Counter
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
 from lockstep.hardware import Cluster
 from lockstep.kernels.clock import Clock
 from lockstep.kernels.convolution import convolution_work
-from lockstep.kernels.layer import Shard, accumulation_work, embedding_work, head_work, prediction_module_work
+from lockstep.kernels.layer import (
+    Shard,
+    embedding_work,
+    head_work,
+    prediction_module_work,
+)
 from lockstep.kernels.optimizer import optimizer_s, updated, updated_B
 from lockstep.layout import (
     KEEP,
     OFFLOAD_PARAMETERS,
     Job,
-    LayerKind,
     LayoutGrid,
     Recipe,
     gradients_leave,
-    layer_parameters,
     stage_parameters,
 )
 from lockstep.parallel.data.around import Around, Exposed
 from lockstep.parallel.data.offload import HostTraffic, host_traffic
 from lockstep.parallel.data.zero import Kernels, traffic
 from lockstep.parallel.group import share_links
-from lockstep.parallel.pipeline import Placement, Times, cells_by_code, codes_where, makespan_by_code_s
+from lockstep.parallel.pipeline import (
+    SCHEDULES,
+    Placement,
+    Times,
+    cells_by_code,
+    codes_where,
+    makespan_by_code_s,
+)
 from lockstep.parallel.pipeline.handover import handover_s
 from lockstep.parallel.waiting import Slower, slower
 from lockstep.step.network import DATA, Network
-from lockstep.step.stage import TIMES, StageTimes, layer_times, part_times
+from lockstep.step.pieces import body_layers, kind_times, layer_kinds, placed_pieces
+from lockstep.step.placed import Device, chunk_times, replayed_s, shares_of
+from lockstep.step.stage import TIMES, StageTimes, part_times
 from lockstep.types.arrays import Bools, Number, Whole
 from lockstep.workload import RankParameters
 
@@ -118,9 +130,18 @@ class Composition:
     """Other traffic of a forward and a backward pass on links of the experts' exchange."""
     slower: Slower | None = None
     """What ranks that differ cost; None where all take equally long."""
+    devices: tuple[Device, ...] = ()
+    """Where layers are placed by hand; what else is said here is then of the busiest one."""
+    busiest: int = 0
+
+    def of(self, device: int) -> Device:
+        """What one device does; all do the same where layers are shared out."""
+        return self.devices[device] if self.devices else Device(self.body, self.around, self.waits, self.update_s)
 
     def times(self) -> Times:
         """Stage times as the pipeline formulas take them."""
+        if self.devices:
+            return chunk_times(self.devices, self.transfer_s, self.blocking)
         exchange_s = self.exchange_in_cells() if self.hides_ep else (0.0, 0.0)
         return Times(
             forward_s=self.body.forward_s + self.waits.forward_s + self.waits.host_forward_s,
@@ -164,21 +185,25 @@ def compose(job: Job, cluster: Cluster, grid: LayoutGrid) -> Composition:
     """The parts of a step for every layout of `grid`, which must share stages and placement. Raises BadInput if not."""
     clock = Clock(cluster.device, job.recipe.dtype, job.recipe.element_B)
     network = Network(cluster, grid)
-    body, first, last = _stage_times(job, grid, clock, network)
-    held = _fullest(job, grid)
-    around = _around(job, cluster, network, held, body)
-    waits = around.waits
-    update_s = optimizer_s(clock, grid, job.recipe, held, job.hidden)
+    devices, busiest = _devices(job, cluster, grid, clock, network), 0
+    if devices:
+        busiest = max(range(len(devices)), key=lambda device: devices[device].pass_s)
+        one, first, last = devices[busiest], devices[busiest].extra, StageTimes()
+    else:
+        body, first, last = _stage_times(job, grid, clock, network)
+        held = _fullest(job, grid)
+        one = _device(job, cluster, clock, network, body, held, _pieces(job, grid.stages, held))
+    body, waits = one.body, one.waits
     return Composition(
         stages=grid.stages,
         microbatches=grid.microbatches(job.recipe.batch),
         body=body,
         first=first,
         last=last,
-        around=around,
+        around=one.around,
         waits=waits,
         transfer_s=_transfer(job, grid, clock, network) if grid.stages > 1 else 0.0,
-        update_s=np.where(grid.offload == KEEP, update_s, around.host.update_s),
+        update_s=one.update_s,
         fixed_s=cluster.device.efficiency.step_s,
         blocking=not job.recipe.overlap_pp,
         copies=grid.copies,
@@ -186,6 +211,8 @@ def compose(job: Job, cluster: Cluster, grid: LayoutGrid) -> Composition:
         ep_device_frac=job.recipe.overlap_device_frac,
         beside_ep_s=_beside_exchange(network, body, waits) if job.num_experts else 0.0,
         slower=_slower(job, grid),
+        devices=devices,
+        busiest=busiest,
     )
 
 
@@ -204,11 +231,40 @@ def _slower(job: Job, grid: LayoutGrid) -> Slower | None:
     )  # fmt: skip
 
 
-def _around(job: Job, cluster: Cluster, network: Network, held: RankParameters, body: StageTimes) -> Around:
-    """Traffic around the passes of the stage that holds most."""
+def _devices(job: Job, cluster: Cluster, grid: LayoutGrid, clock: Clock, network: Network) -> tuple[Device, ...]:
+    """Every device of one layout whose layers are placed by hand; none where they are shared out."""
+    if not grid.split:
+        return ()
+    kinds, more = placed_pieces(job, grid, clock, network)
+    held = zip(grid.route, job.chunk_layers(grid.split), strict=True)
+    chunks, found = {where: kind_times(kinds, layers) for where, layers in held}, []
+    for stage, layers in job.telling_stages(grid.stages, grid.placement, grid.split):
+        here = sorted(where for where in grid.route if where[0] == stage)
+        parts = [chunks[where] for where in here]
+        parameters = stage_parameters(job, grid, stage, layers)
+        one = _device(job, cluster, clock, network, sum(parts, StageTimes()), parameters, max(1, sum(layers.values())))
+        beside = tuple(more.get(where, StageTimes()) for where in here)
+        found.append(replace(one, shares=shares_of(parts), more=beside))
+    return tuple(found)
+
+
+def _device(
+    job: Job, cluster: Cluster, clock: Clock, network: Network, body: StageTimes, held: RankParameters, layers: int
+) -> Device:
+    """A device whose `layers` layers with the parameters `held` take `body`, and what comes around its passes."""
+    grid = network.grid
+    around = _around(job, cluster, network, held, body, layers)
+    update_s = optimizer_s(clock, grid, job.recipe, held, job.hidden)
+    return Device(body, around, around.waits, np.where(grid.offload == KEEP, update_s, around.host.update_s))
+
+
+def _around(
+    job: Job, cluster: Cluster, network: Network, held: RankParameters, body: StageTimes, pieces: int
+) -> Around:
+    """Traffic around the passes of a stage, in `pieces` pieces."""
     grid, recipe = network.grid, job.recipe
     dense, expert = held.matrix_elems + held.other_elems, held.expert_elems
-    bytes_each, layers = (recipe.parameter_B, recipe.wire_B), grid.copies * _pieces(job, grid.stages, held)
+    bytes_each, layers = (recipe.parameter_B, recipe.wire_B), grid.copies * pieces
     moved = traffic(network.data, grid.zero, (dense, expert), *bytes_each, layers, recipe.overlap_dp)
     host = _host_traffic(cluster, grid, recipe, held) if np.any(grid.offload != KEEP) else HostTraffic()
     parameter_B, gradient_B = ((dense + expert) * each_B for each_B in bytes_each)
@@ -277,10 +333,7 @@ def _stage_times(
     shard = Shard(model, grid, job.recipe, clock)
     kinds = layer_kinds(job, grid, shard, network)
     folded = grid.placement is Placement.VEE
-    bodies = [
-        sum((kinds[kind] * count for kind, count in sorted(held.items())), StageTimes())
-        for held in body_layers(job, grid)
-    ]
+    bodies = [kind_times(kinds, held) for held in body_layers(job, grid)]
     body = bodies[0]
     for other in bodies[1:]:
         body = body.where(body.total_s >= other.total_s, other)
@@ -292,21 +345,6 @@ def _stage_times(
     if folded:
         return body, StageTimes(), _beyond(last + part_times(clock, job.recipe, embedding_work(shard)), body)
     return body, _beyond(first, body), _beyond(last, body)
-
-
-def layer_kinds(job: Job, grid: LayoutGrid, shard: Shard, network: Network) -> dict[LayerKind, StageTimes]:
-    """Seconds of one layer of each kind."""
-    whole = layer_parameters(job, grid)
-    return {
-        kind: layer_times(shard, network, kind, accumulation_work(shard, whole[kind.experts]))
-        for kind in sorted(set(job.kinds))
-    }
-
-
-def body_layers(job: Job, grid: LayoutGrid) -> list[Counter[LayerKind]]:
-    """The layers of stages that differ, of which the heaviest is priced for all."""
-    placement = Placement.VEE if grid.placement is Placement.VEE else Placement.LOOPED
-    return [held for _, held in job.telling_stages(grid.stages, placement)]
 
 
 def _beyond(stage: StageTimes, body: StageTimes) -> StageTimes:
@@ -353,8 +391,13 @@ def waiting_s(parts: Composition, makespan_s: Number) -> Number:
     """Seconds that ranks wait for slower ones, with passes that take `makespan_s` when all are equally fast."""
     if parts.slower is None:
         return 0.0
-    kernels_s, times = (parts.body.compute_forward_s, parts.body.compute_backward_s), parts.times()
-    path_s = makespan_s * (kernels_s[0] + kernels_s[1]) / (times.forward_s + times.backward_s)
+    busy, times = parts.body, parts.times()
+    pass_s = times.forward_s + times.backward_s
+    if parts.devices:
+        device = parts.devices[parts.busiest]
+        busy, pass_s = device.body + device.extra, device.pass_s
+    kernels_s = busy.compute_forward_s, busy.compute_backward_s
+    path_s = makespan_s * (kernels_s[0] + kernels_s[1]) / pass_s
     return parts.slower.waiting_s(path_s, *kernels_s)
 
 
@@ -387,6 +430,8 @@ def priced(parts: Composition, grid: LayoutGrid) -> Step:
 
 def _hidden_s(grid: LayoutGrid, parts: Composition) -> Number:
     """Seconds by which the cells of the outermost device are shorter than their passes one after the other."""
+    if parts.devices:
+        return 0.0
     times = parts.times()
     return cells(grid, parts) * (times.forward_s + times.backward_s - times.cell_s)
 
@@ -397,5 +442,12 @@ def cells(grid: LayoutGrid, parts: Composition) -> Number:
 
 
 def _makespan_s(grid: LayoutGrid, parts: Composition) -> Number:
-    """Makespan of the pipeline by the closed form of each layout's schedule."""
+    """Makespan of the pipeline by the closed form of each layout's schedule.
+
+    Of devices that differ, what the replayed step takes less what the busiest one does after its passes.
+    """
+    if parts.devices:
+        after_s = parts.waits.once_s + parts.around.host.once_s + parts.update_s
+        whole_s = replayed_s(SCHEDULES[int(grid.schedule)], int(parts.microbatches), parts.devices, parts.times())
+        return whole_s - float(np.asarray(after_s))
     return makespan_by_code_s(grid.schedule, parts.stages, parts.microbatches, grid.vpp, parts.times())

@@ -46,7 +46,7 @@ def read_asked(
     described = {name: words.pop(name) for name in LAYOUT_WORDS if name in words}
     asked = read_question(model, cluster, **words)
     if layout is None:
-        chosen = read_layout(asked.job, described)
+        chosen = read_layout(asked.job, described, asked.cluster)
         refuse_idle(words | described, asked.job, chosen)
         return asked, chosen
     if any(value is not None for value in described.values()):

@@ -5,9 +5,13 @@ from lockstep.parallel.pipeline.automatic_v import automatic_v_order as automati
 from lockstep.parallel.pipeline.construct import lanes as lanes
 from lockstep.parallel.pipeline.construct import program as program
 from lockstep.parallel.pipeline.construct import program_of as program_of
+from lockstep.parallel.pipeline.construct import routes as routes
 from lockstep.parallel.pipeline.construct import write as write
+from lockstep.parallel.pipeline.holding import known_order as known_order
+from lockstep.parallel.pipeline.holding import peak_held as peak_held
 from lockstep.parallel.pipeline.partition import Partition as Partition
 from lockstep.parallel.pipeline.partition import partition as partition
+from lockstep.parallel.pipeline.partition import spread as spread
 from lockstep.parallel.pipeline.registry import SCHEDULES as SCHEDULES
 from lockstep.parallel.pipeline.registry import cells_by_code as cells_by_code
 from lockstep.parallel.pipeline.registry import code as code
@@ -21,6 +25,7 @@ from lockstep.parallel.pipeline.registry import valid as valid
 from lockstep.parallel.pipeline.result import Pipeline as Pipeline
 from lockstep.parallel.pipeline.result import pipeline as pipeline
 from lockstep.parallel.pipeline.result import replay_s as replay_s
+from lockstep.parallel.pipeline.result import spans_s as spans_s
 from lockstep.parallel.pipeline.schedule import REGISTRY as REGISTRY
 from lockstep.parallel.pipeline.schedule import Domain as Domain
 from lockstep.parallel.pipeline.schedule import Order as Order

@@ -41,12 +41,9 @@ def routes(placement: Placement, stages: int, chunks: int) -> tuple[tuple[Where,
 
 
 def pass_seconds(schedule: Schedule, stages: int, chunks: int, times: Times) -> dict[str, Array]:
-    """Seconds of each kind of pass [devices, chunks]. Times may have one value per device."""
-    shares = 1 if schedule.placement is Placement.BOTH_WAYS else chunks
-    forward_s, backward_s, frac = (
-        _by_chunk(value, stages, chunks) for value in (times.forward_s, times.backward_s, times.weight_frac)
-    )
-    forward_s, backward_s = forward_s / shares, backward_s / shares
+    """Seconds of each kind of pass [devices, chunks]. Times may have one value per device, or [devices, chunks]."""
+    forward_s, backward_s = (_by_chunk(schedule, each, stages, chunks) for each in (times.forward_s, times.backward_s))
+    frac = _by_chunk(schedule, times.weight_frac, stages, chunks, shared=False)
     for route in routes(schedule.placement, stages, chunks):
         forward_s[route[0]] += times.first_forward_s
         backward_s[route[0]] += times.first_backward_s
@@ -57,17 +54,20 @@ def pass_seconds(schedule: Schedule, stages: int, chunks: int, times: Times) -> 
 
 def _pass_times(schedule: Schedule, stages: int, chunks: int, times: Times, hold_s: float) -> PassTimes:
     """Seconds of passes, and of their traffic; weight gradients have none."""
-    shares = 1 if schedule.placement is Placement.BOTH_WAYS else chunks
     forward_s, backward_s = (
-        _by_chunk(value, stages, chunks) / shares for value in (times.forward_comm_s, times.backward_comm_s)
+        _by_chunk(schedule, value, stages, chunks) for value in (times.forward_comm_s, times.backward_comm_s)
     )
     comm = {"F": forward_s, "B": backward_s, "I": backward_s, "W": np.zeros_like(backward_s)}
     return PassTimes(pass_seconds(schedule, stages, chunks, times), comm, float(times.comm_device_frac), hold_s)
 
 
-def _by_chunk(value: Number, stages: int, chunks: int) -> Array:
-    """One value, or one per device, as an array (device, chunk)."""
-    return np.repeat(np.broadcast_to(np.asarray(value, dtype=float), (stages,))[:, None], chunks, axis=1)
+def _by_chunk(schedule: Schedule, value: Number, stages: int, chunks: int, shared: bool = True) -> Array:
+    """One value, or one per device, as an array (device, chunk); chunks of a device share it out evenly."""
+    given = np.asarray(value, dtype=float)
+    if given.ndim == 2:
+        return given.copy()
+    shares = chunks if shared and schedule.placement is not Placement.BOTH_WAYS else 1
+    return np.repeat(np.broadcast_to(given, (stages,))[:, None], chunks, axis=1) / shares
 
 
 def program(
@@ -119,7 +119,7 @@ def write(
     times: Times,
     *,
     message_B: float = 0.0,
-    activation_B: float | Sequence[float] = 1.0,
+    activation_B: float | Sequence[float] | Array = 1.0,
     priced_by_link: bool = False,
     cells: Cells | None = None,
     scripts: Scripts | None = None,
@@ -128,13 +128,12 @@ def write(
     """Adds passes and messages to a builder with the streams `lanes(chunks)`; returns what ends each device's work.
 
     `message_B` is the size of the activations (and of their gradients) between two virtual stages, `activation_B` what
-    a device holds of a micro-batch, one value or one per device. `scripts` say what a pass does
+    a device holds of a micro-batch: one value, one per device, or [devices, chunks]. `scripts` say what a pass does
     on its device; without them it computes as long as `times` says.
     """
     stages = len(order)
     hold_s = held_s(times, stages, priced_by_link)
-    parts = 1 if schedule.placement is Placement.BOTH_WAYS else chunks
-    held_B = (np.broadcast_to(activation_B, (stages,)) / parts).tolist()
+    held_B = _by_chunk(schedule, np.asarray(activation_B, dtype=float), stages, chunks)
     transfer_s = 0.0 if times.blocking else float(times.transfer_s)
     spent = _pass_times(schedule, stages, chunks, times, hold_s) if scripts is None else scripts
     start, ready, late = add_passes(builder, order, cells, spent, chunks, held_B, progress)

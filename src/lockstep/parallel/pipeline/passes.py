@@ -87,7 +87,8 @@ class _Lanes:
 
     builder: ProgramBuilder
     chunks: int
-    held_B: Sequence[float]
+    held_B: Array
+    """[devices, chunks]"""
     first: int
     rows: list[tuple[object, ...]] = field(default_factory=list)
     waits: list[tuple[int, int]] = field(default_factory=list)
@@ -97,7 +98,7 @@ class _Lanes:
 
     def add(self, device: int, script: Script, passes: Sequence[Pass]) -> tuple[int, int, list[int]]:
         """Adds the operations of `passes` on `device`: the first, the one that ends them, and the late ones."""
-        first, held_B = self.first + len(self.rows), self._held_B(script, passes, self.held_B[device])
+        first, held_B = self.first + len(self.rows), self._held_B(script, passes, self.held_B[device].tolist())
         for place, op in enumerate(script.ops):
             here = self._put(device, op, self._label(op, passes), held_B.get(place, 0.0))
             behind = [first + i for i in op.after] if op.after or place else self.ends
@@ -109,15 +110,15 @@ class _Lanes:
             self.ends = (last,)
         return first, self.ends[0], [first + i for i in script.late]
 
-    def _held_B(self, script: Script, passes: Sequence[Pass], each_B: float) -> dict[int, float]:
+    def _held_B(self, script: Script, passes: Sequence[Pass], each_B: Sequence[float]) -> dict[int, float]:
         """By place, activations that begin to be held there, or (negative) are freed."""
         found = {}
-        for of, (step, _, _) in enumerate(passes):
+        for of, (step, _, chunk) in enumerate(passes):
             computing = [i for i, op in enumerate(script.ops) if op.of == of and not op.op]
             if step == "F":
-                found[computing[0]] = each_B
+                found[computing[0]] = each_B[chunk]
             elif step in "BW":
-                found[computing[-1]] = -each_B
+                found[computing[-1]] = -each_B[chunk]
         return found
 
     def _label(self, op: Op, passes: Sequence[Pass]) -> str:
@@ -160,7 +161,7 @@ def add_passes(
     cells: Cells | None,
     scripts: Scripts,
     chunks: int,
-    held_B: Sequence[float],
+    held_B: Array,
     progress: Progress = unseen,
 ) -> tuple[dict[Key, int], dict[Key, int], list[list[int]]]:
     """Adds all passes; returns what starts each of them, what ends it, and by device what only the step waits for.

@@ -95,7 +95,9 @@ def _refuse(found: Estimate) -> None:
     no.when(
         layout.pp > 1 and (layout.schedule != "1f1b" or layout.vpp > 1), f"schedule {layout.schedule}: only 1f1b exists"
     )
-    no.when(layout.pp > 1 and found.job.layers % layout.pp != 0, f"{layout.pp} stages do not hold equally many layers")
+    even = bool(layout.stages) or found.job.layers % layout.pp == 0
+    no.when(layout.pp > 1 and not even, f"{layout.pp} stages do not hold equally many layers")
+    no.when(bool(layout.stages), f"stages {layout.split}: a PipelineModule shares out layers by a rule, not by counts")
     no.when(bool(layout.shard), f"shard={layout.shard}: sharding inside part of the replicas (MiCS) is not supported")
     no.when(layout.offload != "none" and layout.zero == 0, "offload needs ZeRO 1 to 3")
     no.when(layout.offload == "parameters" and layout.zero != 3, "offloaded parameters need ZeRO 3")

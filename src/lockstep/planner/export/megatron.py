@@ -8,7 +8,7 @@
     zero 0, 1              none, --use-distributed-optimizer; with shard, --num-distributed-optimizer-instances
     zero 2, 3              --use-megatron-fsdp --data-parallel-sharding-strategy optim_grads, optim_grads_params
     recompute              --recompute-granularity selective with --recompute-modules, or full, uniform, every layer
-    uneven stages          --pipeline-model-parallel-layout: E embedding, t layer, m token prediction, L loss
+    stages, uneven ones    --pipeline-model-parallel-layout: E embedding, t layer, m token prediction, L loss
 
 CUDA_DEVICE_MAX_CONNECTIONS must be 1 with tp or cp before Blackwell, and must not be with FSDP. Source:
 megatron/training/arguments.py of Megatron-LM at Megatron Core 0.15 (commit 000c4ac24f, end of 2025), and the Megatron
@@ -102,7 +102,11 @@ def _parallel(layout: Layout, job: Job, model: Transformer) -> Flags:
 def _stages(layout: Layout, job: Job) -> Flags:
     """Flags of chunks and of uneven stages; a single stage has neither."""
     flags: Flags = {}
-    if layout.vpp > 1 and layout.pp > 1:
+    if layout.stages:
+        flags["pipeline-model-parallel-layout"] = _placed(layout, job)
+        if layout.vpp > 1 and not job.recipe.overlap_pp:
+            flags["no-overlap-p2p-communication"] = True
+    elif layout.vpp > 1 and layout.pp > 1:
         chunks = layout.pp * layout.vpp
         ends = 2 if job.layers % chunks else 0
         flags["num-layers-per-virtual-pipeline-stage"] = (job.layers + ends) // chunks
@@ -115,6 +119,15 @@ def _stages(layout: Layout, job: Job) -> Flags:
         ahead = job.transformer.mtp_layers if job.transformer else 0
         flags["pipeline-model-parallel-layout"] = "E" + "|".join("t" * size for size in sizes) + "m" * ahead + "L"
     return flags
+
+
+def _placed(layout: Layout, job: Job) -> str:
+    """Layers placed by hand: the stages in order, of all chunks of a device's turn before those of the next."""
+    parts = ["t" * count for count in layout.stages]
+    parts[-1 if layout.mtp_stage is None else layout.mtp_stage] += "m" * (
+        job.transformer.mtp_layers if job.transformer else 0
+    )
+    return "E" + "|".join(parts) + "L"
 
 
 def _sharding(layout: Layout) -> Flags:

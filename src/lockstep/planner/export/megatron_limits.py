@@ -37,6 +37,9 @@ def _refuse_pipeline(layout: Layout, recipe: Recipe, no: Refusals) -> None:
     piped = layout.pp > 1
     no.when(piped and layout.schedule not in SCHEDULES, f"schedule {layout.schedule}: it has {' and '.join(SCHEDULES)}")
     no.when(piped and layout.zero in STRATEGIES, f"zero {layout.zero} (Megatron FSDP) with pipeline stages")
+    # PipelineParallelLayerLayout.validate_layer_layout (Megatron Core): the last chunk of a rank.
+    early = layout.mtp_stage is not None and layout.mtp_stage < layout.pp * (layout.vpp - 1)
+    no.when(early, "multi-token prediction in a chunk that is not the last of its rank")
     blocking = layout.vpp > 1 and not recipe.overlap_pp
     no.when(blocking and layout.pp == 2, "interleaving on 2 stages with sends that compute waits for; use --overlap-pp")
     alone = piped and layout.vpp == 1

@@ -7,6 +7,7 @@
     tp          tensor_parallel_degree; it always shards sequences too
     pp          pipeline_parallel_degree, _schedule, _microbatch_size, _layers_per_stage
     cp, ep      context_parallel_degree, expert_parallel_degree with expert_tensor_parallel_degree = 1 or tp
+    stages      module_fqns_per_model_part, the names of the modules of every stage
 
 Model shapes are torchtitan's own flavors, so [model] is left to the user. Source: torchtitan/config/job_config.py of
 v0.2 (2025), the last releases that read TOML.
@@ -14,7 +15,11 @@ v0.2 (2025), the last releases that read TOML.
 
 from __future__ import annotations
 
-from lockstep.layout import AXES, Layout
+import json
+from collections.abc import Sequence
+from itertools import accumulate
+
+from lockstep.layout import AXES, Job, Layout
 from lockstep.planner.estimate import Estimate
 from lockstep.planner.export.refusals import Refusals, refuse_formats
 from lockstep.workload import FULL, NONE
@@ -36,7 +41,7 @@ CHOICES: dict[str, tuple[object, ...]] = {
     "sharding": tuple((zero, hsdp) for zero in (0, 2, 3) for hsdp in (False, True)),
 }
 """Axes of the planner's space that it can run; other limits join several of them."""
-Value = str | int | bool
+Value = str | int | bool | list[list[str]]
 
 
 def torchtitan(found: Estimate) -> str:
@@ -67,7 +72,7 @@ def _section(name: str, values: dict[str, Value]) -> str:
 def _literal(value: Value) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
-    return f'"{value}"' if isinstance(value, str) else str(value)
+    return json.dumps(value)
 
 
 def _parallelism(found: Estimate) -> dict[str, Value]:
@@ -91,11 +96,27 @@ def _parallelism(found: Estimate) -> dict[str, Value]:
         values |= {
             "pipeline_parallel_schedule": SCHEDULES[layout.schedule],
             "pipeline_parallel_microbatch_size": layout.micro_batch,
-            "pipeline_parallel_layers_per_stage": job.layers // (layout.pp * layout.vpp),
-            "pipeline_parallel_first_stage_less_layers": 0,
-            "pipeline_parallel_last_stage_less_layers": 0,
         }
+        values |= {"module_fqns_per_model_part": _parts(layout.stages)} if layout.stages else _even_parts(layout, job)
     return values
+
+
+def _even_parts(layout: Layout, job: Job) -> dict[str, Value]:
+    """As many layers in every stage."""
+    return {
+        "pipeline_parallel_layers_per_stage": job.layers // (layout.pp * layout.vpp),
+        "pipeline_parallel_first_stage_less_layers": 0,
+        "pipeline_parallel_last_stage_less_layers": 0,
+    }
+
+
+def _parts(stages: Sequence[int]) -> list[list[str]]:
+    """The names of the modules of every stage."""
+    ends = list(accumulate(stages))
+    parts = [[f"layers.{i}" for i in range(end - count, end)] for count, end in zip(stages, ends, strict=True)]
+    parts[0].insert(0, "tok_embeddings")
+    parts[-1] += ["norm", "output"]
+    return parts
 
 
 def shard_degree(found: Estimate) -> int:
@@ -142,7 +163,7 @@ def _refuse(found: Estimate) -> None:
         layout.pp > 1 and layout.schedule not in SCHEDULES,
         f"schedule {layout.schedule}: torch has {', '.join(SCHEDULES)}",
     )
-    even = found.job.layers % (layout.pp * layout.vpp) == 0
+    even = bool(layout.stages) or found.job.layers % (layout.pp * layout.vpp) == 0
     no.when(not even, f"{layout.pp * layout.vpp} stages do not hold equally many of {found.job.layers} layers")
     no.when(
         layout.recompute == "selective",

@@ -173,6 +173,8 @@ def _attention(asks: Callable[[About], bool]) -> Callable[[About], str | None]:
 _IDLE: dict[str, Callable[[About], str | None]] = {
     "vpp": _stages(_layout(lambda layout: layout.vpp > 1)),
     "schedule": _stages(_layout(lambda layout: layout.schedule != "1f1b")),
+    "stages": _stages(_layout(lambda layout: bool(layout.stages))),
+    "mtp_stage": _stages(_layout(lambda layout: layout.mtp_stage is not None)),
     "overlap_pp": _stages(lambda about: about.job.recipe.overlap_pp),
     "zero": _zero,
     "shard": _shard,

@@ -161,15 +161,22 @@ def even_batch(wanted: float, devices: int) -> int:
     return max(1, int(wanted / unit + 0.5)) * unit
 
 
-def read_layout(job: Job, words: Mapping[str, object]) -> Layout:
-    """The layout that `words` describe. `dp` defaults to what is left of the devices, the schedule follows `vpp`."""
-    from lockstep.layout import check
+def read_layout(job: Job, words: Mapping[str, object], cluster: Cluster | None = None) -> Layout:
+    """The layout that `words` describe. `dp` defaults to what is left of the devices, the schedule follows `vpp`.
 
-    layout = _layout(job.devices, words)
+    The best layers per stage are those on `cluster`.
+    """
+    from lockstep.layout import check
+    from lockstep.verbs.words.stages import BEST, any_stages, best_stages, read_stages
+
+    given, best = dict(words), words.get("stages") == BEST
+    if given.get("stages") is not None:
+        given["stages"] = any_stages(job, given) if best else read_stages(given["stages"])
+    layout = _layout(job.devices, given)
     if words.get("dp") is None and layout.world != job.devices:
         _check_degrees(layout, job)
     check(layout, job)
-    return layout
+    return best_stages(job, cluster, layout) if best else layout
 
 
 def _check_degrees(layout: Layout, job: Job) -> None:
@@ -202,6 +209,7 @@ def _layout(devices: int, words: Mapping[str, Any]) -> Layout:
         zero=whole(given.pop("zero", 0), "--zero", minimum=0),
         shard=whole(given.pop("shard", 0), "--shard", minimum=0),
         etp=whole(given.pop("etp", 0), "--etp", minimum=0),
+        mtp_stage=whole(given.pop("mtp_stage"), "--mtp-stage", minimum=0) if "mtp_stage" in given else None,
         schedule=given.pop("schedule", "interleaved" if degrees["vpp"] > 1 else "1f1b"),
         **degrees,
         **given,

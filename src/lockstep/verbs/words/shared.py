@@ -5,7 +5,7 @@ One that is used in several signatures is a constant; what belongs together is a
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, TypedDict
 
 from lockstep.verbs.words.option import Argument, Option, Switch
@@ -84,6 +84,17 @@ class LayoutWords(QuestionWords, total=False):
         ),
     ]
     order: Annotated[str | None, Option("A", "Order of the rank grid, innermost first. (default: tp-cp-ep-dp-pp)")]
+    stages: Annotated[
+        str | Sequence[int] | None,
+        Option(
+            "N,N,...",
+            "Layers of each stage, or chunk with --vpp: 15,16,15,15 or 3,29x2,0, or best. (default: the even split)",
+        ),
+    ]
+    mtp_stage: Annotated[
+        Quantity | None,
+        Option("K", "Of --stages, the one with the multi-token-prediction modules, from 0. (default: the last)"),
+    ]
 
 
 LAYOUT_WORDS = tuple(sorted(set(LayoutWords.__annotations__) - set(QuestionWords.__annotations__)))

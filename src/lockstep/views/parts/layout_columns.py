@@ -30,7 +30,8 @@ _COLUMNS: tuple[tuple[str, str, str, Callable[[Layout], str]], ...] = (
 
 def schedule(layout: Layout) -> str:
     """The pipeline schedule, with chunks per stage when there are several: `interleaved x4`."""
-    return layout.schedule + (f" x{layout.vpp}" if layout.vpp > 1 else "")
+    placed = f" {layout.split}" if layout.stages else ""
+    return layout.schedule + (f" x{layout.vpp}" if layout.vpp > 1 else "") + placed
 
 
 def layout_columns(layouts: Sequence[Layout]) -> list[Column]:
@@ -47,7 +48,11 @@ def layout_words(layout: Layout) -> str:
     names = ("tp", "cp", "ep", "etp", "pp", "dp")
     words = [f"{name} {getattr(layout, name)}" for name in names if getattr(layout, name) > (name != "etp")]
     if layout.pp > 1:
-        words.append(schedule(layout))
+        words.append(layout.schedule + (f" x{layout.vpp}" if layout.vpp > 1 else ""))
+    if layout.stages:
+        words.append(f"{layout.split} layers per {'chunk' if layout.vpp > 1 else 'stage'}")
+    if layout.mtp_stage is not None:
+        words.append(f"prediction modules in stage {layout.mtp_stage}")
     if layout.zero:
         words.append(f"ZeRO-{layout.zero}" + (f" over {layout.shard}" if layout.shard else ""))
     words.append(f"micro-batch {layout.micro_batch}")
