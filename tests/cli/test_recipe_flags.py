@@ -25,6 +25,9 @@ FLAGS = {
     "dropout": (True, "dropout", True),
     "fused_elementwise": (False, "fused_elementwise", False),
     "fused_accumulation": (False, "fused_accumulation", False),
+    "sharding": ("megatron", "sharding", "megatron"),
+    "gradient_sync": ("step", "gradient_sync", "step"),
+    "reshard": (False, "reshard", False),
     "overlap": (False, "overlap_dp", False),
     "overlap_tp": ("all", "overlap_tp", "all"),
     "overlap_pp": (True, "overlap_pp", True),
@@ -41,8 +44,8 @@ QUESTION = {"seq", "batch", "notes"}
 PYTHON_ONLY = {"converted_gradients", "paired_sends", "launch_blocking"}
 """Habits of DeepSpeed's engine and of debugging, for case studies."""
 MOE = ("deepseek-v2", "hgx-h800:8")
-COMPANY = {"overlap_device": ("overlap_ep", "shared")}
-"""Words that mean something only beside another one."""
+COMPANY = {"overlap_device": {"overlap_ep": "shared"}, "gradient_sync": {"zero": 2}, "reshard": {"zero": 3}}
+"""Words that mean something only beside others."""
 LAYOUT = {"tp": 2, "pp": 4, "ep": 8, "zero": 1, "recompute": "selective", "sequence_parallel": True}
 
 
@@ -67,12 +70,11 @@ def test_a_flag_is_its_field(word: str) -> None:
     value, field, expected = FLAGS[word]
     flag = word.replace("_", "-")
     said = ((f"--{flag}",) if value else (f"--no-{flag}",)) if isinstance(value, bool) else (f"--{flag}", str(value))
-    layout = [part for name, one in LAYOUT.items() for part in ((f"--{name.replace('_', '-')}",) if one is True else
-              (f"--{name}", str(one)))]  # fmt: skip
-    company = dict([COMPANY[word]] if word in COMPANY else [])
-    said += tuple(part for name, one in company.items() for part in (f"--{name.replace('_', '-')}", one))
+    laid = LAYOUT | dict(COMPANY.get(word, ()))
+    layout = [part for name, one in laid.items() for part in ((f"--{name.replace('_', '-')}",) if one is True else
+              (f"--{name.replace('_', '-')}", str(one)))]  # fmt: skip
     answer = run("estimate", MOE[0], "-c", MOE[1], "--batch", "256", *layout, *said, "--json").json()
-    found = lockstep.estimate(*MOE, batch=256, **LAYOUT, **company)  # type: ignore[arg-type]
+    found = lockstep.estimate(*MOE, batch=256, **laid)  # type: ignore[arg-type]
     job = replace(found.job, recipe=replace(found.job.recipe, **{field: expected}))
     want = estimate_layout(job, found.cluster, found.layout)
     assert answer["step_time_s"] == want.step_time_s

@@ -136,6 +136,15 @@ REFUSED = [
     ("torchtitan", {"tp": 2, "dp": 16, "sequence_parallel": True}, {}, "DDP"),
     ("torchtitan", {"dp": 32, "zero": 3}, {"gradient_B": 2.0}, "fp32"),
     ("torchtitan", {"dp": 32, "zero": 3, "offload": "optimizer"}, {}, "offload optimizer"),
+    ("torchtitan", {"dp": 32, "zero": 3}, {"sharding": "deepspeed"}, "--sharding deepspeed"),
+    ("torchtitan", {"dp": 32, "zero": 3}, {"gradient_sync": "step"}, "--gradient-sync step"),
+    ("torchtitan", {"dp": 8, "pp": 4, "zero": 3}, {"gradient_sync": "micro-batch"}, "--gradient-sync micro-batch"),
+    ("megatron", {"dp": 32, "zero": 3}, {"sharding": "fsdp2"}, "--sharding fsdp2"),
+    ("megatron", {"dp": 32, "zero": 2}, {"gradient_sync": "step"}, "once per step"),
+    ("megatron", {"dp": 32, "zero": 3}, {"reshard": False}, "without resharding"),
+    ("deepspeed", {"dp": 32, "zero": 2}, {"gradient_sync": "step"}, "once per step"),
+    ("deepspeed", {"dp": 32, "zero": 3}, {"reshard": False}, "without resharding"),
+    ("deepspeed", {"dp": 32, "zero": 2}, {"sharding": "megatron"}, "--sharding megatron"),
 ]
 
 
@@ -156,6 +165,13 @@ def test_without_stages_torchtitan_needs_no_schedule() -> None:
         export(found(DENSE, Layout(dp=32, zero=3, schedule=schedule)), "torchtitan") for schedule in ("zb-h1", "1f1b")
     )
     assert alone == usual
+
+
+def test_parameters_kept_between_passes_are_never_resharded() -> None:
+    kept = Job(DENSE.model, replace(DENSE.recipe, sharding="fsdp2", reshard=False), DENSE.devices)
+    said = tomllib.loads(export(found(kept, Layout(dp=32, zero=3)), "torchtitan"))["parallelism"]
+    assert said["fsdp_reshard_after_forward"] == "never"
+    assert said == tomllib.loads(export(found(DENSE, Layout(dp=32, zero=2)), "torchtitan"))["parallelism"]
 
 
 def test_all_reasons_are_given_at_once() -> None:

@@ -1,13 +1,14 @@
 """Data-parallel traffic against bytes counted by hand, above all where shard groups hold several copies."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from lockstep.hardware import Cluster, cluster
-from lockstep.layout import Job, Layout, Recipe
+from lockstep.layout import Job, Layout, Recipe, memory
 from lockstep.step import price_step
 from lockstep.workload import model, parameters
 
@@ -60,3 +61,44 @@ def test_gradients_that_come_once_hide_behind_what_is_left_of_the_last_pass(
     step = price_step(beside, hardware, layout.grid())
     saved_s = data_parallel_s(layout, hardware) - float(step.dp_comm_s)
     assert -1e-9 <= saved_s <= float(step.compute_s) * (1 + 1e-12)
+
+
+ONCE, EACH = 1, 4
+SOFTWARE = [
+    ("megatron", 1, {}, (ONCE, ONCE)),
+    ("megatron", 2, {}, (EACH, ONCE)),
+    ("megatron", 3, {}, (EACH, 2 * EACH)),
+    ("fsdp2", 2, {}, (EACH, EACH)),
+    ("fsdp2", 3, {}, (EACH, 2 * EACH)),
+    ("fsdp2", 3, {"reshard": False}, (EACH, EACH)),
+    ("fsdp2", 3, {"gradient_sync": "step"}, (ONCE, 2 * EACH)),
+    ("fsdp2", 3, {"gradient_sync": "step", "reshard": False}, (ONCE, ONCE)),
+    ("deepspeed", 1, {}, (2 * ONCE, ONCE)),
+    ("deepspeed", 2, {}, (2 * EACH, ONCE)),
+    ("deepspeed", 3, {}, (EACH, 2 * EACH)),
+]
+"""Software, ZeRO stage, recipe -> (scatters of all gradients, gathers of all parameters) of four micro-batches; an
+all-reduce is two scatters."""
+
+
+@pytest.mark.parametrize(("software", "zero", "words", "times"), SOFTWARE)
+def test_software_sends_what_its_code_sends(
+    software: str, zero: int, words: dict[str, Any], times: tuple[int, int]
+) -> None:
+    """Eight ranks on a link that costs all the time: 7/8 of the buffer leaves each of them every time."""
+    node = cluster("dgx-h100")
+    link = replace(node.levels[0].link, bandwidth_Bps=1e6, achieved_frac=1.0, latency_s=0.0)
+    slow = replace(node, levels=(replace(node.levels[0], link=link), *node.levels[1:]))
+    recipe = replace(LLAMA.recipe, batch=8 * EACH, sharding=software, **words)
+    found_s = data_parallel_s(Layout(dp=8, zero=zero), slow, Job(LLAMA.model, recipe, 8))
+    assert found_s == pytest.approx(sum(times) * 7 / 8 * 2.0 * PARAMETERS / 1e6, rel=1e-3)
+
+
+def test_with_stages_gradients_are_reduced_once_and_kept_whole_until_then() -> None:
+    """As torch's pipelines do; after every micro-batch they are a shard, and their traffic as often."""
+    recipe = replace(LLAMA.recipe, batch=64)
+    layout, job = Layout(dp=16, pp=4, zero=2), Job(LLAMA.model, recipe, 64)
+    each = replace(job, recipe=replace(recipe, gradient_sync="micro-batch"))
+    usual, often = memory(job, CLUSTER, layout.grid()), memory(each, CLUSTER, layout.grid())
+    assert float(usual.gradients_B) == pytest.approx(16 * float(often.gradients_B), rel=1e-12)
+    assert data_parallel_s(layout, job=each) > data_parallel_s(layout, job=job)

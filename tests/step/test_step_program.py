@@ -21,6 +21,7 @@ from lockstep.hardware import cluster
 from lockstep.layout import Job, Layout, Recipe, memory
 from lockstep.layout.rules import broken_by
 from lockstep.parallel import pipeline as pipelines
+from lockstep.parallel.data.sharing import SOFTWARE, SYNCS
 from lockstep.program import Timeline, read_trace
 from lockstep.program.trace import write_trace
 from lockstep.simulate import simulate
@@ -60,8 +61,12 @@ def questions(draw: st.DrawFn) -> Question:
         overlap_dp=draw(st.booleans()), overlap_pp=draw(st.booleans()), launch_blocking=draw(st.booleans()),
         overlap_tp=draw(st.sampled_from(["none", "gradients", "all"])),
         overlap_ep=draw(st.sampled_from(["none", "cells", "shared"])), flash_attention=draw(st.booleans()),
+        sharding=draw(st.sampled_from(SOFTWARE)), gradient_sync=draw(st.sampled_from((None, *SYNCS))),
+        reshard=draw(st.booleans()),
     )  # fmt: skip
     job = Job(known, recipe, hardware.num_devices)
+    if any(rule.flag == "--sharding" for rule in broken_by(layout, job)):
+        job = replace(job, recipe=replace(recipe, sharding="any"))
     kept = ({}, {"ep": 1}, {"offload": "none"}, {"shard": 0}, {"schedule": "1f1b", "vpp": 1})
     for change in kept:
         layout = replace(layout, **change)

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from lockstep.kernels.clock import Clock, Work
-from lockstep.layout import LayerKind, LayoutGrid, Recipe
+from lockstep.layout import LayerKind, LayoutGrid, Recipe, sharing_of
 from lockstep.types.arrays import Number
 from lockstep.workload import Experts, LatentAttention, Transformer, keys_per_query
 
@@ -259,8 +259,8 @@ def accumulation_work(shard: Shard, parameters: Number) -> Work:
     """Adding a micro-batch's weight gradients to the accumulated ones.
 
     A pass of its own reads the new gradient, reads the sum and writes it; one converted first is written and read once
-    more. Inside the product the sum is read and written in place of the new gradient. Sharded gradients (ZeRO 2 and 3)
-    are reduced before they are added.
+    more. Inside the product the sum is read and written in place of the new gradient. Gradients that are reduced after
+    every micro-batch are added after it.
     """
     recipe, clock = shard.recipe, shard.clock
     accumulated = 4.0 if recipe.converted_gradients else 2.0
@@ -268,4 +268,5 @@ def accumulation_work(shard: Shard, parameters: Number) -> Work:
     if not recipe.fused_accumulation:
         return apart
     inside = clock.operands((2.0 * recipe.gradient_B - clock.element_B) * parameters)
-    return apart.when(shard.grid.zero >= 2) + inside.when(shard.grid.zero < 2)
+    scattered = sharing_of(recipe, shard.grid).scatters
+    return apart.when(scattered) + inside.when(np.logical_not(scattered))

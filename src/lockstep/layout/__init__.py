@@ -18,7 +18,6 @@ from lockstep.layout.layout import OFFLOAD_OPTIMIZER as OFFLOAD_OPTIMIZER
 from lockstep.layout.layout import OFFLOAD_PARAMETERS as OFFLOAD_PARAMETERS
 from lockstep.layout.layout import Layout as Layout
 from lockstep.layout.layout import LayoutGrid as LayoutGrid
-from lockstep.layout.layout import gradients_leave as gradients_leave
 from lockstep.layout.layout import host_capacity_B as host_capacity_B
 from lockstep.layout.layout import stack as stack
 from lockstep.layout.memory import FRAMEWORK_B as FRAMEWORK_B
@@ -39,3 +38,5 @@ from lockstep.layout.rules import broken_rules as broken_rules
 from lockstep.layout.rules import check as check
 from lockstep.layout.rules import divisors as divisors
 from lockstep.layout.rules import refuse as refuse
+from lockstep.layout.sharing import gradients_leave as gradients_leave
+from lockstep.layout.sharing import sharing_of as sharing_of

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from lockstep.errors import BadInput, UnknownName
+from lockstep.parallel.data.sharing import SOFTWARE, SYNCS
 from lockstep.types.plain import Json, picked
 from lockstep.workload import MODULES
 
@@ -94,6 +95,12 @@ class Recipe:
     """Neighbouring elementwise operations run as one kernel (Megatron's fused kernels, torch.compile)."""
     overlap_dp: bool = True
     """Data-parallel traffic overlaps with the backward pass (and FSDP's gathers with both passes)."""
+    sharding: str = "any"
+    """Whose traffic of sharded states is priced: any (ZeRO as most software does it), megatron, fsdp2 or deepspeed."""
+    gradient_sync: str | None = None
+    """When sharded gradients are reduced: after every micro-batch, or once per step; None means as that software."""
+    reshard: bool = True
+    """At zero 3, parameters are given up between a forward and a backward pass and gathered again."""
     fused_accumulation: bool = True
     """Weight gradients are added to the accumulated ones inside the product that gives them (Megatron-LM since February
     2022: NVIDIA/apex pull request 1297); without it a pass of its own adds them. Sharded gradients are never fused."""
@@ -142,6 +149,10 @@ class Recipe:
             raise UnknownName("overlap of tensor-parallel traffic", self.overlap_tp, TP_OVERLAPS, "--overlap-tp")
         if self.overlap_ep not in EP_OVERLAPS:
             raise UnknownName("overlap of the experts' exchange", self.overlap_ep, EP_OVERLAPS, "--overlap-ep")
+        if self.sharding not in SOFTWARE:
+            raise UnknownName("software that shards", self.sharding, SOFTWARE, "--sharding")
+        if self.gradient_sync not in (None, *SYNCS):
+            raise UnknownName("time to reduce gradients", str(self.gradient_sync), SYNCS, "--gradient-sync")
         if not 0 <= self.overlap_device_frac < 1:
             raise BadInput(f"overlap_device_frac must be at least 0 and below 1, got {self.overlap_device_frac}")
         for module in self.recompute_modules:

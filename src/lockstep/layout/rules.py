@@ -110,6 +110,27 @@ def _needs(schedule: str) -> str:
     return f"{schedule} needs {chunks}: {found.rule}"
 
 
+def _unknown_sharding(grid: LayoutGrid, job: Job) -> Truth:
+    """Sharding that the software named does not have."""
+    software = job.recipe.sharding
+    if software == "any":
+        return np.zeros((), dtype=bool)
+    if software == "fsdp2":
+        return np.asarray(grid.zero == 1)
+    broken: Bools = (grid.pp > 1) & (grid.zero >= 2)
+    return broken | ((grid.zero > 0) & (grid.shard > 0)) if software == "deepspeed" else broken
+
+
+def _sharding(layout: Layout, job: Job) -> str:
+    software = job.recipe.sharding
+    if software == "fsdp2":
+        return "zero=1: FSDP2 shards gradients (--zero 2) or parameters too (3)"
+    if layout.shard and layout.zero and software == "deepspeed":
+        return f"shard={layout.shard}: DeepSpeed shards over all ranks; drop --shard"
+    stages = "DeepSpeed's pipelines work with ZeRO 0 or 1" if software == "deepspeed" else "Megatron FSDP has no stages"
+    return f"zero={layout.zero} with pp={layout.pp}: {stages}; use --zero 1 or --sharding fsdp2"
+
+
 def _split_sequence(grid: LayoutGrid, job: Job) -> Truth:
     """Context parallelism gives each rank two slices (an early and a late one, to balance a causal mask)."""
     broken: Bools = (grid.cp > 1) & (job.recipe.seq % (2 * grid.cp) != 0)
@@ -176,13 +197,14 @@ RULES = (
         lambda g, j: (g.dp * g.cp) % np.maximum(g.shard, 1) != 0,
         lambda x, j: f"shard={x.shard} does not divide dp*cp = {x.dp * x.cp}",
     ),
+    Rule("sharded by no such software", "--sharding", _unknown_sharding, _sharding),
     Rule(
         "offloaded parameters need zero 3",
         "--offload",
-        lambda g, j: (g.offload == OFFLOAD_PARAMETERS) & (g.zero < 3),
+        lambda g, j: (g.offload == OFFLOAD_PARAMETERS) & ((g.zero < 3) | (not j.recipe.reshard)),
         lambda x, j: (
-            f"with zero={x.zero} parameters stay whole on the device, and only zero 3 brings them layer by layer, from "
-            "the host as from other ranks; use --zero 3, or --offload optimizer"
+            f"with zero={x.zero}{'' if j.recipe.reshard else ' and no resharding'} parameters stay whole on the device, and "
+            "only zero 3 brings them layer by layer, from the host as from other ranks; use --zero 3, or --offload optimizer"
         ),
     ),
     Rule(

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from lockstep.hardware import Cluster
 from lockstep.hardware.source import Provenance
-from lockstep.layout import FRAMEWORK_B, HOST_USABLE_FRAC, KEEP, OFFLOAD, SLACK_FRAC, Job, Layout, Recipe
+from lockstep.layout import FRAMEWORK_B, HOST_USABLE_FRAC, KEEP, OFFLOAD, SLACK_FRAC, Job, Layout, Recipe, sharing_of
 from lockstep.parallel.data.offload import HOST_STREAM_FRAC
 from lockstep.units import format_bandwidth, format_flops, format_frac, format_size, format_time
 
@@ -51,6 +51,7 @@ def _all(job: Job, cluster: Cluster, layout: Layout, hidden_s: float) -> Iterato
         if level.size > 1 and rate is not None and rate.kind == "measured":
             yield f"{level.link.name} is calibrated: {rate.text} ({rate.date})"
     yield "model FLOPs count attention in full (no causal halving), as most published MFU figures do"
+    yield from _sharding(recipe, layout)
     if recipe.overlap_dp:
         yield "data-parallel traffic overlaps with compute without slowing it"
     yield from _model(job)
@@ -58,6 +59,19 @@ def _all(job: Job, cluster: Cluster, layout: Layout, hidden_s: float) -> Iterato
     price = cluster.provenance.get("price_per_hour_usd") or cluster.device.provenance.get("price_per_hour_usd")
     if price is not None:
         yield f"price per device and hour: {price.kind}, {price.text} ({price.date})"
+
+
+def _sharding(recipe: Recipe, layout: Layout) -> Iterator[str]:
+    """Whose traffic of sharded states it is, where software differs."""
+    if layout.zero < 2 and recipe.sharding == "any":
+        return
+    found = sharing_of(recipe, layout.grid())
+    who = "" if recipe.sharding == "any" else f" by {recipe.sharding}"
+    times = "after every micro-batch" if found.scatters else "once per step"
+    whole = ", and add up whole until then" if layout.zero >= 2 and not found.scatters else ""
+    ways = {True: "before every forward and backward pass", False: "before every forward pass"}
+    gathered = ways[bool(found.gathers_backward)] if found.gathers_forward else "once per step"
+    yield f"ZeRO-{layout.zero}{who}: gradients are reduced {times}{whole}; parameters are gathered {gathered}"
 
 
 def _peak(cluster: Cluster, recipe: Recipe) -> Iterator[str]:

@@ -30,6 +30,7 @@ from lockstep.layout import (
     LayoutGrid,
     Recipe,
     gradients_leave,
+    sharing_of,
     layer_parameters,
     stage_parameters,
 )
@@ -187,11 +188,12 @@ def _around(job: Job, cluster: Cluster, network: Network, held: RankParameters, 
     grid, recipe = network.grid, job.recipe
     dense, expert = held.matrix_elems + held.other_elems, held.expert_elems
     bytes_each, layers = (recipe.parameter_B, recipe.wire_B), grid.copies * _pieces(job, grid.stages, held)
-    moved = traffic(network.data, grid.zero, (dense, expert), *bytes_each, layers, recipe.overlap_dp)
+    sharing = sharing_of(recipe, grid)
+    moved = traffic(network.data, grid.zero, sharing, (dense, expert), *bytes_each, layers, recipe.overlap_dp)
     host = _host_traffic(cluster, grid, recipe, held) if np.any(grid.offload != KEEP) else HostTraffic()
     parameter_B, gradient_B = ((dense + expert) * each_B for each_B in bytes_each)
     kernels = _kernels(job, grid, body)
-    return Around(grid.zero, moved, kernels, layers, recipe.overlap_dp, parameter_B, gradient_B, host)
+    return Around(sharing, moved, kernels, layers, recipe.overlap_dp, parameter_B, gradient_B, host)
 
 
 def _beside_exchange(network: Network, body: StageTimes, waiting: Exposed) -> Number:
@@ -213,7 +215,7 @@ def _kernels(job: Job, grid: LayoutGrid, body: StageTimes) -> Kernels:
     taken_s = body.hidden_forward_s, body.hidden_backward_s
     exchange_s: list[Number] = [0.0, 0.0]
     if job.num_experts:
-        often = (grid.zero >= 2) | (grid.microbatches(job.recipe.batch) == 1)
+        often = sharing_of(job.recipe, grid).often | (grid.microbatches(job.recipe.batch) == 1)
         with_cells = codes_where(lambda schedule: schedule.cells is not None)
         cells: Bools | np.bool_ = np.isin(grid.schedule, with_cells) & (job.recipe.overlap_ep == "cells")
         if cells.all() or not cells.any():
@@ -304,7 +306,7 @@ def _host_traffic(cluster: Cluster, grid: LayoutGrid, recipe: Recipe, parameters
         grid.microbatches(recipe.batch),
         offloaded=grid.offload != KEEP,
         parameters_leave=grid.offload == OFFLOAD_PARAMETERS,
-        gradients_leave=gradients_leave(grid),
+        gradients_leave=gradients_leave(recipe, grid),
     )
 
 

@@ -19,6 +19,7 @@ from lockstep.validation import (
     bigscience,
     bigscience_sweep,
     korthikanti,
+    llama3,
     llm_foundry,
     narayanan,
     nemo,
@@ -36,6 +37,7 @@ TABLES: dict[str, Table] = {
         vtrain.SINGLE,
         vtrain.MULTI,
         nemo.TABLE,
+        llama3.TABLE,
         bigscience_sweep.SWEEP,
         bigscience.STATES,
     )

@@ -19,7 +19,7 @@ import json
 
 from lockstep.layout import AXES
 from lockstep.planner.estimate import Estimate
-from lockstep.planner.export.refusals import Refusals, refuse_formats
+from lockstep.planner.export.refusals import Refusals, refuse_formats, refuse_sharding
 from lockstep.types.plain import Json
 from lockstep.workload import FULL, NONE
 
@@ -94,6 +94,12 @@ def _refuse(found: Estimate) -> None:
     )
     no.when(layout.pp > 1 and found.job.layers % layout.pp != 0, f"{layout.pp} stages do not hold equally many layers")
     no.when(bool(layout.shard), f"shard={layout.shard}: sharding inside part of the replicas (MiCS) is not supported")
+    refuse_sharding("deepspeed", layout, recipe, no)
+    no.when(
+        layout.zero > 1 and layout.dp > 1 and recipe.gradient_sync == "step",
+        f"gradients reduced once per step with ZeRO {layout.zero}: it reduces them after every micro-batch",
+    )
+    no.when(layout.zero == 3 and not recipe.reshard, "ZeRO 3 without resharding between passes")
     no.when(layout.offload != "none" and layout.zero == 0, "offload needs ZeRO 1 to 3")
     no.when(layout.offload == "parameters" and layout.zero != 3, "offloaded parameters need ZeRO 3")
     no.when(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from lockstep.layout import AXES, Job, Layout, Recipe
 from lockstep.planner.export.megatron_shape import recomputed_modules
-from lockstep.planner.export.refusals import Refusals, refuse_formats
+from lockstep.planner.export.refusals import Refusals, refuse_formats, refuse_sharding
 from lockstep.workload import Transformer
 
 SCHEDULES = ("1f1b", "interleaved")
@@ -63,6 +63,12 @@ def _refuse_ranks(layout: Layout, model: Transformer, no: Refusals) -> None:
 def _refuse_sharding(layout: Layout, recipe: Recipe, no: Refusals) -> None:
     """Of ZeRO and HSDP."""
     fsdp = f"zero {layout.zero} (Megatron FSDP)"
+    refuse_sharding("megatron", layout, recipe, no)
+    no.when(
+        layout.zero in STRATEGIES and layout.dp * layout.cp > 1 and recipe.gradient_sync == "step",
+        f"{fsdp} with gradients reduced once per step: it reduces them after every micro-batch",
+    )
+    no.when(layout.zero == 3 and not recipe.reshard, f"{fsdp} without resharding between passes; use --zero 2")
     no.when(bool(layout.shard) and layout.zero == 0, "shard without zero 1 to 3")
     no.when(layout.zero in STRATEGIES and layout.ep > 1, f"{fsdp} with expert parallelism")
     no.when(

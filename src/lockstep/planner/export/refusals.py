@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from lockstep.errors import Infeasible, Violation
-from lockstep.layout import Recipe
+from lockstep.layout import Layout, Recipe
 
 
 @dataclass(slots=True)
@@ -25,6 +25,12 @@ class Refusals:
         if self.reasons:
             message = f"{self.target} cannot express this plan: " + "; ".join(self.reasons)
             raise Infeasible(message, [Violation(reason, 1.0, 1.0) for reason in self.reasons])
+
+
+def refuse_sharding(software: str, layout: Layout, recipe: Recipe, no: Refusals) -> None:
+    """Notes the sharding of other software than `software`, the one exported to."""
+    other = layout.zero > 0 and layout.dp * layout.cp > 1 and recipe.sharding not in ("any", software)
+    no.when(other, f"--sharding {recipe.sharding}; export with --sharding {software} or without")
 
 
 def refuse_formats(recipe: Recipe, no: Refusals) -> None:

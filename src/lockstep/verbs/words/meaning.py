@@ -99,6 +99,23 @@ def _shard(about: About) -> str | None:
     return "nothing is sharded without --zero; give it, or leave this out"
 
 
+def _sharded(least: int, what: str) -> Callable[[About], str | None]:
+    """For a word about traffic of sharded states, which there is from ZeRO stage `least` on."""
+
+    def why(about: About) -> str | None:
+        if about.data_ranks == 1 or (about.layout is not None and about.layout.zero < least):
+            return f"{what} --zero {least}{'' if least == 3 else ' or more'} and several data-parallel ranks"
+        return None
+
+    return why
+
+
+def _reshard(about: About) -> str | None:
+    if about.job.recipe.reshard:
+        return None
+    return _sharded(3, "parameters are gathered and freed with")(about)
+
+
 def _order(about: About) -> str | None:
     from lockstep.layout import AXES
 
@@ -167,6 +184,9 @@ _IDLE: dict[str, Callable[[About], str | None]] = {
     "zero": _zero,
     "shard": _shard,
     "order": _order,
+    "sharding": _sharded(1, "states are sharded with"),
+    "gradient_sync": _sharded(2, "gradients are sharded with"),
+    "reshard": _reshard,
     "overlap_tp": _tensor,
     "reduce_bytes": _wire,
     "dispatch_bytes": _experts,

@@ -98,6 +98,28 @@ class RecipeWords(TypedDict, total=False):
         Switch("Accumulate weight gradients inside the products that compute them.", True),
         Field("fused_accumulation"),
     ]
+    sharding: Annotated[
+        str | None,
+        Option(
+            "W",
+            "Software whose traffic of sharded states is priced: any, megatron, fsdp2 or deepspeed. (default: any, "
+            "what most do)",
+        ),
+        Field("sharding"),
+    ]
+    gradient_sync: Annotated[
+        str | None,
+        Option(
+            "W",
+            "When ZeRO-2 and 3 reduce gradients: micro-batch or step. (default: micro-batch, with pipeline stages step)",
+        ),
+        Field("gradient_sync"),
+    ]
+    reshard: Annotated[
+        bool | None,
+        Switch("Free gathered parameters between the forward and the backward pass (ZeRO-3).", True),
+        Field("reshard"),
+    ]
     overlap: Annotated[bool | None, Switch("Overlap data-parallel traffic with compute.", True), Field("overlap_dp")]
     overlap_tp: Annotated[
         str | None,
