@@ -192,7 +192,14 @@ def test_two_kinds_of_traffic_do_not_hide_in_the_same_seconds_of_a_link(
     inner = CLUSTER.levels[0]
     slow = replace(inner, link=replace(inner.link, bandwidth_Bps=factor * inner.link.bandwidth_Bps))
     hardware = replace(CLUSTER, levels=(slow, *CLUSTER.levels[1:]))
-    recipe = Recipe(seq=seq, batch=degrees["dp"] * 64, gradient_B=2.0, overlap_tp=overlap_tp, overlap_pp=True, gradient_sync="micro-batch")
+    recipe = Recipe(
+        seq=seq,
+        batch=degrees["dp"] * 64,
+        gradient_B=2.0,
+        overlap_tp=overlap_tp,
+        overlap_pp=True,
+        gradient_sync="micro-batch",
+    )
     schedule, chunks = ("dualpipe", 2) if "ep" in degrees else ("1f1b", 1)
     layout = Layout(zero=zero, sequence_parallel=True, schedule=schedule, vpp=chunks, **degrees)
     check_every_link(Job(model(name), recipe, RANKS), hardware, layout)

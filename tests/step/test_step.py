@@ -82,7 +82,9 @@ def test_exposed_traffic_is_what_a_layerwise_program_leaves(comm_s: float, compu
         builder.compute(0, comm_s / layers, stream="comm", after=done)
     simulated = float(simulate(builder.build()).makespan_s)
     moved, kernels = Traffic(0.0, 0.0, comm_s, 0.0), Kernels(0.0, compute_s)
-    left_s, all_s = (float(Around(sharing(0, False), moved, kernels, layers, overlap).waits.reduce_s) for overlap in (True, False))
+    left_s, all_s = (
+        float(Around(sharing(0, False), moved, kernels, layers, overlap).waits.reduce_s) for overlap in (True, False)
+    )
     assert compute_s + left_s == pytest.approx(simulated, rel=1e-9, abs=1e-12)
     assert all_s == comm_s
 

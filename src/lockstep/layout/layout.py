@@ -12,7 +12,8 @@ Offload is what of a rank's training states lives in host memory:
     parameters   these, and a rank's shard of the parameters, at zero 3          (ZeRO-Infinity, FSDP's CPU offload)
 
 Gradients leave the device after every micro-batch where a rank owns what it sends: where they are reduced as often
-(`parallel/data/sharing.py`), or with nothing to reduce. Else they add up on the device, and the rank's part goes down once per step, as DeepSpeed does at stage 1.
+(`parallel/data/sharing.py`), or with nothing to reduce. Else they add up on the device, and the rank's part goes down
+once per step, as DeepSpeed does at stage 1.
 
 Sources: ZeRO-Offload (arXiv 2101.06840) section 4; ZeRO-Infinity (arXiv 2104.07857) section 5; DeepSpeed 0.16,
 deepspeed/runtime/zero/stage_1_and_2.py: reduce_ready_partitions_and_remove_grads, copy_grads_in_partition.

@@ -175,7 +175,9 @@ def _stage_B(job: Job, grid: LayoutGrid, stage: int) -> tuple[Number, Number, Nu
     weights_B = np.where(grid.offload == OFFLOAD_PARAMETERS, 0.0, weights_B)
     gradients_B = _sharded(grid, dense * recipe.gradient_B, expert * recipe.gradient_B, sharing.scatters)
     gradients_B = np.where(gradients_leave(recipe, grid), 0.0, gradients_B)
-    optimizer_B = _sharded(grid, matrix * states.matrix_B + other * states.other_B, expert * states.matrix_B, sharing.sharded)
+    optimizer_B = _sharded(
+        grid, matrix * states.matrix_B + other * states.other_B, expert * states.matrix_B, sharing.sharded
+    )
     optimizer_B = np.where(grid.offload == KEEP, optimizer_B, 0.0)
     activations_B, loose_B = _activations(job, grid, stage, held)
     loose_B = loose_B + _gathered(recipe, grid, parameters, max(1, sum(held.values())))

@@ -203,8 +203,9 @@ RULES = (
         "--offload",
         lambda g, j: (g.offload == OFFLOAD_PARAMETERS) & ((g.zero < 3) | (not j.recipe.reshard)),
         lambda x, j: (
-            f"with zero={x.zero}{'' if j.recipe.reshard else ' and no resharding'} parameters stay whole on the device, and "
-            "only zero 3 brings them layer by layer, from the host as from other ranks; use --zero 3, or --offload optimizer"
+            f"with zero={x.zero}{'' if j.recipe.reshard else ' and no resharding'} parameters stay whole on the device, "
+            "and only zero 3 brings them layer by layer, from the host as from other ranks; use --zero 3, or --offload "
+            "optimizer"
         ),
     ),
     Rule(

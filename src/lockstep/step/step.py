@@ -30,8 +30,8 @@ from lockstep.layout import (
     LayoutGrid,
     Recipe,
     gradients_leave,
-    sharing_of,
     layer_parameters,
+    sharing_of,
     stage_parameters,
 )
 from lockstep.parallel.data.around import Around, Exposed

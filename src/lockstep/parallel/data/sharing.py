@@ -64,9 +64,7 @@ class Sharing:
         return self.scatters | self.gathers_forward
 
 
-def sharing(
-    zero: Whole, staged: bool, software: str = "any", sync: str | None = None, reshard: bool = True
-) -> Sharing:
+def sharing(zero: Whole, staged: bool, software: str = "any", sync: str | None = None, reshard: bool = True) -> Sharing:
     """The sharing of stages `zero` by `software`, `staged` where there are several pipeline stages."""
     zero = np.asarray(zero)
     once = sync == "step" or (sync is None and staged)

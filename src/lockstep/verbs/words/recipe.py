@@ -111,7 +111,8 @@ class RecipeWords(TypedDict, total=False):
         str | None,
         Option(
             "W",
-            "When ZeRO-2 and 3 reduce gradients: micro-batch or step. (default: micro-batch, with pipeline stages step)",
+            "When ZeRO-2 and 3 reduce gradients: micro-batch or step. (default: micro-batch; step with pipeline "
+            "stages)",
         ),
         Field("gradient_sync"),
     ]
