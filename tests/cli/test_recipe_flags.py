@@ -30,6 +30,7 @@ FLAGS = {
     "reshard": (False, "reshard", False),
     "overlap": (False, "overlap_dp", False),
     "overlap_tp": ("all", "overlap_tp", "all"),
+    "cp_kind": ("gather", "cp_kind", "gather"),
     "overlap_pp": (True, "overlap_pp", True),
     "overlap_ep": ("none", "overlap_ep", "none"),
     "overlap_device": ("50%", "overlap_device_frac", 0.5),
@@ -44,7 +45,8 @@ QUESTION = {"seq", "batch", "notes"}
 PYTHON_ONLY = {"converted_gradients", "paired_sends", "launch_blocking"}
 """Habits of DeepSpeed's engine and of debugging, for case studies."""
 MOE = ("deepseek-v2", "hgx-h800:8")
-COMPANY = {"overlap_device": {"overlap_ep": "shared"}, "gradient_sync": {"zero": 2}, "reshard": {"zero": 3}}
+COMPANY = {"overlap_device": {"overlap_ep": "shared"}, "gradient_sync": {"zero": 2}, "reshard": {"zero": 3},
+           "cp_kind": {"cp": 2, "pp": 2, "ep": 4}}  # fmt: skip
 """Words that mean something only beside others."""
 LAYOUT = {"tp": 2, "pp": 4, "ep": 8, "zero": 1, "recompute": "selective", "sequence_parallel": True}
 

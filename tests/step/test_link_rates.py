@@ -7,6 +7,7 @@ them. What hides behind compute moves all the same.
 """
 
 from dataclasses import dataclass, field, replace
+from math import gcd
 
 import pytest
 from hypothesis import given
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 
 from lockstep.hardware import Cluster, cluster
 from lockstep.layout import Job, Layout, Recipe, broken_rules
+from lockstep.parallel.context import KINDS
 from lockstep.parallel.data.sharing import SOFTWARE, SYNCS
 from lockstep.step import price_step
 from lockstep.workload import Transformer, model
@@ -73,8 +75,7 @@ def counted(job: Job, layout: Layout) -> dict[str, float]:
     token_B = layout.micro_batch * recipe.seq / layout.cp * recipe.element_B
     found = Count()
     found.group(layout.tp, 1, 4 * (forwards + 1) * layers, token_B * described.hidden)
-    heads = max(1.0, described.attention.kv_heads / layout.tp) * 2 * described.attention.head_dim
-    found.send(layout.cp, layout.tp, (layout.cp - 1) * (forwards + 2) * layers, token_B * heads)
+    context(found, job, layout, layers, forwards)
     if described.experts is not None:
         sent_B = token_B * described.hidden * described.experts.top_k / (layout.tp if layout.sequence_parallel else 1)
         found.exchange(layout.ep, layout.tp * layout.cp, 2 * (forwards + 1) * layers, sent_B)
@@ -91,6 +92,21 @@ def counted(job: Job, layout: Layout) -> dict[str, float]:
     # Weights are read in both passes at least, and their gradients written in one.
     found.moved_B[MEMORY] = passes * (dense + expert) * (forwards * 2.0 + 2.0 + 2.0)
     return found.moved_B
+
+
+def context(found: Count, job: Job, layout: Layout, layers: int, forwards: int) -> None:
+    """Keys and values, or whole heads, among context-parallel ranks."""
+    described, recipe, cp = job.model, job.recipe, layout.cp
+    assert isinstance(described, Transformer)
+    head_B = layout.micro_batch * recipe.seq / cp * recipe.element_B * described.attention.head_dim
+    queries, kept = described.attention.heads / layout.tp, max(1, described.attention.kv_heads // layout.tp)
+    near = {"ring": 1, "gather": 1, "all-to-all": cp, "mixed": gcd(cp, kept)}[recipe.cp_kind]
+    if recipe.cp_kind == "gather":
+        found.group(cp, layout.tp, (forwards + 2) * layers, cp * 2 * kept * head_B)
+        return
+    found.exchange(near, layout.tp, (forwards + 1) * layers, (2 * queries + 2 * max(kept, near)) * head_B)
+    far = cp // near
+    found.send(far, layout.tp * near, (far - 1) * (forwards + 2) * layers, 2 * kept * head_B)
 
 
 def sharded_times(recipe: Recipe, layout: Layout, passes: int) -> tuple[int, int]:
@@ -137,6 +153,7 @@ def questions(draw: st.DrawFn, name: str) -> tuple[Job, Cluster, Layout]:
         gradient_B=2.0, overlap_dp=draw(st.booleans()), overlap_pp=draw(st.booleans()),
         overlap_tp=draw(st.sampled_from(["none", "gradients", "all"])),
         overlap_ep=draw(st.sampled_from(["none", "cells", "shared"])), sharding=draw(st.sampled_from(SOFTWARE)),
+        cp_kind=draw(st.sampled_from(KINDS)),
         gradient_sync=draw(st.sampled_from((None, *SYNCS))), reshard=draw(st.booleans()),
     )  # fmt: skip
     layout = Layout(

@@ -21,6 +21,7 @@ from lockstep.hardware import cluster
 from lockstep.layout import Job, Layout, Recipe, memory
 from lockstep.layout.rules import broken_by
 from lockstep.parallel import pipeline as pipelines
+from lockstep.parallel.context import KINDS
 from lockstep.parallel.data.sharing import SOFTWARE, SYNCS
 from lockstep.program import Timeline, read_trace
 from lockstep.program.trace import write_trace
@@ -41,7 +42,7 @@ def questions(draw: st.DrawFn) -> Question:
     """A layout that keeps the rules, with any overlap, of any model on any cluster."""
     hardware, known = draw(st.sampled_from(CLUSTERS)), draw(st.sampled_from(MODELS))
     degree = st.sampled_from([1, 2, 4, 8])
-    tp, pp, cp = draw(degree), draw(degree), draw(st.sampled_from([1, 2]))
+    tp, pp, cp = draw(degree), draw(degree), draw(st.sampled_from([1, 2, 4]))
     if known.name == "resnet50" or tp * pp * cp > hardware.num_devices:
         tp, pp, cp = 1, 1, 1
     dp = hardware.num_devices // (tp * pp * cp)
@@ -62,7 +63,7 @@ def questions(draw: st.DrawFn) -> Question:
         overlap_tp=draw(st.sampled_from(["none", "gradients", "all"])),
         overlap_ep=draw(st.sampled_from(["none", "cells", "shared"])), flash_attention=draw(st.booleans()),
         sharding=draw(st.sampled_from(SOFTWARE)), gradient_sync=draw(st.sampled_from((None, *SYNCS))),
-        reshard=draw(st.booleans()),
+        reshard=draw(st.booleans()), cp_kind=draw(st.sampled_from(KINDS)),
     )  # fmt: skip
     job = Job(known, recipe, hardware.num_devices)
     if any(rule.flag == "--sharding" for rule in broken_by(layout, job)):

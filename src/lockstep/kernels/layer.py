@@ -17,6 +17,7 @@ import numpy as np
 
 from lockstep.kernels.clock import Clock, Work
 from lockstep.layout import LayerKind, LayoutGrid, Recipe, sharing_of
+from lockstep.parallel.context import partials
 from lockstep.types.arrays import Number
 from lockstep.workload import Experts, LatentAttention, Transformer, keys_per_query
 
@@ -128,8 +129,8 @@ def attention_core(shard: Shard, window: int) -> Passes:
 
 
 def _merging(shard: Shard, width: Number) -> Passes:
-    """Ring attention adds the partial outputs of its cp steps: two reads and a write for each but the first."""
-    more = shard.grid.cp - 1
+    """A ring adds the partial outputs of its steps: two reads and a write for each but the first."""
+    more = partials(shard.recipe.cp_kind, shard.grid.cp, shard.kv_heads) - 1
     size_B = 3.0 * more * shard.tokens * width * shard.clock.element_B
     return Passes(shard.clock.stream(size_B, more), shard.clock.stream(size_B, more))
 

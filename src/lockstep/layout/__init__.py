@@ -23,10 +23,12 @@ from lockstep.layout.layout import stack as stack
 from lockstep.layout.memory import FRAMEWORK_B as FRAMEWORK_B
 from lockstep.layout.memory import SLACK_FRAC as SLACK_FRAC
 from lockstep.layout.memory import Memory as Memory
+from lockstep.layout.memory import context_blocks as context_blocks
 from lockstep.layout.memory import host_B as host_B
 from lockstep.layout.memory import layer_parameters as layer_parameters
 from lockstep.layout.memory import memory as memory
 from lockstep.layout.memory import peak_B as peak_B
+from lockstep.layout.memory import piece as piece
 from lockstep.layout.memory import stage_memory as stage_memory
 from lockstep.layout.memory import stage_parameters as stage_parameters
 from lockstep.layout.recipe import OPTIMIZERS as OPTIMIZERS

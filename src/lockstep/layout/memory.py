@@ -28,6 +28,7 @@ from lockstep.layout.job import Job, LayerKind, ends_on
 from lockstep.layout.layout import KEEP, OFFLOAD_PARAMETERS, LayoutGrid, host_capacity_B, host_states_B
 from lockstep.layout.recipe import Recipe
 from lockstep.layout.sharing import gradients_leave, sharing_of
+from lockstep.parallel.context import Blocks, held_B
 from lockstep.parallel.pipeline import peak_live_by_code
 from lockstep.types.arrays import Floats, Number, Truth
 from lockstep.types.plain import Json
@@ -241,6 +242,19 @@ def piece(recipe: Recipe, grid: LayoutGrid) -> Piece:
     )
 
 
+def context_blocks(model: Transformer, one: Piece, core_s: tuple[Number, Number] = (0.0, 0.0)) -> Blocks:
+    """What ranks of a context-parallel group exchange for a layer whose attention takes `core_s`."""
+    attention = model.attention
+    head_B, kv_heads = one.tokens * one.element_B, np.maximum(attention.kv_heads / one.tp, 1.0)
+    return Blocks(
+        key_value_B=head_B * kv_heads * (attention.head_dim + attention.value_dim),
+        query_B=head_B * attention.heads / one.tp * attention.head_dim,
+        output_B=head_B * attention.heads / one.tp * attention.value_dim,
+        kv_heads=kv_heads,
+        core_s=core_s,
+    )
+
+
 def _activations(job: Job, grid: LayoutGrid, stage: int, held: Counter[LayerKind]) -> tuple[Number, Number]:
     """(kept activations, passing buffers) of a stage in bytes."""
     model = job.model
@@ -255,6 +269,8 @@ def _activations(job: Job, grid: LayoutGrid, stage: int, held: Counter[LayerKind
         mode_B: Floats = np.choose(grid.recompute, [np.asarray(mode) for mode in modes])
         kept = kept + (count + _extra_layers(model, experts, last)) * mode_B
         passing = np.maximum(passing, modes[NONE] - mode_B)
+    if job.recipe.cp_kind != "ring" and np.any(grid.cp > 1):
+        passing = passing + held_B(job.recipe.cp_kind, grid.cp, context_blocks(model, one))
     microbatches = grid.microbatches(job.recipe.batch)
     live = peak_live_by_code(grid.schedule, grid.stages, microbatches, chunks=grid.vpp, stage=stage)
     if first:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from lockstep.errors import BadInput, UnknownName
+from lockstep.parallel.context import KINDS
 from lockstep.parallel.data.sharing import SOFTWARE, SYNCS
 from lockstep.types.plain import Json, picked
 from lockstep.workload import MODULES
@@ -111,6 +112,9 @@ class Recipe:
     """Tensor-parallel traffic overlapped with products: none; gradients, where the reduction of an input's gradient
     overlaps the product for the weight's (Megatron-LM since late 2021; arXiv 2205.05198 section 4.2.2); or all, where
     products are cut in pieces that communicate while others compute (Transformer Engine's userbuffers)."""
+    cp_kind: str = "ring"
+    """How context-parallel ranks share attention: ring, gather (keys and values of all, as in Llama 3), all-to-all (by
+    heads, as in DeepSpeed-Ulysses) or mixed (all-to-all among neighbours, a ring across)."""
     overlap_ep: str = "cells"
     """The expert exchange overlapped with compute: none; cells, during the other pass where the schedule runs a forward
     and a backward pass as one cell (dualpipe, dualpipe-v); or shared, during the shared experts of the same layer
@@ -149,6 +153,8 @@ class Recipe:
             raise UnknownName("overlap of tensor-parallel traffic", self.overlap_tp, TP_OVERLAPS, "--overlap-tp")
         if self.overlap_ep not in EP_OVERLAPS:
             raise UnknownName("overlap of the experts' exchange", self.overlap_ep, EP_OVERLAPS, "--overlap-ep")
+        if self.cp_kind not in KINDS:
+            raise UnknownName("kind of context parallelism", self.cp_kind, KINDS, "--cp-kind")
         if self.sharding not in SOFTWARE:
             raise UnknownName("software that shards", self.sharding, SOFTWARE, "--sharding")
         if self.gradient_sync not in (None, *SYNCS):

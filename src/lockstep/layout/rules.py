@@ -137,6 +137,23 @@ def _split_sequence(grid: LayoutGrid, job: Job) -> Truth:
     return broken
 
 
+def _split_heads(grid: LayoutGrid, job: Job) -> Truth:
+    """By all-to-all each rank gets whole heads, of which those of keys and values may be copies."""
+    if job.recipe.cp_kind != "all-to-all":
+        return np.zeros((), dtype=bool)
+    queries, kept = job.heads // grid.tp, np.maximum(job.kv_heads // grid.tp, 1)
+    broken: Bools = (grid.cp > 1) & ((queries % grid.cp != 0) | ((kept % grid.cp != 0) & (grid.cp % kept != 0)))
+    return broken
+
+
+def _rank_heads(layout: Layout, job: Job) -> str:
+    queries, kept = job.heads // layout.tp, max(job.kv_heads // layout.tp, 1)
+    return (
+        f"cp={layout.cp} by all-to-all does not share out the {queries} query and {kept} key-value heads of a rank; "
+        f"try cp={nearest(queries, layout.cp)}, or --cp-kind mixed"
+    )
+
+
 WORLD, BATCH, SCHEDULE = "world size", "batch not divisible", "schedule"
 HEADS, KEY_VALUE_HEADS = "tp divides heads", "tp divides key-value heads"
 FOLLOWS = {SCHEDULE: BATCH, KEY_VALUE_HEADS: HEADS}
@@ -163,6 +180,7 @@ RULES = (
         _split_sequence,
         lambda x, j: f"2*cp = {2 * x.cp} does not divide the sequence of {j.recipe.seq} tokens",
     ),
+    Rule("cp divides heads", "--cp", _split_heads, _rank_heads),
     Rule(
         "cp needs flash attention",
         "--cp",
@@ -203,9 +221,10 @@ RULES = (
         "--offload",
         lambda g, j: (g.offload == OFFLOAD_PARAMETERS) & ((g.zero < 3) | (not j.recipe.reshard)),
         lambda x, j: (
-            f"with zero={x.zero}{'' if j.recipe.reshard else ' and no resharding'} parameters stay whole on the device, "
-            "and only zero 3 brings them layer by layer, from the host as from other ranks; use --zero 3, or --offload "
-            "optimizer"
+            f"with zero={x.zero}{'' if j.recipe.reshard else ' and no resharding'} parameters stay whole on the device"
+            ", 
+            "and only zero 3 brings them layer by layer, from the host as from other ranks; use --zero 3, or "
+            "--offload optimizer"
         ),
     ),
     Rule(

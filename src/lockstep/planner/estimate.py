@@ -116,10 +116,8 @@ class Estimate:
         """Plain JSON form in the words of the command line."""
         hidden = self.hiding()
         return {
-            **picked(
-                self,
-                "layout accumulation_steps step_time_s tokens_per_s tokens_per_s_per_gpu mfu_frac hfu_frac uncertainty_frac",
-            ),
+            **picked(self, "layout accumulation_steps step_time_s tokens_per_s tokens_per_s_per_gpu"),
+            **picked(self, "mfu_frac hfu_frac uncertainty_frac"),
             "model_flops_per_gpu_per_s": self.model_flops_per_gpu_per_s,
             "peak_dtype": self.job.recipe.dtype,
             "peak_flops_per_s": self.cluster.device.peak(self.job.recipe.dtype),

@@ -10,8 +10,8 @@ import numpy as np
 
 from lockstep.kernels.clock import Clock, Work
 from lockstep.kernels.layer import LayerWork, Passes, Shard, layer_work
-from lockstep.layout import LayerKind, Recipe
-from lockstep.parallel.context import ring
+from lockstep.layout import LayerKind, Recipe, context_blocks, piece
+from lockstep.parallel import context
 from lockstep.parallel.expert import traffic as expert
 from lockstep.parallel.group import share_links
 from lockstep.parallel.piece import Piece, total_s
@@ -97,9 +97,9 @@ def layer_pieces(shard: Shard, network: Network, work: LayerWork, moe: bool) -> 
     taken_s = [sum(one.kernels_s for one in side) for side in exchanged]
     gathered = tensor.flows(network.levels("tp"), tokens * element_B, split, rounds)
     inside = tensor.pieces(gathered, recipe.overlap_tp, products_s, (taken_s[0], taken_s[1]))
-    block_B = shard.tokens * shard.kv_heads * (model.attention.head_dim + model.attention.value_dim) * element_B
     core_s = work.core.forward.device_s, work.core.backward.device_s
-    around = ring.pieces(network.levels("cp"), grid.cp, block_B, core_s)
+    blocks = context_blocks(model, piece(recipe, grid), core_s)
+    around = context.pieces(recipe.cp_kind, network.levels("cp"), grid.cp, blocks)
     return (inside[0], around[0], *exchanged[0]), (inside[1], around[1], *exchanged[1])
 
 

@@ -8,6 +8,7 @@ core/distributed/fsdp.
 from __future__ import annotations
 
 from lockstep.layout import AXES, Job, Layout, Recipe
+from lockstep.parallel.context.mixed import neighbours
 from lockstep.planner.export.megatron_shape import recomputed_modules
 from lockstep.planner.export.refusals import Refusals, refuse_formats, refuse_sharding
 from lockstep.workload import Transformer
@@ -27,6 +28,7 @@ def refuse_run(layout: Layout, job: Job, model: Transformer, no: Refusals) -> No
     """Notes everything about the layout and the recipe that has no flag, or none that Megatron accepts."""
     _refuse_pipeline(layout, job.recipe, no)
     _refuse_ranks(layout, model, no)
+    _refuse_context(layout, job.recipe, model, no)
     _refuse_sharding(layout, job.recipe, no)
     _refuse_offload(layout, no)
     _refuse_experts(layout, job.recipe, model, no)
@@ -58,6 +60,17 @@ def _refuse_ranks(layout: Layout, model: Transformer, no: Refusals) -> None:
         f"{attention.kv_heads} key and value heads over tp={tp}: it replicates none, so tp must divide the number",
     )
     no.when(cp > 1 and attention.window is not None, f"cp={cp} with sliding windows: its ring attention has none")
+
+
+def _refuse_context(layout: Layout, recipe: Recipe, model: Transformer, no: Refusals) -> None:
+    """Of context parallelism: Transformer Engine's own limits."""
+    kept, cp = max(1, model.attention.kv_heads // layout.tp), layout.cp
+    no.when(
+        cp > 1 and recipe.cp_kind == "all-to-all" and kept % cp != 0,
+        f"cp={cp} by all-to-all over {kept} key and value heads: it copies none",
+    )
+    alone = int(neighbours(cp, kept)) in (1, cp)
+    no.when(cp > 1 and recipe.cp_kind == "mixed" and alone, f"mixed cp={cp} that is one level; name its kind")
 
 
 def _refuse_sharding(layout: Layout, recipe: Recipe, no: Refusals) -> None:

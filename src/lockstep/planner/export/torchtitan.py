@@ -29,6 +29,8 @@ SCHEDULES = {
     "dualpipe-v": "DualPipeV",
 }
 """Schedules of torch.distributed.pipelining that ours equal."""
+ROTATIONS = {"ring": "alltoall", "gather": "allgather"}
+"""torch's words for how keys and values reach other ranks: block by block, or all before attention."""
 VERSION = "torchtitan v0.2"
 OPTIMIZERS = {"adam": "Adam", "adamw": "AdamW"}
 CHOICES: dict[str, tuple[object, ...]] = {
@@ -85,7 +87,7 @@ def _parallelism(found: Estimate) -> dict[str, Value]:
         "expert_parallel_degree": layout.ep,
     }
     if layout.cp > 1:
-        values["context_parallel_rotate_method"] = "alltoall"
+        values["context_parallel_rotate_method"] = ROTATIONS[recipe.cp_kind]
     if layout.ep > 1:
         values["expert_tensor_parallel_degree"] = layout.tp
     if layout.pp > 1:
@@ -136,6 +138,7 @@ def _refuse(found: Estimate) -> None:
     no.when(recipe.dtype != "bf16", f"matrix products in {recipe.dtype}: export has bf16 only")
     no.when(recipe.optimizer not in OPTIMIZERS, f"optimizer {recipe.optimizer}: only {', '.join(OPTIMIZERS)} match")
     refuse_formats(recipe, no)
+    no.when(layout.cp > 1 and recipe.cp_kind not in ROTATIONS, f"context parallelism by {recipe.cp_kind}")
     refuse_sharding("fsdp2", layout, recipe, no)
     sync, staged = recipe.gradient_sync, layout.pp > 1
     synced = layout.zero > 1 and layout.dp * layout.cp > 1 and sync is not None and (sync == "step") != staged

@@ -131,6 +131,12 @@ def _tensor(about: About) -> str | None:
     return "there is no tensor parallelism here; give --tp above 1"
 
 
+def _context(about: About) -> str | None:
+    if about.job.recipe.cp_kind == "ring" or about.degree("cp") > 1:
+        return None
+    return "there is no context parallelism here; give --cp above 1"
+
+
 def _wire(about: About) -> str | None:
     return "no gradient is sent, as dp*cp = 1; leave it out" if about.data_ranks == 1 else None
 
@@ -188,6 +194,7 @@ _IDLE: dict[str, Callable[[About], str | None]] = {
     "gradient_sync": _sharded(2, "gradients are sharded with"),
     "reshard": _reshard,
     "overlap_tp": _tensor,
+    "cp_kind": _context,
     "reduce_bytes": _wire,
     "dispatch_bytes": _experts,
     "overlap_ep": _exchange,

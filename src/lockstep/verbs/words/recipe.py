@@ -131,6 +131,11 @@ class RecipeWords(TypedDict, total=False):
         ),
         Field("overlap_tp"),
     ]
+    cp_kind: Annotated[
+        str | None,
+        Option("W", "Context parallelism by ring, gather, all-to-all (Ulysses) or mixed (both). (default: ring)"),
+        Field("cp_kind"),
+    ]
     overlap_pp: Annotated[bool | None, Switch("Overlap pipeline sends with compute.", False), Field("overlap_pp")]
     overlap_ep: Annotated[
         str | None,
