@@ -30,6 +30,7 @@ FLAGS = {
     "reshard": (False, "reshard", False),
     "overlap": (False, "overlap_dp", False),
     "overlap_tp": ("all", "overlap_tp", "all"),
+    "local_steps": ("500", "local_steps", 500),
     "cp_kind": ("gather", "cp_kind", "gather"),
     "overlap_pp": (True, "overlap_pp", True),
     "overlap_ep": ("none", "overlap_ep", "none"),
@@ -45,8 +46,9 @@ QUESTION = {"seq", "batch", "notes"}
 PYTHON_ONLY = {"converted_gradients", "paired_sends", "launch_blocking"}
 """Habits of DeepSpeed's engine and of debugging, for case studies."""
 MOE = ("deepseek-v2", "hgx-h800:8")
+DENSE = ("llama3-8b", "dgx-h100:8")
 COMPANY = {"overlap_device": {"overlap_ep": "shared"}, "gradient_sync": {"zero": 2}, "reshard": {"zero": 3},
-           "cp_kind": {"cp": 2, "pp": 2, "ep": 4}}  # fmt: skip
+           "local_steps": {"ep": 1, "shard": 2}, "cp_kind": {"cp": 2, "pp": 2, "ep": 4}}  # fmt: skip
 """Words that mean something only beside others."""
 LAYOUT = {"tp": 2, "pp": 4, "ep": 8, "zero": 1, "recompute": "selective", "sequence_parallel": True}
 
@@ -75,8 +77,9 @@ def test_a_flag_is_its_field(word: str) -> None:
     laid = LAYOUT | dict(COMPANY.get(word, ()))
     layout = [part for name, one in laid.items() for part in ((f"--{name.replace('_', '-')}",) if one is True else
               (f"--{name.replace('_', '-')}", str(one)))]  # fmt: skip
-    answer = run("estimate", MOE[0], "-c", MOE[1], "--batch", "256", *layout, *said, "--json").json()
-    found = lockstep.estimate(*MOE, batch=256, **laid)  # type: ignore[arg-type]
+    where = DENSE if word == "local_steps" else MOE
+    answer = run("estimate", where[0], "-c", where[1], "--batch", "256", *layout, *said, "--json").json()
+    found = lockstep.estimate(*where, batch=256, **laid)  # type: ignore[arg-type]
     job = replace(found.job, recipe=replace(found.job.recipe, **{field: expected}))
     want = estimate_layout(job, found.cluster, found.layout)
     assert answer["step_time_s"] == want.step_time_s

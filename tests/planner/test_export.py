@@ -136,6 +136,7 @@ REFUSED = [
     ("torchtitan", {"tp": 2, "dp": 16, "sequence_parallel": True}, {}, "DDP"),
     ("torchtitan", {"dp": 32, "zero": 3}, {"gradient_B": 2.0}, "fp32"),
     ("torchtitan", {"dp": 32, "zero": 3, "offload": "optimizer"}, {}, "offload optimizer"),
+    *((to, {"dp": 32}, {"local_steps": 100}, "local steps") for to in ("megatron", "deepspeed", "torchtitan")),
     ("torchtitan", {"dp": 16, "cp": 2, "zero": 3}, {"cp_kind": "mixed"}, "context parallelism by mixed"),
     ("megatron", {"dp": 2, "cp": 16, "zero": 1}, {"cp_kind": "all-to-all"}, "it copies none"),
     ("megatron", {"dp": 16, "cp": 2, "zero": 1}, {"cp_kind": "mixed"}, "one level"),

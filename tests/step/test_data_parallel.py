@@ -102,3 +102,37 @@ def test_with_stages_gradients_are_reduced_once_and_kept_whole_until_then() -> N
     usual, often = memory(job, CLUSTER, layout.grid()), memory(each, CLUSTER, layout.grid())
     assert float(usual.gradients_B) == pytest.approx(16 * float(often.gradients_B), rel=1e-12)
     assert data_parallel_s(layout, job=each) > data_parallel_s(layout, job=job)
+
+
+@pytest.mark.parametrize(("zero", "shard"), [(0, 0), (1, 8), (2, 8), (3, 8)])
+def test_groups_that_train_apart_exchange_once_in_k_steps(zero: int, shard: int) -> None:
+    """On a fabric that costs all the time: 2 (r-1)/r of a rank's part, divided by K."""
+    fabric = replace(CLUSTER.levels[1].link, bandwidth_Bps=1e6, achieved_frac=1.0, latency_s=0.0)
+    slow = replace(CLUSTER, levels=(CLUSTER.levels[0], replace(CLUSTER.levels[1], link=fabric)))
+    layout, groups = Layout(dp=64, zero=zero, shard=shard), NODES
+    for steps in (2, 100):
+        job = replace(LLAMA, recipe=replace(LLAMA.recipe, local_steps=steps))
+        part_B = 2.0 * PARAMETERS / 8
+        found_s = data_parallel_s(layout, slow, job) - data_parallel_s(
+            Layout(dp=64, zero=zero, shard=shard), CLUSTER, job
+        )
+        assert found_s == pytest.approx(2.0 * (groups - 1) / groups * part_B / 1e6 / steps, rel=1e-2)
+
+
+def test_the_outer_optimizer_keeps_a_copy_and_a_momentum() -> None:
+    layout = Layout(dp=64, zero=1, shard=8)
+    apart = replace(LLAMA, recipe=replace(LLAMA.recipe, local_steps=500))
+    more_B = float(
+        memory(apart, CLUSTER, layout.grid()).optimizer_B - memory(LLAMA, CLUSTER, layout.grid()).optimizer_B
+    )
+    assert more_B == pytest.approx(8.0 * PARAMETERS / 8, rel=1e-6)
+
+
+def test_streaming_diloco_sends_a_four_hundredth() -> None:
+    """arXiv 2501.18512, table 1: 441 TB with data parallelism, 1.1 TB with 4-bit exchanges every 100 steps."""
+    slow = replace(CLUSTER, levels=(CLUSTER.levels[0], replace(CLUSTER.levels[1], link=replace(
+        CLUSTER.levels[1].link, bandwidth_Bps=1e6, achieved_frac=1.0, latency_s=0.0))))  # fmt: skip
+    usual = replace(LLAMA, recipe=replace(LLAMA.recipe, reduce_B=2.0))
+    apart = replace(LLAMA, recipe=replace(LLAMA.recipe, reduce_B=0.5, local_steps=100))
+    ratio = data_parallel_s(Layout(dp=64), slow, usual) / data_parallel_s(Layout(dp=64), slow, apart)
+    assert ratio == pytest.approx(441 / 1.1, rel=0.02)

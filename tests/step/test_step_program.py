@@ -64,10 +64,13 @@ def questions(draw: st.DrawFn) -> Question:
         overlap_ep=draw(st.sampled_from(["none", "cells", "shared"])), flash_attention=draw(st.booleans()),
         sharding=draw(st.sampled_from(SOFTWARE)), gradient_sync=draw(st.sampled_from((None, *SYNCS))),
         reshard=draw(st.booleans()), cp_kind=draw(st.sampled_from(KINDS)),
+        local_steps=draw(st.sampled_from([1, 1, 50])),
     )  # fmt: skip
     job = Job(known, recipe, hardware.num_devices)
     if any(rule.flag == "--sharding" for rule in broken_by(layout, job)):
         job = replace(job, recipe=replace(recipe, sharding="any"))
+    if any(rule.flag == "--local-steps" for rule in broken_by(layout, job)):
+        job = replace(job, recipe=replace(job.recipe, local_steps=1))
     kept = ({}, {"ep": 1}, {"offload": "none"}, {"shard": 0}, {"schedule": "1f1b", "vpp": 1})
     for change in kept:
         layout = replace(layout, **change)

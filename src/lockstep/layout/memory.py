@@ -29,6 +29,7 @@ from lockstep.layout.layout import KEEP, OFFLOAD_PARAMETERS, LayoutGrid, host_ca
 from lockstep.layout.recipe import Recipe
 from lockstep.layout.sharing import gradients_leave, sharing_of
 from lockstep.parallel.context import Blocks, held_B
+from lockstep.parallel.data.local import OUTER_STATE_B
 from lockstep.parallel.pipeline import peak_live_by_code
 from lockstep.types.arrays import Floats, Number, Truth
 from lockstep.types.plain import Json
@@ -179,6 +180,8 @@ def _stage_B(job: Job, grid: LayoutGrid, stage: int) -> tuple[Number, Number, Nu
     optimizer_B = _sharded(
         grid, matrix * states.matrix_B + other * states.other_B, expert * states.matrix_B, sharing.sharded
     )
+    if recipe.local_steps > 1:
+        optimizer_B = optimizer_B + _sharded(grid, dense * OUTER_STATE_B, expert * OUTER_STATE_B, sharing.sharded)
     optimizer_B = np.where(grid.offload == KEEP, optimizer_B, 0.0)
     activations_B, loose_B = _activations(job, grid, stage, held)
     loose_B = loose_B + _gathered(recipe, grid, parameters, max(1, sum(held.values())))
@@ -202,6 +205,8 @@ def _stage_host_B(job: Job, grid: LayoutGrid, stage: int) -> Number:
     held = stage_parameters(job, grid, stage, job.device_layers(grid.stages, grid.placement)[stage])
     dense, expert = held.matrix_elems + held.other_elems, held.expert_elems
     optimizer_B = held.matrix_elems * states.matrix_B + held.other_elems * states.other_B
+    if recipe.local_steps > 1:
+        optimizer_B = optimizer_B + dense * OUTER_STATE_B
     divided = grid.zero >= 1
     return host_states_B(
         grid,

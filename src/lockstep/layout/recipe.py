@@ -102,6 +102,8 @@ class Recipe:
     """When sharded gradients are reduced: after every micro-batch, or once per step; None means as that software."""
     reshard: bool = True
     """At zero 3, parameters are given up between a forward and a backward pass and gathered again."""
+    local_steps: int = 1
+    """Steps that groups of ranks train apart before they agree (DiLoCo): shard groups, or single ranks at zero 0."""
     fused_accumulation: bool = True
     """Weight gradients are added to the accumulated ones inside the product that gives them (Megatron-LM since February
     2022: NVIDIA/apex pull request 1297); without it a pass of its own adds them. Sharded gradients are never fused."""
@@ -143,10 +145,12 @@ class Recipe:
     """What was chosen on the user's behalf, in words; part of the assumptions."""
 
     def __post_init__(self) -> None:
-        for name in ("seq", "batch"):
+        for name in ("seq", "batch", "local_steps"):
             value = getattr(self, name)
             if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-                raise BadInput(f"{name} must be a whole number of at least 1, got {value!r}", f"--{name}")
+                raise BadInput(
+                    f"{name} must be a whole number of at least 1, got {value!r}", f"--{name.replace('_', '-')}"
+                )
         if self.dtype in NOT_TRAINED:
             raise BadInput(f"{self.dtype} is not a training format; {NOT_TRAINED[self.dtype]}", "--dtype")
         if self.overlap_tp not in TP_OVERLAPS:

@@ -110,6 +110,23 @@ def _needs(schedule: str) -> str:
     return f"{schedule} needs {chunks}: {found.rule}"
 
 
+def _no_groups(grid: LayoutGrid, job: Job) -> Truth:
+    """Groups that train apart are shard groups, or single ranks that keep all states; experts have others."""
+    if job.recipe.local_steps == 1:
+        return np.zeros((), dtype=bool)
+    alone: Bools = (grid.zero == 0) & (grid.cp == 1)
+    apart: Bools = (grid.zero > 0) & (grid.shard > 0) & (grid.shard % grid.cp == 0)
+    return ~(alone | apart) | (job.num_experts > 0)
+
+
+def _groups(layout: Layout, job: Job) -> str:
+    if job.num_experts:
+        return "local steps of a model with experts are not priced; drop --local-steps"
+    if layout.zero:
+        return f"with zero={layout.zero} groups that train apart are shard groups of whole sequences; give --shard"
+    return f"without --zero single ranks train apart, but cp={layout.cp} share a sequence; give --zero 1 and --shard"
+
+
 def _unknown_sharding(grid: LayoutGrid, job: Job) -> Truth:
     """Sharding that the software named does not have."""
     software = job.recipe.sharding
@@ -215,6 +232,7 @@ RULES = (
         lambda g, j: (g.dp * g.cp) % np.maximum(g.shard, 1) != 0,
         lambda x, j: f"shard={x.shard} does not divide dp*cp = {x.dp * x.cp}",
     ),
+    Rule("local steps need groups", "--local-steps", _no_groups, _groups),
     Rule("sharded by no such software", "--sharding", _unknown_sharding, _sharding),
     Rule(
         "offloaded parameters need zero 3",
@@ -222,8 +240,7 @@ RULES = (
         lambda g, j: (g.offload == OFFLOAD_PARAMETERS) & ((g.zero < 3) | (not j.recipe.reshard)),
         lambda x, j: (
             f"with zero={x.zero}{'' if j.recipe.reshard else ' and no resharding'} parameters stay whole on the device"
-            ", 
-            "and only zero 3 brings them layer by layer, from the host as from other ranks; use --zero 3, or "
+            ", and only zero 3 brings them layer by layer, from the host as from other ranks; use --zero 3, or "
             "--offload optimizer"
         ),
     ),

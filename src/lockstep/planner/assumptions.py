@@ -51,6 +51,9 @@ def _all(job: Job, cluster: Cluster, layout: Layout, hidden_s: float) -> Iterato
         if level.size > 1 and rate is not None and rate.kind == "measured":
             yield f"{level.link.name} is calibrated: {rate.text} ({rate.date})"
     yield "model FLOPs count attention in full (no causal halving), as most published MFU figures do"
+    if recipe.local_steps > 1:
+        yield f"the step is the mean of {recipe.local_steps:,}, after which groups of ranks average their parameters"
+        yield "what training apart costs in convergence is not in it: see `lockstep converge outer-momentum`"
     yield from _sharding(recipe, layout)
     if recipe.overlap_dp:
         yield "data-parallel traffic overlaps with compute without slowing it"

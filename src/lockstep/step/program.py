@@ -3,9 +3,10 @@
 Every pass is written as `passes.py` says: kernels on lane `compute`, each kind of traffic on a lane of its own, one
 operation for all of a pass. What comes once per step stands beside the last backward pass where this is one whole pass,
 else its exposed part behind it; then the ranks agree on the norm of the gradients, states pass between device and host,
-and parameters are updated and gathered. A gather of updated parameters runs on beside the first forward pass of the
-next step: the part that is waited for is at the end, the rest beside the first pass. Simulated, a step takes what
-`step_time_s` says: exactly where the schedule's closed form is exact (see there), no longer elsewhere.
+and parameters are updated, averaged with groups that train apart, and gathered. A gather of updated parameters runs on
+beside the first forward pass of the next step: the part that is waited for is at the end, the rest beside the first
+pass. Simulated, a step takes what `step_time_s` says: exactly where the schedule's closed form is exact (see there), no
+longer elsewhere.
 """
 
 from __future__ import annotations
@@ -88,6 +89,9 @@ def _update(builder: ProgramBuilder, passes: StepPasses, ends: list[list[int]]) 
     if host_s > 0:
         ends = _traffic(builder, "copy", 0.0, host_s, ends, "host copy", "host")
     ends = [[builder.compute(stage, update_s, label="optimizer", after=ends[stage])] for stage in stages]
+    if outer := float(np.asarray(parts.waits.outer_s)):
+        flow, label = passes.parts.around.outer, passes.name("dp", "outer all-reduce")
+        ends = _traffic(builder, flow.op, float(flow.size_B), outer, ends, label, "dp")
     ends = _gather(builder, passes, gather_s, ends)
     for stage in stages:
         builder.compute(stage, parts.fixed_s, label="host", after=ends[stage])

@@ -21,7 +21,7 @@ from lockstep.hardware import Cluster
 from lockstep.kernels.clock import Clock
 from lockstep.kernels.convolution import convolution_work
 from lockstep.kernels.layer import Shard, accumulation_work, embedding_work, head_work, prediction_module_work
-from lockstep.kernels.optimizer import optimizer_s, updated, updated_B
+from lockstep.kernels.optimizer import optimizer_s, outer_update_s, updated, updated_B
 from lockstep.layout import (
     KEEP,
     OFFLOAD_PARAMETERS,
@@ -164,6 +164,7 @@ def compose(job: Job, cluster: Cluster, grid: LayoutGrid) -> Composition:
     around = _around(job, cluster, network, held, body)
     waits = around.waits
     update_s = optimizer_s(clock, grid, job.recipe, held, job.hidden)
+    outer_s = outer_update_s(clock, grid, job.recipe, held) if job.recipe.local_steps > 1 else 0.0
     return Composition(
         stages=grid.stages,
         microbatches=grid.microbatches(job.recipe.batch),
@@ -173,7 +174,7 @@ def compose(job: Job, cluster: Cluster, grid: LayoutGrid) -> Composition:
         around=around,
         waits=waits,
         transfer_s=_transfer(job, grid, clock, network) if grid.stages > 1 else 0.0,
-        update_s=np.where(grid.offload == KEEP, update_s, around.host.update_s),
+        update_s=np.where(grid.offload == KEEP, update_s, around.host.update_s) + outer_s,
         fixed_s=cluster.device.efficiency.step_s,
         blocking=not job.recipe.overlap_pp,
         copies=grid.copies,
@@ -193,7 +194,8 @@ def _around(job: Job, cluster: Cluster, network: Network, held: RankParameters, 
     host = _host_traffic(cluster, grid, recipe, held) if np.any(grid.offload != KEEP) else HostTraffic()
     parameter_B, gradient_B = ((dense + expert) * each_B for each_B in bytes_each)
     kernels = _kernels(job, grid, body)
-    return Around(sharing, moved, kernels, layers, recipe.overlap_dp, parameter_B, gradient_B, host)
+    steps = recipe.local_steps
+    return Around(sharing, moved, kernels, layers, recipe.overlap_dp, parameter_B, gradient_B, host, steps)
 
 
 def _beside_exchange(network: Network, body: StageTimes, waiting: Exposed) -> Number:

@@ -39,6 +39,8 @@ class Exposed:
     """In the last backward pass, beyond what every one waits for."""
     gather_s: Number
     """For updated parameters, in the first forward pass."""
+    outer_s: Number = 0.0
+    """For other groups that train apart, on average over the steps between."""
     host_forward_s: Number = 0.0
     """For the host, besides."""
     host_backward_s: Number = 0.0
@@ -46,7 +48,7 @@ class Exposed:
     @property
     def once_s(self) -> Number:
         """Of data-parallel traffic, once per step."""
-        return self.reduce_s + self.gather_s
+        return self.reduce_s + self.gather_s + self.outer_s
 
     @property
     def host_s(self) -> Number:
@@ -67,13 +69,24 @@ class Around:
     """Bytes of all parameters of the stage, and of all its gradients on the network."""
     gradient_B: Number = 0.0
     host: HostTraffic = field(default_factory=HostTraffic)
+    local_steps: int = 1
+    """Steps after which groups of ranks agree (`local.py`)."""
+
+    @property
+    def outer(self) -> Flow:
+        """What a step sends on average between groups that train apart."""
+        if self.local_steps == 1:
+            return Flow("all-reduce", "dp", 0.0, 0.0)
+        seconds = np.where(self.sharing.sharded, self.moved.replicas_s, self.moved.reduce_s)
+        return Flow("all-reduce", "dp", self.gradient_B, seconds) * (1.0 / self.local_steps)
 
     @property
     def once(self) -> Flow:
         """What is reduced once per step."""
         moved, sharing = self.moved, self.sharing
-        sharded_s = np.where(sharing.scatters, 0.0, moved.scatter_s) + moved.replicas_s
-        seconds = np.where(sharing.sharded, sharded_s, moved.reduce_s)
+        every = self.local_steps == 1
+        sharded_s = np.where(sharing.scatters, 0.0, moved.scatter_s) + moved.replicas_s * every
+        seconds = np.where(sharing.sharded, sharded_s, moved.reduce_s * every)
         scattered = np.all(sharing.sharded & ~sharing.scatters) and not np.any(sharing.all_reduces)
         return Flow("reduce-scatter" if scattered else "all-reduce", "dp", self.gradient_B, seconds)
 
@@ -84,7 +97,7 @@ class Around:
         host_s = (self._host("forward", forward).exposed_s, self._host("backward", backward).exposed_s)
         backward_s = backward.exposed_s
         last_s, updated_s = self._last().exposed_s, self._updated().exposed_s
-        return Exposed(forward.exposed_s, backward_s, last_s - backward_s, updated_s, *host_s)
+        return Exposed(forward.exposed_s, backward_s, last_s - backward_s, updated_s, self.outer.seconds, *host_s)
 
     def data(self, way: str) -> Piece:
         """Data-parallel traffic around every `forward` or `backward` pass."""
@@ -188,7 +201,7 @@ class Around:
         sharing, each = self.sharing, bool(self.sharing.scatters | self.sharing.gathers_backward)
         forwards, backwards = (microbatches if often else 1 for often in (sharing.gathers_forward, each))
         forward_s, backward_s = float(self.moved.gather_s) * bool(sharing.sharded), each_s if each else once_s
-        all_s = forwards * forward_s + backwards * backward_s + (once_s if each else 0.0)
+        all_s = forwards * forward_s + backwards * backward_s + (once_s if each else 0.0) + float(self.outer.seconds)
         exposed_s = microbatches * float(waits.forward_s + waits.backward_s) + float(waits.once_s)
         sides = (
             (forwards * bool(sharing.sharded) * (not sharing.gathers_late), "forward", forward_s),

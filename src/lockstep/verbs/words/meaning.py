@@ -116,6 +116,10 @@ def _reshard(about: About) -> str | None:
     return _sharded(3, "parameters are gathered and freed with")(about)
 
 
+def _local(about: About) -> str | None:
+    return _wire(about) if about.job.recipe.local_steps > 1 else None
+
+
 def _order(about: About) -> str | None:
     from lockstep.layout import AXES
 
@@ -193,6 +197,7 @@ _IDLE: dict[str, Callable[[About], str | None]] = {
     "sharding": _sharded(1, "states are sharded with"),
     "gradient_sync": _sharded(2, "gradients are sharded with"),
     "reshard": _reshard,
+    "local_steps": _local,
     "overlap_tp": _tensor,
     "cp_kind": _context,
     "reduce_bytes": _wire,

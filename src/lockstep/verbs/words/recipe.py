@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypedDict
 
 from lockstep.errors import BadInput, located
 from lockstep.types.plain import Json
-from lockstep.units import parse_count, parse_frac
+from lockstep.units import parse_count, parse_frac, parse_integer
 from lockstep.verbs.words.option import Option, Switch, annotated
 from lockstep.verbs.words.quantity import Quantity, Size
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 MOST_B = 8.0
 """Bytes of the widest number, fp64."""
+MOST_STEPS = 10**9
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +53,13 @@ def _device_frac(value: Quantity, where: str) -> float:
     if not frac < 1:
         raise BadInput(f"must be below 1: some of the device must keep computing, got {frac:g}", where)
     return frac
+
+
+def _steps(value: Quantity, where: str) -> int:
+    steps = parse_integer(value, where, minimum=1)
+    if steps > MOST_STEPS:
+        raise BadInput(f"must be at most {MOST_STEPS:,}, got {steps:,}", where)
+    return steps
 
 
 def _modules(value: str, where: str) -> tuple[str, ...]:
@@ -120,6 +128,15 @@ class RecipeWords(TypedDict, total=False):
         bool | None,
         Switch("Free gathered parameters between the forward and the backward pass (ZeRO-3).", True),
         Field("reshard"),
+    ]
+    local_steps: Annotated[
+        Quantity | None,
+        Option(
+            "K",
+            "Steps that groups of ranks train apart before they average (DiLoCo): --shard groups, or single ranks "
+            "without --zero. (default: 1)",
+        ),
+        Field("local_steps", _steps),
     ]
     overlap: Annotated[bool | None, Switch("Overlap data-parallel traffic with compute.", True), Field("overlap_dp")]
     overlap_tp: Annotated[
