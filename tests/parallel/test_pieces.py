@@ -17,7 +17,7 @@ from lockstep.parallel.group import Traffic as Collectives
 from lockstep.parallel.group import on_link
 from lockstep.parallel.piece import Flow, Piece
 from lockstep.parallel.script import LANES, Pass, Script, fitted, within
-from lockstep.parallel.tensor import chunked
+from lockstep.parallel.tensor import asynchronous, chunked
 from lockstep.parallel.tensor import traffic as tensor
 from lockstep.program import ProgramBuilder
 from lockstep.simulate import simulate
@@ -153,3 +153,17 @@ def test_data_parallel_traffic_is_never_exposed_longer_than_it_takes(one: Around
     assert float(wanted.backward_s) <= each_s * (1 + 1e-12)
     assert float(wanted.forward_s) <= one.moved.gather_s * (1 + 1e-12)
     assert float(wanted.backward_s + wanted.reduce_s) <= (each_s + one.once.seconds) * (1 + 1e-12)
+
+
+@given(st.sampled_from([2, 4, 8]), st.floats(1e-3, 1.0), st.floats(1e-3, 1.0))
+def test_a_gather_in_pieces_waits_for_them_beside_its_product(ranks: int, product_s: float, moved_s: float) -> None:
+    """Piece by piece, as PyTorch runs it: the own piece first, then each of the others when it has arrived."""
+    now_s, arrived_s = product_s / ranks, 0.0
+    for _ in range(ranks - 1):
+        arrived_s += moved_s / (ranks - 1)
+        now_s = max(now_s, arrived_s) + product_s / ranks
+    flows = (Flow("all-gather", "tp", 1.0, moved_s), Flow("reduce-scatter", "tp", 1.0, 0.0))
+    found = asynchronous.pieces(flows, ranks, [(product_s, product_s)])
+    exposed_s = sum(float(one.exposed_s) for one in found)
+    assert exposed_s <= now_s - product_s + 1e-12
+    assert now_s - product_s <= exposed_s + product_s / ranks + 1e-12

@@ -136,6 +136,9 @@ REFUSED = [
     ("torchtitan", {"tp": 2, "dp": 16, "sequence_parallel": True}, {}, "DDP"),
     ("torchtitan", {"dp": 32, "zero": 3}, {"gradient_B": 2.0}, "fp32"),
     ("torchtitan", {"dp": 32, "zero": 3, "offload": "optimizer"}, {}, "offload optimizer"),
+    ("torchtitan", {"tp": 8, "dp": 4, "zero": 3, "sequence_parallel": True}, {"overlap_tp": "all"}, "userbuffers"),
+    ("megatron", {"tp": 8, "dp": 4, "sequence_parallel": True}, {"overlap_tp": "async"}, "asynchronous"),
+    ("deepspeed", {"tp": 8, "dp": 4}, {"overlap_tp": "all"}, "does not overlap"),
     *((to, {"dp": 32}, {"local_steps": 100}, "local steps") for to in ("megatron", "deepspeed", "torchtitan")),
     ("torchtitan", {"dp": 16, "cp": 2, "zero": 3}, {"cp_kind": "mixed"}, "context parallelism by mixed"),
     ("megatron", {"dp": 2, "cp": 16, "zero": 1}, {"cp_kind": "all-to-all"}, "it copies none"),
@@ -191,6 +194,13 @@ def test_torchtitan_is_told_how_keys_and_values_travel(kind: str, word: str) -> 
     job = Job(DENSE.model, replace(DENSE.recipe, cp_kind=kind), DENSE.devices)
     text = export(found(job, Layout(cp=2, dp=16, zero=3)), "torchtitan")
     assert tomllib.loads(text)["parallelism"]["context_parallel_rotate_method"] == word
+
+
+def test_asynchronous_tensor_parallelism_is_compiled() -> None:
+    job = Job(DENSE.model, replace(DENSE.recipe, overlap_tp="async"), DENSE.devices)
+    said = tomllib.loads(export(found(job, Layout(tp=8, dp=4, zero=3, sequence_parallel=True)), "torchtitan"))
+    assert said["parallelism"]["enable_async_tensor_parallel"]
+    assert said["compile"] == {"enable": True}
 
 
 def test_parameters_kept_between_passes_are_never_resharded() -> None:

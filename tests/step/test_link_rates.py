@@ -151,7 +151,7 @@ def questions(draw: st.DrawFn, name: str) -> tuple[Job, Cluster, Layout]:
         seq=draw(st.sampled_from([128, 1024, 8192])),
         batch=dp * micro_batch * 2 * pp * draw(st.sampled_from([1, 4, 64])),
         gradient_B=2.0, overlap_dp=draw(st.booleans()), overlap_pp=draw(st.booleans()),
-        overlap_tp=draw(st.sampled_from(["none", "gradients", "all"])),
+        overlap_tp=draw(st.sampled_from(["none", "gradients", "all", "async"])),
         overlap_ep=draw(st.sampled_from(["none", "cells", "shared"])), sharding=draw(st.sampled_from(SOFTWARE)),
         cp_kind=draw(st.sampled_from(KINDS)),
         gradient_sync=draw(st.sampled_from((None, *SYNCS))), reshard=draw(st.booleans()),

@@ -19,6 +19,7 @@ from effort import drawn
 from lockstep.errors import BadInput
 from lockstep.hardware import cluster
 from lockstep.layout import Job, Layout, Recipe, memory
+from lockstep.layout.recipe import TP_OVERLAPS
 from lockstep.layout.rules import broken_by
 from lockstep.parallel import pipeline as pipelines
 from lockstep.parallel.context import KINDS
@@ -60,7 +61,7 @@ def questions(draw: st.DrawFn) -> Question:
     recipe = Recipe(
         seq=1 if known.name == "resnet50" else draw(st.sampled_from([1024, 8192])), batch=dp * micro_batch * many * pp,
         overlap_dp=draw(st.booleans()), overlap_pp=draw(st.booleans()), launch_blocking=draw(st.booleans()),
-        overlap_tp=draw(st.sampled_from(["none", "gradients", "all"])),
+        overlap_tp=draw(st.sampled_from(TP_OVERLAPS[: 4 if layout.sequence_parallel else 3])),
         overlap_ep=draw(st.sampled_from(["none", "cells", "shared"])), flash_attention=draw(st.booleans()),
         sharding=draw(st.sampled_from(SOFTWARE)), gradient_sync=draw(st.sampled_from((None, *SYNCS))),
         reshard=draw(st.booleans()), cp_kind=draw(st.sampled_from(KINDS)),

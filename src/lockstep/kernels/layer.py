@@ -181,6 +181,39 @@ def residual_and_norms(shard: Shard) -> Passes:
     return parts
 
 
+def product_pairs(shard: Shard, kind: LayerKind) -> tuple[tuple[Number, Number], ...]:
+    """Seconds of the products that begin and end attention and feed-forward, which tensor parallelism splits.
+
+    Latent attention begins with its up-projections; experts have no such pair, and count nothing.
+    """
+    model, tokens, h, tp = shard.model, shard.tokens, shard.model.hidden, shard.grid.tp
+    attention, moe = model.attention, kind.experts and model.experts
+    heads = attention.heads / tp
+    if attention.latent is not None:
+        begin_s = up_projections(shard, attention.latent, heads).forward.matmul_s
+    else:
+        begin_s = shard.clock.matmul(tokens, (heads + 2 * shard.kv_heads) * attention.head_dim, h).matmul_s
+    first = begin_s, shard.clock.matmul(tokens, h, heads * attention.value_dim).matmul_s
+    if moe or not model.mlp:
+        second: tuple[Number, Number] = (0.0, 0.0)
+    else:
+        width = model.mlp.ffn / tp
+        second = tuple(  # type: ignore[assignment]
+            shard.clock.matmul(tokens, *sides).matmul_s
+            for sides in ((width * (2 if model.mlp.gated else 1), h), (h, width))
+        )
+    if model.parallel_block:
+        return ((first[0] + second[0], first[1] + second[1]),)
+    return first, second
+
+
+def _added_pieces(shard: Shard) -> Passes:
+    """Asynchronous tensor parallelism adds the pieces of its reductions in kernels of its own."""
+    rounds, tp = 1 if shard.model.parallel_block else 2, shard.grid.tp
+    split = np.where(tp > 1, 1.0 + 1.0 / tp, 0.0)
+    return shard.elementwise(rounds * shard.tokens * shard.model.hidden * split, 1.0, 1.0, kernels=0)
+
+
 @dataclass(frozen=True, slots=True)
 class LayerWork:
     """Work of one layer: all of it, and parts of it that others ask for."""
@@ -206,6 +239,8 @@ class LayerWork:
 def layer_work(shard: Shard, kind: LayerKind) -> LayerWork:
     """Work of one layer of the given kind."""
     around = projections(shard) + residual_and_norms(shard)
+    if shard.recipe.overlap_tp == "async":
+        around += _added_pieces(shard)
     shared = Passes(Work(), Work())
     if kind.experts and shard.model.experts:
         shared = shared_experts(shard, shard.model.experts)

@@ -65,7 +65,7 @@ OPTIMIZERS = {
 
 NOT_TRAINED = {"int8": "a step's products need a floating-point format: bf16, fp16 or, where the device has it, fp8"}
 """Formats of `Device.peak_flops` that nothing here is trained in, and what to say instead: integers serve inference."""
-TP_OVERLAPS = ("none", "gradients", "all")
+TP_OVERLAPS = ("none", "gradients", "all", "async")
 EP_OVERLAPS = ("none", "cells", "shared")
 ACTIVATION_B = {"fp64": 8.0, "fp32": 4.0, "tf32": 4.0}
 """Bytes per activation element where products run in a wide format: tf32 rounds inside the unit, memory holds fp32."""
@@ -112,8 +112,9 @@ class Recipe:
     DeepSpeed's BF16_Optimizer (deepspeed/runtime/bf16_optimizer.py, update_hp_grads)."""
     overlap_tp: str = "gradients"
     """Tensor-parallel traffic overlapped with products: none; gradients, where the reduction of an input's gradient
-    overlaps the product for the weight's (Megatron-LM since late 2021; arXiv 2205.05198 section 4.2.2); or all, where
-    products are cut in pieces that communicate while others compute (Transformer Engine's userbuffers)."""
+    overlaps the product for the weight's (Megatron-LM since late 2021; arXiv 2205.05198 section 4.2.2); all, where
+    products are cut in pieces that communicate while others compute (Transformer Engine's userbuffers); or async, where
+    each collective overlaps with its own product alone (PyTorch's asynchronous tensor parallelism)."""
     cp_kind: str = "ring"
     """How context-parallel ranks share attention: ring, gather (keys and values of all, as in Llama 3), all-to-all (by
     heads, as in DeepSpeed-Ulysses) or mixed (all-to-all among neighbours, a ring across)."""

@@ -221,6 +221,12 @@ RULES = (
         lambda x, j: f"sequence parallelism needs tp > 1 and tp*cp = {x.tp * x.cp} dividing {j.recipe.seq} tokens",
     ),
     Rule(
+        "async tp needs sequence parallel",
+        "--sequence-parallel",
+        lambda g, j: (g.tp > 1) & (g.sequence_parallel == 0) & (j.recipe.overlap_tp == "async"),
+        lambda x, j: "asynchronous tensor parallelism cuts gathers and reductions of --sequence-parallel; give it",
+    ),
+    Rule(
         "experts with tp need sequence parallel",
         "--sequence-parallel",
         lambda g, j: (g.tp > 1) & (g.sequence_parallel == 0) & (j.num_experts > 0),

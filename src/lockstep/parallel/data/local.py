@@ -1,9 +1,9 @@
 """Local steps (DiLoCo): groups of ranks train apart and agree once in K steps.
 
-Inside a group, gradients travel as its sharding says. Every K steps groups average what they changed: an all-reduce
-of each rank's part between groups, in as many bytes as gradients take on the wire, after the update and beside nothing.
-An outer optimizer with Nesterov momentum then moves the parameters that all agreed on: OUTER_STATE_B more per parameter,
-a copy of those and the momentum in fp32, which the outer update reads and writes once. A step here is the mean of K.
+Inside a group, gradients travel as its sharding says. Every K steps groups average what they changed: an all-reduce of
+each rank's part between groups, in as many bytes as gradients take on the wire, after the update and beside nothing. An
+outer optimizer with Nesterov momentum then moves the parameters that all agreed on: OUTER_STATE_B more per parameter, a
+copy of those and the momentum in fp32, which the outer update reads and writes once. A step here is the mean of K.
 
 What such training loses or gains in convergence is no part of a step.
 

@@ -111,7 +111,7 @@ def _refuse(found: Estimate) -> None:
     no.when(recipe.optimizer not in OPTIMIZERS, f"optimizer {recipe.optimizer}: only {', '.join(OPTIMIZERS)} match")
     no.when({recipe.gradient_B, recipe.wire_B} - {2.0, 4.0} != set(), "gradients must have 2 or 4 bytes")
     refuse_formats(recipe, no)
-    no.when(recipe.overlap_tp == "all", "tensor-parallel traffic does not overlap with products there")
+    no.when(recipe.overlap_tp in ("all", "async"), "tensor-parallel traffic does not overlap with products there")
     no.when(recipe.overlap_pp and layout.pp > 1, "pipeline sends do not overlap with compute there")
     no.when(layout.order != AXES, f"rank order {'-'.join(layout.order)}: it is always {'-'.join(AXES)}")
     no.settle()

@@ -59,6 +59,8 @@ def torchtitan(found: Estimate) -> str:
         "activation_checkpoint": {"mode": layout.recompute},
         "optimizer": {"name": OPTIMIZERS[recipe.optimizer]},
     }
+    if recipe.overlap_tp == "async" and layout.tp > 1:
+        sections["compile"] = {"enable": True}
     return "\n".join(_section(name, values) for name, values in sections.items())
 
 
@@ -88,6 +90,8 @@ def _parallelism(found: Estimate) -> dict[str, Value]:
     }
     if layout.cp > 1:
         values["context_parallel_rotate_method"] = ROTATIONS[recipe.cp_kind]
+    if recipe.overlap_tp == "async" and layout.tp > 1:
+        values["enable_async_tensor_parallel"] = True
     if layout.ep > 1:
         values["expert_tensor_parallel_degree"] = layout.tp
     if layout.pp > 1:
@@ -145,10 +149,7 @@ def _refuse(found: Estimate) -> None:
     no.when(synced, f"--gradient-sync {sync}: torch reduces once per step with stages, else after every micro-batch")
     no.when(recipe.wire_B != 4.0, "gradients are reduced in fp32 there; set --gradient-bytes 4")
     no.when(not recipe.overlap_dp and layout.zero > 0, "FSDP2 always overlaps its traffic; drop --no-overlap")
-    no.when(
-        recipe.overlap_tp == "all",
-        "overlapped tensor parallelism needs compiled asynchronous tp, which is not exported",
-    )
+    no.when(recipe.overlap_tp == "all" and layout.tp > 1, "--overlap-tp all (userbuffers); its own way is async")
     no.when(not recipe.flash_attention, "attention is always fused there; drop --no-flash")
     no.when(recipe.dropout, "there is no dropout there")
     no.settle()

@@ -130,7 +130,7 @@ def _order(about: About) -> str | None:
 
 
 def _tensor(about: About) -> str | None:
-    if about.job.recipe.overlap_tp != "all" or about.degree("tp") > 1:
+    if about.job.recipe.overlap_tp not in ("all", "async") or about.degree("tp") > 1:
         return None
     return "there is no tensor parallelism here; give --tp above 1"
 

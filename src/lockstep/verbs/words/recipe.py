@@ -143,7 +143,8 @@ class RecipeWords(TypedDict, total=False):
         str | None,
         Option(
             "W",
-            "Tensor-parallel traffic overlapped with products: none, gradients (Megatron) or all (userbuffers). "
+            "Tensor-parallel traffic overlapped with products: none, gradients (Megatron), all (userbuffers) or async "
+            "(PyTorch). "
             "(default: gradients)",
         ),
         Field("overlap_tp"),
