@@ -18,6 +18,8 @@ from lockstep.types.plain import Json, picked, plain
 from lockstep.validation import (
     bigscience,
     bigscience_sweep,
+    dgxc,
+    internlm,
     korthikanti,
     llama3,
     llm_foundry,
@@ -37,7 +39,9 @@ TABLES: dict[str, Table] = {
         vtrain.SINGLE,
         vtrain.MULTI,
         nemo.TABLE,
+        dgxc.TABLE,
         llama3.TABLE,
+        internlm.TABLE,
         bigscience_sweep.SWEEP,
         bigscience.STATES,
     )
