@@ -25,8 +25,13 @@ FLAGS = {
     "dropout": (True, "dropout", True),
     "fused_elementwise": (False, "fused_elementwise", False),
     "fused_accumulation": (False, "fused_accumulation", False),
+    "sharding": ("megatron", "sharding", "megatron"),
+    "gradient_sync": ("step", "gradient_sync", "step"),
+    "reshard": (False, "reshard", False),
     "overlap": (False, "overlap_dp", False),
     "overlap_tp": ("all", "overlap_tp", "all"),
+    "local_steps": ("500", "local_steps", 500),
+    "cp_kind": ("gather", "cp_kind", "gather"),
     "overlap_pp": (True, "overlap_pp", True),
     "exchange": ("node", "exchange", "node"),
     "routing": ("skew:0.5", "routing", "skew:0.5"),
@@ -45,8 +50,10 @@ QUESTION = {"seq", "batch", "notes"}
 PYTHON_ONLY = {"converted_gradients", "paired_sends", "launch_blocking"}
 """Habits of DeepSpeed's engine and of debugging, for case studies."""
 MOE = ("deepseek-v2", "hgx-h800:8")
-COMPANY = {"overlap_device": ("overlap_ep", "shared")}
-"""Words that mean something only beside another one."""
+DENSE = ("llama3-8b", "dgx-h100:8")
+COMPANY = {"overlap_device": {"overlap_ep": "shared"}, "gradient_sync": {"zero": 2}, "reshard": {"zero": 3},
+           "local_steps": {"ep": 1, "shard": 2}, "cp_kind": {"cp": 2, "pp": 2, "ep": 4}}  # fmt: skip
+"""Words that mean something only beside others."""
 LAYOUT = {"tp": 2, "pp": 4, "ep": 8, "zero": 1, "recompute": "selective", "sequence_parallel": True}
 
 
@@ -71,12 +78,12 @@ def test_a_flag_is_its_field(word: str) -> None:
     value, field, expected = FLAGS[word]
     flag = word.replace("_", "-")
     said = ((f"--{flag}",) if value else (f"--no-{flag}",)) if isinstance(value, bool) else (f"--{flag}", str(value))
-    layout = [part for name, one in LAYOUT.items() for part in ((f"--{name.replace('_', '-')}",) if one is True else
-              (f"--{name}", str(one)))]  # fmt: skip
-    company = dict([COMPANY[word]] if word in COMPANY else [])
-    said += tuple(part for name, one in company.items() for part in (f"--{name.replace('_', '-')}", one))
-    answer = run("estimate", MOE[0], "-c", MOE[1], "--batch", "256", *layout, *said, "--json").json()
-    found = lockstep.estimate(*MOE, batch=256, **LAYOUT, **company)  # type: ignore[arg-type]
+    laid = LAYOUT | dict(COMPANY.get(word, ()))
+    layout = [part for name, one in laid.items() for part in ((f"--{name.replace('_', '-')}",) if one is True else
+              (f"--{name.replace('_', '-')}", str(one)))]  # fmt: skip
+    where = DENSE if word == "local_steps" else MOE
+    answer = run("estimate", where[0], "-c", where[1], "--batch", "256", *layout, *said, "--json").json()
+    found = lockstep.estimate(*where, batch=256, **laid)  # type: ignore[arg-type]
     job = replace(found.job, recipe=replace(found.job.recipe, **{field: expected}))
     want = estimate_layout(job, found.cluster, found.layout)
     assert answer["step_time_s"] == want.step_time_s

@@ -139,7 +139,8 @@ def test_offload_moves_states_off_the_device() -> None:
 @pytest.mark.parametrize(("zero", "stage"), [(0, 1), (0, 3), (1, 2), (2, 1), (3, 2)])
 def test_buffers_are_what_passes_through_and_a_twentieth_of_all_in_use(zero: int, stage: int) -> None:
     """What passes, counted by hand: logits in 2 + 4 bytes, a layer's gradients from zero 2 on, two layers at zero 3."""
-    found = stage_memory(LLAMA, CLUSTER, Layout(pp=4, dp=16, zero=zero).grid(), stage)
+    job = replace(LLAMA, recipe=replace(LLAMA.recipe, gradient_sync="micro-batch"))
+    found = stage_memory(job, CLUSTER, Layout(pp=4, dp=16, zero=zero).grid(), stage)
     layer = 4096 * (4096 * 2 + 1024 * 2) + 3 * 4096 * 14336
     head = 4096 * 128256 / 8 if stage == 3 else 0
     # The head keeps the input of its norm and of its product, and logits.

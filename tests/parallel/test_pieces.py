@@ -1,5 +1,6 @@
 """Pieces of a pass: what they expose is what their script takes, and what the recursions of single layers leave."""
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -10,15 +11,17 @@ from hypothesis import strategies as st
 from lockstep.collectives import PlainLink
 from lockstep.parallel.data import Units, buckets, sharded
 from lockstep.parallel.data.around import Around
+from lockstep.parallel.data.sharing import SOFTWARE, SYNCS, Sharing, sharing
 from lockstep.parallel.data.zero import Kernels, Traffic
 from lockstep.parallel.group import Traffic as Collectives
 from lockstep.parallel.group import on_link
 from lockstep.parallel.piece import Flow, Piece
 from lockstep.parallel.script import LANES, Pass, Script, fitted, within
-from lockstep.parallel.tensor import chunked
+from lockstep.parallel.tensor import asynchronous, chunked
 from lockstep.parallel.tensor import traffic as tensor
 from lockstep.program import ProgramBuilder
 from lockstep.simulate import simulate
+from lockstep.types.arrays import Ints
 
 SECONDS = st.one_of(st.just(0.0), st.floats(1e-3, 10.0))
 
@@ -81,7 +84,7 @@ def test_pieces_in_a_shorter_pass_expose_as_much(several: list[Piece], kernels_s
 def test_equal_buckets_and_units_expose_the_closed_form(comm_s: float, compute_s: float, layers: int) -> None:
     """The recursions of DDP's buckets and of FSDP's prefetched units, for equal layers."""
     moved, kernels = Traffic(0.0, 0.0, comm_s, 0.0), Kernels(0.0, compute_s)
-    left_s = float(Around(0, moved, kernels, layers, True).waits.reduce_s)
+    left_s = float(Around(sharing(0, False), moved, kernels, layers, True).waits.reduce_s)
     share_s = [comm_s / layers] * layers
     ddp = buckets.price_seconds(0.0, [compute_s / layers] * layers, share_s, 1.0)
     assert float(ddp.exposed_comm_s) == pytest.approx(left_s, rel=1e-9)
@@ -107,6 +110,15 @@ def test_products_in_pieces_expose_at_most_a_product_less_than_chunks_that_alter
 
 
 @st.composite
+def shared(draw: st.DrawFn) -> Callable[[int | Ints], Sharing]:
+    """The sharing of any software, of a ZeRO stage or of several."""
+    words = (
+        draw(st.booleans()), draw(st.sampled_from(SOFTWARE)), draw(st.sampled_from((None, *SYNCS))), draw(st.booleans())
+    )  # fmt: skip
+    return lambda zero: sharing(zero, *words)
+
+
+@st.composite
 def sharded_stages(draw: st.DrawFn) -> Around:
     gather_s, scatter_s, reduce_s, replicas_s = (draw(SECONDS) for _ in range(4))
     forward_s, backward_s = draw(st.floats(0.1, 10.0)), draw(st.floats(0.1, 10.0))
@@ -116,15 +128,17 @@ def sharded_stages(draw: st.DrawFn) -> Around:
     )
     met = draw(st.sampled_from([0.5, 1.0, 2.0]))
     moved = Traffic(gather_s, scatter_s, reduce_s, replicas_s, met * gather_s, met * scatter_s)
-    return Around(draw(st.integers(0, 3)), moved, kernels, draw(st.integers(1, 12)), draw(st.booleans()), 2.0, 4.0)
+    return Around(
+        draw(shared())(draw(st.integers(0, 3))), moved, kernels, draw(st.integers(1, 12)), draw(st.booleans()), 2.0, 4.0
+    )
 
 
-@given(sharded_stages())
-def test_a_grid_waits_for_what_each_of_its_layouts_waits_for(one: Around) -> None:
+@given(sharded_stages(), shared())
+def test_a_grid_waits_for_what_each_of_its_layouts_waits_for(one: Around, of: Callable[[int | Ints], Sharing]) -> None:
     """Sharding stages side by side in arrays, and one at a time in plain numbers; no wait is below zero."""
-    together = replace(one, zero=np.arange(4)).waits
+    together = replace(one, sharing=of(np.arange(4))).waits
     for zero in range(4):
-        alone = replace(one, zero=zero)
+        alone = replace(one, sharing=of(zero))
         assert float(alone.data("forward").plain.exposed_s) == pytest.approx(together.forward_s[zero], rel=1e-12)
         for name in ("forward_s", "backward_s", "reduce_s", "gather_s"):
             seconds = np.broadcast_to(getattr(together, name), 4)[zero]
@@ -135,7 +149,21 @@ def test_a_grid_waits_for_what_each_of_its_layouts_waits_for(one: Around) -> Non
 @given(sharded_stages())
 def test_data_parallel_traffic_is_never_exposed_longer_than_it_takes(one: Around) -> None:
     wanted = one.waits
-    each_s = {2: one.moved.scatter_s, 3: one.moved.gather_s + one.moved.scatter_s}.get(one.zero, 0.0)
+    each_s = one.moved.gather_s * one.sharing.gathers_backward + one.moved.scatter_s * one.sharing.scatters
     assert float(wanted.backward_s) <= each_s * (1 + 1e-12)
     assert float(wanted.forward_s) <= one.moved.gather_s * (1 + 1e-12)
     assert float(wanted.backward_s + wanted.reduce_s) <= (each_s + one.once.seconds) * (1 + 1e-12)
+
+
+@given(st.sampled_from([2, 4, 8]), st.floats(1e-3, 1.0), st.floats(1e-3, 1.0))
+def test_a_gather_in_pieces_waits_for_them_beside_its_product(ranks: int, product_s: float, moved_s: float) -> None:
+    """Piece by piece, as PyTorch runs it: the own piece first, then each of the others when it has arrived."""
+    now_s, arrived_s = product_s / ranks, 0.0
+    for _ in range(ranks - 1):
+        arrived_s += moved_s / (ranks - 1)
+        now_s = max(now_s, arrived_s) + product_s / ranks
+    flows = (Flow("all-gather", "tp", 1.0, moved_s), Flow("reduce-scatter", "tp", 1.0, 0.0))
+    found = asynchronous.pieces(flows, ranks, [(product_s, product_s)])
+    exposed_s = sum(float(one.exposed_s) for one in found)
+    assert exposed_s <= now_s - product_s + 1e-12
+    assert now_s - product_s <= exposed_s + product_s / ranks + 1e-12

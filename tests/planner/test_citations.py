@@ -9,6 +9,7 @@ from advice_samples import DENSE, EXPERTS, NODES
 from lockstep.hardware import cluster
 from lockstep.layout import OPTIMIZERS as ALL_OPTIMIZERS
 from lockstep.layout import Job, Layout, Recipe
+from lockstep.parallel.context import KINDS
 from lockstep.parallel.pipeline import REGISTRY, Schedule
 from lockstep.planner import bibliography, citations, estimate, plan, roofline
 from lockstep.planner.citations import OPTIMIZERS, ROOFLINE, RULES, papers
@@ -31,10 +32,16 @@ def test_every_key_exists_and_every_entry_is_used() -> None:
     assert used_keys() == set(papers())
 
 
+def _by(kind: str) -> Job:
+    """The dense job with another kind of context parallelism."""
+    return replace(DENSE, recipe=replace(DENSE.recipe, cp_kind=kind))
+
+
 def test_every_rule_is_reachable() -> None:
     samples = [
         (DENSE, Layout(tp=2, cp=2, dp=8, zero=3, shard=4, offload="optimizer")),
         (EXPERTS, Layout(ep=8, dp=32)),
+        *((_by(kind), Layout(cp=2, dp=16)) for kind in KINDS),
         (Job(model("resnet50"), Recipe(seq=1, batch=256), 32), Layout(dp=32)),
     ]
     reached = {one.key for job, layout in samples for one in citations(estimate(job, NODES, layout))}

@@ -163,6 +163,22 @@ REFUSED = [
     ("torchtitan", {"tp": 2, "dp": 16, "sequence_parallel": True}, {}, "DDP"),
     ("torchtitan", {"dp": 32, "zero": 3}, {"gradient_B": 2.0}, "fp32"),
     ("torchtitan", {"dp": 32, "zero": 3, "offload": "optimizer"}, {}, "offload optimizer"),
+    ("torchtitan", {"tp": 8, "dp": 4, "zero": 3, "sequence_parallel": True}, {"overlap_tp": "all"}, "userbuffers"),
+    ("megatron", {"tp": 8, "dp": 4, "sequence_parallel": True}, {"overlap_tp": "async"}, "asynchronous"),
+    ("deepspeed", {"tp": 8, "dp": 4}, {"overlap_tp": "all"}, "does not overlap"),
+    *((to, {"dp": 32}, {"local_steps": 100}, "local steps") for to in ("megatron", "deepspeed", "torchtitan")),
+    ("torchtitan", {"dp": 16, "cp": 2, "zero": 3}, {"cp_kind": "mixed"}, "context parallelism by mixed"),
+    ("megatron", {"dp": 2, "cp": 16, "zero": 1}, {"cp_kind": "all-to-all"}, "it copies none"),
+    ("megatron", {"dp": 16, "cp": 2, "zero": 1}, {"cp_kind": "mixed"}, "one level"),
+    ("torchtitan", {"dp": 32, "zero": 3}, {"sharding": "deepspeed"}, "--sharding deepspeed"),
+    ("torchtitan", {"dp": 32, "zero": 3}, {"gradient_sync": "step"}, "--gradient-sync step"),
+    ("torchtitan", {"dp": 8, "pp": 4, "zero": 3}, {"gradient_sync": "micro-batch"}, "--gradient-sync micro-batch"),
+    ("megatron", {"dp": 32, "zero": 3}, {"sharding": "fsdp2"}, "--sharding fsdp2"),
+    ("megatron", {"dp": 32, "zero": 2}, {"gradient_sync": "step"}, "once per step"),
+    ("megatron", {"dp": 32, "zero": 3}, {"reshard": False}, "without resharding"),
+    ("deepspeed", {"dp": 32, "zero": 2}, {"gradient_sync": "step"}, "once per step"),
+    ("deepspeed", {"dp": 32, "zero": 3}, {"reshard": False}, "without resharding"),
+    ("deepspeed", {"dp": 32, "zero": 2}, {"sharding": "megatron"}, "--sharding megatron"),
 ]
 
 
@@ -183,6 +199,42 @@ def test_without_stages_torchtitan_needs_no_schedule() -> None:
         export(found(DENSE, Layout(dp=32, zero=3, schedule=schedule)), "torchtitan") for schedule in ("zb-h1", "1f1b")
     )
     assert alone == usual
+
+
+@pytest.mark.parametrize(
+    ("kind", "cp", "words"),
+    [
+        ("ring", 2, {"cp-comm-type": "p2p"}),
+        ("gather", 2, {"cp-comm-type": "all_gather"}),
+        ("all-to-all", 2, {"cp-comm-type": "a2a"}),
+        ("mixed", 16, {"cp-comm-type": "a2a+p2p", "hierarchical-context-parallel-sizes": "8 2"}),
+    ],
+)
+def test_megatron_is_told_how_ranks_share_attention(kind: str, cp: int, words: dict[str, str]) -> None:
+    job = Job(DENSE.model, replace(DENSE.recipe, cp_kind=kind), DENSE.devices)
+    text = export(found(job, Layout(cp=cp, dp=32 // cp, zero=1)), "megatron")
+    assert {f"--{name} {value}" for name, value in words.items()} <= set(text.splitlines())
+
+
+@pytest.mark.parametrize(("kind", "word"), [("ring", "alltoall"), ("gather", "allgather")])
+def test_torchtitan_is_told_how_keys_and_values_travel(kind: str, word: str) -> None:
+    job = Job(DENSE.model, replace(DENSE.recipe, cp_kind=kind), DENSE.devices)
+    text = export(found(job, Layout(cp=2, dp=16, zero=3)), "torchtitan")
+    assert tomllib.loads(text)["parallelism"]["context_parallel_rotate_method"] == word
+
+
+def test_asynchronous_tensor_parallelism_is_compiled() -> None:
+    job = Job(DENSE.model, replace(DENSE.recipe, overlap_tp="async"), DENSE.devices)
+    said = tomllib.loads(export(found(job, Layout(tp=8, dp=4, zero=3, sequence_parallel=True)), "torchtitan"))
+    assert said["parallelism"]["enable_async_tensor_parallel"]
+    assert said["compile"] == {"enable": True}
+
+
+def test_parameters_kept_between_passes_are_never_resharded() -> None:
+    kept = Job(DENSE.model, replace(DENSE.recipe, sharding="fsdp2", reshard=False), DENSE.devices)
+    said = tomllib.loads(export(found(kept, Layout(dp=32, zero=3)), "torchtitan"))["parallelism"]
+    assert said["fsdp_reshard_after_forward"] == "never"
+    assert said == tomllib.loads(export(found(DENSE, Layout(dp=32, zero=2)), "torchtitan"))["parallelism"]
 
 
 def test_all_reasons_are_given_at_once() -> None:

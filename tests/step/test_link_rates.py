@@ -7,6 +7,7 @@ them. What hides behind compute moves all the same.
 """
 
 from dataclasses import dataclass, field, replace
+from math import gcd
 
 import pytest
 from hypothesis import given
@@ -14,6 +15,8 @@ from hypothesis import strategies as st
 
 from lockstep.hardware import Cluster, cluster
 from lockstep.layout import Job, Layout, Recipe, broken_rules
+from lockstep.parallel.context import KINDS
+from lockstep.parallel.data.sharing import SOFTWARE, SYNCS
 from lockstep.step import price_step
 from lockstep.workload import Transformer, model
 
@@ -72,8 +75,7 @@ def counted(job: Job, layout: Layout) -> dict[str, float]:
     token_B = layout.micro_batch * recipe.seq / layout.cp * recipe.element_B
     found = Count()
     found.group(layout.tp, 1, 4 * (forwards + 1) * layers, token_B * described.hidden)
-    heads = max(1.0, described.attention.kv_heads / layout.tp) * 2 * described.attention.head_dim
-    found.send(layout.cp, layout.tp, (layout.cp - 1) * (forwards + 2) * layers, token_B * heads)
+    context(found, job, layout, layers, forwards)
     if described.experts is not None:
         sent_B = token_B * described.hidden * described.experts.top_k / (layout.tp if layout.sequence_parallel else 1)
         found.exchange(layout.ep, layout.tp * layout.cp, 2 * (forwards + 1) * layers, sent_B)
@@ -81,14 +83,43 @@ def counted(job: Job, layout: Layout) -> dict[str, float]:
     found.send(layout.pp, RANKS // layout.pp, boundaries * passes, token_B * described.hidden / layout.tp)
     dense, expert = elements(job, layout)
     data_parallel(found, recipe, layout, passes, dense)
+    down = sharded_times(recipe, layout, passes)[0] >= passes
     owned = dense / (min(layout.shard or RANKS, layout.dp * layout.cp) if layout.zero else 1)
     if layout.offload == "parameters":
         found.moved_B[HOST] = 2 * passes * owned * recipe.parameter_B
     elif layout.offload == "optimizer":
-        found.moved_B[HOST] = owned * recipe.gradient_B * (passes if layout.zero >= 2 else 1)
+        found.moved_B[HOST] = owned * recipe.gradient_B * (passes if down and layout.zero >= 2 else 1)
     # Weights are read in both passes at least, and their gradients written in one.
     found.moved_B[MEMORY] = passes * (dense + expert) * (forwards * 2.0 + 2.0 + 2.0)
     return found.moved_B
+
+
+def context(found: Count, job: Job, layout: Layout, layers: int, forwards: int) -> None:
+    """Keys and values, or whole heads, among context-parallel ranks."""
+    described, recipe, cp = job.model, job.recipe, layout.cp
+    assert isinstance(described, Transformer)
+    head_B = layout.micro_batch * recipe.seq / cp * recipe.element_B * described.attention.head_dim
+    queries, kept = described.attention.heads / layout.tp, max(1, described.attention.kv_heads // layout.tp)
+    near = {"ring": 1, "gather": 1, "all-to-all": cp, "mixed": gcd(cp, kept)}[recipe.cp_kind]
+    if recipe.cp_kind == "gather":
+        found.group(cp, layout.tp, (forwards + 2) * layers, cp * 2 * kept * head_B)
+        return
+    found.exchange(near, layout.tp, (forwards + 1) * layers, (2 * queries + 2 * max(kept, near)) * head_B)
+    far = cp // near
+    found.send(far, layout.tp * near, (far - 1) * (forwards + 2) * layers, 2 * kept * head_B)
+
+
+def sharded_times(recipe: Recipe, layout: Layout, passes: int) -> tuple[int, int]:
+    """How often a step scatters all gradients and gathers all parameters; an all-reduce counts as two scatters."""
+    synced = recipe.gradient_sync or ("step" if layout.pp > 1 else "micro-batch")
+    scatters = 1 if layout.zero == 1 or synced == "step" else passes
+    gathered = {"any": 3, "megatron": 3, "fsdp2": 2, "deepspeed": 3}[recipe.sharding]
+    kept = layout.zero < 3 or not recipe.reshard
+    if layout.zero < gathered or (kept and synced == "step"):
+        gathers = 1
+    else:
+        gathers = passes if kept else 2 * passes
+    return scatters * (2 if recipe.sharding == "deepspeed" and layout.zero < 3 else 1), gathers
 
 
 def data_parallel(found: Count, recipe: Recipe, layout: Layout, passes: int, dense: float) -> None:
@@ -99,7 +130,7 @@ def data_parallel(found: Count, recipe: Recipe, layout: Layout, passes: int, den
         found.group(ranks, layout.tp, 2, gradients_B)
         return
     shard = layout.shard or ranks
-    scatters, gathers = {1: (1, 1), 2: (passes, 1), 3: (passes, 2 * passes)}[layout.zero]
+    scatters, gathers = sharded_times(recipe, layout, passes)
     found.group(shard, layout.tp, scatters, gradients_B)
     found.group(shard, layout.tp, gathers, parameters_B)
     found.group(ranks // shard, layout.tp * shard, 2, gradients_B / shard)
@@ -120,8 +151,10 @@ def questions(draw: st.DrawFn, name: str) -> tuple[Job, Cluster, Layout]:
         seq=draw(st.sampled_from([128, 1024, 8192])),
         batch=dp * micro_batch * 2 * pp * draw(st.sampled_from([1, 4, 64])),
         gradient_B=2.0, overlap_dp=draw(st.booleans()), overlap_pp=draw(st.booleans()),
-        overlap_tp=draw(st.sampled_from(["none", "gradients", "all"])),
-        overlap_ep=draw(st.sampled_from(["none", "cells", "shared"])),
+        overlap_tp=draw(st.sampled_from(["none", "gradients", "all", "async"])),
+        overlap_ep=draw(st.sampled_from(["none", "cells", "shared"])), sharding=draw(st.sampled_from(SOFTWARE)),
+        cp_kind=draw(st.sampled_from(KINDS)),
+        gradient_sync=draw(st.sampled_from((None, *SYNCS))), reshard=draw(st.booleans()),
     )  # fmt: skip
     layout = Layout(
         tp=tp, cp=cp, pp=pp, dp=dp, ep=ep, zero=zero, micro_batch=micro_batch, schedule=schedule,
@@ -176,7 +209,14 @@ def test_two_kinds_of_traffic_do_not_hide_in_the_same_seconds_of_a_link(
     inner = CLUSTER.levels[0]
     slow = replace(inner, link=replace(inner.link, bandwidth_Bps=factor * inner.link.bandwidth_Bps))
     hardware = replace(CLUSTER, levels=(slow, *CLUSTER.levels[1:]))
-    recipe = Recipe(seq=seq, batch=degrees["dp"] * 64, gradient_B=2.0, overlap_tp=overlap_tp, overlap_pp=True)
+    recipe = Recipe(
+        seq=seq,
+        batch=degrees["dp"] * 64,
+        gradient_B=2.0,
+        overlap_tp=overlap_tp,
+        overlap_pp=True,
+        gradient_sync="micro-batch",
+    )
     schedule, chunks = ("dualpipe", 2) if "ep" in degrees else ("1f1b", 1)
     layout = Layout(zero=zero, sequence_parallel=True, schedule=schedule, vpp=chunks, **degrees)
     check_every_link(Job(model(name), recipe, RANKS), hardware, layout)

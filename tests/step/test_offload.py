@@ -15,6 +15,7 @@ from lockstep.hardware import Cluster, Host, cluster
 from lockstep.layout import Job, Layout, Recipe, check, memory
 from lockstep.parallel.data.around import Around
 from lockstep.parallel.data.offload import HostTraffic
+from lockstep.parallel.data.sharing import sharing
 from lockstep.parallel.data.zero import Kernels, Traffic
 from lockstep.planner import estimate, plan
 from lockstep.program import ProgramBuilder
@@ -46,7 +47,7 @@ def least_host_s(job: Job, hardware: Cluster, layout: Layout) -> float:
     passes = job.recipe.batch // (layout.dp * layout.micro_batch)
     owned = ELEMENTS / layout.tp / layout.pp / ((layout.shard or layout.dp) if layout.zero else 1)
     up_B = owned * job.recipe.parameter_B * (2 * passes if layout.offload == "parameters" else 1)
-    downs = passes if layout.zero >= 2 or layout.dp == 1 else 1
+    downs = passes if (layout.zero >= 2 and layout.pp == 1) or layout.dp == 1 else 1
     rate_Bps = known(hardware).link.rate_Bps / min(known(hardware).devices_per_link, hardware.num_devices)
     return max(up_B, owned * job.recipe.gradient_B * downs) / rate_Bps
 
@@ -131,7 +132,7 @@ def test_traffic_over_several_links_is_what_a_layerwise_program_leaves(
     """Layers come up from the host, are gathered and compute; or come up, compute, are scattered and go down."""
     host = HostTraffic(up_forward_s=up_s, up_backward_s=up_s, down_backward_s=down_s)
     moved, kernels = Traffic(network_s, network_s, 0.0, 0.0), Kernels(compute_s, compute_s)
-    forward, backward = (Around(zero, moved, kernels, layers, True, host=host).waits for zero in (3, 2))
+    forward, backward = (Around(sharing(zero, False), moved, kernels, layers, True, host=host).waits for zero in (3, 2))
     ways = {
         forward.forward_s + forward.host_forward_s: (up_s, network_s, compute_s),
         backward.backward_s + backward.host_backward_s: (up_s, compute_s, network_s, down_s),
@@ -158,7 +159,7 @@ def test_a_pass_without_transfers_waits_for_no_host(
     """Where other traffic hides on shared links too, and gradients leave after backward passes only."""
     kernels = Kernels(compute_s, compute_s, 0.6 * compute_s, 0.6 * compute_s)
     moved = Traffic(gather_s, gather_s, 0.0, 0.0, 0.5 * gather_s, 0.5 * gather_s)
-    waits = Around(3, moved, kernels, layers, overlap, host=HostTraffic(down_backward_s=down_s)).waits
+    waits = Around(sharing(3, False), moved, kernels, layers, overlap, host=HostTraffic(down_backward_s=down_s)).waits
     assert float(waits.host_forward_s) == 0.0
 
 
@@ -213,7 +214,7 @@ def test_the_host_holds_what_the_device_does_not(layout: Layout) -> None:
         <= bytes_each * owned * (1.0 if layout.pp == 1 else 2.5) * 1.001
     )
     assert float(found.optimizer_B) == 0.0
-    leaves = layout.zero >= 2 or layout.dp == 1
+    leaves = (layout.zero >= 2 and layout.pp == 1) or layout.dp == 1
     assert (float(found.gradients_B) == 0.0) == leaves
     assert (float(found.parameters_B) == 0.0) == (layout.offload == "parameters")
 

@@ -14,6 +14,7 @@ from lockstep.hardware import Cluster, cluster
 from lockstep.layout import Job, Layout, Recipe, check, memory
 from lockstep.layout.layout import GRID_FIELDS
 from lockstep.parallel.data.around import Around
+from lockstep.parallel.data.sharing import sharing
 from lockstep.parallel.data.zero import Kernels, Traffic
 from lockstep.program import ProgramBuilder
 from lockstep.simulate import simulate
@@ -82,7 +83,9 @@ def test_exposed_traffic_is_what_a_layerwise_program_leaves(comm_s: float, compu
         builder.compute(0, comm_s / layers, stream="comm", after=done)
     simulated = float(simulate(builder.build()).makespan_s)
     moved, kernels = Traffic(0.0, 0.0, comm_s, 0.0), Kernels(0.0, compute_s)
-    left_s, all_s = (float(Around(0, moved, kernels, layers, overlap).waits.reduce_s) for overlap in (True, False))
+    left_s, all_s = (
+        float(Around(sharing(0, False), moved, kernels, layers, overlap).waits.reduce_s) for overlap in (True, False)
+    )
     assert compute_s + left_s == pytest.approx(simulated, rel=1e-9, abs=1e-12)
     assert all_s == comm_s
 
@@ -430,3 +433,28 @@ def test_recomputed_modules_cost_their_forward_kernels() -> None:
 def test_a_module_that_does_not_exist_is_named() -> None:
     with pytest.raises(UnknownName, match="module to recompute 'layer_norm'; did you mean layernorm"):
         Recipe(seq=1, batch=1, recompute_modules=("layer_norm",))
+
+
+TITAN = [
+    ("llama3-70b", 256, 32, 16, "full", "bf16", 597.3, 652.4),
+    ("llama3-70b", 256, 32, 16, "full", "fp8", 809.8, 942.4),
+    ("llama3-8b", 64, 8, 12, "selective", "bf16", 4378.0, 4809.4),
+    ("llama3-8b", 64, 8, 12, "selective", "fp8", 5078.1, 5570.1),
+]
+"""torchtitan with tp 8 on H100: tokens per second and device without and with asynchronous tensor parallelism
+(pytorch/torchtitan, benchmarks of async TP)."""
+
+
+@pytest.mark.parametrize(("name", "devices", "dp", "micro_batch", "recompute", "dtype", "before", "after"), TITAN)
+def test_asynchronous_tensor_parallelism_gains_about_what_torchtitan_measured(
+    name: str, devices: int, dp: int, micro_batch: int, recompute: str, dtype: str, before: float, after: float
+) -> None:
+    """Within 6 points of what was measured, where products that hide anything of the layer were 4 to 13 above it."""
+    layout = Layout(dp=dp, tp=8, zero=3, micro_batch=micro_batch, sequence_parallel=True, recompute=recompute)
+    seconds = {}
+    for overlap in ("gradients", "all", "async"):
+        recipe = Recipe(seq=8192, batch=dp * micro_batch, dtype=dtype, overlap_tp=overlap, sharding="fsdp2")
+        hardware = cluster("cloud-h100", gpus=devices)
+        seconds[overlap] = float(price_step(Job(model(name), recipe, devices), hardware, layout.grid()).step_time_s)
+    gain = seconds["gradients"] / seconds["async"] - 1
+    assert gain == pytest.approx(after / before - 1, abs=0.06)

@@ -19,8 +19,11 @@ from effort import drawn
 from lockstep.errors import BadInput
 from lockstep.hardware import cluster
 from lockstep.layout import Job, Layout, Recipe, memory
+from lockstep.layout.recipe import TP_OVERLAPS
 from lockstep.layout.rules import broken_by
 from lockstep.parallel import pipeline as pipelines
+from lockstep.parallel.context import KINDS
+from lockstep.parallel.data.sharing import SOFTWARE, SYNCS
 from lockstep.program import Timeline, read_trace
 from lockstep.program.trace import write_trace
 from lockstep.simulate import simulate
@@ -56,7 +59,7 @@ def questions(draw: st.DrawFn) -> Question:
     """A layout that keeps the rules, with any overlap, of any model on any cluster."""
     hardware, known = draw(st.sampled_from(CLUSTERS)), draw(st.sampled_from(MODELS))
     degree = st.sampled_from([1, 2, 4, 8])
-    tp, pp, cp = draw(degree), draw(degree), draw(st.sampled_from([1, 2]))
+    tp, pp, cp = draw(degree), draw(degree), draw(st.sampled_from([1, 2, 4]))
     if known.name == "resnet50" or tp * pp * cp > hardware.num_devices:
         tp, pp, cp = 1, 1, 1
     dp = hardware.num_devices // (tp * pp * cp)
@@ -74,16 +77,23 @@ def questions(draw: st.DrawFn) -> Question:
     recipe = Recipe(
         seq=1 if known.name == "resnet50" else draw(st.sampled_from([1024, 8192])), batch=dp * micro_batch * many * pp,
         overlap_dp=draw(st.booleans()), overlap_pp=draw(st.booleans()), launch_blocking=draw(st.booleans()),
-        overlap_tp=draw(st.sampled_from(["none", "gradients", "all"])),
+        overlap_tp=draw(st.sampled_from(TP_OVERLAPS[: 4 if layout.sequence_parallel else 3])),
         overlap_ep=draw(st.sampled_from(["none", "cells", "shared"])),
         exchange=draw(st.sampled_from([None, "copy", "node"])),
         routing=draw(st.sampled_from(["balanced", "natural", "skew:0.7"])), flash_attention=draw(st.booleans()),
         jitter=draw(st.sampled_from([None, "lognormal:mean=1,cv=0.05"])),
         rank_jitter=draw(st.sampled_from([None, "normal:mean=1,cv=0.01"])),
+        sharding=draw(st.sampled_from(SOFTWARE)), gradient_sync=draw(st.sampled_from((None, *SYNCS))),
+        reshard=draw(st.booleans()), cp_kind=draw(st.sampled_from(KINDS)),
+        local_steps=draw(st.sampled_from([1, 1, 50])),
     )  # fmt: skip
     job = Job(known, recipe, hardware.num_devices)
     if pp > 1 and draw(st.booleans()):
         layout = replace(layout, **draw(placed(job, layout.pp * layout.vpp)))
+    if any(rule.flag == "--sharding" for rule in broken_by(layout, job)):
+        job = replace(job, recipe=replace(recipe, sharding="any"))
+    if any(rule.flag == "--local-steps" for rule in broken_by(layout, job)):
+        job = replace(job, recipe=replace(job.recipe, local_steps=1))
     even = {"stages": (), "mtp_stage": None}
     kept = ({}, {"etp": 0}, {"ep": 1}, {"offload": "none"}, {"shard": 0}, even, {"schedule": "1f1b", "vpp": 1})
     for change in kept:

@@ -11,6 +11,7 @@ from lockstep.errors import UnknownName
 from lockstep.layout import check
 from lockstep.validation import TABLES, Report, validate
 from lockstep.validation.case import read_rows
+from lockstep.validation.dgxc import left_out
 from lockstep.validation.document import page
 from lockstep.workload import parameters
 
@@ -49,9 +50,9 @@ def test_a_layer_of_experts_in_bf16_is_within_the_error_of_its_device() -> None:
     assert np.median(np.abs(half)) < 0.10
 
 
-# NVIDIA's rows, and BigScience's around its optimum, are at nearly one utilisation, which a constant that knows it
-# meets by construction.
-SHOWCASES = ("nvidia_nemo", "nvidia_nemo_experts", "bigscience_a100_sweep")
+# NVIDIA's rows, Llama 3's few, InternLM's one model, and BigScience's around its optimum are at nearly one utilisation,
+# which a constant that knows it meets by construction.
+SHOWCASES = ("nvidia_nemo", "nvidia_nemo_experts", "bigscience_a100_sweep", "llama3_405b", "internlm_7b", "dgxc_nemo")
 SWEEPS = [name for name, table in TABLES.items() if table.quantity == "step_time_s" and name not in SHOWCASES]
 
 
@@ -68,6 +69,22 @@ def test_every_case_is_a_layout_that_keeps_the_rules(name: str) -> None:
         check(case.layout, case.job)
         assert case.measured > 0
         assert case.cluster.num_devices == case.job.devices
+
+
+def test_the_published_rows_of_llama_3_are_met() -> None:
+    """Each 8k row within 10 %, with the traffic of its own software."""
+    found = next(table for table in report().tables if table.table.name == "llama3_405b")
+    rows = [error for error in found.errors if "seq 8192" in error.row]
+    assert len(rows) == 2
+    assert all(abs(error.error_frac) < 0.10 for error in rows)
+
+
+def test_every_row_is_described_or_left_out_by_reason() -> None:
+    described = {name: len(TABLES[name].cases()) for name in ("internlm_7b", "dgxc_nemo", "llama3_405b")}
+    assert described["internlm_7b"] == len(read_rows("internlm_7b_a100.csv"))
+    assert described["llama3_405b"] == len(read_rows("llama3_405b.csv"))
+    assert left_out() == {"experts": 38, "JAX": 35, "fine-tuning": 20}
+    assert described["dgxc_nemo"] + sum(left_out().values()) == len(read_rows("dgxc_benchmarking.csv"))
 
 
 def test_worst_rows_come_first_and_errors_are_signed() -> None:

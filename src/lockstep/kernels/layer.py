@@ -16,7 +16,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from lockstep.kernels.clock import Clock, Work
-from lockstep.layout import LayerKind, LayoutGrid, Recipe, busiest_rank_frac
+from lockstep.layout import LayerKind, LayoutGrid, Recipe, busiest_rank_frac, sharing_of
+from lockstep.parallel.context import partials
 from lockstep.types.arrays import Number
 from lockstep.workload import Experts, LatentAttention, Transformer, keys_per_query
 
@@ -135,8 +136,8 @@ def attention_core(shard: Shard, window: int) -> Passes:
 
 
 def _merging(shard: Shard, width: Number) -> Passes:
-    """Ring attention adds the partial outputs of its cp steps: two reads and a write for each but the first."""
-    more = shard.grid.cp - 1
+    """A ring adds the partial outputs of its steps: two reads and a write for each but the first."""
+    more = partials(shard.recipe.cp_kind, shard.grid.cp, shard.kv_heads) - 1
     size_B = 3.0 * more * shard.tokens * width * shard.clock.element_B
     return Passes(shard.clock.stream(size_B, more), shard.clock.stream(size_B, more))
 
@@ -189,6 +190,47 @@ def residual_and_norms(shard: Shard) -> Passes:
     return parts
 
 
+def product_pairs(shard: Shard, kind: LayerKind) -> tuple[tuple[Number, Number], ...]:
+    """Seconds of the products that begin and end attention and feed-forward, which tensor parallelism splits.
+
+    Latent attention begins with its up-projections. Shared experts have no such pair, and count nothing.
+    """
+    model, tokens, h, tp = shard.model, shard.tokens, shard.model.hidden, shard.grid.tp
+    attention = model.attention
+    heads = attention.heads / tp
+    if attention.latent is not None:
+        begin_s = up_projections(shard, attention.latent, heads).forward.matmul_s
+    else:
+        begin_s = shard.clock.matmul(tokens, (heads + 2 * shard.kv_heads) * attention.head_dim, h).matmul_s
+    first = begin_s, shard.clock.matmul(tokens, h, heads * attention.value_dim).matmul_s
+    if kind.experts or not model.mlp:
+        second: tuple[Number, Number] = (0.0, 0.0)
+    else:
+        width = model.mlp.ffn / tp
+        second = tuple(  # type: ignore[assignment]
+            shard.clock.matmul(tokens, *sides).matmul_s
+            for sides in ((width * (2 if model.mlp.gated else 1), h), (h, width))
+        )
+    if model.parallel_block:
+        return ((first[0] + second[0], first[1] + second[1]),)
+    return (first, second)[: tensor_rounds(model, kind)]
+
+
+def tensor_rounds(model: Transformer, kind: LayerKind) -> int:
+    """Rounds of tensor-parallel traffic in a layer: of attention and of a dense block or shared experts, one where both
+    run side by side. Routed experts gather rows of their own.
+    """
+    routed_only = kind.experts and model.experts and not model.experts.shared_ffn
+    return 1 if model.parallel_block or routed_only else 2
+
+
+def _added_pieces(shard: Shard, kind: LayerKind) -> Passes:
+    """Asynchronous tensor parallelism adds the pieces of its reductions in kernels of its own."""
+    rounds, tp = tensor_rounds(shard.model, kind), shard.grid.tp
+    split = np.where(tp > 1, 1.0 + 1.0 / tp, 0.0)
+    return shard.elementwise(rounds * shard.tokens * shard.model.hidden * split, 1.0, 1.0, kernels=0)
+
+
 @dataclass(frozen=True, slots=True)
 class LayerWork:
     """Work of one layer: all of it, and parts of it that others ask for."""
@@ -214,6 +256,8 @@ class LayerWork:
 def layer_work(shard: Shard, kind: LayerKind) -> LayerWork:
     """Work of one layer of the given kind."""
     around = projections(shard) + residual_and_norms(shard)
+    if shard.recipe.overlap_tp == "async":
+        around += _added_pieces(shard, kind)
     shared = Passes(Work(), Work())
     if kind.experts and shard.model.experts:
         shared = shared_experts(shard, shard.model.experts)
@@ -274,8 +318,8 @@ def accumulation_work(shard: Shard, parameters: Number) -> Work:
     """Adding a micro-batch's weight gradients to the accumulated ones.
 
     A pass of its own reads the new gradient, reads the sum and writes it; one converted first is written and read once
-    more. Inside the product the sum is read and written in place of the new gradient. Sharded gradients (ZeRO 2 and 3)
-    are reduced before they are added.
+    more. Inside the product the sum is read and written in place of the new gradient. Gradients that are reduced after
+    every micro-batch are added after it.
     """
     recipe, clock = shard.recipe, shard.clock
     accumulated = 4.0 if recipe.converted_gradients else 2.0
@@ -283,4 +327,5 @@ def accumulation_work(shard: Shard, parameters: Number) -> Work:
     if not recipe.fused_accumulation:
         return apart
     inside = clock.operands((2.0 * recipe.gradient_B - clock.element_B) * parameters)
-    return apart.when(shard.grid.zero >= 2) + inside.when(shard.grid.zero < 2)
+    scattered = sharing_of(recipe, shard.grid).scatters
+    return apart.when(scattered) + inside.when(np.logical_not(scattered))

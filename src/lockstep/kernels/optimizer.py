@@ -12,6 +12,7 @@ import numpy as np
 
 from lockstep.kernels.clock import Clock
 from lockstep.layout import LayoutGrid, Recipe
+from lockstep.parallel.data.local import OUTER_UPDATE_B
 from lockstep.types.arrays import Number
 from lockstep.workload import RankParameters
 
@@ -22,6 +23,12 @@ def optimizer_s(clock: Clock, grid: LayoutGrid, recipe: Recipe, parameters: Rank
     products = matrix * recipe.states.matmul_flops_factor * hidden
     rate = clock.matmul_peak_flops * clock.device.efficiency.matmul_max_frac
     return clock.stream(updated_B(recipe, matrix, other)).stream_s + products / rate
+
+
+def outer_update_s(clock: Clock, grid: LayoutGrid, recipe: Recipe, parameters: RankParameters) -> Number:
+    """Seconds of the update between groups that train apart, on average over the steps between."""
+    matrix, other = updated(grid, parameters)
+    return clock.stream((matrix + other) * OUTER_UPDATE_B).stream_s / recipe.local_steps
 
 
 def updated(grid: LayoutGrid, parameters: RankParameters) -> tuple[Number, Number]:

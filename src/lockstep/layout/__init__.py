@@ -18,17 +18,18 @@ from lockstep.layout.layout import OFFLOAD_OPTIMIZER as OFFLOAD_OPTIMIZER
 from lockstep.layout.layout import OFFLOAD_PARAMETERS as OFFLOAD_PARAMETERS
 from lockstep.layout.layout import Layout as Layout
 from lockstep.layout.layout import LayoutGrid as LayoutGrid
-from lockstep.layout.layout import gradients_leave as gradients_leave
 from lockstep.layout.layout import host_capacity_B as host_capacity_B
 from lockstep.layout.layout import stack as stack
 from lockstep.layout.memory import FRAMEWORK_B as FRAMEWORK_B
 from lockstep.layout.memory import SLACK_FRAC as SLACK_FRAC
 from lockstep.layout.memory import Memory as Memory
 from lockstep.layout.memory import chunk_activations_B as chunk_activations_B
+from lockstep.layout.memory import context_blocks as context_blocks
 from lockstep.layout.memory import host_B as host_B
 from lockstep.layout.memory import layer_parameters as layer_parameters
 from lockstep.layout.memory import memory as memory
 from lockstep.layout.memory import peak_B as peak_B
+from lockstep.layout.memory import piece as piece
 from lockstep.layout.memory import stage_memory as stage_memory
 from lockstep.layout.memory import stage_parameters as stage_parameters
 from lockstep.layout.recipe import OPTIMIZERS as OPTIMIZERS
@@ -42,3 +43,5 @@ from lockstep.layout.rules import broken_rules as broken_rules
 from lockstep.layout.rules import check as check
 from lockstep.layout.rules import divisors as divisors
 from lockstep.layout.rules import refuse as refuse
+from lockstep.layout.sharing import gradients_leave as gradients_leave
+from lockstep.layout.sharing import sharing_of as sharing_of

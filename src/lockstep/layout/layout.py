@@ -17,8 +17,9 @@ Offload is what of a rank's training states lives in host memory:
     optimizer    optimizer states and gradients, and the host updates            (ZeRO-Offload)
     parameters   these, and a rank's shard of the parameters, at zero 3          (ZeRO-Infinity, FSDP's CPU offload)
 
-Gradients leave the device after every micro-batch where a rank owns what it sends: from zero 2 on, or with nothing to
-reduce. Below it they add up on the device, and the rank's part goes down once per step, as DeepSpeed does at stage 1.
+Gradients leave the device after every micro-batch where a rank owns what it sends: where they are reduced as often
+(`parallel/data/sharing.py`), or with nothing to reduce. Else they add up on the device, and the rank's part goes down
+once per step, as DeepSpeed does at stage 1.
 
 Sources: ZeRO-Offload (arXiv 2101.06840) section 4; ZeRO-Infinity (arXiv 2104.07857) section 5; DeepSpeed 0.16,
 deepspeed/runtime/zero/stage_1_and_2.py: reduce_ready_partitions_and_remove_grads, copy_grads_in_partition.
@@ -38,7 +39,7 @@ from numpy.typing import NDArray
 from lockstep.errors import BadInput, UnknownName
 from lockstep.hardware import Cluster
 from lockstep.parallel.pipeline import SCHEDULES, Placement, code, get, routes
-from lockstep.types.arrays import Bools, Ints, Number, Truth
+from lockstep.types.arrays import Ints, Number
 from lockstep.types.plain import Json, picked
 from lockstep.workload import RECOMPUTE
 
@@ -306,15 +307,6 @@ def stack(layouts: Sequence[Layout]) -> LayoutGrid:
 
 
 GRID_FIELDS = tuple(field.name for field in fields(LayoutGrid) if field.name not in ("order", "split", "mtp_stage"))
-
-
-def gradients_leave(grid: LayoutGrid) -> Truth:
-    """Where gradients go to host memory after every micro-batch."""
-    if not np.any(grid.offload != KEEP):
-        return np.zeros((), dtype=bool)
-    alone = grid.data_ranks * grid.copies == 1
-    found: Bools = (grid.offload != KEEP) & ((grid.zero >= 2) | alone)
-    return found
 
 
 def host_states_B(grid: LayoutGrid, parameters_B: Number, gradients_B: Number, optimizer_B: Number) -> Number:

@@ -1,7 +1,7 @@
 """Bytes on one rank of a pipeline stage, by category, for a layout or a grid of layouts that share their stage count.
 
-    parameters   p bytes each (2), divided by the shard group with zero 3
-    gradients    g bytes each (4 or 2), divided from zero 2 on
+    parameters   p bytes each (2), divided by the shard group with zero 3 where they are given up after a forward pass
+    gradients    g bytes each (4 or 2), divided from zero 2 on where they are reduced after every micro-batch
     optimizer    k bytes each (12 for Adam: fp32 master and two moments), divided from zero 1 on
     activations  peak live micro-batches x what a stage's layers keep, and while a recomputed layer runs backward,
                  what it alone would keep
@@ -25,9 +25,12 @@ import numpy as np
 
 from lockstep.hardware import Cluster
 from lockstep.layout.job import Job, LayerKind
-from lockstep.layout.layout import KEEP, OFFLOAD_PARAMETERS, LayoutGrid, gradients_leave, host_capacity_B, host_states_B
+from lockstep.layout.layout import KEEP, OFFLOAD_PARAMETERS, LayoutGrid, host_capacity_B, host_states_B
 from lockstep.layout.recipe import Recipe
 from lockstep.layout.routing import busiest_rank_frac
+from lockstep.layout.sharing import gradients_leave, sharing_of
+from lockstep.parallel.context import Blocks, held_B
+from lockstep.parallel.data.local import OUTER_STATE_B
 from lockstep.parallel.pipeline import SCHEDULES, peak_held, peak_live_by_code
 from lockstep.types.arrays import Floats, Number, Truth
 from lockstep.types.plain import Json
@@ -171,11 +174,16 @@ def _stage_B(job: Job, grid: LayoutGrid, stage: int) -> tuple[Number, Number, Nu
     recipe, states = job.recipe, job.recipe.states
     matrix, other, expert = parameters.matrix_elems, parameters.other_elems, parameters.expert_elems
     dense = matrix + other
-    weights_B = _sharded(grid, dense * recipe.parameter_B, expert * recipe.parameter_B, 3)
+    sharing = sharing_of(recipe, grid)
+    weights_B = _sharded(grid, dense * recipe.parameter_B, expert * recipe.parameter_B, np.logical_not(sharing.keeps))
     weights_B = np.where(grid.offload == OFFLOAD_PARAMETERS, 0.0, weights_B)
-    gradients_B = _sharded(grid, dense * recipe.gradient_B, expert * recipe.gradient_B, 2)
-    gradients_B = np.where(gradients_leave(grid), 0.0, gradients_B)
-    optimizer_B = _sharded(grid, matrix * states.matrix_B + other * states.other_B, expert * states.matrix_B, 1)
+    gradients_B = _sharded(grid, dense * recipe.gradient_B, expert * recipe.gradient_B, sharing.scatters)
+    gradients_B = np.where(gradients_leave(recipe, grid), 0.0, gradients_B)
+    optimizer_B = _sharded(
+        grid, matrix * states.matrix_B + other * states.other_B, expert * states.matrix_B, sharing.sharded
+    )
+    if recipe.local_steps > 1:
+        optimizer_B = optimizer_B + _sharded(grid, dense * OUTER_STATE_B, expert * OUTER_STATE_B, sharing.sharded)
     optimizer_B = np.where(grid.offload == KEEP, optimizer_B, 0.0)
     activations_B, loose_B = _activations(job, grid, stage, held)
     loose_B = loose_B + _gathered(recipe, grid, parameters, max(1, sum(held.values())))
@@ -199,18 +207,20 @@ def _stage_host_B(job: Job, grid: LayoutGrid, stage: int) -> Number:
     held = stage_parameters(job, grid, stage, job.device_layers(grid.stages, grid.placement, grid.split)[stage])
     dense, expert = held.matrix_elems + held.other_elems, held.expert_elems
     optimizer_B = held.matrix_elems * states.matrix_B + held.other_elems * states.other_B
+    if recipe.local_steps > 1:
+        optimizer_B = optimizer_B + dense * OUTER_STATE_B
+    divided = grid.zero >= 1
     return host_states_B(
         grid,
-        _sharded(grid, dense * recipe.parameter_B, expert * recipe.parameter_B, 1),
-        _sharded(grid, dense * recipe.gradient_B, expert * recipe.gradient_B, 1),
-        _sharded(grid, optimizer_B, expert * states.matrix_B, 1),
+        _sharded(grid, dense * recipe.parameter_B, expert * recipe.parameter_B, divided),
+        _sharded(grid, dense * recipe.gradient_B, expert * recipe.gradient_B, divided),
+        _sharded(grid, optimizer_B, expert * states.matrix_B, divided),
     )
 
 
-def _sharded(grid: LayoutGrid, dense_B: Number, expert_B: Number, from_zero: int) -> Number:
-    """Bytes on a rank of what the shard group divides from ZeRO stage `from_zero` on."""
-    whole = grid.zero < from_zero
-    return dense_B / np.where(whole, 1, grid.shard_ranks) + expert_B / np.where(whole, 1, grid.expert_shard_ranks)
+def _sharded(grid: LayoutGrid, dense_B: Number, expert_B: Number, divided: Truth) -> Number:
+    """Bytes on a rank of what the shard group shares out where it is `divided`."""
+    return dense_B / np.where(divided, grid.shard_ranks, 1) + expert_B / np.where(divided, grid.expert_shard_ranks, 1)
 
 
 def _by_experts(held: Counter[LayerKind]) -> Counter[bool]:
@@ -241,6 +251,19 @@ def piece(recipe: Recipe, grid: LayoutGrid, experts: Experts | None = None) -> P
     )
 
 
+def context_blocks(model: Transformer, one: Piece, core_s: tuple[Number, Number] = (0.0, 0.0)) -> Blocks:
+    """What ranks of a context-parallel group exchange for a layer whose attention takes `core_s`."""
+    attention = model.attention
+    head_B, kv_heads = one.tokens * one.element_B, np.maximum(attention.kv_heads / one.tp, 1.0)
+    return Blocks(
+        key_value_B=head_B * kv_heads * (attention.head_dim + attention.value_dim),
+        query_B=head_B * attention.heads / one.tp * attention.head_dim,
+        output_B=head_B * attention.heads / one.tp * attention.value_dim,
+        kv_heads=kv_heads,
+        core_s=core_s,
+    )
+
+
 def _activations(job: Job, grid: LayoutGrid, stage: int, held: Counter[LayerKind]) -> tuple[Number, Number]:
     """(kept activations, passing buffers) of a stage in bytes."""
     model = job.model
@@ -249,6 +272,8 @@ def _activations(job: Job, grid: LayoutGrid, stage: int, held: Counter[LayerKind
     one = piece(job.recipe, grid, model.experts)
     first, last, modules = grid.pieces_on(stage)
     kept, passing = _kept(model, one, grid, held, (first, modules))
+    if job.recipe.cp_kind != "ring" and np.any(grid.cp > 1):
+        passing = passing + held_B(job.recipe.cp_kind, grid.cp, context_blocks(model, one))
     microbatches = grid.microbatches(job.recipe.batch)
     if last:
         logit_B = LOGIT_FUSED_B if job.recipe.fused_elementwise else LOGIT_EAGER_B
@@ -295,8 +320,8 @@ def _kept(
 
 def _gathered(recipe: Recipe, grid: LayoutGrid, parameters: RankParameters, layers: int) -> Number:
     """Whole parameters of two layers (this and the prefetched one) at zero 3, and one layer's passing gradients."""
-    layer = (parameters.matrix_elems + parameters.expert_elems) / layers
+    layer, sharing = (parameters.matrix_elems + parameters.expert_elems) / layers, sharing_of(recipe, grid)
     gradients_B = np.where(
-        (grid.zero >= 2) | gradients_leave(grid), layer * max(recipe.wire_B, recipe.parameter_B), 0.0
+        sharing.scatters | gradients_leave(recipe, grid), layer * max(recipe.wire_B, recipe.parameter_B), 0.0
     )
-    return gradients_B + np.where(grid.zero >= 3, 2.0 * layer * recipe.parameter_B, 0.0)
+    return gradients_B + np.where(sharing.keeps, 0.0, 2.0 * layer * recipe.parameter_B)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from lockstep.errors import BadInput, UnknownName
+from lockstep.parallel.context import KINDS
+from lockstep.parallel.data.sharing import SOFTWARE, SYNCS
 from lockstep.parallel.expert.load import routing_skew
 from lockstep.types.plain import Json, picked
 from lockstep.workload import MODULES
@@ -64,7 +66,7 @@ OPTIMIZERS = {
 
 NOT_TRAINED = {"int8": "a step's products need a floating-point format: bf16, fp16 or, where the device has it, fp8"}
 """Formats of `Device.peak_flops` that nothing here is trained in, and what to say instead: integers serve inference."""
-TP_OVERLAPS = ("none", "gradients", "all")
+TP_OVERLAPS = ("none", "gradients", "all", "async")
 EP_OVERLAPS = ("none", "cells", "shared")
 EXCHANGES = ("copy", "node")
 ACTIVATION_B = {"fp64": 8.0, "fp32": 4.0, "tf32": 4.0}
@@ -96,6 +98,14 @@ class Recipe:
     """Neighbouring elementwise operations run as one kernel (Megatron's fused kernels, torch.compile)."""
     overlap_dp: bool = True
     """Data-parallel traffic overlaps with the backward pass (and FSDP's gathers with both passes)."""
+    sharding: str = "any"
+    """Whose traffic of sharded states is priced: any (ZeRO as most software does it), megatron, fsdp2 or deepspeed."""
+    gradient_sync: str | None = None
+    """When sharded gradients are reduced: after every micro-batch, or once per step; None means as that software."""
+    reshard: bool = True
+    """At zero 3, parameters are given up between a forward and a backward pass and gathered again."""
+    local_steps: int = 1
+    """Steps that groups of ranks train apart before they agree (DiLoCo): shard groups, or single ranks at zero 0."""
     fused_accumulation: bool = True
     """Weight gradients are added to the accumulated ones inside the product that gives them (Megatron-LM since February
     2022: NVIDIA/apex pull request 1297); without it a pass of its own adds them. Sharded gradients are never fused."""
@@ -104,8 +114,12 @@ class Recipe:
     DeepSpeed's BF16_Optimizer (deepspeed/runtime/bf16_optimizer.py, update_hp_grads)."""
     overlap_tp: str = "gradients"
     """Tensor-parallel traffic overlapped with products: none; gradients, where the reduction of an input's gradient
-    overlaps the product for the weight's (Megatron-LM since late 2021; arXiv 2205.05198 section 4.2.2); or all, where
-    products are cut in pieces that communicate while others compute (Transformer Engine's userbuffers)."""
+    overlaps the product for the weight's (Megatron-LM since late 2021; arXiv 2205.05198 section 4.2.2); all, where
+    products are cut in pieces that communicate while others compute (Transformer Engine's userbuffers); or async, where
+    each collective overlaps with its own product alone (PyTorch's asynchronous tensor parallelism)."""
+    cp_kind: str = "ring"
+    """How context-parallel ranks share attention: ring, gather (keys and values of all, as in Llama 3), all-to-all (by
+    heads, as in DeepSpeed-Ulysses) or mixed (all-to-all among neighbours, a ring across)."""
     overlap_ep: str = "cells"
     """The expert exchange overlapped with compute: none; cells, during the other pass where the schedule runs a forward
     and a backward pass as one cell (dualpipe, dualpipe-v); or shared, during the shared experts of the same layer
@@ -145,10 +159,12 @@ class Recipe:
     """What was chosen on the user's behalf, in words; part of the assumptions."""
 
     def __post_init__(self) -> None:
-        for name in ("seq", "batch"):
+        for name in ("seq", "batch", "local_steps"):
             value = getattr(self, name)
             if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-                raise BadInput(f"{name} must be a whole number of at least 1, got {value!r}", f"--{name}")
+                raise BadInput(
+                    f"{name} must be a whole number of at least 1, got {value!r}", f"--{name.replace('_', '-')}"
+                )
         if self.dtype in NOT_TRAINED:
             raise BadInput(f"{self.dtype} is not a training format; {NOT_TRAINED[self.dtype]}", "--dtype")
         if self.overlap_tp not in TP_OVERLAPS:
@@ -158,6 +174,12 @@ class Recipe:
         if self.exchange not in (None, *EXCHANGES):
             raise UnknownName("way of the experts' exchange", str(self.exchange), EXCHANGES, "--exchange")
         routing_skew(self.routing)
+        if self.cp_kind not in KINDS:
+            raise UnknownName("kind of context parallelism", self.cp_kind, KINDS, "--cp-kind")
+        if self.sharding not in SOFTWARE:
+            raise UnknownName("software that shards", self.sharding, SOFTWARE, "--sharding")
+        if self.gradient_sync not in (None, *SYNCS):
+            raise UnknownName("time to reduce gradients", str(self.gradient_sync), SYNCS, "--gradient-sync")
         if not 0 <= self.overlap_device_frac < 1:
             raise BadInput(f"overlap_device_frac must be at least 0 and below 1, got {self.overlap_device_frac}")
         for module in self.recompute_modules:

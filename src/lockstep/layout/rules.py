@@ -156,10 +156,65 @@ def _needs(schedule: str) -> str:
     return f"{schedule} needs {chunks}: {found.rule}"
 
 
+def _no_groups(grid: LayoutGrid, job: Job) -> Truth:
+    """Groups that train apart are shard groups, or single ranks that keep all states; experts have others."""
+    if job.recipe.local_steps == 1:
+        return np.zeros((), dtype=bool)
+    alone: Bools = (grid.zero == 0) & (grid.cp == 1)
+    apart: Bools = (grid.zero > 0) & (grid.shard > 0) & (grid.shard % grid.cp == 0)
+    return ~(alone | apart) | (job.num_experts > 0)
+
+
+def _groups(layout: Layout, job: Job) -> str:
+    if job.num_experts:
+        return "local steps of a model with experts are not priced; drop --local-steps"
+    if layout.zero:
+        return f"with zero={layout.zero} groups that train apart are shard groups of whole sequences; give --shard"
+    return f"without --zero single ranks train apart, but cp={layout.cp} share a sequence; give --zero 1 and --shard"
+
+
+def _unknown_sharding(grid: LayoutGrid, job: Job) -> Truth:
+    """Sharding that the software named does not have."""
+    software = job.recipe.sharding
+    if software == "any":
+        return np.zeros((), dtype=bool)
+    if software == "fsdp2":
+        return np.asarray(grid.zero == 1)
+    broken: Bools = (grid.pp > 1) & (grid.zero >= 2)
+    return broken | ((grid.zero > 0) & (grid.shard > 0)) if software == "deepspeed" else broken
+
+
+def _sharding(layout: Layout, job: Job) -> str:
+    software = job.recipe.sharding
+    if software == "fsdp2":
+        return "zero=1: FSDP2 shards gradients (--zero 2) or parameters too (3)"
+    if layout.shard and layout.zero and software == "deepspeed":
+        return f"shard={layout.shard}: DeepSpeed shards over all ranks; drop --shard"
+    stages = "DeepSpeed's pipelines work with ZeRO 0 or 1" if software == "deepspeed" else "Megatron FSDP has no stages"
+    return f"zero={layout.zero} with pp={layout.pp}: {stages}; use --zero 1 or --sharding fsdp2"
+
+
 def _split_sequence(grid: LayoutGrid, job: Job) -> Truth:
     """Context parallelism gives each rank two slices (an early and a late one, to balance a causal mask)."""
     broken: Bools = (grid.cp > 1) & (job.recipe.seq % (2 * grid.cp) != 0)
     return broken
+
+
+def _split_heads(grid: LayoutGrid, job: Job) -> Truth:
+    """By all-to-all each rank gets whole heads, of which those of keys and values may be copies."""
+    if job.recipe.cp_kind != "all-to-all":
+        return np.zeros((), dtype=bool)
+    queries, kept = job.heads // grid.tp, np.maximum(job.kv_heads // grid.tp, 1)
+    broken: Bools = (grid.cp > 1) & ((queries % grid.cp != 0) | ((kept % grid.cp != 0) & (grid.cp % kept != 0)))
+    return broken
+
+
+def _rank_heads(layout: Layout, job: Job) -> str:
+    queries, kept = job.heads // layout.tp, max(job.kv_heads // layout.tp, 1)
+    return (
+        f"cp={layout.cp} by all-to-all does not share out the {queries} query and {kept} key-value heads of a rank; "
+        f"try cp={nearest(queries, layout.cp)}, or --cp-kind mixed"
+    )
 
 
 WORLD, BATCH, SCHEDULE = "world size", "batch not divisible", "schedule"
@@ -190,6 +245,7 @@ RULES = (
         _split_sequence,
         lambda x, j: f"2*cp = {2 * x.cp} does not divide the sequence of {j.recipe.seq} tokens",
     ),
+    Rule("cp divides heads", "--cp", _split_heads, _rank_heads),
     Rule(
         "cp needs flash attention",
         "--cp",
@@ -239,6 +295,12 @@ RULES = (
         lambda x, j: f"sequence parallelism needs tp > 1 and tp*cp = {x.tp * x.cp} dividing {j.recipe.seq} tokens",
     ),
     Rule(
+        "async tp needs sequence parallel",
+        "--sequence-parallel",
+        lambda g, j: (g.tp > 1) & (g.sequence_parallel == 0) & (j.recipe.overlap_tp == "async"),
+        lambda x, j: "asynchronous tensor parallelism cuts gathers and reductions of --sequence-parallel; give it",
+    ),
+    Rule(
         "experts with tp need sequence parallel",
         "--sequence-parallel",
         lambda g, j: (g.tp > 1) & (g.sequence_parallel == 0) & (j.num_experts > 0),
@@ -250,13 +312,16 @@ RULES = (
         lambda g, j: (g.dp * g.cp) % np.maximum(g.shard, 1) != 0,
         lambda x, j: f"shard={x.shard} does not divide dp*cp = {x.dp * x.cp}",
     ),
+    Rule("local steps need groups", "--local-steps", _no_groups, _groups),
+    Rule("sharded by no such software", "--sharding", _unknown_sharding, _sharding),
     Rule(
         "offloaded parameters need zero 3",
         "--offload",
-        lambda g, j: (g.offload == OFFLOAD_PARAMETERS) & (g.zero < 3),
+        lambda g, j: (g.offload == OFFLOAD_PARAMETERS) & ((g.zero < 3) | (not j.recipe.reshard)),
         lambda x, j: (
-            f"with zero={x.zero} parameters stay whole on the device, and only zero 3 brings them layer by layer, from "
-            "the host as from other ranks; use --zero 3, or --offload optimizer"
+            f"with zero={x.zero}{'' if j.recipe.reshard else ' and no resharding'} parameters stay whole on the device"
+            ", and only zero 3 brings them layer by layer, from the host as from other ranks; use --zero 3, or "
+            "--offload optimizer"
         ),
     ),
     Rule(

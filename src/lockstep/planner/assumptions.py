@@ -19,6 +19,7 @@ from lockstep.layout import (
     Recipe,
     busiest_rank_frac,
     choices_of,
+    sharing_of,
 )
 from lockstep.parallel.data.offload import HOST_STREAM_FRAC
 from lockstep.step import Step
@@ -65,6 +66,10 @@ def _all(job: Job, cluster: Cluster, layout: Layout, step: Step | None) -> Itera
         if level.size > 1 and rate is not None and rate.kind == "measured":
             yield f"{level.link.name} is calibrated: {rate.text} ({rate.date})"
     yield "model FLOPs count attention in full (no causal halving), as most published MFU figures do"
+    if recipe.local_steps > 1:
+        yield f"the step is the mean of {recipe.local_steps:,}, after which groups of ranks average their parameters"
+        yield "what training apart costs in convergence is not in it: see `lockstep converge outer-momentum`"
+    yield from _sharding(recipe, layout)
     if recipe.overlap_dp:
         yield "data-parallel traffic overlaps with compute without slowing it"
     yield from _jitter(job, step)
@@ -85,6 +90,19 @@ def _jitter(job: Job, step: Step | None) -> Iterator[str]:
         yield f"kernels differ {' and '.join(said)}: ranks wait {waited}"
     elif job.devices > 1:
         yield "all ranks take equally long for the same work; --jitter and --rank-jitter tell by how much they differ"
+
+
+def _sharding(recipe: Recipe, layout: Layout) -> Iterator[str]:
+    """Whose traffic of sharded states it is, where software differs."""
+    if layout.zero < 2 and recipe.sharding == "any":
+        return
+    found = sharing_of(recipe, layout.grid())
+    who = "" if recipe.sharding == "any" else f" by {recipe.sharding}"
+    times = "after every micro-batch" if found.scatters else "once per step"
+    whole = ", and add up whole until then" if layout.zero >= 2 and not found.scatters else ""
+    ways = {True: "before every forward and backward pass", False: "before every forward pass"}
+    gathered = ways[bool(found.gathers_backward)] if found.gathers_forward else "once per step"
+    yield f"ZeRO-{layout.zero}{who}: gradients are reduced {times}{whole}; parameters are gathered {gathered}"
 
 
 def _peak(cluster: Cluster, recipe: Recipe) -> Iterator[str]:

@@ -38,6 +38,17 @@ class Estimate:
         return float(self.step.step_time_s)
 
     @property
+    def accumulation_steps(self) -> int:
+        """Micro-batches of one replica in a step."""
+        return int(self.layout.grid().microbatches(self.job.recipe.batch))
+
+    @property
+    def accumulation(self) -> str:
+        """The same in words."""
+        steps = self.accumulation_steps
+        return f"{steps:,} accumulation step{'s' if steps > 1 else ''}"
+
+    @property
     def tokens_per_s(self) -> float:
         """Tokens of all replicas per second (images for a convolutional network)."""
         return self.job.recipe.batch_tokens / self.step_time_s
@@ -105,7 +116,8 @@ class Estimate:
         """Plain JSON form in the words of the command line."""
         hidden = self.hiding()
         return {
-            **picked(self, "layout step_time_s tokens_per_s tokens_per_s_per_gpu mfu_frac hfu_frac uncertainty_frac"),
+            **picked(self, "layout accumulation_steps step_time_s tokens_per_s tokens_per_s_per_gpu"),
+            **picked(self, "mfu_frac hfu_frac uncertainty_frac"),
             "model_flops_per_gpu_per_s": self.model_flops_per_gpu_per_s,
             "peak_dtype": self.job.recipe.dtype,
             "peak_flops_per_s": self.cluster.device.peak(self.job.recipe.dtype),

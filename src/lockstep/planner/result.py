@@ -54,7 +54,8 @@ class Plan:
         spread = format_frac(best.mfu_frac * best.uncertainty_frac, 2)
         parts = [
             f"{job.model.name} on {job.devices} x {self.cluster.device.name}: {best.layout}",
-            f"{format_time(best.step_time_s)} per step of {format_count(job.recipe.batch_tokens)} {things}, "
+            f"{format_time(best.step_time_s)} per step of {format_count(job.recipe.batch_tokens)} {things} "
+            f"({best.accumulation}), "
             f"{format_count(best.tokens_per_s)} {things}/s, {format_frac(best.mfu_frac)} {best.mfu_name} ± {spread}",
             f"{format_size(float(best.memory.total_B))} of {format_size(best.memory.capacity_B)} per device, "
             f"bound by {best.step.bound_by}",

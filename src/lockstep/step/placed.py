@@ -56,7 +56,8 @@ class Device:
     @property
     def ready_s(self) -> float:
         """From the norm of the gradients to the next step, apart from the fixed time of the host."""
-        return float(np.asarray(self.around.host.once_s + self.update_s + self.waits.gather_s))
+        waits = self.waits
+        return float(np.asarray(self.around.host.once_s + self.update_s + waits.outer_s + waits.gather_s))
 
 
 def shares_of(chunks: Sequence[StageTimes]) -> tuple[float, ...]:

@@ -3,9 +3,10 @@
 Every pass is written as `passes.py` says: kernels on lane `compute`, each kind of traffic on a lane of its own, one
 operation for all of a pass. What comes once per step stands beside the last backward pass where this is one whole pass,
 else its exposed part behind it; then the ranks agree on the norm of the gradients, states pass between device and host,
-and parameters are updated and gathered. A gather of updated parameters runs on beside the first forward pass of the
-next step: the part that is waited for is at the end, the rest beside the first pass. Simulated, a step takes what
-`step_time_s` says: exactly where the schedule's closed form is exact (see there), no longer elsewhere.
+and parameters are updated, averaged with groups that train apart, and gathered. A gather of updated parameters runs on
+beside the first forward pass of the next step: the part that is waited for is at the end, the rest beside the first
+pass. Simulated, a step takes what `step_time_s` says: exactly where the schedule's closed form is exact (see there), no
+longer elsewhere.
 """
 
 from __future__ import annotations
@@ -108,6 +109,8 @@ def _update(builder: ProgramBuilder, passes: StepPasses, ends: list[list[int]], 
     ends = _traffic(builder, copies, ends, "host copy", "host")
     updates_s = [float(np.asarray(one.update_s)) for one in devices]
     ends = [[builder.compute(stage, updates_s[stage], label="optimizer", after=ends[stage])] for stage in stages]
+    outer = [replace(one.around.outer, seconds=float(np.asarray(one.waits.outer_s))) for one in devices]
+    ends = _traffic(builder, outer, ends, passes.name("dp", "outer all-reduce"), "dp")
     ends = _gather(builder, passes, [float(np.asarray(one.waits.gather_s)) for one in devices], ends)
     for stage in stages:
         builder.compute(stage, passes.parts.fixed_s, label="host", after=ends[stage])

@@ -9,12 +9,13 @@ from typing import TypeAlias
 import numpy as np
 
 from lockstep.kernels.clock import Clock, Work
-from lockstep.kernels.layer import LayerWork, Passes, Shard, layer_work
-from lockstep.layout import LayerKind, Recipe, busiest_rank_frac, choices_of
-from lockstep.parallel.context import ring
+from lockstep.kernels.layer import LayerWork, Passes, Shard, layer_work, product_pairs, tensor_rounds
+from lockstep.layout import LayerKind, Recipe, busiest_rank_frac, choices_of, context_blocks, piece
+from lockstep.parallel import context
 from lockstep.parallel.expert import traffic as expert
 from lockstep.parallel.group import share_links
 from lockstep.parallel.piece import Flow, Piece, total_s
+from lockstep.parallel.tensor import asynchronous
 from lockstep.parallel.tensor import traffic as tensor
 from lockstep.step.network import DATA, Network
 from lockstep.types.arrays import Number, Truth
@@ -81,23 +82,27 @@ class StageTimes:
 TIMES = tuple(field.name for field in fields(StageTimes))
 
 
-def layer_pieces(shard: Shard, network: Network, work: LayerWork, moe: bool) -> Pair:
+def layer_pieces(shard: Shard, network: Network, work: LayerWork, kind: LayerKind) -> Pair:
     """Traffic of one layer with the kernels `work` as pieces (tp, cp, ep) of its forward and its backward pass."""
     model, grid, recipe = shard.model, shard.grid, shard.recipe
     element_B, tokens = shard.clock.element_B, shard.tokens * model.hidden
-    routed = model.experts if moe else None
+    routed = model.experts if kind.experts else None
     exchanged: Pair = _exchange(shard, network, work, routed) if routed else ((), ())
-    # Routed experts gather rows of their own; attention and a dense block, or shared experts, have a round each.
-    blocks = 2 if routed is None or routed.shared_ffn else 1
-    split, rounds = grid.sequence_parallel > 0, 1 if model.parallel_block else blocks
+    split, rounds = grid.sequence_parallel > 0, tensor_rounds(model, kind)
     products_s = work.passes.forward.matmul_s, work.passes.backward.matmul_s
     taken_s = [sum(one.kernels_s for one in side) for side in exchanged]
     gathered = tensor.flows(network.levels("tp"), tokens * element_B, split, rounds)
-    inside = tensor.pieces(gathered, recipe.overlap_tp, products_s, (taken_s[0], taken_s[1]))
-    block_B = shard.tokens * shard.kv_heads * (model.attention.head_dim + model.attention.value_dim) * element_B
+    inside: Pair
+    if recipe.overlap_tp == "async":
+        beside = asynchronous.pieces(gathered, grid.tp, product_pairs(shard, kind))
+        inside = beside, beside
+    else:
+        whole = tensor.pieces(gathered, recipe.overlap_tp, products_s, (taken_s[0], taken_s[1]))
+        inside = whole[:1], whole[1:]
     core_s = work.core.forward.device_s, work.core.backward.device_s
-    around = ring.pieces(network.levels("cp"), grid.cp, block_B, core_s)
-    return (inside[0], around[0], *exchanged[0]), (inside[1], around[1], *exchanged[1])
+    blocks = context_blocks(model, piece(recipe, grid), core_s)
+    around = context.pieces(recipe.cp_kind, network.levels("cp"), grid.cp, blocks)
+    return (*inside[0], around[0], *exchanged[0]), (*inside[1], around[1], *exchanged[1])
 
 
 def _exchange(shard: Shard, network: Network, work: LayerWork, routed: Experts) -> Pair:
@@ -123,7 +128,7 @@ def stage_pieces(shard: Shard, network: Network, held: Mapping[LayerKind, int]) 
     """Traffic of the layers `held` by a stage as pieces of its forward and its backward pass, of one layout."""
     found: Pair = ((), ())
     for kind, count in sorted(held.items()):
-        forward, backward = layer_pieces(shard, network, layer_work(shard, kind), kind.experts)
+        forward, backward = layer_pieces(shard, network, layer_work(shard, kind), kind)
         again = forward if shard.grid.recompute == FULL else ()
         found = found[0] + _times(forward, count), found[1] + _times((*again, *backward), count)
     return found
@@ -142,13 +147,13 @@ def layer_times(shard: Shard, network: Network, kind: LayerKind, gradient_work: 
     host waits for every kernel, its time is added instead.
     """
     work, curve, mode = layer_work(shard, kind), shard.clock.device.efficiency, shard.grid.recompute
-    forward, backward = layer_pieces(shard, network, work, kind.experts)
+    forward, backward = layer_pieces(shard, network, work, kind)
     repeated = np.where(mode == FULL, 1.0, 0.0)
     again = work.forward.when(mode == FULL) + work.repeated.when(mode == SELECTIVE)
     kernels = work.backward + gradient_work + again
-    exposed = {f"{one.part}_forward_s": one.exposed_s for one in forward}
-    for one in backward:
-        exposed[f"{one.part}_backward_s"] = one.exposed_s + repeated * exposed[f"{one.part}_forward_s"]
+    exposed = _exposed(forward, "forward_s") | _exposed(backward, "backward_s")
+    for one in {one.part for one in backward}:
+        exposed[f"{one}_backward_s"] = exposed[f"{one}_backward_s"] + repeated * exposed[f"{one}_forward_s"]
     waits_s = [sum(value for name, value in exposed.items() if way in name) for way in ("forward", "backward")]
     hidden_s = [_meeting_data(network, side) for side in (forward, backward)]
     exchange_s = [sum(one.kernels_s for one in side if one.part == "ep") for side in (forward, backward)]
@@ -164,6 +169,15 @@ def layer_times(shard: Shard, network: Network, kind: LayerKind, gradient_work: 
         ep_hidden_forward_s=exchange_s[0],
         ep_hidden_backward_s=exchange_s[1] + repeated * exchange_s[0],
     )
+
+
+def _exposed(pieces: tuple[Piece, ...], way: str) -> dict[str, Number]:
+    """Exposed seconds by part, as fields of `StageTimes`."""
+    found: dict[str, Number] = {}
+    for one in pieces:
+        name = f"{one.part}_{way}"
+        found[name] = found[name] + one.exposed_s if name in found else one.exposed_s
+    return found
 
 
 def _meeting_data(network: Network, pieces: tuple[Piece, ...]) -> Number:

@@ -21,13 +21,8 @@ import numpy as np
 from lockstep.hardware import Cluster
 from lockstep.kernels.clock import Clock
 from lockstep.kernels.convolution import convolution_work
-from lockstep.kernels.layer import (
-    Shard,
-    embedding_work,
-    head_work,
-    prediction_module_work,
-)
-from lockstep.kernels.optimizer import optimizer_s, updated, updated_B
+from lockstep.kernels.layer import Shard, embedding_work, head_work, prediction_module_work
+from lockstep.kernels.optimizer import optimizer_s, outer_update_s, updated, updated_B
 from lockstep.layout import (
     KEEP,
     OFFLOAD_PARAMETERS,
@@ -35,6 +30,7 @@ from lockstep.layout import (
     LayoutGrid,
     Recipe,
     gradients_leave,
+    sharing_of,
     stage_parameters,
 )
 from lockstep.parallel.data.around import Around, Exposed
@@ -255,7 +251,10 @@ def _device(
     grid = network.grid
     around = _around(job, cluster, network, held, body, layers)
     update_s = optimizer_s(clock, grid, job.recipe, held, job.hidden)
-    return Device(body, around, around.waits, np.where(grid.offload == KEEP, update_s, around.host.update_s))
+    update_s = np.where(grid.offload == KEEP, update_s, around.host.update_s)
+    if job.recipe.local_steps > 1:
+        update_s = update_s + outer_update_s(clock, grid, job.recipe, held)
+    return Device(body, around, around.waits, update_s)
 
 
 def _around(
@@ -265,11 +264,13 @@ def _around(
     grid, recipe = network.grid, job.recipe
     dense, expert = held.matrix_elems + held.other_elems, held.expert_elems
     bytes_each, layers = (recipe.parameter_B, recipe.wire_B), grid.copies * pieces
-    moved = traffic(network.data, grid.zero, (dense, expert), *bytes_each, layers, recipe.overlap_dp)
+    sharing = sharing_of(recipe, grid)
+    moved = traffic(network.data, grid.zero, sharing, (dense, expert), *bytes_each, layers, recipe.overlap_dp)
     host = _host_traffic(cluster, grid, recipe, held) if np.any(grid.offload != KEEP) else HostTraffic()
     parameter_B, gradient_B = ((dense + expert) * each_B for each_B in bytes_each)
     kernels = _kernels(job, grid, body)
-    return Around(grid.zero, moved, kernels, layers, recipe.overlap_dp, parameter_B, gradient_B, host)
+    steps = recipe.local_steps
+    return Around(sharing, moved, kernels, layers, recipe.overlap_dp, parameter_B, gradient_B, host, steps)
 
 
 def _beside_exchange(network: Network, body: StageTimes, waiting: Exposed) -> Number:
@@ -291,7 +292,7 @@ def _kernels(job: Job, grid: LayoutGrid, body: StageTimes) -> Kernels:
     taken_s = body.hidden_forward_s, body.hidden_backward_s
     exchange_s: list[Number] = [0.0, 0.0]
     if job.num_experts:
-        often = (grid.zero >= 2) | (grid.microbatches(job.recipe.batch) == 1)
+        often = sharing_of(job.recipe, grid).often | (grid.microbatches(job.recipe.batch) == 1)
         with_cells = codes_where(lambda schedule: schedule.cells is not None)
         cells: Bools | np.bool_ = np.isin(grid.schedule, with_cells) & (job.recipe.overlap_ep == "cells")
         if cells.all() or not cells.any():
@@ -364,7 +365,7 @@ def _host_traffic(cluster: Cluster, grid: LayoutGrid, recipe: Recipe, parameters
         grid.microbatches(recipe.batch),
         offloaded=grid.offload != KEEP,
         parameters_leave=grid.offload == OFFLOAD_PARAMETERS,
-        gradients_leave=gradients_leave(grid),
+        gradients_leave=gradients_leave(recipe, grid),
     )
 
 

@@ -62,7 +62,8 @@ def _verdict(found: Estimate, out: Console) -> None:
     spread = format_frac(found.mfu_frac * found.uncertainty_frac, 2)
     pieces = unit(job)
     out.print(
-        f"{format_time(found.step_time_s)} per step of {format_count(job.recipe.batch_tokens)} {pieces}, "
+        f"{format_time(found.step_time_s)} per step of {format_count(job.recipe.batch_tokens)} {pieces} "
+        f"({found.accumulation}), "
         f"{format_count(found.tokens_per_s)} {pieces}/s ({format_count(found.tokens_per_s_per_gpu)} per device), "
         f"{format_frac(found.mfu_frac)} MFU ± {spread} ({format_flops(found.model_flops_per_gpu_per_s)} per device"
         f"{_peak(found)}), "

@@ -57,7 +57,8 @@ def _verdict(plan: Plan, out: Console) -> None:
     out.print(Text(title, style="bold green"))
     spread = format_frac(best.mfu_frac * best.uncertainty_frac, 2)
     out.print(
-        f"{format_time(best.step_time_s)} per step of {format_count(job.recipe.batch_tokens)} {unit(job)}, "
+        f"{format_time(best.step_time_s)} per step of {format_count(job.recipe.batch_tokens)} {unit(job)} "
+        f"({best.accumulation}), "
         f"{format_count(best.tokens_per_s)} {unit(job)}/s, {format_frac(best.mfu_frac)} {best.mfu_name} ± {spread}; "
         f"{_memory(best)} of {format_size(best.memory.capacity_B)} per device; "
         f"bound by {PART_WORDS[best.step.bound_by]}."

@@ -10,17 +10,18 @@ Source: H. Liu et al., "Ring Attention with Blockwise Transformers" (arXiv 2310.
 
 from __future__ import annotations
 
+from lockstep.parallel.context.blocks import Blocks
 from lockstep.parallel.group import Levels, send_s
 from lockstep.parallel.piece import Flow, Piece
-from lockstep.types.arrays import Number, Whole
+from lockstep.types.arrays import Whole
 
 
-def pieces(group: Levels, ranks: Whole, block_B: Number, core_s: tuple[Number, Number]) -> tuple[Piece, Piece]:
-    """Forward and backward traffic of one layer: blocks of `block_B` beside `core_s` seconds of attention in each."""
-    steps, step_s = ranks - 1, send_s(group, block_B)
-    around = Flow("send", "cp", steps * block_B, steps * step_s)
+def pieces(group: Levels, ranks: Whole, blocks: Blocks) -> tuple[Piece, Piece]:
+    """Forward and backward traffic of one layer: blocks of keys and values beside attention."""
+    steps, step_s = ranks - 1, send_s(group, blocks.key_value_B)
+    around = Flow("send", "cp", steps * blocks.key_value_B, steps * step_s)
     forward, backward = (
-        Piece("cp", steps / ranks * side_s, beside=(around * blocks,))
-        for side_s, blocks in zip(core_s, (1.0, 2.0), strict=True)
+        Piece("cp", steps / ranks * side_s, beside=(around * times,))
+        for side_s, times in zip(blocks.core_s, (1.0, 2.0), strict=True)
     )
     return forward, backward

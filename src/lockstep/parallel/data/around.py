@@ -23,9 +23,10 @@ from functools import reduce
 import numpy as np
 
 from lockstep.parallel.data.offload import HostTraffic
+from lockstep.parallel.data.sharing import Sharing
 from lockstep.parallel.data.zero import Kernels, Traffic
 from lockstep.parallel.piece import Flow, Hiding, Piece, total_s
-from lockstep.types.arrays import Number, Whole
+from lockstep.types.arrays import Number
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +39,8 @@ class Exposed:
     """In the last backward pass, beyond what every one waits for."""
     gather_s: Number
     """For updated parameters, in the first forward pass."""
+    outer_s: Number = 0.0
+    """For other groups that train apart, on average over the steps between."""
     host_forward_s: Number = 0.0
     """For the host, besides."""
     host_backward_s: Number = 0.0
@@ -45,7 +48,7 @@ class Exposed:
     @property
     def once_s(self) -> Number:
         """Of data-parallel traffic, once per step."""
-        return self.reduce_s + self.gather_s
+        return self.reduce_s + self.gather_s + self.outer_s
 
     @property
     def host_s(self) -> Number:
@@ -57,7 +60,7 @@ class Exposed:
 class Around:
     """The traffic around the passes of one layout or of a grid of them."""
 
-    zero: Whole
+    sharing: Sharing
     moved: Traffic
     kernels: Kernels
     layers: int
@@ -66,14 +69,26 @@ class Around:
     """Bytes of all parameters of the stage, and of all its gradients on the network."""
     gradient_B: Number = 0.0
     host: HostTraffic = field(default_factory=HostTraffic)
+    local_steps: int = 1
+    """Steps after which groups of ranks agree (`local.py`)."""
+
+    @property
+    def outer(self) -> Flow:
+        """What a step sends on average between groups that train apart."""
+        if self.local_steps == 1:
+            return Flow("all-reduce", "dp", 0.0, 0.0)
+        seconds = np.where(self.sharing.sharded, self.moved.replicas_s, self.moved.reduce_s)
+        return Flow("all-reduce", "dp", self.gradient_B, seconds) * (1.0 / self.local_steps)
 
     @property
     def once(self) -> Flow:
         """What is reduced once per step."""
-        moved, first = self.moved, np.asarray(self.zero) == 1
-        each_s = np.select([np.asarray(self.zero) == 0, first], [moved.reduce_s, moved.scatter_s], 0.0)
-        copies_s = np.where(np.asarray(self.zero) == 0, 0.0, moved.replicas_s)
-        return Flow("reduce-scatter" if np.all(first) else "all-reduce", "dp", self.gradient_B, each_s + copies_s)
+        moved, sharing = self.moved, self.sharing
+        every = self.local_steps == 1
+        sharded_s = np.where(sharing.scatters, 0.0, moved.scatter_s) + moved.replicas_s * every
+        seconds = np.where(sharing.sharded, sharded_s, moved.reduce_s * every)
+        scattered = np.all(sharing.sharded & ~sharing.scatters) and not np.any(sharing.all_reduces)
+        return Flow("reduce-scatter" if scattered else "all-reduce", "dp", self.gradient_B, seconds)
 
     @property
     def waits(self) -> Exposed:
@@ -82,7 +97,7 @@ class Around:
         host_s = (self._host("forward", forward).exposed_s, self._host("backward", backward).exposed_s)
         backward_s = backward.exposed_s
         last_s, updated_s = self._last().exposed_s, self._updated().exposed_s
-        return Exposed(forward.exposed_s, backward_s, last_s - backward_s, updated_s, *host_s)
+        return Exposed(forward.exposed_s, backward_s, last_s - backward_s, updated_s, self.outer.seconds, *host_s)
 
     def data(self, way: str) -> Piece:
         """Data-parallel traffic around every `forward` or `backward` pass."""
@@ -97,7 +112,7 @@ class Around:
         flow = self.once
         if not flow.seconds:
             return None
-        if not self.overlap:
+        if not self.overlap or self.sharing.reduces_late:
             return Piece("dp", after=(flow,)).plain
         whole, own = self._last(), self.data("backward")
         seconds = total_s(whole.beside) + total_s(own.after)
@@ -106,24 +121,32 @@ class Around:
 
     def _each(self, way: str) -> tuple[tuple[Flow, ...], tuple[Flow, ...], Number]:
         """(gathers, scatters, seconds of them on shared links) of every pass."""
-        zero, moved = np.asarray(self.zero), self.moved
-        gathered_s, met_s = np.where(zero == 3, moved.gather_s, 0.0), np.where(zero == 3, moved.met_gather_s, 0.0)
+        sharing, moved = self.sharing, self.moved
+        gathered = sharing.gathers_forward if way == "forward" else sharing.gathers_backward
+        gathered_s, met_s = np.where(gathered, moved.gather_s, 0.0), np.where(gathered, moved.met_gather_s, 0.0)
         gathers = (Flow("all-gather", "dp", self.parameter_B, gathered_s),)
         if way == "forward":
             return gathers, (), met_s
-        scatters = (Flow("reduce-scatter", "dp", self.gradient_B, np.where(zero >= 2, moved.scatter_s, 0.0)),)
-        return gathers, scatters, met_s + np.where(zero >= 2, moved.met_scatter_s, 0.0)
+        scattered_s = np.where(sharing.scatters, moved.scatter_s, 0.0)
+        op = "all-reduce" if np.all(sharing.all_reduces) else "reduce-scatter"
+        scatters = (Flow(op, "dp", self.gradient_B, scattered_s),)
+        return gathers, scatters, met_s + np.where(sharing.scatters, moved.met_scatter_s, 0.0)
 
     def _last(self) -> Piece:
         """Around the last backward pass: its own traffic, and what comes once per step."""
         gathers, scatters, met_s = self._each("backward")
-        reductions = np.select([np.asarray(self.zero) == 0, np.asarray(self.zero) == 1], [2.0, 1.0], 0.0)
+        if self.sharing.reduces_late:
+            own = self._piece("backward", gathers, scatters, met_s)
+            return replace(own, after=(*own.after, self.once))
+        reductions = np.where(self.sharing.sharded, np.where(self.sharing.scatters, 0.0, 1.0), 2.0)
         return self._piece("backward", gathers, (*scatters, self.once), met_s + reductions * self.moved.met_scatter_s)
 
     def _updated(self) -> Piece:
         """Around the first forward pass: the gather of updated parameters."""
-        once = (np.asarray(self.zero) == 1) | (np.asarray(self.zero) == 2)
-        gather = Flow("all-gather", "dp", self.parameter_B, np.where(once, self.moved.gather_s, 0.0))
+        once_s = np.where(self.sharing.gathers_once, self.moved.gather_s, 0.0)
+        gather = Flow("all-gather", "dp", self.parameter_B, once_s)
+        if self.sharing.gathers_late:
+            return Piece("dp", before=(gather,))
         return self._piece("forward", (gather,), (), self.moved.met_gather_s)
 
     def _piece(self, way: str, gathers: tuple[Flow, ...], scatters: tuple[Flow, ...], met_s: Number) -> Piece:
@@ -175,11 +198,15 @@ class Around:
             return Hiding()
         gathers, scatters, _ = self._each("backward")
         each_s, once_s = float(total_s((*gathers, *scatters))), float(self.once.seconds)
-        forwards, backwards = (microbatches if self.zero >= zero else 1 for zero in (3, 2))
-        forward_s, backward_s = float(self.moved.gather_s) * (self.zero > 0), each_s if self.zero >= 2 else once_s
-        all_s = forwards * forward_s + backwards * backward_s + (once_s if self.zero >= 2 else 0.0)
+        sharing, each = self.sharing, bool(self.sharing.scatters | self.sharing.gathers_backward)
+        forwards, backwards = (microbatches if often else 1 for often in (sharing.gathers_forward, each))
+        forward_s, backward_s = float(self.moved.gather_s) * bool(sharing.sharded), each_s if each else once_s
+        all_s = forwards * forward_s + backwards * backward_s + (once_s if each else 0.0) + float(self.outer.seconds)
         exposed_s = microbatches * float(waits.forward_s + waits.backward_s) + float(waits.once_s)
-        sides = ((forwards * (self.zero > 0), "forward", forward_s), (backwards, "backward", backward_s))
+        sides = (
+            (forwards * bool(sharing.sharded) * (not sharing.gathers_late), "forward", forward_s),
+            (backwards, "backward", backward_s),
+        )
         kernels_s = [times * max(0.0, float(self.kernels.beside(way)[0]) - side_s) for times, way, side_s in sides]
         return Hiding(max(0.0, float(all_s) - exposed_s), (1.0 - 1.0 / self.layers) * float(sum(kernels_s)))
 

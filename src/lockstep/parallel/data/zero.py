@@ -1,11 +1,9 @@
 """Data-parallel traffic of a stage: gradients reduced, sharded parameters gathered.
 
     zero 0   all-reduce of the gradients, once per step
-    zero 1   reduce-scatter of the gradients and all-gather of the updated parameters, once per step
-    zero 2   reduce-scatter after every micro-batch (gradients are never whole), all-gather once per step
-    zero 3   all-gather before every forward and backward pass, reduce-scatter after every backward pass (FSDP)
-    groups   with several shard groups (HSDP at zero 3), all of this inside a group, and an all-reduce of the shards
-             across groups once per step, after the last reduce-scatter
+    zero 1+  reductions of the gradients and gathers of the parameters, when the software does them (`sharing.py`)
+    groups   with several shard groups (HSDP), all of this inside a group, and an all-reduce of the shards across
+             groups once per step, after the last reduction
 
 Traffic moves layer by layer, so latency is paid once per layer; without overlap, zero 0 to 2 move all of it at once.
 
@@ -20,6 +18,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from lockstep.parallel.data.sharing import Sharing
 from lockstep.parallel.group import Levels, collective_s, inner, outer
 from lockstep.types.arrays import Number, Whole
 
@@ -55,7 +54,7 @@ class Traffic:
     gather_s: Number
     """One all-gather of all parameters of the stage."""
     scatter_s: Number
-    """One reduce-scatter of all gradients of the stage."""
+    """One reduction of all gradients of the stage, of which a rank keeps its part."""
     reduce_s: Number
     """One all-reduce of all gradients of the stage."""
     replicas_s: Number
@@ -68,6 +67,7 @@ class Traffic:
 def traffic(
     groups: Groups,
     zero: Whole,
+    sharing: Sharing,
     elements: tuple[Number, Number],
     parameter_B: float,
     wire_B: float,
@@ -87,14 +87,18 @@ def traffic(
             seconds = seconds + pieces * collective_s(op, groups.experts, expert * bytes_each / pieces)
         return seconds
 
-    shard, met_s = groups.shard, groups.met_s_per_B * dense
+    shard, met_s, scatter_s = groups.shard, groups.met_s_per_B * dense, whole("reduce-scatter", groups.shard, wire_B)
+    twice: Number = 1.0
+    if np.any(sharing.all_reduces):
+        scatter_s = np.where(sharing.all_reduces, whole("all-reduce", shard, wire_B), scatter_s)
+        twice = np.where(sharing.all_reduces, 2.0, 1.0)
     return Traffic(
         gather_s=whole("all-gather", shard, parameter_B),
-        scatter_s=whole("reduce-scatter", shard, wire_B),
+        scatter_s=scatter_s,
         reduce_s=whole("all-reduce", groups.whole, wire_B),
         replicas_s=collective_s("all-reduce", groups.replicas, dense * wire_B / groups.shard_ranks),
         met_gather_s=met_s * parameter_B,
-        met_scatter_s=met_s * wire_B,
+        met_scatter_s=met_s * wire_B * twice,
     )
 
 

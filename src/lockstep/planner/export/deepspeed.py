@@ -19,7 +19,7 @@ import json
 
 from lockstep.layout import AXES
 from lockstep.planner.estimate import Estimate
-from lockstep.planner.export.refusals import Refusals, refuse_formats
+from lockstep.planner.export.refusals import Refusals, refuse_formats, refuse_sharding
 from lockstep.types.plain import Json
 from lockstep.workload import FULL, NONE
 
@@ -99,6 +99,12 @@ def _refuse(found: Estimate) -> None:
     no.when(layout.pp > 1 and not even, f"{layout.pp} stages do not hold equally many layers")
     no.when(bool(layout.stages), f"stages {layout.split}: a PipelineModule shares out layers by a rule, not by counts")
     no.when(bool(layout.shard), f"shard={layout.shard}: sharding inside part of the replicas (MiCS) is not supported")
+    refuse_sharding("deepspeed", layout, recipe, no)
+    no.when(
+        layout.zero > 1 and layout.dp > 1 and recipe.gradient_sync == "step",
+        f"gradients reduced once per step with ZeRO {layout.zero}: it reduces them after every micro-batch",
+    )
+    no.when(layout.zero == 3 and not recipe.reshard, "ZeRO 3 without resharding between passes")
     no.when(layout.offload != "none" and layout.zero == 0, "offload needs ZeRO 1 to 3")
     no.when(layout.offload == "parameters" and layout.zero != 3, "offloaded parameters need ZeRO 3")
     no.when(
@@ -110,7 +116,7 @@ def _refuse(found: Estimate) -> None:
     no.when(recipe.optimizer not in OPTIMIZERS, f"optimizer {recipe.optimizer}: only {', '.join(OPTIMIZERS)} match")
     no.when({recipe.gradient_B, recipe.wire_B} - {2.0, 4.0} != set(), "gradients must have 2 or 4 bytes")
     refuse_formats(recipe, no)
-    no.when(recipe.overlap_tp == "all", "tensor-parallel traffic does not overlap with products there")
+    no.when(recipe.overlap_tp in ("all", "async"), "tensor-parallel traffic does not overlap with products there")
     no.when(recipe.overlap_pp and layout.pp > 1, "pipeline sends do not overlap with compute there")
     no.when(layout.order != AXES, f"rank order {'-'.join(layout.order)}: it is always {'-'.join(AXES)}")
     no.settle()

@@ -1,5 +1,6 @@
 """Megatron-LM flags, one per line and quoted: `grep -v '^#' flags.txt | xargs torchrun ... pretrain_gpt.py`.
 
+    cp kind                --cp-comm-type p2p, all_gather, a2a or a2a+p2p with --hierarchical-context-parallel-sizes
     tp pp cp ep            --tensor-model-parallel-size, --pipeline-model-parallel-size, --context-parallel-size,
                            --expert-model-parallel-size; dp is what is left
     etp                    --expert-tensor-parallel-size; without it experts are cut like dense layers, here and there
@@ -22,6 +23,7 @@ from collections.abc import Iterator
 
 from lockstep.errors import Infeasible
 from lockstep.layout import Job, Layout, Recipe
+from lockstep.parallel.context.mixed import neighbours
 from lockstep.planner.estimate import Estimate
 from lockstep.planner.export.megatron_limits import (
     DTYPES,
@@ -38,6 +40,7 @@ from lockstep.planner.export.refusals import Refusals
 from lockstep.workload import Transformer
 
 VERSION = "Megatron-LM, Megatron Core 0.15"
+CONTEXT = {"ring": "p2p", "gather": "all_gather", "all-to-all": "a2a", "mixed": "a2a+p2p"}
 CHOICES: dict[str, tuple[object, ...]] = {"schedules": SCHEDULES}
 """Axes of the planner's space that it can run; other limits join several of them."""
 
@@ -93,7 +96,10 @@ def _parallel(layout: Layout, job: Job, model: Transformer) -> Flags:
     if layout.sequence_parallel:
         flags["sequence-parallel"] = True
     if layout.cp > 1:
-        flags["cp-comm-type"] = "p2p"
+        flags["cp-comm-type"] = CONTEXT[job.recipe.cp_kind]
+        if job.recipe.cp_kind == "mixed":
+            near = int(neighbours(layout.cp, model.attention.kv_heads // layout.tp))
+            flags["hierarchical-context-parallel-sizes"] = (near, layout.cp // near)
     if layout.order == PIPELINE_INSIDE:
         flags["use-tp-pp-dp-mapping"] = True
     return flags | _stages(layout, job) | _sharding(layout) | _memory_savers(layout, job.recipe, model)

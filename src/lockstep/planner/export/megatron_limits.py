@@ -8,8 +8,9 @@ core/distributed/fsdp.
 from __future__ import annotations
 
 from lockstep.layout import AXES, Job, Layout, Recipe
+from lockstep.parallel.context.mixed import neighbours
 from lockstep.planner.export.megatron_shape import recomputed_modules
-from lockstep.planner.export.refusals import Refusals, refuse_formats
+from lockstep.planner.export.refusals import Refusals, refuse_formats, refuse_sharding
 from lockstep.workload import Transformer
 
 SCHEDULES = ("1f1b", "interleaved")
@@ -27,6 +28,7 @@ def refuse_run(layout: Layout, job: Job, model: Transformer, no: Refusals) -> No
     """Notes everything about the layout and the recipe that has no flag, or none that Megatron accepts."""
     _refuse_pipeline(layout, job.recipe, no)
     _refuse_ranks(layout, model, no)
+    _refuse_context(layout, job.recipe, model, no)
     _refuse_sharding(layout, job.recipe, no)
     _refuse_offload(layout, no)
     _refuse_experts(layout, job.recipe, model, no)
@@ -62,9 +64,26 @@ def _refuse_ranks(layout: Layout, model: Transformer, no: Refusals) -> None:
     no.when(cp > 1 and attention.window is not None, f"cp={cp} with sliding windows: its ring attention has none")
 
 
+def _refuse_context(layout: Layout, recipe: Recipe, model: Transformer, no: Refusals) -> None:
+    """Of context parallelism: Transformer Engine's own limits."""
+    kept, cp = max(1, model.attention.kv_heads // layout.tp), layout.cp
+    no.when(
+        cp > 1 and recipe.cp_kind == "all-to-all" and kept % cp != 0,
+        f"cp={cp} by all-to-all over {kept} key and value heads: it copies none",
+    )
+    alone = int(neighbours(cp, kept)) in (1, cp)
+    no.when(cp > 1 and recipe.cp_kind == "mixed" and alone, f"mixed cp={cp} that is one level; name its kind")
+
+
 def _refuse_sharding(layout: Layout, recipe: Recipe, no: Refusals) -> None:
     """Of ZeRO and HSDP."""
     fsdp = f"zero {layout.zero} (Megatron FSDP)"
+    refuse_sharding("megatron", layout, recipe, no)
+    no.when(
+        layout.zero in STRATEGIES and layout.dp * layout.cp > 1 and recipe.gradient_sync == "step",
+        f"{fsdp} with gradients reduced once per step: it reduces them after every micro-batch",
+    )
+    no.when(layout.zero == 3 and not recipe.reshard, f"{fsdp} without resharding between passes; use --zero 2")
     no.when(bool(layout.shard) and layout.zero == 0, "shard without zero 1 to 3")
     no.when(layout.zero in STRATEGIES and layout.ep > 1, f"{fsdp} with expert parallelism")
     no.when(
@@ -115,6 +134,7 @@ def _refuse_recipe(layout: Layout, recipe: Recipe, model: Transformer, no: Refus
     no.when(recipe.gradient_B != recipe.wire_B, "gradients reduced in another format than they are accumulated in")
     no.when(recipe.gradient_B not in (2.0, 4.0), f"gradients of {recipe.gradient_B:g} bytes")
     refuse_formats(recipe, no)
+    no.when(recipe.overlap_tp == "async" and layout.tp > 1, "asynchronous tensor parallelism of PyTorch; use all")
     no.when(
         recipe.overlap_tp == "all" and layout.tp > 1 and not layout.sequence_parallel,
         "overlapped tensor parallelism without sequence parallelism",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from lockstep.errors import Infeasible, Violation
-from lockstep.layout import Recipe
+from lockstep.layout import Layout, Recipe
 
 
 @dataclass(slots=True)
@@ -27,8 +27,15 @@ class Refusals:
             raise Infeasible(message, [Violation(reason, 1.0, 1.0) for reason in self.reasons])
 
 
+def refuse_sharding(software: str, layout: Layout, recipe: Recipe, no: Refusals) -> None:
+    """Notes the sharding of other software than `software`, the one exported to."""
+    other = layout.zero > 0 and layout.dp * layout.cp > 1 and recipe.sharding not in ("any", software)
+    no.when(other, f"--sharding {recipe.sharding}; export with --sharding {software} or without")
+
+
 def refuse_formats(recipe: Recipe, no: Refusals) -> None:
     """Notes number formats that none of the tools can be told of."""
     narrow = (recipe.cached_B, recipe.cached_attention_B, recipe.dispatch_B)
     no.when(any(size_B is not None for size_B in narrow), "activations kept or sent in a separate format")
+    no.when(recipe.local_steps > 1, f"local steps (--local-steps {recipe.local_steps})")
     no.when(recipe.parameter_B != 2.0, f"parameters of {recipe.parameter_B:g} bytes")

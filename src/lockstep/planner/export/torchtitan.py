@@ -1,7 +1,8 @@
 """torchtitan job configuration as TOML: [parallelism], [training], [activation_checkpoint], [optimizer].
 
     zero 3      data_parallel_shard_degree = dp, parameters gathered for each pass (reshard_after_forward "always")
-    zero 2      the same with reshard_after_forward "never": parameters are kept from forward to backward
+    zero 2      the same with reshard_after_forward "never": parameters are kept from forward to backward, as at zero 3
+                without --reshard
     HSDP        data_parallel_replicate_degree x data_parallel_shard_degree = dp; cp ranks share the shards
     zero 0      data_parallel_replicate_degree = dp (DDP, which torchtitan runs without other parallelism)
     tp          tensor_parallel_degree; it always shards sequences too
@@ -21,7 +22,7 @@ from itertools import accumulate
 
 from lockstep.layout import AXES, Job, Layout
 from lockstep.planner.estimate import Estimate
-from lockstep.planner.export.refusals import Refusals, refuse_formats
+from lockstep.planner.export.refusals import Refusals, refuse_formats, refuse_sharding
 from lockstep.workload import FULL, NONE
 
 SCHEDULES = {
@@ -33,6 +34,8 @@ SCHEDULES = {
     "dualpipe-v": "DualPipeV",
 }
 """Schedules of torch.distributed.pipelining that ours equal."""
+ROTATIONS = {"ring": "alltoall", "gather": "allgather"}
+"""torch's words for how keys and values reach other ranks: block by block, or all before attention."""
 VERSION = "torchtitan v0.2"
 OPTIMIZERS = {"adam": "Adam", "adamw": "AdamW"}
 CHOICES: dict[str, tuple[object, ...]] = {
@@ -61,6 +64,8 @@ def torchtitan(found: Estimate) -> str:
         "activation_checkpoint": {"mode": layout.recompute},
         "optimizer": {"name": OPTIMIZERS[recipe.optimizer]},
     }
+    if recipe.overlap_tp == "async" and layout.tp > 1:
+        sections["compile"] = {"enable": True}
     return "\n".join(_section(name, values) for name, values in sections.items())
 
 
@@ -77,19 +82,21 @@ def _literal(value: Value) -> str:
 
 def _parallelism(found: Estimate) -> dict[str, Value]:
     """The [parallelism] table."""
-    layout, job = found.layout, found.job
+    layout, job, recipe = found.layout, found.job, found.job.recipe
     sharded = shard_degree(found)
     values: dict[str, Value] = {
         "data_parallel_replicate_degree": layout.dp // sharded,
         "data_parallel_shard_degree": sharded,
-        "fsdp_reshard_after_forward": "always" if layout.zero == 3 else "never",
+        "fsdp_reshard_after_forward": "always" if layout.zero == 3 and recipe.reshard else "never",
         "tensor_parallel_degree": layout.tp,
         "pipeline_parallel_degree": layout.pp,
         "context_parallel_degree": layout.cp,
         "expert_parallel_degree": layout.ep,
     }
     if layout.cp > 1:
-        values["context_parallel_rotate_method"] = "alltoall"
+        values["context_parallel_rotate_method"] = ROTATIONS[recipe.cp_kind]
+    if recipe.overlap_tp == "async" and layout.tp > 1:
+        values["enable_async_tensor_parallel"] = True
     if layout.ep > 1:
         values["expert_tensor_parallel_degree"] = layout.expert_tp
     if layout.pp > 1:
@@ -174,12 +181,14 @@ def _refuse(found: Estimate) -> None:
     no.when(recipe.dtype != "bf16", f"matrix products in {recipe.dtype}: export has bf16 only")
     no.when(recipe.optimizer not in OPTIMIZERS, f"optimizer {recipe.optimizer}: only {', '.join(OPTIMIZERS)} match")
     refuse_formats(recipe, no)
+    no.when(layout.cp > 1 and recipe.cp_kind not in ROTATIONS, f"context parallelism by {recipe.cp_kind}")
+    refuse_sharding("fsdp2", layout, recipe, no)
+    sync, staged = recipe.gradient_sync, layout.pp > 1
+    synced = layout.zero > 1 and layout.dp * layout.cp > 1 and sync is not None and (sync == "step") != staged
+    no.when(synced, f"--gradient-sync {sync}: torch reduces once per step with stages, else after every micro-batch")
     no.when(recipe.wire_B != 4.0, "gradients are reduced in fp32 there; set --gradient-bytes 4")
     no.when(not recipe.overlap_dp and layout.zero > 0, "FSDP2 always overlaps its traffic; drop --no-overlap")
-    no.when(
-        recipe.overlap_tp == "all",
-        "overlapped tensor parallelism needs compiled asynchronous tp, which is not exported",
-    )
+    no.when(recipe.overlap_tp == "all" and layout.tp > 1, "--overlap-tp all (userbuffers); its own way is async")
     no.when(not recipe.flash_attention, "attention is always fused there; drop --no-flash")
     no.when(recipe.dropout, "there is no dropout there")
     no.settle()

@@ -99,6 +99,27 @@ def _shard(about: About) -> str | None:
     return "nothing is sharded without --zero; give it, or leave this out"
 
 
+def _sharded(least: int, what: str) -> Callable[[About], str | None]:
+    """For a word about traffic of sharded states, which there is from ZeRO stage `least` on."""
+
+    def why(about: About) -> str | None:
+        if about.data_ranks == 1 or (about.layout is not None and about.layout.zero < least):
+            return f"{what} --zero {least}{'' if least == 3 else ' or more'} and several data-parallel ranks"
+        return None
+
+    return why
+
+
+def _reshard(about: About) -> str | None:
+    if about.job.recipe.reshard:
+        return None
+    return _sharded(3, "parameters are gathered and freed with")(about)
+
+
+def _local(about: About) -> str | None:
+    return _wire(about) if about.job.recipe.local_steps > 1 else None
+
+
 def _order(about: About) -> str | None:
     from lockstep.layout import AXES
 
@@ -109,13 +130,19 @@ def _order(about: About) -> str | None:
 
 
 def _tensor(about: About) -> str | None:
-    if about.job.recipe.overlap_tp != "all" or about.degree("tp") > 1:
+    if about.job.recipe.overlap_tp not in ("all", "async") or about.degree("tp") > 1:
         return None
     return "there is no tensor parallelism here; give --tp above 1"
 
 
 def _alone(about: About) -> str | None:
     return "one device waits for nobody; leave it out" if about.job.devices == 1 else None
+
+
+def _context(about: About) -> str | None:
+    if about.job.recipe.cp_kind == "ring" or about.degree("cp") > 1:
+        return None
+    return "there is no context parallelism here; give --cp above 1"
 
 
 def _wire(about: About) -> str | None:
@@ -179,7 +206,12 @@ _IDLE: dict[str, Callable[[About], str | None]] = {
     "zero": _zero,
     "shard": _shard,
     "order": _order,
+    "sharding": _sharded(1, "states are sharded with"),
+    "gradient_sync": _sharded(2, "gradients are sharded with"),
+    "reshard": _reshard,
+    "local_steps": _local,
     "overlap_tp": _tensor,
+    "cp_kind": _context,
     "reduce_bytes": _wire,
     "jitter": _alone,
     "rank_jitter": _alone,

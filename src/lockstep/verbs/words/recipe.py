@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypedDict
 
 from lockstep.errors import BadInput, located
 from lockstep.types.plain import Json
-from lockstep.units import parse_count, parse_frac
+from lockstep.units import parse_count, parse_frac, parse_integer
 from lockstep.verbs.words.option import Option, Switch, annotated
 from lockstep.verbs.words.quantity import Quantity, Size
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 MOST_B = 8.0
 """Bytes of the widest number, fp64."""
+MOST_STEPS = 10**9
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +61,13 @@ def _factor_law(value: str, where: str) -> str:
 
     factor_law(value, where)
     return value
+
+
+def _steps(value: Quantity, where: str) -> int:
+    steps = parse_integer(value, where, minimum=1)
+    if steps > MOST_STEPS:
+        raise BadInput(f"must be at most {MOST_STEPS:,}, got {steps:,}", where)
+    return steps
 
 
 def _modules(value: str, where: str) -> tuple[str, ...]:
@@ -106,15 +114,53 @@ class RecipeWords(TypedDict, total=False):
         Switch("Accumulate weight gradients inside the products that compute them.", True),
         Field("fused_accumulation"),
     ]
+    sharding: Annotated[
+        str | None,
+        Option(
+            "W",
+            "Software whose traffic of sharded states is priced: any, megatron, fsdp2 or deepspeed. (default: any, "
+            "what most do)",
+        ),
+        Field("sharding"),
+    ]
+    gradient_sync: Annotated[
+        str | None,
+        Option(
+            "W",
+            "When ZeRO-2 and 3 reduce gradients: micro-batch or step. (default: micro-batch; step with pipeline "
+            "stages)",
+        ),
+        Field("gradient_sync"),
+    ]
+    reshard: Annotated[
+        bool | None,
+        Switch("Free gathered parameters between the forward and the backward pass (ZeRO-3).", True),
+        Field("reshard"),
+    ]
+    local_steps: Annotated[
+        Quantity | None,
+        Option(
+            "K",
+            "Steps that groups of ranks train apart before they average (DiLoCo): --shard groups, or single ranks "
+            "without --zero. (default: 1)",
+        ),
+        Field("local_steps", _steps),
+    ]
     overlap: Annotated[bool | None, Switch("Overlap data-parallel traffic with compute.", True), Field("overlap_dp")]
     overlap_tp: Annotated[
         str | None,
         Option(
             "W",
-            "Tensor-parallel traffic overlapped with products: none, gradients (Megatron) or all (userbuffers). "
+            "Tensor-parallel traffic overlapped with products: none, gradients (Megatron), all (userbuffers) or async "
+            "(PyTorch). "
             "(default: gradients)",
         ),
         Field("overlap_tp"),
+    ]
+    cp_kind: Annotated[
+        str | None,
+        Option("W", "Context parallelism by ring, gather, all-to-all (Ulysses) or mixed (both). (default: ring)"),
+        Field("cp_kind"),
     ]
     overlap_pp: Annotated[bool | None, Switch("Overlap pipeline sends with compute.", False), Field("overlap_pp")]
     overlap_ep: Annotated[

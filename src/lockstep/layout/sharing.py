@@ -1,0 +1,24 @@
+"""`sharing_of`: when the sharded states of a grid of layouts travel, and which gradients go to the host."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from lockstep.layout.layout import KEEP, LayoutGrid
+from lockstep.layout.recipe import Recipe
+from lockstep.parallel.data.sharing import Sharing, sharing
+from lockstep.types.arrays import Bools, Truth
+
+
+def sharing_of(recipe: Recipe, grid: LayoutGrid) -> Sharing:
+    """When states travel, for every layout of `grid`, which must share their number of stages."""
+    return sharing(grid.zero, grid.stages > 1, recipe.sharding, recipe.gradient_sync, recipe.reshard)
+
+
+def gradients_leave(recipe: Recipe, grid: LayoutGrid) -> Truth:
+    """Where gradients go to host memory after every micro-batch."""
+    if not np.any(grid.offload != KEEP):
+        return np.zeros((), dtype=bool)
+    alone = grid.data_ranks * grid.copies == 1
+    found: Bools = (grid.offload != KEEP) & (sharing_of(recipe, grid).scatters | alone)
+    return found

@@ -1,0 +1,63 @@
+"""InternLM-7B with InternEvo on 8 to 1,024 A100 80 GB (train_performance.md): ZeRO-1 over all ranks or over groups.
+
+Four ports of 100 Gbit/s RoCE per node. Groups of ZeRO-1 (`zero1_shard_group`) hold a copy of the optimizer states each.
+Norms and attention are single kernels there, other elementwise kernels PyTorch's own. Nothing of it was fitted.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from lockstep.hardware import Cluster, cluster, link
+from lockstep.layout import Job, Layout, Recipe
+from lockstep.validation.case import Case, Table, read_rows, step_time_s
+from lockstep.workload import Attention, Mlp, Transformer
+
+SOURCE = "InternLM/InternEvo, doc/en/train_performance.md"
+SEQ = 2048
+MODEL = Transformer(
+    name="internlm-7b",
+    layers=32,
+    hidden=4096,
+    vocab=103168,
+    attention=Attention(heads=32, kv_heads=32, head_dim=128, qkv_bias=True, out_bias=True),
+    mlp=Mlp(ffn=11008, gated=True, activation="silu"),
+    positions="rotary",
+    max_positions=SEQ,
+    norm="rmsnorm",
+    tied_embeddings=False,
+)
+
+
+def cases() -> tuple[Case, ...]:
+    """One case per row."""
+    return tuple(_case(row) for row in read_rows("internlm_7b_a100.csv"))
+
+
+def _cluster(devices: int) -> Cluster:
+    """Nodes with four ports of 100 Gbit/s."""
+    found = cluster("a100-80gb-4xhdr", gpus=devices)
+    return replace(found, levels=(found.levels[0], replace(found.levels[1], link=link("roce-100")), *found.levels[2:]))
+
+
+def _case(row: dict[str, str]) -> Case:
+    devices, tp, batch = int(row["n_gpus"]), int(row["tp"]), int(row["gbs_tokens"]) // SEQ
+    group = row["zero1_shard_group"]
+    shard = 0 if group == "all DP" or int(group) >= devices // tp else int(group)
+    recipe = Recipe(seq=SEQ, batch=batch, gradient_B=2.0, fused_accumulation=False, fused_elementwise=False)
+    recompute = "full" if row["activation_ckpt"] == "1" else "none"
+    layout = Layout(
+        dp=devices // tp, tp=tp, zero=1, shard=shard, micro_batch=int(row["mbs_seqs"]), recompute=recompute
+    )  # fmt: skip
+    return Case(
+        row=f"{row['row_id']} x{devices}",
+        quantity="step_time_s",
+        measured=batch * SEQ / (float(row["tgs_tokens_per_s_per_gpu"]) * devices),
+        job=Job(MODEL, recipe, devices),
+        cluster=_cluster(devices),
+        layout=layout,
+        predict=step_time_s,
+    )
+
+
+TABLE = Table("internlm_7b", "step_time_s", SOURCE, 0.20, cases)
