@@ -80,8 +80,10 @@ def count(op: str, sizes: Sequence[int], links: Sequence[LinkLike], size_B: floa
     """The sums over phases; all messages of a phase are over its level."""
     steps, over = 0.0, [Counts(0.0, 0.0) for _ in sizes]
     for algorithm, level, groups, arguments, choices in _called(op, sizes, links, size_B):
-        steps += float(algorithm.terms(*arguments, FLUID, **choices).steps)
-        over[level] += algorithm.counts(*arguments, FLUID, **choices).times(groups)
+        size, part_B, link = arguments
+        used = size, part_B, algorithm.over(link), FLUID
+        steps += float(algorithm.terms(*used, **choices).steps)
+        over[level] += algorithm.counts(*used, **choices).times(groups)
     return Sent(steps, tuple(over))
 
 
@@ -89,11 +91,14 @@ def program(op: str, sizes: Sequence[int], links: Sequence[LinkLike], size_B: fl
     """The phases, each by the algorithm that is fastest for these sizes and links; shares go by place, inner first."""
     chosen = list(_choices(op, sizes, links, size_B))
     pieces = int(np.prod([algorithm.pieces(sizes[level], **choices) for algorithm, level, choices in chosen]))
-    rounds = Rounds(int(product(sizes)), size_B / pieces)
+    ranks = int(product(sizes))
+    switches = max((ranks // sizes[level] for algorithm, level, _ in chosen if algorithm.in_switch), default=0)
+    rounds = Rounds.with_switches(ranks, switches, max(sizes) if switches else 0, size_B / pieces)
     starts, stops = _ranges(op, sizes, pieces)
     for algorithm, level, choices in chosen:
         members = _groups(op, sizes, level)
         first = members[:, 0]
+        algorithm.begin(rounds, members, links[level])
         algorithm.write(rounds, members, starts[level, first], stops[level, first], **choices)
     return rounds.build()
 
@@ -117,7 +122,7 @@ def _choices(
     for phase, level in phases(op, len(sizes)):
         size, part_B, link = sizes[level], size_B / cut_in[level], links[level]
         algorithm = get(phase, str(best(phase, size, part_B, link, deployed(phase)).algorithm))
-        yield algorithm, level, algorithm.settle(size, part_B, link, FLUID)
+        yield algorithm, level, algorithm.settle(size, part_B, algorithm.over(link), FLUID)
 
 
 def _groups(op: str, sizes: Sequence[int], level: int) -> Array:
