@@ -132,9 +132,7 @@ def test_nothing_beats_the_lower_bound(case: Case, ranks: int, elems: int, link:
 @every_case
 @quick
 @given(ranks=ranks_up_to_64, elems=elements, link=links)
-def test_no_rank_sends_or_receives_faster_than_its_ports(
-    case: Case, ranks: int, elems: int, link: PlainLink
-) -> None:
+def test_no_rank_sends_or_receives_faster_than_its_ports(case: Case, ranks: int, elems: int, link: PlainLink) -> None:
     """Bytes that cross a rank's link in a time, each way, never more than the rate of its ports times the time."""
     ranks = case.fitting(ranks)
     program, used = case.program(ranks, elems, link), case.algorithm.over(link)

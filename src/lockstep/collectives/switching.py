@@ -140,9 +140,7 @@ class Legs:
     def returned(self, k: int, held: Array) -> Array:
         """Every rank's share of segment k back to the switch; `held`: what each rank waits for."""
         edges = self.owned(k)
-        return self._everyone(
-            self._to_switch(edges[:, :-1].ravel(), edges[:, 1:].ravel(), self.share_s, held, "data")
-        )
+        return self._everyone(self._to_switch(edges[:, :-1].ravel(), edges[:, 1:].ravel(), self.share_s, held, "data"))
 
     def down(self, k: int, known: Array) -> None:
         """Segment k to everyone."""
@@ -167,9 +165,7 @@ def one_way_time(ranks: Number, size_B: Number, segments: Number, split: Split) 
     return Terms(some * (segments + 1.0), some * (segments * segment_B + share_B))
 
 
-def one_way_settle(
-    ranks: Number, size_B: Number, link: LinkLike, split: Split, segments: Number | None = None
-) -> Json:
+def one_way_settle(ranks: Number, size_B: Number, link: LinkLike, split: Split, segments: Number | None = None) -> Json:
     """The given number of segments, or the best: one, or enough that the last share is short."""
     many = least(np.asarray(link.latency_s, np.float64), size_B / link.bandwidth_Bps, most_segments(size_B, split))
     return settled(segments, (1.0, many), lambda m: one_way_time(ranks, size_B, m, split).time_s(link))
