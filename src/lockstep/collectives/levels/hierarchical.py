@@ -63,7 +63,22 @@ def price(op: str, ranks: Sequence[Number], links: Sequence[LinkLike], size_B: N
     cut_in = parts(op, ranks)
     for phase, level in phases(op, len(ranks)):
         time_s = time_s + best_time_s(phase, ranks[level], size_B / cut_in[level], links[level], deployed(phase))
+    if op != "all-reduce":
+        return time_s
+    for level in range(len(ranks) - 1):
+        if getattr(links[level], "switch", None) is not None:
+            # Where nothing is beyond a level, its switch does both phases at once.
+            lone = (product(ranks[level + 1 :]) == 1) & (np.asarray(ranks[level]) > 1)
+            if np.any(lone):
+                inner = price_inside(ranks[:level], links[:level], size_B)
+                here_s = best_time_s(op, ranks[level], size_B / cut_in[level], links[level], deployed(op))
+                time_s = np.where(lone, inner + here_s, time_s)
     return time_s
+
+
+def price_inside(ranks: Sequence[Number], links: Sequence[LinkLike], size_B: Number) -> Number:
+    """Seconds of the phases of an all-reduce below a level: reduce-scatter before it, all-gather after it."""
+    return price("reduce-scatter", ranks, links, size_B) + price("all-gather", ranks, links, size_B)
 
 
 def work(op: str, sizes: Sequence[int], links: Sequence[LinkLike], size_B: float) -> float:
@@ -119,10 +134,17 @@ def _choices(
 ) -> Iterator[tuple[Algorithm, int, dict[str, object]]]:
     """(algorithm, level, its settled choices) per phase."""
     cut_in = parts(op, sizes)
-    for phase, level in phases(op, len(sizes)):
+    for phase, level in phases(op, _levels(op, sizes, links)):
         size, part_B, link = sizes[level], size_B / cut_in[level], links[level]
         algorithm = get(phase, str(best(phase, size, part_B, link, deployed(phase)).algorithm))
         yield algorithm, level, algorithm.settle(size, part_B, algorithm.over(link), FLUID)
+
+
+def _levels(op: str, sizes: Sequence[int], links: Sequence[LinkLike]) -> int:
+    """Levels with phases of their own: all, or up to the outermost that is spanned if its switch reduces."""
+    top = max((level for level, size in enumerate(sizes) if size > 1), default=len(sizes) - 1)
+    alone = op == "all-reduce" and getattr(links[top], "switch", None) is not None
+    return top + 1 if alone else len(sizes)
 
 
 def _groups(op: str, sizes: Sequence[int], level: int) -> Array:
