@@ -6,8 +6,8 @@ The buffer goes through the switch in m segments. Of each, in this order,
     return  every rank sends that share back                                         b
     down    the switch sends everyone the segment                                    a
     s, o    the largest segment and the largest share of one
-Ranks send and receive at once, and up of a segment does not wait for down of the one before it. A switch with `to_owner`
-(NVLink) hands sums to their owners, which multicast them back: a rank sends S (1 + 1/n) and receives as much. One
+Ranks send and receive at once, and up of a segment does not wait for down of the one before it. A switch with
+`to_owner` (NVLink) hands sums to their owners, which multicast them back: a rank sends and receives S (1 + 1/n). One
 without (InfiniBand) sends the sum to everyone itself: S each way. Slots are equally long, as long as the largest
 segment takes; the switch adds as fast as its ports receive.
 

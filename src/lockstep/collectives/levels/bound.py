@@ -1,7 +1,7 @@
 """Seconds that no way across levels beats: whole units as ranks, with the ports of all their devices.
 
-Nothing leaves a unit faster than through all its ports, and no rank is faster than its ports of all levels together. One
-level whose switch reduces makes the bound that of reductions in switches.
+Nothing leaves a unit faster than through all its ports, and no rank is faster than its ports of all levels together.
+One level whose switch reduces makes the bound that of reductions in switches.
 """
 
 from __future__ import annotations
