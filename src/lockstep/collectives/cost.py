@@ -4,7 +4,8 @@ The machine (Hockney's model with reductions, one port, full duplex):
     message    S bytes take  alpha + S * beta   seconds on the sender's send port and on the receiver's receive port
     reduction  S bytes take  S * gamma          seconds, on the receive port of the rank that reduces
     ports      one send and one receive port per rank, which overlap; `ports` tells when an algorithm needs more
-Every closed form here is  time = steps * alpha + critical_B * beta + reduced_B * gamma,  and equals the event
+    start      seconds before the first message, once per collective; 0 on most links
+Every closed form here is  time = start + steps * alpha + critical_B * beta + reduced_B * gamma,  and equals the event
 simulation of the algorithm's program exactly.
 
 Source: R. Hockney, "The communication challenge for MPP", Parallel Computing 20 (1994); R. Thakur, R. Rabenseifner,
@@ -32,6 +33,20 @@ class LinkLike(Protocol):
     def bandwidth_Bps(self) -> Number: ...
 
 
+class SwitchLike(LinkLike, Protocol):
+    """A link to a switch that reduces and copies (`collectives.switching`)."""
+
+    @property
+    def start_s(self) -> float:
+        """Seconds before the first message."""
+        ...
+
+    @property
+    def to_owner(self) -> bool:
+        """Whether it hands a sum to one rank, which sends it back for everyone."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class PlainLink:
     """alpha, 1/beta and gamma as numbers or arrays: `latency_s`, `bandwidth_Bps`, `reduce_s_per_B`."""
@@ -39,6 +54,8 @@ class PlainLink:
     latency_s: Number
     bandwidth_Bps: Number
     reduce_s_per_B: Number = 0.0
+    switch: SwitchLike | None = None
+    """The same link where its switch reduces and copies; None for one that cannot."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +70,10 @@ class Terms:
         return Terms(self.steps + other.steps, self.critical_B + other.critical_B, self.reduced_B + other.reduced_B)
 
     def time_s(self, link: LinkLike) -> Number:
-        """Seconds: steps * alpha + critical_B * beta + reduced_B * gamma."""
+        """Seconds: start + steps * alpha + critical_B * beta + reduced_B * gamma; no steps take none."""
         time_s = self.steps * link.latency_s + self.critical_B / link.bandwidth_Bps
+        if start_s := getattr(link, "start_s", 0.0):
+            time_s = time_s + start_s * (np.asarray(self.steps) > 0)
         gamma = getattr(link, "reduce_s_per_B", 0.0)
         return time_s if isinstance(gamma, float) and gamma == 0.0 else time_s + self.reduced_B * gamma
 

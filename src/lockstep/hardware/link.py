@@ -19,6 +19,31 @@ from lockstep.types.plain import Json, picked
 
 
 @dataclass(frozen=True, slots=True)
+class Switch:
+    """What the switch behind a link does in collectives: it adds what its ports receive, and copies what it sends."""
+
+    latency_s: float
+    """Seconds per message through it."""
+    bandwidth_Bps: float
+    """Bytes per second and direction of one endpoint that large collectives reach."""
+    start_s: float = 0.0
+    """Seconds before the first message of a collective: launch, and ranks that wait for one another."""
+    to_owner: bool = True
+    """Whether it hands a sum to the rank that owns it, which sends it back for everyone (NVLink SHARP); otherwise it
+    sends the sum to everyone itself (SHARP of InfiniBand)."""
+
+    def __post_init__(self) -> None:
+        check_positive("switch", bandwidth_Bps=self.bandwidth_Bps)
+        for name, number in (("latency_s", self.latency_s), ("start_s", self.start_s)):
+            if number != 0:
+                check_positive("switch", **{name: number})
+
+    def to_dict(self) -> Json:
+        """Plain JSON form."""
+        return picked(self)
+
+
+@dataclass(frozen=True, slots=True)
 class Link:
     """A full-duplex link; every number is per direction and per endpoint (a GPU's whole NVLink, one NIC port)."""
 
@@ -31,6 +56,8 @@ class Link:
     """Fraction of the wire rate that large messages reach."""
     reduce_s_per_B: float = 0.0
     """Gamma: seconds to reduce one received byte that do not hide behind the transfer; 0 when they do."""
+    switch: Switch | None = None
+    """How collectives go through a switch that reduces; None where it cannot, or is not used so."""
     provenance: Provenance = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
@@ -46,6 +73,11 @@ class Link:
     def rate_Bps(self) -> float:
         """Bytes per second that large messages reach."""
         return self.bandwidth_Bps * self.achieved_frac
+
+    def shared(self, share: float) -> Link:
+        """The link of one of several that have `share` of its rate each, its switch's too."""
+        switch = self.switch and replace(self.switch, bandwidth_Bps=self.switch.bandwidth_Bps * share)
+        return replace(self, bandwidth_Bps=self.bandwidth_Bps * share, switch=switch)
 
     def effective(self) -> Link:
         """The same link with its achieved rate as its bandwidth: what the cost formulas take."""
