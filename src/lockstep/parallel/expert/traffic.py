@@ -60,7 +60,7 @@ def one_way_s(group: Levels, token_B: Number, choices: Choices, once_per_node: b
         return collective_s("all-to-all", group, token_B * choices.top_k)
     seconds: Number = 0.0
     apart: Whole = 1
-    for children, latency_s, bandwidth_Bps, _ in reversed(group):
+    for children, latency_s, bandwidth_Bps, *_ in reversed(group):
         apart = apart * children
         copies = choices.units_of[np.minimum(apart, choices.experts)]
         moved_B = token_B * copies * (1.0 - 1.0 / children)
