@@ -71,7 +71,7 @@ CASES = [
 switches = st.builds(
     Switch,
     latency_s=st.floats(1e-7, 1e-5),
-    bandwidth_Bps=st.floats(1e9, 1e11),
+    achieved_frac=st.floats(0.1, 4.0),
     start_s=st.one_of(st.just(0.0), st.floats(1e-6, 1e-4)),
     to_owner=st.booleans(),
 )

@@ -33,8 +33,18 @@ class LinkLike(Protocol):
     def bandwidth_Bps(self) -> Number: ...
 
 
-class SwitchLike(LinkLike, Protocol):
-    """A link to a switch that reduces and copies (`collectives.switching`)."""
+class SwitchLike(Protocol):
+    """What the switch behind a link does in collectives (`collectives.switching`)."""
+
+    @property
+    def latency_s(self) -> float:
+        """Seconds per message through it."""
+        ...
+
+    @property
+    def achieved_frac(self) -> float:
+        """Of the rate of its link, what collectives in it reach; may be more than 1."""
+        ...
 
     @property
     def start_s(self) -> float:
@@ -55,7 +65,17 @@ class PlainLink:
     bandwidth_Bps: Number
     reduce_s_per_B: Number = 0.0
     switch: SwitchLike | None = None
-    """The same link where its switch reduces and copies; None for one that cannot."""
+    """None for one that neither reduces nor copies."""
+
+
+@dataclass(frozen=True, slots=True)
+class SwitchedLink:
+    """A link as collectives in its switch use it."""
+
+    latency_s: Number
+    bandwidth_Bps: Number
+    start_s: float
+    to_owner: bool
 
 
 @dataclass(frozen=True, slots=True)

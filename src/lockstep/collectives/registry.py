@@ -12,7 +12,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lockstep.collectives.bounds import lower_bound_s
-from lockstep.collectives.cost import Cost, Counts, LinkLike, PlainLink, Terms, as_float
+from lockstep.collectives.cost import (
+    Cost,
+    Counts,
+    LinkLike,
+    PlainLink,
+    SwitchedLink,
+    SwitchLike,
+    Terms,
+    as_float,
+)
 from lockstep.collectives.op import OPS, op_of
 from lockstep.collectives.rounds import Rounds, everyone
 from lockstep.collectives.shares import Split
@@ -87,8 +96,12 @@ class Algorithm:
 
     def over(self, link: LinkLike) -> LinkLike:
         """The link as this algorithm uses it: in its switch where that reduces, if the link says what it can do."""
-        switch: LinkLike | None = getattr(link, "switch", None) if self.in_switch else None
-        return link if switch is None else switch
+        switch: SwitchLike | None = getattr(link, "switch", None) if self.in_switch else None
+        if switch is None:
+            return link
+        return SwitchedLink(
+            switch.latency_s, link.bandwidth_Bps * switch.achieved_frac, switch.start_s, switch.to_owner
+        )
 
     def price(self, ranks: Number, size_B: Number, link: LinkLike, element_B: float = 0.0, **choices: object) -> Cost:
         """Cost of the collective; broadcasts over ranks, size and link.

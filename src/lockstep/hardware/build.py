@@ -242,4 +242,4 @@ def _switch(entry: LinkEntry) -> Switch | None:
     found = entry.switch
     if found is None:
         return None
-    return Switch(found.latency, entry.bandwidth * found.achieved, found.start, found.sums_to == "owner")
+    return Switch(found.latency, found.achieved, found.start, found.sums_to == "owner")

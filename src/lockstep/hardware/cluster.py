@@ -108,8 +108,9 @@ class Cluster:
 
     def link_per_device(self, level: int) -> Link:
         """The link that one device sees at `level`, its share of the links already taken: ready for cost formulas."""
-        here = self.levels[self._index(level)]
-        return here.link.effective().shared(here.links_per_child / self.devices_per_child(level))
+        return replace(
+            self.levels[self._index(level)].link.effective(), bandwidth_Bps=self.bandwidth_per_device_Bps(level)
+        )
 
     def group_levels(self, children: Sequence[Whole]) -> list[tuple[Whole, float, float, float, Switch | None]]:
         """(children, latency_s, bandwidth_Bps of one rank, reduce_s_per_B, switch) at each level, innermost first.

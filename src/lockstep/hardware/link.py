@@ -24,8 +24,8 @@ class Switch:
 
     latency_s: float
     """Seconds per message through it."""
-    bandwidth_Bps: float
-    """Bytes per second and direction of one endpoint that large collectives reach."""
+    achieved_frac: float
+    """Of its link's bandwidth, what large collectives reach."""
     start_s: float = 0.0
     """Seconds before the first message of a collective: launch, and ranks that wait for one another."""
     to_owner: bool = True
@@ -33,7 +33,7 @@ class Switch:
     sends the sum to everyone itself (SHARP of InfiniBand)."""
 
     def __post_init__(self) -> None:
-        check_positive("switch", bandwidth_Bps=self.bandwidth_Bps)
+        check_positive("switch", achieved_frac=self.achieved_frac)
         for name, number in (("latency_s", self.latency_s), ("start_s", self.start_s)):
             if number != 0:
                 check_positive("switch", **{name: number})
@@ -74,14 +74,10 @@ class Link:
         """Bytes per second that large messages reach."""
         return self.bandwidth_Bps * self.achieved_frac
 
-    def shared(self, share: float) -> Link:
-        """The link of one of several that have `share` of its rate each, its switch's too."""
-        switch = self.switch and replace(self.switch, bandwidth_Bps=self.switch.bandwidth_Bps * share)
-        return replace(self, bandwidth_Bps=self.bandwidth_Bps * share, switch=switch)
-
     def effective(self) -> Link:
         """The same link with its achieved rate as its bandwidth: what the cost formulas take."""
-        return replace(self, bandwidth_Bps=self.rate_Bps, achieved_frac=1.0)
+        switch = self.switch and replace(self.switch, achieved_frac=self.switch.achieved_frac / self.achieved_frac)
+        return replace(self, bandwidth_Bps=self.rate_Bps, achieved_frac=1.0, switch=switch)
 
     def to_dict(self) -> Json:
         """Plain JSON form."""

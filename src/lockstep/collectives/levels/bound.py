@@ -36,5 +36,5 @@ def lower_bound_on_levels_s(op: str, levels: Levels, size_B: Number) -> Number:
 def _fastest_Bps(level: tuple[Any, ...]) -> Number:
     """Of a rank's link at a level: as it is, or through its switch."""
     switch = level[4] if len(level) > 4 else None
-    fastest: Number = level[2] if switch is None else np.maximum(level[2], switch.bandwidth_Bps)
+    fastest: Number = level[2] if switch is None else level[2] * max(1.0, switch.achieved_frac)
     return fastest
