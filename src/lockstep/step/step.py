@@ -204,7 +204,7 @@ def compose(job: Job, cluster: Cluster, grid: LayoutGrid) -> Composition:
         blocking=not job.recipe.overlap_pp,
         copies=grid.copies,
         hides_ep=job.recipe.overlap_ep == "cells",
-        ep_device_frac=job.recipe.overlap_device_frac,
+        ep_device_frac=job.recipe.exchange_device_frac,
         beside_ep_s=_beside_exchange(network, body, waits) if job.num_experts else 0.0,
         slower=_slower(job, grid),
         devices=devices,
@@ -270,7 +270,10 @@ def _around(
     parameter_B, gradient_B = ((dense + expert) * each_B for each_B in bytes_each)
     kernels = _kernels(job, grid, body)
     steps = recipe.local_steps
-    return Around(sharing, moved, kernels, layers, recipe.overlap_dp, parameter_B, gradient_B, host, steps)
+    return Around(
+        sharing, moved, kernels, layers, recipe.overlap_dp, parameter_B, gradient_B, host, steps,
+        recipe.traffic_device_frac,
+    )  # fmt: skip
 
 
 def _beside_exchange(network: Network, body: StageTimes, waiting: Exposed) -> Number:
