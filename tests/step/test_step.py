@@ -121,9 +121,7 @@ def _faster(link: Link, factor: float) -> Link:
     switch = link.switch and replace(
         link.switch, latency_s=link.switch.latency_s / factor, start_s=link.switch.start_s / factor
     )
-    return replace(
-        link, latency_s=link.latency_s / factor, bandwidth_Bps=link.bandwidth_Bps * factor, switch=switch
-    )
+    return replace(link, latency_s=link.latency_s / factor, bandwidth_Bps=link.bandwidth_Bps * factor, switch=switch)
 
 
 @settings(max_examples=drawn(50))

@@ -68,7 +68,11 @@ def _why_not(row: dict[str, str]) -> str:
     if size_B < SMALLEST_B:
         return "below 1 MB"
     measures_link = (table, row["collective"], row["gpu"]) == ("nccl25", "all_reduce (Ring)", "B200")
-    if size_B >= FITTED_B.get(table, size_B + 1) or measures_link or (table == "nccl26" and row["inter_node"] == "none"):
+    if (
+        size_B >= FITTED_B.get(table, size_B + 1)
+        or measures_link
+        or (table == "nccl26" and row["inter_node"] == "none")
+    ):
         return "source of the catalog"
     return "" if _cluster_name(row) else "cluster not in the catalog"
 
@@ -93,20 +97,21 @@ def _case(row: dict[str, str]) -> Case:
     time_us, rate_GBps = row["time_us_oop"], row["algbw_gbps_oop"]
     measured_s = float(time_us) * 1e-6 if time_us else size_B / (float(rate_GBps) * 1e9)
     only = "ring" if "Ring" in row["collective"] else ""
-    return _asked(f"{row['table_id']} {op} x{ranks} {row['gpu']} {size_B:.0f} B", op, size_B, measured_s, where, only)
+    return _asked(f"{row['table_id']} {row['gpu']}", op, size_B, measured_s, where, only)
 
 
 def _micro_case(row: dict[str, str]) -> Case:
     ranks, size_B, op = int(row["n_devices"]), float(row["bytes"]), row["collective"]
     measured_s = size_B * float(bus_factor(op, ranks)) / (float(row["bus_gbytes_per_s"]) * 1e9)
     where = cluster(AZURE[row["system"][:7]], gpus=ranks)
-    return _asked(f"{row['row_id']} {row['system'][:7]} {size_B:.0f} B", op, size_B, measured_s, where)
+    return _asked(f"{row['row_id']} {row['system'][:7]}", op, size_B, measured_s, where)
 
 
-def _asked(row: str, op: str, size_B: float, measured_s: float, where: Cluster, only: str = "") -> Case:
+def _asked(name: str, op: str, size_B: float, measured_s: float, where: Cluster, only: str = "") -> Case:
     """A case of one collective; of its job, data-parallel on as many devices, nothing else is asked."""
     ranks = where.num_devices
     predict: Callable[[Case], float] = partial(collective_s, op=op, size_B=size_B, only=only)
+    row = f"{name} {op} x{ranks} {size_B:.0f} B" + (f" by {only}" if only else "")
     job = Job(model("llama3-8b"), Recipe(seq=1, batch=ranks), ranks)
     return Case(row, "collective_s", measured_s, job, where, Layout(dp=ranks), predict)
 

@@ -173,7 +173,10 @@ class RecipeWords(TypedDict, total=False):
     ]
     overlap_device: Annotated[
         Quantity | None,
-        Option("FRAC", "Fraction of the device used by traffic beside compute. (default: expert exchange 20 of 132, others 0)"),
+        Option(
+            "FRAC",
+            "Fraction of the device used by traffic beside compute. (default: expert exchange 20 of 132, others 0)",
+        ),
         Field("overlap_device_frac", _device_frac),
     ]
     exchange: Annotated[
