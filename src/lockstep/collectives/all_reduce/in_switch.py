@@ -44,7 +44,8 @@ def terms(ranks: Number, size_B: Number, link: LinkLike, split: Split, segments:
 
 
 def _terms(ranks: Number, size_B: Number, segments: Number, split: Split, owner: bool) -> Terms:
-    some, segment_B = np.asarray(ranks) > 1, split.largest_B(size_B, segments)
+    some: Number = np.where(np.asarray(ranks) > 1, 1.0, 0.0)
+    segment_B = split.largest_B(size_B, segments)
     if not owner:
         return Terms(some * (segments + 1.0), some * ((segments + 1) * segment_B))
     share_B, alone = split.largest_B(segment_B, ranks), np.asarray(segments) == 1
