@@ -53,10 +53,13 @@ NOTES = """
   predicted 20 % too fast: fabric and NVLink are about equally busy there, and the model lets them overlap perfectly.
   Layers in bf16 on H100 are within 11 %. In fp8 with blockwise scales they are predicted up to 41 % too fast:
   quantising between products is not priced. So are the four rows of one B200, which run torchtitan's eager kernels.
-- **Whole steps with experts.** Nothing was fitted to nvidia_nemo_experts either. The same model on the same devices
-  became up to 2.8 times as fast within half a year (Qwen3 30B on eight B200: 27.1 s in container 26.02 with micro-batch
-  1, 9.7 s in 26.04.01 with 4); the model knows neither software and is mostly too fast, for containers from 26.04 on by
-  32 % at most.
+- **Whole steps with experts.** Nothing was fitted to dgxc_nemo_experts or nvidia_nemo_experts either. Grok-1 in bf16,
+  with experts cut in four, is predicted within 6.3 % on 8 to 2,048 GPUs; the release of May 2025, with whole experts,
+  ran faster than the model says. In fp8 it is predicted 17 to 32 % too fast: quantising between products is not priced.
+  On nvidia_nemo_experts the same model on the same devices became up to 2.8 times as fast within half a year (Qwen3 30B
+  on eight B200: 27.1 s in container 26.02 with micro-batch 1, 9.7 s in 26.04.01 with 4); the model knows neither
+  software. It is mostly too fast, for containers from 26.04 on by 32 % at most, and for DeepSeek-V3 from 26.04 on, in
+  16 chunks placed as Megatron Bridge does, up to 25 % too slow.
 - **The worst rows.** Narayanan's ZeRO-3 rows ran DeepSpeed of 2021 ([errata](errata.md)). vTrain's rows with many
   replicas and many micro-batches look as if gradients were reduced after every micro-batch. llm_foundry's are 8-GPU
   runs of 13B to 30B models and 40 GB GPUs with little room for activations; what slowed them is not known.
