@@ -41,7 +41,8 @@ NOTES = """
 - **Out of sample.** dgxc_nemo, llama3_405b and internlm_7b came after the fits. The 8B model of dgxc_nemo, without
   tensor parallelism, comes out 21 to 27 % too slow in the median, GPT-3 in fp8 9 % too fast. internlm_7b slows with
   the ranks that share one copy: 10 % faster predicted than measured on 8, 47 % on 1,024; no term here grows so. Llama
-  3's row of 131,072 tokens spends its time in attention, which the H100 curve has from before FlashAttention-3.
+  3's row of 131,072 tokens spends six tenths of its time in the attention kernel, for which the H100 curve has a third
+  of the rate that others measured at such lengths ([decision 3](decisions/0003-device-efficiency.md)).
 - **Two years of Megatron-LM.** The same 1T layout took 102.6 s in 2021 and 94.4 s in 2022. Between the two papers it
   learned to reduce input gradients beside weight-gradient products and to accumulate inside these: two settings of the
   recipe (`overlap_tp`, `fused_accumulation`), off for narayanan and vTrain, on for korthikanti, on one curve.
