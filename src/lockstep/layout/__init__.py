@@ -27,6 +27,7 @@ from lockstep.layout.memory import chunk_activations_B as chunk_activations_B
 from lockstep.layout.memory import context_blocks as context_blocks
 from lockstep.layout.memory import host_B as host_B
 from lockstep.layout.memory import layer_parameters as layer_parameters
+from lockstep.layout.memory import leaving_B as leaving_B
 from lockstep.layout.memory import memory as memory
 from lockstep.layout.memory import peak_B as peak_B
 from lockstep.layout.memory import piece as piece

@@ -35,7 +35,7 @@ def assumptions(job: Job, cluster: Cluster, layout: Layout, step: Step | None = 
 
 def memory_assumptions(job: Job, cluster: Cluster, layout: Layout) -> tuple[str, ...]:
     """The sentences that an answer about memory alone rests on."""
-    host = () if layout.offload == OFFLOAD[KEEP] else _host_memory(cluster)
+    host = _host_memory(cluster) if _offloads(job, layout) else ()
     return (*_chosen(job), *_model(job, layout), *_memory(job.recipe), *host)
 
 
@@ -50,8 +50,9 @@ def _all(job: Job, cluster: Cluster, layout: Layout, step: Step | None) -> Itera
     yield from _alone(cluster)
     yield f"kernel efficiency of {cluster.device.name}: curve {curve.name!r}, {how} ({curve.source}), error {error}"
     yield from _peak(cluster, recipe)
-    if layout.offload != OFFLOAD[KEEP]:
-        yield from _host_traffic(cluster)
+    if _offloads(job, layout):
+        yield from _host_traffic(cluster, layout)
+        yield from _kept(recipe)
         yield from _host_memory(cluster)
     if step is not None and (hidden_s := float(step.ep_hidden_s)):
         share = format_frac(recipe.overlap_device_frac)
@@ -124,7 +125,7 @@ def _alone(cluster: Cluster) -> Iterator[str]:
         yield f"{number} machines of one {device} each, joined by {fabric}; {together}"
 
 
-def _host_traffic(cluster: Cluster) -> Iterator[str]:
+def _host_traffic(cluster: Cluster, layout: Layout) -> Iterator[str]:
     host = cluster.known_host
     rate, reached = format_bandwidth(cluster.host_bandwidth_Bps), format_frac(host.link.achieved_frac)
     wire, kind = _source(host.link.provenance, "bandwidth_Bps"), _kind(host.link.provenance, "achieved_frac")
@@ -135,12 +136,29 @@ def _host_traffic(cluster: Cluster) -> Iterator[str]:
         f"{format_bandwidth(host.link.bandwidth_Bps)} ({wire}){shared}"
     )
     yield "what a pass moves to or from the host overlaps with compute of other layers; updates overlap with nothing"
+    if layout.offload == OFFLOAD[KEEP]:
+        return
     if host.memory_bandwidth_Bps is None:
         yield "the rate of host memory is not given, so an update on the host is taken to need no time"
         return
     memory, share = format_bandwidth(host.memory_bandwidth_Bps), format_frac(HOST_STREAM_FRAC)
     source = _source(host.provenance, "memory_bandwidth_Bps")
     yield f"the host updates at {share} of its memory's {memory} (assumed; rate {source}), all its devices together"
+
+
+def _offloads(job: Job, layout: Layout) -> bool:
+    """Whether anything goes to host memory."""
+    return layout.offload != OFFLOAD[KEEP] or bool(job.recipe.offload_layers)
+
+
+def _kept(recipe: Recipe) -> Iterator[str]:
+    """Activations on the host."""
+    if not recipe.offload_layers:
+        return
+    layers = "all layers" if recipe.offload_layers == "all" else f"{recipe.offload_layers} layers"
+    yield f"kept activations of {layers} of a stage go to the host in forward passes and come back in backward passes"
+    if recipe.sharding == "deepspeed":
+        yield "DeepSpeed's copies of them overlap with nothing: their memory is not pinned"
 
 
 def _host_memory(cluster: Cluster) -> Iterator[str]:

@@ -14,7 +14,10 @@ much as the heaviest one, which is exact when they divide evenly and else a boun
 from __future__ import annotations
 
 import math
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
+from functools import reduce
 
 import numpy as np
 
@@ -27,14 +30,15 @@ from lockstep.layout import (
     KEEP,
     OFFLOAD_PARAMETERS,
     Job,
+    LayerKind,
     LayoutGrid,
-    Recipe,
     gradients_leave,
+    leaving_B,
     sharing_of,
     stage_parameters,
 )
 from lockstep.parallel.data.around import Around, Exposed
-from lockstep.parallel.data.offload import HostTraffic, host_traffic
+from lockstep.parallel.data.offload import HostTraffic, host_traffic, kept_alone_frac
 from lockstep.parallel.data.zero import Kernels, traffic
 from lockstep.parallel.group import share_links
 from lockstep.parallel.pipeline import (
@@ -188,7 +192,8 @@ def compose(job: Job, cluster: Cluster, grid: LayoutGrid) -> Composition:
     else:
         body, first, last = _stage_times(job, grid, clock, network)
         held = _fullest(job, grid)
-        one = _device(job, cluster, clock, network, body, held, _pieces(job, grid.stages, held))
+        telling = [layers for _, layers in job.telling_stages(grid.stages, grid.placement)]
+        one = _device(job, cluster, clock, network, body, held, _pieces(job, grid.stages, held), telling)
     body, waits = one.body, one.waits
     return Composition(
         stages=grid.stages,
@@ -238,18 +243,23 @@ def _devices(job: Job, cluster: Cluster, grid: LayoutGrid, clock: Clock, network
         here = sorted(where for where in grid.route if where[0] == stage)
         parts = [chunks[where] for where in here]
         parameters = stage_parameters(job, grid, stage, layers)
-        one = _device(job, cluster, clock, network, sum(parts, StageTimes()), parameters, max(1, sum(layers.values())))
+        pieces, whole = max(1, sum(layers.values())), sum(parts, StageTimes())
+        one = _device(job, cluster, clock, network, whole, parameters, pieces, [layers])
         beside = tuple(more.get(where, StageTimes()) for where in here)
         found.append(replace(one, shares=shares_of(parts), more=beside))
     return tuple(found)
 
 
 def _device(
-    job: Job, cluster: Cluster, clock: Clock, network: Network, body: StageTimes, held: RankParameters, layers: int
-) -> Device:
-    """A device whose `layers` layers with the parameters `held` take `body`, and what comes around its passes."""
+    job: Job, cluster: Cluster, clock: Clock, network: Network, body: StageTimes, held: RankParameters, layers: int,
+    kinds: Sequence[Counter[LayerKind]],
+) -> Device:  # fmt: skip
+    """A device whose `layers` layers with the parameters `held` take `body`, and what comes around its passes.
+
+    It holds the layers of the one of `kinds` that sends most to its host.
+    """
     grid = network.grid
-    around = _around(job, cluster, network, held, body, layers)
+    around = _around(job, cluster, network, held, body, layers, kinds)
     update_s = optimizer_s(clock, grid, job.recipe, held, job.hidden)
     update_s = np.where(grid.offload == KEEP, update_s, around.host.update_s)
     if job.recipe.local_steps > 1:
@@ -258,15 +268,18 @@ def _device(
 
 
 def _around(
-    job: Job, cluster: Cluster, network: Network, held: RankParameters, body: StageTimes, pieces: int
-) -> Around:
+    job: Job, cluster: Cluster, network: Network, held: RankParameters, body: StageTimes, pieces: int,
+    kinds: Sequence[Counter[LayerKind]],
+) -> Around:  # fmt: skip
     """Traffic around the passes of a stage, in `pieces` pieces."""
     grid, recipe = network.grid, job.recipe
     dense, expert = held.matrix_elems + held.other_elems, held.expert_elems
     bytes_each, layers = (recipe.parameter_B, recipe.wire_B), grid.copies * pieces
     sharing = sharing_of(recipe, grid)
     moved = traffic(network.data, grid.zero, sharing, (dense, expert), *bytes_each, layers, recipe.overlap_dp)
-    host = _host_traffic(cluster, grid, recipe, held) if np.any(grid.offload != KEEP) else HostTraffic()
+    host = HostTraffic()
+    if np.any(grid.offload != KEEP) or recipe.offload_layers:
+        host = _host_traffic(job, cluster, grid, held, pieces, kinds)
     parameter_B, gradient_B = ((dense + expert) * each_B for each_B in bytes_each)
     kernels = _kernels(job, grid, body)
     steps = recipe.local_steps
@@ -354,9 +367,12 @@ def _beyond(stage: StageTimes, body: StageTimes) -> StageTimes:
     return StageTimes(**{name: np.maximum(0.0, getattr(stage, name) - getattr(body, name)) for name in named})
 
 
-def _host_traffic(cluster: Cluster, grid: LayoutGrid, recipe: Recipe, parameters: RankParameters) -> HostTraffic:
+def _host_traffic(
+    job: Job, cluster: Cluster, grid: LayoutGrid, parameters: RankParameters, layers: int,
+    kinds: Sequence[Counter[LayerKind]],
+) -> HostTraffic:  # fmt: skip
     """Traffic of a rank that holds `parameters` with its host, nothing where nothing is offloaded."""
-    matrix, other = updated(grid, parameters)
+    recipe, (matrix, other) = job.recipe, updated(grid, parameters)
     return host_traffic(
         cluster,
         (matrix + other) * recipe.parameter_B,
@@ -366,6 +382,8 @@ def _host_traffic(cluster: Cluster, grid: LayoutGrid, recipe: Recipe, parameters
         offloaded=grid.offload != KEEP,
         parameters_leave=grid.offload == OFFLOAD_PARAMETERS,
         gradients_leave=gradients_leave(recipe, grid),
+        kept_B=reduce(np.maximum, [leaving_B(job, grid, held) for held in kinds]),
+        kept_alone=kept_alone_frac(recipe.offloaded_of(layers), layers, recipe.sharding == "deepspeed"),
     )
 
 

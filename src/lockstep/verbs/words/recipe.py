@@ -70,6 +70,10 @@ def _steps(value: Quantity, where: str) -> int:
     return steps
 
 
+def _layers(value: Quantity, where: str) -> int | str:
+    return "all" if value == "all" else parse_integer(value, where)
+
+
 def _modules(value: str, where: str) -> tuple[str, ...]:
     return tuple(word.strip() for word in value.split(","))
 
@@ -208,6 +212,15 @@ class RecipeWords(TypedDict, total=False):
         Size | None,
         Option("B", "Bytes per element kept of the attention output. (default: as activations)"),
         Field("cached_attention_B", _number_B),
+    ]
+    offload_layers: Annotated[
+        Quantity | None,
+        Option(
+            "N",
+            "Layers of each stage whose kept activations wait in host memory for the backward pass, or all. "
+            "(default: 0)",
+        ),
+        Field("offload_layers", _layers),
     ]
     recompute_modules: Annotated[
         str | None,
