@@ -71,7 +71,7 @@ def _steps(value: Quantity, where: str) -> int:
 
 
 def _layers(value: Quantity, where: str) -> int | str:
-    return "all" if value == "all" else parse_integer(value, where)
+    return "all" if value == "all" else parse_integer(value, where, minimum=0)
 
 
 def _modules(value: str, where: str) -> tuple[str, ...]:
