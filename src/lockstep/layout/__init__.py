@@ -38,6 +38,7 @@ from lockstep.layout.recipe import Optimizer as Optimizer
 from lockstep.layout.recipe import Recipe as Recipe
 from lockstep.layout.routing import busiest_rank_frac as busiest_rank_frac
 from lockstep.layout.routing import choices_of as choices_of
+from lockstep.layout.routing import group_tokens as group_tokens
 from lockstep.layout.rules import RULES as RULES
 from lockstep.layout.rules import broken_by as broken_by
 from lockstep.layout.rules import broken_rules as broken_rules

@@ -22,6 +22,7 @@ from lockstep.layout import (
     sharing_of,
 )
 from lockstep.parallel.data.offload import HOST_STREAM_FRAC
+from lockstep.parallel.expert.visited import visited_frac
 from lockstep.step import Step
 from lockstep.units import format_bandwidth, format_flops, format_frac, format_size, format_time
 
@@ -207,7 +208,9 @@ def _exchange(job: Job, layout: Layout) -> Iterator[str]:
         return
     choices = choices_of(moe)
     if job.recipe.once_per_node(choices.limited):
-        devices = choices.units_of[layout.ep]
+        skew, known = job.recipe.skew, not choices.limited and choices.experts % layout.ep == 0
+        apart = visited_frac(choices, layout.ep, skew) if skew is not None and known else None
+        devices = choices.units_of[layout.ep] if apart is None else apart.sum()
         yield f"a token goes once to each device that has experts of its, {devices:.3g} of {layout.ep} on average"
     else:
         yield f"each of a token's {moe.top_k} copies travels to its expert by itself"
