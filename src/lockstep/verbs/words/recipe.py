@@ -185,7 +185,7 @@ class RecipeWords(TypedDict, total=False):
         Option(
             "W",
             "Tokens sent to experts: copy (each copy alone) or node (once to each node, copied there). "
-            "(default: node with routing limited to groups, else copy)",
+            "(default: as the model: node with routing limited to groups, else copy)",
         ),
         Field("exchange"),
     ]
@@ -236,13 +236,13 @@ class RecipeWords(TypedDict, total=False):
         Option(
             "LAW",
             "Law of the factor on the kernels of each pass of each rank: lognormal:mean=1,cv=0.02 ... Ranks wait for "
-            "the slowest. (default: none)",
+            "the slowest. (default: all alike)",
         ),
         Field("jitter", _factor_law),
     ]
     rank_jitter: Annotated[
         str | None,
-        Option("LAW", "Law of the factor on all kernels of a rank: normal:mean=1,cv=0.01 ... (default: none)"),
+        Option("LAW", "Law of the factor on all kernels of a rank: normal:mean=1,cv=0.01 ... (default: all alike)"),
         Field("rank_jitter", _factor_law),
     ]
 
