@@ -59,8 +59,9 @@ NOTES = """
   ran faster than the model says. In fp8 it is predicted 17 to 32 % too fast: quantising between products is not priced.
   On nvidia_nemo_experts the same model on the same devices became up to 2.8 times as fast within half a year (Qwen3 30B
   on eight B200: 27.1 s in container 26.02 with micro-batch 1, 9.7 s in 26.04.01 with 4); the model knows neither
-  software. It is mostly too fast, for containers from 26.04 on by 32 % at most, and for DeepSeek-V3 from 26.04 on, in
-  16 chunks placed as Megatron Bridge does, up to 25 % too slow.
+  software. It is mostly too fast, for Qwen3 in containers from 26.04 on by 32 % at most, for GPT-OSS 120B by 19 to 49 %
+  (the same question took 1.6 times as long in container 26.06.01 as in 26.06), and for DeepSeek-V3 from 26.04 on, in 16
+  chunks placed as Megatron Bridge does, up to 25 % too slow.
 - **The worst rows.** Narayanan's ZeRO-3 rows ran DeepSpeed of 2021 ([errata](errata.md)). vTrain's rows with many
   replicas and many micro-batches look as if gradients were reduced after every micro-batch. llm_foundry's are 8-GPU
   runs of 13B to 30B models and 40 GB GPUs with little room for activations; what slowed them is not known.
