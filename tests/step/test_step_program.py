@@ -85,7 +85,7 @@ def questions(draw: st.DrawFn) -> Question:
         rank_jitter=draw(st.sampled_from([None, "normal:mean=1,cv=0.01"])),
         sharding=draw(st.sampled_from(SOFTWARE)), gradient_sync=draw(st.sampled_from((None, *SYNCS))),
         reshard=draw(st.booleans()), cp_kind=draw(st.sampled_from(KINDS)),
-        local_steps=draw(st.sampled_from([1, 1, 50])),
+        local_steps=draw(st.sampled_from([1, 1, 50])), offload_layers=draw(st.sampled_from([0, 0, 1, 3, "all"])),
     )  # fmt: skip
     job = Job(known, recipe, hardware.num_devices)
     if pp > 1 and draw(st.booleans()):
@@ -94,6 +94,8 @@ def questions(draw: st.DrawFn) -> Question:
         job = replace(job, recipe=replace(recipe, sharding="any"))
     if any(rule.flag == "--local-steps" for rule in broken_by(layout, job)):
         job = replace(job, recipe=replace(job.recipe, local_steps=1))
+    if any(rule.flag == "--offload-layers" for rule in broken_by(layout, job)):
+        job = replace(job, recipe=replace(job.recipe, offload_layers=0))
     even = {"stages": (), "mtp_stage": None}
     kept = ({}, {"etp": 0}, {"ep": 1}, {"offload": "none"}, {"shard": 0}, even, {"schedule": "1f1b", "vpp": 1})
     for change in kept:

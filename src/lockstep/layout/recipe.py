@@ -141,6 +141,8 @@ class Recipe:
     cached_B: float | None = None
     """Bytes per element in which linear layers, and activation functions of experts, keep their inputs for the backward
     pass: 1 + 4/128 in fp8 with a scale per 128 elements (DeepSeek-V3, section 3.3.3); None means as activations."""
+    offload_layers: int | str = 0
+    """Layers of every stage whose kept activations wait in host memory for their backward pass, the first ones; all."""
     cached_attention_B: float | None = None
     """The same for the attention's output, which its own backward pass reads too: 1.5 + 4/128 in DeepSeek's E5M6."""
     overlap_pp: bool = False
@@ -165,6 +167,9 @@ class Recipe:
                 raise BadInput(
                     f"{name} must be a whole number of at least 1, got {value!r}", f"--{name.replace('_', '-')}"
                 )
+        layers = self.offload_layers
+        if layers != "all" and (not isinstance(layers, int) or isinstance(layers, bool) or layers < 0):
+            raise BadInput(f"offload_layers must be a count of layers, or all, got {layers!r}", "--offload-layers")
         if self.dtype in NOT_TRAINED:
             raise BadInput(f"{self.dtype} is not a training format; {NOT_TRAINED[self.dtype]}", "--dtype")
         if self.overlap_tp not in TP_OVERLAPS:
@@ -187,6 +192,10 @@ class Recipe:
                 raise UnknownName("module to recompute", module, MODULES, "--recompute-modules")
         if self.optimizer not in OPTIMIZERS:
             raise UnknownName("optimizer", self.optimizer, OPTIMIZERS, "--optimizer")
+
+    def offloaded_of(self, layers: int) -> int:
+        """Of so many layers of a stage, those whose kept activations wait in host memory."""
+        return layers if self.offload_layers == "all" else min(layers, int(self.offload_layers))
 
     @property
     def states(self) -> Optimizer:

@@ -217,6 +217,25 @@ def _rank_heads(layout: Layout, job: Job) -> str:
     )
 
 
+def _activations_stay(grid: LayoutGrid, job: Job) -> Truth:
+    """Where the layers' activations cannot go to the host, or the software named sends others."""
+    recipe = job.recipe
+    if not recipe.offload_layers:
+        return np.zeros((), dtype=bool)
+    both = np.isin(grid.schedule, codes_where(lambda schedule: schedule.copies > 1))
+    partly = recipe.sharding == "deepspeed" and ((grid.recompute != FULL) | (recipe.offload_layers != "all"))
+    broken: Bools = both | partly | (job.transformer is None)
+    return broken
+
+
+def _activations(layout: Layout, job: Job) -> str:
+    if job.transformer is None:
+        return f"{job.model.name} has no layers of a transformer, whose activations could go to the host"
+    if get(layout.schedule).copies > 1:
+        return f"schedule {layout.schedule} runs two copies of the model, whose activations are not offloaded"
+    return "DeepSpeed offloads the inputs of recomputed layers, all or none (cpu_checkpointing); use --recompute full"
+
+
 WORLD, BATCH, SCHEDULE = "world size", "batch not divisible", "schedule"
 EXPERT_RANKS = "ep*etp divides the ranks of a stage"
 HEADS, KEY_VALUE_HEADS = "tp divides heads", "tp divides key-value heads"
@@ -333,6 +352,7 @@ RULES = (
             "use --offload none or another --optimizer, e.g. adamw"
         ),
     ),
+    Rule("offloaded activations", "--offload-layers", _activations_stay, _activations),
     Rule(
         "model cannot be split",
         "--tp",

@@ -10,7 +10,7 @@ import numpy as np
 
 from lockstep.kernels.clock import Clock, Work
 from lockstep.kernels.layer import LayerWork, Passes, Shard, layer_work, product_pairs, tensor_rounds
-from lockstep.layout import LayerKind, Recipe, busiest_rank_frac, choices_of, context_blocks, piece
+from lockstep.layout import LayerKind, Recipe, busiest_rank_frac, choices_of, context_blocks, group_tokens, piece
 from lockstep.parallel import context
 from lockstep.parallel.expert import traffic as expert
 from lockstep.parallel.group import share_links
@@ -109,14 +109,16 @@ def _exchange(shard: Shard, network: Network, work: LayerWork, routed: Experts) 
     """The experts' traffic of one layer."""
     recipe, ways = shard.recipe, shard.grid.expert_tp
     # The busiest rank receives most of a dispatch and sends most of a combine; the others wait for it.
-    each = shard.loose_tokens * busiest_rank_frac(routed, recipe, shard.grid) * shard.model.hidden
+    uneven = expert.Uneven(group_tokens(recipe, shard.grid), recipe.skew, busiest_rank_frac(routed, recipe, shard.grid))
+    each = shard.loose_tokens * shard.model.hidden
     sizes_B = each * recipe.dispatched_B, each * shard.clock.element_B
     choices = choices_of(routed)
-    dispatch, combine = expert.flows(network.levels("ep"), *sizes_B, choices, recipe.once_per_node(choices.limited))
+    once = recipe.once_per_node(choices.limited)
+    dispatch, combine = expert.flows(network.levels("ep"), *sizes_B, choices, once, uneven)
     there: tuple[Flow, ...] = (dispatch,)
     back: tuple[Flow, ...] = (combine,)
     if np.any(ways > 1):
-        rows_B = tuple(size_B * routed.top_k for size_B in sizes_B)
+        rows_B = tuple(size_B * routed.top_k * uneven.busiest for size_B in sizes_B)
         gather, scatter = expert.gathered(network.levels("etp"), ways, *rows_B)
         there, back = (*there, gather), (scatter, *back)
     shared_s = work.shared.forward.device_s, work.shared.backward.device_s

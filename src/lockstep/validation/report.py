@@ -49,6 +49,7 @@ TABLES: dict[str, Table] = {
         expert_layers.EXCHANGE,
         expert_layers.LAYER,
         nemo.EXPERTS,
+        dgxc.EXPERTS,
     )
 }
 WORST = 5
