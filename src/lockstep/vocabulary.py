@@ -242,7 +242,7 @@ VALUES: dict[str, dict[str, str]] = {
     "pipeline schedule": {
         "zerobubble": "zb-h1", "zb": "zb-h1", "zbvzerobubble": "zb-v", "interleavedzerobubble": "zb-v",
         "interleaved1f1b": "interleaved", "pipedreamflush": "1f1b", "dapple": "1f1b", "dualpipev": "dualpipe-v",
-        "fillanddrain": "gpipe", "filldrain": "gpipe",
+        "fillanddrain": "gpipe", "filldrain": "gpipe", "vzb": "zb-v",
     },
     "recompute": {"block": "full", "uniform": "full", "all": "full", "true": "full", "attention": "selective"},
     "offload": {"cpu": "optimizer", "param": "parameters", "params": "parameters", "states": "optimizer"},

@@ -113,7 +113,8 @@ def replayed_s(question: Question) -> float:
     parts, schedule = compose(job, hardware, layout.grid()), pipelines.get(layout.schedule)
     asked = layout.pp, int(parts.microbatches), layout.vpp
     cells = schedule.cells(*asked) if schedule.cells else None
-    built = pipelines.program_of(schedule, schedule.order(*asked), layout.vpp, parts.times(), cells=cells)
+    order = schedule.order_for(*asked, parts.times())
+    built = pipelines.program_of(schedule, order, layout.vpp, parts.times(), cells=cells)
     late_s = price_step(job, hardware, layout.grid()).waiting_s
     once_s = parts.waits.once_s + parts.around.host.once_s + parts.update_s + parts.fixed_s + late_s
     return simulate(built).makespan_s + float(np.asarray(once_s))
