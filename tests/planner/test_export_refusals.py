@@ -58,7 +58,7 @@ TORCHTITAN: dict[str, Condition] = BOTH | {
     "matrix products in": lambda job, one, recipe: recipe.dtype != "bf16",
     "gradients are reduced": lambda job, one, recipe: (recipe.reduce_B or recipe.gradient_B) != 4,
     "FSDP2 always overlaps": lambda job, one, recipe: not recipe.overlap_dp and one.zero > 0,
-    "overlapped tensor": lambda job, one, recipe: recipe.overlap_tp == "all",
+    "userbuffers": lambda job, one, recipe: recipe.overlap_tp == "all" and one.tp > 1,
     "attention is always": lambda job, one, recipe: not recipe.flash_attention,
     "no dropout": lambda job, one, recipe: recipe.dropout,
 }
@@ -79,7 +79,7 @@ DEEPSPEED: dict[str, Condition] = BOTH | {
     "recompute": lambda job, one, recipe: one.recompute == "selective" or (one.recompute == "full" and one.pp == 1),
     "matrix products in": lambda job, one, recipe: recipe.dtype == "fp8",
     "gradients must have": lambda job, one, recipe: {recipe.gradient_B, recipe.reduce_B or recipe.gradient_B} - {2, 4},
-    "tensor-parallel traffic": lambda job, one, recipe: recipe.overlap_tp == "all",
+    "tensor-parallel traffic": lambda job, one, recipe: recipe.overlap_tp in ("all", "async"),
     "pipeline sends": lambda job, one, recipe: recipe.overlap_pp and one.pp > 1,
 }
 LAYOUTS: dict[str, tuple[Any, ...]] = {
@@ -93,7 +93,7 @@ LAYOUTS: dict[str, tuple[Any, ...]] = {
 RECIPES: dict[str, tuple[Any, ...]] = {
     "dtype": ("bf16", "bf16", "fp16", "fp8"), "gradient_B": (4.0, 4.0, 2.0), "reduce_B": (None, None, 2.0, 4.0, 1.0),
     "optimizer": ("adamw", "adam", "lion"),
-    "overlap_dp": (True, True, False), "overlap_tp": ("gradients", "none", "all"), "overlap_pp": (False, True),
+    "overlap_dp": (True, True, False), "overlap_tp": ("gradients", "none", "all", "async"), "overlap_pp": (False, True),
     "flash_attention": (True, True, False), "dropout": (False, False, True), "cached_B": (None, None, 1.0),
     "routing": ("balanced", "natural", "forced"), "exchange": (None, None, "copy", "node"),
     "dispatch_B": (None, None, 1.0), "cached_attention_B": (None, None, 1.0), "parameter_B": (2.0, 2.0, 4.0),

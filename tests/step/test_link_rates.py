@@ -78,7 +78,7 @@ def counted(job: Job, layout: Layout) -> dict[str, float]:
     context(found, job, layout, layers, forwards)
     if described.experts is not None:
         sent_B = token_B * described.hidden * described.experts.top_k / (layout.tp if layout.sequence_parallel else 1)
-        found.exchange(layout.ep, layout.tp * layout.cp, 2 * (forwards + 1) * layers, sent_B)
+        found.exchange(layout.ep, layout.tp, 2 * (forwards + 1) * layers, sent_B)
     boundaries = 0 if layout.pp == 1 else (1 if layout.pp == 2 else 2)
     found.send(layout.pp, RANKS // layout.pp, boundaries * passes, token_B * described.hidden / layout.tp)
     dense, expert = elements(job, layout)

@@ -34,6 +34,7 @@ EXPERTS_OF_TEST = 256
 """In DeepEP's tests, whose table prints none."""
 TORCHTITAN_TOP_K = 1
 """Default of torchtitan's MoEArgs, which torchao's benchmark does not set."""
+EXPERTS = LayerKind(experts=True, window=0)
 
 
 def _job(hidden: int, moe: Experts, recipe: Recipe, devices: int) -> Job:
@@ -62,16 +63,16 @@ def _shard(case: Case) -> Shard:
 def exchange_s(case: Case) -> float:
     """Seconds of the dispatch or the combine of a layer, as the row says."""
     shard = _shard(case)
-    network, work = Network(case.cluster, shard.grid), layer_work(shard, LayerKind(True, 0))
-    flows = [one for piece in layer_pieces(shard, network, work, True)[0] if piece.part == "ep" for one in piece.flows]
+    pieces = layer_pieces(shard, Network(case.cluster, shard.grid), layer_work(shard, EXPERTS), EXPERTS)[0]
+    flows = [one for piece in pieces if piece.part == "ep" for one in piece.flows]
     return float(flows[0 if "dispatch" in case.row else -1].seconds)
 
 
 def layer_s(case: Case) -> float:
     """Seconds of an expert layer alone, forward and backward."""
     shard, launch_s = _shard(case), case.cluster.device.efficiency.launch_s
-    work, kernels = layer_work(shard, LayerKind(True, 0)), experts(shard, _moe(case))
-    sides = layer_pieces(shard, Network(case.cluster, shard.grid), work, True)
+    work, kernels = layer_work(shard, EXPERTS), experts(shard, _moe(case))
+    sides = layer_pieces(shard, Network(case.cluster, shard.grid), work, EXPERTS)
     waits_s = sum(float(piece.exposed_s) for side in sides for piece in side if piece.part == "ep")
     passes = (kernels.forward, kernels.backward)
     return waits_s + sum(float(one.seconds(launch_s, blocking=False)) for one in passes)
