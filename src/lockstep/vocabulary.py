@@ -50,6 +50,7 @@ _SAME: dict[str, tuple[str, ...]] = {
     "reshard_after_forward fsdp_reshard_after_forward": ("reshard",),
     "requires_gradient_sync no_sync": ("gradient_sync",),
     "cp_comm_type context_parallel_rotate_method": ("cp_kind",),
+    "vocab_parallelism vocabulary_parallel enable_vocab_parallel vocab_size_parallel": ("vocab_parallel",),
     "sync_steps inner_steps sync_every": ("local_steps",),
     "tp_comm_overlap async_tensor_parallel enable_async_tensor_parallel": ("overlap_tp", "overlap"),
     "accumulate_allreduce_grads_in_fp32 main_grads_dtype grad_dtype gradient_dtype": ("gradient_bytes",),
