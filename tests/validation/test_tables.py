@@ -9,7 +9,7 @@ import pytest
 
 from lockstep.errors import UnknownName
 from lockstep.layout import check
-from lockstep.validation import TABLES, Report, nemo, validate
+from lockstep.validation import TABLES, Report, nemo, validate, vocabulary
 from lockstep.validation.case import read_rows
 from lockstep.validation.dgxc import left_out
 from lockstep.validation.document import page
@@ -89,6 +89,8 @@ def test_every_row_is_described_or_left_out_by_reason() -> None:
     assert left_out() == {"JAX": 35, "fine-tuning": 20}
     here = described["dgxc_nemo"] + described["dgxc_nemo_experts"]
     assert here + sum(left_out().values()) == len(read_rows("dgxc_benchmarking.csv"))
+    spread = described["vocab_parallelism"] + vocabulary.left_out().total()
+    assert spread == len(read_rows("vocab_parallelism.csv"))
 
 
 def test_every_row_with_experts_is_asked() -> None:
@@ -109,6 +111,26 @@ def test_grok_1_in_bf16_with_cut_experts_is_within_seven_percent() -> None:
     rows = [error.error_frac for error in found.errors if error.row in cut and error.row.endswith("BF16")]
     assert len(rows) == 18
     assert max(map(abs, rows)) < 0.07
+
+
+def test_spread_vocabulary_layers_gain_what_was_measured() -> None:
+    """Step time against whole layers of the same model, vocabulary and sequence: within 10 points of it."""
+    timed = {tuple(case.row.split()[1:]): case for case in TABLES["vocab_parallelism"].cases()}
+    found = next(table for table in report().tables if table.table.name == "vocab_parallelism")
+    errors = {error.row: error.predicted for error in found.errors}
+    differences = []
+    for (schedule, method, *rest), case in timed.items():
+        whole = timed.get((schedule, "Baseline", *rest))
+        if method.startswith("Vocab") and whole is not None:
+            differences.append(errors[case.row] / errors[whole.row] - case.measured / whole.measured)
+    assert len(differences) == 70
+    assert max(map(abs, differences)) < 0.10
+
+
+def test_what_did_not_fit_takes_more_than_the_device_has() -> None:
+    cases = vocabulary.out_of_memory()
+    assert len(cases) == 2
+    assert all(case.predict(case) > case.cluster.device.memory_B for case in cases)
 
 
 def test_worst_rows_come_first_and_errors_are_signed() -> None:

@@ -8,6 +8,7 @@ from lockstep.errors import BadInput, UnknownName
 from lockstep.parallel.context import KINDS
 from lockstep.parallel.data.sharing import SOFTWARE, SYNCS
 from lockstep.parallel.expert.load import routing_skew
+from lockstep.parallel.pipeline.vocabulary import BARRIERS
 from lockstep.types.plain import Json, picked
 from lockstep.workload import MODULES
 
@@ -145,6 +146,9 @@ class Recipe:
     """Layers of every stage whose kept activations wait in host memory for their backward pass, the first ones; all."""
     cached_attention_B: float | None = None
     """The same for the attention's output, which its own backward pass reads too: 1.5 + 4/128 in DeepSeek's E5M6."""
+    vocab_parallel: str = "none"
+    """Embedding and head spread over pipeline stages: none, vocab-1 or vocab-2 (two barriers or one, see
+    `parallel/pipeline/vocabulary.py`)."""
     overlap_pp: bool = False
     """Pipeline sends overlap with compute."""
     paired_sends: bool = True
@@ -181,6 +185,8 @@ class Recipe:
         routing_skew(self.routing)
         if self.cp_kind not in KINDS:
             raise UnknownName("kind of context parallelism", self.cp_kind, KINDS, "--cp-kind")
+        if self.vocab_parallel not in BARRIERS:
+            raise UnknownName("vocabulary parallelism", self.vocab_parallel, tuple(BARRIERS), "--vocab-parallel")
         if self.sharding not in SOFTWARE:
             raise UnknownName("software that shards", self.sharding, SOFTWARE, "--sharding")
         if self.gradient_sync not in (None, *SYNCS):
@@ -206,6 +212,10 @@ class Recipe:
     def element_B(self) -> float:
         """Bytes of an activation element; half precision also where products run in a narrower format."""
         return ACTIVATION_B.get(self.dtype, 2.0)
+
+    def spreads(self, stages: int) -> bool:
+        """Whether embedding and head are spread over so many pipeline stages."""
+        return self.vocab_parallel != "none" and stages > 1
 
     @property
     def wire_B(self) -> float:

@@ -166,6 +166,15 @@ class RecipeWords(TypedDict, total=False):
         Option("W", "Context parallelism by ring, gather, all-to-all (Ulysses) or mixed (both). (default: ring)"),
         Field("cp_kind"),
     ]
+    vocab_parallel: Annotated[
+        str | None,
+        Option(
+            "W",
+            "Embedding and head spread over pipeline stages: none, vocab-1 (two barriers) or vocab-2 (one). "
+            "(default: none)",
+        ),
+        Field("vocab_parallel"),
+    ]
     overlap_pp: Annotated[bool | None, Switch("Overlap pipeline sends with compute.", False), Field("overlap_pp")]
     overlap_ep: Annotated[
         str | None,
