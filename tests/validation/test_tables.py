@@ -9,7 +9,7 @@ import pytest
 
 from lockstep.errors import UnknownName
 from lockstep.layout import check
-from lockstep.validation import TABLES, Report, nemo, validate, vocabulary
+from lockstep.validation import TABLES, Report, collectives, nemo, validate, vocabulary
 from lockstep.validation.case import read_rows
 from lockstep.validation.dgxc import left_out
 from lockstep.validation.document import page
@@ -131,6 +131,27 @@ def test_what_did_not_fit_takes_more_than_the_device_has() -> None:
     cases = vocabulary.out_of_memory()
     assert len(cases) == 2
     assert all(case.predict(case) > case.cluster.device.memory_B for case in cases)
+
+
+def test_collectives_are_asked_or_left_out_by_reason() -> None:
+    assert collectives.left_out() == {"source of the catalog": 61, "below 1 MB": 40, "cluster not in the catalog": 2}
+    assert collectives.micro_left_out() == {"below 1 MB": 30, "cluster not in the catalog": 12}
+    for name, left in {
+        "nccl_collectives": collectives.left_out(),
+        "collectives_micro": collectives.micro_left_out(),
+    }.items():
+        assert len(TABLES[name].cases()) + sum(left.values()) == len(read_rows(f"{name}.csv"))
+
+
+def test_all_reduces_in_a_switch_are_within_twelve_percent() -> None:
+    """Above 1 MB on H100, H200, B200 and GB200, several nodes and racks too; within one switch 5 %."""
+    rows = [error for table in report().tables if table.table.quantity == "collective_s" for error in table.errors]
+    reduced = [error for error in rows if "all-reduce" in error.row and "by ring" not in error.row]
+    switched = [error for error in reduced if any(name in error.row for name in ("H100", "H200", "B200"))]
+    assert len(switched) >= 70
+    assert np.median([abs(error.error_frac) for error in switched]) < 0.12
+    several = ("nccl07", "nccl09", "nccl11", "nccl12")
+    assert np.median([abs(error.error_frac) for error in switched if not error.row.startswith(several)]) < 0.05
 
 
 def test_worst_rows_come_first_and_errors_are_signed() -> None:

@@ -125,9 +125,10 @@ class Recipe:
     """The expert exchange overlapped with compute: none; cells, during the other pass where the schedule runs a forward
     and a backward pass as one cell (dualpipe, dualpipe-v); or shared, during the shared experts of the same layer
     (Megatron Core's --moe-shared-expert-overlap)."""
-    overlap_device_frac: float = 20 / 132
-    """Share of the device's arithmetic that an exchange takes while it overlaps with compute: DeepSeek-V3 gave it 20 of
-    132 multiprocessors (arXiv 2412.19437, section 3.2.2); assumed for all others."""
+    overlap_device_frac: float | None = None
+    """Share of the device, arithmetic and memory bandwidth alike, that traffic takes from the kernels beside it. None:
+    of the experts' exchange 20 of 132 multiprocessors, as DeepSeek-V3 gave it (arXiv 2412.19437, section 3.2.2), and
+    of other collectives nothing. Messages between stages take none."""
     exchange: str | None = None
     """How tokens travel to their experts: copy, each of the k copies by itself; node, once to each node and device with
     experts of theirs and copied there (DeepEP); None: node where the model limits routing to groups, else copy."""
@@ -191,7 +192,7 @@ class Recipe:
             raise UnknownName("software that shards", self.sharding, SOFTWARE, "--sharding")
         if self.gradient_sync not in (None, *SYNCS):
             raise UnknownName("time to reduce gradients", str(self.gradient_sync), SYNCS, "--gradient-sync")
-        if not 0 <= self.overlap_device_frac < 1:
+        if self.overlap_device_frac is not None and not 0 <= self.overlap_device_frac < 1:
             raise BadInput(f"overlap_device_frac must be at least 0 and below 1, got {self.overlap_device_frac}")
         for module in self.recompute_modules:
             if module not in MODULES:
@@ -230,6 +231,16 @@ class Recipe:
     def skew(self) -> float | None:
         """Exponent of the experts' popularity, 0 for natural routing; None where experts get equally much."""
         return routing_skew(self.routing)
+
+    @property
+    def exchange_device_frac(self) -> float:
+        """Share of the device that the experts' exchange takes from kernels beside it."""
+        return 20 / 132 if self.overlap_device_frac is None else self.overlap_device_frac
+
+    @property
+    def traffic_device_frac(self) -> float:
+        """The same of tensor-, context- and data-parallel collectives."""
+        return self.overlap_device_frac or 0.0
 
     @property
     def dispatched_B(self) -> float:

@@ -14,7 +14,7 @@ from lockstep.layout import LayerKind, Recipe, busiest_rank_frac, choices_of, co
 from lockstep.parallel import context
 from lockstep.parallel.expert import traffic as expert
 from lockstep.parallel.group import share_links
-from lockstep.parallel.piece import Flow, Piece, total_s
+from lockstep.parallel.piece import Flow, Piece, slowing, total_s
 from lockstep.parallel.tensor import asynchronous
 from lockstep.parallel.tensor import traffic as tensor
 from lockstep.step.network import DATA, Network
@@ -110,7 +110,9 @@ def layer_pieces(shard: Shard, network: Network, work: LayerWork, kind: LayerKin
     core_s = work.core.forward.device_s, work.core.backward.device_s
     blocks = context_blocks(model, piece(recipe, grid), core_s)
     around = context.pieces(recipe.cp_kind, network.levels("cp"), grid.cp, blocks)
-    return (*inside[0], around[0], *exchanged[0]), (*inside[1], around[1], *exchanged[1])
+    sides = (*inside[0], around[0]), (*inside[1], around[1])
+    forward, backward = (slowing(side, recipe.traffic_device_frac) for side in sides)
+    return (*forward, *exchanged[0]), (*backward, *exchanged[1])
 
 
 def _exchange(shard: Shard, network: Network, work: LayerWork, routed: Experts) -> Pair:
@@ -130,7 +132,7 @@ def _exchange(shard: Shard, network: Network, work: LayerWork, routed: Experts) 
         gather, scatter = expert.gathered(network.levels("etp"), ways, *rows_B)
         there, back = (*there, gather), (scatter, *back)
     shared_s = work.shared.forward.device_s, work.shared.backward.device_s
-    forward, backward = expert.pieces(there, back, recipe.overlap_ep, shared_s, recipe.overlap_device_frac)
+    forward, backward = expert.pieces(there, back, recipe.overlap_ep, shared_s, recipe.exchange_device_frac)
     return (forward,), (backward,)
 
 

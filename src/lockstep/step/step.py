@@ -183,7 +183,7 @@ def compose(job: Job, cluster: Cluster, grid: LayoutGrid) -> Composition:
         blocking=not job.recipe.overlap_pp,
         copies=grid.copies,
         hides_ep=job.recipe.overlap_ep == "cells",
-        ep_device_frac=job.recipe.overlap_device_frac,
+        ep_device_frac=job.recipe.exchange_device_frac,
         beside_ep_s=_beside_exchange(network, body, waits) if job.num_experts else 0.0,
         slower=_slower(job, grid),
         devices=devices,

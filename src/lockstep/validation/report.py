@@ -19,6 +19,7 @@ from lockstep.types.plain import Json, picked, plain
 from lockstep.validation import (
     bigscience,
     bigscience_sweep,
+    collectives,
     dgxc,
     expert_layers,
     internlm,
@@ -53,6 +54,8 @@ TABLES: dict[str, Table] = {
         expert_layers.LAYER,
         nemo.EXPERTS,
         dgxc.EXPERTS,
+        collectives.TABLE,
+        collectives.MICRO,
     )
 }
 WORST = 5

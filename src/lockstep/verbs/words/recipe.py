@@ -186,7 +186,10 @@ class RecipeWords(TypedDict, total=False):
     ]
     overlap_device: Annotated[
         Quantity | None,
-        Option("FRAC", "Fraction of the device used by the expert exchange. (default: 20 of 132, DeepSeek-V3)"),
+        Option(
+            "FRAC",
+            "Fraction of the device used by traffic beside compute. (default: expert exchange 20 of 132, others 0)",
+        ),
         Field("overlap_device_frac", _device_frac),
     ]
     exchange: Annotated[
