@@ -67,8 +67,8 @@ NOTES = """
   (the same question took 1.6 times as long in container 26.06.01 as in 26.06), and for DeepSeek-V3 from 26.04 on, in 16
   chunks placed as Megatron Bridge does, up to 25 % too slow.
 - **Collectives alone.** nccl_collectives and collectives_micro are of at least 1 MB; rows that a link of the catalog
-  was fitted to are left out. Where one NVLink switch reduces (52 rows), the median is 3 %, and the rack of 72 GB200 comes
-  out 23 % too fast. Several such switches are 20 % off and more: NCCL runs its phases side by side, which is not
+  was fitted to are left out. Where one NVLink switch reduces (52 rows), the median is 3 %, and the rack of 72 GB200
+  comes out 23 % too fast. Several such switches are 20 % off and more: NCCL runs its phases side by side, which is not
   priced. BigScience's 32 A100 took nine times as long as their Omni-Path would need, as the team noted then.
 - **The worst rows.** Narayanan's ZeRO-3 rows ran DeepSpeed of 2021 ([errata](errata.md)). vTrain's rows with many
   replicas and many micro-batches look as if gradients were reduced after every micro-batch. llm_foundry's are 8-GPU
