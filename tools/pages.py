@@ -17,6 +17,10 @@ import textwrap
 from collections.abc import Callable
 from pathlib import Path
 from re import Match
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from lockstep.lab.findings import Check, Findings
 
 TESTS = Path(__file__).resolve().parents[1] / "tests"
 sys.path.append(str(TESTS))
@@ -46,23 +50,52 @@ def claims_page() -> str:
     return page()
 
 
-def experiments_page() -> str:
-    """Every experiment of the lab with its question, its settings and its source."""
+def experiments_page(answers: Callable[[str], Findings] | None = None) -> str:
+    """Every experiment of the lab with question, settings, findings with their defaults, and source."""
     from lockstep.lab.experiment import GROUPS, find_experiment
 
-    lines = [EXPERIMENTS_HEAD]
+    answers, lines = answers or _answer, [EXPERIMENTS_HEAD]
     for group in GROUPS:
         lines += [f"## {group.name}", "", group.about[0].upper() + group.about[1:] + ".", ""]
         for name in group.experiments:
             found = find_experiment(name).to_dict()
-            lines += [f"### {name}", "", found["question"], "", "| setting | default | allowed | meaning |", RULE]
-            lines += [_row(f"`{one['name']}`", f"`{_shown(one['default'])}`", one["allowed"], one["help"])
+            lines += [f"### {name}", "", found["question"], "", SETTINGS_HEAD]
+            lines += [row(f"`{one['name']}`", f"`{_shown(one['default'])}`", one["allowed"], one["help"])
                       for one in found["settings"]]  # fmt: skip
-            lines += ["", f"Source: {found['source']}.", ""]
+            lines += ["", *_findings(answers(name)), f"Source: {found['source']}.", ""]
     return "\n".join(lines)
 
 
-RULE = "|---|---|---|---|"
+def _answer(name: str) -> Findings:
+    """What an experiment finds with its defaults."""
+    import lockstep
+
+    print(f"running {name}", file=sys.stderr)
+    return lockstep.converge(name)
+
+
+def _findings(found: Findings) -> list[str]:
+    """The checks of an experiment, laws beside what was found."""
+    if not found.checks:
+        return []
+    return [FINDINGS_HEAD, *(row(*cells(one)) for one in found.checks), ""]
+
+
+def cells(check: Check) -> tuple[str, str, str, str, str]:
+    """A check as a row: what, value of the law, value found, largest difference allowed, for which settings."""
+    relation = "" if check.relation == "equals" else f"{check.relation} "
+    law, found = (f"{0.0 if abs(value) < ROUNDING_FRAC * check.allowed else value:.4g}"
+                  for value in (check.expected, check.got))  # fmt: skip
+    refuted = " (refuted)" if check.false_law else ""
+    return check.what, relation + law + refuted, found, f"{check.allowed:.2g}", check.holds.words
+
+
+ROUNDING_FRAC = 1e-3
+"""Numbers below this share of what may differ are shown as 0."""
+SETTINGS_HEAD = """| setting | default | allowed | meaning |
+|---|---|---|---|"""
+FINDINGS_HEAD = """| check, with these defaults | law | found | may differ by | holds for |
+|---|---|---|---|---|"""
 EXPERIMENTS_HEAD = """# Experiments of the lab
 
 Each is run by `lockstep converge NAME`, and `--set SETTING=VALUE` changes a setting; `--plot FILE` draws it. Their
@@ -70,9 +103,9 @@ claims are in [claims](claims.md), how to read an answer in [the convergence lab
 """
 
 
-def _row(*cells: str) -> str:
+def row(*texts: str) -> str:
     """A row of a table; a bar in a cell would end it."""
-    return "| " + " | ".join(cell.replace("|", r"\|") for cell in cells) + " |"
+    return "| " + " | ".join(text.replace("|", r"\|") for text in texts) + " |"
 
 
 def _shown(value: object) -> str:

@@ -32,6 +32,7 @@ FLAGS = {
     "overlap_tp": ("all", "overlap_tp", "all"),
     "local_steps": ("500", "local_steps", 500),
     "cp_kind": ("gather", "cp_kind", "gather"),
+    "vocab_parallel": ("vocab-2", "vocab_parallel", "vocab-2"),
     "overlap_pp": (True, "overlap_pp", True),
     "exchange": ("node", "exchange", "node"),
     "routing": ("skew:0.5", "routing", "skew:0.5"),
@@ -42,6 +43,7 @@ FLAGS = {
     "cached_attention_bytes": ("1.53125", "cached_attention_B", 1.53125),
     "jitter": ("lognormal:mean=1,cv=0.05", "jitter", "lognormal:mean=1,cv=0.05"),
     "rank_jitter": ("normal:mean=1,cv=0.01", "rank_jitter", "normal:mean=1,cv=0.01"),
+    "offload_layers": ("2", "offload_layers", 2),
     "recompute_modules": ("layernorm, moe_act", "recompute_modules", ("layernorm", "moe_act")),
 }
 """Word of the library -> (as said, field of Recipe, its value)."""

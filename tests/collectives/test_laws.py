@@ -13,7 +13,7 @@ from effort import share
 from lockstep import collectives
 from lockstep.collectives import Cost, PlainLink, Terms, algorithms, best, best_time_s, get
 from lockstep.collectives.all_reduce.hierarchical import INNER
-from lockstep.collectives.bounds import lower_bound_terms
+from lockstep.collectives.bounds import lower_bound_s, lower_bound_terms
 from lockstep.collectives.cost import Counts
 from lockstep.collectives.gossip.ring import contraction, rounds_to_agree
 from lockstep.collectives.shares import ceil_log2, floor_log2, square_divisor, sum_min_powers
@@ -180,6 +180,14 @@ def test_only_bandwidth_optimal_algorithms_meet_the_bound_without_latency() -> N
         assert cost.time_s == pytest.approx(cost.lower_bound_s, rel=1e-12)
         assert cost.bytes_sent_per_rank_B == pytest.approx(2 * 7 / 8 * size_B)
     assert get("all-reduce", "tree").price(8, size_B, link).time_s > 3 * cost.lower_bound_s
+
+
+@pytest.mark.parametrize("op", ["all-reduce", "reduce-scatter", "reduce", "all-gather", "broadcast", "all-to-all"])
+def test_what_ends_in_a_sum_must_be_added_and_nothing_else(op: str) -> None:
+    """(n - 1) S bytes of n ranks, on links so fast that only additions take time."""
+    link = PlainLink(0.0, 1e30, reduce_s_per_B=1e-9)
+    sums = op in ("all-reduce", "reduce-scatter", "reduce")
+    assert lower_bound_s(op, 8, 800.0, link) == pytest.approx(700e-9 if sums else 0.0, abs=1e-20)
 
 
 def test_bidirectional_ring_halves_the_bytes_on_two_ports() -> None:

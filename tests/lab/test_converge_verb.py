@@ -4,6 +4,7 @@ import re
 from dataclasses import fields, replace
 from functools import cache
 from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 import pytest
@@ -25,6 +26,7 @@ from lockstep.lab.claims import Claim, claims, claims_page
 from lockstep.settings import read_settings, setting
 from lockstep.views.converge import plot_findings
 
+ROOT = Path(__file__).parents[2]
 QUICK: dict[str, dict[str, object]] = {
     "tolerable-delay": {"moments": (0, 100)},
     "critical-batch-digits": {"batches": (1, 4, 16, 64), "examples": 256, "hidden": 16, "starts": 2},
@@ -121,16 +123,44 @@ def test_every_item_of_the_collection_that_belongs_here_is_decided(ids: str) -> 
 
 
 def test_the_page_of_claims_is_what_the_table_says() -> None:
-    page = Path(__file__).parents[2] / "docs" / "reference" / "claims.md"
+    page = ROOT / "docs" / "reference" / "claims.md"
     assert page.read_text(encoding="utf-8") == claims_page()
 
 
-def test_the_page_of_experiments_has_their_questions_defaults_and_limits(monkeypatch: pytest.MonkeyPatch) -> None:
-    root = Path(__file__).parents[2]
-    monkeypatch.syspath_prepend(str(root / "tools"))
-    pages = pytest.importorskip("pages", reason="the tools are not installed beside these tests")
-    page = root / "docs" / "reference" / "experiments.md"
-    assert page.read_text(encoding="utf-8").strip() == pages.experiments_page().strip()
+@pytest.fixture
+def pages(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """The tool that writes pages."""
+    monkeypatch.syspath_prepend(str(ROOT / "tools"))
+    found: ModuleType = pytest.importorskip("pages", reason="the tools are not installed beside these tests")
+    return found
+
+
+EXPERIMENTS_PAGE = "docs/reference/experiments.md"
+
+
+def test_the_page_of_experiments_has_their_questions_defaults_and_limits(pages: ModuleType) -> None:
+    found = re.escape(pages.FINDINGS_HEAD) + r"\n(\|.*\n)+\n"
+    page = re.sub(found, "", (ROOT / EXPERIMENTS_PAGE).read_text(encoding="utf-8"))
+    assert page.strip() == pages.experiments_page(lambda name: Findings(())).strip()
+
+
+@pytest.mark.parametrize("name", [name for name in EXPERIMENTS if name not in QUICK])
+def test_the_page_of_experiments_says_what_they_find(name: str, pages: ModuleType) -> None:
+    """Numbers to 1 %, or to a part of what may differ: another processor adds in another order."""
+    section = (ROOT / EXPERIMENTS_PAGE).read_text(encoding="utf-8").split(f"### {name}\n")[1].split("\n### ")[0]
+    rows = section.split(pages.FINDINGS_HEAD)[1].split("\n\n")[0].strip().splitlines()
+    checks = answer(name).checks
+    assert len(rows) == len(checks)
+    for row, check in zip(rows, checks, strict=True):
+        said, today = (re.split(r" (?<!\\)\| ", text) for text in (row, pages.row(*pages.cells(check))))
+        for column, (one, other) in enumerate(zip(said, today, strict=True)):
+            assert re.sub(NUMBER, "", one) == re.sub(NUMBER, "", other)
+            numbers = [[float(value) for value in re.findall(NUMBER, text)] for text in (one, other)]
+            slack = max(0.1 * check.allowed, 1e-9) if column in (1, 2) else 1e-12
+            assert numbers[0] == pytest.approx(numbers[1], rel=0.02, abs=slack, nan_ok=True), (row, today)
+
+
+NUMBER = r"(?<![\w.])-?(?:\d+\.?\d*(?:e[+-]?\d+)?|inf|nan)\b"
 
 
 def test_the_command_prints_json_and_a_table_and_draws(tmp_path: Path) -> None:

@@ -91,9 +91,19 @@ def counted(job: Job, layout: Layout) -> dict[str, float]:
         found.moved_B[HOST] = 2 * passes * owned * recipe.parameter_B
     elif layout.offload == "optimizer":
         found.moved_B[HOST] = owned * recipe.gradient_B * (passes if down and layout.zero >= 2 else 1)
+    kept_B = passes * recipe.offloaded_of(described.layers // layout.pp) * layer_input_B(described, recipe, layout)
+    # Up come parameters in either pass and activations in one; down go activations only.
+    found.moved_B[HOST] = max(kept_B, found.moved_B[HOST] + (kept_B if layout.offload == "parameters" else 0.0))
     # Weights are read in both passes at least, and their gradients written in one.
     found.moved_B[MEMORY] = passes * (dense + expert) * (forwards * 2.0 + 2.0 + 2.0)
     return found.moved_B
+
+
+def layer_input_B(described: Transformer, recipe: Recipe, layout: Layout) -> float:
+    """Bytes that a layer keeps at least: its input; without recomputation also the inputs of norms and products."""
+    tokens = layout.micro_batch * recipe.seq / layout.cp
+    hidden_B = tokens * described.hidden * recipe.element_B / (layout.tp if layout.sequence_parallel else 1)
+    return hidden_B if layout.recompute == "full" else 4 * hidden_B
 
 
 def context(found: Count, job: Job, layout: Layout, layers: int, forwards: int) -> None:
@@ -157,6 +167,7 @@ def questions(draw: st.DrawFn, name: str) -> tuple[Job, Cluster, Layout]:
         overlap_ep=draw(st.sampled_from(["none", "cells", "shared"])), sharding=draw(st.sampled_from(SOFTWARE)),
         cp_kind=draw(st.sampled_from(KINDS)),
         gradient_sync=draw(st.sampled_from((None, *SYNCS))), reshard=draw(st.booleans()),
+        offload_layers=draw(st.sampled_from([0, 0, 1, 2, "all"])),
     )  # fmt: skip
     layout = Layout(
         tp=tp, cp=cp, pp=pp, dp=dp, ep=ep, zero=zero, micro_batch=micro_batch, schedule=schedule,

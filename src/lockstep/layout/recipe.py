@@ -8,6 +8,7 @@ from lockstep.errors import BadInput, UnknownName
 from lockstep.parallel.context import KINDS
 from lockstep.parallel.data.sharing import SOFTWARE, SYNCS
 from lockstep.parallel.expert.load import routing_skew
+from lockstep.parallel.pipeline.vocabulary import BARRIERS
 from lockstep.types.plain import Json, picked
 from lockstep.workload import MODULES
 
@@ -142,8 +143,13 @@ class Recipe:
     cached_B: float | None = None
     """Bytes per element in which linear layers, and activation functions of experts, keep their inputs for the backward
     pass: 1 + 4/128 in fp8 with a scale per 128 elements (DeepSeek-V3, section 3.3.3); None means as activations."""
+    offload_layers: int | str = 0
+    """Layers of every stage whose kept activations wait in host memory for their backward pass, the first ones; all."""
     cached_attention_B: float | None = None
     """The same for the attention's output, which its own backward pass reads too: 1.5 + 4/128 in DeepSeek's E5M6."""
+    vocab_parallel: str = "none"
+    """Embedding and head spread over pipeline stages: none, vocab-1 or vocab-2 (two barriers or one, see
+    `parallel/pipeline/vocabulary.py`)."""
     overlap_pp: bool = False
     """Pipeline sends overlap with compute."""
     paired_sends: bool = True
@@ -166,6 +172,9 @@ class Recipe:
                 raise BadInput(
                     f"{name} must be a whole number of at least 1, got {value!r}", f"--{name.replace('_', '-')}"
                 )
+        layers = self.offload_layers
+        if layers != "all" and (not isinstance(layers, int) or isinstance(layers, bool) or layers < 0):
+            raise BadInput(f"offload_layers must be a count of layers, or all, got {layers!r}", "--offload-layers")
         if self.dtype in NOT_TRAINED:
             raise BadInput(f"{self.dtype} is not a training format; {NOT_TRAINED[self.dtype]}", "--dtype")
         if self.overlap_tp not in TP_OVERLAPS:
@@ -177,6 +186,8 @@ class Recipe:
         routing_skew(self.routing)
         if self.cp_kind not in KINDS:
             raise UnknownName("kind of context parallelism", self.cp_kind, KINDS, "--cp-kind")
+        if self.vocab_parallel not in BARRIERS:
+            raise UnknownName("vocabulary parallelism", self.vocab_parallel, tuple(BARRIERS), "--vocab-parallel")
         if self.sharding not in SOFTWARE:
             raise UnknownName("software that shards", self.sharding, SOFTWARE, "--sharding")
         if self.gradient_sync not in (None, *SYNCS):
@@ -189,6 +200,10 @@ class Recipe:
         if self.optimizer not in OPTIMIZERS:
             raise UnknownName("optimizer", self.optimizer, OPTIMIZERS, "--optimizer")
 
+    def offloaded_of(self, layers: int) -> int:
+        """Of so many layers of a stage, those whose kept activations wait in host memory."""
+        return layers if self.offload_layers == "all" else min(layers, int(self.offload_layers))
+
     @property
     def states(self) -> Optimizer:
         """The optimizer's bytes per parameter."""
@@ -198,6 +213,10 @@ class Recipe:
     def element_B(self) -> float:
         """Bytes of an activation element; half precision also where products run in a narrower format."""
         return ACTIVATION_B.get(self.dtype, 2.0)
+
+    def spreads(self, stages: int) -> bool:
+        """Whether embedding and head are spread over so many pipeline stages."""
+        return self.vocab_parallel != "none" and stages > 1
 
     @property
     def wire_B(self) -> float:

@@ -117,6 +117,26 @@ def _placed(layout: Layout, job: Job) -> str:
     return "only the first stage, the last and that of the prediction modules may have no layers"
 
 
+def _not_spread(grid: LayoutGrid, job: Job) -> Truth:
+    """Vocabulary layers are spread over stages that hold one copy of equally many layers, and have one head."""
+    if job.recipe.vocab_parallel == "none":
+        return np.zeros((), dtype=bool)
+    modules = bool(job.transformer and job.transformer.mtp_layers)
+    mixed = np.isin(grid.schedule, codes_where(lambda schedule: schedule.copies > 1 or schedule.cells is not None))
+    broken: Bools = (grid.pp > 1) & (mixed | bool(grid.split) | modules)
+    return broken
+
+
+def _spread(layout: Layout, job: Job) -> str:
+    """Why vocabulary layers cannot be spread."""
+    given = f"--vocab-parallel {job.recipe.vocab_parallel}"
+    if job.transformer and job.transformer.mtp_layers:
+        return f"{given} spreads one head, and {job.model.name} has modules of multi-token prediction with their own"
+    if layout.stages:
+        return f"{given} gives all stages the same work; drop --stages"
+    return f"{given} is not known for {layout.schedule}, which runs passes of two stages together"
+
+
 def _stages(layout: Layout, job: Job) -> str:
     layers = job.layers
     if layout.vpp == 1:
@@ -217,6 +237,25 @@ def _rank_heads(layout: Layout, job: Job) -> str:
     )
 
 
+def _activations_stay(grid: LayoutGrid, job: Job) -> Truth:
+    """Where the layers' activations cannot go to the host, or the software named sends others."""
+    recipe = job.recipe
+    if not recipe.offload_layers:
+        return np.zeros((), dtype=bool)
+    both = np.isin(grid.schedule, codes_where(lambda schedule: schedule.copies > 1))
+    partly = recipe.sharding == "deepspeed" and ((grid.recompute != FULL) | (recipe.offload_layers != "all"))
+    broken: Bools = both | partly | (job.transformer is None)
+    return broken
+
+
+def _activations(layout: Layout, job: Job) -> str:
+    if job.transformer is None:
+        return f"{job.model.name} has no layers of a transformer, whose activations could go to the host"
+    if get(layout.schedule).copies > 1:
+        return f"schedule {layout.schedule} runs two copies of the model, whose activations are not offloaded"
+    return "DeepSpeed offloads the inputs of recomputed layers, all or none (cpu_checkpointing); use --recompute full"
+
+
 WORLD, BATCH, SCHEDULE = "world size", "batch not divisible", "schedule"
 EXPERT_RANKS = "ep*etp divides the ranks of a stage"
 HEADS, KEY_VALUE_HEADS = "tp divides heads", "tp divides key-value heads"
@@ -236,6 +275,7 @@ RULES = (
     ),
     Rule("layers per stage", "--pp", lambda g, j: not g.split and _uneven(g, j.layers), _stages),
     Rule("stages placed by hand", "--stages", _misplaced, _placed),
+    Rule("vocabulary layers spread", "--vocab-parallel", _not_spread, _spread),
     Rule(
         SCHEDULE, "--schedule", lambda g, j: ~valid(g.schedule, g.pp, g.microbatches(j.recipe.batch), g.vpp), _schedule
     ),
@@ -333,6 +373,7 @@ RULES = (
             "use --offload none or another --optimizer, e.g. adamw"
         ),
     ),
+    Rule("offloaded activations", "--offload-layers", _activations_stay, _activations),
     Rule(
         "model cannot be split",
         "--tp",

@@ -78,7 +78,7 @@ class Piece:
     """Traffic of one kind and the kernels beside it."""
 
     part: str
-    """Which part of a step its exposed seconds are: tp, cp, ep, dp or host."""
+    """Which part of a step its exposed seconds are: tp, cp, ep, pp, dp or host."""
     kernels_s: Number = 0.0
     before: tuple[Flow, ...] = ()
     beside: tuple[Flow, ...] = ()

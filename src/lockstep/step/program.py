@@ -40,8 +40,8 @@ def step_program(job: Job, cluster: Cluster, layout: Layout, by_layer: bool = Fa
     """One optimizer step of `layout` as a program with `layout.pp` ranks, its passes layer by layer if asked."""
     parts = compose(job, cluster, layout.grid())
     schedule, microbatches = get(layout.schedule), int(parts.microbatches)
-    order = schedule.order(layout.pp, microbatches, layout.vpp)
     known = step_passes(job, cluster, layout, parts)
+    order = schedule.order_for(layout.pp, microbatches, layout.vpp, known.times)
     passes = replace(known, last=_last(schedule, order, layout), by_layer=by_layer)
     waiting_s = float(np.asarray(priced(parts, layout.grid()).waiting_s))
     builder = ProgramBuilder(layout.pp, lanes(layout.vpp, (*LANES, WAITING) if waiting_s else LANES))

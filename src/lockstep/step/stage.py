@@ -10,7 +10,7 @@ import numpy as np
 
 from lockstep.kernels.clock import Clock, Work
 from lockstep.kernels.layer import LayerWork, Passes, Shard, layer_work, product_pairs, tensor_rounds
-from lockstep.layout import LayerKind, Recipe, busiest_rank_frac, choices_of, context_blocks, piece
+from lockstep.layout import LayerKind, Recipe, busiest_rank_frac, choices_of, context_blocks, group_tokens, piece
 from lockstep.parallel import context
 from lockstep.parallel.expert import traffic as expert
 from lockstep.parallel.group import share_links
@@ -36,6 +36,9 @@ class StageTimes:
     tp_backward_s: Number = 0.0
     cp_forward_s: Number = 0.0
     cp_backward_s: Number = 0.0
+    pp_forward_s: Number = 0.0
+    """Of vocabulary layers that are spread over stages."""
+    pp_backward_s: Number = 0.0
     ep_forward_s: Number = 0.0
     ep_backward_s: Number = 0.0
     ep_hidden_forward_s: Number = 0.0
@@ -44,6 +47,9 @@ class StageTimes:
     hidden_forward_s: Number = 0.0
     """Tensor and context traffic that hides in a pass on links of data-parallel traffic: this cannot hide there too."""
     hidden_backward_s: Number = 0.0
+    beside_forward_s: Number = 0.0
+    """Kernels beside which traffic of the layers runs; told where vocabulary layers are spread over stages."""
+    beside_backward_s: Number = 0.0
 
     def __add__(self, other: StageTimes) -> StageTimes:
         return StageTimes(*(getattr(self, name) + getattr(other, name) for name in TIMES))
@@ -56,12 +62,14 @@ class StageTimes:
     @property
     def forward_s(self) -> Number:
         """A whole forward pass."""
-        return self.compute_forward_s + self.tp_forward_s + self.cp_forward_s + self.ep_forward_s
+        return self.compute_forward_s + self.tp_forward_s + self.cp_forward_s + self.pp_forward_s + self.ep_forward_s
 
     @property
     def backward_s(self) -> Number:
         """A whole backward pass, recomputation included."""
-        return self.compute_backward_s + self.tp_backward_s + self.cp_backward_s + self.ep_backward_s
+        return (
+            self.compute_backward_s + self.tp_backward_s + self.cp_backward_s + self.pp_backward_s + self.ep_backward_s
+        )
 
     @property
     def ep_hidden_s(self) -> Number:
@@ -111,14 +119,16 @@ def _exchange(shard: Shard, network: Network, work: LayerWork, routed: Experts) 
     """The experts' traffic of one layer."""
     recipe, ways = shard.recipe, shard.grid.expert_tp
     # The busiest rank receives most of a dispatch and sends most of a combine; the others wait for it.
-    each = shard.loose_tokens * busiest_rank_frac(routed, recipe, shard.grid) * shard.model.hidden
+    uneven = expert.Uneven(group_tokens(recipe, shard.grid), recipe.skew, busiest_rank_frac(routed, recipe, shard.grid))
+    each = shard.loose_tokens * shard.model.hidden
     sizes_B = each * recipe.dispatched_B, each * shard.clock.element_B
     choices = choices_of(routed)
-    dispatch, combine = expert.flows(network.levels("ep"), *sizes_B, choices, recipe.once_per_node(choices.limited))
+    once = recipe.once_per_node(choices.limited)
+    dispatch, combine = expert.flows(network.levels("ep"), *sizes_B, choices, once, uneven)
     there: tuple[Flow, ...] = (dispatch,)
     back: tuple[Flow, ...] = (combine,)
     if np.any(ways > 1):
-        rows_B = tuple(size_B * routed.top_k for size_B in sizes_B)
+        rows_B = tuple(size_B * routed.top_k * uneven.busiest for size_B in sizes_B)
         gather, scatter = expert.gathered(network.levels("etp"), ways, *rows_B)
         there, back = (*there, gather), (scatter, *back)
     shared_s = work.shared.forward.device_s, work.shared.backward.device_s
@@ -159,6 +169,9 @@ def layer_times(shard: Shard, network: Network, kind: LayerKind, gradient_work: 
     waits_s = [sum(value for name, value in exposed.items() if way in name) for way in ("forward", "backward")]
     hidden_s = [_meeting_data(network, side) for side in (forward, backward)]
     exchange_s = [sum(one.kernels_s for one in side if one.part == "ep") for side in (forward, backward)]
+    beside_s: list[Number] = [0.0, 0.0]
+    if shard.recipe.vocab_parallel != "none":
+        beside_s = [sum(one.kernels_s for one in side) for side in (forward, backward)]
     blocking = shard.recipe.launch_blocking
     host_backward_s = kernels.kernels * curve.launch_s + repeated * curve.recompute_host_s
     return StageTimes(
@@ -168,6 +181,8 @@ def layer_times(shard: Shard, network: Network, kind: LayerKind, gradient_work: 
         **exposed,
         hidden_forward_s=hidden_s[0],
         hidden_backward_s=hidden_s[1] + repeated * hidden_s[0],
+        beside_forward_s=beside_s[0],
+        beside_backward_s=beside_s[1] + repeated * beside_s[0],
         ep_hidden_forward_s=exchange_s[0],
         ep_hidden_backward_s=exchange_s[1] + repeated * exchange_s[0],
     )

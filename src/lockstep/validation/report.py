@@ -28,6 +28,7 @@ from lockstep.validation import (
     llm_foundry,
     narayanan,
     nemo,
+    vocabulary,
     vtrain,
 )
 from lockstep.validation.case import Case, Table, constant_efficiency_s
@@ -45,11 +46,14 @@ TABLES: dict[str, Table] = {
         dgxc.TABLE,
         llama3.TABLE,
         internlm.TABLE,
+        vocabulary.TIME,
+        vocabulary.MEMORY,
         bigscience_sweep.SWEEP,
         bigscience.STATES,
         expert_layers.EXCHANGE,
         expert_layers.LAYER,
         nemo.EXPERTS,
+        dgxc.EXPERTS,
         collectives.TABLE,
         collectives.MICRO,
     )

@@ -207,6 +207,7 @@ _IDLE: dict[str, Callable[[About], str | None]] = {
     "schedule": _stages(_layout(lambda layout: layout.schedule != "1f1b")),
     "stages": _stages(_layout(lambda layout: bool(layout.stages))),
     "mtp_stage": _stages(_layout(lambda layout: layout.mtp_stage is not None)),
+    "vocab_parallel": _stages(lambda about: about.job.recipe.vocab_parallel != "none"),
     "overlap_pp": _stages(lambda about: about.job.recipe.overlap_pp),
     "zero": _zero,
     "shard": _shard,

@@ -70,6 +70,10 @@ def _steps(value: Quantity, where: str) -> int:
     return steps
 
 
+def _layers(value: Quantity, where: str) -> int | str:
+    return "all" if value == "all" else parse_integer(value, where, minimum=0)
+
+
 def _modules(value: str, where: str) -> tuple[str, ...]:
     return tuple(word.strip() for word in value.split(","))
 
@@ -162,6 +166,15 @@ class RecipeWords(TypedDict, total=False):
         Option("W", "Context parallelism by ring, gather, all-to-all (Ulysses) or mixed (both). (default: ring)"),
         Field("cp_kind"),
     ]
+    vocab_parallel: Annotated[
+        str | None,
+        Option(
+            "W",
+            "Embedding and head spread over pipeline stages: none, vocab-1 (two barriers) or vocab-2 (one). "
+            "(default: none)",
+        ),
+        Field("vocab_parallel"),
+    ]
     overlap_pp: Annotated[bool | None, Switch("Overlap pipeline sends with compute.", False), Field("overlap_pp")]
     overlap_ep: Annotated[
         str | None,
@@ -184,7 +197,7 @@ class RecipeWords(TypedDict, total=False):
         Option(
             "W",
             "Tokens sent to experts: copy (each copy alone) or node (once to each node, copied there). "
-            "(default: node with routing limited to groups, else copy)",
+            "(default: as the model: node with routing limited to groups, else copy)",
         ),
         Field("exchange"),
     ]
@@ -212,6 +225,15 @@ class RecipeWords(TypedDict, total=False):
         Option("B", "Bytes per element kept of the attention output. (default: as activations)"),
         Field("cached_attention_B", _number_B),
     ]
+    offload_layers: Annotated[
+        Quantity | None,
+        Option(
+            "N",
+            "Layers of each stage whose kept activations wait in host memory for the backward pass, or all. "
+            "(default: 0)",
+        ),
+        Field("offload_layers", _layers),
+    ]
     recompute_modules: Annotated[
         str | None,
         Option(
@@ -226,13 +248,13 @@ class RecipeWords(TypedDict, total=False):
         Option(
             "LAW",
             "Law of the factor on the kernels of each pass of each rank: lognormal:mean=1,cv=0.02 ... Ranks wait for "
-            "the slowest. (default: none)",
+            "the slowest. (default: all alike)",
         ),
         Field("jitter", _factor_law),
     ]
     rank_jitter: Annotated[
         str | None,
-        Option("LAW", "Law of the factor on all kernels of a rank: normal:mean=1,cv=0.01 ... (default: none)"),
+        Option("LAW", "Law of the factor on all kernels of a rank: normal:mean=1,cv=0.01 ... (default: all alike)"),
         Field("rank_jitter", _factor_law),
     ]
 
