@@ -50,6 +50,7 @@ _SAME: dict[str, tuple[str, ...]] = {
     "reshard_after_forward fsdp_reshard_after_forward": ("reshard",),
     "requires_gradient_sync no_sync": ("gradient_sync",),
     "cp_comm_type context_parallel_rotate_method": ("cp_kind",),
+    "vocab_parallelism vocabulary_parallel enable_vocab_parallel vocab_size_parallel": ("vocab_parallel",),
     "sync_steps inner_steps sync_every": ("local_steps",),
     """cpu_offloading_num_layers cpu_checkpointing activation_offloading enable_activation_offloading
     offload_activations fine_grained_activation_offloading""": ("offload_layers",),
@@ -244,7 +245,7 @@ VALUES: dict[str, dict[str, str]] = {
     "pipeline schedule": {
         "zerobubble": "zb-h1", "zb": "zb-h1", "zbvzerobubble": "zb-v", "interleavedzerobubble": "zb-v",
         "interleaved1f1b": "interleaved", "pipedreamflush": "1f1b", "dapple": "1f1b", "dualpipev": "dualpipe-v",
-        "fillanddrain": "gpipe", "filldrain": "gpipe",
+        "fillanddrain": "gpipe", "filldrain": "gpipe", "vzb": "zb-v",
     },
     "recompute": {"block": "full", "uniform": "full", "all": "full", "true": "full", "attention": "selective"},
     "offload": {"cpu": "optimizer", "param": "parameters", "params": "parameters", "states": "optimizer"},

@@ -33,7 +33,7 @@ def offered(line: str, monkeypatch: pytest.MonkeyPatch) -> list[str]:
         ("lockstep plan llama3-7", {"llama3-70b"}),
         ("lockstep plan llama3-70b --cluster dgx-h10", {"dgx-h100", "dgx-h100:"}),
         ("lockstep plan llama3-70b -c rtx-40", {"rtx-4090", "rtx-4090:"}),
-        ("lockstep estimate gpt2 --schedule zb-", {"zb-h1", "zb-h2", "zb-v"}),
+        ("lockstep estimate gpt2 --schedule zb-", {"zb-h1", "zb-h2", "zb-v", "zb-1p", "zb-2p"}),
         ("lockstep pipeline --schedule dual", {"dualpipe", "dualpipe-v"}),
         ("lockstep estimate gpt2 --optimizer adamw-8", {"adamw-8bit"}),
         ("lockstep collective all-", {"all-reduce", "all-gather", "all-to-all"}),

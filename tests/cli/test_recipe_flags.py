@@ -32,6 +32,7 @@ FLAGS = {
     "overlap_tp": ("all", "overlap_tp", "all"),
     "local_steps": ("500", "local_steps", 500),
     "cp_kind": ("gather", "cp_kind", "gather"),
+    "vocab_parallel": ("vocab-2", "vocab_parallel", "vocab-2"),
     "overlap_pp": (True, "overlap_pp", True),
     "exchange": ("node", "exchange", "node"),
     "routing": ("skew:0.5", "routing", "skew:0.5"),

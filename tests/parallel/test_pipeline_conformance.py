@@ -119,7 +119,8 @@ def cell_of(name: str, p: int, v: int, times: dict[str, Any]) -> Any:
 def oracle(name: str, p: int, m: int, v: int, times: dict[str, Any]) -> tuple[Fraction, Fraction]:
     schedule = pipelines.get(name)
     delay = 0 if times.get("blocking", True) else times.get("transfer_s", 0)
-    order, seconds = schedule.order(p, m, v), seconds_of(name, p, v, times)
+    order = schedule.order_for(p, m, v, Times(**times))
+    seconds = seconds_of(name, p, v, times)
     cells = schedule.cells(p, m, v) if schedule.cells else None
     return replay(order, schedule.placement.value, v, seconds, delay, cells, cell_of(name, p, v, times))
 

@@ -41,6 +41,7 @@ def test_every_rule_is_reachable() -> None:
     samples = [
         (DENSE, Layout(tp=2, cp=2, dp=8, zero=3, shard=4, offload="optimizer")),
         (EXPERTS, Layout(ep=8, dp=32)),
+        (replace(DENSE, recipe=replace(DENSE.recipe, vocab_parallel="vocab-2")), Layout(pp=4, dp=8)),
         *((_by(kind), Layout(cp=2, dp=16)) for kind in KINDS),
         (Job(model("resnet50"), Recipe(seq=1, batch=256), 32), Layout(dp=32)),
     ]

@@ -167,6 +167,10 @@ REFUSED = [
     ("megatron", {"tp": 8, "dp": 4, "sequence_parallel": True}, {"overlap_tp": "async"}, "asynchronous"),
     ("deepspeed", {"tp": 8, "dp": 4}, {"overlap_tp": "all"}, "does not overlap"),
     *((to, {"dp": 32}, {"local_steps": 100}, "local steps") for to in ("megatron", "deepspeed", "torchtitan")),
+    *(
+        (to, {"pp": 4, "dp": 8}, {"vocab_parallel": "vocab-2"}, "vocabulary layers over stages")
+        for to in ("megatron", "deepspeed", "torchtitan")
+    ),
     ("torchtitan", {"dp": 16, "cp": 2, "zero": 3}, {"cp_kind": "mixed"}, "context parallelism by mixed"),
     ("megatron", {"dp": 2, "cp": 16, "zero": 1}, {"cp_kind": "all-to-all"}, "it copies none"),
     ("megatron", {"dp": 16, "cp": 2, "zero": 1}, {"cp_kind": "mixed"}, "one level"),

@@ -9,7 +9,7 @@ import pytest
 
 from lockstep.errors import UnknownName
 from lockstep.layout import check
-from lockstep.validation import TABLES, Report, nemo, validate
+from lockstep.validation import TABLES, Report, collectives, nemo, validate, vocabulary
 from lockstep.validation.case import read_rows
 from lockstep.validation.dgxc import left_out
 from lockstep.validation.document import page
@@ -89,6 +89,8 @@ def test_every_row_is_described_or_left_out_by_reason() -> None:
     assert left_out() == {"JAX": 35, "fine-tuning": 20}
     here = described["dgxc_nemo"] + described["dgxc_nemo_experts"]
     assert here + sum(left_out().values()) == len(read_rows("dgxc_benchmarking.csv"))
+    spread = described["vocab_parallelism"] + vocabulary.left_out().total()
+    assert spread == len(read_rows("vocab_parallelism.csv"))
 
 
 def test_every_row_with_experts_is_asked() -> None:
@@ -109,6 +111,47 @@ def test_grok_1_in_bf16_with_cut_experts_is_within_seven_percent() -> None:
     rows = [error.error_frac for error in found.errors if error.row in cut and error.row.endswith("BF16")]
     assert len(rows) == 18
     assert max(map(abs, rows)) < 0.07
+
+
+def test_spread_vocabulary_layers_gain_what_was_measured() -> None:
+    """Step time against whole layers of the same model, vocabulary and sequence: within 10 points of it."""
+    timed = {tuple(case.row.split()[1:]): case for case in TABLES["vocab_parallelism"].cases()}
+    found = next(table for table in report().tables if table.table.name == "vocab_parallelism")
+    errors = {error.row: error.predicted for error in found.errors}
+    differences = []
+    for (schedule, method, *rest), case in timed.items():
+        whole = timed.get((schedule, "Baseline", *rest))
+        if method.startswith("Vocab") and whole is not None:
+            differences.append(errors[case.row] / errors[whole.row] - case.measured / whole.measured)
+    assert len(differences) == 70
+    assert max(map(abs, differences)) < 0.10
+
+
+def test_what_did_not_fit_takes_more_than_the_device_has() -> None:
+    cases = vocabulary.out_of_memory()
+    assert len(cases) == 2
+    assert all(case.predict(case) > case.cluster.device.memory_B for case in cases)
+
+
+def test_collectives_are_asked_or_left_out_by_reason() -> None:
+    assert collectives.left_out() == {"source of the catalog": 61, "below 1 MB": 40, "cluster not in the catalog": 2}
+    assert collectives.micro_left_out() == {"below 1 MB": 30, "cluster not in the catalog": 12}
+    for name, left in {
+        "nccl_collectives": collectives.left_out(),
+        "collectives_micro": collectives.micro_left_out(),
+    }.items():
+        assert len(TABLES[name].cases()) + sum(left.values()) == len(read_rows(f"{name}.csv"))
+
+
+def test_all_reduces_in_a_switch_are_within_twelve_percent() -> None:
+    """Above 1 MB on H100, H200, B200 and GB200, several nodes and racks too; within one switch 5 %."""
+    rows = [error for table in report().tables if table.table.quantity == "collective_s" for error in table.errors]
+    reduced = [error for error in rows if "all-reduce" in error.row and "by ring" not in error.row]
+    switched = [error for error in reduced if any(name in error.row for name in ("H100", "H200", "B200"))]
+    assert len(switched) >= 70
+    assert np.median([abs(error.error_frac) for error in switched]) < 0.12
+    several = ("nccl07", "nccl09", "nccl11", "nccl12")
+    assert np.median([abs(error.error_frac) for error in switched if not error.row.startswith(several)]) < 0.05
 
 
 def test_worst_rows_come_first_and_errors_are_signed() -> None:

@@ -297,11 +297,25 @@ def head_work(shard: Shard) -> Passes:
     the logits are converted (3 passes), normalised (6) and picked from; backward zeros are filled (2), the gradient of
     the softmax is taken (6) and converted (3).
     """
-    tokens, vocabulary = shard.tokens, shard.model.vocab / shard.grid.tp
+    return logits_work(shard, shard.grid.tp) + final_norm_work(shard)
+
+
+def logits_work(shard: Shard, ways: Number) -> Passes:
+    """Of it, product and loss, with the vocabulary divided into `ways`."""
+    tokens, vocabulary = shard.tokens, shard.model.vocab / ways
     parts = shard.product(tokens, vocabulary, shard.model.hidden)
     passes = (5.0, 4.0) if shard.recipe.fused_elementwise else (9.0, 11.0)
-    parts += shard.elementwise(tokens * vocabulary, *passes, kernels=5)
-    return parts + shard.elementwise(shard.loose_tokens * shard.model.hidden, 2.0, 3.0)
+    return parts + shard.elementwise(tokens * vocabulary, *passes, kernels=5)
+
+
+def final_norm_work(shard: Shard) -> Passes:
+    """Of it, the norm."""
+    return shard.elementwise(shard.loose_tokens * shard.model.hidden, 2.0, 3.0)
+
+
+def vocabulary_work(shard: Shard) -> Passes:
+    """What every stage does where embedding and head are spread over stages: each writes all embedded tokens."""
+    return embedding_work(shard) + logits_work(shard, shard.grid.tp * shard.grid.pp)
 
 
 def prediction_module_work(shard: Shard) -> Passes:

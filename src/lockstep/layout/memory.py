@@ -34,6 +34,7 @@ from lockstep.layout.sharing import gradients_leave, sharing_of
 from lockstep.parallel.context import Blocks, held_B
 from lockstep.parallel.data.local import OUTER_STATE_B
 from lockstep.parallel.pipeline import SCHEDULES, peak_held, peak_live_by_code
+from lockstep.parallel.pipeline.vocabulary import BARRIERS
 from lockstep.types.arrays import Floats, Number, Truth
 from lockstep.types.plain import Json
 from lockstep.workload import (
@@ -55,6 +56,7 @@ from lockstep.workload import (
     layer_weights,
     mtp_weights,
     rank_parameters,
+    spread_activation_B,
 )
 
 FRAMEWORK_B = 1.5e9
@@ -122,6 +124,11 @@ def stage_parameters(job: Job, grid: LayoutGrid, stage: int, held: Counter[Layer
     found = RankParameters(0.0, 0.0, 0.0)
     for experts, count in _by_experts(held).items():
         found = found + rank_parameters(layer_weights(model, experts), *cut) * count
+    if job.recipe.spreads(grid.stages):
+        ends = embedding_weights(model) * first + head_weights(model) * last
+        found = found + rank_parameters([one for one in ends if one.cut != "vocab"], *cut)
+        tables = [one for one in (*embedding_weights(model), *head_weights(model)) if one.cut == "vocab"]
+        return found + rank_parameters(tables, grid.tp * grid.pp)
     if first:
         found = found + rank_parameters(embedding_weights(model), *cut)
     if last:
@@ -284,8 +291,11 @@ def _activations(job: Job, grid: LayoutGrid, stage: int, held: Counter[LayerKind
     kept, passing = _kept(model, one, grid, held, (first, modules))
     if job.recipe.cp_kind != "ring" and np.any(grid.cp > 1):
         passing = passing + held_B(job.recipe.cp_kind, grid.cp, context_blocks(model, one))
-    if last:
-        logit_B = LOGIT_FUSED_B if job.recipe.fused_elementwise else LOGIT_EAGER_B
+    logit_B = LOGIT_FUSED_B if job.recipe.fused_elementwise else LOGIT_EAGER_B
+    if job.recipe.spreads(grid.stages):
+        waiting = BARRIERS[job.recipe.vocab_parallel]
+        passing = passing + waiting * spread_activation_B(model, one, grid.pp, logit_B)
+    elif last:
         passing = np.maximum(passing, (1 + model.mtp_layers) * head_activation_B(model, one, logit_B=logit_B))
     if gone := job.recipe.offloaded_of(sum(held.values())):
         kept = kept - leaving_B(job, grid, held)
@@ -300,6 +310,8 @@ def _live_B(job: Job, grid: LayoutGrid, stage: int, each_B: Sequence[Number]) ->
         sizes_B = tuple(float(size_B) for size_B in each_B)
         return peak_held(SCHEDULES[int(grid.schedule)], grid.stages, int(microbatches), stage, sizes_B)
     live = peak_live_by_code(grid.schedule, grid.stages, microbatches, chunks=grid.vpp, stage=stage)
+    if job.recipe.spreads(grid.stages):
+        live = np.minimum(live + BARRIERS[job.recipe.vocab_parallel], microbatches)
     # Of two copies, a micro-batch passes one: half of what the device holds, on average over the two directions.
     return each_B[0] * live / grid.copies
 

@@ -8,6 +8,7 @@ from lockstep.errors import BadInput, UnknownName
 from lockstep.parallel.context import KINDS
 from lockstep.parallel.data.sharing import SOFTWARE, SYNCS
 from lockstep.parallel.expert.load import routing_skew
+from lockstep.parallel.pipeline.vocabulary import BARRIERS
 from lockstep.types.plain import Json, picked
 from lockstep.workload import MODULES
 
@@ -124,9 +125,10 @@ class Recipe:
     """The expert exchange overlapped with compute: none; cells, during the other pass where the schedule runs a forward
     and a backward pass as one cell (dualpipe, dualpipe-v); or shared, during the shared experts of the same layer
     (Megatron Core's --moe-shared-expert-overlap)."""
-    overlap_device_frac: float = 20 / 132
-    """Share of the device's arithmetic that an exchange takes while it overlaps with compute: DeepSeek-V3 gave it 20 of
-    132 multiprocessors (arXiv 2412.19437, section 3.2.2); assumed for all others."""
+    overlap_device_frac: float | None = None
+    """Share of the device, arithmetic and memory bandwidth alike, that traffic takes from the kernels beside it. None:
+    of the experts' exchange 20 of 132 multiprocessors, as DeepSeek-V3 gave it (arXiv 2412.19437, section 3.2.2), and
+    of other collectives nothing. Messages between stages take none."""
     exchange: str | None = None
     """How tokens travel to their experts: copy, each of the k copies by itself; node, once to each node and device with
     experts of theirs and copied there (DeepEP); None: node where the model limits routing to groups, else copy."""
@@ -145,6 +147,9 @@ class Recipe:
     """Layers of every stage whose kept activations wait in host memory for their backward pass, the first ones; all."""
     cached_attention_B: float | None = None
     """The same for the attention's output, which its own backward pass reads too: 1.5 + 4/128 in DeepSeek's E5M6."""
+    vocab_parallel: str = "none"
+    """Embedding and head spread over pipeline stages: none, vocab-1 or vocab-2 (two barriers or one, see
+    `parallel/pipeline/vocabulary.py`)."""
     overlap_pp: bool = False
     """Pipeline sends overlap with compute."""
     paired_sends: bool = True
@@ -181,11 +186,13 @@ class Recipe:
         routing_skew(self.routing)
         if self.cp_kind not in KINDS:
             raise UnknownName("kind of context parallelism", self.cp_kind, KINDS, "--cp-kind")
+        if self.vocab_parallel not in BARRIERS:
+            raise UnknownName("vocabulary parallelism", self.vocab_parallel, tuple(BARRIERS), "--vocab-parallel")
         if self.sharding not in SOFTWARE:
             raise UnknownName("software that shards", self.sharding, SOFTWARE, "--sharding")
         if self.gradient_sync not in (None, *SYNCS):
             raise UnknownName("time to reduce gradients", str(self.gradient_sync), SYNCS, "--gradient-sync")
-        if not 0 <= self.overlap_device_frac < 1:
+        if self.overlap_device_frac is not None and not 0 <= self.overlap_device_frac < 1:
             raise BadInput(f"overlap_device_frac must be at least 0 and below 1, got {self.overlap_device_frac}")
         for module in self.recompute_modules:
             if module not in MODULES:
@@ -207,6 +214,10 @@ class Recipe:
         """Bytes of an activation element; half precision also where products run in a narrower format."""
         return ACTIVATION_B.get(self.dtype, 2.0)
 
+    def spreads(self, stages: int) -> bool:
+        """Whether embedding and head are spread over so many pipeline stages."""
+        return self.vocab_parallel != "none" and stages > 1
+
     @property
     def wire_B(self) -> float:
         """Bytes per gradient element when gradients are reduced."""
@@ -220,6 +231,16 @@ class Recipe:
     def skew(self) -> float | None:
         """Exponent of the experts' popularity, 0 for natural routing; None where experts get equally much."""
         return routing_skew(self.routing)
+
+    @property
+    def exchange_device_frac(self) -> float:
+        """Share of the device that the experts' exchange takes from kernels beside it."""
+        return 20 / 132 if self.overlap_device_frac is None else self.overlap_device_frac
+
+    @property
+    def traffic_device_frac(self) -> float:
+        """The same of tensor-, context- and data-parallel collectives."""
+        return self.overlap_device_frac or 0.0
 
     @property
     def dispatched_B(self) -> float:

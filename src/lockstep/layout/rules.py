@@ -117,6 +117,26 @@ def _placed(layout: Layout, job: Job) -> str:
     return "only the first stage, the last and that of the prediction modules may have no layers"
 
 
+def _not_spread(grid: LayoutGrid, job: Job) -> Truth:
+    """Vocabulary layers are spread over stages that hold one copy of equally many layers, and have one head."""
+    if job.recipe.vocab_parallel == "none":
+        return np.zeros((), dtype=bool)
+    modules = bool(job.transformer and job.transformer.mtp_layers)
+    mixed = np.isin(grid.schedule, codes_where(lambda schedule: schedule.copies > 1 or schedule.cells is not None))
+    broken: Bools = (grid.pp > 1) & (mixed | bool(grid.split) | modules)
+    return broken
+
+
+def _spread(layout: Layout, job: Job) -> str:
+    """Why vocabulary layers cannot be spread."""
+    given = f"--vocab-parallel {job.recipe.vocab_parallel}"
+    if job.transformer and job.transformer.mtp_layers:
+        return f"{given} spreads one head, and {job.model.name} has modules of multi-token prediction with their own"
+    if layout.stages:
+        return f"{given} gives all stages the same work; drop --stages"
+    return f"{given} is not known for {layout.schedule}, which runs passes of two stages together"
+
+
 def _stages(layout: Layout, job: Job) -> str:
     layers = job.layers
     if layout.vpp == 1:
@@ -255,6 +275,7 @@ RULES = (
     ),
     Rule("layers per stage", "--pp", lambda g, j: not g.split and _uneven(g, j.layers), _stages),
     Rule("stages placed by hand", "--stages", _misplaced, _placed),
+    Rule("vocabulary layers spread", "--vocab-parallel", _not_spread, _spread),
     Rule(
         SCHEDULE, "--schedule", lambda g, j: ~valid(g.schedule, g.pp, g.microbatches(j.recipe.batch), g.vpp), _schedule
     ),

@@ -1,7 +1,7 @@
 """`Pass`, kernels and traffic of one pass on one device, and `Script`, its operations on the lanes of that device.
 
-Kernels are on lane `compute`, traffic on the lane named after its part (tp, cp, ep, dp, host). A script has one first
-operation; all others wait for earlier ones of the script. Alone on its device it takes
+Kernels are on lane `compute`, traffic on the lane named after its part (tp, cp, ep, pp, dp, host). A script has one
+first operation; all others wait for earlier ones of the script. Alone on its device it takes
 
     kernels + sum of the exposed seconds of its pieces                                                  (`piece.py`)
 
@@ -20,7 +20,7 @@ from dataclasses import dataclass, field, replace
 from lockstep.parallel.lanes import COMPUTE, Op
 from lockstep.parallel.piece import Flow, Piece, total_s
 
-PARTS = ("tp", "cp", "ep", "dp", "host")
+PARTS = ("tp", "cp", "ep", "pp", "dp", "host")
 GRADIENTS = "gradients"
 """The lane of what comes once per step beside a pass that has data-parallel traffic of its own."""
 IN_CELLS = "ep in cells"

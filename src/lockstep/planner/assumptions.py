@@ -56,7 +56,7 @@ def _all(job: Job, cluster: Cluster, layout: Layout, step: Step | None) -> Itera
         yield from _kept(recipe)
         yield from _host_memory(cluster)
     if step is not None and (hidden_s := float(step.ep_hidden_s)):
-        share = format_frac(recipe.overlap_device_frac)
+        share = format_frac(recipe.exchange_device_frac)
         hides = "shared experts" if recipe.overlap_ep == "shared" else "the other pass of a cell"
         yield f"{format_time(hidden_s)} of expert exchange are hidden behind {hides}, and slow it by {share} meanwhile"
     for level in cluster.levels:
@@ -71,8 +71,12 @@ def _all(job: Job, cluster: Cluster, layout: Layout, step: Step | None) -> Itera
     if recipe.local_steps > 1:
         yield f"the step is the mean of {recipe.local_steps:,}, after which groups of ranks average their parameters"
         yield "what training apart costs in convergence is not in it: see `lockstep converge outer-momentum`"
+    if recipe.spreads(layout.pp):
+        yield "embedding and head are spread over stages; the wait for the first and the last logits is not in the time"
     yield from _sharding(recipe, layout)
-    if recipe.overlap_dp:
+    if recipe.traffic_device_frac:
+        yield f"traffic that overlaps with compute slows it by {format_frac(recipe.traffic_device_frac)} meanwhile"
+    elif recipe.overlap_dp:
         yield "data-parallel traffic overlaps with compute without slowing it"
     yield from _jitter(job, step)
     yield from _model(job, layout)

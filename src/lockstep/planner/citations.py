@@ -103,6 +103,7 @@ RULES: tuple[tuple[str, Rule], ...] = (
     ("grattafiori2024", lambda job, layout: layout.cp > 1 and job.recipe.cp_kind == "gather"),
     ("jacobs2023", lambda job, layout: layout.cp > 1 and job.recipe.cp_kind == "all-to-all"),
     ("fang2024", lambda job, layout: layout.cp > 1 and job.recipe.cp_kind == "mixed"),
+    ("yeung2024", lambda job, layout: job.recipe.spreads(layout.pp)),
     ("lepikhin2020", lambda job, layout: job.num_experts > 0),
     ("rajbhandari2022", lambda job, layout: layout.ep > 1),
     ("liu2025", lambda job, layout: job.num_experts > 0 and layout.ep * layout.expert_tp > 1),

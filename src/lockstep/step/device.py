@@ -70,8 +70,10 @@ def _around(
         host = _host_traffic(job, cluster, grid, held, pieces, kinds)
     parameter_B, gradient_B = ((dense + expert) * each_B for each_B in bytes_each)
     kernels = _kernels(job, grid, body)
-    steps = recipe.local_steps
-    return Around(sharing, moved, kernels, layers, recipe.overlap_dp, parameter_B, gradient_B, host, steps)
+    return Around(
+        sharing, moved, kernels, layers, recipe.overlap_dp, parameter_B, gradient_B, host, recipe.local_steps,
+        recipe.traffic_device_frac,
+    )  # fmt: skip
 
 
 def _kernels(job: Job, grid: LayoutGrid, body: StageTimes) -> Kernels:

@@ -3,7 +3,7 @@
     hidden   traffic less what the device waits for it, over the whole step
     slack    kernels that traffic of the part may run beside, less the traffic that does
 
-Both are of the device with the most work, and of one layout.
+Both are of the device with the most work, of one layout; what hides in modules of multi-token prediction is left out.
 """
 
 from __future__ import annotations

@@ -26,13 +26,13 @@ from lockstep.parallel.pipeline.passes import EXCHANGE
 from lockstep.parallel.pipeline.schedule import Pass as Turn
 from lockstep.parallel.script import IN_CELLS, Pass, Script, fitted, within
 from lockstep.step.network import Network
-from lockstep.step.pieces import body_layers, kind_times, layer_kinds
+from lockstep.step.pieces import body_layers, kind_times, layer_kinds, vocabulary_traffic
 from lockstep.step.placed import Device
 from lockstep.step.stage import Pair, StageTimes, stage_pieces
 from lockstep.step.step import Composition
 
 SLOWED = "slowed by exchange"
-GROUPS = {"tp": "tp", "cp": "cp", "ep": "ep", "etp": "etp", "dp": "data"}
+GROUPS = {"tp": "tp", "cp": "cp", "ep": "ep", "etp": "etp", "pp": "pp", "dp": "data"}
 OPS = {"tp": "all-reduce", "cp": "send", "ep": "all-to-all"}
 
 
@@ -201,6 +201,9 @@ def step_passes(job: Job, cluster: Cluster, layout: Layout, parts: Composition) 
             totals = [float(np.asarray(kind_times(kinds, held).total_s)) for held in body_layers(job, grid)]
             several = [body_layers(job, grid)[int(np.argmax(totals))]]
         inside = tuple(stage_pieces(shard, network, held) for held in several)
+        if recipe.spreads(layout.pp):
+            spread = vocabulary_traffic(shard, network, parts.body)
+            inside = tuple((forward + spread[0], backward + spread[1]) for forward, backward in inside)
     groups = group_summary(layout, cluster)
     if "tp" in groups:
         groups.setdefault("etp", groups["tp"])

@@ -40,8 +40,8 @@ def step_program(job: Job, cluster: Cluster, layout: Layout, by_layer: bool = Fa
     """One optimizer step of `layout` as a program with `layout.pp` ranks, its passes layer by layer if asked."""
     parts = compose(job, cluster, layout.grid())
     schedule, microbatches = get(layout.schedule), int(parts.microbatches)
-    order = schedule.order(layout.pp, microbatches, layout.vpp)
     known = step_passes(job, cluster, layout, parts)
+    order = schedule.order_for(layout.pp, microbatches, layout.vpp, known.times)
     passes = replace(known, last=_last(schedule, order, layout), by_layer=by_layer)
     waiting_s = float(np.asarray(priced(parts, layout.grid()).waiting_s))
     builder = ProgramBuilder(layout.pp, lanes(layout.vpp, (*LANES, WAITING) if waiting_s else LANES))
@@ -153,7 +153,8 @@ def step_timeline(
     if opened:
         program, members = with_messages(program, _groups(cluster, layout), opened)
     held = [stage_memory(job, cluster, layout.grid(), stage) for stage in range(layout.pp)]
-    names = ("parameters", "gradients", "optimizer", "buffers")
-    held_B = {name: (*(float(getattr(one, f"{name}_B")) for one in held), *(0.0 for _ in members)) for name in names}
-    called = (*(f"stage {stage}" for stage in range(layout.pp)), *(f"rank {rank} of stage 0" for rank in members))
+    names, others = ("parameters", "gradients", "optimizer", "buffers"), [f"rank {rank} of stage 0" for rank in members]
+    others += [f"switch {i + 1}" for i in range(program.ranks - layout.pp - len(members))]
+    held_B = {name: (*(float(getattr(one, f"{name}_B")) for one in held), *(0.0 for _ in others)) for name in names}
+    called = (*(f"stage {stage}" for stage in range(layout.pp)), *others)
     return replace(simulate(program), held_B=held_B, rank_names=called)

@@ -18,7 +18,8 @@ from lockstep.step.passes import SLOWED
 from lockstep.step.step import PARTS, Composition
 
 WAITS = {
-    "tp": "tp_comm", "cp": "cp_comm", "ep": "ep_comm", IN_CELLS: "ep_comm", "dp": "dp_comm", "host": "host_comm",
+    "tp": "tp_comm", "cp": "cp_comm", "ep": "ep_comm", IN_CELLS: "ep_comm", "pp": "pp_comm", "dp": "dp_comm",
+    "host": "host_comm",
     GRADIENTS: "dp_comm",
 }  # fmt: skip
 BUSY = {EXCHANGE: "pp_comm", SLOWED: "ep_comm", "optimizer": "optimizer", "host": "other"}

@@ -14,7 +14,7 @@ from lockstep.layout import LayerKind, Recipe, busiest_rank_frac, choices_of, co
 from lockstep.parallel import context
 from lockstep.parallel.expert import traffic as expert
 from lockstep.parallel.group import share_links
-from lockstep.parallel.piece import Flow, Piece, total_s
+from lockstep.parallel.piece import Flow, Piece, slowing, total_s
 from lockstep.parallel.tensor import asynchronous
 from lockstep.parallel.tensor import traffic as tensor
 from lockstep.step.network import DATA, Network
@@ -36,6 +36,9 @@ class StageTimes:
     tp_backward_s: Number = 0.0
     cp_forward_s: Number = 0.0
     cp_backward_s: Number = 0.0
+    pp_forward_s: Number = 0.0
+    """Of vocabulary layers that are spread over stages."""
+    pp_backward_s: Number = 0.0
     ep_forward_s: Number = 0.0
     ep_backward_s: Number = 0.0
     ep_hidden_forward_s: Number = 0.0
@@ -44,6 +47,9 @@ class StageTimes:
     hidden_forward_s: Number = 0.0
     """Tensor and context traffic that hides in a pass on links of data-parallel traffic: this cannot hide there too."""
     hidden_backward_s: Number = 0.0
+    beside_forward_s: Number = 0.0
+    """Kernels beside which traffic of the layers runs; told where vocabulary layers are spread over stages."""
+    beside_backward_s: Number = 0.0
 
     def __add__(self, other: StageTimes) -> StageTimes:
         return StageTimes(*(getattr(self, name) + getattr(other, name) for name in TIMES))
@@ -56,12 +62,14 @@ class StageTimes:
     @property
     def forward_s(self) -> Number:
         """A whole forward pass."""
-        return self.compute_forward_s + self.tp_forward_s + self.cp_forward_s + self.ep_forward_s
+        return self.compute_forward_s + self.tp_forward_s + self.cp_forward_s + self.pp_forward_s + self.ep_forward_s
 
     @property
     def backward_s(self) -> Number:
         """A whole backward pass, recomputation included."""
-        return self.compute_backward_s + self.tp_backward_s + self.cp_backward_s + self.ep_backward_s
+        return (
+            self.compute_backward_s + self.tp_backward_s + self.cp_backward_s + self.pp_backward_s + self.ep_backward_s
+        )
 
     @property
     def ep_hidden_s(self) -> Number:
@@ -102,7 +110,9 @@ def layer_pieces(shard: Shard, network: Network, work: LayerWork, kind: LayerKin
     core_s = work.core.forward.device_s, work.core.backward.device_s
     blocks = context_blocks(model, piece(recipe, grid), core_s)
     around = context.pieces(recipe.cp_kind, network.levels("cp"), grid.cp, blocks)
-    return (*inside[0], around[0], *exchanged[0]), (*inside[1], around[1], *exchanged[1])
+    sides = (*inside[0], around[0]), (*inside[1], around[1])
+    forward, backward = (slowing(side, recipe.traffic_device_frac) for side in sides)
+    return (*forward, *exchanged[0]), (*backward, *exchanged[1])
 
 
 def _exchange(shard: Shard, network: Network, work: LayerWork, routed: Experts) -> Pair:
@@ -122,7 +132,7 @@ def _exchange(shard: Shard, network: Network, work: LayerWork, routed: Experts) 
         gather, scatter = expert.gathered(network.levels("etp"), ways, *rows_B)
         there, back = (*there, gather), (scatter, *back)
     shared_s = work.shared.forward.device_s, work.shared.backward.device_s
-    forward, backward = expert.pieces(there, back, recipe.overlap_ep, shared_s, recipe.overlap_device_frac)
+    forward, backward = expert.pieces(there, back, recipe.overlap_ep, shared_s, recipe.exchange_device_frac)
     return (forward,), (backward,)
 
 
@@ -159,6 +169,9 @@ def layer_times(shard: Shard, network: Network, kind: LayerKind, gradient_work: 
     waits_s = [sum(value for name, value in exposed.items() if way in name) for way in ("forward", "backward")]
     hidden_s = [_meeting_data(network, side) for side in (forward, backward)]
     exchange_s = [sum(one.kernels_s for one in side if one.part == "ep") for side in (forward, backward)]
+    beside_s: list[Number] = [0.0, 0.0]
+    if shard.recipe.vocab_parallel != "none":
+        beside_s = [sum(one.kernels_s for one in side) for side in (forward, backward)]
     blocking = shard.recipe.launch_blocking
     host_backward_s = kernels.kernels * curve.launch_s + repeated * curve.recompute_host_s
     return StageTimes(
@@ -168,6 +181,8 @@ def layer_times(shard: Shard, network: Network, kind: LayerKind, gradient_work: 
         **exposed,
         hidden_forward_s=hidden_s[0],
         hidden_backward_s=hidden_s[1] + repeated * hidden_s[0],
+        beside_forward_s=beside_s[0],
+        beside_backward_s=beside_s[1] + repeated * beside_s[0],
         ep_hidden_forward_s=exchange_s[0],
         ep_hidden_backward_s=exchange_s[1] + repeated * exchange_s[0],
     )

@@ -20,7 +20,7 @@ import numpy as np
 from lockstep.hardware import Cluster
 from lockstep.kernels.clock import Clock
 from lockstep.kernels.convolution import convolution_work
-from lockstep.kernels.layer import Shard, embedding_work, head_work, prediction_module_work
+from lockstep.kernels.layer import Shard, embedding_work, final_norm_work, head_work, prediction_module_work
 from lockstep.layout import Job, LayoutGrid, stage_parameters
 from lockstep.parallel.data.around import Around, Exposed
 from lockstep.parallel.group import share_links
@@ -29,7 +29,7 @@ from lockstep.parallel.pipeline.handover import handover_s
 from lockstep.parallel.waiting import Slower, slower
 from lockstep.step.device import device_of, fullest, pieces_of
 from lockstep.step.network import DATA, Network
-from lockstep.step.pieces import body_layers, kind_times, layer_kinds, placed_pieces
+from lockstep.step.pieces import body_layers, kind_times, layer_kinds, placed_pieces, with_vocabulary
 from lockstep.step.placed import Device, chunk_times, replayed_s, shares_of
 from lockstep.step.stage import TIMES, StageTimes, part_times
 from lockstep.types.arrays import Number, Whole
@@ -183,7 +183,7 @@ def compose(job: Job, cluster: Cluster, grid: LayoutGrid) -> Composition:
         blocking=not job.recipe.overlap_pp,
         copies=grid.copies,
         hides_ep=job.recipe.overlap_ep == "cells",
-        ep_device_frac=job.recipe.overlap_device_frac,
+        ep_device_frac=job.recipe.exchange_device_frac,
         beside_ep_s=_beside_exchange(network, body, waits) if job.num_experts else 0.0,
         slower=_slower(job, grid),
         devices=devices,
@@ -247,6 +247,9 @@ def _stage_times(
     body = bodies[0]
     for other in bodies[1:]:
         body = body.where(body.total_s >= other.total_s, other)
+    if job.recipe.spreads(grid.stages):
+        last = bodies[0 if folded else -1] + part_times(clock, job.recipe, final_norm_work(shard))
+        return with_vocabulary(shard, network, body), _beyond(bodies[0], body), _beyond(last, body)
     first = bodies[0] + part_times(clock, job.recipe, embedding_work(shard))
     last = bodies[0 if folded else -1] + part_times(clock, job.recipe, head_work(shard))
     if model.mtp_layers:
@@ -259,7 +262,7 @@ def _stage_times(
 
 def _beyond(stage: StageTimes, body: StageTimes) -> StageTimes:
     """What `stage` takes more than `body`, 0 where it takes less. Traffic hidden in passes is read from bodies."""
-    named = [name for name in TIMES if name not in ("hidden_forward_s", "hidden_backward_s")]
+    named = [name for name in TIMES if not name.startswith(("hidden", "beside"))]
     return StageTimes(**{name: np.maximum(0.0, getattr(stage, name) - getattr(body, name)) for name in named})
 
 
@@ -310,7 +313,7 @@ def priced(parts: Composition, grid: LayoutGrid) -> Step:
     return Step(
         compute_s=m * (busy.compute_forward_s + busy.compute_backward_s),
         tp_comm_s=m * (busy.tp_forward_s + busy.tp_backward_s),
-        pp_comm_s=m * hold_s,
+        pp_comm_s=m * (busy.pp_forward_s + busy.pp_backward_s + hold_s),
         dp_comm_s=m * each_s + parts.waits.once_s,
         ep_comm_s=m * (busy.ep_forward_s + busy.ep_backward_s) - hidden_s,
         cp_comm_s=m * (busy.cp_forward_s + busy.cp_backward_s),

@@ -19,6 +19,7 @@ from lockstep.types.plain import Json, picked, plain
 from lockstep.validation import (
     bigscience,
     bigscience_sweep,
+    collectives,
     dgxc,
     expert_layers,
     internlm,
@@ -27,6 +28,7 @@ from lockstep.validation import (
     llm_foundry,
     narayanan,
     nemo,
+    vocabulary,
     vtrain,
 )
 from lockstep.validation.case import Case, Table, constant_efficiency_s
@@ -44,12 +46,16 @@ TABLES: dict[str, Table] = {
         dgxc.TABLE,
         llama3.TABLE,
         internlm.TABLE,
+        vocabulary.TIME,
+        vocabulary.MEMORY,
         bigscience_sweep.SWEEP,
         bigscience.STATES,
         expert_layers.EXCHANGE,
         expert_layers.LAYER,
         nemo.EXPERTS,
         dgxc.EXPERTS,
+        collectives.TABLE,
+        collectives.MICRO,
     )
 }
 WORST = 5

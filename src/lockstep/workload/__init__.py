@@ -15,6 +15,7 @@ from lockstep.workload.activations import (
     head_kept_tensors,
     kept_tensors,
     layer_activation_B,
+    spread_activation_B,
 )
 from lockstep.workload.architecture import (
     Attention,
@@ -124,5 +125,6 @@ __all__ = [
     "parameters",
     "rank_parameters",
     "recompute_code",
+    "spread_activation_B",
     "training_flops",
 ]

@@ -22,7 +22,7 @@ times its own tokens through experts whatever ep is, times `capacity_factor` if 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from lockstep.types.arrays import Number, Whole
 from lockstep.workload.architecture import Attention, Experts, LatentAttention, Mlp, Transformer
@@ -86,6 +86,16 @@ def head_activation_B(model: Transformer, piece: Piece, logit_B: float = FP32_B)
     """Bytes that the head keeps on one rank of the last stage, logits included."""
     logits = sum(tensor.size_B for tensor in _logits(model, piece, logit_B))
     return _total(_head(model, piece), model, piece, NONE) + logits
+
+
+def spread_activation_B(model: Transformer, piece: Piece, stages: Number, logit_B: float = FP32_B) -> Number:
+    """Bytes that one rank keeps of a micro-batch whose head is spread over `stages`: its logits, and the last layer's
+    output and its gradient.
+    """
+    wide = replace(piece, tp=piece.tp * stages)
+    logits = sum(tensor.size_B for tensor in _logits(model, wide, logit_B))
+    output_B = piece.tokens * model.hidden * piece.element_B
+    return logits + 2.0 * output_B * piece.share("sequence", 1)
 
 
 def _cut(rows: Iterable[Row], model: Transformer, piece: Piece) -> tuple[KeptTensor, ...]:

@@ -71,6 +71,8 @@ class Around:
     host: HostTraffic = field(default_factory=HostTraffic)
     local_steps: int = 1
     """Steps after which groups of ranks agree (`local.py`)."""
+    device_frac: float = 0.0
+    """Share of the device that the traffic takes from the kernels beside it."""
 
     @property
     def outer(self) -> Flow:
@@ -153,7 +155,8 @@ class Around:
         """Gathers before use and reductions after it, a layer's share of either with nothing to hide behind.
 
         Links are busy longer where the experts' exchange has them to itself, and where tensor or context traffic hides
-        on some of them (`taken`) while `met_s` of this traffic needs those.
+        on some of them (`taken`) while `met_s` of this traffic needs those. The pass takes no less than its kernels,
+        which the traffic slows.
         """
         if not self.overlap:
             return Piece("dp", before=gathers, after=scatters)
@@ -167,6 +170,9 @@ class Around:
             longer_s = larger * np.minimum(taken_s, free_s) - alone_s
             links_s = np.maximum(all_s, np.minimum(met_s, all_s + alone_s) + longer_s)
         more_s = np.where(all_s > 0, links_s - all_s + (kernels_s - free_s) * larger, 0.0)
+        if self.device_frac:
+            slowed_s = larger * kernels_s + self.device_frac * all_s
+            more_s = np.where(all_s > 0, np.maximum(more_s, slowed_s - all_s), more_s)
         return Piece(
             "dp",
             larger * kernels_s,

@@ -87,7 +87,7 @@ def one_way_s(group: Levels, token_B: Number, choices: Choices, once_per_node: b
         return collective_s("all-to-all", group, token_B * choices.top_k * uneven.busiest)
     seconds: Number = 0.0
     apart: Whole = 1
-    for children, latency_s, bandwidth_Bps, _ in reversed(group):
+    for children, latency_s, bandwidth_Bps, *_ in reversed(group):
         apart = apart * children
         copies = _copies(np.minimum(apart, choices.experts), choices, uneven)
         moved_B = token_B * copies * (1.0 - 1.0 / children)

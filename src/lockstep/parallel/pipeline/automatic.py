@@ -4,8 +4,9 @@ Devices decide in the order of time. A device that is free takes an input-gradie
 forward pass when one is ready, memory allows it and it is not too far ahead, else a weight-gradient pass when nothing
 else will come soon, else it waits. A policy says how far ahead forward passes may run beyond what fills the time to
 the first gradient (`slack`), how long a gap must be, in weight passes, to put one in (`patience`), and whether forward
-and backward passes take turns when both are ready. The order with the shortest longest device time (`stage_s`) wins,
-the hand-made ones that fit the memory included; ties: the first, hand-made ones before the grid.
+and backward passes take turns when both are ready; the best one is found with FEW p micro-batches. The order with the
+shortest longest device time (`stage_s`) wins, the hand-made ones that fit the memory included; ties: the first,
+hand-made ones before the grid.
 
 Activations of a micro-batch count 1 from F to I, then `kept_frac` until W: what the weight gradients still need, for a
 transformer layer without flash attention 32 / (34 + 5 a s / h) (a heads, s tokens, h hidden size).
@@ -19,11 +20,14 @@ from __future__ import annotations
 import heapq
 import math
 from dataclasses import dataclass, field
+from functools import lru_cache
 from itertools import product
+
+import numpy as np
 
 from lockstep.errors import BadInput
 from lockstep.parallel.pipeline.construct import program_of
-from lockstep.parallel.pipeline.result import replay_s
+from lockstep.parallel.pipeline.replay import replay_s
 from lockstep.parallel.pipeline.schedule import Order, Pass
 from lockstep.parallel.pipeline.schedules.zero_bubble_h1 import ZERO_BUBBLE_H1
 from lockstep.parallel.pipeline.schedules.zero_bubble_h2 import ZERO_BUBBLE_H2
@@ -31,6 +35,7 @@ from lockstep.parallel.pipeline.times import Times
 
 SLACKS = (0, 1, 2)
 PATIENCE = (0.0, 0.25, 0.5, 0.75, 1.0)
+FEW = 4
 
 
 def automatic_order(
@@ -46,13 +51,38 @@ def automatic_order(
     if memory < 1 or not 0 <= kept_frac <= 1 or stages < 1 or microbatches < 1:
         given = f"stages={stages}, microbatches={microbatches}, memory={memory}, kept_frac={kept_frac}"
         raise BadInput(f"need at least one stage, micro-batch and unit of memory, and kept_frac in 0 .. 1; got {given}")
-    best = _hand_made(stages, microbatches, times, memory)
+    few, runs = min(microbatches, FEW * stages), []
     for slack, patience, turns in product(SLACKS, PATIENCE, (False, True)):
-        run = _Run(pace, stages, microbatches, memory, kept_frac, slack, patience * pace.weight_s, turns)
-        stage_s = run.play()
-        if stage_s < best[0] * (1 - 1e-12):
-            best = stage_s, run.order
-    return best[1]
+        policy = memory, kept_frac, slack, patience * pace.weight_s, turns
+        run = _Run(pace, stages, few, *policy)
+        runs.append((run.play(), policy, run.order))
+    stage_s, policy, order = min(runs, key=lambda found: found[0])
+    if few < microbatches:
+        run = _Run(pace, stages, microbatches, *policy)
+        stage_s, order = run.play(), run.order
+    by_hand_s, by_hand = _hand_made(stages, microbatches, times, memory)
+    return order if stage_s < by_hand_s * (1 - 1e-12) else by_hand
+
+
+def tuned_order(stages: int, microbatches: int, times: Times, memory: float) -> Order:
+    """The automatic order for any times: of the slowest stage, messages that hold a device as part of its passes.
+
+    Passes that all take equally long stand for those of which one kind takes no time.
+    """
+    forward_s, backward_s = times.held(stages)
+    delay_s = 0.0 if times.blocking else times.transfer_s
+    slowest = [float(np.max(value)) for value in (forward_s, backward_s, times.weight_part_s, delay_s)]
+    return _tuned(stages, microbatches, memory, *slowest)
+
+
+@lru_cache(maxsize=64)
+def _tuned(
+    stages: int, microbatches: int, memory: float, forward_s: float, backward_s: float, weight_s: float, delay_s: float
+) -> Order:
+    times = Times(forward_s, backward_s, weight_s, delay_s, blocking=False)
+    if min(forward_s, backward_s - weight_s, weight_s) <= 0:
+        times = Times(1.0, 2.0, 1.0, blocking=False)
+    return automatic_order(stages, microbatches, times, memory=memory)
 
 
 def _hand_made(stages: int, microbatches: int, times: Times, memory: float) -> tuple[float, Order]:

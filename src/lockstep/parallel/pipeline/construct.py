@@ -80,7 +80,7 @@ def program(
     `options`: see `write`.
     """
     chunks = check(schedule, stages, microbatches, chunks)
-    order = schedule.order(stages, microbatches, chunks)
+    order = schedule.order_for(stages, microbatches, chunks, times)
     given = schedule.cells(stages, microbatches, chunks) if cells and schedule.cells else None
     return program_of(schedule, order, chunks, times, cells=given, **options)
 

@@ -20,6 +20,7 @@ from lockstep.types.arrays import Array, Number, Truth
 import_all("lockstep.parallel.pipeline.schedules")
 REGISTRY.arrange("""
 naive gpipe 1f1b interleaved zb-h1 zb-h2 zb-v eager-1f1b chimera dualpipe dualpipe-v breadth-first
+v-half v-min zb-1p zb-2p
 """)
 SCHEDULES: list[Schedule] = list(REGISTRY.own.values())
 """By code. A schedule of another package joins when it is first asked for."""

@@ -105,6 +105,8 @@ class Schedule:
     peak_live    (p, m, v, s) -> most micro-batches whose activations device s holds at once, in units of one
                  micro-batch through all layers of the device; held from F to the end of B (of W where B is split)
     order        (p, m, v) -> what each device does
+    tuned        (p, m, times) -> the same for given times, where the schedule looks at them; `order` is then that of
+                 passes that all take equally long
     allowed      (p, m, v) -> bool; `rule` says it in words
     cells        (p, m, v) -> the cells of each device, or None for a schedule without
     num_cells    (p, m, v, s) -> how many cells device s runs, in units of one micro-batch through all layers of it
@@ -124,6 +126,7 @@ class Schedule:
     stage: Callable[[Number, Number, Number, Times], Number] | None = None
     cells: Callable[[int, int, int], Cells] | None = None
     num_cells: Callable[[Number, Number, Number, Number], Number] = _none
+    tuned: Callable[[int, int, Times], Order] | None = None
     allowed: Callable[[Number, Number, Number], Truth] = _always
     rule: str = "any number of stages and micro-batches"
     num_chunks: int | None = 1
@@ -140,6 +143,10 @@ class Schedule:
         makespan_s = self.makespan(stages, microbatches, chunks, times)
         stage_s = self.stage(stages, microbatches, chunks, times) if self.stage else makespan_s
         return PipelineCost(makespan_s, stage_s, times.ideal_s(stages, microbatches))
+
+    def order_for(self, stages: int, microbatches: int, chunks: int, times: Times) -> Order:
+        """What each device does where passes take `times`."""
+        return self.tuned(stages, microbatches, times) if self.tuned else self.order(stages, microbatches, chunks)
 
     def valid(self, stages: Number, microbatches: Number, chunks: Number = 1) -> Truth:
         """Whether the schedule exists for these numbers; see `rule`."""

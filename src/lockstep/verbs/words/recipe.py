@@ -166,6 +166,15 @@ class RecipeWords(TypedDict, total=False):
         Option("W", "Context parallelism by ring, gather, all-to-all (Ulysses) or mixed (both). (default: ring)"),
         Field("cp_kind"),
     ]
+    vocab_parallel: Annotated[
+        str | None,
+        Option(
+            "W",
+            "Embedding and head spread over pipeline stages: none, vocab-1 (two barriers) or vocab-2 (one). "
+            "(default: none)",
+        ),
+        Field("vocab_parallel"),
+    ]
     overlap_pp: Annotated[bool | None, Switch("Overlap pipeline sends with compute.", False), Field("overlap_pp")]
     overlap_ep: Annotated[
         str | None,
@@ -177,7 +186,10 @@ class RecipeWords(TypedDict, total=False):
     ]
     overlap_device: Annotated[
         Quantity | None,
-        Option("FRAC", "Fraction of the device used by the expert exchange. (default: 20 of 132, DeepSeek-V3)"),
+        Option(
+            "FRAC",
+            "Fraction of the device used by traffic beside compute. (default: expert exchange 20 of 132, others 0)",
+        ),
         Field("overlap_device_frac", _device_frac),
     ]
     exchange: Annotated[
