@@ -31,8 +31,7 @@ from lockstep.layout.routing import busiest_rank_frac
 from lockstep.layout.sharing import gradients_leave, sharing_of
 from lockstep.parallel.context import Blocks, held_B
 from lockstep.parallel.data.local import OUTER_STATE_B
-from lockstep.parallel.pipeline import SCHEDULES, peak_held, peak_live_by_code
-from lockstep.parallel.pipeline.vocabulary import BARRIERS
+from lockstep.parallel.pipeline import SCHEDULES, peak_held, peak_live_by_code, vocabulary
 from lockstep.types.arrays import Floats, Number, Truth
 from lockstep.types.plain import Json
 from lockstep.workload import (
@@ -282,18 +281,17 @@ def _activations(job: Job, grid: LayoutGrid, stage: int, held: Counter[LayerKind
     if job.recipe.cp_kind != "ring" and np.any(grid.cp > 1):
         passing = passing + held_B(job.recipe.cp_kind, grid.cp, context_blocks(model, one))
     microbatches = grid.microbatches(job.recipe.batch)
-    waiting, logit_B = 0, LOGIT_FUSED_B if job.recipe.fused_elementwise else LOGIT_EAGER_B
+    how, logit_B = job.recipe.vocab_parallel, LOGIT_FUSED_B if job.recipe.fused_elementwise else LOGIT_EAGER_B
     if job.recipe.spreads(grid.stages):
-        waiting = BARRIERS[job.recipe.vocab_parallel]
-        passing = passing + waiting * spread_activation_B(model, one, grid.pp, logit_B)
+        passing = passing + vocabulary.BARRIERS[how] * spread_activation_B(model, one, grid.pp, logit_B)
     elif last:
         passing = np.maximum(passing, (1 + model.mtp_layers) * head_activation_B(model, one, logit_B=logit_B))
     if grid.split:
         each_B = chunk_activations_B(job, grid, stage)
         return peak_held(SCHEDULES[int(grid.schedule)], grid.stages, int(microbatches), stage, each_B), passing
     live = peak_live_by_code(grid.schedule, grid.stages, microbatches, chunks=grid.vpp, stage=stage)
-    if waiting:
-        live = np.minimum(live + waiting, microbatches)
+    if job.recipe.spreads(grid.stages):
+        live = vocabulary.held(how, live, microbatches)
     # Of two copies, a micro-batch passes one: half of what the device holds, on average over the two directions.
     return kept * live / grid.copies, passing
 

@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 from lockstep.errors import BadInput
 from lockstep.layout.job import Job, splits_evenly
 from lockstep.layout.layout import KEEP, OFFLOAD_PARAMETERS, Layout, LayoutGrid
-from lockstep.parallel.pipeline import Placement, codes_where, get, valid
+from lockstep.parallel.pipeline import Placement, code, codes_where, get, valid
+from lockstep.parallel.pipeline.vocabulary import INTERLACED
 from lockstep.types.arrays import Bools, Truth
 from lockstep.workload import FULL
 
@@ -123,6 +124,8 @@ def _not_spread(grid: LayoutGrid, job: Job) -> Truth:
         return np.zeros((), dtype=bool)
     modules = bool(job.transformer and job.transformer.mtp_layers)
     mixed = np.isin(grid.schedule, codes_where(lambda schedule: schedule.copies > 1 or schedule.cells is not None))
+    if job.recipe.vocab_parallel == INTERLACED:
+        mixed = mixed | (grid.schedule != code("1f1b"))
     broken: Bools = (grid.pp > 1) & (mixed | bool(grid.split) | modules)
     return broken
 
@@ -134,6 +137,8 @@ def _spread(layout: Layout, job: Job) -> str:
         return f"{given} spreads one head, and {job.model.name} has modules of multi-token prediction with their own"
     if layout.stages:
         return f"{given} gives all stages the same work; drop --stages"
+    if job.recipe.vocab_parallel == INTERLACED:
+        return f"{given} stops all stages at once, which fits into 1f1b alone; use --schedule 1f1b or vocab-2"
     return f"{given} is not known for {layout.schedule}, which runs passes of two stages together"
 
 
