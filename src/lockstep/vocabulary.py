@@ -52,6 +52,8 @@ _SAME: dict[str, tuple[str, ...]] = {
     "cp_comm_type context_parallel_rotate_method": ("cp_kind",),
     "vocab_parallelism vocabulary_parallel enable_vocab_parallel vocab_size_parallel": ("vocab_parallel",),
     "sync_steps inner_steps sync_every": ("local_steps",),
+    """cpu_offloading_num_layers cpu_checkpointing activation_offloading enable_activation_offloading
+    offload_activations fine_grained_activation_offloading""": ("offload_layers",),
     "tp_comm_overlap async_tensor_parallel enable_async_tensor_parallel": ("overlap_tp", "overlap"),
     "accumulate_allreduce_grads_in_fp32 main_grads_dtype grad_dtype gradient_dtype": ("gradient_bytes",),
     "grad_reduce_dtype reduce_dtype grad_reduce_in_fp32 communication_data_type": ("reduce_bytes",),

@@ -53,6 +53,8 @@ BESIDE: dict[tuple[str, str], tuple[str, ...]] = {
     ("campaign", "--replaced"): ("--repair", "1d", "--spares", "1"),
     ("campaign", "--sample-size"): ("--data-bandwidth", "1GB/s"),
     ("estimate", "--recompute-modules"): ("--recompute", "selective"),
+    ("estimate", "--sharding"): ("--zero", "1"),
+    ("estimate", "--gradient-sync"): ("--zero", "2"),
 }
 """Questions, and words, without which the one that is left out would mean nothing."""
 SAID = {"half of it": "1s", "--gradient-bytes": "4"}

@@ -43,6 +43,7 @@ FLAGS = {
     "cached_attention_bytes": ("1.53125", "cached_attention_B", 1.53125),
     "jitter": ("lognormal:mean=1,cv=0.05", "jitter", "lognormal:mean=1,cv=0.05"),
     "rank_jitter": ("normal:mean=1,cv=0.01", "rank_jitter", "normal:mean=1,cv=0.01"),
+    "offload_layers": ("2", "offload_layers", 2),
     "recompute_modules": ("layernorm, moe_act", "recompute_modules", ("layernorm", "moe_act")),
 }
 """Word of the library -> (as said, field of Recipe, its value)."""

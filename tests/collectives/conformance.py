@@ -21,6 +21,7 @@ from lockstep.collectives.op import OPS
 from lockstep.collectives.registry import Algorithm
 from lockstep.collectives.rounds import cut
 from lockstep.errors import BadInput
+from lockstep.hardware import Switch
 from lockstep.program import Program, contributions, tokens
 from lockstep.simulate import simulate
 
@@ -67,11 +68,19 @@ CASES = [
     for case in cases_of(collectives.get(op, name))
 ]
 
+switches = st.builds(
+    Switch,
+    latency_s=st.floats(1e-7, 1e-5),
+    achieved_frac=st.floats(0.1, 4.0),
+    start_s=st.one_of(st.just(0.0), st.floats(1e-6, 1e-4)),
+    to_owner=st.booleans(),
+)
 links = st.builds(
     PlainLink,
     latency_s=st.floats(1e-6, 1e-4),
     bandwidth_Bps=st.floats(1e9, 1e11),
     reduce_s_per_B=st.one_of(st.just(0.0), st.floats(1e-12, 1e-9)),
+    switch=st.one_of(st.none(), switches),
 )
 ranks_up_to_64 = st.one_of(st.integers(1, 16), st.integers(1, 64))
 elements = st.one_of(st.integers(1, 64), st.integers(1, 20_000))
@@ -82,10 +91,10 @@ def simulated_s(program: Program, link: Any) -> float:
 
 
 def symbolic(op: str, ranks: int, helpers: int, elems: int) -> list[np.ndarray]:
-    """`data` of every rank before the collective; parameter servers begin with zeros."""
+    """`data` of every rank before the collective; parameter servers and switches begin with zeros."""
     if OPS[op].adds:
         return contributions(ranks, elems) + [np.zeros((elems, ranks), dtype=np.int32) for _ in range(helpers)]
-    return tokens(ranks, elems)
+    return tokens(ranks, elems) + [np.zeros(elems, dtype=np.int64) for _ in range(helpers)]
 
 
 def promised(case: Case, before: list[np.ndarray], ranks: int, elems: int) -> list[tuple[str, int, slice, np.ndarray]]:

@@ -67,7 +67,9 @@ def test_large_programs_are_counted_by_the_closed_form() -> None:
 
 def test_rows_carry_price_simulation_and_bound() -> None:
     found = compare("all-reduce", 12, 1.2e6, LINK, simulate=lambda program, link: simulate(program, link).makespan_s)
-    assert [r.algorithm for r in found.rows] == list(algorithms("all-reduce"))
+    assert [r.algorithm for r in found.rows] == [
+        n for n in algorithms("all-reduce") if not get("all-reduce", n).in_switch
+    ]
     for r in found.rows:
         assert r.simulated_s == pytest.approx(r.time_s, rel=1e-12)
         assert r.lower_bound_s <= r.time_s

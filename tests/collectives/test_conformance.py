@@ -123,9 +123,22 @@ def test_nothing_beats_the_lower_bound(case: Case, ranks: int, elems: int, link:
     for element_B in (0.0, ELEMENT_B):
         cost = case.algorithm.price(ranks, elems * ELEMENT_B, link, element_B, **case.choices)
         assert cost.time_s >= cost.lower_bound_s * (1 - 1e-12)
+    used = case.algorithm.over(link)
     rate = collectives.bus_bandwidth_Bps(case.algorithm.op, ranks, elems * ELEMENT_B, cost.time_s)
-    if case.algorithm.op not in ("parameter-server", "gossip"):
-        assert rate <= case.algorithm.ports * link.bandwidth_Bps * (1 + 1e-12)
+    if case.algorithm.op not in ("parameter-server", "gossip") and not case.algorithm.in_switch:
+        assert rate <= case.algorithm.ports * used.bandwidth_Bps * (1 + 1e-12)
+
+
+@every_case
+@quick
+@given(ranks=ranks_up_to_64, elems=elements, link=links)
+def test_no_rank_sends_or_receives_faster_than_its_ports(case: Case, ranks: int, elems: int, link: PlainLink) -> None:
+    """Bytes that cross a rank's link in a time, each way, never more than the rate of its ports times the time."""
+    ranks = case.fitting(ranks)
+    program, used = case.program(ranks, elems, link), case.algorithm.over(link)
+    most_B = simulated_s(program, link) * case.algorithm.ports * used.bandwidth_Bps
+    for crossed_B in (program.sent_B(), program.received_B()):
+        assert crossed_B[:ranks].max() <= most_B * (1 + 1e-12)
 
 
 @every_case

@@ -13,7 +13,7 @@ from effort import share
 from lockstep import collectives
 from lockstep.collectives import Cost, PlainLink, Terms, algorithms, best, best_time_s, get
 from lockstep.collectives.all_reduce.hierarchical import INNER
-from lockstep.collectives.bounds import lower_bound_terms
+from lockstep.collectives.bounds import lower_bound_s, lower_bound_terms
 from lockstep.collectives.cost import Counts
 from lockstep.collectives.gossip.ring import contraction, rounds_to_agree
 from lockstep.collectives.shares import ceil_log2, floor_log2, square_divisor, sum_min_powers
@@ -99,7 +99,14 @@ def test_hierarchy_of_one_node_is_flat(ranks: int, elems: int, link: PlainLink) 
 
 
 CHOICES = list(
-    itertools.product(INNER, [name for name in algorithms("all-reduce") if get("all-reduce", name).ports == 1])
+    itertools.product(
+        INNER,
+        [
+            name
+            for name in algorithms("all-reduce")
+            if not (get("all-reduce", name).ports > 1 or get("all-reduce", name).in_switch)
+        ],
+    )
 )
 SHAPES = ((12, (4,)), (18, (3, 2)), (15, (5,)), (24, (2, 3)))
 """Ranks and levels; two and three of them in turn."""
@@ -154,7 +161,8 @@ def test_best_is_the_elementwise_minimum() -> None:
     link = PlainLink(1e-6, 1e10)
     ranks, sizes = np.array([1.0, 2.0, 3.0, 8.0, 100.0])[:, None], np.array([10.0, 1e5, 1e9])[None, :]
     for op in ("all-reduce", "all-gather", "reduce-scatter", "all-to-all", "broadcast", "reduce"):
-        one_port = [a for a in (get(op, name) for name in collectives.algorithms(op)) if a.ports == 1]
+        every = [get(op, name) for name in collectives.algorithms(op)]
+        one_port = [a for a in every if a.ports == 1 and not a.in_switch]
         times = np.stack([np.broadcast_to(a.price_time_s(ranks, sizes, link), (5, 3)) for a in one_port])
         cost = best(op, ranks, sizes, link)
         np.testing.assert_allclose(cost.time_s, times.min(axis=0), rtol=1e-12)
@@ -172,6 +180,14 @@ def test_only_bandwidth_optimal_algorithms_meet_the_bound_without_latency() -> N
         assert cost.time_s == pytest.approx(cost.lower_bound_s, rel=1e-12)
         assert cost.bytes_sent_per_rank_B == pytest.approx(2 * 7 / 8 * size_B)
     assert get("all-reduce", "tree").price(8, size_B, link).time_s > 3 * cost.lower_bound_s
+
+
+@pytest.mark.parametrize("op", ["all-reduce", "reduce-scatter", "reduce", "all-gather", "broadcast", "all-to-all"])
+def test_what_ends_in_a_sum_must_be_added_and_nothing_else(op: str) -> None:
+    """(n - 1) S bytes of n ranks, on links so fast that only additions take time."""
+    link = PlainLink(0.0, 1e30, reduce_s_per_B=1e-9)
+    sums = op in ("all-reduce", "reduce-scatter", "reduce")
+    assert lower_bound_s(op, 8, 800.0, link) == pytest.approx(700e-9 if sums else 0.0, abs=1e-20)
 
 
 def test_bidirectional_ring_halves_the_bytes_on_two_ports() -> None:

@@ -33,7 +33,7 @@ def hierarchies(draw: st.DrawFn, most: int = 4) -> list[tuple[Any, ...]]:
     """One to three levels of 1 to `most` children, each with a link of its own, with or without a reduction cost."""
     sizes = draw(st.lists(st.integers(1, most), min_size=1, max_size=3))
     drawn = [(size, draw(links)) for size in sizes]
-    return [(size, link.latency_s, link.bandwidth_Bps, link.reduce_s_per_B) for size, link in drawn]
+    return [(size, link.latency_s, link.bandwidth_Bps, link.reduce_s_per_B, link.switch) for size, link in drawn]
 
 
 @every_way

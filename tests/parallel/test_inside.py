@@ -9,30 +9,36 @@ import numpy as np
 import pytest
 
 from lockstep.collectives import bus_factor
+from lockstep.hardware import Switch
 from lockstep.parallel.group import collective_s, send_s
 from lockstep.parallel.inside import Inside, inside
 from lockstep.simulate import simulate
 
-NODE, FABRIC, FAR = (3e-6, 4e11, 1e-13), (8e-6, 5e10, 1e-13), (2e-5, 1e10, 0.0)
+NODE, FABRIC, FAR = (3e-6, 4e11, 1e-13, None), (8e-6, 5e10, 1e-13, None), (2e-5, 1e10, 0.0, None)
+SWITCHED = (*NODE[:3], Switch(5e-7, 0.9, start_s=2e-5))
 GROUPS: dict[str, list[Any]] = {
     "one node": [(8, *NODE), (1, *FABRIC)],
     "one rank per node": [(1, *NODE), (6, *FABRIC)],
     "two levels": [(8, *NODE), (4, *FABRIC)],
     "three levels": [(4, *NODE), (2, *FABRIC), (3, *FAR)],
 }
+IN_SWITCH: dict[str, list[Any]] = {
+    "a switch": [(8, *SWITCHED), (1, *FABRIC)],
+    "switches and a fabric": [(8, *SWITCHED), (3, *FABRIC)],
+}
 OPS = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all")
 
 
 def opened(op: str, name: str, size_B: float, rounds: int) -> tuple[Inside, float]:
     """What is found in `rounds` collectives of `size_B` altogether, and their seconds."""
-    levels = GROUPS[name]
+    levels = (GROUPS | IN_SWITCH)[name]
     seconds = rounds * float(collective_s(op, levels, size_B / rounds))
     found = inside(op, levels, prod(level[0] for level in levels), size_B, seconds)
     assert found is not None
     return found, seconds
 
 
-@pytest.mark.parametrize("name", GROUPS)
+@pytest.mark.parametrize("name", [*GROUPS, *IN_SWITCH])
 @pytest.mark.parametrize("op", OPS)
 @pytest.mark.parametrize("size_B", [1e3, 1e6, 1e9])
 @pytest.mark.parametrize("rounds", [1, 2])
@@ -50,6 +56,14 @@ def test_every_rank_sends_what_the_bus_factor_says(op: str, name: str) -> None:
     found, _ = opened(op, name, 1e9, 1)
     program = found.program()
     assert program.sent_B() == pytest.approx(np.full(program.ranks, bus_factor(op, program.ranks) * 1e9))
+
+
+def test_a_switch_that_adds_takes_every_buffer_once() -> None:
+    """Its rank comes after those of the group; each of these sends its buffer and, back, its eighth of the sum."""
+    program = opened("all-reduce", "a switch", 1e9, 1)[0].program()
+    assert program.ranks == 9
+    assert program.sent_B()[:8] == pytest.approx(np.full(8, 9 / 8 * 1e9))
+    assert program.received_B()[8] == pytest.approx(9 * 1e9)
 
 
 def test_small_ones_send_otherwise() -> None:

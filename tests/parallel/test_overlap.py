@@ -99,7 +99,7 @@ def test_every_policy_is_held_to_its_simulation() -> None:
 @given(layer_lists(), traffics, efficiencies, st.floats(1e-3, 1e3))
 def test_times_scale_with_the_unit_of_time(layers: Layers, traffic: Traffic, efficiency: float, unit: float) -> None:
     """Everything that is a time times `unit`, rates divided by it: the step times `unit`."""
-    group = [(ranks, latency_s * unit, rate_Bps / unit, 0.0) for ranks, latency_s, rate_Bps, _ in traffic.group]
+    group = [(ranks, link[0] * unit, link[1] / unit, 0.0, None) for ranks, *link in traffic.group]
     longer = Layers(tuple(t * unit for t in layers.backward_s), layers.gradient_B, layers.forward_s * unit)
     counts = layers.buckets(3e7)
     one = buckets.price(layers, traffic, counts, efficiency=efficiency)

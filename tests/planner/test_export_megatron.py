@@ -93,6 +93,9 @@ REFUSED = [
     ({"rotary": Rotary(scaling="linear", factor=4.0)}, {}, {"dp": 32}, "RoPE scaling by 4"),
     ({"attention": LATENT, "positions": "none", "rotary": None}, {}, {"dp": 32}, "without rotary positions"),
     ({}, {}, {"tp": 8, "pp": 4, "zero": 1, "offload": "optimizer"}, "dp\\*cp = 1"),
+    ({}, {"offload_layers": 4}, {"dp": 8, "pp": 4}, "offloaded activations of layers with pipeline stages"),
+    ({}, {"offload_layers": 4}, {"dp": 32, "recompute": "full"}, "together with recomputation"),
+    ({}, {"offload_layers": "all"}, {"dp": 32}, "one layer must stay"),
 ]
 REFUSED_EXPERTS = [
     ({}, {"dtype": "fp16"}, {"dp": 32}, "experts in fp16"),
@@ -134,6 +137,7 @@ RUNS = [
     (DENSE, {"dtype": "fp16"}, {"dp": 32}),
     (DENSE, {}, {"dp": 32, "zero": 1, "shard": 8}),
     (DENSE, {}, {"dp": 16, "tp": 2, "zero": 1, "offload": "optimizer"}),
+    (DENSE, {"offload_layers": 4}, {"dp": 32, "zero": 1}),
     (EXPERTS, {}, {"dp": 32, "zero": 1, "shard": 32}),
     (EXPERTS, {}, {"dp": 32, "zero": 3}),
     (EXPERTS, {}, {"dp": 16, "cp": 2}),

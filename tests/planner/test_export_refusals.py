@@ -36,6 +36,7 @@ BOTH: dict[str, Condition] = {
     "rank order": lambda job, one, recipe: one.order != ("tp", "cp", "ep", "dp", "pp"),
     "activations kept or sent": lambda job, one, recipe: recipe.cached_B is not None or recipe.dispatch_B is not None
     or recipe.cached_attention_B is not None,
+    "offloaded activations": lambda job, one, recipe: recipe.offload_layers != 0,
     "routing forced": lambda job, one, recipe: recipe.routing == "forced",
     "parameters of": lambda job, one, recipe: recipe.parameter_B != 2,
     "optimizer ": lambda job, one, recipe: recipe.optimizer not in ("adam", "adamw"),
@@ -97,6 +98,7 @@ RECIPES: dict[str, tuple[Any, ...]] = {
     "flash_attention": (True, True, False), "dropout": (False, False, True), "cached_B": (None, None, 1.0),
     "routing": ("balanced", "natural", "forced"), "exchange": (None, None, "copy", "node"),
     "dispatch_B": (None, None, 1.0), "cached_attention_B": (None, None, 1.0), "parameter_B": (2.0, 2.0, 4.0),
+    "offload_layers": (0, 0, 2, "all"),
 }  # fmt: skip
 
 

@@ -1,9 +1,12 @@
 """Routing that is not balanced: the busiest rank against drawn routers, and what it does to time and memory."""
 
 from dataclasses import replace
+from itertools import permutations
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from lockstep.errors import BadInput
 from lockstep.hardware import cluster
@@ -11,8 +14,10 @@ from lockstep.kernels.layer import Shard
 from lockstep.kernels.layer import experts as experts_work
 from lockstep.layout import Job, Layout, Recipe, memory
 from lockstep.parallel.expert import route
-from lockstep.parallel.expert.load import busiest_frac, busiest_of, chosen_frac
-from lockstep.parallel.expert.spread import Choices
+from lockstep.parallel.expert.load import busiest_frac, busiest_of, chosen_frac, copies_of
+from lockstep.parallel.expert.routing import popularity
+from lockstep.parallel.expert.spread import Choices, expected_units
+from lockstep.parallel.expert.visited import visited_frac
 from lockstep.planner import estimate
 from lockstep.step import Clock, price_step
 from lockstep.workload import model
@@ -49,6 +54,61 @@ def test_skewed_routing_is_that_of_drawn_tokens(experts: int, top_k: int, ranks:
     found, drawn = busiest_of(choices, ranks, 4096, skew), drawn_busiest(choices, ranks, 4096, skew, 10)
     assert found == pytest.approx(drawn, rel=0.05)
     assert chosen_frac(experts, top_k, skew).sum() == pytest.approx(top_k, rel=1e-9)
+
+
+def enumerated(choices: Choices, units: int, skew: float) -> np.ndarray:
+    """Share of tokens with an expert on each unit, over all orders in which experts can be drawn."""
+    rates, each = popularity(choices.experts, skew), choices.experts // units
+    found = np.zeros(units)
+    for order in permutations(range(choices.experts), choices.top_k):
+        chance, left = 1.0, 1.0
+        for expert in order:
+            chance, left = chance * rates[expert] / left, left - rates[expert]
+        found[list({expert // each for expert in order})] += chance
+    return found
+
+
+@pytest.mark.parametrize(
+    ("experts", "top_k", "units"), [(6, 3, 3), (8, 2, 4), (6, 5, 2), (8, 3, 8), (6, 6, 2), (7, 4, 1)]
+)
+@pytest.mark.parametrize("skew", [0.0, 0.7, 5.0])
+def test_units_that_tokens_visit_are_those_of_all_orders(experts: int, top_k: int, units: int, skew: float) -> None:
+    choices = Choices(experts, top_k)
+    assert visited_frac(choices, units, skew) == pytest.approx(enumerated(choices, units, skew), rel=1e-10)
+
+
+@given(st.sampled_from([(8, 2), (64, 6), (256, 8)]), st.sampled_from([1, 2, 8]), st.floats(0.0, 5.0))
+def test_a_token_visits_as_many_experts_as_it_chooses(shape: tuple[int, int], units: int, skew: float) -> None:
+    """Experts as units add up to k; fewer units are visited no more often, and skew gathers tokens."""
+    choices = Choices(*shape)
+    assert visited_frac(choices, choices.experts, skew).sum() == pytest.approx(choices.top_k, rel=1e-9)
+    visited = visited_frac(choices, units, skew)
+    assert np.all(visited <= 1.0 + 1e-9)
+    assert visited.sum() <= expected_units(choices, units) * (1 + 1e-9)
+    assert visited_frac(choices, units, 0.0).sum() == pytest.approx(expected_units(choices, units), rel=1e-9)
+
+
+@pytest.mark.parametrize(("experts", "top_k", "units"), [(64, 6, 8), (256, 8, 4), (256, 8, 32)])
+@pytest.mark.parametrize("skew", [0.0, 0.5, 1.5])
+def test_copies_on_the_busiest_unit_are_those_of_drawn_tokens(
+    experts: int, top_k: int, units: int, skew: float
+) -> None:
+    found = []
+    for seed in range(10):
+        choice = route(experts, top_k, 2048, skew=skew, seed=seed).choice // (experts // units)
+        found.append(max(np.count_nonzero((choice == unit).any(axis=1)) for unit in range(units)) * units / 2048)
+    assert copies_of(Choices(experts, top_k), units, 2048, skew) == pytest.approx(float(np.mean(found)), rel=0.03)
+
+
+def test_a_node_gets_no_token_twice_however_skewed() -> None:
+    """All tokens may want the experts of one node: then it gets each once, where copies would get it all of them."""
+    exchange_s = {
+        (way, routing): float(price_step(job(routing, exchange=way), CLUSTER, LAYOUT.grid()).ep_comm_s)
+        for way in ("copy", "node")
+        for routing in ("balanced", "skew:5")
+    }
+    assert exchange_s["node", "skew:5"] > exchange_s["node", "balanced"]
+    assert exchange_s["node", "skew:5"] < exchange_s["copy", "skew:5"]
 
 
 def test_more_tokens_even_out_natural_routing_and_not_a_skew() -> None:

@@ -3,7 +3,7 @@
 Counted is the least that any algorithm moves for a model whose layers are equal. A gather or scatter of S bytes over n
 ranks, g in each of r nodes, takes (r-1)/r S into every node, and (n-1)/n S into every rank: over NVLink all of it
 inside one node, and (g-1)/g of it by rings through several nodes, which ask least of NVLink. An all-reduce is two of
-them. What hides behind compute moves all the same.
+them, or inside one node S, as the switch may add. What hides behind compute moves all the same.
 """
 
 from dataclasses import dataclass, field, replace
@@ -32,12 +32,14 @@ class Count:
 
     moved_B: dict[str, float] = field(default_factory=lambda: dict.fromkeys((MEMORY, INNER, OUTER, HOST), 0.0))
 
-    def group(self, ranks: int, stride: int, gathers: float, size_B: float) -> None:
-        """`gathers` gathers or scatters of a buffer of `size_B`; an all-reduce counts as two."""
+    def group(self, ranks: int, stride: int, gathers: float, size_B: float, sums: bool = False) -> None:
+        """`gathers` gathers or scatters of a buffer of `size_B`; an all-reduce (`sums`) counts as two."""
         inside = max(1, min(ranks, NODE // stride))
         nodes = ranks // inside
-        by_nvlink = (inside - 1) / inside if nodes > 1 else 1.0
-        self.moved_B[INNER] += gathers * by_nvlink * (ranks - 1) / ranks * size_B
+        by_nvlink = (inside - 1) / inside * (ranks - 1) / ranks
+        if nodes == 1:
+            by_nvlink = min(0.5, (ranks - 1) / ranks) if sums else (ranks - 1) / ranks
+        self.moved_B[INNER] += gathers * by_nvlink * size_B
         self.moved_B[OUTER] += gathers * (nodes - 1) / nodes * size_B / inside
 
     def exchange(self, ranks: int, stride: int, times: float, size_B: float) -> None:
@@ -74,7 +76,7 @@ def counted(job: Job, layout: Layout) -> dict[str, float]:
     forwards = 2 if layout.recompute == "full" else 1
     token_B = layout.micro_batch * recipe.seq / layout.cp * recipe.element_B
     found = Count()
-    found.group(layout.tp, 1, 4 * (forwards + 1) * layers, token_B * described.hidden)
+    found.group(layout.tp, 1, 4 * (forwards + 1) * layers, token_B * described.hidden, not layout.sequence_parallel)
     context(found, job, layout, layers, forwards)
     if described.experts is not None:
         sent_B = token_B * described.hidden * described.experts.top_k / (layout.tp if layout.sequence_parallel else 1)
@@ -89,9 +91,19 @@ def counted(job: Job, layout: Layout) -> dict[str, float]:
         found.moved_B[HOST] = 2 * passes * owned * recipe.parameter_B
     elif layout.offload == "optimizer":
         found.moved_B[HOST] = owned * recipe.gradient_B * (passes if down and layout.zero >= 2 else 1)
+    kept_B = passes * recipe.offloaded_of(described.layers // layout.pp) * layer_input_B(described, recipe, layout)
+    # Up come parameters in either pass and activations in one; down go activations only.
+    found.moved_B[HOST] = max(kept_B, found.moved_B[HOST] + (kept_B if layout.offload == "parameters" else 0.0))
     # Weights are read in both passes at least, and their gradients written in one.
     found.moved_B[MEMORY] = passes * (dense + expert) * (forwards * 2.0 + 2.0 + 2.0)
     return found.moved_B
+
+
+def layer_input_B(described: Transformer, recipe: Recipe, layout: Layout) -> float:
+    """Bytes that a layer keeps at least: its input; without recomputation also the inputs of norms and products."""
+    tokens = layout.micro_batch * recipe.seq / layout.cp
+    hidden_B = tokens * described.hidden * recipe.element_B / (layout.tp if layout.sequence_parallel else 1)
+    return hidden_B if layout.recompute == "full" else 4 * hidden_B
 
 
 def context(found: Count, job: Job, layout: Layout, layers: int, forwards: int) -> None:
@@ -127,13 +139,13 @@ def data_parallel(found: Count, recipe: Recipe, layout: Layout, passes: int, den
     ranks = layout.dp * layout.cp
     gradients_B, parameters_B = dense * recipe.wire_B, dense * recipe.parameter_B
     if layout.zero == 0:
-        found.group(ranks, layout.tp, 2, gradients_B)
+        found.group(ranks, layout.tp, 2, gradients_B, sums=True)
         return
     shard = layout.shard or ranks
     scatters, gathers = sharded_times(recipe, layout, passes)
-    found.group(shard, layout.tp, scatters, gradients_B)
+    found.group(shard, layout.tp, scatters, gradients_B, recipe.sharding == "deepspeed")
     found.group(shard, layout.tp, gathers, parameters_B)
-    found.group(ranks // shard, layout.tp * shard, 2, gradients_B / shard)
+    found.group(ranks // shard, layout.tp * shard, 2, gradients_B / shard, sums=True)
 
 
 @st.composite
@@ -155,6 +167,7 @@ def questions(draw: st.DrawFn, name: str) -> tuple[Job, Cluster, Layout]:
         overlap_ep=draw(st.sampled_from(["none", "cells", "shared"])), sharding=draw(st.sampled_from(SOFTWARE)),
         cp_kind=draw(st.sampled_from(KINDS)),
         gradient_sync=draw(st.sampled_from((None, *SYNCS))), reshard=draw(st.booleans()),
+        offload_layers=draw(st.sampled_from([0, 0, 1, 2, "all"])),
     )  # fmt: skip
     layout = Layout(
         tp=tp, cp=cp, pp=pp, dp=dp, ep=ep, zero=zero, micro_batch=micro_batch, schedule=schedule,

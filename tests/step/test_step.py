@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from effort import drawn
 from lockstep.errors import BadInput, UnknownName
-from lockstep.hardware import Cluster, cluster
+from lockstep.hardware import Cluster, Link, cluster
 from lockstep.layout import Job, Layout, Recipe, check, memory
 from lockstep.layout.layout import GRID_FIELDS
 from lockstep.parallel.data.around import Around
@@ -112,16 +112,16 @@ def scaled(hardware: Cluster, factor: float) -> Cluster:
         memory_bandwidth_Bps=device.memory_bandwidth_Bps * factor,
         efficiency=curve,
     )
-    levels = tuple(
-        replace(
-            level,
-            link=replace(
-                level.link, latency_s=level.link.latency_s / factor, bandwidth_Bps=level.link.bandwidth_Bps * factor
-            ),
-        )
-        for level in hardware.levels
-    )
+    levels = tuple(replace(level, link=_faster(level.link, factor)) for level in hardware.levels)
     return replace(hardware, device=faster, levels=levels)
+
+
+def _faster(link: Link, factor: float) -> Link:
+    """In rates and latencies, its switch's too."""
+    switch = link.switch and replace(
+        link.switch, latency_s=link.switch.latency_s / factor, start_s=link.switch.start_s / factor
+    )
+    return replace(link, latency_s=link.latency_s / factor, bandwidth_Bps=link.bandwidth_Bps * factor, switch=switch)
 
 
 @settings(max_examples=drawn(50))

@@ -51,12 +51,14 @@ def groups(line: Timeline) -> list[np.ndarray[Any, Any]]:
     return [ids for ids in found if len(ids) > 1 and line.program.kind[ids[0]] == Kind.COLLECTIVE]
 
 
-def sends_during(line: Timeline, operation: int) -> np.ndarray[Any, Any]:
-    """The sends of a member on lanes named after its collective's, while that lasts."""
+def sends_during(line: Timeline, operation: int, to: bool = False) -> np.ndarray[Any, Any]:
+    """The sends of a member, or `to` it, on lanes named after its collective's, while that lasts."""
     program, lane = line.program, line.program.streams[line.program.stream[operation]]
     lanes = [i for i, name in enumerate(program.streams) if name.startswith(f"{lane}:")]
     ids = np.flatnonzero(
-        (program.kind == Kind.SEND) & (program.rank == program.rank[operation]) & np.isin(program.stream, lanes)
+        (program.kind == Kind.SEND)
+        & ((program.peer if to else program.rank) == program.rank[operation])
+        & np.isin(program.stream, lanes)
     )
     within = (line.start_s[ids] >= line.start_s[operation]) & (line.start_s[ids] < line.end_s[operation])
     return ids[within]
@@ -73,20 +75,22 @@ def test_members_begin_and_end_together(step: tuple[Timeline, Timeline, set[str]
     for ids in groups(line):
         assert np.ptp(line.start_s[ids]) == np.ptp(line.end_s[ids]) == 0
         seconds = line.end_s[ids[0]] - line.start_s[ids[0]]
-        last_s = max(line.end_s[sends_during(line, one)].max() for one in ids)
+        last_s = max(line.end_s[sends_during(line, one, to=True)].max() for one in ids)
         assert last_s - line.start_s[ids[0]] == pytest.approx(seconds, rel=1e-6)
         names.add(line.program.name(int(line.program.label[ids[0]])).split(" (")[0])
     assert names == expected
 
 
 def test_members_send_what_the_bus_factor_says(step: tuple[Timeline, Timeline, set[str]]) -> None:
-    """Bytes of the ring attention's blocks are those that a rank sends."""
+    """Bytes of the ring attention's blocks are those that a rank sends; a switch gets all and back its sum's share."""
     _, line, _ = step
     for ids in groups(line):
         op, size_B = line.program.name(int(line.program.op[ids[0]])), float(line.program.size_B[ids[0]])
         for one in ids:
-            sent_B = line.program.size_B[sends_during(line, one)].sum()
-            assert sent_B == pytest.approx(bus_factor(op, len(ids)) * size_B, rel=1e-9)
+            sends = sends_during(line, one)
+            in_switch = line.rank_names[line.program.peer[sends[0]]].startswith("switch")
+            times = 1 + 1 / len(ids) if in_switch else bus_factor(op, len(ids))
+            assert line.program.size_B[sends].sum() == pytest.approx(times * size_B, rel=1e-9)
 
 
 def test_each_kind_is_opened_once(step: tuple[Timeline, Timeline, set[str]]) -> None:
@@ -137,3 +141,14 @@ def test_refusals_say_what_to_do(tmp_path: Path) -> None:
     with pytest.raises(UnknownName, match="unknown expansion 'sends'"):
         trace_step(large, out, "sends")
     assert not out.exists()
+
+
+def test_a_switch_that_reduces_is_a_rank_of_its_own(tmp_path: Path) -> None:
+    """Eight ranks whose all-reduces go through their NVLink switch, and it beside them."""
+    found = lockstep.estimate("llama3-8b", "dgx-h100", batch=8, tp=8)
+    line = trace_step(found, tmp_path / "step.json", "tp").timeline
+    assert line.rank_names == ("stage 0", *(f"rank {i} of stage 0" for i in range(1, 8)), "switch 1")
+    assert line.makespan_s == pytest.approx(found.timeline(True).makespan_s, rel=1e-9)
+    added = (line.program.kind == Kind.REDUCE) & (line.program.rank == 8)
+    assert added.any()
+    assert not (line.program.kind == Kind.REDUCE)[~added].any()

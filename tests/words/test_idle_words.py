@@ -23,7 +23,8 @@ REFUSED: list[tuple[tuple[str, str], dict[str, Any], dict[str, Any]]] = [
     (LLAMA_WORDS, {}, {"overlap_tp": "all"}),
     (LLAMA_WORDS, {}, {"shard": 2}),
     (LLAMA_WORDS, {}, {"overlap_ep": "shared"}),
-    (LLAMA_WORDS, {}, {"overlap_device": 0.5}),
+    (LLAMA_WORDS, {"overlap": False}, {"overlap_device": 0.5}),
+    (LLAMA_WORDS, {"tp": 8, "gpus": 8, "overlap_tp": "none"}, {"overlap_device": 0.5}),
     (LLAMA_WORDS, {}, {"dispatch_bytes": 1}),
     (LLAMA_WORDS, {}, {"recompute_modules": "layernorm"}),
     (LLAMA_WORDS, {"recompute": "selective"}, {"recompute_modules": "moe_act"}),
@@ -33,7 +34,7 @@ REFUSED: list[tuple[tuple[str, str], dict[str, Any], dict[str, Any]]] = [
     (LLAMA_WORDS, {"tp": 8, "gpus": 8}, {"reduce_bytes": 2}),
     (MIXTURE, {"zero": 3}, {"dispatch_bytes": 1}),
     (MIXTURE, {"zero": 3, "ep": 8}, {"overlap_ep": "shared"}),
-    (MIXTURE, {"zero": 3, "ep": 8}, {"overlap_device": 0.5}),
+    (MIXTURE, {"zero": 3, "ep": 8, "overlap": False}, {"overlap_device": 0.5}),
     (IMAGES, {}, {"flash": False}),
     (IMAGES, {}, {"dropout": True}),
     (IMAGES, {}, {"cached_bytes": 1}),
@@ -82,7 +83,7 @@ def test_a_word_that_says_what_holds_is_taken(question: tuple[str, str], words: 
 
 VALUES: dict[str, tuple[Any, ...]] = {
     "vpp": (2, 4), "schedule": ("gpipe", "interleaved", "zb-h1", "dualpipe"), "overlap_pp": (True,),
-    "overlap_tp": ("all",), "shard": (2, 4), "zero": (1, 2, 3), "overlap_ep": ("shared",), "overlap_device": (0.5,),
+    "overlap_tp": ("all",), "shard": (2, 4), "zero": (1, 2, 3), "overlap_ep": ("shared",), "overlap_device": (0.95,),
     "dispatch_bytes": (1,), "recompute_modules": ("layernorm", "moe_act", "mla_up_proj", "core_attn,layernorm"),
     "recompute": ("selective", "full"), "flash": (False,), "dropout": (True,), "cached_bytes": (1,),
     "cached_attention_bytes": (1,), "sequence_parallel": (True,), "micro_batch": (2,), "optimizer": ("sgd",),

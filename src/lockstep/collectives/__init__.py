@@ -4,10 +4,10 @@
 input (reduce-scatter, scatter), the send buffer of one rank (all-to-all).
 """
 
-from lockstep.collectives.best import best, best_time_s, contenders
+from lockstep.collectives.best import best, best_time_s, contenders, usable
 from lockstep.collectives.bounds import bus_bandwidth_Bps, bus_factor, lower_bound_s, lower_bound_terms
 from lockstep.collectives.compare import Comparison, Row, compare, compare_on_levels, forecasts
-from lockstep.collectives.cost import Cost, Counts, LinkLike, PlainLink, Terms
+from lockstep.collectives.cost import Cost, Counts, LinkLike, PlainLink, SwitchLike, Terms
 from lockstep.collectives.crossover import (
     BestMap,
     Crossover,
@@ -54,6 +54,7 @@ __all__ = [
     "PlainLink",
     "Region",
     "Row",
+    "SwitchLike",
     "Terms",
     "algorithms",
     "best",
@@ -85,5 +86,6 @@ __all__ = [
     "program_on_levels",
     "sent_on_levels",
     "times_on_levels",
+    "usable",
     "work_on_levels",
 ]

@@ -20,11 +20,17 @@ def contenders(op: str) -> tuple[Algorithm, ...]:
     return tuple(a for a in every if a.ports == 1 and not a.dominated_by)
 
 
+def usable(algorithm: Algorithm, link: LinkLike) -> bool:
+    """Whether the link can do what the algorithm needs: reduce in its switch, and hand sums to owners if it must."""
+    switch = getattr(link, "switch", None)
+    return not algorithm.in_switch or (switch is not None and (algorithm.op == "all-reduce" or switch.to_owner))
+
+
 def best_time_s(
     op: str, ranks: Number, size_B: Number, link: LinkLike, algorithms: Sequence[str] | None = None
 ) -> Number:
     """Seconds of the fastest algorithm, elementwise; `algorithms` restricts the choice. The cheap path for search."""
-    chosen = contenders(op) if algorithms is None else tuple(get(op, name) for name in algorithms)
+    chosen = _chosen(op, link, algorithms)
     time_s = chosen[0].price_time_s(ranks, size_B, link)
     for algorithm in chosen[1:]:
         time_s = np.minimum(time_s, algorithm.price_time_s(ranks, size_B, link))
@@ -43,7 +49,7 @@ def best(
 
     Ties go to the algorithm registered first. Raises UnknownName, BadInput.
     """
-    names = [a.name for a in contenders(op)] if algorithms is None else list(algorithms)
+    names = [algorithm.name for algorithm in _chosen(op, link, algorithms)]
     costs = [get(op, name).price(ranks, size_B, link, element_B) for name in names]
     times = np.stack(np.broadcast_arrays(*(cost.time_s for cost in costs)))
     fastest = np.argmin(times, axis=0)
@@ -55,3 +61,9 @@ def best(
         stack = np.stack([np.broadcast_to(getattr(cost, field), fastest.shape) for cost in costs])
         picked[field] = np.take_along_axis(stack, fastest[np.newaxis], axis=0)[0]
     return Cost(**picked, algorithm=np.array(names)[fastest])
+
+
+def _chosen(op: str, link: LinkLike, algorithms: Sequence[str] | None) -> tuple[Algorithm, ...]:
+    """What may be taken on the link: all contenders, or those of `algorithms`."""
+    among = contenders(op) if algorithms is None else (get(op, name) for name in algorithms)
+    return tuple(algorithm for algorithm in among if usable(algorithm, link))

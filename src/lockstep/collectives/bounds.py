@@ -4,6 +4,7 @@
     bandwidth   bytes that some rank must send or receive, over its ports:      bytes beta / ports
     reduction   (n - 1) S bytes must be reduced by n ranks:                     (n - 1)/n S gamma
 The bound is the largest of the three (their sum is not a bound for every collective). Bytes per collective: `op`.
+Where the switch between the ranks reduces, two messages reach everyone and the third bound is void.
 
 Source: P. Patarasuk, X. Yuan, "Bandwidth optimal all-reduce algorithms for clusters of workstations", JPDC 69 (2009),
 section 3; E. Chan, M. Heimlich, A. Purkayastha, R. van de Geijn, "Collective communication: theory, practice, and
@@ -20,21 +21,34 @@ from lockstep.collectives.shares import Split, ceil_log2
 from lockstep.types.arrays import Number
 
 
-def lower_bound_terms(op: str, ranks: Number, size_B: Number, ports: int = 1, element_B: float = 0.0) -> Terms:
-    """Latency steps, bytes in series and reduced bytes in series that every algorithm of `op` needs."""
+def lower_bound_terms(
+    op: str, ranks: Number, size_B: Number, ports: int = 1, element_B: float = 0.0, in_switch: bool = False
+) -> Terms:
+    """Latency steps, bytes in series and reduced bytes in series that every algorithm of `op` needs.
+
+    With `in_switch` the switch may reduce and copy: two messages reach everyone, and no rank has to reduce.
+    """
     needs = op_of(op)
     steps = ceil_log2(ranks) if ports == 1 else _ceil_log(ranks, 1 + ports)
     if np.isfinite(needs.most_steps):
         steps = np.minimum(needs.most_steps, np.asarray(ranks) - 1.0)
+    if in_switch:
+        return Terms(np.minimum(steps, 2.0), needs.switched_B(ranks, size_B, Split(element_B)) / ports)
     reduced_B = size_B * ((ranks - 1) / ranks) if needs.reduces else np.asarray(ranks) * 0.0
     return Terms(steps, needs.wire_B(ranks, size_B, Split(element_B)) / ports, reduced_B if ports == 1 else 0.0)
 
 
 def lower_bound_s(
-    op: str, ranks: Number, size_B: Number, link: LinkLike, ports: int = 1, element_B: float = 0.0
+    op: str,
+    ranks: Number,
+    size_B: Number,
+    link: LinkLike,
+    ports: int = 1,
+    element_B: float = 0.0,
+    in_switch: bool = False,
 ) -> Number:
     """Seconds that no algorithm beats: the largest of the latency, bandwidth and reduction bounds."""
-    terms = lower_bound_terms(op, ranks, size_B, ports, element_B)
+    terms = lower_bound_terms(op, ranks, size_B, ports, element_B, in_switch)
     bound: Number = np.maximum(terms.steps * link.latency_s, terms.critical_B / link.bandwidth_Bps)
     bound = np.maximum(bound, terms.reduced_B * getattr(link, "reduce_s_per_B", 0.0))
     return bound

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
+from lockstep.collectives.best import usable
 from lockstep.collectives.bounds import bus_bandwidth_Bps
 from lockstep.collectives.cost import LinkLike
 from lockstep.collectives.levels import (
@@ -86,7 +87,7 @@ def compare(
     `progress(done, total)` is called after each algorithm. Raises BadInput, UnknownName.
     """
     check_arguments(ranks, size_B, link)
-    chosen = names_of(op) if algorithms is None else tuple(algorithms)
+    chosen = _usable(op, link) if algorithms is None else tuple(algorithms)
     rows = (_row(op, name, int(ranks), size_B, link, simulate, element_B) for name in chosen)
     return Comparison(op, int(ranks), float(size_B), _counted(rows, len(chosen), progress))
 
@@ -114,8 +115,13 @@ def forecasts(
     op: str, ranks: int, size_B: float, link: LinkLike, algorithms: Sequence[str] | None = None
 ) -> dict[str, float]:
     """Work of every program that `compare` would build, in operations; above MOST_OPERATIONS it builds none."""
-    chosen = names_of(op) if algorithms is None else algorithms
+    chosen = _usable(op, link) if algorithms is None else algorithms
     return {name: float(get(op, name).work(ranks, size_B, link)) for name in chosen}
+
+
+def _usable(op: str, link: LinkLike) -> tuple[str, ...]:
+    """All algorithms that the link can do."""
+    return tuple(name for name in names_of(op) if usable(get(op, name), link))
 
 
 def _counted(rows: Iterable[Row], total: int, progress: Progress | None) -> tuple[Row, ...]:

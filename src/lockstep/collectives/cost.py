@@ -4,7 +4,8 @@ The machine (Hockney's model with reductions, one port, full duplex):
     message    S bytes take  alpha + S * beta   seconds on the sender's send port and on the receiver's receive port
     reduction  S bytes take  S * gamma          seconds, on the receive port of the rank that reduces
     ports      one send and one receive port per rank, which overlap; `ports` tells when an algorithm needs more
-Every closed form here is  time = steps * alpha + critical_B * beta + reduced_B * gamma,  and equals the event
+    start      seconds before the first message, once per collective; 0 on most links
+Every closed form here is  time = start + steps * alpha + critical_B * beta + reduced_B * gamma,  and equals the event
 simulation of the algorithm's program exactly.
 
 Source: R. Hockney, "The communication challenge for MPP", Parallel Computing 20 (1994); R. Thakur, R. Rabenseifner,
@@ -32,6 +33,30 @@ class LinkLike(Protocol):
     def bandwidth_Bps(self) -> Number: ...
 
 
+class SwitchLike(Protocol):
+    """What the switch behind a link does in collectives (`collectives.switching`)."""
+
+    @property
+    def latency_s(self) -> float:
+        """Seconds per message through it."""
+        ...
+
+    @property
+    def achieved_frac(self) -> float:
+        """Of the rate of its link, what collectives in it reach; may be more than 1."""
+        ...
+
+    @property
+    def start_s(self) -> float:
+        """Seconds before the first message."""
+        ...
+
+    @property
+    def to_owner(self) -> bool:
+        """Whether it hands a sum to one rank, which sends it back for everyone."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class PlainLink:
     """alpha, 1/beta and gamma as numbers or arrays: `latency_s`, `bandwidth_Bps`, `reduce_s_per_B`."""
@@ -39,6 +64,18 @@ class PlainLink:
     latency_s: Number
     bandwidth_Bps: Number
     reduce_s_per_B: Number = 0.0
+    switch: SwitchLike | None = None
+    """None for one that neither reduces nor copies."""
+
+
+@dataclass(frozen=True, slots=True)
+class SwitchedLink:
+    """A link as collectives in its switch use it."""
+
+    latency_s: Number
+    bandwidth_Bps: Number
+    start_s: float
+    to_owner: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +90,10 @@ class Terms:
         return Terms(self.steps + other.steps, self.critical_B + other.critical_B, self.reduced_B + other.reduced_B)
 
     def time_s(self, link: LinkLike) -> Number:
-        """Seconds: steps * alpha + critical_B * beta + reduced_B * gamma."""
+        """Seconds: start + steps * alpha + critical_B * beta + reduced_B * gamma; no steps take none."""
         time_s = self.steps * link.latency_s + self.critical_B / link.bandwidth_Bps
+        if start_s := getattr(link, "start_s", 0.0):
+            time_s = time_s + start_s * (np.asarray(self.steps) > 0)
         gamma = getattr(link, "reduce_s_per_B", 0.0)
         return time_s if isinstance(gamma, float) and gamma == 0.0 else time_s + self.reduced_B * gamma
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lockstep.collectives.best import best, contenders
+from lockstep.collectives.best import best, contenders, usable
 from lockstep.collectives.cost import Cost, LinkLike, PlainLink
 from lockstep.collectives.levels import Levels, LevelsBest, best_on_levels, times_on_levels
 from lockstep.collectives.levels.hierarchy import product
@@ -80,7 +80,7 @@ def crossover(op: str, ranks: int, link: LinkLike, between: Sequence[str] | None
     Raises BadInput, UnknownName.
     """
     check_arguments(ranks, 0.0, link)
-    names = [a.name for a in contenders(op)] if between is None else list(between)
+    names = [a.name for a in contenders(op) if usable(a, link)] if between is None else list(between)
     _check_several(between)
     lines = [(name, *_lines(op, name, ranks, link)) for name in names]
     owner = np.concatenate([np.full(len(start), i) for i, (_, start, _) in enumerate(lines)])
@@ -131,11 +131,12 @@ def _regions(walk: Sequence[tuple[str, float]]) -> tuple[Region, ...]:
 def _lines(op: str, name: str, ranks: int, link: LinkLike) -> tuple[Floats, Floats]:
     """(seconds at size 0, seconds per byte) of every line of an algorithm."""
     algorithm = get(op, name)
+    link = algorithm.over(link)
     choices = {"segments": np.arange(1.0, MAX_SEGMENTS + 1)} if "segments" in algorithm.choices else {}
     terms = algorithm.terms(float(ranks), 1.0, link, FLUID, **choices)
     gamma = getattr(link, "reduce_s_per_B", 0.0)
     start, slope = np.broadcast_arrays(
-        np.asarray(terms.steps * link.latency_s, dtype=np.float64),
+        np.asarray(terms.steps * link.latency_s + getattr(link, "start_s", 0.0) * (terms.steps > 0), dtype=np.float64),
         np.asarray(terms.critical_B / link.bandwidth_Bps + terms.reduced_B * gamma, dtype=np.float64),
     )
     return np.atleast_1d(start), np.atleast_1d(slope)
@@ -191,7 +192,8 @@ def best_map(
         np.asarray(ranks, dtype=np.float64)[:, np.newaxis],
         np.asarray(sizes_B, dtype=np.float64)[np.newaxis, :],
     )
-    plain = PlainLink(link.latency_s, link.bandwidth_Bps, getattr(link, "reduce_s_per_B", 0.0))
+    gamma, switch = getattr(link, "reduce_s_per_B", 0.0), getattr(link, "switch", None)
+    plain = PlainLink(link.latency_s, link.bandwidth_Bps, gamma, switch)
     cost = best(op, rows, columns, plain, algorithms)
     return BestMap(
         op,

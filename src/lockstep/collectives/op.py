@@ -1,7 +1,8 @@
 """What each collective needs at least, and what it does with what arrives. n ranks; S bytes as in nccl-tests.
 
     wire_B       broadcast, reduce: S; scatter, gather, all-gather, reduce-scatter, all-to-all: (n - 1)/n S;
-                 all-reduce: 2 (n - 1)/n S (no in-network reduction)
+                 all-reduce: 2 (n - 1)/n S, and S where the switch reduces, as a rank's every element must reach
+                 the others and theirs it
     bus_factor   2 (n - 1)/n for all-reduce; (n - 1)/n where a rank keeps its own share; 1 otherwise
 
 Source: as in `bounds`; github.com/NVIDIA/nccl-tests, doc/PERFORMANCE.md.
@@ -35,12 +36,19 @@ class Op:
     """Whether its messages may each be added to something."""
     reduces: bool = False
     """Whether every rank's buffer ends in one sum, of which (n - 1) S bytes are reduced by n ranks."""
+    in_switch_B: Callable[[Number, Number, Split], Number] | None = None
+    """`wire_B` where the switch between the ranks reduces; None where that does not help."""
     most_steps: float = np.inf
     """Latencies that are enough however many ranks there are."""
     built_in: bool = True
     """Whether torch has it too."""
     first: str = ""
     """Its algorithms in the order of the listing, where ties go to the first; others follow by name."""
+
+    @property
+    def switched_B(self) -> Callable[[Number, Number, Split], Number]:
+        """(n, S, split) -> bytes that some rank must send or receive where the switch may reduce."""
+        return self.in_switch_B or self.wire_B
 
 
 def _exchanged_B(ranks: Number, size_B: Number, split: Split) -> Number:
@@ -59,15 +67,18 @@ def _whole_B(ranks: Number, size_B: Number, split: Split) -> Number:
 OPS: Mapping[str, Op] = {
     "all-to-all": Op(_exchanged_B, _others, first="direct bruck hierarchical pairwise"),
     "scatter": Op(_rooted_B, _others, first="binomial linear"),
-    "all-gather": Op(_exchanged_B, _others, first="ring recursive-doubling direct bruck"),
-    "reduce-scatter": Op(_exchanged_B, _others, adds=True, reduces=True, first="ring recursive-halving direct bruck"),
+    "all-gather": Op(_exchanged_B, _others, first="ring recursive-doubling direct bruck in-switch"),
+    "reduce-scatter": Op(
+        _exchanged_B, _others, adds=True, reduces=True, first="ring recursive-halving direct bruck in-switch"
+    ),
     "all-reduce": Op(
         lambda ranks, size_B, split: 2.0 * size_B * _others(ranks),
         lambda ranks: 2.0 * _others(ranks),
         adds=True,
         reduces=True,
+        in_switch_B=_whole_B,
         first="ring rabenseifner double-binary-tree recursive-doubling tree pipelined-tree bidirectional-ring "
-        "hierarchical torus-2d direct naive full-exchange",
+        "hierarchical torus-2d direct naive full-exchange in-switch",
     ),
     "broadcast": Op(_whole_B, first="linear binomial scatter-all-gather"),
     "reduce": Op(_whole_B, adds=True, reduces=True, first="linear binomial reduce-scatter-gather"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from lockstep.collectives.best import best_time_s, contenders
+from lockstep.collectives.best import best_time_s, contenders, usable
 from lockstep.collectives.cost import LinkLike
 from lockstep.collectives.registry import Algorithm, get
 from lockstep.program import Program
@@ -32,4 +32,5 @@ def expander(link: LinkLike) -> Callable[[str, str, Sequence[int], float], Progr
 
 
 def _fastest(op: str, ranks: int, size_B: float, link: LinkLike) -> Algorithm:
-    return min(contenders(op), key=lambda algorithm: float(algorithm.price_time_s(float(ranks), size_B, link)))
+    among = [algorithm for algorithm in contenders(op) if usable(algorithm, link)]
+    return min(among, key=lambda algorithm: float(algorithm.price_time_s(float(ranks), size_B, link)))

@@ -12,13 +12,22 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lockstep.collectives.bounds import lower_bound_s
-from lockstep.collectives.cost import Cost, Counts, LinkLike, PlainLink, Terms, as_float
+from lockstep.collectives.cost import (
+    Cost,
+    Counts,
+    LinkLike,
+    PlainLink,
+    SwitchedLink,
+    SwitchLike,
+    Terms,
+    as_float,
+)
 from lockstep.collectives.op import OPS, op_of
 from lockstep.collectives.rounds import Rounds, everyone
 from lockstep.collectives.shares import Split
 from lockstep.errors import BadInput, UnknownName
 from lockstep.registry import Registry
-from lockstep.types.arrays import Number
+from lockstep.types.arrays import Array, Number
 from lockstep.types.plain import Json
 from lockstep.units import format_size
 
@@ -48,6 +57,8 @@ class Algorithm:
     source: str
     ports: int = 1
     """Send and receive ports used at once; the link's rate is per port."""
+    in_switch: bool = False
+    """Whether the switch between the ranks reduces and copies: only over a link that has such a switch, at its rate."""
     dominated_by: str = ""
     """An algorithm never slower, so that `best` may skip this one; empty when there is none."""
     stale: bool = False
@@ -68,7 +79,7 @@ class Algorithm:
     settle: Callable[..., Json] = field(default=lambda *given, **choices: choices, repr=False, kw_only=True)
     """Choices that depend on ranks, size, link and split, such as the best number of segments."""
     copies: Callable[..., Number] = field(default=lambda ranks, **choices: 0, repr=False, kw_only=True)
-    """Most local copies of the program."""
+    """Most operations of the program that are no messages and no reductions."""
     helpers: Callable[..., int] = field(default=lambda ranks, **choices: 0, repr=False, kw_only=True)
     """Ranks beside the group, such as parameter servers; numbered after it."""
 
@@ -80,7 +91,17 @@ class Algorithm:
         self, ranks: Number, size_B: Number, link: LinkLike, element_B: float = 0.0, **choices: object
     ) -> Number:
         """Seconds, without the rest of `price`: the same closed form, little memory, for search."""
+        link = self.over(link)
         return self.terms(ranks, size_B, link, Split(element_B), **choices).time_s(link)
+
+    def over(self, link: LinkLike) -> LinkLike:
+        """The link as this algorithm uses it: in its switch where that reduces, if the link says what it can do."""
+        switch: SwitchLike | None = getattr(link, "switch", None) if self.in_switch else None
+        if switch is None:
+            return link
+        return SwitchedLink(
+            switch.latency_s, link.bandwidth_Bps * switch.achieved_frac, switch.start_s, switch.to_owner
+        )
 
     def price(self, ranks: Number, size_B: Number, link: LinkLike, element_B: float = 0.0, **choices: object) -> Cost:
         """Cost of the collective; broadcasts over ranks, size and link.
@@ -90,7 +111,7 @@ class Algorithm:
         """
         check_arguments(ranks, size_B, link)
         self.check_choices(choices)
-        ranks, size_B = as_float(ranks), as_float(size_B)
+        ranks, size_B, link = as_float(ranks), as_float(size_B), self.over(link)
         split = Split(element_B)
         terms = self.terms(ranks, size_B, link, split, **choices)
         counts = self.counts(ranks, size_B, link, split, **choices)
@@ -103,7 +124,7 @@ class Algorithm:
             total_B=counts.total_B,
             total_reduced_B=counts.total_reduced_B,
             bytes_sent_per_rank_B=counts.total_B / ranks,
-            lower_bound_s=lower_bound_s(self.op, ranks, size_B, link, ports=self.ports, element_B=element_B),
+            lower_bound_s=lower_bound_s(self.op, ranks, size_B, link, self.ports, element_B, self.in_switch),
             algorithm=self.name,
         )
 
@@ -111,14 +132,14 @@ class Algorithm:
         self, ranks: Number, size_B: Number, link: LinkLike, element_B: float = 0.0, **choices: object
     ) -> Number:
         """Most operations of the program: both ends of every message, its reduction, local copies. Broadcasts."""
-        split = Split(element_B)
+        split, link = Split(element_B), self.over(link)
         counts = self.counts(ranks, size_B, link, split, **choices)
         settled = self.settle(ranks, size_B, link, split, **choices)
         return (2 + op_of(self.op).adds) * counts.messages + self.copies(ranks, **settled)
 
     def work(self, ranks: Number, size_B: Number, link: LinkLike, element_B: float = 0.0, **choices: object) -> Number:
         """Operations of the program, with what its rounds cost as operations: a forecast of its making. Broadcasts."""
-        steps = self.terms(ranks, size_B, link, Split(element_B), **choices).steps
+        steps = self.terms(ranks, size_B, self.over(link), Split(element_B), **choices).steps
         return self.operations(ranks, size_B, link, element_B, **choices) + ROUND_OPERATIONS * steps
 
     def program(
@@ -140,13 +161,22 @@ class Algorithm:
         check_arguments(ranks, size_B, link)
         self.check_choices(choices)
         check_work(f"{self.op} {self.name}", ranks, float(self.work(ranks, size_B, link, element_B, **choices)))
-        settled = self.settle(ranks, size_B, link, Split(element_B), **choices)
+        settled = self.settle(ranks, size_B, self.over(link), Split(element_B), **choices)
         pieces = self.pieces(ranks, **settled)
         num_elems = int(Split(element_B).elements(size_B)) if element_B else pieces
         rounds = Rounds(ranks + self.helpers(ranks, **settled), element_B or size_B / pieces)
+        if self.in_switch:
+            rounds = Rounds.with_switches(ranks, 1, ranks, rounds.element_B)
         members = everyone(ranks) if order is None else np.asarray(order)[np.newaxis, :]
+        self.begin(rounds, members, link)
         self.write(rounds, members, np.zeros(1, np.int64), np.full(1, num_elems), **settled)
         return rounds.build()
+
+    def begin(self, rounds: Rounds, members: Array, link: LinkLike) -> None:
+        """What comes before `write`: messages take `over(link)` where that is not the network's own link."""
+        used = self.over(link)
+        rounds.over = used if self.in_switch or used is not link else None
+        rounds.start(members, getattr(used, "start_s", 0.0))
 
     def check_choices(self, choices: Json) -> None:
         """Raise UnknownName for a choice this algorithm does not have."""

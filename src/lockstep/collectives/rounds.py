@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 
 import numpy as np
 
+from lockstep.collectives.cost import LinkLike
 from lockstep.program import Kind, Program, ProgramBuilder
 from lockstep.types.arrays import Array, Number, Whole
 
@@ -49,10 +50,29 @@ class Rounds:
         self, ranks: int, element_B: float, builder: ProgramBuilder | None = None, port: int = 0, ports: int = 2
     ) -> None:
         self.ranks = ranks
+        self.first_switch = ranks
+        """Switches that reduce are numbered after the ranks."""
+        self.over: LinkLike | None = None
+        """The link that messages to and from switches take; the network's own between ranks."""
         self.element_B = element_B
         self.builder = ProgramBuilder(ranks, _streams(range(ports))) if builder is None else builder
         self.send_stream, self.recv_stream = _streams([port])
         self.last = np.full((ranks, 2), -1, dtype=np.int64)
+
+    @staticmethod
+    def with_switches(ranks: int, switches: int, ports: int, element_B: float) -> Rounds:
+        """A program of `ranks`, and beside them of switches with a port for each of `ports` members of a group."""
+        rounds = Rounds(ranks + switches, element_B, ports=max(2, ports))
+        rounds.first_switch = ranks
+        return rounds
+
+    def start(self, members: Array, start_s: float) -> None:
+        """Work of `start_s` on each of `members` before whatever comes next; none for 0, or of a rank alone."""
+        if start_s and members.shape[1] > 1:
+            rank = np.ravel(members)
+            self.last[rank, 0] = self.builder.extend(
+                Kind.COMPUTE, rank, duration_s=start_s, stream=self.send_stream, after=self.last[rank]
+            )
 
     def through(self, port: int) -> Rounds:
         """The same program through every rank's send and receive port number `port` (from 0), starting now."""

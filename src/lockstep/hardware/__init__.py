@@ -14,6 +14,7 @@ from lockstep.hardware.device import Efficiency as Efficiency
 from lockstep.hardware.device import efficiency as efficiency
 from lockstep.hardware.link import Host as Host
 from lockstep.hardware.link import Link as Link
+from lockstep.hardware.link import Switch as Switch
 from lockstep.hardware.shipped import read_catalog as read_catalog
 from lockstep.hardware.source import Source as Source
 
@@ -26,6 +27,7 @@ __all__ = [
     "Level",
     "Link",
     "Source",
+    "Switch",
     "cluster",
     "clusters",
     "device",

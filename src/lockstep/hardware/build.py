@@ -10,7 +10,7 @@ from typing import Any, TypeVar, cast
 from lockstep.errors import BadInput, UnknownName
 from lockstep.hardware.cluster import Cluster, Level, Node, Shelf
 from lockstep.hardware.device import Device, Efficiency, efficiency
-from lockstep.hardware.link import Host, Link
+from lockstep.hardware.link import Host, Link, Switch
 from lockstep.hardware.schema import (
     ClusterEntry,
     CurveEntry,
@@ -20,6 +20,7 @@ from lockstep.hardware.schema import (
     LevelEntry,
     LinkEntry,
     NodeEntry,
+    SwitchEntry,
 )
 from lockstep.hardware.source import Source
 from lockstep.registry import Registry
@@ -98,6 +99,7 @@ class Builder:
         sources = self._sources(numbers, path, entry.source)
         if "achieved" not in given:
             sources["achieved_frac"] = Source("assumed", "not given, so the full wire rate is taken", "")
+        sources |= self._switch_sources(entry.switch, path)
         if entry.measured is not None:
             sources = {field: Source("measured", source.text, entry.measured) for field, source in sources.items()}
         return Link(
@@ -106,8 +108,15 @@ class Builder:
             bandwidth_Bps=entry.bandwidth,
             achieved_frac=entry.achieved,
             reduce_s_per_B=1.0 / entry.reduce_bandwidth if entry.reduce_bandwidth else 0.0,
+            switch=_switch(entry),
             provenance=sources,
         )
+
+    def _switch_sources(self, entry: SwitchEntry | None, path: Path) -> dict[str, Source]:
+        """The sources of what a switch that reduces does."""
+        names = ("latency", "achieved", "start") if entry is not None else ()
+        given = [name for name in names if entry is not None and name in entry.model_fields_set]
+        return {f"switch.{name}": self.source_of((*path, "switch", name), None) for name in given}
 
     def node(self, entry: NodeEntry, path: Path) -> Node:
         """A node from its entry."""
@@ -226,3 +235,11 @@ class Builder:
             return make()
         except BadInput as error:
             raise BadInput(error.message, error.where or self.where(*path)) from None
+
+
+def _switch(entry: LinkEntry) -> Switch | None:
+    """The switch behind a link, if it reduces."""
+    found = entry.switch
+    if found is None:
+        return None
+    return Switch(found.latency, found.achieved, found.start, found.sums_to == "owner")

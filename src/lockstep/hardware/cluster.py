@@ -21,7 +21,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from lockstep.errors import BadInput
 from lockstep.hardware.device import Device
-from lockstep.hardware.link import Host, Link
+from lockstep.hardware.link import Host, Link, Switch
 from lockstep.hardware.source import Provenance, Source, check_positive
 from lockstep.types.arrays import Whole
 from lockstep.types.plain import Json, picked
@@ -112,18 +112,18 @@ class Cluster:
             self.levels[self._index(level)].link.effective(), bandwidth_Bps=self.bandwidth_per_device_Bps(level)
         )
 
-    def group_levels(self, children: Sequence[Whole]) -> list[tuple[Whole, float, float, float]]:
-        """(children, latency_s, bandwidth_Bps of one rank, reduce_s_per_B) at each level, innermost first.
+    def group_levels(self, children: Sequence[Whole]) -> list[tuple[Whole, float, float, float, Switch | None]]:
+        """(children, latency_s, bandwidth_Bps of one rank, reduce_s_per_B, switch) at each level, innermost first.
 
         `children[i]`: how many children of level i a group of ranks spans, when all groups of its kind talk at once.
         """
         links = [self.link_per_device(level) for level in range(len(self.levels))]
         return [
-            (spanned, link.latency_s, link.bandwidth_Bps, link.reduce_s_per_B)
+            (spanned, link.latency_s, link.bandwidth_Bps, link.reduce_s_per_B, link.switch)
             for spanned, link in zip(children, links, strict=True)
         ]
 
-    def levels_of(self, devices: Whole) -> list[tuple[Whole, float, float, float]]:
+    def levels_of(self, devices: Whole) -> list[tuple[Whole, float, float, float, Switch | None]]:
         """`group_levels` of so many consecutive devices; broadcasts.
 
         They fill whole units of every level where their children at all levels multiply to `devices`.

@@ -19,6 +19,31 @@ from lockstep.types.plain import Json, picked
 
 
 @dataclass(frozen=True, slots=True)
+class Switch:
+    """What the switch behind a link does in collectives: it adds what its ports receive, and copies what it sends."""
+
+    latency_s: float
+    """Seconds per message through it."""
+    achieved_frac: float
+    """Of its link's bandwidth, what large collectives reach."""
+    start_s: float = 0.0
+    """Seconds before the first message of a collective: launch, and ranks that wait for one another."""
+    to_owner: bool = True
+    """Whether it hands a sum to the rank that owns it, which sends it back for everyone (NVLink SHARP); otherwise it
+    sends the sum to everyone itself (SHARP of InfiniBand)."""
+
+    def __post_init__(self) -> None:
+        check_positive("switch", achieved_frac=self.achieved_frac)
+        for name, number in (("latency_s", self.latency_s), ("start_s", self.start_s)):
+            if number != 0:
+                check_positive("switch", **{name: number})
+
+    def to_dict(self) -> Json:
+        """Plain JSON form."""
+        return picked(self)
+
+
+@dataclass(frozen=True, slots=True)
 class Link:
     """A full-duplex link; every number is per direction and per endpoint (a GPU's whole NVLink, one NIC port)."""
 
@@ -31,6 +56,8 @@ class Link:
     """Fraction of the wire rate that large messages reach."""
     reduce_s_per_B: float = 0.0
     """Gamma: seconds to reduce one received byte that do not hide behind the transfer; 0 when they do."""
+    switch: Switch | None = None
+    """How collectives go through a switch that reduces; None where it cannot, or is not used so."""
     provenance: Provenance = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
@@ -49,7 +76,8 @@ class Link:
 
     def effective(self) -> Link:
         """The same link with its achieved rate as its bandwidth: what the cost formulas take."""
-        return replace(self, bandwidth_Bps=self.rate_Bps, achieved_frac=1.0)
+        switch = self.switch and replace(self.switch, achieved_frac=self.switch.achieved_frac / self.achieved_frac)
+        return replace(self, bandwidth_Bps=self.rate_Bps, achieved_frac=1.0, switch=switch)
 
     def to_dict(self) -> Json:
         """Plain JSON form."""

@@ -4,6 +4,8 @@ A file holds any of `devices`, `links`, `nodes` (named things that the rest of t
 
     links:
       my-roce: {latency: 8 us, bandwidth: 200 Gbit/s, achieved: 85%}
+      my-quantum:                              # InfiniBand whose switches reduce (SHARP)
+        {latency: 4 us, bandwidth: 400 Gbit/s, achieved: 90%, switch: {latency: 3 us, achieved: 90%, sums_to: everyone}}
     nodes:
       my-node:
         device: h100-sxm                       # a catalog name, a name of this file, or the device itself
@@ -136,6 +138,18 @@ class DeviceEntry(Strict):
     source: str | None = None
 
 
+class SwitchEntry(Strict):
+    """Collectives in the switch behind a link (NVLink SHARP, SHARP of InfiniBand)."""
+
+    latency: Latency
+    achieved: Fraction
+    """Of the link's bandwidth, what traffic that the switch adds or copies reaches."""
+    start: Latency = 0.0
+    """Time before the first message of a collective."""
+    sums_to: Literal["owner", "everyone"] = "owner"
+    """Whom the switch sends a sum: the rank that owns it, which multicasts it, or everyone."""
+
+
 class LinkEntry(Strict):
     """A link; rates per direction and endpoint. `reduce_bandwidth` is absent when reductions hide behind transfers."""
 
@@ -143,6 +157,8 @@ class LinkEntry(Strict):
     bandwidth: Bandwidth
     achieved: Fraction = 1.0
     reduce_bandwidth: Bandwidth | None = None
+    switch: SwitchEntry | None = None
+    """Absent where no switch reduces, or it is not used."""
     measured: Date | None = None
     """Day on which all of its numbers were measured."""
     source: str | None = None

@@ -28,7 +28,9 @@ Path = tuple[str | int, ...]
 T = TypeVar("T")
 
 # Text that names things; everything else in the catalog is a number and needs a source.
-NAMING_KEYS = frozenset({"vendor", "efficiency", "device", "link", "node", "name", "host_link", "successors"})
+NAMING_KEYS = frozenset(
+    {"vendor", "efficiency", "device", "link", "node", "name", "host_link", "successors", "sums_to"}
+)
 MOST_B = 2**20
 """Of a file."""
 

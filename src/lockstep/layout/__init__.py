@@ -27,6 +27,7 @@ from lockstep.layout.memory import chunk_activations_B as chunk_activations_B
 from lockstep.layout.memory import context_blocks as context_blocks
 from lockstep.layout.memory import host_B as host_B
 from lockstep.layout.memory import layer_parameters as layer_parameters
+from lockstep.layout.memory import leaving_B as leaving_B
 from lockstep.layout.memory import memory as memory
 from lockstep.layout.memory import peak_B as peak_B
 from lockstep.layout.memory import piece as piece
@@ -37,6 +38,7 @@ from lockstep.layout.recipe import Optimizer as Optimizer
 from lockstep.layout.recipe import Recipe as Recipe
 from lockstep.layout.routing import busiest_rank_frac as busiest_rank_frac
 from lockstep.layout.routing import choices_of as choices_of
+from lockstep.layout.routing import group_tokens as group_tokens
 from lockstep.layout.rules import RULES as RULES
 from lockstep.layout.rules import broken_by as broken_by
 from lockstep.layout.rules import broken_rules as broken_rules

@@ -10,14 +10,16 @@
 
 With p + g + k = 2 + 2 + 12 the rule "16 bytes per parameter" is ZeRO's (arXiv 1910.02054, section 3.1); see
 `Recipe.bytes_per_parameter` for 18 and 20. Experts are replicated over edp ranks, everything else over dp*cp.
-Offloaded states are host memory's (`offload.py`). Where two copies of the model run in both directions (DualPipe), a
-rank holds two stages and shards with twice as many.
+Offloaded states are host memory's (`offload.py`), and so are kept activations of the layers that the recipe's
+`offload_layers` counts; two layers' of them at a time are on the device, one in work and one that travels. Where two
+copies of the model run in both directions (DualPipe), a rank holds two stages and shards with twice as many.
 """
 
 from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from functools import reduce
 
@@ -78,7 +80,7 @@ class Memory:
     buffers_B: Number
     capacity_B: float
     host_B: Number = 0.0
-    """Offloaded states, in host memory."""
+    """Offloaded states and activations, in host memory."""
     host_capacity_B: float = math.inf
     """A rank's share of host memory; infinite where it is not known."""
 
@@ -198,17 +200,25 @@ def _stage_B(job: Job, grid: LayoutGrid, stage: int) -> tuple[Number, Number, Nu
 
 
 def host_B(job: Job, grid: LayoutGrid) -> Number:
-    """Bytes of offloaded states of the rank that keeps most in host memory, for every layout of `grid`."""
-    if not np.any(grid.offload != KEEP):
+    """Bytes that the rank which offloads most keeps in host memory, for every layout of `grid`."""
+    if not np.any(grid.offload != KEEP) and not job.recipe.offload_layers:
         return 0.0
     telling = job.telling_stages(grid.stages, grid.placement, grid.split)
     return reduce(np.maximum, [_stage_host_B(job, grid, stage) for stage, _ in telling])
 
 
 def _stage_host_B(job: Job, grid: LayoutGrid, stage: int) -> Number:
+    """Bytes in host memory of one rank of a stage: offloaded states, and activations of micro-batches in flight."""
+    states_B = _stage_host_states_B(job, grid, stage) if np.any(grid.offload != KEEP) else 0.0
+    if not job.recipe.offload_layers:
+        return states_B
+    held = job.device_layers(grid.stages, grid.placement, grid.split)[stage]
+    gone_B = [leaving_B(job, grid, chunk, held) for chunk in _chunks(job, grid, stage, held)]
+    return states_B + _live_B(job, grid, stage, gone_B)
+
+
+def _stage_host_states_B(job: Job, grid: LayoutGrid, stage: int) -> Number:
     """Bytes of offloaded states of one rank of a stage: of what it updates, divided from zero 1 on."""
-    if not np.any(grid.offload != KEEP):
-        return 0.0
     states, recipe = job.recipe.states, job.recipe
     held = stage_parameters(job, grid, stage, job.device_layers(grid.stages, grid.placement, grid.split)[stage])
     dense, expert = held.matrix_elems + held.other_elems, held.expert_elems
@@ -280,20 +290,51 @@ def _activations(job: Job, grid: LayoutGrid, stage: int, held: Counter[LayerKind
     kept, passing = _kept(model, one, grid, held, (first, modules))
     if job.recipe.cp_kind != "ring" and np.any(grid.cp > 1):
         passing = passing + held_B(job.recipe.cp_kind, grid.cp, context_blocks(model, one))
-    microbatches = grid.microbatches(job.recipe.batch)
-    how, logit_B = job.recipe.vocab_parallel, LOGIT_FUSED_B if job.recipe.fused_elementwise else LOGIT_EAGER_B
+    logit_B = LOGIT_FUSED_B if job.recipe.fused_elementwise else LOGIT_EAGER_B
     if job.recipe.spreads(grid.stages):
-        passing = passing + vocabulary.BARRIERS[how] * spread_activation_B(model, one, grid.pp, logit_B)
+        passing = passing + vocabulary.BARRIERS[job.recipe.vocab_parallel] * spread_activation_B(
+            model, one, grid.pp, logit_B
+        )
     elif last:
         passing = np.maximum(passing, (1 + model.mtp_layers) * head_activation_B(model, one, logit_B=logit_B))
+    if gone := job.recipe.offloaded_of(sum(held.values())):
+        kept = kept - leaving_B(job, grid, held)
+        passing = passing + min(2, gone) * np.maximum.reduce([*_layer_B(model, one, grid, held).values()])
+    return _live_B(job, grid, stage, chunk_activations_B(job, grid, stage) if grid.split else (kept,)), passing
+
+
+def _live_B(job: Job, grid: LayoutGrid, stage: int, each_B: Sequence[Number]) -> Number:
+    """Bytes of all micro-batches in flight, of which each chunk of a stage keeps `each_B`; one where they are alike."""
+    microbatches = grid.microbatches(job.recipe.batch)
     if grid.split:
-        each_B = chunk_activations_B(job, grid, stage)
-        return peak_held(SCHEDULES[int(grid.schedule)], grid.stages, int(microbatches), stage, each_B), passing
+        sizes_B = tuple(float(size_B) for size_B in each_B)
+        return peak_held(SCHEDULES[int(grid.schedule)], grid.stages, int(microbatches), stage, sizes_B)
     live = peak_live_by_code(grid.schedule, grid.stages, microbatches, chunks=grid.vpp, stage=stage)
     if job.recipe.spreads(grid.stages):
-        live = vocabulary.held(how, live, microbatches)
+        live = vocabulary.held(job.recipe.vocab_parallel, live, microbatches)
     # Of two copies, a micro-batch passes one: half of what the device holds, on average over the two directions.
-    return kept * live / grid.copies, passing
+    return each_B[0] * live / grid.copies
+
+
+def leaving_B(
+    job: Job, grid: LayoutGrid, held: Counter[LayerKind], of_stage: Counter[LayerKind] | None = None
+) -> Number:
+    """Bytes of a micro-batch that go to host memory from the layers `held`, a stage's or some `of_stage`."""
+    model, layers = job.transformer, sum((of_stage or held).values())
+    gone = job.recipe.offloaded_of(layers)
+    if model is None or not gone:
+        return 0.0
+    each_B, counts = _layer_B(model, piece(job.recipe, grid, model.experts), grid, held), _by_experts(held)
+    total_B: Number = sum(count * each_B[experts] for experts, count in counts.items())
+    return gone / layers * total_B
+
+
+def _chunks(job: Job, grid: LayoutGrid, stage: int, held: Counter[LayerKind]) -> list[Counter[LayerKind]]:
+    """Layers of each chunk of a stage where they are placed by hand, else all of them."""
+    if not grid.split:
+        return [held]
+    placed = zip(grid.route, job.chunk_layers(grid.split), strict=True)
+    return [layers for (device, _), layers in sorted(placed, key=lambda one: one[0]) if device == stage]
 
 
 def chunk_activations_B(job: Job, grid: LayoutGrid, stage: int) -> tuple[float, ...]:
@@ -302,10 +343,11 @@ def chunk_activations_B(job: Job, grid: LayoutGrid, stage: int) -> tuple[float, 
     if not isinstance(model, Transformer):
         return ()
     one = piece(job.recipe, grid, model.experts)
+    whole = job.device_layers(grid.stages, grid.placement, grid.split)[stage]
     for at, ((device, chunk), held) in enumerate(zip(grid.route, job.chunk_layers(grid.split), strict=True)):
         if device == stage:
             pieces = at == 0, at == grid.mtp_stage % len(grid.split)
-            found[chunk] = float(_kept(model, one, grid, held, pieces)[0])
+            found[chunk] = float(_kept(model, one, grid, held, pieces)[0] - leaving_B(job, grid, held, whole))
     return tuple(found[chunk] for chunk in sorted(found))
 
 
@@ -321,11 +363,21 @@ def _kept(
     kept: Number = 0.0
     passing: Number = 0.0
     for experts, count in sorted(counts.items()):
-        modes = [layer_activation_B(model, one, experts, mode) for mode in (NONE, SELECTIVE, FULL)]
-        mode_B: Floats = np.choose(grid.recompute, [np.asarray(mode) for mode in modes])
+        whole_B, mode_B = _mode_B(model, one, grid, experts)
         kept = kept + count * mode_B
-        passing = np.maximum(passing, modes[NONE] - mode_B)
+        passing = np.maximum(passing, whole_B - mode_B)
     return kept + (embedding_activation_B(model, one) if first else 0.0), passing
+
+
+def _mode_B(model: Transformer, one: Piece, grid: LayoutGrid, experts: bool) -> tuple[Floats, Floats]:
+    """Bytes that one layer keeps, without recomputation and with each layout's."""
+    modes = [np.asarray(layer_activation_B(model, one, experts, mode)) for mode in (NONE, SELECTIVE, FULL)]
+    return modes[0], np.choose(grid.recompute, modes)
+
+
+def _layer_B(model: Transformer, one: Piece, grid: LayoutGrid, held: Counter[LayerKind]) -> dict[bool, Floats]:
+    """Bytes that a layer of each kind `held` keeps, by whether it has experts."""
+    return {experts: _mode_B(model, one, grid, experts)[1] for experts in _by_experts(held)}
 
 
 def _gathered(recipe: Recipe, grid: LayoutGrid, parameters: RankParameters, layers: int) -> Number:

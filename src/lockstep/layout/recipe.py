@@ -125,9 +125,10 @@ class Recipe:
     """The expert exchange overlapped with compute: none; cells, during the other pass where the schedule runs a forward
     and a backward pass as one cell (dualpipe, dualpipe-v); or shared, during the shared experts of the same layer
     (Megatron Core's --moe-shared-expert-overlap)."""
-    overlap_device_frac: float = 20 / 132
-    """Share of the device's arithmetic that an exchange takes while it overlaps with compute: DeepSeek-V3 gave it 20 of
-    132 multiprocessors (arXiv 2412.19437, section 3.2.2); assumed for all others."""
+    overlap_device_frac: float | None = None
+    """Share of the device, arithmetic and memory bandwidth alike, that traffic takes from the kernels beside it. None:
+    of the experts' exchange 20 of 132 multiprocessors, as DeepSeek-V3 gave it (arXiv 2412.19437, section 3.2.2), and
+    of other collectives nothing. Messages between stages take none."""
     exchange: str | None = None
     """How tokens travel to their experts: copy, each of the k copies by itself; node, once to each node and device with
     experts of theirs and copied there (DeepEP); None: node where the model limits routing to groups, else copy."""
@@ -142,6 +143,8 @@ class Recipe:
     cached_B: float | None = None
     """Bytes per element in which linear layers, and activation functions of experts, keep their inputs for the backward
     pass: 1 + 4/128 in fp8 with a scale per 128 elements (DeepSeek-V3, section 3.3.3); None means as activations."""
+    offload_layers: int | str = 0
+    """Layers of every stage whose kept activations wait in host memory for their backward pass, the first ones; all."""
     cached_attention_B: float | None = None
     """The same for the attention's output, which its own backward pass reads too: 1.5 + 4/128 in DeepSeek's E5M6."""
     vocab_parallel: str = "none"
@@ -169,6 +172,9 @@ class Recipe:
                 raise BadInput(
                     f"{name} must be a whole number of at least 1, got {value!r}", f"--{name.replace('_', '-')}"
                 )
+        layers = self.offload_layers
+        if layers != "all" and (not isinstance(layers, int) or isinstance(layers, bool) or layers < 0):
+            raise BadInput(f"offload_layers must be a count of layers, or all, got {layers!r}", "--offload-layers")
         if self.dtype in NOT_TRAINED:
             raise BadInput(f"{self.dtype} is not a training format; {NOT_TRAINED[self.dtype]}", "--dtype")
         if self.overlap_tp not in TP_OVERLAPS:
@@ -186,13 +192,17 @@ class Recipe:
             raise UnknownName("software that shards", self.sharding, SOFTWARE, "--sharding")
         if self.gradient_sync not in (None, *SYNCS):
             raise UnknownName("time to reduce gradients", str(self.gradient_sync), SYNCS, "--gradient-sync")
-        if not 0 <= self.overlap_device_frac < 1:
+        if self.overlap_device_frac is not None and not 0 <= self.overlap_device_frac < 1:
             raise BadInput(f"overlap_device_frac must be at least 0 and below 1, got {self.overlap_device_frac}")
         for module in self.recompute_modules:
             if module not in MODULES:
                 raise UnknownName("module to recompute", module, MODULES, "--recompute-modules")
         if self.optimizer not in OPTIMIZERS:
             raise UnknownName("optimizer", self.optimizer, OPTIMIZERS, "--optimizer")
+
+    def offloaded_of(self, layers: int) -> int:
+        """Of so many layers of a stage, those whose kept activations wait in host memory."""
+        return layers if self.offload_layers == "all" else min(layers, int(self.offload_layers))
 
     @property
     def states(self) -> Optimizer:
@@ -221,6 +231,16 @@ class Recipe:
     def skew(self) -> float | None:
         """Exponent of the experts' popularity, 0 for natural routing; None where experts get equally much."""
         return routing_skew(self.routing)
+
+    @property
+    def exchange_device_frac(self) -> float:
+        """Share of the device that the experts' exchange takes from kernels beside it."""
+        return 20 / 132 if self.overlap_device_frac is None else self.overlap_device_frac
+
+    @property
+    def traffic_device_frac(self) -> float:
+        """The same of tensor-, context- and data-parallel collectives."""
+        return self.overlap_device_frac or 0.0
 
     @property
     def dispatched_B(self) -> float:

@@ -19,5 +19,9 @@ def busiest_rank_frac(routed: Experts | None, recipe: Recipe, grid: LayoutGrid) 
     """Tokens of the busiest rank of experts over the mean; 1 for balanced routing and without experts."""
     if routed is None or recipe.skew is None:
         return 1.0
-    tokens = grid.micro_batch * recipe.seq / (grid.cp * grid.tp) * grid.ep * grid.expert_tp
-    return busiest_frac(choices_of(routed), grid.ep, tokens, recipe.skew)
+    return busiest_frac(choices_of(routed), grid.ep, group_tokens(recipe, grid), recipe.skew)
+
+
+def group_tokens(recipe: Recipe, grid: LayoutGrid) -> Number:
+    """Tokens of a micro-batch on the ranks that divide and cut the experts."""
+    return grid.micro_batch * recipe.seq / (grid.cp * grid.tp) * grid.ep * grid.expert_tp

@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from lockstep.errors import BadInput
 from lockstep.layout.job import Job, splits_evenly
 from lockstep.layout.layout import KEEP, OFFLOAD_PARAMETERS, Layout, LayoutGrid
-from lockstep.parallel.pipeline import Placement, code, codes_where, get, valid
-from lockstep.parallel.pipeline.vocabulary import INTERLACED
+from lockstep.layout.spreading import not_spread, two_stages, why_not_spread
+from lockstep.parallel.pipeline import Placement, codes_where, get, valid
 from lockstep.types.arrays import Bools, Truth
 from lockstep.workload import FULL
 
@@ -95,8 +95,7 @@ def _misplaced(grid: LayoutGrid, job: Job) -> Truth:
     modules = grid.mtp_stage % len(split) if job.transformer and job.transformer.mtp_layers else -1
     empty = any(count == 0 and at not in (0, len(split) - 1, modules) for at, count in enumerate(split))
     foreign = grid.mtp_stage >= 0 and (modules < 0 or any(split[modules + 1 :]))
-    mixed = np.isin(grid.schedule, codes_where(lambda schedule: schedule.copies > 1 or schedule.cells is not None))
-    broken: Bools = (len(split) != grid.pp * grid.vpp) | mixed | (sum(split) != job.layers) | empty | foreign
+    broken: Bools = (len(split) != grid.pp * grid.vpp) | two_stages(grid) | (sum(split) != job.layers) | empty | foreign
     return broken
 
 
@@ -116,30 +115,6 @@ def _placed(layout: Layout, job: Job) -> str:
     if layout.mtp_stage is not None and any(split[layout.mtp_stage + 1 :]):
         return "the modules of multi-token prediction follow the last layer; no stage behind them may have layers"
     return "only the first stage, the last and that of the prediction modules may have no layers"
-
-
-def _not_spread(grid: LayoutGrid, job: Job) -> Truth:
-    """Vocabulary layers are spread over stages that hold one copy of equally many layers, and have one head."""
-    if job.recipe.vocab_parallel == "none":
-        return np.zeros((), dtype=bool)
-    modules = bool(job.transformer and job.transformer.mtp_layers)
-    mixed = np.isin(grid.schedule, codes_where(lambda schedule: schedule.copies > 1 or schedule.cells is not None))
-    if job.recipe.vocab_parallel == INTERLACED:
-        mixed = mixed | (grid.schedule != code("1f1b"))
-    broken: Bools = (grid.pp > 1) & (mixed | bool(grid.split) | modules)
-    return broken
-
-
-def _spread(layout: Layout, job: Job) -> str:
-    """Why vocabulary layers cannot be spread."""
-    given = f"--vocab-parallel {job.recipe.vocab_parallel}"
-    if job.transformer and job.transformer.mtp_layers:
-        return f"{given} spreads one head, and {job.model.name} has modules of multi-token prediction with their own"
-    if layout.stages:
-        return f"{given} gives all stages the same work; drop --stages"
-    if job.recipe.vocab_parallel == INTERLACED:
-        return f"{given} stops all stages at once, which fits into 1f1b alone; use --schedule 1f1b or vocab-2"
-    return f"{given} is not known for {layout.schedule}, which runs passes of two stages together"
 
 
 def _stages(layout: Layout, job: Job) -> str:
@@ -242,6 +217,25 @@ def _rank_heads(layout: Layout, job: Job) -> str:
     )
 
 
+def _activations_stay(grid: LayoutGrid, job: Job) -> Truth:
+    """Where the layers' activations cannot go to the host, or the software named sends others."""
+    recipe = job.recipe
+    if not recipe.offload_layers:
+        return np.zeros((), dtype=bool)
+    both = np.isin(grid.schedule, codes_where(lambda schedule: schedule.copies > 1))
+    partly = recipe.sharding == "deepspeed" and ((grid.recompute != FULL) | (recipe.offload_layers != "all"))
+    broken: Bools = both | partly | (job.transformer is None)
+    return broken
+
+
+def _activations(layout: Layout, job: Job) -> str:
+    if job.transformer is None:
+        return f"{job.model.name} has no layers of a transformer, whose activations could go to the host"
+    if get(layout.schedule).copies > 1:
+        return f"schedule {layout.schedule} runs two copies of the model, whose activations are not offloaded"
+    return "DeepSpeed offloads the inputs of recomputed layers, all or none (cpu_checkpointing); use --recompute full"
+
+
 WORLD, BATCH, SCHEDULE = "world size", "batch not divisible", "schedule"
 EXPERT_RANKS = "ep*etp divides the ranks of a stage"
 HEADS, KEY_VALUE_HEADS = "tp divides heads", "tp divides key-value heads"
@@ -261,7 +255,7 @@ RULES = (
     ),
     Rule("layers per stage", "--pp", lambda g, j: not g.split and _uneven(g, j.layers), _stages),
     Rule("stages placed by hand", "--stages", _misplaced, _placed),
-    Rule("vocabulary layers spread", "--vocab-parallel", _not_spread, _spread),
+    Rule("vocabulary layers spread", "--vocab-parallel", not_spread, why_not_spread),
     Rule(
         SCHEDULE, "--schedule", lambda g, j: ~valid(g.schedule, g.pp, g.microbatches(j.recipe.batch), g.vpp), _schedule
     ),
@@ -359,6 +353,7 @@ RULES = (
             "use --offload none or another --optimizer, e.g. adamw"
         ),
     ),
+    Rule("offloaded activations", "--offload-layers", _activations_stay, _activations),
     Rule(
         "model cannot be split",
         "--tp",

@@ -1,7 +1,7 @@
 """A group of ranks: seconds of its collectives and messages, and the links that it shares with others.
 
-A group is a list of levels, innermost first: (ranks, latency_s, bandwidth_Bps of one rank, reduce_s_per_B), where
-`ranks` says how many children of the level the group spans (`Cluster.group_levels`). Everything broadcasts over it.
+A group is a list of levels, innermost first: (ranks, latency_s, bandwidth_Bps of one rank, reduce_s_per_B, switch),
+where `ranks` says how many children of the level the group spans (`Cluster.group_levels`). Everything broadcasts.
 """
 
 from __future__ import annotations
@@ -14,15 +14,20 @@ from typing import TypeAlias
 
 import numpy as np
 
-from lockstep.collectives import LinkLike, PlainLink, best_on_levels_time_s, get, times_on_levels
+from lockstep.collectives import LinkLike, PlainLink, SwitchLike, best_on_levels_time_s, get, times_on_levels
 from lockstep.types.arrays import Number, Truth, Whole
 
-Levels: TypeAlias = Sequence[tuple[Whole, Number, Number, Number]]
+Levels: TypeAlias = Sequence[tuple[Whole, Number, Number, Number, SwitchLike | None]]
 
 
 def on_link(ranks: Whole, link: LinkLike) -> Levels:
     """The group of ranks that share one link."""
-    return ((ranks, link.latency_s, link.bandwidth_Bps, getattr(link, "reduce_s_per_B", 0.0)),)
+    return ((ranks, link.latency_s, link.bandwidth_Bps, getattr(link, "reduce_s_per_B", 0.0), _switch(link)),)
+
+
+def _switch(link: LinkLike) -> SwitchLike | None:
+    found: SwitchLike | None = getattr(link, "switch", None)
+    return found
 
 
 def collective_s(op: str, group: Levels, size_B: Number, algorithm: str = "") -> Number:
@@ -60,17 +65,17 @@ class Traffic:
 def send_s(group: Levels, size_B: Number) -> Number:
     """Seconds of a message of `size_B` to the next rank of the group, at the outermost level that it spans."""
     seconds: Number = 0.0
-    for ranks, latency_s, bandwidth_Bps, _ in group:
+    for ranks, latency_s, bandwidth_Bps, *_ in group:
         seconds = np.where(ranks > 1, latency_s + size_B / bandwidth_Bps, seconds)
     return seconds
 
 
 def inner(group: Levels, ranks: Whole) -> Levels:
     """The `ranks` innermost members of the group."""
-    found: list[tuple[Whole, Number, Number, Number]] = []
-    for here, latency_s, bandwidth_Bps, reduce_s_per_B in group:
+    found: list[tuple[Whole, Number, Number, Number, SwitchLike | None]] = []
+    for here, *link in group:
         taken = np.gcd(ranks, here)
-        found.append((taken, latency_s, bandwidth_Bps, reduce_s_per_B))
+        found.append((taken, *link))
         ranks = ranks // taken
     return found
 
@@ -89,7 +94,7 @@ def shared_s_per_B(group: Levels, others: Sequence[Levels]) -> Number:
     """Seconds per byte that a gather or scatter of the group spends on levels which any of `others` uses too."""
     seconds: Number = 0.0
     inside: Whole = 1
-    for level, (ranks, _, bandwidth_Bps, _) in enumerate(group):
+    for level, (ranks, _, bandwidth_Bps, *_) in enumerate(group):
         met = reduce(np.logical_or, (other[level][0] > 1 for other in others))
         seconds = seconds + np.where(met, (ranks - 1) / ranks / inside / bandwidth_Bps, 0.0)
         inside = inside * ranks

@@ -51,13 +51,13 @@ class Inside:
 
 def inside(op: str, group: Levels, ranks: int, size_B: float, seconds: float) -> Inside | None:
     """What `op` of a group of so many ranks is; None if its seconds are not those of whole collectives."""
-    levels = [(int(size), latency_s, rate_Bps, gamma) for size, latency_s, rate_Bps, gamma in group]
+    levels: Levels = [(int(size), *link) for size, *link in group]
     if ranks == 1 or prod(level[0] for level in levels) != ranks:
         return None
     if op == "send":
         # Blocks go around the ring as those of an all-gather, every hop at the pace of the outermost level.
-        _, latency_s, rate_Bps, gamma = [level for level in levels if level[0] > 1][-1]
-        op, levels = "all-gather", [(ranks, latency_s, rate_Bps, gamma)]
+        _, *link = [level for level in levels if level[0] > 1][-1]
+        op, levels = "all-gather", [(ranks, link[0], link[1], link[2], None)]
         size_B *= ranks / (ranks - 1)
     for rounds in ROUNDS:
         if isclose(rounds * float(collective_s(op, levels, size_B / rounds)), seconds, rel_tol=1e-9):

@@ -30,7 +30,10 @@ GroupOf: TypeAlias = Callable[[str, str], tuple[Levels, Sequence[int]]]
 
 
 def with_messages(program: Program, group_of: GroupOf, parts: Collection[str]) -> tuple[Program, list[int]]:
-    """The step's program with collectives of `parts` opened, and the ranks of the grid that it has besides its own."""
+    """The step's program with collectives of `parts` opened, and the ranks of the grid that it has besides its own.
+
+    Switches that reduce follow as ranks of their own.
+    """
     found = _found(program, group_of, parts)
     _check(program, found)
     others = sorted({rank for _, ranks in found.values() for rank in ranks} - {0})

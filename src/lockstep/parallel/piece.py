@@ -13,14 +13,14 @@ another is the same for all. The same pieces are priced over grids of layouts (`
 operations on lanes (`lanes`). A pass of n equal layers is the pieces of one layer times n, as every formula here is
 linear in the seconds.
 
-Traffic that slows the kernels beside it by a share of the device is a piece whose kernels are only those that it lets
-through.
+Traffic that takes a share d of the device from the kernels beside it (`slowing`) is a piece whose kernels are only
+those that it lets through,  min(kernels, (1 - d) beside),  so that  max(beside - kernels, d beside)  is exposed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from operator import add
 
@@ -48,6 +48,18 @@ def total_s(flows: Iterable[Flow]) -> Number:
     """Seconds of flows one after another."""
     seconds = [flow.seconds for flow in flows]
     return reduce(add, seconds) if seconds else 0.0
+
+
+def slowing(pieces: Iterable[Piece], device_frac: float) -> tuple[Piece, ...]:
+    """The same pieces where traffic takes `device_frac` of the device from the kernels beside it."""
+    if not device_frac:
+        return tuple(pieces)
+    return tuple(
+        replace(one, kernels_s=np.minimum(one.kernels_s, (1.0 - device_frac) * total_s(one.beside)))
+        if one.beside
+        else one
+        for one in pieces
+    )
 
 
 @dataclass(frozen=True, slots=True)

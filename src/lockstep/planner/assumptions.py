@@ -22,6 +22,7 @@ from lockstep.layout import (
     sharing_of,
 )
 from lockstep.parallel.data.offload import HOST_STREAM_FRAC
+from lockstep.parallel.expert.visited import visited_frac
 from lockstep.step import Step
 from lockstep.units import format_bandwidth, format_flops, format_frac, format_size, format_time
 
@@ -35,7 +36,7 @@ def assumptions(job: Job, cluster: Cluster, layout: Layout, step: Step | None = 
 
 def memory_assumptions(job: Job, cluster: Cluster, layout: Layout) -> tuple[str, ...]:
     """The sentences that an answer about memory alone rests on."""
-    host = () if layout.offload == OFFLOAD[KEEP] else _host_memory(cluster)
+    host = _host_memory(cluster) if _offloads(job, layout) else ()
     return (*_chosen(job), *_model(job, layout), *_memory(job.recipe), *host)
 
 
@@ -50,11 +51,12 @@ def _all(job: Job, cluster: Cluster, layout: Layout, step: Step | None) -> Itera
     yield from _alone(cluster)
     yield f"kernel efficiency of {cluster.device.name}: curve {curve.name!r}, {how} ({curve.source}), error {error}"
     yield from _peak(cluster, recipe)
-    if layout.offload != OFFLOAD[KEEP]:
-        yield from _host_traffic(cluster)
+    if _offloads(job, layout):
+        yield from _host_traffic(cluster, layout)
+        yield from _kept(recipe)
         yield from _host_memory(cluster)
     if step is not None and (hidden_s := float(step.ep_hidden_s)):
-        share = format_frac(recipe.overlap_device_frac)
+        share = format_frac(recipe.exchange_device_frac)
         hides = "shared experts" if recipe.overlap_ep == "shared" else "the other pass of a cell"
         yield f"{format_time(hidden_s)} of expert exchange are hidden behind {hides}, and slow it by {share} meanwhile"
     for level in cluster.levels:
@@ -72,7 +74,9 @@ def _all(job: Job, cluster: Cluster, layout: Layout, step: Step | None) -> Itera
     if recipe.spreads(layout.pp):
         yield "embedding and head are spread over stages; the wait for the first and the last logits is not in the time"
     yield from _sharding(recipe, layout)
-    if recipe.overlap_dp:
+    if recipe.traffic_device_frac:
+        yield f"traffic that overlaps with compute slows it by {format_frac(recipe.traffic_device_frac)} meanwhile"
+    elif recipe.overlap_dp:
         yield "data-parallel traffic overlaps with compute without slowing it"
     yield from _jitter(job, step)
     yield from _model(job, layout)
@@ -126,7 +130,7 @@ def _alone(cluster: Cluster) -> Iterator[str]:
         yield f"{number} machines of one {device} each, joined by {fabric}; {together}"
 
 
-def _host_traffic(cluster: Cluster) -> Iterator[str]:
+def _host_traffic(cluster: Cluster, layout: Layout) -> Iterator[str]:
     host = cluster.known_host
     rate, reached = format_bandwidth(cluster.host_bandwidth_Bps), format_frac(host.link.achieved_frac)
     wire, kind = _source(host.link.provenance, "bandwidth_Bps"), _kind(host.link.provenance, "achieved_frac")
@@ -137,12 +141,29 @@ def _host_traffic(cluster: Cluster) -> Iterator[str]:
         f"{format_bandwidth(host.link.bandwidth_Bps)} ({wire}){shared}"
     )
     yield "what a pass moves to or from the host overlaps with compute of other layers; updates overlap with nothing"
+    if layout.offload == OFFLOAD[KEEP]:
+        return
     if host.memory_bandwidth_Bps is None:
         yield "the rate of host memory is not given, so an update on the host is taken to need no time"
         return
     memory, share = format_bandwidth(host.memory_bandwidth_Bps), format_frac(HOST_STREAM_FRAC)
     source = _source(host.provenance, "memory_bandwidth_Bps")
     yield f"the host updates at {share} of its memory's {memory} (assumed; rate {source}), all its devices together"
+
+
+def _offloads(job: Job, layout: Layout) -> bool:
+    """Whether anything goes to host memory."""
+    return layout.offload != OFFLOAD[KEEP] or bool(job.recipe.offload_layers)
+
+
+def _kept(recipe: Recipe) -> Iterator[str]:
+    """Activations on the host."""
+    if not recipe.offload_layers:
+        return
+    layers = "all layers" if recipe.offload_layers == "all" else f"{recipe.offload_layers} layers"
+    yield f"kept activations of {layers} of a stage go to the host in forward passes and come back in backward passes"
+    if recipe.sharding == "deepspeed":
+        yield "DeepSpeed's copies of them overlap with nothing: their memory is not pinned"
 
 
 def _host_memory(cluster: Cluster) -> Iterator[str]:
@@ -191,7 +212,9 @@ def _exchange(job: Job, layout: Layout) -> Iterator[str]:
         return
     choices = choices_of(moe)
     if job.recipe.once_per_node(choices.limited):
-        devices = choices.units_of[layout.ep]
+        skew, known = job.recipe.skew, not choices.limited and choices.experts % layout.ep == 0
+        apart = visited_frac(choices, layout.ep, skew) if skew is not None and known else None
+        devices = choices.units_of[layout.ep] if apart is None else apart.sum()
         yield f"a token goes once to each device that has experts of its, {devices:.3g} of {layout.ep} on average"
     else:
         yield f"each of a token's {moe.top_k} copies travels to its expert by itself"

@@ -135,11 +135,12 @@ def _levers(offload: str) -> str:
 def _host_full(job: Job, cluster: Cluster, miss: Miss, violations: list[Violation]) -> Infeasible:
     """Why no layout that fits on the devices is possible: its offloaded states exceed the hosts' memory."""
     devices = cluster.devices_per_host
+    smaller = "an optimizer with smaller states" if miss.layout.offload != "none" else "fewer --offload-layers"
     needed_B, capacity_B = devices * miss.memory_B, devices * host_capacity_B(cluster)
     return Infeasible(
         f"{job.model.name} does not fit on {job.devices} x {cluster.device.name} with offloading: {miss.layout} keeps "
         f"{format_size(needed_B)} in the memory of each host, which has {format_size(capacity_B)} for it; "
-        "try more hosts, more host memory, or an optimizer with smaller states",
+        f"try more hosts, more host memory, or {smaller}",
         [
             Violation(HOST_MEMORY, needed_B - capacity_B, capacity_B),
             *(one for one in violations if one.why != HOST_MEMORY),

@@ -4,7 +4,8 @@ Every member keeps two barriers in place of the collective, at its start and at 
 says the same: all members start together and end together. In between, the collective's program runs on streams of its
 own, named `<stream>:<inner stream>`, with its rank i on the i-th member; its `data` is the collective's chunk (without
 one: the `data` buffer from element 0), its scratch buffers are named like its streams. A collective that is kept lies
-between its barriers beside its program: that is for looking at, and cannot be executed.
+between its barriers beside its program: that is for looking at, and cannot be executed. Ranks that a collective's
+program has besides its members, such as a switch that reduces, come after all ranks, for every group its own.
 
 `with_members`: gives collectives that stand for a whole group, as operations of one rank, their other ranks.
 """
@@ -24,6 +25,8 @@ from lockstep.types.arrays import Array
 
 Programs = Callable[[str, str, tuple[int, ...], float], Program | None]
 Key = tuple[str, str, tuple[int, ...], float]
+Beside = dict[tuple[int, ...], tuple[int, int]]
+"""Members of a group -> the first rank that is beside them alone, and how many are."""
 TEXT_COLUMNS = ("label", "buffer", "source", "op", "algorithm")
 Members = Mapping[int, tuple[Sequence[int], int]]
 """Operation -> the ranks of its group, and how many equal collectives, one behind another, it is."""
@@ -39,7 +42,8 @@ def expand(program: Program, programs: Programs, keep: bool = False) -> Program:
     for first, part in inner.items():
         outer = program.streams[int(program.stream[first])]
         streams.update(dict.fromkeys(f"{outer}:{name}" for name in part.streams))
-    builder = ProgramBuilder(program.ranks, tuple(streams))
+    beside = _beside(program, inner)
+    builder = ProgramBuilder(program.ranks + sum(count for _, count in beside.values()), tuple(streams))
     for text in program.names:
         builder.name(text)
     # In execution order, lanes keep their order and the members of a collective come together.
@@ -59,7 +63,7 @@ def expand(program: Program, programs: Programs, keep: bool = False) -> Program:
         else:
             ids = _members(program, group_start, members, first)
             stop = position + len(ids)
-            start_of[ids], end_of[ids] = _insert(builder, program, ids, inner[first], keep)
+            start_of[ids], end_of[ids] = _insert(builder, program, ids, inner[first], keep, beside)
         position = stop
     heads = np.repeat(np.arange(len(program)), np.diff(program.after_start))
     builder.depend(start_of[heads], end_of[program.after])
@@ -87,10 +91,22 @@ def _inner_programs(program: Program, programs: Programs) -> dict[int, Program]:
             known[key] = programs(*key)
         part = known[key]
         if part is not None:
-            if part.ranks != len(ranks):
+            if part.ranks < len(ranks):
                 raise BadInput(f"{names[0]} among {len(ranks)} ranks got a program for {part.ranks} ranks")
             result[first] = part
     return result
+
+
+def _beside(program: Program, inner: Mapping[int, Program]) -> Beside:
+    """Where the ranks that programs have besides the members of each group are."""
+    found: Beside = {}
+    group_start, members = program.groups
+    for first, part in inner.items():
+        ranks = tuple(program.rank[_members(program, group_start, members, first)].tolist())
+        found[ranks] = 0, max(part.ranks - len(ranks), found.get(ranks, (0, 0))[1])
+    counts = [count for _, count in found.values()]
+    starts = (program.ranks + sum(counts[:i]) for i in range(len(counts)))
+    return {ranks: (start, count) for ranks, start, count in zip(found, starts, counts, strict=True)}
 
 
 def _copy_operations(builder: ProgramBuilder, program: Program, ids: Array, **changes: Any) -> Array:
@@ -106,12 +122,15 @@ def _renumbered(group: Array) -> Array:
     return np.where(group >= 0, np.searchsorted(used, group), -1)
 
 
-def _insert(builder: ProgramBuilder, program: Program, ids: Array, part: Program, keep: bool) -> tuple[Array, Array]:
+def _insert(
+    builder: ProgramBuilder, program: Program, ids: Array, part: Program, keep: bool, beside: Beside
+) -> tuple[Array, Array]:
     """Adds barrier, inner program, barrier for the members `ids`; returns the ids of both barriers."""
-    ranks, first = program.rank[ids], int(ids[0])
+    members, first = program.rank[ids], int(ids[0])
+    ranks = np.concatenate((members, np.arange(part.ranks - len(ids)) + beside[tuple(members.tolist())][0]))
     barrier = {
         "kind": Kind.BARRIER,
-        "rank": ranks,
+        "rank": members,
         "stream": program.stream[ids],
         "label": program.label[ids],
         "group": 0,
@@ -138,8 +157,9 @@ def _insert(builder: ProgramBuilder, program: Program, ids: Array, part: Program
     changes = part.lane[by_lane[1:]] != part.lane[by_lane[:-1]]
     edge = np.ones(1 if len(part) else 0, dtype=bool)
     opening, closing = by_lane[np.concatenate((edge, changes))], by_lane[np.concatenate((changes, edge))]
-    builder.depend(added[opening], begin[part.rank[opening]])
-    builder.depend(end[part.rank[closing]], added[closing])
+    # Ranks beside the members have no barrier of their own, and all barriers are at one time.
+    builder.depend(added[opening], begin[np.minimum(part.rank[opening], len(ids) - 1)])
+    builder.depend(end[np.minimum(part.rank[closing], len(ids) - 1)], added[closing])
     return begin, end
 
 

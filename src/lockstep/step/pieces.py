@@ -17,7 +17,7 @@ from lockstep.kernels.layer import (
     vocabulary_work,
 )
 from lockstep.layout import Job, LayerKind, LayoutGrid, layer_parameters
-from lockstep.parallel.piece import Piece
+from lockstep.parallel.piece import Piece, slowing
 from lockstep.parallel.pipeline import Placement, vocabulary
 from lockstep.step.network import Network
 from lockstep.step.stage import StageTimes, layer_times, part_times
@@ -57,7 +57,9 @@ def vocabulary_traffic(shard: Shard, network: Network, body: StageTimes) -> tupl
         np.maximum(0.0, body.compute_backward_s - body.beside_backward_s),
     )
     size_B = shard.loose_tokens * shard.model.hidden * shard.clock.element_B
-    return vocabulary.pieces(shard.recipe.vocab_parallel, network.levels("pp"), size_B, shard.tokens, free_s)
+    found = vocabulary.pieces(shard.recipe.vocab_parallel, network.levels("pp"), size_B, shard.tokens, free_s)
+    forward, backward = slowing(found, shard.recipe.traffic_device_frac)
+    return forward, backward
 
 
 def placed_pieces(

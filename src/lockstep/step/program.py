@@ -153,7 +153,8 @@ def step_timeline(
     if opened:
         program, members = with_messages(program, _groups(cluster, layout), opened)
     held = [stage_memory(job, cluster, layout.grid(), stage) for stage in range(layout.pp)]
-    names = ("parameters", "gradients", "optimizer", "buffers")
-    held_B = {name: (*(float(getattr(one, f"{name}_B")) for one in held), *(0.0 for _ in members)) for name in names}
-    called = (*(f"stage {stage}" for stage in range(layout.pp)), *(f"rank {rank} of stage 0" for rank in members))
+    names, others = ("parameters", "gradients", "optimizer", "buffers"), [f"rank {rank} of stage 0" for rank in members]
+    others += [f"switch {i + 1}" for i in range(program.ranks - layout.pp - len(members))]
+    held_B = {name: (*(float(getattr(one, f"{name}_B")) for one in held), *(0.0 for _ in others)) for name in names}
+    called = (*(f"stage {stage}" for stage in range(layout.pp)), *others)
     return replace(simulate(program), held_B=held_B, rank_names=called)

@@ -10,11 +10,11 @@ import numpy as np
 
 from lockstep.kernels.clock import Clock, Work
 from lockstep.kernels.layer import LayerWork, Passes, Shard, layer_work, product_pairs, tensor_rounds
-from lockstep.layout import LayerKind, Recipe, busiest_rank_frac, choices_of, context_blocks, piece
+from lockstep.layout import LayerKind, Recipe, busiest_rank_frac, choices_of, context_blocks, group_tokens, piece
 from lockstep.parallel import context
 from lockstep.parallel.expert import traffic as expert
 from lockstep.parallel.group import share_links
-from lockstep.parallel.piece import Flow, Piece, total_s
+from lockstep.parallel.piece import Flow, Piece, slowing, total_s
 from lockstep.parallel.tensor import asynchronous
 from lockstep.parallel.tensor import traffic as tensor
 from lockstep.step.network import DATA, Network
@@ -110,25 +110,29 @@ def layer_pieces(shard: Shard, network: Network, work: LayerWork, kind: LayerKin
     core_s = work.core.forward.device_s, work.core.backward.device_s
     blocks = context_blocks(model, piece(recipe, grid), core_s)
     around = context.pieces(recipe.cp_kind, network.levels("cp"), grid.cp, blocks)
-    return (*inside[0], around[0], *exchanged[0]), (*inside[1], around[1], *exchanged[1])
+    sides = (*inside[0], around[0]), (*inside[1], around[1])
+    forward, backward = (slowing(side, recipe.traffic_device_frac) for side in sides)
+    return (*forward, *exchanged[0]), (*backward, *exchanged[1])
 
 
 def _exchange(shard: Shard, network: Network, work: LayerWork, routed: Experts) -> Pair:
     """The experts' traffic of one layer."""
     recipe, ways = shard.recipe, shard.grid.expert_tp
     # The busiest rank receives most of a dispatch and sends most of a combine; the others wait for it.
-    each = shard.loose_tokens * busiest_rank_frac(routed, recipe, shard.grid) * shard.model.hidden
+    uneven = expert.Uneven(group_tokens(recipe, shard.grid), recipe.skew, busiest_rank_frac(routed, recipe, shard.grid))
+    each = shard.loose_tokens * shard.model.hidden
     sizes_B = each * recipe.dispatched_B, each * shard.clock.element_B
     choices = choices_of(routed)
-    dispatch, combine = expert.flows(network.levels("ep"), *sizes_B, choices, recipe.once_per_node(choices.limited))
+    once = recipe.once_per_node(choices.limited)
+    dispatch, combine = expert.flows(network.levels("ep"), *sizes_B, choices, once, uneven)
     there: tuple[Flow, ...] = (dispatch,)
     back: tuple[Flow, ...] = (combine,)
     if np.any(ways > 1):
-        rows_B = tuple(size_B * routed.top_k for size_B in sizes_B)
+        rows_B = tuple(size_B * routed.top_k * uneven.busiest for size_B in sizes_B)
         gather, scatter = expert.gathered(network.levels("etp"), ways, *rows_B)
         there, back = (*there, gather), (scatter, *back)
     shared_s = work.shared.forward.device_s, work.shared.backward.device_s
-    forward, backward = expert.pieces(there, back, recipe.overlap_ep, shared_s, recipe.overlap_device_frac)
+    forward, backward = expert.pieces(there, back, recipe.overlap_ep, shared_s, recipe.exchange_device_frac)
     return (forward,), (backward,)
 
 

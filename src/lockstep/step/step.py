@@ -13,8 +13,7 @@ much as the heaviest one, which is exact when they divide evenly and else a boun
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -22,41 +21,20 @@ from lockstep.hardware import Cluster
 from lockstep.kernels.clock import Clock
 from lockstep.kernels.convolution import convolution_work
 from lockstep.kernels.layer import Shard, embedding_work, final_norm_work, head_work, prediction_module_work
-from lockstep.kernels.optimizer import optimizer_s, outer_update_s, updated, updated_B
-from lockstep.layout import (
-    KEEP,
-    OFFLOAD_PARAMETERS,
-    Job,
-    LayoutGrid,
-    Recipe,
-    gradients_leave,
-    sharing_of,
-    stage_parameters,
-)
+from lockstep.layout import Job, LayoutGrid, stage_parameters
 from lockstep.parallel.data.around import Around, Exposed
-from lockstep.parallel.data.offload import HostTraffic, host_traffic
-from lockstep.parallel.data.zero import Kernels, traffic
 from lockstep.parallel.group import share_links
-from lockstep.parallel.pipeline import (
-    SCHEDULES,
-    Placement,
-    Times,
-    cells_by_code,
-    codes_where,
-    makespan_by_code_s,
-)
+from lockstep.parallel.pipeline import SCHEDULES, Placement, Times, cells_by_code, makespan_by_code_s
 from lockstep.parallel.pipeline.handover import handover_s
 from lockstep.parallel.waiting import Slower, slower
+from lockstep.step.device import device_of, fullest, pieces_of
 from lockstep.step.network import DATA, Network
 from lockstep.step.pieces import body_layers, kind_times, layer_kinds, placed_pieces, with_vocabulary
 from lockstep.step.placed import Device, chunk_times, replayed_s, shares_of
 from lockstep.step.stage import TIMES, StageTimes, part_times
-from lockstep.types.arrays import Bools, Number, Whole
-from lockstep.workload import RankParameters
+from lockstep.types.arrays import Number, Whole
 
 PARTS = ("compute", "tp_comm", "pp_comm", "dp_comm", "ep_comm", "cp_comm", "host_comm", "bubble", "optimizer", "other")
-BUCKET_B = 25 * 2.0**20
-"""Gradients of small layers travel together: PyTorch's DistributedDataParallel gathers 25 MiB (arXiv 2006.15704)."""
 ROUNDING_FRAC = 1e-12
 """Idle time below this share of the makespan is what is left of subtracting equal sums."""
 
@@ -187,8 +165,9 @@ def compose(job: Job, cluster: Cluster, grid: LayoutGrid) -> Composition:
         one, first, last = devices[busiest], devices[busiest].extra, StageTimes()
     else:
         body, first, last = _stage_times(job, grid, clock, network)
-        held = _fullest(job, grid)
-        one = _device(job, cluster, clock, network, body, held, _pieces(job, grid.stages, held))
+        held = fullest(job, grid)
+        telling = [layers for _, layers in job.telling_stages(grid.stages, grid.placement)]
+        one = device_of(job, cluster, clock, network, body, held, pieces_of(job, grid.stages, held), telling)
     body, waits = one.body, one.waits
     return Composition(
         stages=grid.stages,
@@ -204,7 +183,7 @@ def compose(job: Job, cluster: Cluster, grid: LayoutGrid) -> Composition:
         blocking=not job.recipe.overlap_pp,
         copies=grid.copies,
         hides_ep=job.recipe.overlap_ep == "cells",
-        ep_device_frac=job.recipe.overlap_device_frac,
+        ep_device_frac=job.recipe.exchange_device_frac,
         beside_ep_s=_beside_exchange(network, body, waits) if job.num_experts else 0.0,
         slower=_slower(job, grid),
         devices=devices,
@@ -238,39 +217,11 @@ def _devices(job: Job, cluster: Cluster, grid: LayoutGrid, clock: Clock, network
         here = sorted(where for where in grid.route if where[0] == stage)
         parts = [chunks[where] for where in here]
         parameters = stage_parameters(job, grid, stage, layers)
-        one = _device(job, cluster, clock, network, sum(parts, StageTimes()), parameters, max(1, sum(layers.values())))
+        pieces, whole = max(1, sum(layers.values())), sum(parts, StageTimes())
+        one = device_of(job, cluster, clock, network, whole, parameters, pieces, [layers])
         beside = tuple(more.get(where, StageTimes()) for where in here)
         found.append(replace(one, shares=shares_of(parts), more=beside))
     return tuple(found)
-
-
-def _device(
-    job: Job, cluster: Cluster, clock: Clock, network: Network, body: StageTimes, held: RankParameters, layers: int
-) -> Device:
-    """A device whose `layers` layers with the parameters `held` take `body`, and what comes around its passes."""
-    grid = network.grid
-    around = _around(job, cluster, network, held, body, layers)
-    update_s = optimizer_s(clock, grid, job.recipe, held, job.hidden)
-    update_s = np.where(grid.offload == KEEP, update_s, around.host.update_s)
-    if job.recipe.local_steps > 1:
-        update_s = update_s + outer_update_s(clock, grid, job.recipe, held)
-    return Device(body, around, around.waits, update_s)
-
-
-def _around(
-    job: Job, cluster: Cluster, network: Network, held: RankParameters, body: StageTimes, pieces: int
-) -> Around:
-    """Traffic around the passes of a stage, in `pieces` pieces."""
-    grid, recipe = network.grid, job.recipe
-    dense, expert = held.matrix_elems + held.other_elems, held.expert_elems
-    bytes_each, layers = (recipe.parameter_B, recipe.wire_B), grid.copies * pieces
-    sharing = sharing_of(recipe, grid)
-    moved = traffic(network.data, grid.zero, sharing, (dense, expert), *bytes_each, layers, recipe.overlap_dp)
-    host = _host_traffic(cluster, grid, recipe, held) if np.any(grid.offload != KEEP) else HostTraffic()
-    parameter_B, gradient_B = ((dense + expert) * each_B for each_B in bytes_each)
-    kernels = _kernels(job, grid, body)
-    steps = recipe.local_steps
-    return Around(sharing, moved, kernels, layers, recipe.overlap_dp, parameter_B, gradient_B, host, steps)
 
 
 def _beside_exchange(network: Network, body: StageTimes, waiting: Exposed) -> Number:
@@ -280,48 +231,6 @@ def _beside_exchange(network: Network, body: StageTimes, waiting: Exposed) -> Nu
     context_s = np.where(share_links(network.levels("cp"), data), body.cp_forward_s + body.cp_backward_s, 0.0)
     hidden_s = body.hidden_forward_s + body.hidden_backward_s
     return tensor_s + context_s + hidden_s + waiting.forward_s + waiting.backward_s
-
-
-def _kernels(job: Job, grid: LayoutGrid, body: StageTimes) -> Kernels:
-    """Kernels of the passes that data-parallel traffic may hide behind, of all copies together.
-
-    The experts' exchange hides beside shared experts, or in a cell beside the kernels of the other pass. That leaves
-    less for traffic that comes with every micro-batch, as all does where there is one.
-    """
-    kernels_s = body.compute_forward_s, body.compute_backward_s
-    taken_s = body.hidden_forward_s, body.hidden_backward_s
-    exchange_s: list[Number] = [0.0, 0.0]
-    if job.num_experts:
-        often = sharing_of(job.recipe, grid).often | (grid.microbatches(job.recipe.batch) == 1)
-        with_cells = codes_where(lambda schedule: schedule.cells is not None)
-        cells: Bools | np.bool_ = np.isin(grid.schedule, with_cells) & (job.recipe.overlap_ep == "cells")
-        if cells.all() or not cells.any():
-            cells = cells.any()  # Passes that do not differ by schedule let `_makespan_s` price each schedule once.
-        in_cell_s = body.ep_backward_s, body.ep_forward_s
-        beside_s = body.ep_hidden_forward_s, body.ep_hidden_backward_s
-        for side in (0, 1):
-            hidden_s = beside_s[side] + np.where(cells, np.minimum(in_cell_s[side], kernels_s[side]), 0.0)
-            exchange_s[side] = np.where(often, hidden_s, 0.0)
-    return Kernels(*(grid.copies * each_s for each_s in (*kernels_s, *taken_s, *exchange_s)))
-
-
-def _pieces(job: Job, stages: int, parameters: RankParameters) -> int:
-    """Pieces in which a stage's gradients travel: its layers, or a ConvNet's buckets."""
-    if job.transformer:
-        return max(1, -(-job.layers // stages))
-    held_B = float(np.max(parameters.matrix_elems + parameters.other_elems)) * job.recipe.wire_B
-    return max(1, math.ceil(held_B / BUCKET_B))
-
-
-def _fullest(job: Job, grid: LayoutGrid) -> RankParameters:
-    """Parameters of the stage that holds most of each group: the one that the others wait for."""
-    telling = job.telling_stages(grid.stages, grid.placement)
-    found = [stage_parameters(job, grid, stage, held) for stage, held in telling]
-    most = [
-        np.max(np.stack(np.broadcast_arrays(*(getattr(one, field.name) for one in found))), axis=0)
-        for field in fields(RankParameters)
-    ]
-    return RankParameters(*most)
 
 
 def _stage_times(
@@ -355,21 +264,6 @@ def _beyond(stage: StageTimes, body: StageTimes) -> StageTimes:
     """What `stage` takes more than `body`, 0 where it takes less. Traffic hidden in passes is read from bodies."""
     named = [name for name in TIMES if not name.startswith(("hidden", "beside"))]
     return StageTimes(**{name: np.maximum(0.0, getattr(stage, name) - getattr(body, name)) for name in named})
-
-
-def _host_traffic(cluster: Cluster, grid: LayoutGrid, recipe: Recipe, parameters: RankParameters) -> HostTraffic:
-    """Traffic of a rank that holds `parameters` with its host, nothing where nothing is offloaded."""
-    matrix, other = updated(grid, parameters)
-    return host_traffic(
-        cluster,
-        (matrix + other) * recipe.parameter_B,
-        (matrix + other) * recipe.gradient_B,
-        updated_B(recipe, matrix, other),
-        grid.microbatches(recipe.batch),
-        offloaded=grid.offload != KEEP,
-        parameters_leave=grid.offload == OFFLOAD_PARAMETERS,
-        gradients_leave=gradients_leave(recipe, grid),
-    )
 
 
 def _transfer(job: Job, grid: LayoutGrid, clock: Clock, network: Network) -> Number:

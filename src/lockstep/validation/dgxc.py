@@ -1,7 +1,12 @@
-"""NVIDIA's DGX Cloud benchmarking recipes: dense models trained by NeMo on 8 to 2,048 H100, some with fewer layers.
+"""NVIDIA's DGX Cloud benchmarking recipes: models trained by NeMo on 8 to 2,048 H100, some with fewer layers.
 
-Of 248 rows 155 are described here. Left out, and counted by `left_out`: models with experts, JAX (its sharding and its
-recomputation by operation), fine-tuning of adapters or of packed short sequences. Nothing of it was fitted.
+Of 248 rows 193 are described here: 155 of dense models and 38 of Grok-1, a table of their own. Left out, and counted by
+`left_out`: JAX (its sharding and its recomputation by operation), fine-tuning of adapters or of packed short sequences.
+Nothing of it was fitted.
+
+Grok-1's recipe (grok1/grok1_314b.yaml and configure.sh of the same repository) pads every expert's input to a capacity
+of one, so that experts get equally many tokens, sends each copy of a token by itself (the all-to-all dispatcher) and
+cuts experts over the tensor-parallel ranks; the release of May 2025 prints that they are whole.
 """
 
 from __future__ import annotations
@@ -11,10 +16,12 @@ from dataclasses import replace
 
 from lockstep.hardware import cluster
 from lockstep.layout import Job, Layout, Recipe
+from lockstep.types.plain import Json
 from lockstep.validation.case import Case, Table, read_rows, step_time_s
-from lockstep.workload import Attention, Mlp, Transformer, model
+from lockstep.workload import Attention, Experts, Mlp, Transformer, model
 
 SOURCE = "NVIDIA/dgxc-benchmarking, v24.11.1 to v25.04.02; its dense pre-training with NeMo"
+EXPERTS_SOURCE = "NVIDIA/dgxc-benchmarking, v24.11.1 to v25.05.05; its pre-training of Grok-1 with NeMo"
 CATALOG = {
     "llama3.1-8b": "llama3-8b",
     "llama3.1-70b": "llama3-70b",
@@ -24,8 +31,18 @@ CATALOG = {
 
 
 def cases() -> tuple[Case, ...]:
-    """One case per row that can be described."""
-    return tuple(_case(row) for row in read_rows("dgxc_benchmarking.csv") if not _why_not(row))
+    """One case per row of a dense model that can be described."""
+    return _cases(with_experts=False)
+
+
+def expert_cases() -> tuple[Case, ...]:
+    """The same of Grok-1."""
+    return _cases(with_experts=True)
+
+
+def _cases(with_experts: bool) -> tuple[Case, ...]:
+    rows = [row for row in read_rows("dgxc_benchmarking.csv") if not _why_not(row)]
+    return tuple(_case(row) for row in rows if bool(row["ep"]) == with_experts)
 
 
 def left_out() -> Counter[str]:
@@ -36,50 +53,61 @@ def left_out() -> Counter[str]:
 def _why_not(row: dict[str, str]) -> str:
     if row["mode"] != "pretrain":
         return "fine-tuning"
-    if "JAX" in row["stack"]:
-        return "JAX"
-    return "experts" if row["model"].startswith("grok") else ""
+    return "JAX" if "JAX" in row["stack"] else ""
 
 
 def _model(row: dict[str, str]) -> Transformer:
-    """The model of a row: of the catalog with the row's layers, or Nemotron-4, whose feed-forward is not gated."""
+    """The model of a row: of the catalog with the row's layers, Nemotron-4 with a plain feed-forward, or Grok-1."""
     layers, hidden, heads = (int(row[name]) for name in ("layers", "hidden", "heads"))
     known = model(CATALOG[row["model"]]) if row["model"] in CATALOG else None
     if isinstance(known, Transformer):
         return replace(known, layers=layers)
+    ffn, grok = int(row["ffn"]), bool(row["ep"])
     return Transformer(
         name=row["model"],
         layers=layers,
         hidden=hidden,
         vocab=int(row["vocab"]),
         attention=Attention(heads=heads, kv_heads=int(row["kv_heads"]), head_dim=hidden // heads),
-        mlp=Mlp(ffn=int(row["ffn"]), gated=False, activation="gelu"),
+        mlp=None if grok else Mlp(ffn=ffn, gated=False, activation="gelu"),
+        experts=Experts(experts=8, top_k=2, ffn=ffn, activation="gelu") if grok else None,
         positions="rotary",
         max_positions=int(row["seq_len"]),
-        norm="layernorm",
+        norm="rmsnorm" if grok else "layernorm",
         tied_embeddings=False,
     )
 
 
-def _case(row: dict[str, str]) -> Case:
-    devices, tp, pp, cp = (int(row[name]) for name in ("n_gpus", "tp", "pp", "cp"))
+def _layout(row: dict[str, str]) -> Layout:
+    tp, pp, cp = (int(row[name]) for name in ("tp", "pp", "cp"))
     vpp = int(row["vp"] or 1) if pp > 1 else 1
-    layout = Layout(
-        dp=devices // (tp * pp * cp),
+    return Layout(
+        dp=int(row["n_gpus"]) // (tp * pp * cp),
         tp=tp,
         pp=pp,
         cp=cp,
+        ep=int(row["ep"] or 1),
+        etp=int(row["etp"] or 0),
         vpp=vpp,
         schedule="interleaved" if vpp > 1 else "1f1b",
         micro_batch=int(row["mbs"]),
         zero=1,
         sequence_parallel=tp > 1,
-        recompute=row["recompute"],
+        recompute=row["recompute"] or "none",
     )
+
+
+def _case(row: dict[str, str]) -> Case:
+    devices, layout = int(row["n_gpus"]), _layout(row)
+    experts: Json = {"exchange": "copy", "routing": "forced"} if row["ep"] else {}
     recipe = Recipe(
-        seq=int(row["seq_len"]), batch=int(row["gbs_seqs"]), dtype=row["precision"].lower(), overlap_tp="all",
-        overlap_pp=vpp > 1,
-    )  # fmt: skip
+        seq=int(row["seq_len"]),
+        batch=int(row["gbs_seqs"]),
+        dtype=row["precision"].lower(),
+        overlap_tp="all",
+        overlap_pp=layout.vpp > 1,
+        **experts,
+    )
     return Case(
         row=f"{row['row_id']} {row['model']} x{devices} {row['precision']}",
         quantity="step_time_s",
@@ -92,3 +120,4 @@ def _case(row: dict[str, str]) -> Case:
 
 
 TABLE = Table("dgxc_nemo", "step_time_s", SOURCE, 0.15, cases)
+EXPERTS = Table("dgxc_nemo_experts", "step_time_s", EXPERTS_SOURCE, 0.15, expert_cases)

@@ -41,11 +41,13 @@ NOTES = """
 - **Out of sample.** dgxc_nemo, llama3_405b and internlm_7b came after the fits. The 8B model of dgxc_nemo, without
   tensor parallelism, comes out 21 to 27 % too slow in the median, GPT-3 in fp8 9 % too fast. internlm_7b slows with
   the ranks that share one copy: 10 % faster predicted than measured on 8, 47 % on 1,024; no term here grows so. Llama
-  3's row of 131,072 tokens spends its time in attention, which the H100 curve has from before FlashAttention-3.
+  3's row of 131,072 tokens spends six tenths of its time in the attention kernel, for which the H100 curve has a third
+  of the rate that others measured at such lengths ([decision 3](decisions/0003-device-efficiency.md)).
 - **Vocabulary layers.** vocab_parallelism came after the fits too. On 16 and 32 devices spread vocabulary layers are
   predicted within 6 %; all rows of the smallest models come out too fast, by 10 % without and 15 % with spread layers,
   and those of the largest with whole ones up to 14 % too slow. Memory is 7 % too large in the median, as it would be
-  if the printed GB were GiB; which they are is not said. Of six rows that ran out of memory two do not fit here, four fill 95 %.
+  if the printed GB were GiB; which they are is not said. Of six rows that ran out of memory two do not fit here, and
+  four fill 96 to 98 % of it.
 - **Two years of Megatron-LM.** The same 1T layout took 102.6 s in 2021 and 94.4 s in 2022. Between the two papers it
   learned to reduce input gradients beside weight-gradient products and to accumulate inside these: two settings of the
   recipe (`overlap_tp`, `fused_accumulation`), off for narayanan and vTrain, on for korthikanti, on one curve.
@@ -57,10 +59,18 @@ NOTES = """
   predicted 20 % too fast: fabric and NVLink are about equally busy there, and the model lets them overlap perfectly.
   Layers in bf16 on H100 are within 11 %. In fp8 with blockwise scales they are predicted up to 41 % too fast:
   quantising between products is not priced. So are the four rows of one B200, which run torchtitan's eager kernels.
-- **Whole steps with experts.** Nothing was fitted to nvidia_nemo_experts either. The same model on the same devices
-  became up to 2.8 times as fast within half a year (Qwen3 30B on eight B200: 27.1 s in container 26.02 with micro-batch
-  1, 9.7 s in 26.04.01 with 4); the model knows neither software and is mostly too fast, for containers from 26.04 on by
-  32 % at most.
+- **Whole steps with experts.** Nothing was fitted to dgxc_nemo_experts or nvidia_nemo_experts either. Grok-1 in bf16,
+  with experts cut in four, is predicted within 6.3 % on 8 to 2,048 GPUs; the release of May 2025, with whole experts,
+  ran faster than the model says. In fp8 it is predicted 17 to 32 % too fast: quantising between products is not priced.
+  On nvidia_nemo_experts the same model on the same devices became up to 2.8 times as fast within half a year (Qwen3 30B
+  on eight B200: 27.1 s in container 26.02 with micro-batch 1, 9.7 s in 26.04.01 with 4); the model knows neither
+  software. It is mostly too fast, for Qwen3 in containers from 26.04 on by 32 % at most, for GPT-OSS 120B by 19 to 49 %
+  (the same question took 1.6 times as long in container 26.06.01 as in 26.06), and for DeepSeek-V3 from 26.04 on, in 16
+  chunks placed as Megatron Bridge does, up to 25 % too slow.
+- **Collectives alone.** nccl_collectives and collectives_micro are of at least 1 MB; rows that a link of the catalog
+  was fitted to are left out. Where one NVLink switch reduces (52 rows), the median is 3 %, and the rack of 72 GB200
+  comes out 23 % too fast. Several such switches are 20 % off and more: NCCL runs its phases side by side, which is not
+  priced. BigScience's 32 A100 took nine times as long as their Omni-Path would need, as the team noted then.
 - **The worst rows.** Narayanan's ZeRO-3 rows ran DeepSpeed of 2021 ([errata](errata.md)). vTrain's rows with many
   replicas and many micro-batches look as if gradients were reduced after every micro-batch. llm_foundry's are 8-GPU
   runs of 13B to 30B models and 40 GB GPUs with little room for activations; what slowed them is not known.

@@ -19,6 +19,7 @@ from lockstep.types.plain import Json, picked, plain
 from lockstep.validation import (
     bigscience,
     bigscience_sweep,
+    collectives,
     dgxc,
     expert_layers,
     internlm,
@@ -52,6 +53,9 @@ TABLES: dict[str, Table] = {
         expert_layers.EXCHANGE,
         expert_layers.LAYER,
         nemo.EXPERTS,
+        dgxc.EXPERTS,
+        collectives.TABLE,
+        collectives.MICRO,
     )
 }
 WORST = 5

@@ -11,7 +11,7 @@ from lockstep.failures.stragglers import LateRank, find_late, parse_late
 from lockstep.parallel.pipeline import Times
 from lockstep.parallel.pipeline import get as schedule
 from lockstep.parallel.pipeline import program as pipeline
-from lockstep.program import Kind, Program, execute
+from lockstep.program import Kind, Program, ProgramBuilder, execute
 from lockstep.simulate import Noise, simulate
 
 LINK = PlainLink(latency_s=1e-4, bandwidth_Bps=2e9)
@@ -65,6 +65,18 @@ def test_a_delay_begins_when_there_is_something_to_send() -> None:
     for i in delays.tolist():
         assert late.kind[i + 1] == Kind.SEND
         assert late[i + 1].after == (), "what the send waited for, its delay waits for"
+
+
+def test_a_program_that_computes_for_no_time_is_late_where_it_sends() -> None:
+    builder = ProgramBuilder(2)
+    start = builder.compute(0, 0.0)
+    builder.message(0, 1, 8.0, after=[start])
+    program = builder.build()
+    late = LateRank(0, 0.5).applied(program)
+    assert simulate(late, LINK).makespan_s == pytest.approx(0.5 + simulate(program, LINK).makespan_s)
+    assert late.kind.tolist().count(Kind.COMPUTE) == 2
+    with pytest.raises(BadInput, match="nothing that a factor could stretch"):
+        LateRank(0, factor=2.0).applied(program)
 
 
 @pytest.mark.parametrize("name", SCHEDULES)

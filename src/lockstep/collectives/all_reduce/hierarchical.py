@@ -47,6 +47,8 @@ def settle(
     """Level sizes, checked to divide, and the choices of the outer algorithm."""
     if inner not in INNER:
         raise UnknownName("inner algorithm", inner, INNER)
+    if get("all-reduce", outer).in_switch:
+        raise BadInput(f"outer = {outer} needs a switch at every level; try ring", "outer")
     if get("all-reduce", outer).ports > 1:
         raise BadInput(f"outer = {outer} needs two ports and the levels have one; try ring", "outer")
     sizes = (square_divisor(ranks),) if levels is None else tuple(levels)

@@ -1,7 +1,8 @@
 """Collectives of a group that spans levels of a hierarchy: NVLink in a node, InfiniBand between nodes, a WAN on top.
 
-`levels` lists (ranks, latency_s, bandwidth_Bps) or (ranks, latency_s, bandwidth_Bps, reduce_s_per_B), innermost first;
-numbers or arrays. `ranks`: how many units of the level below make one unit here; their product is the size of the
+`levels` lists (ranks, latency_s, bandwidth_Bps) or (ranks, latency_s, bandwidth_Bps, reduce_s_per_B, switch), innermost
+first; numbers or arrays, and a switch that reduces or None.
+`ranks`: how many units of the level below make one unit here; their product is the size of the
 group, and ranks are numbered innermost level fastest. `bandwidth_Bps`: the rate of ONE RANK of the group at that level,
 its own link or its fair share of the node's adapters, so a node with g ranks in the group leaves through
 g * bandwidth_Bps. Ports of different levels work at once.

@@ -65,7 +65,22 @@ def price(op: str, ranks: Sequence[Number], links: Sequence[LinkLike], size_B: N
         if np.ndim(size_B) == np.ndim(ranks[level]) == 0 and ranks[level] == 1:
             continue  # One rank has nobody to talk to.
         time_s = time_s + best_time_s(phase, ranks[level], size_B / cut_in[level], links[level], deployed(phase))
+    if op != "all-reduce":
+        return time_s
+    for level in range(len(ranks) - 1):
+        if getattr(links[level], "switch", None) is not None:
+            # Where nothing is beyond a level, its switch does both phases at once.
+            lone = (product(ranks[level + 1 :]) == 1) & (np.asarray(ranks[level]) > 1)
+            if np.any(lone):
+                inner = price_inside(ranks[:level], links[:level], size_B)
+                here_s = best_time_s(op, ranks[level], size_B / cut_in[level], links[level], deployed(op))
+                time_s = np.where(lone, inner + here_s, time_s)
     return time_s
+
+
+def price_inside(ranks: Sequence[Number], links: Sequence[LinkLike], size_B: Number) -> Number:
+    """Seconds of the phases of an all-reduce below a level: reduce-scatter before it, all-gather after it."""
+    return price("reduce-scatter", ranks, links, size_B) + price("all-gather", ranks, links, size_B)
 
 
 def work(op: str, sizes: Sequence[int], links: Sequence[LinkLike], size_B: float) -> float:
@@ -82,8 +97,10 @@ def count(op: str, sizes: Sequence[int], links: Sequence[LinkLike], size_B: floa
     """The sums over phases; all messages of a phase are over its level."""
     steps, over = 0.0, [Counts(0.0, 0.0) for _ in sizes]
     for algorithm, level, groups, arguments, choices in _called(op, sizes, links, size_B):
-        steps += float(algorithm.terms(*arguments, FLUID, **choices).steps)
-        over[level] += algorithm.counts(*arguments, FLUID, **choices).times(groups)
+        size, part_B, link = arguments
+        used = size, part_B, algorithm.over(link), FLUID
+        steps += float(algorithm.terms(*used, **choices).steps)
+        over[level] += algorithm.counts(*used, **choices).times(groups)
     return Sent(steps, tuple(over))
 
 
@@ -91,11 +108,14 @@ def program(op: str, sizes: Sequence[int], links: Sequence[LinkLike], size_B: fl
     """The phases, each by the algorithm that is fastest for these sizes and links; shares go by place, inner first."""
     chosen = list(_choices(op, sizes, links, size_B))
     pieces = int(np.prod([algorithm.pieces(sizes[level], **choices) for algorithm, level, choices in chosen]))
-    rounds = Rounds(int(product(sizes)), size_B / pieces)
+    ranks = int(product(sizes))
+    switches = max((ranks // sizes[level] for algorithm, level, _ in chosen if algorithm.in_switch), default=0)
+    rounds = Rounds.with_switches(ranks, switches, max(sizes) if switches else 0, size_B / pieces)
     starts, stops = _ranges(op, sizes, pieces)
     for algorithm, level, choices in chosen:
         members = _groups(op, sizes, level)
         first = members[:, 0]
+        algorithm.begin(rounds, members, links[level])
         algorithm.write(rounds, members, starts[level, first], stops[level, first], **choices)
     return rounds.build()
 
@@ -116,10 +136,17 @@ def _choices(
 ) -> Iterator[tuple[Algorithm, int, dict[str, object]]]:
     """(algorithm, level, its settled choices) per phase."""
     cut_in = parts(op, sizes)
-    for phase, level in phases(op, len(sizes)):
+    for phase, level in phases(op, _levels(op, sizes, links)):
         size, part_B, link = sizes[level], size_B / cut_in[level], links[level]
         algorithm = get(phase, str(best(phase, size, part_B, link, deployed(phase)).algorithm))
-        yield algorithm, level, algorithm.settle(size, part_B, link, FLUID)
+        yield algorithm, level, algorithm.settle(size, part_B, algorithm.over(link), FLUID)
+
+
+def _levels(op: str, sizes: Sequence[int], links: Sequence[LinkLike]) -> int:
+    """Levels with phases of their own: all, or up to the outermost that is spanned if its switch reduces."""
+    top = max((level for level, size in enumerate(sizes) if size > 1), default=len(sizes) - 1)
+    alone = op == "all-reduce" and getattr(links[top], "switch", None) is not None
+    return top + 1 if alone else len(sizes)
 
 
 def _groups(op: str, sizes: Sequence[int], level: int) -> Array:

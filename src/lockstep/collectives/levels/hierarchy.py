@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import compress
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -15,8 +15,8 @@ from lockstep.types.arrays import Array, Number
 if TYPE_CHECKING:
     from lockstep.program import Program
 
-Levels: TypeAlias = Sequence[tuple[Number, ...]]
-"""(ranks, latency_s, bandwidth_Bps[, reduce_s_per_B]) per level, innermost first."""
+Levels: TypeAlias = Sequence[tuple[Any, ...]]
+"""(ranks, latency_s, bandwidth_Bps[, reduce_s_per_B[, switch]]) per level, innermost first."""
 Price: TypeAlias = Callable[[str, Sequence[Number], Sequence[LinkLike], Number], Number]
 """(op, ranks per level, link per level, size_B) -> seconds."""
 Work: TypeAlias = Callable[[str, Sequence[int], Sequence[LinkLike], float], float]

@@ -56,14 +56,15 @@ def entrant(op: str, name: str, group: Group, size_B: int) -> Program:
     special = SPECIAL.get(op, {})
     if name in special:
         return special[name](group, size_B)
-    if name not in algorithms(op):
+    if name not in entrants(op):
         raise UnknownName(f"algorithm of {op} on the rig", name, entrants(op), "--algorithm")
     return get(op, name).program(group.ranks, size_B, group.link, ELEMENT_B)
 
 
 def entrants(op: str) -> tuple[str, ...]:
-    """Names of all programs of a collective. Raises UnknownName."""
-    return tuple(dict.fromkeys((*algorithms(op), *SPECIAL.get(op, {}))))
+    """Names of all programs of a collective; no switch of the rig reduces. Raises UnknownName."""
+    own = (name for name in algorithms(op) if not get(op, name).in_switch)
+    return tuple(dict.fromkeys((*own, *SPECIAL.get(op, {}))))
 
 
 def usual_entrants(op: str, group: Group) -> tuple[str, ...]:

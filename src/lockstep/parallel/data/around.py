@@ -12,13 +12,13 @@ leaves of its backward pass.
 
 The host link, the network and the kernels each work on another layer. With C1, C2, ... seconds on links and W of
 kernels, L layers need sum(C)/L + W/L + (L-1)/L max(C1, C2, ..., W), as pieces through machines; what of it is not
-waited for already is the host's. What the host moves once per step runs beside nothing.
+waited for already is the host's. What the host moves once per step runs beside nothing. Activations that go to the
+host (`offload.py`) come with those links, and with a share of their own that has nothing to hide behind.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from functools import reduce
 
 import numpy as np
 
@@ -71,6 +71,8 @@ class Around:
     host: HostTraffic = field(default_factory=HostTraffic)
     local_steps: int = 1
     """Steps after which groups of ranks agree (`local.py`)."""
+    device_frac: float = 0.0
+    """Share of the device that the traffic takes from the kernels beside it."""
 
     @property
     def outer(self) -> Flow:
@@ -153,7 +155,8 @@ class Around:
         """Gathers before use and reductions after it, a layer's share of either with nothing to hide behind.
 
         Links are busy longer where the experts' exchange has them to itself, and where tensor or context traffic hides
-        on some of them (`taken`) while `met_s` of this traffic needs those.
+        on some of them (`taken`) while `met_s` of this traffic needs those. The pass takes no less than its kernels,
+        which the traffic slows.
         """
         if not self.overlap:
             return Piece("dp", before=gathers, after=scatters)
@@ -167,6 +170,9 @@ class Around:
             longer_s = larger * np.minimum(taken_s, free_s) - alone_s
             links_s = np.maximum(all_s, np.minimum(met_s, all_s + alone_s) + longer_s)
         more_s = np.where(all_s > 0, links_s - all_s + (kernels_s - free_s) * larger, 0.0)
+        if self.device_frac:
+            slowed_s = larger * kernels_s + self.device_frac * all_s
+            more_s = np.where(all_s > 0, np.maximum(more_s, slowed_s - all_s), more_s)
         return Piece(
             "dp",
             larger * kernels_s,
@@ -179,18 +185,21 @@ class Around:
         """Transfers around a pass. What the slowest link takes longer than kernels and `data` is waited for."""
         if not self.host.moves:
             return Piece("host")
-        up_s, down_s = getattr(self.host, f"up_{way}_s"), self.host.down_backward_s if way == "backward" else 0.0
-        up, down = (Flow("copy", "host", 0.0, seconds) for seconds in (up_s, down_s))
+        both_s = self.host.way(way)
         if not self.overlap:
+            up, down = (Flow("copy", "host", 0.0, seconds) for seconds in both_s)
             return Piece("host", before=(up,), after=(down,))
         one, larger = 1.0 / self.layers, 1.0 - 1.0 / self.layers
+        alone_s = self.host.alone(way, one)
         gathers, scatters, _ = self._each(way)
         others_s = getattr(self.kernels, f"taken_{way}_s") + getattr(self.kernels, f"exchange_{way}_s")
-        links_s = (up_s, down_s, total_s((*gathers, *scatters)) + others_s)
+        up_s, down_s = (all_s - part_s for all_s, part_s in zip(both_s, alone_s, strict=True))
+        own_s = np.maximum(up_s, down_s)
+        longest_s = np.maximum(own_s, larger * (total_s((*gathers, *scatters)) + others_s))
         beside_s = data.kernels_s + np.maximum(0.0, total_s(data.beside) - data.kernels_s)
-        longest_s, own_s = larger * reduce(np.maximum, links_s), larger * np.maximum(up_s, down_s)
         busy_s = np.where((up_s + down_s > 0) & (longest_s > beside_s), longest_s, own_s)
-        return Piece("host", beside_s, before=(up * one,), beside=(replace(up, seconds=busy_s),), after=(down * one,))
+        up, busy, down = (Flow("copy", "host", 0.0, seconds) for seconds in (alone_s[0], busy_s, alone_s[1]))
+        return Piece("host", beside_s, before=(up,), beside=(busy,), after=(down,))
 
     def hiding(self, microbatches: int, waits: Exposed) -> Hiding:
         """Data-parallel traffic of a whole step that hides, and what the same kernels would hide besides."""
@@ -213,7 +222,7 @@ class Around:
     def host_hiding(self, microbatches: int, waits: Exposed) -> Hiding:
         """The same of the transfers of all passes: one way goes beside the other."""
         host, kernels = self.host, self.kernels
-        moved_s = [float(host.up_forward_s), float(host.up_backward_s + host.down_backward_s)]
+        moved_s = [float(sum(host.way(way))) for way in ("forward", "backward")]
         sides = zip(moved_s, (float(kernels.forward_s), float(kernels.backward_s)), strict=True)
         slack_s = sum(max(0.0, kernels_s - side_s) for side_s, kernels_s in sides if side_s > 0)
         hidden_s = max(0.0, sum(moved_s) - float(waits.host_s))

@@ -12,6 +12,15 @@ in either direction at most at the link's rate. The host reads and writes states
 HOST_STREAM_FRAC of its memory's rate, after the last gradient and before the first new parameter (DeepSpeed's step();
 ZeRO-Offload's delayed update is not assumed).
 
+Kept activations of some layers of a stage go too: with A bytes of them per micro-batch
+
+    down   A during every forward pass, of each layer once it has computed
+    up     A during every backward pass, of each layer before it computes; where layers are recomputed from their
+           inputs, these inputs are all that travels
+
+Where a layer of the stage stays, its kernels hide the last copy down and the first one up; where none stays, a layer's
+share has nothing to hide behind. DeepSpeed copies checkpoints from and to memory that is not pinned, and waits.
+
 What comes with every pass travels layer by layer (pinned memory, streams of their own), like the gathers and
 reductions that it follows or precedes: `around.py` says what of it is waited for.
 
@@ -20,6 +29,9 @@ DeepSpeed, deepspeed/runtime/zero/stage_1_and_2.py: async_accumulate_grad_in_cpu
 partition_grads, for sums that go down and up again. PyTorch, torch/distributed/fsdp/_fully_shard: _fsdp_param.py
 (all_gather_inputs) sends the shard before every unshard, _fsdp_state.py (_pre_forward) none for recomputation, and
 _fsdp_collectives.py (foreach_reduce) adds gradients on the host, which saves G upwards and waits for the sum instead.
+Activations: Transformer Engine 2, pytorch/cpu_offload.py: AsyncDoubleBufferGroupOffloadHandler (copies of the first
+layers in windows over all of them); torchtune 0.6, training/_activation_offloading.py: OffloadActivations (streams of
+their own); DeepSpeed, runtime/activation_checkpointing/checkpointing.py: CPU_CHECKPOINT.
 """
 
 from __future__ import annotations
@@ -49,20 +61,46 @@ class HostTraffic:
     once_s: Number = 0.0
     """Both directions, once per step."""
     update_s: Number = 0.0
+    kept_s: Number = 0.0
+    """Kept activations: down in every forward pass, and up again in its backward pass."""
+    kept_alone_frac: float = 0.0
+    """Of these the share that no kernels hide."""
 
     @property
     def moves(self) -> bool:
         """Whether any pass comes with transfers."""
-        return bool(np.any(self.up_forward_s) or np.any(self.up_backward_s) or np.any(self.down_backward_s))
+        each_s = (self.up_forward_s, self.up_backward_s, self.down_backward_s, self.kept_s)
+        return any(bool(np.any(seconds)) for seconds in each_s)
+
+    def way(self, way: str) -> tuple[Number, Number]:
+        """Seconds (up, down) of every `forward` or `backward` pass."""
+        if way == "forward":
+            return self.up_forward_s, self.kept_s
+        return self.up_backward_s + self.kept_s, self.down_backward_s
+
+    def alone(self, way: str, share: float) -> tuple[Number, Number]:
+        """Of these what has nothing to hide behind, with `share` of states."""
+        kept_s = self.kept_alone_frac * self.kept_s
+        if way == "forward":
+            return share * self.up_forward_s, kept_s
+        return share * self.up_backward_s + kept_s, share * self.down_backward_s
+
+
+def kept_alone_frac(offloaded: int, layers: int, blocking: bool) -> float:
+    """Share of the copies of activations that no kernels hide, with so many `offloaded` of a stage's `layers`."""
+    if blocking:
+        return 1.0
+    return 1.0 / layers if offloaded >= layers else 0.0
 
 
 def host_traffic(
     cluster: Cluster, parameters_B: Number, gradients_B: Number, update_B: Number, microbatches: Whole, *,
-    offloaded: Truth, parameters_leave: Truth, gradients_leave: Truth,
+    offloaded: Truth, parameters_leave: Truth, gradients_leave: Truth, kept_B: Number = 0.0, kept_alone: float = 0.0,
 ) -> HostTraffic:  # fmt: skip
     """Traffic of a rank that owns so many bytes, where states, parameters and every gradient are on the host.
 
-    `offloaded`, `parameters_leave` and `gradients_leave` say where. Raises BadInput for a cluster without a host.
+    `offloaded`, `parameters_leave` and `gradients_leave` say where. `kept_B` are activations of a micro-batch that
+    leave, `kept_alone` of them unhidden. Raises BadInput for a cluster without a host.
     """
     rate_Bps = cluster.host_bandwidth_Bps
     parameters_s, gradients_s = parameters_B / rate_Bps, gradients_B / rate_Bps
@@ -75,6 +113,8 @@ def host_traffic(
         once_s=np.where(offloaded & ~parameters_leave, parameters_s, 0.0)
         + np.where(offloaded & ~gradients_leave, gradients_s, 0.0),
         update_s=update_B / update_rate_Bps(cluster),
+        kept_s=kept_B / rate_Bps,
+        kept_alone_frac=kept_alone,
     )
 
 

@@ -10,12 +10,16 @@ q_e)) at most. The expected maximum over ranks, for normal and independent loads
 
     E max = integral of 1 - product over ranks of Phi((x - mean) / deviation)      busiest = E max n / (N k)
 
+Where a token crosses to each unit (device, node) once, the busiest of n units gets the expected maximum of the tokens
+with an expert there, of mean N v_u and variance N v_u (1 - v_u), with v_u of `visited.py`.
+
 Sources: B. Rosen, "Asymptotic theory for successive sampling", Annals of Mathematical Statistics 43, 1972 (q_e); H. A.
 David, H. N. Nagaraja, Order Statistics, 2003, section 4.2 (maximum).
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
 from math import sqrt
 
@@ -24,6 +28,7 @@ import numpy as np
 from lockstep.errors import BadInput
 from lockstep.parallel.expert.routing import popularity
 from lockstep.parallel.expert.spread import Choices
+from lockstep.parallel.expert.visited import visited_frac
 from lockstep.types.arrays import Array, Number
 
 ROUTINGS = ("balanced", "forced", "natural")
@@ -69,14 +74,25 @@ def busiest_of(choices: Choices, ranks: int, tokens: float, skew: float) -> floa
     """Load of the busiest of `ranks` ranks over the mean, for `tokens` that choose."""
     chosen = chosen_frac(choices.experts, choices.top_k, skew).reshape(ranks, -1)
     mean, most = tokens * chosen.sum(axis=1), tokens * choices.top_k / ranks
-    deviation = np.sqrt(tokens * (chosen * (1.0 - chosen)).sum(axis=1))
-    if ranks == 1 or not deviation.any():
-        return float(mean.max() / most)
-    reach = 2.0 + sqrt(2.0 * np.log(2.0 * ranks))
+    return _most(mean, np.sqrt(tokens * (chosen * (1.0 - chosen)).sum(axis=1))) / most
+
+
+@cache
+def copies_of(choices: Choices, units: int, tokens: float, skew: float) -> float:
+    """Copies of a token on `units` units if all got as many as the busiest, for `tokens` that choose any experts."""
+    visited = visited_frac(choices, units, skew)
+    return _most(tokens * visited, np.sqrt(tokens * visited * (1.0 - visited).clip(0.0))) * units / tokens
+
+
+def _most(mean: Array, deviation: Array) -> float:
+    """Expected maximum of independent normal loads."""
+    if len(mean) == 1 or not deviation.any():
+        return float(mean.max())
+    reach = 2.0 + sqrt(2.0 * np.log(2.0 * len(mean)))
     low, high = (float(np.max(mean + side * reach * deviation)) for side in (-1.0, 1.0))
     points = np.linspace(low, high, SHARES)
     below = _normal((points[:, np.newaxis] - mean) / np.maximum(deviation, 1e-300)).prod(axis=1)
-    return float((low + np.trapezoid(1.0 - below, points)) / most)
+    return float(low + np.trapezoid(1.0 - below, points))
 
 
 def _normal(x: Array) -> Array:
@@ -89,13 +105,23 @@ def _normal(x: Array) -> Array:
 
 
 def busiest_frac(choices: Choices, ranks: Number, tokens: Number, skew: float | None) -> Number:
-    """The same for arrays of ranks and tokens; 1 where loads are equal."""
+    """The load of the busiest rank over the mean for arrays of ranks and tokens; 1 where loads are equal."""
     if skew is None:
         return 1.0
-    many, some = np.broadcast_arrays(np.asarray(ranks), np.asarray(tokens, dtype=float))
+    return _each(lambda count, number: busiest_of(choices, count, number, skew), choices, ranks, tokens, 1.0)
+
+
+def busiest_copies(choices: Choices, units: Number, tokens: Number, skew: float) -> Number:
+    """Copies of a token on the busiest of some units times their number, for arrays of units and tokens."""
+    every = float(choices.top_k)
+    return _each(lambda count, number: copies_of(choices, count, number, skew), choices, units, tokens, every)
+
+
+def _each(
+    of: Callable[[int, float], float], choices: Choices, units: Number, tokens: Number, otherwise: float
+) -> Number:
+    """Values by units and tokens, each pair once; `otherwise` where units do not divide the experts."""
+    many, some = np.broadcast_arrays(np.asarray(units), np.asarray(tokens, dtype=float))
     pairs, place = np.unique(np.stack([many.ravel(), some.ravel()]), axis=1, return_inverse=True)
-    found = [
-        busiest_of(choices, int(count), float(number), skew) if choices.experts % count == 0 else 1.0
-        for count, number in pairs.T
-    ]
+    found = [of(int(count), float(number)) if choices.experts % count == 0 else otherwise for count, number in pairs.T]
     return np.asarray(found)[np.asarray(place).ravel()].reshape(many.shape)

@@ -1,4 +1,4 @@
-"""Expert-parallel traffic of one layer and micro-batch under balanced routing, and what of it shared experts hide.
+"""Expert-parallel traffic of one layer and micro-batch, and what of it shared experts hide.
 
 Tokens are dispatched to their experts and results combined, forward and again backward:
 
@@ -16,7 +16,11 @@ other bytes per element than combined ones. T tokens on the rank, h hidden.
 
 Beside S seconds of shared experts, which need no exchange, an exchange of X seconds that takes a share of the device
 lets min(S, (1 - share) X) of them through, so max(X - S, share X) of it is exposed. What cells of a pipeline hide of
-it: `parallel/pipeline/times.py`. Routing that is not balanced: `exchange.py`, message by message.
+it: `parallel/pipeline/times.py`.
+
+Under routing that is not balanced the exchange takes as long as the busiest rank's: its share of all copies over the
+mean, or where tokens cross once its copies at every level by themselves (`load.py`). Of routing limited to groups only
+a bound is known: the share of all copies, and no token twice. Message by message: `exchange.py`.
 
 Sources: GShard (arXiv 2006.16668); DeepSeek-AI 2024 (arXiv 2412.19437), section 3.2.2 (once across InfiniBand, then
 NVLink, both at once); 3.3.4 for dispatch in fp8.
@@ -24,8 +28,11 @@ NVLink, both at once); 3.3.4 for dispatch in fp8.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
+from lockstep.parallel.expert.load import busiest_copies
 from lockstep.parallel.expert.spread import Choices
 from lockstep.parallel.group import Levels, collective_s
 from lockstep.parallel.piece import Flow, Piece, total_s
@@ -34,12 +41,32 @@ from lockstep.types.arrays import Number, Whole
 OVERLAPS = ("none", "cells", "shared")
 
 
+@dataclass(frozen=True, slots=True)
+class Uneven:
+    """How unevenly the tokens of a group choose experts."""
+
+    tokens: Number = 1.0
+    skew: float | None = None
+    """Exponent of the experts' popularity; None where all get equally many."""
+    busiest: Number = 1.0
+    """Copies that the busiest rank gets over the mean."""
+
+
+EVEN = Uneven()
+
+
 def flows(
-    group: Levels, dispatched_B: Number, combined_B: Number, choices: Choices, once_per_node: bool
-) -> tuple[Flow, Flow]:
+    group: Levels, dispatched_B: Number, combined_B: Number, choices: Choices, once_per_node: bool,
+    uneven: Uneven = EVEN,
+) -> tuple[Flow, Flow]:  # fmt: skip
     """(dispatch, combine) of one pass of a layer; `dispatched_B`, `combined_B` of one copy of every token of a rank."""
     dispatch, combine = (
-        Flow("all-to-all", "ep", size_B * choices.top_k, one_way_s(group, size_B, choices, once_per_node))
+        Flow(
+            "all-to-all",
+            "ep",
+            size_B * choices.top_k * uneven.busiest,
+            one_way_s(group, size_B, choices, once_per_node, uneven),
+        )
         for size_B in (dispatched_B, combined_B)
     )
     return dispatch, combine
@@ -54,18 +81,27 @@ def gathered(group: Levels, ways: Whole, dispatched_B: Number, combined_B: Numbe
     return gather, scatter
 
 
-def one_way_s(group: Levels, token_B: Number, choices: Choices, once_per_node: bool) -> Number:
+def one_way_s(group: Levels, token_B: Number, choices: Choices, once_per_node: bool, uneven: Uneven = EVEN) -> Number:
     """Seconds of one exchange, `token_B` bytes for one copy of every token of the rank."""
     if not once_per_node:
-        return collective_s("all-to-all", group, token_B * choices.top_k)
+        return collective_s("all-to-all", group, token_B * choices.top_k * uneven.busiest)
     seconds: Number = 0.0
     apart: Whole = 1
-    for children, latency_s, bandwidth_Bps, _ in reversed(group):
+    for children, latency_s, bandwidth_Bps, *_ in reversed(group):
         apart = apart * children
-        copies = choices.units_of[np.minimum(apart, choices.experts)]
+        copies = _copies(np.minimum(apart, choices.experts), choices, uneven)
         moved_B = token_B * copies * (1.0 - 1.0 / children)
         seconds = np.maximum(seconds, (children - 1) * latency_s + moved_B / bandwidth_Bps)
     return seconds
+
+
+def _copies(units: Whole, choices: Choices, uneven: Uneven) -> Number:
+    """Copies of a token that travel between so many units, of the busiest unit."""
+    if uneven.skew is None:
+        return choices.units_of[units]
+    if choices.limited:
+        return np.minimum(choices.units_of[units] * uneven.busiest, units)
+    return busiest_copies(choices, units, uneven.tokens, uneven.skew)
 
 
 def pieces(

@@ -4,6 +4,7 @@
     zero offload                 zero_optimization.stage, .offload_optimizer, .offload_param
     tp                           tensor_parallel.autotp_size (ZeRO 0 to 2)
     pp, recompute full with it   pipeline.stages, pipeline.activation_checkpoint_interval
+    offload_layers all with it   activation_checkpointing.cpu_checkpointing
 
 Stages need the model written as a `PipelineModule(num_stages=pp)`; DeepSpeed runs 1F1B and only with ZeRO 0 or 1. What
 is decided in the model's code and not in the JSON (recomputation without a pipeline, experts, sequences) is refused
@@ -54,6 +55,8 @@ def deepspeed(found: Estimate) -> str:
     }
     if layout.tp > 1:
         document["tensor_parallel"] = {"autotp_size": layout.tp}
+    if recipe.offload_layers:
+        document["activation_checkpointing"] = {"cpu_checkpointing": True}
     if layout.pp > 1:
         interval = 1 if layout.recompute == "full" else 0
         document["pipeline"] = {
@@ -105,6 +108,12 @@ def _refuse(found: Estimate) -> None:
         f"gradients reduced once per step with ZeRO {layout.zero}: it reduces them after every micro-batch",
     )
     no.when(layout.zero == 3 and not recipe.reshard, "ZeRO 3 without resharding between passes")
+    checkpoints = layout.recompute == "full" and recipe.offload_layers == "all" and recipe.sharding == "deepspeed"
+    no.when(
+        bool(recipe.offload_layers) and not checkpoints,
+        "offloaded activations other than checkpoints, copied while nothing computes; use --offload-layers all with "
+        "full recomputation and --sharding deepspeed",
+    )
     no.when(layout.offload != "none" and layout.zero == 0, "offload needs ZeRO 1 to 3")
     no.when(layout.offload == "parameters" and layout.zero != 3, "offloaded parameters need ZeRO 3")
     no.when(

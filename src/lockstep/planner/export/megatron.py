@@ -157,6 +157,8 @@ def _memory_savers(layout: Layout, recipe: Recipe, model: Transformer) -> Flags:
         flags |= {"recompute-granularity": "selective", "recompute-modules": modules}
     if layout.recompute == "full":
         flags |= {"recompute-granularity": "full", "recompute-method": "uniform", "recompute-num-layers": 1}
+    if recipe.offload_layers:
+        flags["cpu-offloading-num-layers"] = recipe.offload_layers
     if layout.offload == "optimizer":
         flags |= {"optimizer-cpu-offload": True, "use-precision-aware-optimizer": True}
     return flags

@@ -30,7 +30,7 @@ def refuse_run(layout: Layout, job: Job, model: Transformer, no: Refusals) -> No
     _refuse_ranks(layout, model, no)
     _refuse_context(layout, job.recipe, model, no)
     _refuse_sharding(layout, job.recipe, no)
-    _refuse_offload(layout, no)
+    _refuse_offload(layout, job, no)
     _refuse_experts(layout, job.recipe, model, no)
     _refuse_recipe(layout, job.recipe, model, no)
 
@@ -101,7 +101,11 @@ def exchanges_once(recipe: Recipe, model: Transformer) -> bool:
     return moe is not None and recipe.once_per_node(moe.top_groups < moe.groups)
 
 
-def _refuse_offload(layout: Layout, no: Refusals) -> None:
+def _refuse_offload(layout: Layout, job: Job, no: Refusals) -> None:
+    gone = job.recipe.offloaded_of(job.layers)
+    no.when(gone > 0 and layout.pp > 1, "offloaded activations of layers with pipeline stages; it offloads modules")
+    no.when(gone > 0 and layout.recompute != "none", "offloaded activations of layers together with recomputation")
+    no.when(gone >= job.layers, "offloaded activations of all layers: one layer must stay")
     no.when(layout.offload == "parameters", "offloaded parameters")
     offloaded = layout.offload == "optimizer"
     no.when(offloaded and layout.zero != 1, "an offloaded optimizer without zero 1")

@@ -37,8 +37,8 @@ def read_names(op: str, given: str | None, where: str, network: Network) -> Sequ
     every: list[str] | None = None
     if network.spans_levels:
         every = ways_named(op, "OP", network)
-    elif wide := needing_ports(op, network):
-        every = [name for name in algorithms(op) if name not in wide]
+    elif none := [*needing_ports(op, network), *needing_switch(op, network)]:
+        every = [name for name in algorithms(op) if name not in none]
     if given is None or given == "all":
         return every
     names = [name.strip() for name in given.split(",")]
@@ -65,6 +65,12 @@ def check_algorithm(op: str, name: str, where: str, network: Network) -> None:
         get(op, name)
     if name in needing_ports(op, network):
         raise BadInput(too_wide(op, name, network) + "; give --latency and --bandwidth of one port", where)
+    if name in needing_switch(op, network):
+        raise BadInput(
+            f"{name} needs a switch that reduces, and that of {network.words()['cluster']} does not; in a file of your "
+            "own give its link `switch: {latency, achieved}`",
+            where,
+        )
 
 
 def ways_named(op: str, where: str, network: Network) -> list[str]:
@@ -89,6 +95,14 @@ def needing_ports(op: str, network: Network) -> list[str]:
 
     one_level = network.cluster is not None and not network.spans_levels
     return [name for name in algorithms(op) if get(op, name).ports > 1] if one_level else []
+
+
+def needing_switch(op: str, network: Network) -> list[str]:
+    """Algorithms for a switch that the level of the cluster does not have; a single link is as one says."""
+    from lockstep.collectives import algorithms, get, usable
+
+    one_level = network.cluster is not None and not network.spans_levels
+    return [name for name in algorithms(op) if not usable(get(op, name), network.link)] if one_level else []
 
 
 def too_wide(op: str, name: str, network: Network) -> str:

@@ -171,9 +171,14 @@ def _exchange(about: About) -> str | None:
 
 
 def _device(about: About) -> str | None:
-    return _experts(about) or (
-        None if about.exchange_hides else "no expert exchange overlaps with compute; see --overlap-ep"
+    recipe = about.job.recipe
+    hides = (
+        about.data_ranks > 1 and recipe.overlap_dp,
+        about.degree("tp") > 1 and recipe.overlap_tp != "none",
+        about.degree("cp") > 1 and recipe.cp_kind in ("ring", "mixed"),
+        about.exchange_hides,
     )
+    return None if any(hides) else "no traffic overlaps with compute; see --overlap, --overlap-tp and --overlap-ep"
 
 
 def _modules(about: About) -> str | None:

@@ -70,6 +70,10 @@ def _steps(value: Quantity, where: str) -> int:
     return steps
 
 
+def _layers(value: Quantity, where: str) -> int | str:
+    return "all" if value == "all" else parse_integer(value, where, minimum=0)
+
+
 def _modules(value: str, where: str) -> tuple[str, ...]:
     return tuple(word.strip() for word in value.split(","))
 
@@ -183,7 +187,10 @@ class RecipeWords(TypedDict, total=False):
     ]
     overlap_device: Annotated[
         Quantity | None,
-        Option("FRAC", "Fraction of the device used by the expert exchange. (default: 20 of 132, DeepSeek-V3)"),
+        Option(
+            "FRAC",
+            "Fraction of the device used by traffic beside compute. (default: expert exchange 20 of 132, others 0)",
+        ),
         Field("overlap_device_frac", _device_frac),
     ]
     exchange: Annotated[
@@ -191,7 +198,7 @@ class RecipeWords(TypedDict, total=False):
         Option(
             "W",
             "Tokens sent to experts: copy (each copy alone) or node (once to each node, copied there). "
-            "(default: node with routing limited to groups, else copy)",
+            "(default: as the model: node with routing limited to groups, else copy)",
         ),
         Field("exchange"),
     ]
@@ -219,6 +226,15 @@ class RecipeWords(TypedDict, total=False):
         Option("B", "Bytes per element kept of the attention output. (default: as activations)"),
         Field("cached_attention_B", _number_B),
     ]
+    offload_layers: Annotated[
+        Quantity | None,
+        Option(
+            "N",
+            "Layers of each stage whose kept activations wait in host memory for the backward pass, or all. "
+            "(default: 0)",
+        ),
+        Field("offload_layers", _layers),
+    ]
     recompute_modules: Annotated[
         str | None,
         Option(
@@ -233,13 +249,13 @@ class RecipeWords(TypedDict, total=False):
         Option(
             "LAW",
             "Law of the factor on the kernels of each pass of each rank: lognormal:mean=1,cv=0.02 ... Ranks wait for "
-            "the slowest. (default: none)",
+            "the slowest. (default: all alike)",
         ),
         Field("jitter", _factor_law),
     ]
     rank_jitter: Annotated[
         str | None,
-        Option("LAW", "Law of the factor on all kernels of a rank: normal:mean=1,cv=0.01 ... (default: none)"),
+        Option("LAW", "Law of the factor on all kernels of a rank: normal:mean=1,cv=0.01 ... (default: all alike)"),
         Field("rank_jitter", _factor_law),
     ]
 

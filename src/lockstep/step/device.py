@@ -1,0 +1,138 @@
+"""What one device of a step does: the kernels of its passes, the traffic around them, its update."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import fields
+from functools import reduce
+
+import numpy as np
+
+from lockstep.hardware import Cluster
+from lockstep.kernels.clock import Clock
+from lockstep.kernels.optimizer import optimizer_s, outer_update_s, updated, updated_B
+from lockstep.layout import (
+    KEEP,
+    OFFLOAD_PARAMETERS,
+    Job,
+    LayerKind,
+    LayoutGrid,
+    gradients_leave,
+    leaving_B,
+    sharing_of,
+    stage_parameters,
+)
+from lockstep.parallel.data.around import Around
+from lockstep.parallel.data.offload import HostTraffic, host_traffic, kept_alone_frac
+from lockstep.parallel.data.zero import Kernels, traffic
+from lockstep.parallel.pipeline import codes_where
+from lockstep.step.network import Network
+from lockstep.step.placed import Device
+from lockstep.step.stage import StageTimes
+from lockstep.types.arrays import Bools, Number
+from lockstep.workload import RankParameters
+
+BUCKET_B = 25 * 2.0**20
+"""Gradients of small layers travel together: PyTorch's DistributedDataParallel gathers 25 MiB (arXiv 2006.15704)."""
+
+
+def device_of(
+    job: Job, cluster: Cluster, clock: Clock, network: Network, body: StageTimes, held: RankParameters, layers: int,
+    kinds: Sequence[Counter[LayerKind]],
+) -> Device:  # fmt: skip
+    """A device whose `layers` layers with the parameters `held` take `body`, and what comes around its passes.
+
+    It holds the layers of the one of `kinds` that sends most to its host.
+    """
+    grid = network.grid
+    around = _around(job, cluster, network, held, body, layers, kinds)
+    update_s = optimizer_s(clock, grid, job.recipe, held, job.hidden)
+    update_s = np.where(grid.offload == KEEP, update_s, around.host.update_s)
+    if job.recipe.local_steps > 1:
+        update_s = update_s + outer_update_s(clock, grid, job.recipe, held)
+    return Device(body, around, around.waits, update_s)
+
+
+def _around(
+    job: Job, cluster: Cluster, network: Network, held: RankParameters, body: StageTimes, pieces: int,
+    kinds: Sequence[Counter[LayerKind]],
+) -> Around:  # fmt: skip
+    """Traffic around the passes of a stage, in `pieces` pieces."""
+    grid, recipe = network.grid, job.recipe
+    dense, expert = held.matrix_elems + held.other_elems, held.expert_elems
+    bytes_each, layers = (recipe.parameter_B, recipe.wire_B), grid.copies * pieces
+    sharing = sharing_of(recipe, grid)
+    moved = traffic(network.data, grid.zero, sharing, (dense, expert), *bytes_each, layers, recipe.overlap_dp)
+    host = HostTraffic()
+    if np.any(grid.offload != KEEP) or recipe.offload_layers:
+        host = _host_traffic(job, cluster, grid, held, pieces, kinds)
+    parameter_B, gradient_B = ((dense + expert) * each_B for each_B in bytes_each)
+    kernels = _kernels(job, grid, body)
+    return Around(
+        sharing, moved, kernels, layers, recipe.overlap_dp, parameter_B, gradient_B, host, recipe.local_steps,
+        recipe.traffic_device_frac,
+    )  # fmt: skip
+
+
+def _kernels(job: Job, grid: LayoutGrid, body: StageTimes) -> Kernels:
+    """Kernels of the passes that data-parallel traffic may hide behind, of all copies together.
+
+    The experts' exchange hides beside shared experts, or in a cell beside the kernels of the other pass. That leaves
+    less for traffic that comes with every micro-batch, as all does where there is one.
+    """
+    kernels_s = body.compute_forward_s, body.compute_backward_s
+    taken_s = body.hidden_forward_s, body.hidden_backward_s
+    exchange_s: list[Number] = [0.0, 0.0]
+    if job.num_experts:
+        often = sharing_of(job.recipe, grid).often | (grid.microbatches(job.recipe.batch) == 1)
+        with_cells = codes_where(lambda schedule: schedule.cells is not None)
+        cells: Bools | np.bool_ = np.isin(grid.schedule, with_cells) & (job.recipe.overlap_ep == "cells")
+        if cells.all() or not cells.any():
+            cells = cells.any()  # Passes that do not differ by schedule let `_makespan_s` price each schedule once.
+        in_cell_s = body.ep_backward_s, body.ep_forward_s
+        beside_s = body.ep_hidden_forward_s, body.ep_hidden_backward_s
+        for side in (0, 1):
+            hidden_s = beside_s[side] + np.where(cells, np.minimum(in_cell_s[side], kernels_s[side]), 0.0)
+            exchange_s[side] = np.where(often, hidden_s, 0.0)
+    return Kernels(*(grid.copies * each_s for each_s in (*kernels_s, *taken_s, *exchange_s)))
+
+
+def pieces_of(job: Job, stages: int, parameters: RankParameters) -> int:
+    """Pieces in which a stage's gradients travel: its layers, or a ConvNet's buckets."""
+    if job.transformer:
+        return max(1, -(-job.layers // stages))
+    held_B = float(np.max(parameters.matrix_elems + parameters.other_elems)) * job.recipe.wire_B
+    return max(1, math.ceil(held_B / BUCKET_B))
+
+
+def fullest(job: Job, grid: LayoutGrid) -> RankParameters:
+    """Parameters of the stage that holds most of each group: the one that the others wait for."""
+    telling = job.telling_stages(grid.stages, grid.placement)
+    found = [stage_parameters(job, grid, stage, held) for stage, held in telling]
+    most = [
+        np.max(np.stack(np.broadcast_arrays(*(getattr(one, field.name) for one in found))), axis=0)
+        for field in fields(RankParameters)
+    ]
+    return RankParameters(*most)
+
+
+def _host_traffic(
+    job: Job, cluster: Cluster, grid: LayoutGrid, parameters: RankParameters, layers: int,
+    kinds: Sequence[Counter[LayerKind]],
+) -> HostTraffic:  # fmt: skip
+    """Traffic of a rank that holds `parameters` with its host, nothing where nothing is offloaded."""
+    recipe, (matrix, other) = job.recipe, updated(grid, parameters)
+    return host_traffic(
+        cluster,
+        (matrix + other) * recipe.parameter_B,
+        (matrix + other) * recipe.gradient_B,
+        updated_B(recipe, matrix, other),
+        grid.microbatches(recipe.batch),
+        offloaded=grid.offload != KEEP,
+        parameters_leave=grid.offload == OFFLOAD_PARAMETERS,
+        gradients_leave=gradients_leave(recipe, grid),
+        kept_B=reduce(np.maximum, [leaving_B(job, grid, held) for held in kinds]),
+        kept_alone=kept_alone_frac(recipe.offloaded_of(layers), layers, recipe.sharding == "deepspeed"),
+    )

@@ -1,0 +1,75 @@
+"""Traffic that takes a share of the device from the kernels beside it: both last longer, by as much as they share."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lockstep.hardware import cluster
+from lockstep.layout import Job, Layout, Recipe
+from lockstep.parallel.lanes import COMPUTE, Op, run
+from lockstep.parallel.piece import Flow, Piece, slowing
+from lockstep.step import price_step
+from lockstep.step.hiding import hiding
+from lockstep.workload import model
+
+CLUSTER = cluster("dgx-h100:4")
+WHOLE = Layout(dp=32)
+TENSOR = Layout(dp=4, tp=8, sequence_parallel=True)
+RING = Layout(dp=8, cp=4)
+seconds = st.floats(0.0, 10.0)
+shares = st.floats(0.0, 0.95)
+
+
+def job(**recipe: Any) -> Job:
+    return Job(model("llama3-8b"), Recipe(seq=8192, batch=128, **recipe), 32)
+
+
+@given(seconds, seconds, seconds, shares)
+def test_a_piece_lasts_as_long_as_its_operations(
+    kernels_s: float, beside_s: float, before_s: float, share: float
+) -> None:
+    """From event to event: while traffic lasts, kernels run at 1 - share of their rate."""
+    before, beside = (Flow("all-gather", "tp", 1.0, each_s) for each_s in (before_s, beside_s))
+    (found,) = slowing([Piece("tp", kernels_s, before=(before,), beside=(beside,))], share)
+    ops = [Op("comm", beside_s, op="all-gather"), Op(COMPUTE, kernels_s)]
+    both_s = max(run(ops, 1.0 - share)[1])
+    assert before_s + both_s == pytest.approx(kernels_s + float(found.exposed_s), rel=1e-9, abs=1e-12)
+
+
+@pytest.mark.parametrize("layout", [WHOLE, TENSOR, RING])
+def test_unless_it_is_said_only_the_exchange_of_experts_takes_a_share(layout: Layout) -> None:
+    known, none = (price_step(job(overlap_device_frac=share), CLUSTER, layout.grid()) for share in (None, 0.0))
+    assert known == none
+
+
+@pytest.mark.parametrize("part", ["tp_comm", "cp_comm", "dp_comm"])
+def test_what_hides_costs_its_share(part: str) -> None:
+    """All of it fits beside what lets it through, so each second of it costs the share."""
+    layout = {"tp_comm": TENSOR, "cp_comm": RING, "dp_comm": WHOLE}[part]
+    words = {"overlap_tp": "all", "overlap_dp": part == "dp_comm"}
+    free = price_step(job(**words), CLUSTER, layout.grid()).breakdown_s()
+    hidden_s = hiding(job(**words), CLUSTER, layout)[part].hidden_s
+    assert hidden_s > 0
+    for share in (0.05, 0.15):
+        found = price_step(job(**words, overlap_device_frac=share), CLUSTER, layout.grid()).breakdown_s()
+        assert found[part] - free[part] == pytest.approx(share * hidden_s, rel=1e-9)
+
+
+@given(shares, shares, st.sampled_from([WHOLE, TENSOR]), st.integers(0, 3))
+def test_a_larger_share_costs_more_but_less_than_no_overlap(
+    one: float, other: float, layout: Layout, zero: int
+) -> None:
+    grid, words = replace(layout, zero=zero).grid(), {"overlap_tp": "all"}
+    steps_s = [
+        float(price_step(job(**words, overlap_device_frac=share), CLUSTER, grid).step_time_s)
+        for share in sorted((one, other))
+    ]
+    apart_s = float(price_step(job(overlap_tp="none", overlap_dp=False), CLUSTER, grid).step_time_s)
+    assert steps_s[0] <= steps_s[1] * (1 + 1e-12)
+    # Overlapped traffic is cut into layers, each of which pays latency.
+    assert steps_s[1] <= apart_s * (1 + 0.01)
