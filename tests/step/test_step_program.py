@@ -86,7 +86,7 @@ def questions(draw: st.DrawFn) -> Question:
         sharding=draw(st.sampled_from(SOFTWARE)), gradient_sync=draw(st.sampled_from((None, *SYNCS))),
         reshard=draw(st.booleans()), cp_kind=draw(st.sampled_from(KINDS)),
         local_steps=draw(st.sampled_from([1, 1, 50])), offload_layers=draw(st.sampled_from([0, 0, 1, 3, "all"])),
-        vocab_parallel=draw(st.sampled_from(["none", "none", "vocab-1", "vocab-2"])),
+        vocab_parallel=draw(st.sampled_from(["none", "none", "interlaced", "vocab-1", "vocab-2"])),
         overlap_device_frac=draw(st.sampled_from([None, 0.0, 0.2])),
     )  # fmt: skip
     job = Job(known, recipe, hardware.num_devices)

@@ -62,7 +62,11 @@ def test_traffic_is_exposed_where_it_takes_longer_than_the_kernels(
 ) -> None:
     """Hand-made: reduce and broadcast of the hidden states both ways, two fp32 numbers per token to all forward."""
     group = on_link(stages, Link())
-    (forward,), (backward,) = pieces(group, size_B, tokens, (kernels_us * 1e-6, kernels_us * 1e-6))
+    kernels_s = kernels_us * 1e-6, kernels_us * 1e-6
+    forward, backward = pieces("vocab-2", group, size_B, tokens, kernels_s)
+    for one, open_s in zip((forward, backward), pieces("interlaced", group, size_B, tokens, kernels_s), strict=True):
+        assert open_s.flows == one.flows
+        assert float(open_s.exposed_s) == pytest.approx(sum(float(flow.seconds) for flow in one.flows))
     assert [(flow.op, flow.size_B) for flow in forward.flows] == [
         ("reduce", size_B), ("broadcast", size_B), ("all-reduce", 8 * tokens),
     ]  # fmt: skip
@@ -83,6 +87,8 @@ def test_every_barrier_keeps_one_micro_batch_more(how: str) -> None:
         found = float(stage_memory(spread, NODES, layout.grid(), stage).activations_B)
         live = float(pipelines.get("1f1b").peak_live(8, 32, 1, stage))
         assert found / alone == pytest.approx((live + BARRIERS[how]) / live, rel=1e-12)
+        interlaced = float(stage_memory(job("interlaced"), NODES, layout.grid(), stage).activations_B)
+        assert interlaced / alone == pytest.approx(1.5, rel=1e-12)
 
 
 @pytest.mark.parametrize("how", SPREAD)
@@ -128,11 +134,13 @@ def test_what_waits_for_vocabulary_traffic_is_pipeline_traffic() -> None:
         ("llama3-8b", {"pp": 4, "dp": 4, "stages": (8, 8, 8, 8)}, "drop --stages"),
         ("llama3-8b", {"pp": 4, "dp": 4, "schedule": "chimera", "vpp": 2}, "not known for chimera"),
         ("mixtral-8x7b", {"pp": 4, "dp": 4, "schedule": "dualpipe", "vpp": 2}, "not known for dualpipe"),
+        ("llama3-8b", {"pp": 4, "dp": 4, "schedule": "zb-h1"}, "1f1b alone"),
     ],
 )
 def test_layouts_that_cannot_spread_it_are_refused_in_words(known: str, changes: dict[str, object], words: str) -> None:
+    how = "interlaced" if words == "1f1b alone" else "vocab-2"
     with pytest.raises(BadInput, match=words):
-        check(Layout(**changes), Job(model(known), Recipe(seq=4096, batch=64, vocab_parallel="vocab-2"), 16))
+        check(Layout(**changes), Job(model(known), Recipe(seq=4096, batch=64, vocab_parallel=how), 16))
 
 
 def test_one_stage_spreads_nothing() -> None:

@@ -33,8 +33,7 @@ from lockstep.layout.routing import busiest_rank_frac
 from lockstep.layout.sharing import gradients_leave, sharing_of
 from lockstep.parallel.context import Blocks, held_B
 from lockstep.parallel.data.local import OUTER_STATE_B
-from lockstep.parallel.pipeline import SCHEDULES, peak_held, peak_live_by_code
-from lockstep.parallel.pipeline.vocabulary import BARRIERS
+from lockstep.parallel.pipeline import SCHEDULES, peak_held, peak_live_by_code, vocabulary
 from lockstep.types.arrays import Floats, Number, Truth
 from lockstep.types.plain import Json
 from lockstep.workload import (
@@ -293,8 +292,9 @@ def _activations(job: Job, grid: LayoutGrid, stage: int, held: Counter[LayerKind
         passing = passing + held_B(job.recipe.cp_kind, grid.cp, context_blocks(model, one))
     logit_B = LOGIT_FUSED_B if job.recipe.fused_elementwise else LOGIT_EAGER_B
     if job.recipe.spreads(grid.stages):
-        waiting = BARRIERS[job.recipe.vocab_parallel]
-        passing = passing + waiting * spread_activation_B(model, one, grid.pp, logit_B)
+        passing = passing + vocabulary.BARRIERS[job.recipe.vocab_parallel] * spread_activation_B(
+            model, one, grid.pp, logit_B
+        )
     elif last:
         passing = np.maximum(passing, (1 + model.mtp_layers) * head_activation_B(model, one, logit_B=logit_B))
     if gone := job.recipe.offloaded_of(sum(held.values())):
@@ -311,7 +311,7 @@ def _live_B(job: Job, grid: LayoutGrid, stage: int, each_B: Sequence[Number]) ->
         return peak_held(SCHEDULES[int(grid.schedule)], grid.stages, int(microbatches), stage, sizes_B)
     live = peak_live_by_code(grid.schedule, grid.stages, microbatches, chunks=grid.vpp, stage=stage)
     if job.recipe.spreads(grid.stages):
-        live = np.minimum(live + BARRIERS[job.recipe.vocab_parallel], microbatches)
+        live = vocabulary.held(job.recipe.vocab_parallel, live, microbatches)
     # Of two copies, a micro-batch passes one: half of what the device holds, on average over the two directions.
     return each_B[0] * live / grid.copies
 

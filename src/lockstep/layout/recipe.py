@@ -148,8 +148,8 @@ class Recipe:
     cached_attention_B: float | None = None
     """The same for the attention's output, which its own backward pass reads too: 1.5 + 4/128 in DeepSeek's E5M6."""
     vocab_parallel: str = "none"
-    """Embedding and head spread over pipeline stages: none, vocab-1 or vocab-2 (two barriers or one, see
-    `parallel/pipeline/vocabulary.py`)."""
+    """Embedding and head spread over pipeline stages: none, interlaced (all stages wait), vocab-1 or vocab-2 (two
+    barriers or one, beside other passes; see `parallel/pipeline/vocabulary.py`)."""
     overlap_pp: bool = False
     """Pipeline sends overlap with compute."""
     paired_sends: bool = True

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from lockstep.errors import BadInput
 from lockstep.layout.job import Job, splits_evenly
 from lockstep.layout.layout import KEEP, OFFLOAD_PARAMETERS, Layout, LayoutGrid
+from lockstep.layout.spreading import not_spread, two_stages, why_not_spread
 from lockstep.parallel.pipeline import Placement, codes_where, get, valid
 from lockstep.types.arrays import Bools, Truth
 from lockstep.workload import FULL
@@ -94,8 +95,7 @@ def _misplaced(grid: LayoutGrid, job: Job) -> Truth:
     modules = grid.mtp_stage % len(split) if job.transformer and job.transformer.mtp_layers else -1
     empty = any(count == 0 and at not in (0, len(split) - 1, modules) for at, count in enumerate(split))
     foreign = grid.mtp_stage >= 0 and (modules < 0 or any(split[modules + 1 :]))
-    mixed = np.isin(grid.schedule, codes_where(lambda schedule: schedule.copies > 1 or schedule.cells is not None))
-    broken: Bools = (len(split) != grid.pp * grid.vpp) | mixed | (sum(split) != job.layers) | empty | foreign
+    broken: Bools = (len(split) != grid.pp * grid.vpp) | two_stages(grid) | (sum(split) != job.layers) | empty | foreign
     return broken
 
 
@@ -115,26 +115,6 @@ def _placed(layout: Layout, job: Job) -> str:
     if layout.mtp_stage is not None and any(split[layout.mtp_stage + 1 :]):
         return "the modules of multi-token prediction follow the last layer; no stage behind them may have layers"
     return "only the first stage, the last and that of the prediction modules may have no layers"
-
-
-def _not_spread(grid: LayoutGrid, job: Job) -> Truth:
-    """Vocabulary layers are spread over stages that hold one copy of equally many layers, and have one head."""
-    if job.recipe.vocab_parallel == "none":
-        return np.zeros((), dtype=bool)
-    modules = bool(job.transformer and job.transformer.mtp_layers)
-    mixed = np.isin(grid.schedule, codes_where(lambda schedule: schedule.copies > 1 or schedule.cells is not None))
-    broken: Bools = (grid.pp > 1) & (mixed | bool(grid.split) | modules)
-    return broken
-
-
-def _spread(layout: Layout, job: Job) -> str:
-    """Why vocabulary layers cannot be spread."""
-    given = f"--vocab-parallel {job.recipe.vocab_parallel}"
-    if job.transformer and job.transformer.mtp_layers:
-        return f"{given} spreads one head, and {job.model.name} has modules of multi-token prediction with their own"
-    if layout.stages:
-        return f"{given} gives all stages the same work; drop --stages"
-    return f"{given} is not known for {layout.schedule}, which runs passes of two stages together"
 
 
 def _stages(layout: Layout, job: Job) -> str:
@@ -275,7 +255,7 @@ RULES = (
     ),
     Rule("layers per stage", "--pp", lambda g, j: not g.split and _uneven(g, j.layers), _stages),
     Rule("stages placed by hand", "--stages", _misplaced, _placed),
-    Rule("vocabulary layers spread", "--vocab-parallel", _not_spread, _spread),
+    Rule("vocabulary layers spread", "--vocab-parallel", not_spread, why_not_spread),
     Rule(
         SCHEDULE, "--schedule", lambda g, j: ~valid(g.schedule, g.pp, g.microbatches(j.recipe.batch), g.vpp), _schedule
     ),

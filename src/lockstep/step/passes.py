@@ -203,7 +203,7 @@ def step_passes(job: Job, cluster: Cluster, layout: Layout, parts: Composition) 
         inside = tuple(stage_pieces(shard, network, held) for held in several)
         if recipe.spreads(layout.pp):
             spread = vocabulary_traffic(shard, network, parts.body)
-            inside = tuple((forward + spread[0], backward + spread[1]) for forward, backward in inside)
+            inside = tuple(((*forward, spread[0]), (*backward, spread[1])) for forward, backward in inside)
     groups = group_summary(layout, cluster)
     if "tp" in groups:
         groups.setdefault("etp", groups["tp"])

@@ -17,9 +17,10 @@ from lockstep.kernels.layer import (
     vocabulary_work,
 )
 from lockstep.layout import Job, LayerKind, LayoutGrid, layer_parameters
+from lockstep.parallel.piece import Piece, slowing
 from lockstep.parallel.pipeline import Placement, vocabulary
 from lockstep.step.network import Network
-from lockstep.step.stage import Pair, StageTimes, layer_times, part_times
+from lockstep.step.stage import StageTimes, layer_times, part_times
 
 
 def layer_kinds(job: Job, grid: LayoutGrid, shard: Shard, network: Network) -> dict[LayerKind, StageTimes]:
@@ -45,18 +46,20 @@ def kind_times(kinds: Mapping[LayerKind, StageTimes], held: Counter[LayerKind]) 
 def with_vocabulary(shard: Shard, network: Network, body: StageTimes) -> StageTimes:
     """`body` with a stage's share of embedding and head, and the traffic that it waits for."""
     found = body + part_times(shard.clock, shard.recipe, vocabulary_work(shard))
-    (forward,), (backward,) = vocabulary_traffic(shard, network, found)
+    forward, backward = vocabulary_traffic(shard, network, found)
     return found + StageTimes(pp_forward_s=forward.exposed_s, pp_backward_s=backward.exposed_s)
 
 
-def vocabulary_traffic(shard: Shard, network: Network, body: StageTimes) -> Pair:
+def vocabulary_traffic(shard: Shard, network: Network, body: StageTimes) -> tuple[Piece, Piece]:
     """Traffic of the shares of embedding and head, beside the kernels of `body` beside which no other runs."""
     free_s = (
         np.maximum(0.0, body.compute_forward_s - body.beside_forward_s),
         np.maximum(0.0, body.compute_backward_s - body.beside_backward_s),
     )
     size_B = shard.loose_tokens * shard.model.hidden * shard.clock.element_B
-    return vocabulary.pieces(network.levels("pp"), size_B, shard.tokens, free_s)
+    found = vocabulary.pieces(shard.recipe.vocab_parallel, network.levels("pp"), size_B, shard.tokens, free_s)
+    forward, backward = slowing(found, shard.recipe.traffic_device_frac)
+    return forward, backward
 
 
 def placed_pieces(

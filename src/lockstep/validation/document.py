@@ -45,8 +45,9 @@ NOTES = """
   of the rate that others measured at such lengths ([decision 3](decisions/0003-device-efficiency.md)).
 - **Vocabulary layers.** vocab_parallelism came after the fits too. On 16 and 32 devices spread vocabulary layers are
   predicted within 6 %; all rows of the smallest models come out too fast, by 10 % without and 15 % with spread layers,
-  and those of the largest with whole ones up to 13 % too slow. Memory is 7 % too large in the median, as it would be
-  if the printed GB were GiB; which they are is not said. 24 rows of the interlaced pipeline are left out.
+  and those of the largest with whole ones up to 14 % too slow. Memory is 7 % too large in the median, as it would be
+  if the printed GB were GiB; which they are is not said. Of six rows that ran out of memory two do not fit here, and
+  four fill 96 to 98 % of it.
 - **Two years of Megatron-LM.** The same 1T layout took 102.6 s in 2021 and 94.4 s in 2022. Between the two papers it
   learned to reduce input gradients beside weight-gradient products and to accumulate inside these: two settings of the
   recipe (`overlap_tp`, `fused_accumulation`), off for narayanan and vTrain, on for korthikanti, on one curve.

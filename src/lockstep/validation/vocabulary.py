@@ -10,7 +10,6 @@ Nothing of it was fitted. Tolerances are those of the other tables of Megatron-L
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -21,19 +20,7 @@ from lockstep.validation.case import Case, Table, gpt, read_rows, step_time_s
 
 SOURCE = "Yeung et al. 2024 (arXiv 2411.05288), tables 5 and 6"
 FILE = "vocab_parallelism.csv"
-SPREAD = {"Vocab-1": "vocab-1", "Vocab-2": "vocab-2"}
-INTERLACED = "Interlaced"
-
-
-def left_out() -> Counter[str]:
-    """Rows that are not predicted, by reason."""
-    found = Counter[str]()
-    for row in read_rows(FILE):
-        if row["method"] == INTERLACED:
-            found["interlaced: all stages stop for every micro-batch's vocabulary layers, a schedule of its own"] += 1
-        elif not row["mfu_pct"]:
-            found["out of memory"] += 1
-    return found
+SPREAD = {"Interlaced": "interlaced", "Vocab-1": "vocab-1", "Vocab-2": "vocab-2"}
 
 
 def time_cases() -> tuple[Case, ...]:
@@ -53,15 +40,15 @@ def allocated_B(case: Case) -> float:
 
 
 def out_of_memory() -> tuple[Case, ...]:
-    """Rows that did not fit, with nothing measured; as for the rest, how much they would take."""
-    rows = [row for row in read_rows(FILE) if row["oom"] == "1" and row["method"] != INTERLACED]
+    """Rows with nothing measured, as they did not fit."""
+    rows = [row for row in read_rows(FILE) if row["oom"] == "1"]
     return tuple(_case(row, "allocated_B", 80e9, allocated_B) for row in rows)
 
 
 def _cases(
     quantity: str, measured: Callable[[dict[str, str]], float], predict: Callable[[Case], float]
 ) -> tuple[Case, ...]:
-    rows = [row for row in read_rows(FILE) if row["mfu_pct"] and row["method"] != INTERLACED]
+    rows = [row for row in read_rows(FILE) if row["mfu_pct"]]
     return tuple(_case(row, quantity, measured(row), predict) for row in rows)
 
 

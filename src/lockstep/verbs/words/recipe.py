@@ -170,7 +170,8 @@ class RecipeWords(TypedDict, total=False):
         str | None,
         Option(
             "W",
-            "Embedding and head spread over pipeline stages: none, vocab-1 (two barriers) or vocab-2 (one). "
+            "Embedding and head spread over pipeline stages: none, interlaced (all wait), vocab-1 (two barriers) or "
+            "vocab-2 (one). "
             "(default: none)",
         ),
         Field("vocab_parallel"),
