@@ -309,7 +309,7 @@ def _live_B(job: Job, grid: LayoutGrid, stage: int, each_B: Sequence[Number]) ->
     if grid.split:
         sizes_B = tuple(float(size_B) for size_B in each_B)
         return peak_held(SCHEDULES[int(grid.schedule)], grid.stages, int(microbatches), stage, sizes_B)
-    live = peak_live_by_code(grid.schedule, grid.stages, microbatches, chunks=grid.vpp, stage=stage)
+    live: Number = peak_live_by_code(grid.schedule, grid.stages, microbatches, chunks=grid.vpp, stage=stage)
     if job.recipe.spreads(grid.stages):
         live = vocabulary.held(job.recipe.vocab_parallel, live, microbatches)
     # Of two copies, a micro-batch passes one: half of what the device holds, on average over the two directions.
