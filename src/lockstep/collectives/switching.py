@@ -176,10 +176,11 @@ def one_way_pieces(ranks: int, segments: int = 1, **choices: object) -> int:
     return math.lcm(int(ranks), int(segments))
 
 
-def one_way_counts(ranks: Number, size_B: Number, segments: Number) -> Counts:
-    """n messages to and n from the switch per segment; n buffers one way, one the other."""
-    some = np.asarray(ranks) > 1
-    return Counts(some * (2 * ranks * segments), some * ((ranks + 1) * size_B))
+def one_way_counts(ranks: Number, size_B: Number, segments: Number, up: bool) -> Counts:
+    """n messages to and n from the switch per segment; n buffers one way, `up` to it or down, one the other."""
+    some = np.where(np.asarray(ranks) > 1, 1.0, 0.0)
+    switch_B, reduced_B = (some * size_B, (ranks - 1) * size_B) if up else (some * (ranks * size_B), 0.0)
+    return Counts(some * (2 * ranks * segments), some * ((ranks + 1) * size_B), reduced_B, switch_B)
 
 
 def one_way_legs(rounds: Rounds, members: Array, start: Whole, stop: Whole, segments: int) -> Legs:
