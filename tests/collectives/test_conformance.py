@@ -194,6 +194,16 @@ def test_relabelling_the_ranks_changes_nothing(case: Case) -> None:
 
 
 @every_case
+def test_bytes_sent_per_rank_are_those_that_ranks_send(case: Case) -> None:
+    """A switch that reduces is no rank; helpers such as parameter servers are counted with the workers they serve."""
+    link, ranks = PlainLink(1e-6, 1e10), case.fitting(12)
+    program = case.program(ranks, 48, link)
+    counted = program.sent_B()[: ranks if case.algorithm.in_switch else None].sum()
+    cost = case.algorithm.price(ranks, 48 * ELEMENT_B, link, ELEMENT_B, **case.choices)
+    assert cost.bytes_sent_per_rank_B == pytest.approx(counted / ranks, rel=1e-12)
+
+
+@every_case
 def test_prices_of_a_hundred_thousand_ranks_and_of_arrays(case: Case) -> None:
     ranks = np.array([case.fitting(n) for n in (1, 2, 3, 12, 60, 1536, 98_304, 100_000)], dtype=float)
     link = PlainLink(np.full(len(ranks), 1e-6), 1e10, 1e-11)

@@ -253,3 +253,9 @@ def test_the_best_that_can_be_exported_keeps_the_rules() -> None:
 def test_the_ranks_that_cut_an_expert_have_a_flag(words: dict[str, int], size: str | None) -> None:
     layout = {"tp": 4, "dp": 8, "ep": 8, "sequence_parallel": True} | words
     assert flags(EXPERTS, **layout).get("expert-tensor-parallel-size") == size
+
+
+def test_offloaded_layers_are_said() -> None:
+    job = replace(DENSE, recipe=replace(DENSE.recipe, offload_layers=4))
+    assert int(flags(job, dp=32, zero=1)["cpu-offloading-num-layers"]) == 4
+    assert "cpu-offloading-num-layers" not in flags(DENSE, dp=32, zero=1)

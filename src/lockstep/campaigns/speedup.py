@@ -153,4 +153,5 @@ class SpeedUp:
 
 
 def _members(group: Levels) -> Whole:
-    return prod(level[0] for level in group)
+    found: Whole = prod(level[0] for level in group)
+    return found

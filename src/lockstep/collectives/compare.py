@@ -149,7 +149,8 @@ def _row(
         formula=algorithm.formula,
         ports=algorithm.ports,
         stale=algorithm.stale,
-        **_counts(cost.latency_steps, cost.messages, cost.total_B, ranks),
+        bytes_sent_per_rank=float(cost.bytes_sent_per_rank_B),
+        **_counts(cost.latency_steps, cost.messages, cost.total_B),
         **_rates(op, ranks, size_B, float(cost.time_s)),
     )
 
@@ -171,17 +172,17 @@ def _row_on_levels(
         formula=WAYS[op][way].formula,
         ports=1,
         stale=False,
-        **_counts(sent.latency_steps, sent.total.messages, sent.total.total_B, ranks),
+        bytes_sent_per_rank=float(sent.total.total_B - sent.total.switch_B) / ranks,
+        **_counts(sent.latency_steps, sent.total.messages, sent.total.total_B),
         **_rates(op, ranks, size_B, time_s),
     )
 
 
-def _counts(steps: Number, messages: Number, total_B: Number, ranks: int) -> Json:
+def _counts(steps: Number, messages: Number, total_B: Number) -> Json:
     """Columns of a row about its messages."""
     return {
         "latency_steps": round(float(steps)),
         "messages": round(float(messages)),
-        "bytes_sent_per_rank": float(total_B) / ranks,
         "total_B": float(total_B),
     }
 

@@ -100,22 +100,28 @@ class Terms:
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """What all ranks together do: `messages`, `total_B` bytes sent, `total_reduced_B` bytes reduced."""
+    """What all ranks together do: `messages`, `total_B` bytes sent, `total_reduced_B` bytes reduced.
+
+    Switches that reduce count too; of the bytes they send `switch_B`.
+    """
 
     messages: Number
     total_B: Number
     total_reduced_B: Number = 0.0
+    switch_B: Number = 0.0
 
     def __add__(self, other: Counts) -> Counts:
         return Counts(
             self.messages + other.messages,
             self.total_B + other.total_B,
             self.total_reduced_B + other.total_reduced_B,
+            self.switch_B + other.switch_B,
         )
 
     def times(self, groups: Number) -> Counts:
         """The same collective in `groups` groups at once."""
-        return Counts(self.messages * groups, self.total_B * groups, self.total_reduced_B * groups)
+        reduced_B, switch_B = self.total_reduced_B * groups, self.switch_B * groups
+        return Counts(self.messages * groups, self.total_B * groups, reduced_B, switch_B)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,8 +129,8 @@ class Cost:
     """Price of one collective, or of several one after another (`+`). Fields are numbers or arrays.
 
     `latency_steps`, `critical_B` and `critical_reduced_B` lie on the critical path; `messages`, `total_B` and
-    `total_reduced_B` count all ranks; `bytes_sent_per_rank_B` is the mean over ranks, `lower_bound_s` no algorithm
-    beats.
+    `total_reduced_B` count all ranks, and switches that reduce; `bytes_sent_per_rank_B` is the mean over ranks alone,
+    `lower_bound_s` no algorithm beats.
     """
 
     time_s: Number = 0.0

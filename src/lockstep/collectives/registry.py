@@ -123,7 +123,7 @@ class Algorithm:
             messages=counts.messages,
             total_B=counts.total_B,
             total_reduced_B=counts.total_reduced_B,
-            bytes_sent_per_rank_B=counts.total_B / ranks,
+            bytes_sent_per_rank_B=(counts.total_B - counts.switch_B) / ranks,
             lower_bound_s=lower_bound_s(self.op, ranks, size_B, link, self.ports, element_B, self.in_switch),
             algorithm=self.name,
         )

@@ -117,7 +117,7 @@ class Legs:
         return np.repeat(done.reshape(self.shape), self.shape[1], axis=0)
 
     def up(self, k: int) -> Array:
-        """Every rank's elements of segment k, added in the switch; returns what everything after it waits for."""
+        """Every rank's elements of segment k, added in the switch one after another; returns the last addition."""
         first, last = (np.repeat(self.segments[:, place], self.shape[1]) for place in (k, k + 1))
         received = self._to_switch(first, last, self.slot_s, self.began, self.inbox)
         copied, added = received[self.place == 0], self.place > 0
@@ -125,12 +125,14 @@ class Legs:
             return self._everyone(received)
         chunk = {"size_B": (last - first) * self.rounds.element_B, "chunk_start": first, "chunk_stop": last}
         waits = np.stack((received, np.repeat(copied, self.shape[1])), axis=1)
+        ordered = np.flatnonzero(self.place > 1)
         done = received.copy()
         done[added] = self.rounds.builder.extend(
             Kind.REDUCE, self.switch[added], stream=self.receives[added], source=self.inbox[added], buffer="data",
             after=waits[added], duration_s=0.0, **{name: values[added] for name, values in chunk.items()},
         )  # fmt: skip
-        return self._everyone(done)
+        self.rounds.builder.depend(done[ordered], done[ordered - 1])
+        return np.repeat(done.reshape(self.shape)[:, -1:], self.shape[1], axis=0)
 
     def handed(self, k: int, summed: Array) -> Array:
         """Every rank's share of segment k to it."""
@@ -176,10 +178,11 @@ def one_way_pieces(ranks: int, segments: int = 1, **choices: object) -> int:
     return math.lcm(int(ranks), int(segments))
 
 
-def one_way_counts(ranks: Number, size_B: Number, segments: Number) -> Counts:
-    """n messages to and n from the switch per segment; n buffers one way, one the other."""
-    some = np.asarray(ranks) > 1
-    return Counts(some * (2 * ranks * segments), some * ((ranks + 1) * size_B))
+def one_way_counts(ranks: Number, size_B: Number, segments: Number, up: bool) -> Counts:
+    """n messages to and n from the switch per segment; n buffers one way, `up` to it or down, one the other."""
+    some = np.where(np.asarray(ranks) > 1, 1.0, 0.0)
+    switch_B, reduced_B = (some * size_B, (ranks - 1) * size_B) if up else (some * (ranks * size_B), 0.0)
+    return Counts(some * (2 * ranks * segments), some * ((ranks + 1) * size_B), reduced_B, switch_B)
 
 
 def one_way_legs(rounds: Rounds, members: Array, start: Whole, stop: Whole, segments: int) -> Legs:

@@ -10,14 +10,13 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
-from typing import TypeAlias
+from typing import Any
 
 import numpy as np
 
 from lockstep.collectives import LinkLike, PlainLink, SwitchLike, best_on_levels_time_s, get, times_on_levels
+from lockstep.collectives.levels import Levels as Levels
 from lockstep.types.arrays import Number, Truth, Whole
-
-Levels: TypeAlias = Sequence[tuple[Whole, Number, Number, Number, SwitchLike | None]]
 
 
 def on_link(ranks: Whole, link: LinkLike) -> Levels:
@@ -72,7 +71,7 @@ def send_s(group: Levels, size_B: Number) -> Number:
 
 def inner(group: Levels, ranks: Whole) -> Levels:
     """The `ranks` innermost members of the group."""
-    found: list[tuple[Whole, Number, Number, Number, SwitchLike | None]] = []
+    found: list[tuple[Any, ...]] = []
     for here, *link in group:
         taken = np.gcd(ranks, here)
         found.append((taken, *link))
@@ -87,7 +86,8 @@ def outer(group: Levels, inside: Levels) -> Levels:
 
 def share_links(one: Levels, other: Levels) -> Truth:
     """Whether two groups use links of the same level."""
-    return reduce(np.logical_or, ((a[0] > 1) & (b[0] > 1) for a, b in zip(one, other, strict=True)))
+    found: Truth = reduce(np.logical_or, ((a[0] > 1) & (b[0] > 1) for a, b in zip(one, other, strict=True)))
+    return found
 
 
 def shared_s_per_B(group: Levels, others: Sequence[Levels]) -> Number:

@@ -27,7 +27,8 @@ def terms(ranks: Number, size_B: Number, link: LinkLike, split: Split, segments:
 
 def counts(ranks: Number, size_B: Number, link: LinkLike, split: Split, segments: Number | None = None) -> Counts:
     """Both legs."""
-    return switching.one_way_counts(ranks, size_B, settle(ranks, size_B, link, split, segments)["segments"])
+    settled = settle(ranks, size_B, link, split, segments)
+    return switching.one_way_counts(ranks, size_B, settled["segments"], up=False)
 
 
 def write(rounds: Rounds, members: Array, start: Whole, stop: Whole, segments: int = 1) -> None:

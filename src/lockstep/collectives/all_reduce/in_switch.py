@@ -44,7 +44,8 @@ def terms(ranks: Number, size_B: Number, link: LinkLike, split: Split, segments:
 
 
 def _terms(ranks: Number, size_B: Number, segments: Number, split: Split, owner: bool) -> Terms:
-    some, segment_B = np.asarray(ranks) > 1, split.largest_B(size_B, segments)
+    some: Number = np.where(np.asarray(ranks) > 1, 1.0, 0.0)
+    segment_B = split.largest_B(size_B, segments)
     if not owner:
         return Terms(some * (segments + 1.0), some * ((segments + 1) * segment_B))
     share_B, alone = split.largest_B(segment_B, ranks), np.asarray(segments) == 1
@@ -57,8 +58,8 @@ def counts(ranks: Number, size_B: Number, link: LinkLike, split: Split, segments
     """n messages per leg and segment; the switch adds what n - 1 ranks send to what the first did."""
     settled, some = settle(ranks, size_B, link, split, segments), np.asarray(ranks) > 1
     legs, buffers = (4, 2 * ranks + 2) if settled["owner"] else (2, 2 * ranks)
-    added_B = (ranks - 1) * size_B
-    return Counts(some * (legs * ranks * settled["segments"]), some * (buffers * size_B), added_B)
+    added_B, moved_B = (ranks - 1) * size_B, np.where(some, buffers * size_B, 0.0)
+    return Counts(some * (legs * ranks * settled["segments"]), moved_B, added_B, moved_B / 2)
 
 
 def write(rounds: Rounds, members: Array, start: Whole, stop: Whole, segments: int = 1, owner: bool = True) -> None:

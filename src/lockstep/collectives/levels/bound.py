@@ -1,7 +1,7 @@
 """Seconds that no way across levels beats: whole units as ranks, with the ports of all their devices.
 
 Nothing leaves a unit faster than through all its ports, and no rank is faster than its ports of all levels together.
-One level whose switch reduces makes the bound that of reductions in switches.
+Between units of a level, switches at that level and beyond it may reduce.
 """
 
 from __future__ import annotations
@@ -24,11 +24,12 @@ def lower_bound_on_levels_s(op: str, levels: Levels, size_B: Number) -> Number:
     rank_Bps = sum(_fastest_Bps(level) for level in levels)
     bound_s: Number = 0.0
     below: Number = 1
-    for level in levels:
+    for place, level in enumerate(levels):
         # The send buffer of an all-to-all belongs to one rank; all other sizes are those of the group.
         unit_B = size_B * (below if op == "all-to-all" else 1)
         ports = PlainLink(latency_s, rank_Bps if below == 1 else below * _fastest_Bps(level))
-        bound_s = np.maximum(bound_s, lower_bound_s(op, ranks / below, unit_B, ports, in_switch=bool(switches)))
+        in_switch = any(beyond[4] is not None for beyond in levels[place:] if len(beyond) > 4)
+        bound_s = np.maximum(bound_s, lower_bound_s(op, ranks / below, unit_B, ports, in_switch=in_switch))
         below *= level[0]
     return bound_s
 

@@ -10,8 +10,6 @@ Source: Klenk et al., ISCA 2020, section 4; NCCL `src/device/reduce_scatter.h` (
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from lockstep.collectives import switching
 from lockstep.collectives.cost import Counts, LinkLike, Terms
 from lockstep.collectives.registry import Algorithm, register
@@ -29,8 +27,8 @@ def terms(ranks: Number, size_B: Number, link: LinkLike, split: Split, segments:
 
 def counts(ranks: Number, size_B: Number, link: LinkLike, split: Split, segments: Number | None = None) -> Counts:
     """Both legs; the switch adds what n - 1 ranks send."""
-    counted = switching.one_way_counts(ranks, size_B, settle(ranks, size_B, link, split, segments)["segments"])
-    return replace(counted, total_reduced_B=(ranks - 1) * size_B)
+    settled = settle(ranks, size_B, link, split, segments)
+    return switching.one_way_counts(ranks, size_B, settled["segments"], up=True)
 
 
 def write(rounds: Rounds, members: Array, start: Whole, stop: Whole, segments: int = 1) -> None:

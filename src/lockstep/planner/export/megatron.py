@@ -9,6 +9,7 @@
     zero 0, 1              none, --use-distributed-optimizer; with shard, --num-distributed-optimizer-instances
     zero 2, 3              --use-megatron-fsdp --data-parallel-sharding-strategy optim_grads, optim_grads_params
     recompute              --recompute-granularity selective with --recompute-modules, or full, uniform, every layer
+    offload_layers         --cpu-offloading-num-layers
     stages, uneven ones    --pipeline-model-parallel-layout: E embedding, t layer, m token prediction, L loss
 
 CUDA_DEVICE_MAX_CONNECTIONS must be 1 with tp or cp before Blackwell, and must not be with FSDP. Source:

@@ -103,7 +103,7 @@ def exchanges_once(recipe: Recipe, model: Transformer) -> bool:
 
 def _refuse_offload(layout: Layout, job: Job, no: Refusals) -> None:
     gone = job.recipe.offloaded_of(job.layers)
-    no.when(gone > 0 and layout.pp > 1, "offloaded activations of layers with pipeline stages; it offloads modules")
+    no.when(gone > 0 and layout.pp > 1, "offloaded activations of layers with pipeline stages")
     no.when(gone > 0 and layout.recompute != "none", "offloaded activations of layers together with recomputation")
     no.when(gone >= job.layers, "offloaded activations of all layers: one layer must stay")
     no.when(layout.offload == "parameters", "offloaded parameters")

@@ -189,7 +189,8 @@ class RecipeWords(TypedDict, total=False):
         Quantity | None,
         Option(
             "FRAC",
-            "Fraction of the device used by traffic beside compute. (default: expert exchange 20 of 132, others 0)",
+            "Fraction of the device used by traffic beside compute. (default: as priced without it: 20 of 132 by the "
+            "expert exchange, none by others)",
         ),
         Field("overlap_device_frac", _device_frac),
     ]

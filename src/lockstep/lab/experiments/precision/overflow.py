@@ -74,7 +74,8 @@ def run(settings: Settings, seed: int, progress: Progress) -> Findings:
 def _summed(given: list[Array], name: str = "recursive-doubling") -> list[Array]:
     """What every rank holds after an all-reduce in fp16."""
     program = _program(name, len(given), len(given[0]))
-    return execute(program, {"data": given}, combine=rounded_sum("fp16"))["data"][: len(given)]
+    empty = [np.zeros(len(given[0]))] * (program.ranks - len(given))
+    return execute(program, {"data": [*given, *empty]}, combine=rounded_sum("fp16"))["data"][: len(given)]
 
 
 @cache
