@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
+from functools import reduce
+from operator import add
 from typing import TypeAlias
 
 import numpy as np
@@ -62,14 +64,14 @@ class StageTimes:
     @property
     def forward_s(self) -> Number:
         """A whole forward pass."""
-        return self.compute_forward_s + self.tp_forward_s + self.cp_forward_s + self.pp_forward_s + self.ep_forward_s
+        waits_s = self.tp_forward_s, self.cp_forward_s, self.pp_forward_s, self.ep_forward_s
+        return _sum((self.compute_forward_s, *waits_s))
 
     @property
     def backward_s(self) -> Number:
         """A whole backward pass, recomputation included."""
-        return (
-            self.compute_backward_s + self.tp_backward_s + self.cp_backward_s + self.pp_backward_s + self.ep_backward_s
-        )
+        waits_s = self.tp_backward_s, self.cp_backward_s, self.pp_backward_s, self.ep_backward_s
+        return _sum((self.compute_backward_s, *waits_s))
 
     @property
     def ep_hidden_s(self) -> Number:
@@ -88,6 +90,11 @@ class StageTimes:
 
 
 TIMES = tuple(field.name for field in fields(StageTimes))
+
+
+def _sum(seconds: Iterable[Number]) -> Number:
+    """The sum, without a turn over the grid for what takes no time anywhere."""
+    return reduce(add, [one for one in seconds if isinstance(one, np.ndarray) or one != 0.0] or [0.0])
 
 
 def layer_pieces(shard: Shard, network: Network, work: LayerWork, kind: LayerKind) -> Pair:
@@ -172,6 +179,7 @@ def layer_times(shard: Shard, network: Network, kind: LayerKind, gradient_work: 
     beside_s: list[Number] = [0.0, 0.0]
     if shard.recipe.vocab_parallel != "none":
         beside_s = [sum(one.kernels_s for one in side) for side in (forward, backward)]
+        beside_s[1] = beside_s[1] + repeated * beside_s[0]
     blocking = shard.recipe.launch_blocking
     host_backward_s = kernels.kernels * curve.launch_s + repeated * curve.recompute_host_s
     return StageTimes(
@@ -182,7 +190,7 @@ def layer_times(shard: Shard, network: Network, kind: LayerKind, gradient_work: 
         hidden_forward_s=hidden_s[0],
         hidden_backward_s=hidden_s[1] + repeated * hidden_s[0],
         beside_forward_s=beside_s[0],
-        beside_backward_s=beside_s[1] + repeated * beside_s[0],
+        beside_backward_s=beside_s[1],
         ep_hidden_forward_s=exchange_s[0],
         ep_hidden_backward_s=exchange_s[1] + repeated * exchange_s[0],
     )
