@@ -166,3 +166,11 @@ def test_a_link_without_units_is_refused_with_its_readings() -> None:
     thin = run("collective", "all-reduce", *GROUP, "--latency", "5us", "--bandwidth", "25").refusal()
     assert thin == "--bandwidth: 25 has no unit; write 25 GB/s or 25 Gbit/s"
     assert lockstep.collective("all-reduce", ranks=4, size=1e6, latency=1.0, bandwidth=1.0).to_dict()["rows"]
+
+
+def test_a_switch_that_does_not_add_and_ranks_that_share_none_are_refused() -> None:
+    words = ("trace", "all-reduce", "--size", "1MB", "--algorithm", "in-switch", "--out", "unused.json", "-c")
+    found = run(*words, "dgx-a100-80gb", "--ranks", "8").refusal()
+    assert found.startswith("--algorithm: in-switch needs a switch that reduces, and that of dgx-a100-80gb does not")
+    found = run(*words, "dgx-h100:2", "--ranks", "16").refusal()
+    assert found == "--algorithm: in-switch is for ranks that share one switch: at most 8"

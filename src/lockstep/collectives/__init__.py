@@ -31,7 +31,16 @@ from lockstep.collectives.levels import (
 from lockstep.collectives.messages import MessageRow, Messages, message_programs, messages
 from lockstep.collectives.op import OPS as _OPS
 from lockstep.collectives.operation import expander, pricer
-from lockstep.collectives.registry import MOST_OPERATIONS, Algorithm, algorithms, check_work, get, ops, own_algorithms
+from lockstep.collectives.registry import (
+    MOST_OPERATIONS,
+    Algorithm,
+    algorithms,
+    among_ranks,
+    check_work,
+    get,
+    ops,
+    own_algorithms,
+)
 from lockstep.collectives.registry import REGISTRY as _REGISTRY
 from lockstep.registry import import_all as _import_all
 
@@ -57,6 +66,7 @@ __all__ = [
     "SwitchLike",
     "Terms",
     "algorithms",
+    "among_ranks",
     "best",
     "best_map",
     "best_map_on_levels",

@@ -213,6 +213,11 @@ def algorithms(op: str) -> tuple[str, ...]:
     return _names(op, REGISTRY.every())
 
 
+def among_ranks(op: str) -> tuple[str, ...]:
+    """Names of the algorithms that ranks run by themselves, without a switch that reduces."""
+    return _names(op, (algorithm for algorithm in REGISTRY.every() if not algorithm.in_switch))
+
+
 def own_algorithms(op: str) -> tuple[str, ...]:
     """Lockstep's own of them: what is chosen, and what is claimed, does not depend on what else is installed."""
     return _names(op, REGISTRY.own.values())

@@ -164,10 +164,10 @@ def _collective(
 
 def _algorithms(op: str, given: str | None, ranks: int) -> list[str]:
     """The built-in collective and those of Lockstep: all, the ones named, or the ring."""
-    from lockstep.collectives import algorithms, get
+    from lockstep.collectives import among_ranks, get
     from lockstep.measure.bench import BUILT_IN
 
-    known = [] if op == "send-recv" else list(algorithms(op))
+    known = [] if op == "send-recv" else list(among_ranks(op))
     if given == "all":
         plain = (name for name in known if get(op, name).program(ranks, 4.0 * ranks, element_B=4.0).ranks == ranks)
         return [BUILT_IN, *plain]

@@ -11,6 +11,7 @@ from lockstep.errors import BadInput, UnknownName
 from lockstep.types.plain import Json, picked
 from lockstep.units import parse_size_B
 from lockstep.verbs.pipeline import TRANSFER, StageWords, pipeline
+from lockstep.verbs.words.algorithms import check_switch
 from lockstep.verbs.words.calling import strict
 from lockstep.verbs.words.network import flags, read_network
 from lockstep.verbs.words.option import Argument, Option
@@ -158,6 +159,8 @@ def _collective(
     if network.spans_levels and op in WAYS and algorithm in (None, *WAYS[op]):
         network.check_filled()
         return _on_levels(op, network.levels, size_B, algorithm)
+    if algorithm is not None:
+        check_switch(op, algorithm, "--algorithm", network)
     with flags("--algorithm"):
         name = algorithm if algorithm is not None else str(best(op, network.ranks, size_B, network.link).algorithm)
         chosen = get(op, name)

@@ -10,7 +10,7 @@ import pytest
 
 import lockstep
 from effort import share
-from lockstep.collectives import algorithms, ops
+from lockstep.collectives import among_ranks, ops
 from lockstep.errors import UnknownName
 from lockstep.measure.rig import SPECIAL, Group, calibrate, entrant, entrants, tie_B, trials, usual_entrants
 from lockstep.measure.rig.calibration import ROUNDS, partners, slowed
@@ -172,7 +172,7 @@ def test_a_scattered_ring_leaves_the_node_at_every_step() -> None:
 
 def test_every_algorithm_of_every_collective_may_run() -> None:
     for op in ops():
-        assert set(algorithms(op)) <= set(entrants(op))
+        assert set(among_ranks(op)) <= set(entrants(op))
         assert set(usual_entrants(op, Group(4, 2))) <= set(entrants(op))
     with pytest.raises(UnknownName, match="did you mean ring"):
         entrant("all-reduce", "rnig", Group(4, 4), 4096)

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from lockstep.collectives import PlainLink, algorithms, get
+from lockstep.collectives import PlainLink, among_ranks, get
 from lockstep.measure.train import TrainRun
 
 from .many import Spec, runs
@@ -20,7 +20,7 @@ def on_two() -> dict[Any, TrainRun]:
     specs["many buckets"] = Spec("synchronous", {"bucket_B": "10kB"}, TASK)
     specs |= {
         ("all-reduce", name): Spec("synchronous", {"algorithm": name}, {"steps": 2})
-        for name in algorithms("all-reduce")
+        for name in among_ranks("all-reduce")
     }
     specs |= {m: Spec("zero-2", {"microbatches": m}, TASK) for m in (1, 4)}
     specs["tensor"] = Spec("tensor-parallel", task={"model": "gpt", "steps": 2})
@@ -39,7 +39,7 @@ def test_one_exchange_of_all_gradients_per_step(name: Any, on_two: dict[Any, Tra
     assert set(run.sent_B) == {ring}
 
 
-@pytest.mark.parametrize("name", algorithms("all-reduce"))
+@pytest.mark.parametrize("name", among_ranks("all-reduce"))
 def test_any_all_reduce_sends_what_it_is_priced_at(name: str, on_two: dict[Any, TrainRun]) -> None:
     run = on_two["all-reduce", name]
     priced = get("all-reduce", name).price(2, weights_B(run), FREE, element_B=run.weights.itemsize).total_B

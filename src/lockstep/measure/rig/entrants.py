@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
-from lockstep.collectives import PlainLink, algorithms, get
+from lockstep.collectives import PlainLink, among_ranks, get
 from lockstep.errors import UnknownName
 from lockstep.program import Program, ProgramBuilder
 from lockstep.simulate import Topology
@@ -63,8 +63,7 @@ def entrant(op: str, name: str, group: Group, size_B: int) -> Program:
 
 def entrants(op: str) -> tuple[str, ...]:
     """Names of all programs of a collective; no switch of the rig reduces. Raises UnknownName."""
-    own = (name for name in algorithms(op) if not get(op, name).in_switch)
-    return tuple(dict.fromkeys((*own, *SPECIAL.get(op, {}))))
+    return tuple(dict.fromkeys((*among_ranks(op), *SPECIAL.get(op, {}))))
 
 
 def usual_entrants(op: str, group: Group) -> tuple[str, ...]:

@@ -65,6 +65,17 @@ def check_algorithm(op: str, name: str, where: str, network: Network) -> None:
         get(op, name)
     if name in needing_ports(op, network):
         raise BadInput(too_wide(op, name, network) + "; give --latency and --bandwidth of one port", where)
+    check_switch(op, name, where, network)
+
+
+def check_switch(op: str, name: str, where: str, network: Network) -> None:
+    """Raises BadInput for an algorithm in a switch that ranks of a cluster do not share, or that does not reduce."""
+    from lockstep.collectives import algorithms, get
+
+    if network.cluster is None or name not in algorithms(op) or not get(op, name).in_switch:
+        return
+    if network.spans_levels:
+        raise BadInput(f"{name} is for ranks that share one switch: at most {network.levels[0][0]}", where)
     if name in needing_switch(op, network):
         raise BadInput(
             f"{name} needs a switch that reduces, and that of {network.words()['cluster']} does not; in a file of your "

@@ -21,7 +21,7 @@ from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from lockstep.collectives import algorithms
+from lockstep.collectives import among_ranks
 from lockstep.measure.checkpoint import REPLICATED
 from lockstep.measure.train.method import Losses, Method, register
 from lockstep.measure.train.shard import Flat
@@ -89,7 +89,7 @@ def _edges(flat: Flat, bucket_B: float) -> list[int]:
 class Settings:
     """How gradients travel."""
 
-    algorithm: str = setting("ring", "All-reduce among the ranks.", choices=partial(algorithms, "all-reduce"))
+    algorithm: str = setting("ring", "All-reduce among the ranks.", choices=partial(among_ranks, "all-reduce"))
     bucket_B: float = setting(2.0**20, "Gradients sent at once.", least=1)
 
 
