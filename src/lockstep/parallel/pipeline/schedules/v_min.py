@@ -1,7 +1,8 @@
 """V-Min: two chunks per device laid out as a V, activations of a third as many micro-batches as 1F1B.
 
-    stage_s = makespan = m max(f + i + w + x, 3 f, 3 i) + (p - 1)(f + i) - c (f + i)
-    c = 1 / 4, but -1 / 4 where 3 divides p; x = extras of the first and the last stage
+    stage_s = makespan = m max(f + i + w + x, 3 f + x_f, 3 i + x_i) + (p - 1)(f + i) - c (f + i)
+    c = 1 / 4, but -1 / 4 where 3 divides p; x = extras of the first and the last stage, x_f and x_i of F and I;
+        for p = 2 the larger of 3 f + x_f and 3 i + x_i counts 2 / 3, with (min(f, i) + w) / 2, at least 3 / 2 (f + i)
     peak live micro-batches = floor((p + 4) / 3) (activations held until W); on devices s = 0, 3, 6, ... one less if
         p = 2, 5, 8, ..., on the first one half a micro-batch less
 
@@ -32,7 +33,10 @@ def makespan_s(stages: Number, microbatches: Number, chunks: Number, times: Time
     forward_s, input_s, weight_s = split_s(stages, times, 2)
     alone = np.equal(stages, 1)
     work_s = forward_s + input_s + weight_s + times.first_s + times.last_s
-    pace_s = np.maximum(work_s, np.where(alone, 0.0, 3 * np.maximum(forward_s, input_s)))
+    ends_s = times.first_forward_s + times.last_forward_s, times.first_backward_s + times.last_backward_s
+    both_s = np.maximum(3 * forward_s + ends_s[0], 3 * input_s + ends_s[1] * (1 - times.weight_frac))
+    few_s = np.maximum(1.5 * (forward_s + input_s), both_s * 2 / 3 + (np.minimum(forward_s, input_s) + weight_s) / 2)
+    pace_s = np.maximum(work_s, np.where(alone, 0.0, np.where(np.equal(stages, 2), few_s, both_s)))
     turns = np.where(alone, 0, 4 * stages - np.where(np.mod(stages, 3) == 0, 3, 5))
     return microbatches * pace_s + turns / 4 * (forward_s + input_s) + 2 * (stages - 1) * times.delay_s(stages)
 
@@ -57,7 +61,7 @@ V_MIN = register(
         papers=("qi2024memory",),
         formula="m max(f + i + w, 3 f, 3 i) + (p - 1)(f + i), -+ (f + i) / 4 as 3 divides p or not",
         exact="equal chunks, f = i = w",
-        domain=Domain(when=lambda p, m, f, i, w: f == i == w and m > p, held=False, error_frac=(-0.15, 0.2)),
+        domain=Domain(when=lambda p, m, f, i, w: f == i == w and m > p, held=False, error_frac=(-0.15, 0.24)),
         makespan=makespan_s,
         peak_live=peak_live,
         order=order,

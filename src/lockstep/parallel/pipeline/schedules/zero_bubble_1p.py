@@ -48,7 +48,7 @@ ZERO_BUBBLE_1P = register(
         papers=("qi2024",),
         formula="m (f + i + w) + (p - 1) max(f + i - w, f)",
         exact="equal stages, w <= f and w <= i",
-        domain=Domain(when=lambda p, m, f, i, w: w <= min(f, i), held=False, error_frac=(-0.1, 0.15)),
+        domain=Domain(when=lambda p, m, f, i, w: w <= min(f, i), held=False, error_frac=(-0.1, 0.18)),
         makespan=makespan_s,
         stage=zero_bubble_h1.makespan_s,
         peak_live=zero_bubble_h1.peak_live,

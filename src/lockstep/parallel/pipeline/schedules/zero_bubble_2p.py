@@ -37,7 +37,7 @@ ZERO_BUBBLE_2P = register(
         papers=("qi2024",),
         formula="stage: m (f + i + w) + (p - 1) max(0, f + i - 2 w); makespan: at least m (f + i + w) + (p - 1) f",
         exact="equal stages, m >= 2p - 1, f = i = w",
-        domain=Domain(when=lambda p, m, f, i, w: f == i == w and m >= 2 * p - 1, held=False, error_frac=(-0.1, 0.15)),
+        domain=Domain(when=lambda p, m, f, i, w: f == i == w and m >= 2 * p - 1, held=False, error_frac=(-0.1, 0.18)),
         makespan=zero_bubble_h2.makespan_s,
         stage=zero_bubble_h2.stage_s,
         peak_live=zero_bubble_h2.peak_live,
