@@ -50,10 +50,17 @@ class PassTimes:
     """Share of the device's arithmetic that traffic beside computing takes."""
     hold_s: float
     """Time that a message holds its device."""
+    known: dict[tuple[str, int, int], Script] = field(default_factory=dict)
+    """Passes by kind and place: they are alike for all micro-batches."""
 
     def alone(self, device: int, one: Pass) -> Script:
         """A pass that waits for its traffic."""
-        step, _, chunk = one
+        key = one[0], device, one[2]
+        if key not in self.known:
+            self.known[key] = self._pass(*key)
+        return self.known[key]
+
+    def _pass(self, step: str, device: int, chunk: int) -> Script:
         comm_s = float(self.comm[step][device, chunk])
         script = Script()
         script.op(Op(COMPUTE, float(self.seconds[step][device, chunk]) - comm_s))
