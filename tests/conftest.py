@@ -43,9 +43,20 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     return True if is_test and wanted <= set(TIERS) and tier_of(collection_path) not in wanted else None
 
 
+def subject(item: pytest.Item) -> str:
+    """The name that a case of a test is about, where it has one."""
+    parameters: dict[str, object] = getattr(getattr(item, "callspec", None), "params", {})
+    named = parameters.get("name", "")
+    return named if isinstance(named, str) else ""
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Slow tests first, so that no process is left alone with them; and only those about `--experiment`."""
-    items.sort(key=lambda item: SLOW_FIRST.index(tier_of(item.path) or "fast"))
+    """Slow tests first, so that no process is left alone with them; only those about `--experiment`.
+
+    Those of a file about one name stay together, so that one process has what the file keeps of it.
+    """
+    files = {path: place for place, path in enumerate(dict.fromkeys(item.path for item in items))}
+    items.sort(key=lambda item: (SLOW_FIRST.index(tier_of(item.path) or "fast"), files[item.path], subject(item)))
     name = config.getoption("--experiment")
     if name is None:
         return

@@ -1,6 +1,7 @@
 """The table of tiers: every test file has one, and no entry outlives its file."""
 
 import re
+from collections import Counter
 from pathlib import Path
 
 from tiers import PLACES, TIERS, tier_of
@@ -18,6 +19,17 @@ def test_every_entry_stands_for_a_test_file_that_exists_once() -> None:
     assert len(named) == len(set(named))
     for place in named:
         assert any(file.is_relative_to(TESTS / place) for file in FILES), place
+
+
+def test_no_two_test_files_are_imported_by_one_name() -> None:
+    """pytest names a file from the nearest folder up that is no package, and collects one file of each name."""
+    named = Counter(path.relative_to(_outside(path.parent)) for path in FILES)
+    assert [str(name) for name, times in named.items() if times > 1] == []
+
+
+def _outside(folder: Path) -> Path:
+    """The nearest folder, from this one up, that is no package."""
+    return _outside(folder.parent) if (folder / "__init__.py").exists() else folder
 
 
 def test_tiers_that_the_check_runs_exist() -> None:

@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import argparse
 import ast
+import compileall
 import copy
 import json
 import os
@@ -296,7 +297,7 @@ def _at_import(mutant: Mutant) -> bool:
 def tried(mutant: Mutant, tests: list[str], copied: Path) -> dict[str, Any]:
     """The verdict of those tests on the mutant, in the copy of the sources."""
     path = copied / mutant.file
-    original = path.read_text()
+    original, times = path.read_text(), path.stat()
     path.write_text(mutant.apply(original))
     environment = os.environ | {"PYTHONPATH": str(copied.parent), "PYTHONDONTWRITEBYTECODE": "1"}
     command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-o", "addopts="]
@@ -314,6 +315,7 @@ def tried(mutant: Mutant, tests: list[str], copied: Path) -> dict[str, Any]:
         verdict = "timeout"
     finally:
         path.write_text(original)
+        os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))  # Else its compiled form would be out of date.
     failed = [line for line in output.splitlines() if line.startswith(("FAILED", "ERROR"))]
     return {"verdict": verdict, "seconds": round(time.monotonic() - began, 1), "by": (failed or [""])[0][:200]}
 
@@ -354,10 +356,11 @@ def one(named: str, tests: list[str]) -> None:
 
 @contextmanager
 def _copied() -> Iterator[Path]:
-    """A copy of the sources that goes away."""
+    """A compiled copy of the sources that goes away."""
     with tempfile.TemporaryDirectory() as folder:
         copied = Path(folder) / "src" / "lockstep"
         shutil.copytree(SOURCE, copied, ignore=shutil.ignore_patterns("__pycache__"))
+        compileall.compile_dir(copied, quiet=2)
         yield copied
 
 

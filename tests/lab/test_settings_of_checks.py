@@ -95,7 +95,7 @@ def test_a_false_law_is_left_out_where_runs_cannot_tell_it_from_the_right_one() 
 @pytest.mark.parametrize(
     ("experiment", "settings"),
     [
-        ("time-to-accuracy", {"period": 2}),
+        ("time-to-accuracy", {"period": 2, "trials": 8}),
         ("error-feedback", {"step_size": 0.05, "steps": 500, "repetitions": 500}),
         ("error-feedback", {"step_size": 0.0025, "steps": 500, "repetitions": 500}),
         ("local-period", {"curvatures": (1, 1), "optima": (0.1, 0.1)}),

@@ -29,7 +29,13 @@ PICTURES: dict[str, tuple[str, ...]] = {
     "campaign": ("campaign", *GPT2, "--tokens", "1G", "--device-mtbf", "1y"),
     "converge": ("converge", "delay-stability", "--set=delays=0,1,5", "--set=momenta=0.5,0.9"),
     "points": ("converge", "index-bits"),
-    "sweep": ("converge", "time-to-accuracy", "--sweep=bandwidth_Bps=1Gbit/s..4Gbit/sx2", "--set=trials=4"),
+    "sweep": (
+        "converge",
+        "time-to-accuracy",
+        "--sweep=bandwidth_Bps=1Gbit/s..4Gbit/sx2",
+        "--set=trials=4",
+        "--set=steps=120",
+    ),
     "sweep of curves": ("converge", "delay-floor", "--sweep=noise_std=0.5,1", "--set=trials=200", "--seeds=2"),
 }
 LETTERS = {6.5: "inside a span", 7: "beside a dot", 8: "ticks that are names, legends", 10: "titles, axes"}

@@ -28,7 +28,7 @@ def every() -> Survey:
 
 
 def compared(name: str) -> Comparison:
-    return next(one for one in every().comparisons if one.study.name == name)
+    return survey([name]).comparisons[0]
 
 
 @pytest.mark.parametrize("name", names())
