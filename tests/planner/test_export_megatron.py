@@ -175,6 +175,8 @@ def test_latent_attention_runs_on_a_kernel_that_has_it() -> None:
     [
         (DENSE, ("core_attn", "mla_up_proj", "moe_act"), "--recompute-modules core_attn\n"),
         (EXPERTS, ("mla_up_proj", "moe_act"), "--recompute-modules moe_act\n"),
+        (DENSE, ("mlp", "moe_act"), "--recompute-modules mlp\n"),
+        (EXPERTS, ("mlp", "moe_act"), "--recompute-modules moe_act\n"),
         (EXPERTS, ("core_attn", "layernorm"), "--recompute-modules core_attn layernorm\n"),
         (DENSE, ("mla_up_proj", "moe_act"), ""),
     ],

@@ -18,7 +18,7 @@ from lockstep.parallel.data.sharing import sharing
 from lockstep.parallel.data.zero import Kernels, Traffic
 from lockstep.program import ProgramBuilder
 from lockstep.simulate import simulate
-from lockstep.step import PARTS, compose, price_step, step_time_s
+from lockstep.step import PARTS, Step, compose, price_step, step_time_s
 from lockstep.step.program import step_program
 from lockstep.workload import ConvNet, convnet_forward_flops, model, training_flops
 
@@ -428,6 +428,22 @@ def test_recomputed_modules_cost_their_forward_kernels() -> None:
     assert extra["moe_act"] == pytest.approx(microbatches * 3 * inner * 2 / rate_Bps, rel=1e-9)
     products_s = layers * 2 * 4096 * 128 * (512 * 256 + 1536 * 192) / device.peak("bf16")
     assert extra["mla_up_proj"] > microbatches * products_s
+
+
+@pytest.mark.parametrize("split", [False, True])
+def test_a_dense_block_run_again_sends_one_of_the_two_rounds_of_a_layer_again(split: bool) -> None:
+    """Of full recomputation, it costs the products of gate, up and down, and half of the traffic that nothing hides."""
+    job = Job(model("llama3-8b"), Recipe(seq=8192, batch=64, overlap_tp="none", recompute_modules=("mlp",)), 64)
+
+    def priced(mode: str) -> Step:
+        return price_step(job, CLUSTER, Layout(dp=8, tp=8, zero=1, recompute=mode, sequence_parallel=split).grid())
+
+    none, block, full = (priced(mode) for mode in ("none", "selective", "full"))
+    assert full.tp_comm_s - none.tp_comm_s == pytest.approx(2 * (block.tp_comm_s - none.tp_comm_s), rel=1e-9)
+    products_s = 8 * 32 * 2 * 8192 * 3 * 4096 * 14336 / 8 / CLUSTER.device.peak("bf16")
+    curve = CLUSTER.device.efficiency
+    assert products_s < (block.compute_s - none.compute_s) * curve.matmul_max_frac < 1.5 * products_s
+    assert block.compute_s < full.compute_s
 
 
 def test_a_module_that_does_not_exist_is_named() -> None:

@@ -88,6 +88,7 @@ def questions(draw: st.DrawFn) -> Question:
         local_steps=draw(st.sampled_from([1, 1, 50])), offload_layers=draw(st.sampled_from([0, 0, 1, 3, "all"])),
         vocab_parallel=draw(st.sampled_from(["none", "none", "interlaced", "vocab-1", "vocab-2"])),
         overlap_device_frac=draw(st.sampled_from([None, 0.0, 0.2])),
+        recompute_modules=draw(st.sampled_from([("core_attn",), ("layernorm", "mlp")])),
     )  # fmt: skip
     job = Job(known, recipe, hardware.num_devices)
     if pp > 1 and draw(st.booleans()):

@@ -29,6 +29,7 @@ REFUSED: list[tuple[tuple[str, str], dict[str, Any], dict[str, Any]]] = [
     (LLAMA_WORDS, {}, {"recompute_modules": "layernorm"}),
     (LLAMA_WORDS, {"recompute": "selective"}, {"recompute_modules": "moe_act"}),
     (LLAMA_WORDS, {"recompute": "selective"}, {"recompute_modules": "core_attn,mla_up_proj"}),
+    (MIXTURE, {"recompute": "selective"}, {"recompute_modules": "mlp"}),
     (LLAMA_WORDS, {}, {"order": "pp-dp-cp-ep-tp"}),
     (LLAMA_WORDS, {"tp": 8, "gpus": 8}, {"zero": 1}),
     (LLAMA_WORDS, {"tp": 8, "gpus": 8}, {"reduce_bytes": 2}),
@@ -84,7 +85,7 @@ def test_a_word_that_says_what_holds_is_taken(question: tuple[str, str], words: 
 VALUES: dict[str, tuple[Any, ...]] = {
     "vpp": (2, 4), "schedule": ("gpipe", "interleaved", "zb-h1", "dualpipe"), "overlap_pp": (True,),
     "overlap_tp": ("all",), "shard": (2, 4), "zero": (1, 2, 3), "overlap_ep": ("shared",), "overlap_device": (0.95,),
-    "dispatch_bytes": (1,), "recompute_modules": ("layernorm", "moe_act", "mla_up_proj", "core_attn,layernorm"),
+    "dispatch_bytes": (1,), "recompute_modules": ("layernorm", "moe_act", "mla_up_proj", "mlp", "core_attn,layernorm"),
     "recompute": ("selective", "full"), "flash": (False,), "dropout": (True,), "cached_bytes": (1,),
     "cached_attention_bytes": (1,), "sequence_parallel": (True,), "micro_batch": (2,), "optimizer": ("sgd",),
 }  # fmt: skip

@@ -244,6 +244,7 @@ def test_every_module_that_a_model_has_saves_something_of_its_own(name: str) -> 
         "core_attn": True,
         "layernorm": True,
         "mla_up_proj": bool(model.attention.latent),
+        "mlp": not model.experts,
         "moe_act": bool(model.experts),
     }
     none = layer_activation_B(model, Piece(micro_batch=1, seq=512), bool(model.experts), "none")

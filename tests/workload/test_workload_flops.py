@@ -163,6 +163,8 @@ def test_up_projections_of_latents_run_again() -> None:
     model = workload.model("deepseek-v3")
     found = training_flops(model, 4096, recompute="selective", modules=("layernorm", "mla_up_proj", "moe_act"))
     assert found.recomputed.total == 62 * 2 * 128 * (512 * 256 + 1536 * 192)
+    blocks = training_flops(model, 4096, recompute="selective", modules=("mlp",)).recomputed
+    assert blocks.total == blocks.mlp == 3 * 2 * 3 * 7168 * 18432  # three layers before those with experts
     assert (
         training_flops(
             workload.model("llama3-8b"), 4096, recompute="selective", modules=("mla_up_proj",)

@@ -272,11 +272,14 @@ def _repeated(shard: Shard, kind: LayerKind, core: Passes) -> Work:
     """Forward work of the modules that the recipe's selective recomputation throws away."""
     model, modules = shard.model, shard.recipe.recompute_modules
     latent, moe = model.attention.latent, model.experts if kind.experts else None
+    mlp = None if kind.experts else model.mlp
     parts = [core.forward] if "core_attn" in modules else []
     if "layernorm" in modules:
         parts.append(norms(shard).forward)
     if "mla_up_proj" in modules and latent:
         parts.append(up_projections(shard, latent, model.attention.heads / shard.grid.tp).forward)
+    if "mlp" in modules and mlp:
+        parts.append(feed_forward(shard, mlp.ffn / shard.grid.tp, shard.tokens, 1, mlp.gated).forward)
     if "moe_act" in modules and moe:
         width = moe.ffn / shard.grid.expert_tp
         parts.append(activation(shard, width, shard.routed_tokens * moe.top_k, 1, moe.gated).forward)

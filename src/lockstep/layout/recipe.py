@@ -138,8 +138,8 @@ class Recipe:
     dispatch_B: float | None = None
     """Bytes per element of tokens sent to experts, and of gradients sent there; None means as activations."""
     recompute_modules: tuple[str, ...] = ("core_attn",)
-    """What selective recomputation computes again: core_attn, layernorm, mla_up_proj, moe_act (Megatron Core's words,
-    see `workload/piece.py`); a module that the model does not have changes nothing."""
+    """What selective recomputation computes again: core_attn, layernorm, mla_up_proj, mlp, moe_act (Megatron Core's
+    words, see `workload/piece.py`); a module that the model does not have changes nothing."""
     cached_B: float | None = None
     """Bytes per element in which linear layers, and activation functions of experts, keep their inputs for the backward
     pass: 1 + 4/128 in fp8 with a scale per 128 elements (DeepSeek-V3, section 3.3.3); None means as activations."""

@@ -148,9 +148,17 @@ def stage_pieces(shard: Shard, network: Network, held: Mapping[LayerKind, int]) 
     found: Pair = ((), ())
     for kind, count in sorted(held.items()):
         forward, backward = layer_pieces(shard, network, layer_work(shard, kind), kind)
-        again = forward if shard.grid.recompute == FULL else ()
+        again = forward if shard.grid.recompute == FULL else _block_again(shard, kind, forward)
         found = found[0] + _times(forward, count), found[1] + _times((*again, *backward), count)
     return found
+
+
+def _block_again(shard: Shard, kind: LayerKind, forward: tuple[Piece, ...]) -> tuple[Piece, ...]:
+    """The forward traffic of a dense block that selective recomputation runs again: its round of those of the layer."""
+    if "mlp" not in shard.recipe.recompute_modules or kind.experts:
+        return ()
+    share = np.where(shard.grid.recompute == SELECTIVE, 1.0 / tensor_rounds(shard.model, kind), 0.0)
+    return tuple(one * share for one in forward if one.part == "tp")
 
 
 def _times(pieces: tuple[Piece, ...], count: int) -> tuple[Piece, ...]:
@@ -161,12 +169,13 @@ def _times(pieces: tuple[Piece, ...], count: int) -> tuple[Piece, ...]:
 def layer_times(shard: Shard, network: Network, kind: LayerKind, gradient_work: Work) -> StageTimes:
     """Seconds of one layer. `gradient_work` is what accumulating its weight gradients costs per micro-batch.
 
-    Full recomputation repeats the forward pass and its traffic before the backward pass, selective kernels of modules.
+    Full recomputation repeats the forward pass and its traffic before the backward pass, selective the modules'.
     A pass takes at least what the host needs to launch its kernels; the wait for the host counts as compute. If the
     host waits for every kernel, its time is added instead.
     """
     work, curve, mode = layer_work(shard, kind), shard.clock.device.efficiency, shard.grid.recompute
     forward, backward = layer_pieces(shard, network, work, kind)
+    backward = (*_block_again(shard, kind, forward), *backward)
     repeated = np.where(mode == FULL, 1.0, 0.0)
     again = work.forward.when(mode == FULL) + work.repeated.when(mode == SELECTIVE)
     kernels = work.backward + gradient_work + again

@@ -1,12 +1,15 @@
-"""NVIDIA's DGX Cloud benchmarking recipes: models trained by NeMo on 8 to 2,048 H100, some with fewer layers.
+"""NVIDIA's DGX Cloud benchmarking recipes: training with NeMo and MaxText on 8 to 2,048 H100, some with fewer layers.
 
-Of 248 rows 193 are described here: 155 of dense models and 38 of Grok-1, a table of their own. Left out, and counted by
-`left_out`: JAX (its sharding and its recomputation by operation), fine-tuning of adapters or of packed short sequences.
-Nothing of it was fitted.
+Of 248 rows 215 are described here: 155 of dense models by NeMo, 38 of Grok-1 and 22 by MaxText, tables of their own.
+Left out, and counted by `left_out`: Paxml, whose sharding is not printed; fine-tuning of adapters or of packed short
+sequences. Nothing of it was fitted.
 
 Grok-1's recipe (grok1/grok1_314b.yaml and configure.sh of the same repository) pads every expert's input to a capacity
 of one, so that experts get equally many tokens, sends each copy of a token by itself (the all-to-all dispatcher) and
 cuts experts over the tensor-parallel ranks; the release of May 2025 prints that they are whole.
+
+MaxText keeps the projections around the attention core and nothing inside the feed-forward block (its remat policies
+`save_dot_except_mlp` and `save_dot_except_mlpwi`, of which the second, for FP8, also keeps the block's output).
 """
 
 from __future__ import annotations
@@ -22,7 +25,9 @@ from lockstep.workload import Attention, Experts, Mlp, Transformer, model
 
 SOURCE = "NVIDIA/dgxc-benchmarking, v24.11.1 to v25.04.02; its dense pre-training with NeMo"
 EXPERTS_SOURCE = "NVIDIA/dgxc-benchmarking, v24.11.1 to v25.05.05; its pre-training of Grok-1 with NeMo"
+MAXTEXT_SOURCE = "NVIDIA/dgxc-benchmarking, v24.11.1 and v25.02; its pre-training with MaxText, JAX on GPUs"
 CATALOG = {
+    "llama2-70b": "llama2-70b",
     "llama3.1-8b": "llama3-8b",
     "llama3.1-70b": "llama3-70b",
     "llama3.1-405b": "llama3-405b",
@@ -40,9 +45,18 @@ def expert_cases() -> tuple[Case, ...]:
     return _cases(with_experts=True)
 
 
+def maxtext_cases() -> tuple[Case, ...]:
+    """The same of MaxText."""
+    return tuple(_maxtext_case(row) for row in _described() if _is_maxtext(row))
+
+
 def _cases(with_experts: bool) -> tuple[Case, ...]:
-    rows = [row for row in read_rows("dgxc_benchmarking.csv") if not _why_not(row)]
+    rows = [row for row in _described() if not _is_maxtext(row)]
     return tuple(_case(row) for row in rows if bool(row["ep"]) == with_experts)
+
+
+def _described() -> list[dict[str, str]]:
+    return [row for row in read_rows("dgxc_benchmarking.csv") if not _why_not(row)]
 
 
 def left_out() -> Counter[str]:
@@ -53,7 +67,11 @@ def left_out() -> Counter[str]:
 def _why_not(row: dict[str, str]) -> str:
     if row["mode"] != "pretrain":
         return "fine-tuning"
-    return "JAX" if "JAX" in row["stack"] else ""
+    return "sharding not printed" if "Paxml" in row["stack"] else ""
+
+
+def _is_maxtext(row: dict[str, str]) -> bool:
+    return "MaxText" in row["stack"]
 
 
 def _model(row: dict[str, str]) -> Transformer:
@@ -97,17 +115,26 @@ def _layout(row: dict[str, str]) -> Layout:
     )
 
 
+def _maxtext_case(row: dict[str, str]) -> Case:
+    """Parameters sharded over `fsdp` ranks and repeated over the others."""
+    devices, ranks = int(row["n_gpus"]), int(row["fsdp"])
+    shard = ranks if ranks < devices else 0
+    layout = Layout(dp=devices, micro_batch=int(row["mbs"]), zero=3, shard=shard, recompute="selective")
+    return _asked(row, layout, Recipe(**_trained(row), recompute_modules=("core_attn", "layernorm", "mlp")))
+
+
 def _case(row: dict[str, str]) -> Case:
-    devices, layout = int(row["n_gpus"]), _layout(row)
+    layout = _layout(row)
     experts: Json = {"exchange": "copy", "routing": "forced"} if row["ep"] else {}
-    recipe = Recipe(
-        seq=int(row["seq_len"]),
-        batch=int(row["gbs_seqs"]),
-        dtype=row["precision"].lower(),
-        overlap_tp="all",
-        overlap_pp=layout.vpp > 1,
-        **experts,
-    )
+    return _asked(row, layout, Recipe(**_trained(row), overlap_tp="all", overlap_pp=layout.vpp > 1, **experts))
+
+
+def _trained(row: dict[str, str]) -> Json:
+    return {"seq": int(row["seq_len"]), "batch": int(row["gbs_seqs"]), "dtype": row["precision"].lower()}
+
+
+def _asked(row: dict[str, str], layout: Layout, recipe: Recipe) -> Case:
+    devices = int(row["n_gpus"])
     return Case(
         row=f"{row['row_id']} {row['model']} x{devices} {row['precision']}",
         quantity="step_time_s",
@@ -121,3 +148,4 @@ def _case(row: dict[str, str]) -> Case:
 
 TABLE = Table("dgxc_nemo", "step_time_s", SOURCE, 0.15, cases)
 EXPERTS = Table("dgxc_nemo_experts", "step_time_s", EXPERTS_SOURCE, 0.15, expert_cases)
+MAXTEXT = Table("dgxc_maxtext", "step_time_s", MAXTEXT_SOURCE, 0.30, maxtext_cases)

@@ -44,6 +44,7 @@ TABLES: dict[str, Table] = {
         vtrain.MULTI,
         nemo.TABLE,
         dgxc.TABLE,
+        dgxc.MAXTEXT,
         llama3.TABLE,
         internlm.TABLE,
         vocabulary.TIME,

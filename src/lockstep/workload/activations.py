@@ -258,7 +258,8 @@ def _inner(gated: bool, activation: str, fused: bool) -> tuple[str, ...]:
 def _mlp(mlp: Mlp, piece: Piece) -> Iterator[Row]:
     """Inner tensors of the dense block, cut by tp."""
     for name in _inner(mlp.gated, mlp.activation, piece.fused_elementwise):
-        yield Row(f"mlp {name}", mlp.ffn * (piece.input_B if name == "down input" else piece.element_B), "tp")
+        token_B = mlp.ffn * (piece.input_B if name == "down input" else piece.element_B)
+        yield Row(f"mlp {name}", token_B, "tp", piece.kept_up_to("mlp"))
 
 
 def _inside(experts: Experts, piece: Piece, prefix: str, elems: float, spread: Spread) -> Iterator[Row]:

@@ -144,6 +144,7 @@ def training_flops(
     some = Flops(
         attention_core=layers.attention_core if "core_attn" in modules else 0,
         attention_projections=_up_projections(model) if "mla_up_proj" in modules else 0,
+        mlp=layers.mlp if "mlp" in modules else 0,
     )
     again = some * (code == SELECTIVE) + layers * (code == FULL)
     return TrainingFlops(forward_flops(model, seq, counting), again)

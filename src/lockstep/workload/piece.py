@@ -24,6 +24,7 @@ A stronger mode keeps less and computes more; the codes are ordered so. Modules,
     core_attn     scores, softmax and dropout, or the log-sum-exp of fused attention
     layernorm     outputs of the norms before attention, feed-forward block and latent projections
     mla_up_proj   queries, keys and values made from the latents of multi-head latent attention
+    mlp           inside of dense feed-forward blocks
     moe_act       outputs of the activation function in routed and shared experts
 """
 
@@ -39,7 +40,7 @@ from lockstep.types.arrays import Number, Truth, Whole
 
 RECOMPUTE = ("none", "selective", "full")
 NONE, SELECTIVE, FULL = range(3)
-MODULES = ("core_attn", "layernorm", "mla_up_proj", "moe_act")
+MODULES = ("core_attn", "layernorm", "mla_up_proj", "mlp", "moe_act")
 Recompute: TypeAlias = str | Whole
 """A word of RECOMPUTE, its code, or an array of codes."""
 Spread = Literal["sequence", "tp", "kv", "scores", "rows", "inner"]

@@ -123,7 +123,11 @@ def _biases(model: Transformer) -> set[bool]:
 
 def recomputed_modules(recipe: Recipe, model: Transformer) -> tuple[str, ...]:
     """The modules of selective recomputation that the model has; Megatron rejects the others."""
-    lacking = {"mla_up_proj": model.attention.latent is None, "moe_act": model.experts is None}
+    lacking = {
+        "mla_up_proj": model.attention.latent is None,
+        "mlp": not model.num_dense_layers,
+        "moe_act": model.experts is None,
+    }
     return tuple(module for module in recipe.recompute_modules if not lacking.get(module, False))
 
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 NO_STAGES = "there are no pipeline stages here; give --pp above 1"
 MODULES = {
     "mla_up_proj": ("latent attention", lambda about: about.latent),
+    "mlp": ("dense feed-forward blocks", lambda about: about.dense_blocks),
     "moe_act": ("experts", lambda about: about.job.num_experts),
 }
 """Modules to recompute that not every model has: what they belong to, and whether a model has it."""
@@ -54,6 +55,12 @@ class About:
         """Whether the model has latent attention."""
         model = self.job.transformer
         return bool(model and model.attention.latent)
+
+    @property
+    def dense_blocks(self) -> bool:
+        """Whether any layer of the model has a dense feed-forward block."""
+        model = self.job.transformer
+        return bool(model and model.num_dense_layers)
 
     @property
     def exchange_hides(self) -> bool:

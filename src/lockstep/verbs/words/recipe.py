@@ -240,7 +240,7 @@ class RecipeWords(TypedDict, total=False):
         str | None,
         Option(
             "W",
-            "Modules that --recompute selective runs again: core_attn, layernorm, mla_up_proj, moe_act. "
+            "Modules that --recompute selective runs again: core_attn, layernorm, mla_up_proj, mlp, moe_act. "
             "(default: core_attn)",
         ),
         Field("recompute_modules", _modules),
