@@ -123,3 +123,13 @@ def test_an_asynchronous_server_is_not_called_the_best() -> None:
     times = {row.algorithm: row.time_s for row in found.rows}
     assert times["asynchronous"] < times["synchronous"]
     assert found.best == "synchronous"
+
+
+@pytest.mark.parametrize("ranks", [4, 6, 8])
+def test_pairs_swap_where_the_ranks_are_a_power_of_two(ranks: int) -> None:
+    """In round t rank i sends to i xor t, which sends to i; otherwise to i + t."""
+    program = get("all-to-all", "pairwise").program(ranks, 8.0 * ranks)
+    for rank in range(ranks):
+        peers = program.peer[(program.kind == Kind.SEND) & (program.rank == rank)].tolist()
+        pairs, ring = [rank ^ turn for turn in range(1, ranks)], [(rank + turn) % ranks for turn in range(1, ranks)]
+        assert peers == (ring if ranks == 6 else pairs)

@@ -304,3 +304,11 @@ def test_work_done_in_vain_is_what_failures_threw_away(gaps_s: list[float]) -> N
     assert found.rollback_s[0] == pytest.approx(sum(gaps_s) - 0.05 * (len(gaps_s) - 1) if gaps_s else 0.0, abs=1e-12)
     spent_s = 0.4 + 0.02 + found.rollback_s[0] + (0.05 + 0.03) * len(gaps_s)
     assert found.wall_s[0] == pytest.approx(spent_s)
+
+
+@pytest.mark.parametrize(("gap_s", "writing"), [(0.5, 0), (0.5625, 1), (0.625, 0)])
+def test_a_failure_strikes_a_write_that_has_begun_and_not_ended(gap_s: float, writing: int) -> None:
+    """Intervals of 1/2 s and writes of 1/8 s, all exact in binary: the first write lasts from 0.5 to 0.625 s."""
+    found = simulate_campaigns(single(0.125), 1.5, 0.5, Script([gap_s]), campaigns=1)
+    assert found.failures[0] == 1
+    assert found.failures_writing[0] == writing

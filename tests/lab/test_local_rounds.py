@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import lockstep
 from lockstep.lab.descent.workers import LocalMethod, run_rounds
-from lockstep.lab.experiments.local import local_period
+from lockstep.lab.experiments.local import local_identity, local_period
 from lockstep.lab.objectives import WorkerQuadratics, dirichlet_shards, unequal_workers
 from lockstep.lab.statistics import SignNoise
 from lockstep.methods.local import Outer
@@ -213,3 +213,18 @@ def test_a_gap_is_looked_for_in_600_rounds(rounds: int, found: int, period: int)
     losses = [curvature / 2 * (1 - 0.49 * curvature) ** (2 * period * passed) for passed in (rounds - 1, rounds)]
     gap = math.sqrt(losses[0] * losses[1])
     assert local_period._fewest_steps(workers, period, gap) == found * period
+
+
+def test_the_line_in_proportion_to_the_period_ends_where_the_measured_steps_do() -> None:
+    found = lockstep.converge("local-period")
+    curves = {curve.label: curve for curve in found.curves}
+    line, measured = curves["in proportion to K - 1"], curves["different data, tuned step"]
+    assert line.y[-1] == measured.y[-1]
+    np.testing.assert_allclose(line.y / line.y[-1], (line.x - 1) / (line.x[-1] - 1), rtol=1e-12)
+
+
+def test_local_steps_of_equal_workers_shrink_like_plain_descent() -> None:
+    """200 rounds of two steps: (1 - a)^400, where a delay of 14 grows."""
+    settings = local_identity.Settings()
+    step = 2 * local_identity._edge(settings)
+    assert local_identity._like_a_delay(settings).got == pytest.approx((1 - step) ** 400, rel=1e-9)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pickle
 from collections.abc import Callable, Sequence
+from importlib import import_module
 from multiprocessing import Pipe
 from types import SimpleNamespace
 from typing import Any
@@ -15,9 +16,12 @@ from lockstep.errors import RunFailed
 from lockstep.measure.launch import watch as module
 from lockstep.measure.launch.failure import CAUSES, OWN_CAUSES, Failure, from_exception, from_exit, run_failed
 from lockstep.measure.launch.mail import LENGTH, Inbox, post
+from lockstep.measure.launch.place import Place
 from lockstep.measure.launch.points import Board, in_words
+from lockstep.measure.launch.rank import Host
 from lockstep.measure.launch.watch import Patience, Running, watch
 
+MOST_LOOKS = 10_000
 Event = tuple[float, Callable[["World"], None]]
 
 
@@ -38,6 +42,7 @@ class World:
     def __init__(self, count: int, events: Sequence[Event]) -> None:
         self.now_s, self.events, self.stopped = 1000.0, sorted(events, key=lambda one: one[0]), set[int]()
         self.ready: set[int] = set()
+        self.looks = 0
         self.ranks = [self._rank(number) for number in range(count)]
         self.board = Board(None, count)
 
@@ -45,6 +50,12 @@ class World:
         process: Any = SimpleNamespace(sentinel=number, exitcode=None, pid=None, join=lambda: None)
         inbox: Any = Mailbox()
         return Running(number, process, inbox)
+
+    def monotonic(self) -> float:
+        """The time, for somebody who waits between two looks at it."""
+        self.looks += 1
+        assert self.looks < MOST_LOOKS, "looks at the clock without waiting"
+        return self.now_s
 
     def wait(self, handles: list[Any], timeout_s: float) -> list[Any]:
         self.now_s += timeout_s
@@ -77,7 +88,7 @@ def watched(monkeypatch: pytest.MonkeyPatch) -> Any:
     def run(world: World, timeout_s: float = 60.0, deadline_s: float | None = None) -> tuple[Any, float]:
         heard: list[tuple[int, Any]] = []
         monkeypatch.setattr(module, "wait", world.wait)
-        monkeypatch.setattr(module.time, "monotonic", lambda: world.now_s)
+        monkeypatch.setattr(module.time, "monotonic", world.monotonic)
         monkeypatch.setattr(module, "_is_stopped", lambda rank: rank.number in world.stopped)
         try:
             found: Any = watch(world.ranks, world.board, timeout_s, deadline_s, lambda *message: heard.append(message))
@@ -242,3 +253,22 @@ def test_patience_needs_no_process_and_no_clock() -> None:
             None,
             "failed",
         ]
+
+
+@pytest.mark.parametrize(
+    ("rank", "alone", "served"), [(0, True, False), (1, True, False), (0, True, True), (0, False, False)]
+)
+def test_ranks_of_one_machine_meet_on_loopback_unless_torchrun_serves(
+    rank: int, alone: bool, served: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rank 0 serves, with a socket that listens there, or on every address where there are several machines."""
+    distributed = pytest.importorskip("torch.distributed")
+    starting, made = import_module("lockstep.measure.launch.launch"), dict[str, Any]()
+    monkeypatch.setattr(os, "environ", {"TORCHELASTIC_USE_AGENT_STORE": str(served)})
+    monkeypatch.setattr(distributed, "TCPStore", lambda address, *_, **words: made.update(words, address=address))
+    monkeypatch.setattr(starting, "_listening", lambda address, port: 7)
+    starting._store(Place(rank, 2, rank, "node-3", 29500, "torchrun", one_machine=alone), 5.0)
+    here = alone and not served
+    assert made["address"] == (Host().address if here else "node-3")
+    assert made["is_master"] == (rank == 0 and not served)
+    assert made.get("master_listen_fd") == (7 if here and rank == 0 else None)

@@ -249,3 +249,9 @@ def test_a_capacity_beyond_all_numbers_is_refused() -> None:
     for factor in (1e308, float("inf"), float("nan"), 0.0, -1.0):
         with pytest.raises(BadInput, match="capacity factor must be above 0"):
             capacity(4096, 2, 8, factor)
+
+
+def test_a_token_is_4096_elements_of_two_bytes_unless_said() -> None:
+    asked = {"experts": 8, "top_k": 2, "tokens": 1024, "ranks": 8, "link": LINK}
+    usual, said, wide = experts(**asked), experts(**asked, token_B=8192.0), experts(**asked, token_B=16384.0)
+    assert usual.to_dict() == said.to_dict() != wide.to_dict()

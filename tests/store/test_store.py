@@ -8,6 +8,7 @@ import json
 import os
 import signal
 import sqlite3
+from dataclasses import replace
 from pathlib import Path
 from typing import NoReturn
 
@@ -20,6 +21,7 @@ from effort import share
 from lockstep.errors import BadInput
 from lockstep.store import FAILED, FINISHED, RUNNING, RunStore, RunWriter, compare
 from lockstep.store.files import read_lines
+from lockstep.store.index import Row
 from lockstep.store.record import EVENTS
 
 
@@ -278,3 +280,12 @@ def test_the_index_is_a_database_that_others_can_read(store: RunStore) -> None:
     with sqlite3.connect(store.index.path) as base:
         assert base.execute("SELECT status FROM runs").fetchall() == [(FINISHED,)]
     base.close()
+
+
+def test_a_line_of_the_list_is_of_its_types() -> None:
+    row = Row("id", "train", "label", FINISHED, "", 1.0, None, 3)
+    assert row.is_sound()
+    assert replace(row, ended_s=2.0).is_sound()
+    wrong = {"id": 1, "verb": b"train", "label": None, "reason": 2.0, "started_s": 1, "ended_s": "", "events": 3.0}
+    for name, value in {**wrong, "status": "asleep"}.items():
+        assert not replace(row, **{name: value}).is_sound(), name

@@ -9,7 +9,7 @@ import pytest
 from lockstep.errors import UnknownName
 from lockstep.layout import check, memory
 from lockstep.validation import TABLES, Report, TableReport, collectives, nemo, validate, vocabulary
-from lockstep.validation.case import read_rows
+from lockstep.validation.case import SEQ, VOCAB, gpt, read_rows
 from lockstep.validation.dgxc import left_out
 from lockstep.validation.document import page
 from lockstep.workload import parameters
@@ -206,3 +206,16 @@ def test_what_deepspeed_does_differently_is_half_of_the_error_on_its_sweep() -> 
             known = replace(case, job=replace(case.job, recipe=recipe))
             errors[told].append(abs(case.predict(known) / case.measured - 1))
     assert float(np.median(errors[True])) < 0.6 * float(np.median(errors[False]))
+
+
+@pytest.mark.parametrize(
+    ("layers", "hidden", "heads", "billions"), [(24, 2304, 24, 1.7), (96, 12288, 96, 174.6), (128, 25600, 160, 1008.0)]
+)
+def test_a_gpt_of_the_megatron_papers_has_their_parameters(
+    layers: int, hidden: int, heads: int, billions: float
+) -> None:
+    """arXiv 2104.04473, equation 2, P = 12 l h^2 (1 + 13/12h + (V + s)/12lh), and table 1; a last norm of 2h."""
+    exact = 12 * layers * hidden**2 * (1 + 13 / (12 * hidden) + (VOCAB + SEQ) / (12 * layers * hidden))
+    total = parameters(gpt("gpt", layers, hidden, heads)).total
+    assert total == pytest.approx(exact + 2 * hidden, rel=1e-12)
+    assert total / 1e9 == pytest.approx(billions, abs=0.05)

@@ -109,3 +109,21 @@ def test_the_verb_answers_and_refuses() -> None:
     assert run("reproduce", "--switch", "data").refusal().startswith("--switch: unknown source of difference 'data'")
     assert run("reproduce", "nothing").refusal().startswith("METHOD: unknown training method")
     assert run("reproduce", "--steps", "0").refusal().startswith("--steps: ")
+
+
+@pytest.mark.parametrize(("switch", "trials"), [(["data-order"], 2), (["data-order", "rank-order"], 4)])
+def test_several_sources_are_switched_together_and_alone(
+    switch: list[str], trials: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Beside the run that they are compared with: once unchanged, two or more together, each alone."""
+
+    class StartedError(Exception):
+        pass
+
+    def start(worker: object, ranks: int, arguments: tuple[list[object]], **words: object) -> None:
+        raise StartedError(len(arguments[0]))
+
+    monkeypatch.setattr("lockstep.measure.reproduce.launch", start)
+    with pytest.raises(StartedError) as started:
+        reproduce("synchronous", TASK, 2, switch=switch)
+    assert started.value.args == (1 + trials,)

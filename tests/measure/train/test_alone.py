@@ -12,6 +12,7 @@ import pytest
 from lockstep.measure.machine import Sites
 from lockstep.measure.train.method import NoSettings
 from lockstep.measure.train.methods import parameter_server, zero_1
+from lockstep.measure.train.task import Descent
 
 
 class Flat(SimpleNamespace):
@@ -195,3 +196,32 @@ def test_shards_hold_a_share_of_every_piece_with_weights_and_give_all_of_them_ba
         want[: own.start] *= 2
         assert torch.equal(found, want)
     assert [parameter.shape for parameter in model.parameters()] == shapes
+
+
+@pytest.mark.parametrize(("name", "held"), [("sgd", 0), ("momentum", 1), ("adam", 2)])
+def test_an_optimizer_holds_its_moments_and_nothing_that_is_no_tensor(name: str, held: int) -> None:
+    torch = pytest.importorskip("torch")
+    descent = Descent(name, torch.ones(5), 0.1)
+    descent.step(torch.ones(5))
+    assert [tuple(tensor.shape) for tensor in descent.held()] == [(5,)] * held
+
+
+@pytest.mark.parametrize(
+    ("name", "said", "whole"),
+    [("c10d._allgather_base_.default", "all-gather", 0), ("c10d._reduce_scatter_base_.default", "reduce-scatter", 1)],
+)
+def test_torchs_own_collectives_are_counted_by_their_whole_buffers(name: str, said: str, whole: int) -> None:
+    exchanges = pytest.importorskip("lockstep.measure.train.exchanges")
+
+    class Operation:
+        def __call__(self, *buffers: str) -> tuple[str, ...]:
+            return buffers
+
+        def __str__(self) -> str:
+            return name
+
+    counted: list[tuple[str, str]] = []
+    wire: Any = SimpleNamespace(count_ring=lambda op, buffer: counted.append((op, buffer)))
+    buffers = ("whole", "part") if whole == 0 else ("part", "whole")
+    assert exchanges.Counting(wire).__torch_dispatch__(Operation(), (), buffers) == buffers
+    assert counted == [(said, "whole")]

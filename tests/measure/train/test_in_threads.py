@@ -61,3 +61,11 @@ def test_moments_are_those_of_one_process(name: str, monkeypatch: pytest.MonkeyP
     (one,) = ran(1, "synchronous", asked, {}, monkeypatch)
     for two in ran(2, name, asked, NEUTRAL[name], monkeypatch):
         assert np.abs(two.weights - one.weights).max() < CLOSE
+
+
+@pytest.mark.parametrize("name", ["zero-2", "zero-3"])
+def test_a_model_that_was_sharded_takes_gradients_as_before(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    (one,) = ran(1, "synchronous", task("mlp"), {}, monkeypatch)
+    assert one.own_gradients > 0
+    for two in ran(2, name, task("mlp"), NEUTRAL[name], monkeypatch):
+        assert two.own_gradients == one.own_gradients

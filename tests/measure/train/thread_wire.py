@@ -122,6 +122,17 @@ class Ran:
     weights: np.ndarray
     losses: list[float | None]
     notes: dict[str, Any] = field(default_factory=dict)
+    own_gradients: int = 0
+    """Parameters to which a backward pass after the run gives a gradient that nobody takes away."""
+
+
+def own_gradients(worker: Worker) -> int:
+    """Counted on a sum over all parameters of the rank's model."""
+    parameters = list(worker.model.parameters())
+    for parameter in parameters:
+        parameter.grad = None
+    torch.stack([parameter.sum() for parameter in parameters]).sum().backward()
+    return sum(parameter.grad is not None for parameter in parameters)
 
 
 def one_model_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -151,7 +162,8 @@ def ran(ranks: int, method: str, task: Task, settings: dict[str, Any], monkeypat
         worker = Worker(task, rank, helpers=found.helpers, splits_batch=found.splits_batch)
         here.wire = worker.wire
         losses = list(found.run(worker, chosen))
-        return Ran(worker.flat.weights.detach().clone().numpy(), losses, worker.notes)
+        weights = worker.flat.weights.detach().clone().numpy()
+        return Ran(weights, losses, worker.notes, own_gradients(worker))
 
     with ThreadPoolExecutor(ranks) as pool:
         return list(pool.map(run, range(ranks)))
