@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 
 import lockstep
 from lockstep.errors import BadInput
-from lockstep.lab.experiments.batch import critical_batch, learning_rate_scaling
+from lockstep.lab.experiments.batch import critical_batch, critical_batch_digits, learning_rate_scaling
 from lockstep.lab.objectives.quadratic import NoisyQuadratic, power_law
 from lockstep.lab.statistics import fit_hyperbola, ratio_of_means
 from lockstep.methods.critical_batch import steps as hyperbola
@@ -195,3 +196,22 @@ def test_the_picture_of_the_critical_batch_has_twice_the_least_of_both() -> None
     assert (middle.x[0], middle.y[0]) == pytest.approx((2 * 1600, 200))
     assert [one.theory for one in (line, points, middle)] == [True, False, False]
     assert [one.marks for one in (line, points, middle)] == [False, True, True]
+
+
+def test_a_target_that_nobody_reaches_is_given_up_after_20_000_steps() -> None:
+    class Still:
+        """A network that does not learn."""
+
+        inputs, steps = np.zeros((4, 1)), 0
+
+        def loss(self, weights: np.ndarray) -> np.ndarray:
+            return np.ones(len(weights))
+
+        def gradient(self, weights: np.ndarray) -> np.ndarray:
+            self.steps += 1
+            return np.zeros_like(weights)
+
+    network: Any = Still()
+    with pytest.raises(BadInput, match="not reached within 20,000 steps at batch size 4"):
+        critical_batch_digits._arrivals(network, np.zeros((2, 3)), 4, np.array([0.1]), 0.5, np.random.default_rng(0))
+    assert network.steps == 20_000
