@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pipeline_oracle import position, replay
 
-from effort import drawn, share
+from effort import ALL, drawn, share
 from lockstep.parallel import pipeline as pipelines
 from lockstep.parallel.pipeline import Times
 from lockstep.parallel.pipeline import schedules as folder
@@ -53,7 +53,7 @@ def sizes(draw: Any, name: str) -> tuple[int, int, int]:
     schedule = pipelines.get(name)
     stages = draw(st.integers(1, 8))
     chunks = schedule.num_chunks or draw(st.integers(2, 4))
-    allowed = [m for m in range(1, 4 * stages + 4) if schedule.valid(stages, m, chunks)]
+    allowed = [m for m in range(1, (4 if ALL else 2) * stages + 4) if schedule.valid(stages, m, chunks)]
     if not allowed:
         stages, allowed = stages + 1, [m for m in range(1, 40) if schedule.valid(stages + 1, m, chunks)]
     return stages, draw(st.sampled_from(allowed)), chunks
