@@ -44,7 +44,11 @@ def test_placed_as_they_are_shared_out_a_step_takes_as_long(schedule: str, vpp: 
 
 
 @settings(max_examples=drawn(20))
-@given(st.integers(4, 9 if ALL else 7), st.sampled_from([1_000, 128_256, 1_000_000]), st.sampled_from([(2, 1), (4, 1), (2, 2)]))
+@given(
+    st.integers(4, 9 if ALL else 7),
+    st.sampled_from([1_000, 128_256, 1_000_000]),
+    st.sampled_from([(2, 1), (4, 1), (2, 2)]),
+)
 def test_no_other_split_has_a_faster_slowest_device(layers: int, vocab: int, shape: tuple[int, int]) -> None:
     """Against every way to place the layers, by the time of layers, embedding and head on each device."""
     pp, vpp = shape

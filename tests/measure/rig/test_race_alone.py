@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from lockstep.measure.rig import worker
 from lockstep.measure.rig.calibration import _huber, _least_squares, partners, slowed, trials
 from lockstep.measure.rig.experiment import expected_s, margin_s, protocol
 from lockstep.measure.rig.result import crossings, tie_B
@@ -111,3 +112,18 @@ def test_slowed_links_keep_all_but_their_rate() -> None:
     half = slowed(topology, 0.5)
     assert [link.rate_Bps for link in half.links] == [link.rate_Bps / 2 for link in topology.links]
     assert slowed(half, 2.0) == topology
+
+
+@pytest.mark.parametrize(("named_s", "slept_s"), [(107.5, 7.5), (99.0, 0.0)])
+def test_ranks_sleep_until_the_moment_that_rank_0_names(
+    named_s: float, slept_s: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """This rank's clock says 100 s when it hears it; a moment that has passed is no reason to sleep."""
+    distributed = pytest.importorskip("torch.distributed")
+    slept: list[float] = []
+    monkeypatch.setattr(distributed, "barrier", lambda: None)
+    monkeypatch.setattr(distributed, "broadcast", lambda moment, source: moment.fill_(named_s))
+    monkeypatch.setattr(worker, "time", SimpleNamespace(monotonic=lambda: 100.0, sleep=slept.append))
+    rank: Any = None
+    worker._wait_for_common_start(rank, 2.0)
+    assert slept == [slept_s]
