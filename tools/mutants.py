@@ -9,9 +9,9 @@
 
 A room is a folder of src/lockstep; each gets mutants in proportion to its lines. A mutant changes one operator, number,
 condition or statement (`CHANGES`). It is tried on a copy of the sources with the tests that run its line, those of its
-own room first, quick ones first, for at most 60 s of processor time, so that a busy machine changes no verdict. It
-counts as killed when a test fails; one that times out counts as survived. Mutants that change nothing a caller could
-see are listed with the reason in `equivalent_mutants.toml`.
+own room first, quick ones first, and others of the same files about the same cases, for at most 60 s of processor time,
+so that a busy machine changes no verdict. It counts as killed when a test fails; one that times out counts as survived.
+Mutants that change nothing a caller could see are listed with the reason in `equivalent_mutants.toml`.
 
     score = killed / (drawn - equivalent)
 
@@ -268,8 +268,14 @@ class Record:
             return [str(ROOT / "tests" / folder)]
         first = self._quick(names & own, room, CHOSEN_S)
         chosen = first + self._quick(own - names, room, CHOSEN_S / 2)[: MOST_TESTS - len(first)]
+        chosen += self._quick(self._beside(chosen), room, CHOSEN_S / 2)[: MOST_TESTS - len(chosen)]
         # What a module prepares for all its tests is in the time of one: files without a slow test begin.
         return sorted(chosen, key=lambda one: self.slowest[_file(one)])
+
+    def _beside(self, chosen: list[str]) -> set[str]:
+        """Tests of the same files about the same cases, of which only the first runs what the file prepares for all."""
+        cases = {_case(node) for node in chosen}
+        return {node for node in self.seconds if _case(node) in cases} - set(chosen)
 
     def _quick(self, nodes: set[str], room: set[str], most_s: float) -> list[str]:
         """Those of the room first, quick ones first, up to a time."""
@@ -280,6 +286,11 @@ class Record:
             chosen.append(node)
             total_s += self.seconds[node]
         return chosen
+
+
+def _case(node: str) -> tuple[str, str]:
+    """Of a test: its file, and the parameters that it runs with."""
+    return _file(node), node.partition("[")[2]
 
 
 def _file(node: str) -> str:

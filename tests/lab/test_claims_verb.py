@@ -64,3 +64,13 @@ def test_verdicts_are_those_of_the_evidence(
     assert Claims((decided,), "all").ok == of_all
     render(Claims((decided,), "all"), console())
     assert ("undecided: so it is" in capsys.readouterr().out) == (verdict == "undecided")
+
+
+@pytest.mark.parametrize(("decided", "more"), [(6, ""), (8, "2 more with --json")])
+def test_of_many_claims_with_one_id_the_first_are_shown(
+    decided: int, more: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    render(Claims((Decided(TRUE, (RIGHT,)),) * decided, "X.1"), console())
+    shown = capsys.readouterr().out
+    assert ("more with --json" in shown) == bool(more)
+    assert more in shown

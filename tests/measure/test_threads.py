@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from itertools import pairwise
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from tests.collectives.conformance import CASES
 
 from lockstep.collectives import PlainLink, get
 from lockstep.measure.execute.lanes import Lane, Task, joined, lanes_of, summands
+from lockstep.measure.execute.transfer import Transfers
 from lockstep.parallel import pipeline as pipelines
 from lockstep.program import Kind, Program, ProgramBuilder
 
@@ -99,3 +102,14 @@ def test_what_somebody_else_reads_stays_where_the_program_says() -> None:
     builder.copy(1, 8.0, chunk=(2, 4), source_start=0, stream="recv")
     assert list(summands(lanes_of(plain, 1))) == [got]
     assert not summands(lanes_of(builder.build(), 1))
+
+
+@pytest.mark.parametrize(("backend", "synchronized"), [("gloo", 0), ("nccl", 1)])
+def test_a_message_has_left_once_the_gpu_that_queues_it_is_done(
+    backend: str, synchronized: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    torch, said = pytest.importorskip("torch"), list[bool]()
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda: said.append(True))
+    rank: Any = SimpleNamespace(backend=backend, cores=None, ranks=2)
+    Transfers(rank).wait([])
+    assert len(said) == synchronized

@@ -261,3 +261,9 @@ def test_offloaded_layers_are_said() -> None:
     job = replace(DENSE, recipe=replace(DENSE.recipe, offload_layers=4))
     assert int(flags(job, dp=32, zero=1)["cpu-offloading-num-layers"]) == 4
     assert "cpu-offloading-num-layers" not in flags(DENSE, dp=32, zero=1)
+
+
+@pytest.mark.parametrize(("dp", "cp"), [(2, 2), (1, 4), (4, 1)])
+def test_an_offloaded_optimizer_is_written_where_several_ranks_share_it(dp: int, cp: int) -> None:
+    written = flags(of({}, devices=4), dp=dp, cp=cp, zero=1, offload="optimizer")
+    assert "optimizer-cpu-offload" in written

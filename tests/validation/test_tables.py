@@ -1,6 +1,7 @@
 """Published tables within their tolerance, better than a constant efficiency, and a report that can say no."""
 
 from dataclasses import replace
+from itertools import combinations, pairwise
 from pathlib import Path
 
 import numpy as np
@@ -219,3 +220,19 @@ def test_a_gpt_of_the_megatron_papers_has_their_parameters(
     total = parameters(gpt("gpt", layers, hidden, heads)).total
     assert total == pytest.approx(exact + 2 * hidden, rel=1e-12)
     assert total / 1e9 == pytest.approx(billions, abs=0.05)
+
+
+@pytest.mark.parametrize(("layers", "pp", "vocab"), [(8, 4, 32_768), (12, 4, 262_144), (9, 3, 131_072)])
+def test_layers_make_room_for_the_head_as_in_the_paper_on_vocabularies(layers: int, pp: int, vocab: int) -> None:
+    """Of all splits the one whose heaviest stage has fewest FLOPs: 72 s h^2 + 12 s^2 h a layer, 6 s h V the head."""
+    hidden, seq = 2048, 2048
+    layer, head = 72 * seq * hidden**2 + 12 * seq**2 * hidden, 6 * seq * hidden * vocab
+    cuts = combinations(range(1, layers + pp), pp - 1)
+    splits = [tuple(b - a - 1 for a, b in pairwise((0, *places, layers + pp))) for places in cuts]
+
+    def heaviest(sizes: tuple[int, ...]) -> int:
+        return max(*(size * layer for size in sizes[:-1]), sizes[-1] * layer + head)
+
+    found = vocabulary._redistributed(layers, pp, hidden, seq, vocab)
+    assert sum(found) == layers
+    assert heaviest(found) == min(map(heaviest, splits))

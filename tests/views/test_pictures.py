@@ -31,6 +31,7 @@ from lockstep.views.pipeline import plot_choices
 from lockstep.views.plan import plot_plan
 from lockstep.views.scaling import plot_scaling
 from lockstep.views.speedup import plot_speedup
+from lockstep.views.tensor import plot_tensor
 from lockstep.views.train import plot_losses
 
 if TYPE_CHECKING:
@@ -106,6 +107,7 @@ def test_a_map_has_at_every_size_and_rank_the_colour_of_its_algorithm(look: Look
         assert tuple(colours[place]) == named[str(name)]
     for place, text in zip(axes.get_xticks(), axes.get_xticklabels(), strict=True):
         assert text.get_text() == format_size(found.sizes_B[int(place)])
+    assert axes.get_xticks()[0] == 0
     assert [text.get_text() for text in axes.get_yticklabels()] == [str(ranks) for ranks in found.ranks]
 
 
@@ -272,3 +274,10 @@ def test_a_benchmark_has_its_medians_and_quartiles_in_microseconds(look: Look) -
         assert ends == [pytest.approx([2, 8])] * 2
     styles = {(bar[0].get_color(), bar[0].get_marker(), bar[0].get_linestyle()) for bar in axes.containers}
     assert len(styles) == len(names)
+
+
+def test_ticks_of_a_layer_are_its_numbers_of_ranks(look: Look) -> None:
+    layer = {"hidden": 512, "heads": 8, "seq": 256, "flops": "100T", "latency": "5us", "bandwidth": "25GB/s"}
+    found = lockstep.tensor(ranks=4, **layer)
+    for axes in look(plot_tensor, found):
+        assert [text.get_text() for text in axes.get_xticklabels()] == [f"{row.ranks:,}" for row in found.rows]

@@ -23,6 +23,7 @@ from lockstep.views import plan as plan_view
 from lockstep.views import scaling as scaling_view
 from lockstep.views import sensitivity as sensitivity_view
 from lockstep.views import speedup as speedup_view
+from lockstep.views.parts.findings_plot import axis_name
 
 LINK: dict[str, Any] = {"latency": "5us", "bandwidth": "25GB/s"}
 DAY_S = 86_400
@@ -264,3 +265,17 @@ def test_a_plan_lists_layouts_a_front_that_can_be_read_and_reasons() -> None:
     assert sum(counts) == sum(one["count"] for one in found.rejected)
     assert len(counts) == min(5, len(found.rejected))
     assert f"of {sum(counts) + found.findings.feasible:,} layouts rejected" in said
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [("time_s", "time, seconds"), ("seconds_s", "seconds"), ("sent_B", "sent, bytes"), ("local_steps", "local steps")],
+)
+def test_an_axis_says_its_unit_once(name: str, said: str) -> None:
+    assert axis_name(name) == said
+
+
+@pytest.mark.parametrize(("stages", "said"), [(1, ""), (12, ""), (13, "first 12 of 13")])
+def test_a_list_of_stages_says_when_it_is_cut(stages: int, said: str) -> None:
+    held: Any = [None] * stages
+    assert memory_view._left_out(held) == said

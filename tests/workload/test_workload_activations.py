@@ -284,3 +284,12 @@ def test_a_piece_of_no_words_is_a_whole_sequence_on_one_rank() -> None:
     assert {spread: plain.share(spread, 8) for spread in ("sequence", "tp", "kv", "scores", "rows", "inner")} == {
         "sequence": 1, "tp": 1, "kv": 1, "scores": 16, "rows": 1, "inner": 1,
     }  # fmt: skip
+
+
+def test_experts_keep_their_outputs_where_routing_weights_multiply_them_apart() -> None:
+    """One row of hidden width per token and choice, in half precision."""
+    model = workload.model("mixtral-8x7b")
+    fused, apart = (Piece(micro_batch=1, seq=512, fused_elementwise=one) for one in (True, False))
+    outputs = {tensor.name: tensor.size_B for tensor in kept_tensors(model, apart, True)}
+    assert outputs["expert output"] == 512 * 2 * 4096 * 2
+    assert "expert output" not in {tensor.name for tensor in kept_tensors(model, fused, True)}

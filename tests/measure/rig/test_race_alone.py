@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
+from lockstep.errors import BadInput
 from lockstep.measure.rig import worker
 from lockstep.measure.rig.calibration import _huber, _least_squares, partners, slowed, trials
 from lockstep.measure.rig.experiment import expected_s, margin_s, protocol
@@ -127,3 +129,16 @@ def test_ranks_sleep_until_the_moment_that_rank_0_names(
     rank: Any = None
     worker._wait_for_common_start(rank, 2.0)
     assert slept == [slept_s]
+
+
+@pytest.mark.parametrize(("repeats", "taken"), [(100, True), (101, False)])
+def test_a_race_is_repeated_100_times_at_most(repeats: int, taken: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lockstep.measure.rig.expected_s", lambda *words: 1.0)
+    topology: Any = None
+    group: Any = SimpleNamespace(ranks=2)
+    rig = import_module("lockstep.verbs.rig")
+    if taken:
+        assert rig._repeats(repeats, topology, group, []) == repeats
+    else:
+        with pytest.raises(BadInput, match="at most 100, got 101"):
+            rig._repeats(repeats, topology, group, [])

@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from lockstep.errors import BadInput
 from lockstep.measure.machine import Sites
 from lockstep.measure.train.method import NoSettings
 from lockstep.measure.train.methods import parameter_server, zero_1
-from lockstep.measure.train.task import Descent
+from lockstep.measure.train.task import Descent, Task
 
 
 class Flat(SimpleNamespace):
@@ -225,3 +226,9 @@ def test_torchs_own_collectives_are_counted_by_their_whole_buffers(name: str, sa
     buffers = ("whole", "part") if whole == 0 else ("part", "whole")
     assert exchanges.Counting(wire).__torch_dispatch__(Operation(), (), buffers) == buffers
     assert counted == [(said, "whole")]
+
+
+def test_a_batch_of_one_sample_is_a_batch() -> None:
+    assert Task(batch=1).share(1) == 1
+    with pytest.raises(BadInput, match="--batch"):
+        Task(batch=0)
