@@ -244,9 +244,8 @@ class Record:
             self.data.update(part)
         self.files = {name.partition("/src/lockstep/")[2]: name for name in self.data.measured_files()}
         times = (KEPT / "record").glob("*.times")
-        self.seconds: dict[str, float] = dict(
-            json.loads(row) for path in times for row in path.read_text().splitlines()
-        )
+        recorded = dict(json.loads(row) for path in times for row in path.read_text().splitlines())
+        self.seconds: dict[str, float] = {name: recorded[name] for name in recorded.keys() & _collected()}
         self.slowest: dict[str, float] = defaultdict(float)
         for name, seconds in self.seconds.items():
             self.slowest[_file(name)] = max(self.slowest[_file(name)], seconds)
@@ -286,6 +285,13 @@ class Record:
             chosen.append(node)
             total_s += self.seconds[node]
         return chosen
+
+
+def _collected() -> set[str]:
+    """Tests that there are; to name one that is gone would be an error."""
+    command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:xdist", "-o", "addopts="]
+    said = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    return {line for line in said.splitlines() if "::" in line}
 
 
 def _case(node: str) -> tuple[str, str]:

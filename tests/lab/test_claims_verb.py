@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 
 import lockstep
 from cli_runner import run
-from lockstep.lab import ALWAYS, Check
+from lockstep.lab import ALWAYS, Check, Findings
 from lockstep.lab.claims import Claim, claims
 from lockstep.verbs.claims import Claims, Decided
 from lockstep.views.claims import render
@@ -74,3 +76,18 @@ def test_of_many_claims_with_one_id_the_first_are_shown(
     shown = capsys.readouterr().out
     assert ("more with --json" in shown) == bool(more)
     assert more in shown
+
+
+@pytest.mark.parametrize(("seed", "used"), [(None, 0), (0, 0), (3, 3)])
+def test_experiments_run_with_the_seed_that_is_given_or_with_0(
+    seed: int | None, used: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seeds: list[int] = []
+
+    def answer(settings: dict[str, object], seed: int) -> Findings:
+        seeds.append(seed)
+        return Findings((RIGHT,))
+
+    monkeypatch.setattr("lockstep.lab.find_experiment", lambda name: SimpleNamespace(answer=answer))
+    lockstep.claims("A.5", seed=seed)
+    assert set(seeds) == {used}
