@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import pickle
 from collections.abc import Callable, Sequence
-from importlib import import_module
 from multiprocessing import Pipe
 from types import SimpleNamespace
 from typing import Any
@@ -16,9 +15,7 @@ from lockstep.errors import RunFailed
 from lockstep.measure.launch import watch as module
 from lockstep.measure.launch.failure import CAUSES, OWN_CAUSES, Failure, from_exception, from_exit, run_failed
 from lockstep.measure.launch.mail import LENGTH, Inbox, post
-from lockstep.measure.launch.place import Place
 from lockstep.measure.launch.points import Board, in_words
-from lockstep.measure.launch.rank import Host
 from lockstep.measure.launch.watch import Patience, Running, watch
 
 MOST_LOOKS = 10_000
@@ -253,22 +250,3 @@ def test_patience_needs_no_process_and_no_clock() -> None:
             None,
             "failed",
         ]
-
-
-@pytest.mark.parametrize(
-    ("rank", "alone", "served"), [(0, True, False), (1, True, False), (0, True, True), (0, False, False)]
-)
-def test_ranks_of_one_machine_meet_on_loopback_unless_torchrun_serves(
-    rank: int, alone: bool, served: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Rank 0 serves, with a socket that listens there, or on every address where there are several machines."""
-    distributed = pytest.importorskip("torch.distributed")
-    starting, made = import_module("lockstep.measure.launch.launch"), dict[str, Any]()
-    monkeypatch.setattr(os, "environ", {"TORCHELASTIC_USE_AGENT_STORE": str(served)})
-    monkeypatch.setattr(distributed, "TCPStore", lambda address, *_, **words: made.update(words, address=address))
-    monkeypatch.setattr(starting, "_listening", lambda address, port: 7)
-    starting._store(Place(rank, 2, rank, "node-3", 29500, "torchrun", one_machine=alone), 5.0)
-    here = alone and not served
-    assert made["address"] == (Host().address if here else "node-3")
-    assert made["is_master"] == (rank == 0 and not served)
-    assert made.get("master_listen_fd") == (7 if here and rank == 0 else None)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
+from importlib import import_module
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,6 +12,8 @@ import numpy as np
 import pytest
 
 from lockstep.errors import BadInput
+from lockstep.measure.launch.place import Place
+from lockstep.measure.launch.rank import Host
 from lockstep.measure.machine import Sites
 from lockstep.measure.train.method import NoSettings
 from lockstep.measure.train.methods import parameter_server, zero_1
@@ -232,3 +236,22 @@ def test_a_batch_of_one_sample_is_a_batch() -> None:
     assert Task(batch=1).share(1) == 1
     with pytest.raises(BadInput, match="--batch"):
         Task(batch=0)
+
+
+@pytest.mark.parametrize(
+    ("rank", "alone", "served"), [(0, True, False), (1, True, False), (0, True, True), (0, False, False)]
+)
+def test_ranks_of_one_machine_meet_on_loopback_unless_torchrun_serves(
+    rank: int, alone: bool, served: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rank 0 serves, with a socket that listens there, or on every address where there are several machines."""
+    distributed = pytest.importorskip("torch.distributed")
+    starting, made = import_module("lockstep.measure.launch.launch"), dict[str, Any]()
+    monkeypatch.setattr(os, "environ", {"TORCHELASTIC_USE_AGENT_STORE": str(served)})
+    monkeypatch.setattr(distributed, "TCPStore", lambda address, *_, **words: made.update(words, address=address))
+    monkeypatch.setattr(starting, "_listening", lambda address, port: 7)
+    starting._store(Place(rank, 2, rank, "node-3", 29500, "torchrun", one_machine=alone), 5.0)
+    here = alone and not served
+    assert made["address"] == (Host().address if here else "node-3")
+    assert made["is_master"] == (rank == 0 and not served)
+    assert made.get("master_listen_fd") == (7 if here and rank == 0 else None)
