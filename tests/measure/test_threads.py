@@ -104,12 +104,22 @@ def test_what_somebody_else_reads_stays_where_the_program_says() -> None:
     assert not summands(lanes_of(builder.build(), 1))
 
 
-@pytest.mark.parametrize(("backend", "synchronized"), [("gloo", 0), ("nccl", 1)])
-def test_a_message_has_left_once_the_gpu_that_queues_it_is_done(
-    backend: str, synchronized: int, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("backend", "synchronized"), [("gloo", False), ("nccl", True)])
+@pytest.mark.parametrize("kind", ["wait", "recv", "recv_added"])
+def test_what_a_gpu_queues_is_waited_for(
+    kind: str, backend: str, synchronized: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    torch, said = pytest.importorskip("torch"), list[bool]()
-    monkeypatch.setattr(torch.cuda, "synchronize", lambda: said.append(True))
+    """A message that has left, one that has come, and each piece before it is added."""
+    torch, said = pytest.importorskip("torch"), list[float]()
+    total, come = torch.ones(4), torch.full((4,), 2.0)
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda: said.append(float(total[0])))
+    monkeypatch.setattr(Transfers, "_arrivals", lambda self, places, peer, number: iter(range(len(places))))
+    monkeypatch.setattr(Transfers, "_scratch", lambda self, pieces: [come])
     rank: Any = SimpleNamespace(backend=backend, cores=None, ranks=2)
-    Transfers(rank).wait([])
-    assert len(said) == synchronized
+    transfers = Transfers(rank)
+    if kind == "wait":
+        transfers.wait([])
+    else:
+        getattr(transfers, kind)(total, 1, 0)
+    assert said == [1.0] * synchronized
+    assert total.tolist() == [3.0 if kind == "recv_added" else 1.0] * 4
