@@ -2,7 +2,8 @@
 
 `pytest -m fast`, or `-m "long or process"`, runs those tiers alone. Chosen by processor seconds of single files,
 measured on 2026-11-23: a file of more than 3 s is `long`, and so is one that imports torch or computes when it is
-collected, except the conformance tables, the house rules, the units and the step, which come first.
+collected, except the conformance tables, the house rules, the units and the step, which come first. Published tables
+follow the pages, which show them, so that one process predicts them once.
 """
 
 from __future__ import annotations
@@ -43,9 +44,9 @@ PLACES: dict[str, tuple[str, ...]] = {
         "store/test_damaged.py", "simulate/test_engine.py", "simulate/test_law.py", "simulate/test_queues.py",
         "step/test_expert_overlap.py", "step/test_offload.py", "step/test_step_messages.py",
         "step/test_step_program.py", "failures/stragglers/test_stragglers.py", "validation/test_fit.py",
-        "validation/test_tables.py", "words/test_idle_words.py", "workload/test_workload_torch.py",
+        "words/test_idle_words.py", "workload/test_workload_torch.py",
     ),
-    "page": ("test_docs.py", "test_site.py"),
+    "page": ("test_docs.py", "test_site.py", "validation/test_tables.py"),
     "process": ("measure", "plugins", "cli/test_cli_python.py", "cli/test_streams.py", "store/test_event_file.py",
                 "store/test_store.py"),
 }  # fmt: skip

@@ -197,7 +197,7 @@ def test_no_experiment_is_named_like_a_group_or_twice() -> None:
         (("delay-stability", "--set", "delay=1"), "did you mean delays"),
         (("delay-stability", "--set", "delays=x"), "--set delays"),
         (("delay-stability", "--set", "delays=1,2.5"), "whole number"),
-        (("delay-stability", "--set", "momenta=1"), "at most 0.98"),
+        (("delay-stability", "--set", "momenta=1"), "from 0 to 0.98"),
         (("delay-stability", "--set", "delays"), "KEY=VALUE"),
         (("delay-stability", "--set", "delays=1", "--set", "delays=2"), "twice"),
         (("delay-stability", "--seed", "-1"), "--seed"),

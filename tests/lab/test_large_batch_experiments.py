@@ -116,7 +116,7 @@ def test_a_wrong_mean_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
         ("generalization-gap", {"examples": 40}, "above dimension"),
         ("generalization-gap", {"batches": 500}, "at most the 100 examples"),
         ("generalization-gap", {"trials": 2000, "dimension": 200, "examples": 400}, "trials x examples x dimension"),
-        ("large-batch", {"epochs": 1}, "at least 10"),
+        ("large-batch", {"epochs": 1}, "from 10 to 30"),
     ],
 )
 def test_refusals(experiment: str, settings: dict[str, object], said: str) -> None:

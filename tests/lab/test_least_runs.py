@@ -1,4 +1,4 @@
-"""Every experiment at the least of its settings, in a moment: it agrees, reports its parts, draws by the same rules."""
+"""Experiments at the least of their settings, in a moment: they agree, report their parts, draw by the same rules."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from dataclasses import fields
 import numpy as np
 import pytest
 
+from effort import share
 from lab.round_tolerances import tolerances_are_round
 from lab.test_extremes import LEAST, smallest
 from lockstep.lab import EXPERIMENTS, Curve, Findings, find_experiment
@@ -310,6 +311,6 @@ def _a_point_lies_beside_the_law_of_its_check(found: Findings) -> None:
             assert not expected or any(value == pytest.approx(one, rel=1e-9, abs=1e-12) for one in expected)
 
 
-@pytest.mark.parametrize("name", EXPERIMENTS)
+@pytest.mark.parametrize("name", share(EXPERIMENTS, 2))
 def test_an_experiment_agrees_and_draws_at_the_least_of_its_settings(name: str) -> None:
     check(name)

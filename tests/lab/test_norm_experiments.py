@@ -120,11 +120,11 @@ def test_a_wrong_limit_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     ("experiment", "settings", "said"),
     [
         ("implicit-bias", {"features": "1"}, "at least 2 coefficients"),
-        ("implicit-bias", {"features": "1,-1"}, "at least 0.001"),
+        ("implicit-bias", {"features": "1,-1"}, "from 0.001"),
         ("implicit-bias-epochs", {"equations": 5, "unknowns": 5}, "at least twice the equations"),
         ("norm-steps", {"gradient": "0,0"}, "one of them not 0"),
         ("norm-steps", {"matrix": "1,2,3"}, "needs 4 numbers"),
-        ("norm-steps", {"alpha": 0}, "at least 1e-06"),
+        ("norm-steps", {"alpha": 0}, "from 1e-06"),
     ],
 )
 def test_refusals(experiment: str, settings: dict[str, object], said: str) -> None:

@@ -26,7 +26,7 @@ from lockstep.simulate import simulate
 NAMES = list(pipelines.names())
 WIDEST_FRAC = (-0.15, 0.25)
 """Largest error that a schedule may claim for its estimates: the formulas are for ranking."""
-examples = settings(max_examples=min(drawn(25), settings.default.max_examples), derandomize=True, deadline=None)
+examples = settings(max_examples=min(drawn(20), settings.default.max_examples), derandomize=True, deadline=None)
 
 
 def test_every_file_of_a_schedule_registers_it() -> None:

@@ -29,7 +29,7 @@ MOE = Job(model("mixtral-8x7b"), Recipe(seq=2048, batch=32), 16)
 def small(job: Job) -> Space:
     """A space small enough to score one layout at a time, with something for every rule to reject."""
     return Space(
-        tp=(1, 2, 5, 8), cp=(1, 2), ep=(1, 4) if job.num_experts else (1,), pp=(1, 2, 4),
+        tp=(1, 2, 5, 8) if ALL else (1, 5, 8), cp=(1, 2), ep=(1, 4) if job.num_experts else (1,), pp=(1, 2, 4),
         micro_batch=(1, 3, 4) if ALL else (1, 3),
         layers=job.layers, unit=8, recompute=(0, 2), schedules=("1f1b", "zb-h1", "interleaved"),
     )  # fmt: skip

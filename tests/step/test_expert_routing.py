@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from effort import share
 from lockstep.errors import BadInput
 from lockstep.hardware import cluster
 from lockstep.kernels.layer import Shard
@@ -40,7 +41,7 @@ def drawn_busiest(choices: Choices, ranks: int, tokens: int, skew: float, times:
 
 
 @pytest.mark.parametrize(("experts", "top_k", "ranks"), [(8, 2, 8), (64, 6, 8), (64, 6, 64), (256, 8, 32)])
-@pytest.mark.parametrize("tokens", [512, 4096])
+@pytest.mark.parametrize("tokens", share([512, 4096], 2))
 def test_natural_routing_is_that_of_drawn_tokens(experts: int, top_k: int, ranks: int, tokens: int) -> None:
     choices = Choices(experts, top_k)
     found, drawn = busiest_of(choices, ranks, tokens, 0.0), drawn_busiest(choices, ranks, tokens, 0.0)

@@ -114,7 +114,7 @@ COMMAND = Command(
         "lockstep converge",
         "lockstep converge staleness",
         "lockstep converge delay-stability --set delays=1,2,5,10 --set momenta=0.9 --plot edge.png",
-        "lockstep converge noise-scale --sweep condition=1,10,100 --seeds 20 --engine processes",
+        "lockstep converge noise-scale --sweep condition=1,10,100 --seeds 5 --engine processes",
     ),
     more="The exit code is 1 when theory and simulation disagree.",
     render=render_findings,
