@@ -63,7 +63,7 @@ CHIMERA = register(
         papers=("li2021",),
         formula="m (f + b) + (p - 2)(max(f, b) + (m / p - 1) |b - f|)",
         exact="equal stages",
-        domain=Domain(error_frac=(-0.05, 0.18)),
+        domain=Domain(error_frac=(-0.05, 0.19)),
         makespan=makespan_s,
         peak_live=peak_live,
         order=order,
