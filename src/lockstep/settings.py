@@ -87,10 +87,10 @@ def allowed(one: Field[Any]) -> str:
     if isinstance(inner, str):
         return "text"
     kind = "whole number" if isinstance(inner, int) else "number"
-    both = one.metadata["least"] is not None and one.metadata["most"] is not None
-    closed = (("least", "from"), ("most", "to")) if both else (("least", "at least"), ("most", "at most"))
-    signs = (closed[0], ("above", "above"), closed[1], ("below", "below"))
-    bounds = [f"{word} {one.metadata[key]:g}" for key, word in signs if one.metadata[key] is not None]
+    words = {"least": "at least", "above": "above", "most": "at most", "below": "below"}
+    if one.metadata["least"] is not None and one.metadata["most"] is not None:
+        words |= {"least": "from", "most": "to"}
+    bounds = [f"{word} {one.metadata[key]:g}" for key, word in words.items() if one.metadata[key] is not None]
     return " ".join([f"{kind}s separated by commas, each" if several and bounds else kind + "s" * several, *bounds])
 
 

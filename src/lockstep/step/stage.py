@@ -154,7 +154,7 @@ def stage_pieces(shard: Shard, network: Network, held: Mapping[LayerKind, int]) 
 
 
 def _block_again(shard: Shard, kind: LayerKind, forward: tuple[Piece, ...]) -> tuple[Piece, ...]:
-    """The forward traffic of a dense block that selective recomputation runs again: its round of those of the layer."""
+    """Tensor-parallel traffic that recomputing a dense block repeats: one round's share of the forward pass."""
     if "mlp" not in shard.recipe.recompute_modules or kind.experts:
         return ()
     share = np.where(shard.grid.recompute == SELECTIVE, 1.0 / tensor_rounds(shard.model, kind), 0.0)

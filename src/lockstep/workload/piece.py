@@ -24,7 +24,7 @@ A stronger mode keeps less and computes more; the codes are ordered so. Modules,
     core_attn     scores, softmax and dropout, or the log-sum-exp of fused attention
     layernorm     outputs of the norms before attention, feed-forward block and latent projections
     mla_up_proj   queries, keys and values made from the latents of multi-head latent attention
-    mlp           inside of dense feed-forward blocks
+    mlp           everything inside dense feed-forward blocks
     moe_act       outputs of the activation function in routed and shared experts
 """
 
