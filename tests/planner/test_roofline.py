@@ -127,10 +127,12 @@ def test_expert_parallel_bytes_by_hand() -> None:
 @settings(max_examples=drawn(50))
 @given(CASE)
 def test_traffic_stays_inside_the_unit_that_holds_the_group(case: tuple[Job, Layout]) -> None:
+    """The rows that ranks which cut the same experts exchange count as the experts' traffic."""
     job, layout = case
     found = roofline(job, NODES, layout)
+    sharing = layout.ep * int(layout.grid().expert_tp) if job.num_experts else 1
     for kind in ("tp", "cp", "ep", "pp", "dp"):
-        moves = {"dp": layout.dp * layout.cp}.get(kind, getattr(layout, kind, 1)) > 1
+        moves = {"dp": layout.dp * layout.cp, "ep": sharing}.get(kind, getattr(layout, kind, 1)) > 1
         assert any(level.traffic_B[kind] > 0 for level in found.levels[1:]) == moves
     if layout.tp * layout.cp <= 8:
         assert found.level("fabric").traffic_B["tp"] == found.level("fabric").traffic_B["cp"] == 0.0
