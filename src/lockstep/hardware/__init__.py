@@ -1,5 +1,6 @@
 """Devices, links and clusters: what the machines can do, with a source for every number."""
 
+from lockstep.hardware.attention import AttentionKernel as AttentionKernel
 from lockstep.hardware.catalog import cluster as cluster
 from lockstep.hardware.catalog import clusters as clusters
 from lockstep.hardware.catalog import device as device
@@ -20,6 +21,7 @@ from lockstep.hardware.source import Source as Source
 
 __all__ = [
     "DTYPES",
+    "AttentionKernel",
     "Cluster",
     "Device",
     "Efficiency",

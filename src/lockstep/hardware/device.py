@@ -8,20 +8,21 @@ A matrix product of m x k by k x n takes
 
 and never less than bytes / memory_bandwidth, which binds only for products of a few dozen rows, where the factor is
 below 1. So its efficiency rises from the memory-bound rate towards `matmul_max_frac` as the operands grow. Everything
-else that touches memory runs at `stream_frac` of the memory bandwidth, attention kernels at `attention_forward_frac`
-and `attention_backward_frac` of the peak, and no layer runs faster than the host can launch its kernels. Where the
-numbers come from is written in `catalog/efficiency.toml`.
+else that touches memory runs at `stream_frac` of the memory bandwidth, attention by the kernel that software chooses
+(`attention.py`). What software adds on the host is in `stacks/`. Where the numbers come from is written in
+`catalog/efficiency.toml`.
 """
 
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib import resources
 
 from lockstep.errors import BadInput, UnknownName
+from lockstep.hardware.attention import AttentionKernel
 from lockstep.hardware.link import Link
 from lockstep.hardware.source import Provenance, check_positive
 from lockstep.types.plain import Json, picked, plain
@@ -33,7 +34,7 @@ DTYPES = ("fp64", "fp32", "tf32", "fp16", "bf16", "fp8", "int8", "fp4")
 
 @dataclass(frozen=True, slots=True)
 class Efficiency:
-    """Achieved fractions of datasheet rates, and host overheads."""
+    """Achieved fractions of datasheet rates."""
 
     name: str
     matmul_max_frac: float
@@ -43,15 +44,11 @@ class Efficiency:
     stream_frac: float
     """Fraction of the memory bandwidth that elementwise kernels reach."""
     attention_forward_frac: float
-    """Fraction of the peak that a fused attention kernel reaches, forward, on the FLOPs that it executes."""
+    """Fraction of the peak that a fused attention kernel reaches where `attention` has none that the software uses."""
     attention_backward_frac: float
     """The same, backward."""
     launch_s: float
-    """Host time per kernel launch, framework included."""
-    recompute_host_s: float
-    """Host time of recomputing a layer beside its launches: leaving and re-entering autograd, random states."""
-    step_s: float
-    """Host time per optimizer step that nothing hides: data loading, clipping, logging."""
+    """Least time from one kernel to the next, whatever the software."""
     kind: str
     """fitted, measured or assumed."""
     devices: tuple[str, ...]
@@ -60,6 +57,17 @@ class Efficiency:
     date: str
     typical_error_frac: float
     """Typical relative error in step time to expect from the curve; `source` says where it comes from."""
+    attention: Mapping[str, AttentionKernel] = field(default_factory=dict, hash=False)
+    """Fused attention kernels measured on the device, by name."""
+    host_factor: float = 1.0
+    """Factor on all host times of the software."""
+
+    def kernel(self, wanted: Iterable[str]) -> tuple[str, AttentionKernel]:
+        """Name and rates of the first attention kernel of `wanted` that was measured here; else of `fused`, any."""
+        found = next((name for name in wanted if name in self.attention), None)
+        if found is None:
+            return "fused", AttentionKernel(self.attention_forward_frac, self.attention_backward_frac)
+        return found, self.attention[found]
 
     def kind_on(self, device: str) -> str:
         """The curve's kind for a device: assumed where it is borrowed from another one."""
@@ -78,14 +86,14 @@ class Efficiency:
             stream_frac=self.stream_frac / factor,
             attention_forward_frac=self.attention_forward_frac / factor,
             attention_backward_frac=self.attention_backward_frac / factor,
+            attention={name: one.slowed(factor) for name, one in self.attention.items()},
             launch_s=self.launch_s * factor,
-            recompute_host_s=self.recompute_host_s * factor,
-            step_s=self.step_s * factor,
+            host_factor=self.host_factor * factor,
         )
 
     def to_dict(self) -> Json:
         """Plain JSON form."""
-        return picked(self)
+        return picked(self, without="attention host_factor") | ({"attention": plain(self.attention)} if self.attention else {})
 
 
 @cache
@@ -93,7 +101,12 @@ def curves() -> dict[str, Efficiency]:
     """Every efficiency curve of the catalog by name."""
     text = resources.files("lockstep.hardware").joinpath("catalog/efficiency.toml").read_text(encoding="utf-8")
     entries = tomllib.loads(text).items()
-    return {name: Efficiency(name=name, **{**entry, "devices": tuple(entry["devices"])}) for name, entry in entries}
+    return {name: _curve(name, entry) for name, entry in entries}
+
+
+def _curve(name: str, entry: Json) -> Efficiency:
+    kernels = {kernel: AttentionKernel(**rates) for kernel, rates in entry.get("attention", {}).items()}
+    return Efficiency(name=name, **{**entry, "devices": tuple(entry["devices"]), "attention": kernels})
 
 
 def efficiency(name: str) -> Efficiency:
@@ -149,7 +162,7 @@ class Device:
         """Plain JSON form."""
         return {
             **picked(self, "name vendor memory_B memory_bandwidth_Bps peak_flops"),
-            "efficiency": {**picked(self.efficiency), "kind": self.efficiency.kind_on(self.name)},
+            "efficiency": {**self.efficiency.to_dict(), "kind": self.efficiency.kind_on(self.name)},
             **picked(self, "tdp_W price_per_hour_usd mtbf_s"),
             "host_link": None if self.host_link is None else self.host_link.name,
             "provenance": plain(self.provenance),

@@ -108,8 +108,6 @@ class CurveEntry(Strict):
     attention_forward_frac: Share
     attention_backward_frac: Share
     launch_s: Latency
-    recompute_host_s: Latency
-    step_s: Latency
     kind: Literal["measured", "fitted", "assumed"]
     source: Annotated[str, Field(min_length=1)]
     date: Date

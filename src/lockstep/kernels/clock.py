@@ -11,7 +11,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from lockstep.errors import UnknownName
-from lockstep.hardware import Device
+from lockstep.hardware import AttentionKernel, Device
+from lockstep.layout import Recipe
+from lockstep.stacks import Stack
 from lockstep.types.arrays import Number, Truth
 
 ATTENTION_DTYPES = {"fp8": "bf16", "fp4": "bf16", "int8": "bf16"}
@@ -71,11 +73,18 @@ def _sum(one: Number, other: Number) -> Number:
 
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """Prices kernels on a device for matrix products in `dtype`, with `element_B` bytes per activation element."""
+    """Prices kernels that software runs on a device, products in `dtype`, `element_B` bytes per activation element."""
 
     device: Device
     dtype: str
+    stack: Stack
     element_B: float = 2.0
+    attention_kernel: str | None = None
+
+    @classmethod
+    def of(cls, device: Device, recipe: Recipe) -> Clock:
+        """The clock of a recipe: its formats, its software."""
+        return cls(device, recipe.dtype, recipe.software, recipe.element_B, recipe.attention_kernel)
 
     def peak(self, dtype: str) -> float:
         """Dense peak FLOP/s of the device in `dtype`. Raises UnknownName when the device does not have it."""
@@ -114,12 +123,42 @@ class Clock:
         """The two products that give the gradients of both operands."""
         return self.matmul(m, k, n, count) + self.matmul(k, n, m, count)
 
-    def fused_attention(self, flops: Number, backward: bool = False) -> Work:
-        """One attention kernel that executes `flops` and keeps its scores on chip."""
-        curve = self.device.efficiency
-        frac = curve.attention_backward_frac if backward else curve.attention_forward_frac
+    def fused_attention(
+        self, flops: Number, tokens: Number, head_dim: int, causal: bool, backward: bool = False
+    ) -> Work:
+        """One attention kernel over sequences of `tokens` that executes `flops` and keeps its scores on chip."""
+        frac = self.attention[1].frac(tokens, head_dim, causal, backward)
         peak = self.peak(ATTENTION_DTYPES.get(self.dtype, self.dtype))
         return Work(attention_s=flops / (peak * frac), flops=flops, kernels=1)
+
+    @property
+    def attention(self) -> tuple[str, AttentionKernel]:
+        """Name and rates of the fused attention kernel that the software runs on the device."""
+        wanted = self.stack.attention if self.attention_kernel is None else (self.attention_kernel,)
+        return self.device.efficiency.kernel(wanted)
+
+    @property
+    def launch_s(self) -> Number:
+        """Host time per kernel launch; never less than the device needs."""
+        return np.maximum(self.device.efficiency.launch_s, self._host(self.stack.launch_s))
+
+    @property
+    def recompute_host_s(self) -> Number:
+        """Host time per recomputed layer beside its launches."""
+        return self._host(self.stack.recompute_host_s)
+
+    @property
+    def step_s(self) -> Number:
+        """Host time per optimizer step."""
+        return self._host(self.stack.step_s)
+
+    def _host(self, seconds: float) -> Number:
+        return seconds * self.device.efficiency.host_factor
+
+    def quantising(self, elements: Number) -> Work:
+        """Casting `elements` that products read to a narrow format, once by rows and once by columns."""
+        narrow_B = INPUT_B.get(self.dtype)
+        return Work() if narrow_B is None else self.stream((self.element_B + 2.0 * narrow_B) * elements)
 
     def stream(self, size_B: Number, kernels: Number = 1) -> Work:
         """Elementwise kernels that move `size_B` bytes in all."""

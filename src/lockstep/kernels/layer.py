@@ -65,8 +65,10 @@ class Shard:
         return np.maximum(self.model.attention.kv_heads / self.grid.tp, 1.0)
 
     def product(self, m: Number, n: Number, k: Number, count: Number = 1) -> Passes:
-        """A matrix product with its two gradient products."""
-        return Passes(self.clock.matmul(m, n, k, count), self.clock.matmul_backward(m, n, k, count))
+        """A matrix product with its two gradient products; in narrow formats with the casts of input and gradient."""
+        forward, backward = self.clock.matmul(m, n, k, count), self.clock.matmul_backward(m, n, k, count)
+        casts = self.clock.quantising(m * k * count), self.clock.quantising(m * n * count)
+        return Passes(forward + casts[0], backward + casts[1])
 
     def elementwise(self, elements: Number, forward_passes: float, backward_passes: float, kernels: int = 1) -> Passes:
         """A kernel that reads and writes `elements` so many times in either direction."""
@@ -124,8 +126,9 @@ def attention_core(shard: Shard, window: int) -> Passes:
         scores = per_head * keys_per_query(recipe.seq, window or None, attention.causal, "causal") * heads
         flops = 2.0 * scores * (query_dim + value_dim)
         executed_backward = 2.0 * scores * (3 * query_dim + 2 * value_dim)
-        backward = shard.clock.fused_attention(executed_backward, backward=True)
-        return Passes(shard.clock.fused_attention(flops), backward) + _merging(shard, heads * value_dim)
+        fused, size = shard.clock.fused_attention, (recipe.seq, query_dim, attention.causal)
+        both = Passes(fused(flops, *size), fused(executed_backward, *size, backward=True))
+        return both + _merging(shard, heads * value_dim)
     count, rows = grid.micro_batch * heads, recipe.seq / grid.cp
     products = shard.product(rows, recipe.seq, query_dim, count) + shard.product(rows, value_dim, recipe.seq, count)
     if shard.model.positions == "alibi":

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 from lockstep.errors import BadInput, UnknownName
 from lockstep.parallel.context import KINDS
 from lockstep.parallel.data.sharing import SOFTWARE, SYNCS
 from lockstep.parallel.expert.load import routing_skew
 from lockstep.parallel.pipeline.vocabulary import BARRIERS
+from lockstep.stacks import ATTENTION_KERNELS, DEFAULT, Stack, stack
 from lockstep.types.plain import Json, picked
 from lockstep.workload import MODULES
 
@@ -84,6 +86,10 @@ class Recipe:
     """Sequences per optimizer step over all replicas."""
     dtype: str = "bf16"
     """Number format of the matrix products, a key of Device.peak_flops."""
+    stack: str | Stack = DEFAULT
+    """Training software, whose attention kernel and time on the host are priced, by name or of one's own."""
+    attention_kernel: str | None = None
+    """Fused attention kernel; None means the first that the software prefers and the device has been measured with."""
     optimizer: str = "adamw"
     parameter_B: float = 2.0
     """Bytes of a working parameter."""
@@ -165,6 +171,11 @@ class Recipe:
     notes: tuple[str, ...] = field(default=(), compare=False)
     """What was chosen on the user's behalf, in words; part of the assumptions."""
 
+    @classmethod
+    def by(cls, name: str | Stack, **fields: Any) -> Recipe:
+        """The recipe of the stack called `name`: its switches, and `fields`, which go before. Raises UnknownName."""
+        return cls(**{**stack(name).switches, "stack": name, **fields})
+
     def __post_init__(self) -> None:
         for name in ("seq", "batch", "local_steps"):
             value = getattr(self, name)
@@ -197,8 +208,16 @@ class Recipe:
         for module in self.recompute_modules:
             if module not in MODULES:
                 raise UnknownName("module to recompute", module, MODULES, "--recompute-modules")
+        if self.attention_kernel not in (None, *ATTENTION_KERNELS):
+            raise UnknownName("attention kernel", str(self.attention_kernel), ATTENTION_KERNELS, "--attention-kernel")
+        stack(self.stack)  # Raises UnknownName.
         if self.optimizer not in OPTIMIZERS:
             raise UnknownName("optimizer", self.optimizer, OPTIMIZERS, "--optimizer")
+
+    @property
+    def software(self) -> Stack:
+        """The training software."""
+        return stack(self.stack)
 
     def offloaded_of(self, layers: int) -> int:
         """Of so many layers of a stage, those whose kept activations wait in host memory."""
@@ -264,4 +283,4 @@ class Recipe:
 
     def to_dict(self) -> Json:
         """Plain JSON form."""
-        return picked(self)
+        return {**picked(self), "stack": self.software.name}

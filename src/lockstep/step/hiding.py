@@ -71,7 +71,7 @@ def _modules(
     model, grid = job.transformer, layout.grid()
     if model is None or not model.mtp_layers:
         return []
-    shard = Shard(model, grid, job.recipe, Clock(cluster.device, job.recipe.dtype, job.recipe.element_B))
+    shard = Shard(model, grid, job.recipe, Clock.of(cluster.device, job.recipe))
     network, alone = Network(cluster, grid), Counter({job.kinds[-1]: model.mtp_layers})
     if parts.devices:
         here = grid.route[grid.mtp_stage][0] == parts.busiest

@@ -193,7 +193,7 @@ def step_passes(job: Job, cluster: Cluster, layout: Layout, parts: Composition) 
     grid, recipe = layout.grid(), job.recipe
     inside: tuple[Pair, ...] = (((), ()),)
     if job.transformer is not None:
-        clock = Clock(cluster.device, recipe.dtype, recipe.element_B)
+        clock = Clock.of(cluster.device, recipe)
         shard, network = Shard(job.transformer, grid, recipe, clock), Network(cluster, grid)
         kinds = layer_kinds(job, grid, shard, network)
         several = [held for _, held in job.telling_stages(layout.pp, layout.placement, layout.stages)]

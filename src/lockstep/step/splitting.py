@@ -43,7 +43,7 @@ class _Split:
         self.layout = replace(layout, stages=(job.layers,) + (0,) * (self.chunks - 1))
         grid = self.layout.grid()
         kinds, more = placed_pieces(
-            job, grid, Clock(cluster.device, job.recipe.dtype, job.recipe.element_B), Network(cluster, grid)
+            job, grid, Clock.of(cluster.device, job.recipe), Network(cluster, grid)
         )
         self.route = grid.route
         self.layer_s = [float(np.asarray(kinds[kind].total_s)) for kind in job.kinds]

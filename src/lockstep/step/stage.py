@@ -173,7 +173,7 @@ def layer_times(shard: Shard, network: Network, kind: LayerKind, gradient_work: 
     A pass takes at least what the host needs to launch its kernels; the wait for the host counts as compute. If the
     host waits for every kernel, its time is added instead.
     """
-    work, curve, mode = layer_work(shard, kind), shard.clock.device.efficiency, shard.grid.recompute
+    work, clock, mode = layer_work(shard, kind), shard.clock, shard.grid.recompute
     forward, backward = layer_pieces(shard, network, work, kind)
     backward = (*_block_again(shard, kind, forward), *backward)
     repeated = np.where(mode == FULL, 1.0, 0.0)
@@ -190,9 +190,9 @@ def layer_times(shard: Shard, network: Network, kind: LayerKind, gradient_work: 
         beside_s = [sum(one.kernels_s for one in side) for side in (forward, backward)]
         beside_s[1] = beside_s[1] + repeated * beside_s[0]
     blocking = shard.recipe.launch_blocking
-    host_backward_s = kernels.kernels * curve.launch_s + repeated * curve.recompute_host_s
+    host_backward_s = kernels.kernels * clock.launch_s + repeated * clock.recompute_host_s
     return StageTimes(
-        compute_forward_s=_pass_s(work.forward, work.forward.kernels * curve.launch_s, waits_s[0], blocking),
+        compute_forward_s=_pass_s(work.forward, work.forward.kernels * clock.launch_s, waits_s[0], blocking),
         compute_backward_s=_pass_s(kernels, host_backward_s, waits_s[1], blocking),
         weight_s=work.passes.backward.matmul_s / 2.0 + gradient_work.device_s,
         **exposed,
@@ -232,7 +232,7 @@ def _pass_s(work: Work, host_s: Number, waits_s: Number, blocking: bool) -> Numb
 
 def part_times(clock: Clock, recipe: Recipe, parts: Passes) -> StageTimes:
     """Seconds of work outside the layers (embedding, head), or of a whole ConvNet: never recomputed."""
-    launch_s, blocking = clock.device.efficiency.launch_s, recipe.launch_blocking
+    launch_s, blocking = clock.launch_s, recipe.launch_blocking
     return StageTimes(
         compute_forward_s=parts.forward.seconds(launch_s, blocking),
         compute_backward_s=parts.backward.seconds(launch_s, blocking),

@@ -157,7 +157,7 @@ class Composition:
 
 def compose(job: Job, cluster: Cluster, grid: LayoutGrid) -> Composition:
     """The parts of a step for every layout of `grid`, which must share stages and placement. Raises BadInput if not."""
-    clock = Clock(cluster.device, job.recipe.dtype, job.recipe.element_B)
+    clock = Clock.of(cluster.device, job.recipe)
     network = Network(cluster, grid)
     devices, busiest = _devices(job, cluster, grid, clock, network), 0
     if devices:
@@ -179,7 +179,7 @@ def compose(job: Job, cluster: Cluster, grid: LayoutGrid) -> Composition:
         waits=waits,
         transfer_s=_transfer(job, grid, clock, network) if grid.stages > 1 else 0.0,
         update_s=one.update_s,
-        fixed_s=cluster.device.efficiency.step_s,
+        fixed_s=clock.step_s,
         blocking=not job.recipe.overlap_pp,
         copies=grid.copies,
         hides_ep=job.recipe.overlap_ep == "cells",

@@ -28,7 +28,7 @@ def _case(row: dict[str, str]) -> Case:
         dp=int(row["dp"]), tp=int(row["tp"]), pp=int(row["pp"]), micro_batch=int(row["mbs"]), recompute="full"
     )
     model = gpt(f"h{row['hidden']}", int(row["layers"]), int(row["hidden"]), int(row["heads"]), seq)
-    recipe = replace(megatron_recipe(int(row["gbs_seqs"]), seq), gradient_B=2.0 + 4.0)
+    recipe = replace(megatron_recipe(int(row["gbs_seqs"]), seq, "megatron-deepspeed"), gradient_B=2.0 + 4.0)
     stage = int(row["pp_stage"])
 
     def allocated_B(case: Case) -> float:

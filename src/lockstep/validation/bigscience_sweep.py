@@ -42,7 +42,7 @@ def _case(row: dict[str, str]) -> Case:
     devices, seq, bf16 = int(row["n_gpus"]), int(row["seq_len"]), row["dtype"] == "bf16"
     model = gpt(f"h{row['hidden']}", int(row["layers"]), int(row["hidden"]), int(row["heads"]), seq, int(row["vocab"]))
     recipe = replace(
-        megatron_recipe(int(row["gbs_seqs"]), seq),
+        megatron_recipe(int(row["gbs_seqs"]), seq, "megatron-deepspeed"),
         dtype=row["dtype"],
         dropout=False,
         gradient_B=4.0 if bf16 else 2.0,

@@ -97,13 +97,9 @@ def gpt(name: str, layers: int, hidden: int, heads: int, seq: int = SEQ, vocab: 
     )
 
 
-def megatron_recipe(batch: int, seq: int = SEQ) -> Recipe:
-    """Megatron-LM of 2021: fp16, dropout, fused kernels but unfused attention, nothing overlaps, nothing accumulates
-    inside products.
+def megatron_recipe(batch: int, seq: int = SEQ, software: str = "megatron-2021") -> Recipe:
+    """Megatron-LM of 2021 in fp16.
 
     Gradients are accumulated and reduced in fp32, which the 18 bytes per parameter of arXiv 2205.05198 figure 1 imply.
     """
-    return Recipe(
-        seq=seq, batch=batch, dtype="fp16", gradient_B=4.0, flash_attention=False, dropout=True, overlap_dp=False,
-        fused_accumulation=False, overlap_tp="none",
-    )  # fmt: skip
+    return Recipe.by(software, seq=seq, batch=batch, dtype="fp16")

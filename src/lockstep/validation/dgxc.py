@@ -120,13 +120,13 @@ def _maxtext_case(row: dict[str, str]) -> Case:
     devices, ranks = int(row["n_gpus"]), int(row["fsdp"])
     shard = ranks if ranks < devices else 0
     layout = Layout(dp=devices, micro_batch=int(row["mbs"]), zero=3, shard=shard, recompute="selective")
-    return _asked(row, layout, Recipe(**_trained(row), recompute_modules=("core_attn", "layernorm", "mlp")))
+    return _asked(row, layout, Recipe.by("maxtext", **_trained(row), recompute_modules=("core_attn", "layernorm", "mlp")))
 
 
 def _case(row: dict[str, str]) -> Case:
     layout = _layout(row)
     experts: Json = {"exchange": "copy", "routing": "forced"} if row["ep"] else {}
-    return _asked(row, layout, Recipe(**_trained(row), overlap_tp="all", overlap_pp=layout.vpp > 1, **experts))
+    return _asked(row, layout, Recipe.by("nemo-24", **_trained(row), overlap_pp=layout.vpp > 1, **experts))
 
 
 def _trained(row: dict[str, str]) -> Json:

@@ -57,7 +57,7 @@ def _shard(case: Case) -> Shard:
     recipe, known = case.job.recipe, case.job.transformer
     if known is None:
         raise TypeError("a case of an expert layer is of a transformer")
-    return Shard(known, case.layout.grid(), recipe, Clock(case.cluster.device, recipe.dtype, recipe.element_B))
+    return Shard(known, case.layout.grid(), recipe, Clock.of(case.cluster.device, recipe))
 
 
 def exchange_s(case: Case) -> float:
@@ -70,12 +70,12 @@ def exchange_s(case: Case) -> float:
 
 def layer_s(case: Case) -> float:
     """Seconds of an expert layer alone, forward and backward."""
-    shard, launch_s = _shard(case), case.cluster.device.efficiency.launch_s
+    shard = _shard(case)
     work, kernels = layer_work(shard, EXPERTS), experts(shard, _moe(case))
     sides = layer_pieces(shard, Network(case.cluster, shard.grid), work, EXPERTS)
     waits_s = sum(float(piece.exposed_s) for side in sides for piece in side if piece.part == "ep")
     passes = (kernels.forward, kernels.backward)
-    return waits_s + sum(float(one.seconds(launch_s, blocking=False)) for one in passes)
+    return waits_s + sum(float(one.seconds(shard.clock.launch_s, blocking=False)) for one in passes)
 
 
 def exchange_cases() -> tuple[Case, ...]:

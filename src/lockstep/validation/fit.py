@@ -1,122 +1,234 @@
-"""`python -m lockstep.validation.fit`: one efficiency curve per device type, fitted to all calibration rows at once.
+"""`python -m lockstep.validation.fit`: what kernels of a device reach and what software costs, of all tables at once.
 
-With `--leave-out TABLE` (what names of tables begin with: `vtrain` for both) a curve is fitted to the other tables
-only; what it says of the table left out is an error out of sample.
+Unknown are, for each device type, three constants of its efficiency curve (`CURVE`) and, where llm-foundry ran, the rate
+of its attention kernel in Triton beside FlashAttention-1's; for each software the times of `HOST`. Attention kernels are
+not fitted here but to benchmarks of kernels alone (`attention.py`). Nothing is fitted for a table.
 
-Minimises a soft-L1 norm of log(predicted / measured) over the cases of a device type, each table weighing the same
-however many rows it has, plus a weak pull towards the starting point so that a constant that the rows say nothing
-about stays where physics would put it. Prints the curve as in `hardware/catalog/efficiency.toml`, and the errors.
+Minimises a soft-L1 norm of log(predicted / measured), each table and device type weighing the same however many rows it
+has, plus weak pulls: of constants of a device towards `START`, of a software's times towards those that all share, so
+that what the rows say nothing about stays where physics, or the other software, would put it.
+
+With `--leave-out STACK` nothing of that software is fitted to: it keeps its switches, which are facts, and takes the
+shared times; what is then said of its tables is an error out of sample. `--each` does so for every stack in turn.
 """
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
-from typing import Any
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cache, partial
 
 import numpy as np
 
-from lockstep.hardware import Efficiency
+from lockstep.hardware import AttentionKernel, Efficiency, efficiency
+from lockstep.stacks import Stack, stack
 from lockstep.step import price_step
 from lockstep.types.arrays import Floats
-from lockstep.validation import korthikanti, llm_foundry, narayanan, nemo, vtrain
+from lockstep.validation import dgxc, korthikanti, llama3, llm_foundry, narayanan, nemo, vocabulary, vtrain
 from lockstep.validation.case import Case
 
-NAMES = (
-    "matmul_max_frac", "matmul_bytes_factor", "stream_frac", "attention_forward_frac", "attention_backward_frac",
-    "launch_s", "recompute_host_s", "step_s",
-)  # fmt: skip
-START = {
-    "a100": (0.80, 1.0, 0.85, 0.60, 0.45, 15e-6, 1e-3, 0.02),
-    "h100": (0.70, 1.0, 0.85, 0.40, 0.30, 10e-6, 1e-3, 0.02),
-    "b200": (0.70, 1.0, 0.85, 0.40, 0.30, 10e-6, 1e-3, 0.02),
-}
-LOWEST = (0.40, 0.0, 0.70, 0.15, 0.10, 2e-6, 1e-5, 0.001)
-HIGHEST = (0.95, 3.0, 0.95, 0.80, 0.70, 50e-6, 5e-3, 0.1)
+CURVE = ("matmul_max_frac", "matmul_bytes_factor", "stream_frac")
+HOST = ("launch_s", "recompute_host_s", "step_s")
+SHARED = "shared"
+"""The host times that software has of which no rows were fitted."""
+TRITON = "triton"
+START = {"a100": (0.80, 1.0, 0.85), "h100": (0.70, 1.0, 0.85), "b200": (0.70, 1.0, 0.85)}
+"""Towards which a device's constants are pulled."""
+HOST_START = (10e-6, 1e-3, 0.01)
+LOWEST = {CURVE: (0.40, 0.01, 0.30), HOST: (2e-6, 1e-5, 1e-3), (TRITON,): (0.5,)}
+HIGHEST = {CURVE: (0.95, 3.0, 0.95), HOST: (50e-6, 5e-3, 0.03), (TRITON,): (2.0,)}
 PULL = 0.02
-"""Weight of the starting point: a change by a factor e costs as much as an error of this size in a whole table."""
+"""Weight of a pull: a change by a factor e costs as much as an error of this size in a whole table."""
 SCALE = 0.05
 """Errors beyond this size count linearly."""
 DIFFERENCE = 1e-6
 """Step in the logarithm of a constant for derivatives, all of which one broadcast pass over the cases gives."""
+MOST = 60
+"""Rows of a table and device type that are fitted to, evenly spread; the others judge."""
+TABLES: tuple[tuple[str, Callable[[], Sequence[Case]]], ...] = (
+    ("narayanan_sc21", lambda: [case for case in narayanan.cases() if case.row.startswith(("sc21", "t2-ptd", "readme"))]),
+    ("korthikanti_2022", korthikanti.time_cases),
+    ("llm_foundry_mpt", llm_foundry.cases),
+    ("vtrain_a100_single", vtrain.SINGLE.cases),
+    ("vtrain_a100_multi", vtrain.MULTI.cases),
+    ("nvidia_nemo", nemo.cases),
+    ("dgxc_nemo", dgxc.cases),
+    ("dgxc_maxtext", dgxc.maxtext_cases),
+    ("llama3_405b", llama3.cases),
+    ("vocab_parallelism", lambda: [case for case in vocabulary.TIME.cases() if not case.layout.stages]),
+)
+"""Tables of steps of dense models that are fitted to."""
 
 
-def calibration(device: str) -> dict[str, Sequence[Case]]:
-    """Cases by table that a device type's curve is fitted to; every second vTrain row is kept for judging."""
-    foundry = llm_foundry.cases()
-    tuned_fp8 = nemo.cases()
-    if device == "b200":
-        return {nemo.TABLE.name: [case for case in tuned_fp8 if "h100" not in case.cluster.device.name]}
-    if device == "h100":
-        return {
-            llm_foundry.TABLE.name: [case for case in foundry if "h100" in case.row],
-            nemo.TABLE.name: [case for case in tuned_fp8 if "h100" in case.cluster.device.name],
-        }
-    return {
-        llm_foundry.TABLE.name: [case for case in foundry if "a100" in case.row],
-        narayanan.TABLE.name: [case for case in narayanan.cases() if case.row.startswith(("sc21", "t2-ptd", "readme"))],
-        korthikanti.TIME.name: korthikanti.time_cases(),
-        vtrain.SINGLE.name: vtrain.SINGLE.cases()[::2],
-        vtrain.MULTI.name: vtrain.MULTI.cases()[::2],
-    }
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Rows of one table on one device type, by one software."""
+
+    table: str
+    device: str
+    software: str
+    cases: tuple[Case, ...]
+
+    @property
+    def fitted(self) -> tuple[Case, ...]:
+        """The rows that are fitted to."""
+        every = -(-len(self.cases) // MOST)
+        return tuple(case for case in self.cases[::every] if not case.layout.stages)
 
 
-def with_curve(case: Case, curve: Efficiency) -> Case:
-    """The case on the same hardware with another efficiency curve."""
+@cache
+def groups() -> tuple[Group, ...]:
+    """All rows, table by table."""
+    found = []
+    for table, cases in TABLES:
+        rows = cases()
+        for device in START:
+            here = tuple(case for case in rows if device in case.cluster.device.efficiency.name)
+            if here:
+                found.append(Group(table, device, here[0].job.recipe.software.name, here))
+    return tuple(found)
+
+
+@dataclass(frozen=True, slots=True)
+class Constants:
+    """The unknowns, in the order of `names`: pairs of whose they are and which."""
+
+    names: tuple[tuple[str, str], ...]
+    logs: Floats
+
+    def __getitem__(self, name: tuple[str, str]) -> float:
+        return float(np.exp(self.logs[self.names.index(name)]))
+
+    def of(self, group: Group) -> list[int]:
+        """Places of the constants that a group's predictions depend on."""
+        host = group.software if (group.software, HOST[0]) in self.names else SHARED
+        wanted = [(group.device, name) for name in CURVE]
+        if stack(group.software).kind != "assumed":
+            wanted += [(host, name) for name in HOST]
+        if (group.device, TRITON) in self.names and group.software == "fsdp-eager":
+            wanted.append((group.device, TRITON))
+        return [self.names.index(name) for name in wanted]
+
+
+def blank(fitted: Sequence[Group]) -> Constants:
+    """The constants of these groups at their start."""
+    devices = dict.fromkeys(one.device for one in groups())
+    software = [name for name in dict.fromkeys(one.software for one in fitted) if stack(name).kind == "fitted"]
+    triton = dict.fromkeys(one.device for one in fitted if one.software == "fsdp-eager")
+    names = [(device, name) for device in devices for name in CURVE]
+    names += [(who, name) for who in (SHARED, *software) for name in HOST]
+    names += [(device, TRITON) for device in triton]
+    return Constants(tuple(names), np.log([_start(*name) for name in names]))
+
+
+def _start(who: str, what: str) -> float:
+    if what in HOST:
+        return HOST_START[HOST.index(what)]
+    return 1.0 if what == TRITON else START[who][CURVE.index(what)]
+
+
+def _bound(bounds: dict[tuple[str, ...], tuple[float, ...]], what: str) -> float:
+    return next(values[names.index(what)] for names, values in bounds.items() if what in names)
+
+
+def changed(case: Case, curve: Efficiency, software: Stack) -> Case:
+    """The case on the same hardware with another efficiency curve, and by other software."""
     device = replace(case.cluster.device, efficiency=curve)
-    return replace(case, cluster=replace(case.cluster, device=device))
+    job = replace(case.job, recipe=replace(case.job.recipe, stack=software))
+    return replace(case, cluster=replace(case.cluster, device=device), job=job)
 
 
-def log_errors(cases: Sequence[Case], curve: Efficiency) -> Floats:
-    """log(predicted / measured) of every case: (cases,), or (cases, n) when each constant of the curve is n values."""
-    told = [with_curve(case, curve) for case in cases]
-    steps = [price_step(case.job, case.cluster, case.layout.grid()) for case in told]
+def log_errors(group: Group, cases: Sequence[Case], values: Floats) -> Floats:
+    """log(predicted / measured) of every case: (cases,), or (cases, n) when each of the constants is n values."""
+    curve = replace(efficiency(group.device), **dict(zip(CURVE, values, strict=False)))
+    software = stack(group.software)
+    if len(values) > len(CURVE):
+        software = replace(software, **dict(zip(HOST, values[len(CURVE) :], strict=False)))
+    if len(values) > len(CURVE) + len(HOST):
+        curve = replace(curve, attention={**curve.attention, TRITON: triton(group.device, values[-1])})
+    steps = [price_step(one.job, one.cluster, one.layout.grid()) for one in (changed(c, curve, software) for c in cases)]
     return np.array([np.log(step.step_time_s / case.measured) for step, case in zip(steps, cases, strict=True)])
 
 
-def fit(device: str, left_out: str | None = None) -> Efficiency:
-    """The fitted curve of a device type, without tables whose names begin with `left_out`."""
+def triton(device: str, factor: float) -> AttentionKernel:
+    """FlashAttention-1 in Triton, which runs `factor` times as fast as the one in CUDA."""
+    known = efficiency(device).attention["flash1"]
+    return known.slowed(1.0 / factor)
+
+
+def fit(left_out: str | None = None) -> Constants:
+    """The constants that fit all groups but those of the software `left_out`."""
     from scipy.optimize import least_squares
 
-    groups = [cases for table, cases in calibration(device).items() if not (left_out and table.startswith(left_out))]
-    start = np.log(START[device])
-    blank = replace(groups[0][0].cluster.device.efficiency, name=device)
+    fitted = [group for group in groups() if group.software != left_out and group.fitted]
+    start = blank(fitted)
+    pulls = _pulls(start)
 
-    def residuals(logs: Floats) -> Floats:
-        curve = _curve(blank, np.exp(logs))
-        parts = [log_errors(cases, curve) / np.sqrt(len(cases)) for cases in groups]
-        return np.concatenate([*parts, PULL * (logs.T - start).T])
+    def both(logs: Floats) -> tuple[Floats, Floats]:
+        residuals, slopes = [], []
+        for group in fitted:
+            places = start.of(group)
+            moved = np.exp(logs[places][:, None] + DIFFERENCE * np.eye(len(places), len(places) + 1, 1))
+            errors = log_errors(group, group.fitted, moved) / np.sqrt(len(group.fitted))
+            slope = np.zeros((len(errors), len(logs)))
+            slope[:, places] = (errors[:, 1:] - errors[:, :1]) / DIFFERENCE
+            residuals.append(errors[:, 0])
+            slopes.append(slope)
+        return np.concatenate([*residuals, pulls @ (logs - start.logs)]), np.concatenate([*slopes, pulls])
 
-    def jacobian(logs: Floats) -> Floats:
-        found = residuals(logs[:, None] + DIFFERENCE * np.eye(len(NAMES), len(NAMES) + 1, 1))
-        return (found[:, 1:] - found[:, :1]) / DIFFERENCE
+    known: dict[bytes, tuple[Floats, Floats]] = {}
 
-    bounds = (np.log(np.maximum(LOWEST, 1e-9)), np.log(HIGHEST))
-    found = least_squares(residuals, start, jacobian, bounds=bounds, loss="soft_l1", f_scale=SCALE, max_nfev=30)
-    return _curve(blank, [float(f"{value:.3g}") for value in np.exp(found.x)])
+    def part(which: int, logs: Floats) -> Floats:
+        if logs.tobytes() not in known:
+            known.clear()
+            known[logs.tobytes()] = both(logs)
+        return known[logs.tobytes()][which]
+
+    bounds = [np.log([_bound(ends, what) for _, what in start.names]) for ends in (LOWEST, HIGHEST)]
+    found = least_squares(
+        partial(part, 0), start.logs, partial(part, 1), bounds=bounds, loss="soft_l1", f_scale=SCALE, max_nfev=30,
+        xtol=1e-4, ftol=1e-5,
+    )  # fmt: skip
+    return Constants(start.names, np.log([float(f"{value:.3g}") for value in np.exp(found.x)]))
 
 
-def _curve(blank: Efficiency, values: Iterable[Any]) -> Efficiency:
-    """The curve with these constants, numbers or arrays, in the order of NAMES."""
-    return replace(blank, **dict(zip(NAMES, values, strict=True)))
+def _pulls(start: Constants) -> Floats:
+    """Rows of weights whose products with the change of the constants are pulled to nothing."""
+    rows = PULL * np.eye(len(start.names))
+    for place, (who, what) in enumerate(start.names):
+        if what in HOST and who != SHARED:
+            rows[place, start.names.index((SHARED, what))] = -PULL
+    return rows
+
+
+def errors_of(group: Group, found: Constants) -> Floats:
+    """Signed relative errors of all rows of a group."""
+    values = np.exp(found.logs[found.of(group)])
+    return np.expm1(log_errors(group, group.cases, values))
+
+
+def _print(found: Constants, left_out: str | None) -> None:
+    if left_out is None:
+        for who, what in found.names:
+            print(f"{who}.{what} = {found[who, what]:g}")
+    for group in groups():
+        if left_out in (None, group.software):
+            errors = errors_of(group, found)
+            median, p90, mean = np.median(np.abs(errors)), np.quantile(np.abs(errors), 0.9), np.mean(errors)
+            said = f"median |error| {median:.3f}, 90th percentile {p90:.3f}, mean {mean:+.3f}"
+            print(f"# {group.software:18} {group.table:20} {group.device} {len(errors):4d} rows, {said}", flush=True)
 
 
 def main() -> None:
-    """Fits and prints every device type that was asked for."""
+    """Fits, and prints constants and errors."""
     parser = argparse.ArgumentParser(prog="python -m lockstep.validation.fit")
-    parser.add_argument("devices", nargs="*", default=list(START), help=", ".join(START))
-    parser.add_argument("--leave-out", metavar="TABLE", help="fit without tables whose names begin with this")
+    parser.add_argument("--leave-out", metavar="STACK", help="fit without the tables of this software")
+    parser.add_argument("--each", action="store_true", help="leave every software out in turn")
     arguments = parser.parse_args()
-    for device in arguments.devices:
-        curve = fit(device, arguments.leave_out)
-        print(f"[{device}.{arguments.leave_out}]" if arguments.leave_out else f"[{device}]")
-        for name in NAMES:
-            print(f"{name} = {getattr(curve, name):g}")
-        for table, cases in calibration(device).items():
-            errors = np.expm1(log_errors(cases, curve))
-            median, mean = np.median(np.abs(errors)), np.mean(errors)
-            print(f"# {table:20} {len(cases):4d} rows, median |error| {median:.3f}, mean {mean:+.3f}")
+    software = list(dict.fromkeys(group.software for group in groups()))
+    for left_out in software if arguments.each else [arguments.leave_out]:
+        _print(fit(left_out), left_out)
 
 
 if __name__ == "__main__":

@@ -44,7 +44,7 @@ def _case(row: dict[str, str]) -> Case:
     devices, tp, batch = int(row["n_gpus"]), int(row["tp"]), int(row["gbs_tokens"]) // SEQ
     group = row["zero1_shard_group"]
     shard = 0 if group == "all DP" or int(group) >= devices // tp else int(group)
-    recipe = Recipe(seq=SEQ, batch=batch, gradient_B=2.0, fused_accumulation=False, fused_elementwise=False)
+    recipe = Recipe.by("internevo", seq=SEQ, batch=batch)
     recompute = "full" if row["activation_ckpt"] == "1" else "none"
     layout = Layout(
         dp=devices // tp, tp=tp, zero=1, shard=shard, micro_batch=int(row["mbs_seqs"]), recompute=recompute

@@ -32,7 +32,7 @@ def _case(row: dict[str, str], quantity: str, measured: float, predict: Callable
         sequence_parallel=row["sequence_parallel"] == "1",
         schedule="interleaved" if vpp > 1 else "1f1b",
     )
-    recipe = replace(megatron_recipe(int(row["gbs_seqs"])), fused_accumulation=True, overlap_tp="gradients")
+    recipe = megatron_recipe(int(row["gbs_seqs"]), software="megatron-2022")
     model = gpt(row["model"], int(row["layers"]), int(row["hidden"]), int(row["heads"]))
     return Case(
         row=row["row_id"],

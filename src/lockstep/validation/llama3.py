@@ -31,7 +31,7 @@ def cases() -> tuple[Case, ...]:
 
 def _case(row: dict[str, str]) -> Case:
     devices, tp, pp, cp = (int(row[name]) for name in ("n_gpus", "tp", "pp", "cp"))
-    recipe = Recipe(seq=int(row["seq_len"]), batch=int(row["gbs_seqs"]), overlap_pp=True, cp_kind="gather")
+    recipe = Recipe.by("llama3", seq=int(row["seq_len"]), batch=int(row["gbs_seqs"]), overlap_pp=True, cp_kind="gather")
     layout = Layout(
         dp=devices // (tp * pp * cp), tp=tp, pp=pp, cp=cp, vpp=len(STAGES) // pp, schedule="interleaved", zero=2,
         sequence_parallel=True, stages=STAGES,

@@ -34,13 +34,13 @@ def mpt(row: dict[str, str]) -> Transformer:
 
 def _case(row: dict[str, str]) -> Case:
     devices = int(row["n_gpus"])
-    recipe = Recipe(
+    recipe = Recipe.by(
+        "fsdp-eager",
         seq=int(row["seq_len"]),
         batch=int(row["global_batch_seqs"]),
         dtype="fp8" if row["precision"] == "amp_fp8" else "bf16",
         gradient_B=4.0,
         reduce_B=2.0 if row["fsdp_mixed_precision"] == "PURE" else 4.0,
-        fused_elementwise=False,
     )
     layout = Layout(
         dp=devices,

@@ -130,11 +130,11 @@ def _layout(row: dict[str, str], name: str) -> Layout:
 def _recipe(row: dict[str, str], name: str, layout: Layout) -> Recipe:
     exchange = "copy" if "tokendrop" in row["model"] else "node"
     experts: Json = {"exchange": exchange, "routing": "forced"} if name in EXPERT_MODELS.values() else {}
-    return Recipe(
+    return Recipe.by(
+        "nemo-25",
         seq=int(row["seq_len"]),
         batch=int(row["gbs_seqs"]),
         dtype=DTYPES[row["precision"]],
-        overlap_tp="all",
         overlap_pp=layout.vpp > 1,
         **experts,
     )

@@ -29,7 +29,7 @@ def _case(number: int, row: dict[str, str]) -> Case:
     )
     name = f"h{row['hidden']} l{row['layers']}"
     model = gpt(name, int(row["layers"]), int(row["hidden"]), int(row["heads"]), seq)
-    recipe = replace(megatron_recipe(int(row["gbs_seqs"]), seq), gradient_B=2.0)
+    recipe = replace(megatron_recipe(int(row["gbs_seqs"]), seq, "megatron-deepspeed"), gradient_B=2.0)
     return Case(
         row=f"{number} {name} {layout}",
         quantity="step_time_s",

@@ -11,7 +11,6 @@ from lockstep.verbs.plan import plan
 from lockstep.verbs.words.calling import verb
 from lockstep.verbs.words.meaning import refuse_idle
 from lockstep.verbs.words.question import Question, read_layout, read_question
-from lockstep.verbs.words.recipe import is_usual
 from lockstep.verbs.words.shared import CLUSTER, LAYOUT_WORDS, MODEL, LayoutWords
 
 if TYPE_CHECKING:
@@ -86,6 +85,6 @@ def refuse_beside(
 ) -> None:
     """Words of a question mean nothing beside `what`, which is the answer to one already."""
     for name, value in {"cluster": cluster, "layout": layout, **words}.items():
-        if value is not None and not is_usual(name, value):
+        if value is not None:
             where = name if name == "layout" else f"--{name.replace('_', '-')}"
             raise BadInput(f"has no effect on {what}; give a MODEL, or leave it out", where)

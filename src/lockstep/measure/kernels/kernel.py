@@ -203,7 +203,7 @@ class Curve:
     def to_dict(self) -> Json:
         """Plain JSON form."""
         shown = picked(self, "peak_flops memory_bandwidth_Bps from_datasheet errors_frac")
-        return picked(self.efficiency) | shown | {"toml": self.to_toml()}
+        return self.efficiency.to_dict() | shown | {"toml": self.to_toml()}
 
 
 def fit_curve(
@@ -233,11 +233,9 @@ def fit_curve(
         attention_forward_frac=_best(by_kernel["attention"]) / peak,
         attention_backward_frac=_best(by_kernel["attention backward"]) / peak,
         launch_s=launch.time_s / launch.kernels,
-        recompute_host_s=0.0,
-        step_s=0.0,
         kind="measured",
         devices=(device,),
-        source=f"lockstep bench device; fractions of {of}; host times of recomputation and of a step not measured",
+        source=f"lockstep bench device; fractions of {of}",
         date=date,
         typical_error_frac=float(np.median(np.abs(errors))),
     )

@@ -34,6 +34,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, create_model
 from lockstep.documents import Locate, read_yaml, validated
 from lockstep.errors import BadInput, UnknownName
 from lockstep.layout import Layout, Recipe
+from lockstep.stacks import DEFAULT
 from lockstep.layout.layout import MOST
 from lockstep.settings import LARGEST, SMALLEST
 from lockstep.types.plain import Json
@@ -168,7 +169,10 @@ def _stretch(given: StudyEntry, index: int, locate: Locate) -> Stretch:
     known = {word: value for word, value in words.items() if value != UNKNOWN}
     said = given.recipe.model_dump(exclude_unset=True) | entry.recipe.model_dump(exclude_unset=True)
     try:
-        recipe = Recipe(**{word: _frozen(value) for word, value in said.items()}, seq=entry.seq, batch=entry.batch)
+        software = said.pop("stack", DEFAULT)
+        recipe = Recipe.by(
+            software, **{word: _frozen(value) for word, value in said.items()}, seq=entry.seq, batch=entry.batch
+        )
         Layout(**known)
     except BadInput as error:
         raise BadInput(error.message, where) from None

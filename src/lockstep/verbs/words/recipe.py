@@ -82,6 +82,24 @@ class RecipeWords(TypedDict, total=False):
     """How a model is trained, whatever the layout."""
 
     dtype: Annotated[str | None, Option("T", "Number format of matrix products: bf16, fp16 or fp8. (default: bf16)")]
+    stack: Annotated[
+        str | None,
+        Option(
+            "NAME",
+            "Training software: its switches, its attention kernel, its time on the host. Options given beside it go "
+            "before. (default: megatron-te; maxtext on TPUs)",
+            names="stacks",
+        ),
+    ]
+    attention_kernel: Annotated[
+        str | None,
+        Option(
+            "W",
+            "Fused attention kernel: cudnn, flash3, flash2, flash1, triton or splash. (default: the first of the "
+            "software's that the device was measured with)",
+        ),
+        Field("attention_kernel"),
+    ]
     optimizer: Annotated[
         str | None,
         Option(
@@ -264,8 +282,9 @@ class RecipeWords(TypedDict, total=False):
 def read_recipe(
     machine: Cluster, words: Mapping[str, Any], *, seq: int, batch: int, notes: tuple[str, ...] = ()
 ) -> Recipe:
-    """The recipe in words; what is not given keeps the default of `Recipe`. Raises BadInput."""
+    """The recipe in words; what is not given is as the software has it. Raises BadInput."""
     from lockstep.layout import Recipe
+    from lockstep.stacks import default_stack
 
     given = {name: value for name, value in words.items() if value is not None}
     fields: Json = {
@@ -273,15 +292,10 @@ def read_recipe(
         for name, field in _fields().items()
         if name in given
     }
-    return Recipe(seq=seq, batch=batch, dtype=_dtype(machine, given.get("dtype")), notes=notes, **fields)
-
-
-def is_usual(word: str, value: object) -> bool:
-    """Whether `word` is a switch at its default, as the command line passes it on."""
-    from lockstep.layout import Recipe
-
-    defaults = {name: Recipe.__dataclass_fields__[field.name].default for name, field in _fields().items()}
-    return isinstance(value, bool) and value is defaults.get(word)
+    software = given.get("stack", default_stack(machine.device.vendor))
+    return Recipe.by(
+        software, seq=seq, batch=batch, dtype=_dtype(machine, given.get("dtype")), notes=notes, **fields
+    )
 
 
 @cache

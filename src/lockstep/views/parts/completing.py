@@ -73,6 +73,13 @@ def optimizers() -> Iterable[str]:
     return OPTIMIZERS
 
 
+def stacks() -> Iterable[str]:
+    """Training software by name and release."""
+    from lockstep.stacks import stacks as known
+
+    return known()
+
+
 def trainers() -> Iterable[str]:
     """Optimizers of `train`."""
     from lockstep.measure.train.task import ENTRYWISE

@@ -53,7 +53,7 @@ def option(name: str, declared: Option | Switch | Argument, default: Any = None,
     """The annotated type and the default of one flag."""
     must = default is inspect.Parameter.empty and not getattr(declared, "optional", False)
     if isinstance(declared, Switch):
-        return _switch(name, declared, panel)
+        return _switch(name, declared, default, panel)
     complete = completing.starting(getattr(completing, declared.names)) if declared.names else None
     if isinstance(declared, Argument):
         info = typer.Argument(metavar=declared.metavar, help=declared.help, show_default=False, autocompletion=complete)
@@ -68,17 +68,20 @@ def option(name: str, declared: Option | Switch | Argument, default: Any = None,
     return Annotated[kind if must else kind | None, info], default if must else None
 
 
-def _switch(name: str, declared: Switch, panel: str) -> tuple[Any, Any]:
-    flag = f"--{name.replace('_', '-')}"
+def _switch(name: str, declared: Switch, default: Any, panel: str) -> tuple[Any, Any]:
+    """Where the verb has no default, None says that the flag was not given, so that a stack may decide."""
+    flag, said = f"--{name.replace('_', '-')}", declared.help
     both = flag if declared.default is None else f"{flag}/--no-{flag.removeprefix('--')}"
-    return Annotated[
-        bool | None, typer.Option(both, help=declared.help, rich_help_panel=panel or None)
-    ], declared.default
+    if default is None and declared.default is not None:
+        said = f"{said} (default: {'on' if declared.default else 'off'})"
+    own = default if isinstance(default, bool) else None
+    info = typer.Option(both, help=said, rich_help_panel=panel or None)
+    return Annotated[bool | None, info], own
 
 
 def flags(**declared: Option | Switch) -> Options:
     """Flags of the view alone, by keyword."""
-    return {name: option(name, one, panel=one.panel) for name, one in declared.items()}
+    return {name: option(name, one, getattr(one, "default", None), one.panel) for name, one in declared.items()}
 
 
 JSON: Options = {

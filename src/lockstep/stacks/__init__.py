@@ -1,0 +1,5 @@
+"""What software does with a device, by name and release."""
+
+from lockstep.stacks.stack import ATTENTION_KERNELS, DEFAULT, Stack, default_stack, stack, stacks
+
+__all__ = ["ATTENTION_KERNELS", "DEFAULT", "Stack", "default_stack", "stack", "stacks"]

@@ -1,0 +1,76 @@
+"""`Stack`: a training software and its release: which attention kernel it runs, its time on the host, its switches.
+
+A device is what its kernels can do (`hardware/device.py`); a stack is what software does with it. Its switches are fields
+of `layout.Recipe` that the software decides, not the user: facts, each with its source. Its host times are fitted to
+published steps of that software (`python -m lockstep.validation.fit`), on all devices together:
+
+    launch_s          per kernel launch, the framework included
+    recompute_host_s  per recomputed layer beside its launches: leaving and re-entering autograd, random states
+    step_s            per optimizer step, hidden by nothing: data loading, clipping, logging
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from importlib import resources
+
+from lockstep.errors import UnknownName
+from lockstep.types.plain import Json, picked
+
+DEFAULT = "megatron-te"
+ATTENTION_KERNELS = ("cudnn", "flash3", "flash2", "flash1", "triton", "splash")
+"""Fused attention kernels: cuDNN's, FlashAttention's by version, FlashAttention-1 in Triton, and TPUs' splash."""
+OF_VENDOR = {"google": "maxtext"}
+"""Stacks of devices that the default does not run on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stack:
+    """A training software at a release."""
+
+    name: str
+    software: str
+    release: str
+    attention: tuple[str, ...]
+    """Fused attention kernels, the first that a device has; see `AttentionKernel`."""
+    launch_s: float
+    recompute_host_s: float
+    step_s: float
+    switches: Mapping[str, bool | str | float] = field(hash=False)
+    """Fields of `Recipe` and their values."""
+    kind: str
+    """What the host times are: fitted to steps of this software; shared, those that fit all software best; assumed."""
+    source: str
+    date: str
+
+    def to_dict(self) -> Json:
+        """Plain JSON form."""
+        return picked(self)
+
+
+@cache
+def stacks() -> dict[str, Stack]:
+    """Every stack of the catalog by name."""
+    text = resources.files("lockstep.stacks").joinpath("stacks.toml").read_text(encoding="utf-8")
+    return {
+        name: Stack(name=name, **{**entry, "attention": tuple(entry["attention"])})
+        for name, entry in tomllib.loads(text).items()
+    }
+
+
+def stack(name: str | Stack) -> Stack:
+    """The stack called `name`, or one's own. Raises UnknownName."""
+    if isinstance(name, Stack):
+        return name
+    found = stacks().get(name)
+    if found is None:
+        raise UnknownName("software stack", name, stacks(), "--stack")
+    return found
+
+
+def default_stack(vendor: str) -> str:
+    """The name of the stack that devices of a vendor are taken to run."""
+    return OF_VENDOR.get(vendor.lower(), DEFAULT)

@@ -1,0 +1,117 @@
+"""`python -m lockstep.validation.attention`: rates of attention kernels, fitted to published benchmarks of kernels alone.
+
+For every device and kernel the constants of `AttentionKernel` by least squares in log(rate), with a soft-L1 norm: rows of
+forward passes, of backward passes, and of both (5 of 7 FLOPs are backward). Where only both are published, a kernel has
+one rate for both. Prints entries of `hardware/catalog/efficiency.toml`, and what they miss.
+
+Sources: Dao-AILab/flash-attention@0251105:assets (BSD-3, figures with printed labels) and its benchmark of September
+2026; NVIDIA/cudnn-frontend@3929da2:benchmark/sdpa_benchmark_training/results (MIT). bf16, without a window, the backward
+pass not deterministic.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from lockstep.hardware import AttentionKernel
+from lockstep.types.arrays import Floats
+from lockstep.validation.case import read_rows
+
+PEAKS = {"A100": 312e12, "H100": 989e12, "H200": 989e12, "GB200": 2500e12, "GB300": 2500e12}
+FITTED = (
+    ("a100", "flash1", ("A100",)), ("a100", "flash2", ("A100",)), ("h100", "flash1", ("H100",)),
+    ("h100", "flash2", ("H100",)), ("h100", "flash3", ("H100",)), ("h100", "cudnn", ("H100", "H200")),
+    ("b200", "cudnn", ("GB200",)),
+)  # fmt: skip
+"""Curve, kernel, devices of the table. H200 has the cores of H100."""
+BACKWARD_FLOPS = 2.5
+"""FLOPs of a backward pass per FLOP of a forward pass."""
+SOFT = 0.05
+"""Errors beyond this size count linearly."""
+START = (0.6, 0.5, 600.0, 600.0, 0.3, 0.5)
+"""The last, of narrow heads, is FlashAttention-3's where none are published."""
+LOWEST = (0.05, 0.05, 1.0, 1.0, 0.01, -1.0)
+HIGHEST = (1.0, 1.0, 5000.0, 5000.0, 1.0, 1.5)
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """A published rate of one kernel."""
+
+    passes: str
+    """fwd, bwd, or fwd+bwd."""
+    tokens: int
+    head_dim: int
+    causal: bool
+    frac: float
+    """Of the peak."""
+
+
+def rates(kernel: str, devices: Sequence[str]) -> list[Rate]:
+    """Published rates of a kernel on some devices."""
+    return [
+        Rate(
+            row["pass"],
+            int(row["seq_q"]),
+            int(row["head_dim_qk"]),
+            row["mask"] == "causal",
+            float(row["tflops"]) * 1e12 / PEAKS[row["gpu"]],
+        )
+        for row in read_rows("attention_kernels.csv")
+        if row["kernel"] == kernel and row["gpu"] in devices
+    ]
+
+
+def log_errors(kernel: AttentionKernel, known: Sequence[Rate]) -> Floats:
+    """log(modelled / published) of every rate."""
+    return np.array([np.log(_rate(kernel, one) / one.frac) for one in known])
+
+
+def _rate(kernel: AttentionKernel, one: Rate) -> float:
+    forward, backward = (kernel.frac(one.tokens, one.head_dim, one.causal, way) for way in (False, True))
+    if one.passes == "fwd+bwd":
+        return float((1.0 + BACKWARD_FLOPS) / (1.0 / forward + BACKWARD_FLOPS / backward))
+    return float(backward if one.passes == "bwd" else forward)
+
+
+def fit(known: Sequence[Rate]) -> AttentionKernel:
+    """The kernel of these rates."""
+    from scipy.optimize import least_squares
+
+    apart = len({one.passes for one in known}) > 1
+
+    def kernel(x: Floats) -> AttentionKernel:
+        forward, backward, ramp, other, share, power = x
+        if not apart:
+            backward, other = forward, ramp
+        return AttentionKernel(forward, backward, ramp, other, share, power)
+
+    found = least_squares(
+        lambda x: log_errors(kernel(x), known), START, bounds=(LOWEST, HIGHEST), loss="soft_l1", f_scale=SOFT,
+        x_scale=START,
+    )  # fmt: skip
+    return kernel(np.array([float(f"{value:.3g}") for value in found.x]))
+
+
+CONSTANTS = (
+    "forward_frac", "backward_frac", "forward_tokens", "backward_tokens", "full_share", "narrow_power",
+)  # fmt: skip
+
+
+def main() -> None:
+    """Fits and prints every kernel."""
+    for curve, name, devices in FITTED:
+        known = rates(name, devices)
+        found = fit(known)
+        errors = np.abs(np.expm1(log_errors(found, known)))
+        print(f"[{curve}.attention.{name}]")
+        for constant in CONSTANTS:
+            print(f"{constant} = {getattr(found, constant):g}")
+        print(f"# {len(known)} rows, median |error| {np.median(errors):.3f}, largest {np.max(errors):.3f}")
+
+
+if __name__ == "__main__":
+    main()
