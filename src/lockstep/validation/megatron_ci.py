@@ -7,15 +7,15 @@ are not public. Hence no step times either: all models of 7B and more are releas
 Software and switches, of NVIDIA/Megatron-LM where nothing else is named:
 GPUs: `nodes` x `gpus` of tests/test_utils/recipes (8 for every test; 4 on GB200 where its name ends in 1node).
 Vocabulary: GPT-2's 50,257, 256,000 (nemotron_2_256k) or Llama 2's 32,000, padded to a multiple of
-make_vocab_size_divisible_by (128) times tp (megatron/training/tokenizer). Dropout is 0.1 unless set to 0
-(megatron/training/arguments.py), as it is in tests with latent attention and releases. Latent widths, squared ReLU and
-norms: model_config.yaml. Distributed optimizer: ZeRO-1; bf16 parameters, fp32 gradients (`distributed/
-param_and_grad_buffer.py`). pp_layout: E embedding, t layer, m prediction module, L loss, a chunk between two bars.
+make_vocab_size_divisible_by (128) times tp (megatron/training, _vocab_size_with_padding). Dropout is 0.1 unless set to
+0 (megatron/training/arguments.py), as it is in tests with latent attention and releases; gradients of bf16 accumulate
+in fp32 (the same file); the distributed optimizer is ZeRO-1. Latent widths, squared ReLU and norms: model_config.yaml.
+pp_layout: E embedding, t layer, m prediction module, L loss, a chunk between two bars.
 
 Workspaces of cuBLAS are in the allocator's count and in no tensor of the model: PyTorch has one for each of the two
 threads that multiply, forward and backward (aten/src/ATen/cuda/CublasHandlePool.cpp), Transformer Engine one more, and
-four for grouped products (pytorch/cpp_extensions/gemm.py, get_cublas_workspace_size_bytes). Left out, see `_why_not`:
-Mamba, tests that hold more than a step, fp8, CUDA graphs, files that contradict their configuration.
+four for grouped products (pytorch/module/base.py, get_multi_stream_cublas_workspace). Left out, see `_why_not`:
+Mamba, tests that hold more than a step, fp8, values that contradict their configuration.
 """
 
 from __future__ import annotations
