@@ -38,6 +38,28 @@ def test_zero_changes_no_state_without_replicas() -> None:
         )
 
 
+@pytest.mark.parametrize("tied", [False, True])
+@pytest.mark.parametrize("pp", [1, 4])
+def test_a_prediction_module_looks_its_tokens_up_on_its_own_stage(tied: bool, pp: int) -> None:
+    """Megatron Core, GPTModel: an embedding where `pre_process or mtp_process`, which a tied head shares."""
+    described = model("deepseek-v3")
+    assert isinstance(described, Transformer)
+    described = replace(described, tied_embeddings=tied)
+    grid = Layout(tp=2, pp=pp, dp=2, sequence_parallel=True).grid()
+
+    def last_elems(modules: int) -> float:
+        job = Job(replace(described, mtp_layers=modules), Recipe(seq=2048, batch=64), 4 * pp)
+        return float(stage_parameters(job, grid, pp - 1, job.stage_layers(pp)[-1]).other_elems)
+
+    table_elems = described.vocab * described.hidden / 2
+    copied = table_elems if pp > 1 and not tied else 0.0
+    latent = described.attention.latent
+    assert latent
+    assert latent.q_rank
+    norms = 5 * described.hidden + latent.q_rank + latent.kv_rank
+    assert last_elems(1) - last_elems(0) == pytest.approx(copied + norms, rel=1e-12)
+
+
 @pytest.mark.parametrize("name", ["llama3-8b", "gpt3-175b", "mixtral-8x7b", "deepseek-v2"])
 @pytest.mark.parametrize(("tp", "pp", "ep"), [(1, 1, 1), (2, 1, 1), (1, 4, 1), (4, 2, 1), (1, 2, 4)])
 def test_shards_add_up_to_the_model(name: str, tp: int, pp: int, ep: int) -> None:

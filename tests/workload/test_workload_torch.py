@@ -437,6 +437,30 @@ def test_autograd_saves_what_is_listed_with_fused_attention():
     assert saved_by(layer, hidden, seq) == sum(listed.values())
 
 
+class WeightedExpert(nn.Module):
+    """A GELU expert whose routing weights multiply what its second product reads, as in Megatron Core's mlp.py."""
+
+    def __init__(self, hidden, ffn):
+        super().__init__()
+        self.up, self.down = nn.Linear(hidden, ffn, bias=False), nn.Linear(ffn, hidden, bias=False)
+
+    def forward(self, x, weights):
+        return self.down(F.gelu(self.up(x)) * weights)
+
+
+def test_autograd_saves_what_is_listed_for_an_expert_without_a_gate():
+    hidden, seq, ffn = 64, 40, 96
+    expert = WeightedExpert(hidden, ffn)
+    weights = torch.rand(seq, 1, requires_grad=True)
+    with Saved(expert) as saved:
+        expert(torch.randn(seq, hidden, requires_grad=True), weights).sum().backward()
+    described = Experts(experts=4, top_k=1, ffn=ffn, gated=False, activation="gelu")
+    model = shape(heads(4), hidden=hidden, mlp=None, experts=described)
+    listed = kept_tensors(model, Piece(micro_batch=1, seq=seq, element_B=4.0), experts=True)
+    inside = sum(tensor.size_B for tensor in listed if tensor.name.startswith("expert "))
+    assert saved.total_B(above_B=4 * seq) == inside
+
+
 def test_autograd_saves_what_is_listed_for_a_resnet():
     """Batch statistics, one float per channel (at most 512 here), are left out by us."""
     module = resnet((1, 1, 1, 1), width=16)

@@ -130,10 +130,11 @@ def stage_parameters(job: Job, grid: LayoutGrid, stage: int, held: Counter[Layer
         return found + rank_parameters(tables, grid.tp * grid.pp)
     if first:
         found = found + rank_parameters(embedding_weights(model), *cut)
+    elif (last and model.tied_embeddings) or (modules and model.mtp_layers):
+        # A copy of the first stage's table: a tied head's, and that of the modules' own look-ups (Megatron Core 0.12,
+        # core/models/gpt/gpt_model.py: `if self.pre_process or self.mtp_process`).
+        found = found + rank_parameters(embedding_weights(model)[:1], *cut)
     if last:
-        if model.tied_embeddings and not first:
-            # The last stage keeps a copy of the table that the first one looks tokens up in.
-            found = found + rank_parameters(embedding_weights(model)[:1], *cut)
         found = found + rank_parameters(head_weights(model), *cut)
     if modules and model.mtp_layers:
         found = found + rank_parameters(mtp_weights(model), *cut) * model.mtp_layers

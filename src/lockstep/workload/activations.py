@@ -282,6 +282,10 @@ def _experts(model: Transformer, experts: Experts, piece: Piece) -> Iterator[Row
     yield from _inside(experts, piece, "expert", experts.top_k * experts.ffn, "inner")
     if not piece.fused_elementwise:
         yield Row("expert output", experts.top_k * model.hidden * piece.element_B, "rows")
+    elif not experts.gated and experts.activation != "relu2":
+        # Routing weights multiply it, in one kernel with gated SiLU or squared ReLU alone (Megatron Core 0.14, mlp.py).
+        activated_B = experts.top_k * experts.ffn * piece.element_B
+        yield Row("expert activated", activated_B, "inner", piece.kept_up_to("moe_act"))
     if experts.shared_ffn:
         yield from _inside(experts, piece, "shared expert", experts.shared_ffn, "tp")
     if experts.shared_gate:
