@@ -28,6 +28,8 @@ from lockstep.validation import (
     llm_foundry,
     narayanan,
     nemo,
+    torchao,
+    torchtitan,
     vocabulary,
     vtrain,
 )
@@ -47,6 +49,9 @@ TABLES: dict[str, Table] = {
         dgxc.MAXTEXT,
         llama3.TABLE,
         internlm.TABLE,
+        torchtitan.TIME,
+        torchtitan.MEMORY,
+        torchao.TABLE,
         vocabulary.TIME,
         vocabulary.MEMORY,
         bigscience_sweep.SWEEP,
