@@ -1,8 +1,8 @@
 """torchao's low-precision training: Llama 3 8B by torchtitan on eight H100, MI300X or B200, in bf16, fp8 and mxfp8.
 
-FSDP2, compiled blocks, selective recomputation by operation, one sequence of 8,192 tokens per GPU (printed); what these
-mean is in `torchtitan.py`. Which H100 is not printed; the catalog's SXM is taken. The B200 are "power limited" (printed)
-below the catalog's 1,000 W, by how much is not printed. Tensor-wise scales, scales per row or per block, and a gather of
+FSDP2, compiled blocks, selective recomputation by operation, one sequence of 8,192 tokens per GPU (printed); what that
+means is in `torchtitan.py`. Which H100 is not printed; the catalog's SXM is taken. The B200 are "power limited"
+(printed) below the catalog's 1,000 W, by how much is not printed. Scales by tensor, row or block, and a gather of
 parameters in fp8 or bf16, are priced as any fp8.
 
 Left out, and counted by `left_out`: a recipe whose weight gradients are products in bf16 and all others in fp8; Llama 4

@@ -7,23 +7,24 @@ SXM's is taken, so times come out short. One port of 400 Gbit/s per GPU; RoCE is
 What the software does, from parallelize_llama.py and pipelining_utils.py in torchtitan/parallelisms (versions of 2024,
 not the very commit) and the page's commands:
 
-- FSDP2 over dp * cp ranks shards fp32 parameters, gathers bf16, reduces fp32. With pipeline stages parameters stay whole
-  from a forward to its backward pass; else they are given up (reshard_after_forward).
+- FSDP2 over dp * cp ranks shards fp32 parameters, gathers bf16, reduces fp32. With pipeline stages parameters stay
+  whole from a forward to its backward pass; else they are given up (reshard_after_forward).
 - Tensor parallelism with sequence parallelism. A gathered input's gradient is reduced after both products of its
   layer's backward pass, so nothing overlaps, unless the row says asynchronous.
 - Context parallelism gathers keys and values (context_parallel_rotate_method: allgather, the default).
-- As many micro-batches as pipeline stages, two stages per rank where interleaved, first and last with fewer layers: the
-  defaults, which the page does not contradict. Sends are waited for where they are issued.
-- Elementwise kernels are fused where blocks are compiled. The loss is taken of all logits at once, in fp32.
-- "Selective (per-op)" keeps the attention output and every second product, query, value, gate and down, and computes key,
-  output projection, up and all else again. The closest modules here are norms and feed-forward blocks: of the 8B model
+- As many micro-batches as pipeline stages, two stages per rank where interleaved, first and last with fewer layers:
+  the defaults, which the page does not contradict. Sends are waited for where they are issued.
+- Elementwise kernels are fused where blocks are compiled. The loss is taken of all logits at once, in fp32. In December
+  2024 it was not compiled (pull request 755), in June 2025 it was (1033); here it is fused where the blocks are.
+- "Selective (per-op)" keeps the attention output and every second product (query, value, gate, down), and computes key,
+  output projection, up and all else again. Norms and feed-forward blocks are the closest modules here: of the 8B model
   they keep 37 kB per token and layer (torchtitan 64, norms alone 123) and repeat 81 % of the products (37, none).
 
 Peak memory is what torch's allocator reserved at most on any rank (max_reserved_gib in metrics.py). It is compared with
 all bytes but the framework's own, which are outside of that allocator; its slack is inside.
 
-Left out, and counted by `left_out`: runs on B200, which are rows of torchao's table; NVFP4's, whose sequence length is not
-printed; float8 by row without asynchronous tensor parallelism, slow by a fault (printed: torchtitan issue 1207). A
+Left out, and counted by `left_out`: runs on B200, which are rows of torchao's table; NVFP4's, whose sequence length is
+not printed; float8 by row without asynchronous tensor parallelism, slow by a fault (printed: torchtitan issue 1207). A
 gather of parameters in fp8 (H200) and one scale per row are priced as any fp8. Nothing of it was fitted.
 """
 
@@ -105,9 +106,10 @@ def _cluster(row: dict[str, str], devices: int) -> Cluster:
 
 
 def _stages(layers: int, stages: int) -> tuple[int, ...]:
-    """Layers of every stage: the first has `layers // stages`, the next ones one more while some are left over."""
+    """Layers of every stage: the first has `layers // stages`, those behind it one more while some are left over."""
     each, more = divmod(layers, stages)
-    return (each, *(each + (at < more) for at in range(stages - 2)), each)
+    before = (each, *(each + (at < more) for at in range(stages - 2)))
+    return (*before, layers - sum(before))
 
 
 def _layout(row: dict[str, str], layers: int) -> Layout:
@@ -151,5 +153,5 @@ def _case(row: dict[str, str], quantity: str, measured: float, predict: Callable
     return Case(name, quantity, measured, job, _cluster(row, devices), layout, predict, row["precision_note"])
 
 
-TIME = Table("torchtitan", "step_time_s", SOURCE, 0.30, time_cases)
-MEMORY = Table("torchtitan_memory", "memory_B", SOURCE, 0.30, memory_cases)
+TIME = Table("torchtitan", "step_time_s", SOURCE, 0.10, time_cases)
+MEMORY = Table("torchtitan_memory", "memory_B", SOURCE, 0.35, memory_cases)
