@@ -29,6 +29,8 @@ from lockstep.validation import (
     megatron_ci,
     narayanan,
     nemo,
+    torchao,
+    torchtitan,
     vocabulary,
     vtrain,
 )
@@ -48,6 +50,9 @@ TABLES: dict[str, Table] = {
         dgxc.MAXTEXT,
         llama3.TABLE,
         internlm.TABLE,
+        torchtitan.TIME,
+        torchtitan.MEMORY,
+        torchao.TABLE,
         vocabulary.TIME,
         vocabulary.MEMORY,
         bigscience_sweep.SWEEP,
