@@ -4,8 +4,8 @@ The benchmarks run Hugging Face's Trainer on packed sequences, with FlashAttenti
 (scripts/benchmarks/defaults.yaml), on several GPUs under FSDP, all states sharded (scripts/benchmarks/accelerate.yaml).
 Parameters, gradients and both moments are bf16, except where FSDP meets mixed precision (`amp`): then the states are
 fp32, and bf16 only on the wire (Hugging Face's accelerate, which widens them; the allocated memory says so too). `foak`
-and `liger` fuse norms, rotary embedding and loss, the others run PyTorch's kernels (sample-configurations/foak-*.yaml).
-Rates are means over a whole run, its start included.
+and `liger` fuse norms, rotary embedding and loss, of santacoder the loss alone; the other rows run PyTorch's kernels
+(sample-configurations/foak-*.yaml; fms_acceleration_foak/models). Rates are means over a whole run, its start included.
 
 Memory is the peak of allocated tensors on rank 0. Rows with `liger` are left out there: its loss keeps no logits, which
 no switch says. What a step frees before the next one, and the copies that the optimizer makes, are not described.
