@@ -1,0 +1,51 @@
+"""fms-acceleration: every row is asked or left out by reason; models and states agree with the allocated memory."""
+
+import pytest
+
+from lockstep.layout import memory
+from lockstep.validation import fms_acceleration
+from lockstep.validation.case import Case, read_rows
+from lockstep.workload import parameters
+
+RAN = [row for row in read_rows(fms_acceleration.FILE) if row["mem_torch_alloc_before_train_GiB_rank0"]]
+
+
+def fits(case: Case) -> bool:
+    return bool(memory(case.job, case.cluster, case.layout.grid()).fits)
+
+
+def test_every_row_is_asked_or_left_out_by_reason() -> None:
+    assert fms_acceleration.left_out() == {"sequences of different lengths": 15, "out of memory": 9}
+    asked = len(fms_acceleration.time_cases())
+    assert asked + sum(fms_acceleration.left_out().values()) == len(read_rows(fms_acceleration.FILE))
+    liger = sum("liger" in case.row for case in fms_acceleration.time_cases())
+    assert len(fms_acceleration.memory_cases()) == asked - liger == 31
+
+
+@pytest.mark.parametrize("row", RAN, ids=[row["row_id"] for row in RAN])
+def test_parameters_and_their_formats_agree_with_the_allocated_memory(row: dict[str, str]) -> None:
+    """2 + 4 bytes each on one GPU; under FSDP with gradients 2 + 2 + 4, or 4 + 4 + 8 where precision is mixed."""
+    devices = int(row["n_gpus"])
+    each_B = 6.0 if devices == 1 else 16.0 if row["amp"] else 8.0
+    shard = parameters(fms_acceleration.transformer(row["model"])).total / devices
+    allocated_B = float(row["mem_torch_alloc_before_train_GiB_rank0"]) * 2**30
+    assert allocated_B == pytest.approx(each_B * shard, rel=0.01)
+
+
+@pytest.mark.parametrize("row", RAN, ids=[row["row_id"] for row in RAN])
+def test_a_step_is_as_many_sequences_as_the_printed_rates_say(row: dict[str, str]) -> None:
+    assert float(row["samples_per_s"]) / float(row["steps_per_s"]) == pytest.approx(
+        fms_acceleration._sequences(row), rel=0.02
+    )
+
+
+def test_what_ran_out_of_memory_is_refused() -> None:
+    cases = fms_acceleration.out_of_memory()
+    assert len(cases) == 9
+    assert not any(map(fits, cases))
+
+
+def test_what_ran_fits_but_for_two_rows() -> None:
+    """Counted together are gradients and logits, of which a step of one micro-batch never holds both."""
+    refused = [case.row.split()[0] for case in fms_acceleration.memory_cases() if not fits(case)]
+    assert refused == ["fms011", "fms282"]

@@ -1,0 +1,26 @@
+"""fms-fsdp: every row is asked or left out by reason; recomputing some blocks lies between none and all of them."""
+
+from lockstep.layout import check
+from lockstep.validation import fms_fsdp
+from lockstep.validation.case import read_rows
+
+
+def test_every_row_is_asked_or_left_out_by_reason() -> None:
+    assert fms_fsdp.left_out() == {"share of recomputed blocks not printed": 6, "batch not printed": 1}
+    assert len(fms_fsdp.cases()) + sum(fms_fsdp.left_out().values()) == len(read_rows(fms_fsdp.FILE))
+
+
+def test_some_recomputed_blocks_take_longer_than_none_and_shorter_than_all() -> None:
+    """Each measured step is between the two predictions; the longer one may be 5 % too short."""
+    bounds = fms_fsdp.some_blocks()
+    assert len(bounds) == 6
+    for none, every in bounds:
+        check(every.layout, every.job)
+        assert none.predict(none) < none.measured < 1.05 * every.predict(every)
+
+
+def test_the_network_of_a_node_is_as_printed() -> None:
+    printed = {row["row_id"]: row["interconnect"] for row in read_rows(fms_fsdp.FILE)}
+    for case in fms_fsdp.cases():
+        fabric = case.cluster.levels[1]
+        assert f"{8e-9 * fabric.links_per_child * fabric.link.bandwidth_Bps:.0f} Gb/s per node" == printed[case.row]

@@ -1,0 +1,53 @@
+"""prime-rl's fine-tuning: every row is asked or left out by reason, and why its reinforcement learning is left out."""
+
+import pytest
+
+from lockstep.layout import memory
+from lockstep.validation import prime_rl
+from lockstep.validation.case import Case, read_rows
+from lockstep.workload import parameters
+
+
+def fits(case: Case) -> bool:
+    return bool(memory(case.job, case.cluster, case.layout.grid()).fits)
+
+
+def test_every_row_is_asked_or_left_out_by_reason() -> None:
+    assert prime_rl.left_out() == {
+        "adapters": 33,
+        "reinforcement learning": 17,
+        "device not in the catalog": 1,
+        "out of memory": 1,
+        "failed for another reason": 1,
+    }
+    assert len(prime_rl.time_cases()) == len(prime_rl.memory_cases()) == 7
+    assert len(prime_rl.time_cases()) + sum(prime_rl.left_out().values()) == len(read_rows(prime_rl.FILE))
+
+
+def test_models_have_the_printed_parameters() -> None:
+    printed = {row["row_id"]: float(row["n_params_B"]) for row in read_rows(prime_rl.FILE)}
+    for case in prime_rl.time_cases():
+        assert parameters(case.job.model).total / 1e9 == pytest.approx(printed[case.row.split()[0]], rel=0.01)
+
+
+def test_what_ran_fits() -> None:
+    """The one row that ran out of memory fits too, by the bytes of eager logits that no switch counts."""
+    assert sum(map(fits, prime_rl.memory_cases())) == 7
+    assert len(prime_rl.out_of_memory()) == 1
+    assert sum(not fits(case) for case in prime_rl.out_of_memory()) == 0
+
+
+def test_rates_of_reinforcement_learning_count_a_time_that_sequences_do_not_change() -> None:
+    """Between two steps all weights are written: as long for 16k as for 64k tokens, and not at all for adapters."""
+    rows = [row for row in read_rows(prime_rl.FILE) if row["success"] == "True" and row["task"] != "SFT"]
+    between: dict[tuple[str, str], list[float]] = {}
+    for row in rows:
+        step_s = float(row["step_time_s_mean"])
+        rest_s = prime_rl._step_s(row) - step_s
+        if row["lora_rank"] and "A6000" not in row["gpu_type"]:
+            assert rest_s < 0.03 * step_s
+        elif not row["lora_rank"] and row["gpu_type"] in prime_rl.CLUSTERS:
+            between.setdefault((row["model"], row["gpu_type"]), []).append(rest_s)
+    repeated = [times for times in between.values() if len(times) > 1]
+    assert len(repeated) == 4
+    assert all(max(times) < 1.15 * min(times) for times in repeated)
