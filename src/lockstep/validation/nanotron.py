@@ -1,9 +1,9 @@
 """nanotron on 2 to 512 H100 of a cloud: the best layout found per model and number of nodes, and tensor parallelism
 of 2 to 32 ranks at the largest micro-batch (Hugging Face, The Ultra-Scale Playbook).
 
-Step times are those behind the printed tokens/s per GPU or, in the figure, behind the printed MFU: nanotron's get_flops
-counts attention in full and the head, and gives the TFLOP/s printed beside tokens/s to four digits; the peak is taken
-as 989.5 TFLOP/s. Nodes are taken as AWS p5 with EFA, whose link is assumed in the catalog; the figure names none.
+Step times are those behind the printed tokens/s per GPU or, in the figure, behind the printed MFU. nanotron's get_flops
+(models/llama.py) counts attention in full and the head, which gives the TFLOP/s that are printed beside tokens/s; the
+peak is taken as 989.5 TFLOP/s. Nodes are taken as AWS p5 with EFA, whose link the catalog assumes; none are named.
 
 Of nanotron (src/nanotron): without ZeRO gradients are all-reduced in fp32 beside the last backward pass; at ZeRO-1 the
 model is not wrapped in DDP (trainer.py, _init_model), so whole fp32 gradients are all-reduced when all passes have
@@ -26,6 +26,7 @@ from collections import Counter
 
 from lockstep.hardware import cluster
 from lockstep.layout import FRAMEWORK_B, SLACK_FRAC, Job, Layout, Recipe, stage_memory
+from lockstep.planner.estimate import model_flops
 from lockstep.types.plain import Json
 from lockstep.validation.case import Case, Table, read_rows, step_time_s
 from lockstep.workload import Attention, Mlp, Transformer
@@ -48,15 +49,6 @@ def memory_cases() -> tuple[Case, ...]:
 def left_out() -> Counter[str]:
     """How many rows are left out, by reason: none of the step times."""
     return Counter()
-
-
-def model_flops(model: Transformer, seq: int) -> float:
-    """FLOPs per token as nanotron's get_flops counts them: three times those of a forward pass, attention in full."""
-    hidden, heads = model.hidden, model.attention
-    projections = 2.0 * hidden * heads.head_dim * (2 * heads.heads + 2 * heads.kv_heads)
-    core = 4.0 * seq * heads.heads * heads.head_dim
-    ffn = 6.0 * hidden * (model.mlp.ffn if model.mlp else 0)
-    return 3.0 * (model.layers * (projections + core + ffn) + 2.0 * hidden * model.vocab)
 
 
 def stages(model: Transformer, pp: int) -> tuple[int, ...]:
@@ -93,13 +85,11 @@ def _model(row: dict[str, str]) -> Transformer:
     )
 
 
-def _step_s(row: dict[str, str], model: Transformer, seq: int) -> float:
+def _step_s(row: dict[str, str], job: Job) -> float:
     """Seconds behind the printed rate."""
     if row["tokens_per_s_per_gpu"]:
-        per_device = float(row["tokens_per_s_per_gpu"])
-    else:
-        per_device = float(row["mfu_pct"]) / 100.0 * PEAK_FLOPS / model_flops(model, seq)
-    return int(row["gbs_tokens"]) / (per_device * int(row["n_gpus"]))
+        return job.recipe.batch_tokens / (float(row["tokens_per_s_per_gpu"]) * job.devices)
+    return model_flops(job) / (float(row["mfu_pct"]) / 100.0 * PEAK_FLOPS * job.devices)
 
 
 def _layout(row: dict[str, str], model: Transformer) -> Layout:
@@ -120,12 +110,12 @@ def _recipe(row: dict[str, str], seq: int) -> Recipe:
 
 def _case(row: dict[str, str]) -> Case:
     model, devices, seq = _model(row), int(row["n_gpus"]), int(row["seq_len"])
-    layout = _layout(row, model)
+    layout, job = _layout(row, model), Job(model, _recipe(row, seq), devices)
     return Case(
         row=f"{row['row_id']} x{devices} {layout}",
         quantity="step_time_s",
-        measured=_step_s(row, model, seq),
-        job=Job(model, _recipe(row, seq), devices),
+        measured=_step_s(row, job),
+        job=job,
         cluster=cluster("aws-p5", gpus=devices),
         layout=layout,
         predict=step_time_s,
@@ -139,5 +129,5 @@ def _memory_case(row: dict[str, str]) -> Case:
     )
 
 
-TABLE = Table("nanotron_ultrascale", "step_time_s", SOURCE, 0.30, cases)
-MEMORY = Table("nanotron_ultrascale_memory", "memory_B", SOURCE, 0.30, memory_cases)
+TABLE = Table("nanotron_ultrascale", "step_time_s", SOURCE, 0.15, cases)
+MEMORY = Table("nanotron_ultrascale_memory", "memory_B", SOURCE, 0.20, memory_cases)
