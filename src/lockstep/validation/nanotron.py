@@ -1,0 +1,133 @@
+"""nanotron on 2 to 512 H100 of a cloud: the best layout found per model and number of nodes, and tensor parallelism
+of 2 to 32 ranks at the largest micro-batch (Hugging Face, The Ultra-Scale Playbook).
+
+Step times are those behind the printed tokens/s per GPU or, in the figure, behind the printed MFU. nanotron's get_flops
+(models/llama.py) counts attention in full and the head, which gives the TFLOP/s that are printed beside tokens/s; the
+peak is taken as 989.5 TFLOP/s. Nodes are taken as AWS p5 with EFA, whose link the catalog assumes; none are named.
+
+Of nanotron (src/nanotron): without ZeRO gradients are all-reduced in fp32 beside the last backward pass; at ZeRO-1 the
+model is not wrapped in DDP (trainer.py, _init_model), so whole fp32 gradients are all-reduced when all passes have
+ended, and parameters are gathered after the update, both beside nothing: DeepSpeed's traffic without its overlap. fp32
+gradients are added by passes of their own (optim/gradient_accumulator.py). Stages send and receive one message at a
+time and wait (parallel/pipeline_parallel/state.py); layers are placed by their FLOPs and the head's (models/base.py).
+Of linear layers the reduction of an input's gradient overlaps the product for the weight's
+(parallel/tensor_parallel/functional.py). Norms, rotary embedding and attention are single kernels, the rest PyTorch's
+own (models/llama.py). Sequences are cut over tensor-parallel ranks and nothing is recomputed, as the benchmark's base
+configuration has it (examples/config_tiny_llama_bench.yaml); the figure prints neither.
+
+Memory is the allocator's peak on rank 0, of the first stage, in GiB (helpers.py, log_throughput). Which of its two
+columns the figure shows, bytes of tensors or bytes reserved, is not printed; those of tensors are taken. Nothing of it
+was fitted.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from lockstep.hardware import cluster
+from lockstep.layout import FRAMEWORK_B, SLACK_FRAC, Job, Layout, Recipe, stage_memory
+from lockstep.planner.estimate import model_flops
+from lockstep.types.plain import Json
+from lockstep.validation.case import Case, Table, read_rows, step_time_s
+from lockstep.workload import Attention, Mlp, Transformer
+
+SOURCE = "huggingface/nanotron, docs/benchmark_summary.svg and scripts/scaling_benchmarks.py (February 2025)"
+FILE = "nanotron_ultrascale.csv"
+PEAK_FLOPS = 989.5e12
+
+
+def cases() -> tuple[Case, ...]:
+    """One case per row."""
+    return tuple(_case(row) for row in read_rows(FILE))
+
+
+def memory_cases() -> tuple[Case, ...]:
+    """One case per row of the figure, for the memory of rank 0."""
+    return tuple(_memory_case(row) for row in read_rows(FILE) if row["mem_gb"])
+
+
+def left_out() -> Counter[str]:
+    """How many rows are left out, by reason: none of the step times."""
+    return Counter()
+
+
+def stages(model: Transformer, pp: int) -> tuple[int, ...]:
+    """Layers of every stage: a stage is closed by the first block whose FLOPs exceed its share of those up to there."""
+    hidden = model.hidden
+    ffn = model.mlp.ffn if model.mlp else 0
+    layer, head = 4 * hidden * hidden + 3 * ffn * hidden, model.vocab * hidden
+    total, at, found = model.layers * layer + head, 0, [0] * pp
+    for number in range(1, model.layers + 1):
+        found[at] += 1
+        at += number * layer > total * ((at + 1) / pp)
+    return tuple(found)
+
+
+def first_stage_B(case: Case) -> float:
+    """Bytes of all tensors on a rank of the first stage."""
+    total_B = float(stage_memory(case.job, case.cluster, case.layout.grid(), 0).total_B)
+    return (total_B - FRAMEWORK_B) / (1.0 + SLACK_FRAC)
+
+
+def _model(row: dict[str, str]) -> Transformer:
+    hidden, heads = int(row["hidden"]), int(row["heads"])
+    return Transformer(
+        name=f"llama-{row['model_B']}b",
+        layers=int(row["layers"]),
+        hidden=hidden,
+        vocab=int(row["vocab"]),
+        attention=Attention(heads=heads, kv_heads=int(row["kv_heads"]), head_dim=hidden // heads),
+        mlp=Mlp(ffn=int(row["ffn"]), gated=True, activation="silu"),
+        positions="rotary",
+        max_positions=int(row["seq_len"]),
+        norm="rmsnorm",
+        tied_embeddings=row["tied_embeddings"] == "1",
+    )
+
+
+def _step_s(row: dict[str, str], job: Job) -> float:
+    """Seconds behind the printed rate."""
+    if row["tokens_per_s_per_gpu"]:
+        return job.recipe.batch_tokens / (float(row["tokens_per_s_per_gpu"]) * job.devices)
+    return model_flops(job) / (float(row["mfu_pct"]) / 100.0 * PEAK_FLOPS * job.devices)
+
+
+def _layout(row: dict[str, str], model: Transformer) -> Layout:
+    dp, tp, pp, zero = (int(row[name]) for name in ("dp", "tp", "pp", "zero_stage"))
+    placed = stages(model, pp) if pp > 1 else ()
+    return Layout(
+        dp=dp, tp=tp, pp=pp, micro_batch=int(row["mbs"]), zero=zero, sequence_parallel=tp > 1, stages=placed
+    )  # fmt: skip
+
+
+def _recipe(row: dict[str, str], seq: int) -> Recipe:
+    late: Json = {"sharding": "deepspeed", "overlap_dp": False} if row["zero_stage"] == "1" else {}
+    return Recipe(
+        seq=seq, batch=int(row["gbs_tokens"]) // seq, fused_accumulation=False, fused_elementwise=False,
+        paired_sends=False, **late,
+    )  # fmt: skip
+
+
+def _case(row: dict[str, str]) -> Case:
+    model, devices, seq = _model(row), int(row["n_gpus"]), int(row["seq_len"])
+    layout, job = _layout(row, model), Job(model, _recipe(row, seq), devices)
+    return Case(
+        row=f"{row['row_id']} x{devices} {layout}",
+        quantity="step_time_s",
+        measured=_step_s(row, job),
+        job=job,
+        cluster=cluster("aws-p5", gpus=devices),
+        layout=layout,
+        predict=step_time_s,
+    )
+
+
+def _memory_case(row: dict[str, str]) -> Case:
+    timed = _case(row)
+    return Case(
+        timed.row, "allocated_B", float(row["mem_gb"]) * 2**30, timed.job, timed.cluster, timed.layout, first_stage_B
+    )
+
+
+TABLE = Table("nanotron_ultrascale", "step_time_s", SOURCE, 0.15, cases)
+MEMORY = Table("nanotron_ultrascale_memory", "memory_B", SOURCE, 0.20, memory_cases)

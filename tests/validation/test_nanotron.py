@@ -1,0 +1,45 @@
+"""The Ultra-Scale Playbook's rows: all of them asked, its count of FLOPs, and its stages."""
+
+import numpy as np
+import pytest
+
+from lockstep.planner.estimate import model_flops
+from lockstep.validation import nanotron
+from lockstep.validation.case import read_rows
+
+ROWS = read_rows(nanotron.FILE)
+
+
+def test_every_row_is_asked() -> None:
+    assert len(nanotron.cases()) + sum(nanotron.left_out().values()) == len(ROWS) == 31
+    assert len(nanotron.memory_cases()) == sum(row["mfu_pct"] != "" for row in ROWS) == 26
+
+
+def test_tokens_of_a_printed_step_are_those_of_its_layout() -> None:
+    for row, case in zip(ROWS, nanotron.cases(), strict=True):
+        microbatches = int(case.layout.grid().microbatches(case.job.recipe.batch))
+        assert microbatches == int(row["grad_accum"])
+        assert case.job.recipe.batch_tokens == int(row["gbs_tokens"])
+
+
+def test_the_printed_rates_follow_from_one_another() -> None:
+    """TFLOP/s per GPU are printed with two decimals beside tokens/s per GPU."""
+    printed = [(row, case) for row, case in zip(ROWS, nanotron.cases(), strict=True) if row["tflops_per_gpu"]]
+    assert len(printed) == 5
+    for row, case in printed:
+        rate = model_flops(case.job) / (case.measured * case.job.devices)
+        assert rate / 1e12 == pytest.approx(float(row["tflops_per_gpu"]), abs=0.006)
+
+
+@pytest.mark.parametrize("row", [row for row in ROWS if int(row["pp"]) > 1], ids=lambda row: row["row_id"])
+def test_stages_close_as_nanotron_closes_them(row: dict[str, str]) -> None:
+    """By its loop over blocks and cumulated FLOPs, written with numpy (models/base.py, build_model)."""
+    model, pp = nanotron._model(row), int(row["pp"])
+    hidden, ffn = int(row["hidden"]), int(row["ffn"])
+    costs = [0.0, *[4 * hidden**2 + 3 * ffn * hidden] * model.layers, 0.0, model.vocab * hidden]
+    total = np.cumsum(costs)
+    stage, found = 0, [0] * pp
+    for block, (cost, here) in enumerate(zip(costs, total, strict=True)):
+        found[stage] += int(cost > 0 and block <= model.layers)
+        stage += here > total[-1] * ((stage + 1) / pp)
+    assert nanotron.stages(model, pp) == tuple(found)
