@@ -49,8 +49,8 @@ def test_a_layer_of_experts_in_bf16_is_within_the_error_of_its_device() -> None:
     assert np.median(np.abs(half)) < 0.10
 
 
-# NVIDIA's rows, Llama 3's few, InternLM's one model, and BigScience's around its optimum are at nearly one utilisation,
-# which a constant that knows it meets by construction.
+# NVIDIA's rows, Llama 3's few, InternLM's one model, Pythia's, and BigScience's around its optimum are at nearly one
+# utilisation, which a constant that knows it meets by construction.
 SHOWCASES = (
     "nvidia_nemo", "nvidia_nemo_experts", "bigscience_a100_sweep", "llama3_405b", "internlm_7b", "dgxc_nemo",
     "dgxc_nemo_experts", "dgxc_maxtext",

@@ -30,6 +30,7 @@ from lockstep.validation import (
     nemo,
     vocabulary,
     vtrain,
+    zero_bubble,
 )
 from lockstep.validation.case import Case, Table, constant_efficiency_s
 
@@ -49,6 +50,8 @@ TABLES: dict[str, Table] = {
         internlm.TABLE,
         vocabulary.TIME,
         vocabulary.MEMORY,
+        zero_bubble.TIME,
+        zero_bubble.MEMORY,
         bigscience_sweep.SWEEP,
         bigscience.STATES,
         expert_layers.EXCHANGE,
