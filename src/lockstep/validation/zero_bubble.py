@@ -5,11 +5,11 @@ First and last stage hold one layer fewer than the others (section 5.1), interle
 first and the last chunk of interleaved stages and of ZB-V hold the embedding or the head alone. The vocabulary is not
 printed: tied embeddings of 32,000 words give all four models the parameters of their names, GPT-2's 50,257 only one.
 
-The software is the authors' fork of Megatron-LM, sail-sg/zero-bubble-pipeline-parallelism. Its script of January 2024,
-examples/pretrain_zero_bubble.sh, asks for fp16 and for neither FlashAttention, recomputation nor untied embeddings,
-which the printed memory confirms; by default dropout is on, gradients add up in fp16 inside products, and of 1F1B only
-the interleaved one sends beside computing (megatron/arguments.py). Messages of ZB schedules delay their receiver alone
-(appendix G, equations 4 and 5).
+The software is the authors' fork of Megatron-LM, sail-sg/zero-bubble-pipeline-parallelism. An early version of its
+examples/pretrain_zero_bubble.sh, whose defaults are the 6.2B model, asks for fp16 and for neither FlashAttention,
+recomputation nor untied embeddings, which the printed memory confirms; by default dropout is on, gradients add up in
+fp16 inside products, and of 1F1B only the interleaved one sends beside computing (megatron/arguments.py). Messages of
+ZB schedules delay their receiver alone (appendix G, equations 4 and 5).
 
 The network is printed as RoCE only; four ports of 100 Gbit/s per node are assumed, as for vocab_parallelism from the
 same cluster. ZB schedules end without the wait of all stages before the optimizer (post-validation, section 4), which
