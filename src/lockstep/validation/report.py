@@ -39,8 +39,14 @@ from lockstep.validation import (
     narayanan,
     nemo,
     simumax,
+    megatron_2020,
+    narayanan,
+    nemo,
+    nemo_launcher,
+    pythia,
     vocabulary,
     vtrain,
+    zero_bubble,
 )
 from lockstep.validation.case import Case, Table, constant_efficiency_s
 
@@ -72,6 +78,11 @@ TABLES: dict[str, Table] = {
         simumax.TABLE,
         vocabulary.TIME,
         vocabulary.MEMORY,
+        zero_bubble.TIME,
+        zero_bubble.MEMORY,
+        megatron_2020.TABLE,
+        pythia.TABLE,
+        nemo_launcher.TABLE,
         bigscience_sweep.SWEEP,
         bigscience.STATES,
         megatron_ci.STATES,

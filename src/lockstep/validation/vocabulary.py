@@ -52,7 +52,7 @@ def _cases(
     return tuple(_case(row, quantity, measured(row), predict) for row in rows)
 
 
-def _cluster(devices: int) -> Cluster:
+def four_ports(devices: int) -> Cluster:
     """Nodes with four ports of 100 Gbit/s."""
     found = cluster("a100-80gb-4xhdr", gpus=devices)
     levels = list(found.levels)
@@ -72,7 +72,7 @@ def _case(row: dict[str, str], quantity: str, measured: float, predict: Callable
     stages = _redistributed(layers, pp, hidden, seq, vocab) if row["method"] == "Redis" else ()
     layout = Layout(pp=pp, schedule="v-half" if folded else "1f1b", vpp=2 if folded else 1, stages=stages)
     name = f"{row['row_id']} {row['schedule']} {row['method']} {row['n_params_label']} vocab {vocab // 1024}k seq {seq}"
-    return Case(name, quantity, measured, Job(model, recipe, pp), _cluster(pp), layout, predict)
+    return Case(name, quantity, measured, Job(model, recipe, pp), four_ports(pp), layout, predict)
 
 
 def _redistributed(layers: int, stages: int, hidden: int, seq: int, vocab: int) -> tuple[int, ...]:
