@@ -251,7 +251,9 @@ VALUES: dict[str, dict[str, str]] = {
     "offload": {"cpu": "optimizer", "param": "parameters", "params": "parameters", "states": "optimizer"},
     "cluster": {
         "p4d": "aws-p4d", "p4d24xlarge": "aws-p4d", "p5": "aws-p5", "p548xlarge": "aws-p5", "gb200": "gb200-nvl72",
-        "nvl72": "gb200-nvl72", "mi300x": "mi300x-8",
+        "nvl72": "gb200-nvl72", "mi300x": "mi300x-8", "trn2": "aws-trn2", "trn248xlarge": "aws-trn2", "g5": "aws-g5",
+        "g548xlarge": "aws-g5", "g6": "aws-g6", "g648xlarge": "aws-g6", "trillium": "tpu-v6e", "tpu7x": "tpu-v7",
+        "ironwood": "tpu-v7",
     },
 }  # fmt: skip
 """What a value is of -> the value, without punctuation -> the one to give instead."""

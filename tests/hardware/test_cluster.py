@@ -37,6 +37,14 @@ SHARES = {
     "a100-pcie": Fraction(4 * 200, 8),
     "ethernet-25-v100": Fraction(25, 8),
     "tpu-v4": Fraction(6 * 50 * 8),
+    "dgx-b300": Fraction(8 * 800, 8),
+    "gb300-nvl72": Fraction(72 * 800, 72),
+    "gh200-4": Fraction(4 * 200, 4),
+    "aws-trn2": Fraction(3200, 16),
+    "aws-g5": Fraction(100, 8),
+    "mi355x-8": Fraction(8 * 400, 8),
+    "tpu-v7-pods": Fraction(100),
+    "tpu-v5e-pods": Fraction(6400, 256),
 }
 
 
@@ -165,6 +173,11 @@ MACHINES = {
     "v100-sxm-32gb:16": (16, "nvlink2"),
     "gb200:72": (72, "nvlink5-rack"),
     "a100-pcie-40gb:2": (2, "pcie4"),
+    "rtx-5090:6": (6, "pcie5"),
+    "l40s:8": (8, "pcie4"),
+    "h200-nvl:4": (4, "nvlink4-direct"),
+    "gb300:72": (72, "nvlink5-rack"),
+    "trainium2:16": (16, "neuronlink3"),
 }
 
 
@@ -192,6 +205,42 @@ def test_every_device_of_the_catalog_has_a_machine(device: hardware.Device) -> N
     assert found.num_devices >= 2
 
 
+ONLY_DEVICES = [device.name for device in hardware.devices() if device.name not in shelf().clusters]
+
+
+@pytest.mark.parametrize("name", ONLY_DEVICES)
+def test_a_device_with_any_number_is_one_machine_until_none_is_built(name: str) -> None:
+    """`name:n` has n devices in one machine, for every n up to the largest machine of that device."""
+    insides = [cluster.levels[0] for cluster in hardware.clusters() if cluster.device.name == name]
+    largest = max((8 if inside.link.name.startswith("pcie") else inside.size for inside in insides), default=8)
+    for number in range(1, largest + 1):
+        found = hardware.cluster(f"{name}:{number}")
+        assert (found.num_devices, found.num_nodes, found.device.name) == (number, 1, name)
+    with pytest.raises(BadInput, match=f"joins {largest + 1} {name}, at most {largest}"):
+        hardware.cluster(f"{name}:{largest + 1}")
+
+
+MIXED = {
+    "plus": "h100-sxm:4+rtx-4090:4",
+    "comma": "h100-sxm:4,a100-sxm-80gb:4",
+    "and": "dgx-h100:2 and dgx-a100-80gb:2",
+    "no number": "rtx-3090+rtx-4090",
+}
+
+
+@pytest.mark.parametrize("name", MIXED.values(), ids=MIXED.keys())
+def test_a_cluster_of_two_kinds_is_refused_with_the_reason(name: str) -> None:
+    with pytest.raises(BadInput, match=r"mixes .* and .*one kind of device, as ranks get equal shares.*slowest"):
+        hardware.cluster(name)
+
+
+def test_one_machine_named_twice_is_one_number() -> None:
+    with pytest.raises(BadInput, match="names dgx-h100 2 times; give one number: dgx-h100:N"):
+        hardware.cluster("dgx-h100:2+dgx-h100:2")
+    with pytest.raises(BadInput, match="unknown cluster"):
+        hardware.cluster("rtx-4090+rtx-9090")
+
+
 @pytest.mark.parametrize("port", [None, "pcie5"])
 def test_cards_that_no_node_holds_talk_over_their_port_to_the_host(port: str | None) -> None:
     """A device that does not say its port is taken for a card of PCIe 4; at most eight are in a machine."""
@@ -206,7 +255,7 @@ def test_cards_that_no_node_holds_talk_over_their_port_to_the_host(port: str | N
         machine(shelf(), card, 9)
 
 
-@pytest.mark.parametrize("name", ["rtx-4090:9", "h100-sxm:16", "gb200:144", "a100-pcie-40gb:9"])
+@pytest.mark.parametrize("name", ["rtx-4090:9", "h100-sxm:16", "gb200:144", "a100-pcie-40gb:9", "h200-nvl:8"])
 def test_a_machine_that_nobody_builds_is_refused(name: str) -> None:
     with pytest.raises(BadInput, match="no machine of the catalog joins"):
         hardware.cluster(name)

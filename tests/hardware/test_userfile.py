@@ -184,6 +184,16 @@ def test_a_device_of_unknown_port_has_no_host_until_the_file_names_one(tmp_path:
     assert str(caught.value.where).endswith("mine.yaml:13")
 
 
+@pytest.mark.parametrize(
+    "cluster",
+    ["{device: [h100-sxm, rtx-4090], levels: [{name: node, size: 8, link: pcie5}]}", "{node: [dgx-h100, dgx-b200]}"],
+)
+def test_a_file_with_two_kinds_of_device_is_refused_with_the_reason(tmp_path: Path, cluster: str) -> None:
+    with pytest.raises(BadInput, match=r"one kind of device.*slowest device.*a file of its own") as caught:
+        hardware.cluster(written(tmp_path, f"cluster: {cluster}\n"))
+    assert "mine.yaml:1" in str(caught.value.where)
+
+
 def test_a_device_needs_levels(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="give `levels`"):
         hardware.cluster(written(tmp_path, "cluster: {device: h100-sxm}\n"))

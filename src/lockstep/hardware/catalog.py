@@ -9,13 +9,14 @@ PCIe, through the host, so that a machine of them may hold more than its node in
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import replace
 from pathlib import Path
 
 from lockstep.errors import BadInput, UnknownName
 from lockstep.hardware import shipped
 from lockstep.hardware.cluster import Cluster, Level, Shelf
-from lockstep.hardware.device import Device
+from lockstep.hardware.device import ONE_KIND, Device
 from lockstep.hardware.link import Host, Link
 from lockstep.hardware.shipped import shelf
 from lockstep.hardware.source import Source
@@ -27,6 +28,8 @@ PCIE = "pcie4"
 """Assumed for a device that no node of the catalog holds."""
 OTHERWISE = "it is not in the catalog (lockstep catalog clusters); a YAML file describes any machine"
 """Said of a cluster that is not known."""
+JOINERS = re.compile(r"\s*[+,&]\s*|\s+and\s+")
+"""What people write between two machines."""
 
 
 def machine(shelf: Shelf, device: Device, number: int) -> Cluster:
@@ -89,6 +92,7 @@ def cluster(name_or_path: str | Path, gpus: int | None = None) -> Cluster:
     nodes, unless it is less than one node.
     """
     name = str(name_or_path)
+    _refuse_mixed(name)
     base, _, count = name.partition(":")
     found, devices = shelf().clusters.get(base), shipped.devices()
     named = found is not None or base in devices.own
@@ -107,6 +111,19 @@ def cluster(name_or_path: str | Path, gpus: int | None = None) -> Cluster:
         per_node = found.devices_per_child(len(found.levels) - 1)
         return found.resized(parse_integer(count, f"{name}: number of nodes after the colon") * per_node)
     return found
+
+
+def _refuse_mixed(name: str) -> None:
+    """Raises BadInput when a name joins several machines: `h100-sxm:4+rtx-4090:4`."""
+    parts = JOINERS.split(name)
+    if len(parts) < 2:
+        return
+    bases = [part.partition(":")[0] for part in parts]
+    if not set(bases) <= {*shelf().clusters, *shipped.devices().names()}:
+        return
+    if len(set(bases)) == 1:
+        raise BadInput(f"{name} names {bases[0]} {len(parts)} times; give one number: {bases[0]}:N")
+    raise BadInput(f"{name} mixes {' and '.join(bases)}; {ONE_KIND}; ask for each apart, such as {parts[0]}")
 
 
 def devices() -> tuple[Device, ...]:

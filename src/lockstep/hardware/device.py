@@ -29,6 +29,11 @@ from lockstep.types.plain import Json, picked, plain
 
 BORROWED_ERROR_FRAC = 0.20
 """Assumed error of a curve on a device that it was not fitted to."""
+ONE_KIND = (
+    "a cluster has one kind of device, as ranks get equal shares of the work: every step would wait for the slowest"
+    " device, and the smallest memory would bound the layout of all"
+)
+"""Why device types are not mixed in a cluster."""
 DTYPES = ("fp64", "fp32", "tf32", "fp16", "bf16", "fp8", "int8", "fp4")
 
 

@@ -31,6 +31,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_valida
 
 from lockstep import units
 from lockstep.errors import BadInput
+from lockstep.hardware.device import ONE_KIND
 from lockstep.types.plain import Json
 
 
@@ -73,6 +74,13 @@ def _single_or_inline(value: object) -> object:
     """A reference is a name or a mapping; anything else would make pydantic explain both alternatives."""
     if not isinstance(value, (str, dict, BaseModel)):
         raise BadInput(f"expected a name or a mapping, got {value!r}")
+    return value
+
+
+def _one_kind(value: object) -> object:
+    """One device or node: a list of them would be a cluster of several kinds."""
+    if isinstance(value, list):
+        raise BadInput(f"{ONE_KIND}; describe each kind in a file of its own, got {value!r}")
     return value
 
 
@@ -162,7 +170,9 @@ class LinkEntry(Strict):
     source: str | None = None
 
 
-DeviceReference = Annotated[Annotated[str, Field(min_length=1)] | DeviceEntry, BeforeValidator(_single_or_inline)]
+DeviceReference = Annotated[
+    Annotated[str, Field(min_length=1)] | DeviceEntry, BeforeValidator(_single_or_inline), BeforeValidator(_one_kind)
+]
 LinkReference = Annotated[Annotated[str, Field(min_length=1)] | LinkEntry, BeforeValidator(_single_or_inline)]
 
 
@@ -199,7 +209,7 @@ class ClusterEntry(Strict):
     """A cluster: a node and the levels above it, or a device and all levels."""
 
     name: Name | None = None
-    node: Name | None = None
+    node: Annotated[Name | None, BeforeValidator(_one_kind)] = None
     device: DeviceReference | None = None
     levels: Annotated[list[LevelEntry], Field(max_length=8)] = []
     price_per_hour: Price | None = None
