@@ -12,11 +12,13 @@ from cli_runner import LLAMA, run
 from lockstep.cli.app import build
 from lockstep.layout import Recipe
 from lockstep.planner.estimate import estimate as estimate_layout
+from lockstep.stacks import stack, stacks
 from lockstep.verbs.words.question import read_question
 from lockstep.verbs.words.recipe import RecipeWords
 
 FLAGS = {
     "dtype": ("fp8", "dtype", "fp8"),
+    "attention_kernel": ("flash2", "attention_kernel", "flash2"),
     "optimizer": ("adamw-8bit", "optimizer", "adamw-8bit"),
     "parameter_bytes": ("4", "parameter_B", 4.0),
     "gradient_bytes": ("2", "gradient_B", 2.0),
@@ -60,9 +62,9 @@ LAYOUT = {"tp": 2, "pp": 4, "ep": 8, "zero": 1, "recompute": "selective", "seque
 
 
 def test_every_field_has_a_flag_or_a_reason() -> None:
-    assert set(FLAGS) == set(RecipeWords.__annotations__)
+    assert set(FLAGS) | {"stack"} == set(RecipeWords.__annotations__)
     said = {field for _, field, _ in FLAGS.values()}
-    assert {one.name for one in fields(Recipe)} == said | QUESTION | PYTHON_ONLY
+    assert {one.name for one in fields(Recipe)} == said | {"stack"} | QUESTION | PYTHON_ONLY
 
 
 @pytest.mark.parametrize("word", FLAGS)
@@ -72,6 +74,27 @@ def test_a_word_sets_its_field_alone(word: str) -> None:
     changed = read_question(*MOE, batch=256, **{word: value}).recipe  # type: ignore[misc]
     assert changed == replace(plain, **{field: expected})
     assert changed != plain
+
+
+@pytest.mark.parametrize("name", stacks())
+def test_a_stack_sets_its_switches_and_words_beside_it_go_before(name: str) -> None:
+    plain = read_question(*MOE, batch=256).recipe
+    found = read_question(*MOE, batch=256, stack=name).recipe
+    assert found == replace(plain, stack=name, **stack(name).switches)
+    other = not found.fused_elementwise
+    said = read_question(*MOE, batch=256, stack=name, fused_elementwise=other).recipe
+    assert said == replace(found, fused_elementwise=other)
+    flag = "--fused-elementwise" if other else "--no-fused-elementwise"
+    answer = run("estimate", *DENSE[:1], "-c", DENSE[1], "--batch", "64", "--stack", name, flag, "--json").json()
+    assert answer["stack"] == name
+    want = lockstep.estimate(*DENSE, batch=64, stack=name, fused_elementwise=other)
+    assert answer["step_time_s"] == want.step_time_s
+
+
+def test_tpus_run_other_software_by_default() -> None:
+    assert read_question("llama3-8b", "tpu-v5p:4", batch=64).recipe.stack == "maxtext"
+    assert read_question("llama3-8b", "dgx-h100:1", batch=64).recipe.stack == "megatron-te"
+    assert read_question("llama3-8b", "tpu-v5p:4", batch=64, stack="torchtitan").recipe.stack == "torchtitan"
 
 
 @pytest.mark.parametrize("word", FLAGS)

@@ -192,7 +192,7 @@ def test_the_nearest_miss_is_the_smallest_excess() -> None:
 
 
 def test_a_deadline_takes_the_fewest_devices_that_make_it() -> None:
-    whole, recipe, tokens = cluster("dgx-h100:16"), Recipe(seq=4096, batch=256), 1e11
+    whole, recipe, tokens = cluster("dgx-h100:16"), Recipe(seq=4096, batch=256), 3e11
     described = model("llama3-8b")
     found = plan(described, whole, recipe, tokens=tokens, deadline_s=30 * 86400.0)
     counts = device_counts(whole)

@@ -54,7 +54,8 @@ def test_closed_form_is_the_simulation(
     check(layout, asked)
     priced = float(step_time_s(compose(asked, CLUSTER, layout.grid()), layout.grid()))
     simulated = float(simulate(step_program(asked, CLUSTER, layout)).makespan_s)
-    assert priced == pytest.approx(simulated, rel=5e-3)
+    # Stages with embedding and head differ from the others, for which the form states 2 %.
+    assert priced == pytest.approx(simulated, rel=1e-2)
 
 
 @pytest.mark.parametrize(("schedule", "pp"), CELLS)

@@ -103,8 +103,7 @@ def scaled(hardware: Cluster, factor: float) -> Cluster:
     curve = replace(
         device.efficiency,
         launch_s=device.efficiency.launch_s / factor,
-        recompute_host_s=device.efficiency.recompute_host_s / factor,
-        step_s=device.efficiency.step_s / factor,
+        host_factor=device.efficiency.host_factor / factor,
     )
     faster = replace(
         device,
@@ -336,7 +335,8 @@ def test_sends_that_take_turns_hold_a_stage_twice_as_long(layout: Layout) -> Non
 
 
 def with_launch_s(launch_s: float) -> Cluster:
-    curve = replace(CLUSTER.device.efficiency, launch_s=launch_s, recompute_host_s=0.0)
+    """Of the device itself, whatever the software: the host costs nothing else."""
+    curve = replace(CLUSTER.device.efficiency, launch_s=launch_s, host_factor=0.0)
     return replace(CLUSTER, device=replace(CLUSTER.device, efficiency=curve))
 
 

@@ -54,7 +54,6 @@ def test_a_layer_of_experts_in_bf16_is_within_the_error_of_its_device() -> None:
 SHOWCASES = (
     "nvidia_nemo", "nvidia_nemo_experts", "bigscience_a100_sweep", "llama3_405b", "internlm_7b", "dgxc_nemo",
     "dgxc_nemo_experts", "dgxc_maxtext", "torchao", "prime_rl", "fms_acceleration", "pythia_a100",
-    "nemo_launcher_a100",
 )  # fmt: skip
 SWEEPS = [name for name, table in TABLES.items() if table.quantity == "step_time_s" and name not in SHOWCASES]
 

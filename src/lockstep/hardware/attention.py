@@ -2,10 +2,10 @@
 
     rate = peak * frac / (1 + L / s) * min(1, d / 128)^p
 
-Symbols: s tokens per sequence, d elements of a head, L tokens that cost as much as the fixed work of a row of tiles (the
-diagonal ones are computed whole, though a causal mask needs half of them), p what narrow heads lose. Without a mask L is
-`full_share` of that. Rates count the FLOPs that a kernel executes: forward 2 products over the scores that the mask
-leaves, backward 5 (FlashAttention-2, arXiv 2307.08691, section 3). Constants and their sources:
+Symbols: s tokens per sequence, d elements of a head, L tokens that cost as much as the fixed work of a row of tiles
+(those on the diagonal are computed whole, though a causal mask needs half of them), p what narrow heads lose. Without a
+mask L is `full_share` of that. Rates count the FLOPs that a kernel executes: forward 2 products over the scores that
+the mask leaves, backward 5 (FlashAttention-2, arXiv 2307.08691, section 3). Constants and their sources:
 `catalog/efficiency.toml`; `python -m lockstep.validation.attention` fits them to published rates of kernels.
 """
 
@@ -39,7 +39,7 @@ class AttentionKernel:
         if backward:
             most, ramp = self.backward_frac, self.backward_tokens
         share = 1.0 if causal else self.full_share
-        narrow = min(1.0, head_dim / WIDE_HEAD) ** self.narrow_power
+        narrow = float(min(1.0, head_dim / WIDE_HEAD) ** self.narrow_power)
         return most * narrow / (1.0 + share * ramp / tokens)
 
     def slowed(self, factor: float) -> AttentionKernel:

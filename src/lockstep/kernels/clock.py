@@ -6,14 +6,15 @@ them (small shards are launch-bound). Formulas and symbols: `hardware/device.py`
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 
 from lockstep.errors import UnknownName
 from lockstep.hardware import AttentionKernel, Device
 from lockstep.layout import Recipe
-from lockstep.stacks import Stack
+from lockstep.stacks import DEFAULT, Stack, stack
 from lockstep.types.arrays import Number, Truth
 
 ATTENTION_DTYPES = {"fp8": "bf16", "fp4": "bf16", "int8": "bf16"}
@@ -77,14 +78,14 @@ class Clock:
 
     device: Device
     dtype: str
-    stack: Stack
     element_B: float = 2.0
+    stack: Stack = field(default_factory=partial(stack, DEFAULT))
     attention_kernel: str | None = None
 
     @classmethod
     def of(cls, device: Device, recipe: Recipe) -> Clock:
         """The clock of a recipe: its formats, its software."""
-        return cls(device, recipe.dtype, recipe.software, recipe.element_B, recipe.attention_kernel)
+        return cls(device, recipe.dtype, recipe.element_B, recipe.software, recipe.attention_kernel)
 
     def peak(self, dtype: str) -> float:
         """Dense peak FLOP/s of the device in `dtype`. Raises UnknownName when the device does not have it."""
@@ -138,21 +139,23 @@ class Clock:
         return self.device.efficiency.kernel(wanted)
 
     @property
-    def launch_s(self) -> Number:
+    def launch_s(self) -> float:
         """Host time per kernel launch; never less than the device needs."""
-        return np.maximum(self.device.efficiency.launch_s, self._host(self.stack.launch_s))
+        least_s, host_s = self.device.efficiency.launch_s, self._host(self.stack.launch_s)
+        found: float = np.maximum(least_s, host_s)
+        return found
 
     @property
-    def recompute_host_s(self) -> Number:
+    def recompute_host_s(self) -> float:
         """Host time per recomputed layer beside its launches."""
         return self._host(self.stack.recompute_host_s)
 
     @property
-    def step_s(self) -> Number:
+    def step_s(self) -> float:
         """Host time per optimizer step."""
         return self._host(self.stack.step_s)
 
-    def _host(self, seconds: float) -> Number:
+    def _host(self, seconds: float) -> float:
         return seconds * self.device.efficiency.host_factor
 
     def quantising(self, elements: Number) -> Work:

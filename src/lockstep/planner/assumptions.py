@@ -8,6 +8,7 @@ import numpy as np
 
 from lockstep.hardware import Cluster
 from lockstep.hardware.source import Provenance
+from lockstep.kernels.clock import Clock
 from lockstep.layout import (
     FRAMEWORK_B,
     HOST_USABLE_FRAC,
@@ -50,6 +51,7 @@ def _all(job: Job, cluster: Cluster, layout: Layout, step: Step | None) -> Itera
     yield from cluster.notes
     yield from _alone(cluster)
     yield f"kernel efficiency of {cluster.device.name}: curve {curve.name!r}, {how} ({curve.source}), error {error}"
+    yield from _software(job, cluster)
     yield from _peak(cluster, recipe)
     if _offloads(job, layout):
         yield from _host_traffic(cluster, layout)
@@ -85,6 +87,17 @@ def _all(job: Job, cluster: Cluster, layout: Layout, step: Step | None) -> Itera
     price = cluster.provenance.get("price_per_hour_usd") or cluster.device.provenance.get("price_per_hour_usd")
     if price is not None:
         yield f"price per device and hour: {price.kind}, {price.text} ({price.date})"
+
+
+def _software(job: Job, cluster: Cluster) -> Iterator[str]:
+    """Whose kernels and time on the host are priced."""
+    recipe, clock = job.recipe, Clock.of(cluster.device, job.recipe)
+    software, (name, kernel) = recipe.software, clock.attention
+    launch, step = format_time(float(clock.launch_s)), format_time(float(clock.step_s))
+    yield f"software {software.name}: {launch} to launch a kernel, {step} between steps ({software.kind})"
+    if job.transformer and recipe.flash_attention:
+        how = "as the curve has it" if name == "fused" else f"measured alone ({kernel.source})"
+        yield f"attention kernel {name}: {how}"
 
 
 def _jitter(job: Job, step: Step | None) -> Iterator[str]:

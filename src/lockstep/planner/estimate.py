@@ -10,6 +10,7 @@ from typing import TypeVar
 import numpy as np
 
 from lockstep.hardware import Cluster
+from lockstep.kernels.clock import Clock
 from lockstep.layout import Job, Layout, Memory, check, group_summary, memory, stack, stage_memory
 from lockstep.parallel.piece import Hiding
 from lockstep.planner.assumptions import HALF, assumptions
@@ -87,6 +88,14 @@ class Estimate:
         return device.efficiency.error_frac_on(device.name)
 
     @property
+    def attention_kernel(self) -> str | None:
+        """The fused kernel that attention is priced by; None where attention is not fused, or the model has none."""
+        recipe = self.job.recipe
+        if self.job.transformer is None or not recipe.flash_attention:
+            return None
+        return Clock.of(self.cluster.device, recipe).attention[0]
+
+    @property
     def cost_per_token(self) -> float | None:
         """Dollars per token, None where no price is known."""
         price = hourly_price_usd(self.cluster)
@@ -119,6 +128,8 @@ class Estimate:
             **picked(self, "layout accumulation_steps step_time_s tokens_per_s tokens_per_s_per_gpu"),
             **picked(self, "mfu_frac hfu_frac uncertainty_frac"),
             "model_flops_per_gpu_per_s": self.model_flops_per_gpu_per_s,
+            "stack": self.job.recipe.software.name,
+            "attention_kernel": self.attention_kernel,
             "peak_dtype": self.job.recipe.dtype,
             "peak_flops_per_s": self.cluster.device.peak(self.job.recipe.dtype),
             "breakdown_s": self.step.breakdown_s(),

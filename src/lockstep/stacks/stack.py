@@ -1,8 +1,8 @@
 """`Stack`: a training software and its release: which attention kernel it runs, its time on the host, its switches.
 
-A device is what its kernels can do (`hardware/device.py`); a stack is what software does with it. Its switches are fields
-of `layout.Recipe` that the software decides, not the user: facts, each with its source. Its host times are fitted to
-published steps of that software (`python -m lockstep.validation.fit`), on all devices together:
+A device is what its kernels can do (`hardware/device.py`); a stack is what software does with it. Its switches are
+fields of `layout.Recipe` that the software decides, not the user: facts, each with its source. Its host times are
+fitted to published steps of that software (`python -m lockstep.validation.fit`), on all devices together:
 
     launch_s          per kernel launch, the framework included
     recompute_host_s  per recomputed layer beside its launches: leaving and re-entering autograd, random states

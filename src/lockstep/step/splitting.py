@@ -42,9 +42,7 @@ class _Split:
         # Where the layers are does not matter to the seconds of each.
         self.layout = replace(layout, stages=(job.layers,) + (0,) * (self.chunks - 1))
         grid = self.layout.grid()
-        kinds, more = placed_pieces(
-            job, grid, Clock.of(cluster.device, job.recipe), Network(cluster, grid)
-        )
+        kinds, more = placed_pieces(job, grid, Clock.of(cluster.device, job.recipe), Network(cluster, grid))
         self.route = grid.route
         self.layer_s = [float(np.asarray(kinds[kind].total_s)) for kind in job.kinds]
         self.extra_s = {where: float(np.asarray(one.total_s)) for where, one in more.items()}

@@ -1,12 +1,12 @@
-"""`python -m lockstep.validation.attention`: rates of attention kernels, fitted to published benchmarks of kernels alone.
+"""`python -m lockstep.validation.attention`: rates of attention kernels, fitted to published benchmarks of them alone.
 
-For every device and kernel the constants of `AttentionKernel` by least squares in log(rate), with a soft-L1 norm: rows of
-forward passes, of backward passes, and of both (5 of 7 FLOPs are backward). Where only both are published, a kernel has
-one rate for both. Prints entries of `hardware/catalog/efficiency.toml`, and what they miss.
+For every device and kernel the constants of `AttentionKernel` by least squares in log(rate), with a soft-L1 norm: rows
+of forward passes, of backward passes, and of both (5 of 7 FLOPs are backward). Where only both are published, a kernel
+has one rate for both. Prints entries of `hardware/catalog/efficiency.toml`, and what they miss.
 
-Sources: Dao-AILab/flash-attention@0251105:assets (BSD-3, figures with printed labels) and its benchmark of September
-2026; NVIDIA/cudnn-frontend@3929da2:benchmark/sdpa_benchmark_training/results (MIT). bf16, without a window, the backward
-pass not deterministic.
+Sources: Dao-AILab/flash-attention@0251105:assets (BSD-3, figures with printed labels); meta-pytorch/tritonbench pull
+request 1267; NVIDIA/cudnn-frontend@3929da2:benchmark/sdpa_benchmark_training/results (MIT). bf16, without a window, the
+backward pass not deterministic.
 """
 
 from __future__ import annotations

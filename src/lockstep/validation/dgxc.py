@@ -120,7 +120,9 @@ def _maxtext_case(row: dict[str, str]) -> Case:
     devices, ranks = int(row["n_gpus"]), int(row["fsdp"])
     shard = ranks if ranks < devices else 0
     layout = Layout(dp=devices, micro_batch=int(row["mbs"]), zero=3, shard=shard, recompute="selective")
-    return _asked(row, layout, Recipe.by("maxtext", **_trained(row), recompute_modules=("core_attn", "layernorm", "mlp")))
+    return _asked(
+        row, layout, Recipe.by("maxtext", **_trained(row), recompute_modules=("core_attn", "layernorm", "mlp"))
+    )
 
 
 def _case(row: dict[str, str]) -> Case:

@@ -1,8 +1,8 @@
 """`python -m lockstep.validation.fit`: what kernels of a device reach and what software costs, of all tables at once.
 
-Unknown are, for each device type, three constants of its efficiency curve (`CURVE`) and, where llm-foundry ran, the rate
-of its attention kernel in Triton beside FlashAttention-1's; for each software the times of `HOST`. Attention kernels are
-not fitted here but to benchmarks of kernels alone (`attention.py`). Nothing is fitted for a table.
+Unknown are, for each device type, three constants of its efficiency curve (`CURVE`) and, where llm-foundry ran, the
+rate of its attention kernel in Triton beside FlashAttention-1's; for each software the times of `HOST`. Attention
+kernels are not fitted here but to benchmarks of kernels alone (`attention.py`). Nothing is fitted for a table.
 
 Minimises a soft-L1 norm of log(predicted / measured), each table and device type weighing the same however many rows it
 has, plus weak pulls: of constants of a device towards `START`, of a software's times towards those that all share, so
@@ -47,7 +47,10 @@ DIFFERENCE = 1e-6
 MOST = 60
 """Rows of a table and device type that are fitted to, evenly spread; the others judge."""
 TABLES: tuple[tuple[str, Callable[[], Sequence[Case]]], ...] = (
-    ("narayanan_sc21", lambda: [case for case in narayanan.cases() if case.row.startswith(("sc21", "t2-ptd", "readme"))]),
+    (
+        "narayanan_sc21",
+        lambda: [case for case in narayanan.cases() if case.row.startswith(("sc21", "t2-ptd", "readme"))],
+    ),
     ("korthikanti_2022", korthikanti.time_cases),
     ("llm_foundry_mpt", llm_foundry.cases),
     ("vtrain_a100_single", vtrain.SINGLE.cases),
@@ -147,7 +150,9 @@ def log_errors(group: Group, cases: Sequence[Case], values: Floats) -> Floats:
         software = replace(software, **dict(zip(HOST, values[len(CURVE) :], strict=False)))
     if len(values) > len(CURVE) + len(HOST):
         curve = replace(curve, attention={**curve.attention, TRITON: triton(group.device, values[-1])})
-    steps = [price_step(one.job, one.cluster, one.layout.grid()) for one in (changed(c, curve, software) for c in cases)]
+    steps = [
+        price_step(one.job, one.cluster, one.layout.grid()) for one in (changed(c, curve, software) for c in cases)
+    ]
     return np.array([np.log(step.step_time_s / case.measured) for step, case in zip(steps, cases, strict=True)])
 
 

@@ -97,7 +97,8 @@ def _sequences(row: dict[str, str]) -> int:
 
 def _recipe(row: dict[str, str], seq: int) -> Recipe:
     wide = bool(row["amp"]) and int(row["n_gpus"]) > 1
-    return Recipe(
+    return Recipe.by(
+        "hf-trainer",
         seq=seq,
         batch=_sequences(row),
         optimizer="adamw" if wide else "adamw-bf16",

@@ -76,7 +76,7 @@ def _case(row: dict[str, str], recompute: str) -> Case:
 
 
 def _recipe(seq: int, batch: int) -> Recipe:
-    return Recipe(seq=seq, batch=batch, gradient_B=4.0, reduce_B=2.0)
+    return Recipe.by("fsdp-compile", seq=seq, batch=batch, sharding="any", reduce_B=2.0)
 
 
 TABLE = Table("fms_fsdp", "step_time_s", SOURCE, 0.10, cases)

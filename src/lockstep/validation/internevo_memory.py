@@ -64,9 +64,7 @@ def _layout(row: dict[str, str]) -> Layout:
 def _case(row: dict[str, str]) -> Case:
     layout, devices = _layout(row), int(row["n_gpus"])
     batch = layout.dp * layout.micro_batch * int(row["micro_num"])
-    recipe = Recipe(
-        seq=SEQ, batch=batch, gradient_B=2.0 + 4.0, reduce_B=2.0, fused_accumulation=False, fused_elementwise=False
-    )  # fmt: skip
+    recipe = Recipe.by("internevo", seq=SEQ, batch=batch, gradient_B=2.0 + 4.0, reduce_B=2.0)
     model: Transformer = MODELS[row["model"]]
     return Case(
         row=f"{row['row_id']} {row['model']} x{devices} {layout}",

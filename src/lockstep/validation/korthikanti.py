@@ -10,7 +10,6 @@ Between the runs of 2021 and these, Megatron-LM learned to reduce input gradient
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
 from lockstep.hardware import cluster
 from lockstep.layout import Job, Layout

@@ -9,9 +9,9 @@ Of nanotron (src/nanotron): without ZeRO gradients are all-reduced in fp32 besid
 model is not wrapped in DDP (trainer.py, _init_model), so whole fp32 gradients are all-reduced when all passes have
 ended, and parameters are gathered after the update, both beside nothing: DeepSpeed's traffic without its overlap. fp32
 gradients are added by passes of their own (optim/gradient_accumulator.py). Stages send and receive one message at a
-time and wait (parallel/pipeline_parallel/state.py); layers are placed by their FLOPs and the head's (models/base.py).
+time and wait (state.py of its pipeline_parallel); layers are placed by their FLOPs and the head's (models/base.py).
 Of linear layers the reduction of an input's gradient overlaps the product for the weight's
-(parallel/tensor_parallel/functional.py). Norms, rotary embedding and attention are single kernels, the rest PyTorch's
+(functional.py of its tensor_parallel). Norms, rotary embedding and attention are single kernels, the rest PyTorch's
 own (models/llama.py). Sequences are cut over tensor-parallel ranks and nothing is recomputed, as the benchmark's base
 configuration has it (examples/config_tiny_llama_bench.yaml); the figure prints neither.
 
@@ -102,10 +102,7 @@ def _layout(row: dict[str, str], model: Transformer) -> Layout:
 
 def _recipe(row: dict[str, str], seq: int) -> Recipe:
     late: Json = {"sharding": "deepspeed", "overlap_dp": False} if row["zero_stage"] == "1" else {}
-    return Recipe(
-        seq=seq, batch=int(row["gbs_tokens"]) // seq, fused_accumulation=False, fused_elementwise=False,
-        paired_sends=False, **late,
-    )  # fmt: skip
+    return Recipe.by("nanotron", seq=seq, batch=int(row["gbs_tokens"]) // seq, **late)
 
 
 def _case(row: dict[str, str]) -> Case:

@@ -30,6 +30,7 @@ SOURCE = "PrimeIntellect-ai/prime-rl, benchmarks/baselines, January 2026; its su
 FILE = "prime_rl_benchmarks.csv"
 CLUSTERS = {"NVIDIA H100 80GB HBM3": "dgx-h100", "NVIDIA H200": "dgx-h200", "NVIDIA B200": "dgx-b200"}
 CATALOG = {"Qwen3-30B-A3B-Instruct-2507": "qwen3-30b-a3b"}
+KERNELS = {"flash_attention_2": "flash2", "flash_attention_3": "flash3"}
 MEMORY_ERROR = "torch.OutOfMemoryError"
 
 
@@ -100,7 +101,10 @@ def _model(row: dict[str, str]) -> Transformer | ConvNet:
 
 def _case(row: dict[str, str], quantity: str, measured: float, predict: Callable[[Case], float]) -> Case:
     devices = int(row["n_gpus"])
-    recipe = Recipe(seq=int(row["seq_len"]), batch=int(row["micro_batches"]) * devices, sharding="fsdp2")
+    recipe = Recipe.by(
+        "fsdp-compile", seq=int(row["seq_len"]), batch=int(row["micro_batches"]) * devices,
+        attention_kernel=KERNELS[row["attention_kernel"]],
+    )  # fmt: skip
     return Case(
         row=f"{row['row_id']} {row['model']} seq {row['seq_len']} {row['gpu_type'].split()[1]} x{devices}",
         quantity=quantity,

@@ -70,15 +70,12 @@ def left_out() -> Counter[str]:
 
 def fsdp2(seq: int, batch: int, dtype: str, compiled: bool) -> Recipe:
     """How torchtitan trains with FSDP2 and neither tensor, pipeline nor context parallelism."""
-    return Recipe(
+    return Recipe.by(
+        "torchtitan",
         seq=seq,
         batch=batch,
         dtype=dtype,
-        gradient_B=4.0,
-        reduce_B=4.0,
-        sharding="fsdp2",
         fused_elementwise=compiled,
-        fused_accumulation=False,
         recompute_modules=RECOMPUTED,
     )
 

@@ -1,4 +1,4 @@
-"""What ships with Lockstep: models, devices, clusters and links."""
+"""What ships with Lockstep: models, devices, clusters, links and software stacks."""
 
 from __future__ import annotations
 
@@ -26,10 +26,14 @@ class Catalog:
 @strict
 def catalog(
     shelf: Annotated[
-        str | None, Argument("SHELF", "Part of the catalog: models, devices, clusters or links; all when omitted.")
+        str | None,
+        Argument("SHELF", "Part of the catalog: models, devices, clusters, links or stacks; all when omitted."),
     ] = None,
 ) -> Catalog:
-    """The models, devices, clusters and links that ship with Lockstep, or one of these shelves. Raises UnknownName."""
+    """The models, devices, clusters, links and software stacks that ship with Lockstep, or one of these shelves.
+
+    Raises UnknownName.
+    """
     if shelf is not None and shelf not in SHELVES:
         raise UnknownName("shelf", shelf, tuple(SHELVES), "SHELF")
     return Catalog({name: read() for name, read in SHELVES.items() if shelf in (None, name)})
@@ -59,9 +63,16 @@ def _links() -> list[Json]:
     return [link.to_dict() for link in hardware.links()]
 
 
+def _stacks() -> list[Json]:
+    from lockstep.stacks import stacks
+
+    return [one.to_dict() for one in stacks().values()]
+
+
 SHELVES: dict[str, Callable[[], list[Json]]] = {
     "models": _models,
     "devices": _devices,
     "clusters": _clusters,
     "links": _links,
+    "stacks": _stacks,
 }

@@ -1,4 +1,4 @@
-"""`lockstep catalog`: the models, devices, clusters and links that ship with Lockstep, and their sources."""
+"""`lockstep catalog`: the models, devices, clusters, links and stacks that ship with Lockstep, and their sources."""
 
 from __future__ import annotations
 
@@ -103,7 +103,25 @@ def _source(row: Row, key: str) -> str:
     return f"{source['kind']}: {source['text']}" if source else ""
 
 
-_SHELVES = {"models": _models, "devices": _devices, "clusters": _clusters, "links": _links}
+def _stacks(rows: Sequence[Row], out: Console) -> None:
+    titles = [("name", "left"), ("per launch", "right"), ("per step", "right"), ("host times", "left")]
+    titles += [("attention", "left"), ("software and its switches", "line")]
+    body = (
+        (
+            row["name"],
+            format_time(row["launch_s"]),
+            format_time(row["step_s"]),
+            row["kind"],
+            ", ".join(row["attention"]) or "unfused",
+            f"{row['software']}, {row['release']}"
+            + "".join(f"; {word} {value}" for word, value in row["switches"].items()),
+        )
+        for row in rows
+    )
+    indented(out, table(titles, body))
+
+
+_SHELVES = {"models": _models, "devices": _devices, "clusters": _clusters, "links": _links, "stacks": _stacks}
 
 
 COMMAND = Command(

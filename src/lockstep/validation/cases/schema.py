@@ -34,9 +34,9 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, create_model
 from lockstep.documents import Locate, read_yaml, validated
 from lockstep.errors import BadInput, UnknownName
 from lockstep.layout import Layout, Recipe
-from lockstep.stacks import DEFAULT
 from lockstep.layout.layout import MOST
 from lockstep.settings import LARGEST, SMALLEST
+from lockstep.stacks import DEFAULT
 from lockstep.types.plain import Json
 from lockstep.units import parse_count
 from lockstep.validation.cases.study import DURATIONS, QUANTITIES, Published, Ramp, Stretch, Study

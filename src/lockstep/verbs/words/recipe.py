@@ -293,9 +293,7 @@ def read_recipe(
         if name in given
     }
     software = given.get("stack", default_stack(machine.device.vendor))
-    return Recipe.by(
-        software, seq=seq, batch=batch, dtype=_dtype(machine, given.get("dtype")), notes=notes, **fields
-    )
+    return Recipe.by(software, seq=seq, batch=batch, dtype=_dtype(machine, given.get("dtype")), notes=notes, **fields)
 
 
 @cache
