@@ -55,6 +55,7 @@ SHOWCASES = (
     "nvidia_nemo", "nvidia_nemo_experts", "bigscience_a100_sweep", "llama3_405b", "internlm_7b", "dgxc_nemo",
     "dgxc_nemo_experts", "dgxc_maxtext", "torchao", "prime_rl", "fms_acceleration", "pythia_a100",
 )  # fmt: skip
+STEPS = [name for name, table in TABLES.items() if table.quantity == "step_time_s"]
 SWEEPS = [name for name, table in TABLES.items() if table.quantity == "step_time_s" and name not in SHOWCASES]
 
 
@@ -63,6 +64,14 @@ def test_the_model_beats_one_constant_mfu(name: str) -> None:
     found = table(name)
     assert found.constant_mfu_frac is not None
     assert found.median_abs_frac < 0.6 * found.constant_mfu_frac
+
+
+def test_software_that_was_not_seen_is_within_nine_percent_in_the_median() -> None:
+    """Over 15 programs; each keeps its switches, and nothing else of it is known."""
+    report = validate(STEPS)
+    assert len(report.stacks) == 15
+    assert report.unseen_median_frac is not None
+    assert report.unseen_median_frac < 0.09
 
 
 @pytest.mark.parametrize("name", list(TABLES))

@@ -12,7 +12,9 @@ from lockstep.workload import Transformer, parameters
 
 def test_every_row_is_asked_or_left_out_by_reason() -> None:
     rows = len(read_rows(zero_bubble.FILE))
-    assert zero_bubble.left_out() == {"calculated, not measured": 46, "times of passes, not of steps": 7}
+    assert zero_bubble.left_out() == {
+        "calculated, not measured": 46, "times of passes, not of steps": 7, "seconds to lay out": 8,
+    }  # fmt: skip
     for cases in (zero_bubble.time_cases(), zero_bubble.memory_cases()):
         assert len(cases) + sum(zero_bubble.left_out().values()) == rows
         for case in cases:
@@ -22,7 +24,7 @@ def test_every_row_is_asked_or_left_out_by_reason() -> None:
 
 def test_every_schedule_of_the_paper_is_asked() -> None:
     asked = Counter(case.layout.schedule for case in zero_bubble.time_cases())
-    assert asked == {"1f1b": 23, "interleaved": 9, "zb-1p": 10, "zb-2p": 16, "zb-v": 5}
+    assert asked == {"1f1b": 23, "interleaved": 9, "zb-1p": 5, "zb-2p": 13, "zb-v": 5}
 
 
 def test_the_models_have_the_parameters_of_their_names() -> None:

@@ -98,9 +98,7 @@ class Efficiency:
 
     def to_dict(self) -> Json:
         """Plain JSON form."""
-        return picked(self, without="attention host_factor") | (
-            {"attention": plain(self.attention)} if self.attention else {}
-        )
+        return picked(self, without="host_factor")
 
 
 @cache

@@ -21,10 +21,10 @@ from functools import cache, partial
 
 import numpy as np
 
-from lockstep.hardware import AttentionKernel, Efficiency, efficiency
+from lockstep.hardware import Efficiency, efficiency
 from lockstep.stacks import Stack, stack
 from lockstep.step import price_step
-from lockstep.types.arrays import Floats
+from lockstep.types.arrays import Floats, Number
 from lockstep.validation import dgxc, korthikanti, llama3, llm_foundry, narayanan, nemo, vocabulary, vtrain
 from lockstep.validation.case import Case
 
@@ -33,6 +33,8 @@ HOST = ("launch_s", "recompute_host_s", "step_s")
 SHARED = "shared"
 """The host times that software has of which no rows were fitted."""
 TRITON = "triton"
+OF_TRITON = "fsdp-eager"
+"""The software whose attention kernel is fitted, as no table has it alone."""
 START = {"a100": (0.80, 1.0, 0.85), "h100": (0.70, 1.0, 0.85), "b200": (0.70, 1.0, 0.85)}
 """Towards which a device's constants are pulled."""
 HOST_START = (10e-6, 1e-3, 0.01)
@@ -109,7 +111,7 @@ class Constants:
         wanted = [(group.device, name) for name in CURVE]
         if stack(group.software).kind != "assumed":
             wanted += [(host, name) for name in HOST]
-        if (group.device, TRITON) in self.names and group.software == "fsdp-eager":
+        if (group.device, TRITON) in self.names and group.software == OF_TRITON:
             wanted.append((group.device, TRITON))
         return [self.names.index(name) for name in wanted]
 
@@ -118,7 +120,7 @@ def blank(fitted: Sequence[Group]) -> Constants:
     """The constants of these groups at their start."""
     devices = dict.fromkeys(one.device for one in groups())
     software = [name for name in dict.fromkeys(one.software for one in fitted) if stack(name).kind == "fitted"]
-    triton = dict.fromkeys(one.device for one in fitted if one.software == "fsdp-eager")
+    triton = dict.fromkeys(one.device for one in fitted if one.software == OF_TRITON)
     names = [(device, name) for device in devices for name in CURVE]
     names += [(who, name) for who in (SHARED, *software) for name in HOST]
     names += [(device, TRITON) for device in triton]
@@ -148,18 +150,18 @@ def log_errors(group: Group, cases: Sequence[Case], values: Floats) -> Floats:
     software = stack(group.software)
     if len(values) > len(CURVE):
         software = replace(software, **dict(zip(HOST, values[len(CURVE) :], strict=False)))
-    if len(values) > len(CURVE) + len(HOST):
-        curve = replace(curve, attention={**curve.attention, TRITON: triton(group.device, values[-1])})
+    if group.software == OF_TRITON:
+        factor = values[-1] if len(values) > len(CURVE) + len(HOST) else 1.0
+        curve = with_triton(curve, factor)
     steps = [
         price_step(one.job, one.cluster, one.layout.grid()) for one in (changed(c, curve, software) for c in cases)
     ]
     return np.array([np.log(step.step_time_s / case.measured) for step, case in zip(steps, cases, strict=True)])
 
 
-def triton(device: str, factor: float) -> AttentionKernel:
-    """FlashAttention-1 in Triton, which runs `factor` times as fast as the one in CUDA."""
-    known = efficiency(device).attention["flash1"]
-    return known.slowed(1.0 / factor)
+def with_triton(curve: Efficiency, factor: Number) -> Efficiency:
+    """The curve whose FlashAttention-1 in Triton runs `factor` times as fast as the one in CUDA."""
+    return replace(curve, attention={**curve.attention, TRITON: curve.attention["flash1"].slowed(1.0 / factor)})
 
 
 def fit(left_out: str | None = None) -> Constants:
@@ -214,8 +216,11 @@ def errors_of(group: Group, found: Constants) -> Floats:
 
 
 def _print(found: Constants, left_out: str | None) -> None:
-    if left_out is None:
-        for who, what in found.names:
+    """The constants as TOML, and the errors that they leave: of all rows, or of the software left out."""
+    if left_out is not None:
+        print(f"[{left_out}]")
+    for who, what in found.names:
+        if left_out is None or who in (SHARED, *START):
             print(f"{who}.{what} = {found[who, what]:g}")
     for group in groups():
         if left_out in (None, group.software):
@@ -229,7 +234,7 @@ def main() -> None:
     """Fits, and prints constants and errors."""
     parser = argparse.ArgumentParser(prog="python -m lockstep.validation.fit")
     parser.add_argument("--leave-out", metavar="STACK", help="fit without the tables of this software")
-    parser.add_argument("--each", action="store_true", help="leave every software out in turn")
+    parser.add_argument("--each", action="store_true", help="leave every software out in turn: `left_out.toml`")
     arguments = parser.parse_args()
     software = list(dict.fromkeys(group.software for group in groups()))
     for left_out in software if arguments.each else [arguments.leave_out]:

@@ -44,6 +44,7 @@ from lockstep.validation import (
     zero_bubble,
 )
 from lockstep.validation.case import Case, Table, constant_efficiency_s
+from lockstep.validation.unseen import unseen
 
 TABLES: dict[str, Table] = {
     table.name: table
@@ -102,15 +103,23 @@ class Error:
     measured: float
     predicted: float
     note: str
+    stack: str = ""
+    unseen: float | None = None
+    """Of a step time, the prediction of a fit that knows no row of the same software."""
 
     @property
     def error_frac(self) -> float:
         """Signed: positive when the prediction is larger (slower, more memory) than what was measured."""
         return self.predicted / self.measured - 1.0
 
+    @property
+    def unseen_frac(self) -> float | None:
+        """The same of a fit that knows no row of the same software."""
+        return None if self.unseen is None else self.unseen / self.measured - 1.0
+
     def to_dict(self) -> Json:
         """Plain JSON form."""
-        return picked(self, "row quantity measured predicted error_frac note")
+        return picked(self, "row quantity measured predicted error_frac stack unseen_frac note")
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +145,16 @@ class TableReport:
         return float(np.median(np.abs(self.fracs)))
 
     @property
+    def unseen_fracs(self) -> Floats:
+        """Signed errors of step times when nothing of their software is fitted to."""
+        return np.array([error.unseen_frac for error in self.errors if error.unseen_frac is not None])
+
+    @property
+    def unseen_median_frac(self) -> float | None:
+        """Their median absolute error; None for tables that hold no step times."""
+        return float(np.median(np.abs(self.unseen_fracs))) if len(self.unseen_fracs) else None
+
+    @property
     def ok(self) -> bool:
         """Whether the median is within the table's tolerance."""
         return self.median_abs_frac <= self.table.tolerance_frac
@@ -149,11 +168,35 @@ class TableReport:
             "median_abs_frac": self.median_abs_frac,
             "max_abs_frac": float(np.max(np.abs(self.fracs))),
             "mean_abs_frac": float(np.mean(np.abs(self.fracs))),
+            "unseen_median_abs_frac": self.unseen_median_frac,
             "constant_mfu_median_abs_frac": self.constant_mfu_frac,
             "constant_hfu_median_abs_frac": self.constant_hfu_frac,
             "tolerance_frac": self.table.tolerance_frac,
             "ok": self.ok,
             "worst": plain(self.errors[:WORST]),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class StackReport:
+    """Errors of the steps of one software, in the tables that were validated."""
+
+    stack: str
+    fracs: Floats
+    """Signed errors."""
+    unseen_fracs: Floats
+    """Those of a fit that knows none of these rows, nor others of the software."""
+
+    def to_dict(self) -> Json:
+        """Plain JSON form."""
+        sizes = np.abs(self.unseen_fracs)
+        return {
+            "stack": self.stack,
+            "rows": len(self.fracs),
+            "median_abs_frac": float(np.median(np.abs(self.fracs))),
+            "unseen_median_abs_frac": float(np.median(sizes)),
+            "unseen_p90_abs_frac": float(np.quantile(sizes, 0.9)),
+            "unseen_mean_signed_frac": float(np.mean(self.unseen_fracs)),
         }
 
 
@@ -164,13 +207,30 @@ class Report:
     tables: tuple[TableReport, ...]
 
     @property
+    def stacks(self) -> tuple[StackReport, ...]:
+        """Errors of step times by software, in alphabetical order."""
+        errors = [error for table in self.tables for error in table.errors if error.unseen_frac is not None]
+        found = []
+        for stack in sorted({error.stack for error in errors}):
+            here = [error for error in errors if error.stack == stack]
+            seen, unseen = ([getattr(one, name) for one in here] for name in ("error_frac", "unseen_frac"))
+            found.append(StackReport(stack, np.array(seen), np.array(unseen)))
+        return tuple(found)
+
+    @property
+    def unseen_median_frac(self) -> float | None:
+        """Median over software of its median error when nothing of it is fitted to: what to expect of another."""
+        medians = [float(np.median(np.abs(one.unseen_fracs))) for one in self.stacks]
+        return float(np.median(medians)) if medians else None
+
+    @property
     def ok(self) -> bool:
         """Whether every table is within its tolerance."""
         return all(table.ok for table in self.tables)
 
     def to_dict(self) -> Json:
         """Plain JSON form."""
-        return picked(self, "tables ok")
+        return picked(self, "unseen_median_frac stacks tables ok")
 
 
 def validate(names: Iterable[str] | None = None) -> Report:
@@ -185,11 +245,20 @@ def validate(names: Iterable[str] | None = None) -> Report:
 @cache
 def _report(table: Table) -> TableReport:
     cases = table.cases()
-    found = [Error(case.row, case.quantity, case.measured, case.predict(case), case.note) for case in cases]
+    found = [_error(case) for case in cases]
     worst = sorted(range(len(found)), key=lambda i: (-abs(found[i].error_frac), i))
     timed = table.quantity == "step_time_s"
     mfu, hfu = (_constant(cases, executed) if timed else None for executed in (False, True))
     return TableReport(table, tuple(found[i] for i in worst), mfu, hfu)
+
+
+def _error(case: Case) -> Error:
+    """Predicted with all constants, and of a step time with those that its software had no part in."""
+    predicted, software, blind = case.predict(case), case.job.recipe.software.name, unseen(case)
+    without = None
+    if case.quantity == "step_time_s":
+        without = predicted if blind is case else case.predict(blind)
+    return Error(case.row, case.quantity, case.measured, predicted, case.note, software, without)
 
 
 def _constant(cases: Sequence[Case], executed: bool) -> float:

@@ -14,13 +14,15 @@ from lockstep.views.parts.terminal import heading, indented, table
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from lockstep.validation import Report, TableReport
+    from lockstep.validation import Report, StackReport, TableReport
 
 
 WORST_OF_ALL = 8
 WORST_OF_EACH = 3
 _TITLES = [("table", "left"), ("rows", "right"), ("mean", "right"), ("median", "right"), ("max", "right")]
-_TITLES += [("const", "right"), ("limit", "right"), ("", "left")]
+_TITLES += [("unseen", "right"), ("const", "right"), ("limit", "right"), ("", "left")]
+_BY_STACK = [("software", "left"), ("rows", "right"), ("median", "right"), ("unseen", "right"), ("90 %", "right")]
+_BY_STACK += [("mean", "right")]
 
 
 def render(report: Report, out: Console) -> None:
@@ -29,8 +31,14 @@ def render(report: Report, out: Console) -> None:
     good = sum(one.ok for one in tables)
     style = "bold green" if report.ok else "bold red"
     out.print(Text(f"{good} of {len(tables)} tables within tolerance", style=style))
+    if len(report.stacks) > 1 and report.unseen_median_frac is not None:
+        said = format_frac(report.unseen_median_frac, 2)
+        heading(out, "Steps by software", f"median error where none of it was fitted to: {said}, over these programs")
+        indented(out, table(_BY_STACK, (_by_stack(one) for one in report.stacks)))
+        out.print(Text("  unseen, 90 %, mean: of a fit without any row of that software", style="dim"))
     heading(out, "Errors", "predicted / measured - 1; positive is too slow or too much memory")
     indented(out, table(_TITLES, (_numbers(one) for one in tables)))
+    out.print(Text("  unseen: median error of a fit without any row of the same software", style="dim"))
     out.print(Text("  const: median error of the best single efficiency, MFU or HFU, of each table", style="dim"))
     _worst(report, out)
     if len(tables) == 1:
@@ -47,9 +55,23 @@ def _numbers(one: TableReport) -> list[str | Text]:
         _signed(float(np.mean(one.fracs))),
         format_frac(one.median_abs_frac, 2),
         format_frac(float(np.max(sizes)), 2),
+        "" if one.unseen_median_frac is None else format_frac(one.unseen_median_frac, 2),
         format_frac(min(constants), 2) if constants else "",
         format_frac(one.table.tolerance_frac, 2),
         Text("ok", style="green") if one.ok else Text("no", style="red"),
+    ]
+
+
+def _by_stack(one: StackReport) -> list[str]:
+    """Rows, median error, then median, 90th percentile and mean of what the fit had no part in."""
+    sizes = np.abs(one.unseen_fracs)
+    return [
+        one.stack,
+        str(len(one.fracs)),
+        format_frac(float(np.median(np.abs(one.fracs))), 2),
+        format_frac(float(np.median(sizes)), 2),
+        format_frac(float(np.quantile(sizes, 0.9)), 2),
+        _signed(float(np.mean(one.unseen_fracs))),
     ]
 
 

@@ -1,0 +1,60 @@
+"""Rates of attention kernels: their law, and what they were fitted to."""
+
+import numpy as np
+import pytest
+
+from lockstep.hardware import AttentionKernel, efficiency
+from lockstep.validation import attention
+
+KERNEL = AttentionKernel(0.6, 0.4, 500.0, 1000.0, 0.3, 0.5)
+
+
+def test_half_of_the_rate_is_reached_at_the_length_of_the_ramp() -> None:
+    assert KERNEL.frac(500.0, 128, True, False) == pytest.approx(0.3)
+    assert KERNEL.frac(1000.0, 128, True, True) == pytest.approx(0.2)
+    assert KERNEL.frac(1e12, 128, True, False) == pytest.approx(0.6)
+
+
+def test_without_a_mask_the_ramp_is_shorter() -> None:
+    assert KERNEL.frac(0.3 * 500.0, 128, False, False) == pytest.approx(0.3)
+
+
+def test_narrow_heads_are_slower_and_wide_ones_as_fast() -> None:
+    assert KERNEL.frac(4096, 64, True, False) == pytest.approx(KERNEL.frac(4096, 128, True, False) * 0.5**0.5)
+    assert KERNEL.frac(4096, 256, True, False) == KERNEL.frac(4096, 128, True, False)
+
+
+def test_lengths_broadcast() -> None:
+    tokens = np.array([512.0, 8192.0])
+    together = KERNEL.frac(tokens, 128, True, True)
+    np.testing.assert_allclose(together, [KERNEL.frac(one, 128, True, True) for one in tokens])
+
+
+@pytest.mark.parametrize(("curve", "name", "devices"), attention.FITTED)
+def test_the_catalog_has_what_the_fit_of_published_rates_finds(curve: str, name: str, devices: tuple[str, ...]) -> None:
+    known = attention.rates(name, devices)
+    found, kept = attention.fit(known), efficiency(curve).attention[name]
+    assert len(known) >= 20
+    for constant in attention.CONSTANTS:
+        assert getattr(kept, constant) == pytest.approx(getattr(found, constant), rel=0.02), constant
+    errors = np.abs(np.expm1(attention.log_errors(kept, known)))
+    assert np.median(errors) < 0.05
+
+
+def test_a_rate_of_both_passes_lies_between_theirs() -> None:
+    """5 of 7 FLOPs are backward."""
+    both = attention.Rate("fwd+bwd", 4096, 128, True, 1.0)
+    forward, backward = (attention.Rate(way, 4096, 128, True, 1.0) for way in ("fwd", "bwd"))
+    logs = attention.log_errors(KERNEL, [forward, both, backward])
+    assert logs[2] < logs[1] < logs[0]
+    seconds = 1.0 / np.exp(logs)
+    assert 7 * seconds[1] == pytest.approx(2 * seconds[0] + 5 * seconds[2])
+
+
+def test_kernels_that_a_device_lacks_fall_to_the_next_and_then_to_the_curve() -> None:
+    curve = efficiency("a100")
+    assert curve.kernel(("cudnn", "flash3", "flash2"))[0] == "flash2"
+    name, rates = curve.kernel(("splash",))
+    assert name == "fused"
+    assert rates.frac(10, 64, True, False) == curve.attention_forward_frac
+    assert rates.frac(10, 64, True, True) == curve.attention_backward_frac

@@ -1,0 +1,100 @@
+"""Training programs: switches are fields of the recipe, times those of the fit, and both reach the price."""
+
+from dataclasses import fields, replace
+
+import pytest
+
+from lockstep.errors import UnknownName
+from lockstep.hardware import cluster
+from lockstep.kernels.clock import Clock
+from lockstep.layout import Job, Layout, Recipe
+from lockstep.stacks import ATTENTION_KERNELS, DEFAULT, default_stack, stack, stacks
+from lockstep.step import price_step
+from lockstep.workload import model
+
+NAMES = {
+    "megatron-2021", "megatron-te", "nemo-25", "deepspeed", "fsdp-eager", "fsdp-compile", "torchtitan", "nanotron",
+    "internevo", "maxtext", "hf-trainer",
+}  # fmt: skip
+CLUSTER = cluster("dgx-h100:2")
+LAYOUT = Layout(dp=16, zero=1, recompute="full")
+
+
+def job(name: str = DEFAULT, **recipe: object) -> Job:
+    return Job(model("llama3-8b"), Recipe.by(name, seq=8192, batch=64, **recipe), 16)
+
+
+def test_the_promised_programs_are_there() -> None:
+    assert set(stacks()) >= NAMES
+
+
+@pytest.mark.parametrize("name", stacks())
+def test_switches_are_fields_of_the_recipe_that_differ_from_its_defaults(name: str) -> None:
+    defaults = {one.name: one.default for one in fields(Recipe)}
+    for word, value in stack(name).switches.items():
+        assert defaults[word] != value
+        assert getattr(Recipe.by(name, seq=1, batch=1), word) == value
+
+
+@pytest.mark.parametrize("name", stacks())
+def test_every_program_says_where_its_switches_and_times_are_from(name: str) -> None:
+    found = stack(name)
+    assert found.source
+    assert found.kind in ("fitted", "shared", "assumed")
+    assert set(found.attention) <= set(ATTENTION_KERNELS)
+    assert 0 < found.launch_s < 1e-4
+    assert 0 < found.step_s <= 0.03
+
+
+def test_times_that_are_shared_are_alike() -> None:
+    shared = {(one.launch_s, one.recompute_host_s, one.step_s) for one in stacks().values() if one.kind == "shared"}
+    assert len(shared) == 1
+
+
+def test_an_unknown_program_is_named_with_the_nearest() -> None:
+    with pytest.raises(UnknownName, match="megatron-te"):
+        Recipe(seq=1, batch=1, stack="megatron-tee")
+
+
+def test_host_times_reach_the_price() -> None:
+    plain = price_step(job(), CLUSTER, LAYOUT.grid())
+    slower = replace(stack(DEFAULT), step_s=stack(DEFAULT).step_s + 1.0)
+    assert float(price_step(job(slower), CLUSTER, LAYOUT.grid()).step_time_s) == pytest.approx(
+        float(plain.step_time_s) + 1.0
+    )
+    launching = replace(stack(DEFAULT), launch_s=1.0)
+    assert float(price_step(job(launching), CLUSTER, LAYOUT.grid()).step_time_s) > 100 * float(plain.step_time_s)
+
+
+def test_a_device_is_never_launched_on_faster_than_it_can_be() -> None:
+    curve = replace(CLUSTER.device.efficiency, launch_s=1e-3)
+    clock = Clock.of(replace(CLUSTER.device, efficiency=curve), Recipe(seq=1, batch=1))
+    assert clock.launch_s == 1e-3
+    assert Clock.of(CLUSTER.device, Recipe(seq=1, batch=1)).launch_s == stack(DEFAULT).launch_s
+
+
+def test_a_faster_attention_kernel_shortens_a_step() -> None:
+    steps = [
+        float(price_step(job(attention_kernel=name), CLUSTER, LAYOUT.grid()).step_time_s)
+        for name in ("flash1", "flash2", "cudnn")
+    ]
+    assert steps[0] > steps[1] > steps[2]
+
+
+def test_casts_to_fp8_cost_memory_traffic_that_bf16_does_not_have() -> None:
+    """Two bytes read and two written for each element of an input."""
+    wide, narrow = (Clock(CLUSTER.device, dtype) for dtype in ("bf16", "fp8"))
+    assert wide.quantising(1e9).device_s == 0.0
+    assert narrow.quantising(1e9).device_s == pytest.approx(narrow.stream(4e9).device_s)
+
+
+def test_one_s_own_program_is_taken_as_an_object() -> None:
+    own = replace(stack("torchtitan"), name="ours", switches={"gradient_B": 2.0})
+    recipe = Recipe.by(own, seq=8192, batch=64)
+    assert recipe.gradient_B == 2.0
+    assert recipe.to_dict()["stack"] == "ours"
+
+
+def test_software_follows_the_vendor() -> None:
+    assert default_stack("Google") == "maxtext"
+    assert default_stack("NVIDIA") == DEFAULT
