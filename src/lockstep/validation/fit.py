@@ -18,13 +18,14 @@ import argparse
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
+from typing import Any
 
 import numpy as np
 
 from lockstep.hardware import Efficiency, efficiency
 from lockstep.stacks import Stack, stack
 from lockstep.step import price_step
-from lockstep.types.arrays import Floats, Number
+from lockstep.types.arrays import Floats
 from lockstep.validation import dgxc, korthikanti, llama3, llm_foundry, narayanan, nemo, vocabulary, vtrain
 from lockstep.validation.case import Case
 
@@ -159,8 +160,8 @@ def log_errors(group: Group, cases: Sequence[Case], values: Floats) -> Floats:
     return np.array([np.log(step.step_time_s / case.measured) for step, case in zip(steps, cases, strict=True)])
 
 
-def with_triton(curve: Efficiency, factor: Number) -> Efficiency:
-    """The curve whose FlashAttention-1 in Triton runs `factor` times as fast as the one in CUDA."""
+def with_triton(curve: Efficiency, factor: Any) -> Efficiency:
+    """The curve whose FlashAttention-1 in Triton runs `factor` times, a number or an array, as fast as CUDA's."""
     return replace(curve, attention={**curve.attention, TRITON: curve.attention["flash1"].slowed(1.0 / factor)})
 
 

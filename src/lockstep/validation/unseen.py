@@ -14,6 +14,7 @@ from importlib import resources
 
 from lockstep.hardware import Efficiency
 from lockstep.stacks import Stack
+from lockstep.types.plain import Json
 from lockstep.validation.case import Case
 
 SHARED = "shared"
@@ -42,7 +43,7 @@ def unseen(case: Case) -> Case:
 
 def _curve(curve: Efficiency, found: dict[str, dict[str, float]]) -> Efficiency:
     """The curve of that fit; attention in Triton is FlashAttention-1's where its only user was left out."""
-    known = dict(found.get(curve.name, {}))
+    known: Json = dict(found.get(curve.name, {}))
     factor = known.pop(TRITON, 1.0)
     if TRITON in curve.attention:
         kernels = {**curve.attention, TRITON: curve.attention["flash1"].slowed(1.0 / factor)}
@@ -51,4 +52,5 @@ def _curve(curve: Efficiency, found: dict[str, dict[str, float]]) -> Efficiency:
 
 
 def _shared(software: Stack, found: dict[str, dict[str, float]]) -> Stack:
-    return software if software.kind == "assumed" else replace(software, **found[SHARED])
+    times: Json = dict(found[SHARED])
+    return software if software.kind == "assumed" else replace(software, **times)
