@@ -18,7 +18,6 @@ import argparse
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
-from typing import Any
 
 import numpy as np
 
@@ -28,12 +27,10 @@ from lockstep.step import price_step
 from lockstep.types.arrays import Floats
 from lockstep.validation import dgxc, korthikanti, llama3, llm_foundry, narayanan, nemo, vocabulary, vtrain
 from lockstep.validation.case import Case
+from lockstep.validation.unseen import SHARED, TRITON, with_triton
 
 CURVE = ("matmul_max_frac", "matmul_bytes_factor", "stream_frac")
 HOST = ("launch_s", "recompute_host_s", "step_s")
-SHARED = "shared"
-"""The host times that software has of which no rows were fitted."""
-TRITON = "triton"
 OF_TRITON = "fsdp-eager"
 """The software whose attention kernel is fitted, as no table has it alone."""
 START = {"a100": (0.80, 1.0, 0.85), "h100": (0.70, 1.0, 0.85), "b200": (0.70, 1.0, 0.85)}
@@ -158,11 +155,6 @@ def log_errors(group: Group, cases: Sequence[Case], values: Floats) -> Floats:
         price_step(one.job, one.cluster, one.layout.grid()) for one in (changed(c, curve, software) for c in cases)
     ]
     return np.array([np.log(step.step_time_s / case.measured) for step, case in zip(steps, cases, strict=True)])
-
-
-def with_triton(curve: Efficiency, factor: Any) -> Efficiency:
-    """The curve whose FlashAttention-1 in Triton runs `factor` times, a number or an array, as fast as CUDA's."""
-    return replace(curve, attention={**curve.attention, TRITON: curve.attention["flash1"].slowed(1.0 / factor)})
 
 
 def fit(left_out: str | None = None) -> Constants:

@@ -11,6 +11,7 @@ import tomllib
 from dataclasses import replace
 from functools import cache
 from importlib import resources
+from typing import Any
 
 from lockstep.hardware import Efficiency
 from lockstep.stacks import Stack
@@ -18,7 +19,9 @@ from lockstep.types.plain import Json
 from lockstep.validation.case import Case
 
 SHARED = "shared"
+"""The host times of software of which no rows were fitted."""
 TRITON = "triton"
+"""The attention kernel that is fitted to steps, as no table has it alone."""
 
 
 @cache
@@ -46,9 +49,13 @@ def _curve(curve: Efficiency, found: dict[str, dict[str, float]]) -> Efficiency:
     known: Json = dict(found.get(curve.name, {}))
     factor = known.pop(TRITON, 1.0)
     if TRITON in curve.attention:
-        kernels = {**curve.attention, TRITON: curve.attention["flash1"].slowed(1.0 / factor)}
-        curve = replace(curve, attention=kernels)
+        curve = with_triton(curve, factor)
     return replace(curve, **known)
+
+
+def with_triton(curve: Efficiency, factor: Any) -> Efficiency:
+    """The curve whose FlashAttention-1 in Triton runs `factor` times, a number or an array, as fast as CUDA's."""
+    return replace(curve, attention={**curve.attention, TRITON: curve.attention["flash1"].slowed(1.0 / factor)})
 
 
 def _shared(software: Stack, found: dict[str, dict[str, float]]) -> Stack:
