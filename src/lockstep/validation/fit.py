@@ -157,32 +157,33 @@ def log_errors(group: Group, cases: Sequence[Case], values: Floats) -> Floats:
     return np.array([np.log(step.step_time_s / case.measured) for step, case in zip(steps, cases, strict=True)])
 
 
+def linear(fitted: Sequence[Group], start: Constants, logs: Floats) -> tuple[Floats, Floats]:
+    """What the fit minimises at these constants, errors and pulls, and its slopes in them: (n,) and (n, constants)."""
+    pulls = _pulls(start)
+    residuals, slopes = [], []
+    for group in fitted:
+        places = start.of(group)
+        moved = np.exp(logs[places][:, None] + DIFFERENCE * np.eye(len(places), len(places) + 1, 1))
+        errors = log_errors(group, group.fitted, moved) / np.sqrt(len(group.fitted))
+        slope = np.zeros((len(errors), len(logs)))
+        slope[:, places] = (errors[:, 1:] - errors[:, :1]) / DIFFERENCE
+        residuals.append(errors[:, 0])
+        slopes.append(slope)
+    return np.concatenate([*residuals, pulls @ (logs - start.logs)]), np.concatenate([*slopes, pulls])
+
+
 def fit(left_out: str | None = None) -> Constants:
     """The constants that fit all groups but those of the software `left_out`."""
     from scipy.optimize import least_squares
 
     fitted = [group for group in groups() if group.software != left_out and group.fitted]
     start = blank(fitted)
-    pulls = _pulls(start)
-
-    def both(logs: Floats) -> tuple[Floats, Floats]:
-        residuals, slopes = [], []
-        for group in fitted:
-            places = start.of(group)
-            moved = np.exp(logs[places][:, None] + DIFFERENCE * np.eye(len(places), len(places) + 1, 1))
-            errors = log_errors(group, group.fitted, moved) / np.sqrt(len(group.fitted))
-            slope = np.zeros((len(errors), len(logs)))
-            slope[:, places] = (errors[:, 1:] - errors[:, :1]) / DIFFERENCE
-            residuals.append(errors[:, 0])
-            slopes.append(slope)
-        return np.concatenate([*residuals, pulls @ (logs - start.logs)]), np.concatenate([*slopes, pulls])
-
     known: dict[bytes, tuple[Floats, Floats]] = {}
 
     def part(which: int, logs: Floats) -> Floats:
         if logs.tobytes() not in known:
             known.clear()
-            known[logs.tobytes()] = both(logs)
+            known[logs.tobytes()] = linear(fitted, start, logs)
         return known[logs.tobytes()][which]
 
     bounds = [np.log([_bound(ends, what) for _, what in start.names]) for ends in (LOWEST, HIGHEST)]
