@@ -107,7 +107,7 @@ def test_sensitivity_keeps_its_keys(answers: dict[str, Session]) -> None:
 
 def test_catalog_lists_every_shelf_with_sources(answers: dict[str, Session]) -> None:
     answer = answers["catalog"].json()
-    assert list(answer) == ["models", "devices", "clusters", "links"]
+    assert list(answer) == ["models", "devices", "clusters", "links", "stacks"]
     assert all(row["source"] for row in answer["models"])
     for shelf in ("devices", "clusters", "links"):
         for row in answer[shelf]:

@@ -141,7 +141,7 @@ WRONG = {
     "typical_error_frac: 0": ("typical_error_frac: -1", "typical_error_frac"),
     'kind: "measured"': ("kind: guessed", "kind"),
     'date: "2026-01-01"': ("date: soon", "date"),
-    "step_s: 0": ("surprise: 0", "surprise"),
+    "stream_frac:": ("surprise:", "surprise"),
 }
 
 

@@ -107,11 +107,10 @@ def _layout(row: dict[str, str]) -> Layout:
 
 def _recipe(row: dict[str, str], layout: Layout) -> Recipe:
     return Recipe.by(
-        "megatron-2022",
+        "zero-bubble",
         seq=int(row["seq_len"]),
         batch=_batch(row),
         dtype="fp16",
-        gradient_B=2.0,
         overlap_pp=layout.schedule != "1f1b",
     )
 
