@@ -9,6 +9,7 @@ import typer
 
 import lockstep
 from cli_runner import LLAMA, run
+from effort import share
 from lockstep.cli.app import build
 from lockstep.layout import Recipe
 from lockstep.planner.estimate import estimate as estimate_layout
@@ -84,6 +85,11 @@ def test_a_stack_sets_its_switches_and_words_beside_it_go_before(name: str) -> N
     other = not found.fused_elementwise
     said = read_question(*MOE, batch=256, stack=name, fused_elementwise=other).recipe
     assert said == replace(found, fused_elementwise=other)
+
+
+@pytest.mark.parametrize("name", share(list(stacks()), 6))
+def test_a_stack_is_asked_on_the_command_line_as_in_python(name: str) -> None:
+    other = not Recipe.by(name, seq=1, batch=1).fused_elementwise
     flag = "--fused-elementwise" if other else "--no-fused-elementwise"
     answer = run("estimate", *DENSE[:1], "-c", DENSE[1], "--batch", "64", "--stack", name, flag, "--json").json()
     assert answer["stack"] == name
