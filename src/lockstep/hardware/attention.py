@@ -29,6 +29,7 @@ class AttentionKernel:
     """L of the module's head, forward."""
     backward_tokens: float = 0.0
     full_share: float = 1.0
+    """Share of L where nothing is masked."""
     narrow_power: float = 0.0
     """p of the module's head."""
     source: str = ""

@@ -96,8 +96,7 @@ def _software(job: Job, cluster: Cluster) -> Iterator[str]:
     launch, step = format_time(float(clock.launch_s)), format_time(float(clock.step_s))
     yield f"software {software.name}: {launch} to launch a kernel, {step} between steps ({software.kind})"
     if job.transformer and recipe.flash_attention:
-        how = "as the curve has it" if name == "fused" else f"measured alone ({kernel.source})"
-        yield f"attention kernel {name}: {how}"
+        yield f"attention kernel {name}: rates of {kernel.source or 'the efficiency curve'}"
 
 
 def _jitter(job: Job, step: Step | None) -> Iterator[str]:

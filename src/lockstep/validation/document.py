@@ -43,13 +43,13 @@ NOTES = """
 ## How to read it
 
 - **Errors.** Median and mean are of absolute errors; the constants' columns are median absolute errors too.
-- **Fitted or not.** Three constants of A100, H100 and B200 each, and the host times of eight programs, were fitted to
+- **Fitted or not.** Three constants of A100, H100 and B200 each, and the host times of seven programs, were fitted to
   at most 60 rows per table and device of narayanan (April rows and table 2), korthikanti, llm_foundry, vTrain,
   nvidia_nemo, dgxc_nemo, dgxc_maxtext and vocab_parallelism. Rates of attention kernels were fitted to benchmarks of
   those kernels alone, except that of llm_foundry's Triton kernel. Everything else, and all memory, is not fitted.
-- **Attention explains most of what was wrong.** One rate for H100, fitted to steps, had hidden that llm-foundry runs
-  FlashAttention of 2022 in Triton. With each program's own kernel dgxc_nemo went from 11.3 to 3.8 % and dgxc_maxtext
-  from 24.7 to 5.2 % ([decision 3](decisions/0003-device-efficiency.md)).
+- **Attention explained most of what was wrong until 2026-11-23.** One rate for H100, fitted to steps, had hidden that
+  llm-foundry runs FlashAttention of 2022 in Triton. With each program's own kernel dgxc_nemo went from 11.3 to 3.8 %
+  and dgxc_maxtext from 24.7 to 5.2 % ([decision 3](decisions/0003-device-efficiency.md)).
 - **Above 15 % by software, and why.** *fsdp-compile*: seven rows of prime_rl, half of them B200 with
   FlashAttention-2, of which no rate is known here, and attention of 64k tokens on one H100. *gpt-neox*: all Pythia
   models ran a quarter slower than here; host synchronisation of GPT-NeoX in 2022 is a suspicion. *internevo*: 10 %
@@ -85,12 +85,12 @@ NOTES = """
   that description was made after the flat server of the catalog had come out 34 % too fast in the median.
 - **Experts alone.** Nothing was fitted to deepep_all_to_all or moe_layer_perf. DeepEP's exchange over two nodes is
   predicted 20 % too fast: fabric and NVLink are about equally busy there, and the model lets them overlap perfectly.
-  Casts to fp8 are priced since 2026-11-23, which halved the error of moe_layer_perf; what blockwise scales cost more
-  is not. The four rows of one B200 run torchtitan's eager kernels.
+  Casts to fp8 are priced; what blockwise scales cost more is not. The four rows of one B200 run torchtitan's eager
+  kernels.
 - **Whole steps with experts.** Nothing was fitted to dgxc_nemo_experts or nvidia_nemo_experts either. Grok-1 in bf16
-  comes out up to 14 % too fast, in fp8 up to 24 %. On nvidia_nemo_experts the same model on the same devices became up
-  to 2.8 times as fast within half a year (Qwen3 30B on eight B200: 27.1 s in container 26.02 with micro-batch 1, 9.7 s
-  in 26.04.01 with 4); the model knows neither software.
+  comes out up to 14 % too fast, in fp8 up to 24 %. On nvidia_nemo_experts the same model on the same devices became
+  up to 2.8 times as fast within half a year (Qwen3 30B on eight B200: 27.1 s in container 26.02 with micro-batch 1,
+  9.7 s in 26.04.01 with 4); the model knows neither software.
 - **Collectives alone.** nccl_collectives and collectives_micro are of at least 1 MB; rows that a link of the catalog
   was fitted to are left out. Where one NVLink switch reduces (52 rows), the median is 3 %, and the rack of 72 GB200
   comes out 23 % too fast. Several such switches are 20 % off and more: NCCL runs its phases side by side, which is

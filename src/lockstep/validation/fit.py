@@ -25,7 +25,7 @@ from lockstep.hardware import Efficiency, efficiency
 from lockstep.stacks import Stack, stack
 from lockstep.step import price_step
 from lockstep.types.arrays import Floats
-from lockstep.validation import dgxc, korthikanti, llama3, llm_foundry, narayanan, nemo, vocabulary, vtrain
+from lockstep.validation import dgxc, korthikanti, llm_foundry, narayanan, nemo, vocabulary, vtrain
 from lockstep.validation.case import Case
 from lockstep.validation.unseen import SHARED, TRITON, with_triton
 
@@ -58,7 +58,6 @@ TABLES: tuple[tuple[str, Callable[[], Sequence[Case]]], ...] = (
     ("nvidia_nemo", nemo.cases),
     ("dgxc_nemo", dgxc.cases),
     ("dgxc_maxtext", dgxc.maxtext_cases),
-    ("llama3_405b", llama3.cases),
     ("vocab_parallelism", lambda: [case for case in vocabulary.TIME.cases() if not case.layout.stages]),
 )
 """Tables of steps of dense models that are fitted to."""

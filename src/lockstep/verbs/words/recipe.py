@@ -86,8 +86,8 @@ class RecipeWords(TypedDict, total=False):
         str | None,
         Option(
             "NAME",
-            "Training software: its switches, its attention kernel, its time on the host. Options given beside it go "
-            "before. (default: megatron-te; maxtext on TPUs)",
+            "Training software: its switches, attention kernel and time on the host. Options given beside it override "
+            "its switches. (default: megatron-te; maxtext on TPUs)",
             names="stacks",
         ),
     ]
@@ -95,8 +95,8 @@ class RecipeWords(TypedDict, total=False):
         str | None,
         Option(
             "W",
-            "Fused attention kernel: cudnn, flash3, flash2, flash1, triton or splash. (default: the first of the "
-            "software's that the device was measured with)",
+            "Fused attention kernel: cudnn, flash3, flash2, flash1, triton or splash. (default: the one that "
+            "the software prefers of those measured on the device)",
         ),
         Field("attention_kernel"),
     ]
