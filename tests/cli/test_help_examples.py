@@ -38,7 +38,7 @@ FIRST = list({example.split()[1]: example for example in reversed(ALONE)}.values
 """Of every verb."""
 
 
-@pytest.mark.parametrize("example", [*FIRST, *share([one for one in ALONE if one not in FIRST], 3)])
+@pytest.mark.parametrize("example", [*FIRST, *share([one for one in ALONE if one not in FIRST], 4)])
 def test_it_answers(example: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "80")

@@ -86,7 +86,7 @@ def answered(name: str, settings: dict[str, object]) -> dict[str, Any] | None:
         return None
 
 
-@pytest.mark.parametrize("name", share(EXPERIMENTS, 2, 1))
+@pytest.mark.parametrize("name", share(EXPERIMENTS, 3, 1))
 def test_the_ends_of_every_setting_are_answered_or_refused(name: str) -> None:
     answers = [answer for settings in extremes(name) if (answer := answered(name, settings)) is not None]
     assert answers

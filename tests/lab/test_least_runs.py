@@ -311,6 +311,6 @@ def _a_point_lies_beside_the_law_of_its_check(found: Findings) -> None:
             assert not expected or any(value == pytest.approx(one, rel=1e-9, abs=1e-12) for one in expected)
 
 
-@pytest.mark.parametrize("name", share(EXPERIMENTS, 2))
+@pytest.mark.parametrize("name", share(EXPERIMENTS, 3))
 def test_an_experiment_agrees_and_draws_at_the_least_of_its_settings(name: str) -> None:
     check(name)

@@ -38,7 +38,7 @@ def drawn(name: str) -> Trial:
     return random.Random(name).choice([*halved, *(trial for trial in doubled if not counts & set(trial.settings))])
 
 
-@pytest.mark.parametrize("experiment", [name for name in share(EXPERIMENTS, 2) if name in QUICK])
+@pytest.mark.parametrize("experiment", [name for name in share(EXPERIMENTS, 3) if name in QUICK])
 def test_a_setting_away_from_its_default_is_answered_without_a_false_alarm(experiment: str) -> None:
     said = answer(drawn(experiment))
     assert said == "agrees" or said.startswith("refused: --set"), f"{drawn(experiment)}: {said}"

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from lockstep.parallel.data.around import Around, Exposed
-from lockstep.parallel.pipeline import Schedule, Times, program_of, spans_s
+from lockstep.parallel.pipeline import Schedule, Times, order_spans_s
 from lockstep.step.stage import StageTimes
 from lockstep.types.arrays import Number
 
@@ -97,6 +97,6 @@ def replayed_s(schedule: Schedule, microbatches: int, devices: Sequence[Device],
     """
     chunks = len(devices[0].shares)
     order = schedule.order_for(len(devices), microbatches, chunks, times)
-    ends_s = spans_s(program_of(schedule, order, chunks, times))[1].tolist()
+    ends_s = order_spans_s(schedule, order, chunks, times)[1].tolist()
     norm_s = max(end_s + float(np.asarray(one.waits.reduce_s)) for end_s, one in zip(ends_s, devices, strict=True))
     return float(norm_s) + max(one.ready_s for one in devices)

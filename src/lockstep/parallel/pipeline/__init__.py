@@ -22,6 +22,7 @@ from lockstep.parallel.pipeline.registry import names as names
 from lockstep.parallel.pipeline.registry import peak_live_by_code as peak_live_by_code
 from lockstep.parallel.pipeline.registry import price_by_code as price_by_code
 from lockstep.parallel.pipeline.registry import valid as valid
+from lockstep.parallel.pipeline.replay import order_spans_s as order_spans_s
 from lockstep.parallel.pipeline.replay import replay_s as replay_s
 from lockstep.parallel.pipeline.replay import spans_s as spans_s
 from lockstep.parallel.pipeline.result import Pipeline as Pipeline

@@ -26,8 +26,7 @@ from itertools import product
 import numpy as np
 
 from lockstep.errors import BadInput
-from lockstep.parallel.pipeline.construct import program_of
-from lockstep.parallel.pipeline.replay import replay_s
+from lockstep.parallel.pipeline.replay import order_spans_s
 from lockstep.parallel.pipeline.schedule import Order, Pass
 from lockstep.parallel.pipeline.schedules.zero_bubble_h1 import ZERO_BUBBLE_H1
 from lockstep.parallel.pipeline.schedules.zero_bubble_h2 import ZERO_BUBBLE_H2
@@ -51,14 +50,14 @@ def automatic_order(
     if memory < 1 or not 0 <= kept_frac <= 1 or stages < 1 or microbatches < 1:
         given = f"stages={stages}, microbatches={microbatches}, memory={memory}, kept_frac={kept_frac}"
         raise BadInput(f"need at least one stage, micro-batch and unit of memory, and kept_frac in 0 .. 1; got {given}")
-    few, runs = min(microbatches, FEW * stages), []
+    few, stage_s = min(microbatches, FEW * stages), math.inf
     for slack, patience, turns in product(SLACKS, PATIENCE, (False, True)):
         policy = memory, kept_frac, slack, patience * pace.weight_s, turns
         run = _Run(pace, stages, few, *policy)
-        runs.append((run.play(), policy, run.order))
-    stage_s, policy, order = min(runs, key=lambda found: found[0])
+        if (found_s := run.play(stage_s)) < stage_s:
+            stage_s, best, order = found_s, policy, run.order
     if few < microbatches:
-        run = _Run(pace, stages, microbatches, *policy)
+        run = _Run(pace, stages, microbatches, *best)
         stage_s, order = run.play(), run.order
     by_hand_s, by_hand = _hand_made(stages, microbatches, times, memory)
     return order if stage_s < by_hand_s * (1 - 1e-12) else by_hand
@@ -91,7 +90,8 @@ def _hand_made(stages: int, microbatches: int, times: Times, memory: float) -> t
     for schedule in (ZERO_BUBBLE_H1, ZERO_BUBBLE_H2):
         if float(schedule.peak_live(stages, microbatches, 1, 0)) <= memory:
             order = schedule.order(stages, microbatches, 1)
-            stage_s = replay_s(program_of(schedule, order, 1, times))[1]
+            start_s, end_s = order_spans_s(schedule, order, 1, times)
+            stage_s = float((end_s - start_s).max())
             best = min(best, (stage_s, order), key=lambda found: found[0])
     return best
 
@@ -116,10 +116,13 @@ class _Pace:
 
 @dataclass(slots=True)
 class _Device:
-    """State of a device: when it is free, what it holds, when its next inputs arrive, how many passes it has done."""
+    """State of a device: when it is free, how long it waited since it began, what it holds, when its next inputs
+    arrive, how many passes it has done.
+    """
 
     free_s: float = 0.0
     started_s: float = -1.0
+    waited_s: float = 0.0
     live: float = 0.0
     forward_at: list[float] = field(default_factory=list)
     input_at: list[float] = field(default_factory=list)
@@ -143,14 +146,23 @@ class _Run:
         fill = [1 + (stages - s - 1) * round_trip_s / pace.forward_s for s in range(stages)]
         self.ahead = [math.floor(passes + 1e-9) + slack for passes in fill]
 
-    def play(self) -> float:
-        """Runs to the end; returns the longest time of a device from its first start to its last end."""
+    def play(self, within_s: float = math.inf) -> float:
+        """Runs to the end; returns the longest time of a device from its first start to its last end.
+
+        Infinite, and left off, as soon as a device has waited so long that this cannot be below `within_s`.
+        """
+        pace, allowed_s = self.pace, within_s
+        if within_s < math.inf:
+            work_s = self.microbatches * (pace.forward_s + pace.input_s + pace.weight_s)
+            allowed_s = within_s * (1 + 1e-9) - work_s
         waiting = [(0.0, s) for s in range(len(self.devices))]
         while waiting:
             now_s, s = heapq.heappop(waiting)
             step, later_s = self._decide(s, now_s)
             if step:
                 later_s = self._do(s, step, now_s)
+                if self.devices[s].waited_s > allowed_s:
+                    return math.inf
             if self.devices[s].done["W"] < self.microbatches:
                 heapq.heappush(waiting, (later_s, s))
         return max(device.free_s - device.started_s for device in self.devices)
@@ -184,8 +196,11 @@ class _Run:
         """Runs a pass and tells the neighbour; returns its end."""
         device, pace = self.devices[s], self.pace
         seconds = {"F": pace.forward_s, "I": pace.input_s, "W": pace.weight_s}[step]
+        if device.started_s < 0:
+            device.started_s = now_s
+        else:
+            device.waited_s += now_s - device.free_s
         end_s = device.free_s = now_s + seconds
-        device.started_s = now_s if device.started_s < 0 else device.started_s
         device.live += {"F": 1.0, "I": self.kept - 1.0, "W": -self.kept}[step]
         move: Pass = (step, device.done[step], 0)
         device.done[step] += 1

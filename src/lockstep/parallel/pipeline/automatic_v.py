@@ -11,9 +11,9 @@ own. With F, I, W = 1000, 1200, 800 per device, messages of 50, p = 8 and m = 24
 
 from __future__ import annotations
 
-from lockstep.parallel.pipeline.construct import pass_seconds, program_of
+from lockstep.parallel.pipeline.construct import pass_seconds
 from lockstep.parallel.pipeline.filling import Filling
-from lockstep.parallel.pipeline.replay import replay_s
+from lockstep.parallel.pipeline.replay import order_spans_s
 from lockstep.parallel.pipeline.schedule import Order
 from lockstep.parallel.pipeline.schedules.zero_bubble_v import ZERO_BUBBLE_V
 from lockstep.parallel.pipeline.times import Times
@@ -27,16 +27,13 @@ def automatic_v_order(stages: int, microbatches: int, times: Times) -> Order:
     Stages may have times of their own.
     """
     best = ZERO_BUBBLE_V.order(stages, microbatches, 2)
-    best_s = _stage_s(best, times)
+    start_s, end_s = order_spans_s(ZERO_BUBBLE_V, best, 2, times)
+    best_s = float((end_s - start_s).max())
     hand_made = [[step for step in lane if step[0] != "W"] for lane in best]
     seconds, delay_s = pass_seconds(ZERO_BUBBLE_V, stages, 2, times), float(times.delay_s(stages))
     for patience in PATIENCE:
-        order = Filling(hand_made, seconds, delay_s, patience, 2 * stages).play()
-        stage_s = _stage_s(order, times)
-        if stage_s < best_s * (1 - 1e-12):
-            best, best_s = order, stage_s
+        filling = Filling(hand_made, seconds, delay_s, patience, 2 * stages)
+        order = filling.play()
+        if filling.stage_s < best_s * (1 - 1e-12):
+            best, best_s = order, filling.stage_s
     return best
-
-
-def _stage_s(order: Order, times: Times) -> float:
-    return replay_s(program_of(ZERO_BUBBLE_V, order, 2, times))[1]

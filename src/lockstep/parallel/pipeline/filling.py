@@ -22,12 +22,13 @@ LEAD = 0.25
 
 @dataclass(slots=True)
 class _Device:
-    """State of a device: when it is free, how long it waited since its first pass, how many chunks' activations it
-    holds, which W are due, what it did.
+    """State of a device: when it is free, how long it waited since its first pass and worked, how many chunks'
+    activations it holds, which W are due, what it did.
     """
 
     free_s: float = 0.0
     waited_s: float = 0.0
+    worked_s: float = 0.0
     live: int = 0
     due: deque[Pass] = field(default_factory=deque)
     lane: list[Pass] = field(default_factory=list)
@@ -48,6 +49,11 @@ class Filling:
         self.delay_s, self.patience, self.most = delay_s, patience, most
         self.devices = [_Device() for _ in range(stages)]
         self.end_s: dict[tuple[str, int, int], float] = {}
+
+    @property
+    def stage_s(self) -> float:
+        """Longest time of a device from its first start to its last end."""
+        return max(device.worked_s + device.waited_s for device in self.devices)
 
     def play(self) -> Order:
         """Runs to the end; returns what each device does."""
@@ -104,6 +110,7 @@ class Filling:
         if device.lane:
             device.waited_s += max(0.0, ready_s - device.free_s)
         device.free_s = max(device.free_s, ready_s) + self.seconds[kind][s][chunk]
+        device.worked_s += self.seconds[kind][s][chunk]
         device.live += {"F": 1, "I": 0, "W": -1}[kind]
         device.lane.append(step)
         self.end_s[kind, microbatch, self.place[s, chunk]] = device.free_s
