@@ -50,7 +50,7 @@ def test_seventy_billion_parameters_in_one_command(answer: dict) -> None:
 def test_the_mean_lies_in_its_interval_and_in_the_range(answer: dict) -> None:
     low, high = answer["ci95_days"]
     assert low <= answer["days"] <= high
-    assert answer["range95_days"][0] < low < high < answer["range95_days"][1]
+    assert answer["interval"]["low"] < low < high < answer["interval"]["high"]
 
 
 def test_changes_are_ranked_and_save(answer: dict) -> None:

@@ -35,6 +35,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "roofline": ("roofline", *LLAMA, "--tp", "2", "--zero", "1"),
     "sensitivity": ("sensitivity", "gpt2", "--cluster", "dgx-h100", "--batch", "64"),
     "catalog": ("catalog",),
+    "support": ("support",),
     "validate": ("validate", "korthikanti_2022"),
     "export": ("export", *LLAMA, "--to", "megatron", "--tp", "2", "--zero", "1"),
     "cite": ("cite", *LLAMA, "--tp", "2", "--zero", "1"),

@@ -31,6 +31,7 @@ CALLS = {
     "roofline": lambda: lockstep.roofline(*QUESTION, tp=2, zero=1, **WORDS),
     "sensitivity": lambda: lockstep.sensitivity("gpt2", "dgx-h100", batch=64),
     "catalog": lambda: lockstep.catalog(),
+    "support": lambda: lockstep.support(),
     "validate": lambda: lockstep.validate("korthikanti_2022"),
     "export": lambda: lockstep.export(*QUESTION, to="megatron", tp=2, zero=1, **WORDS),
     "cite": lambda: lockstep.cite(*QUESTION, tp=2, zero=1, **WORDS),

@@ -93,7 +93,7 @@ def base(verb: str, flag: str) -> tuple[str, ...]:
     return tuple(words)
 
 
-@pytest.mark.parametrize(("verb", "flag", "default"), share(documented(set(ASKED)), 2))
+@pytest.mark.parametrize(("verb", "flag", "default"), share(documented(set(ASKED)), 3))
 def test_a_documented_default_changes_nothing(
     verb: str, flag: str, default: str, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

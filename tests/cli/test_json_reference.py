@@ -26,6 +26,7 @@ SAMPLES: dict[str, list[tuple[str, ...]]] = {
     "export": [("export", *LLAMA, "--to", "megatron", "--tp", "2", "--zero", "1")],
     "cite": [("cite", *LLAMA, "--tp", "2", "--zero", "1")],
     "catalog": [("catalog",)],
+    "support": [("support",)],
     "validate": [("validate", "korthikanti_2022")],
     "case": [("case", "gpt3-175b-megatron")],
     "messages": [("messages", "--workers", "4", "--params", "1M")],
@@ -169,4 +170,11 @@ def test_the_page_lists_what_is_printed(title: str, folder: Path, monkeypatch: p
 
 def test_every_verb_has_its_section() -> None:
     assert set(VERBS) - {"estimate"} <= SECTIONS.keys()
-    assert SECTIONS.keys() - SAMPLES.keys() == PROCESSES | {"Layout", "Memory", "Machine", "Timeline", "Pair"}
+    assert SECTIONS.keys() - SAMPLES.keys() == PROCESSES | {
+        "Layout",
+        "Interval",
+        "Memory",
+        "Machine",
+        "Timeline",
+        "Pair",
+    }

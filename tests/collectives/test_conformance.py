@@ -83,7 +83,7 @@ def test_price_equals_simulation_on_equal_shares(case: Case, ranks: int, size_B:
 
 
 @pytest.mark.parametrize(
-    ("case", "ranks"), [(case, ranks) for i, case in enumerate(CASES) for ranks in share(SIZES, 3, i)], ids=str
+    ("case", "ranks"), [(case, ranks) for i, case in enumerate(CASES) for ranks in share(SIZES, 4, i)], ids=str
 )
 def test_each_contribution_arrives_exactly_once(case: Case, ranks: int) -> None:
     ranks = case.fitting(ranks)
@@ -100,7 +100,7 @@ def test_each_contribution_arrives_exactly_once(case: Case, ranks: int) -> None:
 
 @pytest.mark.parametrize(
     ("case", "ranks"),
-    [(case, ranks) for i, case in enumerate(CASES) for ranks in share((1, 2, 3, 5, 8, 12), 3, i)],
+    [(case, ranks) for i, case in enumerate(CASES) for ranks in share((1, 2, 3, 5, 8, 12), 4, i)],
     ids=str,
 )
 def test_right_answer_on_real_buffers(case: Case, ranks: int) -> None:

@@ -114,7 +114,7 @@ SHAPES = ((12, (4,)), (18, (3, 2)), (15, (5,)), (24, (2, 3)))
 
 @pytest.mark.parametrize(
     ("inner", "outer", "ranks", "levels"),
-    [(*choice, *shape) for i, choice in enumerate(CHOICES) for shape in share(SHAPES, 3, i)],
+    [(*choice, *shape) for i, choice in enumerate(CHOICES) for shape in share(SHAPES, 4, i)],
 )
 def test_every_inner_and_outer_choice_of_two_and_three_levels(
     inner: str, outer: str, ranks: int, levels: tuple[int, ...]

@@ -109,7 +109,7 @@ def test_more_spares_and_quicker_repairs_never_hurt(spares: int, repair_s: float
     assert replace(waits, fewest=fewest).most_broken >= waits.most_broken
 
 
-@pytest.mark.parametrize(("name", "kind"), share(list(product(POOLS, PATTERNS)), 2))
+@pytest.mark.parametrize(("name", "kind"), share(list(product(POOLS, PATTERNS)), 3))
 def test_simulation_agrees_with_the_long_run(name: str, kind: str) -> None:
     pattern, pool, intervals = PATTERNS[kind], POOLS[name], 4000
     found = simulate_campaigns(pattern, 0.2 * intervals, 0.2, Exponential(1.0), pool=pool, campaigns=300, seed=3)

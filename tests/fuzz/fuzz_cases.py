@@ -46,7 +46,7 @@ BASES: dict[str, tuple[str, ...]] = {
     "speedup": ("--compute", "1s", "--size", "100MB", "--workers", "64", *LINK),
     "trace": ("pipeline", "--stages", "4", "--microbatches", "8", "-o", "{folder}/t.json.gz"),
     "converge": ("noise-scale",),
-    "claims": (), "catalog": (), "validate": (), "case": ("bloom-176b",),
+    "claims": (), "catalog": (), "support": (), "validate": (), "case": ("bloom-176b",),
     "fit": ("{folder}/good.csv",),
     "runs": ("list", "--runs", "{folder}/runs"),
     "train": ("synchronous", "--steps", "2"), "execute": ("all-reduce", "--size", "1KB"), "bench": ("all-reduce",),

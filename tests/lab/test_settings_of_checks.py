@@ -7,6 +7,7 @@ import pytest
 
 import lockstep
 from cli_runner import run
+from effort import share
 from lockstep.lab import ALWAYS, Check, Findings, example, find_experiment, when
 from lockstep.lab.experiments.batch import algorithmic_stability, generalization_gap
 from lockstep.lab.experiments.compression import compression_noise
@@ -94,40 +95,43 @@ def test_a_false_law_is_left_out_where_runs_cannot_tell_it_from_the_right_one() 
 
 @pytest.mark.parametrize(
     ("experiment", "settings"),
-    [
-        ("time-to-accuracy", {"period": 2, "trials": 8}),
-        ("error-feedback", {"step_size": 0.05, "steps": 500, "repetitions": 500}),
-        ("error-feedback", {"step_size": 0.0025, "steps": 500, "repetitions": 500}),
-        ("local-period", {"curvatures": (1, 1), "optima": (0.1, 0.1)}),
-        ("local-period", {"curvatures": (0.25, 1), "compute_s": 2}),
-        ("local-bias", {"curvatures": (2, 8), "periods": (1, 100)}),
-        ("local-drift", {"workers": (2, 4), "trials": 500}),
-        ("compression-stability", {"keep_frac": 0.6}),
-        ("compression-stability", {"keep_frac": 1.0}),
-        ("varying-delay", {"delays": (20,), "steps": 3000}),
-        ("sgd-bound", {"batches": (64, 65), "trials": 100}),
-        ("overflow", {"ranks": 2}),
-        ("summation-error", {"terms": (2,), "orders": 5}),
-        ("trajectory-divergence", {"convex_step_size": 1e-6, "steps": 50, "ranks": (2,)}),
-        ("staleness-bounds", {"workers": 2, "bounds": (50,), "steps": 1000}),
-        ("aggregation-error", {"steps": (30, 31), "step_size": 1e-3, "repetitions": 100}),
-        ("loss-scaling", {"curvature": 1e-45, "steps": 200}),
-        ("loss-scaling", {"start_power": 0, "steps": 200}),
-        ("outer-momentum", {"step_size": 0.05, "period": 10}),
-        ("tolerable-delay", {"beyond": 12, "moments": (0, 1600)}),
-        ("compression-noise", {"step_sizes": (1.9, 1.999), "keep_frac": 1.0, "steps": 50}),
-        ("compression-noise", {"step_sizes": (0.0245,), "elems": 80, "keep_frac": 0.0125, "steps": 100}),
-        ("compression-noise", {"step_sizes": (1e-60,), "steps": 50}),
-        ("error-feedback", {"steps": 500, "repetitions": 100, "step_size": 1e-60}),
-        ("index-bits", {"elems": 10_000, "keep_fracs": (0.5, 0.7, 1 - 2**-53)}),
-        ("critical-batch", {"noise": 1e-60, "axes": 2, "trials": 20}),
-        ("critical-batch", {"noise": 1e-4, "condition": 10, "trials": 20}),
-        ("critical-batch", {"target_frac": 0.9, "axes": 2, "trials": 20}),
-        ("implicit-bias", {"momentum": 0.98, "steps": 100}),
-        ("time-to-accuracy", {"steps": 20, "trials": 2, "bandwidth_Bps": 1e-60}),
-        ("noise-scale", {"noise": 1e-60, "repetitions": 100}),
-        ("layerwise-compression", {"layers": 200, "layer_elems": 100, "ratios": (1, 100), "repetitions": 4}),
-    ],
+    share(
+        [
+            ("time-to-accuracy", {"period": 2, "trials": 8}),
+            ("error-feedback", {"step_size": 0.05, "steps": 500, "repetitions": 500}),
+            ("error-feedback", {"step_size": 0.0025, "steps": 500, "repetitions": 500}),
+            ("local-period", {"curvatures": (1, 1), "optima": (0.1, 0.1)}),
+            ("local-period", {"curvatures": (0.25, 1), "compute_s": 2}),
+            ("local-bias", {"curvatures": (2, 8), "periods": (1, 100)}),
+            ("local-drift", {"workers": (2, 4), "trials": 500}),
+            ("compression-stability", {"keep_frac": 0.6}),
+            ("compression-stability", {"keep_frac": 1.0}),
+            ("varying-delay", {"delays": (20,), "steps": 3000}),
+            ("sgd-bound", {"batches": (64, 65), "trials": 100}),
+            ("overflow", {"ranks": 2}),
+            ("summation-error", {"terms": (2,), "orders": 5}),
+            ("trajectory-divergence", {"convex_step_size": 1e-6, "steps": 50, "ranks": (2,)}),
+            ("staleness-bounds", {"workers": 2, "bounds": (50,), "steps": 1000}),
+            ("aggregation-error", {"steps": (30, 31), "step_size": 1e-3, "repetitions": 100}),
+            ("loss-scaling", {"curvature": 1e-45, "steps": 200}),
+            ("loss-scaling", {"start_power": 0, "steps": 200}),
+            ("outer-momentum", {"step_size": 0.05, "period": 10}),
+            ("tolerable-delay", {"beyond": 12, "moments": (0, 1600)}),
+            ("compression-noise", {"step_sizes": (1.9, 1.999), "keep_frac": 1.0, "steps": 50}),
+            ("compression-noise", {"step_sizes": (0.0245,), "elems": 80, "keep_frac": 0.0125, "steps": 100}),
+            ("compression-noise", {"step_sizes": (1e-60,), "steps": 50}),
+            ("error-feedback", {"steps": 500, "repetitions": 100, "step_size": 1e-60}),
+            ("index-bits", {"elems": 10_000, "keep_fracs": (0.5, 0.7, 1 - 2**-53)}),
+            ("critical-batch", {"noise": 1e-60, "axes": 2, "trials": 20}),
+            ("critical-batch", {"noise": 1e-4, "condition": 10, "trials": 20}),
+            ("critical-batch", {"target_frac": 0.9, "axes": 2, "trials": 20}),
+            ("implicit-bias", {"momentum": 0.98, "steps": 100}),
+            ("time-to-accuracy", {"steps": 20, "trials": 2, "bandwidth_Bps": 1e-60}),
+            ("noise-scale", {"noise": 1e-60, "repetitions": 100}),
+            ("layerwise-compression", {"layers": 200, "layer_elems": 100, "ratios": (1, 100), "repetitions": 4}),
+        ],
+        2,
+    ),
 )
 def test_settings_far_from_the_default_disagree_with_nothing(experiment: str, settings: dict[str, object]) -> None:
     found = lockstep.converge(experiment, settings)

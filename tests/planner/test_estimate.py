@@ -33,3 +33,29 @@ def test_a_timeline_has_one_span_for_the_layers_of_a_pass_unless_asked() -> None
         one.program for one in (found.timeline(), found.timeline(by_layer=False), found.timeline(by_layer=True))
     )
     assert len(usual) == len(whole) < len(each)
+
+
+def test_utilisation_counts_what_the_convention_says() -> None:
+    """Llama 3 8B at 8,192 tokens: attention is 4 l s h of a token's forward pass, a third of it in full."""
+    asked = {"batch": 64, "dp": 8, "recompute": "full"}
+    found = {
+        name: lockstep.estimate("llama3-8b", "dgx-h100:1", mfu_convention=name, **asked)
+        for name in ("full", "causal", "6n")
+    }
+    full, causal, six = (one.mfu_frac for one in found.values())
+    shape = found["full"].job.transformer
+    assert shape is not None
+    per_s = found["full"].tokens_per_s_per_gpu / found["full"].cluster.device.peak("bf16")
+    assert full - causal == pytest.approx(3 * 2 * shape.layers * 8192 * shape.hidden * per_s, rel=1e-9)
+    assert six == pytest.approx(6 * 8.03026e9 * per_s, rel=1e-5)
+    for one in found.values():
+        assert one.step_time_s == found["full"].step_time_s
+        assert 1.2 < one.hfu_frac / one.mfu_frac < 1.34
+        assert any("model FLOPs" in said for said in one.assumptions())
+    assert found["6n"].to_dict()["mfu_convention"] == "6n"
+
+
+def test_a_deadline_does_not_depend_on_the_convention() -> None:
+    asked = {"batch": 64, "tokens": "1G", "deadline": "2h"}
+    found = [lockstep.plan("gpt2", "dgx-h100:1", mfu_convention=name, **asked).best for name in ("full", "6n")]
+    assert found[0].layout == found[1].layout

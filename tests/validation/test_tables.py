@@ -1,6 +1,8 @@
 """Published tables within their tolerance, better than a constant efficiency, and a report that can say no."""
 
+import tomllib
 from dataclasses import replace
+from importlib import resources
 from itertools import combinations, pairwise
 from pathlib import Path
 
@@ -208,6 +210,14 @@ def test_the_page_shows_the_errors_of_today() -> None:
     """After a change that moves an error: python -m lockstep.validation.document > docs/validation.md."""
     written = (Path(__file__).parents[2] / "docs" / "validation.md").read_text(encoding="utf-8")
     assert written.strip() == page(validate()).strip()
+
+
+def test_the_matrix_of_support_is_that_of_the_tables() -> None:
+    """After a change that moves an error: python -m lockstep.validation.support > src/lockstep/planner/support.toml."""
+    from lockstep.validation.support import published
+
+    text = resources.files("lockstep.planner").joinpath("support.toml").read_text(encoding="utf-8")
+    assert tomllib.loads(text)["published"] == published()
 
 
 def test_what_deepspeed_does_differently_is_half_of_the_error_on_its_sweep() -> None:

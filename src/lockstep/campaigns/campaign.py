@@ -1,8 +1,8 @@
 """`campaign(...)`: a whole training run from its first step to its target, on average and as it may turn out.
 
-The mean is a formula; the simulation draws the failures of many campaigns and must agree with it. The range is wider
-than the interval of the mean: single campaigns differ by their failures, and the step time itself is only known to the
-error of the device's efficiency curve, taken as one standard deviation of a normal factor.
+The mean is a formula; the simulation draws the failures of many campaigns and must agree with it. The interval of one
+run is wider than that of the mean: single campaigns differ by their failures, and the step time itself is only known
+within its own interval, whose ends are taken as quantiles of a factor that is lognormal on either side.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from statistics import NormalDist
 
 import numpy as np
 
@@ -19,6 +20,7 @@ from lockstep.campaigns.run import Run, Scenario
 from lockstep.campaigns.tornado import Bar, tornado
 from lockstep.errors import BadInput
 from lockstep.failures import Campaigns, simulate_campaigns
+from lockstep.planner.interval import Interval
 from lockstep.planner.search import Progress
 from lockstep.simulate import Exponential, Sample
 from lockstep.types.plain import Json, picked, plain
@@ -38,8 +40,8 @@ class Campaign:
     run: Run
     simulated: Campaigns | None
     """None when nothing fails."""
-    range95_days: tuple[float, float]
-    """Where 95 % of campaigns end: failures and the error of the step time together."""
+    interval: Interval
+    """Days in which one campaign ends: failures and the error of the step time together."""
     offers: tuple[Offer, ...]
     energy: Energy | None
     tornado: tuple[Bar, ...]
@@ -60,7 +62,7 @@ class Campaign:
         run, found = self.run, self.scenario.estimate
         return {
             "days": run.days,
-            **picked(self, "ci95_days range95_days"),
+            **picked(self, "interval ci95_days"),
             "gpu_hours": run.gpu_hours,
             "cost": run.cost_usd,
             **picked(run.losses, "goodput_frac failures"),
@@ -121,7 +123,7 @@ def campaign(
         scenario=scenario,
         run=run,
         simulated=simulated,
-        range95_days=_range_days(run, simulated, scenario.estimate.uncertainty_frac, seed),
+        interval=_interval_days(run, simulated, scenario.estimate.interval, seed),
         offers=tuple(_offers(scenario, run, market or Market())),
         energy=_energy(scenario, run, power_W, pue, carbon_kg_per_kWh),
         tornado=bars,
@@ -144,13 +146,20 @@ def _simulated(scenario: Scenario, run: Run, campaigns: int, seed: int) -> Campa
     )
 
 
-def _range_days(run: Run, simulated: Campaigns | None, error_frac: float, seed: int) -> tuple[float, float]:
-    """2.5 and 97.5 % quantiles of single campaigns, each with a step time of its own within its error."""
+def _interval_days(run: Run, simulated: Campaigns | None, step_s: Interval, seed: int) -> Interval:
+    """Days of single campaigns, each with a step time of its own, between quantiles of the step time's level."""
     wall_s = np.full(RANGE_DRAWS, run.wall_s) if simulated is None else np.resize(simulated.wall_s, RANGE_DRAWS)
     generator = np.random.Generator(np.random.PCG64(np.random.SeedSequence((seed, RANGE_DRAWS))))
-    factor = np.maximum(1 + error_frac * generator.standard_normal(RANGE_DRAWS), 0.0)
-    low, high = np.quantile(wall_s * factor, (0.025, 0.975)) / SECONDS_PER_DAY
-    return float(low), float(high)
+    drawn, outside, predicted_s = (
+        generator.standard_normal(RANGE_DRAWS),
+        1 - step_s.level_frac,
+        run.estimate.step_time_s,
+    )
+    below, above = math.log(predicted_s / step_s.low), math.log(step_s.high / predicted_s)
+    at_ends = NormalDist().inv_cdf(1 - outside / 2)
+    factor = np.exp(np.where(drawn < 0, below, above) * drawn / at_ends)
+    low, high = np.quantile(wall_s * factor, (outside / 2, 1 - outside / 2)) / SECONDS_PER_DAY
+    return Interval(float(low), float(high), step_s.level_frac)
 
 
 def _offers(scenario: Scenario, run: Run, market: Market) -> list[Offer]:
@@ -185,7 +194,7 @@ def _assumptions(scenario: Scenario, run: Run) -> Iterator[str]:
         yield "formulas take exponential gaps of the same mean; only the simulation follows the law given"
     if run.work.parts_s["evaluation"]:
         yield "evaluation runs forward passes only, a third of a step's FLOPs per token"
-    yield "the range takes the error of the step time as one standard deviation"
+    yield "the interval is of one run: its failures, and a step time within its own interval"
     if not bool(found.memory.fits):
         yield "this layout does not fit in memory: its times are what they would be if it did"
     yield from found.assumptions()

@@ -182,7 +182,7 @@ def _planned(
     model: Model, part: Cluster, recipe: Recipe, target: Target | None, operation: Operation
 ) -> tuple[Estimate, Run | None]:
     """The best layout on a part of the cluster, and its run to the target."""
-    best = plan(model, part, recipe, top=1).best
+    best = plan(model, part, recipe, objective="robust", top=1).best
     return best, None if target is None else expected_run(best, target, operation)
 
 

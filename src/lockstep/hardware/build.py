@@ -94,6 +94,8 @@ class Builder:
             "latency_s": ("latency", entry.latency),
             "bandwidth_Bps": ("bandwidth", entry.bandwidth),
             "achieved_frac": ("achieved", entry.achieved if "achieved" in given else None),
+            "lowest_frac": ("lowest", entry.lowest),
+            "highest_frac": ("highest", entry.highest),
             "reduce_s_per_B": ("reduce_bandwidth", entry.reduce_bandwidth),
         }
         sources = self._sources(numbers, path, entry.source)
@@ -107,6 +109,8 @@ class Builder:
             latency_s=entry.latency,
             bandwidth_Bps=entry.bandwidth,
             achieved_frac=entry.achieved,
+            lowest_frac=entry.lowest,
+            highest_frac=entry.highest,
             reduce_s_per_B=1.0 / entry.reduce_bandwidth if entry.reduce_bandwidth else 0.0,
             switch=_switch(entry),
             provenance=sources,

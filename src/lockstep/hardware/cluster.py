@@ -207,6 +207,19 @@ class Cluster:
         own = used_frac < 1 and links >= self.devices_per_child(index)
         return max(1, int(links * used_frac)) if own else links
 
+    @property
+    def links_range(self) -> tuple[Cluster, Cluster]:
+        """The cluster with every link at the least, and at the most, that it may reach; itself where that is known."""
+        used = [level.link for level in self.levels if level.size > 1] + ([self.host.link] if self.host else [])
+        if all(link.range_frac == (link.achieved_frac, link.achieved_frac) for link in used):
+            return self, self
+        return self._reaching(0), self._reaching(1)
+
+    def _reaching(self, end: int) -> Cluster:
+        levels = tuple(replace(level, link=level.link.reaching(level.link.range_frac[end])) for level in self.levels)
+        host = self.host and replace(self.host, link=self.host.link.reaching(self.host.link.range_frac[end]))
+        return replace(self, levels=levels, host=host)
+
     def describe(self) -> str:
         """One line: devices, their memory and rate, and what joins them at each level."""
         device = self.device

@@ -54,6 +54,10 @@ class Link:
     """Wire rate of the datasheet."""
     achieved_frac: float = 1.0
     """Fraction of the wire rate that large messages reach."""
+    lowest_frac: float | None = None
+    """Where that is assumed: the least that links of the kind were seen to reach. None where it is known."""
+    highest_frac: float | None = None
+    """The most."""
     reduce_s_per_B: float = 0.0
     """Gamma: seconds to reduce one received byte that do not hide behind the transfer; 0 when they do."""
     switch: Switch | None = None
@@ -68,6 +72,23 @@ class Link:
         for name, number in (("latency_s", self.latency_s), ("reduce_s_per_B", self.reduce_s_per_B)):
             if number != 0:
                 check_positive(owner, **{name: number})
+        low, high = self.range_frac
+        check_positive(owner, lowest_frac=low)
+        if not low <= self.achieved_frac <= high <= 1:
+            said = f"lowest {low:g}, achieved {self.achieved_frac:g} and highest {high:g}"
+            raise BadInput(f"{owner}: {said} must rise, and none exceed 1")
+
+    @property
+    def range_frac(self) -> tuple[float, float]:
+        """Least and most of the wire rate that large messages may reach; twice the same where it is known."""
+        low, high = self.lowest_frac, self.highest_frac
+        return self.achieved_frac if low is None else low, self.achieved_frac if high is None else high
+
+    def reaching(self, achieved_frac: float) -> Link:
+        """The link at another fraction of its wire rate, its switch slower or faster in proportion."""
+        ratio = achieved_frac / self.achieved_frac
+        switch = self.switch and replace(self.switch, achieved_frac=self.switch.achieved_frac * ratio)
+        return replace(self, achieved_frac=achieved_frac, lowest_frac=None, highest_frac=None, switch=switch)
 
     @property
     def rate_Bps(self) -> float:
@@ -77,7 +98,9 @@ class Link:
     def effective(self) -> Link:
         """The same link with its achieved rate as its bandwidth: what the cost formulas take."""
         switch = self.switch and replace(self.switch, achieved_frac=self.switch.achieved_frac / self.achieved_frac)
-        return replace(self, bandwidth_Bps=self.rate_Bps, achieved_frac=1.0, switch=switch)
+        return replace(
+            self, bandwidth_Bps=self.rate_Bps, achieved_frac=1.0, lowest_frac=None, highest_frac=None, switch=switch
+        )
 
     def to_dict(self) -> Json:
         """Plain JSON form."""

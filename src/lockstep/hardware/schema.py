@@ -3,7 +3,7 @@
 A file holds any of `devices`, `links`, `nodes` (named things that the rest of the file may use) and `cluster`:
 
     links:
-      my-roce: {latency: 8 us, bandwidth: 200 Gbit/s, achieved: 85%}
+      my-roce: {latency: 8 us, bandwidth: 200 Gbit/s, achieved: 85%, lowest: 60%, highest: 90%}
       my-quantum:                              # InfiniBand whose switches reduce (SHARP)
         {latency: 4 us, bandwidth: 400 Gbit/s, achieved: 90%, switch: {latency: 3 us, achieved: 90%, sums_to: everyone}}
     nodes:
@@ -162,6 +162,10 @@ class LinkEntry(Strict):
     latency: Latency
     bandwidth: Bandwidth
     achieved: Fraction = 1.0
+    lowest: Fraction | None = None
+    """Where `achieved` is a guess: the least it may be, for the interval of an answer."""
+    highest: Fraction | None = None
+    """And the most."""
     reduce_bandwidth: Bandwidth | None = None
     switch: SwitchEntry | None = None
     """Absent where no switch reduces, or it is not used."""

@@ -72,6 +72,7 @@ NOT_TRAINED = {"int8": "a step's products need a floating-point format: bf16, fp
 TP_OVERLAPS = ("none", "gradients", "all", "async")
 EP_OVERLAPS = ("none", "cells", "shared")
 EXCHANGES = ("copy", "node")
+MFU_CONVENTIONS = ("full", "causal", "6n")
 ACTIVATION_B = {"fp64": 8.0, "fp32": 4.0, "tf32": 4.0}
 """Bytes per activation element where products run in a wide format: tf32 rounds inside the unit, memory holds fp32."""
 
@@ -90,6 +91,9 @@ class Recipe:
     """Training software, whose attention kernel and time on the host are priced, by name or of one's own."""
     attention_kernel: str | None = None
     """Fused attention kernel; None means the first that the software prefers and the device has been measured with."""
+    mfu_convention: str = "full"
+    """FLOPs that utilisation counts: full (attention against all keys), causal (what a causal mask leaves) or 6n (six
+    per parameter that a token uses)."""
     optimizer: str = "adamw"
     parameter_B: float = 2.0
     """Bytes of a working parameter."""
@@ -210,6 +214,8 @@ class Recipe:
                 raise UnknownName("module to recompute", module, MODULES, "--recompute-modules")
         if self.attention_kernel not in (None, *ATTENTION_KERNELS):
             raise UnknownName("attention kernel", str(self.attention_kernel), ATTENTION_KERNELS, "--attention-kernel")
+        if self.mfu_convention not in MFU_CONVENTIONS:
+            raise UnknownName("MFU convention", self.mfu_convention, MFU_CONVENTIONS, "--mfu-convention")
         stack(self.stack)  # Raises UnknownName.
         if self.optimizer not in OPTIMIZERS:
             raise UnknownName("optimizer", self.optimizer, OPTIMIZERS, "--optimizer")

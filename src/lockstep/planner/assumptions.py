@@ -24,10 +24,17 @@ from lockstep.layout import (
 )
 from lockstep.parallel.data.offload import HOST_STREAM_FRAC
 from lockstep.parallel.expert.visited import visited_frac
+from lockstep.planner.interval import ends, explained
 from lockstep.step import Step
 from lockstep.units import format_bandwidth, format_flops, format_frac, format_size, format_time
 
 HALF = ("bf16", "fp16")
+COUNTED = {
+    "full": "model FLOPs count attention in full (no causal halving), as most published MFU figures do",
+    "causal": "model FLOPs count the attention that a causal mask leaves, half of it in full",
+    "6n": "model FLOPs are six for every parameter that a token uses; attention is not counted",
+}
+"""What utilisation counts, by convention."""
 
 
 def assumptions(job: Job, cluster: Cluster, layout: Layout, step: Step | None = None) -> tuple[str, ...]:
@@ -50,6 +57,8 @@ def _all(job: Job, cluster: Cluster, layout: Layout, step: Step | None) -> Itera
     yield from _chosen(job)
     yield from cluster.notes
     yield from _alone(cluster)
+    if step is not None:
+        yield explained(ends(job, cluster, layout))
     yield f"kernel efficiency of {cluster.device.name}: curve {curve.name!r}, {how} ({curve.source}), error {error}"
     yield from _software(job, cluster)
     yield from _peak(cluster, recipe)
@@ -69,7 +78,7 @@ def _all(job: Job, cluster: Cluster, layout: Layout, step: Step | None) -> Itera
         rate = level.link.provenance.get("bandwidth_Bps")
         if level.size > 1 and rate is not None and rate.kind == "measured":
             yield f"{level.link.name} is calibrated: {rate.text} ({rate.date})"
-    yield "model FLOPs count attention in full (no causal halving), as most published MFU figures do"
+    yield COUNTED[recipe.mfu_convention]
     if recipe.local_steps > 1:
         yield f"the step is the mean of {recipe.local_steps:,}, after which groups of ranks average their parameters"
         yield "what training apart costs in convergence is not in it: see `lockstep converge outer-momentum`"

@@ -14,11 +14,13 @@ from lockstep.kernels.clock import Clock
 from lockstep.layout import Job, Layout, Memory, check, group_summary, memory, stack, stage_memory
 from lockstep.parallel.piece import Hiding
 from lockstep.planner.assumptions import HALF, assumptions
+from lockstep.planner.interval import Interval, ends, known_spread
+from lockstep.planner.support import Support, support
 from lockstep.program import Timeline
 from lockstep.step import Step, hiding, price_step, step_timeline
 from lockstep.types.plain import Json, picked
 from lockstep.units import SECONDS_PER_DAY, format_flops, format_frac, format_size, format_time
-from lockstep.workload import ConvNet, convnet_forward_flops, training_flops
+from lockstep.workload import ConvNet, convnet_forward_flops, parameters, training_flops
 
 SECONDS_PER_HOUR = 3600.0
 
@@ -61,7 +63,7 @@ class Estimate:
 
     @property
     def model_flops_per_gpu_per_s(self) -> float:
-        """FLOPs that the model needs, attention counted in full, per second and device."""
+        """FLOPs that the model needs, by the recipe's convention, per second and device."""
         return model_flops(self.job) / (self.step_time_s * self.job.devices)
 
     @property
@@ -82,10 +84,20 @@ class Estimate:
         return executed / self.cluster.device.peak(self.job.recipe.dtype)
 
     @property
-    def uncertainty_frac(self) -> float:
-        """Typical relative error of the step time: that of the device's efficiency curve, fitted or assumed."""
-        device = self.cluster.device
-        return device.efficiency.error_frac_on(device.name)
+    def interval(self) -> Interval:
+        """Between which seconds a step is expected."""
+        return ends(self.job, self.cluster, self.layout).interval(known_spread())
+
+    @property
+    def mfu_interval(self) -> Interval:
+        """The same of the model FLOPs utilisation."""
+        return self.interval.over(self.mfu_frac * self.step_time_s)
+
+    @property
+    def said_interval(self) -> str:
+        """The interval of the step time in words."""
+        found = self.interval
+        return f"{format_time(found.low)} to {format_time(found.high)} in {format_frac(found.level_frac)} of cases"
 
     @property
     def attention_kernel(self) -> str | None:
@@ -106,6 +118,11 @@ class Estimate:
         days = tokens / self.tokens_per_s / SECONDS_PER_DAY
         return days, None if self.cost_per_token is None else self.cost_per_token * tokens
 
+    @property
+    def support(self) -> Support:
+        """What the answer rests on: published steps of the same device, software and format, or none."""
+        return support(self.cluster.device, self.job.recipe.software, self.job.recipe.dtype)
+
     def assumptions(self) -> tuple[str, ...]:
         """What it takes for granted, the most important first."""
         return assumptions(self.job, self.cluster, self.layout, self.step)
@@ -125,11 +142,14 @@ class Estimate:
         """Plain JSON form in the words of the command line."""
         hidden = self.hiding()
         return {
-            **picked(self, "layout accumulation_steps step_time_s tokens_per_s tokens_per_s_per_gpu"),
-            **picked(self, "mfu_frac hfu_frac uncertainty_frac"),
+            **picked(self, "layout accumulation_steps step_time_s interval tokens_per_s"),
+            "tokens_per_s_interval": self.interval.over(self.job.recipe.batch_tokens).to_dict(),
+            **picked(self, "tokens_per_s_per_gpu mfu_frac mfu_interval hfu_frac"),
             "model_flops_per_gpu_per_s": self.model_flops_per_gpu_per_s,
             "stack": self.job.recipe.software.name,
             "attention_kernel": self.attention_kernel,
+            "support": self.support.level,
+            "mfu_convention": self.job.recipe.mfu_convention,
             "peak_dtype": self.job.recipe.dtype,
             "peak_flops_per_s": self.cluster.device.peak(self.job.recipe.dtype),
             "breakdown_s": self.step.breakdown_s(),
@@ -147,8 +167,8 @@ class Estimate:
     def __str__(self) -> str:
         fits = "fits" if self.memory.fits else "does not fit"
         return (
-            f"{self.layout}: {format_time(self.step_time_s)} per step, "
-            f"{format_frac(self.mfu_frac)} {self.mfu_name} ± {format_frac(self.mfu_frac * self.uncertainty_frac, 2)} "
+            f"{self.layout}: {format_time(self.step_time_s)} per step ({self.said_interval}), "
+            f"{format_frac(self.mfu_frac)} {self.mfu_name} "
             f"({format_flops(self.model_flops_per_gpu_per_s)} per device), "
             f"{format_size(float(self.memory.total_B))} per device ({fits}), bound by {self.step.bound_by}"
         )
@@ -195,18 +215,22 @@ def stage_memories(job: Job, cluster: Cluster, layout: Layout) -> list[Memory]:
 
 @lru_cache(maxsize=64)
 def model_flops(job: Job) -> float:
-    """FLOPs of one optimizer step that the model needs: three forward passes, attention counted in full."""
+    """FLOPs of one optimizer step that the model needs: three forward passes, counted by the recipe's convention."""
     if isinstance(job.model, ConvNet):
         return 3.0 * convnet_forward_flops(job.model) * job.recipe.batch
-    return float(training_flops(job.model, job.recipe.seq).model) * job.recipe.batch_tokens
+    if job.recipe.mfu_convention == "6n":
+        return 6.0 * parameters(job.model).active * job.recipe.batch_tokens
+    found = training_flops(job.model, job.recipe.seq, job.recipe.mfu_convention)
+    return float(found.model) * job.recipe.batch_tokens
 
 
 def executed_flops(job: Job, recompute: str) -> float:
-    """FLOPs of one optimizer step with recomputation."""
+    """FLOPs of one optimizer step with recomputation; by convention 6n, in the proportion of the full count."""
     if isinstance(job.model, ConvNet):
         return model_flops(job)
-    found = training_flops(job.model, job.recipe.seq, recompute=recompute, modules=job.recipe.recompute_modules)
-    return float(found.hardware) * job.recipe.batch_tokens
+    counting = "causal" if job.recipe.mfu_convention == "causal" else "full"
+    found = training_flops(job.model, job.recipe.seq, counting, recompute, job.recipe.recompute_modules)
+    return model_flops(job) * float(found.hardware / found.model)
 
 
 def hourly_price_usd(cluster: Cluster) -> float | None:

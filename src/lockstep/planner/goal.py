@@ -1,5 +1,6 @@
 """`Goal`: what makes one plan better than another, which numbers of devices to look at, and when to stop looking.
 
+robust      the whole cluster, of the layouts that are nearly fastest the one that loses least (`robust.py`)
 time        the whole cluster, fastest layout
 cost        parts of the cluster too, cheapest per token
 deadline    the fewest devices on which the tokens are done in time
@@ -7,7 +8,7 @@ deadline    the fewest devices on which the tokens are done in time
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from lockstep.errors import BadInput, Infeasible, UnknownName, Violation
 from lockstep.hardware import Cluster
@@ -16,9 +17,7 @@ from lockstep.planner.estimate import hourly_price_usd, model_flops
 from lockstep.planner.result import Plan
 from lockstep.units import SECONDS_PER_DAY, format_time
 
-OBJECTIVES = ("time", "cost")
-
-
+OBJECTIVES = ("robust", "time", "cost")
 MOST_TOKENS = 1e18
 
 
@@ -47,15 +46,16 @@ class Goal:
 
     def sizes(self, cluster: Cluster) -> list[int]:
         """Numbers of devices to plan for, ascending."""
-        alone = self.objective == "time" and self.deadline_s is None
+        alone = self.objective != "cost" and self.deadline_s is None
         return [cluster.num_devices] if alone else device_counts(cluster)
 
     def least_s(self, job: Job, cluster: Cluster) -> float:
         """Seconds for the tokens at the full peak rate: no layout is faster. 0 where no tokens are given.
 
-        A causal mask leaves at least half of the attention that `model_flops` counts, and nothing else is left out.
+        A causal mask leaves at least half of the attention that is counted in full, and nothing else is left out.
         """
-        flops = 0.5 * model_flops(job) * (self.tokens or 0.0) / job.recipe.batch_tokens
+        counted = replace(job, recipe=replace(job.recipe, mfu_convention="full"))
+        flops = 0.5 * model_flops(counted) * (self.tokens or 0.0) / job.recipe.batch_tokens
         return flops / (job.devices * max(cluster.device.peak_flops.values()))
 
     def planned_s(self, found: Plan) -> float:

@@ -10,7 +10,8 @@ from lockstep.layout import OFFLOAD, Job, Recipe, host_capacity_B
 from lockstep.planner.estimate import estimates
 from lockstep.planner.goal import Goal, check_tokens
 from lockstep.planner.result import Plan
-from lockstep.planner.search import HOST_MEMORY, MEMORY, Findings, Miss, Progress, search
+from lockstep.planner.robust import robust_order
+from lockstep.planner.search import HOST_MEMORY, MEMORY, Findings, Miss, Progress, Scored, search
 from lockstep.planner.space import Space, default_space
 from lockstep.units import format_frac, format_size
 from lockstep.workload import Model
@@ -33,9 +34,10 @@ def plan(
     """The best layouts of `model` on `cluster`.
 
     Args: `tokens` to train on, for days and dollars; `deadline_s` with `tokens` finds the fewest devices, up to the
-    cluster's, that finish in time; `objective` "time" uses the whole cluster, "cost" also looks at parts of it and
-    takes the cheapest per token; `top` layouts are returned; `offload` holds for all layouts (none, optimizer,
-    parameters); `space` replaces the default one. Ctrl-C gives the best of what has been searched.
+    cluster's, that finish in time; `objective` "time" uses the whole cluster, "robust" too, and takes of the layouts
+    that are nearly as fast the one that loses least when links and software are slow (`robust.py`), "cost" also looks
+    at parts of it and takes the cheapest per token; `top` layouts are returned; `offload` holds for all layouts (none,
+    optimizer, parameters); `space` replaces the default one. Ctrl-C gives the best of what has been searched.
     Raises BadInput, and Infeasible with every violated constraint when no layout is possible.
     """
     goal = Goal(objective, tokens, deadline_s)
@@ -93,9 +95,18 @@ def _plan_on(job: Job, cluster: Cluster, goal: Goal, found: Findings) -> Plan:
         raise KeyboardInterrupt
     if not found.best:
         raise _nothing_fits(job, cluster, found)
-    every = estimates(job, cluster, [one.layout for one in (*found.best, *found.front)])
-    plans, front = tuple(every[: len(found.best)]), tuple(every[len(found.best) :])
+    best = _listed(job, cluster, goal, found)
+    every = estimates(job, cluster, [one.layout for one in (*best, *found.front)])
+    plans, front = tuple(every[: len(best)]), tuple(every[len(best) :])
     return Plan(job, cluster, goal.objective, plans, front, found, goal.tokens)
+
+
+def _listed(job: Job, cluster: Cluster, goal: Goal, found: Findings) -> list[Scored]:
+    """The best layouts in the order of the goal, as many as were asked for."""
+    if goal.objective != "robust":
+        return found.best
+    first = robust_order(job, cluster, found.near)
+    return [*first, *(one for one in found.best if one not in first)][: len(found.best)]
 
 
 def _nothing_fits(job: Job, cluster: Cluster, found: Findings) -> Infeasible:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from lockstep.hardware import Cluster
 from lockstep.layout import Job
 from lockstep.planner.estimate import Estimate
+from lockstep.planner.robust import is_safe
 from lockstep.planner.search import MEMORY, Findings
 from lockstep.types.plain import Json
 from lockstep.units import SECONDS_PER_DAY, format_count, format_frac, format_money, format_size, format_time
@@ -33,6 +34,22 @@ class Plan:
         return self.plans[0]
 
     @property
+    def given_up_frac(self) -> float:
+        """By how much the chosen layout is slower than the fastest, by the formulas."""
+        return self.best.step_time_s / self.findings.best[0].step_time_s - 1.0
+
+    @property
+    def choice(self) -> str | None:
+        """Why the layout chosen is not the fastest; None where it is."""
+        fastest = self.findings.best[0]
+        if self.objective != "robust" or self.best.layout == fastest.layout:
+            return None
+        slower = f"{format_frac(self.given_up_frac, 2)} slower than {fastest.layout}, which"
+        if not is_safe(fastest.memory_B, self.cluster):
+            return f"{slower} would fill {format_frac(fastest.memory_B / self.cluster.device.memory_B)} of the memory"
+        return f"{slower} loses more when links and software are slow, or is less simple"
+
+    @property
     def rejected(self) -> list[Json]:
         """How many layouts each constraint rejected, most first."""
         counts = sorted(self.findings.rejected.items(), key=lambda item: (-item[1], item[0]))
@@ -51,12 +68,11 @@ class Plan:
         """The answer in words."""
         best, job = self.best, self.job
         things = "tokens" if job.transformer else "images"
-        spread = format_frac(best.mfu_frac * best.uncertainty_frac, 2)
         parts = [
             f"{job.model.name} on {job.devices} x {self.cluster.device.name}: {best.layout}",
             f"{format_time(best.step_time_s)} per step of {format_count(job.recipe.batch_tokens)} {things} "
-            f"({best.accumulation}), "
-            f"{format_count(best.tokens_per_s)} {things}/s, {format_frac(best.mfu_frac)} {best.mfu_name} ± {spread}",
+            f"({best.accumulation}), {best.said_interval}, "
+            f"{format_count(best.tokens_per_s)} {things}/s, {format_frac(best.mfu_frac)} {best.mfu_name}",
             f"{format_size(float(best.memory.total_B))} of {format_size(best.memory.capacity_B)} per device, "
             f"bound by {best.step.bound_by}",
         ]
@@ -64,6 +80,8 @@ class Plan:
             days, dollars = best.campaign(self.tokens)
             cost = "price unknown" if dollars is None else format_money(dollars)
             parts.append(f"{format_count(self.tokens)} {things}: {format_time(days * SECONDS_PER_DAY)}, {cost}")
+        if self.choice is not None:
+            parts.append(self.choice)
         return "; ".join(parts)
 
     def to_dict(self) -> Json:
@@ -76,6 +94,7 @@ class Plan:
             "cluster": self.cluster.name,
             "gpus": self.job.devices,
             "objective": self.objective,
+            "given_up": None if self.choice is None else {"step_time_frac": self.given_up_frac},
             "plans": plans,
             "front": [{"layout": one.layout.to_dict()} | _summary(one, True) for one in self.front],
             "evaluated": self.findings.evaluated,
@@ -86,7 +105,8 @@ class Plan:
         }
         if self.tokens is not None:
             days, dollars = self.best.campaign(self.tokens)
-            answer |= {"tokens": self.tokens, "days": days, "cost": dollars}
+            between = self.best.interval.times(days / self.best.step_time_s)
+            answer |= {"tokens": self.tokens, "days": days, "days_interval": between.to_dict(), "cost": dollars}
             answer["assumptions"].append(UNINTERRUPTED)
         return answer
 

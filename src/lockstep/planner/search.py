@@ -28,6 +28,8 @@ Progress = Callable[[int, int], None]
 """Called with (done, total)."""
 MEMORY = "memory"
 HOST_MEMORY = "host memory"
+NEAR_FRAC = 0.03
+MOST_NEAR = 48
 QUICK = 64
 """The fastest 1/QUICK of the layouts are sorted with those that need less memory; the others are only compared."""
 
@@ -55,6 +57,8 @@ class Findings:
     """What a search has found so far."""
 
     best: list[Scored] = field(default_factory=list)
+    near: list[Scored] = field(default_factory=list)
+    """Feasible layouts at most NEAR_FRAC slower than the fastest: the MOST_NEAR fastest."""
     front: list[Scored] = field(default_factory=list)
     """Feasible layouts that no other beats in both step time and memory, fastest first."""
     evaluated: int = 0
@@ -142,8 +146,10 @@ def _keep(
     place: tuple[int, int],
     top: int,
 ) -> None:
-    """Merges the feasible layouts at `flat` into the best and into the front."""
-    kept = _promising(seconds, memory_B, top)
+    """Merges the feasible layouts at `flat` into the best, those near it and the front."""
+    if not flat.size:
+        return
+    kept = _promising(seconds, memory_B, max(top, MOST_NEAR))
     flat, seconds, memory_B = flat[kept], seconds[kept], memory_B[kept]
     order = np.lexsort((memory_B, seconds))
     front = order[_improves(memory_B[order])]
@@ -152,6 +158,10 @@ def _keep(
         layouts = zip(picked.tolist(), grid.layouts(flat[picked]), strict=True)
         return [Scored(float(seconds[i]), float(memory_B[i]), (*place, int(flat[i])), one) for i, one in layouts]
 
+    quickest_s = min(one.step_time_s for one in (*found.best[:1], *scored(order[:1])))
+    close = order[: np.searchsorted(seconds[order], quickest_s * (1 + NEAR_FRAC), "right")][:MOST_NEAR]
+    merged = sorted(found.near + scored(close))[:MOST_NEAR]
+    found.near = [one for one in merged if one.step_time_s <= merged[0].step_time_s * (1 + NEAR_FRAC)]
     found.best = sorted(found.best + scored(order[:top]))[:top]
     merged = sorted(found.front + scored(front))
     found.front = [merged[i] for i in np.flatnonzero(_improves(np.array([one.memory_B for one in merged])))]

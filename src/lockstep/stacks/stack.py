@@ -34,6 +34,8 @@ class Stack:
     name: str
     software: str
     release: str
+    vendors: tuple[str, ...]
+    """On whose devices it runs."""
     attention: tuple[str, ...]
     """Fused attention kernels, the first that a device has; see `AttentionKernel`."""
     launch_s: float
@@ -55,10 +57,12 @@ class Stack:
 def stacks() -> dict[str, Stack]:
     """Every stack of the catalog by name."""
     text = resources.files("lockstep.stacks").joinpath("stacks.toml").read_text(encoding="utf-8")
-    return {
-        name: Stack(name=name, **{**entry, "attention": tuple(entry["attention"])})
-        for name, entry in tomllib.loads(text).items()
-    }
+    return {name: _stack(name, entry) for name, entry in tomllib.loads(text).items()}
+
+
+def _stack(name: str, entry: Json) -> Stack:
+    several = {key: tuple(entry[key]) for key in ("attention", "vendors")}
+    return Stack(name=name, **{**entry, **several})
 
 
 def stack(name: str | Stack) -> Stack:

@@ -44,6 +44,7 @@ from lockstep.validation import (
     zero_bubble,
 )
 from lockstep.validation.case import Case, Table, constant_efficiency_s
+from lockstep.validation.coverage import observed, sampled
 from lockstep.validation.unseen import unseen
 
 TABLES: dict[str, Table] = {
@@ -106,6 +107,8 @@ class Error:
     stack: str = ""
     unseen: float | None = None
     """Of a step time, the prediction of a fit that knows no row of the same software."""
+    covered: bool | None = None
+    """Whether the step lies in the interval around that; asked of a share of the rows."""
 
     @property
     def error_frac(self) -> float:
@@ -155,6 +158,11 @@ class TableReport:
         return float(np.median(np.abs(self.unseen_fracs))) if len(self.unseen_fracs) else None
 
     @property
+    def coverage_frac(self) -> float | None:
+        """Share of the rows asked that lie in their interval; None for tables that hold no step times."""
+        return _covered(self.errors)
+
+    @property
     def ok(self) -> bool:
         """Whether the median is within the table's tolerance."""
         return self.median_abs_frac <= self.table.tolerance_frac
@@ -169,6 +177,7 @@ class TableReport:
             "max_abs_frac": float(np.max(np.abs(self.fracs))),
             "mean_abs_frac": float(np.mean(np.abs(self.fracs))),
             "unseen_median_abs_frac": self.unseen_median_frac,
+            "coverage_frac": self.coverage_frac,
             "constant_mfu_median_abs_frac": self.constant_mfu_frac,
             "constant_hfu_median_abs_frac": self.constant_hfu_frac,
             "tolerance_frac": self.table.tolerance_frac,
@@ -186,6 +195,8 @@ class StackReport:
     """Signed errors."""
     unseen_fracs: Floats
     """Those of a fit that knows none of these rows, nor others of the software."""
+    coverage_frac: float | None
+    """Share of the rows asked that lie in their interval."""
 
     def to_dict(self) -> Json:
         """Plain JSON form."""
@@ -197,6 +208,7 @@ class StackReport:
             "unseen_median_abs_frac": float(np.median(sizes)),
             "unseen_p90_abs_frac": float(np.quantile(sizes, 0.9)),
             "unseen_mean_signed_frac": float(np.mean(self.unseen_fracs)),
+            "coverage_frac": self.coverage_frac,
         }
 
 
@@ -214,7 +226,7 @@ class Report:
         for stack in sorted({error.stack for error in errors}):
             here = [error for error in errors if error.stack == stack]
             seen, unseen = ([getattr(one, name) for one in here] for name in ("error_frac", "unseen_frac"))
-            found.append(StackReport(stack, np.array(seen), np.array(unseen)))
+            found.append(StackReport(stack, np.array(seen), np.array(unseen), _covered(here)))
         return tuple(found)
 
     @property
@@ -224,13 +236,19 @@ class Report:
         return float(np.median(medians)) if medians else None
 
     @property
+    def coverage_frac(self) -> float | None:
+        """Share of the steps asked that lie in their interval, every program weighing the same."""
+        shares = [one.coverage_frac for one in self.stacks if one.coverage_frac is not None]
+        return float(np.mean(shares)) if shares else None
+
+    @property
     def ok(self) -> bool:
         """Whether every table is within its tolerance."""
         return all(table.ok for table in self.tables)
 
     def to_dict(self) -> Json:
         """Plain JSON form."""
-        return picked(self, "unseen_median_frac stacks tables ok")
+        return picked(self, "unseen_median_frac coverage_frac stacks tables ok")
 
 
 def validate(names: Iterable[str] | None = None) -> Report:
@@ -244,21 +262,30 @@ def validate(names: Iterable[str] | None = None) -> Report:
 
 @cache
 def _report(table: Table) -> TableReport:
-    cases = table.cases()
-    found = [_error(case) for case in cases]
+    cases, timed = table.cases(), table.quantity == "step_time_s"
+    asked = {case.row for case in sampled(cases)} if timed else set()
+    found = [_error(case, case.row in asked) for case in cases]
     worst = sorted(range(len(found)), key=lambda i: (-abs(found[i].error_frac), i))
-    timed = table.quantity == "step_time_s"
     mfu, hfu = (_constant(cases, executed) if timed else None for executed in (False, True))
     return TableReport(table, tuple(found[i] for i in worst), mfu, hfu)
 
 
-def _error(case: Case) -> Error:
+def _error(case: Case, with_interval: bool) -> Error:
     """Predicted with all constants, and of a step time with those that its software had no part in."""
     predicted, software, blind = case.predict(case), case.job.recipe.software.name, unseen(case)
-    without = None
-    if case.quantity == "step_time_s":
+    without, covered = None, None
+    if with_interval:
+        one = observed(case)
+        without, covered = float(one.ends.step_time_s), one.covered
+    elif case.quantity == "step_time_s":
         without = predicted if blind is case else case.predict(blind)
-    return Error(case.row, case.quantity, case.measured, predicted, case.note, software, without)
+    return Error(case.row, case.quantity, case.measured, predicted, case.note, software, without, covered)
+
+
+def _covered(errors: Iterable[Error]) -> float | None:
+    """Share of those asked that lie in their interval."""
+    asked = [error.covered for error in errors if error.covered is not None]
+    return float(np.mean(asked)) if asked else None
 
 
 def _constant(cases: Sequence[Case], executed: bool) -> float:

@@ -63,6 +63,7 @@ TABLE: Mapping[str, Mapping[str, str]] = {
     },
     "Reference": {
         "catalog": "List models, devices, clusters and links with their sources.",
+        "support": "List what answers rest on, by device, training software and number format.",
         "validate": "Check predictions against published measurements.",
         "case": "Compare published training runs with what is predicted for them.",
         "cite": "Print the papers and sources that an answer rests on.",

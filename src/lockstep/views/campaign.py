@@ -79,8 +79,9 @@ def _verdict(found: Campaign, out: Console) -> None:
     cost = "at an unknown price" if run.cost_usd is None else f"for {format_money(run.cost_usd)}"
     title = f"{job.model.name} on {job.devices} x {estimate.cluster.device.name}"
     out.print(Text(f"{title}: {tokens} in {_days(run.days)}, {cost}", style="bold green"))
-    low, high = found.range95_days
-    out.print(f"95 % of runs take {_days(low)} to {_days(high)} ({_mean(found)}).")
+    between = found.interval
+    level = format_frac(between.level_frac)
+    out.print(f"One run takes {_days(between.low)} to {_days(between.high)} in {level} of cases ({_mean(found)}).")
     out.print(
         f"{format_count(run.gpu_hours)} device hours, {_energy(found)}{run.work.steps:,.0f} steps of"
         f" {format_time(estimate.step_time_s)} at {format_frac(estimate.mfu_frac)} {estimate.mfu_name} with"

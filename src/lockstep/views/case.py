@@ -103,8 +103,8 @@ def _one(found: Comparison, out: Console) -> None:
         heading(out, "Why it misses")
         reasons = itertools.groupby(misses, key=lambda row: row.published.why)
         indented(out, table([("", "left"), ("", "text")], ([_words(next(rows)), why] for why, rows in reasons)))
-    error = format_frac(found.prediction.stretches[-1].estimate.uncertainty_frac, 2)
-    heading(out, "As predicted", f"{study.cluster}; typical error of a step time {error}")
+    last = found.prediction.stretches[-1].estimate
+    heading(out, "As predicted", f"{study.cluster}; a step takes {last.said_interval}")
     titles = [("stretch", "left"), ("layout", "text"), ("step", "right"), ("MFU", "right"), ("lasts", "right")]
     indented(out, table(titles, (_stretch(one) for one in found.prediction.stretches)))
     if study.unknown:

@@ -59,13 +59,12 @@ def _verdict(found: Estimate, out: Console) -> None:
     fits = bool(memory.fits)
     title = f"{job.model.name} on {job.devices} x {found.cluster.device.name}: {layout_words(found.layout)}"
     out.print(Text(title, style="bold green" if fits else "bold red"))
-    spread = format_frac(found.mfu_frac * found.uncertainty_frac, 2)
     pieces = unit(job)
     out.print(
         f"{format_time(found.step_time_s)} per step of {format_count(job.recipe.batch_tokens)} {pieces} "
-        f"({found.accumulation}), "
+        f"({found.accumulation}), {found.said_interval}; "
         f"{format_count(found.tokens_per_s)} {pieces}/s ({format_count(found.tokens_per_s_per_gpu)} per device), "
-        f"{format_frac(found.mfu_frac)} MFU ± {spread} ({format_flops(found.model_flops_per_gpu_per_s)} per device"
+        f"{format_frac(found.mfu_frac)} MFU ({format_flops(found.model_flops_per_gpu_per_s)} per device"
         f"{_peak(found)}), "
         f"{format_frac(found.hfu_frac)} HFU; bound by {PART_WORDS[found.step.bound_by]}."
     )

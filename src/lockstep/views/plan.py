@@ -55,11 +55,10 @@ def _verdict(plan: Plan, out: Console) -> None:
     best, job = plan.best, plan.job
     title = f"{job.model.name} on {job.devices} x {plan.cluster.device.name}: {layout_words(best.layout)}"
     out.print(Text(title, style="bold green"))
-    spread = format_frac(best.mfu_frac * best.uncertainty_frac, 2)
     out.print(
         f"{format_time(best.step_time_s)} per step of {format_count(job.recipe.batch_tokens)} {unit(job)} "
-        f"({best.accumulation}), "
-        f"{format_count(best.tokens_per_s)} {unit(job)}/s, {format_frac(best.mfu_frac)} {best.mfu_name} ± {spread}; "
+        f"({best.accumulation}), {best.said_interval}; "
+        f"{format_count(best.tokens_per_s)} {unit(job)}/s, {format_frac(best.mfu_frac)} {best.mfu_name}; "
         f"{_memory(best)} of {format_size(best.memory.capacity_B)} per device; "
         f"bound by {PART_WORDS[best.step.bound_by]}."
     )
@@ -68,6 +67,8 @@ def _verdict(plan: Plan, out: Console) -> None:
         cost = "an unknown price" if dollars is None else format_money(dollars)
         lasts = format_time(days * SECONDS_PER_DAY)
         out.print(f"{format_count(plan.tokens)} {unit(job)} take {lasts} without interruptions and cost {cost}.")
+    if plan.choice is not None:
+        out.print(f"It is {plan.choice}.")
     if not plan.findings.complete:
         out.print(Text("Stopped early: the best of what was searched, perhaps not the best of all.", style="yellow"))
     time_line(best, out)
@@ -79,8 +80,8 @@ def _memory(one: Estimate) -> str:
 
 def _best(plan: Plan, out: Console) -> None:
     """The best layouts, side by side."""
-    cheapest = "cheapest" if plan.objective == "cost" else "fastest"
-    heading(out, "Best layouts", f"{cheapest} of {plan.findings.feasible:,} that fit")
+    order = {"cost": "cheapest", "robust": "robust choice first"}.get(plan.objective, "fastest")
+    heading(out, "Best layouts", f"{order} of {plan.findings.feasible:,} that fit")
     _layouts(plan.plans, plan.tokens, out)
 
 

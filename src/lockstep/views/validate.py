@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 WORST_OF_ALL = 8
 WORST_OF_EACH = 3
 _TITLES = [("table", "left"), ("rows", "right"), ("mean", "right"), ("median", "right"), ("max", "right")]
-_TITLES += [("unseen", "right"), ("const", "right"), ("limit", "right"), ("", "left")]
+_TITLES += [("unseen", "right"), ("inside", "right"), ("const", "right"), ("limit", "right"), ("", "left")]
 _BY_STACK = [("software", "left"), ("rows", "right"), ("median", "right"), ("unseen", "right"), ("90 %", "right")]
-_BY_STACK += [("mean", "right")]
+_BY_STACK += [("mean", "right"), ("inside", "right")]
 
 
 def render(report: Report, out: Console) -> None:
@@ -33,12 +33,15 @@ def render(report: Report, out: Console) -> None:
     out.print(Text(f"{good} of {len(tables)} tables within tolerance", style=style))
     if len(report.stacks) > 1 and report.unseen_median_frac is not None:
         said = format_frac(report.unseen_median_frac, 2)
-        heading(out, "Steps by software", f"median error where none of it was fitted to: {said}, over these programs")
+        inside = _share(report.coverage_frac)
+        what = f"where none of it was fitted to: median error {said}, {inside} inside the 90 % interval"
+        heading(out, "Steps by software", what)
         indented(out, table(_BY_STACK, (_by_stack(one) for one in report.stacks)))
-        out.print(Text("  unseen, 90 %, mean: of a fit without any row of that software", style="dim"))
+        out.print(Text("  unseen, 90 %, mean, inside: of a fit without any row of that software", style="dim"))
     heading(out, "Errors", "predicted / measured - 1; positive is too slow or too much memory")
     indented(out, table(_TITLES, (_numbers(one) for one in tables)))
     out.print(Text("  unseen: median error of a fit without any row of the same software", style="dim"))
+    out.print(Text("  inside: share of steps inside the 90 % interval of that fit", style="dim"))
     out.print(Text("  const: median error of the best single efficiency, MFU or HFU, of each table", style="dim"))
     _worst(report, out)
     if len(tables) == 1:
@@ -55,7 +58,8 @@ def _numbers(one: TableReport) -> list[str | Text]:
         _signed(float(np.mean(one.fracs))),
         format_frac(one.median_abs_frac, 2),
         format_frac(float(np.max(sizes)), 2),
-        "" if one.unseen_median_frac is None else format_frac(one.unseen_median_frac, 2),
+        _share(one.unseen_median_frac),
+        _share(one.coverage_frac),
         format_frac(min(constants), 2) if constants else "",
         format_frac(one.table.tolerance_frac, 2),
         Text("ok", style="green") if one.ok else Text("no", style="red"),
@@ -72,7 +76,12 @@ def _by_stack(one: StackReport) -> list[str]:
         format_frac(float(np.median(sizes)), 2),
         format_frac(float(np.quantile(sizes, 0.9)), 2),
         _signed(float(np.mean(one.unseen_fracs))),
+        _share(one.coverage_frac),
     ]
+
+
+def _share(frac: float | None) -> str:
+    return "" if frac is None else format_frac(frac, 2)
 
 
 def _worst(report: Report, out: Console) -> None:

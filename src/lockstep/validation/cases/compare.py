@@ -200,5 +200,5 @@ def _stretch(one: Predicted) -> Json:
         "mfu_frac": one.quantity("mfu_frac"),
         "tokens_per_s_per_gpu": one.quantity("tokens_per_s_per_gpu"),
         "memory_frac": float(found.memory.used_frac),
-        "uncertainty_frac": found.uncertainty_frac,
+        "interval": found.interval.to_dict(),
     }

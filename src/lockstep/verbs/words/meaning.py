@@ -237,6 +237,7 @@ _IDLE: dict[str, Callable[[About], str | None]] = {
     "recompute": _attention(_layout(lambda layout: layout.recompute != "none")),
     "flash": _attention(lambda about: not about.job.recipe.flash_attention),
     "dropout": _attention(lambda about: about.job.recipe.dropout),
+    "mfu_convention": _attention(lambda about: about.job.recipe.mfu_convention != "full"),
     "cached_bytes": _attention(lambda about: True),
     "cached_attention_bytes": _attention(lambda about: True),
 }

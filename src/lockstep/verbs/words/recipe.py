@@ -100,6 +100,15 @@ class RecipeWords(TypedDict, total=False):
         ),
         Field("attention_kernel"),
     ]
+    mfu_convention: Annotated[
+        str | None,
+        Option(
+            "W",
+            "FLOPs that MFU and HFU count: full (attention against all keys), causal (half of it) or 6n (six per "
+            "parameter). (default: full)",
+        ),
+        Field("mfu_convention"),
+    ]
     optimizer: Annotated[
         str | None,
         Option(

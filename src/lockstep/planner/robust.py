@@ -1,0 +1,59 @@
+"""`robust_order`: among layouts that are nearly as fast as the fastest, the one that loses least when things go badly.
+
+    near     layouts at most 3 % slower than the fastest by the formulas (`Findings.near`)
+    safe     those of them whose memory would fit if it were MEMORY_ERROR_FRAC more than predicted, if there is one
+    badly    with every link at the least it may reach, and software and kernels at the upper end of what those of
+             other programs took (`interval.py`)
+
+The first is the safe one with the shortest time when things go badly; of those within TIE_FRAC of it, the one with
+fewest kinds of parallelism and chunks, then the fastest. What is so little slower by the formulas is no slower as far
+as anyone can tell: prediction errors are several times that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from lockstep.hardware import Cluster
+from lockstep.layout import Job, Layout, stack
+from lockstep.planner.interval import ends_of, known_spread
+from lockstep.planner.search import Scored
+from lockstep.types.arrays import Floats
+
+MEMORY_ERROR_FRAC = 0.05
+"""By which nine of ten published peaks of Megatron at most exceed the predicted ones (`validate`: 3 to 5 %)."""
+TIE_FRAC = 0.005
+
+
+def robust_order(job: Job, cluster: Cluster, near: Sequence[Scored]) -> list[Scored]:
+    """`near` with the robust choice first, then by time when things go badly. Safe ones come before the others."""
+    badly_s = _badly_s(job, cluster, [one.layout for one in near])
+    tight = [not is_safe(one.memory_B, cluster) for one in near]
+    ranked = sorted(zip(tight, badly_s.tolist(), near, strict=True))
+    first_tight, first_s, _ = ranked[0]
+    tied = [one for tight, one_s, one in ranked if tight == first_tight and one_s <= (1 + TIE_FRAC) * first_s]
+    chosen = min(tied, key=lambda one: (complexity(one.layout), one))
+    return [chosen, *(one for _, _, one in ranked if one is not chosen)]
+
+
+def is_safe(memory_B: float, cluster: Cluster) -> bool:
+    """Whether so much memory would still fit if it were MEMORY_ERROR_FRAC more."""
+    return memory_B * (1 + MEMORY_ERROR_FRAC) <= cluster.device.memory_B
+
+
+def complexity(layout: Layout) -> int:
+    """Kinds of parallelism, sharding and recomputation in use, and chunks beyond one: what software must get right."""
+    kinds = (layout.tp, layout.pp, layout.cp, layout.ep)
+    return sum(one > 1 for one in kinds) + (layout.zero > 1) + (layout.recompute != "none") + layout.vpp - 1
+
+
+def _badly_s(job: Job, cluster: Cluster, layouts: Sequence[Layout]) -> Floats:
+    """Seconds of each when things go badly; those with as many stages share one pass."""
+    found, spread = np.zeros(len(layouts)), known_spread()
+    kinds = [(layout.pp, layout.placement) for layout in layouts]
+    for kind in dict.fromkeys(kinds):
+        places = [place for place, one in enumerate(kinds) if one == kind]
+        found[places] = ends_of(job, cluster, stack([layouts[place] for place in places])).badly_s(spread)
+    return found

@@ -1,0 +1,69 @@
+"""`support(device, stack, dtype)`: what an answer about a device, a training software and a number format rests on.
+
+    measured       published steps of the three together, none of which had a part in the fit
+    fitted         published steps of the three together that constants were fitted to
+    extrapolated   nothing published: datasheet rates, the device's curve, or a borrowed one, the software's switches
+    none           the device has no unit for the format, or nobody runs the software on it
+
+The published steps are those of `lockstep validate`; `support.toml` is the output of
+`python -m lockstep.validation.support`.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+
+from lockstep.hardware import Device, devices
+from lockstep.stacks import Stack, stacks
+from lockstep.types.plain import Json, picked
+
+LEVELS = ("measured", "fitted", "extrapolated", "none")
+FORMATS = ("bf16", "fp16", "fp8")
+"""What models are trained in."""
+
+
+@dataclass(frozen=True, slots=True)
+class Support:
+    """One device, software and format."""
+
+    device: str
+    stack: str
+    dtype: str
+    level: str
+    rows: int
+    """Published steps of the three together."""
+    error_frac: float | None
+    """Median error of these when nothing of the software is fitted to; without any, the typical error of the device's
+    curve; None where nothing runs."""
+
+    def to_dict(self) -> Json:
+        """Plain JSON form."""
+        return picked(self)
+
+
+def support(device: Device, software: Stack, dtype: str) -> Support:
+    """What an answer about the three rests on."""
+    found = _published().get((device.name, software.name, dtype))
+    if found is not None:
+        level = "fitted" if found["fitted"] else "measured"
+        return Support(device.name, software.name, dtype, level, found["rows"], found["error_frac"])
+    if dtype not in device.peak_flops or device.vendor not in software.vendors:
+        return Support(device.name, software.name, dtype, "none", 0, None)
+    error_frac = device.efficiency.error_frac_on(device.name)
+    return Support(device.name, software.name, dtype, "extrapolated", 0, error_frac)
+
+
+def matrix() -> tuple[Support, ...]:
+    """Every device of the catalog with every software and format."""
+    return tuple(
+        support(device, software, dtype) for device in devices() for software in stacks().values() for dtype in FORMATS
+    )
+
+
+@cache
+def _published() -> dict[tuple[str, str, str], Json]:
+    text = resources.files("lockstep.planner").joinpath("support.toml").read_text(encoding="utf-8")
+    return {(row["device"], row["stack"], row["dtype"]): row for row in tomllib.loads(text).get("published", [])}

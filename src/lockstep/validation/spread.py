@@ -1,0 +1,79 @@
+"""`python -m lockstep.validation.spread`: the constants of the interval around a step time, from published steps.
+
+Every published step is predicted with nothing fitted to its software (`unseen.py`). What it took beside that, as
+y = ln(measured / predicted), gives the constants of `planner/interval.py` by quantile regression: of all planes
+
+    y = above + above_per_host h + above_per_device_error d        no coefficient below 0
+
+the one with the least sum of w max(q (y - plane), (q - 1)(y - plane)), q = 1 - (1 - level) / 2, with w one over the
+number of rows of the software, so that every program weighs the same; and of -y the same with a constant alone.
+
+Source: Koenker and Bassett 1978, "Regression Quantiles" (Econometrica 46), for the regression.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections import Counter
+from collections.abc import Sequence
+
+import numpy as np
+
+from lockstep.planner.interval import known_spread
+from lockstep.types.arrays import Floats
+from lockstep.validation.coverage import CONSTANTS, Observed, observed
+from lockstep.validation.report import TABLES
+
+DIGITS = 3
+
+
+def fitted(rows: Sequence[Observed], level_frac: float) -> dict[str, float]:
+    """The four constants from these rows."""
+    weights, quantile = _weights(rows), 1 - (1 - level_frac) / 2
+    errors = np.array([row.log_error for row in rows])
+    ones = np.ones(len(rows))
+    known = np.array([[row.ends.host_frac, row.ends.device_error_frac] for row in rows], dtype=float)
+    above = _plane(np.column_stack([ones, known]), errors, weights, quantile)
+    below = _plane(ones[:, None], -errors, weights, quantile)
+    return {name: float(f"{value:.{DIGITS}g}") for name, value in zip(CONSTANTS, (*below, *above), strict=True)}
+
+
+def _weights(rows: Sequence[Observed]) -> Floats:
+    counts = Counter(row.software for row in rows)
+    return np.array([1 / counts[row.software] for row in rows])
+
+
+def _plane(columns: Floats, values: Floats, weights: Floats, quantile: float) -> Floats:
+    """Coefficients, none below 0, of the plane through a quantile of `values`: (columns,)."""
+    from scipy.optimize import linprog
+
+    number, width = columns.shape
+    cost = np.concatenate([np.zeros(width), quantile * weights, (1 - quantile) * weights])
+    sides = np.hstack([columns, np.eye(number), -np.eye(number)])
+    found: Floats = linprog(cost, A_eq=sides, b_eq=values, bounds=(0, None), method="highs").x[:width]
+    return found
+
+
+def _print(found: dict[str, float]) -> None:
+    for key, value in found.items():
+        print(f"{key} = {value:g}")
+
+
+def main() -> None:
+    """Fits the constants to all published steps, and without each software."""
+    parser = argparse.ArgumentParser(prog="python -m lockstep.validation.spread")
+    parser.add_argument("--each", action="store_true", help="leave every software out in turn: interval_left_out.toml")
+    each = parser.parse_args().each
+    level_frac = known_spread().level_frac
+    timed = [table for table in TABLES.values() if table.quantity == "step_time_s"]
+    rows = [observed(case) for table in timed for case in table.cases()]
+    if not each:
+        _print(fitted(rows, level_frac))
+        return
+    for software in dict.fromkeys(row.software for row in rows):
+        print(f"[{software}]")
+        _print(fitted([row for row in rows if row.software != software], level_frac))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,140 @@
+"""Intervals: what widens them, what does not, and the robust choice among layouts that are nearly as fast."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import lockstep
+from lockstep.hardware import Cluster, cluster
+from lockstep.layout import Job, Layout, Recipe, stack
+from lockstep.planner import Plan, estimate
+from lockstep.planner.interval import Interval, ends, ends_of, known_spread
+from lockstep.planner.robust import MEMORY_ERROR_FRAC, TIE_FRAC, complexity, is_safe, robust_order
+from lockstep.planner.search import NEAR_FRAC, Scored
+from lockstep.workload import model
+
+LLAMA = model("llama3-8b")
+
+
+def job(devices: int, **words: object) -> Job:
+    return Job(LLAMA, replace(Recipe(seq=8192, batch=64), **words), devices)
+
+
+def measured(machine: Cluster) -> Cluster:
+    """The machine as if all its links had been measured."""
+    levels = tuple(replace(one, link=one.link.reaching(one.link.achieved_frac)) for one in machine.levels)
+    return replace(machine, levels=levels)
+
+
+def widths(machine: Cluster, layout: Layout, **words: object) -> tuple[float, float]:
+    found = estimate(job(machine.num_devices, **words), machine, layout)
+    between = found.interval
+    assert between.low < found.step_time_s < between.high
+    return found.step_time_s / between.low, between.high / found.step_time_s
+
+
+def test_links_that_nobody_measured_widen_it_where_the_step_waits_for_them() -> None:
+    machine = cluster("cloud-h100:8")
+    assert widths(machine, Layout(dp=64, zero=3)) > widths(measured(machine), Layout(dp=64, zero=3))
+
+
+def test_links_that_are_not_used_do_not() -> None:
+    machine = cluster("cloud-h100:1")
+    assert widths(machine, Layout(dp=8)) == widths(measured(machine), Layout(dp=8))
+
+
+def test_a_device_that_nobody_fitted_is_less_sure_upwards() -> None:
+    known, borrowed = cluster("dgx-h100:1"), cluster("dgx-h200:1")
+    assert widths(borrowed, Layout(dp=8))[1] > widths(known, Layout(dp=8))[1]
+
+
+def test_work_that_waits_for_the_host_is_less_sure_upwards() -> None:
+    machine = cluster("dgx-h100:1")
+    assert widths(machine, Layout(dp=8), batch=8, seq=128)[1] > widths(machine, Layout(dp=8))[1]
+
+
+def test_ends_are_those_of_the_formula() -> None:
+    machine, layout = cluster("cloud-h100:8"), Layout(dp=64, zero=3)
+    found, spread = ends(job(64), machine, layout), known_spread()
+    up = spread.above + spread.above_per_host * found.host_frac + spread.above_per_device_error * 0.09
+    links = math.log(float(found.slow_s / found.step_time_s))
+    between = found.interval(spread)
+    assert between.high == pytest.approx(float(found.step_time_s) * math.exp(math.hypot(up, links)), rel=1e-12)
+    assert between.low == pytest.approx(
+        float(found.step_time_s) * math.exp(-math.hypot(spread.below, math.log(found.step_time_s / found.fast_s))),
+        rel=1e-12,
+    )
+
+
+def test_a_grid_has_the_ends_of_each_layout() -> None:
+    machine = cluster("cloud-h100:8")
+    layouts = [Layout(dp=64, zero=3), Layout(dp=32, tp=2, zero=1), Layout(dp=8, tp=8)]
+    together = ends_of(job(64), machine, stack(layouts))
+    for place, layout in enumerate(layouts):
+        alone = ends(job(64), machine, layout)
+        for name in ("step_time_s", "slow_s", "fast_s", "host_frac"):
+            shown = np.broadcast_to(getattr(together, name), (3,))[place]
+            assert shown == pytest.approx(float(getattr(alone, name)), rel=1e-9)
+
+
+def test_rates_have_the_ends_of_the_time_the_other_way_round() -> None:
+    between = Interval(2.0, 5.0, 0.9)
+    assert between.over(10.0) == Interval(2.0, 5.0, 0.9)
+    assert between.times(3.0) == Interval(6.0, 15.0, 0.9)
+
+
+def test_answers_carry_it() -> None:
+    answer = lockstep.estimate("llama3-8b", "dgx-h100:1", batch=64, dp=8).to_dict()
+    between, tokens, mfu = (answer[name] for name in ("interval", "tokens_per_s_interval", "mfu_interval"))
+    assert between["low"] < answer["step_time_s"] < between["high"]
+    assert tokens["low"] * between["high"] == pytest.approx(answer["tokens_per_s"] * answer["step_time_s"])
+    assert mfu["low"] < answer["mfu_frac"] < mfu["high"]
+    assert between["level_frac"] == tokens["level_frac"] == mfu["level_frac"] == 0.9
+
+
+@pytest.fixture(scope="module")
+def near() -> tuple[Plan, Plan]:
+    """The same question, by the formulas alone and robustly."""
+    asked = {"batch_tokens": "4M", "seq": 8192, "tokens": "1T", "top": 20}
+    by_time, robust = (
+        lockstep.plan("llama3-70b", "dgx-h100:16", objective=objective, **asked) for objective in ("time", "robust")
+    )
+    return by_time, robust
+
+
+def test_the_robust_choice_is_nearly_as_fast(near: tuple[Plan, Plan]) -> None:
+    by_time, robust = near
+    assert 0 <= robust.given_up_frac <= NEAR_FRAC
+    assert robust.best.step_time_s == pytest.approx((1 + robust.given_up_frac) * by_time.best.step_time_s)
+    assert by_time.given_up_frac == 0
+    assert by_time.to_dict()["given_up"] is None
+
+
+def test_it_is_safe_and_loses_least_where_things_go_badly(near: tuple[Plan, Plan]) -> None:
+    _, robust = near
+    spread, listed = known_spread(), robust.findings.near
+    safe = [one for one in listed if is_safe(one.memory_B, robust.cluster)] or listed
+    badly = {one.layout: ends(robust.job, robust.cluster, one.layout).badly_s(spread) for one in safe}
+    assert robust.best.layout in badly
+    assert badly[robust.best.layout] <= (1 + TIE_FRAC) * min(badly.values())
+
+
+def test_of_equals_the_simpler_one_is_chosen() -> None:
+    machine, asked = cluster("dgx-h100:1"), job(8)
+    plain, same = Layout(dp=8, zero=1), Layout(dp=8, zero=2)
+    seconds = estimate(asked, machine, plain).step_time_s
+    found = robust_order(
+        asked, machine, [Scored(seconds, 1.0, (0, 0, 0), same), Scored(seconds, 2.0, (0, 0, 1), plain)]
+    )
+    assert complexity(plain) < complexity(same)
+    assert [one.layout for one in found] == [plain, same]
+
+
+def test_a_layout_that_may_not_fit_comes_after_those_that_will() -> None:
+    machine, asked = cluster("dgx-h100:1"), job(8)
+    full_B = machine.device.memory_B / (1 + MEMORY_ERROR_FRAC / 2)
+    tight, safe = Scored(1.0, full_B, (0, 0, 0), Layout(dp=8)), Scored(1.1, 1.0, (0, 0, 1), Layout(dp=4, tp=2))
+    assert [one.layout for one in robust_order(asked, machine, [tight, safe])] == [safe.layout, tight.layout]
+    assert robust_order(asked, machine, [tight]) == [tight]

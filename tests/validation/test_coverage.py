@@ -1,0 +1,76 @@
+"""Intervals cover what they say on software that nothing was fitted to, and their constants are where the fit ends."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from effort import ALL
+from lockstep.planner.interval import Ends, known_spread
+from lockstep.validation import TABLES, validate
+from lockstep.validation.coverage import CONSTANTS, Observed, observed, sampled, without
+from lockstep.validation.spread import fitted
+
+STEPS = [name for name, table in TABLES.items() if table.quantity == "step_time_s"]
+LEAST_ROWS = 20
+
+
+def test_intervals_cover_nine_of_ten_steps_of_unseen_software() -> None:
+    report = validate(STEPS)
+    assert report.coverage_frac is not None
+    asked = [error.covered for table in report.tables for error in table.errors if error.covered is not None]
+    assert 0.85 <= np.mean(asked) <= 0.95
+    for one in report.stacks:
+        assert one.coverage_frac is not None
+        if len(one.fracs) >= LEAST_ROWS:
+            assert one.coverage_frac >= 0.75, one.stack
+
+
+def test_rows_asked_are_spread_over_a_table() -> None:
+    cases = TABLES["vtrain_a100_single"].cases()
+    found = sampled(cases)
+    assert len(found) <= 24
+    assert found[0] == cases[0]
+    assert cases.index(found[-1]) > 0.9 * len(cases)
+    assert sampled(cases[:3]) == cases[:3]
+
+
+def made(software: str, log_errors: np.ndarray, host_frac: float, device_error_frac: float) -> list[Observed]:
+    ends = Ends(1.0, 1.0, 1.0, host_frac, device_error_frac)
+    return [Observed(software, float(np.exp(error)), ends) for error in log_errors]
+
+
+def test_the_fit_finds_the_quantiles_that_errors_were_drawn_with() -> None:
+    """Errors whose upper end is known to grow with the host's share and the device's error."""
+    generator, rows = np.random.default_rng(1), []
+    for place, (host, device) in enumerate([(0.0, 0.1), (0.3, 0.1), (0.0, 0.4), (0.3, 0.4)]):
+        errors = generator.uniform(-0.2, 1.0, 2000)
+        up = 0.1 + 1.5 * host + 1.0 * device
+        rows += made(f"program {place}", np.where(errors > 0, errors * up / 0.94, errors), host, device)
+    found = fitted(rows, 0.9)
+    assert found["below"] == pytest.approx(0.14, abs=0.015)
+    assert found["above"] == pytest.approx(0.1, abs=0.02)
+    assert found["above_per_host"] == pytest.approx(1.5, abs=0.1)
+    assert found["above_per_device_error"] == pytest.approx(1.0, abs=0.1)
+
+
+def test_every_program_weighs_the_same() -> None:
+    generator = np.random.default_rng(2)
+    few, many = generator.uniform(0.5, 0.6, 50), generator.uniform(0.0, 0.1, 5000)
+    rows = made("few", few, 0.0, 0.0) + made("many", many, 0.0, 0.0)
+    assert fitted(rows, 0.9)["above"] == pytest.approx(np.quantile(few, 0.9), abs=0.01)
+
+
+def test_a_program_left_out_has_constants_of_its_own() -> None:
+    assert without("fsdp-eager") != known_spread()
+    assert without("no such program") == known_spread()
+    assert (
+        replace(without("fsdp-eager"), **{name: getattr(known_spread(), name) for name in CONSTANTS}) == known_spread()
+    )
+
+
+@pytest.mark.skipif(not ALL, reason="prices every published step four times: --long")
+def test_the_constants_are_where_the_fit_ends() -> None:
+    rows = [observed(case) for name in STEPS for case in TABLES[name].cases()]
+    known = {name: getattr(known_spread(), name) for name in CONSTANTS}
+    assert fitted(rows, known_spread().level_frac) == pytest.approx(known, rel=0.02)
