@@ -33,6 +33,7 @@ from . import (
 )
 from .verbs.balance import balance as balance
 from .verbs.bench import bench as bench
+from .verbs.calibrate import calibrate as calibrate
 from .verbs.campaign import campaign as campaign
 from .verbs.case import case as case
 from .verbs.catalog import catalog as catalog

@@ -14,6 +14,7 @@ from lockstep.verbs import VERBS
 
 PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "json.md").read_text("utf-8")
 LINK = ("--latency", "5us", "--bandwidth", "25GB/s")
+EXAMPLES = Path(__file__).parents[2] / "examples"
 PROCESSES = {"execute", "bench", "bench of kernels", "train", "reproduce", "rig"}
 """Sections about runs on real processes, which tests/measure makes; only their form is checked here."""
 SAMPLES: dict[str, list[tuple[str, ...]]] = {
@@ -71,6 +72,7 @@ SAMPLES: dict[str, list[tuple[str, ...]]] = {
     ],
     "claims": [("claims",), ("claims", "A.5")],
     "fit": [("fit", "rows.csv")],
+    "calibrate": [("calibrate", "-c", "dgx-h100:4", "--case", str(EXAMPLES / "steps-16.yaml"))],
     "runs": [("runs",)],
     "runs show": [("runs", "show", "last")],
     "runs compare": [("runs", "compare", "last", "last")],

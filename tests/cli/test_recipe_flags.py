@@ -47,6 +47,7 @@ FLAGS = {
     "jitter": ("lognormal:mean=1,cv=0.05", "jitter", "lognormal:mean=1,cv=0.05"),
     "rank_jitter": ("normal:mean=1,cv=0.01", "rank_jitter", "normal:mean=1,cv=0.01"),
     "offload_layers": ("2", "offload_layers", 2),
+    "mfu_convention": ("causal", "mfu_convention", "causal"),
     "recompute_modules": ("layernorm, moe_act", "recompute_modules", ("layernorm", "moe_act")),
 }
 """Word of the library -> (as said, field of Recipe, its value)."""

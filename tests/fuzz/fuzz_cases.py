@@ -48,6 +48,7 @@ BASES: dict[str, tuple[str, ...]] = {
     "converge": ("noise-scale",),
     "claims": (), "catalog": (), "support": (), "validate": (), "case": ("bloom-176b",),
     "fit": ("{folder}/good.csv",),
+    "calibrate": ("-c", "dgx-h100", "--case", str(HERE.parents[1] / "examples" / "steps-8.yaml")),
     "runs": ("list", "--runs", "{folder}/runs"),
     "train": ("synchronous", "--steps", "2"), "execute": ("all-reduce", "--size", "1KB"), "bench": ("all-reduce",),
     "rig": ("all-reduce",), "reproduce": (),

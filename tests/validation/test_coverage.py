@@ -7,23 +7,11 @@ import pytest
 
 from effort import ALL
 from lockstep.planner.interval import Ends, known_spread
-from lockstep.validation import TABLES, validate
+from lockstep.validation import TABLES
 from lockstep.validation.coverage import CONSTANTS, Observed, observed, sampled, without
 from lockstep.validation.spread import fitted
 
 STEPS = [name for name, table in TABLES.items() if table.quantity == "step_time_s"]
-LEAST_ROWS = 20
-
-
-def test_intervals_cover_nine_of_ten_steps_of_unseen_software() -> None:
-    report = validate(STEPS)
-    assert report.coverage_frac is not None
-    asked = [error.covered for table in report.tables for error in table.errors if error.covered is not None]
-    assert 0.85 <= np.mean(asked) <= 0.95
-    for one in report.stacks:
-        assert one.coverage_frac is not None
-        if len(one.fracs) >= LEAST_ROWS:
-            assert one.coverage_frac >= 0.75, one.stack
 
 
 def test_rows_asked_are_spread_over_a_table() -> None:
@@ -44,7 +32,7 @@ def test_the_fit_finds_the_quantiles_that_errors_were_drawn_with() -> None:
     """Errors whose upper end is known to grow with the host's share and the device's error."""
     generator, rows = np.random.default_rng(1), []
     for place, (host, device) in enumerate([(0.0, 0.1), (0.3, 0.1), (0.0, 0.4), (0.3, 0.4)]):
-        errors = generator.uniform(-0.2, 1.0, 2000)
+        errors = generator.uniform(-0.2, 1.0, 1000)
         up = 0.1 + 1.5 * host + 1.0 * device
         rows += made(f"program {place}", np.where(errors > 0, errors * up / 0.94, errors), host, device)
     found = fitted(rows, 0.9)

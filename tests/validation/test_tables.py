@@ -76,6 +76,17 @@ def test_software_that_was_not_seen_is_within_nine_percent_in_the_median() -> No
     assert report.unseen_median_frac < 0.09
 
 
+def test_intervals_cover_nine_of_ten_steps_of_unseen_software() -> None:
+    report = validate(STEPS)
+    assert report.coverage_frac is not None
+    asked = [error.covered for table in report.tables for error in table.errors if error.covered is not None]
+    assert 0.85 <= np.mean(asked) <= 0.95
+    for one in report.stacks:
+        assert one.coverage_frac is not None
+        if len(one.fracs) >= 20:
+            assert one.coverage_frac >= 0.75, one.stack
+
+
 @pytest.mark.parametrize("name", list(TABLES))
 def test_every_case_is_a_layout_that_keeps_the_rules(name: str) -> None:
     for case in TABLES[name].cases():

@@ -22,6 +22,7 @@ LINK = ("--latency", "5us", "--bandwidth", "25GB/s")
 PICTURES: dict[str, tuple[str, ...]] = {
     **{verb: COMMANDS[verb] for verb in ("collective", "crossover", "pipeline", "overlap", "checkpoint")},
     "plan": ("plan", *LLAMA),
+    "validate": ("validate", "llm_foundry_mpt"),
     "estimate": ("estimate", *LLAMA, "--pp", "4"),
     "choices": ("pipeline", "--stages", "4", "--microbatches", "8,16", "--schedule", "all"),
     "scaling": ("scaling", "gpt2", "-c", "ethernet-25-v100:4", "--batch", "256"),

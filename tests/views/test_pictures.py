@@ -33,6 +33,7 @@ from lockstep.views.scaling import plot_scaling
 from lockstep.views.speedup import plot_speedup
 from lockstep.views.tensor import plot_tensor
 from lockstep.views.train import plot_losses
+from lockstep.views.validate import plot_validate
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -208,6 +209,22 @@ def test_published_runs_are_dots_around_one(look: Look) -> None:
     (band,) = axes.patches
     assert (band.get_x(), band.get_x() + band.get_width()) == pytest.approx((1 - TOLERANCE_FRAC, 1 + TOLERANCE_FRAC))
     assert _list(axes.lines[0].get_xdata()) == [1, 1]
+
+
+@pytest.mark.parametrize("tables", [["narayanan_sc21", "fms_fsdp"], ["korthikanti_2022_memory"]])
+def test_published_rows_are_dots_by_software_or_table(tables: list[str], look: Look) -> None:
+    report = lockstep.validate(tables)
+    rows, errors = look(plot_validate, report)
+    expected: dict[str, list[tuple[float, float]]] = {}
+    for one in report.tables:
+        for error in one.errors:
+            name, predicted = (error.stack, error.unseen) if error.unseen else (one.table.name, error.predicted)
+            expected.setdefault(name, []).append((error.measured, predicted))
+    drawn = {str(line.get_label()): sorted(zip(_list(line.get_xdata()), _list(line.get_ydata()), strict=True))
+             for line in rows.lines if not str(line.get_label()).startswith("_")}  # fmt: skip
+    assert drawn == {name: sorted(pairs) for name, pairs in expected.items()}
+    labels = [text.get_text() for text in errors.get_yticklabels()]
+    assert sorted(labels) == sorted(f"{name} ({len(pairs)})" for name, pairs in expected.items())
 
 
 @pytest.mark.parametrize("words", [{"tokens": "10G", "mtbf": "12h"}, {"weak": True}])

@@ -102,6 +102,10 @@ class Builder:
         if "achieved" not in given:
             sources["achieved_frac"] = Source("assumed", "not given, so the full wire rate is taken", "")
         sources |= self._switch_sources(entry.switch, path)
+        ends = entry.lowest or entry.achieved, entry.achieved, entry.highest or entry.achieved
+        if list(ends) != sorted(ends):
+            said = "lowest {:g}, achieved {:g} and highest {:g} must rise".format(*ends)
+            raise BadInput(said, self.where(*path))
         if entry.measured is not None:
             sources = {field: Source("measured", source.text, entry.measured) for field, source in sources.items()}
         return Link(
@@ -140,6 +144,9 @@ class Builder:
         else:
             device, sources = self._device_of(entry.device, path), level_sources
             host = self._host(entry.host, device, levels[0].size, path)
+        if entry.pace is not None:
+            pace = entry.pace
+            device = device.paced(pace.factor, pace.error, pace.source, pace.date)
         numbers = {
             "price_per_hour_usd": ("price_per_hour", entry.price_per_hour),
             "mtbf_s": ("mtbf", entry.mtbf),

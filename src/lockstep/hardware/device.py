@@ -27,6 +27,7 @@ from lockstep.hardware.link import Link
 from lockstep.hardware.source import Provenance, check_positive
 from lockstep.types.plain import Json, picked, plain
 
+CALIBRATED = "calibrated"
 BORROWED_ERROR_FRAC = 0.20
 """Assumed error of a curve on a device that it was not fitted to."""
 ONE_KIND = (
@@ -55,7 +56,7 @@ class Efficiency:
     launch_s: float
     """Least time from one kernel to the next, whatever the software."""
     kind: str
-    """fitted, measured or assumed."""
+    """fitted, measured, assumed, or calibrated: to steps on the cluster itself."""
     devices: tuple[str, ...]
     """Devices whose runs the curve was fitted to; on any other it is borrowed, and counts as assumed."""
     source: str
@@ -162,6 +163,14 @@ class Device:
             known = ", ".join(self.peak_flops)
             raise BadInput(f"{self.name} has no peak rate for {dtype!r}; it has {known}")
         return rate
+
+    def paced(self, factor: float, error_frac: float, source: str, date: str) -> Device:
+        """The device on which kernels and host take `factor` times as long, known to `error_frac` from steps on it."""
+        curve = replace(
+            self.efficiency.slowed(factor), kind=CALIBRATED, devices=(self.name,), source=source, date=date,
+            typical_error_frac=error_frac,
+        )  # fmt: skip
+        return replace(self, efficiency=curve)
 
     def to_dict(self) -> Json:
         """Plain JSON form."""

@@ -72,17 +72,13 @@ class Link:
         for name, number in (("latency_s", self.latency_s), ("reduce_s_per_B", self.reduce_s_per_B)):
             if number != 0:
                 check_positive(owner, **{name: number})
-        low, high = self.range_frac
-        check_positive(owner, lowest_frac=low)
-        if not low <= self.achieved_frac <= high <= 1:
-            said = f"lowest {low:g}, achieved {self.achieved_frac:g} and highest {high:g}"
-            raise BadInput(f"{owner}: {said} must rise, and none exceed 1")
+        check_positive(owner, lowest_frac=self.lowest_frac, highest_frac=self.highest_frac)
 
     @property
     def range_frac(self) -> tuple[float, float]:
         """Least and most of the wire rate that large messages may reach; twice the same where it is known."""
-        low, high = self.lowest_frac, self.highest_frac
-        return self.achieved_frac if low is None else low, self.achieved_frac if high is None else high
+        ends = [self.achieved_frac, *(end for end in (self.lowest_frac, self.highest_frac) if end is not None)]
+        return min(ends), max(ends)
 
     def reaching(self, achieved_frac: float) -> Link:
         """The link at another fraction of its wire rate, its switch slower or faster in proportion."""

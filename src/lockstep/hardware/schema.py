@@ -209,12 +209,24 @@ class NodeEntry(Strict):
     host: HostEntry | None = None
 
 
+class PaceEntry(Strict):
+    """How much longer than predicted kernels and host take on a cluster, as `lockstep calibrate` finds it."""
+
+    factor: Share
+    error: Least0
+    """Relative error that is left in step times."""
+    source: Annotated[str, Field(min_length=1)]
+    date: Date
+
+
 class ClusterEntry(Strict):
     """A cluster: a node and the levels above it, or a device and all levels."""
 
     name: Name | None = None
     node: Annotated[Name | None, BeforeValidator(_one_kind)] = None
     device: DeviceReference | None = None
+    pace: PaceEntry | None = None
+    """Of the device's kernels and of software on its host."""
     levels: Annotated[list[LevelEntry], Field(max_length=8)] = []
     price_per_hour: Price | None = None
     mtbf: Mtbf | None = None

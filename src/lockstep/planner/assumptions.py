@@ -58,7 +58,7 @@ def _all(job: Job, cluster: Cluster, layout: Layout, step: Step | None) -> Itera
     yield from cluster.notes
     yield from _alone(cluster)
     if step is not None:
-        yield explained(ends(job, cluster, layout))
+        yield explained(ends(job, cluster, layout), cluster.device)
     yield f"kernel efficiency of {cluster.device.name}: curve {curve.name!r}, {how} ({curve.source}), error {error}"
     yield from _software(job, cluster)
     yield from _peak(cluster, recipe)

@@ -14,7 +14,7 @@ from lockstep.kernels.clock import Clock
 from lockstep.layout import Job, Layout, Memory, check, group_summary, memory, stack, stage_memory
 from lockstep.parallel.piece import Hiding
 from lockstep.planner.assumptions import HALF, assumptions
-from lockstep.planner.interval import Interval, ends, known_spread
+from lockstep.planner.interval import Interval, ends, spread_on
 from lockstep.planner.support import Support, support
 from lockstep.program import Timeline
 from lockstep.step import Step, hiding, price_step, step_timeline
@@ -86,7 +86,7 @@ class Estimate:
     @property
     def interval(self) -> Interval:
         """Between which seconds a step is expected."""
-        return ends(self.job, self.cluster, self.layout).interval(known_spread())
+        return ends(self.job, self.cluster, self.layout).interval(spread_on(self.cluster.device))
 
     @property
     def mfu_interval(self) -> Interval:

@@ -7,7 +7,8 @@ t predicted seconds; t_slow and t_fast the same with every link at the least and
 (`Link.range_frac`; a link that was measured has no range); h share of the step that is time of software on the host; d
 typical error of the device's efficiency curve. The four constants are quantiles of what published steps of programs
 took beside what is predicted for programs to which nothing was fitted (`interval.toml`), so that they hold software,
-kernels and measured links together. Steps come out longer than predicted far more often than shorter.
+kernels and measured links together. Steps come out longer than predicted far more often than shorter. On a cluster that
+was calibrated (`lockstep calibrate`) both ends are quantiles of a normal law with the error left.
 """
 
 from __future__ import annotations
@@ -16,10 +17,12 @@ import tomllib
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from importlib import resources
+from statistics import NormalDist
 
 import numpy as np
 
-from lockstep.hardware import Cluster
+from lockstep.hardware import Cluster, Device
+from lockstep.hardware.device import CALIBRATED
 from lockstep.layout import KEEP, Job, Layout, LayoutGrid
 from lockstep.step import price_step
 from lockstep.types.arrays import Number
@@ -71,6 +74,15 @@ def known_spread() -> Spread:
     """The constants of published steps."""
     text = resources.files("lockstep.planner").joinpath("interval.toml").read_text(encoding="utf-8")
     return Spread(**tomllib.loads(text))
+
+
+def spread_on(device: Device) -> Spread:
+    """The constants for a device: of published steps, or of the steps that its cluster was calibrated to."""
+    curve, known = device.efficiency, known_spread()
+    if curve.kind != CALIBRATED:
+        return known
+    end = NormalDist().inv_cdf((1 + known.level_frac) / 2) * curve.typical_error_frac
+    return Spread(end, end, 0.0, 0.0, known.level_frac, 0, curve.source, curve.date)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,14 +140,15 @@ def ends(job: Job, cluster: Cluster, layout: Layout) -> Ends:
     return ends_of(job, cluster, layout.grid())
 
 
-def explained(found: Ends) -> str:
+def explained(found: Ends, device: Device) -> str:
     """The interval in words: how far up and down, and what of it is software, what links."""
-    spread = known_spread()
+    spread = spread_on(device)
     low, high = (format_frac(float(np.expm1(end)), 2) for end in (-found.below(spread), found.above(spread)))
     software = format_frac(float(np.expm1(spread.software(found.host_frac, found.device_error_frac))), 2)
     links = format_frac(float(found.slow_s / found.step_time_s) - 1.0, 2)
     level = format_frac(spread.level_frac)
+    like = f"as {spread.programs} programs to which nothing was fitted" if spread.programs else spread.source
     return (
-        f"{level} interval of the step time: {low} to +{high}; software and kernels up to +{software}, as "
-        f"{spread.programs} programs to which nothing was fitted, links that nobody measured +{links}"
+        f"{level} interval of the step time: {low} to +{high}; software and kernels up to +{software}, {like}, "
+        f"links that nobody measured +{links}"
     )

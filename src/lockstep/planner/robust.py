@@ -18,7 +18,7 @@ import numpy as np
 
 from lockstep.hardware import Cluster
 from lockstep.layout import Job, Layout, stack
-from lockstep.planner.interval import ends_of, known_spread
+from lockstep.planner.interval import ends_of, spread_on
 from lockstep.planner.search import Scored
 from lockstep.types.arrays import Floats
 
@@ -51,7 +51,7 @@ def complexity(layout: Layout) -> int:
 
 def _badly_s(job: Job, cluster: Cluster, layouts: Sequence[Layout]) -> Floats:
     """Seconds of each when things go badly; those with as many stages share one pass."""
-    found, spread = np.zeros(len(layouts)), known_spread()
+    found, spread = np.zeros(len(layouts)), spread_on(cluster.device)
     kinds = [(layout.pp, layout.placement) for layout in layouts]
     for kind in dict.fromkeys(kinds):
         places = [place for place, one in enumerate(kinds) if one == kind]

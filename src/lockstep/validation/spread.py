@@ -45,11 +45,12 @@ def _weights(rows: Sequence[Observed]) -> Floats:
 
 def _plane(columns: Floats, values: Floats, weights: Floats, quantile: float) -> Floats:
     """Coefficients, none below 0, of the plane through a quantile of `values`: (columns,)."""
+    from scipy import sparse
     from scipy.optimize import linprog
 
     number, width = columns.shape
     cost = np.concatenate([np.zeros(width), quantile * weights, (1 - quantile) * weights])
-    sides = np.hstack([columns, np.eye(number), -np.eye(number)])
+    sides = sparse.hstack([sparse.csr_matrix(columns), sparse.eye(number), -sparse.eye(number)])
     found: Floats = linprog(cost, A_eq=sides, b_eq=values, bounds=(0, None), method="highs").x[:width]
     return found
 

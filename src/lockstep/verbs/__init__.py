@@ -58,6 +58,8 @@ TABLE: Mapping[str, Mapping[str, str]] = {
         "bench": "Measure collectives as nccl-tests does, built-in and Lockstep's own, or the kernels of a CPU or GPU.",
         "fit": "Find a link's latency and bandwidth, with intervals, from measured times; write them into a cluster "
         "file.",
+        "calibrate": "Find how fast your software and links are from a few of your steps; write them into a cluster "
+        "file.",
         "rig": "Shape links between virtual hosts on this machine, predict collectives, then measure. Needs Linux and "
         "root.",
     },

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Annotated
 
 from lockstep.errors import located
@@ -18,10 +18,12 @@ def validate(
     tables: Annotated[
         str | Iterable[str] | None, Argument("TABLE", "Table of published measurements; all when omitted.")
     ] = None,
+    *,
+    progress: Callable[[int, int], None] | None = None,
 ) -> Report:
     """Published measurements against predictions: all tables, or those named. Raises UnknownName."""
     from lockstep import validation
 
     names = [tables] if isinstance(tables, str) else tables
     with located("TABLE"):
-        return validation.validate(names)
+        return validation.validate(names, progress)

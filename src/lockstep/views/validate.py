@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -9,9 +11,13 @@ from rich.text import Text
 
 from lockstep.units import format_frac
 from lockstep.views.parts.command import Command
+from lockstep.views.parts.figure import PALETTE, write_figure
 from lockstep.views.parts.terminal import heading, indented, table
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
+    from matplotlib.axes import Axes
     from rich.console import Console
 
     from lockstep.validation import Report, StackReport, TableReport
@@ -101,13 +107,76 @@ def _signed(frac: float) -> str:
     return ("+" if frac > 0 else "") + format_frac(frac, 2)
 
 
+WITHIN_FRAC = 0.10
+
+
+def plot_validate(report: Report, path: Path) -> None:
+    """Writes predictions beside measurements, and their errors by software, or by table where no steps were asked for.
+
+    Step times are those of a fit that knows no row of the software.
+    """
+    groups = _groups(report)
+    title = f"{sum(map(len, groups.values())):,} published rows; grey: within {format_frac(WITHIN_FRAC)}"
+    height = 1.6 + 0.26 * max(8, len(groups))
+    write_figure(path, title, partial(_plot_rows, groups), partial(_plot_errors, groups), size=(13.0, height))
+
+
+def _groups(report: Report) -> dict[str, list[tuple[float, float]]]:
+    """(measured, predicted) by software, those that err least first; by table where nothing is a step time."""
+    timed, found = bool(report.stacks), dict[str, list[tuple[float, float]]]()
+    for one in report.tables:
+        for error in one.errors:
+            if error.unseen is not None:
+                found.setdefault(error.stack, []).append((error.measured, error.unseen))
+            elif not timed:
+                found.setdefault(one.table.name, []).append((error.measured, error.predicted))
+    return dict(sorted(found.items(), key=lambda item: float(np.median([abs(b / a - 1) for a, b in item[1]]))))
+
+
+def _plot_rows(groups: Mapping[str, Sequence[tuple[float, float]]], axes: Axes) -> None:
+    """Predicted over measured, both logarithmic."""
+    for place, (name, pairs) in enumerate(groups.items()):
+        measured, predicted = zip(*pairs, strict=True)
+        marker = MARKERS[place // len(PALETTE) % len(MARKERS)]
+        axes.plot(measured, predicted, marker, color=PALETTE[place % len(PALETTE)], markersize=4, alpha=0.6, label=name)
+    ends = np.array([value for pairs in groups.values() for pair in pairs for value in pair])
+    line = np.array([ends.min(), ends.max()])
+    axes.fill_between(line, line * (1 - WITHIN_FRAC), line * (1 + WITHIN_FRAC), color="#eeeeee", zorder=0)
+    axes.plot(line, line, color="#333333", linewidth=1, zorder=1)
+    unit = "s or B" if ends.max() > MOST_S else "s"
+    axes.set(xscale="log", yscale="log", xlabel=f"measured, {unit}", ylabel=f"predicted, {unit}")
+    axes.legend(fontsize=8, frameon=False, ncols=2, loc="upper left")
+
+
+def _plot_errors(groups: Mapping[str, Sequence[tuple[float, float]]], axes: Axes) -> None:
+    """A line of dots for each group, and its median."""
+    for place, (name, pairs) in enumerate(groups.items()):
+        ratios = [predicted / measured for measured, predicted in pairs]
+        colour = PALETTE[list(groups).index(name) % len(PALETTE)]
+        axes.plot(ratios, [place] * len(ratios), "o", color=colour, markersize=4, alpha=0.4)
+        axes.plot([float(np.median(ratios))], [place], "|", color="#333333", markersize=9)
+    axes.axvspan(1 - WITHIN_FRAC, 1 + WITHIN_FRAC, color="#eeeeee", zorder=0)
+    axes.axvline(1.0, color="#333333", linewidth=1)
+    axes.set_yticks(range(len(groups)), [f"{name} ({len(pairs)})" for name, pairs in groups.items()], fontsize=8)
+    axes.invert_yaxis()
+    axes.set_xlabel("predicted / measured: below 1 is too fast, or too little memory; bar: median")
+
+
+MARKERS = ("o", "^", "s", "D")
+MOST_S = 1e6
+"""Larger numbers are bytes."""
+
+
 COMMAND = Command(
     examples=(
         "lockstep validate",
+        "lockstep validate narayanan_sc21 --plot errors.png",
         "lockstep validate narayanan_sc21 --json",
     ),
     more="The exit code is 1 when a table is out of tolerance.",
     render=render,
+    picture=plot_validate,
+    doing="predicting published rows",
     ok=lambda answer: answer.ok,
     lists=False,
 )

@@ -10,11 +10,16 @@ child over the links its devices reach."""
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
 
 from lockstep.errors import BadInput
 from lockstep.hardware import Cluster, Host, Level, Link, devices, links
-from lockstep.measure.fit.fit import LinkFit
+from lockstep.hardware.link import Switch
+from lockstep.measure.fit.fit import LinkFit, fit_link
 from lockstep.measure.fit.points import LIBRARY, Hosts
+from lockstep.measure.fit.read import read_points
 from lockstep.units import format_bandwidth
 
 UNKNOWN = "unknown"
@@ -96,10 +101,7 @@ def cluster_yaml(fit: LinkFit, *, name: str, date: str, base: Cluster, index: in
     measured = base.levels[index]
     own = {one.link.name: one.link for one in base.levels if one is not measured and one.link not in links()}
     new = LINK if LINK not in own else f"{LINK}-{measured.name}"
-    if base.device not in devices():
-        raise BadInput(
-            f"{base.device.name} is not a device of the catalog; write the link into its file by hand", "--cluster"
-        )
+    _of_catalog(base, "the link")
     lines = ["# Made by lockstep fit; every number may be edited.", "links:", f"  {json.dumps(new)}:"]
     lines += [f"    latency: {fit.latency_s:.9g} s", *_rate(measured, rate_Bps)]
     if fit.link.reduce_s_per_B > 0:
@@ -107,27 +109,78 @@ def cluster_yaml(fit: LinkFit, *, name: str, date: str, base: Cluster, index: in
     lines += [f"    measured: {json.dumps(date)}", f"    source: {json.dumps(_source(fit, measured, rate_Bps))}"]
     for link in own.values():
         lines += _kept(link)
-    lines += ["cluster:", f"  name: {json.dumps(name)}", f"  device: {json.dumps(base.device.name)}", "  levels:"]
-    for one in base.levels:
-        link_name = new if one is measured else one.link.name
+    lines += ["cluster:", f"  name: {json.dumps(name)}", f"  device: {json.dumps(base.device.name)}"]
+    lines += _inside(base, [new if one is measured else one.link.name for one in base.levels])
+    return "\n".join(lines) + "\n"
+
+
+def with_measured_link(base: Cluster, file: str | Path) -> Cluster:
+    """The cluster with the link that measured collectives show at the level they ran over. Raises BadInput."""
+    points = read_points(file)
+    index, fitted = measured_level(points.hosts, base, None), fit_link(points)
+    level = base.levels[index]
+    share = link_rate_Bps(fitted, base, index) / level.link.bandwidth_Bps
+    found = replace(level.link.reaching(share), name=f"{level.link.name}-measured", latency_s=fitted.latency_s)
+    return replace(base, levels=tuple(replace(one, link=found) if one is level else one for one in base.levels))
+
+
+def paced_yaml(base: Cluster, name: str, pace: Mapping[str, object]) -> str:
+    """YAML of `base`, a cluster of a catalog device, whose links are written out where the catalog has others.
+
+    `pace` says how much longer than predicted its kernels take (`hardware.schema.PaceEntry`).
+    """
+    _of_catalog(base, "the pace")
+    own = {one.link.name: one.link for one in base.levels if one.link not in links()}
+    lines = ["# Made by lockstep calibrate; every number may be edited."]
+    lines += ["links:", *(line for link in own.values() for line in _kept(link))] if own else []
+    lines += ["cluster:", f"  name: {json.dumps(name)}", f"  device: {json.dumps(base.device.name)}"]
+    lines += [f"  pace: {json.dumps(dict(pace))}", *_inside(base, [one.link.name for one in base.levels])]
+    return "\n".join(lines) + "\n"
+
+
+def _of_catalog(base: Cluster, what: str) -> None:
+    """Raises BadInput where the device cannot be named."""
+    if base.device not in devices():
+        said = f"{base.device.name} is not a device of the catalog; write {what} into its file by hand"
+        raise BadInput(said, "--cluster")
+
+
+def _inside(base: Cluster, link_names: Sequence[str]) -> list[str]:
+    """Levels, hosts and prices of a cluster."""
+    lines = ["  levels:"]
+    for one, link_name in zip(base.levels, link_names, strict=True):
         number = f", links: {one.links_per_child}" if one.links_per_child != 1 else ""
         words = f"name: {json.dumps(one.name)}, size: {one.size}, link: {json.dumps(link_name)}{number}"
         lines.append(f"    - {{{words}}}")
     if base.host is not None:
         lines.append(f"  host: {{{_host(base.host, base.name)}}}")
-    return "\n".join(lines) + "\n"
+    own = {"price_per_hour": (base.price_per_hour_usd, base.device.price_per_hour_usd, "USD/h")}
+    own |= {"mtbf": (base.mtbf_s, base.device.mtbf_s, "s"), "storage_write": (base.storage_write_Bps, None, "B/s")}
+    lines += [
+        f"  {name}: {value:.17g} {unit}" for name, (value, usual, unit) in own.items() if value not in (None, usual)
+    ]
+    return lines
 
 
 def _kept(link: Link) -> list[str]:
     """A link of the file that the cluster came from, as it was."""
     lines = [f"  {json.dumps(link.name)}:", f"    latency: {link.latency_s:.17g} s"]
     lines += [f"    bandwidth: {link.bandwidth_Bps:.17g} B/s", f"    achieved: {link.achieved_frac:.17g}"]
+    for word, frac in (("lowest", link.lowest_frac), ("highest", link.highest_frac)):
+        lines += [] if frac is None else [f"    {word}: {frac:.17g}"]
     if link.reduce_s_per_B > 0:
         lines.append(f"    reduce_bandwidth: {1 / link.reduce_s_per_B:.17g} B/s")
+    if link.switch is not None:
+        lines.append(f"    switch: {{{_switch(link.switch)}}}")
     known = link.provenance.get("latency_s")
     if known is not None and known.kind == "measured":
         lines.append(f"    measured: {json.dumps(known.date)}")
     return [*lines, *([f"    source: {json.dumps(known.text)}"] if known is not None else [])]
+
+
+def _switch(switch: Switch) -> str:
+    words = f"latency: {switch.latency_s:.17g} s, achieved: {switch.achieved_frac:.17g}, start: {switch.start_s:.17g} s"
+    return f"{words}, sums_to: {'owner' if switch.to_owner else 'everyone'}"
 
 
 def _host(host: Host, owner: str) -> str:

@@ -27,7 +27,7 @@ import numpy as np
 
 from lockstep.errors import BadInput
 from lockstep.parallel.pipeline.replay import order_spans_s
-from lockstep.parallel.pipeline.schedule import Order, Pass
+from lockstep.parallel.pipeline.schedule import Order
 from lockstep.parallel.pipeline.schedules.zero_bubble_h1 import ZERO_BUBBLE_H1
 from lockstep.parallel.pipeline.schedules.zero_bubble_h2 import ZERO_BUBBLE_H2
 from lockstep.parallel.pipeline.times import Times
@@ -50,17 +50,21 @@ def automatic_order(
     if memory < 1 or not 0 <= kept_frac <= 1 or stages < 1 or microbatches < 1:
         given = f"stages={stages}, microbatches={microbatches}, memory={memory}, kept_frac={kept_frac}"
         raise BadInput(f"need at least one stage, micro-batch and unit of memory, and kept_frac in 0 .. 1; got {given}")
-    few, stage_s = min(microbatches, FEW * stages), math.inf
+    few = min(microbatches, FEW * stages)
+    by_hand_s, order = _hand_made(stages, microbatches, times, memory)
+    to_beat_s = by_hand_s * (1 - 1e-12)
+    if microbatches * pace.work_s >= to_beat_s:
+        return order
+    stage_s = to_beat_s if few == microbatches else math.inf
     for slack, patience, turns in product(SLACKS, PATIENCE, (False, True)):
         policy = memory, kept_frac, slack, patience * pace.weight_s, turns
         run = _Run(pace, stages, few, *policy)
         if (found_s := run.play(stage_s)) < stage_s:
-            stage_s, best, order = found_s, policy, run.order
+            stage_s, best, found = found_s, policy, run.order
     if few < microbatches:
         run = _Run(pace, stages, microbatches, *best)
-        stage_s, order = run.play(), run.order
-    by_hand_s, by_hand = _hand_made(stages, microbatches, times, memory)
-    return order if stage_s < by_hand_s * (1 - 1e-12) else by_hand
+        stage_s, found = run.play(), run.order
+    return found if stage_s < to_beat_s else order
 
 
 def tuned_order(stages: int, microbatches: int, times: Times, memory: float) -> Order:
@@ -105,6 +109,11 @@ class _Pace:
     weight_s: float
     delay_s: float
 
+    @property
+    def work_s(self) -> float:
+        """All passes of a micro-batch."""
+        return self.forward_s + self.input_s + self.weight_s
+
     @staticmethod
     def of(stages: int, times: Times) -> _Pace:
         forward_s, weight_s = float(times.forward_s), float(times.weight_part_s)
@@ -126,7 +135,10 @@ class _Device:
     live: float = 0.0
     forward_at: list[float] = field(default_factory=list)
     input_at: list[float] = field(default_factory=list)
-    done: dict[str, int] = field(default_factory=lambda: {"F": 0, "I": 0, "W": 0})
+    forwards: int = 0
+    inputs: int = 0
+    weights: int = 0
+    last: str = ""
 
 
 class _Run:
@@ -153,8 +165,7 @@ class _Run:
         """
         pace, allowed_s = self.pace, within_s
         if within_s < math.inf:
-            work_s = self.microbatches * (pace.forward_s + pace.input_s + pace.weight_s)
-            allowed_s = within_s * (1 + 1e-9) - work_s
+            allowed_s = within_s * (1 + 1e-9) - self.microbatches * pace.work_s
         waiting = [(0.0, s) for s in range(len(self.devices))]
         while waiting:
             now_s, s = heapq.heappop(waiting)
@@ -163,26 +174,25 @@ class _Run:
                 later_s = self._do(s, step, now_s)
                 if self.devices[s].waited_s > allowed_s:
                     return math.inf
-            if self.devices[s].done["W"] < self.microbatches:
+            if self.devices[s].weights < self.microbatches:
                 heapq.heappush(waiting, (later_s, s))
         return max(device.free_s - device.started_s for device in self.devices)
 
     def _decide(self, s: int, now_s: float) -> tuple[str, float]:
         """(pass to run now, or "" and the time to look again)."""
         device, pace = self.devices[s], self.pace
-        forwards, inputs, weights = device.done["F"], device.done["I"], device.done["W"]
-        arrivals = {}
-        if inputs < forwards:
-            arrivals["I"] = self._arrival(device.input_at, inputs, s + 1, now_s + pace.input_s)
-        close = forwards - inputs < self.ahead[s] and device.live + 1 <= self.memory + 1e-9
-        if forwards < self.microbatches and close:
-            arrivals["F"] = self._arrival(device.forward_at, forwards, s - 1, now_s + pace.forward_s)
-        ready = [step for step, at_s in arrivals.items() if at_s <= now_s]
-        if ready:
-            last = self.order[s][-1][0] if self.order[s] else ""
-            return (ready[-1] if self.turns and last != "F" else ready[0]), now_s
-        next_s = min(arrivals.values(), default=math.inf)
-        if weights < inputs and next_s - now_s >= self.gap_s:
+        input_s = forward_s = math.inf
+        if device.inputs < device.forwards:
+            input_s = self._arrival(device.input_at, device.inputs, s + 1, now_s + pace.input_s)
+        close = device.forwards - device.inputs < self.ahead[s] and device.live + 1 <= self.memory + 1e-9
+        if close and device.forwards < self.microbatches:
+            forward_s = self._arrival(device.forward_at, device.forwards, s - 1, now_s + pace.forward_s)
+        if forward_s <= now_s and (input_s > now_s or (self.turns and device.last != "F")):
+            return "F", now_s
+        if input_s <= now_s:
+            return "I", now_s
+        next_s = min(input_s, forward_s)
+        if device.weights < device.inputs and next_s - now_s >= self.gap_s:
             return "W", now_s
         return "", next_s
 
@@ -195,20 +205,28 @@ class _Run:
     def _do(self, s: int, step: str, now_s: float) -> float:
         """Runs a pass and tells the neighbour; returns its end."""
         device, pace = self.devices[s], self.pace
-        seconds = {"F": pace.forward_s, "I": pace.input_s, "W": pace.weight_s}[step]
         if device.started_s < 0:
             device.started_s = now_s
         else:
             device.waited_s += now_s - device.free_s
-        end_s = device.free_s = now_s + seconds
-        device.live += {"F": 1.0, "I": self.kept - 1.0, "W": -self.kept}[step]
-        move: Pass = (step, device.done[step], 0)
-        device.done[step] += 1
-        self.order[s].append(move)
-        if step == "F" and s + 1 < len(self.devices):
-            self.devices[s + 1].forward_at.append(end_s + pace.delay_s)
-        elif step == "F":
-            device.input_at.append(end_s)
-        elif step == "I" and s > 0:
-            self.devices[s - 1].input_at.append(end_s + pace.delay_s)
+        if step == "F":
+            number, end_s = device.forwards, now_s + pace.forward_s
+            device.forwards += 1
+            device.live += 1.0
+            if s + 1 < len(self.devices):
+                self.devices[s + 1].forward_at.append(end_s + pace.delay_s)
+            else:
+                device.input_at.append(end_s)
+        elif step == "I":
+            number, end_s = device.inputs, now_s + pace.input_s
+            device.inputs += 1
+            device.live += self.kept - 1.0
+            if s > 0:
+                self.devices[s - 1].input_at.append(end_s + pace.delay_s)
+        else:
+            number, end_s = device.weights, now_s + pace.weight_s
+            device.weights += 1
+            device.live -= self.kept
+        device.free_s, device.last = end_s, step
+        self.order[s].append((step, number, 0))
         return end_s

@@ -137,7 +137,7 @@ def write(
     transfer_s = 0.0 if times.blocking else float(times.transfer_s)
     spent = _pass_times(schedule, stages, chunks, times, hold_s) if scripts is None else scripts
     start, ready, late = add_passes(builder, order, cells, spent, chunks, held_B, progress)
-    sends, recvs = _add_dependencies(builder, order, _neighbours(schedule, stages, chunks), start, ready, progress)
+    sends, recvs = _add_dependencies(builder, order, neighbours(schedule, stages, chunks), start, ready, progress)
     columns = {"size_B": message_B} | ({} if priced_by_link else {"duration_s": transfer_s})
     _add_messages(builder, sends, recvs, columns)
     return [
@@ -151,7 +151,7 @@ def held_s(times: Times, stages: int, priced_by_link: bool = False) -> float:
     return float(times.transfer_s) if times.blocking and stages > 1 and not priced_by_link else 0.0
 
 
-def _neighbours(schedule: Schedule, stages: int, chunks: int) -> dict[Where, tuple[Where | None, Where | None]]:
+def neighbours(schedule: Schedule, stages: int, chunks: int) -> dict[Where, tuple[Where | None, Where | None]]:
     """What comes before and behind each chunk of each device on its route."""
     return {
         where: (route[k - 1] if k else None, route[k + 1] if k + 1 < len(route) else None)
@@ -163,7 +163,7 @@ def _neighbours(schedule: Schedule, stages: int, chunks: int) -> dict[Where, tup
 def _add_dependencies(
     builder: ProgramBuilder,
     order: Order,
-    neighbours: dict[Where, tuple[Where | None, Where | None]],
+    beside: dict[Where, tuple[Where | None, Where | None]],
     start: dict[Key, int],
     ready: dict[Key, int],
     progress: Progress,
@@ -179,7 +179,7 @@ def _add_dependencies(
             if step == "W":
                 waits.append((start[key], ready["B", i, here]))
                 continue
-            before, behind = neighbours[here][:: 1 if step == "F" else -1]
+            before, behind = beside[here][:: 1 if step == "F" else -1]
             if step != "F":
                 waits.append((start[key], ready["F", i, here]))
             if before is not None and before[0] == device:

@@ -1,0 +1,199 @@
+"""`calibrate`: how fast a user's own software and links are, from a few of their steps; larger sizes follow.
+
+Unknown are a pace p (kernels and host take p times as long as predicted) and, for each level of the network, the share
+r of the wire rate that large messages reach. Their logarithms x have normal laws beforehand: p around 1 with the spread
+of unseen programs, r around what is assumed with the spread of its range. Steps y = ln t differ from their predictions
+f(x) by noise. The likeliest x is found by Gauss-Newton,
+
+    A = J'J / noise^2 + diag(1 / sigma^2),    dx = A^-1 (J'(y - f(x)) / noise^2 - (x - x0) / sigma^2)
+
+with J the slopes of f, and A^-1 is the covariance of what is then known. One step tells of the pace; links are told
+apart from it by steps that wait for them more than others do.
+
+Source: Tarantola 2005, "Inverse Problem Theory" (SIAM), section 3.2.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from lockstep.errors import BadInput
+from lockstep.hardware import Cluster
+from lockstep.layout import Job, Layout, check
+from lockstep.step import price_step
+from lockstep.types.arrays import Floats
+from lockstep.types.plain import Json, picked, plain
+
+PACE_SIGMA = 0.25
+"""Of ln(measured / predicted) over programs that nothing was fitted to."""
+KNOWN_SIGMA = 0.05
+"""Of ln(share of the wire) of a link that was measured or fitted."""
+ENDS_SIGMAS = 3.29
+"""Sigmas between the ends of a range that holds nine of ten links."""
+NOISE = 0.02
+"""Of a measured step, and of how the model goes from one layout to another."""
+LEFT_FRAC = 0.06
+"""Error of larger sizes after a calibration on 8 or 16 devices, by published tables (`docs/use/measure.md`)."""
+ROUNDS = 12
+TELLS = 0.02
+"""A step tells of an unknown when it changes by this share of the unknown's change."""
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """A step that was measured."""
+
+    name: str
+    job: Job
+    layout: Layout
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Factor:
+    """What one unknown came out as."""
+
+    what: str
+    value: float
+    ci95: tuple[float, float]
+    rows: int
+    """Steps that tell of it."""
+
+    def to_dict(self) -> Json:
+        """Plain JSON form."""
+        return picked(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Error:
+    """A measured step beside a prediction."""
+
+    name: str
+    devices: int
+    measured_s: float
+    predicted_s: float
+
+    @property
+    def error_frac(self) -> float:
+        """Predicted over measured, minus 1."""
+        return self.predicted_s / self.measured_s - 1
+
+    def to_dict(self) -> Json:
+        """Plain JSON form."""
+        return picked(self, "name devices measured_s predicted_s error_frac")
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """A cluster as its own steps show it."""
+
+    cluster: Cluster
+    """With the links that steps tell of as they came out; its device still predicts as before."""
+    pace: float
+    error_frac: float
+    """To expect of other step times on it."""
+    factors: tuple[Factor, ...]
+    errors_before: tuple[Error, ...]
+    errors_after: tuple[Error, ...]
+
+    def to_dict(self) -> Json:
+        """Plain JSON form."""
+        return {
+            **picked(self, "pace error_frac"),
+            **{name: plain(getattr(self, name)) for name in ("factors", "errors_before", "errors_after")},
+        }
+
+
+def changed(base: Cluster, pace: float, shares: Sequence[float]) -> Cluster:
+    """The cluster with kernels and host `pace` times as slow, and links at these shares of their wire."""
+    levels = tuple(
+        replace(level, link=level.link.reaching(share)) for level, share in zip(base.levels, shares, strict=True)
+    )
+    device = replace(base.device, efficiency=base.device.efficiency.slowed(pace))
+    return replace(base, device=device, levels=levels)
+
+
+def calibrate(base: Cluster, steps: Sequence[Measured]) -> Calibration:
+    """What the steps say of `base`, of any size. Raises BadInput for a layout that breaks a rule, or no step."""
+    if not steps:
+        raise BadInput("no measured step of a known layout; give step_time_s, tokens_per_s or mfu_frac of a stretch")
+    for step in steps:
+        check(step.layout, step.job)
+    before, sigma, most = _beforehand(base, steps)
+    measured, x = np.log([step.seconds for step in steps]), before.copy()
+    for _ in range(ROUNDS):
+        found, slopes = _linear(base, steps, x)
+        weights = slopes.T @ slopes / NOISE**2 + np.diag(1 / sigma**2)
+        pull = slopes.T @ (measured - found) / NOISE**2 - (x - before) / sigma**2
+        x = np.minimum(x + np.linalg.solve(weights, pull), most)
+    found, slopes = _linear(base, steps, x)
+    errors = np.sqrt(np.diag(np.linalg.inv(slopes.T @ slopes / NOISE**2 + np.diag(1 / sigma**2))))
+    factors = _factors(base, x, errors, slopes)
+    left = math.sqrt(float(np.mean((measured - found) ** 2)))
+    return Calibration(
+        cluster=_with_links(base, factors),
+        pace=factors[0].value,
+        error_frac=max(LEFT_FRAC, left, float(errors[0])),
+        factors=tuple(factors),
+        errors_before=tuple(_errors(base, steps, before)),
+        errors_after=tuple(_errors(base, steps, x)),
+    )
+
+
+def _beforehand(base: Cluster, steps: Sequence[Measured]) -> tuple[Floats, Floats, Floats]:
+    """Means and sigmas of the logarithms beforehand, and the most that they may be."""
+    means, sigmas, most = [0.0], [PACE_SIGMA], [math.inf]
+    for level in base.levels:
+        low, high = level.link.range_frac
+        means.append(math.log(level.link.achieved_frac))
+        sigmas.append(max(KNOWN_SIGMA, math.log(high / low) / ENDS_SIGMAS))
+        most.append(0.0)
+    return np.array(means), np.array(sigmas), np.array(most)
+
+
+def _log_s(base: Cluster, steps: Sequence[Measured], x: Floats) -> Floats:
+    """ln of the predicted seconds of every step."""
+    known = changed(base, float(np.exp(x[0])), [float(np.exp(one)) for one in x[1:]])
+    priced = (price_step(one.job, known.resized(one.job.devices), one.layout.grid()) for one in steps)
+    return np.log([float(one.step_time_s) for one in priced])
+
+
+def _linear(base: Cluster, steps: Sequence[Measured], x: Floats) -> tuple[Floats, Floats]:
+    """(predictions, slopes) at x: (steps,) and (steps, unknowns)."""
+    moved, found = 1e-4, _log_s(base, steps, x)
+    columns = [(found - _log_s(base, steps, x - moved * one)) / moved for one in np.eye(len(x))]
+    return found, np.column_stack(columns)
+
+
+def _factors(base: Cluster, x: Floats, errors: Floats, slopes: Floats) -> list[Factor]:
+    """The pace, and the share of every level that some step tells of."""
+    names = ["kernels and host", *(f"{level.name} ({level.link.name})" for level in base.levels)]
+    found = []
+    for place, name in enumerate(names):
+        rows = int(np.count_nonzero(np.abs(slopes[:, place]) > TELLS))
+        if rows or place == 0:
+            low, value, high = (float(f"{np.exp(x[place] + side * 1.96 * errors[place]):.4g}") for side in (-1, 0, 1))
+            found.append(Factor(name, value, (low, min(1.0, high) if place else high), rows))
+    return found
+
+
+def _with_links(base: Cluster, factors: Sequence[Factor]) -> Cluster:
+    """The cluster with links as steps show them; a range that they had is now that of the factor."""
+    known, levels = {one.what: one for one in factors}, []
+    for level in base.levels:
+        one = known.get(f"{level.name} ({level.link.name})")
+        if one is not None:
+            low, high = one.ci95 if level.link.lowest_frac is not None else (None, None)
+            link = replace(level.link.reaching(one.value), lowest_frac=low, highest_frac=high)
+            level = replace(level, link=replace(link, name=f"{level.link.name}-calibrated"))
+        levels.append(level)
+    return replace(base, levels=tuple(levels))
+
+
+def _errors(base: Cluster, steps: Sequence[Measured], x: Floats) -> list[Error]:
+    seconds = np.exp(_log_s(base, steps, x)).tolist()
+    return [Error(one.name, one.job.devices, one.seconds, each) for one, each in zip(steps, seconds, strict=True)]

@@ -1,0 +1,116 @@
+"""Calibration finds what steps were made with, tells kernels from links where steps can, and larger sizes follow."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import lockstep
+from cli_runner import run
+from lockstep.errors import BadInput
+from lockstep.hardware import Cluster, cluster
+from lockstep.layout import Job, Layout, Recipe
+from lockstep.planner import estimate
+from lockstep.step import price_step
+from lockstep.validation import TABLES
+from lockstep.validation.calibration import LEFT_FRAC, Measured, calibrate, changed
+from lockstep.validation.unseen import unseen
+from lockstep.workload import model
+
+ROOT = Path(__file__).parents[2]
+MACHINE = cluster("cloud-h100:8")
+LLAMA = model("llama3-8b")
+ONE_NODE = Layout(dp=8, zero=1), Layout(tp=8), Layout(tp=2, dp=4, zero=1)
+TWO_NODES = Layout(dp=16, zero=3), Layout(tp=8, dp=2, zero=1), Layout(dp=8, pp=2, zero=1)
+
+
+def step(layout: Layout, on: Cluster) -> Measured:
+    """A step that takes what the cluster `on` takes."""
+    devices = layout.dp * layout.tp * layout.pp
+    job = Job(LLAMA, Recipe(seq=1024, batch=2 * devices), devices)
+    seconds = float(price_step(job, on.resized(devices), layout.grid()).step_time_s)
+    return Measured(f"{layout} x{devices}", job, layout, seconds)
+
+
+@pytest.mark.parametrize("pace", [0.9, 1.0, 1.3])
+def test_steps_of_one_node_give_the_pace(pace: float) -> None:
+    true = changed(MACHINE, pace, [level.link.achieved_frac for level in MACHINE.levels])
+    found = calibrate(MACHINE, [step(layout, true) for layout in ONE_NODE])
+    assert found.pace == pytest.approx(pace, rel=0.01)
+    assert found.factors[0].ci95[0] < pace < found.factors[0].ci95[1]
+    assert [one.what.split()[0] for one in found.factors] == ["kernels", "node"]
+    assert max(abs(one.error_frac) for one in found.errors_after) < 0.01
+    assert found.cluster.levels[1] == MACHINE.levels[1]
+
+
+@pytest.mark.parametrize("share", [0.55, 0.9])
+def test_steps_of_two_nodes_tell_links_from_kernels(share: float) -> None:
+    true = changed(MACHINE, 1.15, [MACHINE.levels[0].link.achieved_frac, share])
+    found = calibrate(MACHINE, [step(layout, true) for layout in (*ONE_NODE, *TWO_NODES)])
+    assert found.pace == pytest.approx(1.15, rel=0.02)
+    link = found.cluster.levels[1].link
+    assert link.achieved_frac == pytest.approx(share, rel=0.12)
+    assert link.range_frac[0] < share < link.range_frac[1]
+    assert np.median([abs(one.error_frac) for one in found.errors_after]) < 0.01
+
+
+def test_more_steps_are_surer() -> None:
+    few = calibrate(MACHINE, [step(ONE_NODE[0], MACHINE)])
+    many = calibrate(MACHINE, [step(layout, MACHINE) for layout in (*ONE_NODE, *TWO_NODES)])
+    assert np.ptp(many.factors[0].ci95) < np.ptp(few.factors[0].ci95)
+    assert few.error_frac >= LEFT_FRAC
+
+
+def test_a_calibrated_cluster_has_a_narrower_interval() -> None:
+    found = calibrate(MACHINE, [step(layout, MACHINE) for layout in ONE_NODE])
+    known = found.cluster
+    device = known.device.paced(found.pace, found.error_frac, "test", "2026-11-23")
+    job, layout = Job(LLAMA, Recipe(seq=8192, batch=64), 8), Layout(dp=8, zero=1)
+    wide = estimate(job, MACHINE.resized(8), layout).interval
+    narrow = estimate(job, replace(known, device=device).resized(8), layout).interval
+    assert narrow.high / narrow.low < wide.high / wide.low
+
+
+def test_larger_sizes_of_published_programs_follow() -> None:
+    """InternEvo, calibrated with twelve rows on 8 and 16 devices: from 18 % off to a third of that."""
+    cases = [unseen(case) for case in TABLES["internlm_7b"].cases()]
+    small, large = ([case for case in cases if (case.job.devices <= 16) == here] for here in (True, False))
+    base = max((case.cluster for case in cases), key=lambda one: one.num_devices)
+    found = calibrate(base, [Measured(one.row, one.job, one.layout, one.measured) for one in small])
+    device = base.device.paced(found.pace, found.error_frac, "test", "2026-11-23")
+    known = replace(found.cluster, device=device)
+    after = [
+        abs(
+            float(price_step(one.job, known.resized(one.job.devices), one.layout.grid()).step_time_s) / one.measured - 1
+        )
+        for one in large
+    ]
+    assert np.median(after) < 0.07
+
+
+def test_a_file_is_written_that_plans(tmp_path: Path) -> None:
+    out = tmp_path / "mine.yaml"
+    cases = [str(ROOT / "examples" / f"steps-{devices}.yaml") for devices in (8, 16)]
+    answer = run(
+        "calibrate", "-c", "dgx-h100:64", "--case", cases[0], "--case", cases[1], "-o", str(out), "--json"
+    ).json()
+    assert answer["file"] == str(out)
+    assert [one["devices"] for one in answer["errors_after"]] == [8, 16]
+    found = lockstep.estimate("llama3-8b", out, gpus=128, batch=2048, cp=2, dp=64, zero=1, stack="nemo-24")
+    assert found.cluster.device.efficiency.kind == "calibrated"
+    plain = lockstep.estimate("llama3-8b", "dgx-h100:16", batch=2048, cp=2, dp=64, zero=1, stack="nemo-24")
+    assert found.step_time_s == pytest.approx(plain.step_time_s * answer["pace"], rel=0.01)
+    assert any("calibrate" in said for said in found.assumptions())
+    assert "median error" in run("calibrate", "-c", "dgx-h100:64", "--case", cases[0]).out
+
+
+def test_what_cannot_be_used_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="no measured step"):
+        lockstep.calibrate(cluster="dgx-h100")
+    case = (ROOT / "examples" / "steps-8.yaml").read_text()
+    (tmp_path / "a.yaml").write_text(case.replace("cluster: dgx-h100", "cluster: dgx-a100-80gb"))
+    assert run("calibrate", "-c", "dgx-h100", "--case", str(tmp_path / "a.yaml")).refusal().startswith("--case:")
+    (tmp_path / "b.yaml").write_text(case.replace("zero: 1", "zero: unknown"))
+    assert "must be known" in run("calibrate", "-c", "dgx-h100", "--case", str(tmp_path / "b.yaml")).refusal()
+    assert run("calibrate", "-c", "dgx-h100", "-o", "mine.txt").refusal().startswith("--out")
