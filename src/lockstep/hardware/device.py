@@ -35,6 +35,8 @@ ONE_KIND = (
     " device, and the smallest memory would bound the layout of all"
 )
 """Why device types are not mixed in a cluster."""
+SCALED = {"mxfp8": "fp8", "nvfp4": "fp4"}
+"""Formats with a scale for every few numbers (32 of mxfp8, 16 of nvfp4), and the unit that multiplies them."""
 DTYPES = ("fp64", "fp32", "tf32", "fp16", "bf16", "fp8", "int8", "fp4")
 
 
@@ -158,11 +160,17 @@ class Device:
 
     def peak(self, dtype: str) -> float:
         """Dense peak FLOP/s in `dtype`. Raises BadInput when this device has no unit for it."""
-        rate = self.peak_flops.get(dtype)
-        if rate is None:
-            known = ", ".join(self.peak_flops)
+        rate = self.peak_flops.get(SCALED.get(dtype, dtype))
+        if rate is None or not self.takes(dtype):
+            known = ", ".join([*self.peak_flops, *filter(self.takes, SCALED)])
             raise BadInput(f"{self.name} has no peak rate for {dtype!r}; it has {known}")
         return rate
+
+    def takes(self, dtype: str) -> bool:
+        """Whether its units multiply a format: scales by block where they have fp4 too, NVIDIA's own on NVIDIA's."""
+        if dtype in SCALED:
+            return "fp4" in self.peak_flops and (dtype != "nvfp4" or self.vendor == "NVIDIA")
+        return dtype in self.peak_flops
 
     def paced(self, factor: float, error_frac: float, source: str, date: str) -> Device:
         """The device on which kernels and host take `factor` times as long, known to `error_frac` from steps on it."""

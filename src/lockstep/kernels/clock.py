@@ -17,11 +17,15 @@ from lockstep.layout import Recipe
 from lockstep.stacks import DEFAULT, Stack, stack
 from lockstep.types.arrays import Number, Truth
 
-ATTENTION_DTYPES = {"fp8": "bf16", "fp4": "bf16", "int8": "bf16"}
+ATTENTION_DTYPES = dict.fromkeys(("fp8", "mxfp8", "fp4", "nvfp4", "int8"), "bf16")
 """Attention and elementwise kernels stay in half precision where matrix products run in a narrower format."""
 
-INPUT_B = {"fp4": 0.5, "fp8": 1.0, "int8": 1.0}
-"""Bytes per element of a product's inputs where they are narrower than activations."""
+INPUT_B = {"fp4": 0.5, "nvfp4": 0.5 + 1 / 16, "fp8": 1.0, "mxfp8": 1.0 + 1 / 32, "int8": 1.0}
+"""Bytes per element of a product's inputs where they are narrower than activations, scales of blocks included."""
+
+WIDE_FRAC = {"nvfp4": 0.16}
+"""Of products, those that stay in bf16: the first two and the last eight of 62 blocks (NVIDIA 2025, arXiv 2509.25149,
+section 4: pre-training in NVFP4)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,15 +93,15 @@ class Clock:
 
     def peak(self, dtype: str) -> float:
         """Dense peak FLOP/s of the device in `dtype`. Raises UnknownName when the device does not have it."""
-        found = self.device.peak_flops.get(dtype)
-        if found is None:
+        if not self.device.takes(dtype):
             raise UnknownName(f"number format for {self.device.name}", dtype, self.device.peak_flops, "--dtype")
-        return found
+        return self.device.peak(dtype)
 
     @property
     def matmul_peak_flops(self) -> float:
-        """Peak of the format that matrix products run in."""
-        return self.peak(self.dtype)
+        """Peak of the format that matrix products run in; the mean over products where some stay wide."""
+        narrow, wide = self.peak(self.dtype), WIDE_FRAC.get(self.dtype, 0.0)
+        return narrow if not wide else 1.0 / ((1.0 - wide) / narrow + wide / self.peak("bf16"))
 
     def matmul(self, m: Number, n: Number, k: Number, count: Number = 1) -> Work:
         """`count` products of m x k by k x n in one kernel."""

@@ -67,7 +67,9 @@ OPTIMIZERS = {
 }
 
 
-NOT_TRAINED = {"int8": "a step's products need a floating-point format: bf16, fp16 or, where the device has it, fp8"}
+NOT_TRAINED = {
+    "int8": "a step's products need a floating-point format: bf16, fp16 or, if the device has them, fp8, mxfp8, nvfp4"
+}
 """Formats of `Device.peak_flops` that nothing here is trained in, and what to say instead: integers serve inference."""
 TP_OVERLAPS = ("none", "gradients", "all", "async")
 EP_OVERLAPS = ("none", "cells", "shared")

@@ -8,7 +8,7 @@ import numpy as np
 
 from lockstep.hardware import Cluster
 from lockstep.hardware.source import Provenance
-from lockstep.kernels.clock import Clock
+from lockstep.kernels.clock import WIDE_FRAC, Clock
 from lockstep.layout import (
     FRAMEWORK_B,
     HOST_USABLE_FRAC,
@@ -62,6 +62,7 @@ def _all(job: Job, cluster: Cluster, layout: Layout, step: Step | None) -> Itera
     yield f"kernel efficiency of {cluster.device.name}: curve {curve.name!r}, {how} ({curve.source}), error {error}"
     yield from _software(job, cluster)
     yield from _peak(cluster, recipe)
+    yield from _scaled(recipe)
     if _offloads(job, layout):
         yield from _host_traffic(cluster, layout)
         yield from _kept(recipe)
@@ -140,6 +141,14 @@ def _peak(cluster: Cluster, recipe: Recipe) -> Iterator[str]:
             (f"; {dtype} has {format_flops(device.peak(dtype))}" for dtype in HALF if dtype in device.peak_flops), ""
         )
         yield f"MFU and HFU are of the dense {recipe.dtype} peak, {format_flops(device.peak(recipe.dtype))}{half}"
+
+
+def _scaled(recipe: Recipe) -> Iterator[str]:
+    """Which products a format with scales by block leaves alone."""
+    wide = WIDE_FRAC.get(recipe.dtype)
+    if wide:
+        said = "as NVIDIA's recipe keeps the first and the last blocks (arXiv 2509.25149)"
+        yield f"{format_frac(wide)} of the products stay in bf16 with {recipe.dtype}, {said}; attention does too"
 
 
 def _alone(cluster: Cluster) -> Iterator[str]:

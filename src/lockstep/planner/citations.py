@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 
+from lockstep.hardware.device import SCALED
 from lockstep.layout import Job, Layout
 from lockstep.parallel.pipeline import get
 from lockstep.planner.estimate import Estimate
@@ -171,7 +172,8 @@ def _data(found: Estimate | Roofline) -> Iterator[Citation]:
 
 def _counts(number: str, dtype: str) -> bool:
     """Whether a number of the hardware enters a step's time, memory or cost."""
-    return number not in UNUSED and not (number.startswith("peak_flops.") and number != f"peak_flops.{dtype}")
+    peak = f"peak_flops.{SCALED.get(dtype, dtype)}"
+    return number not in UNUSED and not (number.startswith("peak_flops.") and number != peak)
 
 
 def _source(key: str, what: str, kind: str, text: str, date: str) -> Citation:

@@ -21,7 +21,7 @@ from lockstep.stacks import Stack, stacks
 from lockstep.types.plain import Json, picked
 
 LEVELS = ("measured", "fitted", "extrapolated", "none")
-FORMATS = ("bf16", "fp16", "fp8")
+FORMATS = ("bf16", "fp16", "fp8", "mxfp8", "nvfp4")
 """What models are trained in."""
 
 
@@ -50,7 +50,7 @@ def support(device: Device, software: Stack, dtype: str) -> Support:
     if found is not None:
         level = "fitted" if found["fitted"] else "measured"
         return Support(device.name, software.name, dtype, level, found["rows"], found["error_frac"])
-    if dtype not in device.peak_flops or device.vendor not in software.vendors:
+    if not device.takes(dtype) or device.vendor not in software.vendors:
         return Support(device.name, software.name, dtype, "none", 0, None)
     error_frac = device.efficiency.error_frac_on(device.name)
     return Support(device.name, software.name, dtype, "extrapolated", 0, error_frac)

@@ -14,6 +14,7 @@ from functools import cache
 import numpy as np
 
 from lockstep.errors import UnknownName
+from lockstep.layout import memory
 from lockstep.planner.search import Progress
 from lockstep.types.arrays import Floats
 from lockstep.types.plain import Json, picked, plain
@@ -46,6 +47,7 @@ from lockstep.validation import (
 )
 from lockstep.validation.case import Case, Table, constant_efficiency_s
 from lockstep.validation.coverage import observed, sampled
+from lockstep.validation.regret import Regret, regret
 from lockstep.validation.unseen import unseen
 
 TABLES: dict[str, Table] = {
@@ -110,6 +112,8 @@ class Error:
     """Of a step time, the prediction of a fit that knows no row of the same software."""
     covered: bool | None = None
     """Whether the step lies in the interval around that; asked of a share of the rows."""
+    fits: bool | None = None
+    """Whether the layout, which ran, fits in memory here; asked of the same rows."""
 
     @property
     def error_frac(self) -> float:
@@ -137,6 +141,8 @@ class TableReport:
     """Median absolute error of one constant MFU; None for tables that hold no step times."""
     constant_hfu_frac: float | None
     """Median absolute error of one constant HFU."""
+    regret: Regret | None = None
+    """What choosing a layout by its prediction would have cost; None where no question has several layouts."""
 
     @property
     def fracs(self) -> Floats:
@@ -161,7 +167,7 @@ class TableReport:
     @property
     def coverage_frac(self) -> float | None:
         """Share of the rows asked that lie in their interval; None for tables that hold no step times."""
-        return _covered(self.errors)
+        return _share(error.covered for error in self.errors)
 
     @property
     def ok(self) -> bool:
@@ -181,6 +187,8 @@ class TableReport:
             "coverage_frac": self.coverage_frac,
             "constant_mfu_median_abs_frac": self.constant_mfu_frac,
             "constant_hfu_median_abs_frac": self.constant_hfu_frac,
+            "fits_frac": _share(error.fits for error in self.errors),
+            "regret": plain(self.regret),
             "tolerance_frac": self.table.tolerance_frac,
             "ok": self.ok,
             "worst": plain(self.errors[:WORST]),
@@ -227,7 +235,7 @@ class Report:
         for stack in sorted({error.stack for error in errors}):
             here = [error for error in errors if error.stack == stack]
             seen, unseen = ([getattr(one, name) for one in here] for name in ("error_frac", "unseen_frac"))
-            found.append(StackReport(stack, np.array(seen), np.array(unseen), _covered(here)))
+            found.append(StackReport(stack, np.array(seen), np.array(unseen), _share(one.covered for one in here)))
         return tuple(found)
 
     @property
@@ -243,13 +251,18 @@ class Report:
         return float(np.mean(shares)) if shares else None
 
     @property
+    def fits_frac(self) -> float | None:
+        """Share of the steps asked, all of which ran, whose layout fits in memory here."""
+        return _share(error.fits for table in self.tables for error in table.errors)
+
+    @property
     def ok(self) -> bool:
         """Whether every table is within its tolerance."""
         return all(table.ok for table in self.tables)
 
     def to_dict(self) -> Json:
         """Plain JSON form."""
-        return picked(self, "unseen_median_frac coverage_frac stacks tables ok")
+        return picked(self, "unseen_median_frac coverage_frac fits_frac stacks tables ok")
 
 
 def validate(names: Iterable[str] | None = None, progress: Progress | None = None) -> Report:
@@ -273,24 +286,26 @@ def _report(table: Table) -> TableReport:
     found = [_error(case, case.row in asked) for case in cases]
     worst = sorted(range(len(found)), key=lambda i: (-abs(found[i].error_frac), i))
     mfu, hfu = (_constant(cases, executed) if timed else None for executed in (False, True))
-    return TableReport(table, tuple(found[i] for i in worst), mfu, hfu)
+    choosing = regret(cases, [one.predicted for one in found]) if timed else None
+    return TableReport(table, tuple(found[i] for i in worst), mfu, hfu, choosing)
 
 
 def _error(case: Case, with_interval: bool) -> Error:
     """Predicted with all constants, and of a step time with those that its software had no part in."""
     predicted, software, blind = case.predict(case), case.job.recipe.software.name, unseen(case)
-    without, covered = None, None
+    without, covered, fits = None, None, None
     if with_interval:
         one = observed(case)
         without, covered = float(one.ends.step_time_s), one.covered
+        fits = bool(memory(case.job, case.cluster, case.layout.grid()).fits)
     elif case.quantity == "step_time_s":
         without = predicted if blind is case else case.predict(blind)
-    return Error(case.row, case.quantity, case.measured, predicted, case.note, software, without, covered)
+    return Error(case.row, case.quantity, case.measured, predicted, case.note, software, without, covered, fits)
 
 
-def _covered(errors: Iterable[Error]) -> float | None:
-    """Share of those asked that lie in their interval."""
-    asked = [error.covered for error in errors if error.covered is not None]
+def _share(answers: Iterable[bool | None]) -> float | None:
+    """Share of yes among those asked; None where nobody was."""
+    asked = [answer for answer in answers if answer is not None]
     return float(np.mean(asked)) if asked else None
 
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from lockstep.validation import Report, StackReport, TableReport
+    from lockstep.validation.regret import Regret
 
 
 WORST_OF_ALL = 8
@@ -44,6 +45,14 @@ def render(report: Report, out: Console) -> None:
         heading(out, "Steps by software", what)
         indented(out, table(_BY_STACK, (_by_stack(one) for one in report.stacks)))
         out.print(Text("  unseen, 90 %, mean, inside: of a fit without any row of that software", style="dim"))
+    chosen = [(one.table.name, one.regret) for one in tables if one.regret is not None]
+    if chosen:
+        heading(out, "Choices", "measured time of the layout chosen by prediction over the least measured, minus 1")
+        titles = [("table", "left"), ("questions", "right"), ("fastest: mean", "right"), ("max", "right")]
+        titles += [("robust: mean", "right"), ("max", "right")]
+        indented(out, table(titles, ([name, str(one.questions), *_regrets(one)] for name, one in chosen)))
+    if report.fits_frac is not None:
+        out.print(f"\n{format_frac(report.fits_frac)} of the layouts that ran, of those asked, fit in memory here.")
     heading(out, "Errors", "predicted / measured - 1; positive is too slow or too much memory")
     indented(out, table(_TITLES, (_numbers(one) for one in tables)))
     out.print(Text("  unseen: median error of a fit without any row of the same software", style="dim"))
@@ -84,6 +93,11 @@ def _by_stack(one: StackReport) -> list[str]:
         _signed(float(np.mean(one.unseen_fracs))),
         _share(one.coverage_frac),
     ]
+
+
+def _regrets(one: Regret) -> list[str]:
+    fracs = one.mean_frac, one.max_frac, one.robust_mean_frac, one.robust_max_frac
+    return [format_frac(frac, 2) for frac in fracs]
 
 
 def _share(frac: float | None) -> str:
@@ -159,7 +173,7 @@ def _plot_errors(groups: Mapping[str, Sequence[tuple[float, float]]], axes: Axes
     axes.axvline(1.0, color="#333333", linewidth=1)
     axes.set_yticks(range(len(groups)), [f"{name} ({len(pairs)})" for name, pairs in groups.items()], fontsize=8)
     axes.invert_yaxis()
-    axes.set_xlabel("predicted / measured: below 1 is too fast, or too little memory; bar: median")
+    axes.set_xlabel("predicted / measured; bar: median")
 
 
 MARKERS = ("o", "^", "s", "D")

@@ -81,7 +81,9 @@ def _modules(value: str, where: str) -> tuple[str, ...]:
 class RecipeWords(TypedDict, total=False):
     """How a model is trained, whatever the layout."""
 
-    dtype: Annotated[str | None, Option("T", "Number format of matrix products: bf16, fp16 or fp8. (default: bf16)")]
+    dtype: Annotated[
+        str | None, Option("T", "Number format of matrix products: bf16, fp16, fp8, mxfp8 or nvfp4. (default: bf16)")
+    ]
     stack: Annotated[
         str | None,
         Option(
