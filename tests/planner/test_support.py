@@ -36,6 +36,14 @@ def test_answers_say_their_level() -> None:
     assert found.to_dict()["support"] == "fitted"
     other = lockstep.estimate("llama3-8b", "dgx-h100:1", stack="gpt-neox", **asked)
     assert other.to_dict()["support"] == "extrapolated"
+    for one, words in (
+        (found, "published steps are of h100-sxm, nemo-24 and bf16"),
+        (other, "no published step is of"),
+    ):
+        assert any(words in said for said in one.assumptions())
+    trainium = lockstep.estimate("llama3-8b", "aws-trn2:1", batch=64, dp=16)
+    assert trainium.to_dict()["support"] == "none"
+    assert any("is not known to run on trainium2" in said for said in trainium.assumptions())
 
 
 def test_the_command_asks_for_one_device_or_software() -> None:

@@ -25,6 +25,7 @@ from lockstep.layout import (
 from lockstep.parallel.data.offload import HOST_STREAM_FRAC
 from lockstep.parallel.expert.visited import visited_frac
 from lockstep.planner.interval import ends, explained
+from lockstep.planner.support import support
 from lockstep.step import Step
 from lockstep.units import format_bandwidth, format_flops, format_frac, format_size, format_time
 
@@ -61,6 +62,7 @@ def _all(job: Job, cluster: Cluster, layout: Layout, step: Step | None) -> Itera
         yield explained(ends(job, cluster, layout), cluster.device)
     yield f"kernel efficiency of {cluster.device.name}: curve {curve.name!r}, {how} ({curve.source}), error {error}"
     yield from _software(job, cluster)
+    yield _supported(job, cluster)
     yield from _peak(cluster, recipe)
     yield from _scaled(recipe)
     if _offloads(job, layout):
@@ -107,6 +109,19 @@ def _software(job: Job, cluster: Cluster) -> Iterator[str]:
     yield f"software {software.name}: {launch} to launch a kernel, {step} between steps ({software.kind})"
     if job.transformer and recipe.flash_attention:
         yield f"attention kernel {name}: rates of {kernel.source or 'the efficiency curve'}"
+
+
+def _supported(job: Job, cluster: Cluster) -> str:
+    """What published steps the answer can be held to."""
+    found = support(cluster.device, job.recipe.software, job.recipe.dtype)
+    together = f"{found.device}, {found.stack} and {found.dtype}"
+    if found.level == "none":
+        return f"{found.stack} is not known to run on {found.device} in {found.dtype}: nothing measured is behind this"
+    if found.level == "extrapolated":
+        return f"no published step is of {together} together: extrapolated from others (lockstep support)"
+    how = "some of them fitted to" if found.level == "fitted" else "none of them fitted to"
+    error = format_frac(found.error_frac or 0.0, 2)
+    return f"{found.rows} published steps are of {together}, {how}: median error {error} where none would be"
 
 
 def _jitter(job: Job, step: Step | None) -> Iterator[str]:
