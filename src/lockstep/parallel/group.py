@@ -10,7 +10,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
-from typing import Any
 
 import numpy as np
 
@@ -71,7 +70,7 @@ def send_s(group: Levels, size_B: Number) -> Number:
 
 def inner(group: Levels, ranks: Whole) -> Levels:
     """The `ranks` innermost members of the group."""
-    found: list[tuple[Any, ...]] = []
+    found: list[tuple[object, ...]] = []
     for here, *link in group:
         taken = np.gcd(ranks, here)
         found.append((taken, *link))
