@@ -105,6 +105,25 @@ def test_a_file_is_written_that_plans(tmp_path: Path) -> None:
     assert "median error" in run("calibrate", "-c", "dgx-h100:64", "--case", cases[0]).out
 
 
+NCCL = "# all_reduce_perf\n#  Rank  0 on host0 device  0\n#  Rank  1 on host0 device  1\n" + (
+    "#       size         count      type   redop    root     time   algbw   busbw #wrong\n"
+    "     1048576        262144     float     sum      -1    25.00    0.00    0.00      0\n"
+    "    16777216       4194304     float     sum      -1    80.00    0.00    0.00      0\n"
+    "   268435456      67108864     float     sum      -1    920.0    0.00    0.00      0\n"
+)
+
+
+def test_measured_collectives_set_the_link_of_their_level(tmp_path: Path) -> None:
+    file, out, case = tmp_path / "nccl.txt", tmp_path / "mine.yaml", ROOT / "examples" / "steps-8.yaml"
+    file.write_text(NCCL)
+    assert run("calibrate", str(file), "-c", "dgx-h100:2", "--case", str(case), "-o", str(out)).code == 0
+    link = cluster(out).levels[0].link
+    assert "measured" in link.name
+    assert link.rate_Bps == pytest.approx((268435456 - 16777216) / (920e-6 - 80e-6), rel=0.1)
+    assert "of the 450 GB/s" in link.provenance["achieved_frac"].text
+    assert cluster(out).levels[1].link.range_frac == cluster("dgx-h100:2").levels[1].link.range_frac
+
+
 def test_what_cannot_be_used_is_refused(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="no measured step"):
         lockstep.calibrate(cluster="dgx-h100")

@@ -29,7 +29,9 @@ Progress = Callable[[int, int], None]
 MEMORY = "memory"
 HOST_MEMORY = "host memory"
 NEAR_FRAC = 0.03
+"""Slower than the fastest by at most this share, a layout is as good as it as far as predictions can tell."""
 MOST_NEAR = 48
+"""Of these layouts, how many are looked at again."""
 QUICK = 64
 """The fastest 1/QUICK of the layouts are sorted with those that need less memory; the others are only compared."""
 

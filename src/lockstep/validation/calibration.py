@@ -16,17 +16,21 @@ Source: Tarantola 2005, "Inverse Problem Theory" (SIAM), section 3.2.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from lockstep.errors import BadInput
 from lockstep.hardware import Cluster
+from lockstep.hardware import cluster as find_cluster
+from lockstep.hardware.source import Source
 from lockstep.layout import Job, Layout, check
+from lockstep.planner.estimate import estimate
 from lockstep.step import price_step
 from lockstep.types.arrays import Floats
 from lockstep.types.plain import Json, picked, plain
+from lockstep.validation.cases.study import Study
 
 PACE_SIGMA = 0.25
 """Of ln(measured / predicted) over programs that nothing was fitted to."""
@@ -38,6 +42,8 @@ NOISE = 0.02
 """Of a measured step, and of how the model goes from one layout to another."""
 LEFT_FRAC = 0.06
 """Error of larger sizes after a calibration on 8 or 16 devices, by published tables (`docs/use/measure.md`)."""
+STEPS = ("step_time_s", "tokens_per_s", "tokens_per_s_per_gpu", "mfu_frac", "hfu_frac", "model_flops_per_gpu_per_s")
+"""Quantities of a case that give the seconds of a step."""
 ROUNDS = 12
 TELLS = 0.02
 """A step tells of an unknown when it changes by this share of the unknown's change."""
@@ -108,6 +114,25 @@ class Calibration:
         }
 
 
+def measured_steps(base: Cluster, asked: Study) -> Iterator[Measured]:
+    """The measured steps of a case, a rate turned into seconds. Raises BadInput for another device or open layouts."""
+    device = find_cluster(asked.cluster).device.name
+    if device != base.device.name:
+        raise BadInput(f"{asked.name} ran on {device}, the cluster has {base.device.name}")
+    for stretch in asked.stretches:
+        rows = [row for row in asked.published if row.stretch == stretch.name and row.quantity in STEPS]
+        if not rows:
+            continue
+        if not stretch.layout or stretch.chosen:
+            raise BadInput(f"{asked.name}: the layout of {stretch.name!r} must be known, all of it")
+        job, layout = Job(asked.model, stretch.recipe, stretch.devices), Layout(**stretch.layout)
+        found, row = estimate(job, base.resized(stretch.devices), layout), rows[0]
+        times = row.quantity == "step_time_s"
+        seconds = row.value if times else found.step_time_s * getattr(found, row.quantity) / row.value
+        name = asked.name if len(asked.stretches) == 1 else f"{asked.name} {stretch.name}"
+        yield Measured(name, job, layout, seconds)
+
+
 def changed(base: Cluster, pace: float, shares: Sequence[float]) -> Cluster:
     """The cluster with kernels and host `pace` times as slow, and links at these shares of their wire."""
     levels = tuple(
@@ -123,7 +148,7 @@ def calibrate(base: Cluster, steps: Sequence[Measured]) -> Calibration:
         raise BadInput("no measured step of a known layout; give step_time_s, tokens_per_s or mfu_frac of a stretch")
     for step in steps:
         check(step.layout, step.job)
-    before, sigma, most = _beforehand(base, steps)
+    before, sigma, most = _beforehand(base)
     measured, x = np.log([step.seconds for step in steps]), before.copy()
     for _ in range(ROUNDS):
         found, slopes = _linear(base, steps, x)
@@ -144,7 +169,7 @@ def calibrate(base: Cluster, steps: Sequence[Measured]) -> Calibration:
     )
 
 
-def _beforehand(base: Cluster, steps: Sequence[Measured]) -> tuple[Floats, Floats, Floats]:
+def _beforehand(base: Cluster) -> tuple[Floats, Floats, Floats]:
     """Means and sigmas of the logarithms beforehand, and the most that they may be."""
     means, sigmas, most = [0.0], [PACE_SIGMA], [math.inf]
     for level in base.levels:
@@ -188,7 +213,12 @@ def _with_links(base: Cluster, factors: Sequence[Factor]) -> Cluster:
         one = known.get(f"{level.name} ({level.link.name})")
         if one is not None:
             low, high = one.ci95 if level.link.lowest_frac is not None else (None, None)
-            link = replace(level.link.reaching(one.value), lowest_frac=low, highest_frac=high)
+            said = f"lockstep calibrate: {one.value:g} of {level.link.name}'s wire rate, steps that tell: {one.rows}"
+            sources = {
+                **level.link.provenance,
+                **dict.fromkeys(("latency_s", "achieved_frac"), Source("fitted", said, "")),
+            }
+            link = replace(level.link.reaching(one.value), lowest_frac=low, highest_frac=high, provenance=sources)
             level = replace(level, link=replace(link, name=f"{level.link.name}-calibrated"))
         levels.append(level)
     return replace(base, levels=tuple(levels))

@@ -15,10 +15,10 @@ from lockstep.verbs.words.option import Argument, Option
 from lockstep.verbs.words.question import read_cluster
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from lockstep.hardware import Cluster
-    from lockstep.validation.calibration import Calibration, Measured
+    from lockstep.validation.calibration import Calibration
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +63,8 @@ def calibrate(
     """
     from lockstep.measure.fit.cluster_file import paced_yaml, with_measured_link
     from lockstep.validation.calibration import calibrate as find
+    from lockstep.validation.calibration import measured_steps
+    from lockstep.validation.cases import study
 
     path = None if out is None else writable(out, "--out")
     if path is not None and path.suffix not in (".yaml", ".yml"):
@@ -71,48 +73,17 @@ def calibrate(
     for one in file:
         with located("FILE"):
             base = with_measured_link(base, one)
-    steps = [step for one in case for step in _steps(base, one)]
     with located("--case"):
+        steps = [step for one in case for step in measured_steps(base, study(str(one)))]
         found = find(base, steps)
     if path is not None:
         names = ", ".join(step.name for step in steps)
         pace = {
             "factor": round(found.pace, 4),
             "error": round(found.error_frac, 4),
-            "source": f"lockstep calibrate on {len(steps)} steps: {names}",
+            "source": f"lockstep calibrate on {names}",
             "date": datetime.now(UTC).strftime("%Y-%m-%d"),
         }
         with writing(path, "--out"):
             path.write_text(paced_yaml(found.cluster, path.stem, pace), encoding="utf-8")
     return Calibrated(found, None if path is None else str(path))
-
-
-def _steps(base: Cluster, path: str | Path) -> Iterator[Measured]:
-    """The measured steps of a case."""
-    from lockstep.hardware import cluster as find_cluster
-    from lockstep.layout import Job, Layout
-    from lockstep.planner import estimate
-    from lockstep.validation.calibration import Measured
-    from lockstep.validation.cases import study
-
-    with located("--case"):
-        asked = study(str(path))
-        device = find_cluster(asked.cluster).device.name
-        if device != base.device.name:
-            raise BadInput(f"{asked.name} ran on {device}, the cluster has {base.device.name}")
-        for stretch in asked.stretches:
-            rows = [row for row in asked.published if row.stretch == stretch.name and row.quantity in STEPS]
-            if not rows:
-                continue
-            if not stretch.layout or stretch.chosen:
-                raise BadInput(f"{asked.name}: the layout of {stretch.name!r} must be known, all of it")
-            job, layout = Job(asked.model, stretch.recipe, stretch.devices), Layout(**stretch.layout)
-            found, row = estimate(job, base.resized(stretch.devices), layout), rows[0]
-            times = row.quantity == "step_time_s"
-            seconds = row.value if times else found.step_time_s * getattr(found, row.quantity) / row.value
-            name = asked.name if len(asked.stretches) == 1 else f"{asked.name} {stretch.name}"
-            yield Measured(name, job, layout, seconds)
-
-
-STEPS = ("step_time_s", "tokens_per_s", "tokens_per_s_per_gpu", "mfu_frac", "hfu_frac", "model_flops_per_gpu_per_s")
-"""Quantities of a stretch that give the seconds of its step."""

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from rich.text import Text
 
 from lockstep.units import format_frac, format_time
 from lockstep.views.parts.command import Command
+from lockstep.views.parts.output import given, show
 from lockstep.views.parts.terminal import heading, indented, table
 
 if TYPE_CHECKING:
@@ -55,11 +57,19 @@ def _signed(frac: float) -> str:
     return ("+" if frac > 0 else "") + format_frac(frac, 2)
 
 
+def ask(as_json: bool, file: Sequence[str] | None, **words: Any) -> None:
+    """Hands over the files one by one."""
+    from lockstep.verbs.calibrate import calibrate
+
+    show(calibrate(*(file or ()), **given(words)), as_json, render)
+
+
 COMMAND = Command(
     examples=(
         "lockstep calibrate -c dgx-h100:64 --case examples/steps-8.yaml --case examples/steps-16.yaml -o mine.yaml",
-        "lockstep calibrate -c dgx-h100:64 --case examples/steps-8.yaml --json",
+        "lockstep calibrate nccl-tests.txt -c dgx-h100:64 --case examples/steps-8.yaml --json",
     ),
     render=render,
     lists=False,
+    ask=ask,
 )

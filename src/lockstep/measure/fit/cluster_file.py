@@ -17,6 +17,7 @@ from pathlib import Path
 from lockstep.errors import BadInput
 from lockstep.hardware import Cluster, Host, Level, Link, devices, links
 from lockstep.hardware.link import Switch
+from lockstep.hardware.source import Source
 from lockstep.measure.fit.fit import LinkFit, fit_link
 from lockstep.measure.fit.points import LIBRARY, Hosts
 from lockstep.measure.fit.read import read_points
@@ -120,7 +121,11 @@ def with_measured_link(base: Cluster, file: str | Path) -> Cluster:
     index, fitted = measured_level(points.hosts, base, None), fit_link(points)
     level = base.levels[index]
     share = link_rate_Bps(fitted, base, index) / level.link.bandwidth_Bps
-    found = replace(level.link.reaching(share), name=f"{level.link.name}-measured", latency_s=fitted.latency_s)
+    measured = Source("measured", _source(fitted, level, share * level.link.bandwidth_Bps), points.date or "")
+    found = replace(
+        level.link.reaching(share), name=f"{level.link.name}-measured", latency_s=fitted.latency_s,
+        provenance={**level.link.provenance, "latency_s": measured, "achieved_frac": measured},
+    )  # fmt: skip
     return replace(base, levels=tuple(replace(one, link=found) if one is level else one for one in base.levels))
 
 
@@ -173,7 +178,7 @@ def _kept(link: Link) -> list[str]:
     if link.switch is not None:
         lines.append(f"    switch: {{{_switch(link.switch)}}}")
     known = link.provenance.get("latency_s")
-    if known is not None and known.kind == "measured":
+    if known is not None and known.kind == "measured" and known.date:
         lines.append(f"    measured: {json.dumps(known.date)}")
     return [*lines, *([f"    source: {json.dumps(known.text)}"] if known is not None else [])]
 
