@@ -19,7 +19,7 @@ from lockstep.kernels.clock import Clock, Work
 from lockstep.layout import LayerKind, LayoutGrid, Recipe, busiest_rank_frac, sharing_of
 from lockstep.parallel.context import partials
 from lockstep.types.arrays import Number
-from lockstep.workload import Experts, LatentAttention, Transformer, keys_per_query
+from lockstep.workload import Experts, LatentAttention, Mlp, Transformer, keys_per_query
 
 
 @dataclass(frozen=True, slots=True)
@@ -279,6 +279,8 @@ def _repeated(shard: Shard, kind: LayerKind, core: Passes) -> Work:
     parts = [core.forward] if "core_attn" in modules else []
     if "layernorm" in modules:
         parts.append(norms(shard).forward)
+    if "op" in modules:
+        parts.append(_every_second(shard, mlp))
     if "mla_up_proj" in modules and latent:
         parts.append(up_projections(shard, latent, model.attention.heads / shard.grid.tp).forward)
     if "mlp" in modules and mlp:
@@ -288,6 +290,22 @@ def _repeated(shard: Shard, kind: LayerKind, core: Passes) -> Work:
         parts.append(activation(shard, width, shard.routed_tokens * moe.top_k, 1, moe.gated).forward)
         parts.append(activation(shard, moe.shared_ffn / shard.grid.tp, shard.tokens, 1, moe.gated).forward)
     return sum(parts, Work())
+
+
+def _every_second(shard: Shard, mlp: Mlp | None) -> Work:
+    """What recomputation per operation runs again of a layer: key and output projection, up (or, without a gate, down),
+    the norms and the activation.
+    """
+    attention, tokens, h = shard.model.attention, shard.tokens, shard.model.hidden
+    parts = norms(shard)
+    if attention.latent is None:
+        width = attention.heads / shard.grid.tp * attention.head_dim
+        parts += shard.product(tokens, shard.kv_heads * attention.head_dim, h) + shard.product(tokens, h, width)
+    if mlp:
+        width = mlp.ffn / shard.grid.tp
+        parts += shard.product(tokens, width, h) if mlp.gated else shard.product(tokens, h, width)
+        parts += activation(shard, width, tokens, 1, mlp.gated)
+    return parts.forward
 
 
 def embedding_work(shard: Shard) -> Passes:

@@ -20,7 +20,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import reduce
 
 import numpy as np
@@ -28,13 +28,13 @@ import numpy as np
 from lockstep.hardware import Cluster
 from lockstep.layout.job import Job, LayerKind
 from lockstep.layout.layout import KEEP, OFFLOAD_PARAMETERS, LayoutGrid, host_capacity_B, host_states_B
-from lockstep.layout.recipe import Recipe
+from lockstep.layout.recipe import LOSS_B, Recipe
 from lockstep.layout.routing import busiest_rank_frac
 from lockstep.layout.sharing import gradients_leave, sharing_of
 from lockstep.parallel.context import Blocks, held_B
 from lockstep.parallel.data.local import OUTER_STATE_B
 from lockstep.parallel.pipeline import SCHEDULES, peak_held, peak_live_by_code, vocabulary
-from lockstep.types.arrays import Floats, Number, Truth
+from lockstep.types.arrays import Floats, Number, Truth, Whole
 from lockstep.types.plain import Json
 from lockstep.workload import (
     FULL,
@@ -63,10 +63,12 @@ FRAMEWORK_B = 1.5e9
 SLACK_FRAC = 0.05
 """What the allocator holds beyond what is in use: assumed. Megatron-LM's logs of 2021 show up to 0.25, expandable
 segments in today's PyTorch a few percent."""
-LOGIT_FUSED_B = 2.0 + 4.0
-"""Bytes per logit with a fused loss: half precision, and fp32 in which the gradient takes the logit's place."""
-LOGIT_EAGER_B = 2.0 + 4.0 + 4.0 + 2.0
-"""Bytes per logit with one kernel after another: half precision and fp32, of the logits and of their gradients."""
+MOMENTS = ("loss", "backward", "last backward", "update")
+"""When memory may be fullest: at the loss; in the backward pass of a layer, while other layers still wait for theirs; at
+its end, when all gradients are there; during the update."""
+
+
+CATEGORIES = tuple(f"{name}_B" for name in ("parameters", "gradients", "optimizer", "activations", "buffers"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +85,8 @@ class Memory:
     """Offloaded states and activations, in host memory."""
     host_capacity_B: float = math.inf
     """A rank's share of host memory; infinite where it is not known."""
+    moment: Whole = 1
+    """When these are there: a code of MOMENTS."""
 
     @property
     def total_B(self) -> Number:
@@ -101,13 +105,13 @@ class Memory:
 
     def to_dict(self) -> Json:
         """Plain JSON form of one layout."""
-        parts = {field.name: float(getattr(self, field.name)) for field in fields(self)}
-        capacity_B, host_B, host_capacity_B = (parts.pop(name) for name in ("capacity_B", "host_B", "host_capacity_B"))
+        host_capacity_B = float(self.host_capacity_B)
         return {
-            **parts,
+            **{name: float(getattr(self, name)) for name in CATEGORIES},
             "total_B": float(self.total_B),
-            "capacity_B": capacity_B,
-            "host_B": host_B,
+            "fullest_at": MOMENTS[int(self.moment)],
+            "capacity_B": float(self.capacity_B),
+            "host_B": float(self.host_B),
             "host_capacity_B": host_capacity_B if math.isfinite(host_capacity_B) else None,
             "fits": bool(self.fits),
         }
@@ -153,7 +157,8 @@ def layer_parameters(job: Job, grid: LayoutGrid) -> dict[bool, Number]:
 def stage_memory(job: Job, cluster: Cluster, grid: LayoutGrid, stage: int) -> Memory:
     """Memory of one rank of pipeline stage `stage`, for every layout of `grid`."""
     on_host_B, capacity_B = _stage_host_B(job, grid, stage), host_capacity_B(cluster)
-    return Memory(*_stage_B(job, grid, stage), cluster.device.memory_B, on_host_B, capacity_B)
+    sizes_B, moment = _stage_B(job, grid, stage)
+    return Memory(*sizes_B, cluster.device.memory_B, on_host_B, capacity_B, moment)
 
 
 def memory(job: Job, cluster: Cluster, grid: LayoutGrid) -> Memory:
@@ -161,43 +166,73 @@ def memory(job: Job, cluster: Cluster, grid: LayoutGrid) -> Memory:
     telling = job.telling_stages(grid.stages, grid.placement, grid.split)
     found = [stage_memory(job, cluster, grid, stage) for stage, _ in telling]
     fullest = np.argmax(np.stack(np.broadcast_arrays(*(one.total_B for one in found))), axis=0)
-    parts = {
-        name: np.choose(fullest, [getattr(one, name) for one in found])
-        for name in (field.name for field in fields(Memory) if not field.name.endswith(("capacity_B", "host_B")))
-    }
+    sizes_B = {name: np.choose(fullest, [getattr(one, name) for one in found]) for name in CATEGORIES}
     return Memory(
-        **parts, capacity_B=cluster.device.memory_B, host_B=host_B(job, grid), host_capacity_B=host_capacity_B(cluster)
+        **sizes_B,
+        capacity_B=cluster.device.memory_B,
+        host_B=host_B(job, grid),
+        host_capacity_B=host_capacity_B(cluster),
+        moment=np.choose(fullest, [one.moment for one in found]),
     )
 
 
 def peak_B(job: Job, grid: LayoutGrid) -> Number:
     """Total bytes on the fullest stage, for every layout of `grid`: what a search needs of `memory`."""
     telling = job.telling_stages(grid.stages, grid.placement, grid.split)
-    return reduce(np.maximum, [sum(_stage_B(job, grid, stage)) for stage, _ in telling])
+    return reduce(np.maximum, [sum(_stage_B(job, grid, stage)[0]) for stage, _ in telling])
 
 
-def _stage_B(job: Job, grid: LayoutGrid, stage: int) -> tuple[Number, Number, Number, Number, Number]:
-    """Bytes of one rank of a stage by category, in the order of `Memory`."""
+def _stage_B(job: Job, grid: LayoutGrid, stage: int) -> tuple[tuple[Number, ...], Whole]:
+    """Bytes of one rank of a stage by category, in the order of `Memory`, and when they are there."""
     held = job.device_layers(grid.stages, grid.placement, grid.split)[stage]
-    parameters = stage_parameters(job, grid, stage, held)
-    recipe, states = job.recipe, job.recipe.states
-    matrix, other, expert = parameters.matrix_elems, parameters.other_elems, parameters.expert_elems
-    dense = matrix + other
-    sharing = sharing_of(recipe, grid)
-    weights_B = _sharded(grid, dense * recipe.parameter_B, expert * recipe.parameter_B, np.logical_not(sharing.keeps))
+    parameters, recipe = stage_parameters(job, grid, stage, held), job.recipe
+    weights_B, gradients_B, optimizer_B = _states(recipe, grid, parameters)
+    activations_B, loss_B, layer_B = _activations(job, grid, stage, held)
+    gathered_B = _gathered(recipe, grid, parameters, max(1, sum(held.values())))
+    if recipe.gradients_freed or recipe.foreach_update:
+        fresh = recipe.gradients_freed & (grid.microbatches(recipe.batch) == 1)
+        elems = parameters.matrix_elems + parameters.other_elems, parameters.expert_elems
+        passing = recipe.states.passing_B * recipe.foreach_update
+        update_B = _sharded(grid, elems[0] * passing, elems[1] * passing, sharing_of(recipe, grid).sharded)
+        early_B, left_B = np.where(fresh, 0.0, gradients_B), np.where(fresh, 0.0, activations_B)
+        found = (
+            (early_B, activations_B, loss_B + gathered_B),
+            (early_B, activations_B, layer_B + gathered_B),
+            (gradients_B, left_B, layer_B + gathered_B),
+            (gradients_B, 0.0, np.where(grid.offload == KEEP, update_B, 0.0)),
+        )
+        moment: Whole = np.argmax(np.stack(np.broadcast_arrays(*(sum(one) for one in found))), axis=0)
+        gradients_B, activations_B, loose_B = (np.choose(moment, list(sizes)) for sizes in zip(*found, strict=True))
+    else:
+        moment, loose_B = np.where(loss_B > layer_B, 0, 1), np.maximum(loss_B, layer_B) + gathered_B
+    used_B = weights_B + gradients_B + optimizer_B + activations_B + loose_B
+    sizes_B = weights_B, gradients_B, optimizer_B, activations_B, loose_B + SLACK_FRAC * used_B + FRAMEWORK_B
+    return sizes_B, moment
+
+
+def _states(recipe: Recipe, grid: LayoutGrid, parameters: RankParameters) -> tuple[Number, Number, Number]:
+    """Bytes of parameters, gradients and optimizer states of one rank."""
+    states, sharing = recipe.states, sharing_of(recipe, grid)
+    matrix, expert = parameters.matrix_elems, parameters.expert_elems
+    dense = matrix + parameters.other_elems
+    given_up, master_B = np.logical_not(sharing.keeps), states.master_B
+    weights_B = _sharded(grid, dense * recipe.parameter_B, expert * recipe.parameter_B, given_up)
+    optimizer_B = _sharded(
+        grid, matrix * states.matrix_B + parameters.other_elems * states.other_B, expert * states.matrix_B,
+        sharing.sharded,
+    )  # fmt: skip
+    if master_B and not recipe.working_copy:
+        # Of offloaded masters a working copy stays.
+        masters_B = _sharded(grid, dense * master_B, expert * master_B, sharing.sharded)
+        gone = given_up & (grid.offload == KEEP)
+        weights_B = np.where(gone, 0.0, weights_B) + np.where(grid.offload == KEEP, masters_B, 0.0)
+        optimizer_B = optimizer_B - masters_B
     weights_B = np.where(grid.offload == OFFLOAD_PARAMETERS, 0.0, weights_B)
     gradients_B = _sharded(grid, dense * recipe.gradient_B, expert * recipe.gradient_B, sharing.scatters)
     gradients_B = np.where(gradients_leave(recipe, grid), 0.0, gradients_B)
-    optimizer_B = _sharded(
-        grid, matrix * states.matrix_B + other * states.other_B, expert * states.matrix_B, sharing.sharded
-    )
     if recipe.local_steps > 1:
         optimizer_B = optimizer_B + _sharded(grid, dense * OUTER_STATE_B, expert * OUTER_STATE_B, sharing.sharded)
-    optimizer_B = np.where(grid.offload == KEEP, optimizer_B, 0.0)
-    activations_B, loose_B = _activations(job, grid, stage, held)
-    loose_B = loose_B + _gathered(recipe, grid, parameters, max(1, sum(held.values())))
-    used_B = weights_B + gradients_B + optimizer_B + activations_B + loose_B
-    return weights_B, gradients_B, optimizer_B, activations_B, loose_B + SLACK_FRAC * used_B + FRAMEWORK_B
+    return weights_B, gradients_B, np.where(grid.offload == KEEP, optimizer_B, 0.0)
 
 
 def host_B(job: Job, grid: LayoutGrid) -> Number:
@@ -259,8 +294,9 @@ def piece(recipe: Recipe, grid: LayoutGrid, experts: Experts | None = None) -> P
         capacity_factor=busiest_rank_frac(experts, recipe, grid),
         sequence_parallel=grid.sequence_parallel > 0,
         element_B=recipe.element_B,
-        cached_B=recipe.cached_B,
-        cached_attention_B=recipe.cached_attention_B,
+        cached_B=recipe.input_B,
+        cached_inner_B=recipe.cached_B,
+        cached_attention_B=recipe.attention_output_B,
         recompute_modules=recipe.recompute_modules,
         flash_attention=recipe.flash_attention,
         dropout=recipe.dropout,
@@ -281,27 +317,29 @@ def context_blocks(model: Transformer, one: Piece, core_s: tuple[Number, Number]
     )
 
 
-def _activations(job: Job, grid: LayoutGrid, stage: int, held: Counter[LayerKind]) -> tuple[Number, Number]:
-    """(kept activations, passing buffers) of a stage in bytes."""
-    model = job.model
+def _activations(job: Job, grid: LayoutGrid, stage: int, held: Counter[LayerKind]) -> tuple[Number, Number, Number]:
+    """(kept activations, what passes at the loss, and in the backward pass of a layer) of a stage in bytes."""
+    model, recipe = job.model, job.recipe
     if isinstance(model, ConvNet):
-        return convnet_activation_B(model, grid.micro_batch, job.recipe.element_B), 0.0
-    one = piece(job.recipe, grid, model.experts)
+        return convnet_activation_B(model, grid.micro_batch, recipe.element_B), 0.0, 0.0
+    one = piece(recipe, grid, model.experts)
     first, last, modules = grid.pieces_on(stage)
-    kept, passing = _kept(model, one, grid, held, (first, modules))
-    if job.recipe.cp_kind != "ring" and np.any(grid.cp > 1):
-        passing = passing + held_B(job.recipe.cp_kind, grid.cp, context_blocks(model, one))
-    logit_B = LOGIT_FUSED_B if job.recipe.fused_elementwise else LOGIT_EAGER_B
-    if job.recipe.spreads(grid.stages):
-        passing = passing + vocabulary.BARRIERS[job.recipe.vocab_parallel] * spread_activation_B(
-            model, one, grid.pp, logit_B
-        )
+    kept, layer_B = _kept(model, one, grid, held, (first, modules))
+    if recipe.cp_kind != "ring" and np.any(grid.cp > 1):
+        layer_B = layer_B + held_B(recipe.cp_kind, grid.cp, context_blocks(model, one))
+    logit_B, loss_B = LOSS_B[recipe.loss_kind], np.zeros(())
+    if recipe.spreads(grid.stages):
+        # Logits of other micro-batches wait while a layer is in its backward pass.
+        barriers = vocabulary.BARRIERS[recipe.vocab_parallel]
+        layer_B = layer_B + barriers * spread_activation_B(model, one, grid.pp, logit_B)
     elif last:
-        passing = np.maximum(passing, (1 + model.mtp_layers) * head_activation_B(model, one, logit_B=logit_B))
-    if gone := job.recipe.offloaded_of(sum(held.values())):
+        loss_B = (1 + model.mtp_layers) * head_activation_B(model, one, logit_B, recipe.loss_kind == "chunked")
+    if gone := recipe.offloaded_of(sum(held.values())):
         kept = kept - leaving_B(job, grid, held)
-        passing = passing + min(2, gone) * np.maximum.reduce([*_layer_B(model, one, grid, held).values()])
-    return _live_B(job, grid, stage, chunk_activations_B(job, grid, stage) if grid.split else (kept,)), passing
+        waits_B = min(2, gone) * np.maximum.reduce([*_layer_B(model, one, grid, held).values()])
+        loss_B, layer_B = loss_B + waits_B, layer_B + waits_B
+    kept_B = _live_B(job, grid, stage, chunk_activations_B(job, grid, stage) if grid.split else (kept,))
+    return kept_B, loss_B, layer_B
 
 
 def _live_B(job: Job, grid: LayoutGrid, stage: int, each_B: Sequence[Number]) -> Number:

@@ -30,6 +30,9 @@ class Optimizer:
     matmul_flops_factor: float = 0.0
     """FLOPs of the update per matrix parameter and unit of the matrix's smaller side (Muon's orthogonalisation)."""
     source: str = ""
+    passing_B: float = 0.0
+    """Bytes per parameter that torch's multi-tensor kernels hold besides during an update: the second moment's root
+    (torch/optim/adam.py, _multi_tensor_adam)."""
 
     @property
     def matrix_B(self) -> float:
@@ -46,13 +49,27 @@ _ADAM = "Kingma and Ba 2015: two fp32 moments; ZeRO (arXiv 1910.02054) section 3
 OPTIMIZERS = {
     optimizer.name: optimizer
     for optimizer in (
-        Optimizer("adam", 4.0, 8.0, 8.0, source=_ADAM),
-        Optimizer("adamw", 4.0, 8.0, 8.0, source=_ADAM),
-        Optimizer("adamw-no-master", 0.0, 8.0, 8.0, source="fp32 moments, half-precision parameters updated in place"),
+        Optimizer("adam", 4.0, 8.0, 8.0, source=_ADAM, passing_B=4.0),
+        Optimizer("adamw", 4.0, 8.0, 8.0, source=_ADAM, passing_B=4.0),
         Optimizer(
-            "adamw-bf16-moments", 4.0, 4.0, 4.0, source="arXiv 2412.19437, section 3.3.3: fp32 master, bf16 moments"
+            "adamw-no-master",
+            0.0,
+            8.0,
+            8.0,
+            source="fp32 moments, half-precision parameters updated in place",
+            passing_B=4.0,
         ),
-        Optimizer("adamw-bf16", 0.0, 4.0, 4.0, source="moments and parameters in bf16, no master copy"),
+        Optimizer(
+            "adamw-bf16-moments",
+            4.0,
+            4.0,
+            4.0,
+            source="arXiv 2412.19437, section 3.3.3: fp32 master, bf16 moments",
+            passing_B=2.0,
+        ),
+        Optimizer(
+            "adamw-bf16", 0.0, 4.0, 4.0, source="moments and parameters in bf16, no master copy", passing_B=2.0
+        ),
         Optimizer(
             "adamw-8bit", 4.0, 2.0, 2.0, source="arXiv 2110.02861: both moments in one byte each; block scales left out"
         ),
@@ -74,7 +91,14 @@ NOT_TRAINED = {
 TP_OVERLAPS = ("none", "gradients", "all", "async")
 EP_OVERLAPS = ("none", "cells", "shared")
 EXCHANGES = ("copy", "node")
+LOSS_B = {"eager": 4.0 + 4.0 + 4.0, "upcast": 4.0 + 4.0, "fused": 2.0 + 4.0, "half": 2.0 + 2.0, "chunked": 2.0 + 4.0}
+"""Bytes per logit at the peak of the loss: eager, one fp32 kernel after another, holds log-probabilities, their gradient
+and that of the logits; upcast, one kernel on fp32 logits, these and their gradient; fused (Megatron's, or compiled) half
+precision, and fp32 in which the gradient takes the logit's place; half, one kernel that reads and writes half precision
+(FlashAttention's and Liger's cross entropy); chunked the same as fused of a few tokens at a time (`activations.py`)."""
 MFU_CONVENTIONS = ("full", "causal", "6n")
+NARROW_B = {"fp8": 1.0, "mxfp8": 1.0 + 1 / 32, "nvfp4": 0.5 + 1 / 16}
+"""Bytes per element of an input kept in a narrow format, its scales included (one byte per 32 or 16 elements)."""
 ACTIVATION_B = {"fp64": 8.0, "fp32": 4.0, "tf32": 4.0}
 """Bytes per activation element where products run in a wide format: tf32 rounds inside the unit, memory holds fp32."""
 
@@ -109,6 +133,16 @@ class Recipe:
     """Dropout on attention and residuals: masks cost memory and traffic (2019 to 2022 models)."""
     fused_elementwise: bool = True
     """Neighbouring elementwise operations run as one kernel (Megatron's fused kernels, torch.compile)."""
+    loss: str | None = None
+    """How the loss treats the logits, a word of LOSS_B; None: fused where elementwise operations are, else eager."""
+    working_copy: bool = True
+    """Half-precision parameters are kept beside their master copy; FSDP casts what it gathers instead."""
+    gradients_freed: bool = False
+    """Gradients are freed after the update, and exist again from the first backward pass on (PyTorch's zero_grad)."""
+    foreach_update: bool = False
+    """The update runs in torch's multi-tensor kernels, which hold `Optimizer.passing_B` besides."""
+    narrow_inputs: bool = False
+    """Where products run in fp8 or narrower, linear layers keep their inputs in that format (Transformer Engine)."""
     overlap_dp: bool = True
     """Data-parallel traffic overlaps with the backward pass (and FSDP's gathers with both passes)."""
     sharding: str = "any"
@@ -219,6 +253,8 @@ class Recipe:
         if self.mfu_convention not in MFU_CONVENTIONS:
             raise UnknownName("MFU convention", self.mfu_convention, MFU_CONVENTIONS, "--mfu-convention")
         stack(self.stack)  # Raises UnknownName.
+        if self.loss not in (None, *LOSS_B):
+            raise UnknownName("loss", str(self.loss), LOSS_B, "--loss")
         if self.optimizer not in OPTIMIZERS:
             raise UnknownName("optimizer", self.optimizer, OPTIMIZERS, "--optimizer")
 
@@ -240,6 +276,24 @@ class Recipe:
     def element_B(self) -> float:
         """Bytes of an activation element; half precision also where products run in a narrower format."""
         return ACTIVATION_B.get(self.dtype, 2.0)
+
+    @property
+    def loss_kind(self) -> str:
+        """How the loss treats the logits: a word of LOSS_B."""
+        return self.loss or ("fused" if self.fused_elementwise else "eager")
+
+    @property
+    def input_B(self) -> float | None:
+        """Bytes per element that linear layers keep of their inputs; None means as activations."""
+        narrow = self.narrow_inputs and self.dtype in NARROW_B
+        return NARROW_B[self.dtype] if self.cached_B is None and narrow else self.cached_B
+
+    @property
+    def attention_output_B(self) -> float | None:
+        """The same of the attention's output, which its own backward pass reads in half precision besides."""
+        if self.cached_attention_B is None and self.narrow_inputs and self.dtype in NARROW_B:
+            return self.element_B + NARROW_B[self.dtype]
+        return self.cached_attention_B
 
     def spreads(self, stages: int) -> bool:
         """Whether embedding and head are spread over so many pipeline stages."""

@@ -8,6 +8,10 @@ Grok-1's recipe (grok1/grok1_314b.yaml and configure.sh of the same repository) 
 of one, so that experts get equally many tokens, sends each copy of a token by itself (the all-to-all dispatcher) and
 cuts experts over the tensor-parallel ranks; the release of May 2025 prints that they are whole.
 
+Switches are those of the recipes' own files: gradients are kept and reduced in bf16 (grad_sync_dtype); tensor-parallel
+traffic overlaps in pieces with Llama and GPT-3, and not so with Nemotron-4 and Grok-1 (ub_tp_comm_overlap of
+nemotron/nemotron4-340b-synth.yaml and grok1/grok1_314b.yaml); GPT-3 has dropout (nemo_megatron/gpt3_175b_hydra.yaml).
+
 MaxText keeps the projections around the attention core and nothing inside the feed-forward block (its remat policies
 `save_dot_except_mlp` and `save_dot_except_mlpwi`, of which the second, for FP8, also keeps the block's output).
 """
@@ -127,8 +131,12 @@ def _maxtext_case(row: dict[str, str]) -> Case:
 
 def _case(row: dict[str, str]) -> Case:
     layout = _layout(row)
-    experts: Json = {"exchange": "copy", "routing": "forced"} if row["ep"] else {}
-    return _asked(row, layout, Recipe.by("nemo-24", **_trained(row), overlap_pp=layout.vpp > 1, **experts))
+    switches: Json = {"exchange": "copy", "routing": "forced"} if row["ep"] else {}
+    if row["ep"] or "nemotron" in row["model"]:
+        switches["overlap_tp"] = "gradients"
+    if "gpt3" in row["model"]:
+        switches["dropout"] = True
+    return _asked(row, layout, Recipe.by("nemo-24", **_trained(row), overlap_pp=layout.vpp > 1, **switches))
 
 
 def _trained(row: dict[str, str]) -> Json:

@@ -1,7 +1,8 @@
 """NVIDIA's NeMo and Megatron Bridge performance summaries: tuned pre-training of Llama and GPT-3 in fp8 and bf16.
 
-Tokens per second and GPU are printed with batch, micro-batch and degrees; recomputation and kernel settings are not, so
-none is taken. Transformer Engine overlaps tensor-parallel traffic with products and, with interleaving, hides sends.
+Tokens per second and GPU are printed with batch, micro-batch and degrees. Recomputation and offloading are not; they are
+taken from Megatron Bridge's scripts/performance/configs (*_workload_base_configs.py), which the rows of older containers
+may not have had. Gradients are kept and reduced in bf16 (grad_reduce_in_fp32 = False there). Transformer Engine overlaps tensor-parallel traffic with products and, with interleaving, hides sends.
 Rows are left out where the model or the number format is not in the catalog or the cluster is not filled evenly. The
 eight on racks used in part came after the fit of the B200 curve.
 
@@ -64,7 +65,15 @@ GPT_OSS = Transformer(
 DEEPSEEK_STAGES = {16: (4,) * 15 + (1,), 32: (1,) + (2,) * 30 + (0,)}
 """Layers of DeepSeek-V3 by chunk; prediction module and head follow in the last one."""
 CLUSTERS = {"H100": "dgx-h100", "B200": "dgx-b200", "GB200": "gb200-nvl72"}
-DTYPES = {"BF16": "bf16", "FP8": "fp8", "FP8-CS": "fp8", "FP8-MX": "fp8", "MXFP8": "fp8", "FP8 (not printed)": "fp8"}
+DTYPES = {
+    "BF16": "bf16",
+    "FP8": "fp8",
+    "FP8-CS": "fp8",
+    "FP8 (not printed)": "fp8",
+    "FP8-MX": "mxfp8",
+    "MXFP8": "mxfp8",
+    "NVFP4": "nvfp4",
+}
 
 
 def cases() -> tuple[Case, ...]:
@@ -123,19 +132,38 @@ def _layout(row: dict[str, str], name: str) -> Layout:
         zero=3 if _number(row["fsdp"]) > 1 or row["fsdp"] == "1" else 1,
         sequence_parallel=tp > 1,
         schedule="interleaved" if vpp > 1 else "1f1b",
+        recompute="selective" if _recomputed(row, name) else "none",
         stages=DEEPSEEK_STAGES[pp * vpp] if name == "deepseek-v3" else (),
     )
+
+
+def _recomputed(row: dict[str, str], name: str) -> tuple[str, ...]:
+    """Modules that Megatron Bridge computes again (recompute_modules of its workload configurations)."""
+    dtype, gpu = DTYPES[row["precision"]], row["gpu"]
+    if name == "deepseek-v3":
+        both = gpu == "H100" or (gpu == "B200" and _number(row["pp"]) == 8)
+        return ("mla_up_proj", "mlp") if both else ("mla_up_proj",)
+    return ("layernorm", "moe_act") if name == GPT_OSS.name and dtype == "bf16" else ()
+
+
+def _offloaded(row: dict[str, str], name: str) -> int:
+    """Layers whose activations wait in host memory (cpu_offloading_num_layers of the same files)."""
+    sharded = name == "llama3-70b" and row["gpu"] == "GB200" and _number(row["pp"]) == 1
+    return (20 if DTYPES[row["precision"]] == "bf16" else 40) if sharded else 0
 
 
 def _recipe(row: dict[str, str], name: str, layout: Layout) -> Recipe:
     exchange = "copy" if "tokendrop" in row["model"] else "node"
     experts: Json = {"exchange": exchange, "routing": "forced"} if name in EXPERT_MODELS.values() else {}
+    if again := _recomputed(row, name):
+        experts["recompute_modules"] = again
     return Recipe.by(
         "nemo-25",
         seq=int(row["seq_len"]),
         batch=int(row["gbs_seqs"]),
         dtype=DTYPES[row["precision"]],
         overlap_pp=layout.vpp > 1,
+        offload_layers=_offloaded(row, name),
         **experts,
     )
 

@@ -15,10 +15,9 @@ not the very commit) and the page's commands:
 - As many micro-batches as pipeline stages, two stages per rank where interleaved, first and last with fewer layers:
   the defaults, which the page does not contradict. Sends are waited for where they are issued.
 - Elementwise kernels are fused where blocks are compiled. The loss is taken of all logits at once, in fp32. In December
-  2024 it was not compiled (pull request 755), in June 2025 it was (1033); here it is fused where the blocks are.
+  2024 it was not compiled (pull request 755), in June 2025 it was (1033).
 - "Selective (per-op)" keeps the attention output and every second product (query, value, gate, down), and computes key,
-  output projection, up and all else again. Norms and feed-forward blocks are the closest modules here: of the 8B model
-  they keep 37 kB per token and layer (torchtitan 64, norms alone 123) and repeat 81 % of the products (37, none).
+  output projection, up and all else again.
 
 Peak memory is what torch's allocator reserved at most on any rank (max_reserved_gib in metrics.py). It is compared with
 all bytes but the framework's own, which are outside of that allocator; its slack is inside.
@@ -45,8 +44,7 @@ FILE = "torchtitan.csv"
 MODELS = {"Llama 3.1 8B": "llama3-8b", "Llama 3.1 70B": "llama3-70b", "Llama 3.1 405B": "llama3-405b"}
 PEAK_FRAC = (989 + 835) / 2 / 989
 """Of SXM's dense peak, in the middle between SXM and NVL."""
-RECOMPUTED = ("layernorm", "mlp")
-"""The modules closest to torchtitan's selective recomputation by operation."""
+RECOMPUTED = ("op",)
 
 
 def time_cases() -> tuple[Case, ...]:
@@ -149,6 +147,7 @@ def _case(row: dict[str, str], quantity: str, measured: float, predict: Callable
     dtype = "fp8" if row["float8"] == "1" else "bf16"
     recipe = replace(
         fsdp2(int(row["seq_len"]), int(row["gbs_seqs"]), dtype, compiled),
+        loss="eager" if "202412" in row["source"] else None,
         reshard=layout.pp == 1,
         overlap_tp="async" if row["async_tp"] == "1" else "none",
         cp_kind="gather",

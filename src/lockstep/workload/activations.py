@@ -65,9 +65,15 @@ def embedding_kept_tensors(model: Transformer, piece: Piece) -> tuple[KeptTensor
     return _cut(_embedding(model, piece), model, piece)
 
 
-def head_kept_tensors(model: Transformer, piece: Piece, logit_B: float = FP32_B) -> tuple[KeptTensor, ...]:
-    """What follows the last layer: final norm, head input, and logits of `logit_B` bytes (fp32: section 4.3)."""
-    return (*_cut(_head(model, piece), model, piece), *_logits(model, piece, logit_B))
+def head_kept_tensors(
+    model: Transformer, piece: Piece, logit_B: float = FP32_B, chunked: bool = False
+) -> tuple[KeptTensor, ...]:
+    """What follows the last layer: final norm, head input, and logits of `logit_B` bytes (fp32: section 4.3).
+
+    A `chunked` loss has logits of a share hidden / vocab of the tokens at a time, and keeps their gradients instead:
+    that of its input and that of the head's weights (Liger kernel, arXiv 2410.10989, section 3.2).
+    """
+    return (*_cut(_head(model, piece), model, piece), *_logits(model, piece, logit_B, chunked))
 
 
 def layer_activation_B(
@@ -82,9 +88,9 @@ def embedding_activation_B(model: Transformer, piece: Piece) -> Number:
     return _total(_embedding(model, piece), model, piece, NONE)
 
 
-def head_activation_B(model: Transformer, piece: Piece, logit_B: float = FP32_B) -> Number:
+def head_activation_B(model: Transformer, piece: Piece, logit_B: float = FP32_B, chunked: bool = False) -> Number:
     """Bytes that the head keeps on one rank of the last stage, logits included."""
-    logits = sum(tensor.size_B for tensor in _logits(model, piece, logit_B))
+    logits = sum(tensor.size_B for tensor in _logits(model, piece, logit_B, chunked))
     return _total(_head(model, piece), model, piece, NONE) + logits
 
 
@@ -142,11 +148,16 @@ def _head(model: Transformer, piece: Piece) -> Iterator[Row]:
         yield _hidden(name, model, piece, FULL)
 
 
-def _logits(model: Transformer, piece: Piece, logit_B: float) -> Iterator[KeptTensor]:
+def _logits(model: Transformer, piece: Piece, logit_B: float, chunked: bool = False) -> Iterator[KeptTensor]:
     """Logits, cut by vocabulary; the last rank's share is rounded up."""
-    if model.has_head:
-        columns = -(-model.vocab // piece.tp)
-        yield KeptTensor("logits", piece.tokens * columns * logit_B, "tp", FULL)
+    if not model.has_head:
+        return
+    columns = -(-model.vocab // piece.tp)
+    share = min(1.0, model.hidden / model.vocab) if chunked else 1.0
+    yield KeptTensor("logits", piece.tokens * columns * logit_B * share, "tp", FULL)
+    if chunked:
+        yield KeptTensor("head input gradient", piece.tokens * model.hidden * piece.element_B, "sequence", FULL)
+        yield KeptTensor("head weight gradient", columns * model.hidden * piece.element_B, "tp", FULL)
 
 
 # --- one layer -----------------------------------------------------------------------------------------------
@@ -203,9 +214,10 @@ def _stream(model: Transformer, piece: Piece) -> Iterator[Row]:
         names = ("attention input", "mlp input")[: model.parallel_norms]
     for name in names:
         if name in ("attention input", "mlp input"):
-            kept_up_to = piece.kept_up_to("layernorm") if name in NORMED[model.norm_placement] else SELECTIVE
-            yield Row(name, model.hidden * piece.input_B, "sequence", kept_up_to)
+            modules = ("layernorm", "op") if name in NORMED[model.norm_placement] else ()
+            yield Row(name, model.hidden * piece.input_B, "sequence", piece.kept_up_to(*modules))
         else:
+            # Computed again per operation too, which keeps the feed-forward block's output instead: just as wide.
             yield _hidden(name, model, piece)
 
 
@@ -214,11 +226,11 @@ def _projections(attention: Attention, piece: Piece) -> Iterator[Row]:
     query_B = attention.query_width * piece.element_B
     kv_B = attention.kv_heads * attention.head_dim * piece.element_B
     yield Row("query", query_B, "tp")
-    yield Row("key", kv_B, "kv")
+    yield Row("key", kv_B, "kv", piece.kept_up_to("op"))
     yield Row("value", kv_B, "kv")
     if attention.qk_norm != "none":
         yield Row("query norm input", query_B, "tp")
-        yield Row("key norm input", kv_B, "kv")
+        yield Row("key norm input", kv_B, "kv", piece.kept_up_to("op"))
 
 
 def _latent(attention: Attention, latent: LatentAttention, piece: Piece) -> Iterator[Row]:
@@ -259,7 +271,8 @@ def _mlp(mlp: Mlp, piece: Piece) -> Iterator[Row]:
     """Inner tensors of the dense block, cut by tp."""
     for name in _inner(mlp.gated, mlp.activation, piece.fused_elementwise):
         token_B = mlp.ffn * (piece.input_B if name == "down input" else piece.element_B)
-        yield Row(f"mlp {name}", token_B, "tp", piece.kept_up_to("mlp"))
+        modules = ("mlp",) if name in ("gate", "activation input") else ("mlp", "op")
+        yield Row(f"mlp {name}", token_B, "tp", piece.kept_up_to(*modules))
 
 
 def _inside(experts: Experts, piece: Piece, prefix: str, elems: float, spread: Spread) -> Iterator[Row]:
@@ -267,12 +280,8 @@ def _inside(experts: Experts, piece: Piece, prefix: str, elems: float, spread: S
     for name in _inner(experts.gated, experts.activation, piece.fused_elementwise):
         made = name in ("down input", "activated gate") and (experts.gated or experts.activation != "relu")
         kept_up_to = piece.kept_up_to("moe_act") if made else SELECTIVE
-        yield Row(
-            f"{prefix} {name}",
-            elems * (piece.element_B if name == "activated gate" else piece.input_B),
-            spread,
-            kept_up_to,
-        )
+        size_B = {"down input": piece.input_B, "activated gate": piece.element_B}.get(name, piece.inner_B)
+        yield Row(f"{prefix} {name}", elems * size_B, spread, kept_up_to)
 
 
 def _experts(model: Transformer, experts: Experts, piece: Piece) -> Iterator[Row]:

@@ -141,10 +141,11 @@ def training_flops(
     layers = _layers(model, seq, counting)
     if model.mtp_layers:
         layers = layers + _mtp_layers(model, seq, counting)
+    projections, blocks = _every_second(model) if "op" in modules else (0, 0)
     some = Flops(
         attention_core=layers.attention_core if "core_attn" in modules else 0,
-        attention_projections=_up_projections(model) if "mla_up_proj" in modules else 0,
-        mlp=layers.mlp if "mlp" in modules else 0,
+        attention_projections=projections + (_up_projections(model) if "mla_up_proj" in modules else 0),
+        mlp=layers.mlp if "mlp" in modules else blocks,
     )
     again = some * (code == SELECTIVE) + layers * (code == FULL)
     return TrainingFlops(forward_flops(model, seq, counting), again)
@@ -163,6 +164,14 @@ def _up_projections(model: Transformer) -> int:
     width = latent.kv_rank * (latent.nope_dim + latent.value_dim)
     width += (latent.q_rank or 0) * (latent.nope_dim + latent.rope_dim)
     return 2 * heads * width * (model.layers + model.mtp_layers)
+
+
+def _every_second(model: Transformer) -> tuple[int, int]:
+    """Products that recomputation per operation runs again in all layers: of attention, and of dense blocks."""
+    attention, hidden, mlp = model.attention, model.hidden, model.mlp
+    each = 0 if attention.latent else attention.head_dim * (attention.kv_heads + attention.heads)
+    dense = sum(not experts for experts in model.expert_layers)
+    return 2 * hidden * each * model.layers, 2 * hidden * (mlp.ffn if mlp else 0) * dense
 
 
 def _core(model: Transformer, seq: Number, window: int | None, counting: str) -> Number:

@@ -26,6 +26,8 @@ A stronger mode keeps less and computes more; the codes are ordered so. Modules,
     mla_up_proj   queries, keys and values made from the latents of multi-head latent attention
     mlp           everything inside dense feed-forward blocks
     moe_act       outputs of the activation function in routed and shared experts
+    op            every second product of attention and dense blocks, the norms and the activation (torchtitan's
+                  selective recomputation per operation: distributed/activation_checkpoint.py)
 """
 
 from __future__ import annotations
@@ -40,7 +42,7 @@ from lockstep.types.arrays import Number, Truth, Whole
 
 RECOMPUTE = ("none", "selective", "full")
 NONE, SELECTIVE, FULL = range(3)
-MODULES = ("core_attn", "layernorm", "mla_up_proj", "mlp", "moe_act")
+MODULES = ("core_attn", "layernorm", "mla_up_proj", "mlp", "moe_act", "op")
 Recompute: TypeAlias = str | Whole
 """A word of RECOMPUTE, its code, or an array of codes."""
 Spread = Literal["sequence", "tp", "kv", "scores", "rows", "inner"]
@@ -77,7 +79,9 @@ class Piece:
     element_B: float = 2.0
     """Bytes of an activation element."""
     cached_B: float | None = None
-    """Bytes of an element that a linear layer, or an expert's activation function, keeps of its input; None: as any."""
+    """Bytes of an element that a linear layer keeps of its input; None: as any."""
+    cached_inner_B: float | None = None
+    """The same of an expert's activation function."""
     cached_attention_B: float | None = None
     """The same for the attention's output, which its backward pass reads too."""
     recompute_modules: tuple[str, ...] = ("core_attn",)
@@ -93,9 +97,14 @@ class Piece:
         """Bytes of an element that a linear layer keeps of its input."""
         return self.element_B if self.cached_B is None else self.cached_B
 
-    def kept_up_to(self, module: str) -> int:
-        """The strongest recompute mode that keeps what `module` makes."""
-        return NONE if module in self.recompute_modules else SELECTIVE
+    @property
+    def inner_B(self) -> float:
+        """Bytes of an element that an expert's activation function keeps of its input."""
+        return self.element_B if self.cached_inner_B is None else self.cached_inner_B
+
+    def kept_up_to(self, *modules: str) -> int:
+        """The strongest recompute mode that keeps what any of `modules` would make again."""
+        return NONE if any(module in self.recompute_modules for module in modules) else SELECTIVE
 
     @property
     def tokens(self) -> Number:
