@@ -151,6 +151,7 @@ class Builder:
             "price_per_hour_usd": ("price_per_hour", entry.price_per_hour),
             "mtbf_s": ("mtbf", entry.mtbf),
             "storage_write_Bps": ("storage_write", entry.storage_write),
+            "own_rank_spread_frac": ("rank_spread", entry.rank_spread),
         }
         inherited = {
             key: device.provenance[key] for key in ("price_per_hour_usd", "mtbf_s") if key in device.provenance
@@ -165,6 +166,7 @@ class Builder:
                 price_per_hour_usd=entry.price_per_hour or device.price_per_hour_usd,
                 mtbf_s=entry.mtbf or device.mtbf_s,
                 storage_write_Bps=entry.storage_write,
+                own_rank_spread_frac=entry.rank_spread,
                 host=host,
                 provenance=sources,
             ),

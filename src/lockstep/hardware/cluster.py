@@ -28,6 +28,8 @@ from lockstep.types.plain import Json, picked
 from lockstep.units import format_bandwidth, format_flops, format_size
 
 MAX_DEVICES = 10_000_000
+MOST_SPREAD = 0.2
+"""Devices that differ more are of different types."""
 LARGEST_WHOLE = 16
 """Servers of up to so many devices are used whole; of a larger unit (a rack, a pod) schedulers hand out parts."""
 
@@ -64,6 +66,8 @@ class Cluster:
     """Mean time between failures that interrupt a job, per device, its share of node and network included."""
     storage_write_Bps: float | None = None
     """Rate at which the whole cluster can write a checkpoint to shared storage."""
+    own_rank_spread_frac: float | None = None
+    """Standard deviation of the devices' speeds over their mean, here; None: as their efficiency curve has it."""
     host: Host | None = None
     """The machines that the devices sit in; None where nothing is known of them, so that nothing can be offloaded."""
     notes: tuple[str, ...] = ()
@@ -79,8 +83,16 @@ class Cluster:
             raise BadInput(f"{owner}: two levels have the same name in {', '.join(names)}")
         check_positive(owner, price_per_hour_usd=self.price_per_hour_usd, mtbf_s=self.mtbf_s)
         check_positive(owner, storage_write_Bps=self.storage_write_Bps)
+        if not 0 <= self.rank_spread_frac <= MOST_SPREAD:
+            raise BadInput(f"{owner}: rank_spread must be from 0 to {MOST_SPREAD:.0%}, got {self.rank_spread_frac:g}")
         if self.num_devices > MAX_DEVICES:
             raise BadInput(f"{owner}: {self.num_devices} devices are more than the {MAX_DEVICES} allowed")
+
+    @property
+    def rank_spread_frac(self) -> float:
+        """Standard deviation of the devices' speeds over their mean: ranks wait for the slowest."""
+        found = self.own_rank_spread_frac
+        return self.device.efficiency.rank_spread_frac if found is None else found
 
     @property
     def num_devices(self) -> int:
@@ -237,7 +249,9 @@ class Cluster:
     def to_dict(self) -> Json:
         """Plain JSON form."""
         return picked(
-            self, "name num_devices device levels price_per_hour_usd mtbf_s storage_write_Bps host provenance"
+            self,
+            "name num_devices device levels price_per_hour_usd mtbf_s storage_write_Bps rank_spread_frac host "
+            "provenance",
         )
 
     def _index(self, level: int) -> int:

@@ -69,6 +69,8 @@ class Efficiency:
     """Fused attention kernels measured on the device, by name."""
     host_factor: float = 1.0
     """Factor on all host times of the software."""
+    rank_spread_frac: float = 0.0
+    """Standard deviation of the speeds of such devices over their mean, found with the other constants."""
 
     def kernel(self, wanted: Iterable[str]) -> tuple[str, AttentionKernel]:
         """Name and rates of the first attention kernel of `wanted` that was measured here; else of `fused`, any."""

@@ -231,6 +231,8 @@ class ClusterEntry(Strict):
     price_per_hour: Price | None = None
     mtbf: Mtbf | None = None
     storage_write: Bandwidth | None = None
+    rank_spread: Annotated[float, BeforeValidator(units.parse_frac)] | None = None
+    """Standard deviation of the devices' speeds over their mean."""
     host: HostEntry | None = None
     source: str | None = None
 

@@ -1,7 +1,7 @@
 """Seconds of the optimizer step on the device: memory traffic over the parameters that a rank updates.
 
 Reads gradient, master and moments, writes master, moments and the half-precision parameter, and reads the gradients
-once more for the global norm. Muon also orthogonalises every matrix: 5 Newton-Schulz steps of products m x n by n x m,
+once more for the global norm. torch's multi-tensor kernels (`Recipe.foreach_update`) pass over states more often. Muon also orthogonalises every matrix: 5 Newton-Schulz steps of products m x n by n x m,
 m x m by m x m and m x m by m x n, at most 30 m FLOPs per element with m <= hidden, at the rate of large products and
 shared by the ranks that share the states. Offloaded states are updated by the host: `host.py`.
 """
@@ -15,6 +15,12 @@ from lockstep.layout import LayoutGrid, Recipe
 from lockstep.parallel.data.local import OUTER_UPDATE_B
 from lockstep.types.arrays import Number
 from lockstep.workload import RankParameters
+
+FOREACH_PASSES = 20.0
+"""Reads and writes of a moment's width per parameter by torch's multi-tensor AdamW: decay 2, both moments 3 + 2 + 3,
+root 2, its scale 2, epsilon 2, update 4 (torch/optim/adam.py, _multi_tensor_adam)."""
+CLIPPING_PASSES = 3.0
+"""Of a gradient's width: the norm reads, clipping reads and writes (torch/nn/utils/clip_grad.py)."""
 
 
 def optimizer_s(clock: Clock, grid: LayoutGrid, recipe: Recipe, parameters: RankParameters, hidden: int) -> Number:
@@ -41,6 +47,9 @@ def updated(grid: LayoutGrid, parameters: RankParameters) -> tuple[Number, Numbe
 def updated_B(recipe: Recipe, matrix: Number, other: Number) -> Number:
     """Bytes that an update of so many elements reads and writes."""
     states = recipe.states
+    if recipe.foreach_update and states.passing_B:
+        each_B = FOREACH_PASSES * states.passing_B + CLIPPING_PASSES * recipe.gradient_B
+        return (matrix + other) * (each_B + (recipe.parameter_B if recipe.working_copy and states.master_B else 0.0))
     return sum(
         elems * (2.0 * state_B + 2.0 * recipe.gradient_B + recipe.parameter_B)
         for elems, state_B in ((matrix, states.matrix_B), (other, states.other_B))

@@ -207,7 +207,7 @@ class Recipe:
     """Law of the factor by which the kernels of a pass differ from rank to rank and from pass to pass, in the words of
     `stragglers`; None means not at all."""
     rank_jitter: str | None = None
-    """Law of the factor by which all kernels of a rank differ from those of others."""
+    """Law of the factor by which all kernels of a rank differ from those of others; None means as on the cluster."""
     notes: tuple[str, ...] = field(default=(), compare=False)
     """What was chosen on the user's behalf, in words; part of the assumptions."""
 
@@ -303,6 +303,12 @@ class Recipe:
     def wire_B(self) -> float:
         """Bytes per gradient element when gradients are reduced."""
         return self.gradient_B if self.reduce_B is None else self.reduce_B
+
+    def rank_law(self, spread_frac: float) -> str | None:
+        """Law of the factor by which ranks differ, on devices whose speeds have this standard deviation."""
+        if self.rank_jitter is not None or not spread_frac:
+            return self.rank_jitter
+        return f"normal:mean=1,cv={spread_frac:g}"
 
     def once_per_node(self, limited: bool) -> bool:
         """Whether a token crosses to each node once, in a model that limits its routing to groups or does not."""

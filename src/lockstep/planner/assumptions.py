@@ -92,7 +92,7 @@ def _all(job: Job, cluster: Cluster, layout: Layout, step: Step | None) -> Itera
         yield f"traffic that overlaps with compute slows it by {format_frac(recipe.traffic_device_frac)} meanwhile"
     elif recipe.overlap_dp:
         yield "data-parallel traffic overlaps with compute without slowing it"
-    yield from _jitter(job, step)
+    yield from _jitter(job, cluster, step)
     yield from _model(job, layout)
     yield from _exchange(job, layout)
     yield from _memory(recipe)
@@ -124,9 +124,10 @@ def _supported(job: Job, cluster: Cluster) -> str:
     return f"{found.rows} published steps are of {together}, {how}: median error {error} where none would be"
 
 
-def _jitter(job: Job, step: Step | None) -> Iterator[str]:
+def _jitter(job: Job, cluster: Cluster, step: Step | None) -> Iterator[str]:
     """By how much ranks differ, and what that costs."""
-    laws = {"from pass to pass": job.recipe.jitter, "from rank to rank": job.recipe.rank_jitter}
+    ranks = job.recipe.rank_law(cluster.rank_spread_frac)
+    laws = {"from pass to pass": job.recipe.jitter, "from rank to rank": ranks}
     said = [f"{where} by {law}" for where, law in laws.items() if law is not None]
     if said:
         waited = "for the slowest" if step is None else f"{format_time(float(step.waiting_s))} of a step, in the bubble"

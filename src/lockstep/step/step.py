@@ -185,13 +185,13 @@ def compose(job: Job, cluster: Cluster, grid: LayoutGrid) -> Composition:
         hides_ep=job.recipe.overlap_ep == "cells",
         ep_device_frac=job.recipe.exchange_device_frac,
         beside_ep_s=_beside_exchange(network, body, waits) if job.num_experts else 0.0,
-        slower=_slower(job, grid),
+        slower=_slower(job, cluster, grid),
         devices=devices,
         busiest=busiest,
     )
 
 
-def _slower(job: Job, grid: LayoutGrid) -> Slower | None:
+def _slower(job: Job, cluster: Cluster, grid: LayoutGrid) -> Slower | None:
     """What jitter costs. Dense and expert groups wait in every layer, whichever they share ranks with too; data groups
     where they gather there.
     """
@@ -201,7 +201,7 @@ def _slower(job: Job, grid: LayoutGrid) -> Slower | None:
         together = np.lcm(together, grid.expert_tp * grid.ep)
     inner = np.where(grid.zero >= 3, ranks, together)
     return slower(
-        recipe.jitter, recipe.rank_jitter, inner=inner, stages=grid.stages, replicas=np.maximum(1, ranks // inner),
+        recipe.jitter, recipe.rank_law(cluster.rank_spread_frac), inner=inner, stages=grid.stages, replicas=np.maximum(1, ranks // inner),
         ranks=job.devices, microbatches=grid.microbatches(recipe.batch), chunks=grid.vpp,
     )  # fmt: skip
 

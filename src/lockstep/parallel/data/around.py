@@ -146,7 +146,8 @@ class Around:
     def _updated(self) -> Piece:
         """Around the first forward pass: the gather of updated parameters."""
         once_s = np.where(self.sharing.gathers_once, self.moved.gather_s, 0.0)
-        gather = Flow("all-gather", "dp", self.parameter_B, once_s)
+        op = "broadcast" if np.all(self.sharing.broadcasts) else "all-gather"
+        gather = Flow(op, "dp", self.parameter_B, once_s)
         if self.sharing.gathers_late:
             return Piece("dp", before=(gather,))
         return self._piece("forward", (gather,), (), self.moved.met_gather_s)

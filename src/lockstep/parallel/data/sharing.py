@@ -10,6 +10,8 @@
                                                                         every backward pass (reshard_after_forward)
     deepspeed   1, 2  as any, by an all-reduce of whole buckets         as any, beside nothing
                 3     as any                                            as any
+    internevo   1, 2  as deepspeed                                      broadcast by every rank in turn, beside nothing
+                3     as any                                            as any
 
 Once per step means beside the last backward pass, and for parameters beside the first forward pass. With pipeline
 stages, gradients of all stages of ZeRO are reduced once per step, as no software that has both does otherwise; torch
@@ -21,7 +23,8 @@ Sources: Megatron Core 0.15, core/optimizer/distrib_optimizer.py and core/distri
 PyTorch 2.9, torch/distributed/fsdp/_fully_shard/_fully_shard.py (set_requires_gradient_sync, reshard_after_forward) and
 torch/distributed/pipelining/stage.py (backward_maybe_with_nosync); DeepSpeed 0.16, runtime/zero/stage_1_and_2.py
 (reduce_ready_partitions_and_remove_grads, allreduce_and_copy_with_multiple_ranks, step) and runtime/pipe/engine.py
-(_exec_reduce_grads).
+(_exec_reduce_grads); InternEvo, internlm/solver/optimizer/hybrid_zero_optim.py (_partition_param_list gives whole
+tensors to ranks; broadcast_params) and configs/7B_sft.py (overlap_sync_param false).
 """
 
 from __future__ import annotations
@@ -32,7 +35,7 @@ import numpy as np
 
 from lockstep.types.arrays import Truth, Whole
 
-SOFTWARE = ("any", "megatron", "fsdp2", "deepspeed")
+SOFTWARE = ("any", "megatron", "fsdp2", "deepspeed", "internevo")
 SYNCS = ("micro-batch", "step")
 
 
@@ -57,6 +60,8 @@ class Sharing:
     """What is gathered once per step runs beside nothing."""
     reduces_late: bool = False
     """What is reduced once per step runs beside nothing."""
+    broadcasts: Truth = np.False_
+    """Updated parameters are broadcast, a rank's after another's, instead of gathered."""
 
     @property
     def often(self) -> Truth:
@@ -68,7 +73,8 @@ def sharing(zero: Whole, staged: bool, software: str = "any", sync: str | None =
     """The sharing of stages `zero` by `software`, `staged` where there are several pipeline stages."""
     zero = np.asarray(zero)
     once = sync == "step" or (sync is None and staged)
-    fsdp, deepspeed = software == "fsdp2", software == "deepspeed"
+    fsdp, internevo = software == "fsdp2", software == "internevo"
+    whole = internevo or software == "deepspeed"
     each = zero >= (2 if fsdp else 3)
     again = (zero == 3) & reshard
     forward = each & (again | (not once))
@@ -79,7 +85,8 @@ def sharing(zero: Whole, staged: bool, software: str = "any", sync: str | None =
         gathers_backward=again,
         gathers_once=(zero >= 1) & ~forward,
         keeps=~again,
-        all_reduces=(zero >= 1) & (zero < 3) & deepspeed,
-        gathers_late=deepspeed,
-        reduces_late=staged and (fsdp or deepspeed),
+        all_reduces=(zero >= 1) & (zero < 3) & whole,
+        gathers_late=whole,
+        reduces_late=staged and (fsdp or whole),
+        broadcasts=(zero >= 1) & (zero < 3) & internevo,
     )

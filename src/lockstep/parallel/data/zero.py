@@ -2,6 +2,8 @@
 
     zero 0   all-reduce of the gradients, once per step
     zero 1+  reductions of the gradients and gathers of the parameters, when the software does them (`sharing.py`)
+    broadcasts  where every rank sends the whole tensors that it updated to all others, one after another around a ring:
+             sum over tensors of (p - 1) hops' latency, and all bytes once over the slowest link
     groups   with several shard groups (HSDP), all of this inside a group, and an all-reduce of the shards across
              groups once per step, after the last reduction
 
@@ -21,6 +23,10 @@ import numpy as np
 from lockstep.parallel.data.sharing import Sharing
 from lockstep.parallel.group import Levels, collective_s, inner, outer
 from lockstep.types.arrays import Number, Whole
+
+
+TENSORS = 9
+"""Tensors of a layer that are dealt to ranks whole: two of each projection, three products, two norms (InternLM)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,14 +98,34 @@ def traffic(
     if np.any(sharing.all_reduces):
         scatter_s = np.where(sharing.all_reduces, whole("all-reduce", shard, wire_B), scatter_s)
         twice = np.where(sharing.all_reduces, 2.0, 1.0)
+    gather_s = whole("all-gather", shard, parameter_B)
+    if np.any(sharing.broadcasts):
+        sent_s = broadcasts_s(shard, (dense + expert) * parameter_B, layers * TENSORS)
+        gather_s = np.where(sharing.broadcasts, sent_s, gather_s)
     return Traffic(
-        gather_s=whole("all-gather", shard, parameter_B),
+        gather_s=gather_s,
         scatter_s=scatter_s,
         reduce_s=whole("all-reduce", groups.whole, wire_B),
         replicas_s=collective_s("all-reduce", groups.replicas, dense * wire_B / groups.shard_ranks),
         met_gather_s=met_s * parameter_B,
         met_scatter_s=met_s * wire_B * twice,
     )
+
+
+def broadcasts_s(group: Levels, size_B: Number, tensors: int) -> Number:
+    """Seconds in which ranks broadcast, in turn around a ring, the tensors of `size_B` bytes that are dealt to them."""
+    hops_s: Number = 0.0
+    slowest_s: Number = 0.0
+    inside: Number = 1
+    for ranks, latency_s, bandwidth_Bps, *_ in reversed(list(group)):
+        hops_s = hops_s + inside * (ranks - 1) * latency_s
+        inside = inside * ranks
+    within: Number = 1
+    for ranks, _, bandwidth_Bps, *_ in group:
+        # All ranks below a link bring their share of it into the ring.
+        slowest_s = np.maximum(slowest_s, np.where(np.asarray(ranks) > 1, size_B / (bandwidth_Bps * within), 0.0))
+        within = within * ranks
+    return np.minimum(tensors, within) * hops_s + slowest_s
 
 
 @dataclass(frozen=True, slots=True)

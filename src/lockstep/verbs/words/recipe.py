@@ -285,7 +285,7 @@ class RecipeWords(TypedDict, total=False):
     ]
     rank_jitter: Annotated[
         str | None,
-        Option("LAW", "Law of the factor on all kernels of a rank: normal:mean=1,cv=0.01 ... (default: all alike)"),
+        Option("LAW", "Law of the factor on all kernels of a rank: normal:mean=1,cv=0.01 ... (default: as on the cluster)"),
         Field("rank_jitter", _factor_law),
     ]
 

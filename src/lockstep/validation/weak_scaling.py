@@ -1,0 +1,122 @@
+"""`python -m lockstep.validation.weak_scaling`: how much slower a step becomes on more devices, measured and predicted.
+
+    efficiency = seconds of a step on the fewest devices of a series / on the most
+
+A series is rows of one table that differ in nothing but data-parallel ranks and, with them, the batch. What a series
+loses beyond its traffic is taken as devices of unequal speed (`Efficiency.rank_spread_frac`): all ranks wait for the
+slowest of them (`parallel/waiting.py`). `fitted_spread` finds the spread with which predictions have no bias.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from lockstep.validation import dgxc, internlm
+from lockstep.validation.case import Case
+
+TABLES = {
+    "dgxc_nemo": dgxc.cases,
+    "dgxc_nemo_experts": dgxc.expert_cases,
+    "dgxc_maxtext": dgxc.maxtext_cases,
+    "internlm_7b": internlm.cases,
+}
+FEWEST = 3
+"""Sizes of a series."""
+OF_DEVICE = "h100-sxm"
+"""The device whose spread is fitted: the one with series of several models."""
+STEPS = 12
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """A weak-scaling series."""
+
+    table: str
+    model: str
+    dtype: str
+    smallest: tuple[Case, ...]
+    largest: tuple[Case, ...]
+
+    @property
+    def devices(self) -> tuple[int, int]:
+        """Fewest and most."""
+        return self.smallest[0].job.devices, self.largest[0].job.devices
+
+    @property
+    def measured_frac(self) -> float:
+        """Efficiency, measured."""
+        return _mean(case.measured for case in self.smallest) / _mean(case.measured for case in self.largest)
+
+    def predicted_frac(self, spread_frac: float | None = None) -> float:
+        """The same predicted; of devices whose speeds have this spread, if one is given."""
+        ends = []
+        for rows in (self.smallest, self.largest):
+            asked = [case if spread_frac is None else _on(case, spread_frac) for case in rows]
+            ends.append(_mean(case.predict(case) for case in asked))
+        return ends[0] / ends[1]
+
+
+def series() -> tuple[Series, ...]:
+    """Every series of the tables that have some."""
+    found = []
+    for table, cases in TABLES.items():
+        kinds: dict[object, dict[int, list[Case]]] = defaultdict(lambda: defaultdict(list))
+        for case in cases():
+            kinds[_kind(case)][case.job.devices].append(case)
+        for sizes in kinds.values():
+            if len(sizes) >= FEWEST:
+                smallest, largest = (tuple(sizes[end]) for end in (min(sizes), max(sizes)))
+                one = smallest[0]
+                found.append(Series(table, one.job.model.name, one.job.recipe.dtype, smallest, largest))
+    return tuple(found)
+
+
+def fitted_spread(rows: Sequence[Series]) -> float:
+    """The spread with which predicted efficiency errs upwards as often as downwards, by bisection."""
+    low, high = 0.0, 0.1
+    for _ in range(STEPS):
+        middle = (low + high) / 2
+        errors = [one.predicted_frac(middle) - one.measured_frac for one in rows]
+        low, high = (middle, high) if np.median(errors) > 0 else (low, middle)
+    return round(high, 3)
+
+
+def _kind(case: Case) -> object:
+    """What rows of a series have in common."""
+    layout, job = case.layout, case.job
+    per_device = job.recipe.batch / job.devices
+    groups = layout.shard or (job.devices if layout.zero else 0)
+    recipe = replace(job.recipe, batch=1)
+    whole = groups == job.devices or (layout.shard == 0 and layout.zero > 0)
+    return job.model, recipe, replace(layout, dp=1, shard=0), "all" if whole else groups, per_device
+
+
+def _on(case: Case, spread_frac: float) -> Case:
+    return replace(case, cluster=replace(case.cluster, own_rank_spread_frac=spread_frac))
+
+
+def _mean(values: object) -> float:
+    return float(np.mean(list(values)))  # type: ignore[call-overload]
+
+
+def main() -> None:
+    """Prints every series, and the spread that fits those of OF_DEVICE."""
+    found = series()
+    for one in found:
+        few, most = one.devices
+        print(
+            f"{one.table:18} {one.model:16} {one.dtype:5} {few:5d} to {most:5d}  measured {one.measured_frac:.3f}"
+            f"  predicted {one.predicted_frac():.3f}"
+        )
+    errors = np.array([one.predicted_frac() - one.measured_frac for one in found])
+    print(f"# median |error| {np.median(np.abs(errors)):.3f}, mean {errors.mean():+.3f}, {len(found)} series")
+    own = [one for one in found if one.smallest[0].cluster.device.name == OF_DEVICE]
+    print(f"{OF_DEVICE}.rank_spread_frac = {fitted_spread(own):g}")
+
+
+if __name__ == "__main__":
+    main()
