@@ -22,7 +22,7 @@ DEVICES = {device.name: device for device in hardware.devices()}
 LINKS = {link.name: link for link in hardware.links()}
 CLUSTERS = {cluster.name: cluster for cluster in hardware.clusters()}
 
-NEVER_SLOWER = ("devices", "kind", "source", "typical_error_frac")
+NEVER_SLOWER = ("devices", "kind", "source", "typical_error_frac", "rank_spread_frac")
 
 
 @pytest.mark.parametrize("device", DEVICES.values(), ids=list(DEVICES))

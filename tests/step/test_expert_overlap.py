@@ -23,7 +23,7 @@ from lockstep.step import Clock, compose, price_step, step_time_s
 from lockstep.step.program import step_program
 from lockstep.workload import Transformer, model
 
-CLUSTER = cluster("hgx-h800:16")
+CLUSTER = replace(cluster("hgx-h800:16"), own_rank_spread_frac=0.0)
 
 
 def even(name: str, **changes: Any) -> Transformer:

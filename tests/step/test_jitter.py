@@ -19,6 +19,9 @@ LAWS = ("normal:mean=1,cv=0.05", "lognormal:mean=1,cv=0.2", "uniform:low=0.9,hig
 NARROW = LAWS[:3]
 
 
+MACHINE = replace(cluster("dgx-h100:2"), own_rank_spread_frac=0.0)
+
+
 def job(devices: int, **words: str) -> Job:
     return Job(model("llama3-8b"), Recipe(seq=4096, batch=4 * devices, **words), devices)
 
@@ -94,15 +97,24 @@ def test_more_devices_wait_longer_so_weak_scaling_falls(zero: int) -> None:
 
 
 def test_without_a_law_nothing_is_waited_for() -> None:
-    machine = cluster("dgx-h100:2")
+    machine = MACHINE
     layout = Layout(dp=2, tp=8)
     assert float(price_step(job(16), machine, layout.grid()).waiting_s) == 0
     same = job(16, jitter="constant:value=1")
     assert float(price_step(same, machine, layout.grid()).waiting_s) == pytest.approx(0, abs=1e-12)
 
 
+def test_devices_of_unequal_speed_are_waited_for_unless_a_law_says_otherwise() -> None:
+    layout, spread = Layout(dp=2, tp=8), replace(MACHINE, own_rank_spread_frac=0.02)
+    found = price_step(job(16), spread, layout.grid())
+    said = price_step(job(16, rank_jitter="normal:mean=1,cv=0.02"), MACHINE, layout.grid())
+    assert 0 < float(found.waiting_s) == pytest.approx(float(said.waiting_s))
+    alike = price_step(job(16, rank_jitter="constant:value=1"), spread, layout.grid())
+    assert float(alike.waiting_s) == pytest.approx(0, abs=1e-12)
+
+
 def test_what_is_waited_for_is_part_of_the_bubble() -> None:
-    machine, layout = cluster("dgx-h100:2"), Layout(dp=2, tp=8)
+    machine, layout = MACHINE, Layout(dp=2, tp=8)
     even = price_step(job(16), machine, layout.grid()).breakdown_s()
     step = price_step(job(16, jitter="lognormal:mean=1,cv=0.1"), machine, layout.grid())
     late = step.breakdown_s()
@@ -113,7 +125,7 @@ def test_what_is_waited_for_is_part_of_the_bubble() -> None:
 
 
 def test_only_the_shape_of_a_law_counts_and_more_spread_costs_more() -> None:
-    machine, layout = cluster("dgx-h100:2"), Layout(dp=4, tp=4)
+    machine, layout = MACHINE, Layout(dp=4, tp=4)
     waited = [
         float(price_step(job(16, jitter=f"lognormal:mean={mean},cv={cv}"), machine, layout.grid()).waiting_s)
         for mean, cv in (("1", 0.05), ("3", 0.05), ("1", 0.1))
@@ -123,7 +135,7 @@ def test_only_the_shape_of_a_law_counts_and_more_spread_costs_more() -> None:
 
 
 def test_groups_that_gather_in_every_layer_wait_there() -> None:
-    machine = cluster("dgx-h100:2")
+    machine = MACHINE
     waited = [compose(job(16, jitter=LAWS[0]), machine, Layout(dp=16, zero=zero).grid()).slower for zero in (1, 3)]
     assert waited[0] is not None
     assert waited[1] is not None
@@ -147,7 +159,7 @@ def test_a_law_that_is_no_jitter_is_refused(law: str, why: str) -> None:
 def test_several_layouts_are_priced_as_one_by_one() -> None:
     from lockstep.layout import stack
 
-    machine, asked = cluster("dgx-h100:2"), job(16, jitter=LAWS[1], rank_jitter=LAWS[0])
+    machine, asked = MACHINE, job(16, jitter=LAWS[1], rank_jitter=LAWS[0])
     layouts = [Layout(dp=16), Layout(dp=4, tp=4, zero=3), replace(Layout(dp=2, tp=8), micro_batch=2)]
     together = price_step(asked, machine, stack(layouts).rows(np.arange(3))).step_time_s
     alone = [float(price_step(asked, machine, one.grid()).step_time_s) for one in layouts]

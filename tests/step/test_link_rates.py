@@ -125,13 +125,13 @@ def sharded_times(recipe: Recipe, layout: Layout, passes: int) -> tuple[int, int
     """How often a step scatters all gradients and gathers all parameters; an all-reduce counts as two scatters."""
     synced = recipe.gradient_sync or ("step" if layout.pp > 1 else "micro-batch")
     scatters = 1 if layout.zero == 1 or synced == "step" else passes
-    gathered = {"any": 3, "megatron": 3, "fsdp2": 2, "deepspeed": 3}[recipe.sharding]
+    gathered = {"any": 3, "megatron": 3, "fsdp2": 2, "deepspeed": 3, "internevo": 3}[recipe.sharding]
     kept = layout.zero < 3 or not recipe.reshard
     if layout.zero < gathered or (kept and synced == "step"):
         gathers = 1
     else:
         gathers = passes if kept else 2 * passes
-    return scatters * (2 if recipe.sharding == "deepspeed" and layout.zero < 3 else 1), gathers
+    return scatters * (2 if recipe.sharding in ("deepspeed", "internevo") and layout.zero < 3 else 1), gathers
 
 
 def data_parallel(found: Count, recipe: Recipe, layout: Layout, passes: int, dense: float) -> None:
@@ -143,7 +143,7 @@ def data_parallel(found: Count, recipe: Recipe, layout: Layout, passes: int, den
         return
     shard = layout.shard or ranks
     scatters, gathers = sharded_times(recipe, layout, passes)
-    found.group(shard, layout.tp, scatters, gradients_B, recipe.sharding == "deepspeed")
+    found.group(shard, layout.tp, scatters, gradients_B, recipe.sharding in ("deepspeed", "internevo"))
     found.group(shard, layout.tp, gathers, parameters_B)
     found.group(ranks // shard, layout.tp * shard, 2, gradients_B / shard, sums=True)
 

@@ -16,7 +16,7 @@ from lockstep.planner import estimate
 from lockstep.step import best_split, compose, step_timeline
 from lockstep.workload import Transformer, model
 
-CLUSTER = cluster("dgx-h100:4")
+CLUSTER = replace(cluster("dgx-h100:4"), own_rank_spread_frac=0.0)
 SMALL = model("llama3-8b")
 assert isinstance(SMALL, Transformer)
 JOB = Job(SMALL, Recipe(seq=4096, batch=64), 32)

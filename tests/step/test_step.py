@@ -22,7 +22,7 @@ from lockstep.step import PARTS, Step, compose, price_step, step_time_s
 from lockstep.step.program import step_program
 from lockstep.workload import ConvNet, convnet_forward_flops, model, training_flops
 
-CLUSTER = cluster("dgx-h100:8")
+CLUSTER = replace(cluster("dgx-h100:8"), own_rank_spread_frac=0.0)
 LLAMA = Job(model("llama3-8b"), Recipe(seq=4096, batch=256), 64)
 MIXTRAL = Job(model("mixtral-8x7b"), Recipe(seq=4096, batch=256), 64)
 
@@ -442,7 +442,7 @@ def test_a_dense_block_run_again_sends_one_of_the_two_rounds_of_a_layer_again(sp
     assert full.tp_comm_s - none.tp_comm_s == pytest.approx(2 * (block.tp_comm_s - none.tp_comm_s), rel=1e-9)
     products_s = 8 * 32 * 2 * 8192 * 3 * 4096 * 14336 / 8 / CLUSTER.device.peak("bf16")
     curve = CLUSTER.device.efficiency
-    assert products_s < (block.compute_s - none.compute_s) * curve.matmul_max_frac < 1.5 * products_s
+    assert products_s < (block.compute_s - none.compute_s) * curve.matmul_max_frac < 1.6 * products_s
     assert block.compute_s < full.compute_s
 
 

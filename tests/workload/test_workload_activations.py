@@ -220,7 +220,7 @@ def test_deepseek_v3_keeps_what_its_report_says() -> None:
     inputs of linear layers wait in fp8 with a scale of four bytes per 128, the attention's output in E5M6."""
     model, fp8, e5m6 = workload.model("deepseek-v3"), 1 + 4 / 128, 1.5 + 4 / 128
     piece = Piece(
-        micro_batch=1, seq=4096, cached_B=fp8, cached_attention_B=e5m6,
+        micro_batch=1, seq=4096, cached_B=fp8, cached_inner_B=fp8, cached_attention_B=e5m6,
         recompute_modules=("layernorm", "mla_up_proj", "moe_act"),
     )  # fmt: skip
     streams = 2 * 7168 * 2  # the layer's input and what attention has added to it, bf16
@@ -249,11 +249,12 @@ def test_every_module_that_a_model_has_saves_something_of_its_own(name: str) -> 
     }
     none = layer_activation_B(model, Piece(micro_batch=1, seq=512), bool(model.experts), "none")
     saved = []
-    for module in workload.MODULES:
+    named = [module for module in workload.MODULES if module != "op"]
+    for module in named:
         piece = Piece(micro_batch=1, seq=512, recompute_modules=(module,))
         saved.append(none - layer_activation_B(model, piece, bool(model.experts), "selective"))
         assert (saved[-1] > 0) == has[module]
-    together = Piece(micro_batch=1, seq=512, recompute_modules=workload.MODULES)
+    together = Piece(micro_batch=1, seq=512, recompute_modules=tuple(named))
     kept = layer_activation_B(model, together, bool(model.experts), "selective")
     assert none - kept == pytest.approx(sum(saved), rel=1e-12)
     assert kept > layer_activation_B(model, together, bool(model.experts), "full")
@@ -293,3 +294,24 @@ def test_experts_keep_their_outputs_where_routing_weights_multiply_them_apart() 
     outputs = {tensor.name: tensor.size_B for tensor in kept_tensors(model, apart, True)}
     assert outputs["expert output"] == 512 * 2 * 4096 * 2
     assert "expert output" not in {tensor.name for tensor in kept_tensors(model, fused, True)}
+
+
+def test_recomputation_per_operation_keeps_every_second_product() -> None:
+    """Llama 3 8B, bytes per token by hand: the layer's input, query, value, attention output, gate and down."""
+    model = workload.model("llama3-8b")
+    piece = Piece(micro_batch=1, seq=1, recompute_modules=("op",))
+    by_hand = 2 * (4096 + 4096 + 1024 + 4096 + 14336 + 4096) + 32 * 4  # and fp32 log-sum-exps of 32 heads
+    assert layer_activation_B(model, piece, False, "selective") == pytest.approx(by_hand, rel=1e-12)
+
+
+def test_a_chunked_loss_keeps_gradients_instead_of_logits() -> None:
+    model = workload.model("llama3-8b")
+    piece = Piece(micro_batch=4, seq=8192)
+    whole, chunked = (
+        {tensor.name: float(tensor.size_B) for tensor in head_kept_tensors(model, piece, 6.0, chunks)}
+        for chunks in (False, True)
+    )
+    assert chunked["logits"] == pytest.approx(whole["logits"] * 4096 / 128256)
+    assert chunked["head weight gradient"] == 128256 * 4096 * 2
+    assert chunked["head input gradient"] == 4 * 8192 * 4096 * 2
+    assert set(chunked) - set(whole) == {"head weight gradient", "head input gradient"}

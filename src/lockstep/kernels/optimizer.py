@@ -1,9 +1,10 @@
 """Seconds of the optimizer step on the device: memory traffic over the parameters that a rank updates.
 
 Reads gradient, master and moments, writes master, moments and the half-precision parameter, and reads the gradients
-once more for the global norm. torch's multi-tensor kernels (`Recipe.foreach_update`) pass over states more often. Muon also orthogonalises every matrix: 5 Newton-Schulz steps of products m x n by n x m,
-m x m by m x m and m x m by m x n, at most 30 m FLOPs per element with m <= hidden, at the rate of large products and
-shared by the ranks that share the states. Offloaded states are updated by the host: `host.py`.
+once more for the global norm. torch's multi-tensor kernels (`Recipe.foreach_update`) pass over states more often. Muon
+also orthogonalises every matrix: 5 Newton-Schulz steps of products m x n by n x m, m x m by m x m and m x m by m x n,
+at most 30 m FLOPs per element with m <= hidden, at the rate of large products and shared by the ranks that share the
+states. Offloaded states are updated by the host: `host.py`.
 """
 
 from __future__ import annotations

@@ -54,6 +54,7 @@ from lockstep.workload import (
     layer_activation_B,
     layer_weights,
     mtp_weights,
+    passing_gradient_B,
     rank_parameters,
     spread_activation_B,
 )
@@ -64,8 +65,8 @@ SLACK_FRAC = 0.05
 """What the allocator holds beyond what is in use: assumed. Megatron-LM's logs of 2021 show up to 0.25, expandable
 segments in today's PyTorch a few percent."""
 MOMENTS = ("loss", "backward", "last backward", "update")
-"""When memory may be fullest: at the loss; in the backward pass of a layer, while other layers still wait for theirs; at
-its end, when all gradients are there; during the update."""
+"""When memory may be fullest: at the loss; in the backward pass of a layer, while others still wait for theirs; at its
+end, when all gradients are there; during the update."""
 
 
 CATEGORIES = tuple(f"{name}_B" for name in ("parameters", "gradients", "optimizer", "activations", "buffers"))
@@ -393,7 +394,7 @@ def chunk_activations_B(job: Job, grid: LayoutGrid, stage: int) -> tuple[float, 
 def _kept(
     model: Transformer, one: Piece, grid: LayoutGrid, held: Counter[LayerKind], pieces: tuple[bool, bool]
 ) -> tuple[Number, Number]:
-    """(bytes kept of a micro-batch, most that one layer would keep besides) of layers, embedding and modules."""
+    """(bytes kept of a micro-batch, most that a layer's backward pass needs besides), embedding and modules too."""
     first, modules = pieces
     counts = _by_experts(held)
     if modules and model.mtp_layers:
@@ -404,7 +405,7 @@ def _kept(
     for experts, count in sorted(counts.items()):
         whole_B, mode_B = _mode_B(model, one, grid, experts)
         kept = kept + count * mode_B
-        passing = np.maximum(passing, whole_B - mode_B)
+        passing = np.maximum(passing, whole_B - mode_B + passing_gradient_B(model, one, experts))
     return kept + (embedding_activation_B(model, one) if first else 0.0), passing
 
 

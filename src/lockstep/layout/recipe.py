@@ -67,9 +67,7 @@ OPTIMIZERS = {
             source="arXiv 2412.19437, section 3.3.3: fp32 master, bf16 moments",
             passing_B=2.0,
         ),
-        Optimizer(
-            "adamw-bf16", 0.0, 4.0, 4.0, source="moments and parameters in bf16, no master copy", passing_B=2.0
-        ),
+        Optimizer("adamw-bf16", 0.0, 4.0, 4.0, source="moments and parameters in bf16, no master copy", passing_B=2.0),
         Optimizer(
             "adamw-8bit", 4.0, 2.0, 2.0, source="arXiv 2110.02861: both moments in one byte each; block scales left out"
         ),
@@ -92,10 +90,10 @@ TP_OVERLAPS = ("none", "gradients", "all", "async")
 EP_OVERLAPS = ("none", "cells", "shared")
 EXCHANGES = ("copy", "node")
 LOSS_B = {"eager": 4.0 + 4.0 + 4.0, "upcast": 4.0 + 4.0, "fused": 2.0 + 4.0, "half": 2.0 + 2.0, "chunked": 2.0 + 4.0}
-"""Bytes per logit at the peak of the loss: eager, one fp32 kernel after another, holds log-probabilities, their gradient
-and that of the logits; upcast, one kernel on fp32 logits, these and their gradient; fused (Megatron's, or compiled) half
-precision, and fp32 in which the gradient takes the logit's place; half, one kernel that reads and writes half precision
-(FlashAttention's and Liger's cross entropy); chunked the same as fused of a few tokens at a time (`activations.py`)."""
+"""Bytes per logit at the peak of the loss: eager, one fp32 kernel after another, holds log-probabilities, their
+gradient and that of the logits; upcast, one kernel on fp32 logits, these and their gradient; fused (Megatron's, or
+compiled) half precision, and fp32 in which the gradient takes the logit's place; half, one kernel that reads and writes
+half precision (FlashAttention's cross entropy); chunked as fused, of a few tokens at a time (`activations.py`)."""
 MFU_CONVENTIONS = ("full", "causal", "6n")
 NARROW_B = {"fp8": 1.0, "mxfp8": 1.0 + 1 / 32, "nvfp4": 0.5 + 1 / 16}
 """Bytes per element of an input kept in a narrow format, its scales included (one byte per 32 or 16 elements)."""
@@ -347,7 +345,12 @@ class Recipe:
         18 = 2 + 4 + 12: gradients accumulate in fp32 (Megatron's main gradients).
         20 = 2 + 2 + 4 + 12: a half-precision gradient is kept beside the fp32 one.
         """
-        return self.parameter_B + self.gradient_B + self.states.matrix_B
+        return self.working_B + self.gradient_B + self.states.matrix_B
+
+    @property
+    def working_B(self) -> float:
+        """Bytes of a parameter beside its master copy; 0 where software casts the master when it is needed."""
+        return self.parameter_B if self.working_copy or not self.states.master_B else 0.0
 
     def to_dict(self) -> Json:
         """Plain JSON form."""

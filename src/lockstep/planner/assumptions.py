@@ -269,6 +269,6 @@ def _exchange(job: Job, layout: Layout) -> Iterator[str]:
 def _memory(recipe: Recipe) -> Iterator[str]:
     framework, slack = format_size(FRAMEWORK_B), format_frac(SLACK_FRAC)
     yield f"framework and communicators take {framework}, the allocator {slack} of what is used (assumed)"
-    states = f"{recipe.parameter_B:g} parameter + {recipe.gradient_B:g} gradient"
+    states = f"{recipe.working_B:g} parameter + {recipe.gradient_B:g} gradient"
     states += f" + {recipe.states.matrix_B:g} {recipe.optimizer}"
     yield f"{recipe.bytes_per_parameter:g} B of state per matrix parameter before sharding: {states}"

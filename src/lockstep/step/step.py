@@ -201,8 +201,9 @@ def _slower(job: Job, cluster: Cluster, grid: LayoutGrid) -> Slower | None:
         together = np.lcm(together, grid.expert_tp * grid.ep)
     inner = np.where(grid.zero >= 3, ranks, together)
     return slower(
-        recipe.jitter, recipe.rank_law(cluster.rank_spread_frac), inner=inner, stages=grid.stages, replicas=np.maximum(1, ranks // inner),
-        ranks=job.devices, microbatches=grid.microbatches(recipe.batch), chunks=grid.vpp,
+        recipe.jitter, recipe.rank_law(cluster.rank_spread_frac), inner=inner, stages=grid.stages,
+        replicas=np.maximum(1, ranks // inner), ranks=job.devices, microbatches=grid.microbatches(recipe.batch),
+        chunks=grid.vpp,
     )  # fmt: skip
 
 

@@ -7,8 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import numpy as np
+
 from lockstep.units import format_size, format_time
 from lockstep.validation.report import Error, Report, StackReport, TableReport, validate
+from lockstep.validation.weak_scaling import series
 
 HEAD = """# Predicted against published
 
@@ -49,6 +52,17 @@ of each table).
 | table | questions | fastest: mean | largest | robust: mean | largest |
 |---|---|---|---|---|---|
 """
+WEAK_HEAD = """
+## Weak scaling
+
+Seconds of a step on the fewest devices of a series over those on the most; its rows differ in data-parallel ranks and
+in the batch, which grows with them. Predictions are off by {median} points in the median and {mean} in the mean. Beside
+traffic, H100 lose by unequal speeds: all wait for the slowest, with a standard deviation of 3.4 % that these series
+were fitted with (`python -m lockstep.validation.weak_scaling`); `--rank-jitter` says another.
+
+| table | model | devices | measured | predicted |
+|---|---|---|---|---|
+"""
 TABLES_HEAD = """
 ## Tables
 
@@ -66,36 +80,42 @@ NOTES = """
 - **Fitted or not.** Three constants of A100, H100 and B200 each, and the host times of seven programs, were fitted to
   at most 60 rows per table and device of narayanan (April rows and table 2), korthikanti, llm_foundry, vTrain,
   nvidia_nemo, dgxc_nemo, dgxc_maxtext and vocab_parallelism. Rates of attention kernels were fitted to benchmarks of
-  those kernels alone, except that of llm_foundry's Triton kernel. Everything else, and all memory, is not fitted.
-- **Attention explained most of what was wrong until 2026-11-23.** One rate for H100, fitted to steps, had hidden that
-  llm-foundry runs FlashAttention of 2022 in Triton. With each program's own kernel dgxc_nemo went from 11.3 to 3.8 %
-  and dgxc_maxtext from 24.7 to 5.2 % ([decision 3](decisions/0003-device-efficiency.md)).
+  those kernels alone, except that of llm_foundry's Triton kernel. The spread of H100's speeds was fitted to weak
+  scaling (below). Everything else, and all memory, is not fitted.
+- **Facts of the software explain most.** One rate of attention for H100, fitted to steps, had hidden that llm-foundry
+  runs FlashAttention of 2022 in Triton: with each program's own kernel dgxc_nemo went from 11.3 to 3.8 % and
+  dgxc_maxtext from 24.7 to 5.2 % ([decision 3](decisions/0003-device-efficiency.md)). NeMo's recipes keep gradients in
+  bf16, and Nemotron's and Grok's do not overlap tensor-parallel traffic in pieces: 3.1 %. InternEvo broadcasts whole
+  tensors, a rank after another: internlm_7b from 17.6 to 13.1 %, and choices among its layouts from 17 to 5 % lost.
 - **Above 15 % by software, and why.** *fsdp-compile*: seven rows of prime_rl, half of them B200 with
   FlashAttention-2, of which no rate is known here, and attention of 64k tokens on one H100. *gpt-neox*: all Pythia
-  models ran a quarter slower than here; host synchronisation of GPT-NeoX in 2022 is a suspicion. *internevo*: 10 %
-  too fast on 8 GPUs, 49 % on 1,024; no term here grows so with the ranks that share one copy. *nemo-25*: without its
+  models ran a sixth slower than here; host synchronisation of GPT-NeoX in 2022 is a suspicion. *nemo-25*: without its
   rows no B200 was ever seen, and starting values make it 20 % too fast; its experts come on top.
   *megatron-deepspeed*: vTrain's small models wait for a host that is slower than that of every other program.
+- **InternEvo** loses 0.3 to 0.5 s of every step to something that neither batch nor ranks change, and that its
+  optimizer's code does not show; all its rows come out 9 to 19 % too fast.
 - **torchtitan and torchao.** Their H100 have 500 W and HBM2e, and how fast they multiply is not known: the middle of
   what the page says is taken. Attention over 131,072 tokens and more comes out 40 % too fast, scales by row 30 %. The
   B200 of torchao are power-limited by an unknown amount: 40 to 55 % too fast.
 - **Facts that were chosen after errors had been seen.** torchtitan's matrix rate (between two that its page names),
   that nothing overlaps Llama 3's tensor-parallel traffic (with Megatron's overlap its rows come out 3 points faster),
-  the links of simumax_a100_pcie, and what each table's tolerance is.
+  the links of simumax_a100_pcie, that GPT-NeoX's elementwise kernels are PyTorch's own, and each table's tolerance.
 - **Where a constant does as well.** nvidia_nemo's rows are showcases at nearly one utilisation,
   bigscience_a100_sweep's lie around its optimum, and internlm_7b, torchao, pythia_a100 and prime_rl are one program
   on one or two machines: a constant that saw the answers errs less there than we do.
 - **Choices.** On one node choosing by prediction costs 3 % in the mean. Over several nodes one vTrain question of four
-  goes wrong: two layouts with 32 replicas and many micro-batches took half as long again as predicted. On InternEvo
-  ZeRO-1 over all ranks is predicted 2 % faster than over groups of eight and is 60 % slower on 1,024 devices. The
-  robust choice does not mend that: what these rows lose is in no range of a link.
-- **What ran and does not fit.** All three rows of llama3_405b, and half of dgxc_maxtext, nvidia_nemo and its experts:
-  what these programs recompute, offload or keep in fp8 is not printed. Eight of 21 llm_foundry rows, mostly
-  small models with many sequences at once: more copies of the logits are counted than its loss can have held.
-- **Memory.** torchtitan, prime_rl, InternEvo and nanotron need 16 to 50 % more than is said here: losses in fp32 over
-  all logits, copies of gradients for the update, and kept inputs between norms and feed-forward blocks. Megatron's
-  own tests are met within 3 %, 1.5 % low in the median: workspaces and fused losses that materialise one more buffer.
-  fms_acceleration is 13 % high: it refuses 4 of 39 runs that ran, and all 9 that ran out of memory.
+  goes wrong: two layouts with 32 replicas and many micro-batches took half as long again as predicted. The robust
+  choice does not mend that: what these rows lose is in no range of a link.
+- **What ran and does not fit.** All three rows of llama3_405b, all of MaxText's Llama 3.1 70B, and seven of 46 of
+  nvidia_nemo, four of them by less than 1 %: what XLA and Meta's trainer give up between passes is not printed.
+- **Memory by moment.** Memory is fullest at the loss, in the backward pass of a layer, at its end or during the update,
+  and software differs in all four: what a loss makes of logits, gradients that PyTorch frees, the tensor that its AdamW
+  holds besides. On one device torch's own memory tracker agrees within 3 % on every shape and format that is asked
+  (tests/layout/test_memory_oracle.py), and fms_acceleration's peaks within 0.1 % in the median: half of them are those
+  of the update. Of its nine runs that ran out of memory seven are refused, the others would fill 94 and 99 %.
+- **Reserved and allocated.** torchtitan, prime_rl, InternEvo and nanotron say what torch's allocator had reserved, or
+  do not say which: 15 to 25 % more than the tensors that live at once, most where a loss in fp32 frees blocks that
+  nothing fits into. Megatron's own tests are met within 3 %, 1.5 % low in the median: workspaces of its libraries.
 - **Vocabulary layers.** On 16 and 32 devices spread vocabulary layers are predicted within 6 %; all rows of the
   smallest models come out too fast. Memory is 7 % too large in the median, as it would be if the printed GB were GiB;
   which they are is not said. Of six rows that ran out of memory two do not fit here, and four fill 96 to 98 % of it.
@@ -115,7 +135,7 @@ NOTES = """
   Casts to fp8 are priced; what blockwise scales cost more is not. The four rows of one B200 run torchtitan's eager
   kernels.
 - **Whole steps with experts.** Nothing was fitted to dgxc_nemo_experts or nvidia_nemo_experts either. Grok-1 in bf16
-  comes out up to 14 % too fast, in fp8 up to 24 %. On nvidia_nemo_experts the same model on the same devices became
+  comes out 10 % too fast, in fp8 20 %. On nvidia_nemo_experts the same model on the same devices became
   up to 2.8 times as fast within half a year (Qwen3 30B on eight B200: 27.1 s in container 26.02 with micro-batch 1,
   9.7 s in 26.04.01 with 4); the model knows neither software.
 - **Collectives alone.** nccl_collectives and collectives_micro are of at least 1 MB; rows that a link of the catalog
@@ -128,6 +148,19 @@ NOTES = """
 """
 
 
+def _weak_scaling() -> str:
+    """Weak-scaling series: efficiency from the fewest to the most devices."""
+    rows, errors = [], []
+    for one in series():
+        few, most = one.devices
+        measured, predicted = one.measured_frac, one.predicted_frac()
+        errors.append(predicted - measured)
+        both = f"{100 * measured:.1f} % | {100 * predicted:.1f} %"
+        rows.append(f"| {one.table} | {one.model} {one.dtype} | {few:,} to {most:,} | {both} |")
+    median, mean = np.median(np.abs(errors)), np.mean(errors)
+    return WEAK_HEAD.format(median=f"{100 * median:.1f}", mean=f"{100 * mean:+.1f}") + "\n".join(rows) + "\n"
+
+
 def page(report: Report) -> str:
     """The whole page as Markdown."""
     software = "\n".join(_by_stack(one) for one in report.stacks)
@@ -135,7 +168,7 @@ def page(report: Report) -> str:
     sections = "\n".join(_section(table) for table in report.tables)
     head = HEAD.format(unseen=_percent(report.unseen_median_frac), coverage=_whole(report.coverage_frac))
     choices = CHOICES_HEAD.format(fits=_whole(report.fits_frac)) + "".join(map(_choice, report.tables))
-    return head + software + "\n" + choices + TABLES_HEAD + rows + "\n" + NOTES + "\n" + sections
+    return head + software + "\n" + choices + _weak_scaling() + TABLES_HEAD + rows + "\n" + NOTES + "\n" + sections
 
 
 def _percent(value: float | None) -> str:

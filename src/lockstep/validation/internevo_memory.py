@@ -7,8 +7,9 @@ has one replica, so ZeRO-1 divides nothing.
 
 Gradients are kept in bf16, and fp32 copies of those that a rank updates are made for the update
 (internlm/solver/optimizer/hybrid_zero_optim.py, _step, and fsdp_optimizer.py, step): 2 + 2 + 4 + 12 = 20 bytes per
-parameter. With little else kept, that is when the peak is. Norms and attention are single kernels, other elementwise
-kernels PyTorch's own, as in InternEvo's step times. Nothing of it was fitted.
+parameter, and 4 that torch's AdamW holds meanwhile. With little else kept, that is when the peak is. Norms and
+attention are single kernels, other elementwise kernels PyTorch's own, as in InternEvo's step times. Nothing of it was
+fitted.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """NVIDIA's NeMo and Megatron Bridge performance summaries: tuned pre-training of Llama and GPT-3 in fp8 and bf16.
 
-Tokens per second and GPU are printed with batch, micro-batch and degrees. Recomputation and offloading are not; they are
-taken from Megatron Bridge's scripts/performance/configs (*_workload_base_configs.py), which the rows of older containers
-may not have had. Gradients are kept and reduced in bf16 (grad_reduce_in_fp32 = False there). Transformer Engine overlaps tensor-parallel traffic with products and, with interleaving, hides sends.
+Tokens per second and GPU are printed with batch, micro-batch and degrees. Recomputation and offloading are not; they
+are taken from Megatron Bridge's scripts/performance/configs (*_workload_base_configs.py), which the rows of older
+containers may not have had. Gradients are kept and reduced in bf16 (grad_reduce_in_fp32 = False there). Transformer
+Engine overlaps tensor-parallel traffic with products and, with interleaving, hides sends.
 Rows are left out where the model or the number format is not in the catalog or the cluster is not filled evenly. The
 eight on racks used in part came after the fit of the B200 curve.
 

@@ -21,6 +21,7 @@ not the very commit) and the page's commands:
 
 Peak memory is what torch's allocator reserved at most on any rank (max_reserved_gib in metrics.py). It is compared with
 all bytes but the framework's own, which are outside of that allocator; its slack is inside.
+Freed blocks that nothing fits into are reserved too: most where the loss is not compiled and its tensors are largest.
 
 Left out, and counted by `left_out`: runs on B200, which are rows of torchao's table; NVFP4's, whose sequence length is
 not printed; float8 by row without asynchronous tensor parallelism, slow by a fault (printed: torchtitan issue 1207). A
@@ -158,4 +159,4 @@ def _case(row: dict[str, str], quantity: str, measured: float, predict: Callable
 
 
 TIME = Table("torchtitan", "step_time_s", SOURCE, 0.15, time_cases)
-MEMORY = Table("torchtitan_memory", "memory_B", SOURCE, 0.35, memory_cases)
+MEMORY = Table("torchtitan_memory", "memory_B", SOURCE, 0.20, memory_cases)

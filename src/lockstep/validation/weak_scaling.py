@@ -10,7 +10,7 @@ slowest of them (`parallel/waiting.py`). `fitted_spread` finds the spread with w
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -89,18 +89,15 @@ def _kind(case: Case) -> object:
     """What rows of a series have in common."""
     layout, job = case.layout, case.job
     per_device = job.recipe.batch / job.devices
-    groups = layout.shard or (job.devices if layout.zero else 0)
-    recipe = replace(job.recipe, batch=1)
-    whole = groups == job.devices or (layout.shard == 0 and layout.zero > 0)
-    return job.model, recipe, replace(layout, dp=1, shard=0), "all" if whole else groups, per_device
+    return job.model, replace(job.recipe, batch=1), replace(layout, dp=1), per_device
 
 
 def _on(case: Case, spread_frac: float) -> Case:
     return replace(case, cluster=replace(case.cluster, own_rank_spread_frac=spread_frac))
 
 
-def _mean(values: object) -> float:
-    return float(np.mean(list(values)))  # type: ignore[call-overload]
+def _mean(values: Iterable[float]) -> float:
+    return float(np.mean(list(values)))
 
 
 def main() -> None:

@@ -15,6 +15,7 @@ from lockstep.workload.activations import (
     head_kept_tensors,
     kept_tensors,
     layer_activation_B,
+    passing_gradient_B,
     spread_activation_B,
 )
 from lockstep.workload.architecture import (
@@ -123,6 +124,7 @@ __all__ = [
     "names",
     "narayanan_parameters",
     "parameters",
+    "passing_gradient_B",
     "rank_parameters",
     "recompute_code",
     "spread_activation_B",

@@ -83,6 +83,15 @@ def layer_activation_B(
     return _total(_layer(model, piece, experts), model, piece, recompute_code(recompute))
 
 
+def passing_gradient_B(model: Transformer, piece: Piece, experts: bool = False) -> Number:
+    """Most bytes by which gradients inside one layer's backward pass outgrow the kept tensors that it has freed.
+
+    That is behind the down product, whose input is freed: gradients of that input and of what made it (two tensors with
+    a gate) are there at once, and the one of the residual stream waits.
+    """
+    return _total(_gradients(model, piece, experts), model, piece, NONE)
+
+
 def embedding_activation_B(model: Transformer, piece: Piece) -> Number:
     """Bytes that the embedding keeps on one rank of the first stage."""
     return _total(_embedding(model, piece), model, piece, NONE)
@@ -273,6 +282,19 @@ def _mlp(mlp: Mlp, piece: Piece) -> Iterator[Row]:
         token_B = mlp.ffn * (piece.input_B if name == "down input" else piece.element_B)
         modules = ("mlp",) if name in ("gate", "activation input") else ("mlp", "op")
         yield Row(f"mlp {name}", token_B, "tp", piece.kept_up_to(*modules))
+
+
+def _gradients(model: Transformer, piece: Piece, experts: bool) -> Iterator[Row]:
+    """Gradients at the fullest moment of a layer's backward pass, less the input of the down product."""
+    yield _hidden("stream gradient", model, piece)
+    inner = model.experts if experts else model.mlp
+    if inner is None:
+        return
+    wide = 2 if inner.gated else 1
+    if isinstance(inner, Experts):
+        yield Row("expert gradients", wide * inner.top_k * inner.ffn * piece.element_B, "inner")
+    else:
+        yield Row("mlp gradients", wide * inner.ffn * piece.element_B, "tp")
 
 
 def _inside(experts: Experts, piece: Piece, prefix: str, elems: float, spread: Spread) -> Iterator[Row]:

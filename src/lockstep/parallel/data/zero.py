@@ -24,7 +24,6 @@ from lockstep.parallel.data.sharing import Sharing
 from lockstep.parallel.group import Levels, collective_s, inner, outer
 from lockstep.types.arrays import Number, Whole
 
-
 TENSORS = 9
 """Tensors of a layer that are dealt to ranks whole: two of each projection, three products, two norms (InternLM)."""
 
@@ -117,7 +116,7 @@ def broadcasts_s(group: Levels, size_B: Number, tensors: int) -> Number:
     hops_s: Number = 0.0
     slowest_s: Number = 0.0
     inside: Number = 1
-    for ranks, latency_s, bandwidth_Bps, *_ in reversed(list(group)):
+    for ranks, latency_s, *_ in reversed(list(group)):
         hops_s = hops_s + inside * (ranks - 1) * latency_s
         inside = inside * ranks
     within: Number = 1

@@ -37,9 +37,12 @@ class Runnable:
     def describe(self, why: str) -> tuple[str, ...]:
         """What was given up, and why."""
         own, best = format_time(self.estimate.step_time_s), format_time(self.planned.step_time_s)
+        more = format_frac(abs(self.slower_frac))
+        # The planner may have given up as much for a layout that loses less on slow links.
+        change = f"{more} longer" if self.slower_frac >= 0 else f"{more} less than the robust choice"
         return (
             f"the planner's best layout is {self.planned.layout}: {best} per step; {why}",
-            f"this is the best that can be exported: {own} per step, {format_frac(self.slower_frac)} longer",
+            f"this is the best that can be exported: {own} per step, {change}",
         )
 
 

@@ -142,6 +142,15 @@ class RecipeWords(TypedDict, total=False):
     fused_elementwise: Annotated[
         bool | None, Switch("Run neighbouring elementwise operations as one kernel.", True), Field("fused_elementwise")
     ]
+    loss: Annotated[
+        str | None,
+        Option(
+            "W",
+            "Cross entropy by kernel: eager (12 bytes per logit), upcast (8), fused (6), half (4) or chunked with the "
+            "head (Liger; a few tokens at a time). (default: as the software has it)",
+        ),
+        Field("loss"),
+    ]
     fused_accumulation: Annotated[
         bool | None,
         Switch("Accumulate weight gradients inside the products that compute them.", True),
@@ -269,8 +278,8 @@ class RecipeWords(TypedDict, total=False):
         str | None,
         Option(
             "W",
-            "Modules that --recompute selective runs again: core_attn, layernorm, mla_up_proj, mlp, moe_act. "
-            "(default: core_attn)",
+            "Modules that --recompute selective runs again: core_attn, layernorm, mla_up_proj, mlp, moe_act "
+            "(Megatron), op (torchtitan's selective). (default: core_attn)",
         ),
         Field("recompute_modules", _modules),
     ]
@@ -285,7 +294,9 @@ class RecipeWords(TypedDict, total=False):
     ]
     rank_jitter: Annotated[
         str | None,
-        Option("LAW", "Law of the factor on all kernels of a rank: normal:mean=1,cv=0.01 ... (default: as on the cluster)"),
+        Option(
+            "LAW", "Law of the factor on all kernels of a rank: normal:mean=1,cv=0.01 ... (default: as on the cluster)"
+        ),
         Field("rank_jitter", _factor_law),
     ]
 
