@@ -113,15 +113,16 @@ def test_devices_of_unequal_speed_are_waited_for_unless_a_law_says_otherwise() -
     assert float(alike.waiting_s) == pytest.approx(0, abs=1e-12)
 
 
-def test_what_is_waited_for_is_part_of_the_bubble() -> None:
+def test_what_is_waited_for_is_a_part_of_its_own() -> None:
     machine, layout = MACHINE, Layout(dp=2, tp=8)
     even = price_step(job(16), machine, layout.grid()).breakdown_s()
     step = price_step(job(16, jitter="lognormal:mean=1,cv=0.1"), machine, layout.grid())
     late = step.breakdown_s()
     assert float(step.waiting_s) > 0
-    assert late.pop("bubble") == pytest.approx(even.pop("bubble") + float(step.waiting_s))
+    assert late.pop("waiting") == pytest.approx(float(step.waiting_s))
+    assert even.pop("waiting") == 0
     assert late == even
-    assert set(late) == set(PARTS) - {"bubble"}
+    assert set(late) == set(PARTS) - {"waiting"}
 
 
 def test_only_the_shape_of_a_law_counts_and_more_spread_costs_more() -> None:

@@ -38,12 +38,12 @@ def test_a_step_is_as_many_sequences_as_the_printed_rates_say(row: dict[str, str
     )
 
 
-def test_two_thirds_of_what_ran_out_of_memory_are_refused() -> None:
-    """The others would fill 91 to 99 %: the allocator's holes decide, and what Liger's loss keeps is underestimated."""
+def test_seven_of_nine_runs_that_ran_out_of_memory_are_refused() -> None:
+    """The others would fill 94 and 99 %: holes of the allocator decide, and what Liger keeps is underestimated."""
     cases = fms_acceleration.out_of_memory()
     assert len(cases) == 9
     accepted = [case for case in cases if fits(case)]
-    assert [case.row.split()[0] for case in accepted] == ["fms251", "fms287", "fms320"]
+    assert [case.row.split()[0] for case in accepted] == ["fms251", "fms287"]
     assert all(memory(case.job, case.cluster, case.layout.grid()).used_frac > 0.9 for case in accepted)
 
 

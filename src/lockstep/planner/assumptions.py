@@ -130,7 +130,7 @@ def _jitter(job: Job, cluster: Cluster, step: Step | None) -> Iterator[str]:
     laws = {"from pass to pass": job.recipe.jitter, "from rank to rank": ranks}
     said = [f"{where} by {law}" for where, law in laws.items() if law is not None]
     if said:
-        waited = "for the slowest" if step is None else f"{format_time(float(step.waiting_s))} of a step, in the bubble"
+        waited = "for the slowest" if step is None else f"{format_time(float(step.waiting_s))} of a step"
         yield f"kernels differ {' and '.join(said)}: ranks wait {waited}"
     elif job.devices > 1:
         yield "all ranks take equally long for the same work; --jitter and --rank-jitter tell by how much they differ"

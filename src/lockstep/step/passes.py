@@ -31,6 +31,8 @@ from lockstep.step.placed import Device
 from lockstep.step.stage import Pair, StageTimes, stage_pieces
 from lockstep.step.step import Composition
 
+WAITING = "waiting"
+"""The lane of what ranks wait for slower ones: idle time that no traffic explains."""
 SLOWED = "slowed by exchange"
 GROUPS = {"tp": "tp", "cp": "cp", "ep": "ep", "etp": "etp", "pp": "pp", "dp": "data"}
 OPS = {"tp": "all-reduce", "cp": "send", "ep": "all-to-all"}

@@ -28,12 +28,9 @@ from lockstep.parallel.script import GRADIENTS, LANES
 from lockstep.program import Program, ProgramBuilder, Timeline
 from lockstep.simulate import simulate
 from lockstep.step.network import Network
-from lockstep.step.passes import StepPasses, step_passes
+from lockstep.step.passes import WAITING, StepPasses, step_passes
 from lockstep.step.step import compose, priced
 from lockstep.types.arrays import Array
-
-WAITING = "waiting"
-"""The lane of what ranks wait for slower ones: idle time that no traffic explains."""
 
 
 def step_program(job: Job, cluster: Cluster, layout: Layout, by_layer: bool = False) -> Program:

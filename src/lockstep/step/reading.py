@@ -14,13 +14,13 @@ from lockstep.parallel.pipeline import Placement
 from lockstep.parallel.pipeline.passes import EXCHANGE
 from lockstep.parallel.script import GRADIENTS, IN_CELLS
 from lockstep.program import Timeline, idle_s
-from lockstep.step.passes import SLOWED
+from lockstep.step.passes import SLOWED, WAITING
 from lockstep.step.step import PARTS, Composition
 
 WAITS = {
     "tp": "tp_comm", "cp": "cp_comm", "ep": "ep_comm", IN_CELLS: "ep_comm", "pp": "pp_comm", "dp": "dp_comm",
     "host": "host_comm",
-    GRADIENTS: "dp_comm",
+    GRADIENTS: "dp_comm", WAITING: "waiting",
 }  # fmt: skip
 BUSY = {EXCHANGE: "pp_comm", SLOWED: "ep_comm", "optimizer": "optimizer", "host": "other"}
 

@@ -34,7 +34,10 @@ from lockstep.step.placed import Device, chunk_times, replayed_s, shares_of
 from lockstep.step.stage import TIMES, StageTimes, part_times
 from lockstep.types.arrays import Number, Whole
 
-PARTS = ("compute", "tp_comm", "pp_comm", "dp_comm", "ep_comm", "cp_comm", "host_comm", "bubble", "optimizer", "other")
+PARTS = (
+    "compute", "tp_comm", "pp_comm", "dp_comm", "ep_comm", "cp_comm", "host_comm", "bubble", "waiting", "optimizer",
+    "other",
+)  # fmt: skip
 ROUNDING_FRAC = 1e-12
 """Idle time below this share of the makespan is what is left of subtracting equal sums."""
 
@@ -56,7 +59,7 @@ class Step:
     ep_hidden_s: Number = 0.0
     """Of the experts' exchange, what runs beside computing: no part of the step time."""
     waiting_s: Number = 0.0
-    """Of the bubble, what ranks wait for slower ones."""
+    """What ranks wait for slower ones."""
 
     @property
     def step_time_s(self) -> Number:
@@ -319,7 +322,7 @@ def priced(parts: Composition, grid: LayoutGrid) -> Step:
         ep_comm_s=m * (busy.ep_forward_s + busy.ep_backward_s) - hidden_s,
         cp_comm_s=m * (busy.cp_forward_s + busy.cp_backward_s),
         host_comm_s=m * host_s + parts.around.host.once_s,
-        bubble_s=np.where(idle_s > ROUNDING_FRAC * makespan_s, idle_s, 0.0) + slower_s,
+        bubble_s=np.where(idle_s > ROUNDING_FRAC * makespan_s, idle_s, 0.0),
         optimizer_s=parts.update_s,
         other_s=parts.fixed_s,
         ep_hidden_s=hidden_s + m * busy.ep_hidden_s,

@@ -21,6 +21,7 @@ from lockstep.kernels.clock import Clock
 from lockstep.kernels.layer import Shard, experts, layer_work
 from lockstep.layout import Job, LayerKind, Layout, Recipe, choices_of
 from lockstep.parallel.expert.spread import expected_units
+from lockstep.simulate.law import Normal
 from lockstep.step.network import Network
 from lockstep.step.stage import layer_pieces
 from lockstep.validation.case import Case, Table, read_rows
@@ -69,13 +70,14 @@ def exchange_s(case: Case) -> float:
 
 
 def layer_s(case: Case) -> float:
-    """Seconds of an expert layer alone, forward and backward."""
+    """Seconds of an expert layer alone, forward and backward: its exchanges wait for the slowest device."""
     shard = _shard(case)
     work, kernels = layer_work(shard, EXPERTS), experts(shard, _moe(case))
     sides = layer_pieces(shard, Network(case.cluster, shard.grid), work, EXPERTS)
     waits_s = sum(float(piece.exposed_s) for side in sides for piece in side if piece.part == "ep")
     passes = (kernels.forward, kernels.backward)
-    return waits_s + sum(float(one.seconds(shard.clock.launch_s, blocking=False)) for one in passes)
+    slowest = Normal(1.0, case.cluster.rank_spread_frac or 1e-9).expected_max_s(case.job.devices)
+    return waits_s + slowest * sum(float(one.seconds(shard.clock.launch_s, blocking=False)) for one in passes)
 
 
 def exchange_cases() -> tuple[Case, ...]:

@@ -35,6 +35,7 @@ PART_WORDS = {
     "cp_comm": "context-parallel traffic",
     "host_comm": "traffic with the host",
     "bubble": "pipeline bubble",
+    "waiting": "waits for slower devices",
     "optimizer": "optimizer",
     "other": "other",
 }
