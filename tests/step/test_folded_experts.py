@@ -12,7 +12,7 @@ from lockstep.hardware import cluster
 from lockstep.kernels.layer import Shard
 from lockstep.kernels.layer import experts as experts_work
 from lockstep.layout import Job, Layout, Recipe, broken_by, check, layer_parameters
-from lockstep.layout.memory import piece
+from lockstep.layout.kept import piece
 from lockstep.planner import default_space, search
 from lockstep.step import Clock, price_step
 from lockstep.workload import kept_tensors, layer_weights, model

@@ -10,6 +10,10 @@ from lockstep.layout.job import Job as Job
 from lockstep.layout.job import LayerKind as LayerKind
 from lockstep.layout.job import checkpoint_B as checkpoint_B
 from lockstep.layout.job import splits_evenly as splits_evenly
+from lockstep.layout.kept import chunk_activations_B as chunk_activations_B
+from lockstep.layout.kept import context_blocks as context_blocks
+from lockstep.layout.kept import leaving_B as leaving_B
+from lockstep.layout.kept import piece as piece
 from lockstep.layout.layout import AXES as AXES
 from lockstep.layout.layout import HOST_USABLE_FRAC as HOST_USABLE_FRAC
 from lockstep.layout.layout import KEEP as KEEP
@@ -23,14 +27,10 @@ from lockstep.layout.layout import stack as stack
 from lockstep.layout.memory import FRAMEWORK_B as FRAMEWORK_B
 from lockstep.layout.memory import SLACK_FRAC as SLACK_FRAC
 from lockstep.layout.memory import Memory as Memory
-from lockstep.layout.memory import chunk_activations_B as chunk_activations_B
-from lockstep.layout.memory import context_blocks as context_blocks
 from lockstep.layout.memory import host_B as host_B
 from lockstep.layout.memory import layer_parameters as layer_parameters
-from lockstep.layout.memory import leaving_B as leaving_B
 from lockstep.layout.memory import memory as memory
 from lockstep.layout.memory import peak_B as peak_B
-from lockstep.layout.memory import piece as piece
 from lockstep.layout.memory import stage_memory as stage_memory
 from lockstep.layout.memory import stage_parameters as stage_parameters
 from lockstep.layout.recipe import OPTIMIZERS as OPTIMIZERS

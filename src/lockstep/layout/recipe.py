@@ -131,8 +131,8 @@ class Recipe:
     """Dropout on attention and residuals: masks cost memory and traffic (2019 to 2022 models)."""
     fused_elementwise: bool = True
     """Neighbouring elementwise operations run as one kernel (Megatron's fused kernels, torch.compile)."""
-    loss: str | None = None
-    """How the loss treats the logits, a word of LOSS_B; None: fused where elementwise operations are, else eager."""
+    cross_entropy: str | None = None
+    """How the cross entropy treats the logits, a word of LOSS_B; None: fused where elementwise operations are, else eager."""
     working_copy: bool = True
     """Half-precision parameters are kept beside their master copy; FSDP casts what it gathers instead."""
     gradients_freed: bool = False
@@ -251,8 +251,8 @@ class Recipe:
         if self.mfu_convention not in MFU_CONVENTIONS:
             raise UnknownName("MFU convention", self.mfu_convention, MFU_CONVENTIONS, "--mfu-convention")
         stack(self.stack)  # Raises UnknownName.
-        if self.loss not in (None, *LOSS_B):
-            raise UnknownName("loss", str(self.loss), LOSS_B, "--loss")
+        if self.cross_entropy not in (None, *LOSS_B):
+            raise UnknownName("cross entropy", str(self.cross_entropy), LOSS_B, "--cross-entropy")
         if self.optimizer not in OPTIMIZERS:
             raise UnknownName("optimizer", self.optimizer, OPTIMIZERS, "--optimizer")
 
@@ -278,7 +278,7 @@ class Recipe:
     @property
     def loss_kind(self) -> str:
         """How the loss treats the logits: a word of LOSS_B."""
-        return self.loss or ("fused" if self.fused_elementwise else "eager")
+        return self.cross_entropy or ("fused" if self.fused_elementwise else "eager")
 
     @property
     def input_B(self) -> float | None:

@@ -148,7 +148,7 @@ def _case(row: dict[str, str], quantity: str, measured: float, predict: Callable
     dtype = "fp8" if row["float8"] == "1" else "bf16"
     recipe = replace(
         fsdp2(int(row["seq_len"]), int(row["gbs_seqs"]), dtype, compiled),
-        loss="eager" if "202412" in row["source"] else None,
+        cross_entropy="eager" if "202412" in row["source"] else None,
         reshard=layout.pp == 1,
         overlap_tp="async" if row["async_tp"] == "1" else "none",
         cp_kind="gather",

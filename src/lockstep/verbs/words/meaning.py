@@ -236,7 +236,7 @@ _IDLE: dict[str, Callable[[About], str | None]] = {
     "recompute_modules": _modules,
     "recompute": _attention(_layout(lambda layout: layout.recompute != "none")),
     "flash": _attention(lambda about: not about.job.recipe.flash_attention),
-    "loss": _attention(lambda about: True),
+    "cross_entropy": _attention(lambda about: True),
     "dropout": _attention(lambda about: about.job.recipe.dropout),
     "mfu_convention": _attention(lambda about: about.job.recipe.mfu_convention != "full"),
     "cached_bytes": _attention(lambda about: True),

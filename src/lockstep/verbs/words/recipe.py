@@ -142,14 +142,14 @@ class RecipeWords(TypedDict, total=False):
     fused_elementwise: Annotated[
         bool | None, Switch("Run neighbouring elementwise operations as one kernel.", True), Field("fused_elementwise")
     ]
-    loss: Annotated[
+    cross_entropy: Annotated[
         str | None,
         Option(
             "W",
             "Cross entropy by kernel: eager (12 bytes per logit), upcast (8), fused (6), half (4) or chunked with the "
             "head (Liger; a few tokens at a time). (default: as the software has it)",
         ),
-        Field("loss"),
+        Field("cross_entropy"),
     ]
     fused_accumulation: Annotated[
         bool | None,
