@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from effort import drawn
 from lockstep.errors import BadInput, UnknownName
 from lockstep.hardware import cluster
-from lockstep.kernels.layer import Shard, layer_work
+from lockstep.kernels.layer import layer_work
+from lockstep.kernels.shard import Shard
 from lockstep.layout import Job, LayerKind, Layout, Recipe, check
 from lockstep.parallel.expert.spread import Choices, expected_units
 from lockstep.parallel.expert.traffic import one_way_s

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from effort import share
 from lockstep.errors import BadInput
 from lockstep.hardware import cluster
-from lockstep.kernels.layer import Shard
 from lockstep.kernels.layer import experts as experts_work
+from lockstep.kernels.shard import Shard
 from lockstep.layout import Job, Layout, Recipe, memory
 from lockstep.parallel.expert import route
 from lockstep.parallel.expert.load import busiest_frac, busiest_of, chosen_frac, copies_of

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from effort import drawn
 from lockstep.errors import BadInput
 from lockstep.hardware import cluster
-from lockstep.kernels.layer import Shard
 from lockstep.kernels.layer import experts as experts_work
+from lockstep.kernels.shard import Shard
 from lockstep.layout import Job, Layout, Recipe, broken_by, check, layer_parameters
 from lockstep.layout.kept import piece
 from lockstep.planner import default_space, search

@@ -7,8 +7,9 @@ from hypothesis import strategies as st
 
 from lockstep.errors import UnknownName
 from lockstep.hardware import device
-from lockstep.kernels.layer import Shard, attention_core, feed_forward, head_work, layer_work, shared_experts
+from lockstep.kernels.layer import attention_core, feed_forward, head_work, layer_work, shared_experts
 from lockstep.kernels.layer import experts as experts_work
+from lockstep.kernels.shard import Shard
 from lockstep.layout import LayerKind, Layout, Recipe
 from lockstep.step import Clock
 from lockstep.workload import head_forward_flops, layer_forward_flops, model

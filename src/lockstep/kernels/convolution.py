@@ -19,7 +19,7 @@ Source: the implicit-GEMM form of cuDNN (Chetlur et al. 2014, arXiv 1410.0759); 
 from __future__ import annotations
 
 from lockstep.kernels.clock import Clock, Work
-from lockstep.kernels.layer import Passes
+from lockstep.kernels.shard import Passes
 from lockstep.layout import Job, LayoutGrid
 from lockstep.types.arrays import Number
 from lockstep.workload import ConvNet

@@ -15,66 +15,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lockstep.kernels.clock import Clock, Work
-from lockstep.layout import LayerKind, LayoutGrid, Recipe, busiest_rank_frac, sharing_of
+from lockstep.kernels.adapters import adapter_work, restored_work
+from lockstep.kernels.clock import Work
+from lockstep.kernels.shard import Passes, Shard
+from lockstep.layout import LayerKind, sharing_of
 from lockstep.parallel.context import partials
 from lockstep.types.arrays import Number
 from lockstep.workload import Experts, LatentAttention, Mlp, Transformer, keys_per_query
-
-
-@dataclass(frozen=True, slots=True)
-class Passes:
-    """Forward and backward work of a part of the model; adds up."""
-
-    forward: Work
-    backward: Work
-
-    def __add__(self, other: Passes) -> Passes:
-        return Passes(self.forward + other.forward, self.backward + other.backward)
-
-
-@dataclass(frozen=True, slots=True)
-class Shard:
-    """What one rank holds of a micro-batch."""
-
-    model: Transformer
-    grid: LayoutGrid
-    recipe: Recipe
-    clock: Clock
-
-    @property
-    def tokens(self) -> Number:
-        """T: tokens of a micro-batch on one rank of the context-parallel group."""
-        return self.grid.micro_batch * self.recipe.seq / self.grid.cp
-
-    @property
-    def loose_tokens(self) -> Number:
-        """Tokens in the parts that tensor parallelism leaves whole, unless sequence parallelism shards them."""
-        return self.tokens / np.where(self.grid.sequence_parallel > 0, self.grid.tp, 1)
-
-    @property
-    def routed_tokens(self) -> Number:
-        """Tokens that the busiest rank's experts see, once per choice: those of all ranks that cut them alike."""
-        split = (self.grid.sequence_parallel > 0) | (self.grid.tp == 1)
-        busiest = busiest_rank_frac(self.model.experts, self.recipe, self.grid)
-        return self.tokens * busiest * np.where(split, self.grid.expert_tp / self.grid.tp, 1.0)
-
-    @property
-    def kv_heads(self) -> Number:
-        """Key and value heads on a rank; at least one, replicated when there are fewer than ranks."""
-        return np.maximum(self.model.attention.kv_heads / self.grid.tp, 1.0)
-
-    def product(self, m: Number, n: Number, k: Number, count: Number = 1) -> Passes:
-        """A matrix product with its two gradient products; in narrow formats with the casts of input and gradient."""
-        forward, backward = self.clock.matmul(m, n, k, count), self.clock.matmul_backward(m, n, k, count)
-        casts = self.clock.quantising(m * k * count), self.clock.quantising(m * n * count)
-        return Passes(forward + casts[0], backward + casts[1])
-
-    def elementwise(self, elements: Number, forward_passes: float, backward_passes: float, kernels: int = 1) -> Passes:
-        """A kernel that reads and writes `elements` so many times in either direction."""
-        size_B = elements * self.clock.element_B
-        stream = self.clock.stream
-        return Passes(stream(size_B * forward_passes, kernels), stream(size_B * backward_passes, kernels))
 
 
 def projections(shard: Shard) -> Passes:
@@ -267,6 +214,8 @@ def layer_work(shard: Shard, kind: LayerKind) -> LayerWork:
         around += experts(shard, shard.model.experts)
     elif shard.model.mlp:
         around += feed_forward(shard, shard.model.mlp.ffn / shard.grid.tp, shard.tokens, 1, shard.model.mlp.gated)
+    if shard.recipe.adapters is not None:
+        around += adapter_work(shard, shard.recipe.adapters, kind) + restored_work(shard, kind)
     core = attention_core(shard, kind.window)
     return LayerWork(around, core, shared, _repeated(shard, kind, core))
 

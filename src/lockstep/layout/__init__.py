@@ -47,3 +47,5 @@ from lockstep.layout.rules import divisors as divisors
 from lockstep.layout.rules import refuse as refuse
 from lockstep.layout.sharing import gradients_leave as gradients_leave
 from lockstep.layout.sharing import sharing_of as sharing_of
+from lockstep.layout.trained import ADAPTER_B as ADAPTER_B
+from lockstep.layout.trained import trained_parameters as trained_parameters

@@ -30,6 +30,7 @@ from lockstep.layout.kept import activations_B, by_experts, chunks_of, leaving_B
 from lockstep.layout.layout import KEEP, OFFLOAD_PARAMETERS, LayoutGrid, host_capacity_B, host_states_B
 from lockstep.layout.recipe import Recipe
 from lockstep.layout.sharing import gradients_leave, sharing_of
+from lockstep.layout.trained import ADAPTER_B, frozen_B, trained_parameters
 from lockstep.parallel.data.local import OUTER_STATE_B
 from lockstep.types.arrays import Number, Truth, Whole
 from lockstep.types.plain import Json
@@ -132,11 +133,15 @@ def stage_parameters(job: Job, grid: LayoutGrid, stage: int, held: Counter[Layer
 
 def layer_parameters(job: Job, grid: LayoutGrid) -> dict[bool, Number]:
     """Trained parameters of one layer on one rank, by whether it has experts."""
-    model = job.transformer
+    model, adapters = job.transformer, job.recipe.adapters
     if model is None:
         return {}
-    kinds, cut = sorted({kind.experts for kind in job.kinds}), (grid.tp, grid.ep, grid.expert_tp)
-    return {experts: rank_parameters(layer_weights(model, experts), *cut).total_elems for experts in kinds}
+    found = {}
+    for experts in sorted({kind.experts for kind in job.kinds}):
+        own = layer_weights(model, experts)
+        trained = own if adapters is None else adapters.weights(own)
+        found[experts] = rank_parameters(trained, grid.tp, grid.ep, grid.expert_tp).total_elems
+    return found
 
 
 def stage_memory(job: Job, cluster: Cluster, grid: LayoutGrid, stage: int) -> Memory:
@@ -174,12 +179,17 @@ def _stage_B(job: Job, grid: LayoutGrid, stage: int) -> tuple[tuple[Number, ...]
     """Bytes of one rank of a stage by category, in the order of `Memory`, and when they are there."""
     held = job.device_layers(grid.stages, grid.placement, grid.split)[stage]
     parameters, recipe = stage_parameters(job, grid, stage, held), job.recipe
-    weights_B, gradients_B, optimizer_B = _states(recipe, grid, parameters)
+    adapted = recipe.adapters is not None
+    trained = trained_parameters(job, grid, held) if adapted else parameters
+    if adapted:
+        weights_B, gradients_B, optimizer_B = _adapted_states(job, grid, held, parameters, trained)
+    else:
+        weights_B, gradients_B, optimizer_B = _states(recipe, grid, parameters)
     kept_B, loss_B, layer_B = activations_B(job, grid, stage, held)
-    gathered_B = _gathered(recipe, grid, parameters, max(1, sum(held.values())))
+    gathered_B = _gathered(recipe, grid, parameters, trained, max(1, sum(held.values())))
     if recipe.gradients_freed or recipe.foreach_update:
         fresh = recipe.gradients_freed & (grid.microbatches(recipe.batch) == 1)
-        elems = parameters.matrix_elems + parameters.other_elems, parameters.expert_elems
+        elems = trained.matrix_elems + trained.other_elems, trained.expert_elems
         passing = recipe.states.passing_B * recipe.foreach_update
         update_B = _sharded(grid, elems[0] * passing, elems[1] * passing, sharing_of(recipe, grid).sharded)
         early_B, left_B = np.where(fresh, 0.0, gradients_B), np.where(fresh, 0.0, kept_B)
@@ -223,6 +233,26 @@ def _states(recipe: Recipe, grid: LayoutGrid, parameters: RankParameters) -> tup
     return weights_B, gradients_B, np.where(grid.offload == KEEP, optimizer_B, 0.0)
 
 
+def _adapted_states(
+    job: Job, grid: LayoutGrid, held: Counter[LayerKind], whole: RankParameters, trained: RankParameters
+) -> tuple[Number, Number, Number]:
+    """Bytes of parameters, gradients and optimizer states of one rank that trains adapters, in fp32, and nothing else.
+
+    An adapter's own fp32 copy is what the update is applied to: it needs no master.
+    """
+    recipe, sharing = job.recipe, sharing_of(job.recipe, grid)
+    given_up, dense = np.logical_not(sharing.keeps), trained.matrix_elems + trained.other_elems
+    base_B = _sharded(grid, *frozen_B(job, grid, held, whole), given_up)
+
+    def of(each_B: float, divided: Truth) -> Number:
+        return _sharded(grid, dense * each_B, trained.expert_elems * each_B, divided)
+
+    weights_B = np.where(grid.offload == OFFLOAD_PARAMETERS, 0.0, base_B + of(ADAPTER_B, given_up))
+    gradients_B = np.where(gradients_leave(recipe, grid), 0.0, of(ADAPTER_B, sharing.scatters))
+    optimizer_B = of(recipe.states.matrix_states_B, sharing.sharded)
+    return weights_B, gradients_B, np.where(grid.offload == KEEP, optimizer_B, 0.0)
+
+
 def host_B(job: Job, grid: LayoutGrid) -> Number:
     """Bytes that the rank which offloads most keeps in host memory, for every layout of `grid`."""
     if not np.any(grid.offload != KEEP) and not job.recipe.offload_layers:
@@ -244,7 +274,8 @@ def _stage_host_B(job: Job, grid: LayoutGrid, stage: int) -> Number:
 def _stage_host_states_B(job: Job, grid: LayoutGrid, stage: int) -> Number:
     """Bytes of offloaded states of one rank of a stage: of what it updates, divided from zero 1 on."""
     states, recipe = job.recipe.states, job.recipe
-    held = stage_parameters(job, grid, stage, job.device_layers(grid.stages, grid.placement, grid.split)[stage])
+    layers = job.device_layers(grid.stages, grid.placement, grid.split)[stage]
+    held = stage_parameters(job, grid, stage, layers)
     dense, expert = held.matrix_elems + held.other_elems, held.expert_elems
     optimizer_B = held.matrix_elems * states.matrix_B + held.other_elems * states.other_B
     if recipe.local_steps > 1:
@@ -263,10 +294,14 @@ def _sharded(grid: LayoutGrid, dense_B: Number, expert_B: Number, divided: Truth
     return dense_B / np.where(divided, grid.shard_ranks, 1) + expert_B / np.where(divided, grid.expert_shard_ranks, 1)
 
 
-def _gathered(recipe: Recipe, grid: LayoutGrid, parameters: RankParameters, layers: int) -> Number:
+def _gathered(
+    recipe: Recipe, grid: LayoutGrid, parameters: RankParameters, trained: RankParameters, layers: int
+) -> Number:
     """Whole parameters of two layers (this and the prefetched one) at zero 3, and one layer's passing gradients."""
-    layer, sharing = (parameters.matrix_elems + parameters.expert_elems) / layers, sharing_of(recipe, grid)
-    gradients_B = np.where(
-        sharing.scatters | gradients_leave(recipe, grid), layer * max(recipe.wire_B, recipe.parameter_B), 0.0
-    )
-    return gradients_B + np.where(sharing.keeps, 0.0, 2.0 * layer * recipe.parameter_B)
+    sharing, adapted = sharing_of(recipe, grid), recipe.adapters is not None
+    layer = (parameters.matrix_elems + parameters.expert_elems) / layers
+    passing = (trained.matrix_elems + trained.expert_elems) / layers
+    each_B = ADAPTER_B if adapted else max(recipe.wire_B, recipe.parameter_B)
+    gradients_B = np.where(sharing.scatters | gradients_leave(recipe, grid), passing * each_B, 0.0)
+    stored_B = recipe.base_B if adapted else recipe.parameter_B
+    return gradients_B + np.where(sharing.keeps, 0.0, 2.0 * layer * stored_B)

@@ -12,7 +12,7 @@ from lockstep.parallel.expert.load import routing_skew
 from lockstep.parallel.pipeline.vocabulary import BARRIERS
 from lockstep.stacks import ATTENTION_KERNELS, DEFAULT, Stack, stack
 from lockstep.types.plain import Json, picked
-from lockstep.workload import MODULES
+from lockstep.workload import MODULES, Adapters, read_adapters
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +82,10 @@ OPTIMIZERS = {
 }
 
 
+BASE_B = {"nf4": 0.5 + 1 / 64 * (1 + 4 / 256), "int8": 1.0, "gptq": 0.5 + 2.5 / 128}
+"""Bytes per element of a frozen matrix: nf4 with scales of 64 elements quantised to one byte, and those of 256 in four
+(QLoRA, arXiv 2305.14314, section 3); int8 with a scale per row (arXiv 2208.07339); GPTQ in four bits with groups of
+128, a half-precision scale and a zero each (arXiv 2210.17323)."""
 NOT_TRAINED = {
     "int8": "a step's products need a floating-point format: bf16, fp16 or, if the device has them, fp8, mxfp8, nvfp4"
 }
@@ -119,6 +123,10 @@ class Recipe:
     """FLOPs that utilisation counts: full (attention against all keys), causal (what a causal mask leaves) or 6n (six
     per parameter that a token uses)."""
     optimizer: str = "adamw"
+    train: str = "full"
+    """What is trained: full, all parameters; or lora:r=16,targets=all-linear, adapters beside frozen ones."""
+    base: str | None = None
+    """Format in which frozen matrices are stored, a key of BASE_B; None means as other parameters."""
     parameter_B: float = 2.0
     """Bytes of a working parameter."""
     gradient_B: float = 4.0
@@ -132,7 +140,9 @@ class Recipe:
     fused_elementwise: bool = True
     """Neighbouring elementwise operations run as one kernel (Megatron's fused kernels, torch.compile)."""
     cross_entropy: str | None = None
-    """How the cross entropy treats the logits, a word of LOSS_B; None: fused where elementwise operations are, else eager."""
+    """How the cross entropy treats logits, a word of LOSS_B; None: fused where elementwise kernels are, else eager."""
+    fused_adapters: bool = False
+    """What surrounds the products of adapters runs inside other kernels, not in PEFT's own one after another."""
     working_copy: bool = True
     """Half-precision parameters are kept beside their master copy; FSDP casts what it gathers instead."""
     gradients_freed: bool = False
@@ -251,6 +261,13 @@ class Recipe:
         if self.mfu_convention not in MFU_CONVENTIONS:
             raise UnknownName("MFU convention", self.mfu_convention, MFU_CONVENTIONS, "--mfu-convention")
         stack(self.stack)  # Raises UnknownName.
+        adapters = read_adapters(self.train)
+        if self.base not in (None, *BASE_B):
+            raise UnknownName("format of frozen matrices", str(self.base), BASE_B, "--base")
+        if self.base is not None and adapters is None:
+            raise BadInput(f"--base {self.base} is for frozen matrices; give --train lora:r=16 too", "--base")
+        if adapters is not None and self.local_steps > 1:
+            raise BadInput("adapters are not priced with --local-steps", "--local-steps")
         if self.cross_entropy not in (None, *LOSS_B):
             raise UnknownName("cross entropy", str(self.cross_entropy), LOSS_B, "--cross-entropy")
         if self.optimizer not in OPTIMIZERS:
@@ -260,6 +277,16 @@ class Recipe:
     def software(self) -> Stack:
         """The training software."""
         return stack(self.stack)
+
+    @property
+    def adapters(self) -> Adapters | None:
+        """What is trained instead of the model's own weights; None where these are."""
+        return read_adapters(self.train)
+
+    @property
+    def base_B(self) -> float:
+        """Bytes per element of a matrix of a block, as it is stored."""
+        return self.parameter_B if self.base is None else BASE_B[self.base]
 
     def offloaded_of(self, layers: int) -> int:
         """Of so many layers of a stage, those whose kept activations wait in host memory."""

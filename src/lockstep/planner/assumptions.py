@@ -269,6 +269,11 @@ def _exchange(job: Job, layout: Layout) -> Iterator[str]:
 def _memory(recipe: Recipe) -> Iterator[str]:
     framework, slack = format_size(FRAMEWORK_B), format_frac(SLACK_FRAC)
     yield f"framework and communicators take {framework}, the allocator {slack} of what is used (assumed)"
+    if recipe.adapters is not None:
+        yield f"{recipe.adapters.describe()} are trained, in fp32 with gradients and moments; all else is frozen"
+        if recipe.base is not None:
+            yield f"matrices of blocks are stored in {recipe.base}, {recipe.base_B:.3g} B each, and used wide"
+        return
     states = f"{recipe.working_B:g} parameter + {recipe.gradient_B:g} gradient"
     states += f" + {recipe.states.matrix_B:g} {recipe.optimizer}"
     yield f"{recipe.bytes_per_parameter:g} B of state per matrix parameter before sharding: {states}"

@@ -220,7 +220,7 @@ def model_flops(job: Job) -> float:
         return 3.0 * convnet_forward_flops(job.model) * job.recipe.batch
     if job.recipe.mfu_convention == "6n":
         return 6.0 * parameters(job.model).active * job.recipe.batch_tokens
-    found = training_flops(job.model, job.recipe.seq, job.recipe.mfu_convention)
+    found = training_flops(job.model, job.recipe.seq, job.recipe.mfu_convention, adapters=job.recipe.adapters)
     return float(found.model) * job.recipe.batch_tokens
 
 
@@ -229,7 +229,8 @@ def executed_flops(job: Job, recompute: str) -> float:
     if isinstance(job.model, ConvNet):
         return model_flops(job)
     counting = "causal" if job.recipe.mfu_convention == "causal" else "full"
-    found = training_flops(job.model, job.recipe.seq, counting, recompute, job.recipe.recompute_modules)
+    modules, adapters = job.recipe.recompute_modules, job.recipe.adapters
+    found = training_flops(job.model, job.recipe.seq, counting, recompute, modules, adapters)
     return model_flops(job) * float(found.hardware / found.model)
 
 

@@ -179,7 +179,9 @@ def device_flops(job: Job, layout: Layout) -> float:
         return executed_flops(job, layout.recompute) / job.devices
     counting = "causal" if job.recipe.flash_attention else "full"
     modules = job.recipe.recompute_modules
-    per_token = training_flops(job.model, job.recipe.seq, counting, layout.recompute, modules).hardware
+    per_token = training_flops(
+        job.model, job.recipe.seq, counting, layout.recompute, modules, job.recipe.adapters
+    ).hardware
     return float(per_token) * job.recipe.batch_tokens / job.devices
 
 

@@ -14,6 +14,7 @@ from lockstep.hardware import Cluster
 from lockstep.kernels.clock import Clock
 from lockstep.kernels.optimizer import optimizer_s, outer_update_s, updated, updated_B
 from lockstep.layout import (
+    ADAPTER_B,
     KEEP,
     OFFLOAD_PARAMETERS,
     Job,
@@ -23,6 +24,7 @@ from lockstep.layout import (
     leaving_B,
     sharing_of,
     stage_parameters,
+    trained_parameters,
 )
 from lockstep.parallel.data.around import Around
 from lockstep.parallel.data.offload import HostTraffic, host_traffic, kept_alone_frac
@@ -48,7 +50,8 @@ def device_of(
     """
     grid = network.grid
     around = _around(job, cluster, network, held, body, layers, kinds)
-    update_s = optimizer_s(clock, grid, job.recipe, held, job.hidden)
+    trained = held if job.recipe.adapters is None else fullest_adapters(job, grid)
+    update_s = optimizer_s(clock, grid, job.recipe, trained, job.hidden)
     update_s = np.where(grid.offload == KEEP, update_s, around.host.update_s)
     if job.recipe.local_steps > 1:
         update_s = update_s + outer_update_s(clock, grid, job.recipe, held)
@@ -62,13 +65,18 @@ def _around(
     """Traffic around the passes of a stage, in `pieces` pieces."""
     grid, recipe = network.grid, job.recipe
     dense, expert = held.matrix_elems + held.other_elems, held.expert_elems
-    bytes_each, layers = (recipe.parameter_B, recipe.wire_B), grid.copies * pieces
+    bytes_each, layers, trained = (recipe.parameter_B, recipe.wire_B), grid.copies * pieces, None
+    if recipe.adapters is not None:
+        # Of what is gathered nearly all are matrices of blocks, which travel as they are stored.
+        adapters = fullest_adapters(job, grid)
+        bytes_each, trained = (recipe.base_B, ADAPTER_B), (adapters.matrix_elems, adapters.expert_elems)
     sharing = sharing_of(recipe, grid)
-    moved = traffic(network.data, grid.zero, sharing, (dense, expert), *bytes_each, layers, recipe.overlap_dp)
+    moved = traffic(network.data, grid.zero, sharing, (dense, expert), *bytes_each, layers, recipe.overlap_dp, trained)
     host = HostTraffic()
     if np.any(grid.offload != KEEP) or recipe.offload_layers:
         host = _host_traffic(job, cluster, grid, held, pieces, kinds)
-    parameter_B, gradient_B = ((dense + expert) * each_B for each_B in bytes_each)
+    parameter_B = (dense + expert) * bytes_each[0]
+    gradient_B = (dense + expert if trained is None else sum(trained)) * bytes_each[1]
     kernels = _kernels(job, grid, body)
     return Around(
         sharing, moved, kernels, layers, recipe.overlap_dp, parameter_B, gradient_B, host, recipe.local_steps,
@@ -116,6 +124,12 @@ def fullest(job: Job, grid: LayoutGrid) -> RankParameters:
         for field in fields(RankParameters)
     ]
     return RankParameters(*most)
+
+
+def fullest_adapters(job: Job, grid: LayoutGrid) -> RankParameters:
+    """Adapters of the stage that holds most of them."""
+    found = [trained_parameters(job, grid, held) for _, held in job.telling_stages(grid.stages, grid.placement)]
+    return max(found, key=lambda one: float(np.max(one.total_elems)))
 
 
 def _host_traffic(

@@ -16,7 +16,7 @@ import numpy as np
 
 from lockstep.hardware import Cluster
 from lockstep.kernels.clock import Clock
-from lockstep.kernels.layer import Shard
+from lockstep.kernels.shard import Shard
 from lockstep.layout import Job, Layout
 from lockstep.parallel.piece import Hiding, Piece
 from lockstep.parallel.pipeline import Placement

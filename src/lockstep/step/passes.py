@@ -15,7 +15,7 @@ import numpy as np
 
 from lockstep.hardware import Cluster
 from lockstep.kernels.clock import Clock
-from lockstep.kernels.layer import Shard
+from lockstep.kernels.shard import Shard
 from lockstep.layout import Job, Layout, group_summary
 from lockstep.parallel.data.around import Around
 from lockstep.parallel.lanes import COMPUTE, Op

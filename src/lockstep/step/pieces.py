@@ -9,13 +9,13 @@ import numpy as np
 
 from lockstep.kernels.clock import Clock
 from lockstep.kernels.layer import (
-    Shard,
     accumulation_work,
     embedding_work,
     head_work,
     prediction_projection_work,
     vocabulary_work,
 )
+from lockstep.kernels.shard import Shard
 from lockstep.layout import Job, LayerKind, LayoutGrid, layer_parameters
 from lockstep.parallel.piece import Piece, slowing
 from lockstep.parallel.pipeline import Placement, vocabulary

@@ -11,7 +11,8 @@ from typing import TypeAlias
 import numpy as np
 
 from lockstep.kernels.clock import Clock, Work
-from lockstep.kernels.layer import LayerWork, Passes, Shard, layer_work, product_pairs, tensor_rounds
+from lockstep.kernels.layer import LayerWork, layer_work, product_pairs, tensor_rounds
+from lockstep.kernels.shard import Passes, Shard
 from lockstep.layout import LayerKind, Recipe, busiest_rank_frac, choices_of, context_blocks, group_tokens, piece
 from lockstep.parallel import context
 from lockstep.parallel.expert import traffic as expert
@@ -194,7 +195,7 @@ def layer_times(shard: Shard, network: Network, kind: LayerKind, gradient_work: 
     return StageTimes(
         compute_forward_s=_pass_s(work.forward, work.forward.kernels * clock.launch_s, waits_s[0], blocking),
         compute_backward_s=_pass_s(kernels, host_backward_s, waits_s[1], blocking),
-        weight_s=work.passes.backward.matmul_s / 2.0 + gradient_work.device_s,
+        weight_s=_weights_s(shard, work) + gradient_work.device_s,
         **exposed,
         hidden_forward_s=hidden_s[0],
         hidden_backward_s=hidden_s[1] + repeated * hidden_s[0],
@@ -203,6 +204,11 @@ def layer_times(shard: Shard, network: Network, kind: LayerKind, gradient_work: 
         ep_hidden_forward_s=exchange_s[0],
         ep_hidden_backward_s=exchange_s[1] + repeated * exchange_s[0],
     )
+
+
+def _weights_s(shard: Shard, work: LayerWork) -> Number:
+    """Seconds of a backward pass that go into weight gradients, which may wait; of adapters next to none."""
+    return 0.0 if shard.recipe.adapters is not None else work.passes.backward.matmul_s / 2.0
 
 
 def _exposed(pieces: tuple[Piece, ...], way: str) -> dict[str, Number]:

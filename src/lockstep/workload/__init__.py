@@ -18,6 +18,7 @@ from lockstep.workload.activations import (
     passing_gradient_B,
     spread_activation_B,
 )
+from lockstep.workload.adapters import Adapters, is_linear, read_adapters
 from lockstep.workload.architecture import (
     Attention,
     ConvNet,
@@ -84,6 +85,7 @@ __all__ = [
     "NONE",
     "RECOMPUTE",
     "SELECTIVE",
+    "Adapters",
     "Attention",
     "ConvNet",
     "Convention",
@@ -113,6 +115,7 @@ __all__ = [
     "head_forward_flops",
     "head_kept_tensors",
     "head_weights",
+    "is_linear",
     "kept_tensors",
     "keys_per_query",
     "layer_activation_B",
@@ -126,6 +129,7 @@ __all__ = [
     "parameters",
     "passing_gradient_B",
     "rank_parameters",
+    "read_adapters",
     "recompute_code",
     "spread_activation_B",
     "training_flops",

@@ -25,8 +25,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from lockstep.types.arrays import Number, Whole
+from lockstep.workload.adapters import ROWS, Adapters
 from lockstep.workload.architecture import Attention, Experts, LatentAttention, Mlp, Transformer
 from lockstep.workload.piece import FULL, NONE, SELECTIVE, Piece, Recompute, Spread, recompute_code
+from lockstep.workload.weights import layer_weights
 
 MASK_B = 1.0
 FP32_B = 4.0
@@ -180,6 +182,8 @@ def _layer(model: Transformer, piece: Piece, experts: bool) -> Iterator[Row]:
     else:
         yield from _projections(model.attention, piece)
     yield from _core(model.attention, piece)
+    if piece.adapters is not None:
+        yield from _adapter_inputs(model, piece.adapters, piece, experts)
     if piece.dropout:
         yield _mask("attention residual dropout mask", model, SELECTIVE)
         yield _mask("mlp residual dropout mask", model, SELECTIVE)
@@ -203,6 +207,8 @@ STREAM = {
 }
 
 
+INPUT_OF = {"attention input": ("q_proj", "k_proj", "v_proj"), "mlp input": ("gate_proj", "up_proj")}
+"""Linear layers that read it."""
 NORMED = {
     "pre": ("attention input", "mlp input"),
     "post": ("mlp input",),
@@ -223,7 +229,10 @@ def _stream(model: Transformer, piece: Piece) -> Iterator[Row]:
         names = ("attention input", "mlp input")[: model.parallel_norms]
     for name in names:
         if name in ("attention input", "mlp input"):
-            modules = ("layernorm", "op") if name in NORMED[model.norm_placement] else ()
+            normed = name in NORMED[model.norm_placement]
+            modules = ("layernorm", "op") if normed else ()
+            if normed and not piece.needs_input_of(*INPUT_OF[name]):
+                continue
             yield Row(name, model.hidden * piece.input_B, "sequence", piece.kept_up_to(*modules))
         else:
             # Computed again per operation too, which keeps the feed-forward block's output instead: just as wide.
@@ -279,6 +288,8 @@ def _inner(gated: bool, activation: str, fused: bool) -> tuple[str, ...]:
 def _mlp(mlp: Mlp, piece: Piece) -> Iterator[Row]:
     """Inner tensors of the dense block, cut by tp."""
     for name in _inner(mlp.gated, mlp.activation, piece.fused_elementwise):
+        if name == "down input" and mlp.activation != "relu" and not piece.needs_input_of("down_proj"):
+            continue
         token_B = mlp.ffn * (piece.input_B if name == "down input" else piece.element_B)
         modules = ("mlp",) if name in ("gate", "activation input") else ("mlp", "op")
         yield Row(f"mlp {name}", token_B, "tp", piece.kept_up_to(*modules))
@@ -287,6 +298,8 @@ def _mlp(mlp: Mlp, piece: Piece) -> Iterator[Row]:
 def _gradients(model: Transformer, piece: Piece, experts: bool) -> Iterator[Row]:
     """Gradients at the fullest moment of a layer's backward pass, less the input of the down product."""
     yield _hidden("stream gradient", model, piece)
+    if piece.adapters is not None:
+        yield Row("adapter input gradient", model.hidden * FP32_B, "sequence")
     inner = model.experts if experts else model.mlp
     if inner is None:
         return
@@ -295,6 +308,17 @@ def _gradients(model: Transformer, piece: Piece, experts: bool) -> Iterator[Row]
         yield Row("expert gradients", wide * inner.top_k * inner.ffn * piece.element_B, "inner")
     else:
         yield Row("mlp gradients", wide * inner.ffn * piece.element_B, "tp")
+
+
+def _adapter_inputs(model: Transformer, adapters: Adapters, piece: Piece, experts: bool) -> Iterator[Row]:
+    """Inputs of adapters, each cast to fp32 for itself (PEFT), and what comes out of A."""
+    if piece.element_B >= FP32_B:
+        return
+    for weight in layer_weights(model, experts):
+        if adapters.adapts(weight):
+            times = model.experts.top_k if weight.category == "routed_experts" and model.experts else 1
+            spread: Spread = "inner" if times > 1 else "tp" if weight.name in ROWS else "sequence"
+            yield Row(f"{weight.name} adapter input", times * (weight.shape[0] + adapters.rank) * FP32_B, spread)
 
 
 def _inside(experts: Experts, piece: Piece, prefix: str, elems: float, spread: Spread) -> Iterator[Row]:

@@ -23,6 +23,7 @@ import numpy as np
 
 from lockstep.types.arrays import Number
 from lockstep.types.plain import Json, picked
+from lockstep.workload.adapters import Adapters
 from lockstep.workload.architecture import Transformer, one_of
 from lockstep.workload.piece import FULL, SELECTIVE, Recompute, recompute_code
 from lockstep.workload.weights import Category, Weight, head_weights, layer_weights
@@ -70,16 +71,22 @@ class TrainingFlops:
     forward: Flops
     recomputed: Flops
     """Parts of the forward pass that run again during the backward pass."""
+    adapters: Number | None = None
+    """Forward FLOPs of adapters beside frozen weights; None where all weights are trained."""
 
     @property
     def backward(self) -> Flops:
-        """Gradients of inputs and of weights: twice the forward pass."""
-        return self.forward * 2
+        """Gradients of inputs and of weights: twice the forward pass. Where weights are frozen, of inputs alone, which
+        doubles the attention core all the same.
+        """
+        if self.adapters is None:
+            return self.forward * 2
+        return self.forward + Flops(attention_core=self.forward.attention_core)
 
     @property
     def model(self) -> Number:
         """What the model needs, whatever the implementation: the numerator of MFU."""
-        return 3 * self.forward.total
+        return self.forward.total + self.backward.total + 3 * (self.adapters or 0)
 
     @property
     def hardware(self) -> Number:
@@ -132,8 +139,11 @@ def training_flops(
     counting: str = "full",
     recompute: Recompute = "none",
     modules: Sequence[str] = ("core_attn",),
+    adapters: Adapters | None = None,
 ) -> TrainingFlops:
     """FLOPs per token of forward, backward and recomputation; `seq` and `recompute` may be arrays.
+
+    With `adapters`, all other weights are frozen.
 
     Selective recomputation runs the products of `modules` again, full recomputation every layer but not the head.
     """
@@ -148,7 +158,14 @@ def training_flops(
         mlp=layers.mlp if "mlp" in modules else blocks,
     )
     again = some * (code == SELECTIVE) + layers * (code == FULL)
-    return TrainingFlops(forward_flops(model, seq, counting), again)
+    beside = None if adapters is None else _adapter_flops(model, adapters)
+    return TrainingFlops(forward_flops(model, seq, counting), again, beside)
+
+
+def _adapter_flops(model: Transformer, adapters: Adapters) -> int:
+    """Forward FLOPs per token of the adapters of all layers."""
+    kinds = {kind: adapters.weights(layer_weights(model, kind)) for kind in set(model.expert_layers)}
+    return sum(2 * weight.active_elems for kind in model.expert_layers for weight in kinds[kind])
 
 
 def _matmul(weights: Iterable[Weight], category: Category) -> int:

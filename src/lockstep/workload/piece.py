@@ -39,6 +39,7 @@ import numpy as np
 
 from lockstep.errors import BadInput, UnknownName
 from lockstep.types.arrays import Number, Truth, Whole
+from lockstep.workload.adapters import Adapters
 
 RECOMPUTE = ("none", "selective", "full")
 NONE, SELECTIVE, FULL = range(3)
@@ -86,6 +87,8 @@ class Piece:
     """The same for the attention's output, which its backward pass reads too."""
     recompute_modules: tuple[str, ...] = ("core_attn",)
     """What selective recomputation throws away (`recompute.py`)."""
+    adapters: Adapters | None = None
+    """What is trained beside frozen matrices, whose inputs need not be kept; None where all is trained."""
     flash_attention: bool = True
     dropout: bool = False
     fused_elementwise: bool = True
@@ -101,6 +104,10 @@ class Piece:
     def inner_B(self) -> float:
         """Bytes of an element that an expert's activation function keeps of its input."""
         return self.element_B if self.cached_inner_B is None else self.cached_inner_B
+
+    def needs_input_of(self, *targets: str) -> bool:
+        """Whether the gradient of any of these linear layers, or of an adapter beside one, needs the layer's input."""
+        return self.adapters is None or any(target in self.adapters.targets for target in targets)
 
     def kept_up_to(self, *modules: str) -> int:
         """The strongest recompute mode that keeps what any of `modules` would make again."""

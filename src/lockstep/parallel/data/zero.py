@@ -78,15 +78,19 @@ def traffic(
     wire_B: float,
     layers: int,
     overlap: bool,
+    trained: tuple[Number, Number] | None = None,
 ) -> Traffic:
     """Traffic of a stage of `layers` layers with (dense, expert) `elements` on a rank, sharded at stage `zero`.
 
-    A parameter takes `parameter_B`, a gradient `wire_B` bytes on the network.
+    A parameter takes `parameter_B`, a gradient `wire_B` bytes on the network. Gradients are of the elements `trained`,
+    of all where it is None.
     """
     dense, expert = elements
+    own = trained or elements
     pieces = np.where(zero == 3, layers, layers if overlap else 1)
 
     def whole(op: str, group: Levels, bytes_each: float) -> Number:
+        dense, expert = elements if op == "all-gather" else own
         seconds = pieces * collective_s(op, group, dense * bytes_each / pieces)
         if np.any(expert):
             seconds = seconds + pieces * collective_s(op, groups.experts, expert * bytes_each / pieces)
@@ -105,9 +109,9 @@ def traffic(
         gather_s=gather_s,
         scatter_s=scatter_s,
         reduce_s=whole("all-reduce", groups.whole, wire_B),
-        replicas_s=collective_s("all-reduce", groups.replicas, dense * wire_B / groups.shard_ranks),
+        replicas_s=collective_s("all-reduce", groups.replicas, own[0] * wire_B / groups.shard_ranks),
         met_gather_s=met_s * parameter_B,
-        met_scatter_s=met_s * wire_B * twice,
+        met_scatter_s=groups.met_s_per_B * own[0] * wire_B * twice,
     )
 
 

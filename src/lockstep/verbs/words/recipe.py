@@ -63,6 +63,14 @@ def _factor_law(value: str, where: str) -> str:
     return value
 
 
+def _trained(value: str, where: str) -> str:
+    """What is trained, checked."""
+    from lockstep.workload import read_adapters
+
+    read_adapters(value, where)
+    return value
+
+
 def _steps(value: Quantity, where: str) -> int:
     steps = parse_integer(value, where, minimum=1)
     if steps > MOST_STEPS:
@@ -110,6 +118,20 @@ class RecipeWords(TypedDict, total=False):
             "parameter). (default: full)",
         ),
         Field("mfu_convention"),
+    ]
+    train: Annotated[
+        str | None,
+        Option(
+            "WHAT",
+            "What is trained: full, or adapters: lora:r=16,targets=all-linear (or attention, mlp, q_proj+v_proj). "
+            "(default: full)",
+        ),
+        Field("train", _trained),
+    ]
+    base: Annotated[
+        str | None,
+        Option("W", "Format of frozen matrices: nf4 (QLoRA), int8 or gptq. (default: as other parameters)"),
+        Field("base"),
     ]
     optimizer: Annotated[
         str | None,

@@ -1,0 +1,80 @@
+"""`Shard`: what one rank holds of a micro-batch, and the work of products and elementwise kernels over it.
+
+Symbols: b sequences per micro-batch, s tokens per sequence, T = b*s/cp tokens on the rank. A product is written
+(m, n, k) for m x k by k x n. Everything broadcasts over the layout grid.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from lockstep.kernels.clock import Clock, Work
+from lockstep.layout import LayoutGrid, Recipe, busiest_rank_frac
+from lockstep.types.arrays import Number
+from lockstep.workload import Transformer
+
+
+@dataclass(frozen=True, slots=True)
+class Passes:
+    """Forward and backward work of a part of the model; adds up."""
+
+    forward: Work
+    backward: Work
+
+    def __add__(self, other: Passes) -> Passes:
+        return Passes(self.forward + other.forward, self.backward + other.backward)
+
+
+@dataclass(frozen=True, slots=True)
+class Shard:
+    """What one rank holds of a micro-batch."""
+
+    model: Transformer
+    grid: LayoutGrid
+    recipe: Recipe
+    clock: Clock
+
+    @property
+    def tokens(self) -> Number:
+        """T: tokens of a micro-batch on one rank of the context-parallel group."""
+        return self.grid.micro_batch * self.recipe.seq / self.grid.cp
+
+    @property
+    def loose_tokens(self) -> Number:
+        """Tokens in the parts that tensor parallelism leaves whole, unless sequence parallelism shards them."""
+        return self.tokens / np.where(self.grid.sequence_parallel > 0, self.grid.tp, 1)
+
+    @property
+    def routed_tokens(self) -> Number:
+        """Tokens that the busiest rank's experts see, once per choice: those of all ranks that cut them alike."""
+        split = (self.grid.sequence_parallel > 0) | (self.grid.tp == 1)
+        busiest = busiest_rank_frac(self.model.experts, self.recipe, self.grid)
+        return self.tokens * busiest * np.where(split, self.grid.expert_tp / self.grid.tp, 1.0)
+
+    @property
+    def kv_heads(self) -> Number:
+        """Key and value heads on a rank; at least one, replicated when there are fewer than ranks."""
+        return np.maximum(self.model.attention.kv_heads / self.grid.tp, 1.0)
+
+    def product(self, m: Number, n: Number, k: Number, count: Number = 1) -> Passes:
+        """A matrix product with its two gradient products, or the input's alone where the weights are frozen; in narrow
+        formats with the casts of input and gradient.
+        """
+        if self.recipe.adapters is None:
+            return self.trained_product(m, n, k, count)
+        casts = self.clock.quantising(m * k * count), self.clock.quantising(m * n * count)
+        return Passes(self.clock.matmul(m, n, k, count) + casts[0], self.clock.matmul(m, k, n, count) + casts[1])
+
+    def trained_product(self, m: Number, n: Number, k: Number, count: Number = 1) -> Passes:
+        """The same of weights that are trained."""
+        forward, backward = self.clock.matmul(m, n, k, count), self.clock.matmul_backward(m, n, k, count)
+        casts = self.clock.quantising(m * k * count), self.clock.quantising(m * n * count)
+        return Passes(forward + casts[0], backward + casts[1])
+
+    def elementwise(self, elements: Number, forward_passes: float, backward_passes: float, kernels: int = 1) -> Passes:
+        """A kernel that reads and writes `elements` so many times in either direction."""
+        size_B = elements * self.clock.element_B
+        stream = self.clock.stream
+        return Passes(stream(size_B * forward_passes, kernels), stream(size_B * backward_passes, kernels))

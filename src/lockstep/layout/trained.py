@@ -1,0 +1,37 @@
+"""What one rank trains and what it only stores, where adapters are trained beside frozen weights."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from lockstep.layout.job import Job, LayerKind
+from lockstep.layout.kept import by_experts
+from lockstep.layout.layout import LayoutGrid
+from lockstep.types.arrays import Number
+from lockstep.workload import RankParameters, is_linear, layer_weights, rank_parameters
+
+ADAPTER_B = 4.0
+"""Bytes of an adapter's element, and of its gradient: PEFT keeps both in fp32 (autocast_adapter_dtype)."""
+
+
+def trained_parameters(job: Job, grid: LayoutGrid, held: Counter[LayerKind]) -> RankParameters:
+    """Elements of the adapters of the layers `held`, on one rank."""
+    model, adapters, found = job.transformer, job.recipe.adapters, RankParameters(0.0, 0.0, 0.0)
+    if model is None or adapters is None:
+        return found
+    for experts, count in by_experts(held).items():
+        own = adapters.weights(layer_weights(model, experts))
+        found = found + rank_parameters(own, grid.tp, grid.ep, grid.expert_tp) * count
+    return found
+
+
+def frozen_B(job: Job, grid: LayoutGrid, held: Counter[LayerKind], whole: RankParameters) -> tuple[Number, Number]:
+    """(dense, expert) bytes of the weights on one rank that holds `whole`, matrices of blocks in the base's format."""
+    model, recipe = job.transformer, job.recipe
+    linear = RankParameters(0.0, 0.0, 0.0)
+    if model is not None:
+        for experts, count in by_experts(held).items():
+            blocks = [one for one in layer_weights(model, experts) if is_linear(one)]
+            linear = linear + rank_parameters(blocks, grid.tp, grid.ep, grid.expert_tp) * count
+    rest = whole.matrix_elems + whole.other_elems - linear.matrix_elems
+    return rest * recipe.parameter_B + linear.matrix_elems * recipe.base_B, linear.expert_elems * recipe.base_B

@@ -1,0 +1,104 @@
+"""IBM's fms-acceleration: fine-tuning of adapters of rank 16 on 1 to 4 A100 80 GB, beside bf16, nf4 and GPTQ bases.
+
+Hugging Face's Trainer and PEFT on packed sequences, with FlashAttention 2 and every layer recomputed, as in
+`fms_acceleration.py`; `baseline-peft-bnb` and `accelerated-peft-bnb` keep the base in nf4 (bitsandbytes), `autogptq` in
+GPTQ's four bits; with `foak` these two fuse adapters too, which `foak-fast-kernels` alone does not. Adapters are on the
+attention's four matrices (santacoder: on the one that makes queries, keys and values, whose parts have adapters of
+their own here). Memory is the peak of allocated tensors on rank 0. On several GPUs FSDP shards base and adapters;
+`baseline` prepares the base for training as PEFT does, which keeps norms and the stream between layers in fp32.
+
+Left out, by `left_out`: what ran out of memory, which `out_of_memory` asks.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+
+from lockstep.hardware import cluster
+from lockstep.layout import Job, Layout, Recipe
+from lockstep.validation.case import Case, Table, read_rows, step_time_s
+from lockstep.validation.fms_acceleration import transformer
+from lockstep.validation.vocabulary import allocated_B
+
+SOURCE = "foundation-model-stack/fms-acceleration@876e2ed, scripts/benchmarks/refs; its fine-tuning of adapters"
+FILE = "fms_acceleration_adapters.csv"
+BASES = {"bnb": "nf4", "autogptq": "gptq"}
+
+
+def time_cases() -> tuple[Case, ...]:
+    """One case per row that ran."""
+    return tuple(_case(row, "step_time_s", _sequences(row) / float(row["samples_per_s"])) for row in _rows(False))
+
+
+def memory_cases() -> tuple[Case, ...]:
+    """The same rows' peak memory."""
+    return tuple(
+        _case(row, "allocated_B", float(row["mem_torch_peak_alloc_GiB_rank0"]) * 2.0**30, allocated_B)
+        for row in _rows(False)
+    )
+
+
+def out_of_memory() -> tuple[Case, ...]:
+    """Rows that did not fit."""
+    return tuple(_case(row, "allocated_B", float("inf"), allocated_B) for row in _rows(True))
+
+
+def left_out() -> Counter[str]:
+    """How many rows are left out, by reason."""
+    return Counter("out of memory" for row in read_rows(FILE) if row["failed"] == "1")
+
+
+def _rows(failed: bool) -> list[dict[str, str]]:
+    return [row for row in read_rows(FILE) if (row["failed"] == "1") == failed]
+
+
+def _sequences(row: dict[str, str]) -> int:
+    """Of a step, over all GPUs."""
+    return int(row["per_device_batch"]) * int(row["grad_accum"] or 1) * int(row["n_gpus"])
+
+
+def _cross_entropy(row: dict[str, str]) -> str:
+    """How the loss of a row treats the logits: as in `fms_acceleration`."""
+    narrow, kernels = "santacoder" in row["model"], row["framework_config"]
+    if "liger" in kernels:
+        return "chunked"
+    if "foak" in kernels:
+        return "fused" if narrow else "upcast"
+    return "upcast" if narrow else "eager"
+
+
+def _recipe(row: dict[str, str]) -> Recipe:
+    kernels = row["framework_config"]
+    return Recipe.by(
+        "hf-trainer",
+        seq=2048 if "santacoder" in row["model"] else 4096,
+        batch=_sequences(row),
+        dtype="fp16" if row["torch_dtype"] == "float16" else "bf16",
+        optimizer="adamw",
+        train=f"lora:r={int(float(row['lora_rank']))},targets=attention",
+        base=next((base for word, base in BASES.items() if word in kernels), None),
+        reduce_B=2.0,
+        fused_elementwise="foak" in kernels,
+        fused_adapters="foak" in kernels and "accelerated" in kernels,
+        cross_entropy=_cross_entropy(row),
+    )
+
+
+def _case(row: dict[str, str], quantity: str, measured: float, predict: Callable[[Case], float] = step_time_s) -> Case:
+    devices, name = int(row["n_gpus"]), row["model"].split("/")[1]
+    return Case(
+        row=f"{row['row_id']} {name} x{devices} mb{row['per_device_batch']} {row['framework_config']}",
+        quantity=quantity,
+        measured=measured,
+        job=Job(transformer(row["model"]), _recipe(row), devices),
+        cluster=cluster("dgx-a100-80gb", gpus=devices),
+        layout=Layout(
+            dp=devices, micro_batch=int(row["per_device_batch"]), zero=3 if devices > 1 else 0, recompute="full"
+        ),
+        predict=predict,
+    )
+
+
+TIME = Table("fms_adapters", "step_time_s", SOURCE, 0.25, time_cases)
+MEMORY = Table("fms_adapters_memory", "memory_B", SOURCE, 0.10, memory_cases)

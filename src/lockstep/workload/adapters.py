@@ -1,0 +1,104 @@
+"""`Adapters`: what low-rank adaptation trains instead of a model's own weights, which stay frozen.
+
+    y = x W + (x A) B        W: in x out, frozen;  A: in x r and B: r x out, trained
+
+for every matrix W that is a target: r (in + out) parameters each. Tensor parallelism cuts B like the columns of W, or A
+like its rows (attention out, down). No gradient of W is computed; that of x passes through both products.
+
+Source: Hu et al. 2021 (arXiv 2106.09685), section 4; targets by name as in Hugging Face's PEFT (`target_modules`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+from lockstep.errors import BadInput, UnknownName
+from lockstep.workload.weights import Weight
+
+NAMES = {
+    "q_proj": ("query", "query down", "query up"),
+    "k_proj": ("key", "key-value down", "key-value up"),
+    "v_proj": ("value", "key-value down", "key-value up"),
+    "o_proj": ("attention out",),
+    "gate_proj": ("gate", "expert gate", "shared gate"),
+    "up_proj": ("up", "expert up", "shared up"),
+    "down_proj": ("down", "expert down", "shared down"),
+}
+"""Targets, and the weights that each is here."""
+GROUPS = {
+    "attention": ("q_proj", "k_proj", "v_proj", "o_proj"),
+    "mlp": ("gate_proj", "up_proj", "down_proj"),
+    "all-linear": tuple(NAMES),
+}
+"""Words for several targets."""
+ROWS = ("attention out", "down", "shared down")
+"""Weights whose rows tensor parallelism cuts."""
+BLOCKS = ("attention", "mlp", "routed_experts", "shared_experts")
+"""Categories of weights that are linear layers of a block."""
+MOST_RANK = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Adapters:
+    """Low-rank adapters of one rank on some of a layer's matrices."""
+
+    rank: int
+    targets: tuple[str, ...]
+    """Keys of NAMES."""
+
+    def adapts(self, weight: Weight) -> bool:
+        """Whether a weight is a target."""
+        return is_linear(weight) and any(weight.name in NAMES[target] for target in self.targets)
+
+    def weights(self, weights: Iterable[Weight]) -> tuple[Weight, ...]:
+        """A and B of every target among `weights`."""
+        found: list[Weight] = []
+        for weight in weights:
+            if self.adapts(weight):
+                inputs, outputs = weight.shape
+                rows = weight.name in ROWS
+                cut_a = weight.cut if rows or weight.cut == "expert" else "none"
+                cut_b = "none" if rows else weight.cut
+                found.append(replace(weight, name=f"{weight.name} A", shape=(inputs, self.rank), cut=cut_a))
+                found.append(replace(weight, name=f"{weight.name} B", shape=(self.rank, outputs), cut=cut_b))
+        return tuple(found)
+
+    def describe(self) -> str:
+        """In words."""
+        names = next((word for word, members in GROUPS.items() if set(members) == set(self.targets)), None)
+        return f"adapters of rank {self.rank} on {names or ', '.join(self.targets)}"
+
+
+def is_linear(weight: Weight) -> bool:
+    """Whether a weight is a linear layer of a block, which adapters may adapt and quantised bases quantise."""
+    return weight.is_matrix and weight.category in BLOCKS
+
+
+@lru_cache(maxsize=64)
+def read_adapters(text: str, where: str | None = "--train") -> Adapters | None:
+    """What `full` (None) or `lora:r=16,targets=all-linear` trains. Raises BadInput, UnknownName."""
+    kind, _, rest = text.partition(":")
+    if kind == "full" and not rest:
+        return None
+    if kind != "lora":
+        raise BadInput(f"train full, or lora:r=16,targets=all-linear; got {text!r}", where)
+    given = dict(part.partition("=")[::2] for part in rest.split(",") if part)
+    if unknown := sorted(set(given) - {"r", "targets"}):
+        raise UnknownName("setting of lora", unknown[0], ("r", "targets"), where)
+    rank = given.get("r", "16")
+    if not rank.isdigit() or not 1 <= int(rank) <= MOST_RANK:
+        raise BadInput(f"r must be a whole number from 1 to {MOST_RANK}, got {rank!r}", where)
+    return Adapters(int(rank), _targets(given.get("targets", "all-linear"), where))
+
+
+def _targets(text: str, where: str | None) -> tuple[str, ...]:
+    """Targets in words joined by `+`: groups, or names with and without `_proj`."""
+    found: list[str] = []
+    for word in text.split("+"):
+        name = word if word in GROUPS or word.endswith("_proj") else f"{word}_proj"
+        if name not in GROUPS and name not in NAMES:
+            raise UnknownName("target of lora", word, (*GROUPS, *NAMES), where)
+        found += [one for one in GROUPS.get(name, (name,)) if one not in found]
+    return tuple(found)

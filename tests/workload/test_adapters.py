@@ -1,0 +1,129 @@
+"""Adapters: counts that their software prints, how layouts cut them, what they save, and what is refused."""
+
+from dataclasses import replace
+
+import pytest
+
+from lockstep import workload
+from lockstep.errors import BadInput, UnknownName
+from lockstep.hardware import cluster
+from lockstep.layout import ADAPTER_B, Job, Layout, Recipe, memory, trained_parameters
+from lockstep.simulate import simulate
+from lockstep.step import price_step
+from lockstep.step.program import step_program
+from lockstep.workload import layer_activation_B, layer_weights, read_adapters, training_flops
+from lockstep.workload.piece import Piece
+
+ONE = cluster("dgx-a100-80gb", gpus=1)
+LLAMA = workload.model("llama2-7b")
+
+
+def total(text: str) -> int:
+    adapters = read_adapters(text)
+    assert adapters is not None
+    weights = adapters.weights(layer_weights(LLAMA, False))
+    return LLAMA.layers * sum(weight.elems for weight in weights)
+
+
+def job(train: str, **words: object) -> Job:
+    recipe = Recipe.by("hf-trainer", seq=2048, batch=8, train=train, **words)
+    return Job(LLAMA, recipe, 1)
+
+
+@pytest.mark.parametrize(
+    ("text", "printed"),
+    [
+        # print_trainable_parameters of PEFT for LLaMA 7B, in its examples and in public logs.
+        ("lora:r=8,targets=q_proj+v_proj", 4_194_304),
+        ("lora:r=16,targets=q+v", 8_388_608),
+        ("lora:r=16,targets=all-linear", 39_976_960),
+        ("lora:r=64,targets=all-linear", 159_907_840),
+    ],
+)
+def test_as_many_parameters_as_peft_prints(text: str, printed: int) -> None:
+    assert total(text) == printed
+
+
+@pytest.mark.parametrize("tp", [1, 2, 4])
+def test_shards_of_adapters_add_up_but_for_the_halves_that_every_rank_keeps(tp: int) -> None:
+    found = trained_parameters(
+        job("lora:r=16"), Layout(tp=tp).grid(), job("lora:r=16").device_layers(1, Layout().grid().placement, ())[0]
+    )
+    hidden, ffn = 4096, 11008
+    whole = 32 * 16 * (3 * hidden + 2 * hidden + 2 * hidden)  # A of q, k, v, gate and up; B of o and down
+    cut = 32 * 16 * (3 * hidden + hidden + 2 * ffn + ffn)
+    assert float(found.total_elems) == pytest.approx(whole + cut / tp)
+
+
+def test_states_are_those_of_the_adapters_and_the_base_is_stored_as_said() -> None:
+    elems = total("lora:r=16")
+    linear = 32 * (4 * 4096**2 + 3 * 4096 * 11008)
+    rest = workload.parameters(LLAMA).total - linear
+    for base, each_B in ((None, 2.0), ("int8", 1.0), ("nf4", 0.5 + 65 / 4096)):
+        found = memory(job("lora:r=16", base=base), ONE, Layout(micro_batch=8).grid())
+        assert float(found.optimizer_B) == 8 * elems
+        assert float(found.parameters_B) == pytest.approx(2 * rest + each_B * linear + ADAPTER_B * elems, rel=1e-3)
+
+
+def test_frozen_layers_keep_fewer_inputs() -> None:
+    """Without an adapter on it, neither a block's input nor what its down product reads is needed again."""
+    some, every = (
+        layer_activation_B(LLAMA, Piece(micro_batch=1, seq=1, adapters=read_adapters(f"lora:r=16,targets={targets}")))
+        for targets in ("q+v", "all-linear")
+    )
+    casts = 4 * (4 * (4096 + 16) + (11008 + 16))  # k, o, gate, up and down, each cast to fp32, and what A gives
+    assert every - some == pytest.approx(2 * (4096 + 11008) + casts)
+
+
+def test_a_step_computes_no_gradient_of_frozen_weights() -> None:
+    full, lora = (training_flops(LLAMA, 2048, adapters=read_adapters(text)) for text in ("full", "lora:r=16"))
+    core = full.forward.attention_core
+    assert full.model == 3 * full.forward.total
+    assert lora.model == pytest.approx(2 * full.forward.total + core + 3 * 2 * total("lora:r=16"))
+    layout = Layout(micro_batch=8).grid()
+    steps = [float(price_step(job(text), ONE, layout).step_time_s) for text in ("full", "lora:r=16")]
+    assert 0.6 * steps[0] < steps[1] < 0.95 * steps[0]
+
+
+@pytest.mark.parametrize(
+    "layout", [Layout(dp=8, zero=3), Layout(dp=2, tp=2, pp=2, zero=1), Layout(dp=8, zero=2, recompute="full")]
+)
+def test_the_program_of_a_step_takes_as_long_as_its_price(layout: Layout) -> None:
+    asked = replace(job("lora:r=16", base="nf4"), devices=8)
+    asked = replace(asked, recipe=replace(asked.recipe, batch=32))
+    machine = cluster("dgx-a100-80gb", gpus=8)
+    priced = float(price_step(asked, machine, layout.grid()).step_time_s)
+    assert simulate(step_program(asked, machine, layout)).makespan_s == pytest.approx(priced, rel=1e-9)
+
+
+def test_gradients_of_adapters_are_all_that_is_reduced() -> None:
+    machine, layout = cluster("aws-p4d:4", gpus=32), Layout(dp=32, zero=0)
+    asked = {text: replace(job(text), devices=32) for text in ("full", "lora:r=16")}
+    slow = [
+        float(
+            price_step(
+                replace(one, recipe=replace(one.recipe, batch=64, overlap_dp=False)), machine, layout.grid()
+            ).dp_comm_s
+        )
+        for one in asked.values()
+    ]
+    assert slow[1] < 0.05 * slow[0]
+
+
+@pytest.mark.parametrize(
+    ("text", "error", "why"),
+    [
+        ("adapters", BadInput, "lora:r=16"),
+        ("lora:r=0", BadInput, "r must be"),
+        ("lora:rank=4", UnknownName, "setting of lora"),
+        ("lora:targets=query", UnknownName, "target of lora"),
+    ],
+)
+def test_what_is_no_training_is_refused(text: str, error: type[Exception], why: str) -> None:
+    with pytest.raises(error, match=why):
+        Recipe(seq=1, batch=1, train=text)
+
+
+def test_a_base_needs_something_frozen() -> None:
+    with pytest.raises(BadInput, match="--train lora"):
+        Recipe(seq=1, batch=1, base="nf4")
