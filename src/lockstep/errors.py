@@ -175,6 +175,8 @@ class Infeasible(LockstepError):
 
     def __init__(self, message: str, violations: Sequence[Violation] = ()) -> None:
         self.violations = tuple(violations)
+        self.levers: Any = None
+        """What would make a run fit that does not (`planner.Levers`); None where nobody looked."""
         super().__init__(message)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Unpack
 
-from lockstep.errors import BadInput
+from lockstep.errors import BadInput, Infeasible
 from lockstep.units import parse_count, parse_time_s
 from lockstep.verbs.words.calling import verb
 from lockstep.verbs.words.meaning import refuse_idle
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from lockstep.workload import Model
 
 MAX_TOP = 1000
+MOST_ASKED = 256
+"""Devices up to which a plan that does not fit is asked again with every change: a search each."""
 
 
 _LAYOUT = "Layout"
@@ -67,14 +69,21 @@ def plan(
     listed = whole(top, "--top")
     if listed > MAX_TOP:
         raise BadInput(f"must be at most {MAX_TOP}, got {listed}", "--top")
-    return find_plan(
-        asked.model,
-        asked.cluster,
-        asked.recipe,
-        tokens=None if tokens is None else positive(parse_count(tokens, "--tokens"), "--tokens"),
-        deadline_s=None if deadline is None else positive(parse_time_s(deadline, "--deadline"), "--deadline"),
-        objective=objective,
-        top=listed,
-        offload=offload,
-        progress=progress,
-    )
+    try:
+        return find_plan(
+            asked.model,
+            asked.cluster,
+            asked.recipe,
+            tokens=None if tokens is None else positive(parse_count(tokens, "--tokens"), "--tokens"),
+            deadline_s=None if deadline is None else positive(parse_time_s(deadline, "--deadline"), "--deadline"),
+            objective=objective,
+            top=listed,
+            offload=offload,
+            progress=progress,
+        )
+    except Infeasible as error:
+        if any(one.why == "memory" for one in error.violations) and asked.cluster.num_devices <= MOST_ASKED:
+            from lockstep.planner.levers import levers
+
+            error.levers = levers(asked.model, asked.cluster, asked.recipe, offload)
+        raise

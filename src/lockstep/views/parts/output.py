@@ -87,9 +87,14 @@ def print_infeasible(error: Infeasible, as_json: bool) -> None:
     """A "no" with its reasons: JSON on stdout when asked for, else one message on stderr."""
     if as_json:
         violations = [violation.to_dict() for violation in error.violations]
-        print_json({"feasible": False, "why": str(error), "violations": violations})
+        levers = {} if error.levers is None else {"levers": error.levers.to_dict()}
+        print_json({"feasible": False, "why": str(error), "violations": violations, **levers})
     else:
         sys.stderr.write(f"no: {error}\n")
+        if error.levers is not None:
+            from lockstep.views.parts.levers import levers_text
+
+            sys.stderr.write(levers_text(error.levers))
 
 
 def print_failed(error: RunFailed, as_json: bool) -> None:

@@ -1,0 +1,165 @@
+"""`levers`: what would make a run fit that does not: each change alone, the first few together, and more devices.
+
+Every change is a word of the command line, and asked of the whole search: the least memory of any layout, and the
+fastest step of those that fit. Changes that keep what is trained are put together first, those that save most before
+others; adapters come after all of them. More devices are tried in powers of two.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from lockstep.errors import BadInput
+from lockstep.hardware import Cluster
+from lockstep.layout import OFFLOAD, Job, Recipe
+from lockstep.planner.search import search
+from lockstep.planner.space import default_space
+from lockstep.types.plain import Json
+from lockstep.workload import Model, Transformer
+
+ADAPTED = "lora:r=16,targets=all-linear"
+MOST_TIMES = 64
+"""Of the devices asked for: more are not tried."""
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What is asked again, changed."""
+
+    recipe: Recipe
+    offload: str
+
+
+@dataclass(frozen=True, slots=True)
+class Lever:
+    """A change, or several, and what the search finds with them."""
+
+    words: tuple[str, ...]
+    """As on the command line."""
+    memory_B: float
+    """Of the layout that needs least."""
+    saved_B: float
+    step_time_s: float | None
+    """Of the fastest layout that fits; None where none does."""
+    host_full: bool = False
+    """Layouts fit on the device, and what they offload exceeds the host's memory."""
+
+    def to_dict(self) -> Json:
+        """Plain JSON form."""
+        return {
+            "words": " ".join(self.words),
+            "memory_B": self.memory_B,
+            "saved_B": self.saved_B,
+            "step_time_s": self.step_time_s,
+            "host_full": self.host_full,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Levers:
+    """What would make a run fit."""
+
+    alone: tuple[Lever, ...]
+    """Changes one by one, those that save most first."""
+    together: Lever | None
+    """The first changes that make it fit together; None where a single one does, or all together do not."""
+    devices: int | None
+    """The fewest devices of the same kind that fit, in powers of two of those asked for."""
+    devices_step_time_s: float | None
+
+    def to_dict(self) -> Json:
+        """Plain JSON form."""
+        return {
+            "alone": [one.to_dict() for one in self.alone],
+            "together": None if self.together is None else self.together.to_dict(),
+            "devices": self.devices,
+            "devices_step_time_s": self.devices_step_time_s,
+        }
+
+
+def levers(model: Model, cluster: Cluster, recipe: Recipe, offload: str) -> Levers:
+    """What would make `model` fit on `cluster`, where nothing does."""
+    asked = Question(recipe, offload)
+    needed_B = _found(model, cluster, asked).memory_B
+    alone = []
+    for words, question in _changes(model, asked):
+        found = _found(model, cluster, question, (words,), needed_B)
+        if found.memory_B < needed_B:
+            alone.append(found)
+    alone.sort(key=lambda one: -one.saved_B)
+    fits = any(one.step_time_s is not None for one in alone if not one.words[0].startswith("--train"))
+    together = None if fits else _together(model, cluster, asked, [one.words[0] for one in alone], needed_B)
+    return Levers(tuple(alone), together, *_more_devices(model, cluster, asked))
+
+
+def _changes(model: Model, asked: Question) -> Iterator[tuple[str, Question]]:
+    """Every change that is not made already, in words."""
+    recipe = asked.recipe
+    for offload in OFFLOAD[OFFLOAD.index(asked.offload) + 1 :]:
+        yield f"--offload {offload}", replace(asked, offload=offload)
+    if recipe.states.matrix_states_B >= 8:
+        yield "--optimizer adamw-8bit", replace(asked, recipe=replace(recipe, optimizer="adamw-8bit"))
+    if recipe.gradient_B > 2 and recipe.adapters is None:
+        yield "--gradient-bytes 2", replace(asked, recipe=replace(recipe, gradient_B=2.0))
+    if not isinstance(model, Transformer):
+        return
+    if recipe.loss_kind != "chunked" and model.has_head:
+        yield "--cross-entropy chunked", replace(asked, recipe=replace(recipe, cross_entropy="chunked"))
+    if recipe.adapters is None:
+        yield f"--train {ADAPTED}", replace(asked, recipe=replace(recipe, train=ADAPTED))
+    if recipe.base is None:
+        train = recipe.train if recipe.adapters is not None else ADAPTED
+        words = "--base nf4" if recipe.adapters is not None else f"--train {ADAPTED} --base nf4"
+        yield words, replace(asked, recipe=replace(recipe, train=train, base="nf4"))
+
+
+def _together(model: Model, cluster: Cluster, asked: Question, words: list[str], needed_B: float) -> Lever | None:
+    """Changes one after another until something fits: first those that keep what is trained, then with adapters."""
+    for keeping in (True, False):
+        made: list[str] = []
+        question = asked
+        wanted = [one for one in words if not one.startswith("--train")]
+        if not keeping:
+            wanted = [one for one in words if "--base nf4" in one or "--train" in one][:1] + wanted
+        for one in wanted:
+            fresh = dict(_changes(model, question)).get(one)
+            if fresh is None:
+                continue
+            made = [*(kept for kept in made if kept.split()[0] != one.split()[0]), one]
+            question = fresh
+            found = _found(model, cluster, question, tuple(made), needed_B)
+            if found.step_time_s is not None:
+                return found
+    return None
+
+
+def _more_devices(model: Model, cluster: Cluster, asked: Question) -> tuple[int | None, float | None]:
+    """(fewest devices that fit, seconds of a step), in powers of two of those there are."""
+    times = 2
+    while times <= MOST_TIMES:
+        try:
+            larger = cluster.resized(times * cluster.num_devices)
+        except BadInput:
+            break
+        step_s = _found(model, larger, asked).step_time_s
+        if step_s is not None:
+            return larger.num_devices, step_s
+        times *= 2
+    return None, None
+
+
+def _found(
+    model: Model, cluster: Cluster, question: Question, words: tuple[str, ...] = (), needed_B: float = 0.0
+) -> Lever:
+    """What a search finds, called `words`, where `needed_B` were needed before."""
+    job = Job(model, question.recipe, cluster.num_devices)
+    space = default_space(job, cluster.devices_per_unit(0), OFFLOAD.index(question.offload))
+    found = search(job, cluster, space, top=1)
+    if found.best:
+        memory_B = min(one.memory_B for one in (*found.front, *found.best))
+        return Lever(words, memory_B, needed_B - memory_B, found.best[0].step_time_s)
+    host = found.host_miss is not None
+    memory_B = cluster.device.memory_B if host else found.nearest_miss.memory_B if found.nearest_miss else math.inf
+    return Lever(words, memory_B, needed_B - memory_B, None, host)

@@ -1,0 +1,31 @@
+"""What would make a run fit that does not, as text."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lockstep.units import format_size, format_time
+
+if TYPE_CHECKING:
+    from lockstep.planner.levers import Lever, Levers
+
+
+def levers_text(found: Levers) -> str:
+    """A line per change, then what fits."""
+    width = max((len(" ".join(one.words)) for one in found.alone), default=0)
+    lines = ["", "What would help  least memory of any layout, and the fastest step of those that fit"]
+    lines += [f"  {' '.join(one.words):{width}}  {_result(one)}" for one in found.alone]
+    if found.together is not None:
+        lines.append(f"Together: {' '.join(found.together.words)}: {_result(found.together)}")
+    if found.devices is not None and found.devices_step_time_s is not None:
+        lines.append(f"Devices: {found.devices:,} fit as it is, {format_time(found.devices_step_time_s)} per step")
+    return "\n".join(lines) + "\n"
+
+
+def _result(one: Lever) -> str:
+    size = f"{format_size(one.memory_B)}, {format_size(one.saved_B)} less"
+    if one.host_full:
+        return "fits on the device, but not in the memory of its host"
+    if one.step_time_s is None:
+        return f"{size}; not enough"
+    return f"{size}; fits, {format_time(one.step_time_s)} per step"

@@ -1,0 +1,69 @@
+"""What would make a run fit: every change is what a plan with its words finds, and what is said to fit does."""
+
+import pytest
+
+import lockstep
+from lockstep.errors import Infeasible
+from lockstep.hardware import cluster
+from lockstep.layout import Recipe
+from lockstep.planner.levers import ADAPTED, levers
+from lockstep.workload import model
+
+QUESTION = {"batch": 64, "seq": 4096}
+
+
+def asked(**words: object) -> Infeasible:
+    with pytest.raises(Infeasible) as found:
+        lockstep.plan("llama3-8b", "rtx-4090:1", **QUESTION, **words)
+    return found.value
+
+
+def words_of(text: str) -> dict[str, object]:
+    """Options of a command line as keywords."""
+    options = text.removeprefix("--").split(" --")
+    return {name.replace("-", "_"): value for name, value in (option.split(" ") for option in options)}
+
+
+def test_every_change_is_what_a_plan_with_its_words_finds() -> None:
+    found = asked().levers
+    assert len(found.alone) >= 6
+    assert [one.saved_B for one in found.alone] == sorted((one.saved_B for one in found.alone), reverse=True)
+    for one in found.alone:
+        (text,) = one.words
+        if one.step_time_s is None:
+            asked(**words_of(text))
+        else:
+            best = lockstep.plan("llama3-8b", "rtx-4090:1", **QUESTION, objective="time", **words_of(text)).best
+            assert best.step_time_s == pytest.approx(one.step_time_s)
+
+
+def test_changes_that_are_made_are_not_named_again() -> None:
+    small = Recipe.by("hf-trainer", seq=4096, batch=64, optimizer="adamw-8bit", cross_entropy="chunked", gradient_B=2.0)
+    found = levers(model("llama3-70b"), cluster("rtx-4090", gpus=1), small, "none")
+    said = {one.words[0] for one in found.alone}
+    assert not any(word.startswith(("--optimizer", "--cross-entropy", "--gradient-bytes")) for word in said)
+    adapted = levers(model("llama3-70b"), cluster("rtx-4090", gpus=1), Recipe.by("hf-trainer", seq=4096, batch=64,
+                     train=ADAPTED, base="nf4"), "optimizer")  # fmt: skip
+    said = {one.words[0] for one in adapted.alone}
+    assert not any("--train" in word or "--base" in word or word == "--offload optimizer" for word in said)
+
+
+def test_changes_together_fit_where_none_alone_does() -> None:
+    with pytest.raises(Infeasible) as error:
+        lockstep.plan("llama3-70b", "dgx-a100-40gb", batch=64)
+    found = error.value.levers
+    keeping = [one for one in found.alone if not one.words[0].startswith("--train")]
+    assert all(one.step_time_s is None for one in keeping)
+    assert found.together is not None
+    given = {name: value for text in found.together.words for name, value in words_of(text).items()}
+    best = lockstep.plan("llama3-70b", "dgx-a100-40gb", batch=64, objective="time", **given).best
+    assert best.step_time_s == pytest.approx(found.together.step_time_s)
+
+
+def test_fewer_devices_do_not_fit() -> None:
+    found = asked().levers
+    assert found.devices == 8
+    for devices in (2, 4):
+        with pytest.raises(Infeasible):
+            lockstep.plan("llama3-8b", "rtx-4090", gpus=devices, **QUESTION)
+    assert lockstep.plan("llama3-8b", "rtx-4090", gpus=8, **QUESTION).best.step_time_s > 0
