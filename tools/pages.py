@@ -161,7 +161,9 @@ def _wrapped(asked: Session, text: str) -> str:
     """A refusal is one long line, which a page breaks at its width."""
     if asked.refused is None:
         return text
-    return textwrap.fill(text, int(SURROUNDINGS["COLUMNS"]), break_long_words=False, break_on_hyphens=False)
+    message, _, table = text.partition("\n")
+    wrapped = textwrap.fill(message, int(SURROUNDINGS["COLUMNS"]), break_long_words=False, break_on_hyphens=False)
+    return f"{wrapped}\n{table}" if table else wrapped
 
 
 def main() -> None:
