@@ -21,6 +21,7 @@ FLAGS = {
     "dtype": ("fp8", "dtype", "fp8"),
     "attention_kernel": ("flash2", "attention_kernel", "flash2"),
     "optimizer": ("adamw-8bit", "optimizer", "adamw-8bit"),
+    "cross_entropy": ("eager", "cross_entropy", "eager"),
     "parameter_bytes": ("4", "parameter_B", 4.0),
     "gradient_bytes": ("2", "gradient_B", 2.0),
     "reduce_bytes": ("2", "reduce_B", 2.0),
@@ -51,10 +52,14 @@ FLAGS = {
     "recompute_modules": ("layernorm, moe_act", "recompute_modules", ("layernorm", "moe_act")),
 }
 """Word of the library -> (as said, field of Recipe, its value)."""
+ADAPTERS = {"train", "base"}
+"""Words of fine-tuning, which mean something only together and not of every model: workload/test_adapters.py."""
+OF_SOFTWARE = {"working_copy", "gradients_freed", "foreach_update", "narrow_inputs"}
+"""Habits that a stack decides: said by --stack."""
 QUESTION = {"seq", "batch", "notes"}
 """Fields that other flags say, or that say what was chosen."""
-PYTHON_ONLY = {"converted_gradients", "paired_sends", "launch_blocking"}
-"""Habits of DeepSpeed's engine and of debugging, for case studies."""
+PYTHON_ONLY = {"converted_gradients", "paired_sends", "launch_blocking", "fused_adapters"}
+"""Habits of DeepSpeed's engine, of debugging and of one library of fine-tuning, for case studies and tables."""
 MOE = ("deepseek-v2", "hgx-h800:8")
 DENSE = ("llama3-8b", "dgx-h100:8")
 COMPANY = {"overlap_device": {"overlap_ep": "shared"}, "gradient_sync": {"zero": 2}, "reshard": {"zero": 3},
@@ -64,9 +69,10 @@ LAYOUT = {"tp": 2, "pp": 4, "ep": 8, "zero": 1, "recompute": "selective", "seque
 
 
 def test_every_field_has_a_flag_or_a_reason() -> None:
-    assert set(FLAGS) | {"stack"} == set(RecipeWords.__annotations__)
+    assert set(FLAGS) | {"stack"} | ADAPTERS == set(RecipeWords.__annotations__)
     said = {field for _, field, _ in FLAGS.values()}
-    assert {one.name for one in fields(Recipe)} == said | {"stack"} | QUESTION | PYTHON_ONLY
+    assert {one.name for one in fields(Recipe)} == said | {"stack"} | ADAPTERS | OF_SOFTWARE | QUESTION | PYTHON_ONLY
+    assert all(any(field in stack(name).switches for name in stacks()) for field in OF_SOFTWARE)
 
 
 @pytest.mark.parametrize("word", FLAGS)
@@ -81,8 +87,9 @@ def test_a_word_sets_its_field_alone(word: str) -> None:
 @pytest.mark.parametrize("name", stacks())
 def test_a_stack_sets_its_switches_and_words_beside_it_go_before(name: str) -> None:
     plain = read_question(*MOE, batch=256).recipe
+    unset = {one.name: one.default for one in fields(Recipe) if one.name in stack(plain.stack).switches}
     found = read_question(*MOE, batch=256, stack=name).recipe
-    assert found == replace(plain, stack=name, **stack(name).switches)
+    assert found == replace(plain, stack=name, **(unset | dict(stack(name).switches)))
     other = not found.fused_elementwise
     said = read_question(*MOE, batch=256, stack=name, fused_elementwise=other).recipe
     assert said == replace(found, fused_elementwise=other)
