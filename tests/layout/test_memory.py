@@ -140,6 +140,16 @@ def test_bytes_per_parameter_are_16_18_and_20() -> None:
     assert Recipe(seq=1, batch=1, gradient_B=6.0).bytes_per_parameter == 20
 
 
+@pytest.mark.parametrize(("optimizer", "bytes_per_parameter"), [
+    ("adamw", 16), ("adamw-no-master", 12), ("adamw-bf16", 8), ("adamw-8bit", 10), ("adamw-8bit-no-master", 6),
+    ("adafactor-no-master", 4), ("muon", 12),
+])  # fmt: skip
+def test_a_fine_tune_in_half_precision_takes_its_optimizers_bytes(optimizer: str, bytes_per_parameter: float) -> None:
+    """Weights and gradients in two bytes each, and the states of a matrix: what guides to fine-tuning count."""
+    found = Recipe.by("hf-trainer", seq=1, batch=1, parameter_B=2.0, gradient_B=2.0, working_copy=True)
+    assert replace(found, optimizer=optimizer).bytes_per_parameter == bytes_per_parameter
+
+
 @pytest.mark.parametrize("name", sorted(OPTIMIZERS))
 def test_every_optimizer_says_where_its_bytes_come_from(name: str) -> None:
     found = OPTIMIZERS[name]

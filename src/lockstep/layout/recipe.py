@@ -71,12 +71,20 @@ OPTIMIZERS = {
         Optimizer(
             "adamw-8bit", 4.0, 2.0, 2.0, source="arXiv 2110.02861: both moments in one byte each; block scales left out"
         ),
+        Optimizer(
+            "adamw-8bit-no-master",
+            0.0,
+            2.0,
+            2.0,
+            source="arXiv 2110.02861, half-precision parameters updated in place (bitsandbytes keeps no copy)",
+        ),
         Optimizer("sgd", 4.0, 0.0, 0.0, source="fp32 master only"),
         Optimizer("sgd-momentum", 4.0, 4.0, 4.0, source="fp32 master and fp32 momentum"),
         Optimizer("lion", 4.0, 4.0, 4.0, source="arXiv 2302.06675: one fp32 momentum"),
         Optimizer(
             "adafactor", 4.0, 0.0, 0.0, source="arXiv 1804.04235: row and column sums, below 0.01 B per parameter"
         ),
+        Optimizer("adafactor-no-master", 0.0, 0.0, 0.0, source="arXiv 1804.04235, parameters updated in place"),
         Optimizer("muon", 4.0, 4.0, 8.0, 30.0, "Jordan 2024: momentum for matrices, Adam for the rest; Newton-Schulz"),
     )
 }

@@ -69,10 +69,12 @@ OPTIMIZERS: dict[str, tuple[str, ...]] = {
     "adamw-bf16": ("kingma2015", "loshchilov2019"),
     "adamw-bf16-moments": ("loshchilov2019", "deepseek2024"),
     "adamw-8bit": ("loshchilov2019", "dettmers2022"),
+    "adamw-8bit-no-master": ("loshchilov2019", "dettmers2022"),
     "sgd": (),
     "sgd-momentum": (),
     "lion": ("chen2023",),
     "adafactor": ("shazeer2018",),
+    "adafactor-no-master": ("shazeer2018",),
     "muon": ("jordan2024", "loshchilov2019"),
 }
 """Papers of an optimizer."""
