@@ -38,10 +38,12 @@ def test_every_change_is_what_a_plan_with_its_words_finds() -> None:
 
 
 def test_changes_that_are_made_are_not_named_again() -> None:
-    small = Recipe.by("hf-trainer", seq=4096, batch=64, optimizer="adamw-8bit", cross_entropy="chunked", gradient_B=2.0)
+    small = Recipe.by("hf-trainer", seq=4096, batch=64, optimizer="adamw-8bit", cross_entropy="chunked", gradient_B=2.0,
+                      offload_layers=4)  # fmt: skip
     found = levers(model("llama3-70b"), cluster("rtx-4090", gpus=1), small, "none")
     said = {one.words[0] for one in found.alone}
-    assert not any(word.startswith(("--optimizer", "--cross-entropy", "--gradient-bytes")) for word in said)
+    made = ("--optimizer", "--cross-entropy", "--gradient-bytes", "--offload-layers")
+    assert not any(word.startswith(made) for word in said)
     adapted = levers(model("llama3-70b"), cluster("rtx-4090", gpus=1), Recipe.by("hf-trainer", seq=4096, batch=64,
                      train=ADAPTED, base="nf4"), "optimizer")  # fmt: skip
     said = {one.words[0] for one in adapted.alone}

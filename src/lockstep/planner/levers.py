@@ -107,6 +107,8 @@ def _changes(model: Model, asked: Question) -> Iterator[tuple[str, Question]]:
         return
     if recipe.loss_kind != "chunked" and model.has_head:
         yield "--cross-entropy chunked", replace(asked, recipe=replace(recipe, cross_entropy="chunked"))
+    if not recipe.offload_layers:
+        yield "--offload-layers all", replace(asked, recipe=replace(recipe, offload_layers="all"))
     if recipe.adapters is None:
         yield f"--train {ADAPTED}", replace(asked, recipe=replace(recipe, train=ADAPTED))
     if recipe.base is None:
