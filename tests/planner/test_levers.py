@@ -4,7 +4,7 @@ import pytest
 
 import lockstep
 from lockstep.errors import Infeasible
-from lockstep.hardware import cluster
+from lockstep.hardware import cluster, clusters
 from lockstep.layout import Recipe
 from lockstep.planner.levers import ADAPTED, levers
 from lockstep.workload import model
@@ -64,8 +64,23 @@ def test_changes_together_fit_where_none_alone_does() -> None:
 
 def test_fewer_devices_do_not_fit() -> None:
     found = asked().levers
-    assert found.devices == 8
+    assert found.more is not None
+    assert (found.more.devices, found.more.price_per_hour_usd) == (8, None)
     for devices in (2, 4):
         with pytest.raises(Infeasible):
             lockstep.plan("llama3-8b", "rtx-4090", gpus=devices, **QUESTION)
-    assert lockstep.plan("llama3-8b", "rtx-4090", gpus=8, **QUESTION).best.step_time_s > 0
+    best = lockstep.plan("llama3-8b", "rtx-4090", gpus=8, objective="time", **QUESTION).best
+    assert best.step_time_s == pytest.approx(found.more.step_time_s)
+
+
+def test_larger_devices_are_the_cheapest_that_fit() -> None:
+    other = asked().levers.other
+    assert other is not None
+    best = lockstep.plan("llama3-8b", other.cluster, gpus=1, objective="time", **QUESTION).best
+    assert best.step_time_s == pytest.approx(other.step_time_s)
+    assert other.price_per_hour_usd == cluster(other.cluster).price_per_hour_usd
+    for one in clusters():
+        price = one.price_per_hour_usd
+        if one.device.vendor in ("NVIDIA", "AMD") and price is not None and price < other.price_per_hour_usd:
+            with pytest.raises(Infeasible):
+                lockstep.plan("llama3-8b", one.name, gpus=1, **QUESTION)

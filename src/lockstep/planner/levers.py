@@ -1,8 +1,8 @@
-"""`levers`: what would make a run fit that does not: each change alone, the first few together, and more devices.
+"""`levers`: what would make a run fit that does not: each change alone, the first few together, more or other devices.
 
 Every change is a word of the command line, and asked of the whole search: the least memory of any layout, and the
 fastest step of those that fit. Changes that keep what is trained are put together first, those that save most before
-others; adapters come after all of them. More devices are tried in powers of two.
+others; adapters come after all of them. More devices are tried in powers of two, other devices by their price.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from lockstep.errors import BadInput
-from lockstep.hardware import Cluster
+from lockstep.hardware import Cluster, clusters
 from lockstep.layout import OFFLOAD, Job, Recipe
 from lockstep.planner.search import search
 from lockstep.planner.space import default_space
-from lockstep.types.plain import Json
+from lockstep.types.plain import Json, picked
 from lockstep.workload import Model, Transformer
 
 ADAPTED = "lora:r=16,targets=all-linear"
@@ -58,6 +58,23 @@ class Lever:
 
 
 @dataclass(frozen=True, slots=True)
+class Machines:
+    """Other hardware on which the run fits as it is."""
+
+    cluster: str
+    """Its name in the catalog; that of the cluster asked for, where only the number of devices differs."""
+    device: str
+    devices: int
+    step_time_s: float
+    price_per_hour_usd: float | None
+    """Of all devices."""
+
+    def to_dict(self) -> Json:
+        """Plain JSON form."""
+        return picked(self)
+
+
+@dataclass(frozen=True, slots=True)
 class Levers:
     """What would make a run fit."""
 
@@ -65,17 +82,19 @@ class Levers:
     """Changes one by one, those that save most first."""
     together: Lever | None
     """The first changes that make it fit together; None where a single one does, or all together do not."""
-    devices: int | None
+    more: Machines | None
     """The fewest devices of the same kind that fit, in powers of two of those asked for."""
-    devices_step_time_s: float | None
+    other: Machines | None
+    """As many devices with more memory: those of the catalog that cost least and fit."""
 
     def to_dict(self) -> Json:
         """Plain JSON form."""
         return {
             "alone": [one.to_dict() for one in self.alone],
-            "together": None if self.together is None else self.together.to_dict(),
-            "devices": self.devices,
-            "devices_step_time_s": self.devices_step_time_s,
+            **{
+                name: None if one is None else one.to_dict()
+                for name, one in (("together", self.together), ("more", self.more), ("other", self.other))
+            },
         }
 
 
@@ -91,7 +110,7 @@ def levers(model: Model, cluster: Cluster, recipe: Recipe, offload: str) -> Leve
     alone.sort(key=lambda one: -one.saved_B)
     fits = any(one.step_time_s is not None for one in alone if not one.words[0].startswith("--train"))
     together = None if fits else _together(model, cluster, asked, [one.words[0] for one in alone], needed_B)
-    return Levers(tuple(alone), together, *_more_devices(model, cluster, asked))
+    return Levers(tuple(alone), together, _more(model, cluster, asked), _other(model, cluster, asked))
 
 
 def _changes(model: Model, asked: Question) -> Iterator[tuple[str, Question]]:
@@ -137,19 +156,49 @@ def _together(model: Model, cluster: Cluster, asked: Question, words: list[str],
     return None
 
 
-def _more_devices(model: Model, cluster: Cluster, asked: Question) -> tuple[int | None, float | None]:
-    """(fewest devices that fit, seconds of a step), in powers of two of those there are."""
+def _more(model: Model, cluster: Cluster, asked: Question) -> Machines | None:
+    """The fewest devices that fit, in powers of two of those there are."""
     times = 2
     while times <= MOST_TIMES:
-        try:
-            larger = cluster.resized(times * cluster.num_devices)
-        except BadInput:
-            break
-        step_s = _found(model, larger, asked).step_time_s
-        if step_s is not None:
-            return larger.num_devices, step_s
+        found = _machines(model, cluster, times * cluster.num_devices, asked)
+        if found is not None:
+            return found
         times *= 2
-    return None, None
+    return None
+
+
+def _other(model: Model, cluster: Cluster, asked: Question) -> Machines | None:
+    """The cheapest machines with as many devices, of more memory, that the software runs on and that fit."""
+    larger = [
+        (one.price_per_hour_usd, one.name, one)
+        for one in clusters()
+        if one.price_per_hour_usd is not None
+        and one.device.memory_B > cluster.device.memory_B
+        and one.device.vendor in asked.recipe.software.vendors
+    ]
+    tried: set[str] = set()
+    for _, _, one in sorted(larger, key=lambda entry: entry[:2]):
+        if one.device.name in tried:
+            continue
+        tried.add(one.device.name)
+        found = _machines(model, one, cluster.num_devices, asked)
+        if found is not None:
+            return found
+    return None
+
+
+def _machines(model: Model, cluster: Cluster, devices: int, asked: Question) -> Machines | None:
+    """So many devices of a cluster; None where they do not fill it evenly or the run does not fit."""
+    try:
+        sized = cluster.resized(devices)
+    except BadInput:
+        return None
+    step_s = _found(model, sized, asked).step_time_s
+    if step_s is None:
+        return None
+    price = sized.price_per_hour_usd
+    all_price = None if price is None else price * devices
+    return Machines(cluster.name, sized.device.name, devices, step_s, all_price)
 
 
 def _found(

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lockstep.units import format_size, format_time
+from lockstep.units import format_money, format_size, format_time
 
 if TYPE_CHECKING:
-    from lockstep.planner.levers import Lever, Levers
+    from lockstep.planner.levers import Lever, Levers, Machines
 
 
 def levers_text(found: Levers) -> str:
@@ -17,9 +17,16 @@ def levers_text(found: Levers) -> str:
     lines += [f"  {' '.join(one.words):{width}}  {_result(one)}" for one in found.alone]
     if found.together is not None:
         lines.append(f"Together: {' '.join(found.together.words)}: {_result(found.together)}")
-    if found.devices is not None and found.devices_step_time_s is not None:
-        lines.append(f"Devices: {found.devices:,} fit as it is, {format_time(found.devices_step_time_s)} per step")
+    for what, machines in (("More devices", found.more), ("Larger devices", found.other)):
+        if machines is not None:
+            lines.append(f"{what}: {_machines(machines)}")
     return "\n".join(lines) + "\n"
+
+
+def _machines(one: Machines) -> str:
+    price = "" if one.price_per_hour_usd is None else f", {format_money(one.price_per_hour_usd)} per hour"
+    number = f"{one.devices:,} x {one.device} ({one.cluster})"
+    return f"{number} fit as it is, {format_time(one.step_time_s)} per step{price}"
 
 
 def _result(one: Lever) -> str:
