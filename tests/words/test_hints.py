@@ -41,8 +41,11 @@ def test_a_number_of_ranks_that_is_tried_shares_out_the_heads(name: str, tp: int
 def test_what_is_on_already_is_not_a_hint(offload: str, said: str, never: str) -> None:
     found = run("plan", "llama3-405b", "-c", "dgx-h100", "--batch", "8", "--offload", offload)
     assert found.code == 1
-    assert said in found.err
-    assert never not in found.err
+    hint, _, changes = found.err.partition("What would help")
+    assert said in hint
+    assert never not in hint
+    assert "--optimizer" in changes
+    assert f"--offload {offload} " not in changes
 
 
 @pytest.mark.parametrize(
