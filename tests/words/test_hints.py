@@ -44,7 +44,7 @@ def test_what_is_on_already_is_not_a_hint(offload: str, said: str, never: str) -
     hint, _, changes = found.err.partition("What would help")
     assert said in hint
     assert never not in hint
-    assert "--optimizer" in changes
+    assert "More devices" in changes
     assert f"--offload {offload} " not in changes
 
 

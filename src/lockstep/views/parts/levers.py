@@ -13,7 +13,8 @@ if TYPE_CHECKING:
 def levers_text(found: Levers) -> str:
     """A line per change, then what fits."""
     width = max((len(" ".join(one.words)) for one in found.alone), default=0)
-    lines = ["", "What would help  least memory of any layout, and the fastest step of those that fit"]
+    means = "  least memory of any layout, and the fastest step of those that fit" if found.alone else ""
+    lines = ["", f"What would help{means}"]
     lines += [f"  {' '.join(one.words):{width}}  {_result(one)}" for one in found.alone]
     if found.together is not None:
         lines.append(f"Together: {' '.join(found.together.words)}: {_result(found.together)}")
