@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+import lockstep
 from lockstep import workload
 from lockstep.errors import BadInput, UnknownName
 from lockstep.hardware import cluster
@@ -127,3 +128,15 @@ def test_what_is_no_training_is_refused(text: str, error: type[Exception], why: 
 def test_a_base_needs_something_frozen() -> None:
     with pytest.raises(BadInput, match="--train lora"):
         Recipe(seq=1, batch=1, base="nf4")
+
+
+@pytest.mark.parametrize(
+    ("name", "train", "why"),
+    [
+        ("resnet50", "lora:r=16", "none of the linear layers that adapters are put on"),
+        ("gpt2", "lora:r=16,targets=gate_proj", "gpt2 has no gate_proj"),
+    ],
+)
+def test_adapters_on_nothing_are_refused(name: str, train: str, why: str) -> None:
+    with pytest.raises(BadInput, match=why):
+        lockstep.estimate(name, "dgx-a100-80gb", gpus=1, batch=8, train=train)

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from lockstep.kernels.clock import Work
 from lockstep.kernels.shard import Passes, Shard
 from lockstep.layout import LayerKind
 from lockstep.types.arrays import Number
-from lockstep.workload import Adapters, Weight, is_linear, layer_weights
+from lockstep.workload import Adapters, is_linear, layer_weights
 from lockstep.workload.adapters import ROWS
 
 
@@ -18,13 +16,15 @@ def adapter_work(shard: Shard, adapters: Adapters, kind: LayerKind) -> Passes:
     PEFT's kernels, one after another, cast inputs to the adapters' fp32, scale, add and cast back: 4 and 13 passes of
     half-precision elements over inputs and outputs forward, 8 and 7 backward (peft/tuners/lora/layer.py, Linear).
     """
-    model, parts = shard.model, Passes(Work(), Work())
+    model, grid, parts = shard.model, shard.grid, Passes(Work(), Work())
     for weight in layer_weights(model, kind.experts):
         if not adapters.adapts(weight):
             continue
         inputs, outputs = weight.shape
-        rows, ways, count = shard.tokens, _ways(shard, weight), _copies(shard, weight)
+        rows, ways = shard.tokens, weight.ways(grid.tp, grid.expert_tp)
+        count: Number = 1
         if weight.cut == "expert" and model.experts:
+            count = weight.copies / grid.ep
             rows = shard.routed_tokens * model.experts.top_k / count
         by_rows = weight.name in ROWS
         k, n = (inputs / ways, outputs) if by_rows else (inputs, outputs / ways)
@@ -36,21 +36,6 @@ def adapter_work(shard: Shard, adapters: Adapters, kind: LayerKind) -> Passes:
             parts += shard.elementwise(rows * n * count, 13.0, 7.0, kernels=4)
             parts += shard.elementwise(rows * k * count, 4.0, 8.0, kernels=2)
     return parts
-
-
-def _ways(shard: Shard, weight: Weight) -> Number:
-    """Ways in which a layout cuts a weight."""
-    grid = shard.grid
-    if weight.cut == "expert":
-        return grid.expert_tp
-    if weight.cut == "kv":
-        return np.minimum(grid.tp, weight.kv_heads)
-    return grid.tp if weight.cut == "tensor" else 1
-
-
-def _copies(shard: Shard, weight: Weight) -> Number:
-    """Copies of a weight on a rank."""
-    return weight.copies / shard.grid.ep if weight.cut == "expert" else 1
 
 
 def restored_work(shard: Shard, kind: LayerKind) -> Passes:

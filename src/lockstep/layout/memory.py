@@ -5,8 +5,10 @@
     optimizer    k bytes each (12 for Adam: fp32 master and two moments), divided from zero 1 on
     activations  peak live micro-batches x what a stage's layers keep, and while a recomputed layer runs backward,
                  what it alone would keep
-    buffers      parameters gathered by zero 3, one layer's whole gradients, fp32 logits and their gradient,
-                 and the assumed share of the framework
+    buffers      what passes: parameters gathered by zero 3, one layer's whole gradients, logits and their gradient at
+                 the loss, the copy that an update makes; and the assumed share of the framework
+
+All of them at the moment when they are most together (MOMENTS).
 
 With p + g + k = 2 + 2 + 12 the rule "16 bytes per parameter" is ZeRO's (arXiv 1910.02054, section 3.1); see
 `Recipe.bytes_per_parameter` for 18 and 20. Experts are replicated over edp ranks, everything else over dp*cp.

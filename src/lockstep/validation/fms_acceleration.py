@@ -96,7 +96,7 @@ def _sequences(row: dict[str, str]) -> int:
     return int(row["per_device_batch"]) * int(row["grad_accum"]) * int(row["n_gpus"])
 
 
-def _loss(row: dict[str, str]) -> str:
+def loss_of(row: dict[str, str]) -> str:
     """How the loss of a row treats the logits."""
     narrow, kernels = "santacoder" in row["model"], row["framework_config"]
     if "liger" in kernels:
@@ -116,7 +116,7 @@ def _recipe(row: dict[str, str], seq: int) -> Recipe:
         gradient_B=4.0 if wide else 2.0,
         reduce_B=2.0,
         fused_elementwise="foak" in row["framework_config"],
-        cross_entropy=_loss(row),
+        cross_entropy=loss_of(row),
     )
 
 

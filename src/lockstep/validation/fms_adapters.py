@@ -18,7 +18,7 @@ from collections.abc import Callable
 from lockstep.hardware import cluster
 from lockstep.layout import Job, Layout, Recipe
 from lockstep.validation.case import Case, Table, read_rows, step_time_s
-from lockstep.validation.fms_acceleration import transformer
+from lockstep.validation.fms_acceleration import loss_of, transformer
 from lockstep.validation.vocabulary import allocated_B
 
 SOURCE = "foundation-model-stack/fms-acceleration@876e2ed, scripts/benchmarks/refs; its fine-tuning of adapters"
@@ -58,16 +58,6 @@ def _sequences(row: dict[str, str]) -> int:
     return int(row["per_device_batch"]) * int(row["grad_accum"] or 1) * int(row["n_gpus"])
 
 
-def _cross_entropy(row: dict[str, str]) -> str:
-    """How the loss of a row treats the logits: as in `fms_acceleration`."""
-    narrow, kernels = "santacoder" in row["model"], row["framework_config"]
-    if "liger" in kernels:
-        return "chunked"
-    if "foak" in kernels:
-        return "fused" if narrow else "upcast"
-    return "upcast" if narrow else "eager"
-
-
 def _recipe(row: dict[str, str]) -> Recipe:
     kernels = row["framework_config"]
     return Recipe.by(
@@ -81,7 +71,7 @@ def _recipe(row: dict[str, str]) -> Recipe:
         reduce_B=2.0,
         fused_elementwise="foak" in kernels,
         fused_adapters="foak" in kernels and "accelerated" in kernels,
-        cross_entropy=_cross_entropy(row),
+        cross_entropy=loss_of(row),
     )
 
 

@@ -29,6 +29,7 @@ FEWEST = 3
 OF_DEVICE = "h100-sxm"
 """The device whose spread is fitted: the one with series of several models."""
 STEPS = 12
+"""Of the bisection: to 0.1 / 2^12."""
 
 
 @dataclass(frozen=True, slots=True)

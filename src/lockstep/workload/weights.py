@@ -61,15 +61,21 @@ class Weight:
         """Whether it takes part in a matrix product with every token (embedding tables are looked up instead)."""
         return len(self.shape) == 2 and self.category not in ("embedding", "positions")
 
+    def ways(self, tp: Number = 1, expert_tp: Number | None = None) -> Number:
+        """Ways in which a tp layout cuts one copy; `expert_tp` cuts inside an expert, None means like tp."""
+        if self.cut == "expert":
+            return tp if expert_tp is None else expert_tp
+        if self.cut == "kv":
+            return np.minimum(tp, self.kv_heads)
+        return 1 if self.cut == "none" else tp
+
     def per_rank_elems(self, tp: Number = 1, ep: Number = 1, expert_tp: Number | None = None) -> Number:
         """Elements on one rank of a tp x ep layout. `expert_tp` cuts inside an expert; None means like tp."""
         if self.cut == "none":
             return self.elems
         if self.cut == "vocab":
             return -(-self.shape[0] // tp) * (self.elems // self.shape[0])
-        if self.cut == "expert":
-            return self.elems / (ep * (tp if expert_tp is None else expert_tp))
-        return self.elems / (np.minimum(tp, self.kv_heads) if self.cut == "kv" else tp)
+        return self.elems / (self.ways(tp, expert_tp) * (ep if self.cut == "expert" else 1))
 
 
 @lru_cache(maxsize=256)

@@ -209,6 +209,17 @@ def _attention(asks: Callable[[About], bool]) -> Callable[[About], str | None]:
     return why
 
 
+def _adapted(about: About) -> str | None:
+    from lockstep.workload import all_weights
+
+    adapters, model = about.job.recipe.adapters, about.job.transformer
+    if adapters is None or (model is not None and any(map(adapters.adapts, all_weights(model)))):
+        return None
+    if model is None:
+        return f"{about.job.model.name} has none of the linear layers that adapters are put on; leave it out"
+    return f"{model.name} has no {' or '.join(adapters.targets)}; adapters can be on other matrices"
+
+
 _IDLE: dict[str, Callable[[About], str | None]] = {
     "vpp": _stages(_layout(lambda layout: layout.vpp > 1)),
     "schedule": _stages(_layout(lambda layout: layout.schedule != "1f1b")),
@@ -237,6 +248,7 @@ _IDLE: dict[str, Callable[[About], str | None]] = {
     "recompute": _attention(_layout(lambda layout: layout.recompute != "none")),
     "flash": _attention(lambda about: not about.job.recipe.flash_attention),
     "cross_entropy": _attention(lambda about: True),
+    "train": _adapted,
     "dropout": _attention(lambda about: about.job.recipe.dropout),
     "mfu_convention": _attention(lambda about: about.job.recipe.mfu_convention != "full"),
     "cached_bytes": _attention(lambda about: True),
