@@ -79,11 +79,11 @@ _SAME: dict[str, tuple[str, ...]] = {
     "save_interval checkpoint_interval": ("interval", "every"),
 }  # fmt: skip
 
-_ADAPTERS = "adapters are not supported yet: every parameter is trained; without them the answer bounds their memory"
-_QUANTISED = "training on quantised weights is not supported yet; the formats of products are [dtype]"
+_ADAPTERS = 'use [train "lora:r=16,targets=all-linear"]'
+_QUANTISED = 'use [base "nf4"], [base "int8"] or [base "gptq"], with adapters as [train "lora:r=16,targets=all-linear"]'
 _SERVING = "only training is priced, not inference"
 _AFTER = "reinforcement learning is not supported yet; its training steps alone are those of any training run"
-_FROZEN = "frozen parameters are not supported yet: every parameter is trained"
+_FROZEN = 'all is frozen but adapters with [train "lora:r=16,targets=all-linear"]; otherwise every parameter is trained'
 _SHAPE = "the shape belongs to the model: give a config.json or a YAML file as MODEL"
 _LINKS = "links belong to the cluster: give a YAML file of your own as [cluster]"
 _NODES = 'the number of nodes follows the name of the cluster, as [cluster "dgx-h100:4"]'
@@ -149,7 +149,7 @@ _MEANT: dict[str, tuple[str, ...]] = {
 LAYOUT = ("tp", "pp", "dp", "cp", "ep", "etp", "vpp", "micro_batch", "zero", "shard", "recompute", "sequence_parallel",
           "schedule", "order", "stages", "mtp_stage")  # fmt: skip
 """Words that only verbs about one layout take."""
-SEARCHING = ("plan", "scaling", "guide")
+SEARCHING = ("scaling", "guide")
 """Verbs that choose the layout themselves."""
 PUNCTUATION = "[^a-z0-9]*"
 SHORTEST = 4

@@ -19,6 +19,7 @@ from lockstep.planner import TARGETS, Estimate, best_for, estimate, export, plan
 from lockstep.planner.export import CHOICES
 from lockstep.planner.export.torchtitan import SCHEDULES
 from lockstep.planner.search import NEAR_FRAC
+from lockstep.planner.space import ALL_RANKS, NODE
 from lockstep.workload import Rotary, model, recompute_code
 
 ZERO = {"no_shard": 1, "optim_grads": 2, "optim_grads_params": 3}
@@ -386,7 +387,7 @@ def test_the_search_leaves_out_nothing_that_can_be_exported(target: str) -> None
         if layout.pp > 1:
             values["schedules"] = layout.schedule
         if layout.dp * layout.cp > 1:
-            values["sharding"] = (layout.zero, bool(layout.shard))
+            values["sharding"] = (layout.zero, NODE if layout.shard else ALL_RANKS)
         assert all(values[axis] in allowed for axis, allowed in choices.items() if axis in values)
 
 

@@ -7,6 +7,7 @@ from lockstep.errors import Infeasible
 from lockstep.hardware import cluster, clusters
 from lockstep.layout import Recipe
 from lockstep.planner.levers import ADAPTED, levers
+from lockstep.planner.pins import FREE, Pins
 from lockstep.workload import model
 
 QUESTION = {"batch": 64, "seq": 4096}
@@ -40,12 +41,12 @@ def test_every_change_is_what_a_plan_with_its_words_finds() -> None:
 def test_changes_that_are_made_are_not_named_again() -> None:
     small = Recipe.by("hf-trainer", seq=4096, batch=64, optimizer="adamw-8bit", cross_entropy="chunked", gradient_B=2.0,
                       offload_layers=4)  # fmt: skip
-    found = levers(model("llama3-70b"), cluster("rtx-4090", gpus=1), small, "none")
+    found = levers(model("llama3-70b"), cluster("rtx-4090", gpus=1), small, FREE)
     said = {one.words[0] for one in found.alone}
     made = ("--optimizer", "--cross-entropy", "--gradient-bytes", "--offload-layers")
     assert not any(word.startswith(made) for word in said)
     adapted = levers(model("llama3-70b"), cluster("rtx-4090", gpus=1), Recipe.by("hf-trainer", seq=4096, batch=64,
-                     train=ADAPTED, base="nf4"), "optimizer")  # fmt: skip
+                     train=ADAPTED, base="nf4"), Pins(offload=("optimizer",)))  # fmt: skip
     said = {one.words[0] for one in adapted.alone}
     assert not any("--train" in word or "--base" in word or word == "--offload optimizer" for word in said)
 

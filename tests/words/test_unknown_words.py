@@ -107,7 +107,8 @@ def test_a_word_from_nowhere_is_a_type_error(name: str) -> None:
         ("zero_stage", "use 'zero'"),
         ("bf16", 'use dtype="bf16"'),
         ("nodes", 'follows the name of the cluster, as cluster="dgx-h100:4"'),
-        ("lora", "adapters are not supported yet"),
+        ("lora", 'use train="lora:r=16,targets=all-linear"'),
+        ("nf4", 'use base="nf4"'),
         ("gradient_accumulation_steps", "follows from 'batch' / (dp * micro-batch), so change 'micro_batch'"),
         ("activation_checkpointing", 'recompute="selective"'),
         ("fsdp", "FSDP's full sharding is zero=3"),
@@ -121,10 +122,10 @@ def test_words_of_other_software_are_translated(word: str, said: str) -> None:
 
 
 def test_a_verb_that_searches_says_that_it_chooses() -> None:
-    with pytest.raises(TypeError, match=r"plan chooses it itself; estimate takes 'tp'"):
-        lockstep.plan("gpt2", "dgx-h100", batch=64, tp=2)  # type: ignore[call-arg]
-    with pytest.raises(TypeError, match=r"use 'micro_batch'; plan chooses it itself"):
-        lockstep.plan("gpt2", "dgx-h100", batch=64, mbs=2)  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match=r"scaling chooses it itself; estimate takes 'tp'"):
+        lockstep.scaling("gpt2", "dgx-h100", batch=64, tp=2)  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match=r"use 'micro_batch'; scaling chooses it itself"):
+        lockstep.scaling("gpt2", "dgx-h100", batch=64, mbs=2)  # type: ignore[call-arg]
 
 
 def test_a_verb_checks_words_wherever_it_is_taken_from() -> None:
@@ -138,7 +139,7 @@ def test_a_verb_checks_words_wherever_it_is_taken_from() -> None:
 
 
 FLAGS = [
-    ("--lora", "adapters are not supported yet"),
+    ("--lora", "--train lora:r=16,targets=all-linear"),
     ("--nodes", "the number of nodes follows the name of the cluster, as --cluster dgx-h100:4"),
     ("--tp-size", "use --tp"),
     ("--tensor-model-parallel-size", "use --tp"),

@@ -22,6 +22,7 @@ from lockstep.layout.layout import OFFLOAD_OPTIMIZER as OFFLOAD_OPTIMIZER
 from lockstep.layout.layout import OFFLOAD_PARAMETERS as OFFLOAD_PARAMETERS
 from lockstep.layout.layout import Layout as Layout
 from lockstep.layout.layout import LayoutGrid as LayoutGrid
+from lockstep.layout.layout import grids_of as grids_of
 from lockstep.layout.layout import host_capacity_B as host_capacity_B
 from lockstep.layout.layout import stack as stack
 from lockstep.layout.memory import FRAMEWORK_B as FRAMEWORK_B

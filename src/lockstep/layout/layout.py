@@ -282,7 +282,7 @@ class LayoutGrid:
 
     def layouts(self, places: NDArray[np.intp]) -> list[Layout]:
         """The layouts at `places` of the flattened grid."""
-        shape = self.shape
+        shape = self.shape or (1,)
         index = np.unravel_index(places, shape)
         columns = [np.broadcast_to(getattr(self, name), shape)[index].tolist() for name in GRID_FIELDS]
         return [self._layout(dict(zip(GRID_FIELDS, codes, strict=True))) for codes in zip(*columns, strict=True)]
@@ -304,6 +304,20 @@ def stack(layouts: Sequence[Layout]) -> LayoutGrid:
     grids = [layout.grid() for layout in layouts]
     arrays: Json = {name: np.array([getattr(grid, name) for grid in grids]) for name in GRID_FIELDS}
     return replace(grids[0], **arrays)
+
+
+def grids_of(layouts: Sequence[Layout]) -> list[tuple[list[int], LayoutGrid]]:
+    """The layouts in few grids, each with their places: one for those whose stages are placed alike.
+
+    A layout with layers placed by hand has a grid of its own, of shape ().
+    """
+    kinds: dict[object, list[int]] = {}
+    for place, layout in enumerate(layouts):
+        kinds.setdefault(place if layout.stages else (layout.pp, layout.placement), []).append(place)
+    return [
+        (places, layouts[places[0]].grid() if layouts[places[0]].stages else stack([layouts[at] for at in places]))
+        for places in kinds.values()
+    ]
 
 
 GRID_FIELDS = tuple(field.name for field in fields(LayoutGrid) if field.name not in ("order", "split", "mtp_stage"))

@@ -12,6 +12,7 @@ from lockstep.planner.export import TARGETS as TARGETS
 from lockstep.planner.export import best_for as best_for
 from lockstep.planner.export import export as export
 from lockstep.planner.goal import OBJECTIVES as OBJECTIVES
+from lockstep.planner.pins import Pins as Pins
 from lockstep.planner.plan import plan as plan
 from lockstep.planner.result import Plan as Plan
 from lockstep.planner.roofline import Roofline as Roofline

@@ -54,7 +54,12 @@ def candidates(job: Job, space: Space) -> Iterator[Candidates]:
         for part in space.parts(stages):
             grid = part.grid(stages, job.devices)
             valid = _valid(rejected, job, grid)
-            grids += [_sized(job, grid.rows(rows), valid[rows]) for rows in _rows(valid)]
+            if part.split:
+                # What a device keeps of layers placed by hand is worked out for one layout at a time.
+                alone = [layout.grid() for layout in grid.layouts(np.flatnonzero(valid))]
+                grids += [_sized(job, one, np.ones((), dtype=bool)) for one in alone]
+            else:
+                grids += [_sized(job, grid.rows(rows), valid[rows]) for rows in _rows(valid)]
         yield Candidates(tuple(grids), rejected)
 
 
@@ -91,7 +96,7 @@ def duplicates(grid: LayoutGrid) -> Mask:
 def _rows(valid: Mask) -> Iterator[NDArray[np.intp]]:
     """Rows in which some layout keeps the rules, as many at a time as MAX_GRID allows."""
     rows = np.flatnonzero(valid.any(axis=(1, 2, 3)))
-    at_once = max(1, MAX_GRID // valid[0].size)
+    at_once = max(1, MAX_GRID // max(1, valid[:1].size))
     for start in range(0, rows.size, at_once):
         yield rows[start : start + at_once]
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from lockstep.hardware import Cluster
 from lockstep.kernels.clock import Clock
-from lockstep.layout import Job, Layout, Memory, check, group_summary, memory, stack, stage_memory
+from lockstep.layout import Job, Layout, Memory, check, grids_of, group_summary, memory, stage_memory
 from lockstep.parallel.piece import Hiding
 from lockstep.planner.assumptions import HALF, assumptions
 from lockstep.planner.interval import Interval, ends, spread_on
@@ -182,19 +182,14 @@ def estimate(job: Job, cluster: Cluster, layout: Layout) -> Estimate:
 
 
 def estimates(job: Job, cluster: Cluster, layouts: Sequence[Layout]) -> list[Estimate]:
-    """The estimates of several layouts that keep the rules, in order; those with as many stages share one pass."""
-    found: dict[Layout, Estimate] = {}
-    for layout in layouts:
-        if layout.stages:
-            found[layout] = estimate(job, cluster, layout)
-    even = [layout for layout in layouts if not layout.stages]
-    for stages, placement in sorted({(layout.pp, layout.placement) for layout in even}, key=str):
-        some = [layout for layout in even if (layout.pp, layout.placement) == (stages, placement)]
-        grid = stack(some)
+    """The estimates of several layouts that keep the rules, in order; those in one grid share one pass."""
+    found: dict[int, Estimate] = {}
+    for places, grid in grids_of(layouts):
         step, held = price_step(job, cluster, grid), memory(job, cluster, grid)
-        for place, layout in enumerate(some):
-            found[layout] = Estimate(job, cluster, layout, _at(step, place, len(some)), _at(held, place, len(some)))
-    return [found[layout] for layout in layouts]
+        for at, place in enumerate(places):
+            one = (step, held) if grid.shape == () else (_at(step, at, len(places)), _at(held, at, len(places)))
+            found[place] = Estimate(job, cluster, layouts[place], *one)
+    return [found[place] for place in range(len(layouts))]
 
 
 Result = TypeVar("Result", Step, Memory)

@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 from lockstep.errors import BadInput
 from lockstep.hardware import Cluster, clusters
 from lockstep.layout import OFFLOAD, Job, Recipe
+from lockstep.planner.pins import Pins
 from lockstep.planner.search import search
-from lockstep.planner.space import default_space
 from lockstep.types.plain import Json, picked
 from lockstep.workload import Model, Transformer
 
@@ -29,7 +29,7 @@ class Question:
     """What is asked again, changed."""
 
     recipe: Recipe
-    offload: str
+    pins: Pins
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,9 +98,9 @@ class Levers:
         }
 
 
-def levers(model: Model, cluster: Cluster, recipe: Recipe, offload: str) -> Levers:
+def levers(model: Model, cluster: Cluster, recipe: Recipe, pins: Pins) -> Levers:
     """What would make `model` fit on `cluster`, where nothing does."""
-    asked = Question(recipe, offload)
+    asked = Question(recipe, pins)
     needed_B = _found(model, cluster, asked).memory_B
     alone = []
     for words, question in _changes(model, asked):
@@ -116,8 +116,8 @@ def levers(model: Model, cluster: Cluster, recipe: Recipe, offload: str) -> Leve
 def _changes(model: Model, asked: Question) -> Iterator[tuple[str, Question]]:
     """Every change that is not made already, in words."""
     recipe = asked.recipe
-    for offload in OFFLOAD[OFFLOAD.index(asked.offload) + 1 :]:
-        yield f"--offload {offload}", replace(asked, offload=offload)
+    for offload in OFFLOAD[max(map(OFFLOAD.index, asked.pins.offload)) + 1 :]:
+        yield f"--offload {offload}", replace(asked, pins=replace(asked.pins, offload=(offload,)))
     if recipe.states.matrix_states_B >= 8:
         yield "--optimizer adamw-8bit", replace(asked, recipe=replace(recipe, optimizer="adamw-8bit"))
     if recipe.gradient_B > 2 and recipe.adapters is None:
@@ -206,8 +206,7 @@ def _found(
 ) -> Lever:
     """What a search finds, called `words`, where `needed_B` were needed before."""
     job = Job(model, question.recipe, cluster.num_devices)
-    space = default_space(job, cluster.devices_per_unit(0), OFFLOAD.index(question.offload))
-    found = search(job, cluster, space, top=1)
+    found = search(job, cluster, question.pins.space(job, cluster.devices_per_unit(0)), top=1)
     if found.best:
         memory_B = min(one.memory_B for one in (*found.front, *found.best))
         return Lever(words, memory_B, needed_B - memory_B, found.best[0].step_time_s)

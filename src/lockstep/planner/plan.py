@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from lockstep.errors import Infeasible, UnknownName, Violation
+from lockstep.errors import Infeasible, Violation
 from lockstep.hardware import Cluster
 from lockstep.layout import OFFLOAD, Job, Recipe, host_capacity_B
 from lockstep.planner.estimate import estimates
 from lockstep.planner.goal import Goal, check_tokens
+from lockstep.planner.pins import FREE, Pins
 from lockstep.planner.result import Plan
 from lockstep.planner.robust import robust_order
 from lockstep.planner.search import HOST_MEMORY, MEMORY, Findings, Miss, Progress, Scored, search
-from lockstep.planner.space import Space, default_space
+from lockstep.planner.space import Space
 from lockstep.units import format_frac, format_size
 from lockstep.workload import Model
 
@@ -26,7 +27,7 @@ def plan(
     deadline_s: float | None = None,
     objective: str = "time",
     top: int = 5,
-    offload: str = "none",
+    pins: Pins = FREE,
     space: Space | None = None,
     prune: bool = True,
     progress: Progress | None = None,
@@ -36,19 +37,17 @@ def plan(
     Args: `tokens` to train on, for days and dollars; `deadline_s` with `tokens` finds the fewest devices, up to the
     cluster's, that finish in time; `objective` "time" uses the whole cluster, "robust" too, and takes of the layouts
     that are nearly as fast the one that loses least when links and software are slow (`robust.py`), "cost" also looks
-    at parts of it and takes the cheapest per token; `top` layouts are returned; `offload` holds for all layouts (none,
-    optimizer, parameters); `space` replaces the default one. Ctrl-C gives the best of what has been searched.
+    at parts of it and takes the cheapest per token; `top` layouts are returned; `pins` are decided already; `space`
+    replaces theirs. Ctrl-C gives the best of what has been searched.
     Raises BadInput, and Infeasible with every violated constraint when no layout is possible.
     """
     goal = Goal(objective, tokens, deadline_s)
     if tokens is not None:
         check_tokens(tokens, recipe.batch_tokens)
     goal.check(cluster)
-    if offload not in OFFLOAD:
-        raise UnknownName("offload", offload, OFFLOAD, "--offload")
 
     def searched(job: Job, part: Cluster) -> Findings:
-        wanted = space or default_space(job, part.devices_per_unit(0), OFFLOAD.index(offload))
+        wanted = space or pins.space(job, part.devices_per_unit(0))
         return search(job, part, wanted, top=top, prune=prune, progress=progress)
 
     return _preferred(goal, model, recipe, cluster, searched)

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from lockstep.hardware import Cluster
-from lockstep.layout import Job, Layout, stack
+from lockstep.layout import Job, Layout, grids_of
 from lockstep.planner.interval import ends_of, spread_on
 from lockstep.planner.search import Scored
 from lockstep.types.arrays import Floats
@@ -50,10 +50,8 @@ def complexity(layout: Layout) -> int:
 
 
 def _badly_s(job: Job, cluster: Cluster, layouts: Sequence[Layout]) -> Floats:
-    """Seconds of each when things go badly; those with as many stages share one pass."""
+    """Seconds of each when things go badly; those in one grid share one pass."""
     found, spread = np.zeros(len(layouts)), spread_on(cluster.device)
-    kinds = [(layout.pp, layout.placement) for layout in layouts]
-    for kind in dict.fromkeys(kinds):
-        places = [place for place, one in enumerate(kinds) if one == kind]
-        found[places] = ends_of(job, cluster, stack([layouts[place] for place in places])).badly_s(spread)
+    for places, grid in grids_of(layouts):
+        found[places] = ends_of(job, cluster, grid).badly_s(spread)
     return found

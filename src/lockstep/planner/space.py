@@ -21,8 +21,10 @@ from lockstep.parallel.pipeline import Placement, code, get
 from lockstep.types.arrays import Ints
 from lockstep.workload import FULL, NONE, SELECTIVE
 
-SHARDING = ((0, False), (1, False), (2, False), (3, False), (3, True))
-"""(zero, HSDP): HSDP keeps one sharded copy per innermost unit (a node) that holds several data-parallel ranks."""
+ALL_RANKS, NODE = 0, -1
+"""Ranks that share one sharded copy: all that hold the same parameters, or those in one innermost unit (HSDP)."""
+SHARDING = ((0, ALL_RANKS), (1, ALL_RANKS), (2, ALL_RANKS), (3, ALL_RANKS), (3, NODE))
+"""(zero, ranks that share one sharded copy)."""
 MAX_TP = 64
 MAX_CP = 64
 MICRO_BATCHES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128)
@@ -47,48 +49,72 @@ class Space:
     """Layers that stages share out, which decides the chunk counts of the interleaved schedule."""
     unit: int
     """Devices of the innermost unit of the cluster, inside which HSDP keeps a copy."""
-    sharding: tuple[tuple[int, bool], ...] = SHARDING
+    sharding: tuple[tuple[int, int], ...] = SHARDING
     recompute: tuple[int, ...] = (NONE, SELECTIVE, FULL)
     sequence_parallel: tuple[int, ...] = (0, 1)
     schedules: tuple[str, ...] = (*SCHEDULES, "interleaved")
-    offload: int = KEEP
+    offload: tuple[int, ...] = (KEEP,)
     etp: tuple[int, ...] = (0,)
+    dp: tuple[int, ...] = ()
+    """Replicas; () for whatever is left of the devices."""
+    vpp: tuple[int, ...] = ()
+    """Chunks per stage; () for all that the schedules can have."""
     order: tuple[str, ...] = AXES
+    split: tuple[int, ...] = ()
+    """Layers of every stage or chunk, as in `Layout.stages`; () shares them out evenly."""
+    mtp_stage: int = -1
+    """Of `split`, the one with the multi-token-prediction modules; -1 for the last."""
 
     def schedules_of(self, stages: int) -> list[tuple[str, int]]:
         """(schedule, chunks per stage) for a number of stages; they are all the same for a single one."""
         if stages == 1:
-            return [("1f1b", 1)]
-        plain = [(name, get(name).num_chunks or 1) for name in self.schedules if name != "interleaved"]
-        if "interleaved" not in self.schedules:
-            return plain
+            found = [("1f1b", 1)]
+        else:
+            found = [(name, count) for name in self.schedules for count in self._chunks(name, stages)]
+        return [(name, count) for name, count in found if not self.vpp or count in self.vpp]
+
+    def _chunks(self, schedule: str, stages: int) -> list[int]:
+        """Chunks per stage that a schedule can have."""
+        fixed = get(schedule).num_chunks
+        if fixed is not None:
+            return [fixed]
+        if self.split:
+            return [len(self.split) // stages] if len(self.split) >= 2 * stages else []
         most = -(-self.layers // stages)
-        chunks = [count for count in range(2, most + 1) if splits_evenly(self.layers, stages * count)]
-        return plain + [("interleaved", count) for count in chunks]
+        return [count for count in range(2, most + 1) if splits_evenly(self.layers, stages * count)]
 
     @property
     def size(self) -> int:
         """Combinations in the whole space."""
-        axes = (self.tp, self.cp, self.ep, self.etp, self.micro_batch, self.sharding, self.recompute)
+        axes = (self.tp, self.cp, self.ep, self.etp, self.micro_batch, self.sharding, self.recompute, self.offload)
         per_schedule = int(np.prod([len(axis) for axis in (*axes, self.sequence_parallel)], dtype=np.int64))
         return per_schedule * sum(len(self.schedules_of(stages)) for stages in self.pp)
 
     def parts(self, stages: int) -> list[Space]:
         """This space with the schedules of one placement at a time, in order; a single stage has no schedules."""
         if stages == 1:
-            return [self]
+            return [self] if self.schedules_of(1) else []
         names: dict[Placement, list[str]] = {}
         for name in self.schedules:
             names.setdefault(get(name).placement, []).append(name)
-        return [replace(self, schedules=tuple(some)) for some in names.values()]
+        several = (replace(self, schedules=tuple(some)) for some in names.values())
+        return [one for one in several if one.schedules_of(stages)]
 
     def grid(self, stages: int, devices: int) -> LayoutGrid:
-        """All layouts with `stages` stages; axes: (tp, cp, ep, etp, micro-batch, sp), sharding, recompute, schedule."""
-        choices = (self.tp, self.cp, self.ep, self.etp, self.micro_batch, self.sequence_parallel)
-        rows = np.meshgrid(*choices, indexing="ij")
-        tp, cp, ep, etp, micro_batch, sequence_parallel = (_axis(values, 0) for values in rows)
-        dp = np.maximum(1, devices // (tp * cp * stages))
-        zero, hsdp = (_axis([pair[i] for pair in self.sharding], 1) for i in (0, 1))
+        """All layouts with `stages` stages, on four axes.
+
+        They are the rows (tp, cp, ep, etp, micro-batch, sequence parallelism and offload together), sharding,
+        recomputation and the schedule.
+        """
+        choices = (self.tp, self.cp, self.ep, self.etp, self.micro_batch, self.sequence_parallel, self.offload)
+        several = np.array(np.meshgrid(*choices, indexing="ij")).reshape(len(choices), -1)
+        replicas = np.maximum(1, devices // (several[0] * several[1] * stages))
+        if self.dp:
+            some = np.isin(replicas, self.dp)
+            several, replicas = several[:, some], replicas[some]
+        tp, cp, ep, etp, micro_batch, sequence_parallel, offload = (_axis(values, 0) for values in several)
+        dp = _axis(replicas, 0)
+        zero, shard = (_axis([pair[i] for pair in self.sharding], 1) for i in (0, 1))
         inner = np.gcd(np.maximum(1, self.unit // tp), dp * cp)
         pairs = self.schedules_of(stages)
         return LayoutGrid(
@@ -100,13 +126,15 @@ class Space:
             etp=etp if any(self.etp) else _axis([0], 0),
             micro_batch=micro_batch,
             zero=zero,
-            shard=np.where(hsdp > 0, inner, 0),
+            shard=np.where(shard == NODE, inner, shard),
             recompute=_axis(self.recompute, 2),
             sequence_parallel=sequence_parallel,
             schedule=_axis([code(name) for name, _ in pairs], 3),
             vpp=_axis([chunks for _, chunks in pairs], 3),
-            offload=_axis([self.offload], 0),
+            offload=offload if len(self.offload) > 1 else _axis(self.offload, 0),
             order=self.order,
+            split=self.split,
+            mtp_stage=self.mtp_stage,
         )
 
 
@@ -117,7 +145,7 @@ def _axis(values: ArrayLike, dimension: int) -> Ints:
     return array.reshape(shape)
 
 
-def default_space(job: Job, unit: int, offload: int = KEEP) -> Space:
+def default_space(job: Job, unit: int) -> Space:
     """Every factorisation that `job` allows, times micro-batch, sharding, recomputation and schedule.
 
     `unit` is the number of devices in the innermost unit of the cluster (a node).
@@ -126,9 +154,7 @@ def default_space(job: Job, unit: int, offload: int = KEEP) -> Space:
     devices = job.devices
     if job.transformer is None:
         one = (1,)
-        return Space(
-            one, one, one, one, micro_batch, 1, unit, recompute=(NONE,), sequence_parallel=(0,), offload=offload
-        )
+        return Space(one, one, one, one, micro_batch, 1, unit, recompute=(NONE,), sequence_parallel=(0,))
     return Space(
         tp=tuple(d for d in divisors(devices, MAX_TP) if job.heads % d == 0),
         cp=tuple(d for d in divisors(devices, MAX_CP) if d == 1 or job.recipe.seq % (2 * d) == 0),
@@ -139,5 +165,4 @@ def default_space(job: Job, unit: int, offload: int = KEEP) -> Space:
         unit=unit,
         schedules=(*SCHEDULES, "interleaved", *(EXPERT_SCHEDULES if job.num_experts else ())),
         etp=EXPERT_CUTS if job.num_experts else (0,),
-        offload=offload,
     )

@@ -10,22 +10,26 @@ from lockstep.units import parse_count, parse_time_s
 from lockstep.verbs.words.calling import verb
 from lockstep.verbs.words.meaning import refuse_idle
 from lockstep.verbs.words.option import Option
+from lockstep.verbs.words.pins import first_pins, read_pins
 from lockstep.verbs.words.quantity import Quantity, Time
-from lockstep.verbs.words.question import positive, read_question, whole
-from lockstep.verbs.words.shared import CLUSTER, MODEL, QuestionWords
+from lockstep.verbs.words.question import positive, read_layout, read_question, whole
+from lockstep.verbs.words.shared import CLUSTER, LAYOUT_WORDS, MODEL, PinWords
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from lockstep.hardware import Cluster
+    from lockstep.layout import Job
     from lockstep.planner import Plan
     from lockstep.planner.search import Progress
+    from lockstep.types.plain import Json
     from lockstep.workload import Model
 
 MAX_TOP = 1000
+OF_MEMORY = ("memory", "host memory")
+"""Why layouts that keep the rules are rejected."""
 MOST_ASKED = 256
 """Devices up to which a plan that does not fit is asked again with every change: a search each."""
-
-
-_LAYOUT = "Layout"
 
 
 @verb
@@ -49,23 +53,16 @@ def plan(
         Time | None, Option("D", "Deadline, e.g. 30d, with --tokens: finds the fewest devices that finish in time.")
     ] = None,
     top: Annotated[Quantity, Option("K", "Number of layouts to list. (default: 5)")] = 5,
-    offload: Annotated[
-        str,
-        Option(
-            "W",
-            "State kept in host memory: none, optimizer (and gradients) or parameters (as well, at ZeRO 3). "
-            "(default: none)",
-            panel=_LAYOUT,
-        ),
-    ] = "none",
     progress: Progress | None = None,
-    **words: Unpack[QuestionWords],
+    **words: Unpack[PinWords],
 ) -> Plan:
     """The best layouts, the Pareto front and why the others were not chosen. Raises Infeasible when nothing fits."""
     from lockstep.planner import plan as find_plan
 
-    asked = read_question(model, cluster, **words)
-    refuse_idle(words, asked.job)
+    described: Json = dict(words)
+    said = {name: described.pop(name) for name in LAYOUT_WORDS if name in described}
+    asked, pins = read_question(model, cluster, **described), read_pins(said)
+    refuse_idle(described, asked.job)
     listed = whole(top, "--top")
     if listed > MAX_TOP:
         raise BadInput(f"must be at most {MAX_TOP}, got {listed}", "--top")
@@ -78,12 +75,20 @@ def plan(
             deadline_s=None if deadline is None else positive(parse_time_s(deadline, "--deadline"), "--deadline"),
             objective=objective,
             top=listed,
-            offload=offload,
+            pins=pins,
             progress=progress,
         )
     except Infeasible as error:
-        if any(one.why == "memory" for one in error.violations) and asked.cluster.num_devices <= MOST_ASKED:
+        if all(one.why not in OF_MEMORY for one in error.violations):
+            _refuse_pins(asked.job, {**described, **first_pins(said)}, asked.cluster)
+        elif asked.cluster.num_devices <= MOST_ASKED:
             from lockstep.planner.levers import levers
 
-            error.levers = levers(asked.model, asked.cluster, asked.recipe, offload)
+            error.levers = levers(asked.model, asked.cluster, asked.recipe, pins)
         raise
+
+
+def _refuse_pins(job: Job, words: Mapping[str, object], cluster: Cluster) -> None:
+    """Raises BadInput where what is decided of the layout breaks a rule whatever the rest is."""
+    layout = read_layout(job, {name: value for name, value in words.items() if name in LAYOUT_WORDS}, cluster)
+    refuse_idle(words, job, layout)

@@ -21,6 +21,7 @@ import json
 from lockstep.layout import AXES
 from lockstep.planner.estimate import Estimate
 from lockstep.planner.export.refusals import Refusals, refuse_formats, refuse_sharding
+from lockstep.planner.space import ALL_RANKS
 from lockstep.types.plain import Json
 from lockstep.workload import FULL, NONE
 
@@ -32,7 +33,7 @@ CHOICES: dict[str, tuple[object, ...]] = {
     "sequence_parallel": (0,),
     "schedules": ("1f1b",),
     "recompute": (NONE, FULL),
-    "sharding": tuple((zero, False) for zero in range(4)),
+    "sharding": tuple((zero, ALL_RANKS) for zero in range(4)),
 }
 """Axes of the planner's space that it can run; other limits join several of them."""
 OPTIMIZERS = {"adam": "Adam", "adamw": "AdamW"}

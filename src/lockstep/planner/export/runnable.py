@@ -10,10 +10,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from lockstep.errors import Infeasible
-from lockstep.layout import OFFLOAD
 from lockstep.planner.estimate import Estimate
+from lockstep.planner.pins import Pins
 from lockstep.planner.plan import plan
-from lockstep.planner.space import default_space
 from lockstep.types.plain import Json
 from lockstep.units import format_frac, format_time
 
@@ -51,7 +50,7 @@ def best_runnable(
 ) -> Runnable | None:
     """The best layout that `write` takes in what `choices` leave of the planner's space; None where there is none."""
     job, cluster = found.job, found.cluster
-    whole = default_space(job, cluster.devices_per_unit(0), OFFLOAD.index(found.layout.offload))
+    whole = Pins(offload=(found.layout.offload,)).space(job, cluster.devices_per_unit(0))
     kept: Json = {
         axis: tuple(one for one in getattr(whole, axis) if one in allowed) for axis, allowed in choices.items()
     }

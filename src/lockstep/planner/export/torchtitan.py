@@ -23,6 +23,7 @@ from itertools import accumulate
 from lockstep.layout import AXES, Job, Layout
 from lockstep.planner.estimate import Estimate
 from lockstep.planner.export.refusals import Refusals, refuse_formats, refuse_sharding
+from lockstep.planner.space import ALL_RANKS, NODE
 from lockstep.workload import FULL, NONE
 
 SCHEDULES = {
@@ -41,7 +42,7 @@ OPTIMIZERS = {"adam": "Adam", "adamw": "AdamW"}
 CHOICES: dict[str, tuple[object, ...]] = {
     "schedules": tuple(SCHEDULES),
     "recompute": (NONE, FULL),
-    "sharding": tuple((zero, hsdp) for zero in (0, 2, 3) for hsdp in (False, True)),
+    "sharding": tuple((zero, shard) for zero in (0, 2, 3) for shard in (ALL_RANKS, NODE)),
 }
 """Axes of the planner's space that it can run; other limits join several of them."""
 Value = str | int | bool | list[list[str]]

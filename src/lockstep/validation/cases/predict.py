@@ -26,7 +26,7 @@ from lockstep.hardware import cluster as find_cluster
 from lockstep.layout import Job, Layout
 from lockstep.planner import Estimate, estimate, plan
 from lockstep.planner.estimate import SECONDS_PER_HOUR
-from lockstep.planner.space import SHARDING, Space, default_space
+from lockstep.planner.space import Space, default_space
 from lockstep.types.plain import Json
 from lockstep.units import SECONDS_PER_DAY
 from lockstep.validation.cases.schema import study as find_study
@@ -170,7 +170,7 @@ def _restricted(space: Space, stretch: Stretch) -> Space:
         replicas = stretch.devices // (known.tp * known.pp * known.cp)
         axes["micro_batch"] = tuple(size for size in space.micro_batch if every % (replicas * size) == 0) or (1,)
     if "zero" not in chosen:
-        axes["sharding"] = tuple(pair for pair in SHARDING if pair == (known.zero, known.shard > 0))
+        axes["sharding"] = ((known.zero, known.shard),)
     if "recompute" not in chosen:
         axes["recompute"] = (RECOMPUTE.index(known.recompute),)
     if "sequence_parallel" not in chosen:

@@ -5,7 +5,7 @@ An option of a type in `UNITS` also takes a list or a range of values (`lockstep
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
 from lockstep.units import BANDWIDTH, COUNT, FLOPS, FRACTION, SIZE, TIME
@@ -24,6 +24,9 @@ Times: TypeAlias = str | int | float
 """Seconds; one, or one per stage between commas, which is one value: lists are separated by `;`."""
 Counts: TypeAlias = str | int | float
 """Whole numbers that the function itself takes several of between commas."""
+
+Several: TypeAlias = str | int | Sequence[str] | Sequence[int]
+"""One value or several, as `4,8`, `1..8x2` or `1f1b,interleaved`, of which a search may choose."""
 
 UNITS: Mapping[str, Mapping[str, float]] = {
     "Quantity": {**COUNT, **FRACTION}, "Size": SIZE, "Time": TIME, "Bandwidth": BANDWIDTH, "FlopRate": FLOPS,

@@ -172,7 +172,7 @@ def read_layout(job: Job, words: Mapping[str, object], cluster: Cluster | None =
     given, best = dict(words), words.get("stages") == BEST
     if given.get("stages") is not None:
         given["stages"] = any_stages(job, given) if best else read_stages(given["stages"])
-    layout = _layout(job.devices, given)
+    layout = any_layout(job.devices, given)
     if words.get("dp") is None and layout.world != job.devices:
         _check_degrees(layout, job)
     check(layout, job)
@@ -195,7 +195,7 @@ def _check_degrees(layout: Layout, job: Job) -> None:
     )
 
 
-def _layout(devices: int, words: Mapping[str, Any]) -> Layout:
+def any_layout(devices: int, words: Mapping[str, Any]) -> Layout:
     """The layout that `words` describe, which may break rules."""
     from lockstep.layout import Layout
 

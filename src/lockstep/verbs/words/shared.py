@@ -6,10 +6,11 @@ One that is used in several signatures is a constant; what belongs together is a
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, TypedDict
 
-from lockstep.verbs.words.option import Argument, Option, Switch
-from lockstep.verbs.words.quantity import Bandwidth, Quantity, Size, Time
+from lockstep.verbs.words.option import Argument, Option, Switch, declared_in
+from lockstep.verbs.words.quantity import Bandwidth, Quantity, Several, Size, Time
 from lockstep.verbs.words.recipe import RecipeWords
 
 if TYPE_CHECKING:
@@ -98,6 +99,40 @@ class LayoutWords(QuestionWords, total=False):
 
 
 LAYOUT_WORDS = tuple(sorted(set(LayoutWords.__annotations__) - set(QuestionWords.__annotations__)))
+
+
+def _pinned(name: str) -> Option:
+    """The option of `LayoutWords`, whose default is whatever a search finds."""
+    found = declared_in(LayoutWords)[name]
+    if not isinstance(found, Option):
+        raise TypeError(f"{name} takes no value")
+    said, _, default = found.help.partition(" (default:")
+    return replace(found, help=f"{said} (default:{default}" if name in NOT_SEARCHED else said)
+
+
+NOT_SEARCHED = ("offload", "order")
+
+
+class PinWords(QuestionWords, total=False):
+    """What a plan is asked: fields of `Layout` that are decided already."""
+
+    tp: Annotated[Several | None, _pinned("tp")]
+    pp: Annotated[Several | None, _pinned("pp")]
+    dp: Annotated[Several | None, _pinned("dp")]
+    cp: Annotated[Several | None, _pinned("cp")]
+    ep: Annotated[Several | None, _pinned("ep")]
+    etp: Annotated[Several | None, _pinned("etp")]
+    vpp: Annotated[Several | None, _pinned("vpp")]
+    micro_batch: Annotated[Several | None, _pinned("micro_batch")]
+    zero: Annotated[Several | None, _pinned("zero")]
+    shard: Annotated[Several | None, _pinned("shard")]
+    recompute: Annotated[Several | None, _pinned("recompute")]
+    sequence_parallel: Annotated[bool | None, Switch("Shard norms and residuals over the tensor-parallel ranks.", None)]
+    schedule: Annotated[Several | None, _pinned("schedule")]
+    offload: Annotated[Several | None, _pinned("offload")]
+    order: Annotated[str | None, _pinned("order")]
+    stages: Annotated[str | Sequence[int] | None, Option("N,N,...", "Layers of each stage, or chunk: 15,16,15,15.")]
+    mtp_stage: Annotated[Quantity | None, _pinned("mtp_stage")]
 
 
 class LinkWords(TypedDict, total=False):
@@ -242,6 +277,7 @@ PANELS: Mapping[type, str] = {
     LinkWords: "Link: --latency and --bandwidth, or --cluster",
     QuestionWords: "",
     LayoutWords: "Layout",
+    PinWords: "Layout: searched; what is given restricts the search, e.g. --tp 4,8",
     RecipeWords: "Recipe",
 }
 """Headings of these options in a help text, in the order in which they stand there."""

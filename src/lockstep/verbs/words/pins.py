@@ -1,0 +1,53 @@
+"""`read_pins`: the words of a layout that a plan must keep, each with one value or several."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from lockstep.errors import BadInput
+from lockstep.rows import listed
+from lockstep.units import COUNT
+from lockstep.verbs.words.question import any_layout
+from lockstep.verbs.words.stages import BEST, read_stages
+
+if TYPE_CHECKING:
+    from lockstep.planner import Pins
+
+ALONE = ("order", "stages", "mtp_stage", "sequence_parallel")
+"""Words of which a search takes one value."""
+
+
+def read_pins(words: Mapping[str, Any]) -> Pins:
+    """What is decided, checked value by value. Raises BadInput and UnknownName at the flag."""
+    from lockstep.planner import Pins
+
+    given = {name: value for name, value in words.items() if value is not None}
+    fields: dict[str, Any] = {name: _values(name, value) for name, value in given.items() if name not in ALONE}
+    if given.get("stages") == BEST:
+        raise BadInput("best is for one layout, as lockstep estimate takes it; give counts of layers", "--stages")
+    if "stages" in given:
+        fields["stages"] = read_stages(given["stages"])
+    if "mtp_stage" in given:
+        where = {"mtp_stage": given["mtp_stage"], "stages": fields.get("stages", ())}
+        fields["mtp_stage"] = any_layout(1, where).mtp_stage
+    if "order" in given:
+        fields["order"] = any_layout(1, {"order": given["order"]}).order
+    if "sequence_parallel" in given:
+        fields["sequence_parallel"] = (given["sequence_parallel"],)
+    return Pins(**fields)
+
+
+def _values(name: str, given: Any) -> tuple[Any, ...]:
+    """Each value as `Layout` has it."""
+    several = listed(given, COUNT, f"--{name.replace('_', '-')}") or (given,)
+    return tuple(getattr(any_layout(1, {name: one}), name) for one in several)
+
+
+def first_pins(words: Mapping[str, Any]) -> dict[str, Any]:
+    """The words with the first of their values, as they describe a layout."""
+    given = {name: value for name, value in words.items() if value is not None}
+    found = {name: value if name in ALONE else _values(name, value)[0] for name, value in given.items()}
+    if "stages" in found:
+        found.setdefault("pp", max(1, len(read_stages(found["stages"])) // found.get("vpp", 1)))
+    return found
