@@ -215,7 +215,7 @@ def test_overlap_of_tensor_parallel_traffic() -> None:
 def test_no_layout_is_sought_for_a_model_that_it_cannot_train(monkeypatch: pytest.MonkeyPatch) -> None:
     """The search would go through every layout of the space."""
     stretched = of({"rotary": Rotary(scaling="llama3", factor=32.0, original_positions=8192)})
-    monkeypatch.setattr(sys.modules[best_for.__module__], "best_runnable", lambda *_: pytest.fail("it searched"))
+    monkeypatch.setattr(sys.modules[plan.__module__], "search", lambda *_, **__: pytest.fail("it searched"))
     assert best_for("megatron", found(stretched, Layout(dp=32))) is None
     images = Job(model("resnet50"), Recipe(seq=1, batch=256), 32)
     assert best_for("megatron", found(images, Layout(dp=32))) is None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from lockstep.errors import Infeasible, Violation
 from lockstep.hardware import Cluster
@@ -13,6 +14,7 @@ from lockstep.planner.pins import FREE, Pins
 from lockstep.planner.result import Plan
 from lockstep.planner.robust import robust_order
 from lockstep.planner.search import HOST_MEMORY, MEMORY, Findings, Miss, Progress, Scored, search
+from lockstep.planner.software import Software
 from lockstep.planner.space import Space
 from lockstep.units import format_frac, format_size
 from lockstep.workload import Model
@@ -28,6 +30,7 @@ def plan(
     objective: str = "time",
     top: int = 5,
     pins: Pins = FREE,
+    software: Software | None = None,
     space: Space | None = None,
     prune: bool = True,
     progress: Progress | None = None,
@@ -37,8 +40,9 @@ def plan(
     Args: `tokens` to train on, for days and dollars; `deadline_s` with `tokens` finds the fewest devices, up to the
     cluster's, that finish in time; `objective` "time" uses the whole cluster, "robust" too, and takes of the layouts
     that are nearly as fast the one that loses least when links and software are slow (`robust.py`), "cost" also looks
-    at parts of it and takes the cheapest per token; `top` layouts are returned; `pins` are decided already; `space`
-    replaces theirs. Ctrl-C gives the best of what has been searched.
+    at parts of it and takes the cheapest per token; `top` layouts are returned; `pins` are decided already;
+    `software` is what must be able to run them; `space` replaces that of the pins. Ctrl-C gives the
+    best of what has been searched.
     Raises BadInput, and Infeasible with every violated constraint when no layout is possible.
     """
     goal = Goal(objective, tokens, deadline_s)
@@ -48,9 +52,16 @@ def plan(
 
     def searched(job: Job, part: Cluster) -> Findings:
         wanted = space or pins.space(job, part.devices_per_unit(0))
-        return search(job, part, wanted, top=top, prune=prune, progress=progress)
+        if software is None:
+            return search(job, part, wanted, top=top, prune=prune, progress=progress)
+        software.check(job)
+        takes = software.takes(job)
+        found = search(job, part, software.narrowed(wanted), top=top, prune=prune, progress=progress, takes=takes)
+        if found.refused is not None and not found.best:
+            raise software.nothing(job, found.refused.layout)
+        return found
 
-    return _preferred(goal, model, recipe, cluster, searched)
+    return replace(_preferred(goal, model, recipe, cluster, searched), software=software)
 
 
 def _preferred(

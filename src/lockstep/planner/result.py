@@ -7,9 +7,11 @@ from dataclasses import dataclass
 from lockstep.hardware import Cluster
 from lockstep.layout import Job
 from lockstep.planner.estimate import Estimate
+from lockstep.planner.export import export
 from lockstep.planner.robust import is_safe
 from lockstep.planner.search import MEMORY, Findings
-from lockstep.types.plain import Json
+from lockstep.planner.software import Software
+from lockstep.types.plain import Json, picked
 from lockstep.units import SECONDS_PER_DAY, format_count, format_frac, format_money, format_size, format_time
 
 UNINTERRUPTED = "days and cost are without interruptions; `lockstep campaign` adds failures, checkpoints and advice"
@@ -27,6 +29,8 @@ class Plan:
     """Layouts that no other beats in step time, memory and cost together."""
     findings: Findings
     tokens: float | None = None
+    software: Software | None = None
+    """What was asked to be able to run them."""
 
     @property
     def best(self) -> Estimate:
@@ -103,6 +107,11 @@ class Plan:
             "rejected": self.rejected,
             "assumptions": list(self.best.assumptions()),
         }
+        if self.software is not None:
+            answer["export"] = {
+                **picked(self.software, "target version"),
+                "text": export(self.best, self.software.target),
+            }
         if self.tokens is not None:
             days, dollars = self.best.campaign(self.tokens)
             between = self.best.interval.times(days / self.best.step_time_s)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +26,8 @@ from lockstep.types.arrays import Floats
 
 Progress = Callable[[int, int], None]
 """Called with (done, total)."""
+Takes = Callable[[Layout], bool]
+"""Whether a layout may be chosen."""
 MEMORY = "memory"
 HOST_MEMORY = "host memory"
 NEAR_FRAC = 0.03
@@ -71,6 +73,8 @@ class Findings:
     """The layout that exceeds the memory by least."""
     host_miss: Miss | None = None
     """Of those that fit on the device, the one whose offloaded states exceed a rank's share of host memory by least."""
+    refused: Scored | None = None
+    """Of the layouts that fit and may not be chosen, the fastest that was looked at."""
     complete: bool = True
 
     def fastest_within(self, memory_B: float) -> Scored | None:
@@ -87,18 +91,20 @@ def search(
     prune: bool = True,
     progress: Progress | None = None,
     among: Iterable[Candidates] | None = None,
+    takes: Takes | None = None,
 ) -> Findings:
     """Scores every layout of `space`.
 
     `progress(done, total)` is called after each stage count; Ctrl-C keeps what is known. `among` are the candidates of
-    `job` and `space`, where several searches share them.
+    `job` and `space`, where several searches share them. What `takes` refuses is not chosen; it is asked only of what
+    would be.
     """
     found, total = Findings(), len(space.pp)
     try:
         for done, some in enumerate(candidates(job, space) if among is None else among):
             found.rejected += some.rejected
             for part, sized in enumerate(some.grids):
-                _score(found, job, cluster, sized, (done, part), top, prune)
+                _score(found, job, cluster, sized, (done, part), top, prune, takes)
             if progress is not None:
                 progress(done + 1, total)
     except KeyboardInterrupt:
@@ -107,7 +113,14 @@ def search(
 
 
 def _score(
-    found: Findings, job: Job, cluster: Cluster, sized: Sized, place: tuple[int, int], top: int, prune: bool
+    found: Findings,
+    job: Job,
+    cluster: Cluster,
+    sized: Sized,
+    place: tuple[int, int],
+    top: int,
+    prune: bool,
+    takes: Takes | None,
 ) -> None:
     """Adds the layouts of one grid that keep the rules to `found`."""
     grid, valid, memory_B = sized.grid, sized.valid, sized.memory_B
@@ -125,8 +138,8 @@ def _score(
     if not feasible and prune:
         return
     seconds = np.broadcast_to(step_time_s(compose(job, cluster, grid), grid), grid.shape)
-    chosen = np.flatnonzero(fits)
-    _keep(found, grid, chosen, seconds.reshape(-1)[chosen], memory_B.reshape(-1)[chosen], place, top)
+    scores = _Scores(grid, np.flatnonzero(fits), seconds.reshape(-1), memory_B.reshape(-1), place)
+    _keep(found, scores if takes is None else _taken(found, scores, max(top, MOST_NEAR), takes), top)
 
 
 def _nearer(known: Miss | None, grid: LayoutGrid, missed: Mask, memory_B: Floats) -> Miss:
@@ -139,33 +152,60 @@ def _nearer(known: Miss | None, grid: LayoutGrid, missed: Mask, memory_B: Floats
     return Miss(least_B, grid.layouts(np.array([flat]))[0])
 
 
-def _keep(
-    found: Findings,
-    grid: LayoutGrid,
-    flat: NDArray[np.intp],
-    seconds: Floats,
-    memory_B: Floats,
-    place: tuple[int, int],
-    top: int,
-) -> None:
-    """Merges the feasible layouts at `flat` into the best, those near it and the front."""
-    if not flat.size:
+@dataclass(frozen=True, slots=True)
+class _Scores:
+    """Layouts of a grid at the places `flat`; the seconds and bytes of all of the grid."""
+
+    grid: LayoutGrid
+    flat: NDArray[np.intp]
+    seconds: Floats
+    memory_B: Floats
+    place: tuple[int, int]
+
+    def at(self, picked: NDArray[np.intp]) -> _Scores:
+        """Those at some of the places."""
+        return replace(self, flat=picked)
+
+    def ordered(self) -> _Scores:
+        """Fastest first, then by memory."""
+        return self.at(self.flat[np.lexsort((self.memory_B[self.flat], self.seconds[self.flat]))])
+
+    def scored(self) -> list[Scored]:
+        """The score of every one."""
+        layouts = zip(self.flat.tolist(), self.grid.layouts(self.flat), strict=True)
+        return [Scored(float(self.seconds[i]), float(self.memory_B[i]), (*self.place, i), one) for i, one in layouts]
+
+
+def _taken(found: Findings, scores: _Scores, enough: int, takes: Takes) -> _Scores:
+    """Of the layouts that may be chosen, the fastest `enough`, and all that need less memory than every faster one."""
+    left, taken, least_B = scores.ordered().flat, list[int](), np.inf
+    while left.size:
+        (first,) = scores.at(left[:1]).scored()
+        left = left[1:]
+        if not takes(first.layout):
+            found.refused = first if found.refused is None else min(found.refused, first)
+            continue
+        taken.append(first.place[-1])
+        least_B = min(least_B, first.memory_B)
+        if len(taken) >= enough:
+            left = left[scores.memory_B[left] < least_B]
+    return scores.at(np.array(taken, dtype=np.intp))
+
+
+def _keep(found: Findings, scores: _Scores, top: int) -> None:
+    """Merges layouts into the best, those near it and the front."""
+    if not scores.flat.size:
         return
-    kept = _promising(seconds, memory_B, max(top, MOST_NEAR))
-    flat, seconds, memory_B = flat[kept], seconds[kept], memory_B[kept]
-    order = np.lexsort((memory_B, seconds))
-    front = order[_improves(memory_B[order])]
-
-    def scored(picked: NDArray[np.intp]) -> list[Scored]:
-        layouts = zip(picked.tolist(), grid.layouts(flat[picked]), strict=True)
-        return [Scored(float(seconds[i]), float(memory_B[i]), (*place, int(flat[i])), one) for i, one in layouts]
-
-    quickest_s = min(one.step_time_s for one in (*found.best[:1], *scored(order[:1])))
-    close = order[: np.searchsorted(seconds[order], quickest_s * (1 + NEAR_FRAC), "right")][:MOST_NEAR]
-    merged = sorted(found.near + scored(close))[:MOST_NEAR]
+    quick = _promising(scores.seconds[scores.flat], scores.memory_B[scores.flat], max(top, MOST_NEAR))
+    ranked = scores.at(scores.flat[quick]).ordered()
+    front = ranked.flat[_improves(scores.memory_B[ranked.flat])]
+    seconds = scores.seconds[ranked.flat]
+    quickest_s = min(float(seconds[0]), *(one.step_time_s for one in found.best[:1]), np.inf)
+    close = ranked.flat[: np.searchsorted(seconds, quickest_s * (1 + NEAR_FRAC), "right")][:MOST_NEAR]
+    merged = sorted(found.near + scores.at(close).scored())[:MOST_NEAR]
     found.near = [one for one in merged if one.step_time_s <= merged[0].step_time_s * (1 + NEAR_FRAC)]
-    found.best = sorted(found.best + scored(order[:top]))[:top]
-    merged = sorted(found.front + scored(front))
+    found.best = sorted(found.best + scores.at(ranked.flat[:top]).scored())[:top]
+    merged = sorted(found.front + scores.at(front).scored())
     found.front = [merged[i] for i in np.flatnonzero(_improves(np.array([one.memory_B for one in merged])))]
 
 

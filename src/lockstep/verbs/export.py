@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Unpack
 
-from lockstep.errors import Infeasible
+from lockstep.errors import BadInput, Infeasible
 from lockstep.types.plain import Json, picked
 from lockstep.verbs.estimate import best_estimate, names_layout
 from lockstep.verbs.words.calling import strict
@@ -48,7 +48,10 @@ def export(
     cluster: Annotated[str | Path | Cluster | None, CLUSTER] = None,
     layout: Layout | None = None,
     *,
-    to: Annotated[str, Option("TOOL", "Target tool: megatron, deepspeed or torchtitan.")],
+    to: Annotated[
+        str | None,
+        Option("TOOL", "Target tool: megatron, deepspeed or torchtitan. (default: what the plan was made for)"),
+    ] = None,
     **words: Unpack[LayoutWords],
 ) -> Export:
     """What `to` (megatron, deepspeed, torchtitan) is launched with: for a result, the given layout, or the best one.
@@ -56,10 +59,14 @@ def export(
     Without a layout it is the best one that `to` can run, and states what that costs against the planner's best.
     Raises UnknownName, BadInput, and Infeasible with every reason why `to` cannot run it.
     """
-    from lockstep.planner import Estimate
-    from lockstep.planner.export import best_for, version
+    from lockstep.planner import Estimate, Plan, best_for
     from lockstep.planner.export import export as write
+    from lockstep.planner.export import version
 
+    if to is None and isinstance(model, Plan) and model.software is not None:
+        to = model.software.target
+    if to is None:
+        raise BadInput("name the tool to write for: megatron, deepspeed or torchtitan", "--to")
     found = best_estimate(model, cluster, layout, words)
     try:
         return Export(found, to, write(found, to), version(to))

@@ -52,15 +52,29 @@ def plan(
     deadline: Annotated[
         Time | None, Option("D", "Deadline, e.g. 30d, with --tokens: finds the fewest devices that finish in time.")
     ] = None,
+    software: Annotated[
+        str | None,
+        Option(
+            "SOFTWARE",
+            "Only layouts that this software can run, timed with its newest --stack: megatron, torchtitan or "
+            "deepspeed. --export writes its configuration.",
+            "--for",
+            names="software",
+        ),
+    ] = None,
     top: Annotated[Quantity, Option("K", "Number of layouts to list. (default: 5)")] = 5,
     progress: Progress | None = None,
     **words: Unpack[PinWords],
 ) -> Plan:
     """The best layouts, the Pareto front and why the others were not chosen. Raises Infeasible when nothing fits."""
     from lockstep.planner import plan as find_plan
+    from lockstep.planner import software as find_software
 
     described: Json = dict(words)
     said = {name: described.pop(name) for name in LAYOUT_WORDS if name in described}
+    wanted = None if software is None else find_software(software)
+    if wanted is not None and described.get("stack") is None:
+        described["stack"] = wanted.stack
     asked, pins = read_question(model, cluster, **described), read_pins(said)
     refuse_idle(described, asked.job)
     listed = whole(top, "--top")
@@ -76,6 +90,7 @@ def plan(
             objective=objective,
             top=listed,
             pins=pins,
+            software=wanted,
             progress=progress,
         )
     except Infeasible as error:

@@ -5,23 +5,27 @@ from __future__ import annotations
 import sys
 import time
 from functools import partial
+from pathlib import Path
 from textwrap import fill
 from typing import TYPE_CHECKING
 
 from rich.text import Text
 
+from lockstep.documents.files import writing
+from lockstep.errors import BadInput
 from lockstep.units import SECONDS_PER_DAY, format_count, format_frac, format_money, format_size, format_time
+from lockstep.verbs.words.option import Option
 from lockstep.views.estimate import PART_WORDS, time_line, unit
 from lockstep.views.parts.command import Command
 from lockstep.views.parts.figure import PALETTE, times_on, write_figure
 from lockstep.views.parts.layout_columns import layout_columns, layout_words
+from lockstep.views.parts.options import flags
 from lockstep.views.parts.output import draw, given, picture_path, show
 from lockstep.views.parts.progress import progress
 from lockstep.views.parts.terminal import heading, indented, small_print, table
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from pathlib import Path
 
     from matplotlib.axes import Axes
     from rich.console import Console
@@ -69,6 +73,9 @@ def _verdict(plan: Plan, out: Console) -> None:
         out.print(f"{format_count(plan.tokens)} {unit(job)} take {lasts} without interruptions and cost {cost}.")
     if plan.choice is not None:
         out.print(f"It is {plan.choice}.")
+    if plan.software is not None:
+        timed = f"timed as {best.job.recipe.software.name}"
+        out.print(f"Limited to what {plan.software.version} can run, {timed}; --export FILE writes its configuration.")
     if not plan.findings.complete:
         out.print(Text("Stopped early: the best of what was searched, perhaps not the best of all.", style="yellow"))
     time_line(best, out)
@@ -81,7 +88,8 @@ def _memory(one: Estimate) -> str:
 def _best(plan: Plan, out: Console) -> None:
     """The best layouts, side by side."""
     order = {"cost": "cheapest", "robust": "robust choice first"}.get(plan.objective, "fastest")
-    heading(out, "Best layouts", f"{order} of {plan.findings.feasible:,} that fit")
+    run = f", of those that {plan.software.name} can run" if plan.software else ""
+    heading(out, "Best layouts", f"{order} of {plan.findings.feasible:,} that fit{run}")
     _layouts(plan.plans, plan.tokens, out)
 
 
@@ -205,17 +213,30 @@ def _memory_GiB(one: Estimate) -> float:
     return float(one.memory.total_B) / GIB
 
 
-def ask(as_json: bool, plot: str | None, **words: object) -> None:
+def ask(as_json: bool, plot: str | None, export: str | None, **words: object) -> None:
     """Says on stderr how long the search took, which is not in the answer, whose bytes are the same every time."""
     from lockstep.verbs.plan import plan
 
     picture_path(plot)
+    if export is not None and words.get("software") is None:
+        raise BadInput("name the software whose configuration is written, e.g. --for megatron", "--export")
     began = time.perf_counter()
     with progress("searching layouts") as report:
         answer = plan(progress=report, **given(words))
     sys.stderr.write(f"searched {answer.findings.evaluated:,} layouts in {time.perf_counter() - began:.2f} s\n")
     draw(plot, partial(plot_plan, answer))
+    if export is not None:
+        _write_export(answer, export)
     show(answer, as_json, render)
+
+
+def _write_export(plan: Plan, path: str) -> None:
+    """Writes the best layout as the configuration of the software that the plan is for."""
+    from lockstep.verbs.export import export
+
+    with writing(path, "--export"):
+        Path(path).write_text(export(plan).text, encoding="utf-8")
+    sys.stderr.write(f"wrote {path}\n")
 
 
 COMMAND = Command(
@@ -226,5 +247,6 @@ COMMAND = Command(
     render=render,
     picture=plot_plan,
     figures=("plans.0.step_time_s", "plans.0.mfu_frac", "plans.0.memory_B", "plans.0.bound_by"),
+    also=flags(export=Option("FILE", "With --for, write the best layout as the software's own configuration.")),
     ask=ask,
 )

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from lockstep.errors import UnknownName
 from lockstep.planner.estimate import Estimate
 from lockstep.planner.export import deepspeed, megatron, torchtitan
-from lockstep.planner.export.runnable import Runnable, best_runnable
+from lockstep.planner.export.refusals import Placed
 
 TARGETS = {"megatron": megatron.megatron, "deepspeed": deepspeed.deepspeed, "torchtitan": torchtitan.torchtitan}
 VERSIONS = {"megatron": megatron.VERSION, "deepspeed": deepspeed.VERSION, "torchtitan": torchtitan.VERSION}
@@ -35,7 +35,7 @@ def export(found: Estimate, to: str, said: Sequence[str] = ()) -> str:
     """
     if to not in TARGETS:
         raise UnknownName("target of an export", to, TARGETS, "--to")
-    body, head = TARGETS[to](found), [f"written for {version(to)}", *said]
+    body, head = TARGETS[to](Placed(found.job, found.layout)), [f"written for {version(to)}", *said]
     if to == "deepspeed":
         return json.dumps({COMMENT: head, **json.loads(body)}, indent=2) + "\n"
     return "".join(f"# {sentence}\n" for sentence in head) + body
@@ -46,11 +46,4 @@ def version(to: str) -> str:
     return VERSIONS[to]
 
 
-def best_for(to: str, found: Estimate) -> Runnable | None:
-    """The best layout that `to` can run, where it cannot run `found`, the planner's best; None where there is none."""
-    if to == "megatron" and not megatron.takes_model(found.job):
-        return None
-    return best_runnable(found, CHOICES[to], TARGETS[to])
-
-
-__all__ = ["TARGETS", "Runnable", "best_for", "export", "version"]
+__all__ = ["CHOICES", "TARGETS", "export", "version"]

@@ -19,8 +19,7 @@ from __future__ import annotations
 import json
 
 from lockstep.layout import AXES
-from lockstep.planner.estimate import Estimate
-from lockstep.planner.export.refusals import Refusals, refuse_formats, refuse_sharding
+from lockstep.planner.export.refusals import Placed, Refusals, refuse_formats, refuse_sharding
 from lockstep.planner.space import ALL_RANKS
 from lockstep.types.plain import Json
 from lockstep.workload import FULL, NONE
@@ -39,7 +38,7 @@ CHOICES: dict[str, tuple[object, ...]] = {
 OPTIMIZERS = {"adam": "Adam", "adamw": "AdamW"}
 
 
-def deepspeed(found: Estimate) -> str:
+def deepspeed(found: Placed) -> str:
     """The JSON text. Raises Infeasible with every reason."""
     _refuse(found)
     layout, recipe = found.layout, found.job.recipe
@@ -68,7 +67,7 @@ def deepspeed(found: Estimate) -> str:
     return json.dumps(document, indent=2) + "\n"
 
 
-def _zero(found: Estimate) -> Json:
+def _zero(found: Placed) -> Json:
     """The `zero_optimization` section."""
     layout = found.layout
     section: Json = {"stage": layout.zero, "overlap_comm": found.job.recipe.overlap_dp}
@@ -85,7 +84,7 @@ def _wire(size_B: float, half: str) -> str:
     return half if size_B == 2.0 else "fp32"
 
 
-def _refuse(found: Estimate) -> None:
+def _refuse(found: Placed) -> None:
     """Raises Infeasible for all that the JSON cannot say."""
     layout, recipe, no = found.layout, found.job.recipe, Refusals("DeepSpeed's JSON")
     no.when(layout.cp > 1, f"cp={layout.cp}: sequences are split in the model's code (Ulysses), not in rings")

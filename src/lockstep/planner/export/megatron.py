@@ -22,10 +22,8 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator
 
-from lockstep.errors import Infeasible
 from lockstep.layout import Job, Layout, Recipe
 from lockstep.parallel.context.mixed import neighbours
-from lockstep.planner.estimate import Estimate
 from lockstep.planner.export.megatron_limits import (
     DTYPES,
     OPTIMIZERS,
@@ -37,7 +35,7 @@ from lockstep.planner.export.megatron_limits import (
 )
 from lockstep.planner.export.megatron_positions import unknown_numbers
 from lockstep.planner.export.megatron_shape import Flags, recomputed_modules, refuse_shape, shape_flags
-from lockstep.planner.export.refusals import Refusals
+from lockstep.planner.export.refusals import Placed, Refusals
 from lockstep.workload import Transformer
 
 VERSION = "Megatron-LM, Megatron Core 0.15"
@@ -46,12 +44,13 @@ CHOICES: dict[str, tuple[object, ...]] = {"schedules": SCHEDULES}
 """Axes of the planner's space that it can run; other limits join several of them."""
 
 
-def megatron(found: Estimate) -> str:
+def megatron(found: Placed) -> str:
     """The flags. Raises Infeasible with every reason."""
     layout, job, no = found.layout, found.job, Refusals("Megatron-LM")
     model = job.transformer
     if model is None:
-        raise Infeasible(f"Megatron-LM cannot express this plan: {job.model.name} is not a transformer")
+        no.when(True, f"{job.model.name} is not a transformer")
+        raise no.error()
     refuse_shape(model, no)
     refuse_run(layout, job, model, no)
     no.settle()
@@ -59,14 +58,6 @@ def megatron(found: Estimate) -> str:
     flags = {**shape, **_parallel(layout, job, model), **_recipe(layout, job.recipe, model)}
     said = "".join(f"# {sentence}\n" for sentence in (*unknown_numbers(model), *_unlike(layout, job.recipe)))
     return said + "".join(_line(name, value) for name, value in flags.items())
-
-
-def takes_model(job: Job) -> bool:
-    """Whether it can train the model at all, in some layout."""
-    no = Refusals("Megatron-LM")
-    if job.transformer is not None:
-        refuse_shape(job.transformer, no)
-    return job.transformer is not None and not no.reasons
 
 
 def _unlike(layout: Layout, recipe: Recipe) -> Iterator[str]:

@@ -1,11 +1,19 @@
-"""`Refusals`: collects what a framework cannot express, and raises all of it at once."""
+"""`Placed`: what is exported. `Refusals`: collects what a framework cannot express, and raises all of it at once."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
 from lockstep.errors import Infeasible, Violation
-from lockstep.layout import Layout, Recipe
+from lockstep.layout import Job, Layout, Recipe
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """A layout of a job: what an export writes."""
+
+    job: Job
+    layout: Layout
 
 
 @dataclass(slots=True)
@@ -23,8 +31,12 @@ class Refusals:
     def settle(self) -> None:
         """Raises Infeasible if there is any reason."""
         if self.reasons:
-            message = f"{self.target} cannot express this plan: " + "; ".join(self.reasons)
-            raise Infeasible(message, [Violation(reason, 1.0, 1.0) for reason in self.reasons])
+            raise self.error()
+
+    def error(self) -> Infeasible:
+        """All reasons."""
+        message = f"{self.target} cannot express this plan: " + "; ".join(self.reasons)
+        return Infeasible(message, [Violation(reason, 1.0, 1.0) for reason in self.reasons])
 
 
 def refuse_sharding(software: str, layout: Layout, recipe: Recipe, no: Refusals) -> None:

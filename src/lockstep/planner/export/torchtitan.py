@@ -21,8 +21,7 @@ from collections.abc import Sequence
 from itertools import accumulate
 
 from lockstep.layout import AXES, Job, Layout
-from lockstep.planner.estimate import Estimate
-from lockstep.planner.export.refusals import Refusals, refuse_formats, refuse_sharding
+from lockstep.planner.export.refusals import Placed, Refusals, refuse_formats, refuse_sharding
 from lockstep.planner.space import ALL_RANKS, NODE
 from lockstep.workload import FULL, NONE
 
@@ -48,7 +47,7 @@ CHOICES: dict[str, tuple[object, ...]] = {
 Value = str | int | bool | list[list[str]]
 
 
-def torchtitan(found: Estimate) -> str:
+def torchtitan(found: Placed) -> str:
     """The TOML text. Raises Infeasible with every reason."""
     _refuse(found)
     layout, recipe = found.layout, found.job.recipe
@@ -81,7 +80,7 @@ def _literal(value: Value) -> str:
     return json.dumps(value)
 
 
-def _parallelism(found: Estimate) -> dict[str, Value]:
+def _parallelism(found: Placed) -> dict[str, Value]:
     """The [parallelism] table."""
     layout, job, recipe = found.layout, found.job, found.job.recipe
     sharded = shard_degree(found)
@@ -127,7 +126,7 @@ def _parts(stages: Sequence[int]) -> list[list[str]]:
     return parts
 
 
-def shard_degree(found: Estimate) -> int:
+def shard_degree(found: Placed) -> int:
     """Data-parallel ranks that share a sharded copy, apart from the context-parallel ranks that share it too."""
     layout = found.layout
     if layout.zero == 0:
@@ -149,7 +148,7 @@ def _refuse_experts(layout: Layout, sharded: int, no: Refusals) -> None:
     )  # fmt: skip
 
 
-def _refuse(found: Estimate) -> None:
+def _refuse(found: Placed) -> None:
     """Raises Infeasible for all that the TOML cannot say."""
     layout, recipe, no = found.layout, found.job.recipe, Refusals("torchtitan")
     no.when(found.job.transformer is None, f"{found.job.model.name} is not a transformer")

@@ -80,6 +80,13 @@ def stacks() -> Iterable[str]:
     return known()
 
 
+def software() -> Iterable[str]:
+    """Training software that plans can be for."""
+    from lockstep.planner.software import SOFTWARE
+
+    return SOFTWARE
+
+
 def trainers() -> Iterable[str]:
     """Optimizers of `train`."""
     from lockstep.measure.train.task import ENTRYWISE

@@ -1,0 +1,108 @@
+"""`Software`: the training software that a plan is for: its newest stack, and the layouts that it can run.
+
+    --for NAME     the stack whose times are used          the configuration that is written
+    megatron       megatron-te                             flags of Megatron-LM
+    torchtitan     torchtitan                              its TOML
+    deepspeed      deepspeed                               its JSON
+
+A search keeps to the axes that the software has (`CHOICES` of its export), and asks the export about every layout that
+it would choose: what a flag or a key does not exist for is not chosen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from lockstep.errors import BadInput, Infeasible, UnknownName
+from lockstep.layout import Job, Layout
+from lockstep.planner.export import CHOICES, TARGETS, version
+from lockstep.planner.export.refusals import Placed
+from lockstep.planner.search import Takes
+from lockstep.planner.space import Space
+from lockstep.types.plain import Json
+from lockstep.workload import RECOMPUTE
+
+AXES: dict[str, tuple[str, Callable[[Any], str]]] = {
+    "sharding": ("--zero", lambda pair: f"{pair[0]}"),
+    "schedules": ("--schedule", str),
+    "recompute": ("--recompute", lambda code: RECOMPUTE[code]),
+    "sequence_parallel": ("--sequence-parallel", lambda code: "on" if code else "off"),
+}
+"""Axes whose values are written otherwise on the command line."""
+
+
+@dataclass(frozen=True, slots=True)
+class Software:
+    """Training software with a configuration that can be written."""
+
+    name: str
+    stack: str
+    """The newest release whose times are known: a name of `stacks`."""
+    target: str
+    """Of `export`."""
+
+    @property
+    def version(self) -> str:
+        """The software and the version that its configuration is written for."""
+        return version(self.target)
+
+    def narrowed(self, space: Space) -> Space:
+        """What the software has of `space`. Raises BadInput at what was given and does not exist there."""
+        kept: Json = {}
+        for axis, allowed in CHOICES[self.target].items():
+            kept[axis] = tuple(one for one in getattr(space, axis) if one in allowed)
+            if not kept[axis]:
+                flag, write = AXES.get(axis, (f"--{axis.replace('_', '-')}", str))
+                had = ", ".join(dict.fromkeys(map(write, allowed)))
+                given = ", ".join(dict.fromkeys(map(write, getattr(space, axis))))
+                raise BadInput(f"{self.version} does not run {given}; it has {had}", flag)
+        return replace(space, **kept)
+
+    def takes(self, job: Job) -> Takes:
+        """Whether the software can run a layout of `job`."""
+        return lambda layout: self.why_not(job, layout) is None
+
+    def why_not(self, job: Job, layout: Layout) -> Infeasible | None:
+        """Every reason why the software cannot run a layout; None where it can."""
+        try:
+            TARGETS[self.target](Placed(job, layout))
+        except Infeasible as error:
+            return error
+        return None
+
+    def nothing(self, job: Job, fastest: Layout) -> Infeasible:
+        """The error where none of the layouts that fit can be run, `fastest` among them."""
+        reasons = self.why_not(job, fastest)
+        violations = reasons.violations if reasons else []
+        said = "; ".join(one.why for one in violations)
+        return Infeasible(
+            f"{self.version} can run none of the layouts that fit; the fastest, {fastest}: {said}", violations
+        )
+
+    def check(self, job: Job) -> None:
+        """Raises Infeasible where no layout can be run, whatever it is: of the model or the recipe."""
+        sharding: Any = CHOICES[self.target].get("sharding", ((0, 0), (1, 0)))
+        plain = [Layout(dp=job.devices, zero=zero) for zero, _ in sharding]
+        errors = [self.why_not(job, layout) for layout in plain]
+        refused = [{one.why for one in error.violations} if error else set[str]() for error in errors]
+        if set.intersection(*refused):
+            raise next(error for error in errors if error)
+
+
+SOFTWARE = {
+    one.name: one
+    for one in (
+        Software("megatron", "megatron-te", "megatron"),
+        Software("torchtitan", "torchtitan", "torchtitan"),
+        Software("deepspeed", "deepspeed", "deepspeed"),
+    )
+}
+
+
+def software(name: str) -> Software:
+    """The software called `name`. Raises UnknownName."""
+    if name not in SOFTWARE:
+        raise UnknownName("training software", name, SOFTWARE, "--for")
+    return SOFTWARE[name]

@@ -1,0 +1,101 @@
+"""What is decided of a layout holds in every layout that a search lists, and costs no better layout."""
+
+import random
+from typing import Any
+
+import pytest
+
+import lockstep
+from lockstep.errors import BadInput, Infeasible, UnknownName
+from lockstep.planner import Plan
+
+QUESTION: dict[str, Any] = {"batch": 32, "seq": 2048, "objective": "time"}
+VALUES: dict[str, tuple[Any, ...]] = {
+    "tp": (1, 2, 4),
+    "pp": (1, 2, 4),
+    "cp": (1, 2),
+    "micro_batch": (1, 2, 4),
+    "zero": (0, 1, 3),
+    "recompute": ("none", "selective", "full"),
+    "schedule": ("1f1b", "interleaved", "zb-h1"),
+    "sequence_parallel": (True, False),
+}
+
+
+def planned(**pins: Any) -> Plan:
+    return lockstep.plan("llama3-8b", "dgx-a100-80gb:1", **QUESTION, **pins)
+
+
+FREE = planned(top=1000)
+
+
+def agrees(layout: Any, pins: dict[str, Any]) -> bool:
+    """Whether a layout has one of the values of every pin; a schedule is one of pipelines alone."""
+    return all(
+        getattr(layout, name) in (given if isinstance(given, list) else [given])
+        for name, given in pins.items()
+        if name != "schedule" or layout.pp > 1
+    )
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_drawn_pins_leave_the_layouts_of_the_free_search_that_agree(seed: int) -> None:
+    draw = random.Random(seed)
+    names = draw.sample(sorted(VALUES), draw.choice((1, 2, 3)))
+    alone = "sequence_parallel"
+    pins: dict[str, Any] = {name: draw.choice(VALUES[name]) for name in names}
+    listed = [name for name in names if name != alone]
+    if listed:
+        pins[listed[0]] = draw.sample(VALUES[listed[0]], 2)
+    oracle = [one for one in FREE.plans if agrees(one.layout, pins)]
+    try:
+        found = planned(top=1000, **pins)
+    except (Infeasible, BadInput):
+        assert not oracle
+        return
+    assert all(agrees(one.layout, pins) for one in (*found.plans, *found.front))
+    ours = {str(one.layout): one.step_time_s for one in found.plans}
+    assert all(ours[str(one.layout)] == pytest.approx(one.step_time_s, rel=1e-9) for one in oracle)
+
+
+@pytest.mark.parametrize(("name", "values"), [("micro_batch", [1, 3, 5]), ("tp", [2, 8]), ("zero", [0, 2])])
+def test_a_list_is_as_good_as_the_best_of_its_values(name: str, values: list[int]) -> None:
+    alone = []
+    for value in values:
+        try:
+            alone.append(planned(**{name: value}).best.step_time_s)
+        except (Infeasible, BadInput):
+            continue
+    assert planned(**{name: values}).best.step_time_s == pytest.approx(min(alone), rel=1e-12)
+
+
+def test_values_that_the_planner_does_not_try_by_itself_may_be_given() -> None:
+    found = lockstep.plan("llama3-8b", "dgx-a100-80gb:1", batch=30, seq=2048, micro_batch=5)
+    assert {one.layout.micro_batch for one in found.plans} == {5}
+    assert {one.layout.schedule for one in planned(schedule="zb-v", pp=4).plans} == {"zb-v"}
+    assert {one.layout.shard for one in planned(zero=3, shard=2, pp=1).plans} == {2}
+    stages = planned(stages=[9, 8, 8, 7], tp=2, dp=1, micro_batch=1).plans
+    assert {one.layout.stages for one in stages} == {(9, 8, 8, 7)}
+
+
+@pytest.mark.parametrize(
+    ("pins", "flag", "said"),
+    [
+        ({"tp": 3}, "--tp", "does not divide 32 attention heads"),
+        ({"tp": "x"}, "--tp", "not a count"),
+        ({"zero": 5}, "--zero", "0, 1, 2 or 3"),
+        ({"micro_batch": 0}, "--micro-batch", "at least 1"),
+        ({"stages": [9, 8, 8, 8]}, "--stages", "32"),
+        ({"stages": "best"}, "--stages", "lockstep estimate"),
+    ],
+)
+def test_what_no_layout_can_keep_is_refused_where_it_was_given(pins: dict[str, Any], flag: str, said: str) -> None:
+    with pytest.raises(BadInput) as caught:
+        planned(**pins)
+    assert caught.value.where == flag
+    assert said in str(caught.value)
+
+
+def test_unknown_values_name_the_known_ones() -> None:
+    with pytest.raises(UnknownName, match="did you mean interleaved"):
+        planned(schedule="1f1b,interleavd")
