@@ -99,3 +99,41 @@ def test_what_no_layout_can_keep_is_refused_where_it_was_given(pins: dict[str, A
 def test_unknown_values_name_the_known_ones() -> None:
     with pytest.raises(UnknownName, match="did you mean interleaved"):
         planned(schedule="1f1b,interleavd")
+
+
+def test_several_values_of_the_recipe_are_one_search() -> None:
+    values = {"dtype": ("bf16", "fp16"), "optimizer": ("adamw", "adamw-8bit")}
+    found = planned(dtype="bf16,fp16", optimizer=["adamw", "adamw-8bit"])
+    alone = {
+        f"--dtype {dtype} --optimizer {optimizer}": planned(dtype=dtype, optimizer=optimizer).best
+        for dtype in values["dtype"]
+        for optimizer in values["optimizer"]
+    }
+    assert {one.words: one.step_time_s for one in found.choices} == {
+        words: best.step_time_s for words, best in alone.items()
+    }
+    assert found.best.step_time_s == min(best.step_time_s for best in alone.values())
+    assert found.to_dict()["choices"][0]["step_time_s"] == found.best.step_time_s
+    assert planned(dtype="bf16").choices == ()
+
+
+def test_recipes_that_fit_nowhere_say_why() -> None:
+    words: dict[str, Any] = {"batch": 8, "seq": 2048, "train": "full;lora:r=16,targets=all-linear"}
+    found = lockstep.plan("llama3-8b", "a100-sxm-80gb:1", **words)
+    assert found.best.job.recipe.train.startswith("lora")
+    (full,) = (one for one in found.choices if one.layout is None)
+    assert full.words == "--train full"
+    assert "does not fit" in (full.why_not or "")
+    with pytest.raises(Infeasible, match="does not fit"):
+        lockstep.plan("llama3-70b", "a100-sxm-80gb:1", **words)
+
+
+def test_several_batches_are_several_plans() -> None:
+    assert (
+        len(lockstep.plan("gpt2", "dgx-a100-80gb:1", batch=[16, 32], seq=512, dtype="bf16,fp16").to_dict()["rows"]) == 2
+    )
+
+
+def test_too_many_recipes_are_refused() -> None:
+    with pytest.raises(BadInput, match="36 recipes"):
+        planned(gradient_bytes=[2, 4], dtype="bf16,fp16", optimizer="adam,adamw,adamw-8bit", offload_layers="0,1,2")

@@ -2,6 +2,8 @@
 
 from lockstep.planner.assumptions import assumptions as assumptions
 from lockstep.planner.assumptions import memory_assumptions as memory_assumptions
+from lockstep.planner.choices import Choice as Choice
+from lockstep.planner.choices import best_of as best_of
 from lockstep.planner.citations import Citation as Citation
 from lockstep.planner.citations import bibliography as bibliography
 from lockstep.planner.citations import citations as citations

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from lockstep.hardware import Cluster
 from lockstep.layout import Job
+from lockstep.planner.choices import Choice
 from lockstep.planner.estimate import Estimate
 from lockstep.planner.export import export
 from lockstep.planner.robust import is_safe
@@ -31,6 +32,8 @@ class Plan:
     tokens: float | None = None
     software: Software | None = None
     """What was asked to be able to run them."""
+    choices: tuple[Choice, ...] = ()
+    """Where several recipes were asked: the best layout with each, best first."""
 
     @property
     def best(self) -> Estimate:
@@ -107,6 +110,8 @@ class Plan:
             "rejected": self.rejected,
             "assumptions": list(self.best.assumptions()),
         }
+        if self.choices:
+            answer["choices"] = [one.to_dict() for one in self.choices]
         if self.software is not None:
             answer["export"] = {
                 **picked(self.software, "target version"),

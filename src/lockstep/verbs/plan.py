@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Unpack
 
 from lockstep.errors import BadInput, Infeasible
 from lockstep.units import parse_count, parse_time_s
-from lockstep.verbs.words.calling import verb
+from lockstep.verbs.words.calling import choosing, verb
 from lockstep.verbs.words.meaning import refuse_idle
 from lockstep.verbs.words.option import Option
-from lockstep.verbs.words.pins import first_pins, read_pins
+from lockstep.verbs.words.pins import first_pins, read_choices, read_pins
 from lockstep.verbs.words.quantity import Quantity, Time
 from lockstep.verbs.words.question import positive, read_layout, read_question, whole
+from lockstep.verbs.words.recipe import RecipeWords
 from lockstep.verbs.words.shared import CLUSTER, LAYOUT_WORDS, MODEL, PinWords
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from lockstep.hardware import Cluster
-    from lockstep.layout import Job
-    from lockstep.planner import Plan
+    from lockstep.layout import Recipe
+    from lockstep.planner import Pins, Plan, Software
     from lockstep.planner.search import Progress
     from lockstep.types.plain import Json
     from lockstep.workload import Model
@@ -33,6 +35,7 @@ MOST_ASKED = 256
 
 
 @verb
+@choosing(RecipeWords)
 def plan(
     model: Annotated[str | Path | Model, MODEL],
     cluster: Annotated[str | Path | Cluster, CLUSTER],
@@ -67,43 +70,65 @@ def plan(
     **words: Unpack[PinWords],
 ) -> Plan:
     """The best layouts, the Pareto front and why the others were not chosen. Raises Infeasible when nothing fits."""
+    from lockstep.planner import best_of
     from lockstep.planner import plan as find_plan
-    from lockstep.planner import software as find_software
 
-    described: Json = dict(words)
-    said = {name: described.pop(name) for name in LAYOUT_WORDS if name in described}
-    wanted = None if software is None else find_software(software)
-    if wanted is not None and described.get("stack") is None:
-        described["stack"] = wanted.stack
-    asked, pins = read_question(model, cluster, **described), read_pins(said)
-    refuse_idle(described, asked.job)
-    listed = whole(top, "--top")
-    if listed > MAX_TOP:
-        raise BadInput(f"must be at most {MAX_TOP}, got {listed}", "--top")
+    asked = _read(model, cluster, software, dict(words))
+    wanted: Json = {
+        "tokens": None if tokens is None else positive(parse_count(tokens, "--tokens"), "--tokens"),
+        "deadline_s": None if deadline is None else positive(parse_time_s(deadline, "--deadline"), "--deadline"),
+        "objective": objective,
+        "top": whole(top, "--top"),
+        "progress": progress,
+    }
+    if wanted["top"] > MAX_TOP:
+        raise BadInput(f"must be at most {MAX_TOP}, got {wanted['top']}", "--top")
+    wanted |= {"pins": asked.pins, "software": asked.software}
     try:
-        return find_plan(
-            asked.model,
-            asked.cluster,
-            asked.recipe,
-            tokens=None if tokens is None else positive(parse_count(tokens, "--tokens"), "--tokens"),
-            deadline_s=None if deadline is None else positive(parse_time_s(deadline, "--deadline"), "--deadline"),
-            objective=objective,
-            top=listed,
-            pins=pins,
-            software=wanted,
-            progress=progress,
-        )
+        return best_of(asked.recipes, lambda recipe: find_plan(asked.model, asked.cluster, recipe, **wanted))
     except Infeasible as error:
-        if all(one.why not in OF_MEMORY for one in error.violations):
-            _refuse_pins(asked.job, {**described, **first_pins(said)}, asked.cluster)
-        elif asked.cluster.num_devices <= MOST_ASKED:
-            from lockstep.planner.levers import levers
-
-            error.levers = levers(asked.model, asked.cluster, asked.recipe, pins)
+        asked.explain(error)
         raise
 
 
-def _refuse_pins(job: Job, words: Mapping[str, object], cluster: Cluster) -> None:
-    """Raises BadInput where what is decided of the layout breaks a rule whatever the rest is."""
-    layout = read_layout(job, {name: value for name, value in words.items() if name in LAYOUT_WORDS}, cluster)
-    refuse_idle(words, job, layout)
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """What a plan is asked, as objects; and the words of the first recipe and layout among those it may choose from."""
+
+    model: Model
+    cluster: Cluster
+    recipes: Mapping[str, Recipe]
+    pins: Pins
+    software: Software | None
+    words: Json
+
+    def explain(self, error: Infeasible) -> None:
+        """Adds what would make it fit to `error`. Raises BadInput where what is given of the layout is impossible."""
+        from lockstep.layout import Job
+        from lockstep.planner.levers import levers
+
+        recipe = next(iter(self.recipes.values()))
+        if all(one.why not in OF_MEMORY for one in error.violations):
+            job = Job(self.model, recipe, self.cluster.num_devices)
+            said = {name: value for name, value in self.words.items() if name in LAYOUT_WORDS}
+            refuse_idle(self.words, job, read_layout(job, said, self.cluster))
+        elif self.cluster.num_devices <= MOST_ASKED:
+            error.levers = levers(self.model, self.cluster, recipe, self.pins)
+
+
+def _read(model: str | Path | Model, cluster: str | Path | Cluster, software: str | None, words: Json) -> _Asked:
+    """The question. Raises BadInput and UnknownName at the flag."""
+    from lockstep.planner import software as find_software
+
+    found = None if software is None else find_software(software)
+    if found is not None and words.get("stack") is None:
+        words["stack"] = found.stack
+    layout = {name: words.pop(name) for name in LAYOUT_WORDS if name in words}
+    pins, several = read_pins(layout), read_choices(words)
+    asked = {text: read_question(model, cluster, **one) for text, one in several.items()}
+    for text, one in several.items():
+        refuse_idle(one, asked[text].job)
+    text, first = next(iter(asked.items()))
+    recipes = {text: one.recipe for text, one in asked.items()}
+    known = {**several[text], **first_pins(layout)}
+    return _Asked(first.model, first.cluster, recipes, pins, found, known)

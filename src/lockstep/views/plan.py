@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from rich.console import Console
 
-    from lockstep.planner import Estimate, Plan
+    from lockstep.planner import Choice, Estimate, Plan
     from lockstep.views.parts.layout_columns import Column
 
 
@@ -48,6 +48,7 @@ ASSUMPTIONS = 5
 def render(plan: Plan, out: Console) -> None:
     """Prints the plan."""
     _verdict(plan, out)
+    _choices(plan, out)
     _best(plan, out)
     _front(plan, out)
     _why_not(plan, out)
@@ -79,6 +80,22 @@ def _verdict(plan: Plan, out: Console) -> None:
     if not plan.findings.complete:
         out.print(Text("Stopped early: the best of what was searched, perhaps not the best of all.", style="yellow"))
     time_line(best, out)
+
+
+def _choices(plan: Plan, out: Console) -> None:
+    """The best layout with each of several recipes."""
+    if not plan.choices:
+        return
+    heading(out, "Recipes", "the best layout of each; the first is shown below")
+    titles = [("recipe", "text"), ("layout", "text"), ("step", "right"), ("MFU", "right"), ("memory", "right")]
+    indented(out, table(titles, map(_choice, plan.choices)))
+
+
+def _choice(one: Choice) -> tuple[str, ...]:
+    if one.step_time_s is None:
+        return one.words, f"none: {one.why_not}", "-", "-", "-"
+    numbers = format_time(one.step_time_s), format_frac(one.mfu_frac or 0.0), format_size(one.memory_B or 0.0)
+    return one.words, str(one.layout), *numbers
 
 
 def _memory(one: Estimate) -> str:

@@ -22,6 +22,8 @@ from lockstep.verbs.words.quantity import UNITS, VECTORS
 FIRST_NAME = re.compile(r"(?:Annotated\[\s*)?(\w+)")
 TAKES_LISTS = "takes_lists"
 """Attribute of the functions that `verb` made."""
+CHOOSES = "chooses_among"
+"""Attribute of functions that `choosing` marked."""
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
@@ -60,11 +62,22 @@ def verb(function: Function) -> Function:
     return cast(Function, call)
 
 
+def choosing(words: type) -> Callable[[Function], Function]:
+    """Marks a function that is itself given all values of a list, for the keywords of a TypedDict, and chooses one."""
+
+    def mark(function: Function) -> Function:
+        setattr(function, CHOOSES, frozenset(words.__annotations__))
+        return function
+
+    return mark
+
+
 def several(
     function: Callable[..., Any], given: Sequence[Any], words: Mapping[str, Any]
 ) -> dict[str, list[tuple[Any, Any]]]:
     """The options that are given a list or a range: (value as given, value in SI units) by name."""
-    kinds, found = keywords(function), {}
+    chosen = getattr(function, CHOOSES, ())
+    kinds, found = {name: kind for name, kind in keywords(function).items() if name not in chosen}, {}
     for name, value in {**dict(zip(kinds, given, strict=False)), **words}.items():
         kind = kinds.get(name, "")
         if kind in UNITS:

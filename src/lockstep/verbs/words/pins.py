@@ -1,14 +1,17 @@
-"""`read_pins`: the words of a layout that a plan must keep, each with one value or several."""
+"""What a plan may choose from: words of a layout (`read_pins`) and of a recipe (`read_choices`)."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import product
 from typing import TYPE_CHECKING, Any
 
 from lockstep.errors import BadInput
 from lockstep.rows import listed
+from lockstep.types.plain import Json
 from lockstep.units import COUNT
 from lockstep.verbs.words.question import any_layout
+from lockstep.verbs.words.recipe import RecipeWords
 from lockstep.verbs.words.stages import BEST, read_stages
 
 if TYPE_CHECKING:
@@ -16,6 +19,9 @@ if TYPE_CHECKING:
 
 ALONE = ("order", "stages", "mtp_stage", "sequence_parallel")
 """Words of which a search takes one value."""
+WITH_COMMAS = ("train", "recompute_modules", "jitter", "rank_jitter")
+"""Words of a recipe of which one value may have commas."""
+MOST_RECIPES = 32
 
 
 def read_pins(words: Mapping[str, Any]) -> Pins:
@@ -40,8 +46,31 @@ def read_pins(words: Mapping[str, Any]) -> Pins:
 
 def _values(name: str, given: Any) -> tuple[Any, ...]:
     """Each value as `Layout` has it."""
-    several = listed(given, COUNT, f"--{name.replace('_', '-')}") or (given,)
+    several = listed(given, COUNT, _flag(name)) or (given,)
     return tuple(getattr(any_layout(1, {name: one}), name) for one in several)
+
+
+def read_choices(words: Mapping[str, Any]) -> dict[str, Json]:
+    """Every combination of the values of the recipe's words: what tells it apart, as flags -> the words with it.
+
+    Values are separated by commas, where a comma means something in a value by semicolons.
+    """
+    values = {name: _choices(name, words[name]) for name in RecipeWords.__annotations__ if words.get(name) is not None}
+    several = {name: found for name, found in values.items() if found}
+    combinations = [dict(zip(several, one, strict=True)) for one in product(*several.values())]
+    if len(combinations) > MOST_RECIPES:
+        raise BadInput(
+            f"{len(combinations)} recipes, each of them a search; at most {MOST_RECIPES}", _flag(next(iter(several)))
+        )
+    return {" ".join(f"{_flag(name)} {value}" for name, value in one.items()): {**words, **one} for one in combinations}
+
+
+def _choices(name: str, given: Any) -> tuple[Any, ...] | None:
+    return listed(given, COUNT, _flag(name), vector=name in WITH_COMMAS)
+
+
+def _flag(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
 
 
 def first_pins(words: Mapping[str, Any]) -> dict[str, Any]:
