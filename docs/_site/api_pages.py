@@ -75,7 +75,7 @@ def classes_in(hint: Any) -> Iterator[type]:
 def mentioned(found: Any) -> Iterator[type]:
     """Classes of the project in the annotations of a function, or of a class's fields, properties and methods."""
     if isinstance(found, type):
-        members = [inside(one) for name, one in vars(found).items() if not name.startswith("_")]
+        members = [inside(one) for name, one in vars(found).items() if name == "__init__" or not name.startswith("_")]
         for function in members:
             yield from mentioned(function) if isinstance(function, FunctionType) else ()
     for hint in typing.get_type_hints(inspect.unwrap(found)).values():

@@ -157,7 +157,7 @@ def test_bad_models_are_located(verb: str, model: str, message: str) -> None:
         (("plan", "gpt2", "-c", "dgx-h100", "--batch", "8", "--offload", "disk"), "--offload"),
         (("plan", "resnet50", "-c", "dgx-h100", "--batch", "8", "--seq", "8"), "--seq"),
         (("estimate", "resnet50", "-c", "dgx-h100", "--batch", "8", "--tp", "2"), "--tp"),
-        (("export", "gpt2", "-c", "dgx-h100", "--batch", "8"), "--to: must be given"),
+        (("export", "gpt2", "-c", "dgx-h100", "--batch", "8"), "--to: name the tool to write for"),
         (("export", "gpt2", "-c", "dgx-h100", "--batch", "8", "--to", "megatorn"), "--to"),
         (("cite", "gpt2"), "--cluster: give the cluster"),
         (("catalog", "modles"), "SHELF: unknown shelf 'modles'; did you mean models?"),

@@ -17,7 +17,7 @@ from lockstep.parallel.data.around import Around
 from lockstep.parallel.data.offload import HostTraffic
 from lockstep.parallel.data.sharing import sharing
 from lockstep.parallel.data.zero import Kernels, Traffic
-from lockstep.planner import estimate, plan
+from lockstep.planner import Pins, estimate, plan
 from lockstep.program import ProgramBuilder
 from lockstep.simulate import simulate
 from lockstep.step import price_step
@@ -197,7 +197,7 @@ def test_thirteen_billion_parameters_train_on_one_v100_of_32_gb() -> None:
         ("large", "none"): False, ("large", "optimizer"): True, ("medium", "none"): True, ("medium", "optimizer"): True,
         ("small", "none"): True, ("small", "optimizer"): True,
     }  # fmt: skip
-    assert plan(large, hardware, recipe, offload="optimizer").best.layout.offload == "optimizer"
+    assert plan(large, hardware, recipe, pins=Pins(offload=("optimizer",))).best.layout.offload == "optimizer"
     with pytest.raises(Infeasible):
         plan(large, hardware, recipe)
 
@@ -235,17 +235,17 @@ def test_states_that_exceed_host_memory_do_not_fit(layout: Layout, memory_B: flo
 def test_the_planner_says_when_host_memory_is_what_lacks() -> None:
     small = with_host(cluster("dgx-a100-40gb:1"), memory_B=64e9)
     with pytest.raises(Infeasible, match=r"in the memory of each host, which has 53\.6 GiB") as caught:
-        plan(LLAMA.model, small, LLAMA.recipe, offload="optimizer")
+        plan(LLAMA.model, small, LLAMA.recipe, pins=Pins(offload=("optimizer",)))
     assert caught.value.violations[0].why == "host memory"
     half = with_host(cluster("dgx-a100-40gb:1"), memory_B=130e9)
-    found = plan(LLAMA.model, half, LLAMA.recipe, offload="optimizer")
+    found = plan(LLAMA.model, half, LLAMA.recipe, pins=Pins(offload=("optimizer",)))
     assert {one["why"] for one in found.rejected} >= {"host memory"}
     assert all(bool(one.memory.fits) for one in (*found.plans, *found.front))
 
 
 @pytest.mark.parametrize("offload", ["optimizer", "parameters"])
 def test_the_planner_and_an_estimate_agree(offload: str) -> None:
-    for one in plan(LLAMA.model, CLUSTER, LLAMA.recipe, offload=offload, top=20).plans:
+    for one in plan(LLAMA.model, CLUSTER, LLAMA.recipe, pins=Pins(offload=(offload,)), top=20).plans:
         assert one.layout.offload == offload
         assert estimate(LLAMA, CLUSTER, one.layout).step_time_s == pytest.approx(one.step_time_s, rel=1e-12)
 

@@ -23,6 +23,7 @@ from lockstep.units import format_size
 _AT_ONCE = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0)
 _FOLDER = getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_NOFOLLOW", 0)
 
+YAML_ENDINGS = (".yaml", ".yml")
 _KINDS = (
     (stat.S_ISDIR, "a folder"),
     (stat.S_ISFIFO, "a named pipe"),
@@ -96,6 +97,14 @@ def writable(path: str | Path, where: str) -> Path:
         raise BadInput(f"cannot write {str(path)!r}: {_reason(error)}", where) from None
     if not allowed:
         raise BadInput(f"cannot write {str(path)!r}: it is read-only", where)
+    return wanted
+
+
+def writable_yaml(path: str | Path, where: str) -> Path:
+    """The same of a YAML file, which its name must say."""
+    wanted = writable(path, where)
+    if wanted.suffix.lower() not in YAML_ENDINGS:
+        raise BadInput(f"{str(path)!r} must end in .yaml", where)
     return wanted
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from lockstep.documents.files import writable, writing
+from lockstep.documents.files import writable, writable_yaml, writing
 from lockstep.errors import BadInput, UnknownName
 from lockstep.types.plain import Json
 from lockstep.units import parse_bandwidth_Bps, parse_count, parse_flops, parse_size_B
@@ -265,10 +265,7 @@ def _device_file(given: str | Path | None) -> DeviceFile | None:
 
     if given is None:
         return None
-    path = writable(given, "--device-file")
-    if path.suffix not in (".yaml", ".yml"):
-        raise BadInput(f"{path.name!r} must end in .yaml", "--device-file")
-    return DeviceFile.read(path)
+    return DeviceFile.read(writable_yaml(given, "--device-file"))
 
 
 def _datasheet(

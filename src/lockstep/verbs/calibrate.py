@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from lockstep.documents.files import writable, writing
-from lockstep.errors import BadInput, located
+from lockstep.documents.files import writable_yaml, writing
+from lockstep.errors import located
 from lockstep.types.plain import Json
 from lockstep.verbs.words.calling import strict
 from lockstep.verbs.words.option import Argument, Option
@@ -66,9 +66,7 @@ def calibrate(
     from lockstep.validation.calibration import measured_steps
     from lockstep.validation.cases import study
 
-    path = None if out is None else writable(out, "--out")
-    if path is not None and path.suffix not in (".yaml", ".yml"):
-        raise BadInput(f"{str(path)!r} must end in .yaml", "--out")
+    path = None if out is None else writable_yaml(out, "--out")
     base = read_cluster(cluster)
     for one in file:
         with located("FILE"):

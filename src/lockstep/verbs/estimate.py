@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 @verb
 def estimate(
     model: Annotated[str | Path | Model, MODEL],
-    cluster: Annotated[str | Path | Cluster, CLUSTER],
+    cluster: Annotated[str | Path | Cluster | None, CLUSTER] = None,
     layout: Layout | None = None,
     **words: Unpack[LayoutWords],
 ) -> Estimate:
@@ -37,7 +37,7 @@ def estimate(
 
 
 def read_asked(
-    model: str | Path | Model, cluster: str | Path | Cluster, layout: Layout | None, words: Json
+    model: str | Path | Model, cluster: str | Path | Cluster | None, layout: Layout | None, words: Json
 ) -> tuple[Question, Layout]:
     """The question and the layout in `words`, or the one given as an object."""
     from lockstep.layout import check
@@ -67,8 +67,6 @@ def best_estimate(
     if isinstance(model, Estimate | Plan):
         refuse_beside("an estimate" if isinstance(model, Estimate) else "a plan", cluster, layout, words)
         return model if isinstance(model, Estimate) else model.best
-    if cluster is None:
-        raise BadInput("give the cluster to train on, e.g. dgx-h100:64", "--cluster")
     if names_layout(layout, words):
         return estimate(model, cluster, layout, **words)
     searched: Any = {name: value for name, value in words.items() if name not in LAYOUT_WORDS}

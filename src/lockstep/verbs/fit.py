@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from lockstep.documents.files import writable, writing
+from lockstep.documents.files import writable_yaml, writing
 from lockstep.errors import BadInput, located
 from lockstep.types.plain import Json, picked
 from lockstep.verbs.words.calling import strict
@@ -111,9 +111,7 @@ def fit(
 
 def _file(out: str | Path, cluster: str | Path | Cluster | None, level: str | None, device_name: str | None) -> Path:
     """The file to write, asked before anything is read."""
-    path = writable(out, "--out")
-    if path.suffix not in (".yaml", ".yml"):
-        raise BadInput(f"{str(path)!r} must end in .yaml", "--out")
+    path = writable_yaml(out, "--out")
     base = _base(cluster, device_name, 2)
     if level is not None:
         from lockstep.measure.fit import measured_level

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 @verb
 def guide(
     model: Annotated[str | Path | Model, MODEL],
-    cluster: Annotated[str | Path | Cluster, CLUSTER],
+    cluster: Annotated[str | Path | Cluster | None, CLUSTER] = None,
     *,
     progress: Progress | None = None,
     **words: Unpack[QuestionWords],

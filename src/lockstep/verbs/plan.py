@@ -6,12 +6,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Unpack
 
+from lockstep.documents.files import writable_yaml, writing
 from lockstep.errors import BadInput, Infeasible
 from lockstep.units import parse_count, parse_time_s
 from lockstep.verbs.words.calling import choosing, verb
 from lockstep.verbs.words.meaning import refuse_idle
 from lockstep.verbs.words.option import Option
 from lockstep.verbs.words.pins import first_pins, read_choices, read_pins
+from lockstep.verbs.words.plan_file import write_plan
 from lockstep.verbs.words.quantity import Quantity, Time
 from lockstep.verbs.words.question import positive, read_layout, read_question, whole
 from lockstep.verbs.words.recipe import RecipeWords
@@ -38,7 +40,7 @@ MOST_ASKED = 256
 @choosing(RecipeWords)
 def plan(
     model: Annotated[str | Path | Model, MODEL],
-    cluster: Annotated[str | Path | Cluster, CLUSTER],
+    cluster: Annotated[str | Path | Cluster | None, CLUSTER] = None,
     *,
     tokens: Annotated[
         Quantity | None,
@@ -65,6 +67,10 @@ def plan(
             names="software",
         ),
     ] = None,
+    out: Annotated[
+        str | Path | None,
+        Option("FILE", "File for the question and the best layout, ending in .yaml: MODEL of other verbs.", "-o"),
+    ] = None,
     top: Annotated[Quantity, Option("K", "Number of layouts to list. (default: 5)")] = 5,
     progress: Progress | None = None,
     **words: Unpack[PinWords],
@@ -73,6 +79,7 @@ def plan(
     from lockstep.planner import best_of
     from lockstep.planner import plan as find_plan
 
+    path = None if out is None else writable_yaml(out, "--out")
     asked = _read(model, cluster, software, dict(words))
     wanted: Json = {
         "tokens": None if tokens is None else positive(parse_count(tokens, "--tokens"), "--tokens"),
@@ -85,10 +92,15 @@ def plan(
         raise BadInput(f"must be at most {MAX_TOP}, got {wanted['top']}", "--top")
     wanted |= {"pins": asked.pins, "software": asked.software}
     try:
-        return best_of(asked.recipes, lambda recipe: find_plan(asked.model, asked.cluster, recipe, **wanted))
+        found = best_of(asked.recipes, lambda recipe: find_plan(asked.model, asked.cluster, recipe, **wanted))
     except Infeasible as error:
         asked.explain(error)
         raise
+    if path is not None:
+        chosen = next(text for text, recipe in asked.recipes.items() if recipe is found.job.recipe)
+        with writing(path, "--out"):
+            write_plan(path, found, {"model": model, "cluster": cluster, **asked.said[chosen]})
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +110,8 @@ class _Asked:
     model: Model
     cluster: Cluster
     recipes: Mapping[str, Recipe]
+    said: Mapping[str, Json]
+    """The words of each recipe."""
     pins: Pins
     software: Software | None
     words: Json
@@ -111,12 +125,17 @@ class _Asked:
         if all(one.why not in OF_MEMORY for one in error.violations):
             job = Job(self.model, recipe, self.cluster.num_devices)
             said = {name: value for name, value in self.words.items() if name in LAYOUT_WORDS}
-            refuse_idle(self.words, job, read_layout(job, said, self.cluster))
+            try:
+                refuse_idle(self.words, job, read_layout(job, said, self.cluster))
+            except BadInput as broken:
+                # Of a word that was not given, the search has tried the other values.
+                if (broken.where or "").removeprefix("--").replace("-", "_") in self.words:
+                    raise
         elif self.cluster.num_devices <= MOST_ASKED:
             error.levers = levers(self.model, self.cluster, recipe, self.pins)
 
 
-def _read(model: str | Path | Model, cluster: str | Path | Cluster, software: str | None, words: Json) -> _Asked:
+def _read(model: str | Path | Model, cluster: str | Path | Cluster | None, software: str | None, words: Json) -> _Asked:
     """The question. Raises BadInput and UnknownName at the flag."""
     from lockstep.planner import software as find_software
 
@@ -131,4 +150,4 @@ def _read(model: str | Path | Model, cluster: str | Path | Cluster, software: st
     text, first = next(iter(asked.items()))
     recipes = {text: one.recipe for text, one in asked.items()}
     known = {**several[text], **first_pins(layout)}
-    return _Asked(first.model, first.cluster, recipes, pins, found, known)
+    return _Asked(first.model, first.cluster, recipes, several, pins, found, known)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 @verb
 def roofline(
     model: Annotated[str | Path | Model, MODEL],
-    cluster: Annotated[str | Path | Cluster, CLUSTER],
+    cluster: Annotated[str | Path | Cluster | None, CLUSTER] = None,
     layout: Layout | None = None,
     **words: Unpack[LayoutWords],
 ) -> Roofline:

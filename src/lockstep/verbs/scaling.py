@@ -33,7 +33,7 @@ class ScalingWords(QuestionWords, OperationWords, TargetWords, total=False):
 @verb
 def scaling(
     model: Annotated[str | Path | Model, MODEL],
-    cluster: Annotated[str | Path | Cluster, CLUSTER],
+    cluster: Annotated[str | Path | Cluster | None, CLUSTER] = None,
     *,
     weak: Annotated[bool, Switch("Grow the batch with the devices; --batch is the batch on all of them.")] = False,
     deadline: Annotated[

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 @verb
 def sensitivity(
     model: Annotated[str | Path | Model, MODEL],
-    cluster: Annotated[str | Path | Cluster, CLUSTER],
+    cluster: Annotated[str | Path | Cluster | None, CLUSTER] = None,
     layout: Layout | None = None,
     **words: Unpack[LayoutWords],
 ) -> Advice:

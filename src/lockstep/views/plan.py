@@ -241,6 +241,8 @@ def ask(as_json: bool, plot: str | None, export: str | None, **words: object) ->
     with progress("searching layouts") as report:
         answer = plan(progress=report, **given(words))
     sys.stderr.write(f"searched {answer.findings.evaluated:,} layouts in {time.perf_counter() - began:.2f} s\n")
+    if words.get("out") is not None:
+        sys.stderr.write(f"wrote {words['out']}\n")
     draw(plot, partial(plot_plan, answer))
     if export is not None:
         _write_export(answer, export)
@@ -259,6 +261,7 @@ def _write_export(plan: Plan, path: str) -> None:
 COMMAND = Command(
     examples=(
         "lockstep plan llama3-70b --cluster dgx-h100:64 --batch-tokens 4M --tokens 15T --plot plan.png",
+        "lockstep plan llama3-70b -c dgx-h100:8 --batch 512 --tp 4,8 --dtype bf16,fp8 --for megatron -o plan.yaml",
         "lockstep plan ./config.json --cluster dgx-a100-80gb:16 --batch 512 --objective cost --json",
     ),
     render=render,

@@ -2,7 +2,8 @@
 
 `strict` refuses a keyword that the function does not have. Many verbs take `**words: Unpack[SomeWords]`. A type checker
 knows what is in there, Python does not: it would hand a misspelled word on, and the answer would be for another
-question. `verb` also answers for every combination, as `Rows`, where a numeric option is given a list or a range.
+question. A file of a plan, given as MODEL, stands for the words that it has. `verb` also answers for every combination,
+as `Rows`, where a numeric option is given a list or a range.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from typing import Any, TypeVar, cast, get_args, get_type_hints
 from lockstep.errors import LONGEST, option_hint
 from lockstep.rows import answer_rows, listed
 from lockstep.units import NUMBER
+from lockstep.verbs.words.plan_file import plan_given
 from lockstep.verbs.words.quantity import UNITS, VECTORS
 
 FIRST_NAME = re.compile(r"(?:Annotated\[\s*)?(\w+)")
@@ -36,7 +38,12 @@ def strict(function: Function) -> Function:
         for word in words:
             if word not in allowed:
                 raise TypeError(_refusal(function.__name__, word, tuple(allowed)))
-        return function(*given, **words)
+        named = {**dict(zip(allowed, given, strict=False)), **words}
+        plan = plan_given(named.get("model"))
+        if plan is None:
+            return function(*given, **words)
+        with plan.located(named):
+            return function(**plan.answering(named, allowed, hasattr(function, CHOOSES)))
 
     return cast(Function, call)
 

@@ -51,7 +51,7 @@ class Question:
 @strict
 def read_question(
     model: str | Path | Model,
-    cluster: str | Path | Cluster,
+    cluster: str | Path | Cluster | None,
     *,
     gpus: Quantity | None = None,
     batch: Quantity | None = None,
@@ -71,9 +71,12 @@ def read_question(
     return Question(wanted, machine, asked)
 
 
-def read_cluster(cluster: str | Path | Cluster, gpus: Quantity | None = None) -> Cluster:
+def read_cluster(cluster: str | Path | Cluster | None, gpus: Quantity | None = None) -> Cluster:
     """The cluster of that name or path, with `gpus` devices instead of its own number if given."""
     from lockstep.hardware import cluster as find_cluster
+
+    if cluster is None:
+        raise BadInput("give the cluster to train on, e.g. dgx-h100:64", "--cluster")
 
     devices = None if gpus is None else whole(gpus, "--gpus")
     given = cluster

@@ -19,7 +19,12 @@ if TYPE_CHECKING:
     from lockstep.hardware import Cluster
 
 
-MODEL = Argument("MODEL", "Catalog name, or a path to a Hugging Face config.json or a YAML file.", "models")
+MODEL = Argument(
+    "MODEL",
+    "Catalog name, or a path to a Hugging Face config.json or a YAML file: of a model, or of a plan (plan -o), which "
+    "has the rest of the question and the layout too.",
+    "models",
+)
 CLUSTER = Option(
     "C", "Catalog cluster with nodes, e.g. dgx-h100:64; one machine, e.g. rtx-4090:4; or a YAML file.", "-c",
     names="clusters",

@@ -1,0 +1,195 @@
+"""A plan as a file: `plan -o plan.yaml` writes it, and any verb about a run reads it as MODEL.
+
+    schema: 1
+    kind: plan
+    lockstep: 0.1.0                    version that made it
+    model: llama3-70b                  as MODEL takes it; a path is relative to this file
+    cluster: dgx-h100:64               as --cluster takes it
+    for: megatron                      only where the plan was made for some software
+    question: {batch: 512, ...}        every other word of the question, by keyword
+    layout: {tp: 8, ...}               the layout chosen, by keyword
+    predicted: {step_time_s: ...}      what the plan said, for the reader
+
+Words that are given with the file go before its own. Where they change the number of devices or another degree, `dp`
+follows again.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from lockstep.documents.files import YAML_ENDINGS
+from lockstep.errors import BadInput, UnknownName
+from lockstep.types.plain import Json, plain
+
+if TYPE_CHECKING:
+    from lockstep.documents import Locate
+    from lockstep.layout import Layout
+    from lockstep.planner import Plan
+
+KIND = "plan"
+KEYS = ("kind", "lockstep", "model", "cluster", "for", "question", "layout", "predicted")
+DEGREES = ("tp", "pp", "cp", "gpus", "cluster")
+"""Words that dp follows."""
+SAID = ("tp", "pp", "dp", "micro_batch", "zero")
+"""Words of a layout that a file says whatever they are."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlanFile:
+    """What a file says."""
+
+    words: Json
+    """Of the question, `model` and `cluster` among them, by keyword."""
+    layout: Json
+    software: str | None
+    locate: Locate
+
+    def answering(self, given: Json, own: Mapping[str, str], chooses: bool) -> Json:
+        """The keywords of a function that takes `own`, with `given` before those of the file."""
+        said = {name: value for name, value in given.items() if value is not None and name != "model"}
+        layout = {} if chooses or "layout" in said else self._layout(said)
+        words = {name: value for name, value in {**self.words, **layout}.items() if name in own}
+        if "batch_tokens" in said:
+            words.pop("batch", None)
+        if self.software is not None:
+            words |= self._software(own)
+        return {**given, **words, **said}
+
+    def _layout(self, said: Json) -> Json:
+        changed = {name for name in said if said[name] != self.words.get(name)}
+        follows = {"dp"} if changed & {*DEGREES} else set[str]()
+        placed = {"stages", "mtp_stage"} if changed & {"pp", "vpp"} else set[str]()
+        return {name: value for name, value in self.layout.items() if name not in follows | placed}
+
+    def _software(self, own: Mapping[str, str]) -> Json:
+        from lockstep.planner import software
+
+        found: Json = {"software": self.software} if "software" in own else {}
+        return {**found, "to": software(str(self.software)).target} if "to" in own else found
+
+    @contextmanager
+    def located(self, given: Json) -> Iterator[None]:
+        """Says where in the file a word stands that an error is about."""
+        try:
+            yield
+        except BadInput as error:
+            name = (error.where or "").removeprefix("--").replace("-", "_")
+            part = "layout" if name in self.layout else "question" if name in self.words else None
+            if part is None or given.get(name) is not None:
+                raise
+            path = (name,) if name in ("model", "cluster") else (part, name)
+            raise BadInput(error.message, self.locate(*path)) from None
+
+
+def read_plan(path: str | Path) -> PlanFile | None:
+    """The plan in a YAML file; None where the file describes something else. Raises BadInput at the line."""
+    from lockstep.documents import read_yaml
+    from lockstep.verbs.words.shared import LAYOUT_WORDS, QuestionWords
+
+    data, locate = read_yaml(path)
+    if data.get("kind") != KIND:
+        return None
+    _known(data, KEYS, locate)
+    question, layout = (_mapping(data, name, locate) for name in ("question", "layout"))
+    _known(question, tuple(QuestionWords.__annotations__), locate, "question")
+    _known(layout, LAYOUT_WORDS, locate, "layout")
+    words = {name: _beside(path, _text(data, name, locate)) for name in ("model", "cluster")} | question
+    return PlanFile(words, layout, data.get("for"), locate)
+
+
+def _known(data: Mapping[str, Any], allowed: tuple[str, ...], locate: Locate, *inside: str) -> None:
+    for name in data:
+        if name not in allowed:
+            raise UnknownName("key of a plan", name, allowed, locate(*inside, name))
+
+
+def _mapping(data: Json, name: str, locate: Locate) -> Json:
+    found = data.get(name)
+    if not isinstance(found, dict):
+        raise BadInput(f"{name} must be a mapping of words to values", locate(name))
+    return found
+
+
+def _text(data: Json, name: str, locate: Locate) -> str:
+    found = data.get(name)
+    if not isinstance(found, str) or not found:
+        raise BadInput(f"{name} must be a name or a path", locate(name))
+    return found
+
+
+def _beside(plan: str | Path, name: str) -> str:
+    """A path as seen from here, a name as it is."""
+    path = Path(plan).parent / name
+    return str(path) if path.is_file() else name
+
+
+def write_plan(path: Path, plan: Plan, words: Json) -> None:
+    """Writes `plan`, the answer to `words`. Raises BadInput where model or cluster have no name that a file can say."""
+    from lockstep import __version__
+    from lockstep.verbs.words.question import read_cluster
+    from lockstep.verbs.words.shared import QuestionWords
+
+    job = plan.job
+    asked = {
+        name: value for name, value in words.items() if value is not None and name in QuestionWords.__annotations__
+    }
+    asked.pop("batch_tokens", None)
+    asked |= {"batch": job.recipe.batch, "stack": job.recipe.software.name}
+    if job.transformer is not None:
+        asked["seq"] = job.recipe.seq
+    if job.devices != read_cluster(words["cluster"], words.get("gpus")).num_devices:
+        asked["gpus"] = job.devices
+    document: Json = {
+        "schema": 1,
+        "kind": KIND,
+        "lockstep": __version__,
+        "model": _name(words["model"], "MODEL", path),
+        "cluster": _name(words["cluster"], "--cluster", path),
+        **({} if plan.software is None else {"for": plan.software.name}),
+        "question": asked,
+        "layout": _layout_words(plan.best.layout),
+        "predicted": {
+            "step_time_s": plan.best.step_time_s,
+            "memory_B": float(plan.best.memory.total_B),
+            "mfu_frac": plan.best.mfu_frac,
+        },
+    }
+    path.write_text(f"# {' '.join(plan.verdict().split())}\n" + "".join(_lines(document)), encoding="utf-8")
+
+
+def _layout_words(layout: Layout) -> Json:
+    """The degrees, and what differs from the default."""
+    from lockstep.layout import Layout
+
+    plainest = Layout().to_dict()
+    return {name: value for name, value in layout.to_dict().items() if name in SAID or value != plainest[name]}
+
+
+def _name(given: object, where: str, path: Path) -> str:
+    if not isinstance(given, str | Path):
+        raise BadInput("a file names what it is about; give a name of the catalog or a path", where)
+    return os.path.relpath(given, path.parent) if Path(given).is_file() else str(given)
+
+
+def _lines(document: Json) -> Iterator[str]:
+    """YAML whose values are JSON, which is YAML."""
+    for name, value in document.items():
+        if isinstance(value, dict):
+            yield f"{name}:\n"
+            yield from (f"  {key}: {json.dumps(plain(one))}\n" for key, one in value.items())
+        else:
+            yield f"{name}: {json.dumps(value)}\n"
+
+
+def plan_given(model: object) -> PlanFile | None:
+    """The plan in the file that MODEL names; None where it names something else."""
+    if not isinstance(model, str | Path) or not str(model).lower().endswith(YAML_ENDINGS) or not Path(model).is_file():
+        return None
+    return read_plan(model)
