@@ -82,7 +82,7 @@ _SAME: dict[str, tuple[str, ...]] = {
 _ADAPTERS = 'use [train "lora:r=16,targets=all-linear"]'
 _QUANTISED = 'use [base "nf4"], [base "int8"] or [base "gptq"], with adapters as [train "lora:r=16,targets=all-linear"]'
 _SERVING = "only training is priced, not inference"
-_AFTER = "reinforcement learning is not supported yet; its training steps alone are those of any training run"
+_AFTER = 'use [train "dpo"], [train "grpo:generation=60%"] or [train "ppo"], with adapters as [train "dpo,lora:r=16"]'
 _FROZEN = 'all is frozen but adapters with [train "lora:r=16,targets=all-linear"]; otherwise every parameter is trained'
 _SHAPE = "the shape belongs to the model: give a config.json or a YAML file as MODEL"
 _LINKS = "links belong to the cluster: give a YAML file of your own as [cluster]"
@@ -95,7 +95,8 @@ _MEANT: dict[str, tuple[str, ...]] = {
     "load_in_4bit load_in_8bit quantization quantize nf4 gptq awq bnb_4bit_quant_type": (_QUANTISED,),
     "freeze frozen trainable trainable_parameters": (_FROZEN,),
     "inference serving serve generate prompt prompt_length max_new_tokens max_tokens kv_cache decode": (_SERVING,),
-    "rlhf ppo dpo grpo": (_AFTER,),
+    "rlhf ppo dpo grpo rl reinforcement_learning rollouts preference": (_AFTER,),
+    "optimizer_in_bwd optimizer_in_backward fused_backward_pass lomo adalomo": ("use [update_in_backward]",),
     "sft finetune fine_tune finetuning": ("fine-tuning all parameters is training: give its [batch] and [seq]",),
     "nodes num_nodes nnodes n_nodes hosts num_hosts": (_NODES,),
     "gpus_per_node devices_per_node nproc_per_node ntasks_per_node": (

@@ -31,6 +31,7 @@ FLAGS = {
     "fused_accumulation": (False, "fused_accumulation", False),
     "sharding": ("megatron", "sharding", "megatron"),
     "gradient_sync": ("step", "gradient_sync", "step"),
+    "update_in_backward": (True, "update_in_backward", True),
     "reshard": (False, "reshard", False),
     "overlap": (False, "overlap_dp", False),
     "overlap_tp": ("all", "overlap_tp", "all"),
@@ -65,6 +66,7 @@ DENSE = ("llama3-8b", "dgx-h100:8")
 COMPANY = {"overlap_device": {"overlap_ep": "shared"}, "gradient_sync": {"zero": 2}, "reshard": {"zero": 3},
            "local_steps": {"ep": 1, "shard": 2}, "cp_kind": {"cp": 2, "pp": 2, "ep": 4}}  # fmt: skip
 """Words that mean something only beside others."""
+BATCH = {"update_in_backward": 8}
 LAYOUT = {"tp": 2, "pp": 4, "ep": 8, "zero": 1, "recompute": "selective", "sequence_parallel": True}
 
 
@@ -120,9 +122,9 @@ def test_a_flag_is_its_field(word: str) -> None:
     laid = LAYOUT | dict(COMPANY.get(word, ()))
     layout = [part for name, one in laid.items() for part in ((f"--{name.replace('_', '-')}",) if one is True else
               (f"--{name.replace('_', '-')}", str(one)))]  # fmt: skip
-    where = DENSE if word == "local_steps" else MOE
-    answer = run("estimate", where[0], "-c", where[1], "--batch", "256", *layout, *said, "--json").json()
-    found = lockstep.estimate(*where, batch=256, **laid)  # type: ignore[arg-type]
+    where, batch = DENSE if word == "local_steps" else MOE, BATCH.get(word, 256)
+    answer = run("estimate", where[0], "-c", where[1], "--batch", str(batch), *layout, *said, "--json").json()
+    found = lockstep.estimate(*where, batch=batch, **laid)  # type: ignore[arg-type]
     job = replace(found.job, recipe=replace(found.job.recipe, **{field: expected}))
     want = estimate_layout(job, found.cluster, found.layout)
     assert answer["step_time_s"] == want.step_time_s

@@ -46,7 +46,10 @@ NUMBER = r"(?<![\w.])-?(?:\d+\.?\d*(?:e[+-]?\d+)?|inf|nan)\b"
 
 @pytest.mark.parametrize("name", [name for name in EXPERIMENTS if name not in QUICK])
 def test_the_page_of_experiments_says_what_they_find(name: str, pages: ModuleType) -> None:
-    """Numbers to 2 %, or to a part of what may differ: another processor adds in another order."""
+    """Numbers to 2 %, or to a part of what may differ: another processor adds in another order.
+
+    Of what only has to lie beyond a bound, to a half: runs that diverge make much of the last digits.
+    """
     page = (ROOT / "docs" / "reference" / "experiments.md").read_text(encoding="utf-8")
     section = page.split(f"### {name}\n")[1].split("\n### ")[0]
     rows = section.split(pages.FINDINGS_HEAD)[1].split("\n\n")[0].strip().splitlines()
@@ -58,7 +61,10 @@ def test_the_page_of_experiments_says_what_they_find(name: str, pages: ModuleTyp
             assert re.sub(NUMBER, "", one) == re.sub(NUMBER, "", other)
             numbers = [[float(value) for value in re.findall(NUMBER, text)] for text in (one, other)]
             slack = 1e-12 if column not in (1, 2) else 1e-9 if check.false_law else max(0.1 * check.allowed, 1e-9)
-            assert numbers[0] == pytest.approx(numbers[1], rel=0.02, abs=slack, nan_ok=True), (row, today)
+            rel = 0.02
+            if check.relation != "equals" and column == 2:
+                rel, slack = 0.5, max(slack, 0.1 * abs(check.expected))
+            assert numbers[0] == pytest.approx(numbers[1], rel=rel, abs=slack, nan_ok=True), (row, today)
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)

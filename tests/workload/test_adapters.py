@@ -12,15 +12,19 @@ from lockstep.layout import ADAPTER_B, Job, Layout, Recipe, memory, trained_para
 from lockstep.simulate import simulate
 from lockstep.step import price_step
 from lockstep.step.program import step_program
-from lockstep.workload import layer_activation_B, layer_weights, read_adapters, training_flops
+from lockstep.workload import Adapters, layer_activation_B, layer_weights, read_training, training_flops
 from lockstep.workload.piece import Piece
 
 ONE = cluster("dgx-a100-80gb", gpus=1)
 LLAMA = workload.model("llama2-7b")
 
 
+def trained(text: str) -> Adapters | None:
+    return read_training(text).adapters
+
+
 def total(text: str) -> int:
-    adapters = read_adapters(text)
+    adapters = trained(text)
     assert adapters is not None
     weights = adapters.weights(layer_weights(LLAMA, False))
     return LLAMA.layers * sum(weight.elems for weight in weights)
@@ -69,7 +73,9 @@ def test_states_are_those_of_the_adapters_and_the_base_is_stored_as_said() -> No
 def test_frozen_layers_keep_fewer_inputs() -> None:
     """Without an adapter on it, neither a block's input nor what its down product reads is needed again."""
     some, every = (
-        layer_activation_B(LLAMA, Piece(micro_batch=1, seq=1, adapters=read_adapters(f"lora:r=16,targets={targets}")))
+        layer_activation_B(
+            LLAMA, Piece(micro_batch=1, seq=1, adapters=read_training(f"lora:r=16,targets={targets}").adapters)
+        )
         for targets in ("q+v", "all-linear")
     )
     casts = 4 * (4 * (4096 + 16) + (11008 + 16))  # k, o, gate, up and down, each cast to fp32, and what A gives
@@ -77,7 +83,7 @@ def test_frozen_layers_keep_fewer_inputs() -> None:
 
 
 def test_a_step_computes_no_gradient_of_frozen_weights() -> None:
-    full, lora = (training_flops(LLAMA, 2048, adapters=read_adapters(text)) for text in ("full", "lora:r=16"))
+    full, lora = (training_flops(LLAMA, 2048, training=read_training(text)) for text in ("full", "lora:r=16"))
     core = full.forward.attention_core
     assert full.model == 3 * full.forward.total
     assert lora.model == pytest.approx(2 * full.forward.total + core + 3 * 2 * total("lora:r=16"))
@@ -114,7 +120,7 @@ def test_gradients_of_adapters_are_all_that_is_reduced() -> None:
 @pytest.mark.parametrize(
     ("text", "error", "why"),
     [
-        ("adapters", BadInput, "lora:r=16"),
+        ("adapters", UnknownName, "thing to train"),
         ("lora:r=0", BadInput, "r must be"),
         ("lora:rank=4", UnknownName, "setting of lora"),
         ("lora:targets=query", UnknownName, "target of lora"),

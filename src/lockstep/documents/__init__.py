@@ -127,6 +127,8 @@ def _yaml_events(text: str, file: str) -> Iterator[Event]:
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         problem = getattr(error, "problem", None) or getattr(error, "reason", None) or "cannot be understood"
+        if "nesting depth" in problem:
+            problem = f"nested deeper than the {MAX_DEPTH} levels allowed"
         raise BadInput(f"not valid YAML: {problem}", f"{file}:{mark.line + 1}" if mark else file) from None
 
 

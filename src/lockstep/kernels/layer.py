@@ -191,6 +191,8 @@ class LayerWork:
     """Of `passes`, shared experts, which need no exchange."""
     repeated: Work
     """What selective recomputation runs again before the backward pass."""
+    frozen: Work | None = None
+    """A forward pass without adapters; None where there are none."""
 
     @property
     def forward(self) -> Work:
@@ -205,7 +207,7 @@ class LayerWork:
 
 def layer_work(shard: Shard, kind: LayerKind) -> LayerWork:
     """Work of one layer of the given kind."""
-    around = projections(shard) + residual_and_norms(shard)
+    around, bare = projections(shard) + residual_and_norms(shard), None
     if shard.recipe.overlap_tp == "async":
         around += _added_pieces(shard, kind)
     shared = Passes(Work(), Work())
@@ -215,9 +217,11 @@ def layer_work(shard: Shard, kind: LayerKind) -> LayerWork:
     elif shard.model.mlp:
         around += feed_forward(shard, shard.model.mlp.ffn / shard.grid.tp, shard.tokens, 1, shard.model.mlp.gated)
     if shard.recipe.adapters is not None:
-        around += adapter_work(shard, shard.recipe.adapters, kind) + restored_work(shard, kind)
+        around += restored_work(shard, kind)
+        bare, around = around, around + adapter_work(shard, shard.recipe.adapters, kind)
     core = attention_core(shard, kind.window)
-    return LayerWork(around, core, shared, _repeated(shard, kind, core))
+    frozen = None if bare is None else bare.forward + core.forward
+    return LayerWork(around, core, shared, _repeated(shard, kind, core), frozen)
 
 
 def _repeated(shard: Shard, kind: LayerKind, core: Passes) -> Work:

@@ -31,7 +31,7 @@ from lockstep.layout.job import Job, LayerKind
 from lockstep.layout.kept import activations_B, by_experts, chunks_of, leaving_B, live_B
 from lockstep.layout.layout import KEEP, OFFLOAD_PARAMETERS, LayoutGrid, host_capacity_B, host_states_B
 from lockstep.layout.recipe import Recipe
-from lockstep.layout.sharing import gradients_leave, sharing_of
+from lockstep.layout.sharing import gradients_pass, sharing_of
 from lockstep.layout.trained import ADAPTER_B, frozen_B, trained_parameters
 from lockstep.parallel.data.local import OUTER_STATE_B
 from lockstep.types.arrays import Number, Truth, Whole
@@ -186,13 +186,15 @@ def _stage_B(job: Job, grid: LayoutGrid, stage: int) -> tuple[tuple[Number, ...]
     if adapted:
         weights_B, gradients_B, optimizer_B = _adapted_states(job, grid, held, parameters, trained)
     else:
-        weights_B, gradients_B, optimizer_B = _states(recipe, grid, parameters)
+        weights_B, gradients_B, optimizer_B = _states(recipe, grid, parameters * recipe.objective.models)
+    if recipe.objective.frozen:
+        weights_B = weights_B + np.where(grid.offload == OFFLOAD_PARAMETERS, 0.0, _copies_B(recipe, grid, parameters))
     kept_B, loss_B, layer_B = activations_B(job, grid, stage, held)
     gathered_B = _gathered(recipe, grid, parameters, trained, max(1, sum(held.values())))
     if recipe.gradients_freed or recipe.foreach_update:
         fresh = recipe.gradients_freed & (grid.microbatches(recipe.batch) == 1)
         elems = trained.matrix_elems + trained.other_elems, trained.expert_elems
-        passing = recipe.states.passing_B * recipe.foreach_update
+        passing = recipe.states.passing_B * (recipe.foreach_update and not recipe.update_in_backward)
         update_B = _sharded(grid, elems[0] * passing, elems[1] * passing, sharing_of(recipe, grid).sharded)
         early_B, left_B = np.where(fresh, 0.0, gradients_B), np.where(fresh, 0.0, kept_B)
         found = (
@@ -229,10 +231,17 @@ def _states(recipe: Recipe, grid: LayoutGrid, parameters: RankParameters) -> tup
         optimizer_B = optimizer_B - masters_B
     weights_B = np.where(grid.offload == OFFLOAD_PARAMETERS, 0.0, weights_B)
     gradients_B = _sharded(grid, dense * recipe.gradient_B, expert * recipe.gradient_B, sharing.scatters)
-    gradients_B = np.where(gradients_leave(recipe, grid), 0.0, gradients_B)
+    gradients_B = np.where(gradients_pass(recipe, grid), 0.0, gradients_B)
     if recipe.local_steps > 1:
         optimizer_B = optimizer_B + _sharded(grid, dense * OUTER_STATE_B, expert * OUTER_STATE_B, sharing.sharded)
     return weights_B, gradients_B, np.where(grid.offload == KEEP, optimizer_B, 0.0)
+
+
+def _copies_B(recipe: Recipe, grid: LayoutGrid, parameters: RankParameters) -> Number:
+    """Bytes of the frozen copies of the model that the objective needs, sharded as parameters are."""
+    each_B = recipe.objective.frozen * recipe.parameter_B
+    dense_B = (parameters.matrix_elems + parameters.other_elems) * each_B
+    return _sharded(grid, dense_B, parameters.expert_elems * each_B, np.logical_not(sharing_of(recipe, grid).keeps))
 
 
 def _adapted_states(
@@ -250,7 +259,7 @@ def _adapted_states(
         return _sharded(grid, dense * each_B, trained.expert_elems * each_B, divided)
 
     weights_B = np.where(grid.offload == OFFLOAD_PARAMETERS, 0.0, base_B + of(ADAPTER_B, given_up))
-    gradients_B = np.where(gradients_leave(recipe, grid), 0.0, of(ADAPTER_B, sharing.scatters))
+    gradients_B = np.where(gradients_pass(recipe, grid), 0.0, of(ADAPTER_B, sharing.scatters))
     optimizer_B = of(recipe.states.matrix_states_B, sharing.sharded)
     return weights_B, gradients_B, np.where(grid.offload == KEEP, optimizer_B, 0.0)
 
@@ -277,7 +286,8 @@ def _stage_host_states_B(job: Job, grid: LayoutGrid, stage: int) -> Number:
     """Bytes of offloaded states of one rank of a stage: of what it updates, divided from zero 1 on."""
     states, recipe = job.recipe.states, job.recipe
     layers = job.device_layers(grid.stages, grid.placement, grid.split)[stage]
-    held = stage_parameters(job, grid, stage, layers)
+    whole = stage_parameters(job, grid, stage, layers)
+    held, copies = whole * recipe.objective.models, 1.0 + recipe.objective.frozen / recipe.objective.models
     dense, expert = held.matrix_elems + held.other_elems, held.expert_elems
     optimizer_B = held.matrix_elems * states.matrix_B + held.other_elems * states.other_B
     if recipe.local_steps > 1:
@@ -285,7 +295,7 @@ def _stage_host_states_B(job: Job, grid: LayoutGrid, stage: int) -> Number:
     divided = grid.zero >= 1
     return host_states_B(
         grid,
-        _sharded(grid, dense * recipe.parameter_B, expert * recipe.parameter_B, divided),
+        _sharded(grid, dense * recipe.parameter_B, expert * recipe.parameter_B, divided) * copies,
         _sharded(grid, dense * recipe.gradient_B, expert * recipe.gradient_B, divided),
         _sharded(grid, optimizer_B, expert * states.matrix_B, divided),
     )
@@ -304,6 +314,6 @@ def _gathered(
     layer = (parameters.matrix_elems + parameters.expert_elems) / layers
     passing = (trained.matrix_elems + trained.expert_elems) / layers
     each_B = ADAPTER_B if adapted else max(recipe.wire_B, recipe.parameter_B)
-    gradients_B = np.where(sharing.scatters | gradients_leave(recipe, grid), passing * each_B, 0.0)
+    gradients_B = np.where(sharing.scatters | gradients_pass(recipe, grid), passing * each_B, 0.0)
     stored_B = recipe.base_B if adapted else recipe.parameter_B
     return gradients_B + np.where(sharing.keeps, 0.0, 2.0 * layer * stored_B)

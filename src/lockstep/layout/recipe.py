@@ -12,7 +12,7 @@ from lockstep.parallel.expert.load import routing_skew
 from lockstep.parallel.pipeline.vocabulary import BARRIERS
 from lockstep.stacks import ATTENTION_KERNELS, DEFAULT, Stack, stack
 from lockstep.types.plain import Json, picked
-from lockstep.workload import MODULES, Adapters, read_adapters
+from lockstep.workload import MODULES, Adapters, Objective, Training, read_training
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +132,8 @@ class Recipe:
     per parameter that a token uses)."""
     optimizer: str = "adamw"
     train: str = "full"
-    """What is trained: full, all parameters; or lora:r=16,targets=all-linear, adapters beside frozen ones."""
+    """What is trained: full, all parameters; or lora:r=16,targets=all-linear, adapters beside frozen ones; before them
+    dpo, grpo or ppo with their settings (`workload/objective.py`)."""
     base: str | None = None
     """Format in which frozen matrices are stored, a key of BASE_B; None means as other parameters."""
     parameter_B: float = 2.0
@@ -157,6 +158,9 @@ class Recipe:
     """Gradients are freed after the update, and exist again from the first backward pass on (PyTorch's zero_grad)."""
     foreach_update: bool = False
     """The update runs in torch's multi-tensor kernels, which hold `Optimizer.passing_B` besides."""
+    update_in_backward: bool = False
+    """Every layer is updated as soon as its gradients are there, which are then freed (LOMO, arXiv 2306.09782; torch's
+    optimizer-in-backward): one micro-batch per step, and no clipping by the norm of all gradients."""
     narrow_inputs: bool = False
     """Where products run in fp8 or narrower, linear layers keep their inputs in that format (Transformer Engine)."""
     overlap_dp: bool = True
@@ -269,13 +273,19 @@ class Recipe:
         if self.mfu_convention not in MFU_CONVENTIONS:
             raise UnknownName("MFU convention", self.mfu_convention, MFU_CONVENTIONS, "--mfu-convention")
         stack(self.stack)  # Raises UnknownName.
-        adapters = read_adapters(self.train)
+        adapters, objective = self.adapters, self.objective
         if self.base not in (None, *BASE_B):
             raise UnknownName("format of frozen matrices", str(self.base), BASE_B, "--base")
         if self.base is not None and adapters is None:
             raise BadInput(f"--base {self.base} is for frozen matrices; give --train lora:r=16 too", "--base")
         if adapters is not None and self.local_steps > 1:
             raise BadInput("adapters are not priced with --local-steps", "--local-steps")
+        if self.update_in_backward and self.local_steps > 1:
+            raise BadInput("--update-in-backward is not priced with --local-steps", "--update-in-backward")
+        if objective.forwards > 1 and self.vocab_parallel != "none":
+            raise BadInput(f"{objective.name} is not priced with --vocab-parallel", "--vocab-parallel")
+        if self.batch % objective.pair:
+            raise BadInput(f"{objective.name} trains on pairs: the batch of {self.batch} must be even", "--batch")
         if self.cross_entropy not in (None, *LOSS_B):
             raise UnknownName("cross entropy", str(self.cross_entropy), LOSS_B, "--cross-entropy")
         if self.optimizer not in OPTIMIZERS:
@@ -287,9 +297,19 @@ class Recipe:
         return stack(self.stack)
 
     @property
+    def training(self) -> Training:
+        """What is trained, and how."""
+        return read_training(self.train)
+
+    @property
     def adapters(self) -> Adapters | None:
         """What is trained instead of the model's own weights; None where these are."""
-        return read_adapters(self.train)
+        return self.training.adapters
+
+    @property
+    def objective(self) -> Objective:
+        """What a step does besides passing its sequences forward and back."""
+        return self.training.objective
 
     @property
     def base_B(self) -> float:

@@ -353,6 +353,15 @@ RULES = (
             "use --offload none or another --optimizer, e.g. adamw"
         ),
     ),
+    Rule(
+        "update in backward without accumulation",
+        "--update-in-backward",
+        lambda g, j: j.recipe.update_in_backward & ((g.microbatches(j.recipe.batch) > 1) | (g.offload != KEEP)),
+        lambda x, j: (
+            "a layer is updated as soon as its gradients are there, so a step has one micro-batch and no states on the "
+            f"host; try a batch of dp*micro_batch = {x.dp * x.micro_batch} and --offload none"
+        ),
+    ),
     Rule("offloaded activations", "--offload-layers", _activations_stay, _activations),
     Rule(
         "model cannot be split",

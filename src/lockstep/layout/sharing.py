@@ -15,6 +15,11 @@ def sharing_of(recipe: Recipe, grid: LayoutGrid) -> Sharing:
     return sharing(grid.zero, grid.stages > 1, recipe.sharding, recipe.gradient_sync, recipe.reshard)
 
 
+def gradients_pass(recipe: Recipe, grid: LayoutGrid) -> Truth:
+    """Where gradients are there of one layer at a time: they go to the host, or parameters are updated at once."""
+    return gradients_leave(recipe, grid) | recipe.update_in_backward
+
+
 def gradients_leave(recipe: Recipe, grid: LayoutGrid) -> Truth:
     """Where gradients go to host memory after every micro-batch."""
     if not np.any(grid.offload != KEEP):

@@ -269,6 +269,11 @@ def _exchange(job: Job, layout: Layout) -> Iterator[str]:
 def _memory(recipe: Recipe) -> Iterator[str]:
     framework, slack = format_size(FRAMEWORK_B), format_frac(SLACK_FRAC)
     yield f"framework and communicators take {framework}, the allocator {slack} of what is used (assumed)"
+    objective = recipe.objective
+    if objective.forwards > 1:
+        yield objective.describe()
+    if objective.generation_frac:
+        yield f"generation takes {format_frac(objective.generation_frac)} of the step, as given: serving is not priced"
     if recipe.adapters is not None:
         yield f"{recipe.adapters.describe()} are trained, in fp32 with gradients and moments; all else is frozen"
         if recipe.base is not None:

@@ -214,8 +214,10 @@ def model_flops(job: Job) -> float:
     if isinstance(job.model, ConvNet):
         return 3.0 * convnet_forward_flops(job.model) * job.recipe.batch
     if job.recipe.mfu_convention == "6n":
-        return 6.0 * parameters(job.model).active * job.recipe.batch_tokens
-    found = training_flops(job.model, job.recipe.seq, job.recipe.mfu_convention, adapters=job.recipe.adapters)
+        forwards, backwards = job.recipe.objective.passes
+        each = 2.0 * forwards + 4.0 * backwards
+        return each * parameters(job.model).active * job.recipe.batch_tokens
+    found = training_flops(job.model, job.recipe.seq, job.recipe.mfu_convention, training=job.recipe.training)
     return float(found.model) * job.recipe.batch_tokens
 
 
@@ -224,8 +226,8 @@ def executed_flops(job: Job, recompute: str) -> float:
     if isinstance(job.model, ConvNet):
         return model_flops(job)
     counting = "causal" if job.recipe.mfu_convention == "causal" else "full"
-    modules, adapters = job.recipe.recompute_modules, job.recipe.adapters
-    found = training_flops(job.model, job.recipe.seq, counting, recompute, modules, adapters)
+    modules, training = job.recipe.recompute_modules, job.recipe.training
+    found = training_flops(job.model, job.recipe.seq, counting, recompute, modules, training)
     return model_flops(job) * float(found.hardware / found.model)
 
 

@@ -126,14 +126,26 @@ def _changes(model: Model, asked: Question) -> Iterator[tuple[str, Question]]:
         return
     if recipe.loss_kind != "chunked" and model.has_head:
         yield "--cross-entropy chunked", replace(asked, recipe=replace(recipe, cross_entropy="chunked"))
+    if not recipe.update_in_backward and recipe.adapters is None and recipe.local_steps == 1:
+        yield "--update-in-backward", replace(asked, recipe=replace(recipe, update_in_backward=True))
     if not recipe.offload_layers:
         yield "--offload-layers all", replace(asked, recipe=replace(recipe, offload_layers="all"))
+    objective = recipe.objective
+    if objective.name == "dpo" and objective.forwards > 1 and recipe.adapters is None:
+        yield "--train dpo:reference=precomputed", _trained(asked, "dpo:reference=precomputed")
+    adapted = ADAPTED if objective.forwards == 1 else f"{recipe.train},{ADAPTED}"
+    if objective.models > 1:
+        return
     if recipe.adapters is None:
-        yield f"--train {ADAPTED}", replace(asked, recipe=replace(recipe, train=ADAPTED))
+        yield f"--train {adapted}", _trained(asked, adapted)
     if recipe.base is None:
-        train = recipe.train if recipe.adapters is not None else ADAPTED
-        words = "--base nf4" if recipe.adapters is not None else f"--train {ADAPTED} --base nf4"
+        train = recipe.train if recipe.adapters is not None else adapted
+        words = "--base nf4" if recipe.adapters is not None else f"--train {adapted} --base nf4"
         yield words, replace(asked, recipe=replace(recipe, train=train, base="nf4"))
+
+
+def _trained(asked: Question, train: str) -> Question:
+    return replace(asked, recipe=replace(asked.recipe, train=train))
 
 
 def _together(model: Model, cluster: Cluster, asked: Question, words: list[str], needed_B: float) -> Lever | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from functools import reduce
 
 import numpy as np
@@ -20,6 +20,7 @@ from lockstep.layout import (
     Job,
     LayerKind,
     LayoutGrid,
+    Recipe,
     gradients_leave,
     leaving_B,
     sharing_of,
@@ -50,7 +51,7 @@ def device_of(
     """
     grid = network.grid
     around = _around(job, cluster, network, held, body, layers, kinds)
-    trained = held if job.recipe.adapters is None else fullest_adapters(job, grid)
+    trained = held * job.recipe.objective.models if job.recipe.adapters is None else fullest_adapters(job, grid)
     update_s = optimizer_s(clock, grid, job.recipe, trained, job.hidden)
     update_s = np.where(grid.offload == KEEP, update_s, around.host.update_s)
     if job.recipe.local_steps > 1:
@@ -64,6 +65,7 @@ def _around(
 ) -> Around:  # fmt: skip
     """Traffic around the passes of a stage, in `pieces` pieces."""
     grid, recipe = network.grid, job.recipe
+    held = held * recipe.objective.models
     dense, expert = held.matrix_elems + held.other_elems, held.expert_elems
     bytes_each, layers, trained = (recipe.parameter_B, recipe.wire_B), grid.copies * pieces, None
     if recipe.adapters is not None:
@@ -80,8 +82,13 @@ def _around(
     kernels = _kernels(job, grid, body)
     return Around(
         sharing, moved, kernels, layers, recipe.overlap_dp, parameter_B, gradient_B, host, recipe.local_steps,
-        recipe.traffic_device_frac,
+        recipe.traffic_device_frac, _forwards_each(recipe),
     )  # fmt: skip
+
+
+def _forwards_each(recipe: Recipe) -> float:
+    """Forward passes for each model that is trained: as often are sharded parameters gathered for them."""
+    return recipe.objective.forwards / recipe.objective.models
 
 
 def _kernels(job: Job, grid: LayoutGrid, body: StageTimes) -> Kernels:
@@ -138,7 +145,7 @@ def _host_traffic(
 ) -> HostTraffic:  # fmt: skip
     """Traffic of a rank that holds `parameters` with its host, nothing where nothing is offloaded."""
     recipe, (matrix, other) = job.recipe, updated(grid, parameters)
-    return host_traffic(
+    found = host_traffic(
         cluster,
         (matrix + other) * recipe.parameter_B,
         (matrix + other) * recipe.gradient_B,
@@ -150,3 +157,4 @@ def _host_traffic(
         kept_B=reduce(np.maximum, [leaving_B(job, grid, held) for held in kinds]),
         kept_alone=kept_alone_frac(recipe.offloaded_of(layers), layers, recipe.sharding == "deepspeed"),
     )
+    return replace(found, up_forward_s=found.up_forward_s * _forwards_each(recipe))

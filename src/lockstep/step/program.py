@@ -28,7 +28,7 @@ from lockstep.parallel.script import GRADIENTS, LANES
 from lockstep.program import Program, ProgramBuilder, Timeline
 from lockstep.simulate import simulate
 from lockstep.step.network import Network
-from lockstep.step.passes import WAITING, StepPasses, step_passes
+from lockstep.step.passes import GENERATION, WAITING, StepPasses, step_passes
 from lockstep.step.step import compose, priced
 from lockstep.types.arrays import Array
 
@@ -40,7 +40,8 @@ def step_program(job: Job, cluster: Cluster, layout: Layout, by_layer: bool = Fa
     known = step_passes(job, cluster, layout, parts)
     order = schedule.order_for(layout.pp, microbatches, layout.vpp, known.times)
     passes = replace(known, last=_last(schedule, order, layout), by_layer=by_layer)
-    waiting_s = float(np.asarray(priced(parts, layout.grid()).waiting_s))
+    whole = priced(parts, layout.grid())
+    waiting_s = float(np.asarray(whole.waiting_s))
     builder = ProgramBuilder(layout.pp, lanes(layout.vpp, (*LANES, WAITING) if waiting_s else LANES))
     early = [float(np.asarray(one.around.moved.gather_s - one.waits.gather_s)) for one in passes.devices]
     _gather(builder, passes, early, [[]] * layout.pp)
@@ -49,7 +50,7 @@ def step_program(job: Job, cluster: Cluster, layout: Layout, by_layer: bool = Fa
         builder, schedule, order, layout.vpp, passes.times, cells=cells, scripts=passes,
         activation_B=activations_B(job, cluster, layout),
     )  # fmt: skip
-    _update(builder, passes, ends, waiting_s)
+    _update(builder, passes, ends, waiting_s, float(np.asarray(whole.generation_s)))
     return builder.build()
 
 
@@ -89,9 +90,11 @@ def _gather(
     return _traffic(builder, flows, ends, passes.name("dp", "all-gather"), "dp")
 
 
-def _update(builder: ProgramBuilder, passes: StepPasses, ends: list[list[int]], waiting_s: float) -> None:
+def _update(
+    builder: ProgramBuilder, passes: StepPasses, ends: list[list[int]], waiting_s: float, generation_s: float
+) -> None:
     """What follows the passes: gradients, their norm, for which all ranks wait `waiting_s` for slower ones, the host's
-    share, the update, new parameters, the host's own.
+    share, the update, new parameters, the host's own, and what is generated for the next step.
     """
     stages, devices = range(builder.ranks), passes.devices
     if not passes.last:
@@ -110,7 +113,9 @@ def _update(builder: ProgramBuilder, passes: StepPasses, ends: list[list[int]], 
     ends = _traffic(builder, outer, ends, passes.name("dp", "outer all-reduce"), "dp")
     ends = _gather(builder, passes, [float(np.asarray(one.waits.gather_s)) for one in devices], ends)
     for stage in stages:
-        builder.compute(stage, passes.parts.fixed_s, label="host", after=ends[stage])
+        fixed = builder.compute(stage, passes.parts.fixed_s, label="host", after=ends[stage])
+        if generation_s:
+            builder.compute(stage, generation_s, label=GENERATION, after=[fixed])
 
 
 def activations_B(job: Job, cluster: Cluster, layout: Layout) -> Array:

@@ -14,7 +14,7 @@ from lockstep.parallel.pipeline import Placement
 from lockstep.parallel.pipeline.passes import EXCHANGE
 from lockstep.parallel.script import GRADIENTS, IN_CELLS
 from lockstep.program import Timeline, idle_s
-from lockstep.step.passes import SLOWED, WAITING
+from lockstep.step.passes import GENERATION, SLOWED, WAITING
 from lockstep.step.step import PARTS, Composition
 
 WAITS = {
@@ -22,7 +22,7 @@ WAITS = {
     "host": "host_comm",
     GRADIENTS: "dp_comm", WAITING: "waiting",
 }  # fmt: skip
-BUSY = {EXCHANGE: "pp_comm", SLOWED: "ep_comm", "optimizer": "optimizer", "host": "other"}
+BUSY = {EXCHANGE: "pp_comm", SLOWED: "ep_comm", "optimizer": "optimizer", "host": "other", GENERATION: "generation"}
 
 
 def busiest(parts: Composition, placement: Placement) -> int:

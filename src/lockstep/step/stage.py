@@ -84,6 +84,13 @@ class StageTimes:
         """Both passes."""
         return self.forward_s + self.backward_s
 
+    def passed(self, forwards: int, backwards: int) -> StageTimes:
+        """So many forward and backward passes, one after another."""
+        if forwards == backwards == 1:
+            return self
+        times = ((name, forwards if "forward" in name else backwards) for name in TIMES)
+        return StageTimes(**{name: getattr(self, name) * count for name, count in times})
+
     def where(self, mask: Truth, other: StageTimes) -> StageTimes:
         """These times where `mask` holds, the other's elsewhere."""
         pairs = ((getattr(self, name), getattr(other, name)) for name in TIMES)
@@ -147,10 +154,14 @@ def _exchange(shard: Shard, network: Network, work: LayerWork, routed: Experts) 
 def stage_pieces(shard: Shard, network: Network, held: Mapping[LayerKind, int]) -> Pair:
     """Traffic of the layers `held` by a stage as pieces of its forward and its backward pass, of one layout."""
     found: Pair = ((), ())
+    forwards, backwards = shard.recipe.objective.passes
     for kind, count in sorted(held.items()):
         forward, backward = layer_pieces(shard, network, layer_work(shard, kind), kind)
         again = forward if shard.grid.recompute == FULL else _block_again(shard, kind, forward)
-        found = found[0] + _times(forward, count), found[1] + _times((*again, *backward), count)
+        found = (
+            found[0] + _times(forward, count * forwards),
+            found[1] + _times((*again, *backward), count * backwards),
+        )
     return found
 
 
@@ -192,8 +203,10 @@ def layer_times(shard: Shard, network: Network, kind: LayerKind, gradient_work: 
         beside_s[1] = beside_s[1] + repeated * beside_s[0]
     blocking = shard.recipe.launch_blocking
     host_backward_s = kernels.kernels * clock.launch_s + repeated * clock.recompute_host_s
-    return StageTimes(
-        compute_forward_s=_pass_s(work.forward, work.forward.kernels * clock.launch_s, waits_s[0], blocking),
+    forward_s = _pass_s(work.forward, work.forward.kernels * clock.launch_s, waits_s[0], blocking)
+    objective = shard.recipe.objective
+    found = StageTimes(
+        compute_forward_s=forward_s,
         compute_backward_s=_pass_s(kernels, host_backward_s, waits_s[1], blocking),
         weight_s=_weights_s(shard, work) + gradient_work.device_s,
         **exposed,
@@ -203,7 +216,11 @@ def layer_times(shard: Shard, network: Network, kind: LayerKind, gradient_work: 
         beside_backward_s=beside_s[1],
         ep_hidden_forward_s=exchange_s[0],
         ep_hidden_backward_s=exchange_s[1] + repeated * exchange_s[0],
-    )
+    ).passed(*objective.passes)
+    if not objective.bare or work.frozen is None:
+        return found
+    frozen_s = _pass_s(work.frozen, work.frozen.kernels * clock.launch_s, waits_s[0], blocking)
+    return found + StageTimes(compute_forward_s=objective.bare * (frozen_s - forward_s))
 
 
 def _weights_s(shard: Shard, work: LayerWork) -> Number:
@@ -243,4 +260,4 @@ def part_times(clock: Clock, recipe: Recipe, parts: Passes) -> StageTimes:
         compute_forward_s=parts.forward.seconds(launch_s, blocking),
         compute_backward_s=parts.backward.seconds(launch_s, blocking),
         weight_s=parts.backward.matmul_s / 2.0,
-    )
+    ).passed(*recipe.objective.passes)

@@ -1,7 +1,7 @@
 """`Step`: one optimizer step of a job on a cluster, for a layout or a whole grid of layouts with one stage count.
 
     step = pipeline makespan + waiting for slower ranks + exposed data-parallel and host traffic + optimizer
-           + fixed host time
+           + fixed host time + generation
 
 A stage's pass takes its kernels (`lockstep.kernels`) and what they wait for of tensor, context, expert, data-parallel
 and host traffic (`lockstep.parallel`). The pipeline's closed form turns stage times into a makespan; `program.py`
@@ -37,7 +37,7 @@ from lockstep.types.arrays import Number, Whole
 
 PARTS = (
     "compute", "tp_comm", "pp_comm", "dp_comm", "ep_comm", "cp_comm", "host_comm", "bubble", "waiting", "optimizer",
-    "other",
+    "other", "generation",
 )  # fmt: skip
 ROUNDING_FRAC = 1e-12
 """Idle time below this share of the makespan is what is left of subtracting equal sums."""
@@ -61,6 +61,8 @@ class Step:
     """Of the experts' exchange, what runs beside computing: no part of the step time."""
     waiting_s: Number = 0.0
     """What ranks wait for slower ones."""
+    generation_s: Number = 0.0
+    """In which devices generate what they then train on."""
 
     @property
     def step_time_s(self) -> Number:
@@ -108,6 +110,8 @@ class Composition:
     """Other traffic of a forward and a backward pass on links of the experts' exchange."""
     slower: Slower | None = None
     """What ranks that differ cost; None where all take equally long."""
+    generation_frac: float = 0.0
+    """Share of the step in which devices generate."""
     devices: tuple[Device, ...] = ()
     """Where layers are placed by hand; what else is said here is then of the busiest one."""
     busiest: int = 0
@@ -190,6 +194,7 @@ def compose(job: Job, cluster: Cluster, grid: LayoutGrid) -> Composition:
         ep_device_frac=job.recipe.exchange_device_frac,
         beside_ep_s=_beside_exchange(network, body, waits) if job.num_experts else 0.0,
         slower=_slower(job, cluster, grid),
+        generation_frac=job.recipe.objective.generation_frac,
         devices=devices,
         busiest=busiest,
     )
@@ -275,6 +280,8 @@ def _transfer(job: Job, grid: LayoutGrid, clock: Clock, network: Network) -> Num
     """Seconds to hand a micro-batch's activations to the next stage."""
     size_B = grid.micro_batch * job.recipe.seq / grid.cp * job.hidden * clock.element_B
     paired = job.recipe.paired_sends or job.recipe.overlap_pp
+    # A pass hands over what all its forward or backward passes give; the mean of both ways.
+    size_B = size_B * (sum(job.recipe.objective.passes) / 2)
     return handover_s(network.levels("pp"), network.levels("tp"), size_B, grid.tp, grid.sequence_parallel > 0, paired)
 
 
@@ -287,7 +294,8 @@ def step_time_s(parts: Composition, grid: LayoutGrid) -> Number:
     """Seconds of a whole step: pipeline makespan, exposed data-parallel traffic, update and fixed host time."""
     makespan_s = _makespan_s(grid, parts)
     once_s = parts.waits.once_s + parts.around.host.once_s + parts.update_s + parts.fixed_s
-    return makespan_s + (once_s if parts.slower is None else once_s + waiting_s(parts, makespan_s))
+    trained_s = makespan_s + (once_s if parts.slower is None else once_s + waiting_s(parts, makespan_s))
+    return trained_s / (1.0 - parts.generation_frac) if parts.generation_frac else trained_s
 
 
 def waiting_s(parts: Composition, makespan_s: Number) -> Number:
@@ -315,7 +323,7 @@ def priced(parts: Composition, grid: LayoutGrid) -> Step:
     makespan_s = _makespan_s(grid, parts)
     slower_s = waiting_s(parts, makespan_s)
     idle_s = makespan_s - m * (busy.total_s + each_s + host_s + hold_s) + hidden_s
-    return Step(
+    step = Step(
         compute_s=m * (busy.compute_forward_s + busy.compute_backward_s),
         tp_comm_s=m * (busy.tp_forward_s + busy.tp_backward_s),
         pp_comm_s=m * (busy.pp_forward_s + busy.pp_backward_s + hold_s),
@@ -329,6 +337,8 @@ def priced(parts: Composition, grid: LayoutGrid) -> Step:
         ep_hidden_s=hidden_s + m * busy.ep_hidden_s,
         waiting_s=slower_s,
     )
+    share_frac = parts.generation_frac
+    return replace(step, generation_s=step.step_time_s * share_frac / (1.0 - share_frac)) if share_frac else step
 
 
 def _hidden_s(grid: LayoutGrid, parts: Composition) -> Number:

@@ -38,6 +38,7 @@ PART_WORDS = {
     "waiting": "waits for slower devices",
     "optimizer": "optimizer",
     "other": "other",
+    "generation": "generation",
 }
 ASSUMPTIONS = 5
 HIDDEN_FRAC = 1e-3

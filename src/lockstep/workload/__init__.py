@@ -18,7 +18,7 @@ from lockstep.workload.activations import (
     passing_gradient_B,
     spread_activation_B,
 )
-from lockstep.workload.adapters import Adapters, is_linear, read_adapters
+from lockstep.workload.adapters import Adapters, is_linear
 from lockstep.workload.architecture import (
     Attention,
     ConvNet,
@@ -54,6 +54,7 @@ from lockstep.workload.flops import (
     layer_forward_flops,
     training_flops,
 )
+from lockstep.workload.objective import Objective, Training, read_training
 from lockstep.workload.parameters import (
     ParameterCount,
     RankParameters,
@@ -95,10 +96,12 @@ __all__ = [
     "LatentAttention",
     "Mlp",
     "Model",
+    "Objective",
     "ParameterCount",
     "Piece",
     "RankParameters",
     "Rotary",
+    "Training",
     "TrainingFlops",
     "Transformer",
     "Weight",
@@ -129,7 +132,7 @@ __all__ = [
     "parameters",
     "passing_gradient_B",
     "rank_parameters",
-    "read_adapters",
+    "read_training",
     "recompute_code",
     "spread_activation_B",
     "training_flops",

@@ -77,14 +77,9 @@ def is_linear(weight: Weight) -> bool:
 
 
 @lru_cache(maxsize=64)
-def read_adapters(text: str, where: str | None = "--train") -> Adapters | None:
-    """What `full` (None) or `lora:r=16,targets=all-linear` trains. Raises BadInput, UnknownName."""
-    kind, _, rest = text.partition(":")
-    if kind == "full" and not rest:
-        return None
-    if kind != "lora":
-        raise BadInput(f"train full, or lora:r=16,targets=all-linear; got {text!r}", where)
-    given = dict(part.partition("=")[::2] for part in rest.split(",") if part)
+def read_adapters(text: str, where: str | None = "--train") -> Adapters:
+    """What `lora:r=16,targets=all-linear` trains. Raises BadInput, UnknownName."""
+    given = dict(part.partition("=")[::2] for part in text.partition(":")[2].split(",") if part)
     if unknown := sorted(set(given) - {"r", "targets"}):
         raise UnknownName("setting of lora", unknown[0], ("r", "targets"), where)
     rank = given.get("r", "16")

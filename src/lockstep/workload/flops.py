@@ -25,6 +25,7 @@ from lockstep.types.arrays import Number
 from lockstep.types.plain import Json, picked
 from lockstep.workload.adapters import Adapters
 from lockstep.workload.architecture import Transformer, one_of
+from lockstep.workload.objective import FULL_TRAINING, PLAIN, Objective, Training
 from lockstep.workload.piece import FULL, SELECTIVE, Recompute, recompute_code
 from lockstep.workload.weights import Category, Weight, head_weights, layer_weights
 
@@ -73,6 +74,8 @@ class TrainingFlops:
     """Parts of the forward pass that run again during the backward pass."""
     adapters: Number | None = None
     """Forward FLOPs of adapters beside frozen weights; None where all weights are trained."""
+    objective: Objective = PLAIN
+    """Passes of a token through models of this shape."""
 
     @property
     def backward(self) -> Flops:
@@ -86,12 +89,14 @@ class TrainingFlops:
     @property
     def model(self) -> Number:
         """What the model needs, whatever the implementation: the numerator of MFU."""
-        return self.forward.total + self.backward.total + 3 * (self.adapters or 0)
+        forwards, backwards = self.objective.passes
+        adapted = (forwards - self.objective.bare + 2 * backwards) * (self.adapters or 0)
+        return forwards * self.forward.total + backwards * self.backward.total + adapted
 
     @property
     def hardware(self) -> Number:
         """What is executed, recomputation included: the numerator of HFU."""
-        return self.model + self.recomputed.total
+        return self.model + self.objective.models * self.recomputed.total
 
 
 def keys_per_query(seq: Number, window: int | None, causal: bool, counting: str = "full") -> Number:
@@ -139,11 +144,11 @@ def training_flops(
     counting: str = "full",
     recompute: Recompute = "none",
     modules: Sequence[str] = ("core_attn",),
-    adapters: Adapters | None = None,
+    training: Training = FULL_TRAINING,
 ) -> TrainingFlops:
     """FLOPs per token of forward, backward and recomputation; `seq` and `recompute` may be arrays.
 
-    With `adapters`, all other weights are frozen.
+    Beside adapters, which `training` may name, all other weights are frozen.
 
     Selective recomputation runs the products of `modules` again, full recomputation every layer but not the head.
     """
@@ -158,8 +163,8 @@ def training_flops(
         mlp=layers.mlp if "mlp" in modules else blocks,
     )
     again = some * (code == SELECTIVE) + layers * (code == FULL)
-    beside = None if adapters is None else _adapter_flops(model, adapters)
-    return TrainingFlops(forward_flops(model, seq, counting), again, beside)
+    beside = None if training.adapters is None else _adapter_flops(model, training.adapters)
+    return TrainingFlops(forward_flops(model, seq, counting), again, beside, training.objective)
 
 
 def _adapter_flops(model: Transformer, adapters: Adapters) -> int:

@@ -73,6 +73,8 @@ class Around:
     """Steps after which groups of ranks agree (`local.py`)."""
     device_frac: float = 0.0
     """Share of the device that the traffic takes from the kernels beside it."""
+    forwards: float = 1.0
+    """Forward passes for each backward pass: with frozen copies of the model there are more."""
 
     @property
     def outer(self) -> Flow:
@@ -128,7 +130,7 @@ class Around:
         gathered_s, met_s = np.where(gathered, moved.gather_s, 0.0), np.where(gathered, moved.met_gather_s, 0.0)
         gathers = (Flow("all-gather", "dp", self.parameter_B, gathered_s),)
         if way == "forward":
-            return gathers, (), met_s
+            return (gathers[0] * self.forwards,), (), met_s * self.forwards
         scattered_s = np.where(sharing.scatters, moved.scatter_s, 0.0)
         op = "all-reduce" if np.all(sharing.all_reduces) else "reduce-scatter"
         scatters = (Flow(op, "dp", self.gradient_B, scattered_s),)

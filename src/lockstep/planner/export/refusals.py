@@ -50,6 +50,7 @@ def refuse_formats(recipe: Recipe, no: Refusals) -> None:
     narrow = (recipe.cached_B, recipe.cached_attention_B, recipe.dispatch_B)
     no.when(any(size_B is not None for size_B in narrow), "activations kept or sent in a separate format")
     no.when(recipe.adapters is not None, f"adapters (--train {recipe.train})")
+    no.when(recipe.objective.forwards > 1, f"{recipe.objective.name} (--train {recipe.train})")
     no.when(recipe.local_steps > 1, f"local steps (--local-steps {recipe.local_steps})")
     no.when(recipe.vocab_parallel != "none", f"vocabulary layers over stages ({recipe.vocab_parallel})")
     no.when(recipe.parameter_B != 2.0, f"parameters of {recipe.parameter_B:g} bytes")

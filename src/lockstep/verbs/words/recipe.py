@@ -65,9 +65,9 @@ def _factor_law(value: str, where: str) -> str:
 
 def _trained(value: str, where: str) -> str:
     """What is trained, checked."""
-    from lockstep.workload import read_adapters
+    from lockstep.workload import read_training
 
-    read_adapters(value, where)
+    read_training(value, where)
     return value
 
 
@@ -124,7 +124,8 @@ class RecipeWords(TypedDict, total=False):
         Option(
             "WHAT",
             "What is trained: full, or adapters: lora:r=16,targets=all-linear (or attention, mlp, q_proj+v_proj). "
-            "(default: full)",
+            "Before it, how: dpo, grpo:generation=60% or ppo, as in dpo,lora:r=16; reference=none leaves the frozen "
+            "model out. (default: full)",
         ),
         Field("train", _trained),
     ]
@@ -195,6 +196,14 @@ class RecipeWords(TypedDict, total=False):
             "stages)",
         ),
         Field("gradient_sync"),
+    ]
+    update_in_backward: Annotated[
+        bool | None,
+        Switch(
+            "Update each layer as soon as its gradients are there and free them (LOMO, torchtune's optimizer-in-"
+            "backward): one micro-batch per step, no gradient clipping."
+        ),
+        Field("update_in_backward"),
     ]
     reshard: Annotated[
         bool | None,

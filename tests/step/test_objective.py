@@ -1,0 +1,128 @@
+"""Post-training: passes, copies and FLOPs of dpo, grpo and ppo, generation, and updates inside the backward pass."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import lockstep
+from lockstep import workload
+from lockstep.errors import BadInput, UnknownName
+from lockstep.hardware import cluster
+from lockstep.layout import Job, Layout, Recipe, check, memory
+from lockstep.layout.memory import SLACK_FRAC
+from lockstep.simulate import simulate
+from lockstep.step import compose, price_step
+from lockstep.step.program import step_program
+from lockstep.workload import parameters
+
+LLAMA = workload.model("llama3-8b")
+MACHINE = cluster("dgx-h100:2")
+GIVEN = {"dpo": (2, 1, 1), "grpo": (3, 1, 1), "ppo": (6, 2, 2), "dpo:reference=none": (1, 1, 0)}
+"""Forward passes, trained models and frozen copies."""
+LAYOUTS = (
+    Layout(dp=16, zero=3, micro_batch=2),
+    Layout(dp=4, tp=4, zero=1, micro_batch=2, sequence_parallel=True, recompute="selective"),
+    Layout(dp=4, tp=2, pp=2, zero=1, micro_batch=2, recompute="full"),
+    Layout(dp=16, zero=3, micro_batch=2, offload="parameters"),
+)
+
+
+def job(train: str = "full", **words: object) -> Job:
+    return Job(LLAMA, Recipe(seq=4096, batch=64, train=train, **words), 16)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS, ids=str)
+@pytest.mark.parametrize("train", [*GIVEN, "dpo,lora:r=16", "grpo:generation=60%", "ppo:generation=0.3,reference=none"])
+def test_the_program_takes_what_the_formula_says(train: str, layout: Layout) -> None:
+    asked = job(train)
+    check(layout, asked)
+    priced = price_step(asked, MACHINE, layout.grid())
+    simulated_s = float(simulate(step_program(asked, MACHINE, layout)).makespan_s)
+    assert simulated_s == pytest.approx(float(priced.step_time_s), rel=1e-9)
+
+
+@pytest.mark.parametrize(("train", "passes"), GIVEN.items())
+def test_kernels_of_all_passes_are_there(train: str, passes: tuple[int, int, int]) -> None:
+    """Forward and backward passes of the plain step, as often as the papers' algorithms make them."""
+    plain, found = (compose(job(words), MACHINE, LAYOUTS[0].grid()).body for words in ("full", train))
+    assert float(found.compute_forward_s) == pytest.approx(passes[0] * float(plain.compute_forward_s))
+    assert float(found.compute_backward_s) == pytest.approx(passes[1] * float(plain.compute_backward_s))
+
+
+def test_a_reference_beside_adapters_passes_without_them() -> None:
+    kernels = {}
+    for train in ("lora:r=16", "dpo,lora:r=16"):
+        kernels[train] = compose(job(train), MACHINE, LAYOUTS[0].grid()).body
+    full = compose(job(), MACHINE, LAYOUTS[0].grid()).body
+    more_s = float(kernels["dpo,lora:r=16"].compute_forward_s - kernels["lora:r=16"].compute_forward_s)
+    assert more_s == pytest.approx(float(full.compute_forward_s), rel=1e-6)
+
+
+@pytest.mark.parametrize(("train", "passes"), GIVEN.items())
+def test_copies_and_states_are_held(train: str, passes: tuple[int, int, int]) -> None:
+    """Two bytes per parameter of a frozen copy, 18 of a trained one, over 16 ranks at ZeRO-3."""
+    _, models, frozen = passes
+    plain, found = (memory(job(words), MACHINE, LAYOUTS[0].grid()) for words in ("full", train))
+    more_B = parameters(LLAMA).total / 16 * (18 * (models - 1) + 2 * frozen)
+    assert float(found.total_B - plain.total_B) == pytest.approx(more_B * (1 + SLACK_FRAC), rel=1e-3)
+
+
+def test_copies_are_replicated_where_parameters_are() -> None:
+    for layout, ranks in ((LAYOUTS[1], 4), (replace(LAYOUTS[0], zero=2), 1)):
+        plain, found = (memory(job(words), MACHINE, layout.grid()) for words in ("full", "dpo"))
+        more_B = float(found.parameters_B - plain.parameters_B)
+        assert more_B == pytest.approx(2 * parameters(LLAMA).total / ranks, rel=1e-3)
+
+
+def test_utilisation_counts_what_is_passed() -> None:
+    """8 N FLOPs per token of DPO, 6 N of training, by the convention that counts parameters alone."""
+    found = [
+        lockstep.estimate(LLAMA, MACHINE, LAYOUTS[0], seq=4096, batch=64, train=train, mfu_convention="6n")
+        for train in ("full", "dpo", "ppo")
+    ]
+    flops = [one.mfu_frac * one.step_time_s for one in found]
+    assert np.array(flops) / flops[0] == pytest.approx([1, 8 / 6, (2 * 6 + 4 * 2) / 6])
+
+
+@pytest.mark.parametrize("frac", [0.0, 0.25, 0.6])
+def test_generation_takes_its_share_of_the_step(frac: float) -> None:
+    plain, found = (price_step(job(f"grpo:generation={x}"), MACHINE, LAYOUTS[0].grid()) for x in (0, frac))
+    assert float(found.generation_s) == pytest.approx(frac * float(found.step_time_s))
+    assert float(found.step_time_s - found.generation_s) == pytest.approx(float(plain.step_time_s))
+
+
+def test_a_layer_updated_at_once_leaves_no_gradients() -> None:
+    one, machine, layout = parameters(LLAMA).total, cluster("dgx-h100", gpus=1), Layout(recompute="full")
+    recipe = Recipe.by("hf-trainer", seq=4096, batch=1, optimizer="adafactor-no-master", gradient_B=2.0)
+    found = [
+        memory(Job(LLAMA, replace(recipe, update_in_backward=now), 1), machine, layout.grid()) for now in (False, True)
+    ]
+    assert [float(each.gradients_B) for each in found] == [pytest.approx(2 * one), 0]
+    assert float(found[1].total_B) < float(found[0].total_B) - one
+    with pytest.raises(BadInput, match="one micro-batch"):
+        check(layout, Job(LLAMA, replace(recipe, update_in_backward=True, batch=2), 1))
+
+
+@pytest.mark.parametrize(
+    ("train", "error", "said"),
+    [
+        ("dpoo", UnknownName, "did you mean dpo"),
+        ("dpo,grpo", BadInput, "do not go together"),
+        ("full,lora:r=8", BadInput, "do not go together"),
+        ("dpo:generation=50%", UnknownName, "generation"),
+        ("grpo:generation=100%", BadInput, "generation"),
+        ("dpo:reference=old", UnknownName, "reference"),
+        ("ppo,lora:r=8", BadInput, "not with adapters"),
+        ("lora:r=8,lora:r=4", BadInput, "twice"),
+        ("full:r=8", BadInput, "full takes no settings"),
+    ],
+)
+def test_what_is_no_training_is_refused(train: str, error: type[BadInput], said: str) -> None:
+    with pytest.raises(error, match=said):
+        job(train)
+
+
+def test_pairs_are_whole() -> None:
+    with pytest.raises(BadInput, match="must be even"):
+        replace(job("dpo").recipe, batch=63)
